@@ -1,0 +1,68 @@
+"""Files that are either the old version or the new one, never half of one."""
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from course_lib.errors import CourseError
+
+
+@contextmanager
+def atomic_write(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
+    """Open a temporary file beside `path` and rename it to `path` once the block has ended well.
+
+    A crash, a full disk or a SIGKILL leaves the previous file as it was. Text is UTF-8.
+
+    Raises:
+        CourseError: the folder or the file cannot be written (no space, no permission, no such place).
+    """
+    path = Path(path)
+    temporary: str | None = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+        with os.fdopen(handle, mode, encoding=None if "b" in mode else "utf-8") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, path)
+    except OSError as error:
+        _remove(temporary)
+        reason = error.strerror or str(error)
+        raise CourseError(f"Could not write {path}: {reason}. The earlier file, if any, is unchanged.") from error
+    except BaseException:
+        _remove(temporary)
+        raise
+
+
+def write_json(path: str | Path, value: Any) -> None:
+    """Write `value` as readable JSON, atomically."""
+    text = json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False)
+    with atomic_write(path) as file:
+        file.write(text + "\n")
+
+
+def read_json(path: str | Path) -> Any:
+    """Read a JSON file; a missing or broken one is a `CourseError` that names it."""
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise CourseError(f"There is no file {path}.") from None
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise CourseError(f"{path} is not valid JSON ({error}); restore it or make it again.") from None
+
+
+def _remove(temporary: str | None) -> None:
+    if temporary is not None and os.path.exists(temporary):
+        os.unlink(temporary)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

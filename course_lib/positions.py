@@ -1,0 +1,206 @@
+"""Six ways to tell attention where a word stands, as four seams of one base class.
+
+A scheme may speak in four places: `embed` (added to the token vectors), `rotate` (turns queries and keys),
+`scores` (added to the attention scores) and `values` (added to the output). Everything else is shared.
+"""
+
+import math
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from course_lib import config as c
+from course_lib.errors import CourseError
+
+
+class Position(nn.Module):
+    """No positions at all, and the base class of every scheme."""
+
+    scores_use_query = False  # True: `scores` reads q, so it cannot be computed once for all layers
+
+    def embed(self, pos: Int[Tensor, "#B T"]) -> Float[Tensor, "#B T D"] | float:
+        """What is added to the token vectors."""
+        return 0.0
+
+    def rotate(self, x: Float[Tensor, "B H T Dh"], pos: Int[Tensor, "#B T"]) -> Float[Tensor, "B H T Dh"]:
+        """Queries or keys, turned."""
+        return x
+
+    def scores(
+        self,
+        q: Float[Tensor, "B H Tq Dh"] | None,
+        q_pos: Int[Tensor, "#B Tq"],
+        k_pos: Int[Tensor, "#B Tk"],
+    ) -> Float[Tensor, "#B H Tq Tk"] | None:
+        """What is added to the scores. q arrives already divided by sqrt(Dh)."""
+        return None
+
+    def values(
+        self, probs: Float[Tensor, "B H Tq Tk"], q_pos: Int[Tensor, "#B Tq"], k_pos: Int[Tensor, "#B Tk"]
+    ) -> Float[Tensor, "B H Tq Dh"] | float:
+        """What is added to the attention output of each head."""
+        return 0.0
+
+
+def distance(q_pos: Int[Tensor, "#B Tq"], k_pos: Int[Tensor, "#B Tk"]) -> Int[Tensor, "#B Tq Tk"]:
+    """Key position minus query position: negative to the left."""
+    return k_pos[:, None, :] - q_pos[:, :, None]
+
+
+class Learned(Position):
+    """A table of trained vectors (Gehring et al. 2017; BERT, GPT)."""
+
+    def __init__(self, config: c.Learned, width: int) -> None:
+        super().__init__()
+        self.table = nn.Embedding(config.length, width)
+
+    def embed(self, pos: Tensor) -> Tensor:
+        length = self.table.num_embeddings
+        if pos.shape[1] > length or (pos.device.type == "cpu" and pos.numel() and int(pos.max()) >= length):
+            reach = max(pos.shape[1], int(pos.max()) + 1)
+            raise CourseError(
+                f"The sequence reaches {reach} positions, but this model has learned {length}; "
+                "shorten the text or use a model with more positions."
+            )
+        out: Tensor = self.table(pos)
+        return out
+
+
+class Sinusoidal(Position):
+    """Even components sin(pos / base^(i/D)), odd ones cos of the same (Vaswani et al. 2017, section 3.5)."""
+
+    frequencies: Tensor
+
+    def __init__(self, config: c.Sinusoidal, width: int) -> None:
+        super().__init__()
+        self.width = width
+        steps = torch.arange(0, width, 2, dtype=torch.float32)
+        self.register_buffer("frequencies", config.base ** (-steps / width), persistent=False)
+
+    def embed(self, pos: Tensor) -> Tensor:
+        angles = pos[..., None].float() * self.frequencies  # B T D/2
+        pairs = torch.stack((angles.sin(), angles.cos()), dim=-1)  # B T D/2 2
+        return pairs.flatten(-2)[..., : self.width]
+
+
+class Rope(Position):
+    """Rotation of each pair of components by pos * base^(-2i/Dh) (Su et al. 2021, equation 34)."""
+
+    frequencies: Tensor
+
+    def __init__(self, config: c.Rope, dh: int) -> None:
+        super().__init__()
+        self.interleaved = config.interleaved
+        steps = torch.arange(0, dh, 2, dtype=torch.float32)
+        self.register_buffer("frequencies", config.base ** (-steps / dh), persistent=False)
+
+    def rotate(self, x: Tensor, pos: Tensor) -> Tensor:
+        angles = pos[:, None, :, None].float() * self.frequencies  # B 1 T Dh/2
+        cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+        if self.interleaved:
+            a, b = x[..., 0::2], x[..., 1::2]
+            return torch.stack((a * cos - b * sin, a * sin + b * cos), dim=-1).flatten(-2)
+        a, b = x.chunk(2, dim=-1)
+        return torch.cat((a * cos - b * sin, a * sin + b * cos), dim=-1)
+
+
+class T5Buckets(Position):
+    """One trained bias a head and bucket of distance, shared by all layers (Raffel et al. 2020, section 2.1).
+
+    Near distances have a bucket each, far ones share logarithmically growing buckets up to `max_distance`.
+    """
+
+    def __init__(self, config: c.T5Buckets, heads: int, causal: bool) -> None:
+        super().__init__()
+        self.buckets, self.max_distance = config.buckets, config.max_distance
+        self.bidirectional = (not causal) if config.bidirectional is None else config.bidirectional
+        self.table = nn.Embedding(config.buckets, heads)
+
+    def bucket(self, distance: Tensor) -> Tensor:
+        """Bucket number of each key-minus-query distance. Any shape, integers."""
+        buckets, offset = self.buckets, torch.zeros_like(distance)
+        if self.bidirectional:  # half of the buckets for keys to the right
+            buckets //= 2
+            offset = (distance > 0).long() * buckets
+            far = distance.abs()
+        else:
+            far = (-distance).clamp(min=0)
+        exact = buckets // 2
+        log = torch.log(far.clamp(min=1).float() / exact) / math.log(self.max_distance / exact)
+        large = (exact + (log * (buckets - exact)).long()).clamp(max=buckets - 1)
+        return offset + torch.where(far < exact, far, large)
+
+    def scores(self, q: Tensor | None, q_pos: Tensor, k_pos: Tensor) -> Tensor:
+        bias: Tensor = self.table(self.bucket(distance(q_pos, k_pos)))  # B Tq Tk H
+        return bias.permute(0, 3, 1, 2)
+
+
+class Shaw(Position):
+    """Trained vectors for distances clipped to [-clip, clip]: on keys (eq. 4) and on values (eq. 3), Shaw et al. 2018.
+
+    One pair of tables serves all layers and heads here; the paper shares over heads only.
+    """
+
+    scores_use_query = True
+
+    def __init__(self, config: c.Shaw, dh: int) -> None:
+        super().__init__()
+        self.clip = config.clip
+        self.key_table = nn.Embedding(2 * config.clip + 1, dh)
+        self.value_table = nn.Embedding(2 * config.clip + 1, dh)
+
+    def index(self, q_pos: Tensor, k_pos: Tensor) -> Tensor:
+        return distance(q_pos, k_pos).clamp(-self.clip, self.clip) + self.clip
+
+    def scores(self, q: Tensor | None, q_pos: Tensor, k_pos: Tensor) -> Tensor:
+        assert q is not None
+        return torch.einsum("bhqd,bqkd->bhqk", q, self._rows(self.key_table, q, q_pos, k_pos))
+
+    def values(self, probs: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
+        return torch.einsum("bhqk,bqkd->bhqd", probs, self._rows(self.value_table, probs, q_pos, k_pos))
+
+    def _rows(self, table: nn.Embedding, like: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
+        rows: Tensor = table(self.index(q_pos, k_pos)).to(like.dtype)  # B|1 Tq Tk Dh
+        return rows.expand(like.shape[0], -1, -1, -1)
+
+
+class Alibi(Position):
+    """Score minus slope times distance (Press et al. 2022, section 3); the slopes are fixed, geometric over the heads."""
+
+    slopes: Tensor
+
+    def __init__(self, heads: int) -> None:
+        super().__init__()
+        self.register_buffer("slopes", torch.tensor(self.geometric(heads)), persistent=False)
+
+    @staticmethod
+    def geometric(heads: int) -> list[float]:
+        """2^(-8/H), 2^(-16/H), ... For H not a power of two: those of the next lower power, then every second of the next."""
+        if math.log2(heads).is_integer():
+            return [2 ** (-8 * (h + 1) / heads) for h in range(heads)]
+        lower = 2 ** math.floor(math.log2(heads))
+        return Alibi.geometric(lower) + Alibi.geometric(2 * lower)[0::2][: heads - lower]
+
+    def scores(self, q: Tensor | None, q_pos: Tensor, k_pos: Tensor) -> Tensor:
+        return -self.slopes[:, None, None] * distance(q_pos, k_pos).abs()[:, None].to(self.slopes.dtype)
+
+
+def build(config: c.StackConfig) -> Position:
+    """The module for `config.position`."""
+    position, embed_width = config.position, config.embed.width or config.width
+    match position:
+        case c.Learned():
+            return Learned(position, embed_width)
+        case c.Sinusoidal():
+            return Sinusoidal(position, embed_width)
+        case c.Rope():
+            return Rope(position, config.dh)
+        case c.T5Buckets():
+            return T5Buckets(position, config.heads, config.causal)
+        case c.Shaw():
+            return Shaw(position, config.dh)
+        case c.Alibi():
+            return Alibi(config.heads)
+        case c.NoPosition():
+            return Position()

@@ -1,0 +1,55 @@
+"""Look inside a model without changing it: hooks that live as long as a `with` block."""
+
+import fnmatch
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from torch import Tensor, nn
+
+from course_lib.errors import CourseError
+
+
+@contextmanager
+def record(model: nn.Module, *patterns: str) -> Iterator[dict[str, Tensor]]:
+    """Collect the outputs of every submodule whose name matches, as name -> Tensor (detached, the latest call's).
+
+    Args:
+        model: any module. patterns: shell-style names such as "blocks.*.attn.probs" (attention weights
+            [B, H, Tq, Tk]) or "blocks.*" (hidden states after each block); a model that holds a stack is
+            searched with and without the "stack." prefix.
+
+    Raises:
+        CourseError: no submodule has such a name.
+
+    >>> with record(model, "blocks.*.attn.probs") as seen:   # doctest: +SKIP
+    ...     model(ids)
+    >>> seen["blocks.0.attn.probs"].shape                    # doctest: +SKIP
+    torch.Size([1, 4, 6, 6])
+    """
+    seen: dict[str, Tensor] = {}
+    handles = []
+    for pattern in patterns:
+        depth = pattern.count(".")
+        found = [
+            (short, module)
+            for name, module in model.named_modules()
+            for short in (name.removeprefix("stack."),)
+            if short.count(".") == depth and fnmatch.fnmatchcase(short, pattern)
+        ]
+        if not found:
+            some = ", ".join(n.removeprefix("stack.") for n, _ in list(model.named_modules())[1:12])
+            raise CourseError(f"No part of the model is called {pattern!r}; it has {some}, ...")
+        for name, module in found:
+            handles.append(module.register_forward_hook(_keeper(seen, name)))
+    try:
+        yield seen
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _keeper(seen: dict[str, Tensor], name: str) -> Callable[[nn.Module, object, Tensor], None]:
+    def hook(module: nn.Module, inputs: object, output: Tensor) -> None:
+        seen[name] = output.detach()
+
+    return hook
