@@ -1,0 +1,242 @@
+"""What pretraining hides from a model: masked tokens, masked whole words, false next sentences.
+
+Pure functions: the input stays as it was, and every draw comes from the `torch.Generator` passed in, so the
+same generator state gives the same corruption. Letters: B batch, T positions.
+"""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+from torch import Tensor
+
+from course_lib.errors import CourseError
+
+if TYPE_CHECKING:
+    from course_lib.tokenizers import Vocab
+
+IGNORE = -100  # the label of a position that carries no loss; F.cross_entropy's own default
+
+
+class Corrupted(NamedTuple):
+    """What the model sees, what it should say, and where it is asked.
+
+    ids Int[B T]: the corrupted input. labels Int[B T]: the original token at the chosen positions, -100
+    elsewhere. at Bool[B T]: the chosen positions, 15% of the real tokens by default, whatever stands there
+    now.
+    """
+
+    ids: Tensor
+    labels: Tensor
+    at: Tensor
+
+
+def generator(seed: int, *keys: int) -> torch.Generator:
+    """A generator of its own for (seed, keys), e.g. (seed, epoch, document): equal numbers, equal draws.
+
+    The numbers are hashed, so that neighbouring keys give unrelated streams.
+    """
+    digest = hashlib.sha256(repr((seed, *keys)).encode()).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest[:8], "big") >> 1)
+
+
+def mask_tokens(
+    ids: Tensor,
+    rng: torch.Generator,
+    *,
+    vocab: "Vocab",
+    rate: float = 0.15,
+    parts: tuple[float, float, float] = (0.8, 0.1, 0.1),
+    words: Tensor | None = None,
+    keep: Tensor | None = None,
+) -> Corrupted:
+    """Masked-language-model corruption (Devlin et al. 2019, section 3.1 and appendix A.1).
+
+    Chooses `rate` of each row's real tokens without replacement, rounded, at least one. Each chosen token
+    then gets
+    one draw: [MASK], a random token, or left as it is, in `parts`. One draw decides among the three,
+    so that the shares are 80/10/10 and not 81/10/9 as when the second draw falls on what the first one left.
+
+    Args:
+        ids: Int[B T] (or Int[T]). Special tokens are never chosen and never drawn as the random token.
+        rng: where every draw comes from; on the device of `ids`.
+        vocab: gives the mask id, the special ids and the size.
+        rate: share of tokens to choose, 0 to 1.
+        parts: shares of [MASK], random, unchanged among the chosen; they add up to 1.
+        words: Int[B T], the index of each token's word, -1 for none. If given, whole words are chosen: `rate`
+            of the row's words, all pieces of each. Each piece keeps its own draw among the three `parts`.
+        keep: Bool[B T], True = a real token. Padding is never chosen.
+
+    Returns: Corrupted(ids, labels, at), new tensors of the shape of `ids`.
+
+    Raises:
+        CourseError: a vocabulary without [MASK] or without an ordinary token, a share outside 0 to 1, a wrong
+            shape.
+
+    Known departures: BERT draws the random token from the whole vocabulary, special ones too; BERT's
+    whole-word
+    version stops at 15% of the tokens, ours takes 15% of the words.
+    """
+    _check_shares(rate, parts)
+    if vocab.mask is None:
+        raise CourseError(
+            "Masking needs a vocabulary with a mask token; this tokenizer has none (is it a BPE one?)."
+        )
+    for name, given in (("words", words), ("keep", keep)):
+        if given is not None and given.shape != ids.shape:
+            raise CourseError(
+                f"{name} has shape {tuple(given.shape)}, ids has {tuple(ids.shape)}; they must be equal."
+            )
+    device = ids.device
+    ordinary = torch.ones(vocab.size, dtype=torch.bool, device=device)
+    ordinary[list(vocab.special)] = False
+    pool = ordinary.nonzero().squeeze(1)
+    if len(pool) == 0:
+        raise CourseError(
+            "Masking needs ordinary tokens to draw from; this vocabulary has only special ones."
+        )
+
+    rows = ids.reshape(-1, ids.shape[-1])  # B T
+    may = ordinary[rows]
+    if keep is not None:
+        may = may & keep.reshape(rows.shape).bool()
+    if words is None:
+        units = torch.arange(rows.shape[1], device=device).expand_as(rows)  # every token is its own word
+    else:
+        units = words.reshape(rows.shape)
+        may = may & (units >= 0)
+    at = _choose(units, may, rate, rng)
+
+    draw = torch.rand(rows.shape, generator=rng, device=device)
+    masked = at & (draw < parts[0])
+    swapped = at & (draw >= parts[0]) & (draw < parts[0] + parts[1])
+    other = pool[torch.randint(len(pool), rows.shape, generator=rng, device=device)]
+    seen = rows.masked_fill(masked, vocab.mask).where(~swapped, other)
+    labels = rows.masked_fill(~at, IGNORE)
+    return Corrupted(seen.reshape(ids.shape), labels.reshape(ids.shape), at.reshape(ids.shape))
+
+
+def mask_documents(
+    ids: Tensor,
+    documents: Sequence[int],
+    *,
+    vocab: "Vocab",
+    seed: int,
+    epoch: int = 0,
+    copies: int | None = None,
+    rate: float = 0.15,
+    parts: tuple[float, float, float] = (0.8, 0.1, 0.1),
+    words: Tensor | None = None,
+    keep: Tensor | None = None,
+) -> Corrupted:
+    """Static or dynamic masking (Liu et al. 2019, RoBERTa, section 4.1), by document instead of by batch.
+
+    Each row's mask depends on (seed, document, which copy of the data this epoch uses) and on nothing else:
+    not on the batch it stands in, nor on the batches before.
+
+    Args:
+        ids: Int[B T]. documents: the B documents' numbers.
+        epoch: how many times the data has been gone through before.
+        copies: None = dynamic, a new mask every epoch. 1 = static, the same mask each time. 10 = BERT's
+            preprocessing, ten masks in turn.
+        rate, parts, words, keep: as for `mask_tokens`.
+
+    Returns: Corrupted(ids, labels, at).
+    """
+    if ids.dim() != 2 or len(documents) != len(ids):
+        raise CourseError(
+            f"mask_documents needs one document number a row: {len(documents)} for {tuple(ids.shape)}."
+        )
+    if copies is not None and copies < 1:
+        raise CourseError(f"copies is {copies}; give at least 1, or None for dynamic masking.")
+    copy = epoch if copies is None else epoch % copies
+    rows = [
+        mask_tokens(
+            ids[i],
+            generator(seed, copy, document),
+            vocab=vocab,
+            rate=rate,
+            parts=parts,
+            words=None if words is None else words[i],
+            keep=None if keep is None else keep[i],
+        )
+        for i, document in enumerate(documents)
+    ]
+    return Corrupted(*(torch.stack(column) for column in zip(*rows, strict=True)))
+
+
+@dataclass(frozen=True)
+class SentencePair:
+    """Two stretches of text and whether the second followed the first. `next`: 1 = it did, 0 = it is from
+    elsewhere."""
+
+    text: str
+    pair: str
+    next: int
+
+
+def nsp_pairs(documents: Sequence[Sequence[str]], rng: torch.Generator, *, n: int) -> list[SentencePair]:
+    """Sentence pairs for next-sentence prediction (Devlin et al. 2019, section 3.1): half true, half false.
+
+    The true half is two neighbouring sentences of one document; the false half has its second sentence from
+    another document. Exactly n // 2 are true, in random order.
+
+    Args:
+        documents: each a list of its sentences. rng: where every draw comes from. n: number of pairs.
+
+    Returns: n pairs. `next` is 1 for a true pair; transformers' convention is the opposite (0 = is next).
+
+    Raises:
+        CourseError: fewer than two non-empty documents, or none with two sentences.
+    """
+    if n < 0:
+        raise CourseError(f"n is {n}; the number of pairs cannot be negative.")
+    full = [document for document in documents if len(document) > 0]
+    long = [i for i, document in enumerate(full) if len(document) > 1]
+    if len(full) < 2 or not long:
+        raise CourseError(
+            "Next-sentence pairs need at least two documents, one of them with two sentences; "
+            f"there are {len(full)} documents, {len(long)} of them long enough."
+        )
+    truth = (torch.randperm(n, generator=rng) < n // 2).tolist()
+    return [_pair(full, long, bool(true), rng) for true in truth]
+
+
+def _pair(
+    documents: Sequence[Sequence[str]], long: Sequence[int], true: bool, rng: torch.Generator
+) -> SentencePair:
+    draw = _draws(rng)
+    here = long[next(draw) % len(long)]
+    first = next(draw) % (len(documents[here]) - 1)
+    if true:
+        return SentencePair(documents[here][first], documents[here][first + 1], 1)
+    there = (here + 1 + next(draw) % (len(documents) - 1)) % len(documents)  # any document but this one
+    return SentencePair(documents[here][first], documents[there][next(draw) % len(documents[there])], 0)
+
+
+def _draws(rng: torch.Generator) -> Iterator[int]:
+    while True:
+        yield int(torch.randint(2**62, (1,), generator=rng))
+
+
+def _choose(units: Tensor, may: Tensor, rate: float, rng: torch.Generator) -> Tensor:
+    """Bool[B T]: all positions of `rate` of each row's units (words), among the positions that `may` be
+    chosen."""
+    width = int(units.max()) + 1 if units.numel() else 0
+    present = torch.zeros(len(units), max(width, 1), dtype=torch.bool, device=units.device)  # B W
+    inside = units.clamp(min=0)
+    present.scatter_reduce_(1, inside, may, reduce="amax")
+    order = torch.rand(present.shape, generator=rng, device=units.device).masked_fill(~present, 2.0)
+    rank = order.argsort(dim=1).argsort(dim=1)  # of each unit in its row's random order
+    there = present.sum(dim=1)
+    count = (there * rate).round().clamp(min=1 if rate > 0 else 0).minimum(there)
+    return (rank < count[:, None]).gather(1, inside) & may
+
+
+def _check_shares(rate: float, parts: tuple[float, float, float]) -> None:
+    if not 0 <= rate <= 1:
+        raise CourseError(f"rate is {rate}; the share of tokens to mask lies between 0 and 1.")
+    if len(parts) != 3 or min(parts) < 0 or abs(sum(parts) - 1) > 1e-6:
+        raise CourseError(f"parts is {parts}; give three shares (mask, random, unchanged) that add up to 1.")

@@ -1,0 +1,243 @@
+"""The training loop: a generator of `Step` records that prints nothing.
+
+Bars, curves and logs are consumers of the records:
+
+    for step in train(model, batches, losses.clm, schedule=cosine(1000, warmup=100), steps=1000):
+        curve.append(step.loss)
+"""
+
+import ctypes
+import functools
+import math
+import platform
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol, cast
+
+import torch
+from torch import Tensor, nn
+
+from course_lib import checkpoint as checkpoints
+from course_lib.corrupt import IGNORE
+from course_lib.errors import CourseError
+from course_lib.losses import Batch, Loss
+from course_lib.optim import Schedule, adamw
+
+Precision = Literal["fp32", "bf16", "auto"]
+
+
+class Batches(Protocol):
+    """Batch number `step` for every step >= 0, always the same one for the same number. A list, over and
+    over, too."""
+
+    def __getitem__(self, step: int, /) -> Batch: ...
+
+
+@dataclass(frozen=True)
+class Step:
+    """One update. step: updates done, from 1. loss: mean over the batch's targets, before the update. lr: the
+    largest learning rate used. grad_norm: before clipping. tokens: real tokens read. seconds: the update's
+    time."""
+
+    step: int
+    loss: float
+    lr: float
+    grad_norm: float
+    tokens: int
+    seconds: float
+
+
+def train(
+    model: nn.Module,
+    batches: Batches,
+    loss: Loss,
+    optimizer: torch.optim.Optimizer | None = None,
+    schedule: Schedule | None = None,
+    *,
+    steps: int,
+    accumulate: int = 1,
+    clip: float | None = 1.0,
+    device: str | torch.device = "cpu",
+    precision: Precision = "fp32",
+    compile: bool = False,
+    checkpoint: str | Path | None = None,
+    every: int = 500,
+    resume: bool = True,
+) -> Iterator[Step]:
+    """Train `model` in place; one `Step` after each update.
+
+    Args:
+        batches: `batches[step]` is the batch of that step, a dict of tensors whose first dimension is B.
+        loss: (model, batch) -> scalar, the mean over the batch's targets (`course_lib.losses`).
+        optimizer: `optim.adamw(model)` if None. schedule: step -> factor on its learning rate; constant if
+            None.
+        steps: updates in all, those before a resume included.
+        accumulate: cut each batch into so many parts of rows, one in memory at a time. The update is the
+            whole batch's: each part counts by its number of targets.
+        clip: largest norm of the gradient; None leaves it alone.
+        device: "cpu", "cuda", ...; the model is moved there.
+        precision: "bf16" runs the matrix products in bfloat16 (autocast; weights and updates stay float32),
+            "auto" does so where the device has instructions for it.
+        compile: torch.compile; pays back after some hundred steps on a CPU.
+        checkpoint: file to write every `every` steps and at the end, and to resume from if it is there and
+            `resume`. A resumed run ends with the same bits as one never stopped. Whenever the process is
+            killed, the file is whole.
+
+    Raises:
+        CourseError: a loss or gradient that is not finite (the model and the checkpoint stay as they were
+            before the step), a checkpoint of another model or a damaged one, arguments out of range.
+    """
+    for name, value in (("steps", steps), ("accumulate", accumulate), ("every", every)):
+        if value < 1:
+            raise CourseError(f"{name} is {value}; it must be at least 1.")
+    if clip is not None and clip <= 0:
+        raise CourseError(f"clip is {clip}; give a gradient norm above 0, or None for no clipping.")
+    if isinstance(batches, Sequence) and len(batches) == 0:
+        raise CourseError("There are no batches to train on.")
+    device = torch.device(device)
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise CourseError("device is 'cuda', but PyTorch sees no NVIDIA GPU here; use device='cpu'.")
+    keep_large_buffers()
+    model.to(device).train()
+    optimizer = adamw(model) if optimizer is None else optimizer
+    cast_to_bf16 = precision == "bf16" or (precision == "auto" and has_bf16(device))
+    return _loop(
+        model,
+        batches,
+        loss,
+        optimizer,
+        schedule or (lambda step: 1.0),
+        steps=steps,
+        accumulate=accumulate,
+        clip=math.inf if clip is None else clip,
+        device=device,
+        cast_to_bf16=cast_to_bf16,
+        net=cast(nn.Module, torch.compile(model)) if compile else model,
+        path=None if checkpoint is None else Path(checkpoint),
+        every=every,
+        resume=resume,
+    )
+
+
+def _loop(
+    model: nn.Module,
+    batches: Batches,
+    loss: Loss,
+    optimizer: torch.optim.Optimizer,
+    schedule: Schedule,
+    *,
+    steps: int,
+    accumulate: int,
+    clip: float,
+    device: torch.device,
+    cast_to_bf16: bool,
+    net: nn.Module,
+    path: Path | None,
+    every: int,
+    resume: bool,
+) -> Iterator[Step]:
+    peak = [group["lr"] for group in optimizer.param_groups]
+    trained = [p for group in optimizer.param_groups for p in group["params"]]
+    first = checkpoints.load(path, model, optimizer) if path and resume and path.exists() else 0
+
+    for step in range(first, steps):
+        start = time.perf_counter()
+        if not model.training:  # a consumer may have called eval() between two steps
+            model.train()
+        for group, lr in zip(optimizer.param_groups, peak, strict=True):
+            group["lr"] = lr * schedule(step)
+        batch = {name: value.to(device, non_blocking=True) for name, value in _at(batches, step).items()}
+
+        total = torch.zeros((), device=device)
+        for part, weight in split(batch, accumulate):
+            with _autocast(device, cast_to_bf16):
+                value = loss(net, part) * weight
+            value.backward()  # type: ignore[no-untyped-call]
+            total += value.detach()
+        norm = nn.utils.clip_grad_norm_(trained, clip)
+        if not (math.isfinite(total.item()) and math.isfinite(norm.item())):
+            raise CourseError(_diverged(step + 1, total.item(), norm.item(), path))
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+        if path and ((step + 1) % every == 0 or step + 1 == steps):
+            checkpoints.save(path, model, optimizer, step + 1)
+        rate = max(group["lr"] for group in optimizer.param_groups)
+        seconds = time.perf_counter() - start
+        yield Step(step + 1, total.item(), rate, norm.item(), _tokens(batch), seconds)
+
+
+def split(batch: Batch, parts: int) -> Iterator[tuple[Batch, float | Tensor]]:
+    """Cut a batch into micro-batches of rows, each with its share of the batch's targets.
+
+    The shares add up to 1, and the mean losses so weighted add up to the whole batch's mean loss. A part also
+    carries `row_share`, for a loss that counts rows beside targets (`losses.mlm_nsp`).
+    """
+    if parts == 1:
+        yield batch, 1.0
+        return
+    rows = len(batch["ids"])
+    if parts > rows:
+        raise CourseError(f"accumulate is {parts}, but the batch has only {rows} rows to share out.")
+    whole = targets(batch)
+    for index in torch.arange(rows, device=batch["ids"].device).tensor_split(parts):
+        part = {name: value[index] for name, value in batch.items()}
+        share = targets(part) / whole.clamp(min=1)
+        part["row_share"] = len(index) / rows / share.clamp(min=1e-6)
+        yield part, share
+
+
+def targets(batch: Batch) -> Tensor:
+    """How many targets the batch's mean loss is taken over: labels that are not -100, else next tokens, else
+    rows."""
+    if "labels" in batch:
+        labels = batch["labels"]
+        return (labels != IGNORE).sum() if labels.dim() > 1 else torch.tensor(len(labels))
+    keep = batch["keep"].bool() if "keep" in batch else torch.ones_like(batch["ids"], dtype=torch.bool)
+    return (keep[:, 1:] & keep[:, :-1]).sum()
+
+
+def has_bf16(device: str | torch.device) -> bool:
+    """Whether the device multiplies bfloat16 matrices in hardware: CUDA from Ampere on, CPUs with AVX512-BF16
+    or AMX."""
+    if torch.device(device).type == "cuda":
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    if torch.device(device).type == "cpu":
+        able = torch.cpu.get_capabilities()
+        return bool(able.get("avx512_bf16") or able.get("amx_bf16"))
+    return False
+
+
+@functools.cache
+def keep_large_buffers() -> bool:
+    """Tell glibc to keep large freed buffers instead of giving them back to the system at every step.
+
+    Without it each step costs some hundred thousand page faults. Only on Linux with glibc; the setting is
+    the process's. Returns whether it was set.
+    """
+    if platform.system() != "Linux" or platform.libc_ver()[0] != "glibc":
+        return False
+    m_trim_threshold, m_mmap_threshold = -1, -3  # malloc.h
+    libc = ctypes.CDLL(None)
+    return bool(libc.mallopt(m_mmap_threshold, 2**31 - 1) and libc.mallopt(m_trim_threshold, 2**31 - 1))
+
+
+def _at(batches: Batches, step: int) -> Batch:
+    return batches[step % len(batches)] if isinstance(batches, Sequence) else batches[step]
+
+
+def _tokens(batch: Batch) -> int:
+    return int(batch["keep"].sum()) if "keep" in batch else batch["ids"].numel()
+
+
+def _autocast(device: torch.device, on: bool) -> AbstractContextManager[object]:
+    return torch.autocast(device.type, torch.bfloat16) if on else nullcontext()
+
+
+def _diverged(step: int, loss: float, norm: float, path: Path | None) -> str:
+    what = f"the loss is {loss}" if not math.isfinite(loss) else f"the norm of the gradient is {norm}"
+    kept = f" The checkpoint {path} still holds the last good state." if path and path.exists() else ""
+    return f"Training diverged at step {step}: {what}. Lower the learning rate or warm up for longer.{kept}"
