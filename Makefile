@@ -1,0 +1,76 @@
+# Two commands matter: `make lab` opens the lessons, `make test` proves that everything works.
+# All paths are relative to this folder, so that spaces in its own path do no harm.
+
+PYTHON ?=
+LESSON ?=
+SCALE  ?= lesson
+SEED   ?= 0
+DATA   ?= world
+DEVICE ?= auto
+
+SHELL := /bin/sh
+RUN := .venv/bin/python
+.DEFAULT_GOAL := help
+.PHONY: help ready lab test check run build checkpoints bench clean distclean
+
+ifeq ($(wildcard tools/setup.py),)
+$(error Run make inside the course's folder, or name it: make -C "/path/to/the/course" lab)
+endif
+
+help:
+	@echo 'make lab          open JupyterLab on the first lesson (sets everything up the first time)'
+	@echo 'make test         run every test, lessons included'
+	@echo 'make check        the quick part, under three minutes'
+	@echo 'make run LESSON=09_bert SCALE=smoke   execute a lesson without a screen, into build/'
+	@echo 'make build LESSON=09_bert             execute a lesson and store its outputs in notebooks/ (for authors)'
+	@echo 'make checkpoints  train the shipped models again'
+	@echo 'make bench        speed and memory, side by side with transformers'
+	@echo 'make clean        remove what builds and tests left; make distclean removes .venv too'
+
+# The set-up program itself runs on any Python that can print why it cannot go on; it prefers the newest that torch has.
+ready:
+	@py='$(PYTHON)'; \
+	if [ -e .venv/.ready ] && [ -x .venv/bin/python ] && [ -z "$$py" ]; then py=.venv/bin/python; fi; \
+	if [ -z "$$py" ]; then \
+	  for each in python3.13 python3.12 python3.11 python3 python3.14 python; do \
+	    if command -v $$each >/dev/null 2>&1 && \
+	       $$each -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then py=$$each; break; fi; \
+	  done; \
+	fi; \
+	if [ -z "$$py" ]; then \
+	  echo 'Set-up stopped: no Python 3.11 or newer was found; install one (python.org, apt, brew, conda) or say where it is: make lab PYTHON=/path/to/python3.11.' >&2; \
+	  exit 1; \
+	fi; \
+	if ! command -v "$$py" >/dev/null 2>&1; then \
+	  echo "Set-up stopped: there is no Python at $$py; say where it is: make lab PYTHON=/path/to/python3.11." >&2; exit 1; \
+	fi; \
+	"$$py" tools/setup.py
+
+lab: ready
+	@$(RUN) -m tools.lab
+
+test: ready
+	@$(RUN) -m pytest
+
+check: ready
+	@$(RUN) -m pytest tests -m 'not slow and not notebooks and not browser'
+
+run: ready
+	@$(RUN) -m tools.notebooks run '$(LESSON)' --scale '$(SCALE)' --seed '$(SEED)' --data '$(DATA)' --device '$(DEVICE)'
+
+build: ready
+	@$(RUN) -m tools.notebooks build $(LESSON)
+
+checkpoints: ready
+	@$(RUN) -m course_lib zoo make
+
+bench: ready
+	@$(RUN) -m tests.bench
+
+clean:
+	rm -rf build .pytest_cache .mypy_cache .ruff_cache .hypothesis course_lib.egg-info
+	find course_lib tools tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find notebooks -name .ipynb_checkpoints -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+distclean: clean
+	rm -rf .venv
