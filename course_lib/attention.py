@@ -1,6 +1,6 @@
 """Attention: every query takes a weighted mean of the values, weighted by how well it matches their keys.
 
-    softmax(q k^T / sqrt(Dh)) v        (Vaswani et al. 2017, equation 1)
+softmax(q k^T / sqrt(Dh)) v        (Vaswani et al. 2017, equation 1)
 """
 
 from dataclasses import dataclass, field
@@ -51,7 +51,7 @@ class LayerCache:
 
 
 class KVCache:
-    """One `LayerCache` a layer for self-attention and one for cross-attention. Owned by the caller, never by a module."""
+    """One `LayerCache` a layer for self- and one for cross-attention. Owned by the caller, never by a module."""
 
     def __init__(self, layers: int) -> None:
         self.own = [LayerCache() for _ in range(layers)]
@@ -129,7 +129,7 @@ class Attention(nn.Module):
         return out
 
     def _split(self, x: Tensor) -> Tensor:
-        return x.unflatten(-1, (self.heads, self.dh)).transpose(1, 2)  # B T H*Dh -> B H T Dh
+        return x.view(*x.shape[:-1], self.heads, self.dh).transpose(1, 2)  # B T H*Dh -> B H T Dh
 
     def _keys_values(self, source: Tensor, where: Where | None, cache: LayerCache | None) -> tuple[Tensor, Tensor]:
         if cache is not None and cache.fixed and cache.k is not None and cache.v is not None:

@@ -132,8 +132,7 @@ class StackConfig:
             raise CourseError(f"EmbedConfig.vocab is {self.embed.vocab}; it must be at least 1.")
         if self.head_width is None and self.width % self.heads:
             raise CourseError(
-                f"width {self.width} does not divide into {self.heads} heads; "
-                "change one of them, or give head_width."
+                f"width {self.width} does not divide into {self.heads} heads; change one of them, or give head_width."
             )
         if isinstance(self.position, Rope) and self.dh % 2:
             raise CourseError(f"Rope turns pairs of components, so the head width {self.dh} must be even.")

@@ -169,8 +169,7 @@ def mask_documents(
 
 @dataclass(frozen=True)
 class SentencePair:
-    """Two stretches of text and whether the second followed the first. `next`: 1 = it did, 0 = it is from
-    elsewhere."""
+    """Two stretches of text. `next`: 0 = the second followed the first, 1 = it is from another document."""
 
     text: str
     pair: str
@@ -180,13 +179,13 @@ class SentencePair:
 def nsp_pairs(documents: Sequence[Sequence[str]], rng: torch.Generator, *, n: int) -> list[SentencePair]:
     """Sentence pairs for next-sentence prediction (Devlin et al. 2019, section 3.1): half true, half false.
 
-    The true half is two neighbouring sentences of one document; the false half has its second sentence from
-    another document. Exactly n // 2 are true, in random order.
+    A true pair is two neighbouring sentences of one document; a false one has its second sentence from
+    another document. Exactly half are true (n odd: one fewer), in random order.
 
     Args:
         documents: each a list of its sentences. rng: where every draw comes from. n: number of pairs.
 
-    Returns: n pairs. `next` is 1 for a true pair; transformers' convention is the opposite (0 = is next).
+    Returns: n pairs.
 
     Raises:
         CourseError: fewer than two non-empty documents, or none with two sentences.
@@ -211,9 +210,9 @@ def _pair(
     here = long[next(draw) % len(long)]
     first = next(draw) % (len(documents[here]) - 1)
     if true:
-        return SentencePair(documents[here][first], documents[here][first + 1], 1)
+        return SentencePair(documents[here][first], documents[here][first + 1], 0)
     there = (here + 1 + next(draw) % (len(documents) - 1)) % len(documents)  # any document but this one
-    return SentencePair(documents[here][first], documents[there][next(draw) % len(documents[there])], 0)
+    return SentencePair(documents[here][first], documents[there][next(draw) % len(documents[there])], 1)
 
 
 def _draws(rng: torch.Generator) -> Iterator[int]:

@@ -29,8 +29,8 @@ def atomic_write(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, path)
+        Path(temporary).chmod(0o666 & ~_umask())
+        Path(temporary).replace(path)
     except OSError as error:
         _remove(temporary)
         reason = error.strerror or str(error)
@@ -58,8 +58,8 @@ def read_json(path: str | Path) -> Any:
 
 
 def _remove(temporary: str | None) -> None:
-    if temporary is not None and os.path.exists(temporary):
-        os.unlink(temporary)
+    if temporary is not None:
+        Path(temporary).unlink(missing_ok=True)
 
 
 def _umask() -> int:

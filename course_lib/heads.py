@@ -41,7 +41,7 @@ class LM(nn.Module):
 
 
 class MaskedHead(nn.Module):
-    """dense, activation, norm, then the token vectors as output matrix plus a bias (Devlin et al. 2019, section 3.1)."""
+    """dense, activation, norm, then the token vectors as output, and a bias (Devlin et al. 2019, section 3.1)."""
 
     def __init__(self, stack: Stack) -> None:
         super().__init__()
@@ -184,16 +184,11 @@ class Classifier(nn.Module):
         return logits
 
 
-class Choice(nn.Module):
+class Choice(Classifier):
     """Which of N continuations? Each is read on its own and gets one score: ids [B, N, T] -> [B, N]."""
 
     def __init__(self, stack: Stack, pool: Pool = "first") -> None:
-        super().__init__()
-        self.classifier = Classifier(stack, 1, pool)
-
-    @property
-    def stack(self) -> Stack:
-        return self.classifier.stack
+        super().__init__(stack, 1, pool)
 
     def forward(
         self,
@@ -202,7 +197,7 @@ class Choice(nn.Module):
         keep: Bool[Tensor, "B N T"] | None = None,
         segments: Int[Tensor, "B N T"] | None = None,
     ) -> Float[Tensor, "B N"]:
-        scores = self.classifier(
+        scores = super().forward(
             ids.flatten(0, 1),
             keep=None if keep is None else keep.flatten(0, 1),
             segments=None if segments is None else segments.flatten(0, 1),
@@ -232,7 +227,7 @@ class Tagger(nn.Module):
 
 
 class Span(nn.Module):
-    """Where the answer starts and where it ends: two logits a token, ([B, T], [B, T]) (Devlin et al. 2019, section 4.2)."""
+    """Where the answer starts and ends: two logits a token, ([B, T], [B, T]) (Devlin et al. 2019, section 4.2)."""
 
     def __init__(self, stack: Stack) -> None:
         super().__init__()

@@ -1,5 +1,7 @@
 """The parts between the attentions: norms, feed-forward, the block that all models share, the embedding."""
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
@@ -9,7 +11,7 @@ from course_lib.attention import Attention, LayerCache, Where
 from course_lib.config import StackConfig
 from course_lib.errors import CourseError
 
-ACTIVATIONS = {
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
     "gelu": F.gelu,  # x Phi(x), exact (Hendrycks & Gimpel 2016)
     "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),  # the approximation that GPT-1 and GPT-2 use

@@ -77,6 +77,18 @@ def cosine(steps: int, warmup: int = 0, final: float = 0.0) -> Schedule:
     )
 
 
+def stable(steps: int, warmup: int = 0, decay: float = 0.2) -> Schedule:
+    """Warm-up, constant, then linear decay to 0 over the last `decay` of the steps (Hu et al. 2024, section
+    4).
+
+    Until the decay begins, runs of different lengths are the same run: a running one may be given more steps
+    or fewer.
+    """
+    _check(steps, warmup)
+    last = max(1, round(steps * decay))
+    return lambda step: _warm(step, warmup) * min(1.0, max(0.0, (steps - step) / last))
+
+
 def _warm(step: int, warmup: int) -> float:
     return min(1.0, (step + 1) / warmup) if warmup else 1.0
 

@@ -166,7 +166,7 @@ class Shaw(Position):
 
 
 class Alibi(Position):
-    """Score minus slope times distance (Press et al. 2022, section 3); the slopes are fixed, geometric over the heads."""
+    """Score minus slope times distance (Press et al. 2022, section 3); slopes are fixed, geometric over the heads."""
 
     slopes: Tensor
 
@@ -176,7 +176,7 @@ class Alibi(Position):
 
     @staticmethod
     def geometric(heads: int) -> list[float]:
-        """2^(-8/H), 2^(-16/H), ... For H not a power of two: those of the next lower power, then every second of the next."""
+        """2^(-8/H), 2^(-16/H), ... If H is no power of two: those of the power below, then every second of the one above."""
         if math.log2(heads).is_integer():
             return [2 ** (-8 * (h + 1) / heads) for h in range(heads)]
         lower = 2 ** math.floor(math.log2(heads))

@@ -1,8 +1,9 @@
 """Text to token numbers and back: WordPiece (BERT) and byte-level BPE (GPT-2), on the `tokenizers` library.
 
 WordPiece: Wu et al. 2016, as used by BERT (Devlin et al. 2019, section 3). Byte-level BPE: Sennrich et al.
-2016 over bytes, as in GPT-2 (Radford et al. 2019, section 2.2). The library does the work; this file adds what
-a model needs to know of a vocabulary (`Vocab`), reproducible training, and the layouts of public checkpoints.
+2016 over bytes, as in GPT-2 (Radford et al. 2019, section 2.2). The library does the work; this file adds
+what a model needs to know of a vocabulary (`Vocab`), reproducible training, and the layouts of public
+checkpoints.
 """
 
 import unicodedata

@@ -186,7 +186,7 @@ def split(batch: Batch, parts: int) -> Iterator[tuple[Batch, float | Tensor]]:
     for index in torch.arange(rows, device=batch["ids"].device).tensor_split(parts):
         part = {name: value[index] for name, value in batch.items()}
         share = targets(part) / whole.clamp(min=1)
-        part["row_share"] = len(index) / rows / share.clamp(min=1e-6)
+        part["row_share"] = _pairs(part) / _pairs(batch) / share.clamp(min=1e-6)
         yield part, share
 
 
@@ -198,6 +198,13 @@ def targets(batch: Batch) -> Tensor:
         return (labels != IGNORE).sum() if labels.dim() > 1 else torch.tensor(len(labels))
     keep = batch["keep"].bool() if "keep" in batch else torch.ones_like(batch["ids"], dtype=torch.bool)
     return (keep[:, 1:] & keep[:, :-1]).sum()
+
+
+def _pairs(batch: Batch) -> Tensor:
+    """Rows that carry a label of their own."""
+    return (
+        (batch["next"] != IGNORE).sum().clamp(min=1) if "next" in batch else torch.tensor(len(batch["ids"]))
+    )
 
 
 def has_bf16(device: str | torch.device) -> bool:

@@ -1,1 +1,1 @@
-"""One file a family: a card saying how it differs from the 2017 Transformer, presets, and its rules for public weights."""
+"""One file a family: how it differs from the 2017 Transformer, presets, and the rules for its public weights."""

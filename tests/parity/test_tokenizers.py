@@ -52,9 +52,7 @@ def bpe_files(folder: Path, special: list[str]) -> None:
     """A vocab.json and merges.txt in the old layout, with these special tokens in front."""
     model = json.loads(train_bpe(TRAINING, 400).backend.to_str())["model"]
     tokens = sorted(model["vocab"], key=model["vocab"].get)[2:]
-    (folder / "vocab.json").write_text(
-        json.dumps({t: i for i, t in enumerate(special + tokens)}), encoding="utf-8"
-    )
+    (folder / "vocab.json").write_text(json.dumps({t: i for i, t in enumerate(special + tokens)}), encoding="utf-8")
     lines = ["#version: 0.2", *(" ".join(pair) for pair in model["merges"]), ""]
     (folder / "merges.txt").write_text("\n".join(lines), encoding="utf-8")
 
@@ -69,9 +67,7 @@ def test_bert_saved_by_transformers(tmp_path: Path, lowercase: bool) -> None:
 @pytest.mark.parametrize("lowercase", [True, False])
 def test_bert_from_vocab_txt(tmp_path: Path, lowercase: bool) -> None:
     vocab = wordpiece_vocab(lowercase)
-    (tmp_path / "vocab.txt").write_text(
-        "".join(f"{t}\n" for t in sorted(vocab, key=vocab.__getitem__)), "utf-8"
-    )
+    (tmp_path / "vocab.txt").write_text("".join(f"{t}\n" for t in sorted(vocab, key=vocab.__getitem__)), "utf-8")
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": lowercase}), "utf-8")
     same(Tokenizer.load(tmp_path), transformers.BertTokenizerFast.from_pretrained(tmp_path))
 
@@ -99,9 +95,7 @@ def test_gpt1_from_vocab_and_merges(tmp_path: Path) -> None:
     merges = [("t", "h"), ("th", "e</w>"), ("o", "x</w>"), ("f", "ox</w>"), ("d", "o"), ("do", "g</w>")]
     tokens = ["<unk>", *letters, *(c + "</w>" for c in letters), *("".join(m) for m in merges)]
     (tmp_path / "vocab.json").write_text(json.dumps({t: i for i, t in enumerate(tokens)}), "utf-8")
-    (tmp_path / "merges.txt").write_text(
-        "#version: 0.2\n" + "".join(f"{a} {b}\n" for a, b in merges), "utf-8"
-    )
+    (tmp_path / "merges.txt").write_text("#version: 0.2\n" + "".join(f"{a} {b}\n" for a, b in merges), "utf-8")
     same(Tokenizer.load(tmp_path), transformers.OpenAIGPTTokenizerFast.from_pretrained(tmp_path))
 
 

@@ -1,0 +1,149 @@
+"""BERT and its heads against transformers: hidden states, logits, loss, gradients, and back."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+import transformers
+
+from course_lib import hf
+from course_lib.config import StackConfig
+from course_lib.models.bert import bert_base, bert_large
+from course_lib.stack import Stack
+from course_lib.trace import record
+from tests.parity.public import close, randomise
+
+CONFIGS = {
+    "plain": {"hidden_size": 32, "num_attention_heads": 4, "num_hidden_layers": 3, "intermediate_size": 64},
+    "relu": {
+        "hidden_size": 24,
+        "num_attention_heads": 2,
+        "num_hidden_layers": 2,
+        "intermediate_size": 40,
+        "hidden_act": "relu",
+    },
+    "wide": {
+        "hidden_size": 48,
+        "num_attention_heads": 6,
+        "num_hidden_layers": 2,
+        "intermediate_size": 30,
+        "layer_norm_eps": 1e-6,
+    },
+}
+PAIRS = [
+    "BertForMaskedLM", "BertForPreTraining", "BertForNextSentencePrediction", "BertForSequenceClassification",
+    "BertForMultipleChoice", "BertForTokenClassification", "BertForQuestionAnswering", "BertModel",
+]  # fmt: skip
+
+
+def public(name: str, architecture: str = "BertModel") -> torch.nn.Module:
+    classes = 2 if architecture == "BertForQuestionAnswering" else 3
+    config = transformers.BertConfig(
+        vocab_size=60, max_position_embeddings=20, num_labels=classes, attn_implementation="eager", **CONFIGS[name]
+    )
+    return randomise(getattr(transformers, architecture)(config))
+
+
+def theirs_on(model, batch, **more):
+    return model(input_ids=batch["ids"], attention_mask=batch["keep"].long(), token_type_ids=batch["segments"], **more)
+
+
+def ours_on(model, batch):
+    return model(batch["ids"], keep=batch["keep"], segments=batch["segments"])
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_every_hidden_state_is_equal(name, batch, tmp_path):
+    theirs = public(name)
+    theirs.save_pretrained(tmp_path)
+    ours = hf.load_pretrained(tmp_path)
+    expected = theirs_on(theirs, batch, output_hidden_states=True)
+    with torch.no_grad(), record(ours, "blocks.*") as seen:
+        hidden, pooled = ours_on(ours, batch)
+    keep = batch["keep"]
+    for layer, state in enumerate(expected.hidden_states[1:]):
+        assert close(seen[f"blocks.{layer}"][keep], state[keep])
+    assert close(hidden[keep], expected.last_hidden_state[keep])
+    assert close(pooled, expected.pooler_output)
+
+
+@pytest.mark.parametrize("architecture", PAIRS)
+def test_logits_are_equal_and_survive_the_way_back(architecture, batch, tmp_path):
+    theirs = public("plain", architecture)
+    theirs.save_pretrained(tmp_path / "theirs")
+    ours = hf.load_pretrained(tmp_path / "theirs")
+    if architecture == "BertForMultipleChoice":
+        batch = {key: value[:, None].expand(-1, 2, -1).contiguous() for key, value in batch.items()}
+    expected = [t for t in theirs_on(theirs, batch).to_tuple() if t is not None]
+    actual = ours_on(ours, batch)
+    actual = actual if isinstance(actual, tuple) else (actual,)
+    assert len(actual) == len(expected)
+    keep = batch["keep"]
+    for a, b in zip(actual, expected, strict=True):
+        per_token = a.shape[:2] == keep.shape and architecture != "BertForMultipleChoice"
+        assert close(a[keep], b[keep]) if per_token else close(a, b)
+
+    hf.save_pretrained(ours, tmp_path / "ours", model_type="bert", architecture=architecture)
+    again, info = getattr(transformers, architecture).from_pretrained(
+        tmp_path / "ours", attn_implementation="eager", output_loading_info=True
+    )
+    assert not any(info[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    back = [t for t in theirs_on(again.eval(), batch).to_tuple() if t is not None]
+    for a, b in zip(back, expected, strict=True):
+        assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_loss_and_every_gradient_are_equal(name, batch, tmp_path):
+    theirs = public(name, "BertForMaskedLM")
+    theirs.save_pretrained(tmp_path)
+    ours = hf.load_pretrained(tmp_path)
+    labels = batch["ids"].masked_fill(~batch["keep"] | (batch["ids"] % 3 > 0), -100)
+    at = labels != -100
+    assert at.sum() > 3
+    expected = theirs_on(theirs, batch, labels=labels).loss
+    logits = ours(batch["ids"], keep=batch["keep"], segments=batch["segments"], at=at)
+    loss = F.cross_entropy(logits, labels[at])
+    assert close(loss, expected)
+    expected.backward()
+    loss.backward()
+    family = hf.families()["bert"]
+    grads = {n.removeprefix("bert."): p.grad for n, p in theirs.named_parameters() if p.grad is not None}
+    rules = hf._all_rules(family, family.architectures["BertForMaskedLM"])
+    translated = hf.convert(grads, rules, ours.stack.config.layers)
+    for weight_name, weight in ours.named_parameters():
+        assert close(weight.grad, translated[weight_name]), weight_name
+
+
+@pytest.mark.parametrize(
+    ("preset", "public_config"),
+    [
+        (bert_base, transformers.BertConfig()),
+        (
+            bert_large,
+            transformers.BertConfig(
+                hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, intermediate_size=4096
+            ),
+        ),
+    ],
+)
+def test_parameter_counts_equal_the_public_ones(preset, public_config):
+    from course_lib.heads import Pretraining
+
+    with torch.device("meta"):
+        ours = Pretraining(Stack(preset()))
+        theirs = transformers.BertForPreTraining(public_config)
+    assert sum(p.numel() for p in ours.parameters()) == sum(p.numel() for p in theirs.parameters())
+
+
+def test_a_wrong_epsilon_would_be_seen(batch, tmp_path):
+    """The tolerance is fine enough: the same weights with another epsilon fail."""
+    from dataclasses import replace
+
+    theirs = public("plain")
+    theirs.save_pretrained(tmp_path)
+    ours = hf.load_pretrained(tmp_path)
+    config: StackConfig = ours.stack.config
+    other = Stack(replace(config, eps=1e-3)).eval()
+    other.load_state_dict(ours.stack.state_dict())
+    expected = theirs_on(theirs, batch).last_hidden_state[batch["keep"]]
+    assert not close(ours_on(other, batch)[batch["keep"]], expected)
