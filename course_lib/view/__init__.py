@@ -1,0 +1,53 @@
+"""Figures, widgets and tables of the lessons.
+
+Figures are pure functions that return a matplotlib Figure; `show(figure, caption=..., alt=...)` puts one under the
+cell. Widgets and tables return an `Html` that shows itself as the last expression of a cell. Matplotlib, IPython and
+ipywidgets are imported by the functions that use them.
+"""
+
+from course_lib.view.attention_widget import attention
+from course_lib.view.charts import bars, curves, histogram, learning_curve, scaling, scatter
+from course_lib.view.display import Html, show
+from course_lib.view.drawings import bert_input, gelu, gpt1_inputs, tokens
+from course_lib.view.games import Blank, fill_in, quiz
+from course_lib.view.html import boxes
+from course_lib.view.live import explore, live
+from course_lib.view.maps import attention_map, heads_grid, mask_picture
+from course_lib.view.overview import lesson_map, timeline
+from course_lib.view.player import Frame, masking, player, samples, word_steps
+from course_lib.view.tables import Row, results_table, table
+
+__all__ = [
+    "Blank",
+    "Frame",
+    "Html",
+    "Row",
+    "attention",
+    "attention_map",
+    "bars",
+    "bert_input",
+    "boxes",
+    "curves",
+    "explore",
+    "fill_in",
+    "gelu",
+    "gpt1_inputs",
+    "heads_grid",
+    "histogram",
+    "learning_curve",
+    "lesson_map",
+    "live",
+    "mask_picture",
+    "masking",
+    "player",
+    "quiz",
+    "results_table",
+    "samples",
+    "scaling",
+    "scatter",
+    "show",
+    "table",
+    "timeline",
+    "tokens",
+    "word_steps",
+]

@@ -1,0 +1,91 @@
+"""Tables that set three figures side by side: the paper's, this run's, the recorded many-seed result's."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from course_lib.errors import CourseError
+from course_lib.view.display import Html, escape
+from course_lib.view.html import table as html_table
+
+VERDICTS = ("reproduced", "partly", "not at this scale")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a results table. A figure that does not exist stays None and shows as a dash.
+
+    recorded: a number, or (mean, lower, upper) of the 95% interval over seeds.
+    """
+
+    name: str
+    paper: float | None = None
+    here: float | None = None
+    recorded: float | tuple[float, float, float] | None = None
+    verdict: str = ""
+
+
+def results_table(
+    rows: Sequence[Row | Mapping[str, Any]], *, digits: int = 1, unit: str = "", name: str = "measure"
+) -> Html:
+    """The paper's figure, this run's, the recorded one's and the verdict in words.
+
+    Args:
+        rows: `Row`s, or mappings with the same keys.
+        unit: what the numbers are in, set in the header ("%", "perplexity").
+        name: heading of the first column.
+    """
+    if not rows:
+        raise CourseError("results_table needs at least one row; the list is empty.")
+    known = set(Row.__dataclass_fields__)
+    lines: list[list[str]] = []
+    for row in rows:
+        if isinstance(row, Mapping):
+            if "name" not in row or set(row) - known:
+                raise CourseError(
+                    f"results_table: a row has the keys {sorted(row)}; it may have {sorted(known)}, name always."
+                )
+            row = Row(**row)
+        lines.append(
+            [
+                row.name,
+                _number(row.paper, digits),
+                _number(row.here, digits),
+                _number(row.recorded, digits),
+                row.verdict,
+            ]
+        )
+    suffix = f" ({unit})" if unit else ""
+    header = [name, f"paper{suffix}", f"this run{suffix}", f"recorded{suffix}", "verdict"]
+    return _both(header, lines)
+
+
+def table(rows: Sequence[Mapping[str, Any]], *, digits: int = 3) -> Html:
+    """Any small table: a mapping a row, the keys of the first row as header. Floats are rounded to `digits`."""
+    if not rows:
+        raise CourseError("table needs at least one row; the list is empty.")
+    header = list(rows[0])
+    lines = [[_number(row.get(key), digits) for key in header] for row in rows]
+    return _both(header, lines)
+
+
+def _both(header: Sequence[str], lines: Sequence[Sequence[str]]) -> Html:
+    widths = [max(len(header[i]), *(len(line[i]) for line in lines)) for i in range(len(header))]
+    text = "\n".join(
+        "  ".join(
+            cell.ljust(w) if i in (0, len(header)) else cell.rjust(w)
+            for i, (cell, w) in enumerate(zip(line, widths, strict=True))
+        )
+        for line in [header, *lines]
+    )
+    html = html_table([escape(h) for h in header], [[escape(cell) for cell in line] for line in lines])
+    return Html(f'<div style="overflow-x:auto">{html}</div>', text)
+
+
+def _number(value: Any, digits: int) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, tuple):
+        mean, low, high = value
+        return f"{mean:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
+    return f"{value:.{digits}f}" if isinstance(value, float) else str(value)
