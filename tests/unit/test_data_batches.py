@@ -218,8 +218,8 @@ def test_sentence_pairs(wordpiece: Tokenizer) -> None:
         assert set(batch) == {"ids", "keep", "segments", "labels", "at", "next"}
         assert batch["next"].sum() == 10
         original = torch.where(batch["at"], batch["labels"], batch["ids"])
-        for row, keep, segments, true in zip(original, batch["keep"], batch["segments"], batch["next"], strict=True):
-            assert tuple(row[keep].tolist()) in following or not true
+        for row, keep, segments, away in zip(original, batch["keep"], batch["segments"], batch["next"], strict=True):
+            assert tuple(row[keep].tolist()) in following or away
             second = row[keep & (segments == 1)]
             assert second[-1] == wordpiece.vocab.sep and (row == wordpiece.vocab.sep).sum() == 2
     short = SentencePairBatches(DOCUMENTS, wordpiece, length=24, rows=20)
