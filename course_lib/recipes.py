@@ -46,7 +46,7 @@ class Recipe:
     vocab: int = 3072
     length: int = 160
     steps: int = 12_000
-    rows: int = 32
+    rows: int = 48
     lr: float = 1e-3
     warmup: int = 300
     decay: float = 0.2
