@@ -222,8 +222,8 @@ def test_sentence_pairs(wordpiece: Tokenizer) -> None:
             assert tuple(row[keep].tolist()) in following or away
             second = row[keep & (segments == 1)]
             assert second[-1] == wordpiece.vocab.sep and (row == wordpiece.vocab.sep).sum() == 2
-    short = SentencePairBatches(DOCUMENTS, wordpiece, length=24, rows=20)
-    assert short[0]["ids"].shape[1] == 24
+    short = SentencePairBatches(DOCUMENTS, wordpiece, length=12, rows=20)
+    assert short[0]["ids"].shape[1] == 12
 
 
 def test_bad_arguments_are_one_sentence(wordpiece: Tokenizer, bpe: Tokenizer) -> None:
