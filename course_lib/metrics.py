@@ -1,0 +1,146 @@
+"""Scores, thin over scikit-learn, scipy and seqeval. All take predictions first, then the truth, as
+equal-long lists."""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from course_lib.errors import CourseError
+
+Metric = Callable[[Sequence[Any], Sequence[Any]], float]
+
+
+def accuracy(predictions: Sequence[Any], truth: Sequence[Any]) -> float:
+    """Share of equal pairs."""
+    _same_length(predictions, truth)
+    return sum(bool(p == t) for p, t in zip(predictions, truth, strict=True)) / len(truth)
+
+
+def f1(predictions: Sequence[Any], truth: Sequence[Any], *, positive: Any = 1, macro: bool = False) -> float:
+    """F1 of the class `positive`; or the unweighted mean over the classes that the truth or the predictions
+    hold."""
+    from sklearn.metrics import f1_score
+
+    _same_length(predictions, truth)
+    if macro:
+        return float(f1_score(truth, predictions, average="macro", zero_division=0.0))
+    hits = [p == positive for p in predictions]
+    return float(f1_score([t == positive for t in truth], hits, zero_division=0.0))
+
+
+def matthews(predictions: Sequence[Any], truth: Sequence[Any]) -> float:
+    """Matthews correlation, CoLA's score: 0 for guessing however uneven the classes are, 1 at best."""
+    from sklearn.metrics import matthews_corrcoef
+
+    _same_length(predictions, truth)
+    return float(matthews_corrcoef(truth, predictions))
+
+
+def pearson(predictions: Sequence[float], truth: Sequence[float]) -> float:
+    """Linear correlation; 0 where one side is constant."""
+    from scipy.stats import pearsonr
+
+    return _correlation(pearsonr, predictions, truth)
+
+
+def spearman(predictions: Sequence[float], truth: Sequence[float]) -> float:
+    """Rank correlation; 0 where one side is constant."""
+    from scipy.stats import spearmanr
+
+    return _correlation(spearmanr, predictions, truth)
+
+
+def entity_f1(predictions: Sequence[Sequence[str]], truth: Sequence[Sequence[str]]) -> float:
+    """F1 over whole entities, CoNLL's score: the borders and the type must both be right. Tags are B-X, I-X
+    and O."""
+    from seqeval.metrics import f1_score
+
+    _same_length(predictions, truth)
+    for number, (p, t) in enumerate(zip(predictions, truth, strict=True)):
+        if len(p) != len(t):
+            raise CourseError(f"Sentence {number} has {len(p)} predicted tags and {len(t)} true ones.")
+    return float(f1_score([list(t) for t in truth], [list(p) for p in predictions], zero_division=0))
+
+
+def exact_match(predictions: Sequence[str], truth: Sequence[str]) -> float:
+    """Share of equal answers, after lower-casing and without punctuation and articles (SQuAD's rule)."""
+    return accuracy([_plain(p) for p in predictions], [_plain(t) for t in truth])
+
+
+def token_f1(predictions: Sequence[str], truth: Sequence[str]) -> float:
+    """Mean overlap of words between answers, SQuAD's F1."""
+    _same_length(predictions, truth)
+    return sum(map(_overlap, predictions, truth)) / len(truth)
+
+
+def perplexity(loss: float) -> float:
+    """exp of the mean loss a token, in nats. Comparable only between models with the same tokens."""
+    return math.exp(loss) if loss < 700 else math.inf
+
+
+def bits_per_byte(loss: float, tokens: int, text_bytes: int) -> float:
+    """Total loss in bits over the text's UTF-8 bytes: comparable between any two tokenizers.
+
+    Args:
+        loss: mean a token, in nats. tokens: number of predicted tokens. text_bytes: bytes of the text they
+            spell.
+    """
+    if text_bytes < 1 or tokens < 0:
+        raise CourseError(f"bits_per_byte needs a text: got {tokens} tokens and {text_bytes} bytes.")
+    return loss * tokens / math.log(2) / text_bytes
+
+
+def per_class(predictions: Sequence[Any], truth: Sequence[Any], names: Sequence[str]) -> dict[str, dict[str, float]]:
+    """Precision, recall, F1 and count of each class. Classes are numbers from 0; `names` says what they are
+    called."""
+    from sklearn.metrics import precision_recall_fscore_support
+
+    _same_length(predictions, truth)
+    columns = precision_recall_fscore_support(truth, predictions, labels=list(range(len(names))), zero_division=0.0)
+    keys = ("precision", "recall", "f1", "count")
+    return {
+        name: {key: float(column[i]) for key, column in zip(keys, columns, strict=True)} for i, name in enumerate(names)
+    }
+
+
+METRICS: dict[str, Metric] = {
+    "accuracy": accuracy,
+    "f1": f1,
+    "matthews": matthews,
+    "pearson": pearson,
+    "spearman": spearman,
+    "entity_f1": entity_f1,
+    "exact_match": exact_match,
+    "token_f1": token_f1,
+}
+
+
+def _correlation(how: Callable[..., Any], predictions: Sequence[float], truth: Sequence[float]) -> float:
+    _same_length(predictions, truth)
+    if len(truth) < 2:
+        raise CourseError("A correlation needs at least two pairs.")
+    if len(set(predictions)) == 1 or len(set(truth)) == 1:
+        return 0.0
+    return float(how(predictions, truth)[0])
+
+
+def _same_length(predictions: Sequence[Any], truth: Sequence[Any]) -> None:
+    if len(predictions) != len(truth):
+        raise CourseError(f"There are {len(predictions)} predictions for {len(truth)} true labels.")
+    if len(truth) == 0:
+        raise CourseError("There is nothing to score: no predictions were given.")
+
+
+def _plain(answer: str) -> str:
+    words = re.sub(r"[^\w\s]", "", answer.lower()).split()
+    return " ".join(word for word in words if word not in ("a", "an", "the"))
+
+
+def _overlap(prediction: str, truth: str) -> float:
+    p, t = _plain(prediction).split(), _plain(truth).split()
+    if not p or not t:
+        return float(p == t)
+    common = sum((Counter(p) & Counter(t)).values())
+    return 2 * common / (len(p) + len(t))
