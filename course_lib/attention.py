@@ -41,13 +41,33 @@ class LayerCache:
     fixed: bool = False
     k: Tensor | None = None
     v: Tensor | None = None
+    _room: tuple[Tensor, Tensor] | None = field(default=None, repr=False)  # k and v begin these longer tensors
 
     def extend(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Append along T; returns all keys and values so far."""
+        if self.k is None or self.v is None:
+            self.k, self.v = k, v
+        elif torch.is_grad_enabled():  # writing in place would spoil the backward pass
+            self.k, self.v, self._room = torch.cat((self.k, k), dim=2), torch.cat((self.v, v), dim=2), None
+        else:
+            self.k, self.v = self._write(self.k, self.v, k, v)
+        return self.k, self.v
+
+    def _write(self, k: Tensor, v: Tensor, new_k: Tensor, new_v: Tensor) -> tuple[Tensor, Tensor]:
+        """Into spare room behind the old ones, so that a step does not copy the whole past."""
+        past, total = k.shape[2], k.shape[2] + new_k.shape[2]
+        if self._room is None or self._room[0].shape[2] < total or self._room[0].data_ptr() != k.data_ptr():
+            shape = (*k.shape[:2], 2 * total, k.shape[3])
+            self._room = (k.new_empty(shape), v.new_empty(shape))
+            self._room[0][:, :, :past], self._room[1][:, :, :past] = k, v
+        for room, new in zip(self._room, (new_k, new_v), strict=True):
+            room[:, :, past:total] = new
+        return self._room[0][:, :, :total], self._room[1][:, :, :total]
+
+    def reorder(self, rows: Int[Tensor, " B"]) -> None:
+        """Keep, repeat or permute batch rows."""
         if self.k is not None and self.v is not None:
-            k, v = torch.cat((self.k, k), dim=2), torch.cat((self.v, v), dim=2)
-        self.k, self.v = k, v
-        return k, v
+            self.k, self.v, self._room = self.k[rows], self.v[rows], None
 
 
 class KVCache:
@@ -65,8 +85,7 @@ class KVCache:
     def reorder(self, rows: Int[Tensor, " B"]) -> None:
         """Keep, repeat or permute batch rows (beam search)."""
         for layer in self.own + self.cross:
-            if layer.k is not None and layer.v is not None:
-                layer.k, layer.v = layer.k[rows], layer.v[rows]
+            layer.reorder(rows)
 
     def copy(self) -> Self:
         """An independent cache over the same tensors: extending one leaves the other."""
