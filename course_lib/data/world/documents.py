@@ -1,221 +1,160 @@
-"""Documents: a cast, two or three facts of one form, and about half of all sentences saying one of them again."""
-
-from __future__ import annotations
+"""Documents: a cast, two or three competing facts of one form; about half of all sentences say one of them again."""
 
 import random
+from dataclasses import dataclass, field
 from typing import Any
 
+from course_lib.data.world.facts import Casting, triples, word
 from course_lib.data.world.grammar import Env, Sentence, Template
-from course_lib.data.world.lexicon import Item, Lexicon, article, phrase, read_table
+from course_lib.data.world.lexicon import Item, Lexicon, phrase, read_table
 from course_lib.errors import CourseError
 
-SPLITS = ("train", "validation", "test")
-# What a document may be about, how often, and (for deeds) the classes of verbs.
-GENRES = (("deed", 30), ("gift", 12), ("meal", 9), ("trip", 9), ("help", 9), ("work", 9), ("keep", 12), ("foodreview", 8), ("filmreview", 8))
-DEEDS = ("get", "lose", "fix", "break", "look", "move")
-VERBS = {"gift": "give", "meal": "cook", "help": "who"}
-HELD = 12  # one name, object, place in twelve is met in test documents only
+GENRES = {  # what a document is about, and how often
+    "deed": 30, "gift": 12, "meal": 9, "trip": 9, "help": 9, "work": 9, "keep": 12, "foodreview": 8, "filmreview": 8,
+}  # fmt: skip
+SIGN = {"likes": ".pos", "dislikes": ".neg"}
+Group = dict[bool, list[Template]]  # whether in the test split -> templates, each as often as its weight
+
+
+@dataclass
+class Draft:
+    """A document while it is written."""
+
+    genre: str
+    facts: list[Env]
+    everyone: list[Item]
+    same_verb: bool
+    sentences: list[Sentence] = field(default_factory=list)
+    senses: list[tuple[int, str]] = field(default_factory=list)
+    used: set[tuple[str, int]] = field(default_factory=set)
+    tokens: int = 0
+
+    @property
+    def review(self) -> bool:
+        """Whether it gives opinions."""
+        return self.genre.endswith("review")
+
+    def mood(self, i: int) -> str:
+        """Whether the person of fact `i` "likes" or "dislikes" its thing."""
+        return word(self.facts[i], "mood")
 
 
 class Writer:
-    """Writes documents of one world. Everything random comes from the generator that a call is given."""
+    """Writes the documents of one world. All chance comes from the generator that a call is given."""
 
-    def __init__(self, lexicon: Lexicon, seed: int = 0) -> None:
+    def __init__(self, lexicon: Lexicon) -> None:
         self.lexicon = lexicon
-        self.seed = seed
-        self.genres = [g for g, n in GENRES for _ in range(n)]
-        self.templates: dict[str, dict[bool, list[Template]]] = {}
-        for row in read_table("templates.tsv", lexicon.folder):
-            template = Template(row["template"], lexicon)
-            group = self.templates.setdefault(row["group"], {False: [], True: []})
+        self.casting = Casting(lexicon)
+        self.genres = [genre for genre, weight in GENRES.items() for _ in range(weight)]
+        self.templates: dict[str, Group] = {}
+        for row in read_table("templates.tsv", ("group", "weight", "split", "template"), lexicon.folder):
             if not row["weight"].isdigit() or row["split"] not in ("all", "test"):
-                raise CourseError(f"templates.tsv: {row['template']!r} needs a whole number as weight and all or test as split.")
-            for test in (False, True):
-                if test or row["split"] == "all":
-                    group[test] += [template] * (int(row["weight"]) * (4 if row["split"] == "test" else 1))
-        self.sense = [Template(r["sentence"].replace("{X}", "{A}"), lexicon) for r in lexicon.senses]
-        self.sense_names = [(r["word"], r["sense"]) for r in lexicon.senses]
+                raise CourseError(
+                    f"templates.tsv: {row['template']!r} has weight {row['weight']!r} and split {row['split']!r}; it "
+                    "needs a whole number, and all or test."
+                )
+            template, held = Template(row["template"], lexicon), row["split"] == "test"
+            group = self.templates.setdefault(row["group"], {False: [], True: []})
+            group[True] += [template] * (int(row["weight"]) * (4 if held else 1))
+            if not held:
+                group[False] += [template] * int(row["weight"])
+        self.senses: list[tuple[Template, str, str]] = []  # template, word, sense
+        for row in read_table("senses.tsv", ("word", "sense", "sentence"), lexicon.folder):
+            template = Template(row["sentence"].replace("{X}", "{A}"), lexicon)
+            if not any(part.startswith(row["word"] + "/") for part in row["sentence"].split()):
+                raise CourseError(f"senses.tsv: the sentence {row['sentence']!r} does not mark {row['word']}/TAG.")
+            self.senses.append((template, row["word"], row["sense"]))
 
-    # -- choosing ----------------------------------------------------------------------------------------------
-    def some(self, rng: random.Random, items: list[Any], n: int, split: str) -> list[int]:
-        """`n` different indices; one item in HELD is kept for the test split, where it has half of the draws."""
-        found: list[int] = []
-        size = len(items)
-        while len(found) < n:
-            i = int(rng.random() * size)
-            if split == "test":
-                if i % HELD and rng.random() < 0.4:
-                    continue
-            elif i % HELD == 0:
-                continue
-            if i not in found:
-                found.append(i)
-        return found
-
-    @staticmethod
-    def held(person: int, thing: int) -> bool:
-        """Whether this pair of a person and a thing never meets in training documents."""
-        return (person + 3 * thing) % 10 == 7
-
-    def pair(self, rng: random.Random, person: int, items: list[Any], taken: list[int], split: str) -> int:
-        while True:
-            thing = self.some(rng, items, 1, split)[0]
-            if thing not in taken and not (split == "train" and self.held(person, thing)):
-                taken.append(thing)
-                return thing
-
-    # -- facts -------------------------------------------------------------------------------------------------
-    def title(self, rng: random.Random) -> Item:
-        pools = self.lexicon.pools
-        a = pools[rng.choice(("adj.colour", "adj.size", "adj.age", "adj.weather", "adj.person"))].draw(rng)[""][0][0]
-        b = pools[rng.choice(("nature", "animal", "job", "object"))].draw(rng)[""][0][0]
-        return {"": phrase(f"The {a.title()} {b.title()}", "DET", "PROPN", "PROPN", entity="WORK")}
-
-    def house(self, rng: random.Random) -> Item:
-        pools = self.lexicon.pools
-        a = pools["adj.colour"].draw(rng)[""][0][0]
-        b = pools["animal"].draw(rng)[""][0][0]
-        words, tags, ents = phrase(f"{a.title()} {b.title()}", "PROPN", entity="ORG")
-        return {"": (("the", *words), ("DET", *tags), ("O", *ents))}
-
-    def paper(self, rng: random.Random) -> Item:
-        words, tags, ents = phrase(f"{rng.choice(self.lexicon.towns)[''][0][0]} {rng.choice(('Times', 'News', 'Post', 'Herald'))}", "PROPN", entity="ORG")
-        return {"": (("the", *words), ("DET", *tags), ("O", *ents))}
-
-    def facts(self, rng: random.Random, genre: str, k: int, split: str) -> tuple[list[Env], list[int], bool]:
-        """`k` facts of one form with different people, things and places; the cast's indices; one verb for all?"""
-        lex = self.lexicon
-        people = self.some(rng, lex.people, 2 * k + 2, split)
-        places = self.some(rng, lex.places, k, split)
-        towns = rng.sample(lex.towns, k + 1)
-        jobs = rng.sample(lex.jobs, k)
-        foods = rng.sample(lex.foods, k)
-        things: list[int] = []
-        same = rng.random() < 0.6
-        verb: Item | None = None
-        facts = []
-        for i in range(k):
-            thing = self.pair(rng, people[i], lex.objects, things, split)
-            if verb is None or not same:
-                cls = rng.choice(DEEDS) if genre == "deed" else VERBS.get(genre, "get")
-                verb = lex.verbs[cls].draw(rng)
-            synonym = lex.synonyms.get(cls + "/" + verb["base"][0][0], verb)
-            noun = lex.objects[thing][""][0][0]
-            adjective = lex.pools[rng.choice(("adj.look", "adj.colour", "adj.age", "adj.size"))].draw(rng)[""][0][0]
-            obj = {**lex.objects[thing], "full": phrase(f"{article(adjective)} {adjective} {noun}", "DET", "ADJ", "NOUN")}
-            facts.append({
-                "X": lex.people[people[i]], "Y": lex.people[people[k + i]], "O": obj, "P": lex.places[places[i]], "v": verb, "s": synonym,
-                "T": lex.pools["adv.time"].draw(rng), "F": foods[i], "J": jobs[i], "L": towns[i], "class": {"": phrase(cls, "X")},
-            })
-        return facts, people, same
-
-    def triples(self, genre: str, facts: list[Env]) -> list[tuple[str, str, str]]:
-        """The facts as (subject, relation, object)."""
-        def word(fact: Env, key: str, form: str = "") -> str:
-            return " ".join(fact[key][form][0])
-
-        result = []
-        for f in facts:
-            x = word(f, "X")
-            if genre in ("deed", "gift"):
-                result.append((x, word(f, "v", "base"), word(f, "O")))
-                result.append((word(f, "O"), "to", word(f, "Y")) if genre == "gift" else (x, "at", word(f, "P")))
-            elif genre == "meal":
-                result += [(x, word(f, "v", "base"), word(f, "F")), (x, "at", word(f, "P"))]
-            elif genre == "trip":
-                result += [(x, "go", word(f, "P")), (x, "with", word(f, "Y"))]
-            elif genre == "help":
-                result += [(x, word(f, "v", "base"), word(f, "Y")), (x, "at", word(f, "P"))]
-            elif genre == "work":
-                result += [(x, "is", word(f, "J")), (x, "live", word(f, "L"))]
-            elif genre == "keep":
-                result += [(x, "own", word(f, "O")), (word(f, "O"), "at", word(f, "P"))]
-            else:
-                key = "F" if genre == "foodreview" else "M"
-                result.append((x, "like" if word(f, "mood") == "likes" else "dislike", word(f, key)))
-        return result
-
-    # -- the document ------------------------------------------------------------------------------------------
     def document(self, rng: random.Random, split: str) -> dict[str, Any]:
-        """One document as a dictionary: text, sentences, tokens, tags, entities, facts, genre, senses."""
-        lex = self.lexicon
+        """One document; see World.document."""
+        draft = self._draft(rng, split)
+        pages = draft.sentences
+        texts = [sentence.text for sentence in pages]
+        return {
+            "text": " ".join(texts),
+            "sentences": texts,
+            "tokens": [w for s in pages for w in s.words],
+            "tags": [t for s in pages for t in s.tags],
+            "entities": [e for s in pages for e in s.entities],
+            "senses": draft.senses,
+            "facts": triples(draft.genre, draft.facts),
+            "genre": draft.genre,
+        }
+
+    def _draft(self, rng: random.Random, split: str) -> Draft:
         test = split == "test"
         genre = self.genres[int(rng.random() * len(self.genres))]
-        review = genre.endswith("review")
         k = 2 if rng.random() < 0.6 else 3
-        facts, people, same = self.facts(rng, genre, k, split)
-        everyone = [lex.people[i] for i in people]
-        town, restaurant, newspaper = rng.choice(lex.towns), self.house(rng), self.paper(rng)
-        for fact in facts:
-            fact.update(W=everyone[-1], R=restaurant, L0=town, P0=facts[0]["P"], G=newspaper)
-            if review:
-                fact["M"] = self.title(rng)
-            if review or genre == "meal":
-                fact["mood"] = {"": phrase(rng.choice(("likes", "dislikes")), "X")}
-        sentences: list[Sentence] = []
-        senses: list[tuple[str, str]] = []
-        count = 0
-        used: set[tuple[str, int]] = set()
-
-        def say(group: str, i: int = 0, j: int = 0, template: Template | None = None) -> None:
-            nonlocal count
-            if template is None:
-                options = self.templates[group][test]
-                for _ in range(4):
-                    template = options[int(rng.random() * len(options))]
-                    if (template.text, 0 if review else i) not in used:
-                        break
-            assert template is not None
-            used.add((template.text, 0 if review else i))
-            for sentence in template.render(rng, lex, facts[i], facts[j]):
-                sentences.append(sentence)
-                count += len(sentence.words)
-
-        def aside() -> None:
-            a, b = rng.sample(everyone, 2)
-            for fact in facts:
-                fact["A"], fact["B"] = a, b
-            if rng.random() < 0.3:
-                index = int(rng.random() * len(self.sense))
-                senses.append(self.sense_names[index])
-                say("sense", template=self.sense[index])
-            else:
-                say("colour")
-
+        draft = Draft(genre, *self.casting.facts(rng, genre, k, split))
+        self._dress(rng, draft)
+        # Short enough for a row of 128 tokens; now and then a long one.
         length = 105 + 25 * rng.random() if rng.random() < 0.04 else min(96.0, max(45.0, rng.gauss(74, 14)))
         if rng.random() < 0.35:
-            aside()
+            self._aside(rng, draft, test)
         for i in range(k):
-            say(genre + ".state", i)
-            if review:
-                mood = facts[i]["mood"][""][0][0]
-                say(genre + (".pos" if mood == "likes" else ".neg"), i)
+            self._say(rng, draft, f"{genre}.state", test, i)
+            if draft.review:
+                self._say(rng, draft, genre + SIGN[draft.mood(i)], test, i)
             elif genre not in ("work", "keep") and rng.random() < 0.15:
-                say("next", i)
-        while count < length:
+                self._say(rng, draft, "next", test, i)
+        while draft.tokens < length:
             r = rng.random()
             i = int(rng.random() * k)
             j = (i + 1 + int(rng.random() * (k - 1))) % k
             if r < 0.22:
-                aside()
-            elif review:
-                mood = facts[i]["mood"][""][0][0]
-                say(genre + (".pos" if mood == "likes" else ".neg") if r < 0.4 else f"{genre}.{mood}", i)
-            elif genre == "deed" and r < 0.34:
-                say("deed." + facts[i]["class"][""][0][0], i)
-            elif genre == "meal" and r < 0.36:
-                say("meal." + facts[i]["mood"][""][0][0], i)
-            elif genre == "deed" and same and r < 0.48:
-                say("deed.same", i, j)
+                self._aside(rng, draft, test)
             else:
-                say(genre + ".again", i, j)
-        texts = [s.text for s in sentences]
-        tokens: list[str] = []
-        tags: list[str] = []
-        entities: list[str] = []
-        for s in sentences:
-            tokens += s.words
-            tags += s.tags
-            entities += s.entities
-        return {"text": " ".join(texts), "sentences": texts, "tokens": tokens, "tags": tags, "entities": entities,
-                "facts": self.triples(genre, facts), "genre": genre, "senses": senses}
+                self._say(rng, draft, self._group(draft, r, i), test, i, j)
+        return draft
+
+    @staticmethod
+    def _group(draft: Draft, r: float, i: int) -> str:
+        """Which group of templates says fact `i` again, for a number `r` drawn from 0.22 to 1."""
+        genre = draft.genre
+        if draft.review:
+            return genre + (SIGN[draft.mood(i)] if r < 0.4 else f".{draft.mood(i)}")
+        if genre == "deed" and r < 0.34:
+            return f"deed.{word(draft.facts[i], 'class')}"
+        if genre == "meal" and r < 0.36:
+            return f"meal.{draft.mood(i)}"
+        return "deed.same" if genre == "deed" and draft.same_verb and r < 0.48 else f"{genre}.again"
+
+    def _dress(self, rng: random.Random, draft: Draft) -> None:
+        """Gives every fact what the whole document shares, and reviews their films and moods."""
+        town, restaurant = rng.choice(self.lexicon.towns), self.casting.restaurant(rng)
+        newspaper = self.casting.newspaper(rng)
+        for fact in draft.facts:
+            fact.update(W=draft.everyone[-1], R=restaurant, L0=town, P0=draft.facts[0]["P"], G=newspaper)
+            if draft.review:
+                fact["M"] = self.casting.film(rng)
+            if draft.review or draft.genre == "meal":
+                fact["mood"] = {"": phrase(rng.choice(("likes", "dislikes")), "X")}
+
+    def _say(self, rng: random.Random, draft: Draft, group: str, test: bool, i: int, j: int = 0) -> None:
+        """Renders a template of the group for fact `i` (`j` the other), if possible one not used for it before."""
+        options = self.templates[group][test]
+        for _ in range(4):
+            template = options[int(rng.random() * len(options))]
+            if (template.text, 0 if draft.review else i) not in draft.used:
+                break
+        self._render(rng, draft, template, i, j)
+
+    def _render(self, rng: random.Random, draft: Draft, template: Template, i: int, j: int) -> None:
+        draft.used.add((template.text, 0 if draft.review else i))
+        for sentence in template.render(rng, draft.facts[i], draft.facts[j]):
+            draft.sentences.append(sentence)
+            draft.tokens += len(sentence.words)
+
+    def _aside(self, rng: random.Random, draft: Draft, test: bool) -> None:
+        """A sentence beside the thread: the town's life, or a word in one of its senses."""
+        a, b = rng.sample(draft.everyone, 2)
+        for fact in draft.facts:
+            fact["A"], fact["B"] = a, b
+        if rng.random() < 0.3:
+            template, target, sense = self.senses[int(rng.random() * len(self.senses))]
+            start = draft.tokens
+            self._render(rng, draft, template, 0, 0)
+            words = [w.lower() for w in draft.sentences[-1].words]
+            draft.senses.append((start + words.index(target), f"{target}/{sense}"))
+        else:
+            self._say(rng, draft, "colour", test, 0)

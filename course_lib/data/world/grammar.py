@@ -1,99 +1,123 @@
-"""Templates: one line of templates.tsv compiled once, rendered many times into words, tags and entities.
+"""Templates: a line of a table compiled once, rendered many times into words, tags and entities.
 
-In a template words stand between spaces, `|` parts two sentences, `word/TAG` gives a word its part of speech, and
-`{key.form}` is a slot. A key in capitals names a part of a fact (`{X}` its person, `{O2}` the other fact's object) or of the
-document (`{W}`); a key in small letters draws from the lexicon (`{adj.look}`, `{animal.pl}`, `{animal2}` a second animal).
+In a template words stand between spaces, `|` parts two sentences, `word/TAG` gives a word its part of speech where
+words.tsv has another one, and `{key.form}` is a slot. A key in capitals (or the verbs `v`, `s`) names a part of a
+fact: `{X}` its person, `{X.he}` the person's pronoun, `{O2}` the other fact's object. A key in small letters draws from
+a pool of the lexicon: `{adj.look}`, `{animal.pl}`; a number (`{animal2}`, `{adj.look2}`) asks for a second, different
+draw.
 """
-
-from __future__ import annotations
 
 import random
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from course_lib.data.world.lexicon import Item, Lexicon, Phrase, phrase
 from course_lib.errors import CourseError
 
-SLOT = re.compile(r"\{([^}]*)\}")
-FORMS = {"pl", "a", "A", "base", "third", "past", "part", "ing", "he", "him", "his", "himself", "full", "at"}
-ENDINGS = ((" .", "."), (" ,", ","), (" ?", "?"))
+Env = dict[str, Item]  # the parts of a fact (or of a document), by their letters
+Step = tuple[int, str, str, str, Phrase]  # kind, key, form, number, the phrase of a constant
 
-Env = dict[str, Item]
+CONSTANT, HERE, OTHER, DRAWN = range(4)
+PARTS = re.compile(r"(v|s|W|A|B|R|G|M|L0|P0|[XYOPTFJL])(2?)(?:\.(\w+))?")
+POOL = re.compile(r"([a-z]+(?:\.[a-z]+)?[+-]?)(\d*)")
+FORMS = {"", "pl", "a", "base", "third", "past", "part", "ing", "he", "him", "his", "himself", "full", "at"}
+SLOT = re.compile(r"\{(.*)\}")
+NOTHING: Phrase = ((), (), ())
 
 
-@dataclass
+@dataclass(slots=True)
 class Sentence:
-    """Words, their tags and their entities (BIO), equally long."""
+    """Words, parts of speech and entities (BIO), three equally long lists."""
 
-    words: list[str] = field(default_factory=list)
-    tags: list[str] = field(default_factory=list)
-    entities: list[str] = field(default_factory=list)
+    words: list[str]
+    tags: list[str]
+    entities: list[str]
 
     @property
     def text(self) -> str:
+        """The sentence as it is written."""
         return " ".join(self.words).replace(" .", ".").replace(" ,", ",").replace(" ?", "?")
 
 
 class Template:
-    """A compiled template; `steps` are (kind, key, form, index): kind 0 constant phrase, 1 fact or document, 2 the other fact, 3 pool."""
+    """A compiled template. `text` is its source; `render` writes its sentences."""
 
     def __init__(self, text: str, lexicon: Lexicon) -> None:
         self.text = text
-        self.sentences: list[list[tuple[int, str, str, str, Phrase | None]]] = []
-        for part in text.split(" | "):
-            steps: list[tuple[int, str, str, str, Phrase | None]] = []
-            for word in part.split():
-                slot = SLOT.fullmatch(word)
-                if not slot:
-                    plain, _, tag = word.partition("/")
-                    steps.append((0, "", "", "", phrase(plain, tag or lexicon.tags.get(plain, "X"))))
-                    continue
-                body = slot.group(1)
-                if body[0].isupper() or body[0] in "vs" and re.fullmatch(r"[vs]2?\..*", body):
-                    key, _, form = body.partition(".")
-                    kind, key = (2, key[:-1]) if key.endswith("2") else (1, key)
-                    steps.append((kind, key, form.lower() if form in ("At", "He", "His") else form, "", None))
-                    continue
-                number = re.search(r"\d*$", body)
-                index = number.group() if number else ""
-                name = body[: len(body) - len(index)] if index else body
-                head, _, form = name.rpartition(".")
-                form_index = re.search(r"\d+$", head)
-                if head and form in FORMS:
-                    name = head
-                    if form_index:
-                        index, name = form_index.group(), head[: -len(form_index.group())]
-                else:
-                    form = ""
-                if name not in lexicon.pools:
-                    raise CourseError(f"The template {text!r} has the slot {{{body}}}, but the lexicon has no pool {name!r}; "
-                                      f"pools are {', '.join(sorted(lexicon.pools))}.")
-                steps.append((3, name, form, index, None))
-            self.sentences.append(steps)
+        self.lexicon = lexicon
+        self.sentences = [[self._step(word) for word in part.split()] for part in text.split(" | ")]
+        if not all(self.sentences):
+            raise CourseError(f"The template {text!r} has an empty sentence; write words between the bars.")
 
-    def render(self, rng: random.Random, lexicon: Lexicon, one: Env, two: Env | None = None) -> list[Sentence]:
-        """The template's sentences with `one`'s parts in the plain slots and `two`'s in those that end in 2."""
-        drawn: dict[str, Item] = {}
+    def _step(self, word: str) -> Step:
+        slot = SLOT.fullmatch(word)
+        if not slot:
+            plain, _, tag = word.partition("/")
+            tag = tag or self.lexicon.tags.get(plain, "") or self.lexicon.tags.get(plain.lower(), "")
+            if not tag:
+                raise CourseError(
+                    f"The word {plain!r} of the template {self.text!r} has no part of speech; add it to words.tsv or "
+                    f"write {plain}/TAG."
+                )
+            return CONSTANT, "", "", "", phrase(plain, tag)
+        body = slot.group(1)
+        part = PARTS.fullmatch(body)
+        if part and (part.group(3) or "").lower() in FORMS:
+            key, two, form = part.groups()
+            return OTHER if two else HERE, key, (form or "").lower(), "", NOTHING
+        return self._pool_step(body)
+
+    def _pool_step(self, body: str) -> Step:
+        """A slot that draws: the pool's name, perhaps numbered, then perhaps a form, perhaps numbered."""
+        head, _, form = body.rpartition(".")
+        form_match = re.fullmatch(r"([a-z]+)(\d*)", form)
+        if head and form_match and form_match.group(1) in FORMS:
+            name, number = POOL.fullmatch(head), form_match.group(2)
+            form = form_match.group(1)
+        else:
+            name, number, form = POOL.fullmatch(body), "", ""
+        pool = self.lexicon.pools.get(name.group(1)) if name else None
+        if name is None or pool is None:
+            raise CourseError(
+                f"The slot {{{body}}} of the template {self.text!r} is neither a part of a fact nor a pool; "
+                f"the pools are {', '.join(sorted(self.lexicon.pools))}."
+            )
+        if form not in pool.items[0]:
+            raise CourseError(
+                f"The slot {{{body}}} of the template {self.text!r} asks for a form that its pool lacks; "
+                f"it has {', '.join(f or 'the plain one' for f in pool.items[0])}."
+            )
+        return DRAWN, name.group(1), form, number or name.group(2), NOTHING
+
+    def render(
+        self, rng: random.Random, here: Env, other: Env | None = None, drawn: dict[str, Item] | None = None
+    ) -> list[Sentence]:
+        """The template's sentences, `here` in the plain slots and `other` in those that end in 2.
+
+        `drawn` takes the items drawn so far and gives them again, so that two templates can share their words.
+        """
+        if drawn is None:
+            drawn = {}
+        pools = self.lexicon.pools
         result = []
         for steps in self.sentences:
             words: list[str] = []
             tags: list[str] = []
             entities: list[str] = []
-            for kind, key, form, index, constant in steps:
-                if kind == 0:
-                    w, t, e = constant  # type: ignore[misc]
-                elif kind == 1:
-                    w, t, e = one[key][form]
-                elif kind == 2:
-                    w, t, e = two[key][form]  # type: ignore[index]
+            for kind, key, form, number, constant in steps:
+                if kind == CONSTANT:
+                    w, t, e = constant
+                elif kind == HERE:
+                    w, t, e = here[key][form]
+                elif kind == OTHER:
+                    w, t, e = (other or here)[key][form]
                 else:
-                    item = drawn.get(key + index)
+                    item = drawn.get(key + number)
                     if item is None:
-                        pool = lexicon.pools[key]
-                        item = pool.draw(rng)
-                        while index and item is drawn.get(key):
-                            item = pool.draw(rng)
-                        drawn[key + index] = item
+                        item = pools[key].draw(rng)
+                        while number and item is drawn.get(key):
+                            item = pools[key].draw(rng)
+                        drawn[key + number] = item
                     w, t, e = item[form]
                 words += w
                 tags += t
@@ -101,3 +125,8 @@ class Template:
             words[0] = words[0][0].upper() + words[0][1:]
             result.append(Sentence(words, tags, entities))
         return result
+
+
+def write(sentences: list[Sentence]) -> str:
+    """The sentences as one text."""
+    return " ".join(sentence.text for sentence in sentences)

@@ -1,12 +1,11 @@
-"""The world's words: tables of /data/world read into pools of items, each item a dictionary of inflected forms.
+"""The world's words: the tables of /data/world as pools of items, each item a dictionary of inflected forms.
 
-A *phrase* is (words, tags, entities): three equally long tuples. An *item* maps a form name ("" the plain form, "pl",
-"past", "he", ...) to a phrase. A *pool* is a list of items with a Zipf-weighted draw.
+A *phrase* is (words, tags, entities), three equally long tuples. An *item* maps the name of a form ("" the plain one,
+"pl", "past", "he", ...) to a phrase. A *pool* is a list of items with a draw that follows Zipf's law.
 """
 
-from __future__ import annotations
-
 import random
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,165 +15,177 @@ FOLDER = Path(__file__).resolve().parents[3] / "data" / "world"
 
 Phrase = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
 Item = dict[str, Phrase]
+Row = dict[str, str]
+
+PRONOUNS = {"m": ("he", "him", "his", "himself"), "f": ("she", "her", "her", "herself")}
+AN = {"honest", "hourglass"}
+GLAD = {"happy", "glad", "relieved", "excited", "grateful", "delighted", "pleased"}
+SORRY = {"sad", "angry", "disappointed", "bored", "upset", "embarrassed"}
+RANK = {"woman", "man", "lady", "gentleman", "girl", "boy", "king", "queen"}  # nobody's brother or aunt
 
 
 def phrase(text: str, *tags: str, entity: str = "") -> Phrase:
-    """A phrase of the words in `text`; `entity` marks all of it as one entity (BIO)."""
+    """The words of `text` with their tags (one tag serves all); `entity` marks them all as one entity, in BIO."""
     words = tuple(text.split())
-    if len(tags) == 1:
-        tags = tags * len(words)
-    spans = tuple(("B-" if i == 0 else "I-") + entity for i in range(len(words))) if entity else ("O",) * len(words)
-    return words, tags, spans
+    marks = [("B-" if i == 0 else "I-") + entity if entity else "O" for i in range(len(words))]
+    return words, tags * len(words) if len(tags) == 1 else tags, tuple(marks)
 
 
-def join(*parts: Phrase) -> Phrase:
-    """The phrases one after the other."""
-    return tuple(sum((p[i] for p in parts), ()) for i in range(3))  # type: ignore[return-value]
+def after_the(inner: Phrase) -> Phrase:
+    """The phrase behind "the", which is no part of an entity."""
+    return ("the", *inner[0]), ("DET", *inner[1]), ("O", *inner[2])
 
 
 def article(word: str) -> str:
-    """"a" or "an"."""
-    return "an" if word[0] in "aeiou" and not word.startswith(("uni", "use", "eu")) or word in ("honest", "hourglass") else "a"
+    """The indefinite article that stands before `word`."""
+    return "an" if word in AN or (word[0] in "aeiou" and not word.startswith(("uni", "use", "eu"))) else "a"
 
 
-def read_table(name: str, folder: Path = FOLDER) -> list[dict[str, str]]:
-    """The rows of a TSV table with a header line; raises CourseError on a missing file or a row of another length."""
+def plural(word: str) -> str:
+    """The regular plural."""
+    if word.endswith(("s", "x", "z", "ch", "sh")):
+        return word + "es"
+    return word[:-1] + "ies" if word.endswith("y") and word[-2] not in "aeiou" else word + "s"
+
+
+def read_table(name: str, columns: Iterable[str], folder: Path = FOLDER) -> list[Row]:
+    """The rows of a TSV table that has these columns; a missing file or a broken row raises CourseError."""
     path = folder / name
     if not path.is_file():
-        raise CourseError(f"The world's table {path} does not exist; restore it from the repository.")
+        raise CourseError(f"The world's table {path} is missing; restore it from the repository.")
     lines = path.read_text(encoding="utf-8").splitlines()
-    header = lines[0].split("\t")
+    header, wanted = lines[0].split("\t") if lines else [], list(columns)
+    if header != wanted:
+        raise CourseError(f"{path} starts with the columns {header}; it needs {wanted}, tab-separated.")
     rows = []
     for number, line in enumerate(lines[1:], 2):
-        if not line.strip():
-            continue
         cells = line.split("\t")
         if len(cells) != len(header) or not cells[0].strip():
-            raise CourseError(f"{path} line {number} has {len(cells)} cells where the header names {len(header)} ({', '.join(header)}); mend the row.")
+            raise CourseError(
+                f"{path}, line {number}, has {len(cells)} cells {cells} where the columns are {header}; mend that row."
+            )
         rows.append(dict(zip(header, cells, strict=True)))
     return rows
 
 
 @dataclass
 class Pool:
-    """Items and how often each is drawn. `flat` draws uniformly (names must not be guessable), else Zipf: 1 / rank ** 0.8."""
+    """Items drawn by Zipf's law: the item of rank r about in proportion to r ** -0.8."""
 
     items: list[Item]
-    flat: bool = False
 
     def __post_init__(self) -> None:
-        if not self.items:
-            raise CourseError("A pool of the world's lexicon is empty; add a row to its table in data/world.")
         n = len(self.items)
-        self.table = list(range(n)) if self.flat else [i for i in range(n) for _ in range(max(1, round(4 * n / (i + 1) ** 0.8 / 6)))]
+        self.table = [i for i in range(n) for _ in range(max(1, round(4 * n / (i + 1) ** 0.8 / 6)))]
 
     def draw(self, rng: random.Random) -> Item:
+        """One item."""
         return self.items[self.table[int(rng.random() * len(self.table))]]
 
 
-def noun(word: str, plural: str, tag: str = "NOUN") -> Item:
-    return {"": phrase(word, tag), "pl": phrase(plural, tag), "a": phrase(f"{article(word)} {word}", "DET", tag)}
+def noun(row: Row) -> Item:
+    """Forms "", pl, a."""
+    word = row["word"]
+    return {
+        "": phrase(word, "NOUN"),
+        "pl": phrase(row["plural"], "NOUN"),
+        "a": phrase(f"{article(word)} {word}", "DET", "NOUN"),
+    }
 
 
-def verb(row: dict[str, str]) -> Item:
-    return {"base": phrase(row["base"], "VERB"), "third": phrase(row["third"], "VERB"), "past": phrase(row["past"], "VERB"),
-            "part": phrase(row["participle"], "VERB"), "ing": phrase(row["ing"], "VERB")}
+def adjective(row: Row) -> Item:
+    """Forms "", a."""
+    return {"": phrase(row["word"], "ADJ"), "a": phrase(f"{article(row['word'])} {row['word']}", "DET", "ADJ")}
 
 
+def verb(row: Row) -> Item:
+    """Forms base, third, past, part, ing."""
+    names = {"base": "base", "third": "third", "past": "past", "part": "participle", "ing": "ing"}
+    return {form: phrase(row[column], "VERB") for form, column in names.items()}
 
 
-PRONOUNS = {"m": ("he", "him", "his", "himself"), "f": ("she", "her", "her", "herself")}
+def place(row: Row) -> Item:
+    """Forms "", pl, at (with its preposition)."""
+    at = phrase(f"{row['prep']} the {row['word']}", "ADP", "DET", "NOUN")
+    return {"": phrase(row["word"], "NOUN"), "pl": phrase(plural(row["word"]), "NOUN"), "at": at}
 
 
-def person(name: str, gender: str, surname: str) -> Item:
-    he, him, his, himself = PRONOUNS[gender]
-    return {"": phrase(name, "PROPN", entity="PERSON"), "full": phrase(f"{name} {surname}", "PROPN", entity="PERSON"),
-            "he": phrase(he, "PRON"), "him": phrase(him, "PRON"), "his": phrase(his, "DET"), "himself": phrase(himself, "PRON")}
-
-
-def plural(word: str) -> str:
-    if word.endswith(("s", "x", "z", "ch", "sh")):
-        return word + "es"
-    if word.endswith("y") and word[-2] not in "aeiou":
-        return word[:-1] + "ies"
-    return word + "s"
+def person(row: Row, surname: str) -> Item:
+    """Forms "", full (with surname), he, him, his, himself."""
+    if row["gender"] not in PRONOUNS:
+        raise CourseError(f"names.tsv gives {row['word']!r} the gender {row['gender']!r}; it must be f or m.")
+    he, him, his, himself = PRONOUNS[row["gender"]]
+    return {
+        "": phrase(row["word"], "PROPN", entity="PERSON"),
+        "full": phrase(f"{row['word']} {surname}", "PROPN", entity="PERSON"),
+        "he": phrase(he, "PRON"),
+        "him": phrase(him, "PRON"),
+        "his": phrase(his, "DET"),
+        "himself": phrase(himself, "PRON"),
+    }
 
 
 class Lexicon:
-    """All pools, built once. The order of items is shuffled by the world's seed, so that another seed is another town."""
+    """All pools. The world's seed shuffles them, so that another seed is another town with other common words."""
 
     def __init__(self, seed: int = 0, folder: Path = FOLDER) -> None:
         rng = random.Random(f"lexicon/{seed}")
         self.folder = folder
+        self.tags = {row["word"]: row["tag"] for row in read_table("words.tsv", ("word", "tag"), folder)}
 
-        def table(name: str) -> list[dict[str, str]]:
-            rows = read_table(name, folder)
-            rng.shuffle(rows)
+        def table(name: str, *columns: str) -> list[Row]:
+            rows = read_table(name, columns, folder)
+            rng.shuffle(rows)  # the order of these calls is part of what a seed means
             return rows
 
-        self.tags = {"the": "DET", "a": "DET", "an": "DET", ".": "PUNCT", ",": "PUNCT", "?": "PUNCT"}
-        surnames = [r["word"] for r in table("surnames.tsv")]
-        names = table("names.tsv")
-        self.people = [person(r["word"], r["gender"], surnames[i % len(surnames)]) for i, r in enumerate(names)]
-        self.objects = [noun(r["word"], r["plural"]) for r in table("objects.tsv")]
-        self.places = [{"": phrase(r["word"], "NOUN"), "pl": phrase(plural(r["word"]), "NOUN"),
-                        "at": phrase(f"{r['prep']} the {r['word']}", "ADP", "DET", "NOUN")} for r in table("places.tsv")]
-        self.towns = [{"": phrase(r["word"], "PROPN", entity="LOC")} for r in table("towns.tsv")]
-        pools: dict[str, Pool] = {}
-        jobs = [noun(r["word"], r["plural"]) for r in table("jobs.tsv")]
-        for job in jobs:
-            job["A"] = job["a"]
-        self.jobs = jobs
-        pools["job"] = Pool(jobs)
-        pools["object"] = Pool(self.objects)
-        pools["animal"] = Pool([noun(r["word"], r["plural"]) for r in table("animals.tsv")])
-        kin = table("kin.tsv")
-        pools["kin"] = Pool([noun(r["word"], r["plural"]) for r in kin if r["word"] not in ("woman", "man", "lady", "gentleman", "girl", "boy", "king", "queen")])
-        pools["kinf"] = Pool([noun(r["word"], r["plural"]) for r in kin if r["gender"] == "f"])
-        pools["kinm"] = Pool([noun(r["word"], r["plural"]) for r in kin if r["gender"] == "m"])
-        self.foods = [{"": phrase(r["word"], "NOUN")} for r in table("foods.tsv")]
-        pools["food"] = Pool(self.foods)
-        adjectives: dict[str, list[Item]] = {}
-        for r in table("adjectives.tsv"):
-            item = {"": phrase(r["word"], "ADJ"), "a": phrase(f"{article(r['word'])} {r['word']}", "DET", "ADJ")}
-            adjectives.setdefault(r["class"], []).append(item)
-        for name, items in adjectives.items():
-            pools[f"adj.{name}"] = Pool(items)
-        pools["feel"] = pools["adj.feel"]
-        good = {"happy", "glad", "relieved", "excited", "grateful", "delighted", "pleased"}
-        bad = {"sad", "angry", "disappointed", "bored", "upset", "embarrassed"}
-        pools["feel+"] = Pool([i for i in adjectives["feel"] if i[""][0][0] in good])
-        pools["feel-"] = Pool([i for i in adjectives["feel"] if i[""][0][0] in bad])
-        opinions: dict[str, list[Item]] = {}
-        for r in table("opinions.tsv"):
-            sign = "+" if r["polarity"] == "positive" else "-"
-            for domain in ("food", "film") if r["domain"] == "any" else (r["domain"],):
-                opinions.setdefault(domain + sign, []).append({"": phrase(r["word"], "ADJ")})
-        for name, items in opinions.items():
-            pools[name] = Pool(items)
-        adverbs: dict[str, list[Item]] = {}
-        for r in table("adverbs.tsv"):
-            adverbs.setdefault(r["class"], []).append({"": phrase(r["word"], "ADV")})
-        for name, items in adverbs.items():
-            pools[f"adv.{name}"] = Pool(items)
-        nouns: dict[str, list[Item]] = {}
-        for r in table("nouns.tsv"):
-            nouns.setdefault(r["class"], []).append(noun(r["word"], r["word"] if r["word"] == "stairs" else plural(r["word"])))
-        for name, items in nouns.items():
-            pools[name] = Pool(items)
-        self.verbs: dict[str, Pool] = {}
-        self.synonyms: dict[str, Item] = {}
-        verbs: dict[str, list[Item]] = {}
-        rows = table("verbs.tsv")
-        for r in rows:
-            verbs.setdefault(r["class"], []).append(verb(r))
-        for r in rows:
-            if r["synonym"].strip():
-                match = [v for v in verbs[r["class"]] if v["base"][0][0] == r["synonym"]]
-                if not match:
-                    raise CourseError(f"verbs.tsv: the synonym {r['synonym']!r} of {r['base']!r} has no row of class {r['class']}.")
-                self.synonyms[r["class"] + "/" + r["base"]] = match[0]
-        for name, items in verbs.items():
-            pools[name] = self.verbs[name] = Pool(items)
-        self.pools = pools
-        self.senses = read_table("senses.tsv", folder)
+        def classes(rows: list[Row], make: Callable[[Row], Item]) -> dict[str, list[Item]]:
+            found: dict[str, list[Item]] = {}
+            for row in rows:
+                found.setdefault(row["class"], []).append(make(row))
+            return found
+
+        surnames = [row["word"] for row in table("surnames.tsv", "word")]
+        names = table("names.tsv", "word", "gender")
+        self.people = [person(row, surnames[i % len(surnames)]) for i, row in enumerate(names)]
+        self.objects = [noun(row) for row in table("objects.tsv", "word", "plural")]
+        self.places = [place(row) for row in table("places.tsv", "word", "prep")]
+        self.towns = [{"": phrase(row["word"], "PROPN", entity="LOC")} for row in table("towns.tsv", "word")]
+        self.jobs = [noun(row) for row in table("jobs.tsv", "word", "plural")]
+        pools = {"job": self.jobs, "object": self.objects}
+        pools["animal"] = [noun(row) for row in table("animals.tsv", "word", "plural")]
+        kin = table("kin.tsv", "word", "plural", "gender")
+        pools["kin"] = [noun(row) for row in kin if row["word"] not in RANK]
+        pools["kinf"] = [noun(row) for row in kin if row["gender"] == "f"]
+        pools["kinm"] = [noun(row) for row in kin if row["gender"] == "m"]
+        pools["food"] = self.foods = [{"": phrase(row["word"], "NOUN")} for row in table("foods.tsv", "word")]
+        adjectives = classes(table("adjectives.tsv", "word", "class"), adjective)
+        pools |= {f"adj.{name}": items for name, items in adjectives.items()}
+        pools["feel"] = adjectives["feel"]
+        pools["feel+"] = [item for item in adjectives["feel"] if item[""][0][0] in GLAD]
+        pools["feel-"] = [item for item in adjectives["feel"] if item[""][0][0] in SORRY]
+        for row in table("opinions.tsv", "word", "domain", "polarity"):
+            sign = {"positive": "+", "negative": "-"}.get(row["polarity"])
+            if sign is None or row["domain"] not in ("food", "film", "any"):
+                raise CourseError(f"opinions.tsv: {row} needs domain food, film or any, polarity positive or negative.")
+            for domain in ("food", "film") if row["domain"] == "any" else (row["domain"],):
+                pools.setdefault(domain + sign, []).append({"": phrase(row["word"], "ADJ")})
+        adverbs = classes(table("adverbs.tsv", "word", "class"), lambda row: {"": phrase(row["word"], "ADV")})
+        pools |= {f"adv.{name}": items for name, items in adverbs.items()}
+        pools |= classes(table("nouns.tsv", "word", "plural", "class"), noun)
+        verbs = table("verbs.tsv", "base", "third", "past", "participle", "ing", "class", "synonym")
+        pools |= classes(verbs, verb)
+        self.pools = {name: Pool(items) for name, items in pools.items()}
+        self.synonyms = self._synonyms(verbs)
+
+    def _synonyms(self, rows: list[Row]) -> dict[str, Item]:
+        """Class/base of a verb -> its synonym."""
+        result = {}
+        for row in (row for row in rows if row["synonym"]):
+            found = [v for v in self.pools[row["class"]].items if v["base"][0][0] == row["synonym"]]
+            if not found:
+                raise CourseError(
+                    f"verbs.tsv names {row['synonym']!r} as synonym of {row['base']!r}, but the class {row['class']!r} "
+                    "has no such verb; add its row."
+                )
+            result[f"{row['class']}/{row['base']}"] = found[0]
+        return result

@@ -1,63 +1,89 @@
 """What a model must be able to do before anything else: look a word up in its context."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 
-from course_lib.data.world.documents import DEEDS, Writer
-from course_lib.data.world.grammar import Env, Template
+from course_lib.data.world.facts import DEEDS, Casting, held_pair
+from course_lib.data.world.grammar import Env, Template, write
 from course_lib.errors import CourseError
 
-KINDS = {
+STATE = ("{X} {v.past} the {O} {P.at} .", "{T} , {X} {v.past} the {O} {P.at} .", "{P.at} , {X} {v.past} the {O} .")
+AGAIN = {
     "name": ("The {O} was {v.part} by {X} .", "Who {v.past} the {O} ? | {X} did ."),
     "object": ("{X} {v.past} the {O} .", "What did {X} {v.base} ? | The {O} ."),
     "place": ("{X} {v.past} the {O} {P.at} .", "Where did {X} {v.base} the {O} ? | {P.at} ."),
 }
-STATE = ("{X} {v.past} the {O} {P.at} .", "{T} , {X} {v.past} the {O} {P.at} .", "{P.at} , {X} {v.past} the {O} .")
 ANSWER = {"name": "X", "object": "O", "place": "P"}
+SIDES = ("left", "right", "both")
 
 
 class Probes:
-    """The copy probe and the evidence probe of one world. Pairs of person and object that training never shows."""
+    """The copy probe and the evidence probe, about people and objects that no training document brings together."""
 
-    def __init__(self, writer: Writer) -> None:
-        self.writer = writer
-        lexicon = writer.lexicon
-        self.state = [Template(t, lexicon) for t in STATE]
-        self.again = {kind: [Template(t, lexicon) for t in forms] for kind, forms in KINDS.items()}
+    def __init__(self, casting: Casting) -> None:
+        self.casting = casting
+        self.state = [Template(text, casting.lexicon) for text in STATE]
+        self.again = {kind: [Template(text, casting.lexicon) for text in texts] for kind, texts in AGAIN.items()}
 
-    def facts(self, rng: random.Random, k: int) -> list[Env]:
-        """`k` facts that share their verb, of people and objects that no training document brings together."""
-        writer, lex = self.writer, self.writer.lexicon
-        verb = lex.verbs[rng.choice(DEEDS)].draw(rng)
-        people = writer.some(rng, lex.people, k, "validation")
-        places = writer.some(rng, lex.places, k, "validation")
+    def _facts(self, rng: random.Random, k: int) -> list[Env]:
+        """`k` facts with one verb; training meets their words, but not their pairs of person and object."""
+        casting, lexicon = self.casting, self.casting.lexicon
+        verb = lexicon.pools[rng.choice(DEEDS)].draw(rng)
+        people = casting.some(rng, lexicon.people, k, "validation")
+        places = casting.some(rng, lexicon.places, k, "validation")
         things: list[int] = []
         for person in people:
             while True:
-                thing = writer.some(rng, lex.objects, 1, "validation")[0]
-                if thing not in things and writer.held(person, thing):
+                thing = casting.some(rng, lexicon.objects, 1, "validation")[0]
+                if thing not in things and held_pair(person, thing):
                     things.append(thing)
                     break
-        return [{"X": lex.people[p], "O": lex.objects[o], "P": lex.places[q], "v": verb, "T": lex.pools["adv.time"].draw(rng)}
-                for p, o, q in zip(people, things, places, strict=True)]
+        return [
+            {
+                "X": lexicon.people[person],
+                "O": lexicon.objects[thing],
+                "P": lexicon.places[place],
+                "v": verb,
+                "T": lexicon.pools["adv.time"].draw(rng),
+            }
+            for person, thing, place in zip(people, things, places, strict=True)
+        ]
 
-    def probe(self, n: int, seed: int, kind: str, facts: int = 2) -> list[dict[str, Any]]:
-        """`n` items; see World.probe."""
-        if kind not in KINDS:
-            raise CourseError(f"The copy probe has no kind {kind!r}; choose one of {', '.join(KINDS)}.")
-        if facts < 2:
-            raise CourseError(f"The copy probe needs at least 2 competing facts, not {facts}.")
-        rng = random.Random(f"probe/{self.writer.seed}/{seed}/{kind}")
-        lex = self.writer.lexicon
-        result = []
-        for _ in range(n):
-            known = self.facts(rng, facts)
-            context = [rng.choice(self.state).render(rng, lex, fact)[0] for fact in known]
-            asked = rng.choice(known)
-            sentence = " ".join(s.text for s in rng.choice(self.again[kind]).render(rng, lex, asked))
-            answer = asked[ANSWER[kind]][""][0][0]
-            prefix = sentence[: sentence.rindex(answer)].rstrip()
-            result.append({"context": " ".join(s.text for s in context), "sentence": sentence, "prefix": prefix, "answer": answer, "kind": kind})
-        return result
+    def copy(self, rng: random.Random, kind: str, facts: int) -> dict[str, Any]:
+        """One item of the copy probe; see World.probe."""
+        known = self._facts(rng, facts)
+        context = [rng.choice(self.state).render(rng, fact)[0] for fact in known]
+        asked = rng.choice(known)
+        sentence = write(rng.choice(self.again[kind]).render(rng, asked))
+        answer = asked[ANSWER[kind]][""][0][0]
+        prefix = sentence[: sentence.rindex(answer)].rstrip()
+        return {"context": write(context), "sentence": sentence, "prefix": prefix, "answer": answer, "kind": kind}
+
+    def evidence(self, rng: random.Random, side: str) -> dict[str, Any]:
+        """One item of the evidence probe; see World.evidence."""
+        known = self._facts(rng, 2)
+        asked = known[rng.random() < 0.5]
+        context = write([rng.choice(self.state).render(rng, fact)[0] for fact in known])
+        object_last, object_first = self.again["object"][0], self.again["name"][0]
+        answer = asked["O"][""][0][0]
+        again = (object_first if side == "both" else object_last).render(rng, asked)[0].text
+        before, after = again.split(f" {answer}")
+        if side == "right":
+            after = f"{after} {context}"
+        else:
+            before = f"{context} {before}"
+        return {"text_before": before, "answer": answer, "text_after": after, "side": side}
+
+
+def check_kind(kind: str, facts: int) -> None:
+    """Raises CourseError if the copy probe has no such kind, or the number of facts leaves nothing to look up."""
+    if kind not in AGAIN:
+        raise CourseError(f"The copy probe has no kind {kind!r}; choose one of {', '.join(AGAIN)}.")
+    if facts < 2:
+        raise CourseError(f"The copy probe needs at least 2 competing facts, not {facts}.")
+
+
+def check_side(side: str) -> None:
+    """Raises CourseError if the evidence probe has no such side."""
+    if side not in SIDES:
+        raise CourseError(f"Evidence has no side {side!r}; choose one of {', '.join(SIDES)}.")
