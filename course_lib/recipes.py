@@ -97,7 +97,7 @@ class DocumentBatches:
         if self._pool[0] != pool:
             self._pool = (pool, self._make(pool))
         rows = self._pool[1][index]
-        width = max(len(row.ids) for row in rows)
+        width = -(-max(len(row.ids) for row in rows) // 16) * 16  # few shapes: each costs oneDNN kernels and memory
         ids = torch.full((len(rows), width), self.tokenizer.vocab.pad or 0)
         keep = torch.zeros(len(rows), width, dtype=torch.bool)
         segments = torch.zeros_like(ids)
