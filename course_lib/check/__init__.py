@@ -1,0 +1,53 @@
+"""The students' checks: `check.softmax_attention(fn)` prints what is right or names the likely mistake.
+
+Each returns a `Verdict`, true where the answer is right.
+"""
+
+from course_lib.check.attention import (
+    causal_mask,
+    masked_attention,
+    merge_heads,
+    multi_head,
+    softmax_attention,
+    split_heads,
+)
+from course_lib.check.base import Verdict
+from course_lib.check.bert import bert_input, mask_tokens, mlm_loss, nsp_pairs
+from course_lib.check.gpt import (
+    choice_inputs,
+    entailment_input,
+    gelu,
+    next_token_loss,
+    perplexity,
+    sample_top_k,
+    similarity_inputs,
+    temperature,
+    top_k,
+)
+from course_lib.check.start import accuracy, label_counts, vocabulary_size
+
+__all__ = [
+    "Verdict",
+    "accuracy",
+    "bert_input",
+    "causal_mask",
+    "choice_inputs",
+    "entailment_input",
+    "gelu",
+    "label_counts",
+    "mask_tokens",
+    "masked_attention",
+    "merge_heads",
+    "mlm_loss",
+    "multi_head",
+    "next_token_loss",
+    "nsp_pairs",
+    "perplexity",
+    "sample_top_k",
+    "similarity_inputs",
+    "softmax_attention",
+    "split_heads",
+    "temperature",
+    "top_k",
+    "vocabulary_size",
+]
