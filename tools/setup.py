@@ -45,8 +45,7 @@ CAUSES = (
     ),
     (
         r"Could not find a version that satisfies the requirement (\S+)",
-        "{0} has no build for this Python or system: use Python 3.11 to 3.13 on Linux, Windows or an "
-        "Apple-silicon Mac",
+        "{0} has no build for this Python or system: use Python 3.11 to 3.13 on Linux, Windows or an Apple-silicon Mac",
     ),
 )
 
@@ -90,9 +89,7 @@ def setup() -> None:
 def _check_machine() -> None:
     if sys.version_info < LEAST_PYTHON:
         found = ".".join(map(str, sys.version_info[:3]))
-        raise SetupError(
-            f"this is Python {found}, the course needs 3.11 or newer (PYTHON=/path/to/python3.11)"
-        )
+        raise SetupError(f"this is Python {found}, the course needs 3.11 or newer (PYTHON=/path/to/python3.11)")
     try:
         import ensurepip  # noqa: F401
         import venv  # noqa: F401
@@ -121,9 +118,7 @@ def _create() -> None:
 
 
 def _run(*command: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
-    )
+    return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
 
 
 def _pip(command: list[str]) -> None:

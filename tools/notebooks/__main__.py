@@ -1,0 +1,72 @@
+"""The command line: python -m tools.notebooks build | check | run."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from course_lib.errors import CourseError
+from tools.notebooks import ROOT, find, lessons
+from tools.notebooks.build import build as build_one
+from tools.notebooks.build import check as check_one
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__, pretty_exceptions_enable=False)
+Names = Annotated[list[str] | None, typer.Argument(help="lessons such as 09_bert or 09; all if none is named")]
+
+
+@app.command()
+def build(names: Names = None) -> None:
+    """Execute lessons and store them with their outputs, their seconds and their memory."""
+    for path in _paths(names):
+        measure = build_one(path)
+        print(f"{path.stem}: built in {measure.seconds:.0f} s, {measure.peak_mb:.0f} MB", flush=True)
+
+
+@app.command()
+def check(names: Names = None) -> None:
+    """Execute lessons again and say where the stored outputs differ; nothing is written."""
+    wrong = 0
+    for path in _paths(names):
+        problems = check_one(path)
+        wrong += bool(problems)
+        print("\n  ".join([f"{path.stem}: {'as stored' if not problems else 'differs'}", *problems]), flush=True)
+    if wrong:
+        raise CourseError(f"{wrong} notebook(s) differ from what is stored; `make build` stores them anew.")
+
+
+@app.command()
+def run(
+    name: Annotated[str, typer.Argument(help="a lesson such as 09_bert")] = "",
+    scale: Annotated[str, typer.Option(help="smoke (seconds), lesson (a minute), cpu (an hour), gpu")] = "lesson",
+    seed: Annotated[int, typer.Option(help="random seed")] = 0,
+    data: Annotated[str, typer.Option(help="world, docs, a path, or hub:NAME")] = "world",
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
+    out: Annotated[Path, typer.Option(help="folder for the results")] = ROOT / "build",
+) -> None:
+    """Execute a lesson without a screen into a folder: a notebook and an offline HTML page."""
+    from tools.notebooks.run import run as run_one
+
+    path = find(name)
+    given = {"SCALE": scale, "SEED": seed, "DATA": data, "DEVICE": device}
+    executed, web = run_one(path, given, out)
+    print(f"{executed}\n{web}")
+
+
+def _paths(names: list[str] | None) -> list[Path]:
+    return [find(name) for name in names] if names else lessons()
+
+
+def main() -> None:
+    """Run the command; a problem is one sentence and exit status 1."""
+    try:
+        app()
+    except CourseError as error:
+        print(error, file=sys.stderr)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

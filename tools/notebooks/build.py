@@ -1,0 +1,82 @@
+"""Build a lesson: execute it, bring it into the stored form, write it; or check that this would change nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import nbformat
+from nbformat import NotebookNode
+from nbformat.validator import NotebookValidationError
+
+from course_lib.errors import CourseError
+from course_lib.files import atomic_write, read_json, write_json
+from tools.notebooks import ROOT, compare, scrub
+from tools.notebooks.execute import Measure, execute, hardware
+
+RECORD = ROOT / "data" / "results" / "lessons.json"
+
+
+def read(path: Path) -> NotebookNode:
+    """A notebook from its file; CourseError where it is none."""
+    try:
+        notebook: NotebookNode = nbformat.read(path, as_version=4)
+        nbformat.validate(notebook)
+    except FileNotFoundError:
+        raise CourseError(f"There is no notebook at {path}.") from None
+    except (NotebookValidationError, nbformat.reader.NotJSONError, UnicodeDecodeError) as error:
+        raise CourseError(f"{path} is not a Jupyter notebook: {str(error).splitlines()[0]}.") from None
+    return notebook
+
+
+def rebuild(path: Path) -> tuple[NotebookNode, Measure]:
+    """The notebook executed afresh and scrubbed, and what that took. Nothing is written.
+
+    Raises:
+        CourseError: a cell failed, or stored an error.
+    """
+    stored = scrub.scrub(read(path))
+    executed, measure = execute(stored, path.parent)
+    fresh = scrub.scrub(executed)
+    for number, (old, new) in enumerate(zip(stored.cells, fresh.cells, strict=True)):
+        for output in new.get("outputs", []):
+            if output.output_type == "error":
+                raise CourseError(f"{path.name}, cell {number}: {output.ename}: {output.evalue}. Nothing was stored.")
+        # Times never repeat. Where nothing else changed, the stored ones stay, so that a rebuild changes no byte.
+        if "timing" in new.metadata.get("tags", []) and not compare.cells(old, new.outputs):
+            new.outputs = old.outputs
+    return fresh, measure
+
+
+def build(path: Path, record: Path | None = RECORD) -> Measure:
+    """Execute the notebook and store it with its outputs; note seconds and memory in `record`."""
+    fresh, measure = rebuild(path)
+    with atomic_write(path, "wb") as file:
+        file.write(scrub.text(fresh).encode())
+    if record is not None:
+        _note(path.stem, measure, record)
+    return measure
+
+
+def check(path: Path) -> list[str]:
+    """What a build would change in the stored notebook beyond its tolerance, one line each."""
+    stored = read(path)
+    problems = [] if is_scrubbed(path) else ["the file is not as the build writes it: build it again"]
+    fresh, _ = rebuild(path)
+    return problems + compare.notebooks(scrub.scrub(stored), fresh)
+
+
+def is_scrubbed(path: Path) -> bool:
+    """True where the file is, byte for byte, in the stored form."""
+    return scrub.text(scrub.scrub(read(path))).encode() == path.read_bytes()
+
+
+def _note(name: str, measure: Measure, record: Path) -> None:
+    known = read_json(record) if record.exists() else {}
+    known[name] = {
+        "seconds": round(measure.seconds, 1),
+        "peak_mb": round(measure.peak_mb),
+        "hardware": hardware(),
+        "command": f"python -m tools.notebooks build {name}",
+    }
+    record.parent.mkdir(parents=True, exist_ok=True)
+    write_json(record, dict(sorted(known.items())))
