@@ -42,7 +42,7 @@ class Kernel(RunningKernel):  # type: ignore[misc]
         if stream != "iopub":
             return super().get_message(stream, timeout)
         if not self.waiting:
-            heard = []
+            heard: list[dict[str, Any]] = []
             while not heard or heard[-1]["content"].get("execution_state") != "idle":
                 heard.append(super().get_message("iopub", timeout))
             self.waiting = self._settle(heard)
