@@ -1,0 +1,310 @@
+"""The loop: what one step does, accumulation, precision, divergence, checkpoints of the wrong run."""
+
+import math
+import pickle
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from course_lib import losses, train
+from course_lib.errors import CourseError
+from course_lib.losses import Batch
+from course_lib.optim import adamw, linear
+from course_lib.train import split, targets
+
+
+class Net(nn.Module):
+    """A model with dropout and tied weights, small enough for a thousand steps a second."""
+
+    def __init__(self, width: int = 8, dropout: float = 0.0) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.table, self.mix = nn.Embedding(11, width), nn.Linear(width, width)
+        self.drop, self.out = nn.Dropout(dropout), nn.Linear(width, 11, bias=False)
+        self.out.weight = self.table.weight
+        self.next = nn.Linear(width, 2)
+
+    def forward(self, ids: Tensor, *, keep: Tensor | None = None, at: Tensor | None = None) -> Tensor:
+        h = self.drop(self.mix(self.table(ids).cumsum(1)).tanh())
+        logits: Tensor = self.out(h if at is None else h[at])
+        return logits
+
+
+class Both(Net):
+    def forward(  # type: ignore[override]
+        self, ids: Tensor, *, keep: Tensor | None = None, at: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        return super().forward(ids, keep=keep, at=at), self.next(self.table(ids).mean(1))
+
+
+def batch(seed: int, rows: int = 6, t: int = 9) -> dict[str, Tensor]:
+    rng = torch.Generator().manual_seed(seed)
+    ids = torch.randint(0, 11, (rows, t), generator=rng)
+    return {"ids": ids, "keep": torch.arange(t) < torch.randint(2, t + 1, (rows, 1), generator=rng)}
+
+
+BATCHES = [batch(i) for i in range(5)]
+
+
+def weights(model: nn.Module) -> list[Tensor]:
+    return [p.detach().clone() for p in model.parameters()]
+
+
+def test_one_step_is_the_textbooks() -> None:
+    ours, theirs = Net(), Net()
+    optimizer = torch.optim.AdamW(theirs.parameters(), lr=0.1, weight_decay=0.0)
+    (step,) = train.train(ours, BATCHES, losses.clm, adamw(ours, 0.1, weight_decay=0.0), steps=1, clip=0.5)
+    loss = losses.clm(theirs, BATCHES[0])
+    loss.backward()
+    norm = torch.sqrt(sum((p.grad**2).sum() for p in theirs.parameters() if p.grad is not None))
+    for p in theirs.parameters():
+        if p.grad is not None:
+            p.grad *= min(1.0, 0.5 / float(norm))
+    optimizer.step()
+    assert step.step == 1 and step.lr == 0.1
+    assert step.loss == pytest.approx(loss.item(), rel=1e-6)
+    assert step.grad_norm == pytest.approx(float(norm), rel=1e-5) and step.grad_norm > 0.5
+    assert step.tokens == int(BATCHES[0]["keep"].sum()) and step.seconds > 0
+    for a, b in zip(weights(ours), weights(theirs), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+
+
+def test_the_schedule_multiplies_each_groups_own_rate() -> None:
+    net = Net()
+    groups = [{"params": [net.table.weight], "lr": 0.1}, {"params": list(net.mix.parameters()), "lr": 0.01}]
+    optimizer = torch.optim.SGD(groups, lr=1.0)
+    seen = []
+    for step in train.train(net, BATCHES, losses.clm, optimizer, linear(10, warmup=5), steps=10):
+        seen.append([group["lr"] for group in optimizer.param_groups])
+        assert step.lr == max(seen[-1])
+    factors = [linear(10, warmup=5)(s) for s in range(10)]
+    assert seen == [[pytest.approx(0.1 * f), pytest.approx(0.01 * f)] for f in factors]
+
+
+def test_batches_are_taken_in_order_and_lists_start_over() -> None:
+    asked = []
+
+    class Source:
+        def __getitem__(self, step: int, /) -> Batch:
+            asked.append(step)
+            return BATCHES[step % 5]
+
+    a, b = Net(), Net()
+    list(train.train(a, Source(), losses.clm, steps=7))
+    list(train.train(b, BATCHES, losses.clm, steps=7))
+    assert asked == list(range(7))
+    assert all(torch.equal(x, y) for x, y in zip(weights(a), weights(b), strict=True))
+
+
+@settings(deadline=None, max_examples=25)
+@given(parts=st.integers(1, 6), seed=st.integers(0, 1000), kind=st.sampled_from(["clm", "mlm", "mlm_nsp", "rows"]))
+def test_accumulation_is_the_one_big_batch(parts: int, seed: int, kind: str) -> None:
+    """Rows of very different lengths: a mean of the parts' means would be wrong."""
+    data = batch(seed)
+    rng = torch.Generator().manual_seed(seed)
+    if kind in ("mlm", "mlm_nsp"):
+        at = data["keep"] & (torch.rand(6, 9, generator=rng) < 0.4)
+        at[:, 0] = True
+        data |= {"labels": data["ids"].masked_fill(~at, -100), "at": at}
+        data["next"] = torch.tensor([0, 1, -100, 1, 0, 0])
+    if kind == "rows":
+        data |= {"labels": torch.randint(0, 2, (6,), generator=rng)}
+
+    def rows(model: nn.Module, some: Batch) -> Tensor:
+        assert isinstance(model, Net)
+        return losses.cross_entropy(model.next(model.table(some["ids"]).mean(1)), some["labels"])
+
+    loss = {"clm": losses.clm, "mlm": losses.mlm, "mlm_nsp": losses.mlm_nsp, "rows": rows}[kind]
+    results = []
+    for count in (1, parts):
+        net = (Both if kind == "mlm_nsp" else Net)()
+        optimizer = torch.optim.SGD(net.parameters(), lr=1.0)
+        (step,) = train.train(net, [data], loss, optimizer, steps=1, accumulate=count)
+        results.append((step.loss, step.grad_norm, weights(net)))
+    assert results[0][0] == pytest.approx(results[1][0], rel=1e-5)
+    assert results[0][1] == pytest.approx(results[1][1], rel=1e-4)
+    for a, b in zip(results[0][2], results[1][2], strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+
+
+def test_shares_add_up_and_rows_are_kept_together() -> None:
+    data = batch(3)
+    parts = list(split(data, 4))
+    assert torch.cat([part["ids"] for part, _ in parts]).equal(data["ids"])
+    assert sum(float(share) for _, share in parts) == pytest.approx(1)
+    assert [float(share) for _, share in parts] == [
+        pytest.approx(float(targets(part) / targets(data))) for part, _ in parts
+    ]
+
+
+def test_evaluation_between_steps_does_not_switch_dropout_off() -> None:
+    a, b = Net(dropout=0.5), Net(dropout=0.5)
+    runs = []
+    for net, evaluate in ((a, False), (b, True)):
+        torch.manual_seed(1)
+        run = []
+        for step in train.train(net, BATCHES, losses.clm, steps=4):
+            run.append(step.loss)
+            if evaluate:
+                net.eval()
+        runs.append(run)
+    assert runs[0] == runs[1]
+
+
+def test_bf16_stays_close_to_fp32() -> None:
+    curves = {}
+    for precision in ("fp32", "bf16"):
+        net = Net(width=32)
+        run = train.train(net, BATCHES, losses.clm, adamw(net, 1e-2), steps=40, precision=precision)  # type: ignore[arg-type]
+        curves[precision] = [step.loss for step in run]
+        assert all(p.dtype == torch.float32 for p in net.parameters())
+    assert curves["fp32"] != curves["bf16"], "bf16 changed nothing: was it on?"
+    assert curves["fp32"][-1] < 0.8 * curves["fp32"][0]
+    for a, b in zip(curves["fp32"], curves["bf16"], strict=True):
+        assert b == pytest.approx(a, rel=0.02)
+
+
+def test_auto_precision_follows_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def loss(model: nn.Module, data: Batch) -> Tensor:
+        seen.append(torch.is_autocast_enabled("cpu"))
+        return losses.clm(model, data)
+
+    for able in (True, False):
+        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda able=able: {"avx512_bf16": able})
+        list(train.train(Net(), BATCHES, loss, steps=1, precision="auto"))
+    assert seen == [True, False]
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_divergence_names_the_step_and_keeps_the_checkpoint(bad: float, tmp_path: Path) -> None:
+    path = tmp_path / "state.safetensors"
+    net, reached = Net(), []
+
+    def loss(model: nn.Module, data: Batch) -> Tensor:
+        return losses.clm(model, data) * (bad if len(reached) == 5 else 1.0)
+
+    with pytest.raises(CourseError, match=r"step 6.*last good state"):  # noqa: PT012
+        for step in train.train(net, BATCHES, loss, steps=9, checkpoint=path, every=2):
+            reached.append(step.step)
+            if step.step == 4:
+                kept = path.read_bytes()
+            if step.step == 5:
+                before = weights(net)
+    assert reached == [1, 2, 3, 4, 5]
+    assert path.read_bytes() == kept
+    assert all(torch.equal(a, b) for a, b in zip(before, weights(net), strict=True)), "the bad step was taken"
+
+
+def test_a_gradient_that_is_not_finite_is_found_too() -> None:
+    class Root(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: object, x: Tensor) -> Tensor:  # type: ignore[override]
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx: object, g: Tensor) -> Tensor:  # type: ignore[override]
+            return g * math.inf
+
+    with pytest.raises(CourseError, match="norm of the gradient is"):
+        list(train.train(Net(), BATCHES, lambda m, d: Root.apply(losses.clm(m, d)), steps=1))  # type: ignore[no-untyped-call]
+
+
+def test_wrong_checkpoints_are_refused_and_change_nothing(tmp_path: Path) -> None:
+    good = tmp_path / "good.safetensors"
+    list(train.train(Net(), BATCHES, losses.clm, steps=3, checkpoint=good, every=1))
+    data = good.read_bytes()
+    cases = {
+        "truncated": (data[: len(data) // 2], "damaged"),
+        "flipped": (data[:-9] + bytes([data[-9] ^ 1]) + data[-8:], "checksum"),
+        "empty": (b"", "damaged"),
+        "text": (b"hello, this is not a checkpoint", "damaged"),
+        "pickle": (pickle.dumps({"step": 3}), "damaged"),
+    }
+    for name, (content, words) in cases.items():
+        path = tmp_path / name
+        path.write_bytes(content)
+        net = Net()
+        before = weights(net)
+        with pytest.raises(CourseError, match=words):
+            next(train.train(net, BATCHES, losses.clm, steps=5, checkpoint=path))
+        assert all(torch.equal(a, b) for a, b in zip(before, weights(net), strict=True))
+        assert path.read_bytes() == content, "the file was overwritten"
+
+
+def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
+    from safetensors.torch import save_file
+
+    path = tmp_path / "state.safetensors"
+    list(train.train(Net(), BATCHES, losses.clm, steps=3, checkpoint=path))
+    with pytest.raises(CourseError, match="another model"):
+        next(train.train(Net(width=12), BATCHES, losses.clm, steps=5, checkpoint=path))
+    net = Net()
+    sgd = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+    with pytest.raises(CourseError, match="another optimizer"):
+        next(train.train(net, BATCHES, losses.clm, sgd, steps=5, checkpoint=path))
+    save_file({"x": torch.ones(1)}, path)
+    with pytest.raises(CourseError, match="not a training state"):
+        next(train.train(Net(), BATCHES, losses.clm, steps=5, checkpoint=path))
+
+
+def test_resume_can_be_declined_and_more_steps_asked(tmp_path: Path) -> None:
+    path = tmp_path / "state.safetensors"
+    list(train.train(Net(), BATCHES, losses.clm, steps=3, checkpoint=path))
+    assert list(train.train(Net(), BATCHES, losses.clm, steps=3, checkpoint=path)) == []
+    assert [s.step for s in train.train(Net(), BATCHES, losses.clm, steps=5, checkpoint=path)] == [4, 5]
+    again = train.train(Net(), BATCHES, losses.clm, steps=2, checkpoint=path, resume=False)
+    assert [s.step for s in again] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"steps": 0}, "steps is 0"),
+        ({"steps": 1, "accumulate": 0}, "accumulate is 0"),
+        ({"steps": 1, "clip": 0.0}, "clip is 0.0"),
+        ({"steps": 1, "every": 0}, "every is 0"),
+        ({"steps": 1, "accumulate": 7}, "only 6 rows"),
+    ],
+)
+def test_bad_arguments(options: dict[str, float], words: str) -> None:
+    with pytest.raises(CourseError, match=words):
+        next(train.train(Net(), BATCHES, losses.clm, **options))  # type: ignore[arg-type]
+
+
+def test_no_batches_and_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(CourseError, match="no batches"):
+        train.train(Net(), [], losses.clm, steps=1)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(CourseError, match="no NVIDIA GPU"):
+        train.train(Net(), BATCHES, losses.clm, steps=1, device="cuda")
+
+
+def test_nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
+    list(train.train(Net(), BATCHES, losses.clm, steps=2))
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.slow
+def test_compiled_training_is_the_same_training() -> None:
+    curves = []
+    for compile in (False, True):
+        net = Net()
+        data = [{"ids": b["ids"]} for b in BATCHES]
+        curves.append([s.loss for s in train.train(net, data, losses.clm, adamw(net, 1e-2), steps=5, compile=compile)])
+    assert curves[0] == pytest.approx(curves[1], rel=1e-4)
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no NVIDIA GPU here")
+def test_cuda_by_one_argument(tmp_path: Path) -> None:
+    path = tmp_path / "state.safetensors"
+    cpu = [s.loss for s in train.train(Net(), BATCHES, losses.clm, steps=6)]
+    list(train.train(Net(), BATCHES, losses.clm, steps=3, device="cuda", checkpoint=path))
+    rest = [s.loss for s in train.train(Net(), BATCHES, losses.clm, steps=6, device="cuda", checkpoint=path)]
+    assert rest == pytest.approx(cpu[3:], rel=1e-4)
