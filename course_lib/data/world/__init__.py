@@ -8,6 +8,7 @@ from course_lib.data.world.documents import Writer
 from course_lib.data.world.facts import SPLITS, check_split
 from course_lib.data.world.lexicon import FOLDER, Lexicon
 from course_lib.data.world.probes import Probes, check_kind, check_side
+from course_lib.data.world.tasks import TASKS, Task, find
 
 __all__ = ["SPLITS", "World"]
 
@@ -25,6 +26,7 @@ class World:
         self.lexicon = Lexicon(seed, Path(folder))
         self.writer = Writer(self.lexicon)
         self.probes = Probes(self.writer.casting)
+        self._tasks: dict[str, Task] = {}
 
     def document(self, index: int, split: str = "train", seed: int = 0) -> dict[str, Any]:
         """Document number `index`, made alone: it depends on (world seed, split, seed, index) and nothing else."""
@@ -34,6 +36,35 @@ class World:
     def documents(self, n: int, split: str = "train", seed: int = 0) -> list[dict[str, Any]]:
         """The first `n` documents of a split."""
         return [self.document(index, split, seed) for index in range(n)]
+
+    def task(
+        self, name: str, n: int, split: str = "train", seed: int = 0, *, gold: bool = False
+    ) -> list[dict[str, Any]]:
+        """`n` labelled examples with the labels as numbers; `label_names(name)` says what they mean.
+
+        The test split brings people, things and places, and templates, that training never shows. With `gold`, a
+        further column of that name says how each example came about.
+        """
+        check_split(split)
+        if name not in self._tasks:
+            self._tasks[name] = find(name)(self.writer)
+        task = self._tasks[name]
+        rows = []
+        for index in range(n):
+            group, member = divmod(index, task.group)
+            row = task.make(random.Random(f"{self.seed}/{name}/{split}/{seed}/{group}"), member, split)
+            rows.append({key: row[key] for key in (*task.columns, *(["gold"] if gold else []))})
+        return rows
+
+    @staticmethod
+    def label_names(name: str) -> tuple[str, ...]:
+        """What the labels of a task are called, in the order of their numbers."""
+        return find(name).labels
+
+    @staticmethod
+    def task_names() -> tuple[str, ...]:
+        """The tasks that there are."""
+        return tuple(TASKS)
 
     def probe(self, n: int, seed: int = 0, kind: str = "object", facts: int = 2) -> list[dict[str, Any]]:
         """`n` items of the copy probe: `context` states `facts` competing facts, `sentence` says one of them again.

@@ -25,7 +25,7 @@ class Draft:
     everyone: list[Item]
     same_verb: bool
     sentences: list[Sentence] = field(default_factory=list)
-    senses: list[tuple[int, str]] = field(default_factory=list)
+    senses: list[dict[str, int | str]] = field(default_factory=list)
     used: set[tuple[str, int]] = field(default_factory=set)
     tokens: int = 0
 
@@ -67,7 +67,7 @@ class Writer:
 
     def document(self, rng: random.Random, split: str) -> dict[str, Any]:
         """One document; see World.document."""
-        draft = self._draft(rng, split)
+        draft = self.draft(rng, split)
         pages = draft.sentences
         texts = [sentence.text for sentence in pages]
         return {
@@ -81,7 +81,8 @@ class Writer:
             "genre": draft.genre,
         }
 
-    def _draft(self, rng: random.Random, split: str) -> Draft:
+    def draft(self, rng: random.Random, split: str) -> Draft:
+        """A document as sentences, with what it says and in which mood."""
         test = split == "test"
         genre = self.genres[int(rng.random() * len(self.genres))]
         k = 2 if rng.random() < 0.6 else 3
@@ -155,6 +156,6 @@ class Writer:
             start = draft.tokens
             self._render(rng, draft, template, 0, 0)
             words = [w.lower() for w in draft.sentences[-1].words]
-            draft.senses.append((start + words.index(target), f"{target}/{sense}"))
+            draft.senses.append({"token": start + words.index(target), "sense": f"{target}/{sense}"})
         else:
             self._say(rng, draft, "colour", test, 0)
