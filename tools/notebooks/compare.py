@@ -45,7 +45,7 @@ class Tolerance:
         if stored == fresh or not self.numbers:
             return True
         a, b = _value(stored), _value(fresh)
-        if self == STRICT and stored.lstrip("+-−").isdigit() and fresh.lstrip("+-−").isdigit():
+        if self == STRICT and not set(stored + fresh) & set(".eE"):
             return a == b
         allowed = max(self.absolute, self.relative * max(abs(a), abs(b)))
         places = min(_places(stored), _places(fresh))

@@ -1,0 +1,87 @@
+"""Open JupyterLab on the first lesson, or print its address where there is no screen: `make lab`."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from course_lib.errors import CourseError
+
+ROOT = Path(__file__).resolve().parent.parent
+FIRST = "notebooks/00_start_here.ipynb"
+PORTS = range(8888, 8988)
+
+
+def has_screen() -> bool:
+    """True where a browser can open a window."""
+    if os.environ.get("SSH_CONNECTION") or os.environ.get("NO_BROWSER"):
+        return False
+    return sys.platform in ("darwin", "win32") or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+
+
+def free_port() -> int:
+    """The first port that nobody listens on; CourseError where all hundred are taken."""
+    for port in PORTS:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)):
+                return port
+    raise CourseError(f"All ports from {PORTS[0]} to {PORTS[-1]} are in use; close a JupyterLab and try again.")
+
+
+def command(port: int) -> list[str]:
+    """The server's command line."""
+    words = [sys.executable, "-m", "jupyterlab", "--no-browser", "--ip=127.0.0.1", f"--port={port}"]
+    words += ["--ServerApp.port_retries=0", f"--ServerApp.root_dir={ROOT}", "--log-level=WARN"]
+    words += ["--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"]
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        words.append("--allow-root")
+    return words
+
+
+def wait(address: str, server: subprocess.Popen[bytes], seconds: float = 120) -> None:
+    """Until the server answers; CourseError where it ends or stays silent."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if server.poll() is not None:
+            raise CourseError("JupyterLab ended while it started; its last lines above say why.")
+        try:
+            urllib.request.urlopen(address, timeout=5).close()
+            return
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.2)
+    raise CourseError(f"JupyterLab did not answer within {seconds:.0f} seconds.")
+
+
+def main() -> int:
+    """Start the server, show where it is, wait for its end."""
+    try:
+        port, token = free_port(), secrets.token_hex(16)
+        server = subprocess.Popen(command(port), env=os.environ | {"JUPYTER_TOKEN": token}, cwd=ROOT)
+        # Both get the terminal's Ctrl-C; the server asks whether it is meant, and this process waits for the answer.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, lambda *_: server.terminate())
+        wait(f"http://127.0.0.1:{port}/api", server)
+        address = f"http://127.0.0.1:{port}/lab/tree/{FIRST}?token={token}"
+        print(f"The lessons are open at\n\n    {address}\n\nStop with Ctrl-C.", flush=True)
+        if has_screen():
+            import webbrowser
+
+            webbrowser.open(address)
+        else:
+            print(f"From another machine, first: ssh -N -L {port}:127.0.0.1:{port} <this machine>", flush=True)
+        return server.wait()
+    except CourseError as error:
+        print(error, file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
