@@ -98,7 +98,7 @@ def _device(device: str, scale: str) -> torch.device:
         device = "cuda" if scale == "gpu" else "cpu"
     if device.startswith("cuda"):
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-        if torch.device(device).index is not None and torch.device(device).index >= count or count == 0:
+        if (torch.device(device).index is not None and torch.device(device).index >= count) or count == 0:
             raise CourseError(f'DEVICE is {device!r} but PyTorch sees {count} GPUs here; choose "cpu" or "auto".')
     if device == "mps" and not torch.backends.mps.is_available():
         raise CourseError('DEVICE is "mps" but this is no Mac with an Apple GPU; choose "cpu" or "auto".')

@@ -3,27 +3,13 @@
 Each returns a `Verdict`, true where the answer is right.
 """
 
-from course_lib.check.attention import (
-    causal_mask,
-    masked_attention,
-    merge_heads,
-    multi_head,
-    softmax_attention,
-    split_heads,
-)
+from course_lib.check.attention import causal_mask, masked_attention, softmax_attention
 from course_lib.check.base import Verdict
-from course_lib.check.bert import bert_input, mask_tokens, mlm_loss, nsp_pairs
-from course_lib.check.gpt import (
-    choice_inputs,
-    entailment_input,
-    gelu,
-    next_token_loss,
-    perplexity,
-    sample_top_k,
-    similarity_inputs,
-    temperature,
-    top_k,
-)
+from course_lib.check.bert import mask_tokens, mlm_loss, nsp_pairs
+from course_lib.check.gpt import gelu, next_token_loss, perplexity
+from course_lib.check.heads import merge_heads, multi_head, split_heads
+from course_lib.check.inputs import bert_input, choice_inputs, entailment_input, similarity_inputs
+from course_lib.check.sampling import sample_top_k, temperature, top_k
 from course_lib.check.start import accuracy, label_counts, vocabulary_size
 
 __all__ = [

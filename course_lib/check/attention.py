@@ -1,4 +1,4 @@
-"""Checks of lesson 01: scaled dot-product attention, masks, heads."""
+"""Checks of lesson 01: scaled dot-product attention and masks."""
 
 import itertools
 import math
@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from course_lib.check.base import Case, Crash, Mistake, Verdict, compare, outcome, report, rng
+from course_lib.check.base import Case, Crash, Mistake, Verdict, WrongError, compare, outcome, report, rng
 
 
 def softmax_attention(fn: object) -> Verdict:
@@ -25,7 +25,9 @@ def causal_mask(fn: object) -> Verdict:
     """`fn(T)` is Bool[T T], True where the query (row) may attend to the key (column): on and below the diagonal."""
 
     def test() -> str:
-        compare(fn, [{"T": n} for n in (4, 1, 2, 7)], lambda n: torch.ones(n, n, dtype=torch.bool).tril(), _CAUSAL_MISTAKES)
+        compare(
+            fn, [{"T": n} for n in (4, 1, 2, 7)], lambda n: torch.ones(n, n, dtype=torch.bool).tril(), _CAUSAL_MISTAKES
+        )
         return "True on and below the diagonal, False above, boolean, for T = 1, 2, 4, 7"
 
     return report("causal_mask", test)
@@ -51,65 +53,20 @@ def masked_attention(fn: object) -> Verdict:
         compare(fn, cases, _masked, _MASKED_MISTAKES, hints=lambda: _leak(fn, cases[0]))
         value = outcome(fn, empty)
         if isinstance(value, Crash) or bool(value.isnan().any()):
-            return_no_nan()
+            raise WrongError(_NAN)
         return "causal and padding masks, broadcast over batch and heads, and no NaN where a query may attend nowhere"
 
     return report("masked_attention", test)
 
 
-def split_heads(fn: object) -> Verdict:
-    """`fn(x, heads)`: [B T D] -> [B H T Dh]; head h takes the components h*Dh to (h+1)*Dh."""
-    cases = [{"x": _normal(8, 2, 5, 12), "heads": 3}, {"x": _normal(9, 1, 4, 8), "heads": 4}, {"x": _normal(10, 3, 4, 16), "heads": 4}]
-
-    def test() -> str:
-        compare(fn, cases, _split, _SPLIT_MISTAKES)
-        return "shape [B H T Dh] and every component in its head, for 3 and 4 heads"
-
-    return report("split_heads", test)
-
-
-def merge_heads(fn: object) -> Verdict:
-    """`fn(x)`: [B H T Dh] -> [B T D], the inverse of split_heads."""
-    cases = [{"x": _normal(11, 2, 3, 5, 4)}, {"x": _normal(12, 1, 4, 4, 2)}, {"x": _normal(13, 3, 4, 4, 4)}]
-
-    def test() -> str:
-        compare(fn, cases, _merge, _MERGE_MISTAKES)
-        return "shape [B T D], heads side by side in order, the inverse of split_heads"
-
-    return report("merge_heads", test)
-
-
-def multi_head(fn: object) -> Verdict:
-    """`fn(x, wq, wk, wv, wo, heads)`: x [B T D], matrices [D D] applied as x @ w, full attention, no biases."""
-    cases: list[Case] = []
-    for seed, (batch, length, width, heads) in enumerate([(1, 4, 8, 2), (2, 5, 12, 3), (3, 4, 16, 4)]):
-        weights = {w: _normal(20 + 5 * seed + i, width, width) / math.sqrt(width) for i, w in enumerate(("wq", "wk", "wv", "wo"))}
-        cases.append({"x": _normal(40 + seed, batch, length, width), **weights, "heads": heads})
-
-    def test() -> str:
-        compare(fn, cases, _multi_head, _MULTI_MISTAKES)
-        return "three sizes with 2, 3 and 4 heads: projections, split, scale by sqrt(Dh), merge, output projection"
-
-    return report("multi_head", test)
-
-
-def return_no_nan() -> None:
-    """Raise the sentence about a query without any key."""
-    from course_lib.check.base import WrongError
-
-    raise WrongError(
-        "A query that may attend to no key gives NaN: its softmax runs over nothing but -inf. Fill blocked scores with a "
-        "very large negative number, torch.finfo(scores.dtype).min, instead of -inf."
-    )
-
-
-def _normal(seed: int, *shape: int) -> Tensor:
+def normal(seed: int, *shape: int) -> Tensor:
+    """Normal numbers of a fixed seed."""
     return torch.randn(shape, generator=rng(seed))
 
 
 def _qkv(seed: int, tq: int, tk: int, width: int, value_width: int, batch: tuple[int, ...] = ()) -> dict[str, Tensor]:
-    q, k = _normal(3 * seed, *batch, tq, width), _normal(3 * seed + 1, *batch, tk, width)
-    return {"q": 2 * q, "k": k, "v": _normal(3 * seed + 2, *batch, tk, value_width)}
+    q, k = normal(3 * seed, *batch, tq, width), normal(3 * seed + 1, *batch, tk, width)
+    return {"q": 2 * q, "k": k, "v": normal(3 * seed + 2, *batch, tk, value_width)}
 
 
 def _attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -119,14 +76,6 @@ def _attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 def _masked(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
     scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
     return scores.masked_fill(~mask, torch.finfo(scores.dtype).min).softmax(-1) @ v
-
-
-def _split(x: Tensor, heads: int) -> Tensor:
-    return x.unflatten(-1, (heads, -1)).transpose(1, 2)
-
-
-def _merge(x: Tensor) -> Tensor:
-    return x.transpose(1, 2).flatten(2)
 
 
 Scale = Callable[[Tensor, int, int], Tensor]
@@ -157,7 +106,9 @@ _ENDS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 }
 
 
-def _variant(scale: Scale, axis: Callable[[Tensor], Tensor], end: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Tensor]:
+def _variant(
+    scale: Scale, axis: Callable[[Tensor], Tensor], end: Callable[[Tensor, Tensor], Tensor]
+) -> Callable[..., Tensor]:
     return lambda q, k, v: end(axis(scale(q @ k.transpose(-2, -1), q.shape[-1], k.shape[-2])), v)
 
 
@@ -174,11 +125,18 @@ def _grid() -> list[Mistake]:
 _ATTENTION_MISTAKES = [
     *_grid(),
     Mistake(
-        "The division by sqrt(Dh) comes after the softmax, where it only shrinks the output; divide the scores before it.",
+        "The division by sqrt(Dh) comes after the softmax, where it only shrinks the output; divide the scores "
+        "before it.",
         lambda q, k, v: (q @ k.transpose(-2, -1)).softmax(-1) / math.sqrt(q.shape[-1]) @ v,
     ),
-    Mistake("The softmax is missing: the scores themselves weigh the values.", lambda q, k, v: q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1]) @ v),
-    Mistake("It returns the scores; they still need the softmax and the product with v.", lambda q, k, v: q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])),
+    Mistake(
+        "The softmax is missing: the scores themselves weigh the values.",
+        lambda q, k, v: q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1]) @ v,
+    ),
+    Mistake(
+        "It returns the scores; they still need the softmax and the product with v.",
+        lambda q, k, v: q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1]),
+    ),
     Mistake(
         "The keys are not transposed: q @ k compares components, not vectors. Use k.transpose(-2, -1).",
         lambda q, k, v: (q @ k / math.sqrt(q.shape[-1])).softmax(-1) @ v,
@@ -192,7 +150,8 @@ _ATTENTION_MISTAKES = [
         lambda q, k, v: (q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])).softmax(-1) @ k,
     ),
     Mistake(
-        "k.T turns all dimensions round, so it fails as soon as there is a batch; swap the last two, k.transpose(-2, -1).",
+        "k.T turns all dimensions round, so it fails as soon as there is a batch; swap the last two, k.transpose(-2, "
+        "-1).",
         lambda q, k, v: (q @ k.T / math.sqrt(q.shape[-1])).softmax(-1) @ v,
     ),
     Mistake(
@@ -208,7 +167,8 @@ def _ones(n: int) -> Tensor:
 
 _CAUSAL_MISTAKES = [
     Mistake(
-        "Off by one: the diagonal is left out, so a word cannot look at itself (and the first word at nothing). tril() keeps it.",
+        "Off by one: the diagonal is left out, so a word cannot look at itself (and the first word at nothing). "
+        "tril() keeps it.",
         lambda n: _ones(n).tril(-1),
     ),
     Mistake(
@@ -229,11 +189,13 @@ _CAUSAL_MISTAKES = [
         lambda n: torch.zeros(n, n).masked_fill(~_ones(n).tril(), -math.inf),
     ),
     Mistake(
-        "It returns floats; a mask is boolean here: begin with torch.ones(T, T, dtype=torch.bool), or end with .bool().",
+        "It returns floats; a mask is boolean here: begin with torch.ones(T, T, dtype=torch.bool), or end with "
+        ".bool().",
         lambda n: torch.ones(n, n).tril(),
     ),
     Mistake(
-        "It returns whole numbers; a mask is boolean here: begin with torch.ones(T, T, dtype=torch.bool), or end with .bool().",
+        "It returns whole numbers; a mask is boolean here: begin with torch.ones(T, T, dtype=torch.bool), or end "
+        "with .bool().",
         lambda n: torch.ones(n, n, dtype=torch.long).tril(),
     ),
     Mistake(
@@ -258,11 +220,13 @@ _MASKED_MISTAKES = [
         lambda q, k, v, mask: (_scores(q, k) * mask).softmax(-1) @ v,
     ),
     Mistake(
-        "The mask is used the wrong way round: True = may attend, so fill where it is False, scores.masked_fill(~mask, ...).",
+        "The mask is used the wrong way round: True = may attend, so fill where it is False, "
+        "scores.masked_fill(~mask, ...).",
         lambda q, k, v, mask: _scores(q, k).masked_fill(mask, -1e30).softmax(-1) @ v,
     ),
     Mistake(
-        "The mask is used the wrong way round: True = may attend, so fill where it is False, scores.masked_fill(~mask, ...).",
+        "The mask is used the wrong way round: True = may attend, so fill where it is False, "
+        "scores.masked_fill(~mask, ...).",
         lambda q, k, v, mask: _scores(q, k).masked_fill(mask, -math.inf).softmax(-1) @ v,
     ),
     Mistake("The mask is not used: every key still gets weight.", lambda q, k, v, mask: _scores(q, k).softmax(-1) @ v),
@@ -285,6 +249,12 @@ _MASKED_MISTAKES = [
 ]
 
 
+_NAN = (
+    "A query that may attend to no key gives NaN: its softmax runs over nothing but -inf. Fill blocked scores with a "
+    "very large negative number, torch.finfo(scores.dtype).min, instead of -inf."
+)
+
+
 def _leak(fn: object, case: Case) -> str:
     """Does the output move when only a blocked value changes? Then the blocking is too weak, whatever else."""
     changed = dict(case)
@@ -298,89 +268,3 @@ def _leak(fn: object, case: Case) -> str:
             "output. Fill blocked scores with -inf or torch.finfo(scores.dtype).min, before the softmax."
         )
     return ""
-
-
-_SPLIT_MISTAKES = [
-    Mistake(
-        "x.view(B, heads, T, Dh) mixes positions and heads: the memory lies as [B T D]. View as (B, T, heads, Dh), then transpose(1, 2).",
-        lambda x, heads: x.reshape(x.shape[0], heads, x.shape[1], -1),
-    ),
-    Mistake(
-        "T and H are in each other's place: the shape is [B T H Dh]; transpose(1, 2) is missing.",
-        lambda x, heads: x.unflatten(-1, (heads, -1)),
-    ),
-    Mistake(
-        "The width is split as (Dh, heads): head h then takes every H-th component. Split it as (heads, Dh).",
-        lambda x, heads: x.unflatten(-1, (-1, heads)).permute(0, 3, 1, 2),
-    ),
-]
-_MERGE_MISTAKES = [
-    Mistake(
-        "The heads are merged in the wrong order: reshape without transposing back mixes positions and heads. transpose(1, 2) first.",
-        lambda x: x.reshape(x.shape[0], x.shape[2], -1),
-    ),
-    Mistake(
-        "The components are interleaved, all heads' first, then all heads' second; merge (heads, Dh) in this order.",
-        lambda x: x.permute(0, 2, 3, 1).flatten(2),
-    ),
-    Mistake("The last two dimensions are still apart: flatten heads and Dh into D.", lambda x: x.transpose(1, 2)),
-    Mistake("The heads are averaged; they must stand side by side.", lambda x: x.mean(1)),
-]
-
-
-def _heads_with(
-    *,
-    split: Callable[[Tensor, int], Tensor] = _split,
-    merge: Callable[[Tensor], Tensor] = _merge,
-    width: Callable[[int, int], float] = lambda d, h: d / h,
-    turned: bool = False,
-    out: bool = True,
-) -> Callable[..., Tensor]:
-    """Multi-head attention with one of its parts replaced."""
-
-    def run(x: Tensor, wq: Tensor, wk: Tensor, wv: Tensor, wo: Tensor, heads: int) -> Tensor:
-        wq, wk, wv, wo = (w.T if turned else w for w in (wq, wk, wv, wo))
-        q, k, v = (split(x @ w, heads) for w in (wq, wk, wv))
-        probs = (q @ k.transpose(-2, -1) / math.sqrt(width(x.shape[-1], heads))).softmax(-1)
-        merged = merge(probs @ v)
-        return merged @ wo if out else merged
-
-    return run
-
-
-_multi_head = _heads_with()
-_MULTI_MISTAKES = [
-    Mistake("The scores are divided by sqrt(D); each head's vectors have Dh = D / heads components.", _heads_with(width=lambda d, h: d)),
-    Mistake("The scores are not divided by sqrt(Dh).", _heads_with(width=lambda d, h: 1)),
-    Mistake("The output projection is missing: multiply the merged heads by wo.", _heads_with(out=False)),
-    Mistake(
-        "The heads are merged in the wrong order: transpose(1, 2) before flattening them.",
-        _heads_with(merge=lambda x: x.reshape(x.shape[0], x.shape[2], -1)),
-    ),
-    Mistake(
-        "The heads are merged in the wrong order: their components are interleaved. Merge (heads, Dh) in this order.",
-        _heads_with(merge=lambda x: x.permute(0, 2, 3, 1).flatten(2)),
-    ),
-    Mistake(
-        "The heads are split with view(B, heads, T, Dh), which mixes positions and heads. View as (B, T, heads, Dh), then transpose(1, 2).",
-        _heads_with(split=lambda x, h: x.reshape(x.shape[0], h, x.shape[1], -1)),
-    ),
-    Mistake(
-        "The heads are split with view(B, heads, T, Dh) and merged with view(B, T, D): the shapes fit, but positions and heads "
-        "are mixed. transpose(1, 2) belongs on both sides.",
-        _heads_with(split=lambda x, h: x.reshape(x.shape[0], h, x.shape[1], -1), merge=lambda x: x.reshape(x.shape[0], x.shape[2], -1)),
-    ),
-    Mistake("The matrices are used transposed; here they stand on the right, x @ w.", _heads_with(turned=True)),
-    Mistake(
-        "All heads are one: the width is not split, so there is a single softmax over D components.",
-        _heads_with(split=lambda x, h: x[:, None], merge=lambda x: x[:, 0], width=lambda d, h: d),
-    ),
-    Mistake(
-        "All heads are one: the width is not split, so there is a single softmax over D components.",
-        _heads_with(split=lambda x, h: x[:, None], merge=lambda x: x[:, 0]),
-    ),
-    Mistake(
-        "Attention runs between the heads of one position: transpose(1, 2) is missing before the scores, [B H T Dh].",
-        _heads_with(split=lambda x, h: x.unflatten(-1, (h, -1)), merge=lambda x: x.flatten(2)),
-    ),
-]

@@ -19,7 +19,9 @@ def accuracy(fn: object) -> Verdict:
 
     mistakes = [
         Mistake("It counts the right answers; divide by how many there are.", lambda p, g: float(hits(p, g))),
-        Mistake("It is the share of errors; accuracy is the share of right answers.", lambda p, g: 1 - hits(p, g) / len(g)),
+        Mistake(
+            "It is the share of errors; accuracy is the share of right answers.", lambda p, g: 1 - hits(p, g) / len(g)
+        ),
         Mistake("It is in percent; a share goes from 0 to 1.", lambda p, g: 100 * hits(p, g) / len(g)),
         Mistake("// throws the fraction away; divide with /.", lambda p, g: float(hits(p, g) // len(g))),
         Mistake("It is 1 only if all are right, else 0; count them one by one.", lambda p, g: float(p == g)),
@@ -44,15 +46,25 @@ def vocabulary_size(fn: object) -> Verdict:
         {"texts": ["one"]},
     ]
     mistakes = [
-        Mistake("It counts all words, repeated ones too; put them into a set.", lambda t: sum(len(x.split()) for x in t)),
+        Mistake(
+            "It counts all words, repeated ones too; put them into a set.", lambda t: sum(len(x.split()) for x in t)
+        ),
         Mistake("It counts characters; split each text into words first.", lambda t: len(set("".join(t)))),
         Mistake("It counts characters; split each text into words first.", lambda t: len(set(" ".join(t)))),
-        Mistake("A word in two texts is counted twice; use one set for all texts.", lambda t: sum(len(set(x.split())) for x in t)),
+        Mistake(
+            "A word in two texts is counted twice; use one set for all texts.",
+            lambda t: sum(len(set(x.split())) for x in t),
+        ),
         Mistake("It looks at one text only.", lambda t: len(set(t[0].split()))),
         Mistake("It looks at one text only.", lambda t: len(set(t[-1].split()))),
         Mistake("It counts different texts, not words.", lambda t: len(set(t))),
-        Mistake("Words are counted as written here: The and the are two.", lambda t: len({w.lower() for x in t for w in x.split()})),
-        Mistake("It returns the words; their number is asked for, len(...).", lambda t: {w for x in t for w in x.split()}),
+        Mistake(
+            "Words are counted as written here: The and the are two.",
+            lambda t: len({w.lower() for x in t for w in x.split()}),
+        ),
+        Mistake(
+            "It returns the words; their number is asked for, len(...).", lambda t: {w for x in t for w in x.split()}
+        ),
     ]
 
     def test() -> str:
@@ -70,7 +82,10 @@ def label_counts(fn: object) -> Verdict:
         return {label: labels.count(label) for label in dict.fromkeys(labels)}
 
     mistakes = [
-        Mistake("Every count is one too small: the first occurrence counts as well.", lambda x: {k: v - 1 for k, v in count(x).items()}),
+        Mistake(
+            "Every count is one too small: the first occurrence counts as well.",
+            lambda x: {k: v - 1 for k, v in count(x).items()},
+        ),
         Mistake("Every label has count 1; add up instead of setting anew.", lambda x: dict.fromkeys(x, 1)),
         Mistake("It returns shares; counts are asked for.", lambda x: {k: v / len(x) for k, v in count(x).items()}),
         Mistake("It returns the number of labels; a dict from label to count is asked for.", lambda x: len(set(x))),

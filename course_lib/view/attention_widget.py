@@ -37,12 +37,13 @@ for (var k = 0; k < n; k++) lines[q].push(el('line', {x1: data.left + 8, y1: y(q
 stroke: '#0072B2', 'stroke-linecap': 'round'}, svg));
 }
 words.forEach(function(word, i) {
-shade.push(el('rect', {x: data.right - 6, y: y(i) - 19, width: word.length * 9.2 + 14, height: 26, rx: 3, fill: '#0072B2',
-'fill-opacity': 0}, svg));
+shade.push(el('rect', {x: data.right - 6, y: y(i) - 19, width: word.length * 9.2 + 14, height: 26, rx: 3,
+fill: '#0072B2', 'fill-opacity': 0}, svg));
 right.push(el('text', {x: data.right, y: y(i), 'font-size': 15, fill: '#1b1b1b'}, svg));
 right[i].textContent = word;
 share.push(el('text', {x: data.right + word.length * 9.2 + 18, y: y(i), 'font-size': 13, fill: '#3c4043'}, svg));
-var group = el('g', {tabindex: 0, role: 'button', 'aria-label': 'where ' + word + ' looks', style: 'cursor:pointer'}, svg);
+var group = el('g', {tabindex: 0, role: 'button', 'aria-label': 'where ' + word + ' looks'}, svg);
+group.style.cursor = 'pointer';
 el('rect', {x: data.left - word.length * 9.2 - 10, y: y(i) - 19, width: word.length * 9.2 + 16, height: 26, rx: 3,
 fill: '#ffffff', stroke: 'none'}, group);
 var text = el('text', {x: data.left, y: y(i), 'text-anchor': 'end', 'font-size': 15, fill: '#1b1b1b'}, group);
@@ -77,8 +78,9 @@ share[k].textContent = query < 0 || v < 0.005 ? '' : Math.round(100 * v) + '%';
 });
 var place = (pick.length > 1 ? 'layer ' + layer + ', ' : '') + 'head ' + head;
 if (query < 0) { say.textContent = place + ': point at a word on the left.'; return; }
-var best = w[query].map(function(v, k) { return [v, k]; }).sort(function(a, b) { return b[0] - a[0]; }).slice(0, 3);
-say.textContent = place + ': \\u201c' + words[query] + '\\u201d looks at ' + best.filter(function(b) { return b[0] >= 10; })
+var best = w[query].map(function(v, k) { return [v, k]; });
+best = best.sort(function(a, b) { return b[0] - a[0]; }).slice(0, 3).filter(function(b) { return b[0] >= 10; });
+say.textContent = place + ': \\u201c' + words[query] + '\\u201d looks at ' + best
 .map(function(b) { return words[b[1]] + ' ' + Math.round(b[0] / 10) + '%'; }).join(', ');
 }
 pick.forEach(function(p) { p.addEventListener('change', draw); });
@@ -101,8 +103,8 @@ def attention(weights: Numbers, words: Sequence[str], *, title: str = "Who looks
         stack = stack[None]
     if stack.ndim != 4 or stack.shape[2:] != (len(words), len(words)):
         raise CourseError(
-            f"attention needs weights [H T T] or [L H T T] for {len(words)} words; these have shape {list(stack.shape)}. "
-            "Take one example out of the batch."
+            f"attention needs weights [H T T] or [L H T T] for {len(words)} words; these have shape "
+            f"{list(stack.shape)}. Take one example out of the batch."
         )
     layers, heads = stack.shape[:2]
     thousandths = (1000 * stack).round().astype(int).tolist()
@@ -117,11 +119,12 @@ def attention(weights: Numbers, words: Sequence[str], *, title: str = "Who looks
         "right": right,
         "wide": right + round(9.2 * longest) + 80,
     }
+    first = "Layer 0, head 0" if layers > 1 else "Head 0"
     menus = (_menu("layer", layers) if layers > 1 else "") + _menu("head", heads)
     body = (
         f'<div class="controls" hidden>{menus}<output aria-live="polite" style="margin-left:8px"></output></div>'
         '<div class="stage"></div>'
-        f'<details open><summary style="cursor:pointer">{"Layer 0, head" if layers > 1 else "Head"} 0 in numbers (%)</summary>'
+        f'<details open><summary style="cursor:pointer">{first} in numbers (%)</summary>'
         f"{_heat_table(stack[0, 0], words)}</details>"
     )
     text = (

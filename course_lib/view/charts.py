@@ -213,7 +213,9 @@ def scatter(
     for index, kind in enumerate(dict.fromkeys(kinds)):
         chosen = [i for i, k in enumerate(kinds) if k == kind]
         marker = "osD^vP*X"[index % 8]
-        axes.scatter(*xy[chosen].T, s=46, color=PALETTE[index % len(PALETTE)], marker=marker, label=kind or None)
+        axes.scatter(
+            xy[chosen, 0], xy[chosen, 1], s=46, color=PALETTE[index % len(PALETTE)], marker=marker, label=kind or None
+        )
     axes.margins(0.12)
     if labels is not None:
         from course_lib.view.labels import place_labels

@@ -61,7 +61,7 @@ def png(figure: "Figure") -> str:
 def send(data: dict[str, str], metadata: dict[str, Any], handle: Any = None) -> None:
     """Display a mime bundle in a notebook; outside one, print its text."""
     if not in_notebook():
-        print(data["text/plain"])
+        print(data["text/plain"])  # noqa: T201  a script has no other place to show it
         return
     from IPython.display import display
 
@@ -80,6 +80,7 @@ def in_notebook() -> bool:
 
 
 def caption_html(caption: str) -> str:
+    """The caption as the paragraph that stands below a figure."""
     return (
         '<p style="font-family:sans-serif;font-size:14px;max-width:60em;margin:2px 0 14px 0">'
         f"<em>{escape(caption)}</em></p>"

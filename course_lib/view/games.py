@@ -33,7 +33,8 @@ def quiz(question: str, choices: Sequence[str], answer: int, explanations: Seque
         items += (
             '<details style="margin:6px 0;border:1px solid #c8ccd0;border-radius:4px">'
             f'<summary style="cursor:pointer;padding:6px 10px">{"ABCDEFGH"[index]}. {_code(choice)}</summary>'
-            f'<div style="padding:6px 12px;background:{ground}"><strong style="color:{colour}">{word}</strong> {_code(why)}</div>'
+            f'<div style="padding:6px 12px;background:{ground}"><strong style="color:{colour}">{word}</strong> '
+            f"{_code(why)}</div>"
             "</details>"
         )
         lines.append(f"  {'ABCDEFGH'[index]}. {choice}")
@@ -94,10 +95,12 @@ def fill_in(blanks: Sequence[Blank], title: str = "Fill in the word before the m
         before, after = blank.sentence.split(blank.mask)
         rows = "".join(_guess(word, share) for word, share in blank.top)
         items += (
-            f'<li style="margin:0 0 12px 0"><div>{escape(before)}<span style="{MONO};background:#fbdcc4;padding:1px 8px;'
+            f'<li style="margin:0 0 12px 0"><div>{escape(before)}<span style="{MONO};background:#fbdcc4;padding:1px '
+            "8px;"
             f'border-radius:3px">{escape(blank.mask)}</span>{escape(after)}</div>'
             '<form class="controls" hidden style="gap:8px;flex-wrap:wrap;align-items:center;margin:4px 0">'
-            '<input type="text" autocomplete="off" aria-label="your word" style="font:inherit;padding:3px 8px;width:11em">'
+            '<input type="text" autocomplete="off" aria-label="your word" style="font:inherit;padding:3px 8px;'
+            'width:11em">'
             f'<button type="submit" style="{BUTTON}">guess</button><output aria-live="polite"></output></form>'
             '<details><summary style="cursor:pointer;color:#3c4043">what the model says</summary>'
             f'<table style="border-collapse:collapse;margin:4px 0"><tbody>{rows}</tbody></table>'
@@ -113,7 +116,8 @@ def _guess(word: str, share: float) -> str:
     bar = f'<div style="background:#0072B2;height:12px;width:{max(1, round(180 * share))}px"></div>'
     return (
         f'<tr><td style="{MONO};padding:2px 10px 2px 0;text-align:left">{escape(word)}</td>'
-        f'<td style="padding:2px 8px;text-align:right">{100 * share:.1f}%</td><td style="padding:2px 0;text-align:left">{bar}</td></tr>'
+        f'<td style="padding:2px 8px;text-align:right">{100 * share:.1f}%</td><td style="padding:2px 0;'
+        f'text-align:left">{bar}</td></tr>'
     )
 
 

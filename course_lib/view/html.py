@@ -11,7 +11,10 @@ from course_lib.view.style import TINTS
 
 FONT = "font-family:system-ui,'Segoe UI',Roboto,'DejaVu Sans',sans-serif;font-size:15px;line-height:1.45"
 MONO = "font-family:'DejaVu Sans Mono',Menlo,Consolas,monospace"
-BUTTON = "font:inherit;padding:4px 12px;border:1px solid #5f6368;border-radius:4px;background:#fff;color:#1b1b1b;cursor:pointer"
+BUTTON = (
+    "font:inherit;padding:4px 12px;border:1px solid #5f6368;border-radius:4px;"
+    "background:#fff;color:#1b1b1b;cursor:pointer"
+)
 
 
 def card(kind: str, title: str, body: str, script: str = "", data: object = None) -> str:
@@ -36,7 +39,8 @@ def card(kind: str, title: str, body: str, script: str = "", data: object = None
     if script:
         html += (
             f"<script>document.querySelectorAll('[data-course={name}]').forEach(function(root){{"
-            f"if(root.dataset.ready)return;root.dataset.ready='1';var data={inline_json(data)};{minify(script)}}});</script>"
+            f"if(root.dataset.ready)return;root.dataset.ready='1';var data={inline_json(data)};"
+            f"{minify(script)}}});</script>"
         )
     return html
 
@@ -66,7 +70,8 @@ def table(header: Iterable[str], rows: Iterable[Iterable[str]], *, numeric: bool
     cell = "padding:4px 12px;border-bottom:1px solid #e0e3e6"
     align = "right" if numeric else "left"
     head = "".join(
-        f'<th scope="col" style="{cell};border-bottom:2px solid #5f6368;text-align:{align if i else "left"}">{name}</th>'
+        f'<th scope="col" style="{cell};border-bottom:2px solid #5f6368;'
+        f'text-align:{align if i else "left"}">{name}</th>'
         for i, name in enumerate(header)
     )
     body = ""

@@ -42,9 +42,9 @@ def place_labels(
     Call it when the axes' limits are final.
     """
     figure = axes.figure
-    figure.canvas.draw()  # type: ignore[union-attr]
+    figure.canvas.draw()
     dots = axes.transData.transform(list(points))
-    scale = figure.dpi / 72  # type: ignore[union-attr]
+    scale = figure.dpi / 72
     frame = axes.get_window_extent()
     taken: list[Box] = [(x - 5, y - 5, x + 5, y + 5) for x, y in dots]
     order = sorted(range(len(points)), key=lambda i: (-dots[i][0], dots[i][1]))

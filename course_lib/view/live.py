@@ -1,4 +1,4 @@
-"""Training watched as it happens: a bar and a curve that consume train()'s records, and one still picture at the end."""
+"""Training watched as it happens: a bar and a curve that consume train()'s records, one still picture at the end."""
 
 import os
 import time
@@ -56,7 +56,8 @@ def live(
         show(
             _figure(history, title, window),
             caption or f"Training loss over {len(history)} steps (pale: each step; dark: mean of the last {window}).",
-            f"{title} against step, from {first:.2f} at step {history[0].step} to {last:.2f} at step {history[-1].step}.",
+            f"{title} against step, from {first:.2f} at step {history[0].step} to {last:.2f} at step "
+            f"{history[-1].step}.",
         )
     return history
 
@@ -112,7 +113,8 @@ def progress_html(seen: list[tuple[int, float]], total: int, title: str, seconds
         f'<svg width="{wide}" height="{high}" role="img" aria-label="loss so far">'
         f'<line x1="50" y1="{high - 18}" x2="{wide - 8}" y2="{high - 18}" stroke="{PALE}"/>'
         f'<polyline points="{path}" fill="none" stroke="#0072B2" stroke-width="2"/>'
-        f'<g font-size="12" fill="{GREY}"><text x="0" y="16">{top:.2f}</text><text x="0" y="{high - 20}">{low:.2f}</text></g>'
+        f'<g font-size="12" fill="{GREY}"><text x="0" y="16">{top:.2f}</text><text x="0" '
+        f'y="{high - 20}">{low:.2f}</text></g>'
         "</svg></div>"
     )
 

@@ -60,7 +60,7 @@ _LANES = (
 
 @styled
 def timeline(path: Path | str = TIMELINE) -> "Figure":
-    """Models of 2013 to 2023: parameters above, training text below, both logarithmic; a point where the paper says it."""
+    """Models of 2013 to 2023: parameters above, training text below, both logarithmic, where the paper says it."""
     from matplotlib.figure import Figure
 
     models = read_json(path)["models"]

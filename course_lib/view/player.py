@@ -58,7 +58,8 @@ def player(frames: Sequence[Frame], title: str, *, above: str = "") -> Html:
     if not frames:
         raise CourseError("player needs at least one frame; the list is empty.")
     items = "".join(
-        f'<li data-frame style="margin:0 0 8px 0"><p style="margin:0 0 4px 0">{escape(frame.title)}</p>{frame.body}</li>'
+        '<li data-frame style="margin:0 0 8px 0"><p style="margin:0 0 4px '
+        f'0">{escape(frame.title)}</p>{frame.body}</li>'
         for frame in frames
     )
     count = len(frames)

@@ -27,7 +27,7 @@ TINTS = {
 }
 DASHES: tuple[Any, ...] = ("-", (0, (6, 2)), (0, (2, 1.5)), (0, (8, 2, 2, 2)), (0, (4, 1)), (0, (1, 1)))
 
-RC: dict[str, Any] = {
+RC: Any = {
     "figure.dpi": 110,
     "savefig.dpi": 110,
     "figure.facecolor": "white",

@@ -123,7 +123,16 @@ def sampler(probs):
 
 
 def masking(
-    rate=0.15, mask=0.8, random=0.1, special=True, clone=True, labels="right", ignore=-100, overlap="", generator=True, shared=False
+    rate=0.15,
+    mask=0.8,
+    random=0.1,
+    special=True,
+    clone=True,
+    labels="right",
+    ignore=-100,
+    overlap="",
+    generator=True,
+    shared=False,
 ):
     """BERT's masking with one thing wrong."""
 
@@ -223,14 +232,20 @@ RIGHT: dict[str, list[Callable[..., Any]]] = {
     ],
     "next_token_loss": [next_token, next_token_by_loop, lambda x, ids: next_token(x.double(), ids)],
     "perplexity": [perplexity, lambda x, keep: x[keep].mean().exp()],
-    "temperature": [lambda x, t: F.softmax(x / t, dim=-1), lambda x, t: (x / t).exp() / (x / t).exp().sum(-1, keepdim=True)],
+    "temperature": [
+        lambda x, t: F.softmax(x / t, dim=-1),
+        lambda x, t: (x / t).exp() / (x / t).exp().sum(-1, keepdim=True),
+    ],
     "top_k": [top_k],
     "sample_top_k": [
         sampler(lambda x, k, t: top_k(x / t, k)),
         sampler(lambda x, k, t: top_k(x, k).pow(1 / t)),
         lambda x, k, t, rng: torch.multinomial(top_k(x / t, k), 1, generator=rng),
     ],
-    "entailment_input": [lambda p, h, s, d, e: [s, *p, d, *h, e], lambda p, h, s, d, e: torch.tensor([s] + p + [d] + h + [e])],
+    "entailment_input": [
+        lambda p, h, s, d, e: [s, *p, d, *h, e],
+        lambda p, h, s, d, e: torch.tensor([s] + p + [d] + h + [e]),
+    ],
     "similarity_inputs": [lambda a, b, s, d, e: ([s, *a, d, *b, e], [s, *b, d, *a, e])],
     "choice_inputs": [lambda c, n, s, d, e: [[s, *c, d, *a, e] for a in n]],
     "mask_tokens": [masking(), library_masking],
@@ -376,9 +391,15 @@ WRONG: dict[str, list[tuple[Callable[..., Any], str]]] = {
         (sampler(lambda x, k, t: top_k(x * t, k)), "multiplied"),
         (sampler(lambda x, k, t: top_k(x, k)), "temperature is not used"),
         (sampler(lambda x, k, t: (x / t).softmax(-1)), "cut off"),
-        (sampler(lambda x, k, t: x.masked_fill(x > -(-x).topk(k).values[-1], -math.inf).div(t).softmax(-1)), "smallest"),
+        (
+            sampler(lambda x, k, t: x.masked_fill(x > -(-x).topk(k).values[-1], -math.inf).div(t).softmax(-1)),
+            "smallest",
+        ),
         (lambda x, k, t, rng: int(x.argmax()), "likeliest"),
-        (lambda x, k, t, rng: int(torch.multinomial((x.topk(k).values / t).softmax(-1), 1, generator=rng)), "place among"),
+        (
+            lambda x, k, t, rng: int(torch.multinomial((x.topk(k).values / t).softmax(-1), 1, generator=rng)),
+            "place among",
+        ),
         (lambda x, k, t, rng: int(torch.multinomial(top_k(x / t, k), 1)), "generator=rng"),
         (lambda x, k, t, rng: 2.0, "whole number"),
     ],
