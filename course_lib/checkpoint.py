@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from course_lib.errors import CourseError
 from course_lib.files import atomic_write
 
-_FORMAT = "course_lib training state 1"
+_KEYS = {"step", "twins", "kind", "optimizer", "crc"}  # of the JSON in the file's header
 
 
 def save(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, step: int) -> None:
@@ -36,7 +36,7 @@ def save(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, step: i
     kind = type(optimizer).__name__
     rest = {"step": step, "twins": twins, "kind": kind, "optimizer": scalars, "crc": _crc(tensors)}
     with atomic_write(path, "wb") as file:
-        file.write(to_bytes(tensors, metadata={"format": _FORMAT, "state": json.dumps(rest)}))
+        file.write(to_bytes(tensors, metadata={"state": json.dumps(rest)}))
 
 
 def load(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> int:
@@ -99,8 +99,8 @@ def _weights(model: nn.Module) -> tuple[dict[str, Tensor], dict[str, str]]:
 def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     try:
         with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            if metadata.get("format") != _FORMAT:
+            rest: dict[str, Any] = json.loads((file.metadata() or {}).get("state", "{}"))
+            if not rest.keys() >= _KEYS:
                 raise CourseError(
                     f"{path} is not a training state of this course; remove it or name another file."
                 )
@@ -109,7 +109,6 @@ def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise CourseError(
             f"The checkpoint {path} is damaged ({error}); remove it to start afresh."
         ) from error
-    rest: dict[str, Any] = json.loads(metadata["state"])
     if _crc(tensors) != rest["crc"]:
         raise CourseError(
             f"The checkpoint {path} is damaged (its checksum is wrong); remove it to start afresh."
