@@ -1,0 +1,113 @@
+"""A real JupyterLab in a real browser: a lesson opens, all its cells run, a widget moves, its output changes."""
+
+import shutil
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbformat import v4
+
+from tools.notebooks import ROOT, lessons
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
+
+READY = """() => {
+  const widget = window.jupyterapp && window.jupyterapp.shell.currentWidget;
+  const session = widget && widget.context && widget.context.sessionContext;
+  return !!(session && session.isReady && session.session && session.session.kernel
+            && session.session.kernel.status === 'idle');
+}"""
+DONE = """() => {
+  const cells = [...window.jupyterapp.shell.currentWidget.content.model.cells].filter(c => c.type === 'code');
+  const bad = cells.some(c => c.outputs.toJSON().some(o => o.output_type === 'error'));
+  return bad || cells.every(c => c.executionCount !== null && c.executionState !== 'running');
+}"""
+ERRORS = """() => [...window.jupyterapp.shell.currentWidget.content.model.cells]
+  .filter(c => c.type === 'code').flatMap(c => c.outputs.toJSON())
+  .filter(o => o.output_type === 'error').map(o => o.ename + ': ' + o.evalue)"""
+COUNT = """() => [...window.jupyterapp.shell.currentWidget.content.model.cells]
+  .filter(c => c.type === 'code' && c.executionCount !== null).length"""
+
+INTERACT = """import ipywidgets
+
+@ipywidgets.interact(n=ipywidgets.IntSlider(value=2, min=0, max=9))
+def square(n):
+    print("the square is", n * n)
+"""
+
+
+def run_all(tab, address, name, seconds):
+    """Open a notebook, run all cells by the menu, wait for the last; returns the errors."""
+    tab.goto(f"{address}/lab/tree/{name}?reset", timeout=120_000)
+    tab.wait_for_selector("#jupyterlab-splash", state="detached", timeout=120_000)
+    tab.wait_for_function(READY, timeout=120_000)
+    tab.get_by_role("menuitem", name="Run", exact=True).click()
+    tab.get_by_role("menuitem", name="Run All Cells", exact=True).click()
+    tab.wait_for_function(DONE, timeout=1000 * seconds)
+    return tab.evaluate(ERRORS)
+
+
+def move_slider(tab):
+    """Move the first slider one step by the keyboard; returns the output beside it before and after."""
+    box = tab.locator(".widget-interact").first
+    box.scroll_into_view_if_needed()
+    before = shown(box)
+    box.locator(".noUi-handle").first.focus()
+    tab.keyboard.press("ArrowRight")
+    for _ in range(100):
+        if shown(box) != before:
+            break
+        tab.wait_for_timeout(200)
+    return before, shown(box)
+
+
+def shown(box):
+    """The text and the pictures of a widget's output."""
+    return box.locator(".widget-output").first.evaluate(
+        "e => e.innerText + [...e.querySelectorAll('img')].map(i => i.src).join()"
+    )
+
+
+def live_lesson():
+    """The lesson with a live widget, the one with the fewest cells if there are several; None if there is none."""
+    found = [p for p in lessons() if "view.explore(" in p.read_text("utf-8") or "interact(" in p.read_text("utf-8")]
+    return min(found, key=lambda p: len(nbformat.read(p, 4).cells), default=None)
+
+
+def prepared(folder: Path, path: Path) -> str:
+    """A copy of the lesson at smoke scale, without outputs, beside the data that it reads; its name in the folder."""
+    (folder / "notebooks").mkdir(parents=True)
+    (folder / "data").symlink_to(ROOT / "data", target_is_directory=True)
+    notebook = nbformat.read(path, 4)
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
+            if "parameters" in cell.metadata.get("tags", []):
+                cell.source = cell.source.replace('SCALE = "lesson"', 'SCALE = "smoke"')
+    nbformat.write(notebook, folder / "notebooks" / path.name)
+    return f"notebooks/{path.name}"
+
+
+def test_a_lesson_runs_and_its_widget_answers(tab, lab, tmp_path):
+    path = live_lesson()
+    if path is None:
+        pytest.skip("no lesson has a live widget yet")
+    name = prepared(tmp_path / "course", path)
+    address = lab(tmp_path / "course")
+    assert run_all(tab, address, name, 420) == []
+    assert tab.evaluate(COUNT) == sum(c.cell_type == "code" for c in nbformat.read(path, 4).cells)
+    before, after = move_slider(tab)
+    assert before
+    assert after != before
+
+
+def test_a_failing_cell_is_seen(tab, lab, tmp_path):
+    """The test above can fail: an error is reported, and an output that nothing moves does not change."""
+    made = v4.new_notebook(cells=[v4.new_code_cell(INTERACT), v4.new_code_cell("1 / 0")])
+    (tmp_path / "course").mkdir()
+    nbformat.write(made, tmp_path / "course" / "x.ipynb")
+    shutil.copy(tmp_path / "course" / "x.ipynb", tmp_path / "course" / "y.ipynb")
+    assert run_all(tab, lab(tmp_path / "course"), "x.ipynb", 60) == ["ZeroDivisionError: division by zero"]
+    box = tab.locator(".widget-interact").first
+    assert "the square is 4" in shown(box)
+    assert move_slider(tab)[1].strip() == "the square is 9"
