@@ -290,8 +290,9 @@ def _label_ends(axes: "Axes", right: float, ends: list[tuple[float, str, str]], 
     """Names at the right ends of the lines, pushed apart where they would overlap."""
     figure_height = axes.figure.get_size_inches()[1]  # type: ignore[union-attr]
     gap = lines * 0.24 / (0.8 * figure_height / _rows(axes))
-    low, high = axes.transLimits.inverted().transform([(0, 0), (0, 1)])[:, 1]
+    axes.autoscale_view()  # matplotlib puts it off until the figure is drawn
     scale = axes.yaxis.get_transform()
+    low, high = scale.transform(axes.get_ylim())  # get_ylim first brings the limits up to date
     wanted = sorted(((float(scale.transform([y])[0]) - low) / (high - low), name, colour) for y, name, colour in ends)
     placed: list[float] = []
     if not wanted:
@@ -354,9 +355,9 @@ def _bar(axes: "Axes", place: float, seeds: Any, colour: str, published: float |
 
 def _t95(count: int) -> float:
     """Two-sided 95% quantile of Student's t with count - 1 degrees of freedom."""
-    from scipy.stats import t
+    from scipy.special import stdtrit
 
-    return float(t.ppf(0.975, count - 1))
+    return float(stdtrit(count - 1, 0.975))
 
 
 def _legend(axes: "Axes", names: Sequence[str], paper: bool) -> None:
