@@ -148,7 +148,8 @@ class Frame:
     def _labels(self, labels: Sequence[Any], width: int) -> Tensor:
         if self.kind == "tagging":
             return torch.tensor([[*label, *[IGNORE] * (width - len(label))] for label in labels])
-        return torch.tensor(labels, dtype=torch.float32 if self.classes is None and self.kind != "span" else None)
+        scores = self.classes is None and self.kind in ("single", "pair")
+        return torch.tensor(labels, dtype=torch.float32 if scores else torch.int64)
 
     def _text(self, item: Mapping[str, Any]) -> Row:
         ids, segments = self._frame(item["text"], item["pair"] if self.kind == "pair" else None)
