@@ -25,7 +25,7 @@ help:
 	@echo 'make build LESSON=09_bert             execute a lesson and store its outputs in notebooks/ (for authors)'
 	@echo 'make checkpoints  train the shipped models again'
 	@echo 'make bench        speed and memory, side by side with transformers'
-	@echo 'make clean        remove what builds and tests left; make distclean removes .venv too'
+	@echo 'make clean        remove what runs and tests left (unfinished checkpoints stay); make distclean removes .venv too'
 
 # The set-up program itself runs on any Python that can print why it cannot go on; it prefers the newest that torch has.
 ready:
@@ -62,15 +62,16 @@ build: ready
 	@$(RUN) -m tools.notebooks build $(LESSON)
 
 checkpoints: ready
-	@$(RUN) -m course_lib zoo make
+	@$(RUN) -m course_lib zoo build --device '$(DEVICE)'
 
 bench: ready
 	@$(RUN) -m tests.bench
 
 clean:
-	rm -rf build .pytest_cache .mypy_cache .ruff_cache .hypothesis course_lib.egg-info
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find build -mindepth 1 -maxdepth 1 ! -name checkpoints -exec rm -rf {} + 2>/dev/null || true
 	find course_lib tools tests -name __pycache__ -type d -prune -exec rm -rf {} +
 	find notebooks -name .ipynb_checkpoints -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 distclean: clean
-	rm -rf .venv
+	rm -rf .venv build course_lib.egg-info

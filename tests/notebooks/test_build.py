@@ -70,7 +70,7 @@ def test_seconds_and_memory_are_recorded(built):
     [
         ("mean 0.123456", "mean 0.133456", "0.133456 is stored"),
         ("loss 2.3456", "loss 4.3456", "4.3456 is stored"),
-        ("that rises faster", "that falls faster", "the text differs"),
+        ('"alt": "A line that rises', '"alt": "A line that falls', "the text differs"),
         ('"execution_count": 3', '"execution_count": null', "never executed"),
     ],
 )

@@ -1,0 +1,81 @@
+"""Write the README's table of lessons from what was measured, and its picture from a lesson's stored output.
+
+python -m tools.readme
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from pathlib import Path
+from typing import Any
+
+from course_lib.errors import CourseError
+from course_lib.files import atomic_write, read_json
+from tools.notebooks import ROOT, lessons
+from tools.notebooks.build import RECORD, read
+
+README = ROOT / "README.md"
+PICTURE = ROOT / "docs" / "picture.png"
+SHOWN = ("01_self_attention", "trained-heads")  # the lesson and the cell whose figure stands in the README
+BEGIN, END = "<!-- lessons: written by python -m tools.readme -->", "<!-- end of lessons -->"
+
+
+def table() -> str:
+    """The table of lessons in Markdown: what each is about, seconds and memory as its last build measured them."""
+    record: dict[str, Any] = read_json(RECORD)
+    rows = ["| lesson | what it is about | seconds | memory |", "|---|---|---:|---:|"]
+    machines = set()
+    for path in lessons():
+        if path.stem not in record:
+            raise CourseError(f"{path.stem} was never measured; run: make build LESSON={path.stem}")
+        title, about = _opening(path)
+        took = record[path.stem]
+        link = f"[{title}](notebooks/{path.name})"
+        rows.append(f"| {link} | {about} | {took['seconds']:.0f} | {took['peak_mb'] / 1024:.1f} GB |")
+        machines.add(_machine(took["hardware"]))
+    rows += ["", f"Seconds and memory as measured at the default scale on {'; '.join(sorted(machines))}."]
+    return "\n".join(rows)
+
+
+def update(text: str) -> str:
+    """The README with a fresh table between its two marks; CourseError where the marks are gone."""
+    pattern = re.compile(re.escape(BEGIN) + ".*?" + re.escape(END), re.DOTALL)
+    if not pattern.search(text):
+        raise CourseError(f"README.md has lost the marks {BEGIN} and {END}; the table stands between them.")
+    return pattern.sub(lambda _: f"{BEGIN}\n\n{table()}\n\n{END}", text)
+
+
+def picture() -> bytes:
+    """The figure that the README shows, as a lesson has it stored."""
+    lesson, cell_id = SHOWN
+    path = next((p for p in lessons() if p.stem == lesson), None)
+    for cell in read(path).cells if path else []:
+        for output in cell.get("outputs", []) if cell.id == cell_id else []:
+            if "image/png" in output.get("data", {}):
+                return base64.b64decode(output.data["image/png"])
+    raise CourseError(f"There is no figure in {lesson}, cell {cell_id}; choose another in tools/readme.py.")
+
+
+def _opening(path: Path) -> tuple[str, str]:
+    """A lesson's title and first paragraph."""
+    title, _, rest = read(path).cells[0].source.partition("\n")
+    return title.lstrip("# ").strip(), rest.strip().partition("\n\n")[0].replace("\n", " ").replace("|", "\\|")
+
+
+def _machine(hardware: dict[str, Any]) -> str:
+    return f"{hardware['cores']} cores of an {hardware['processor']} with {hardware['memory_gb']} GB, no GPU"
+
+
+def main() -> None:
+    """Write both."""
+    PICTURE.parent.mkdir(exist_ok=True)
+    with atomic_write(PICTURE, "wb") as file:
+        file.write(picture())
+    text = update(README.read_text("utf-8"))
+    with atomic_write(README) as file:
+        file.write(text)
+
+
+if __name__ == "__main__":
+    main()
