@@ -51,7 +51,7 @@ def tokens(
     for name, line in zip(named, lines, strict=True):
         heads.append((y, name))
         for index, (text, tint) in enumerate(line):
-            size = (columns[index] if columns else len(text)) + 1.4
+            size = max(columns[index] if columns else len(text), 3 if shades is not None else 1) + 1.4
             if x > margin and x + size > margin + width:
                 x, y = float(margin), y - step
             fill = _blue(float(shades[index])) if shades is not None else _tint(tint)

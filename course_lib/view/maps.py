@@ -19,9 +19,12 @@ def attention_map(
     *,
     title: str = "",
     numbers: bool | None = None,
+    x: str = "key: who is looked at",
+    y: str = "query: who looks",
 ) -> "Figure":
     """One attention matrix [Tq Tk] as a heat map: a row a query, a column a key.
 
+    Any other matrix of shares too, with `x` and `y` saying what its columns and rows are.
     numbers: write each weight in its cell; by default where there are at most ten columns.
     """
     matrix, cols = array(weights), list(rows if cols is None else cols)
@@ -34,10 +37,10 @@ def attention_map(
     if numbers if numbers is not None else width <= 10:
         for i in range(height):
             for j in range(width):
-                ink = "white" if matrix[i, j] > 0.6 * max(matrix.max(), 1e-9) else INK
+                ink = "white" if matrix[i, j] > 0.55 * max(1.0, matrix.max()) else INK
                 axes.text(j, i, f"{matrix[i, j]:.2f}", ha="center", va="center", color=ink, fontsize=11)
-    axes.set_ylabel("query: who looks")
-    axes.set_xlabel("key: who is looked at")
+    axes.set_ylabel(y)
+    axes.set_xlabel(x)
     if title:
         axes.set_title(title, pad=12)
     return figure

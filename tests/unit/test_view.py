@@ -293,3 +293,15 @@ def test_end_labels_do_not_cover_each_other() -> None:
     boxes = [text.get_window_extent() for text in axes.texts]
     assert len(boxes) == 5
     assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[i + 1 :])
+
+
+@pytest.mark.parametrize("log", [False, True])
+def test_end_labels_stand_at_the_ends_of_their_lines(log: bool) -> None:
+    series = {"high": [9.0, 8.0] * 20, "low": [9.0, 0.1] * 20}
+    figure = view.curves(series, log_y=log, smooth=3 if log else 1)
+    figure.canvas.draw()
+    axes = figure.axes[0]
+    heights = {t.get_text(): t.get_window_extent().get_points()[:, 1].mean() for t in axes.texts}
+    for line, name in zip([x for x in axes.lines if x.get_alpha() is None], series, strict=True):
+        end = axes.transData.transform((1, line.get_ydata()[-1]))[1]
+        assert abs(heights[name] - end) < 12
