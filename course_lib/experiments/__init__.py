@@ -1,0 +1,1 @@
+"""Longer runs whose figures are recorded in data/results."""
