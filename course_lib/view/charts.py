@@ -290,7 +290,6 @@ def _label_ends(axes: "Axes", right: float, ends: list[tuple[float, str, str]], 
     """Names at the right ends of the lines, pushed apart where they would overlap."""
     figure_height = axes.figure.get_size_inches()[1]  # type: ignore[union-attr]
     gap = lines * 0.24 / (0.8 * figure_height / _rows(axes))
-    axes.autoscale_view()  # matplotlib puts it off until the figure is drawn
     scale = axes.yaxis.get_transform()
     low, high = scale.transform(axes.get_ylim())  # get_ylim first brings the limits up to date
     wanted = sorted(((float(scale.transform([y])[0]) - low) / (high - low), name, colour) for y, name, colour in ends)
