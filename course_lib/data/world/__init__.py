@@ -1,11 +1,48 @@
-"""The generated world: a small town whose grammar knows every label of every sentence it writes."""
+"""The generated world: a small town whose grammar knows every label of every sentence it writes.
+
+    from course_lib.data.world import World
+
+    world = World(seed=0)
+    world.document(7)["text"]                      # one document, made alone
+    world.task("nli", 1000, "train", seed=1)       # labelled examples, true by construction
+    world.probe(200, kind="place")                 # can a model look a word up in its context?
+
+What is where: `lexicon.py` reads words into pools, `grammar.py` renders templates, `facts.py` casts people and
+things, `documents.py` writes documents, `probes.py` asks what a model can look up, `tasks/` makes labelled examples.
+The words and the sentences themselves are tables in /data/world, one line a word or a sentence, and a course can
+bring its own copy: `World(folder="my_world")`.
+
+**Add a word.** Append a row to its table: a person to names.tsv (gender f or m), a thing to objects.tsv with its
+plural, a place to places.tsv with its preposition, a verb to verbs.tsv with all its forms, a class (what can be done:
+get, lose, fix, break, look, move to things; who to people; intr without an object) and perhaps a synonym that has a
+row too, an opinion to opinions.tsv. A row with a missing cell is refused with its line number.
+
+**Add a sentence.** Append a row to templates.tsv: its group, its weight, `all` or `test` (kept from training), and
+the template, words between spaces: `The {O} was {v.part} by {X} .` The slots are explained in grammar.py. A group is
+the genre and the sentence's place in a document: `deed.state` states a fact, `deed.again` says it again, `deed.get`
+is what follows from a verb of class get, `deed.same` is true where both facts share a verb; `colour` is said between.
+A word in one of its senses goes to senses.tsv, marked like `bank/NOUN`. What is said must be true in every document
+of its group.
+
+**Add a task.** Subclass `tasks.base.Task`: name its columns and labels, return one example from `make(rng, member,
+split)`, all chance from `rng`; list the class in `tasks/__init__.py`. Then measure it: no word by itself, no half of
+a pair may tell the label (tests/unit/test_world_tasks.py shows how).
+
+**Shipped checkpoints** have learned this town's words and sentences. A change of a table that documents draw from
+changes the documents (a test holds their fingerprint): such a change belongs with `make checkpoints`. Tables of tasks
+are free.
+
+What training never shows: one person, place and (as what a fact is about) object in twelve; one pair of person and
+object in ten; the templates marked `test`. All of these come in the test split; the validation split has only new
+pairs.
+"""
 
 import random
 from pathlib import Path
 from typing import Any
 
 from course_lib.data.world.documents import Writer
-from course_lib.data.world.facts import SPLITS, check_split
+from course_lib.data.world.facts import SPLITS, check_count, check_split
 from course_lib.data.world.lexicon import FOLDER, Lexicon
 from course_lib.data.world.probes import Probes, check_kind, check_side
 from course_lib.data.world.tasks import TASKS, Task, find
@@ -29,12 +66,18 @@ class World:
         self._tasks: dict[str, Task] = {}
 
     def document(self, index: int, split: str = "train", seed: int = 0) -> dict[str, Any]:
-        """Document number `index`, made alone: it depends on (world seed, split, seed, index) and nothing else."""
+        """Document number `index`, made alone: it depends on (world seed, split, seed, index) and nothing else.
+
+        Returns a dictionary: text; sentences, which joined by spaces are the text; tokens (words and punctuation of all
+        sentences), with as many tags (universal parts of speech) and entities (BIO: PERSON, LOC, ORG, WORK); senses (of
+        ambiguous words: {"token": its number, "sense": "bank/river"}); facts (subject, relation, object); genre.
+        """
         check_split(split)
         return self.writer.document(random.Random(f"{self.seed}/{split}/{seed}/{index}"), split)
 
     def documents(self, n: int, split: str = "train", seed: int = 0) -> list[dict[str, Any]]:
-        """The first `n` documents of a split."""
+        """The first `n` documents of a split: "train", "validation" or "test"."""
+        check_count(n)
         return [self.document(index, split, seed) for index in range(n)]
 
     def task(
@@ -46,6 +89,7 @@ class World:
         further column of that name says how each example came about.
         """
         check_split(split)
+        check_count(n)
         if name not in self._tasks:
             self._tasks[name] = find(name)(self.writer)
         task = self._tasks[name]
@@ -74,6 +118,7 @@ class World:
         and object never meet in a training document.
         """
         check_kind(kind, facts)
+        check_count(n)
         rng = random.Random(f"probe/{self.seed}/{seed}/{kind}")
         return [self.probes.copy(rng, kind, facts) for _ in range(n)]
 
@@ -84,5 +129,6 @@ class World:
         facts stand before, and what tells which of them is meant stands after. Half of "both" can be guessed.
         """
         check_side(side)
+        check_count(n)
         rng = random.Random(f"evidence/{self.seed}/{seed}/{side}")
         return [self.probes.evidence(rng, side) for _ in range(n)]

@@ -4,7 +4,7 @@ import random
 from dataclasses import dataclass, field
 from typing import Any
 
-from course_lib.data.world.facts import Casting, triples, word
+from course_lib.data.world.facts import DEEDS, Casting, triples, word
 from course_lib.data.world.grammar import Env, Sentence, Template
 from course_lib.data.world.lexicon import Item, Lexicon, phrase, read_table
 from course_lib.errors import CourseError
@@ -14,6 +14,15 @@ GENRES = {  # what a document is about, and how often
 }  # fmt: skip
 SIGN = {"likes": ".pos", "dislikes": ".neg"}
 Group = dict[bool, list[Template]]  # whether in the test split -> templates, each as often as its weight
+
+
+def required_groups() -> list[str]:
+    """The groups of templates that a world cannot do without."""
+    groups = ["colour", "next", "deed.same", *(f"deed.{kind}" for kind in DEEDS), "meal.likes", "meal.dislikes"]
+    for genre in GENRES:
+        said = ("likes", "dislikes", "pos", "neg") if genre.endswith("review") else ("again",)
+        groups += [f"{genre}.{part}" for part in ("state", *said)]
+    return groups
 
 
 @dataclass
@@ -58,6 +67,9 @@ class Writer:
             group[True] += [template] * (int(row["weight"]) * (4 if held else 1))
             if not held:
                 group[False] += [template] * int(row["weight"])
+        missing = sorted(group for group in required_groups() if not self.templates.get(group, {}).get(False))
+        if missing:
+            raise CourseError(f"templates.tsv has no template for {', '.join(missing)} in the split all; add one.")
         self.senses: list[tuple[Template, str, str]] = []  # template, word, sense
         for row in read_table("senses.tsv", ("word", "sense", "sentence"), lexicon.folder):
             template = Template(row["sentence"].replace("{X}", "{A}"), lexicon)

@@ -13,6 +13,7 @@ SPLITS = ("train", "validation", "test")
 DEEDS = ("get", "lose", "fix", "break", "look", "move")  # classes of verbs whose object is a thing
 VERBS = {"gift": "give", "meal": "cook", "help": "who"}  # genre -> class of its verbs
 PAPERS = ("Times", "News", "Post", "Herald")
+FEWEST = 50  # people, objects, places
 HELD = 12  # one person, object and place in twelve is met in test data only
 
 
@@ -20,6 +21,12 @@ def check_split(split: str) -> None:
     """Raises CourseError if there is no such split."""
     if split not in SPLITS:
         raise CourseError(f"The world has no split {split!r}; choose one of {', '.join(SPLITS)}.")
+
+
+def check_count(n: int) -> None:
+    """Raises CourseError if `n` is no number of rows."""
+    if n < 0:
+        raise CourseError(f"n is {n}; it says how many rows to make, so it must be 0 or more.")
 
 
 def held_out(index: int) -> bool:
@@ -45,6 +52,12 @@ class Casting:
 
     def __init__(self, lexicon: Lexicon) -> None:
         self.lexicon = lexicon
+        for name, items in (("names", lexicon.people), ("objects", lexicon.objects), ("places", lexicon.places)):
+            if len(items) < FEWEST:
+                raise CourseError(f"{name}.tsv has {len(items)} rows; a world that nobody can guess needs {FEWEST}.")
+        for kind in (*DEEDS, *VERBS.values()):
+            if kind not in lexicon.pools:
+                raise CourseError(f"verbs.tsv has no verb of the class {kind!r}; add one.")
 
     def some(self, rng: random.Random, items: list[Item], n: int, split: str) -> list[int]:
         """`n` different indices into `items`, uniformly; held-out ones in the test split only, more than half there."""

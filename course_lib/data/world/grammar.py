@@ -87,7 +87,10 @@ class Template:
                 f"The slot {{{body}}} of the template {self.text!r} asks for a form that its pool lacks; "
                 f"it has {', '.join(f or 'the plain one' for f in pool.items[0])}."
             )
-        return DRAWN, name.group(1), form, number or name.group(2), NOTHING
+        number = number or name.group(2)
+        if number and len(pool.items) < 2:
+            raise CourseError(f"The slot {{{body}}} asks for a second {name.group(1)!r}, but the lexicon has only one.")
+        return DRAWN, name.group(1), form, number, NOTHING
 
     def render(
         self, rng: random.Random, here: Env, other: Env | None = None, drawn: dict[str, Item] | None = None
