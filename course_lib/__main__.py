@@ -1,31 +1,246 @@
-"""`python -m course_lib`: pretrain, fine-tune and sample without a notebook. Errors are one line, exit code 1."""
+"""`python -m course_lib`: pretrain, fine-tune and sample without a notebook. Errors are one line, exit code
+1."""
 
 import sys
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
 from course_lib.errors import CourseError
 
+if TYPE_CHECKING:
+    from torch import nn
+
+    from course_lib.heads import Pool
+    from course_lib.tokenizers import Tokenizer
+    from course_lib.train import Step
+
 app = typer.Typer(
     name="course",
-    help="Pretrained language models: train, fine-tune and sample from the command line.",
+    help="Pretrained language models: pretrain, fine-tune and sample from the command line.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Start with: python -m course_lib finetune bert-mini --task world/sentiment",
 )
 zoo_app = typer.Typer(help="The checkpoints that come with the course.", no_args_is_help=True)
 app.add_typer(zoo_app, name="zoo")
 
-Threads = Annotated[int, typer.Option(help="CPU threads; 0 = all cores.")]
+Threads = Annotated[int, typer.Option(help="CPU threads; 0 = all cores.", min=0)]
 Device = Annotated[str, typer.Option(help="cpu, cuda, mps, or auto = the best there is.")]
+Bf16 = Annotated[Literal["fp32", "bf16", "auto"], typer.Option(help="bf16 is faster; auto = where the machine can.")]
+Seed = Annotated[int, typer.Option(help="Equal seeds give equal results.")]
+Model = Annotated[str, typer.Argument(help="A shipped checkpoint (see `zoo list`), or a model's folder.")]
+
+
+@app.command()
+def pretrain(
+    kind: Annotated[Literal["bert", "gpt"], typer.Argument(help="bert: masked words; gpt: next words.")],
+    out: Annotated[Path, typer.Option(help="Folder for the model; a stopped run in it goes on.")],
+    data: Annotated[str, typer.Option(help="world, docs, a text file or folder, or hub:NAME.")] = "world",
+    documents: Annotated[int | None, typer.Option(help="How many documents; all if not given.", min=1)] = None,
+    vocab: Annotated[int, typer.Option(help="Size of the vocabulary to learn.")] = 3072,
+    layers: Annotated[int, typer.Option(min=1)] = 4,
+    width: Annotated[int, typer.Option(min=1)] = 192,
+    heads: Annotated[int, typer.Option(min=1)] = 6,
+    length: Annotated[int, typer.Option(help="Longest row in tokens.")] = 160,
+    steps: Annotated[int, typer.Option(help="Updates in all.", min=1)] = 1000,
+    tokens: Annotated[int, typer.Option(help="Tokens in a batch.", min=1)] = 4096,
+    accumulate: Annotated[int, typer.Option(help="Cut each batch in so many parts, to save memory.", min=1)] = 1,
+    lr: Annotated[float, typer.Option(help="Peak learning rate.")] = 1e-3,
+    seed: Seed = 0,
+    precision: Bf16 = "auto",
+    compile: Annotated[bool, typer.Option("--compile", help="torch.compile: slow to start, then faster.")] = False,
+    device: Device = "auto",
+    threads: Threads = 0,
+) -> None:
+    """Train a BERT or a GPT from nothing, its tokenizer included.
+
+    Example: python -m course_lib pretrain gpt --data book.txt --out build/my-gpt --steps 500
+    """
+    import torch
+
+    from course_lib import data as doors
+    from course_lib import heads as tops
+    from course_lib import hf, losses, optim
+    from course_lib.models.bert import bert
+    from course_lib.models.gpt import gpt
+    from course_lib.probes import mean_loss
+    from course_lib.stack import Stack
+    from course_lib.train import train
+
+    _set_threads(threads)
+    corpus = doors.corpus(data, n=documents, seed=seed)
+    tokenizer = _tokenizer(out, kind, list(corpus["text"]), vocab)
+    size: dict[str, Any] = {"width": width, "layers": layers, "heads": heads, "length": length}
+    options: dict[str, Any] = {"length": length, "tokens": tokens}
+    torch.manual_seed(seed)
+    model: nn.Module
+    source: Callable[..., Any]
+    if kind == "bert":
+        model, loss, source = tops.MLM(Stack(bert(tokenizer.vocab.size, **size))), losses.mlm, doors.MaskedBatches
+        public = ("bert", "BertForMaskedLM")
+    else:
+        model, loss, source = tops.LM(Stack(gpt(tokenizer.vocab.size, **size))), losses.clm, doors.DocumentBatches
+        public = ("gpt2", "GPT2LMHeadModel")
+    batches = source(doors.encode_corpus(corpus, tokenizer), tokenizer, seed=seed, **options)
+    count = sum(p.numel() for p in model.parameters())
+    print(f"{count:,} parameters, {len(corpus):,} documents, {batches.steps:,} batches an epoch")
+    run = train(
+        model,
+        batches,
+        loss,
+        optim.adamw(model, lr),
+        optim.cosine(steps, warmup=min(steps // 10, 300)),
+        steps=steps,
+        accumulate=accumulate,
+        device=_device(device),
+        precision=precision,
+        compile=compile,
+        checkpoint=out / "run" / "state.safetensors",
+    )
+    for _ in _bar(run, steps):
+        pass
+    hf.save_pretrained(model, out, model_type=public[0], architecture=public[1])
+    try:
+        held = doors.encode_corpus(doors.corpus(data, split="validation", n=200, seed=seed), tokenizer)
+    except CourseError:  # this corpus has no validation split
+        print(f"written to {out}")
+        return
+    rows = source(held, tokenizer, seed=seed, **options)
+    value = mean_loss(model, loss, [rows[i] for i in range(rows.steps)])
+    print(f"loss on held-out text {value:.3f}; written to {out}")
+
+
+@app.command()
+def finetune(
+    model: Model,
+    task: Annotated[str, typer.Option(help="world/sentiment, world/nli, ... or a folder of GLUE or CoNLL files.")],
+    n: Annotated[int | None, typer.Option(help="How many training rows.", min=1)] = None,
+    test: Annotated[str, typer.Option(help="The split that is scored.")] = "test",
+    epochs: Annotated[int, typer.Option(min=1)] = 3,
+    lr: Annotated[float, typer.Option(help="Peak learning rate.")] = 3e-4,
+    batch: Annotated[int, typer.Option(help="Rows in a batch.", min=1)] = 32,
+    seed: Seed = 0,
+    scratch: Annotated[bool, typer.Option("--scratch", help="Forget what pretraining taught, to compare.")] = False,
+    frozen: Annotated[bool, typer.Option("--frozen", help="Train the new head only.")] = False,
+    pool: Annotated[str | None, typer.Option(help="first, last or mean token.")] = None,
+    metric: Annotated[str | None, typer.Option(help="accuracy, f1, matthews, ...; by default the task's.")] = None,
+    precision: Bf16 = "fp32",
+    device: Device = "auto",
+    threads: Threads = 0,
+) -> None:
+    """Fine-tune a model on one task and score it.
+
+    Example: python -m course_lib finetune bert-mini --task world/sentiment --n 1000
+    """
+    from rich.console import Console
+    from rich.table import Table
+
+    from course_lib import data as doors
+    from course_lib import zoo
+    from course_lib.finetune import finetune as run
+
+    _set_threads(threads)
+    loaded = zoo.open_model(model)
+    rows = {"train": doors.task(task, n=n, seed=seed), "test": doors.task(task, split=test, seed=seed)}
+    steps = epochs * -(-len(rows["train"]) // batch)
+    with _Progress(steps) as watch:
+        result = run(
+            loaded.model.stack,  # type: ignore[arg-type]
+            rows,
+            loaded.tokenizer,
+            epochs=epochs,
+            lr=lr,
+            batch=batch,
+            seed=seed,
+            pretrained=not scratch,
+            frozen=frozen,
+            pool=cast("Pool | None", pool),
+            metric=metric,
+            precision=precision,
+            device=_device(device),
+            watch=watch,
+        )
+    if result.per_class:
+        table = Table("class", "precision", "recall", "F1", "rows")
+        for name, row in result.per_class.items():
+            values = [f"{row[key]:.3f}" for key in ("precision", "recall", "f1")]
+            table.add_row(name, *values, f"{row['count']:,.0f}")
+        Console().print(table)
+    print(f"{result.metric} {result.score:.4f} on {len(result.truth):,} {test} rows, {result.seconds:.0f} s")
+
+
+@app.command()
+def generate(
+    model: Model,
+    prompt: Annotated[str, typer.Argument(help="How the text begins.")] = "",
+    new: Annotated[int, typer.Option(help="At most so many tokens more.", min=1)] = 60,
+    sample: Annotated[bool, typer.Option("--sample", help="Draw tokens; otherwise the likeliest is taken.")] = False,
+    temperature: Annotated[float, typer.Option(help="Below 1: bolder; above 1: wilder (with --sample).")] = 1.0,
+    top_k: Annotated[int | None, typer.Option(help="Draw among the k likeliest only.")] = None,
+    top_p: Annotated[float | None, typer.Option(help="Draw among the likeliest that make up this share.")] = None,
+    seed: Seed = 0,
+    threads: Threads = 0,
+) -> None:
+    """Continue a text, token by token.
+
+    Example: python -m course_lib generate gpt-mini "In the kitchen, Anna" --sample --top-p 0.9
+    """
+    import torch
+
+    from course_lib import zoo
+    from course_lib.generate import stream
+
+    _set_threads(threads)
+    loaded = zoo.open_model(model)
+    vocab = loaded.tokenizer.vocab
+    start = [] if vocab.bos is None else [vocab.bos]
+    ids = start + loaded.tokenizer.encode(prompt, special=False).ids
+    if not ids:
+        raise CourseError("This model has no start token; give it a prompt.")
+    said = list(ids)
+    shown = len(print_text := loaded.tokenizer.decode(said))
+    print(print_text, end="", flush=True)
+    for step in stream(
+        loaded.model,
+        torch.tensor([ids]),
+        max_new_tokens=new,
+        do_sample=sample,
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        eos=vocab.eos,
+        generator=torch.Generator().manual_seed(seed) if sample else None,
+    ):
+        said.append(int(step.token[0]))
+        text = loaded.tokenizer.decode(said)
+        if not text.endswith("\N{REPLACEMENT CHARACTER}"):  # half a character: wait for the rest
+            print(text[shown:], end="", flush=True)
+            shown = len(text)
+    print()
+
+
+@app.command()
+def info(
+    model: Annotated[str | None, typer.Argument(help="A checkpoint or folder; without it, this machine.")] = None,
+) -> None:
+    """Show what a model is made of, or what this machine has."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(show_header=False)
+    for name, value in _model_facts(model) if model else _machine_facts():
+        table.add_row(name, value)
+    Console().print(table)
 
 
 @zoo_app.command("list")
 def zoo_list() -> None:
-    """Show what is there, its size, and how well each fills in words that stood earlier in the text."""
+    """Show what is there, and how well each fills in words that stood earlier in the text."""
     from rich.console import Console
     from rich.table import Table
 
@@ -56,8 +271,8 @@ def zoo_build(
     work: Annotated[Path, typer.Option(help="Folder of the unfinished runs; a stopped one goes on.")] = Path(
         "build/checkpoints"
     ),
-    to: Annotated[Path | None, typer.Option(help="Where the finished ones go; data/checkpoints if not given.")] = None,
-    steps: Annotated[int | None, typer.Option(help="Updates, in place of the recipe's.")] = None,
+    to: Annotated[Path | None, typer.Option(help="Where they go; data/checkpoints if not given.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Updates, in place of the recipe's.", min=1)] = None,
     threads: Threads = 0,
     device: Device = "cpu",
 ) -> None:
@@ -77,9 +292,77 @@ def zoo_build(
         print(f"{name}: written to {(to or zoo.FOLDER) / name}", flush=True)
 
 
+def _tokenizer(out: Path, kind: str, texts: list[str], vocab: int) -> "Tokenizer":
+    """The tokenizer of an earlier run in this folder, or a new one."""
+    from course_lib.tokenizers import Tokenizer, train_bpe, train_wordpiece
+
+    if not (out / "tokenizer.json").exists():
+        learn = train_wordpiece if kind == "bert" else train_bpe
+        learn(texts, vocab).save(out)
+    return Tokenizer.load(out)
+
+
+def _bar(run: "Iterable[Step]", steps: int) -> "Iterator[Step]":
+    """Pass the steps on and show them as a progress bar."""
+    with _Progress(steps) as watch:
+        for step in run:
+            watch(step)
+            yield step
+
+
+class _Progress:
+    """A bar on stderr that follows training steps: loss, tokens a second, time left."""
+
+    def __init__(self, steps: int) -> None:
+        from tqdm import tqdm
+
+        self.bar = tqdm(total=steps, unit="step", dynamic_ncols=True)
+
+    def __enter__(self) -> "_Progress":
+        return self
+
+    def __call__(self, step: "Step") -> None:
+        self.bar.update(step.step - self.bar.n)
+        self.bar.set_postfix_str(f"loss {step.loss:.3f}, {step.tokens / step.seconds:,.0f} tokens/s", refresh=False)
+
+    def __exit__(self, *error: object) -> None:
+        self.bar.close()
+
+
+def _model_facts(name: str) -> list[tuple[str, str]]:
+    from course_lib import zoo
+    from course_lib.config import flatten
+
+    loaded = zoo.open_model(name)
+    parameters = f"{sum(p.numel() for p in loaded.model.parameters()):,}"
+    facts = [("head", type(loaded.model).__name__), ("parameters", parameters)]
+    facts += [(key, str(value)) for key, value in flatten(cast(Any, loaded.model.stack).config).items()]
+    return facts + [(key, str(loaded.card[key])) for key in ("data", "steps", "tokens", "scores") if key in loaded.card]
+
+
+def _machine_facts() -> list[tuple[str, str]]:
+    import os
+    import platform
+
+    import torch
+
+    from course_lib import __version__, zoo
+    from course_lib.train import has_bf16
+
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "none"
+    shipped = zoo.names() if (zoo.FOLDER / "manifest.json").exists() else []
+    return [
+        ("course_lib", __version__),
+        ("Python", platform.python_version()),
+        ("PyTorch", torch.__version__),
+        ("cores", f"{os.cpu_count()}, of which PyTorch uses {torch.get_num_threads()}"),
+        ("bf16 on the CPU", "yes" if has_bf16("cpu") else "no"),
+        ("GPU", gpu),
+        ("checkpoints", ", ".join(shipped) or f"none in {zoo.FOLDER}"),
+    ]
+
+
 def _set_threads(threads: int) -> None:
-    if threads < 0:
-        raise CourseError(f"--threads is {threads}; give 1 or more, or 0 for all cores.")
     if threads:
         import torch
 
@@ -97,11 +380,11 @@ def _device(device: str) -> str:
 
 
 def main() -> None:
-    """The command line; a `CourseError` becomes one line on stderr and exit code 1."""
+    """The command line; a `CourseError` becomes one line on stderr and exit code 1, as does Ctrl-C."""
     try:
         app()
     except CourseError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         sys.exit(1)
 
 

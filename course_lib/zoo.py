@@ -20,7 +20,7 @@ from course_lib import heads
 from course_lib.config import from_dict, to_dict
 from course_lib.errors import CourseError
 from course_lib.files import atomic_write, read_json, write_json
-from course_lib.hf import load_strictly
+from course_lib.hf import load_pretrained, load_strictly
 from course_lib.stack import Stack
 from course_lib.tokenizers import Tokenizer
 
@@ -66,9 +66,7 @@ def load(name: str, *, folder: str | Path = FOLDER) -> Loaded:
     content = {file: _checked(folder / name / file, entry["files"].get(file)) for file in FILES}
     values = read_json(folder / name / "config.json")
     if values.get("head") not in HEADS:
-        raise CourseError(
-            f"{folder / name}: the head {values.get('head')!r} is not one of {', '.join(HEADS)}."
-        )
+        raise CourseError(f"{folder / name}: the head {values.get('head')!r} is not one of {', '.join(HEADS)}.")
     model = HEADS[values["head"]](Stack(from_dict(values["stack"])))
     try:
         weights = from_bytes(content["model.safetensors"])
@@ -76,6 +74,18 @@ def load(name: str, *, folder: str | Path = FOLDER) -> Loaded:
         raise CourseError(f"{folder / name / 'model.safetensors'} is damaged ({error}). {_REMEDY}") from error
     load_strictly(model, {key: value.float() for key, value in weights.items()}, f"{name}/model.safetensors")
     return Loaded(model.eval(), Tokenizer.load(folder / name), dict(read_json(folder / name / "card.json")))
+
+
+def open_model(source: str | Path) -> Loaded:
+    """A shipped checkpoint by its name, or a folder in the Hugging Face layout with its tokenizer.
+
+    Raises:
+        CourseError: it is neither, or it is damaged.
+    """
+    if not (Path(source) / "config.json").exists():
+        return load(str(source))
+    model = load_pretrained(source)
+    return Loaded(model, Tokenizer.load(source), {"name": str(source)})
 
 
 def export(
@@ -99,9 +109,7 @@ def export(
     weights = {key: _half(key, value) for key, value in model.state_dict().items()}
     data = to_bytes(weights)
     if len(data) > MAX_BYTES:
-        raise CourseError(
-            f"{name} takes {len(data):,} bytes in half precision; {MAX_BYTES:,} is the most a file may."
-        )
+        raise CourseError(f"{name} takes {len(data):,} bytes in half precision; {MAX_BYTES:,} is the most a file may.")
     stack = model.stack
     assert isinstance(stack, Stack)
     with atomic_write(place / "model.safetensors", "wb") as file:
@@ -129,9 +137,7 @@ def _manifest(folder: Path) -> dict[str, Any]:
 def _known(name: str, folder: Path) -> dict[str, Any]:
     entries = _manifest(folder)
     if name not in entries:
-        raise CourseError(
-            f"There is no checkpoint {name!r}; there are {', '.join(sorted(entries)) or 'none'}."
-        )
+        raise CourseError(f"There is no checkpoint {name!r}; there are {', '.join(sorted(entries)) or 'none'}.")
     return dict(entries[name])
 
 
