@@ -2,8 +2,7 @@
 
 WordPiece: Wu et al. 2016, as used by BERT (Devlin et al. 2019, section 3). Byte-level BPE: Sennrich et al.
 2016 over bytes, as in GPT-2 (Radford et al. 2019, section 2.2). The library does the work; this file adds
-what a model needs to know of a vocabulary (`Vocab`), reproducible training, and the layouts of public
-checkpoints.
+what a model needs to know of a vocabulary (`Vocab`) and reproducible training.
 """
 
 import unicodedata
@@ -15,11 +14,12 @@ from typing import Any
 
 import tokenizers
 import torch
-from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 from torch import Tensor
 
 from course_lib.errors import CourseError
-from course_lib.files import atomic_write, read_json, write_json
+from course_lib.files import atomic_write, write_json
+from course_lib.tokenizer_layouts import ROLES, open_backend, wordpiece
 
 Text = str | Sequence[str]  # plain text, or words that are already separated (tagging)
 
@@ -27,17 +27,6 @@ WORDPIECE_SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")  # ids 0 to 
 UNKNOWN = "[UNK]"
 BPE_SPECIALS = ("<|pad|>", "<|endoftext|>")  # ids 0 and 1
 ALPHABET = 1000  # rarer characters become [UNK]: an alphabet of every emoji would crowd out the words
-
-# The names under which public vocabularies keep each role, the first present one counts.
-ROLES: dict[str, tuple[str, ...]] = {
-    "pad": ("[PAD]", "<pad>", "<|pad|>"),
-    "unk": ("[UNK]", "<unk>"),
-    "cls": ("[CLS]", "<s>"),
-    "sep": ("[SEP]", "</s>"),
-    "mask": ("[MASK]", "<mask>"),
-    "bos": ("<|endoftext|>", "<s>"),
-    "eos": ("<|endoftext|>", "</s>"),
-}
 
 
 @dataclass(frozen=True)
@@ -113,9 +102,7 @@ class Tokenizer:
         """Encode many texts (or pairs) in parallel; arguments as for `encode`."""
         return [_encoding(raw) for raw in self._run(texts, pairs, special, max_length, fast=False)]
 
-    def ids(
-        self, texts: Sequence[Text], special: bool = True, *, max_length: int | None = None
-    ) -> list[list[int]]:
+    def ids(self, texts: Sequence[Text], special: bool = True, *, max_length: int | None = None) -> list[list[int]]:
         """Only the ids of many texts: the quick way through a corpus."""
         return [raw.ids for raw in self._run(texts, None, special, max_length, fast=True)]
 
@@ -160,12 +147,8 @@ class Tokenizer:
         with atomic_write(file) as handle:
             handle.write(self.backend.to_str(pretty=True))
         if path.suffix != ".json":
-            roles = {
-                f"{r}_token": self.tokens([i])[0] for r in ROLES if (i := getattr(self.vocab, r)) is not None
-            }
-            write_json(
-                path / "tokenizer_config.json", {"tokenizer_class": "PreTrainedTokenizerFast", **roles}
-            )
+            roles = {f"{r}_token": self.tokens([i])[0] for r in ROLES if (i := getattr(self.vocab, r)) is not None}
+            write_json(path / "tokenizer_config.json", {"tokenizer_class": "PreTrainedTokenizerFast", **roles})
         return file
 
     @staticmethod
@@ -176,17 +159,12 @@ class Tokenizer:
             CourseError: nothing of the kind is there, or the file is damaged.
         """
         path = Path(path)
-        folder = path if path.is_dir() else path.parent
-        config = _config(folder)
-        roles = {r: s for r in ROLES if (s := _name(config.get(f"{r}_token")))}
         try:
-            return Tokenizer(_backend(path, folder, config), roles)
+            return Tokenizer(*open_backend(path))
         except CourseError:
             raise
         except Exception as error:  # the library raises bare Exception for a broken file
-            raise CourseError(
-                f"The tokenizer in {path} is damaged ({error}); fetch or train it again."
-            ) from error
+            raise CourseError(f"The tokenizer in {path} is damaged ({error}); fetch or train it again.") from error
 
     def __len__(self) -> int:
         return self.vocab.size
@@ -215,9 +193,7 @@ class Tokenizer:
         rows: list[Any] = [self._input(t) for t in texts]
         if pairs is not None:
             if len(pairs) != len(texts):
-                raise CourseError(
-                    f"{len(texts)} texts came with {len(pairs)} second texts; give one for each."
-                )
+                raise CourseError(f"{len(texts)} texts came with {len(pairs)} second texts; give one for each.")
             rows = list(zip(rows, (self._input(p) for p in pairs), strict=True))
         run = self.backend.encode_batch_fast if fast else self.backend.encode_batch
         if max_length is not None:
@@ -225,9 +201,7 @@ class Tokenizer:
         try:
             return list(run(rows, is_pretokenized=split, add_special_tokens=special))
         except TypeError:
-            raise CourseError(
-                "A tokenizer takes strings or lists of words; one of these texts is neither."
-            ) from None
+            raise CourseError("A tokenizer takes strings or lists of words; one of these texts is neither.") from None
         finally:
             self.backend.no_truncation()
 
@@ -268,7 +242,7 @@ def train_wordpiece(texts: Iterable[str], size: int, lowercase: bool = True) -> 
         special_tokens=[*WORDPIECE_SPECIALS, *inner],
     )
     learner.train_from_iterator(texts, trainer, len(texts))
-    return Tokenizer(_wordpiece(learner.get_vocab(), lowercase=lowercase))
+    return Tokenizer(wordpiece(learner.get_vocab(), lowercase=lowercase))
 
 
 def train_bpe(texts: Iterable[str], size: int) -> Tokenizer:
@@ -312,95 +286,6 @@ def _require_room(size: int, least: int, texts: bool) -> None:
         )
 
 
-def _wordpiece(
-    vocab: dict[str, int],
-    *,
-    lowercase: bool = True,
-    strip_accents: bool | None = None,
-    chinese: bool = True,
-    roles: dict[str, str] | None = None,
-) -> tokenizers.Tokenizer:
-    named = {r: ROLES[r][0] for r in ("pad", "unk", "cls", "sep", "mask")} | (roles or {})
-    backend = tokenizers.Tokenizer(
-        models.WordPiece(vocab, unk_token=named["unk"], max_input_chars_per_word=100)
-    )
-    backend.normalizer = normalizers.BertNormalizer(
-        clean_text=True, handle_chinese_chars=chinese, strip_accents=strip_accents, lowercase=lowercase
-    )
-    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    backend.decoder = decoders.WordPiece(prefix="##")
-    cls, sep = named["cls"], named["sep"]
-    if cls in vocab and sep in vocab:
-        backend.post_processor = processors.TemplateProcessing(
-            single=f"{cls}:0 $A:0 {sep}:0",
-            pair=f"{cls}:0 $A:0 {sep}:0 $B:1 {sep}:1",
-            special_tokens=[(cls, vocab[cls]), (sep, vocab[sep])],
-        )
-    backend.add_special_tokens([s for s in named.values() if s in vocab])
-    return backend
-
-
-def _bpe(
-    vocab: dict[str, int], merges: list[tuple[str, str]], config: dict[str, Any]
-) -> tokenizers.Tokenizer:
-    if any(token.endswith("</w>") for token in vocab):  # GPT-1: BPE over lower-cased words, not over bytes
-        unknown = "<unk>"
-        model = models.BPE(vocab, merges, unk_token=unknown, end_of_word_suffix="</w>", fuse_unk=False)
-        backend = tokenizers.Tokenizer(model)
-        backend.normalizer = normalizers.BertNormalizer(lowercase=True)
-        backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-        backend.decoder = decoders.BPEDecoder(suffix="</w>")
-    else:
-        prefix = bool(config.get("add_prefix_space", False))
-        backend = tokenizers.Tokenizer(models.BPE(vocab, merges))
-        backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix)
-        backend.decoder = decoders.ByteLevel()
-        if "<mask>" in vocab:  # RoBERTa and BART frame every input; GPT-2 does not
-            ends = ("</s>", vocab["</s>"]), ("<s>", vocab["<s>"])
-            backend.post_processor = processors.RobertaProcessing(
-                *ends, trim_offsets=True, add_prefix_space=prefix
-            )
-    known = [name for names in ROLES.values() for name in names if name in vocab]
-    backend.add_special_tokens(list(dict.fromkeys(known)))
-    return backend
-
-
-def _backend(path: Path, folder: Path, config: dict[str, Any]) -> tokenizers.Tokenizer:
-    """Build the library's tokenizer from whichever of the three layouts is there."""
-    file = path / "tokenizer.json" if path.is_dir() else path
-    if file.is_file() and file.suffix == ".json":
-        return tokenizers.Tokenizer.from_file(str(file))
-    if (folder / "vocab.txt").is_file():
-        lines = (folder / "vocab.txt").read_text(encoding="utf-8").split("\n")
-        vocab = {token: i for i, token in enumerate(lines[:-1] if lines[-1] == "" else lines)}
-        return _wordpiece(
-            vocab,
-            lowercase=config.get("do_lower_case", True),
-            strip_accents=config.get("strip_accents"),
-            chinese=config.get("tokenize_chinese_chars", True),
-            roles={r: s for r in ROLES if (s := _name(config.get(f"{r}_token")))},
-        )
-    if (folder / "vocab.json").is_file() and (folder / "merges.txt").is_file():
-        vocab = read_json(folder / "vocab.json")
-        lines = (folder / "merges.txt").read_text(encoding="utf-8").split("\n")
-        pairs = [line.split(" ") for line in lines if line and not line.startswith("#version")]
-        return _bpe(vocab, [(a, b) for a, b in pairs], config)
-    raise CourseError(
-        f"{path} holds no tokenizer (tokenizer.json, vocab.txt, or vocab.json with merges.txt)."
-    )
-
-
-def _config(folder: Path) -> dict[str, Any]:
-    file = folder / "tokenizer_config.json"
-    return dict(read_json(file)) if file.is_file() else {}
-
-
-def _name(token: Any) -> str | None:
-    """A special token's text; older checkpoints wrap it in a dictionary."""
-    text = token.get("content") if isinstance(token, dict) else token
-    return text if isinstance(text, str) else None
-
-
 def _vocab(backend: tokenizers.Tokenizer, roles: dict[str, str]) -> Vocab:
     found: dict[str, int | None] = {}
     for role, names in ROLES.items():
@@ -418,9 +303,7 @@ def _encoding(raw: tokenizers.Encoding) -> Encoding:
     words: list[int | None] = list(raw.word_ids)
     if raw.n_sequences > 1:
         parts = raw.sequence_ids
-        first = 1 + max(
-            (w for w, s in zip(words, parts, strict=True) if s == 0 and w is not None), default=-1
-        )
+        first = 1 + max((w for w, s in zip(words, parts, strict=True) if s == 0 and w is not None), default=-1)
         words = [w if w is None or s != 1 else w + first for w, s in zip(words, parts, strict=True)]
     return Encoding(raw.ids, raw.type_ids, words, raw.offsets, raw.tokens)
 

@@ -149,3 +149,35 @@ def test_hub_without_a_network(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(datasets, "load_dataset", refuse)
     with pytest.raises(CourseError, match=r"'some/set' could not be loaded .*\(Couldn't reach the server\); check"):
         data.corpus("hub:some/set@abc")
+
+
+@pytest.mark.parametrize(
+    ("name", "columns"),
+    [
+        ("sentiment", {"text", "label"}),
+        ("acceptability", {"text", "label"}),
+        ("nli", {"text", "pair", "label"}),
+        ("entities", {"tokens", "labels"}),
+        ("continuation", {"text", "choices", "label"}),
+    ],
+)
+def test_world_tasks_have_the_shape_of_all_tasks(name: str, columns: set[str]) -> None:
+    rows = data.task(f"world/{name}", n=4, seed=1)
+    assert set(rows.column_names) == columns and len(rows) == 4
+    assert rows[:] == data.task(f"world/{name}", n=4, seed=1)[:] != data.task(f"world/{name}", n=4, seed=2)[:]
+    if "labels" in columns:
+        assert rows.features["labels"].feature.names[0] == "O"
+    elif "choices" not in columns:
+        assert len(rows.features["label"].names) in (2, 3)
+
+
+def test_world_documents_and_their_sentences() -> None:
+    rows = data.corpus("world", n=3)
+    assert len(rows) == 3 and " ".join(rows[0]["sentences"]) == rows[0]["text"]
+    assert rows["text"][:] != data.corpus("world", n=3, split="validation")["text"][:]
+    with pytest.raises(CourseError):
+        data.corpus("world", n=3, split="tset")
+    with pytest.raises(CourseError):
+        data.task("world/juggling", n=3)
+    with pytest.raises(CourseError, match="no rows"):
+        data.corpus("world", n=0)
