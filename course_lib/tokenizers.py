@@ -190,6 +190,8 @@ class Tokenizer:
         if isinstance(texts, str):
             raise CourseError("Expected a list of texts, got one string; put it in a list, or call encode().")
         split = bool(texts) and not isinstance(texts[0], str)
+        if any(isinstance(text, str) == split for text in texts):
+            raise CourseError("Texts must all be strings or all be lists of words; these are of both kinds.")
         rows: list[Any] = [self._input(t) for t in texts]
         if pairs is not None:
             if len(pairs) != len(texts):
@@ -197,6 +199,9 @@ class Tokenizer:
             rows = list(zip(rows, (self._input(p) for p in pairs), strict=True))
         run = self.backend.encode_batch_fast if fast else self.backend.encode_batch
         if max_length is not None:
+            least = self.backend.num_special_tokens_to_add(pairs is not None) if special else 0
+            if max_length < least:
+                raise CourseError(f"max_length {max_length} has no room for the {least} special tokens.")
             self.backend.enable_truncation(max_length)
         try:
             return list(run(rows, is_pretokenized=split, add_special_tokens=special))

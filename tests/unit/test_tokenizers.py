@@ -40,9 +40,7 @@ def test_special_ids_are_the_contract(wordpiece: Tokenizer, bpe: Tokenizer) -> N
 def test_a_pair_has_segments_and_words_that_count_on(wordpiece: Tokenizer) -> None:
     coded = wordpiece.encode("the baker bakes", "a cat")
     assert coded.tokens[0] == "[CLS]" and coded.tokens[-1] == "[SEP]"
-    assert coded.segments == [0] * (coded.tokens.index("[SEP]") + 1) + [1] * (
-        coded.tokens[::-1].index("[SEP]", 1)
-    )
+    assert coded.segments == [0] * (coded.tokens.index("[SEP]") + 1) + [1] * (coded.tokens[::-1].index("[SEP]", 1))
     assert [w for w in coded.words if w is not None] == sorted(w for w in coded.words if w is not None)
     assert {w for w in coded.words if w is not None} == {0, 1, 2, 3, 4}
     assert coded.words[0] is None and coded.words[-1] is None
@@ -142,5 +140,9 @@ def test_bad_input_is_one_sentence(tmp_path: Path, wordpiece: Tokenizer) -> None
         wordpiece.encode_batch("the cat")
     with pytest.raises(CourseError, match="give one for each"):
         wordpiece.encode_batch(["a", "b"], ["c"])
+    with pytest.raises(CourseError, match="of both kinds"):
+        wordpiece.encode_batch(["a", ["b", "c"]])
     with pytest.raises(CourseError, match="neither"):
-        wordpiece.encode_batch(["a", None])  # type: ignore[list-item]
+        wordpiece.encode_batch([None])  # type: ignore[list-item]
+    with pytest.raises(CourseError, match="max_length 2 has no room for the 3 special tokens"):
+        wordpiece.encode("a", "b", max_length=2)
