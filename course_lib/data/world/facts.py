@@ -60,12 +60,12 @@ class Casting:
                 raise CourseError(f"verbs.tsv has no verb of the class {kind!r}; add one.")
 
     def some(self, rng: random.Random, items: list[Item], n: int, split: str) -> list[int]:
-        """`n` different indices into `items`, uniformly; held-out ones in the test split only, more than half there."""
+        """`n` different indices into `items`, uniformly; held-out ones in the test split only, a quarter there."""
         found: list[int] = []
         while len(found) < n:
             i = int(rng.random() * len(items))
             if split == "test":
-                if not held_out(i) and rng.random() < 0.4:
+                if not held_out(i) and rng.random() < 0.75:
                     continue
             elif held_out(i):
                 continue
