@@ -89,6 +89,9 @@ def pretrain(
     batches = source(doors.encode_corpus(corpus, tokenizer), tokenizer, seed=seed, **options)
     count = sum(p.numel() for p in model.parameters())
     print(f"{count:,} parameters, {len(corpus):,} documents, {batches.steps:,} batches an epoch")
+    state = out / "run" / "state.safetensors"
+    if state.exists():
+        print(f"going on with the run in {out}")
     run = train(
         model,
         batches,
@@ -100,7 +103,7 @@ def pretrain(
         device=_device(device),
         precision=precision,
         compile=compile,
-        checkpoint=out / "run" / "state.safetensors",
+        checkpoint=state,
     )
     for _ in _bar(run, steps):
         pass

@@ -29,6 +29,8 @@ from course_lib.train import train
 
 Sentences = Callable[[int], Sequence[str]]  # document number -> its sentences
 LOG = 100  # steps between two points of the learning curve
+TOKENIZER_DOCUMENTS = 20_000  # that the vocabulary is learned from
+BLANKS = 256  # of each kind in the copy probe
 
 
 @dataclass(frozen=True)
@@ -179,10 +181,10 @@ class Run:
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        """Trained once on the first 20,000 documents."""
+        """Trained once, on the first documents."""
         path = self.folder / "tokenizer.json"
         if not path.exists():
-            texts = [" ".join(self.sentences("train")(i)) for i in range(20_000)]
+            texts = [" ".join(self.sentences("train")(i)) for i in range(TOKENIZER_DOCUMENTS)]
             learn = train_bpe if self.recipe.objective == "clm" else train_wordpiece
             learn(texts, self.recipe.vocab).save(path)
         return Tokenizer.load(path)
@@ -204,9 +206,9 @@ class Run:
         """The objective."""
         return losses.clm if self.recipe.objective == "clm" else losses.mlm_nsp
 
-    def blanks(self, kind: str, n: int = 256) -> list[Blank]:
+    def blanks(self, kind: str) -> list[Blank]:
         """The copy probe's questions: two facts, one of them said again with a word to fill in."""
-        return [_blank(item) for item in self.world.probe(n, seed=1, kind=kind)]
+        return [_blank(item) for item in self.world.probe(BLANKS, seed=1, kind=kind)]
 
     def heldout(self, n: int = 16) -> list[Batch]:
         """Batches of the validation split."""
