@@ -39,7 +39,7 @@ def free_port() -> int:
 def command(port: int) -> list[str]:
     """The server's command line."""
     words = [sys.executable, "-m", "jupyterlab", "--no-browser", "--ip=127.0.0.1", f"--port={port}"]
-    words += ["--ServerApp.port_retries=0", f"--ServerApp.root_dir={ROOT}", "--log-level=WARN"]
+    words += ["--ServerApp.port_retries=0", f"--ServerApp.root_dir={ROOT}", "--Application.log_level=WARN"]
     words += ["--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"]
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         words.append("--allow-root")

@@ -123,7 +123,7 @@ def exercises(notebook: NotebookNode) -> Iterator[str]:
     hints: list[int] = []
     for i in starts:
         after = list(cells[i + 1 : next((h for h in headings if h > i), None)])
-        if not re.search(r"[●○]{3}", cells[i].source) or not re.search(r"\d+ minutes", cells[i].source):
+        if not re.search(r"[●○]{3}|difficulty", cells[i].source) or not re.search(r"\d+ minutes", cells[i].source):
             yield f"cell {i}: the exercise does not say its difficulty and minutes"
         if not any("exercise" in c.metadata.get("tags", []) or "# your code" in c.source for c in after):
             yield f"cell {i}: the exercise has no stub (a code cell tagged `exercise` or with `# your code`)"
