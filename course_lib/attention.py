@@ -172,7 +172,7 @@ class Attention(nn.Module):
             scores = scores + _additive(mask, scores.dtype)
         probs = self.probs(self.scores(scores).softmax(dim=-1))
         dropped = F.dropout(probs, self.dropout, self.training)
-        y: Tensor = dropped @ v
+        y: Tensor = dropped.to(v.dtype) @ v  # a float32 bias has made bfloat16 scores float32
         if where is not None:
             y = y + where.position.values(dropped, where.q_pos, where.k_pos)
         return y
@@ -198,10 +198,11 @@ def _additive(mask: Tensor, dtype: torch.dtype) -> Tensor:
 def _fused_is_slower(q: Tensor, k: Tensor) -> bool:
     """In bfloat16 on a CPU the fused kernel's backward pass is the slower one, until the scores outgrow the cache.
 
-    Forward and backward of one attention, explicit against fused, in CPU milliseconds on one Xeon core with AMX (rows x
-    heads x tokens x head width):
-        64 x 4 x 64 x 32: 9 / 45     32 x 4 x 128 x 64: 18 / 56     8 x 4 x 512 x 64: 41 / 60     4 x 4 x 1024 x 64: 75 / 117
-    In float32 it is never slower: 12 / 11, 30 / 28, 94 / 76, 193 / 163.
+    Forward and backward of one attention, explicit / fused, in milliseconds of one Xeon core with AMX, for rows x heads
+    x tokens x head width:
+                   64 x 4 x 64 x 32   32 x 4 x 128 x 64   8 x 4 x 512 x 64   4 x 4 x 1024 x 64
+        bfloat16        9 / 45             18 / 56             41 / 60            75 / 117
+        float32        12 / 11             30 / 28             94 / 76           193 / 163
     """
     learns = torch.is_grad_enabled() and q.requires_grad
     return learns and q.device.type == "cpu" and q.dtype == torch.bfloat16 and k.shape[2] <= 1024

@@ -6,7 +6,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -15,6 +15,8 @@ from torch import Tensor, nn
 from course_lib.attention import KVCache
 from course_lib.config import Learned, StackConfig
 from course_lib.errors import CourseError
+
+Model = TypeVar("Model", bound=nn.Module)
 
 
 class Next(NamedTuple):
@@ -178,7 +180,7 @@ def left_pad(rows: Sequence[Sequence[int]], pad: int = 0) -> tuple[Int[Tensor, "
     return ids, keep
 
 
-def bf16_copy(model: nn.Module) -> nn.Module:
+def bf16_copy(model: Model) -> Model:
     """The same model with weights in bfloat16: a step waits for the weights to arrive, and these are half as long.
 
     Buffers (frequencies, slopes) stay float32. For reading only; train the original.

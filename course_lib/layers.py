@@ -140,7 +140,7 @@ class Embedding(nn.Module):
             x = x + (self.segments.weight[0] if segments is None else self.segments(segments))
         elif segments is not None:
             raise CourseError("segments were given to a model without a segment table; leave them out.")
-        x = x + position
+        x = (x + position).to(x.dtype)  # sines are float32 whatever the weights are
         x = x if self.norm is None else self.norm(x)
         x = self.dropout(x)
         return x if self.project is None else self.project(x)

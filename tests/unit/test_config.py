@@ -30,8 +30,8 @@ def test_json_round_trip(config):
 def test_every_field_survives_the_round_trip():
     other = {
         "position": c.Alibi(), "causal": True, "norm": "pre", "final_norm": True, "rms": True, "eps": 1e-3,
-        "bias": False, "activation": "silu", "gated": True, "head_width": 6, "scale": False, "cross": True, "shared": True,
-        "dropout": 0.3, "attention_dropout": 0.2, "init_std": 0.5, "scaled_init": True,
+        "bias": False, "activation": "silu", "gated": True, "head_width": 6, "scale": False, "cross": True,
+        "shared": True, "dropout": 0.3, "attention_dropout": 0.2, "init_std": 0.5, "scaled_init": True,
     }  # fmt: skip
     config = small(embed=c.EmbedConfig(11, width=4, segments=2, norm=True, scale=2.0), **other)
     plain = small()

@@ -1,0 +1,510 @@
+"""Speed and memory, side by side with transformers: `python -m course_lib.bench`, or `make bench`.
+
+Every contender runs in a process of its own (what one sets, mallopt for instance, must not help the other); the
+contenders of a measure take turns, round after round, so that a busy minute hits them all; figures are medians.
+"""
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from course_lib import losses
+from course_lib.errors import CourseError
+from course_lib.files import write_json
+from course_lib.generate import bf16_copy, generate
+from course_lib.heads import LM, MLM
+from course_lib.models.bert import bert
+from course_lib.models.gpt import gpt, gpt2
+from course_lib.stack import Stack
+from course_lib.train import has_bf16, train
+
+OUT = Path("data/results/bench.json")
+MASKED = 0.15
+
+
+@dataclass(frozen=True)
+class Size:
+    """A model and its batch. tokens: T; batch: B."""
+
+    layers: int
+    width: int
+    heads: int
+    tokens: int
+    batch: int
+    vocab: int
+
+    @property
+    def shape(self) -> dict[str, Any]:
+        return {"width": self.width, "layers": self.layers, "heads": self.heads}
+
+
+SIZES = {
+    "S": Size(layers=4, width=128, heads=4, tokens=64, batch=64, vocab=2048),
+    "M": Size(layers=4, width=256, heads=4, tokens=128, batch=32, vocab=8192),
+    "tiny": Size(layers=1, width=16, heads=2, tokens=8, batch=2, vocab=64),
+}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How to measure.
+
+    clock: "wall", or "cpu" (seconds of processor time) for a machine that others use too, which is fair for one thread
+    only. steps: timed ones, after `warmup`. new: tokens to generate. tiny: models of no size, for tests.
+    """
+
+    rounds: int = 3
+    steps: int = 6
+    warmup: int = 2
+    new: int = 32
+    threads: int = 0
+    clock: str = "wall"
+    tiny: bool = False
+
+    def now(self) -> float:
+        return time.perf_counter() if self.clock == "wall" else time.process_time()
+
+    def size(self, name: str) -> Size:
+        return SIZES["tiny" if self.tiny else name]
+
+
+Contender = Callable[[Plan], float]
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One figure of several contenders. better: +1 more is better, -1 less is. against: what ours is divided by.
+
+    targets: contender -> (compared with, least, aim), as ratios.
+    """
+
+    unit: str
+    better: int
+    contenders: dict[str, Contender]
+    against: str = "transformers"
+    targets: dict[str, tuple[str, float, float]] | None = None
+
+
+# Training ----------------------------------------------------------------------------------------------------------
+
+
+def train_gpt(name: str, precision: str) -> Contender:
+    """Tokens a second of the course's `train()` on a GPT."""
+
+    def contender(plan: Plan) -> float:
+        size = plan.size(name)
+        model = LM(Stack(gpt(size.vocab, length=size.tokens, dropout=0.0, **size.shape)))
+        return _ours(model, [{"ids": ids} for ids in _ids(size)], losses.clm, precision, size, plan)
+
+    return contender
+
+
+def train_bert(name: str, precision: str) -> Contender:
+    """Tokens a second of the course's `train()` on a BERT: logits at the masked positions only."""
+
+    def contender(plan: Plan) -> float:
+        size = plan.size(name)
+        model = MLM(Stack(bert(size.vocab, length=size.tokens, dropout=0.0, **size.shape)))
+        return _ours(model, [_masked(ids) for ids in _ids(size)], losses.mlm, precision, size, plan)
+
+    return contender
+
+
+def _ours(
+    model: nn.Module, batches: list[dict[str, Tensor]], loss: losses.Loss, precision: Any, size: Size, plan: Plan
+) -> float:
+    # train() reads the list over and over.
+    steps = train(model, batches, loss, steps=10**6, precision=precision)
+    return size.batch * size.tokens / _median_step(steps, plan)
+
+
+def loop_gpt(name: str) -> Contender:
+    """Tokens a second of transformers' GPT-2 in the plain loop that its documentation shows."""
+
+    def contender(plan: Plan) -> float:
+        size = plan.size(name)
+        batches = [{"input_ids": ids, "labels": ids} for ids in _ids(size)]
+        return size.batch * size.tokens / _median_step(_plain_loop(_public_gpt(size), batches), plan)
+
+    return contender
+
+
+def loop_bert(name: str) -> Contender:
+    """Tokens a second of transformers' BertForMaskedLM in a plain loop: logits at every position."""
+
+    def contender(plan: Plan) -> float:
+        import transformers
+
+        size = plan.size(name)
+        config = transformers.BertConfig(
+            vocab_size=size.vocab, hidden_size=size.width, num_hidden_layers=size.layers,
+            num_attention_heads=size.heads, intermediate_size=4 * size.width, max_position_embeddings=size.tokens,
+            hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+        )  # fmt: skip
+        batches = [{"input_ids": b["ids"], "labels": b["labels"]} for b in map(_masked, _ids(size))]
+        steps = _plain_loop(transformers.BertForMaskedLM(config), batches)
+        return size.batch * size.tokens / _median_step(steps, plan)
+
+    return contender
+
+
+def trainer_gpt(name: str) -> Contender:
+    """Tokens a second of transformers' Trainer on its GPT-2."""
+
+    def contender(plan: Plan) -> float:
+        import transformers
+
+        ticks: list[float] = []
+
+        class Tick(transformers.TrainerCallback):
+            def on_step_end(self, *args: Any, **kwargs: Any) -> None:
+                ticks.append(plan.now())
+
+        size, steps = plan.size(name), plan.warmup + plan.steps
+        rows = [{"input_ids": row, "labels": row} for ids in _ids(size) for row in ids]
+        with tempfile.TemporaryDirectory() as folder:
+            arguments = transformers.TrainingArguments(
+                folder, per_device_train_batch_size=size.batch, max_steps=steps, use_cpu=True, report_to="none",
+                save_strategy="no", logging_strategy="no", disable_tqdm=True, dataloader_pin_memory=False,
+            )  # fmt: skip
+            model = _public_gpt(size)
+            transformers.Trainer(model, arguments, train_dataset=rows, callbacks=[Tick()]).train()
+        each = [b - a for a, b in zip(ticks[plan.warmup - 1 : -1], ticks[plan.warmup :], strict=True)]
+        return size.batch * size.tokens / statistics.median(each)
+
+    return contender
+
+
+def _public_gpt(size: Size) -> Any:
+    import transformers
+
+    config = transformers.GPT2Config(
+        vocab_size=size.vocab, n_positions=size.tokens, n_embd=size.width, n_layer=size.layers, n_head=size.heads,
+        resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=0, eos_token_id=0,
+    )  # fmt: skip
+    return transformers.GPT2LMHeadModel(config)
+
+
+def _plain_loop(model: Any, batches: list[dict[str, Tensor]]) -> Iterator[float]:
+    model.train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    while True:
+        for batch in batches:
+            loss = model(**batch).loss
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            optimizer.zero_grad()
+            yield loss.item()
+
+
+def _ids(size: Size) -> list[Tensor]:
+    rng = torch.Generator().manual_seed(0)
+    return [torch.randint(size.vocab, (size.batch, size.tokens), generator=rng) for _ in range(4)]
+
+
+def _masked(ids: Tensor) -> dict[str, Tensor]:
+    at = torch.rand(ids.shape, generator=torch.Generator().manual_seed(1)) < MASKED
+    return {"ids": ids.masked_fill(at, 4), "labels": ids.masked_fill(~at, -100), "at": at}
+
+
+def _median_step(steps: Iterator[Any], plan: Plan) -> float:
+    for _ in range(plan.warmup):
+        next(steps)
+    seconds = []
+    for _ in range(plan.steps):
+        start = plan.now()
+        next(steps)
+        seconds.append(plan.now() - start)
+    return statistics.median(seconds)
+
+
+# Generation --------------------------------------------------------------------------------------------------------
+
+
+def generate_ours(batch: int, bf16: bool) -> Contender:
+    """New tokens a second of the course's greedy `generate` with its cache, 124M random weights."""
+
+    def contender(plan: Plan) -> float:
+        config = gpt(64, width=16, layers=1, heads=2, length=128) if plan.tiny else gpt2("124M")
+        model = LM(Stack(config)).eval()
+        model = bf16_copy(model) if bf16 else model
+        return _generation(lambda ids: generate(model, ids, max_new_tokens=plan.new), config.embed.vocab, batch, plan)
+
+    return contender
+
+
+def generate_theirs(batch: int, bf16: bool) -> Contender:
+    """The same of transformers' `generate`."""
+
+    def contender(plan: Plan) -> float:
+        import transformers
+
+        tiny: Any = {"vocab_size": 64, "n_embd": 16, "n_layer": 1, "n_head": 2, "bos_token_id": 0, "eos_token_id": 0}
+        config = transformers.GPT2Config(**(tiny if plan.tiny else {}))
+        model: Any = transformers.GPT2LMHeadModel(config)
+        model.eval().to(torch.bfloat16 if bf16 else torch.float32)
+
+        def run(ids: Tensor) -> Any:
+            return model.generate(
+                ids, attention_mask=torch.ones_like(ids), max_new_tokens=plan.new, min_new_tokens=plan.new,
+                do_sample=False, pad_token_id=0,
+            )  # fmt: skip
+
+        return _generation(run, config.vocab_size, batch, plan)
+
+    return contender
+
+
+def _generation(run: Callable[[Tensor], Tensor], vocab: int, batch: int, plan: Plan, prompt: int = 16) -> float:
+    ids = torch.randint(vocab, (batch, prompt), generator=torch.Generator().manual_seed(0))
+    if run(ids).shape != (batch, prompt + plan.new):
+        raise CourseError("A contender stopped before the asked number of tokens: the measure would be unfair.")
+    seconds = []
+    for _ in range(max(1, plan.steps // 2)):
+        start = plan.now()
+        run(ids)
+        seconds.append(plan.now() - start)
+    return batch * plan.new / statistics.median(seconds)
+
+
+# Memory and imports ------------------------------------------------------------------------------------------------
+
+
+def peak_memory(work: Contender, needs: str) -> Contender:
+    """MiB that the work adds at its peak to what its imports hold (resident set, Linux; elsewhere 0)."""
+
+    def contender(plan: Plan) -> float:
+        __import__(needs, fromlist=["GPT2LMHeadModel", "GPT2Config"]).__dict__.get("GPT2LMHeadModel")
+        before = _status("VmRSS")
+        work(plan)
+        return _status("VmHWM") - before
+
+    return contender
+
+
+def _status(field: str) -> float:
+    """MiB, from /proc: getrusage would also count what the parent held before exec."""
+    file = Path("/proc/self/status")
+    lines = file.read_text().splitlines() if file.exists() else []
+    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith(field + ":")), 0.0)
+
+
+def importing(statement: str) -> Contender:
+    """CPU seconds of an import in a fresh interpreter."""
+
+    def contender(plan: Plan) -> float:
+        code = f"import time; t = time.process_time(); {statement}; print(time.process_time() - t)"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        return float(done.stdout)
+
+    return contender
+
+
+# The table ---------------------------------------------------------------------------------------------------------
+
+
+def measures() -> dict[str, Measure]:
+    """Everything that is measured. Targets are FINDINGS': least, aim."""
+    lesson = "import course_lib.heads, course_lib.train, course_lib.generate, course_lib.trace, course_lib.hf"
+    found = {
+        f"training GPT {size}": Measure(
+            "tokens/s",
+            +1,
+            {
+                "transformers": loop_gpt(size),
+                "Trainer": trainer_gpt(size),
+                "course fp32": train_gpt(size, "fp32"),
+                "course bf16": train_gpt(size, "bf16"),
+            },
+            targets={"course bf16": ("transformers", least, aim)},
+        )
+        for size, least, aim in (("S", 1.35, 1.6), ("M", 1.9, 2.3))
+    }
+    found["training BERT M"] = Measure(
+        "tokens/s",
+        +1,
+        {
+            "transformers": loop_bert("M"),
+            "course fp32": train_bert("M", "fp32"),
+            "course bf16": train_bert("M", "bf16"),
+        },
+        targets={"course fp32": ("transformers", 1.7, 1.9), "course bf16": ("transformers", 2.5, 3.0)},
+    )
+    for batch, fp32, bf16 in ((1, (1.0, 1.2), (1.0, 1.2)), (16, (1.1, 1.2), (2.0, 2.5))):
+        found[f"generation, batch {batch}"] = Measure(
+            "tokens/s",
+            +1,
+            {
+                "transformers": generate_theirs(batch, bf16=False),
+                "transformers bf16": generate_theirs(batch, bf16=True),
+                "course fp32": generate_ours(batch, bf16=False),
+                "course bf16": generate_ours(batch, bf16=True),
+            },
+            targets={"course fp32": ("transformers", *fp32), "course bf16": ("transformers", *bf16)},
+        )
+    found["peak memory, training GPT M"] = Measure(
+        "MiB",
+        -1,
+        {
+            "transformers": peak_memory(loop_gpt("M"), "transformers"),
+            "course fp32": peak_memory(train_gpt("M", "fp32"), "course_lib.train"),
+            "course bf16": peak_memory(train_gpt("M", "bf16"), "course_lib.train"),
+        },
+        targets={"course bf16": ("transformers", 0.85, 0.6)},
+    )
+    found["import"] = Measure(
+        "CPU s",
+        -1,
+        {
+            "torch": importing("import torch"),
+            "course_lib": importing(lesson),
+            "transformers": importing("from transformers import BertModel, GPT2LMHeadModel"),
+        },
+        against="torch",
+        targets={"course_lib": ("torch", 1.3, 1.1)},
+    )
+    return found
+
+
+def run(plan: Plan, only: str = "", say: Callable[[str], None] = print) -> dict[str, Any]:
+    """Measure everything whose name contains `only`; returns the record that `main` writes."""
+    chosen = {name: m for name, m in measures().items() if only in name}
+    if not chosen:
+        raise CourseError(f"No measure is called like {only!r}; there are {', '.join(measures())}.")
+    record: dict[str, Any] = _circumstances(plan) | {"measures": []}
+    start = time.perf_counter()
+    for name, measure in chosen.items():
+        names = [n for n in measure.contenders if has_bf16("cpu") or plan.tiny or "bf16" not in n]
+        values: dict[str, list[float]] = {n: [] for n in names}
+        for _ in range(plan.rounds):
+            for contender in names:
+                values[contender].append(_alone(name, contender, plan))
+        rows = _rows(measure, values)
+        record["measures"].append({"name": name, "unit": measure.unit, "rows": rows})
+        say(table(record["measures"][-1:]))
+    record["seconds"] = round(time.perf_counter() - start, 1)
+    record["load_after"] = _load()
+    return record
+
+
+def _rows(measure: Measure, values: dict[str, list[float]]) -> list[dict[str, Any]]:
+    medians = {name: statistics.median(found) for name, found in values.items()}
+    rows = []
+    for name, median in medians.items():
+        row: dict[str, Any] = {"contender": name, "values": values[name], "median": median, "against": measure.against}
+        row["ratio"] = median / medians[measure.against] if medians[measure.against] else None
+        if measure.targets and name in measure.targets and row["ratio"] is not None:
+            _, least, aim = measure.targets[name]
+            reached = [measure.better * (row["ratio"] - goal) >= 0 for goal in (least, aim)]
+            row |= {"least": least, "aim": aim, "reached": ["below", "least", "aim"][sum(reached)]}
+        rows.append(row)
+    return rows
+
+
+def table(measured: list[dict[str, Any]]) -> str:
+    """The record as lines of text, one a contender."""
+    lines = []
+    for measure in measured:
+        lines.append(f"{measure['name']} ({measure['unit']})")
+        for row in measure["rows"]:
+            ratio = "" if row["ratio"] is None else f"{row['ratio']:.2f}x {row['against']}"
+            goal = f"least {row['least']:g}x, aim {row['aim']:g}x: {row['reached']}" if "aim" in row else ""
+            lines.append(f"  {row['contender']:<18}{row['median']:>12,.2f}   {ratio:<20} {goal}".rstrip())
+    return "\n".join(lines)
+
+
+def _alone(measure: str, contender: str, plan: Plan) -> float:
+    """One contender in its own process."""
+    command = [sys.executable, "-m", "course_lib.bench", "--one", measure, contender, json.dumps(asdict(plan))]
+    here = str(Path(__file__).resolve().parents[1])
+    paths = os.pathsep.join([here, *filter(None, [os.environ.get("PYTHONPATH")])])
+    quiet = {"TRANSFORMERS_VERBOSITY": "error", "HF_HUB_OFFLINE": "1", "PYTHONPATH": paths}
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | quiet)
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise CourseError(f"The contender {contender!r} of {measure!r} failed: {last}")
+    return float(done.stdout.strip().splitlines()[-1])
+
+
+def _circumstances(plan: Plan) -> dict[str, Any]:
+    packages = ("torch", "transformers", "accelerate", "numpy")
+    return {
+        "plan": asdict(plan),
+        "sizes": {name: asdict(size) for name, size in SIZES.items() if (name == "tiny") == plan.tiny},
+        "versions": {"python": platform.python_version()} | {name: version(name) for name in packages},
+        "hardware": {
+            "cpu": _cpu(),
+            "cores": os.cpu_count(),
+            "threads": plan.threads or torch.get_num_threads(),
+            "capability": torch.backends.cpu.get_cpu_capability(),
+            "bf16": has_bf16("cpu"),
+        },
+        "load_before": _load(),
+        "busy": _load() > 0.5,
+    }
+
+
+def _cpu() -> str:
+    file = Path("/proc/cpuinfo")
+    lines = file.read_text().splitlines() if file.exists() else []
+    names = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.processor() or platform.machine())
+
+
+def _load() -> float:
+    """Processes that wanted to run in the last minute; 0 where the system does not say."""
+    return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else 0.0
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m course_lib.bench", description="Speed and memory against transformers."
+    )
+    parser.add_argument("--only", default="", help="measures whose name contains this")
+    parser.add_argument("--rounds", type=int, default=Plan.rounds, help="processes for each contender")
+    parser.add_argument("--steps", type=int, default=Plan.steps, help="timed steps in each process")
+    parser.add_argument("--new", type=int, default=Plan.new, help="tokens to generate")
+    parser.add_argument("--threads", type=int, default=0, help="0: as PyTorch chooses")
+    parser.add_argument("--clock", choices=("wall", "cpu"), default="wall", help="cpu: for a busy machine, one thread")
+    parser.add_argument("--tiny", action="store_true", help="models of no size: tries the bench itself out")
+    parser.add_argument("--out", type=Path, default=OUT, help="where the record goes")
+    parser.add_argument("--one", nargs=3, metavar=("MEASURE", "CONTENDER", "PLAN"), help=argparse.SUPPRESS)
+    given = parser.parse_args(arguments)
+    if given.one:
+        measure, contender, plan_json = given.one
+        plan = Plan(**json.loads(plan_json))
+        if plan.threads:
+            torch.set_num_threads(plan.threads)
+        torch.manual_seed(0)
+        print(measures()[measure].contenders[contender](plan))  # noqa: T201
+        return
+    threads = 1 if given.clock == "cpu" else given.threads
+    plan = Plan(
+        rounds=given.rounds, steps=given.steps, new=given.new, threads=threads, clock=given.clock, tiny=given.tiny
+    )  # fmt: skip
+    record = run(plan, given.only, say=lambda line: print(line, flush=True))  # noqa: T201
+    write_json(given.out, record)
+    print(f"\nWritten to {given.out}" + (" (the machine was busy)" if record["busy"] else ""))  # noqa: T201
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except CourseError as error:
+        sys.exit(f"Bench stopped: {error}")

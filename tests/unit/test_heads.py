@@ -1,0 +1,137 @@
+"""Heads: shapes, positions asked for, pooling, candidates, and gradients that reach the whole model."""
+
+import pytest
+import torch
+
+from course_lib import heads
+from course_lib.config import StackConfig
+from course_lib.errors import CourseError
+from course_lib.models.bert import bert
+from course_lib.models.gpt import gpt
+from course_lib.stack import Stack
+
+VOCAB = 30
+
+
+def stack(causal=False) -> Stack:
+    torch.manual_seed(0)
+    sizes = {"width": 16, "layers": 2, "heads": 2, "length": 12, "dropout": 0.0}
+    config: StackConfig = gpt(VOCAB, **sizes) if causal else bert(VOCAB, **sizes)
+    return Stack(config)
+
+
+@pytest.fixture
+def batch():
+    ids = torch.randint(VOCAB, (3, 6), generator=torch.Generator().manual_seed(1))
+    keep = torch.arange(6) < torch.tensor([[6], [4], [1]])
+    return {"ids": ids, "keep": keep, "segments": (torch.arange(6) > 2).long().expand(3, 6)}
+
+
+@pytest.mark.parametrize("head", [heads.LM(stack(causal=True)), heads.MLM(stack())], ids=["LM", "MLM"])
+def test_at_gives_the_rows_of_the_full_logits(head, batch):
+    at = torch.zeros(3, 6, dtype=torch.bool)
+    at[0, 2] = at[0, 5] = at[2, 0] = True
+    full = head(batch["ids"], keep=batch["keep"])
+    assert full.shape == (3, 6, VOCAB)
+    torch.testing.assert_close(head(batch["ids"], keep=batch["keep"], at=at), full[at])
+    assert head(batch["ids"], at=torch.zeros_like(at)).shape == (0, VOCAB)
+
+
+def test_language_model_logits_are_products_with_the_token_vectors(batch):
+    model = heads.LM(stack(causal=True))
+    h = model.stack(batch["ids"])
+    torch.testing.assert_close(model(batch["ids"]), h @ model.stack.embed.tokens.weight.T)
+
+
+def test_pretraining_is_both_objectives_on_one_stack(batch):
+    both = heads.Pretraining(stack())
+    words, follows = both(**batch)
+    assert words.shape == (3, 6, VOCAB) and follows.shape == (3, 2)
+    mlm, nsp = heads.MLM(both.stack), heads.NSP(both.stack)
+    mlm.head.load_state_dict(both.head.state_dict())
+    nsp.pooler.load_state_dict(both.pooler.state_dict())
+    nsp.next.load_state_dict(both.next.state_dict())
+    torch.testing.assert_close(mlm(**batch), words)
+    torch.testing.assert_close(nsp(**batch), follows)
+    at = batch["keep"]
+    torch.testing.assert_close(both(**batch, at=at)[0], words[at])
+
+
+@pytest.mark.parametrize("how", ["first", "last", "mean"])
+def test_classifier_pools_as_it_says(how, batch):
+    model = heads.Classifier(stack(), 4, pool=how).eval()
+    h = model.stack(**batch)
+    lengths = [6, 4, 1]
+    expected = {
+        "first": torch.tanh(model.pooler.dense(h[:, 0])) if how == "first" else None,
+        "last": torch.stack([h[n, length - 1] for n, length in enumerate(lengths)]),
+        "mean": torch.stack([h[n, :length].mean(0) for n, length in enumerate(lengths)]),
+    }[how]
+    torch.testing.assert_close(model(**batch), model.out(expected))
+
+
+def test_pooling_with_padding_on_the_left():
+    h, keep = torch.randn(2, 4, 3), torch.tensor([[0, 0, 1, 1], [1, 1, 1, 1]], dtype=torch.bool)
+    torch.testing.assert_close(heads.pool(h, keep, "last"), h[:, 3])
+    torch.testing.assert_close(heads.pool(h, keep, "mean"), torch.stack([h[0, 2:].mean(0), h[1].mean(0)]))
+    torch.testing.assert_close(heads.pool(h, None, "last"), h[:, -1])
+    assert torch.equal(heads.pool(h, keep, "first"), h[:, 0])
+
+
+def test_mean_of_nothing_is_not_nan():
+    assert heads.pool(torch.randn(1, 3, 2), torch.zeros(1, 3, dtype=torch.bool), "mean").isfinite().all()
+
+
+def test_unknown_pooling():
+    with pytest.raises(CourseError, match="'max'; there are first, last and mean"):
+        heads.pool(torch.randn(1, 3, 2), None, "max")
+
+
+def test_choice_reads_each_candidate_alone(batch):
+    model = heads.Choice(stack()).eval()
+    many = {name: torch.stack([value, value.flip(0)], dim=1) for name, value in batch.items()}
+    scores = model(**many)
+    assert scores.shape == (3, 2)
+    alone = heads.Classifier.forward(model, **batch)[:, 0]
+    torch.testing.assert_close(scores[:, 0], alone)
+    torch.testing.assert_close(scores[:, 1], alone.flip(0))
+
+
+def test_tagger_and_span_shapes(batch):
+    assert heads.Tagger(stack(), 5)(**batch).shape == (3, 6, 5)
+    start, end = heads.Span(stack())(**batch)
+    assert start.shape == end.shape == (3, 6)
+    assert not torch.equal(start, end)
+
+
+HEADS = {
+    "Pooled": lambda: heads.Pooled(stack()), "MLM": lambda: heads.MLM(stack()), "NSP": lambda: heads.NSP(stack()),
+    "Pretraining": lambda: heads.Pretraining(stack()), "Classifier": lambda: heads.Classifier(stack(), 3),
+    "Tagger": lambda: heads.Tagger(stack(), 3), "Span": lambda: heads.Span(stack()),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_every_weight_learns(name, batch):
+    model = HEADS[name]()
+    outputs = model(**batch)
+    outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+    rng = torch.Generator().manual_seed(0)
+    sum((out * torch.randn(out.shape, generator=rng)).sum() for out in outputs).backward()
+    still = [n for n, p in model.named_parameters() if p.grad is None or not p.grad.abs().max() > 0]
+    assert still == []
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_padding_on_the_right_changes_no_answer(name, batch):
+    model = HEADS[name]().eval()
+    ids, keep = batch["ids"].clone(), batch["keep"]
+    first = model(ids, keep=keep)
+    ids[~keep] = 7
+    second = model(ids, keep=keep)
+    first = first if isinstance(first, tuple) else (first,)
+    second = second if isinstance(second, tuple) else (second,)
+    for a, b in zip(first, second, strict=True):
+        if a.shape[:2] == keep.shape:
+            a, b = a[keep], b[keep]
+        torch.testing.assert_close(a, b)
