@@ -97,9 +97,7 @@ def train(
         raise CourseError(f"clip is {clip}; give a gradient norm above 0, or None for no clipping.")
     if isinstance(batches, Sequence) and len(batches) == 0:
         raise CourseError("There are no batches to train on.")
-    device = torch.device(device)
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise CourseError("device is 'cuda', but PyTorch sees no NVIDIA GPU here; use device='cpu'.")
+    device = _checked(device)
     keep_large_buffers()
     model.to(device).train()
     optimizer = adamw(model) if optimizer is None else optimizer
@@ -202,9 +200,7 @@ def targets(batch: Batch) -> Tensor:
 
 def _pairs(batch: Batch) -> Tensor:
     """Rows that carry a label of their own."""
-    return (
-        (batch["next"] != IGNORE).sum().clamp(min=1) if "next" in batch else torch.tensor(len(batch["ids"]))
-    )
+    return (batch["next"] != IGNORE).sum().clamp(min=1) if "next" in batch else torch.tensor(len(batch["ids"]))
 
 
 def has_bf16(device: str | torch.device) -> bool:
@@ -230,6 +226,18 @@ def keep_large_buffers() -> bool:
     m_trim_threshold, m_mmap_threshold = -1, -3  # malloc.h
     libc = ctypes.CDLL(None)
     return bool(libc.mallopt(m_mmap_threshold, 2**31 - 1) and libc.mallopt(m_trim_threshold, 2**31 - 1))
+
+
+def _checked(device: str | torch.device) -> torch.device:
+    try:
+        known = torch.device(device)
+    except RuntimeError as error:
+        raise CourseError(f"There is no device {device!r}; use 'cpu', 'cuda', 'cuda:1' or 'mps'.") from error
+    if known.type == "cuda" and not torch.cuda.is_available():
+        raise CourseError("device is 'cuda', but PyTorch sees no NVIDIA GPU here; use device='cpu'.")
+    if known.type == "mps" and not torch.backends.mps.is_available():
+        raise CourseError("device is 'mps', but this is no Mac with an Apple GPU; use device='cpu'.")
+    return known
 
 
 def _at(batches: Batches, step: int) -> Batch:

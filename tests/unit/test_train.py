@@ -283,6 +283,8 @@ def test_no_batches_and_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(CourseError, match="no NVIDIA GPU"):
         train.train(Net(), BATCHES, losses.clm, steps=1, device="cuda")
+    with pytest.raises(CourseError, match="no device 'gpu'"):
+        train.train(Net(), BATCHES, losses.clm, steps=1, device="gpu")
 
 
 def test_nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
