@@ -44,6 +44,7 @@ right[i].textContent = word;
 share.push(el('text', {x: data.right + word.length * 9.2 + 18, y: y(i), 'font-size': 13, fill: '#3c4043'}, svg));
 var group = el('g', {tabindex: 0, role: 'button', 'aria-label': 'where ' + word + ' looks'}, svg);
 group.style.cursor = 'pointer';
+group.setAttribute('data-lm-suppress-shortcuts', 'true');
 el('rect', {x: data.left - word.length * 9.2 - 10, y: y(i) - 19, width: word.length * 9.2 + 16, height: 26, rx: 3,
 fill: '#ffffff', stroke: 'none'}, group);
 var text = el('text', {x: data.left, y: y(i), 'text-anchor': 'end', 'font-size': 15, fill: '#1b1b1b'}, group);

@@ -59,8 +59,13 @@ var form = item.querySelector('form'), input = item.querySelector('input'), out 
 var details = item.querySelector('details'), round = data[i], done = false;
 form.hidden = false;
 form.style.display = 'flex';
-form.addEventListener('submit', function(event) {
-event.preventDefault();
+form.addEventListener('submit', function(event) { event.preventDefault(); });
+form.querySelector('button').addEventListener('click', play);
+// JupyterLab keeps Enter from submitting a form, so the key is heard here.
+input.addEventListener('keydown', function(event) {
+if (event.key === 'Enter') { event.preventDefault(); play(); }
+});
+function play() {
 var guess = input.value.trim().toLowerCase();
 if (!guess) { out.textContent = 'Type a word first.'; return; }
 var place = round.top.map(function(t) { return t[0].toLowerCase(); }).indexOf(guess);
@@ -77,7 +82,7 @@ if (right) wins += 1;
 if (model) data.model = (data.model || 0) + 1;
 score.textContent = 'Sentences played: ' + tries + '. You: ' + wins + ' right. The model: ' + (data.model || 0) + '.';
 }
-});
+}
 });
 """
 
@@ -101,7 +106,7 @@ def fill_in(blanks: Sequence[Blank], title: str = "Fill in the word before the m
             '<form class="controls" hidden style="gap:8px;flex-wrap:wrap;align-items:center;margin:4px 0">'
             '<input type="text" autocomplete="off" aria-label="your word" style="font:inherit;padding:3px 8px;'
             'width:11em">'
-            f'<button type="submit" style="{BUTTON}">guess</button><output aria-live="polite"></output></form>'
+            f'<button type="button" style="{BUTTON}">guess</button><output aria-live="polite"></output></form>'
             '<details><summary style="cursor:pointer;color:#3c4043">what the model says</summary>'
             f'<table style="border-collapse:collapse;margin:4px 0"><tbody>{rows}</tbody></table>'
             f"<div>In the text stood: <strong>{escape(blank.answer)}</strong></div></details></li>"

@@ -4,12 +4,14 @@ A widget is complete HTML before its script runs. Where scripts are removed (Git
 page is printed, everything can still be read; where they run, they hide, step and colour. No address is fetched.
 """
 
+import re
 from collections.abc import Iterable
 
 from course_lib.view.display import escape, identity, inline_json
 from course_lib.view.style import TINTS
 
 FONT = "font-family:system-ui,'Segoe UI',Roboto,'DejaVu Sans',sans-serif;font-size:15px;line-height:1.45"
+QUIET = 'data-lm-suppress-shortcuts="true"'
 MONO = "font-family:'DejaVu Sans Mono',Menlo,Consolas,monospace"
 BUTTON = (
     "font:inherit;padding:4px 12px;border:1px solid #5f6368;border-radius:4px;"
@@ -20,9 +22,11 @@ BUTTON = (
 def card(kind: str, title: str, body: str, script: str = "", data: object = None) -> str:
     """A card with a heading, and a script that gets `root` (the card's element) and `data`.
 
-    JupyterLab's shortcuts are off inside, so that arrow keys and letters reach the widget.
+    JupyterLab's shortcuts are off inside, so that arrow keys and letters reach the widget. It looks for the attribute
+    at the focused element first, so each one that can have the focus carries it.
     """
     name = identity(kind, title, body, data)
+    body = re.sub(r"<(button|input|select|summary)\b", rf"<\1 {QUIET}", body)
     style = (
         f"<style>[data-course={name}] :focus-visible{{outline:3px solid #0072B2;outline-offset:2px}}"
         f"[data-course={name}] button:disabled{{opacity:.4;cursor:default}}"
@@ -31,7 +35,7 @@ def card(kind: str, title: str, body: str, script: str = "", data: object = None
         f"[data-course={name}] .controls{{display:none!important}}}}</style>"
     )
     html = (
-        f'{style}<div data-course="{name}" role="group" aria-label="{escape(title)}" data-lm-suppress-shortcuts="true" '
+        f'{style}<div data-course="{name}" role="group" aria-label="{escape(title)}" {QUIET} '
         f'style="{FONT};background:#fff;color:#1b1b1b;border:1px solid #c8ccd0;border-radius:6px;'
         f'padding:12px 16px;margin:4px 0;max-width:60em;box-sizing:border-box">'
         f'<p style="margin:0 0 8px 0"><strong>{escape(title)}</strong></p>{body}</div>'
