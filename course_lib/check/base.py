@@ -146,7 +146,7 @@ def difference(case: Case, value: Any, true: Any) -> str:
         return f"It should return a {kind} of {len(true)}, and returns {_a(value)}{length}, {where}."
     if isinstance(true, float) and isinstance(value, int | float | torch.Tensor):
         return f"It returns {_scalar(value)}, and the right value is {true:.6g}, {where}."
-    return f"It returns {_short(value)}, and the right answer is {_short(true)}, {where}."
+    return f"It returns {short(value)}, and the right answer is {short(true)}, {where}."
 
 
 def _tensor_difference(where: str, value: Any, true: torch.Tensor) -> str:
@@ -208,7 +208,7 @@ def describe(case: Case) -> str:
         if isinstance(value, torch.Tensor):
             parts.append(f"{name} [{' '.join(map(str, value.shape))}]")
         elif not isinstance(value, torch.Generator):
-            parts.append(f"{name} {_short(value)}")
+            parts.append(f"{name} {short(value)}")
     return ", ".join(parts)
 
 
@@ -253,6 +253,7 @@ def _a(value: Any) -> str:
     return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
 
 
-def _short(value: Any) -> str:
-    text = repr(value)
+def short(value: Any) -> str:
+    """The value on one line, cut to 60 characters."""
+    text = " ".join(repr(value).split())
     return text if len(text) <= 60 else text[:57] + "..."

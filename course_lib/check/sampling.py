@@ -8,7 +8,19 @@ import torch
 from torch import Tensor
 
 from course_lib.check.attention import normal
-from course_lib.check.base import Case, Crash, Mistake, Verdict, WrongError, compare, difference, outcome, report, rng
+from course_lib.check.base import (
+    Case,
+    Crash,
+    Mistake,
+    Verdict,
+    WrongError,
+    compare,
+    difference,
+    outcome,
+    report,
+    rng,
+    short,
+)
 
 
 def temperature(fn: object) -> Verdict:
@@ -135,6 +147,8 @@ def _sampled(fn: object, case: Case) -> None:
     one: Any = outcome(fn, {**case, "rng": rng(0)})
     if isinstance(one, Crash):
         raise WrongError(difference(case, one, 0))
+    if not isinstance(one, int | Tensor) or (isinstance(one, Tensor) and one.numel() != 1):
+        raise WrongError(f"It returns {short(one)}; one token is asked for, a whole number.")
     if one != outcome(fn, {**case, "rng": rng(0)}):
         raise WrongError("Two draws from equal generators differ: give torch.multinomial the argument generator=rng.")
     assert callable(fn)
@@ -145,7 +159,7 @@ def _sampled(fn: object, case: Case) -> None:
             drawn = drawn.item()
         if isinstance(drawn, bool) or not isinstance(drawn, int) or not 0 <= drawn < len(logits):
             raise WrongError(
-                f"It returned {drawn!r}; a token is a whole number from 0 to {len(logits) - 1}, on {_said(case)}."
+                f"It returned {short(drawn)}; a token is a whole number from 0 to {len(logits) - 1}, on {_said(case)}."
             )
         counts[drawn] += 1
     shares = counts / _DRAWS
