@@ -63,12 +63,17 @@ def pretrain(
     layers: int = 4,
     vocab: int = 8192,
     lr: float = 1e-3,
+    warmup: Annotated[int, typer.Option(help="Steps until the learning rate is reached.")] = 100,
     seed: int = 0,
     precision: Bf16 = "auto",
     work: Work = WORK,
     out: Out = RESULTS,
 ) -> None:
-    """Pretrain a model; a stopped run goes on where it stopped."""
+    """Pretrain a model; a stopped run goes on where it stopped.
+
+    The learning rate is constant and falls over the last fifth of the steps: until then a run of fewer steps
+    is the same run.
+    """
     start = time.perf_counter()
     if kind not in PUBLIC:
         raise CourseError(f"There is no model {kind!r} here; choose bert or gpt.")
@@ -83,7 +88,7 @@ def pretrain(
         batches,
         loss,
         optim.adamw(model, lr, betas=(0.9, 0.98)),
-        optim.linear(steps, steps // 20),
+        optim.stable(steps, min(warmup, steps)),
         steps=steps,
         precision=_precision(precision),
         checkpoint=run / "state.safetensors",
@@ -107,7 +112,7 @@ def pretrain(
         "corpus": {"documents": len(store), "tokens": store.tokens, "files": [file.name for file in text or []]},
         "configuration": {
             "width": width, "layers": layers, "length": length, "vocab": tokenizer.vocab.size, "lr": lr,
-            "steps": steps, "tokens_a_batch": tokens, "docs": docs, "repeat": repeat,
+            "warmup": warmup, "steps": steps, "tokens_a_batch": tokens, "docs": docs, "repeat": repeat,
             "parameters": sum(p.numel() for p in model.parameters()),
         },
     }  # fmt: skip

@@ -19,6 +19,7 @@ TEXTS = [
     " ",
     "The fox isn't jumping over 3,000 dogs.",
     "  Unbelievable\tZÜRICH\n\nfaçade…  ",
+    "Привет the fox",
     "東京 the dog 🙂 \x07 control",
     "x" * 150 + " dog",
     "[MASK] the <unk> fox [SEP] <mask> </s> <|endoftext|> end",
