@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from course_lib import losses
 from course_lib.errors import CourseError
-from course_lib.files import write_json
+from course_lib.files import read_json, write_json
 from course_lib.generate import bf16_copy, generate
 from course_lib.heads import LM, MLM
 from course_lib.models.bert import bert
@@ -381,25 +381,27 @@ def measures() -> dict[str, Measure]:
     return found
 
 
-def run(plan: Plan, only: str = "", say: Callable[[str], None] = print) -> dict[str, Any]:
-    """Measure everything whose name contains `only`; returns the record that `main` writes."""
+def run(plan: Plan, only: str = "") -> Iterator[dict[str, Any]]:
+    """Measure everything whose name contains `only`; one record after each measure."""
     chosen = {name: m for name, m in measures().items() if only in name}
     if not chosen:
         raise CourseError(f"No measure is called like {only!r}; there are {', '.join(measures())}.")
-    record: dict[str, Any] = _circumstances(plan) | {"measures": []}
-    start = time.perf_counter()
     for name, measure in chosen.items():
+        start, load = time.perf_counter(), _load()
         names = [n for n in measure.contenders if has_bf16("cpu") or plan.tiny or "bf16" not in n]
         values: dict[str, list[float]] = {n: [] for n in names}
         for _ in range(plan.rounds):
             for contender in names:
                 values[contender].append(_alone(name, contender, plan))
-        rows = _rows(measure, values)
-        record["measures"].append({"name": name, "unit": measure.unit, "rows": rows})
-        say(table(record["measures"][-1:]))
-    record["seconds"] = round(time.perf_counter() - start, 1)
-    record["load_after"] = _load()
-    return record
+        yield {
+            "name": name,
+            "unit": measure.unit,
+            "rows": _rows(measure, values),
+            "plan": asdict(plan),
+            "load": load,
+            "busy": load > 1.0,
+            "seconds": round(time.perf_counter() - start, 1),
+        }
 
 
 def _rows(measure: Measure, values: dict[str, list[float]]) -> list[dict[str, Any]]:
@@ -417,10 +419,10 @@ def _rows(measure: Measure, values: dict[str, list[float]]) -> list[dict[str, An
 
 
 def table(measured: list[dict[str, Any]]) -> str:
-    """The record as lines of text, one a contender."""
+    """The records as lines of text, one a contender."""
     lines = []
     for measure in measured:
-        lines.append(f"{measure['name']} ({measure['unit']})")
+        lines.append(f"{measure['name']} ({measure['unit']})" + (" on a busy machine" if measure["busy"] else ""))
         for row in measure["rows"]:
             ratio = "" if row["ratio"] is None else f"{row['ratio']:.2f}x {row['against']}"
             goal = f"least {row['least']:g}x, aim {row['aim']:g}x: {row['reached']}" if "aim" in row else ""
@@ -444,18 +446,14 @@ def _alone(measure: str, contender: str, plan: Plan) -> float:
 def _circumstances(plan: Plan) -> dict[str, Any]:
     packages = ("torch", "transformers", "accelerate", "numpy")
     return {
-        "plan": asdict(plan),
         "sizes": {name: asdict(size) for name, size in SIZES.items() if (name == "tiny") == plan.tiny},
         "versions": {"python": platform.python_version()} | {name: version(name) for name in packages},
         "hardware": {
             "cpu": _cpu(),
             "cores": os.cpu_count(),
-            "threads": plan.threads or torch.get_num_threads(),
             "capability": torch.backends.cpu.get_cpu_capability(),
             "bf16": has_bf16("cpu"),
         },
-        "load_before": _load(),
-        "busy": _load() > 0.5,
     }
 
 
@@ -476,7 +474,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m course_lib.bench", description="Speed and memory against transformers."
     )
-    parser.add_argument("--only", default="", help="measures whose name contains this")
+    parser.add_argument("--only", default="", help="measures whose name contains this; the record keeps the others")
     parser.add_argument("--rounds", type=int, default=Plan.rounds, help="processes for each contender")
     parser.add_argument("--steps", type=int, default=Plan.steps, help="timed steps in each process")
     parser.add_argument("--new", type=int, default=Plan.new, help="tokens to generate")
@@ -498,9 +496,15 @@ def main(arguments: list[str] | None = None) -> None:
     plan = Plan(
         rounds=given.rounds, steps=given.steps, new=given.new, threads=threads, clock=given.clock, tiny=given.tiny
     )  # fmt: skip
-    record = run(plan, given.only, say=lambda line: print(line, flush=True))  # noqa: T201
-    write_json(given.out, record)
-    print(f"\nWritten to {given.out}" + (" (the machine was busy)" if record["busy"] else ""))  # noqa: T201
+    around = _circumstances(plan)
+    earlier = read_json(given.out) if given.only and given.out.exists() else {}
+    same = all(earlier.get(key) == around[key] for key in around)
+    done = {m["name"]: m for m in earlier.get("measures", [])} if same else {}
+    for record in run(plan, given.only):
+        print(table([record]), flush=True)  # noqa: T201
+        done[record["name"]] = record
+        write_json(given.out, around | {"measures": [done[name] for name in measures() if name in done]})
+    print(f"\nWritten to {given.out}.")  # noqa: T201
 
 
 if __name__ == "__main__":

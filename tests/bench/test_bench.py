@@ -1,0 +1,115 @@
+"""The bench itself, at a tiny size: every contender runs alone, the table and the record say what was measured.
+
+No test asserts a time: a figure is only required to be one.
+"""
+
+import json
+import math
+
+import pytest
+
+from course_lib import bench
+from course_lib.errors import CourseError
+
+TINY = bench.Plan(rounds=1, steps=2, warmup=1, new=3, threads=1, clock="cpu", tiny=True)
+CHEAP = [(name, c) for name, m in bench.measures().items() for c in m.contenders if not c.startswith("course_lib")]
+
+
+@pytest.mark.parametrize(("measure", "contender"), CHEAP)
+def test_every_contender_gives_a_figure(measure, contender):
+    """In this process: two dozen fresh interpreters would take minutes. The next test starts real ones."""
+    if measure == "import" and contender == "transformers":
+        pytest.skip("ten seconds of import say nothing about the bench")
+    value = bench.measures()[measure].contenders[contender](TINY)
+    assert math.isfinite(value)
+    assert value >= 0 if "memory" in measure else value > 0
+
+
+@pytest.mark.slow
+def test_a_run_writes_the_record_and_keeps_what_it_did_not_measure(tmp_path, capsys, monkeypatch):
+    out = tmp_path / "bench.json"
+    one = bench.Measure(
+        "tokens/s", +1, {"transformers": bench.loop_gpt("S"), "course fp32": bench.train_gpt("S", "fp32")}
+    )
+    flags = ["--tiny", "--rounds", "1", "--steps", "1", "--clock", "cpu", "--out", str(out)]
+    every = {"training GPT S": one, "generation, batch 1": one}
+    monkeypatch.setattr(bench, "measures", lambda: every)
+
+    bench.main([*flags, "--only", "training GPT S"])
+    record = json.loads(out.read_text())
+    assert set(record) == {"sizes", "versions", "hardware", "measures"}
+    assert {"python", "torch", "transformers"} <= set(record["versions"])
+    (found,) = record["measures"]
+    assert found["plan"]["threads"] == 1 and found["plan"]["rounds"] == 1
+    assert [row["contender"] for row in found["rows"]] == ["transformers", "course fp32"]
+    assert all(len(row["values"]) == 1 and row["values"][0] > 0 for row in found["rows"])
+    printed = capsys.readouterr().out
+    assert "training GPT S (tokens/s)" in printed and "1.00x transformers" in printed
+
+    monkeypatch.setattr(bench, "_alone", lambda *a: 5.0)
+    bench.main([*flags, "--only", "generation"])
+    again = json.loads(out.read_text())
+    assert [m["name"] for m in again["measures"]] == ["training GPT S", "generation, batch 1"]
+    assert again["measures"][0] == found
+
+
+@pytest.fixture
+def fixed(monkeypatch):
+    def use(better, values, targets):
+        measure = bench.Measure("unit", better, dict.fromkeys(values), against="theirs", targets=targets)
+        monkeypatch.setattr(bench, "measures", lambda: {"m": measure})
+        turns = {name: iter(each) for name, each in values.items()}
+        monkeypatch.setattr(bench, "_alone", lambda m, c, plan: next(turns[c]))
+        (record,) = bench.run(bench.Plan(rounds=3))
+        return record
+
+    return use
+
+
+def test_figures_are_medians_and_ratios_of_medians(fixed):
+    record = fixed(+1, {"theirs": [10, 30, 20], "ours": [100, 36, 1]}, {"ours": ("theirs", 1.5, 2.0)})
+    theirs, ours = record["rows"]
+    assert theirs["median"] == 20 and theirs["ratio"] == 1
+    assert ours["median"] == 36 and ours["ratio"] == pytest.approx(1.8)
+    assert ours["reached"] == "least"
+    assert "1.80x theirs" in bench.table([record]) and "least 1.5x, aim 2x: least" in bench.table([record])
+
+
+@pytest.mark.parametrize(
+    ("better", "ours", "reached"),
+    [(+1, 14, "below"), (+1, 16, "least"), (+1, 21, "aim"), (-1, 9, "below"), (-1, 8, "least"), (-1, 5, "aim")],
+)
+def test_targets_know_their_direction(fixed, better, ours, reached):
+    goals = ("theirs", 1.5, 2.0) if better > 0 else ("theirs", 0.85, 0.6)
+    record = fixed(better, {"theirs": [10] * 3, "ours": [ours] * 3}, {"ours": goals})
+    assert record["rows"][1]["reached"] == reached
+
+
+def test_contenders_take_turns(monkeypatch):
+    order = []
+    monkeypatch.setattr(bench, "measures", lambda: {"m": bench.Measure("u", 1, {"a": None, "b": None}, against="a")})
+    monkeypatch.setattr(bench, "_alone", lambda m, c, plan: order.append(c) or 1.0)
+    list(bench.run(bench.Plan(rounds=2)))
+    assert order == ["a", "b", "a", "b"]
+
+
+def test_an_unknown_measure_and_a_contender_that_fails():
+    with pytest.raises(CourseError, match="No measure is called like 'tea'; there are training GPT S"):
+        list(bench.run(TINY, "tea"))
+    with pytest.raises(CourseError, match="The contender 'nobody' of 'import' failed: KeyError"):
+        bench._alone("import", "nobody", TINY)
+
+
+def test_a_text_that_ends_early_is_not_measured():
+    import torch
+
+    with pytest.raises(CourseError, match="stopped before the asked number"):
+        bench._generation(lambda ids: torch.cat([ids, ids[:, :1]], 1), 9, 2, TINY)
+
+
+def test_every_target_names_contenders_of_its_measure():
+    for measure in bench.measures().values():
+        assert measure.against in measure.contenders
+        for name, (against, least, aim) in (measure.targets or {}).items():
+            assert name in measure.contenders and against in measure.contenders
+            assert measure.better * (aim - least) >= 0
