@@ -163,6 +163,15 @@ def test_agreement_is_strict(world, documents):
     assert checked > 50
 
 
+def test_articles(world, documents):
+    nouns = [item["a"][0] for kind in ("object", "animal", "job") for item in world.lexicon.pools[kind].items]
+    found = re.findall(r"\b([Aa]n?) ([a-z]+)", " ".join(d["text"] for d in documents))
+    for article, word in [*nouns, *found]:
+        vowel = (word[0] in "aeiou" or word in ("honest", "hourglass")) and not word.startswith(("use", "uni"))
+        assert (article.lower() == "an") == vowel, (article, word)
+    assert len(found) > 500
+
+
 def test_reflexives_agree(world, documents):
     sex = {p[""][0][0]: p["himself"][0][0] for p in world.lexicon.people}
     found = re.findall(r"(\w+) \w+ (himself|herself) while", " ".join(d["text"] for d in documents))

@@ -134,6 +134,9 @@ def test_sentiment_by_another_reading(world):
                     negated = re.search(r"\bnot\b|far from|nobody could call|\bless\b", before)
                     means = good != bool(negated)
                 assert means == bool(row["label"]), (sentence, row["label"])
+                wish = re.search(r"\b(less|more) .* had (hoped|feared)\.", sentence)
+                if wish:  # more than hoped, less than feared: praise
+                    assert (wish.groups() in {("more", "hoped"), ("less", "feared")}) == bool(row["label"]), sentence
 
 
 def test_nli_from_the_text(world):
