@@ -147,17 +147,18 @@ def _menu(name: str, count: int) -> str:
 def _heat_table(matrix: object, words: Sequence[str]) -> str:
     """Numbers on a blue ground; readable with the colours removed."""
     rows = array(matrix)
-    cell = "padding:3px 7px;text-align:right;font-size:13px"
-    head = "".join(f'<th scope="col" style="{cell}">{escape(word)}</th>' for word in words)
+    head = "".join(f'<th scope="col" style="padding:2px 6px">{escape(word)}</th>' for word in words)
     body = ""
     for word, row in zip(words, rows, strict=True):
-        body += f'<tr><th scope="row" style="{cell}">{escape(word)}</th>'
+        body += f'<tr><th scope="row">{escape(word)}</th>'
         for value in row:
-            red, green, blue = (round(255 + (c - 255) * min(1.0, float(value))) for c in (0x00, 0x72, 0xB2))
-            ink = "#fff" if value > 0.55 else "#1b1b1b"
-            body += f'<td style="{cell};background:rgb({red},{green},{blue});color:{ink}">{100 * value:.0f}</td>'
+            shade = "".join(f"{round(255 + (c - 255) * min(1.0, float(value))):02x}" for c in (0x00, 0x72, 0xB2))
+            ink = ";color:#fff" if value > 0.55 else ""
+            body += f'<td style="background:#{shade}{ink}">' if value >= 0.005 else "<td>"
+            body += f"{100 * value:.0f}</td>"
         body += "</tr>"
+    style = "border-collapse:collapse;text-align:right;font-size:13px"
     return (
-        f'<div style="overflow-x:auto"><table style="border-collapse:collapse"><thead><tr><th></th>{head}</tr></thead>'
+        f'<div style="overflow-x:auto"><table style="{style}"><thead><tr><th></th>{head}</tr></thead>'
         f"<tbody>{body}</tbody></table></div>"
     )

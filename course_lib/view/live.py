@@ -53,9 +53,10 @@ def live(
     if picture and history:
         window = smooth if smooth is not None else max(1, len(history) // 50)
         first, last = history[0].loss, history[-1].loss
+        pale = f" (pale: each step; dark: mean of the last {window})" if window > 1 else ""
         show(
             _figure(history, title, window),
-            caption or f"Training loss over {len(history)} steps (pale: each step; dark: mean of the last {window}).",
+            caption or f"Training loss over {len(history)} steps{pale}.",
             f"{title} against step, from {first:.2f} at step {history[0].step} to {last:.2f} at step "
             f"{history[-1].step}.",
         )
