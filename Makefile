@@ -65,7 +65,7 @@ checkpoints: ready
 	@$(RUN) -m course_lib zoo build --device '$(DEVICE)'
 
 bench: ready
-	@$(RUN) -m tests.bench
+	@$(RUN) -m course_lib.bench
 
 clean:
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis

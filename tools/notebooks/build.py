@@ -74,6 +74,7 @@ def _note(name: str, measure: Measure, record: Path) -> None:
     known = read_json(record) if record.exists() else {}
     known[name] = {
         "seconds": round(measure.seconds, 1),
+        "cpu_seconds": round(measure.cpu_seconds, 1),
         "peak_mb": round(measure.peak_mb),
         "hardware": hardware(),
         "command": f"python -m tools.notebooks build {name}",
