@@ -34,7 +34,7 @@ def test_the_printed_address_opens_the_first_lesson(tmp_path):
             assert address, said
             with urllib.request.urlopen(address[0], timeout=60) as answer:
                 assert "JupyterLab" in answer.read().decode()
-            with pytest.raises(urllib.error.HTTPError, match="40[13]|Forbidden"):  # nobody else gets in
+            with pytest.raises(urllib.error.HTTPError, match=r"40[13]|Forbidden"):  # nobody else gets in
                 urllib.request.urlopen(address[0].split("/lab/")[0] + "/api/contents", timeout=60)
         finally:
             server.send_signal(signal.SIGTERM)
