@@ -198,7 +198,13 @@ def test_static_masks_return_and_dynamic_ones_do_not(wordpiece: Tokenizer) -> No
     assert masks(None, 0) != masks(None, 1)
 
 
-def test_whole_words_are_masked_whole(wordpiece: Tokenizer) -> None:
+def test_dynamic_masks_differ_even_on_equal_rows(wordpiece: Tokenizer) -> None:
+    source = MaskedBatches(encode_corpus(TEXTS[:1] * 8, wordpiece), wordpiece, length=64, rows=4)
+    assert not torch.equal(source[0]["at"], source[source.steps]["at"])
+
+
+def test_whole_words_are_masked_whole() -> None:
+    wordpiece = train_wordpiece(TEXTS, 45)  # hardly more than letters, so that every word has several pieces
     source = MaskedBatches(encode_corpus(TEXTS, wordpiece), wordpiece, length=64, rows=20, whole_words=True)
     broken = 0
     for step in range(3):
