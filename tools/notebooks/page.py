@@ -24,7 +24,7 @@ TEMPLATE = """\
   main { max-width: 60rem; margin: 0 auto; padding: 1rem; }
   img { max-width: 100%; height: auto; }
   .jp-RenderedHTMLCommon math { font-size: 1.05em; }
-  .jp-InputArea-editor { overflow-x: auto; }
+  .jp-CodeCell .highlight pre { white-space: pre-wrap; }
 </style>
 {%- endblock -%}
 {%- block data_png scoped -%}
