@@ -176,7 +176,7 @@ class Alibi(Position):
 
     @staticmethod
     def geometric(heads: int) -> list[float]:
-        """2^(-8/H), 2^(-16/H), ... If H is no power of two: those of the power below, then every second of the one above."""
+        """2^(-8/H), 2^(-16/H), ... For other H: those of the power of two below, then every second of the one above."""
         if math.log2(heads).is_integer():
             return [2 ** (-8 * (h + 1) / heads) for h in range(heads)]
         lower = 2 ** math.floor(math.log2(heads))
