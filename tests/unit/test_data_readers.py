@@ -43,7 +43,7 @@ def test_a_book_is_one_document_without_its_licence(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "rows"),
     [
-        ("sst2.tsv", 'sentence\tlabel\na "bad film\t0\nfun\t1\n', [('a "bad film', None, "0"), ("fun", None, "1")]),
+        ("sst2.tsv", 'sentence\tlabel\n"bad" film\t0\n"fun\t1\n', [('"bad" film', None, "0"), ('"fun', None, "1")]),
         ("plain.tsv", "a long film\t0\nfun\t1\n", [("a long film", None, "0"), ("fun", None, "1")]),
         ("turned.tsv", "0\ta long film\n1\tfun film\n", [("a long film", None, "0"), ("fun film", None, "1")]),
         ("cola.tsv", "gj\t1\t\tShe ran.\nbc\t0\t*\tRan she.\n", [("She ran.", None, "1"), ("Ran she.", None, "0")]),
