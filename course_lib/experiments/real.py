@@ -138,6 +138,8 @@ def fine_tune(
         start = time.perf_counter()
         rows = {"train": data.task(path, n=n), "test": data.task(path, split="validation")}
         metric = METRIC.get(name, "accuracy")
+        words = _bag_of_words(rows, metric)
+        typer.echo(f"{name} bag of words: {metric} {words:.4f}")
         scores: dict[str, list[float]] = {"pretrained": [], "from_scratch": []}
         for seed in range(seeds):
             for begin, values in scores.items():
@@ -148,7 +150,7 @@ def fine_tune(
                 values.append(result.score)
                 typer.echo(f"{name} seed {seed} {begin}: {metric} {result.score:.4f}")
             figures = {begin: interval(values) for begin, values in scores.items()}
-            figures["tfidf"] = {"mean": _bag_of_words(rows, metric)}
+            figures["tfidf"] = {"mean": words}
             configuration = {"epochs": epochs, "lr": lr, "n": len(rows["train"]), "pool": "mean", "metric": metric}
             _record(
                 out / f"real_{name}.json",
