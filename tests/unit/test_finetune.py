@@ -170,6 +170,7 @@ def test_a_decoder_reads_start_text_delimiter_pair_extract() -> None:
     assert BPE.decode(ids[1:cut]) == "Ann saw" and BPE.decode(ids[cut + 1 : -1]) == "Bob left"
     long = frame.layout(range(100), [1, 2, 3])
     assert len(long) == 32 and long[-4:] == [1, 2, 3, v + 2], "the longer part is the one to cut"
+    assert frame.layout([1, 2, 3], range(100))[:5] == [v, 1, 2, 3, v + 1]
 
 
 def test_an_encoder_reads_cls_text_sep_pair_sep() -> None:

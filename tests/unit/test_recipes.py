@@ -133,7 +133,7 @@ def test_mean_loss_is_without_dropout() -> None:
 def small(tmp_path: Path, **change: object) -> recipes.Run:
     recipe = replace(
         recipes.RECIPES["gpt-mini"], steps=8, rows=2, pool=2, vocab=700, warmup=1, probe_every=4,
-        checkpoint_every=2, precision="fp32", **change,  # type: ignore[arg-type]
+        checkpoint_every=4, precision="fp32", **change,  # type: ignore[arg-type]
     )  # fmt: skip
     return recipes.Run("gpt-mini", recipe, tmp_path)
 
