@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from course_lib.attention import KVCache
 from course_lib.config import Learned, StackConfig
 from course_lib.errors import CourseError
+from course_lib.few_rows import FewRows
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -64,18 +65,16 @@ def generate(
 
     >>> generate(model, ids, max_new_tokens=20, do_sample=True, top_p=0.9, eos=1)   # doctest: +SKIP
     """
+    if num_beams > 1 and (do_sample or generator is not None):
+        raise CourseError("Beam search draws nothing: leave out do_sample and generator, or set num_beams=1.")
+    _check_sampling(do_sample, temperature, top_k, top_p)
     if num_beams > 1:
-        if do_sample or generator is not None:
-            raise CourseError("Beam search draws nothing: leave out do_sample and generator, or set num_beams=1.")
-        _check_sampling(False, temperature, top_k, top_p)
         state = _State(model, ids, keep, cache, max_new_tokens, copies=num_beams)
         return _beam_search(state, max_new_tokens, num_beams, length_penalty, eos, eos if pad is None else pad)
     if num_beams < 1:
         raise CourseError(f"num_beams is {num_beams}; it must be at least 1.")
-    steps = stream(
-        model, ids, max_new_tokens=max_new_tokens, do_sample=do_sample, temperature=temperature, top_k=top_k,
-        top_p=top_p, eos=eos, pad=pad, keep=keep, cache=cache, generator=generator,
-    )  # fmt: skip
+    state = _State(model, ids, keep, cache, max_new_tokens)
+    steps = _steps(state, max_new_tokens, do_sample, temperature, top_k, top_p, eos, pad, generator, show=False)
     return torch.cat([ids, *(step.token[:, None] for step in steps)], dim=1)
 
 
@@ -116,11 +115,14 @@ def _steps(
     eos: int | None,
     pad: int | None,
     generator: torch.Generator | None,
+    show: bool = True,
 ) -> Iterator[Next]:
+    """`show`: greedy choice needs no probabilities, but whoever looks on may want them."""
     ended = torch.zeros(state.rows, dtype=torch.bool, device=state.text.device)
     for _ in range(max_new_tokens):
         logits = state.logits()
-        distribution = next_distribution(logits, temperature, top_k, top_p)
+        shown = do_sample or show
+        distribution = next_distribution(logits, temperature, top_k, top_p) if shown else logits
         token = draw(distribution, generator) if do_sample else logits.argmax(dim=-1)
         if eos is not None:
             token = token.masked_fill(ended, eos if pad is None else pad)
@@ -293,12 +295,12 @@ class _State:
 
 @contextmanager
 def _reading(model: nn.Module) -> Iterator[None]:
-    """No gradients and no dropout inside the block; the model's mode is given back after it."""
+    """Inside the block no gradients, no dropout, products made for few rows; after it the model's mode is as before."""
     was_training = model.training
     if was_training:
         model.eval()
     try:
-        with torch.no_grad():
+        with torch.no_grad(), FewRows():
             yield
     finally:
         if was_training:

@@ -1,21 +1,12 @@
-"""Speed and memory, side by side with transformers: `python -m course_lib.bench`, or `make bench`.
+"""What is measured: each contender is a function from a `Plan` to one figure, run in a process of its own."""
 
-Every contender runs in a process of its own (what one sets, mallopt for instance, must not help the other); the
-contenders of a measure take turns, round after round, so that a busy minute hits them all; figures are medians.
-"""
-
-import argparse
-import json
-import os
-import platform
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
-from importlib.metadata import version
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,15 +15,13 @@ from torch import Tensor, nn
 
 from course_lib import losses
 from course_lib.errors import CourseError
-from course_lib.files import read_json, write_json
 from course_lib.generate import bf16_copy, generate
 from course_lib.heads import LM, MLM
 from course_lib.models.bert import bert
 from course_lib.models.gpt import gpt, gpt2
 from course_lib.stack import Stack
-from course_lib.train import has_bf16, train
+from course_lib.train import train
 
-OUT = Path("data/results/bench.json")
 MASKED = 0.15
 
 
@@ -83,20 +72,6 @@ class Plan:
 
 
 Contender = Callable[[Plan], float]
-
-
-@dataclass(frozen=True)
-class Measure:
-    """One figure of several contenders. better: +1 more is better, -1 less is. against: what ours is divided by.
-
-    targets: contender -> (compared with, least, aim), as ratios.
-    """
-
-    unit: str
-    better: int
-    contenders: dict[str, Contender]
-    against: str = "transformers"
-    targets: dict[str, tuple[str, float, float]] | None = None
 
 
 # Training ----------------------------------------------------------------------------------------------------------
@@ -313,202 +288,3 @@ def importing(statement: str) -> Contender:
         return float(done.stdout)
 
     return contender
-
-
-# The table ---------------------------------------------------------------------------------------------------------
-
-
-def measures() -> dict[str, Measure]:
-    """Everything that is measured. Targets are FINDINGS': least, aim."""
-    lesson = "import course_lib.heads, course_lib.train, course_lib.generate, course_lib.trace, course_lib.hf"
-    found = {
-        f"training GPT {size}": Measure(
-            "tokens/s",
-            +1,
-            {
-                "transformers": loop_gpt(size),
-                "Trainer": trainer_gpt(size),
-                "course fp32": train_gpt(size, "fp32"),
-                "course bf16": train_gpt(size, "bf16"),
-            },
-            targets={"course bf16": ("transformers", least, aim)},
-        )
-        for size, least, aim in (("S", 1.35, 1.6), ("M", 1.9, 2.3))
-    }
-    found["training BERT M"] = Measure(
-        "tokens/s",
-        +1,
-        {
-            "transformers": loop_bert("M"),
-            "course fp32": train_bert("M", "fp32"),
-            "course bf16": train_bert("M", "bf16"),
-        },
-        targets={"course fp32": ("transformers", 1.7, 1.9), "course bf16": ("transformers", 2.5, 3.0)},
-    )
-    for batch, fp32, bf16 in ((1, (1.0, 1.2), (1.0, 1.2)), (16, (1.1, 1.2), (2.0, 2.5))):
-        found[f"generation, batch {batch}"] = Measure(
-            "tokens/s",
-            +1,
-            {
-                "transformers": generate_theirs(batch, bf16=False),
-                "transformers bf16": generate_theirs(batch, bf16=True),
-                "course fp32": generate_ours(batch, bf16=False),
-                "course bf16": generate_ours(batch, bf16=True),
-            },
-            targets={"course fp32": ("transformers", *fp32), "course bf16": ("transformers", *bf16)},
-        )
-    found["peak memory, training GPT M"] = Measure(
-        "MiB",
-        -1,
-        {
-            "transformers": peak_memory(loop_gpt("M"), "transformers"),
-            "course fp32": peak_memory(train_gpt("M", "fp32"), "course_lib.train"),
-            "course bf16": peak_memory(train_gpt("M", "bf16"), "course_lib.train"),
-        },
-        targets={"course bf16": ("transformers", 0.85, 0.6)},
-    )
-    found["import"] = Measure(
-        "CPU s",
-        -1,
-        {
-            "torch": importing("import torch"),
-            "course_lib": importing(lesson),
-            "transformers": importing("from transformers import BertModel, GPT2LMHeadModel"),
-        },
-        against="torch",
-        targets={"course_lib": ("torch", 1.3, 1.1)},
-    )
-    return found
-
-
-def run(plan: Plan, only: str = "") -> Iterator[dict[str, Any]]:
-    """Measure everything whose name contains `only`; one record after each measure."""
-    chosen = {name: m for name, m in measures().items() if only in name}
-    if not chosen:
-        raise CourseError(f"No measure is called like {only!r}; there are {', '.join(measures())}.")
-    for name, measure in chosen.items():
-        start, load = time.perf_counter(), _load()
-        names = [n for n in measure.contenders if has_bf16("cpu") or plan.tiny or "bf16" not in n]
-        values: dict[str, list[float]] = {n: [] for n in names}
-        for _ in range(plan.rounds):
-            for contender in names:
-                values[contender].append(_alone(name, contender, plan))
-        yield {
-            "name": name,
-            "unit": measure.unit,
-            "rows": _rows(measure, values),
-            "plan": asdict(plan),
-            "load": load,
-            "busy": load > 1.0,
-            "seconds": round(time.perf_counter() - start, 1),
-        }
-
-
-def _rows(measure: Measure, values: dict[str, list[float]]) -> list[dict[str, Any]]:
-    medians = {name: statistics.median(found) for name, found in values.items()}
-    rows = []
-    for name, median in medians.items():
-        row: dict[str, Any] = {"contender": name, "values": values[name], "median": median, "against": measure.against}
-        row["ratio"] = median / medians[measure.against] if medians[measure.against] else None
-        if measure.targets and name in measure.targets and row["ratio"] is not None:
-            _, least, aim = measure.targets[name]
-            reached = [measure.better * (row["ratio"] - goal) >= 0 for goal in (least, aim)]
-            row |= {"least": least, "aim": aim, "reached": ["below", "least", "aim"][sum(reached)]}
-        rows.append(row)
-    return rows
-
-
-def table(measured: list[dict[str, Any]]) -> str:
-    """The records as lines of text, one a contender."""
-    lines = []
-    for measure in measured:
-        lines.append(f"{measure['name']} ({measure['unit']})" + (" on a busy machine" if measure["busy"] else ""))
-        for row in measure["rows"]:
-            ratio = "" if row["ratio"] is None else f"{row['ratio']:.2f}x {row['against']}"
-            goal = f"least {row['least']:g}x, aim {row['aim']:g}x: {row['reached']}" if "aim" in row else ""
-            lines.append(f"  {row['contender']:<18}{row['median']:>12,.2f}   {ratio:<20} {goal}".rstrip())
-    return "\n".join(lines)
-
-
-def _alone(measure: str, contender: str, plan: Plan) -> float:
-    """One contender in its own process."""
-    command = [sys.executable, "-m", "course_lib.bench", "--one", measure, contender, json.dumps(asdict(plan))]
-    here = str(Path(__file__).resolve().parents[1])
-    paths = os.pathsep.join([here, *filter(None, [os.environ.get("PYTHONPATH")])])
-    quiet = {"TRANSFORMERS_VERBOSITY": "error", "HF_HUB_OFFLINE": "1", "PYTHONPATH": paths}
-    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | quiet)
-    if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise CourseError(f"The contender {contender!r} of {measure!r} failed: {last}")
-    return float(done.stdout.strip().splitlines()[-1])
-
-
-def _circumstances(plan: Plan) -> dict[str, Any]:
-    packages = ("torch", "transformers", "accelerate", "numpy")
-    return {
-        "sizes": {name: asdict(size) for name, size in SIZES.items() if (name == "tiny") == plan.tiny},
-        "versions": {"python": platform.python_version()} | {name: version(name) for name in packages},
-        "hardware": {
-            "cpu": _cpu(),
-            "cores": os.cpu_count(),
-            "capability": torch.backends.cpu.get_cpu_capability(),
-            "bf16": has_bf16("cpu"),
-        },
-    }
-
-
-def _cpu() -> str:
-    file = Path("/proc/cpuinfo")
-    lines = file.read_text().splitlines() if file.exists() else []
-    names = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.processor() or platform.machine())
-
-
-def _load() -> float:
-    """Processes that wanted to run in the last minute; 0 where the system does not say."""
-    return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else 0.0
-
-
-def main(arguments: list[str] | None = None) -> None:
-    """The command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m course_lib.bench", description="Speed and memory against transformers."
-    )
-    parser.add_argument("--only", default="", help="measures whose name contains this; the record keeps the others")
-    parser.add_argument("--rounds", type=int, default=Plan.rounds, help="processes for each contender")
-    parser.add_argument("--steps", type=int, default=Plan.steps, help="timed steps in each process")
-    parser.add_argument("--new", type=int, default=Plan.new, help="tokens to generate")
-    parser.add_argument("--threads", type=int, default=0, help="0: as PyTorch chooses")
-    parser.add_argument("--clock", choices=("wall", "cpu"), default="wall", help="cpu: for a busy machine, one thread")
-    parser.add_argument("--tiny", action="store_true", help="models of no size: tries the bench itself out")
-    parser.add_argument("--out", type=Path, default=OUT, help="where the record goes")
-    parser.add_argument("--one", nargs=3, metavar=("MEASURE", "CONTENDER", "PLAN"), help=argparse.SUPPRESS)
-    given = parser.parse_args(arguments)
-    if given.one:
-        measure, contender, plan_json = given.one
-        plan = Plan(**json.loads(plan_json))
-        if plan.threads:
-            torch.set_num_threads(plan.threads)
-        torch.manual_seed(0)
-        print(measures()[measure].contenders[contender](plan))  # noqa: T201
-        return
-    threads = 1 if given.clock == "cpu" else given.threads
-    plan = Plan(
-        rounds=given.rounds, steps=given.steps, new=given.new, threads=threads, clock=given.clock, tiny=given.tiny
-    )  # fmt: skip
-    around = _circumstances(plan)
-    earlier = read_json(given.out) if given.only and given.out.exists() else {}
-    same = all(earlier.get(key) == around[key] for key in around)
-    done = {m["name"]: m for m in earlier.get("measures", [])} if same else {}
-    for record in run(plan, given.only):
-        print(table([record]), flush=True)  # noqa: T201
-        done[record["name"]] = record
-        write_json(given.out, around | {"measures": [done[name] for name in measures() if name in done]})
-    print(f"\nWritten to {given.out}.")  # noqa: T201
-
-
-if __name__ == "__main__":
-    try:
-        main()
-    except CourseError as error:
-        sys.exit(f"Bench stopped: {error}")
