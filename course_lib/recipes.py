@@ -65,8 +65,8 @@ class Recipe:
 
 
 RECIPES = {
-    "bert-mini": Recipe("mlm_nsp", lr=1e-3),
-    "gpt-mini": Recipe("clm", lr=2e-3, pairs=0.0),
+    "bert-mini": Recipe("mlm_nsp", lr=1e-3, steps=6_500),
+    "gpt-mini": Recipe("clm", lr=2e-3, pairs=0.0, steps=5_400),
 }
 
 
