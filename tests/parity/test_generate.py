@@ -12,16 +12,17 @@ from tests.parity.public import close, randomise
 PAD, EOS, VOCAB = 1, 2, 60
 
 
-@pytest.fixture(params=range(4))
-def models(request, tmp_path):
+@pytest.fixture(scope="module", params=range(4))
+def models(request, tmp_path_factory):
     """The same random GPT-2, ours and theirs; the output is peaked enough to tell beams apart."""
     config = transformers.GPT2Config(
         vocab_size=VOCAB, n_positions=48, n_embd=32, n_head=4, n_layer=2, bos_token_id=EOS, eos_token_id=EOS,
         pad_token_id=PAD,
     )  # fmt: skip
     theirs = randomise(transformers.GPT2LMHeadModel(config), seed=request.param)
-    theirs.save_pretrained(tmp_path)
-    return hf.load_pretrained(tmp_path), theirs
+    folder = tmp_path_factory.mktemp("gpt2")
+    theirs.save_pretrained(folder)
+    return hf.load_pretrained(folder), theirs
 
 
 @pytest.fixture(params=range(2))
