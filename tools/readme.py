@@ -17,7 +17,7 @@ from tools.notebooks.build import RECORD, read
 
 README = ROOT / "README.md"
 PICTURE = ROOT / "docs" / "picture.png"
-SHOWN = ("01_self_attention", "trained-heads")  # the lesson and the cell whose figure stands in the README
+SHOWN = ("00_start_here", "probe-curve")  # the lesson and the cell whose figure stands in the README
 BEGIN, END = "<!-- lessons: written by python -m tools.readme -->", "<!-- end of lessons -->"
 
 
