@@ -227,7 +227,7 @@ class MaskedBatches(Source):
 class SentencePairBatches(Source):
     """Masked language modelling with next-sentence prediction (Devlin et al. 2019, section 3.1).
 
-    [CLS] A [SEP] B [SEP]; B follows A in half of the rows (`next` 1) and comes from another document in the
+    [CLS] A [SEP] B [SEP]; B follows A in half of the rows (`next` 0) and comes from another document in the
     others. Batches hold `ids` (masked), `segments`, `keep`, `labels`, `at` and `next`. Pairs are drawn anew
     at every step; `steps` is how many it takes to draw as many as there are sentences.
     """
