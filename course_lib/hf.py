@@ -153,7 +153,10 @@ def load_pretrained(source: str | Path, *, architecture: str | None = None, **bu
             f"{folder}: architecture {name!r} is not known for {family.model_type}; choose one of {known}."
         )
     chosen = family.architectures[name]
-    config = family.read_config(values)
+    try:
+        config = family.read_config(values)
+    except KeyError as error:
+        raise CourseError(f"{folder}/config.json has no field {error}, which a {family.model_type} needs.") from None
     model = chosen.build(config, values | build)
     weights = convert(_bare(_read_weights(folder), family), _all_rules(family, chosen), config.layers)
     load_strictly(model, weights, str(folder))

@@ -27,25 +27,23 @@ def record(model: nn.Module, *patterns: str) -> Iterator[dict[str, Tensor]]:
     torch.Size([1, 4, 6, 6])
     """
     seen: dict[str, Tensor] = {}
-    handles = []
-    for pattern in patterns:
-        depth = pattern.count(".")
-        found = [
-            (short, module)
-            for name, module in model.named_modules()
-            for short in (name.removeprefix("stack."),)
-            if short.count(".") == depth and fnmatch.fnmatchcase(short, pattern)
-        ]
-        if not found:
-            some = ", ".join(n.removeprefix("stack.") for n, _ in list(model.named_modules())[1:12])
-            raise CourseError(f"No part of the model is called {pattern!r}; it has {some}, ...")
-        for name, module in found:
-            handles.append(module.register_forward_hook(_keeper(seen, name)))
+    watched = [part for pattern in patterns for part in _find(model, pattern)]
+    handles = [module.register_forward_hook(_keeper(seen, name)) for name, module in watched]
     try:
         yield seen
     finally:
         for handle in handles:
             handle.remove()
+
+
+def _find(model: nn.Module, pattern: str) -> list[tuple[str, nn.Module]]:
+    parts = [(name.removeprefix("stack."), module) for name, module in model.named_modules()]
+    depth = pattern.count(".")
+    found = [(n, m) for n, m in parts if n.count(".") == depth and fnmatch.fnmatchcase(n, pattern)]
+    if not found:
+        some = ", ".join(name for name, _ in parts[1:12])
+        raise CourseError(f"No part of the model is called {pattern!r}; it has {some}, ...")
+    return found
 
 
 def _keeper(seen: dict[str, Tensor], name: str) -> Callable[[nn.Module, object, Tensor], None]:

@@ -201,3 +201,11 @@ def test_saving_refuses_what_the_public_model_cannot_say(model, tmp_path):
     with pytest.raises(CourseError, match=r"no weight .*, which the public layout needs|No rule says"):
         hf.save_pretrained(model, tmp_path / "x", model_type="bert", architecture="BertForQuestionAnswering")
     assert not (tmp_path / "x").exists()
+
+
+def test_a_config_without_a_needed_field_is_one_sentence(tmp_path):
+    from course_lib.files import write_json
+
+    write_json(tmp_path / "config.json", {"model_type": "bert", "architectures": ["BertModel"], "vocab_size": 10})
+    with pytest.raises(CourseError, match="hidden_size"):
+        hf.load_pretrained(tmp_path)
