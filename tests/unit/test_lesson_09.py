@@ -1,4 +1,4 @@
-"""Lesson 09: its folded answers pass their checks, typical slips are named, what it counts is what it says."""
+"""Lesson 09: typical slips in its answers are named, and what it says it counts and claims is there."""
 
 import re
 from collections.abc import Callable
@@ -17,7 +17,6 @@ from course_lib.stack import Stack
 from course_lib.tokenizers import Vocab
 
 ROOT = Path(__file__).resolve().parents[2]
-EXERCISES = ("bert_input", "mask_tokens", "mlm_loss", "nsp_pairs")
 CLAIMS = (
     "two-sided-lm-cheats", "mlm-recipe", "nsp-recipe", "bidirectional-wins", "mlm-converges-slower", "bert-ablation",
     "bert-size", "mask-mismatch", "bert-cannot-generate", "bert-params",
@@ -47,21 +46,6 @@ def _answer(cells: list[Any], name: str, *swap: str) -> Any:
     return space[name]
 
 
-@pytest.mark.parametrize("name", EXERCISES)
-def test_the_folded_answer_passes_its_check(name: str, cells: list[Any]) -> None:
-    assert getattr(check, name)(_answer(cells, name)).passed
-
-
-@pytest.mark.parametrize("name", EXERCISES)
-def test_the_stub_runs_and_is_not_written_yet(name: str, cells: list[Any]) -> None:
-    stub = next(c.source for c in cells if c.cell_type == "code" and f"def {name}(" in c.source)
-    space: dict[str, Any] = {"torch": torch}
-    exec(stub, space)
-    verdict = getattr(check, name)(space[name])
-    assert not verdict.passed
-    assert "not written yet" in verdict.message
-
-
 # The folded answers with one slip each, and a word of the sentence that must name it.
 SLIPS = [
     ("bert_input", ("* (len(a) + 2)", "* (len(a) + 1)", "* (len(b) + 1)", "* (len(b) + 2)"), "first [SEP]"),
@@ -77,7 +61,7 @@ SLIPS = [
     ("mlm_loss", ("(logits[at], ids[at])", "(logits[~at], ids[~at])"), "other way round"),
     ("mlm_loss", ("ids[at])", 'ids[at], reduction="sum")'), "sum"),
     ("nsp_pairs", ("1 + draw(len(documents) - 1)", "draw(1)"), "same document"),
-    ("nsp_pairs", ("[s + 1], 0)", "[s + 1], 1)", "], 1))", "], 0))"), "inverted"),
+    ("nsp_pairs", ("(other))], 1)", "(other))], 0)", "[s + 1], 0)", "[s + 1], 1)"), "inverted"),
     ("nsp_pairs", ("i % 2 == 0", "i % 4 == 0"), "half"),
 ]
 
