@@ -133,8 +133,8 @@ def mask_documents(
 ) -> Corrupted:
     """Static or dynamic masking (Liu et al. 2019, RoBERTa, section 4.1), by document instead of by batch.
 
-    Each row's mask depends on (seed, document, which copy of the data this epoch uses) and on nothing else:
-    not on the batch it stands in, nor on the batches before.
+    Each row's mask depends on (seed, document, which copy of the data this epoch uses) and on the row itself, its
+    padding included; so mask before padding to a batch's width, as `data.MaskedBatches` does.
 
     Args:
         ids: Int[B T]. documents: the B documents' numbers.
