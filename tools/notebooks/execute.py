@@ -101,7 +101,9 @@ def environment() -> Iterator[dict[str, str]]:
             "MKL_NUM_THREADS": str(THREADS),
             "NO_COLOR": "1",
             "OMP_NUM_THREADS": str(THREADS),
-            "OMP_WAIT_POLICY": "PASSIVE",  # waiting threads leave the core to others: vital on a busy machine
+            # Waiting threads spin for a moment, then leave the core to others: spinning on brings a busy machine to a
+            # stand, never spinning costs a quiet one two thirds of its speed.
+            "GOMP_SPINCOUNT": "20000",
             "PYTHONHASHSEED": "0",
             "TOKENIZERS_PARALLELISM": "false",
             "TQDM_DISABLE": "1",
