@@ -18,6 +18,7 @@ from torch import nn
 from course_lib import heads, losses, optim, zoo
 from course_lib.config import StackConfig
 from course_lib.corrupt import generator, mask_tokens
+from course_lib.data.batches import pad
 from course_lib.errors import CourseError
 from course_lib.files import read_json, write_json
 from course_lib.losses import Batch, Loss
@@ -99,16 +100,14 @@ class DocumentBatches:
         if self._pool[0] != pool:
             self._pool = (pool, self._make(pool))
         rows = self._pool[1][index]
-        width = -(-max(len(row.ids) for row in rows) // 16) * 16  # few shapes: each costs oneDNN kernels and memory
-        ids = torch.full((len(rows), width), self.tokenizer.vocab.pad or 0)
-        keep = torch.zeros(len(rows), width, dtype=torch.bool)
+        steps_of_16 = -(-max(len(row.ids) for row in rows) // 16) * 16  # each width costs oneDNN kernels and memory
+        batch = pad([row.ids for row in rows], self.tokenizer.vocab.pad or 0, min(steps_of_16, self.recipe.length))
+        if self.recipe.objective == "clm":
+            return batch
+        ids, keep = batch["ids"], batch["keep"]
         segments = torch.zeros_like(ids)
         for i, row in enumerate(rows):
-            ids[i, : len(row.ids)] = torch.tensor(row.ids)
-            keep[i, : len(row.ids)] = True
             segments[i, row.second : len(row.ids)] = 1
-        if self.recipe.objective == "clm":
-            return {"ids": ids, "keep": keep}
         hidden = mask_tokens(
             ids,
             generator(self.seed, 1, step),

@@ -319,10 +319,13 @@ class Plan:
         return rows[np.argsort(self.widths[rows], kind="stable")], _permutation(self.steps, self.seed, epoch, 1)
 
 
-def pad(rows: Sequence[Ints | Sequence[int]], value: int) -> Batch:
-    """Rows of several lengths to `ids` Int[B T], padded on the right with `value`, and `keep` Bool[B T]."""
+def pad(rows: Sequence[Ints | Sequence[int]], value: int, width: int | None = None) -> Batch:
+    """Rows of several lengths to `ids` Int[B T], padded on the right with `value`, and `keep` Bool[B T].
+
+    width: T, by default the longest row's length.
+    """
     lengths = torch.tensor([len(row) for row in rows])
-    width = int(lengths.max())
+    width = int(lengths.max()) if width is None else width
     ids = np.full((len(rows), width), value, dtype=np.int64)
     for line, row in zip(ids, rows, strict=True):
         line[: len(row)] = row

@@ -12,10 +12,8 @@ from course_lib import heads
 from course_lib.config import EmbedConfig, Learned, StackConfig
 from course_lib.errors import CourseError
 from course_lib.hf import Architecture, Family, Rule, transposed
-from course_lib.models.bert import ACTIVATIONS, PUBLIC_ACTIVATIONS, activation, labels, pairs
+from course_lib.models.bert import PUBLIC_ACTIVATIONS, activation, labels, pairs
 from course_lib.stack import Stack
-
-__all__ = ["ACTIVATIONS", "GPT1_FAMILY", "GPT2_FAMILY", "gpt", "gpt1", "gpt2", "gpt_mini"]
 
 
 def gpt(

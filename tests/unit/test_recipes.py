@@ -45,6 +45,12 @@ def test_a_batch_depends_on_its_number_only() -> None:
     assert other["ids"].shape != late[1]["ids"].shape or not torch.equal(other["ids"], late[1]["ids"])
 
 
+def test_no_batch_is_wider_than_the_recipes_length() -> None:
+    """Widths go in steps of 16, but a length between two steps is the model's last position."""
+    short = DocumentBatches(document, BPE, replace(GPT, length=25))
+    assert {short[step]["ids"].shape[1] for step in range(8)} <= {16, 25}
+
+
 def test_every_document_comes_once_whole() -> None:
     batches = DocumentBatches(document, BPE, GPT)
     seen = []
