@@ -60,8 +60,7 @@ def load(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> int:
             state.setdefault(int(index), {})[key] = value
     trained = [p for group in optimizer.param_groups for p in group["params"]]
     fits = rest["kind"] == type(optimizer).__name__ and all(
-        index < len(trained)
-        and (not isinstance(v, Tensor) or v.dim() == 0 or v.shape == trained[index].shape)
+        index < len(trained) and (not isinstance(v, Tensor) or v.dim() == 0 or v.shape == trained[index].shape)
         for index, values in state.items()
         for v in values.values()
     )
@@ -101,18 +100,12 @@ def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         with safe_open(path, framework="pt") as file:
             rest: dict[str, Any] = json.loads((file.metadata() or {}).get("state", "{}"))
             if not rest.keys() >= _KEYS:
-                raise CourseError(
-                    f"{path} is not a training state of this course; remove it or name another file."
-                )
+                raise CourseError(f"{path} is not a training state of this course; remove it or name another file.")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError) as error:
-        raise CourseError(
-            f"The checkpoint {path} is damaged ({error}); remove it to start afresh."
-        ) from error
+        raise CourseError(f"The checkpoint {path} is damaged ({error}); remove it to start afresh.") from error
     if _crc(tensors) != rest["crc"]:
-        raise CourseError(
-            f"The checkpoint {path} is damaged (its checksum is wrong); remove it to start afresh."
-        )
+        raise CourseError(f"The checkpoint {path} is damaged (its checksum is wrong); remove it to start afresh.")
     return tensors, rest
 
 

@@ -81,22 +81,16 @@ def mask_tokens(
     """
     _check_shares(rate, parts)
     if vocab.mask is None:
-        raise CourseError(
-            "Masking needs a vocabulary with a mask token; this tokenizer has none (is it a BPE one?)."
-        )
+        raise CourseError("Masking needs a vocabulary with a mask token; this tokenizer has none (is it a BPE one?).")
     for name, given in (("words", words), ("keep", keep)):
         if given is not None and given.shape != ids.shape:
-            raise CourseError(
-                f"{name} has shape {tuple(given.shape)}, ids has {tuple(ids.shape)}; they must be equal."
-            )
+            raise CourseError(f"{name} has shape {tuple(given.shape)}, ids has {tuple(ids.shape)}; they must be equal.")
     device = ids.device
     ordinary = torch.ones(vocab.size, dtype=torch.bool, device=device)
     ordinary[list(vocab.special)] = False
     pool = ordinary.nonzero().squeeze(1)
     if len(pool) == 0:
-        raise CourseError(
-            "Masking needs ordinary tokens to draw from; this vocabulary has only special ones."
-        )
+        raise CourseError("Masking needs ordinary tokens to draw from; this vocabulary has only special ones.")
 
     rows = ids.reshape(-1, ids.shape[-1])  # B T
     may = ordinary[rows]
@@ -146,9 +140,7 @@ def mask_documents(
     Returns: Corrupted(ids, labels, at).
     """
     if ids.dim() != 2 or len(documents) != len(ids):
-        raise CourseError(
-            f"mask_documents needs one document number a row: {len(documents)} for {tuple(ids.shape)}."
-        )
+        raise CourseError(f"mask_documents needs one document number a row: {len(documents)} for {tuple(ids.shape)}.")
     if copies is not None and copies < 1:
         raise CourseError(f"copies is {copies}; give at least 1, or None for dynamic masking.")
     copy = epoch if copies is None else epoch % copies
@@ -203,9 +195,7 @@ def nsp_pairs(documents: Sequence[Sequence[str]], rng: torch.Generator, *, n: in
     return [_pair(full, long, bool(true), rng) for true in truth]
 
 
-def _pair(
-    documents: Sequence[Sequence[str]], long: Sequence[int], true: bool, rng: torch.Generator
-) -> SentencePair:
+def _pair(documents: Sequence[Sequence[str]], long: Sequence[int], true: bool, rng: torch.Generator) -> SentencePair:
     draw = _draws(rng)
     here = long[next(draw) % len(long)]
     first = next(draw) % (len(documents[here]) - 1)

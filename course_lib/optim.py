@@ -18,9 +18,7 @@ def parameter_groups(model: nn.Module, weight_decay: float = 0.01) -> list[dict[
     Only trainable parameters appear, and a tied one once. Matrices are what has two or more dimensions
     and does not belong to an nn.Embedding.
     """
-    tables = {
-        id(p) for m in model.modules() if isinstance(m, nn.Embedding) for p in m.parameters(recurse=False)
-    }
+    tables = {id(p) for m in model.modules() if isinstance(m, nn.Embedding) for p in m.parameters(recurse=False)}
     trained = [p for p in model.parameters() if p.requires_grad]
     if not trained:
         raise CourseError("The model has no trainable parameter: all are frozen, or it has none.")
@@ -72,8 +70,7 @@ def cosine(steps: int, warmup: int = 0, final: float = 0.0) -> Schedule:
     """
     _check(steps, warmup)
     return lambda step: (
-        _warm(step, warmup)
-        * (final + (1 - final) * 0.5 * (1 + math.cos(math.pi * _progress(step, steps, warmup))))
+        _warm(step, warmup) * (final + (1 - final) * 0.5 * (1 + math.cos(math.pi * _progress(step, steps, warmup))))
     )
 
 

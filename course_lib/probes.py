@@ -21,9 +21,7 @@ class Blank:
 
 
 @torch.no_grad()
-def fill_in_accuracy(
-    model: nn.Module, tokenizer: Tokenizer, blanks: Sequence[Blank], *, batch: int = 64
-) -> float:
+def fill_in_accuracy(model: nn.Module, tokenizer: Tokenizer, blanks: Sequence[Blank], *, batch: int = 64) -> float:
     """Share of blanks that the model's most probable tokens fill rightly, every piece of the word.
 
     Args:
@@ -71,9 +69,7 @@ def _encode(tokenizer: Tokenizer, blank: Blank) -> tuple[list[int], list[bool]]:
     return code.ids, inside
 
 
-def _rows(
-    rows: Sequence[tuple[list[int], list[bool]]], tokenizer: Tokenizer
-) -> tuple[Tensor, Tensor, Tensor]:
+def _rows(rows: Sequence[tuple[list[int], list[bool]]], tokenizer: Tokenizer) -> tuple[Tensor, Tensor, Tensor]:
     """ids Int[B T], keep Bool[B T], answer Bool[B T], padded at the right."""
     width = max(len(ids) for ids, _ in rows)
     ids = torch.full((len(rows), width), tokenizer.vocab.pad or 0)
