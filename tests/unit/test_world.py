@@ -86,7 +86,7 @@ def test_parts_of_speech_follow_the_context(world, documents):
         for token, tag in zip(d["tokens"], d["tags"], strict=True):
             uses[token.lower()].add(tag)
     expected = {"saw": "NOUN VERB", "light": "NOUN ADJ", "that": "SCONJ DET PRON", "rose": "NOUN PROPN VERB"}
-    expected |= {"to": "ADP PART", "her": "DET PRON", "had": "AUX VERB", "watch": "NOUN VERB"}
+    expected |= {"to": "ADP PART", "had": "AUX VERB", "watch": "NOUN VERB"}
     for word, tags in expected.items():
         assert set(tags.split()) <= uses[word], word
 
@@ -298,7 +298,7 @@ def broken(tmp_path: Path, table: str, old: str, new: str) -> Path:
         ("names.tsv", "Anna\tf\n", "Anna\n", "names.tsv, line 2, has 1 cells"),
         ("names.tsv", "Anna\tf\n", "Anna\tx\n", "'Anna' the gender 'x'"),
         ("places.tsv", "word\tprep", "word\tpreposition", "needs .*'word', 'prep'"),
-        ("verbs.tsv", "\tpurchase\n", "\tacquire\n", "'acquire' as synonym of 'buy'"),
+        ("verbs.tsv", "\tpurchase\n", "\tsnatch\n", "'snatch' as synonym of 'buy'"),
         ("opinions.tsv", "food\tpositive", "food\tnice", "polarity positive or negative"),
         ("templates.tsv", "{X} {v.past} the {O} .", "{X} {v.past} teh {O} .", "'teh'.*no part of speech"),
         ("templates.tsv", "{adj.weather}", "{adj.wether}", "adj.wether.*neither"),

@@ -120,7 +120,7 @@ def person(row: Row, surname: str) -> Item:
         "full": phrase(f"{row['word']} {surname}", "PROPN", entity="PERSON"),
         "he": phrase(he, "PRON"),
         "him": phrase(him, "PRON"),
-        "his": phrase(his, "DET"),
+        "his": phrase(his, "PRON"),
         "himself": phrase(himself, "PRON"),
     }
 
