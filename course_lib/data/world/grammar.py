@@ -1,42 +1,94 @@
-"""Templates: a line of a table compiled once, rendered many times into words, tags and entities.
+"""Templates: a line of a table compiled once, rendered many times into words and their gold annotations.
 
 In a template words stand between spaces, `|` parts two sentences, `word/TAG` gives a word its part of speech where
 words.tsv has another one, and `{key.form}` is a slot. A key in capitals (or the verbs `v`, `s`) names a part of a
 fact: `{X}` its person, `{X.he}` the person's pronoun, `{O2}` the other fact's object. A key in small letters draws from
 a pool of the lexicon: `{adj.look}`, `{animal.pl}`; a number (`{animal2}`, `{adj.look2}`) asks for a second, different
 draw.
+
+Heads, relations and coreference come from the template's row in parses.tsv, see parses.py.
 """
 
 import random
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from course_lib.data.world.lexicon import Item, Lexicon, Phrase, phrase
+from course_lib.data.world.lexicon import Item, Lexicon, Phrase, Shape, phrase
+from course_lib.data.world.parses import NOUN_PHRASE, Parse, parses_of
 from course_lib.errors import CourseError
 
 Env = dict[str, Item]  # the parts of a fact (or of a document), by their letters
 Step = tuple[int, str, str, str, Phrase]  # kind, key, form, number, the phrase of a constant
+Mention = tuple[int, int, str]  # the tokens from start to end (not included), and which entity they name
 
-CONSTANT, HERE, OTHER, DRAWN = range(4)
+HERE, OTHER, DRAWN, CONSTANT = range(4)
 PARTS = re.compile(r"(v|s|W|A|B|R|G|M|L0|P0|[XYOPTFJL])(2?)(?:\.(\w+))?")
 POOL = re.compile(r"([a-z]+(?:\.[a-z]+)?[+-]?)(\d*)")
 FORMS = {"", "pl", "a", "base", "third", "past", "part", "ing", "he", "him", "his", "himself", "full", "at"}
 SLOT = re.compile(r"\{(.*)\}")
-NOTHING: Phrase = ((), (), ())
+NOTHING: Phrase = ((), (), (), Shape((), (), 0, 0))
+KINDS = {  # what the parts of a fact are that documents name
+    **dict.fromkeys("XYWAB", "person"), "O": "object", "P": "place", "P0": "place", "L": "town", "L0": "town",
+    "F": "food", "M": "film", "R": "restaurant", "G": "newspaper",
+}  # fmt: skip
 
 
 @dataclass(slots=True)
 class Sentence:
-    """Words, parts of speech and entities (BIO), three equally long lists."""
+    """Words, parts of speech and entities (BIO), three equally long lists, and the parse on demand."""
 
     words: list[str]
     tags: list[str]
     entities: list[str]
+    phrases: list[Phrase] = field(repr=False)  # one a step of the template
+    named: list[Item] = field(repr=False)  # whom or what the line's mentions name
+    line: "Line" = field(repr=False)
 
     @property
     def text(self) -> str:
         """The sentence as it is written."""
-        return " ".join(self.words).replace(" .", ".").replace(" ,", ",").replace(" ?", "?")
+        return " ".join(self.words).replace(" .", ".").replace(" ,", ",").replace(" ?", "?").replace(" 's", "'s")
+
+
+    def _starts(self, first: int) -> list[int]:
+        starts = [first]
+        for words, _, _, _ in self.phrases:
+            starts.append(starts[-1] + len(words))
+        return starts
+
+    def tree(self, first: int = 0) -> tuple[list[int], list[str]]:
+        """Of each word the number of its head, counted from `first`, -1 for the root; and its relation to it."""
+        parse = self.line.parse
+        starts = self._starts(first)
+        heads: list[int] = []
+        relations: list[str] = []
+        for start, (_, _, _, shape), unit, outer in zip(starts, self.phrases, parse.heads, parse.relations, strict=False):
+            outside = starts[unit] + self.phrases[unit][3].head if unit >= 0 else -1
+            heads += [outside if head == i == shape.head else start + head for i, head in enumerate(shape.heads)]
+            relations += shape.relations
+            if unit < 0 or not relations[start - first + shape.head]:
+                relations[start - first + shape.head] = outer
+        return heads, relations
+
+    def mentions(self, first: int = 0) -> list[Mention]:
+        """The words that name a person, a thing or a place or stand for one, counted from `first`."""
+        starts = self._starts(first)
+        return [
+            (starts[left] + self.phrases[left][3].name, starts[unit + 1], f"{what}/{' '.join(item[''][0])}")
+            for (left, unit, what, _, _), item in zip(self.line.mentions, self.named, strict=True)
+        ]
+
+
+@dataclass(slots=True)
+class Line:
+    """A compiled sentence of a template.
+
+    A mention is: its first and last step, what it names ("person"), and where the item is: the kind of slot and its key.
+    """
+
+    steps: list[Step]
+    parse: Parse
+    mentions: list[tuple[int, int, str, int, str]]
 
 
 class Template:
@@ -45,9 +97,11 @@ class Template:
     def __init__(self, text: str, lexicon: Lexicon) -> None:
         self.text = text
         self.lexicon = lexicon
-        self.sentences = [[self._step(word) for word in part.split()] for part in text.split(" | ")]
-        if not all(self.sentences):
+        sentences = [[self._step(word) for word in part.split()] for part in text.split(" | ")]
+        if not all(sentences):
             raise CourseError(f"The template {text!r} has an empty sentence; write words between the bars.")
+        self.parses = parses_of(lexicon.parses, text, [len(steps) for steps in sentences])
+        self.lines = [self._line(steps, parse) for steps, parse in zip(sentences, self.parses, strict=True)]
 
     def _step(self, word: str) -> Step:
         slot = SLOT.fullmatch(word)
@@ -92,6 +146,34 @@ class Template:
             raise CourseError(f"The slot {{{body}}} asks for a second {name.group(1)!r}, but the lexicon has only one.")
         return DRAWN, name.group(1), form, number, NOTHING
 
+    def _line(self, steps: list[Step], parse: Parse) -> Line:
+        """The sentence with its mentions: parts of facts, words that stand for something, and what they stand for."""
+        stand_for = {unit: self._source(key) for unit, key in parse.refers.items()}
+        drawn = {key for refers in (other.refers for other in self.parses) for key in refers.values()}
+        mentions = []
+        for unit, (kind, key, form, number, _) in enumerate(steps):
+            if unit in stand_for:
+                source = stand_for[unit]
+            elif (kind in (HERE, OTHER) and key in KINDS) or (kind == DRAWN and key + number in drawn):
+                source = kind, key + number
+            else:
+                continue
+            left = unit
+            while left and parse.heads[left - 1] == unit and parse.relations[left - 1] in NOUN_PHRASE:
+                left -= 1
+            what = KINDS.get(source[1]) or source[1].rstrip("0123456789")
+            mentions.append((left, unit, what, *source))
+        return Line(steps, parse, mentions)
+
+    def _source(self, key: str) -> tuple[int, str]:
+        """Where the item is that a word stands for: `O`, `O2` or a slot that draws, `animal2`."""
+        part = PARTS.fullmatch(key)
+        if part and part.group(1) in KINDS and not part.group(3):
+            return (OTHER if part.group(2) else HERE), part.group(1)
+        if f"{{{key.rstrip('0123456789')}" not in self.text:
+            raise CourseError(f"parses.tsv: a word of the template {self.text!r} stands for {key!r}, which is no slot of it.")
+        return DRAWN, key
+
     def render(
         self, rng: random.Random, here: Env, other: Env | None = None, drawn: dict[str, Item] | None = None
     ) -> list[Sentence]:
@@ -103,17 +185,19 @@ class Template:
             drawn = {}
         pools = self.lexicon.pools
         result = []
-        for steps in self.sentences:
+        there = other or here
+        for line in self.lines:
             words: list[str] = []
             tags: list[str] = []
             entities: list[str] = []
-            for kind, key, form, number, constant in steps:
+            phrases: list[Phrase] = []
+            for kind, key, form, number, constant in line.steps:
                 if kind == CONSTANT:
-                    w, t, e = constant
+                    one = constant
                 elif kind == HERE:
-                    w, t, e = here[key][form]
+                    one = here[key][form]
                 elif kind == OTHER:
-                    w, t, e = (other or here)[key][form]
+                    one = there[key][form]
                 else:
                     item = drawn.get(key + number)
                     if item is None:
@@ -121,12 +205,14 @@ class Template:
                         while number and item is drawn.get(key):
                             item = pools[key].draw(rng)
                         drawn[key + number] = item
-                    w, t, e = item[form]
-                words += w
-                tags += t
-                entities += e
+                    one = item[form]
+                words += one[0]
+                tags += one[1]
+                entities += one[2]
+                phrases.append(one)
             words[0] = words[0][0].upper() + words[0][1:]
-            result.append(Sentence(words, tags, entities))
+            named = [(here, there, drawn)[kind][key] for _, _, _, kind, key in line.mentions]
+            result.append(Sentence(words, tags, entities, phrases, named, line))
         return result
 
 

@@ -1,22 +1,46 @@
 """The world's words: the tables of /data/world as pools of items, each item a dictionary of inflected forms.
 
-A *phrase* is (words, tags, entities), three equally long tuples. An *item* maps the name of a form ("" the plain one,
-"pl", "past", "he", ...) to a phrase. A *pool* is a list of items with a draw that follows Zipf's law.
+A *phrase* is (words, tags, entities, shape): three equally long tuples, and how the words hang together. An *item* maps
+the name of a form ("" the plain one, "pl", "past", "he", ...) to a phrase. A *pool* is a list of items with a draw that
+follows Zipf's law.
 """
 
 import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 from course_lib.errors import CourseError
 
 FOLDER = Path(__file__).resolve().parents[3] / "data" / "world"
 
-Phrase = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
+
+
+class Shape(NamedTuple):
+    """The inner parse of a phrase, in Universal Dependencies.
+
+    heads: of each word the number of its head, counted from 0 in the phrase; the phrase's own head has its own number.
+    relations: of each word; "" at the phrase's head, whose relation the template gives, unless the phrase has its own.
+    head: the number of the phrase's head.
+    name: where the noun phrase begins, behind a preposition.
+    """
+
+    heads: tuple[int, ...]
+    relations: tuple[str, ...]
+    head: int
+    name: int
+
+
+Phrase = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], Shape]
 Item = dict[str, Phrase]
 Row = dict[str, str]
 
+MODIFIERS = {  # the relation of a word before its noun
+    "ADP": "case", "DET": "det", "ADJ": "amod", "NUM": "nummod", "NOUN": "compound", "PROPN": "compound",
+    "PRON": "nmod:poss", "ADV": "advmod",
+}  # fmt: skip
 PRONOUNS = {"m": ("he", "him", "his", "himself"), "f": ("she", "her", "her", "herself")}
 AN = {"honest", "hourglass"}
 GLAD = {"happy", "glad", "relieved", "excited", "grateful", "delighted", "pleased"}
@@ -24,16 +48,37 @@ SORRY = {"sad", "angry", "disappointed", "bored", "upset", "embarrassed"}
 RANK = {"woman", "man", "lady", "gentleman", "girl", "boy", "king", "queen"}  # nobody's brother or aunt
 
 
-def phrase(text: str, *tags: str, entity: str = "") -> Phrase:
+@lru_cache(maxsize=None)
+def shape(tags: tuple[str, ...], free: bool = False) -> Shape:
+    """How the words of a phrase with these tags hang together.
+
+    The last word is the head ("in the old mill"), but the first of a name ("Anna Miller"). A `free` phrase, an adverb
+    ("yesterday", "last week", "in March"), has a relation of its own wherever it stands.
+    """
+    n = len(tags)
+    if n > 1 and set(tags) == {"PROPN"}:
+        return Shape((0,) * n, ("", *("flat",) * (n - 1)), 0, 0)
+    own = "" if not free else "advmod" if tags[-1] == "ADV" else "obl" if "ADP" in tags else "obl:unmarked"
+    if n > 1 and tags[-1] == "ADV":  # two days ago
+        inner = shape(tags[:-1])
+        heads = tuple(n - 1 if i == inner.head else head for i, head in enumerate(inner.heads))
+        return Shape((*heads, n - 1), (*inner.relations[:-1], "obl:unmarked", own), n - 1, 0)
+    relations = tuple(MODIFIERS.get(tag, "dep") for tag in tags[:-1])
+    return Shape((n - 1,) * n, (*relations, own), n - 1, int(tags[0] == "ADP"))
+
+
+def phrase(text: str, *tags: str, entity: str = "", free: bool = False) -> Phrase:
     """The words of `text` with their tags (one tag serves all); `entity` marks them all as one entity, in BIO."""
     words = tuple(text.split())
-    marks = [("B-" if i == 0 else "I-") + entity if entity else "O" for i in range(len(words))]
-    return words, tags * len(words) if len(tags) == 1 else tags, tuple(marks)
+    marks = tuple([("B-" if i == 0 else "I-") + entity if entity else "O" for i in range(len(words))])
+    tags = tags * len(words) if len(tags) == 1 else tags
+    return words, tags, marks, shape(tags, free)
 
 
 def after_the(inner: Phrase) -> Phrase:
-    """The phrase behind "the", which is no part of an entity."""
-    return ("the", *inner[0]), ("DET", *inner[1]), ("O", *inner[2])
+    """The name behind "the", which is no part of an entity."""
+    tags = ("DET", *inner[1])
+    return ("the", *inner[0]), tags, ("O", *inner[2]), shape(tags)
 
 
 def article(word: str) -> str:
@@ -133,6 +178,9 @@ class Lexicon:
         self.folder = folder
         self.tags = {row["word"]: row["tag"] for row in read_table("words.tsv", ("word", "tag"), folder)}
 
+        parses = read_table("parses.tsv", ("template", "heads", "relations", "refers"), folder)
+        self.parses = {row["template"]: row for row in parses}
+
         def table(name: str, *columns: str) -> list[Row]:
             rows = read_table(name, columns, folder)
             rng.shuffle(rows)  # the order of these calls is part of what a seed means
@@ -169,13 +217,23 @@ class Lexicon:
                 raise CourseError(f"opinions.tsv: {row} needs domain food, film or any, polarity positive or negative.")
             for domain in ("food", "film") if row["domain"] == "any" else (row["domain"],):
                 pools.setdefault(domain + sign, []).append({"": phrase(row["word"], "ADJ")})
-        adverbs = classes(table("adverbs.tsv", "word", "class"), lambda row: {"": phrase(row["word"], "ADV")})
+        adverbs = classes(table("adverbs.tsv", "word", "class"), self._adverb)
         pools |= {f"adv.{name}": items for name, items in adverbs.items()}
         pools |= classes(table("nouns.tsv", "word", "plural", "class"), noun)
         verbs = table("verbs.tsv", "base", "third", "past", "participle", "ing", "class", "synonym")
         pools |= classes(verbs, verb)
         self.pools = {name: Pool(items) for name, items in pools.items()}
         self.synonyms = self._synonyms(verbs)
+
+    def _adverb(self, row: Row) -> Item:
+        """Form "": one adverb, or a phrase such as "in the morning" whose words have the tags of words.tsv."""
+        words = row["word"].split()
+        if len(words) == 1:
+            return {"": phrase(row["word"], "ADV", free=True)}
+        for word in words:
+            if word not in self.tags:
+                raise CourseError(f"adverbs.tsv: {word!r} of {row['word']!r} has no part of speech; add it to words.tsv.")
+        return {"": phrase(row["word"], *(self.tags[word] for word in words), free=True)}
 
     def _synonyms(self, rows: list[Row]) -> dict[str, Item]:
         """Class/base of a verb -> its synonym."""
