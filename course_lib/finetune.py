@@ -1,20 +1,25 @@
-"""One task, one model, one score (Devlin et al. 2019, section 4; Radford et al. 2018, section 3.2)."""
+"""One task, one model, one score (Devlin et al. 2019, section 4; Radford et al. 2018, section 3.2).
+
+`finetune` puts a head on a body, trains and scores; `predict` asks the result about new rows; `sweep` does the same
+at several learning rates; `features` gives the frozen body's vectors.
+"""
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
-from course_lib import heads, losses, metrics, optim
+from course_lib import heads, losses, metrics, optim, spans
 from course_lib.errors import CourseError
 from course_lib.inputs import MARKS, Frame, Kind, Row, TaskBatches, in_order, kind_of
 from course_lib.losses import Loss
 from course_lib.stack import Stack
-from course_lib.tokenizers import Tokenizer
+from course_lib.tokenizers import Text, Tokenizer
 from course_lib.train import Precision, Step, train
 
 Rows = Iterable[Mapping[str, Any]]  # a datasets.Dataset, or a list of dicts
@@ -31,11 +36,10 @@ LOSSES: dict[Kind, Loss] = {
 class Result:
     """What a fine-tuning run gave.
 
-    score: of the test rows, by `metric`. predictions, truth: one entry a test row: a class number, a score,
-    the list of a
-    row's tags, or the answer's text. per_class: precision, recall, F1 and count by label name, where there
-    are classes.
-    history: the training steps. validation: the score after each epoch, if there are validation rows.
+    score: of the test rows, by `metric`; `by` gives it by another. predictions, truth: one entry a test row: a
+    class number, a score, the list of a row's tags, or the answer's text. per_class: precision, recall, F1 and
+    count by label name, where there are classes. history: the training steps. validation: the score after each
+    epoch, if there are validation rows.
     """
 
     score: float
@@ -50,9 +54,13 @@ class Result:
     frame: Frame = field(repr=False)
     names: list[str] = field(repr=False)
 
+    def by(self, metric: str) -> float:
+        """The test rows' score by another of `metrics.METRICS`: "token_f1" beside exact match, for instance."""
+        return _score(metric, self.predictions, self.truth)
+
 
 def finetune(
-    stack: Stack,
+    stack: Stack | nn.Module,
     task: Mapping[str, Rows],
     tokenizer: Tokenizer,
     *,
@@ -75,12 +83,15 @@ def finetune(
     device: str = "cpu",
     precision: Precision = "fp32",
     watch: Callable[[Step], None] | None = None,
+    live: Callable[[Iterator[Step], int], Iterable[Step]] = lambda steps, total: steps,
 ) -> Result:
     """Put a head on a copy of `stack`, train both on a task, score the test rows.
 
     Args:
-        stack: left as it is. task: "train" and "test" rows, perhaps "validation", with the columns of one
-            kind of task (`course_lib.inputs`).
+        stack: left as it is. Or a model that owns one, such as the zoo's; if it owns a pooler too (BERT's, trained by
+            next-sentence prediction), a classifier begins with that one, as in BERT's code.
+        task: "train" and "test" rows, perhaps "validation", with the columns of one kind of task
+            (`course_lib.inputs`).
         kind: by default the one that the columns make.
         classes: names or number of the labels; by default what the dataset's features say. A "single" or
             "pair" task with float labels has none: it is a regression.
@@ -92,7 +103,8 @@ def finetune(
         metric: a name in `metrics.METRICS`. By default accuracy; entity F1 for B-/I- tags, exact match for
             spans, Pearson for scores.
         best: keep the weights of the epoch with the best validation score, instead of the last.
-        smoothing: label smoothing. watch: called with each training step.
+        smoothing: label smoothing. watch: called with each training step. live: what the steps are run through,
+            given their number; `view.live` draws a bar and a curve.
 
     Raises:
         CourseError: rows that make no task, labels outside the classes, `best` without validation rows,
@@ -102,6 +114,7 @@ def finetune(
     """
     start = time.perf_counter()
     kind, names = _task(task, kind, classes)
+    stack, pooler = _parts(stack)
     _fits(stack, tokenizer)
     if epochs < 1 or batch < 1:
         raise CourseError(f"epochs is {epochs} and batch is {batch}; both must be at least 1.")
@@ -118,6 +131,8 @@ def finetune(
         torch.manual_seed(seed)
         body = _copy(stack, pretrained=pretrained, dropout=dropout)
         model = _head(body, kind, count, pool or ("last" if stack.config.causal else "first"))
+        if pretrained and pooler is not None and isinstance(model, heads.Classifier) and model.pool == "first":
+            model.pooler.load_state_dict(pooler.state_dict())
         if frozen:
             body.requires_grad_(False)
         batches = TaskBatches(frame, rows["train"], batch, seed)
@@ -125,23 +140,22 @@ def finetune(
         history: list[Step] = []
         validation: list[float] = []
         kept: dict[str, Tensor] = {}
-        for step in train(
-            model,
-            batches,
-            _loss(kind, smoothing),
-            optim.adamw(model, lr, weight_decay=weight_decay),
-            optim.linear(steps, round(warmup * steps)),
-            steps=steps,
-            device=device,
-            precision=precision,
-        ):
-            history.append(step)
-            if watch is not None:
-                watch(step)
-            if "validation" in rows and step.step % batches.per_epoch == 0:
-                validation.append(_score(metric, *_answers(model, frame, rows["validation"], names)))
-                if best and validation[-1] == max(validation):
-                    kept = {name: value.clone() for name, value in model.state_dict().items()}
+
+        def observed(training: Iterator[Step]) -> Iterator[Step]:
+            for step in training:
+                history.append(step)
+                if watch is not None:
+                    watch(step)
+                if "validation" in rows and step.step % batches.per_epoch == 0:
+                    validation.append(_score(metric, *_answers(model, frame, rows["validation"], names)))
+                    if best and validation[-1] == max(validation):
+                        kept.update({name: value.clone() for name, value in model.state_dict().items()})
+                yield step
+
+        optimizer = optim.adamw(model, lr, weight_decay=weight_decay)
+        schedule = optim.linear(steps, round(warmup * steps))
+        options: dict[str, Any] = {"steps": steps, "device": device, "precision": precision}
+        list(live(observed(train(model, batches, _loss(kind, smoothing), optimizer, schedule, **options)), steps))
         if kept:
             model.load_state_dict(kept)
     predictions, truth = _answers(model, frame, rows["test"], names)
@@ -166,6 +180,56 @@ def predict(result: Result, data: Rows) -> list[Any]:
     return _answers(result.model, result.frame, result.frame.rows(data), result.names)[0]
 
 
+def sweep(
+    stack: Stack | nn.Module,
+    task: Mapping[str, Rows],
+    tokenizer: Tokenizer,
+    *,
+    lrs: Sequence[float],
+    seeds: Sequence[int] = (0,),
+    **options: Any,
+) -> dict[float, list[Result]]:
+    """Fine-tune at several learning rates, everything else equal: learning rate -> one result a seed.
+
+    options: of `finetune`.
+
+    Raises:
+        CourseError: what `finetune` raises; no rate or no seed; a rate so high that the loss is no longer a number.
+    """
+    if not lrs or not seeds:
+        raise CourseError("A sweep needs at least one learning rate and one seed.")
+    return {lr: [finetune(stack, task, tokenizer, lr=lr, seed=seed, **options) for seed in seeds] for lr in lrs}
+
+
+@torch.no_grad()
+def features(
+    stack: Stack | nn.Module,
+    texts: Sequence[Text],
+    tokenizer: Tokenizer,
+    *,
+    pairs: Sequence[Text] | None = None,
+    pool: heads.Pool = "mean",
+    batch: int = 64,
+) -> Float[Tensor, "N D"]:
+    """One vector a text (or pair) from the frozen body's top layer: features for any classifier.
+
+    Each text is read once and without dropout, however long the classifier then trains.
+    """
+    body, _ = _parts(stack)
+    _fits(body, tokenizer)
+    rows = [{"text": text, "pair": pair, "label": 0} for text, pair in zip(texts, pairs or texts, strict=True)]
+    frame = Frame(tokenizer, body.config, "pair" if pairs else "single", classes=1)
+    framed, device, training = frame.rows(rows), next(body.parameters()).device, body.training
+    vectors: list[Tensor] = [torch.empty(0)] * len(framed)
+    body.eval()
+    for numbers, some in in_order(frame, framed, batch):
+        inputs = {name: value.to(device) for name, value in some.items() if name != "labels"}
+        for number, vector in zip(numbers, heads.pool(body(**inputs), inputs["keep"], pool).cpu(), strict=True):
+            vectors[number] = vector
+    body.train(training)
+    return torch.stack(vectors)
+
+
 @torch.no_grad()
 def _answers(
     model: nn.Module, frame: Frame, rows: Sequence[Row], names: Sequence[str], batch: int = 64
@@ -185,7 +249,7 @@ def _answers(
 
 def _answer(frame: Frame, row: Row, out: Any, place: int, names: Sequence[str]) -> Any:
     if frame.kind == "span":
-        return _best_span(out[0][place].float().cpu(), out[1][place].float().cpu(), row)
+        return spans.answer(row, out[0][place], out[1][place])
     scores = out[place].float().cpu()
     if frame.kind == "tagging":
         # A word that was cut off gets the first label ("O" where there is one).
@@ -201,23 +265,6 @@ def _truth(frame: Frame, row: Row, names: Sequence[str]) -> Any:
     if frame.kind == "tagging":
         return [names[label] for label in row.truth]
     return row.label
-
-
-def _best_span(start: Tensor, end: Tensor, row: Row, longest: int = 30) -> str:
-    """The text between the start and the end with the highest sum of logits, in order, not longer than 30
-    tokens."""
-    assert row.context is not None
-    text, places = row.context
-    t = len(places)
-    inside = torch.tensor([place is not None for place in places])
-    if not inside.any():
-        return ""
-    total = start[:t, None] + end[None, :t]
-    allowed = torch.ones(t, t, dtype=torch.bool).triu() & ~torch.ones(t, t, dtype=torch.bool).triu(longest)
-    total = total.masked_fill(~(allowed & inside[:, None] & inside[None, :]), float("-inf"))
-    first, last = divmod(int(total.argmax()), t)
-    a, b = places[first], places[last]
-    return "" if a is None or b is None else text[a[0] : b[1]].strip()
 
 
 def _task(task: Mapping[str, Rows], kind: Kind | None, classes: Sequence[str] | int | None) -> tuple[Kind, list[str]]:
@@ -254,6 +301,16 @@ def _feature_names(rows: Rows, column: str) -> list[str] | None:
     feature = getattr(feature, "feature", feature)  # of a list's elements
     names = getattr(feature, "names", None)
     return list(names) if names else None
+
+
+def _parts(model: Stack | nn.Module) -> tuple[Stack, nn.Module | None]:
+    """The stack of a model, and its pooler where it has one."""
+    stack = model if isinstance(model, Stack) else getattr(model, "stack", None)
+    if not isinstance(stack, Stack):
+        raise CourseError(
+            f"Fine-tuning starts from a Stack or a model that owns one; a {type(model).__name__} has none."
+        )
+    return stack, getattr(model, "pooler", None)
 
 
 def _fits(stack: Stack, tokenizer: Tokenizer) -> None:

@@ -3,6 +3,7 @@ equal-long lists."""
 
 import math
 import re
+import string
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -64,15 +65,19 @@ def entity_f1(predictions: Sequence[Sequence[str]], truth: Sequence[Sequence[str
     return float(f1_score([list(t) for t in truth], [list(p) for p in predictions], zero_division=0))
 
 
-def exact_match(predictions: Sequence[str], truth: Sequence[str]) -> float:
-    """Share of equal answers, after lower-casing and without punctuation and articles (SQuAD's rule)."""
-    return accuracy([_plain(p) for p in predictions], [_plain(t) for t in truth])
-
-
-def token_f1(predictions: Sequence[str], truth: Sequence[str]) -> float:
-    """Mean overlap of words between answers, SQuAD's F1."""
+def exact_match(predictions: Sequence[str], truth: Sequence[str | Sequence[str]]) -> float:
+    """Share of right answers (Rajpurkar et al. 2016, section 6): case, ASCII punctuation, articles and white space do
+    not count; where several answers are true, the best counts."""
     _same_length(predictions, truth)
-    return sum(map(_overlap, predictions, truth)) / len(truth)
+    pairs = zip(predictions, map(_answers, truth), strict=True)
+    return sum(max(float(_plain(p) == _plain(t)) for t in answers) for p, answers in pairs) / len(truth)
+
+
+def token_f1(predictions: Sequence[str], truth: Sequence[str | Sequence[str]]) -> float:
+    """Mean overlap of words between answers, SQuAD's F1, by the same rules as `exact_match`."""
+    _same_length(predictions, truth)
+    pairs = zip(predictions, map(_answers, truth), strict=True)
+    return sum(max(_overlap(p, t) for t in answers) for p, answers in pairs) / len(truth)
 
 
 def perplexity(loss: float) -> float:
@@ -105,6 +110,15 @@ def per_class(predictions: Sequence[Any], truth: Sequence[Any], names: Sequence[
     }
 
 
+def confusion(predictions: Sequence[int], truth: Sequence[int], names: Sequence[str]) -> list[list[int]]:
+    """How often each true class (row) was called each class (column). Classes are numbers from 0."""
+    from sklearn.metrics import confusion_matrix
+
+    _same_length(predictions, truth)
+    table: list[list[int]] = confusion_matrix(truth, predictions, labels=list(range(len(names)))).tolist()
+    return table
+
+
 METRICS: dict[str, Metric] = {
     "accuracy": accuracy,
     "f1": f1,
@@ -133,9 +147,18 @@ def _same_length(predictions: Sequence[Any], truth: Sequence[Any]) -> None:
         raise CourseError("There is nothing to score: no predictions were given.")
 
 
+def _answers(truth: str | Sequence[str]) -> Sequence[str]:
+    answers = [truth] if isinstance(truth, str) else truth
+    if not answers:
+        raise CourseError("A question has no true answer; give it an empty string if it cannot be answered.")
+    return answers
+
+
 def _plain(answer: str) -> str:
-    words = re.sub(r"[^\w\s]", "", answer.lower()).split()
-    return " ".join(word for word in words if word not in ("a", "an", "the"))
+    """What is left to compare of an answer, in the order of SQuAD's own scoring: lower case, no punctuation, no
+    articles, single spaces."""
+    kept = "".join(c for c in answer.lower() if c not in string.punctuation)
+    return " ".join(re.sub(r"\b(a|an|the)\b", " ", kept).split())
 
 
 def _overlap(prediction: str, truth: str) -> float:

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 import torch
 
+from course_lib import heads, metrics
 from course_lib.config import EmbedConfig, Learned, StackConfig
 from course_lib.errors import CourseError
-from course_lib.finetune import Result, finetune, predict
+from course_lib.finetune import Result, features, finetune, predict, sweep
 from course_lib.inputs import Frame, Kind, TaskBatches, kind_of
 from course_lib.stack import Stack
 from course_lib.tokenizers import Tokenizer, train_bpe, train_wordpiece
@@ -147,6 +148,72 @@ def test_scores_are_regressed() -> None:
     assert all(isinstance(p, float) for p in result.predictions)
 
 
+def test_other_metrics_of_the_same_answers() -> None:
+    result = run("span", WORDPIECE)
+    assert result.by("exact_match") == result.score <= result.by("token_f1")
+    assert result.by("token_f1") == metrics.token_f1(result.predictions, result.truth)
+    tags = run("tagging", WORDPIECE)
+    flat = [
+        p == t for said, true in zip(tags.predictions, tags.truth, strict=True) for p, t in zip(said, true, strict=True)
+    ]
+    assert tags.by("accuracy") == sum(flat) / len(flat)
+
+
+def test_a_pretrained_pooler_is_where_the_classifier_begins() -> None:
+    task = {"train": rows("single", 8, 0), "test": rows("single", 4, 0)}
+    options: dict[str, Any] = {"epochs": 1, "lr": 1e-9}
+    model = heads.Pretraining(stack(WORDPIECE))
+    given, theirs = finetune(model, task, WORDPIECE, **options).model, model.pooler.dense.weight
+    torch.testing.assert_close(given.pooler.dense.weight, theirs)  # type: ignore[union-attr]
+    for fresh in (
+        finetune(model.stack, task, WORDPIECE, **options),
+        finetune(model, task, WORDPIECE, pretrained=False, **options),
+    ):
+        assert not torch.allclose(fresh.model.pooler.dense.weight, theirs)  # type: ignore[union-attr]
+    finetune(model, task, WORDPIECE, pool="mean", **options)  # has no pooler to begin with
+
+
+def test_live_gets_the_steps_and_their_number_before_each_validation_is_over() -> None:
+    task = {"train": rows("single", 32, 0), "validation": rows("single", 16, 2), "test": rows("single", 8, 1)}
+    seen: list[tuple[int, int]] = []
+
+    def live(steps: Any, total: int) -> list[Any]:
+        return [seen.append((step.step, total)) or step for step in steps]  # type: ignore[func-returns-value]
+
+    options: dict[str, Any] = {"epochs": 2, "batch": 8, "lr": 1e-2}
+    result = finetune(stack(WORDPIECE), task, WORDPIECE, live=live, **options)
+    assert seen == [(i, 8) for i in range(1, 9)]
+    plain = finetune(stack(WORDPIECE), task, WORDPIECE, **options)
+    assert [s.loss for s in result.history] == [s.loss for s in plain.history]
+    assert result.validation == plain.validation and len(result.validation) == 2
+
+
+def test_a_sweep_is_the_same_run_at_each_rate() -> None:
+    task = {"train": rows("single", 40, 0), "test": rows("single", 20, 1)}
+    found = sweep(stack(WORDPIECE), task, WORDPIECE, lrs=[1e-9, 1e-2], seeds=[0, 1], epochs=1)
+    assert list(found) == [1e-9, 1e-2] and all(len(results) == 2 for results in found.values())
+    alone = finetune(stack(WORDPIECE), task, WORDPIECE, lr=1e-2, seed=1, epochs=1)
+    assert alone.predictions == found[1e-2][1].predictions
+    with pytest.raises(CourseError, match="at least one learning rate"):
+        sweep(stack(WORDPIECE), task, WORDPIECE, lrs=[])
+
+
+def test_features_are_the_frozen_bodys_vectors() -> None:
+    body = stack(WORDPIECE).train()
+    texts = [text(random.Random(i), k) for i, k in enumerate((2, 9, 4, 6, 3))]
+    got = features(body, texts, WORDPIECE, batch=2)
+    assert got.shape == (5, 32) and not got.requires_grad and body.training
+    with torch.no_grad():
+        for vector, sentence in zip(got, texts, strict=True):
+            torch.testing.assert_close(vector, body.eval()(torch.tensor([WORDPIECE.encode(sentence).ids]))[0].mean(0))
+    first = features(heads.Pretraining(body), texts, WORDPIECE, pairs=texts[::-1], pool="first")
+    code = WORDPIECE.encode(texts[1], texts[3])
+    with torch.no_grad():
+        torch.testing.assert_close(
+            first[1], body(torch.tensor([code.ids]), segments=torch.tensor([code.segments]))[0, 0]
+        )
+
+
 def test_new_rows_are_predicted_as_the_test_rows_were() -> None:
     result = run("tagging", WORDPIECE)
     assert predict(result, rows("tagging", 40, 1)) == result.predictions
@@ -251,6 +318,11 @@ GOOD = {"train": rows("single", 4, 0), "test": rows("single", 4, 0)}
 def test_bad_tasks_are_one_sentence(task: dict[str, Rows], options: dict[str, Any], words: str) -> None:
     with pytest.raises(CourseError, match=words):
         finetune(stack(WORDPIECE), task, WORDPIECE, **options)
+
+
+def test_a_model_without_a_stack_is_refused() -> None:
+    with pytest.raises(CourseError, match="a Linear has none"):
+        finetune(torch.nn.Linear(2, 2), GOOD, WORDPIECE)
 
 
 def test_a_tokenizer_of_another_model_is_refused() -> None:

@@ -50,6 +50,39 @@ def test_answers() -> None:
     assert metrics.token_f1([""], ["mill"]) == 0
 
 
+@pytest.mark.parametrize(
+    ("said", "true", "em", "f1"),
+    [
+        ("The  Mill!", "mill", 1, 1),
+        ("a.b", "ab", 1, 1),  # punctuation goes first, so no new word appears
+        ("an_apple", "anapple", 1, 1),  # the underscore is punctuation
+        ("Anna", "nna", 0, 0),  # an article is a whole word
+        ("well-known", "well known", 0, 0),  # the hyphen goes and leaves one word
+        ("by the old mill", "the mill", 0, 0.5),
+        ("red red boat", "red boat boat", 0, 2 / 3),  # words count as often as they stand
+        ("“mill”", "mill", 0, 0),  # ASCII punctuation only, as in SQuAD's own scoring
+        ("the", "a", 1, 1),
+    ],
+)
+def test_answers_are_compared_by_squads_rules(said: str, true: str, em: float, f1: float) -> None:
+    assert metrics.exact_match([said], [true]) == em
+    assert metrics.token_f1([said], [true]) == pytest.approx(f1)
+
+
+def test_of_several_true_answers_the_best_counts() -> None:
+    assert metrics.exact_match(["mill", "boat"], [["the old mill", "mill"], ["ship"]]) == 0.5
+    assert metrics.token_f1(["old mill"], [["mill", "the old mill", "x"]]) == 1
+    with pytest.raises(CourseError, match="no true answer"):
+        metrics.exact_match(["mill"], [[]])
+
+
+def test_confusion_has_a_row_for_each_true_class() -> None:
+    table = metrics.confusion([0, 0, 1, 2, 2], [0, 1, 1, 1, 2], ["a", "b", "c", "d"])
+    assert table == [[1, 0, 0, 0], [1, 1, 1, 0], [0, 0, 1, 0], [0, 0, 0, 0]]
+    with pytest.raises(CourseError, match="nothing to score"):
+        metrics.confusion([], [], ["a", "b"])
+
+
 def test_language_model_scores() -> None:
     assert metrics.perplexity(math.log(50)) == pytest.approx(50)
     assert metrics.perplexity(1e6) == math.inf
