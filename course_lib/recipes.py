@@ -23,6 +23,7 @@ from course_lib.errors import CourseError
 from course_lib.files import read_json, write_json
 from course_lib.losses import Batch, Loss
 from course_lib.models import bert, gpt
+from course_lib.positions import Learned, start_from_sinusoids
 from course_lib.probes import Blank, fill_in_accuracy, mean_loss
 from course_lib.stack import Stack
 from course_lib.tokenizers import Tokenizer, train_bpe, train_wordpiece
@@ -38,11 +39,11 @@ BLANKS = 256  # of each kind in the copy probe
 class Recipe:
     """Everything that a checkpoint follows from, beside the code.
 
-    objective: "mlm_nsp" (BERT) or "clm" (GPT). rows: documents a batch. pairs: share of rows that are a
-    document cut in
-    two for next-sentence prediction, every second one with a wrong second half. pool: batches whose documents
-    are sorted by length together, so that little of a batch is padding. The learning rate warms up,
-    stays at `lr`, and falls to 0 over the last `decay` of the steps.
+    objective: "mlm_nsp" (BERT) or "clm" (GPT). rows: documents a batch. pairs: share of rows that are a document cut
+    in two for next-sentence prediction, every second one with a wrong second half. pool: batches whose documents are
+    sorted by length together, so that little of a batch is padding. init_std: of the initial weights (0.02
+    suits a width of 768, not one of 192). sinusoids: scale of the sinusoids that the learned positions start from
+    (`positions.start_from_sinusoids`); 0 for noise. The learning rate warms up, stays at `lr`, and falls to 0 over the last `decay` of the steps.
     """
 
     objective: Literal["mlm_nsp", "clm"]
@@ -58,6 +59,8 @@ class Recipe:
     mask_rate: float = 0.15
     pairs: float = 0.5
     pool: int = 64
+    init_std: float = 0.05
+    sinusoids: float = 0.1
     world: int = 0
     seed: int = 0
     precision: Literal["fp32", "bf16", "auto"] = "auto"
@@ -66,8 +69,8 @@ class Recipe:
 
 
 RECIPES = {
-    "bert-mini": Recipe("mlm_nsp", lr=1e-3, steps=6_500),
-    "gpt-mini": Recipe("clm", lr=2e-3, pairs=0.0, steps=5_400),
+    "bert-mini": Recipe("mlm_nsp", lr=1.5e-3, steps=18_000, rows=24, mask_rate=0.2, pairs=0.25),
+    "gpt-mini": Recipe("clm", lr=2e-3, steps=18_000, rows=24, pairs=0.0),
 }
 
 
@@ -192,12 +195,14 @@ class Run:
     def config(self) -> StackConfig:
         """The model's configuration."""
         preset = gpt.gpt_mini if self.recipe.objective == "clm" else bert.bert_mini
-        return preset(self.tokenizer.vocab.size, self.recipe.length)
+        return replace(preset(self.tokenizer.vocab.size, self.recipe.length), init_std=self.recipe.init_std)
 
     def model(self) -> nn.Module:
         """A fresh model, by the recipe's seed."""
         torch.manual_seed(self.recipe.seed)
         stack = Stack(self.config)
+        if self.recipe.sinusoids and isinstance(stack.position, Learned):
+            start_from_sinusoids(stack.position, self.recipe.sinusoids)
         return heads.LM(stack) if self.recipe.objective == "clm" else heads.Pretraining(stack)
 
     @property

@@ -10,15 +10,17 @@ from course_lib.data.world.lexicon import Item, Lexicon, phrase, read_table
 from course_lib.errors import CourseError
 
 GENRES = {  # what a document is about, and how often
-    "deed": 30, "gift": 12, "meal": 9, "trip": 9, "help": 9, "work": 9, "keep": 12, "foodreview": 8, "filmreview": 8,
+    "deed": 30, "gift": 12, "meal": 9, "trip": 9, "help": 9, "work": 9, "keep": 12, "list": 20, "own": 14,
+    "foodreview": 8, "filmreview": 8,
 }  # fmt: skip
+LISTS = ("list", "own")  # genres that state three to six facts in one form, and then ask for them
 SIGN = {"likes": ".pos", "dislikes": ".neg"}
 Group = dict[bool, list[Template]]  # whether in the test split -> templates, each as often as its weight
 
 
 def required_groups() -> list[str]:
     """The groups of templates that a world cannot do without."""
-    groups = ["colour", "next", "deed.same", *(f"deed.{kind}" for kind in DEEDS), "meal.likes", "meal.dislikes"]
+    groups = ["colour", "next", *(f"{genre}.open" for genre in LISTS), "deed.same", *(f"deed.{kind}" for kind in DEEDS), "meal.likes", "meal.dislikes"]
     for genre in GENRES:
         said = ("likes", "dislikes", "pos", "neg") if genre.endswith("review") else ("again",)
         groups += [f"{genre}.{part}" for part in ("state", *said)]
@@ -97,32 +99,49 @@ class Writer:
         """A document as sentences, with what it says and in which mood."""
         test = split == "test"
         genre = self.genres[int(rng.random() * len(self.genres))]
-        k = 2 if rng.random() < 0.6 else 3
+        k = rng.randint(3, 6) if genre in LISTS else 2 if rng.random() < 0.6 else 3
         draft = Draft(genre, *self.casting.facts(rng, genre, k, split))
         self._dress(rng, draft)
         # Short enough for a row of 128 tokens; now and then a long one.
         length = 105 + 25 * rng.random() if rng.random() < 0.04 else min(96.0, max(45.0, rng.gauss(74, 14)))
-        if rng.random() < 0.35:
-            self._aside(rng, draft, test)
-        for i in range(k):
-            self._say(rng, draft, f"{genre}.state", test, i)
-            if draft.review:
-                self._say(rng, draft, genre + SIGN[draft.mood(i)], test, i)
-            elif genre not in ("work", "keep") and rng.random() < 0.15:
-                self._say(rng, draft, "next", test, i)
+        if genre in LISTS:
+            length = max(length, 16.0 * k)  # room to ask for most of them
+            self._list(rng, draft, test)
+        else:
+            self._thread(rng, draft, test)
         while draft.tokens < length:
             r = rng.random()
             i = int(rng.random() * k)
             j = (i + 1 + int(rng.random() * (k - 1))) % k
-            if r < 0.22:
+            if r < (0.06 if genre in LISTS else 0.22):
                 self._aside(rng, draft, test)
             else:
                 self._say(rng, draft, self._group(draft, r, i), test, i, j)
         return draft
 
+    def _list(self, rng: random.Random, draft: Draft, test: bool) -> None:
+        """Facts in one form one after another: who reads it must tell three to six apart."""
+        self._say(rng, draft, f"{draft.genre}.open", test, 0)
+        options = self.templates[f"{draft.genre}.state"][test]
+        template = options[int(rng.random() * len(options))]
+        for i in range(len(draft.facts)):
+            self._render(rng, draft, template, i, i)
+
+    def _thread(self, rng: random.Random, draft: Draft, test: bool) -> None:
+        """States every fact, now and then with what came before or after."""
+        genre = draft.genre
+        if rng.random() < 0.35:
+            self._aside(rng, draft, test)
+        for i in range(len(draft.facts)):
+            self._say(rng, draft, f"{genre}.state", test, i)
+            if draft.review:
+                self._say(rng, draft, genre + SIGN[draft.mood(i)], test, i)
+            elif genre not in ("trip", "work", "keep") and rng.random() < 0.15:
+                self._say(rng, draft, "next", test, i)
+
     @staticmethod
     def _group(draft: Draft, r: float, i: int) -> str:
-        """Which group of templates says fact `i` again, for a number `r` drawn from 0.22 to 1."""
+        """Which group of templates says fact `i` again, for a number `r` drawn from 0 (0.22 but for lists) to 1."""
         genre = draft.genre
         if draft.review:
             return genre + (SIGN[draft.mood(i)] if r < 0.4 else f".{draft.mood(i)}")
@@ -163,11 +182,22 @@ class Writer:
         a, b = rng.sample(draft.everyone, 2)
         for fact in draft.facts:
             fact["A"], fact["B"] = a, b
-        if rng.random() < 0.3:
-            template, target, sense = self.senses[int(rng.random() * len(self.senses))]
-            start = draft.tokens
-            self._render(rng, draft, template, 0, 0)
-            words = [w.lower() for w in draft.sentences[-1].words]
-            draft.senses.append({"token": start + words.index(target), "sense": f"{target}/{sense}"})
+        if rng.random() < 0.4:
+            self._sense(rng, draft)
         else:
             self._say(rng, draft, "colour", test, 0)
+
+    def _sense(self, rng: random.Random, draft: Draft) -> None:
+        """A word in one of its senses; after a first one rather the same word and sense in another sentence."""
+        choices = list(range(len(self.senses)))
+        if draft.senses and rng.random() < 0.6:
+            last = draft.senses[-1]["sense"]
+            choices = [i for i in choices if "/".join(self.senses[i][1:]) == last and not self._said(draft, i)] or choices
+        template, target, sense = self.senses[choices[int(rng.random() * len(choices))]]
+        start = draft.tokens
+        self._render(rng, draft, template, 0, 0)
+        words = [w.lower() for w in draft.sentences[-1].words]
+        draft.senses.append({"token": start + words.index(target), "sense": f"{target}/{sense}"})
+
+    def _said(self, draft: Draft, sense: int) -> bool:
+        return (self.senses[sense][0].text, 0) in draft.used

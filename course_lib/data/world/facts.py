@@ -94,14 +94,14 @@ class Casting:
         jobs = rng.sample(lexicon.jobs, k)
         foods = rng.sample(lexicon.foods, k)
         things: list[int] = []
-        same = rng.random() < 0.6
+        same = genre == "list" or rng.random() < 0.6
         verb: Item = {}
         kind = ""
         facts: list[Env] = []
         for i in range(k):
             thing = self.object_for(rng, people[i], things, split)
             if not verb or not same:
-                kind = rng.choice(DEEDS) if genre == "deed" else VERBS.get(genre, "get")
+                kind = rng.choice(DEEDS) if genre in ("deed", "list") else VERBS.get(genre, "get")
                 verb = pools[kind].draw(rng)
             adjective = word({"a": pools[rng.choice(("adj.look", "adj.colour", "adj.age", "adj.size"))].draw(rng)}, "a")
             noun = word({"O": lexicon.objects[thing]}, "O")
@@ -149,7 +149,7 @@ def triples(genre: str, facts: list[Env]) -> list[Triple]:
     for fact in facts:
         said: dict[str, Any] = {key: word(fact, key) for key in ("X", "Y", "O", "P", "F", "J", "L")}
         x, verb = said["X"], word(fact, "v", "base")
-        if genre == "deed":
+        if genre in ("deed", "list"):
             result += [(x, verb, said["O"]), (x, "at", said["P"])]
         elif genre == "gift":
             result += [(x, verb, said["O"]), (said["O"], "to", said["Y"])]
@@ -161,6 +161,8 @@ def triples(genre: str, facts: list[Env]) -> list[Triple]:
             result += [(x, verb, said["Y"]), (x, "at", said["P"])]
         elif genre == "work":
             result += [(x, "is", said["J"]), (x, "live", said["L"])]
+        elif genre == "own":
+            result.append((x, "own", said["O"]))
         elif genre == "keep":
             result += [(x, "own", said["O"]), (said["O"], "at", said["P"])]
         else:
