@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Any
+from typing import Any, cast
 
 import torch
 from jaxtyping import Float
@@ -74,6 +74,7 @@ def finetune(
     frozen: bool = False,
     dropout: float | None = None,
     pool: heads.Pool | None = None,
+    on_top: Callable[[Stack], nn.Module] | None = None,
     metric: str | None = None,
     best: bool = False,
     smoothing: float = 0.0,
@@ -100,6 +101,7 @@ def finetune(
         pretrained: False starts from fresh weights of the same configuration. frozen: trains the head only.
         dropout: in place of the stack's. pool: "first", "last" or "mean" (`heads.Classifier`); by default
             "last" for a causal stack, whose last token is the extract mark, and "first" for others.
+        on_top: body -> what the head then stands on, called and configured like the body (a BiLSTM over it).
         metric: a name in `metrics.METRICS`. By default accuracy; entity F1 for B-/I- tags, exact match for
             spans, Pearson for scores.
         best: keep the weights of the epoch with the best validation score, instead of the last.
@@ -130,7 +132,8 @@ def finetune(
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         body = _copy(stack, pretrained=pretrained, dropout=dropout)
-        model = _head(body, kind, count, pool or ("last" if stack.config.causal else "first"))
+        under_head = body if on_top is None else cast(Stack, on_top(body))
+        model = _head(under_head, kind, count, pool or ("last" if stack.config.causal else "first"))
         if pretrained and pooler is not None and isinstance(model, heads.Classifier) and model.pool == "first":
             model.pooler.load_state_dict(pooler.state_dict())
         if frozen:
