@@ -14,7 +14,7 @@ import re
 from dataclasses import dataclass, field
 
 from course_lib.data.world.lexicon import Item, Lexicon, Phrase, Shape, phrase
-from course_lib.data.world.parses import NOUN_PHRASE, Parse, parses_of
+from course_lib.data.world.parses import NOUN_PHRASE, Parse, parses_of, unparsed
 from course_lib.errors import CourseError
 
 Env = dict[str, Item]  # the parts of a fact (or of a document), by their letters
@@ -59,12 +59,14 @@ class Sentence:
     def tree(self, first: int = 0) -> tuple[list[int], list[str]]:
         """Of each word the number of its head, counted from `first`, -1 for the root; and its relation to it."""
         parse = self.line.parse
+        if parse is None:
+            raise unparsed(self.line.text)
         starts = self._starts(first)
         heads: list[int] = []
         relations: list[str] = []
         for start, (_, _, _, shape), unit, outer in zip(starts, self.phrases, parse.heads, parse.relations, strict=False):
             outside = starts[unit] + self.phrases[unit][3].head if unit >= 0 else -1
-            heads += [outside if head == i == shape.head else start + head for i, head in enumerate(shape.heads)]
+            heads += [outside if head == i else start + head for i, head in enumerate(shape.heads)]
             relations += shape.relations
             if unit < 0 or not relations[start - first + shape.head]:
                 relations[start - first + shape.head] = outer
@@ -87,7 +89,8 @@ class Line:
     """
 
     steps: list[Step]
-    parse: Parse
+    parse: Parse | None
+    text: str  # of the whole template
     mentions: list[tuple[int, int, str, int, str]]
 
 
@@ -100,8 +103,10 @@ class Template:
         sentences = [[self._step(word) for word in part.split()] for part in text.split(" | ")]
         if not all(sentences):
             raise CourseError(f"The template {text!r} has an empty sentence; write words between the bars.")
-        self.parses = parses_of(lexicon.parses, text, [len(steps) for steps in sentences])
-        self.lines = [self._line(steps, parse) for steps, parse in zip(sentences, self.parses, strict=True)]
+        self.parses = parses_of(lexicon.parses.get(text), text, [len(steps) for steps in sentences])
+        parses = self.parses or [None] * len(sentences)
+        self.lines = [self._line(steps, parse) for steps, parse in zip(sentences, parses, strict=True)]
+        lexicon.compiled[text] = bool(self.parses)
 
     def _step(self, word: str) -> Step:
         slot = SLOT.fullmatch(word)
@@ -146,8 +151,10 @@ class Template:
             raise CourseError(f"The slot {{{body}}} asks for a second {name.group(1)!r}, but the lexicon has only one.")
         return DRAWN, name.group(1), form, number, NOTHING
 
-    def _line(self, steps: list[Step], parse: Parse) -> Line:
+    def _line(self, steps: list[Step], parse: Parse | None) -> Line:
         """The sentence with its mentions: parts of facts, words that stand for something, and what they stand for."""
+        if parse is None:
+            return Line(steps, None, self.text, [])
         stand_for = {unit: self._source(key) for unit, key in parse.refers.items()}
         drawn = {key for refers in (other.refers for other in self.parses) for key in refers.values()}
         mentions = []
@@ -163,7 +170,7 @@ class Template:
                 left -= 1
             what = KINDS.get(source[1]) or source[1].rstrip("0123456789")
             mentions.append((left, unit, what, *source))
-        return Line(steps, parse, mentions)
+        return Line(steps, parse, self.text, mentions)
 
     def _source(self, key: str) -> tuple[int, str]:
         """Where the item is that a word stands for: `O`, `O2` or a slot that draws, `animal2`."""

@@ -8,7 +8,7 @@ follows Zipf's law.
 import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,7 +21,8 @@ FOLDER = Path(__file__).resolve().parents[3] / "data" / "world"
 class Shape(NamedTuple):
     """The inner parse of a phrase, in Universal Dependencies.
 
-    heads: of each word the number of its head, counted from 0 in the phrase; the phrase's own head has its own number.
+    heads: of each word the number of its head, counted from 0 in the phrase; a word whose head is outside, as the
+        phrase's own head, has its own number.
     relations: of each word; "" at the phrase's head, whose relation the template gives, unless the phrase has its own.
     head: the number of the phrase's head.
     name: where the noun phrase begins, behind a preposition.
@@ -48,7 +49,7 @@ SORRY = {"sad", "angry", "disappointed", "bored", "upset", "embarrassed"}
 RANK = {"woman", "man", "lady", "gentleman", "girl", "boy", "king", "queen"}  # nobody's brother or aunt
 
 
-@lru_cache(maxsize=None)
+@cache
 def shape(tags: tuple[str, ...], free: bool = False) -> Shape:
     """How the words of a phrase with these tags hang together.
 
@@ -56,6 +57,8 @@ def shape(tags: tuple[str, ...], free: bool = False) -> Shape:
     ("yesterday", "last week", "in March"), has a relation of its own wherever it stands.
     """
     n = len(tags)
+    if tags == ("DET", "ADJ"):  # a large, before a noun
+        return Shape((0, 1), ("det", ""), 1, 0)
     if n > 1 and set(tags) == {"PROPN"}:
         return Shape((0,) * n, ("", *("flat",) * (n - 1)), 0, 0)
     own = "" if not free else "advmod" if tags[-1] == "ADV" else "obl" if "ADP" in tags else "obl:unmarked"
@@ -180,6 +183,7 @@ class Lexicon:
 
         parses = read_table("parses.tsv", ("template", "heads", "relations", "refers"), folder)
         self.parses = {row["template"]: row for row in parses}
+        self.compiled: dict[str, bool] = {}  # the templates that were compiled with these words; which have a parse
 
         def table(name: str, *columns: str) -> list[Row]:
             rows = read_table(name, columns, folder)
