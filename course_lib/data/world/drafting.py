@@ -2,10 +2,13 @@
 
 from dataclasses import dataclass, field
 
+from course_lib.data.world.grammar import CONSTANT, DRAWN, Step, Template
+
 NOMINAL = {"NOUN", "PROPN", "PRON", "NUM"}
 BEFORE_NOUN = {"DET": "det", "ADJ": "amod", "NUM": "nummod", "POSS": "nmod:poss", "ADV": "advmod"}
 BE = {"is", "are", "was", "were", "be", "been", "being"}
-RELATIVE = {"who", "which", "whom", "that", "whose"}
+RELATIVE = {"who", "which", "whom", "that"}
+POSSESSIVE = {"his", "her", "its", "their", "whose"}
 WH = {"who", "whom", "what", "which", "where", "when", "why", "how"}
 GIVES = {"give", "gave", "told", "showed", "handed", "asked", "lent", "brought", "wished", "taught", "sent", "offered"}
 CAUSES = {"told", "saw", "heard", "made", "let", "asked", "watched", "helped", "taught"}
@@ -494,3 +497,44 @@ class Drafter:
 
     def _in_pp(self, unit: int) -> bool:
         return any(c.kind == "PP" and c.head == unit for c in self.chunks) or self.units[unit].kind == "PP"
+
+
+def units_of(steps: list[Step], template: Template) -> list[Unit]:
+    """The words and slots of one sentence of a template as the drafter reads them."""
+    units = []
+    for kind, key, form, _, constant in steps:
+        if kind == CONSTANT:
+            word, tag = constant[0][0], constant[1][0]
+            units.append(Unit(word, "POSS" if tag == "PRON" and word.lower() in POSSESSIVE else tag))
+        elif kind != DRAWN:
+            units.append(_fact_unit(key, form))
+        else:
+            tags, shape = (template.lexicon.pools[key].items[0][form][i] for i in (1, 3))
+            free = key.startswith("adv.")
+            whole = "DET" in tags and tags[-1] == "NOUN"
+            units.append(Unit(f"{{{key}}}", tags[shape.head], "FREE" if free else "NP" if whole else "", form))
+    return units
+
+
+def _fact_unit(key: str, form: str) -> Unit:
+    """A part of a fact."""
+    name = f"{{{key}}}"
+    if key in ("v", "s"):
+        return Unit(name, "VERB", "", form)
+    if key == "T":
+        return Unit(name, "ADV", "FREE")
+    if form in ("he", "him", "himself", "his"):
+        return Unit(form, "POSS" if form == "his" else "PRON")
+    if form in ("at", "full", "a") and key[0] in "OPJ":
+        return Unit(name, "NOUN", "PP" if form == "at" else "NP")
+    return Unit(name, "NOUN" if key[0] in "OPFJ" else "PROPN", "NP" if key in "MRG" else "")
+
+
+def draft(template: Template) -> tuple[str, str]:
+    """The cells heads and relations of a template's row in parses.tsv."""
+    heads, relations = [], []
+    for line in template.lines:
+        drafter = Drafter(units_of(line.steps, template))
+        heads.append(" ".join(str((-1 if head is None else head) + 1) for head in drafter.heads))
+        relations.append(" ".join(drafter.relations))
+    return " | ".join(heads), " | ".join(relations)

@@ -1,0 +1,49 @@
+"""`python -m course_lib.data.world`: proposes and checks the parses of templates."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from course_lib.data.world.documents import Writer
+from course_lib.data.world.drafting import draft
+from course_lib.data.world.grammar import Template
+from course_lib.data.world.lexicon import FOLDER, Lexicon
+from course_lib.data.world.tasks import TASKS
+from course_lib.errors import CourseError
+
+
+def missing(folder: Path) -> list[str]:
+    """The templates of documents and tasks that have no row in parses.tsv; ungrammatical ones need none."""
+    lexicon = Lexicon(folder=folder)
+    writer = Writer(lexicon)
+    exempt: set[str] = set()
+    for task in TASKS.values():
+        exempt |= getattr(task(writer), "ungrammatical", set())
+    return [text for text, parsed in lexicon.compiled.items() if not parsed and text not in exempt]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the command line; the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m course_lib.data.world", description=__doc__)
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="the tables (default: the course's own)")
+    commands = parser.add_subparsers(dest="command", required=True)
+    drafts = commands.add_parser("draft", help="propose rows of parses.tsv, for you to read and mend")
+    drafts.add_argument("template", nargs="*", help="a template in quotes; none: all that have no row yet")
+    commands.add_parser("check", help="say which templates have no row in parses.tsv")
+    options = parser.parse_args(arguments)
+    try:
+        texts = getattr(options, "template", []) or missing(options.folder)
+        if options.command == "check":
+            print("\n".join(texts) or "Every template has its parse.")
+            return int(bool(texts))
+        lexicon = Lexicon(folder=options.folder)
+        for text in texts:
+            print("\t".join((text, *draft(Template(text, lexicon)), "")))
+    except CourseError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
