@@ -6,19 +6,25 @@ Each returns a `Verdict`, true where the answer is right.
 from course_lib.check.attention import causal_mask, masked_attention, softmax_attention
 from course_lib.check.base import Verdict
 from course_lib.check.bert import mask_tokens, mlm_loss, nsp_pairs
+from course_lib.check.finetuning import cls_logits, freeze, pair_batch
 from course_lib.check.gpt import gelu, next_token_loss, perplexity
 from course_lib.check.heads import merge_heads, multi_head, split_heads
 from course_lib.check.inputs import bert_input, choice_inputs, entailment_input, similarity_inputs
 from course_lib.check.sampling import sample_top_k, temperature, top_k
 from course_lib.check.start import accuracy, label_counts, vocabulary_size
+from course_lib.check.words_and_spans import align_labels, best_span, span_probabilities
 
 __all__ = [
     "Verdict",
     "accuracy",
+    "align_labels",
     "bert_input",
+    "best_span",
     "causal_mask",
     "choice_inputs",
+    "cls_logits",
     "entailment_input",
+    "freeze",
     "gelu",
     "label_counts",
     "mask_tokens",
@@ -28,10 +34,12 @@ __all__ = [
     "multi_head",
     "next_token_loss",
     "nsp_pairs",
+    "pair_batch",
     "perplexity",
     "sample_top_k",
     "similarity_inputs",
     "softmax_attention",
+    "span_probabilities",
     "split_heads",
     "temperature",
     "top_k",

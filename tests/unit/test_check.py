@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from course_lib import check, corrupt
+from tests.unit import finetuning_answers
 
 NAMES = [name for name in check.__all__ if name != "Verdict"]
 
@@ -466,6 +467,8 @@ WRONG: dict[str, list[tuple[Callable[..., Any], str]]] = {
         (lambda documents, rng, n: [("a", "b")] * n, "(first sentence"),
     ],
 }
+RIGHT |= finetuning_answers.RIGHT
+WRONG |= finetuning_answers.WRONG
 
 
 def test_every_check_is_tried() -> None:
