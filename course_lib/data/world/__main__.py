@@ -7,7 +7,7 @@ from pathlib import Path
 from course_lib.data.world.documents import Writer
 from course_lib.data.world.drafting import draft
 from course_lib.data.world.grammar import Template
-from course_lib.data.world.lexicon import FOLDER, Lexicon
+from course_lib.data.world.lexicon import FOLDER, Lexicon, read_table
 from course_lib.data.world.tasks import TASKS
 from course_lib.errors import CourseError
 
@@ -16,9 +16,10 @@ def missing(folder: Path) -> list[str]:
     """The templates of documents and tasks that have no row in parses.tsv; ungrammatical ones need none."""
     lexicon = Lexicon(folder=folder)
     writer = Writer(lexicon)
-    exempt: set[str] = set()
     for task in TASKS.values():
-        exempt |= getattr(task(writer), "ungrammatical", set())
+        task(writer)
+    pairs = read_table("pairs.tsv", ("rule", "split", "good", "bad"), folder)
+    exempt = {row["bad"] for row in pairs} - {row["good"] for row in pairs}
     return [text for text, parsed in lexicon.compiled.items() if not parsed and text not in exempt]
 
 
@@ -38,7 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
             return int(bool(texts))
         lexicon = Lexicon(folder=options.folder)
         for text in texts:
-            print("\t".join((text, *draft(Template(text, lexicon)), "")))
+            print("\t".join((text, *draft(Template(text, lexicon)))))
     except CourseError as error:
         print(error, file=sys.stderr)
         return 1

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from course_lib.data.world.grammar import CONSTANT, DRAWN, Step, Template
+from course_lib.data.world.grammar import CONSTANT, DRAWN, OTHER, Step, Template
 
 NOMINAL = {"NOUN", "PROPN", "PRON", "NUM"}
 BEFORE_NOUN = {"DET": "det", "ADJ": "amod", "NUM": "nummod", "POSS": "nmod:poss", "ADV": "advmod"}
@@ -13,6 +13,13 @@ WH = {"who", "whom", "what", "which", "where", "when", "why", "how"}
 GIVES = {"give", "gave", "told", "showed", "handed", "asked", "lent", "brought", "wished", "taught", "sent", "offered"}
 CAUSES = {"told", "saw", "heard", "made", "let", "asked", "watched", "helped", "taught"}
 GOES = {"went", "came", "drove", "go", "walked", "stopped", "ran", "looked", "needed", "stood", "met"}
+PAIRS = {  # word, the next word -> which hangs from which (0 the first from the second), and how
+    ("no", "longer"): (0, "advmod"), ("any", "more"): (0, "det"), ("because", "of"): (1, "fixed"),
+    ("out", "of"): (1, "fixed"), ("nobody", "else"): (1, "advmod"), ("somewhere", "else"): (1, "advmod"),
+    ("something", "else"): (1, "advmod"),
+}  # fmt: skip
+STANDS_FOR = {"it", "they", "them", "herself", "himself", "itself", "themselves"}
+NOUNS = {"animal", "object", "job", "kin", "kinf", "kinm", "part", "plant", "tree", "crowd", "food", "event", "idea"}
 PARTICLES = {"in", "out", "up", "down", "off", "on", "away", "back", "over", "together"}
 NOMINAL_PP = {"of"}
 FOLLOWS_DET = {"NOUN", "ADJ", "NUM", "ADV", "PROPN", "DET", "POSS"}
@@ -65,6 +72,7 @@ class Drafter:
         self.heads: list[int | None] = [None] * n
         self.relations = ["dep"] * n
         self.chunks: list[Chunk] = []
+        self._pairs()
         self._chunk()
         self._clauses()
         for i in range(n):
@@ -76,6 +84,21 @@ class Drafter:
     def attach(self, unit: int, head: int, relation: str) -> None:
         if self.heads[unit] is None and unit != head:
             self.heads[unit], self.relations[unit] = head, relation
+
+    def _pairs(self) -> None:
+        """Words that belong together; a clause may follow "than" and "when"."""
+        words = [u.word.lower() for u in self.units]
+        for i, pair in enumerate(zip(words, words[1:], strict=False)):
+            if pair in PAIRS:
+                last, relation = PAIRS[pair]
+                self.attach(i + last, i + 1 - last, relation)
+                if relation == "fixed":
+                    self.units[i].tag = "ADP"
+                self.units[i + last].kind = "FIXED"
+        for i, word in enumerate(words):
+            later = any(u.tag in ("VERB", "AUX") for u in self.units[i:])
+            if (word == "than" and later) or (word == "when" and words[-1] != "?"):
+                self.units[i].tag = "SCONJ"
 
     # -- chunks
 
@@ -145,6 +168,9 @@ class Drafter:
         while i < n:
             u = units[i]
             low = u.word.lower()
+            if u.kind == "FIXED":
+                i += 1
+                continue
             if u.tag == "PUNCT":
                 self.chunks.append(Chunk("COMMA", i, i, i + 1))
                 i += 1
@@ -162,7 +188,8 @@ class Drafter:
             elif u.tag == "SCONJ":
                 self.chunks.append(Chunk("SC", i, i, i + 1))
             elif u.tag == "ADP":
-                end = None if i + 1 >= n else self._noun_phrase(i + 1)
+                begin = i + 2 if i + 1 < n and units[i + 1].kind == "FIXED" else i + 1
+                end = None if begin >= n else self._noun_phrase(begin)
                 if end is None and i + 1 < n and units[i + 1].tag == "ADJ":
                     end, self._np_head = i + 2, i + 1
                 if end is None:
@@ -244,6 +271,8 @@ class Drafter:
                 return Clause(chunks[k - 1].head, k - 1, k, copula=k)
             if first and j + 1 < len(chunks) and chunks[j].kind == "N" and chunks[j + 1].kind in ("ADJ", "PP", "N", "ADV"):
                 return Clause(chunks[j + 1].head, k, j + 1, copula=k)
+            if j < len(chunks) and units[chunks[j - 1].head].word == "far":
+                return Clause(chunks[j - 1].head, k, j - 1, copula=k)
             if j < len(chunks) and chunks[j].kind in ("N", "ADJ", "PP"):
                 return Clause(chunks[j].head, k, j, copula=k)
             if k + 1 < len(chunks) and chunks[k + 1].kind == "ADV":
@@ -442,6 +471,14 @@ class Drafter:
             if c.kind != "N" or units[c.head].word in TIMES:
                 break
             total += 1
+        kinds = [c.kind for c in chunks]
+        for k in range(2, len(chunks)):  # the lamp, not the ring
+            if kinds[k - 2 : k] == ["COMMA", "NOT"] and kinds[k] in ("N", "PP", "ADJ", "ADV"):
+                like = next((c for c in reversed(chunks[: k - 2]) if c.kind == kinds[k]), None)
+                target = like.head if like else head
+                self.attach(chunks[k].head, target, "conj")
+                self.attach(chunks[k - 1].head, chunks[k].head, "advmod")
+                self.attach(chunks[k - 2].head, chunks[k].head, "punct")
         pending: Chunk | None = None  # a coordinator
         previous: Chunk | None = last or (Chunk("V", head, head, head + 1))
         for c in chunks:
@@ -478,7 +515,8 @@ class Drafter:
             elif c.kind == "PPWH":
                 self.attach(c.head, head, "obl")
             elif c.kind == "ADJ":
-                self.attach(c.head, head, "xcomp" if verb else "amod")
+                thing = previous is not None and units[previous.head].word.lower() == "something"
+                self.attach(c.head, previous.head if thing and previous else head, "xcomp" if verb and not thing else "amod")
             elif c.kind == "ADV" or c.kind == "NOT":
                 self.attach(c.head, head, "advmod")
             elif c.kind == "PRT":
@@ -530,11 +568,27 @@ def _fact_unit(key: str, form: str) -> Unit:
     return Unit(name, "NOUN" if key[0] in "OPFJ" else "PROPN", "NP" if key in "MRG" else "")
 
 
-def draft(template: Template) -> tuple[str, str]:
-    """The cells heads and relations of a template's row in parses.tsv."""
-    heads, relations = [], []
+def draft(template: Template) -> tuple[str, str, str]:
+    """The cells heads, relations and refers of a template's row in parses.tsv."""
+    heads, relations, refers = [], [], []
+    things: list[str] = []  # the slots of things so far, as refers names them
     for line in template.lines:
         drafter = Drafter(units_of(line.steps, template))
         heads.append(" ".join(str((-1 if head is None else head) + 1) for head in drafter.heads))
         relations.append(" ".join(drafter.relations))
-    return " | ".join(heads), " | ".join(relations)
+        marks = []
+        for unit, (kind, key, form, number, constant) in enumerate(line.steps):
+            word = constant[0][0].lower() if kind == CONSTANT else ""
+            before = line.steps[unit - 1] if unit else None
+            the = before is not None and before[0] == CONSTANT and before[4][0][0].lower() == "the"
+            if key == "J" and not form and the:
+                marks.append(f"{unit + 1}=X")
+            elif word == "film" and the and "{M" in template.text:
+                marks.append(f"{unit + 1}=M")
+            elif word in STANDS_FOR and things and drafter.relations[unit] != "expl":
+                marks.append(f"{unit + 1}={things[0] if word.endswith(('self', 'selves')) else things[-1]}")
+            elif (kind != CONSTANT and key[0] in "OFM") or (kind == DRAWN and key in NOUNS):
+                things.append(key + ("2" if kind == OTHER else number))
+        refers.append(" ".join(marks))
+    cells = [" | ".join(column) for column in (heads, relations, refers)]
+    return cells[0], cells[1], cells[2] if any(refers) else ""

@@ -14,7 +14,7 @@ import re
 from dataclasses import dataclass, field
 
 from course_lib.data.world.lexicon import Item, Lexicon, Phrase, Shape, phrase
-from course_lib.data.world.parses import NOUN_PHRASE, Parse, parses_of, unparsed
+from course_lib.data.world.parses import NOUN_PHRASE, Parse, parses_of, same_form, unparsed
 from course_lib.errors import CourseError
 
 Env = dict[str, Item]  # the parts of a fact (or of a document), by their letters
@@ -103,7 +103,7 @@ class Template:
         sentences = [[self._step(word) for word in part.split()] for part in text.split(" | ")]
         if not all(sentences):
             raise CourseError(f"The template {text!r} has an empty sentence; write words between the bars.")
-        self.parses = parses_of(lexicon.parses.get(text), text, [len(steps) for steps in sentences])
+        self.parses = parses_of(lexicon.parses.get(same_form(text)), text, [len(steps) for steps in sentences])
         parses = self.parses or [None] * len(sentences)
         self.lines = [self._line(steps, parse) for steps, parse in zip(sentences, parses, strict=True)]
         lexicon.compiled[text] = bool(self.parses)

@@ -182,7 +182,7 @@ class Lexicon:
         self.tags = {row["word"]: row["tag"] for row in read_table("words.tsv", ("word", "tag"), folder)}
 
         parses = read_table("parses.tsv", ("template", "heads", "relations", "refers"), folder)
-        self.parses = {row["template"]: row for row in parses}
+        self.parses = {row["template"].replace("{A", "{X").replace("{B", "{Y"): row for row in parses}
         self.compiled: dict[str, bool] = {}  # the templates that were compiled with these words; which have a parse
 
         def table(name: str, *columns: str) -> list[Row]:

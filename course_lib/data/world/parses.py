@@ -27,6 +27,11 @@ RELATIONS = frozenset(
 STAND_FOR = re.compile(r"(\d+)=([A-Za-z][A-Za-z0-9+]*)")
 
 
+def same_form(text: str) -> str:
+    """The template as parses.tsv looks it up: the bystanders A and B parse like X and Y."""
+    return text.replace("{A", "{X").replace("{B", "{Y")
+
+
 class Parse(NamedTuple):
     """The parse of one sentence of a template, a slot counting once.
 
