@@ -3,6 +3,7 @@
 
 PYTHON ?=
 LESSON ?=
+DECK   ?=
 SCALE  ?= lesson
 SEED   ?= 0
 DATA   ?= world
@@ -11,7 +12,7 @@ DEVICE ?= auto
 SHELL := /bin/sh
 RUN := .venv/bin/python
 .DEFAULT_GOAL := help
-.PHONY: help ready lab test check run build checkpoints bench clean distclean
+.PHONY: help ready lab test check run build slides checkpoints bench clean distclean
 
 ifeq ($(wildcard tools/setup.py),)
 $(error Run make inside the course's folder, or name it: make -C "/path/to/the/course" lab)
@@ -23,6 +24,7 @@ help:
 	@echo 'make check        the quick part, under three minutes'
 	@echo 'make run LESSON=09_bert SCALE=smoke   execute a lesson without a screen, into build/'
 	@echo 'make build LESSON=09_bert             execute a lesson and store its outputs in notebooks/ (for authors)'
+	@echo 'make slides       the decks as offline HTML and PDF, into build/slides/ (one of them: DECK=1_attention)'
 	@echo 'make checkpoints  train the shipped models again'
 	@echo 'make bench        speed and memory, side by side with transformers'
 	@echo 'make clean        remove what runs and tests left (unfinished checkpoints stay); make distclean removes .venv too'
@@ -60,6 +62,9 @@ run: ready
 
 build: ready
 	@$(RUN) -m tools.notebooks build $(LESSON)
+
+slides: ready
+	@$(RUN) -m tools.slides make $(DECK)
 
 checkpoints: ready
 	@$(RUN) -m course_lib zoo build --device '$(DEVICE)'

@@ -6,27 +6,36 @@ ipywidgets are imported by the functions that use them.
 """
 
 from course_lib.view.attention_widget import attention
+from course_lib.view.blueprints import block, stacks
 from course_lib.view.charts import bars, curves, histogram, learning_curve, scaling, scatter
 from course_lib.view.display import Html, show
 from course_lib.view.drawings import bert_input, gelu, gpt1_inputs, tokens
+from course_lib.view.finetuning import bert_heads, confusion, score_grid, span_bars
 from course_lib.view.games import Blank, fill_in, quiz
 from course_lib.view.html import boxes
 from course_lib.view.live import explore, live
 from course_lib.view.maps import attention_map, heads_grid, mask_picture
 from course_lib.view.overview import lesson_map, timeline
 from course_lib.view.player import Frame, masking, player, samples, word_steps
+from course_lib.view.span_widget import span_reader
 from course_lib.view.tables import Row, results_table, table
+from course_lib.view.trees import search_tree
+from course_lib.view.vectors import arrows, number_map, signed_map
 
 __all__ = [
     "Blank",
     "Frame",
     "Html",
     "Row",
+    "arrows",
     "attention",
     "attention_map",
     "bars",
+    "bert_heads",
     "bert_input",
+    "block",
     "boxes",
+    "confusion",
     "curves",
     "explore",
     "fill_in",
@@ -39,13 +48,20 @@ __all__ = [
     "live",
     "mask_picture",
     "masking",
+    "number_map",
     "player",
     "quiz",
     "results_table",
     "samples",
     "scaling",
     "scatter",
+    "score_grid",
+    "search_tree",
     "show",
+    "signed_map",
+    "span_bars",
+    "span_reader",
+    "stacks",
     "table",
     "timeline",
     "tokens",

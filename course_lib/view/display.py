@@ -31,24 +31,25 @@ class Html:
         return self.text
 
 
-def show(figure: "Figure", caption: str, alt: str) -> None:
+def show(figure: "Figure", caption: str, alt: str, *, dpi: int | None = None) -> None:
     """Display a figure as a PNG with its text alternative, and the caption visibly below.
 
     Args:
         figure: what a function of `course_lib.view` returned, or any matplotlib Figure.
         caption: one or two sentences; what to look at.
         alt: what the picture shows, for those who cannot see it. Also the plain-text output.
+        dpi: pixels an inch, for a picture that is shown larger than in a notebook (on slides).
     """
     if not caption.strip() or not alt.strip():
         raise CourseError("A figure needs a caption and a text alternative (alt); one of them is empty.")
     send(
-        {"image/png": png(figure), "text/plain": f"[figure: {alt}]"},
+        {"image/png": png(figure, dpi), "text/plain": f"[figure: {alt}]"},
         {"image/png": {"alt": alt}},
     )
     send({"text/html": caption_html(caption), "text/plain": caption}, {})
 
 
-def png(figure: "Figure") -> str:
+def png(figure: "Figure", dpi: int | None = None) -> str:
     """The figure as base64 PNG, the same bytes for the same figure.
 
     At most 256 colours: a drawing looks the same, and a notebook with its stored pictures is a third of the size.
@@ -57,7 +58,7 @@ def png(figure: "Figure") -> str:
     from PIL import Image
 
     full, small = io.BytesIO(), io.BytesIO()
-    with matplotlib.rc_context(RC):
+    with matplotlib.rc_context({**RC, "savefig.dpi": dpi or RC["savefig.dpi"]}):
         figure.savefig(full, format="png", bbox_inches="tight", pad_inches=0.08, metadata={"Software": None})
     picture = Image.open(full).convert("RGB").quantize(256, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
     picture.save(small, format="png", optimize=True)

@@ -64,7 +64,12 @@ class _Exporter(HTMLExporter):
 
     def default_filters(self) -> Any:
         yield from super().default_filters()  # type: ignore[no-untyped-call]
-        yield "markdown2html", lambda source: MarkdownWithMath(renderer=_Renderer(escape=False)).render(source)
+        yield "markdown2html", markdown
+
+
+def markdown(source: str) -> str:
+    """A Markdown cell as HTML."""
+    return str(MarkdownWithMath(renderer=_Renderer(escape=False)).render(source))
 
 
 def html(notebook: NotebookNode, title: str) -> str:

@@ -1,0 +1,37 @@
+"""Slide decks: notebooks in slides/ become one offline HTML file and one tagged PDF each, by `make slides`.
+
+The notebook is the only source. What a cell is on the slides stands in its metadata:
+
+- `slideshow.slide_type`, which JupyterLab's property inspector edits: "slide" begins a slide (its first line is the
+  heading, `# part` or `## slide`), "fragment" waits for the next step, "notes" is for the speaker and begins with
+  the minutes (`**2 min**`), "skip" is not shown; a cell without one belongs to what stands before it.
+- tags: `remove_input` hides the code; `left` and `right` put neighbours into two columns; `dense` sets a
+  long table smaller.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from course_lib.errors import CourseError
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+FOLDER = ROOT / "slides"
+
+
+def decks() -> list[Path]:
+    """All decks, in the order of the course."""
+    return sorted(FOLDER.glob("[0-9]_*.ipynb"))
+
+
+def find(name: str) -> Path:
+    """The deck called "1_attention", "1" or by its path; CourseError names the decks there are."""
+    path = Path(name)
+    if path.suffix == ".ipynb" and path.is_file():
+        return path.resolve()
+    stem = path.name.removesuffix(".ipynb")
+    found = [deck for deck in decks() if stem and (deck.stem == stem or deck.stem.startswith(stem + "_"))]
+    if len(found) == 1:
+        return found[0]
+    names = ", ".join(deck.stem for deck in decks()) or "none yet"
+    raise CourseError(f"There is no deck {name!r}. Say DECK=<one of: {names}>.")
