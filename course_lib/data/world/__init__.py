@@ -41,11 +41,12 @@ import random
 from pathlib import Path
 from typing import Any
 
-from course_lib.data.world.documents import Writer
+from course_lib.data.world.documents import GENRES, Writer
 from course_lib.data.world.facts import SPLITS, check_count, check_split
 from course_lib.data.world.lexicon import FOLDER, Lexicon
 from course_lib.data.world.probes import Probes, check_kind, check_side
 from course_lib.data.world.tasks import TASKS, Task, find
+from course_lib.errors import CourseError
 
 __all__ = ["SPLITS", "World"]
 
@@ -65,20 +66,39 @@ class World:
         self.probes = Probes(self.writer.casting)
         self._tasks: dict[str, Task] = {}
 
-    def document(self, index: int, split: str = "train", seed: int = 0) -> dict[str, Any]:
-        """Document number `index`, made alone: it depends on (world seed, split, seed, index) and nothing else.
+    def document(self, index: int, split: str = "train", seed: int = 0, genre: str = "") -> dict[str, Any]:
+        """Document number `index`, made alone: it depends on (world seed, split, seed, index, genre) and nothing else.
 
-        Returns a dictionary: text; sentences, which joined by spaces are the text; tokens (words and punctuation of all
-        sentences), with as many tags (universal parts of speech) and entities (BIO: PERSON, LOC, ORG, WORK); senses (of
-        ambiguous words: {"token": its number, "sense": "bank/river"}); facts (subject, relation, object); genre.
+        Returns a dictionary of the text and its gold annotations. Tokens are counted from 0 in the document:
+
+            text, sentences: the sentences joined by spaces are the text.
+            tokens: words and punctuation of all sentences.
+            tags: of each token its part of speech, one of the 17 of Universal Dependencies.
+            heads: of each token the number of the token that it hangs from, -1 for the root of a sentence.
+            relations: of each token its relation to its head (Universal Dependencies, version 2).
+            entities: of each token its named entity in BIO: PERSON, LOC, ORG, WORK.
+            mentions: {"start", "end", "entity"}: tokens start to end - 1 name or stand for "person/Anna"; the mentions
+                of one entity corefer.
+            senses: {"token", "sense"}: an ambiguous word and its sense, "bank/river".
+            facts: (subject, relation, object), what the document says.
+            opinions: (person, "like" or "dislike", thing), in reviews and meals.
+            sentiment: "positive", "negative" or "mixed" opinions; "" where there are none.
+            genre: what kind of document it is, one of `genres()`; `genre` asks for one.
         """
         check_split(split)
-        return self.writer.document(random.Random(f"{self.seed}/{split}/{seed}/{index}"), split)
+        if genre and genre not in GENRES:
+            raise CourseError(f"The world has no genre {genre!r}; choose one of {', '.join(GENRES)}.")
+        return self.writer.document(random.Random(f"{self.seed}/{split}/{seed}/{index}"), split, genre)
 
-    def documents(self, n: int, split: str = "train", seed: int = 0) -> list[dict[str, Any]]:
-        """The first `n` documents of a split: "train", "validation" or "test"."""
+    def documents(self, n: int, split: str = "train", seed: int = 0, genre: str = "") -> list[dict[str, Any]]:
+        """The first `n` documents of a split: "train", "validation" or "test"; only of one genre, if it is named."""
         check_count(n)
-        return [self.document(index, split, seed) for index in range(n)]
+        return [self.document(index, split, seed, genre) for index in range(n)]
+
+    @staticmethod
+    def genres() -> tuple[str, ...]:
+        """The genres of documents."""
+        return tuple(GENRES)
 
     def task(
         self, name: str, n: int, split: str = "train", seed: int = 0, *, gold: bool = False

@@ -4,7 +4,7 @@ import random
 from dataclasses import dataclass, field
 from typing import Any
 
-from course_lib.data.world.facts import DEEDS, Casting, triples, word
+from course_lib.data.world.facts import DEEDS, Casting, Triple, triples, word
 from course_lib.data.world.grammar import Env, Sentence, Template
 from course_lib.data.world.lexicon import Item, Lexicon, phrase, read_table
 from course_lib.errors import CourseError
@@ -79,26 +79,55 @@ class Writer:
                 raise CourseError(f"senses.tsv: the sentence {row['sentence']!r} does not mark {row['word']}/TAG.")
             self.senses.append((template, row["word"], row["sense"]))
 
-    def document(self, rng: random.Random, split: str) -> dict[str, Any]:
+    def document(self, rng: random.Random, split: str, genre: str = "") -> dict[str, Any]:
         """One document; see World.document."""
-        draft = self.draft(rng, split)
-        pages = draft.sentences
-        texts = [sentence.text for sentence in pages]
+        draft = self.draft(rng, split, genre)
+        heads: list[int] = []
+        relations: list[str] = []
+        mentions: list[dict[str, int | str]] = []
+        for page in draft.sentences:
+            mentions += [{"start": a, "end": b, "entity": name} for a, b, name in page.mentions(len(heads))]
+            tree = page.tree(len(heads))
+            heads += tree[0]
+            relations += tree[1]
+        texts = [sentence.text for sentence in draft.sentences]
+        opinions = self._opinions(draft)
+        moods = {"positive" if opinion[1] == "like" else "negative" for opinion in opinions}
         return {
             "text": " ".join(texts),
             "sentences": texts,
-            "tokens": [w for s in pages for w in s.words],
-            "tags": [t for s in pages for t in s.tags],
-            "entities": [e for s in pages for e in s.entities],
+            "tokens": [w for s in draft.sentences for w in s.words],
+            "tags": [t for s in draft.sentences for t in s.tags],
+            "heads": heads,
+            "relations": relations,
+            "entities": [e for s in draft.sentences for e in s.entities],
+            "mentions": mentions,
             "senses": draft.senses,
             "facts": triples(draft.genre, draft.facts),
+            "opinions": opinions,
+            "sentiment": "" if not moods else moods.pop() if len(moods) == 1 else "mixed",
             "genre": draft.genre,
         }
 
-    def draft(self, rng: random.Random, split: str) -> Draft:
-        """A document as sentences, with what it says and in which mood."""
+    def _opinions(self, draft: Draft) -> list[Triple]:
+        """Who likes or dislikes what: every fact of a review, and of a meal where a sentence tells it."""
+        if draft.review:
+            return triples(draft.genre, draft.facts)
+        if draft.genre != "meal":
+            return []
+        told = {i for i in range(len(draft.facts)) for t in self._moods(draft.mood(i)) if (t.text, i) in draft.used}
+        said = [(word(draft.facts[i], "X"), draft.mood(i)[:-1], word(draft.facts[i], "F")) for i in sorted(told)]
+        return said
+
+    def _moods(self, mood: str) -> list[Template]:
+        """The templates that tell whether somebody likes a meal."""
+        return self.templates[f"meal.{mood}"][True]
+
+    def draft(self, rng: random.Random, split: str, genre: str = "") -> Draft:
+        """A document as sentences, with what it says and in which mood; of this genre, if one is named."""
         test = split == "test"
-        genre = self.genres[int(rng.random() * len(self.genres))]
+        drawn = self.genres[int(rng.random() * len(self.genres))]
+        genre = genre or drawn
         k = rng.randint(3, 6) if genre in LISTS else 2 if rng.random() < 0.6 else 3
         draft = Draft(genre, *self.casting.facts(rng, genre, k, split))
         self._dress(rng, draft)
