@@ -12,6 +12,7 @@ Heads, relations and coreference come from the template's row in parses.tsv, see
 import random
 import re
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from course_lib.data.world.lexicon import Item, Lexicon, Phrase, Shape, phrase
 from course_lib.data.world.parses import NOUN_PHRASE, Parse, parses_of, same_form, unparsed
@@ -50,35 +51,33 @@ class Sentence:
         return " ".join(self.words).replace(" .", ".").replace(" ,", ",").replace(" ?", "?").replace(" 's", "'s")
 
 
-    def _starts(self, first: int) -> list[int]:
-        starts = [first]
-        for words, _, _, _ in self.phrases:
-            starts.append(starts[-1] + len(words))
-        return starts
-
     def tree(self, first: int = 0) -> tuple[list[int], list[str]]:
         """Of each word the number of its head, counted from `first`, -1 for the root; and its relation to it."""
-        parse = self.line.parse
-        if parse is None:
-            raise unparsed(self.line.text)
-        starts = self._starts(first)
-        heads: list[int] = []
-        relations: list[str] = []
-        for start, (_, _, _, shape), unit, outer in zip(starts, self.phrases, parse.heads, parse.relations, strict=False):
-            outside = starts[unit] + self.phrases[unit][3].head if unit >= 0 else -1
-            heads += [outside if head == i else start + head for i, head in enumerate(shape.heads)]
-            relations += shape.relations
-            if unit < 0 or not relations[start - first + shape.head]:
-                relations[start - first + shape.head] = outer
-        return heads, relations
+        layout = self._layout()
+        return [head + first if head >= 0 else -1 for head in layout.heads], list(layout.relations)
 
     def mentions(self, first: int = 0) -> list[Mention]:
         """The words that name a person, a thing or a place or stand for one, counted from `first`."""
-        starts = self._starts(first)
         return [
-            (starts[left] + self.phrases[left][3].name, starts[unit + 1], f"{what}/{' '.join(item[''][0])}")
-            for (left, unit, what, _, _), item in zip(self.line.mentions, self.named, strict=True)
+            (start + first, end + first, f"{what}/{' '.join(item[''][0])}")
+            for (start, end, what), item in zip(self._layout().spans, self.named, strict=True)
         ]
+
+    def _layout(self) -> "Layout":
+        """Where heads and mentions are, which only the shapes of the phrases decide; shapes are few."""
+        key = tuple([id(words[3]) for words in self.phrases])
+        found = self.line.layouts.get(key)
+        if found is None:
+            found = self.line.layouts[key] = self.line.layout(self.phrases)
+        return found
+
+
+class Layout(NamedTuple):
+    """The heads (counted from 0, -1 at the root), relations and mentions (start, end, what) of one row of shapes."""
+
+    heads: list[int]
+    relations: list[str]
+    spans: list[Mention]
 
 
 @dataclass(slots=True)
@@ -92,6 +91,29 @@ class Line:
     parse: Parse | None
     text: str  # of the whole template
     mentions: list[tuple[int, int, str, int, str]]
+    layouts: dict[tuple[int, ...], Layout] = field(default_factory=dict, repr=False)
+
+    def layout(self, phrases: list[Phrase]) -> Layout:
+        """The parse of the steps, spread over the words of these phrases."""
+        if self.parse is None:
+            raise unparsed(self.text)
+        starts = [0]
+        for words, _, _, _ in phrases:
+            starts.append(starts[-1] + len(words))
+        heads: list[int] = []
+        relations: list[str] = []
+        for start, (_, _, _, shape), unit, outer in zip(
+            starts, phrases, self.parse.heads, self.parse.relations, strict=False
+        ):
+            outside = starts[unit] + phrases[unit][3].head if unit >= 0 else -1
+            heads += [outside if head == i else start + head for i, head in enumerate(shape.heads)]
+            relations += shape.relations
+            if unit < 0 or not shape.relations[shape.head]:
+                relations[start + shape.head] = outer
+        spans = [
+            (starts[left] + phrases[left][3].name, starts[unit + 1], what) for left, unit, what, _, _ in self.mentions
+        ]
+        return Layout(heads, relations, spans)
 
 
 class Template:
