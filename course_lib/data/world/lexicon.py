@@ -230,14 +230,18 @@ class Lexicon:
         self.synonyms = self._synonyms(verbs)
 
     def _adverb(self, row: Row) -> Item:
-        """Form "": one adverb, or a phrase such as "in the morning" whose words have the tags of words.tsv."""
-        words = row["word"].split()
+        """Form "": one adverb, or a phrase such as "in the morning" whose words have the tags of words.tsv or word/TAG."""
+        parts = [part.partition("/") for part in row["word"].split()]
+        words = [word for word, _, _ in parts]
         if len(words) == 1:
-            return {"": phrase(row["word"], "ADV", free=True)}
-        for word in words:
-            if word not in self.tags:
-                raise CourseError(f"adverbs.tsv: {word!r} of {row['word']!r} has no part of speech; add it to words.tsv.")
-        return {"": phrase(row["word"], *(self.tags[word] for word in words), free=True)}
+            return {"": phrase(words[0], "ADV", free=True)}
+        tags = [tag or self.tags.get(word, "") for word, _, tag in parts]
+        if not all(tags):
+            word = words[tags.index("")]
+            raise CourseError(
+                f"adverbs.tsv: {word!r} of {row['word']!r} has no part of speech; add it to words.tsv or write {word}/TAG."
+            )
+        return {"": phrase(" ".join(words), *tags, free=True)}
 
     def _synonyms(self, rows: list[Row]) -> dict[str, Item]:
         """Class/base of a verb -> its synonym."""
