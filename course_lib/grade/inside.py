@@ -1,0 +1,205 @@
+"""The program in the box: runs a student's cells in an IPython shell and calls their functions, when asked to.
+
+Whatever a student does in this process can hurt this process only: the grader outside holds the clock, the inputs and the
+comparisons. Started as `python -m course_lib.grade.inside LIMITS`, LIMITS as JSON.
+"""
+
+import builtins
+import contextlib
+import copy
+import io
+import json
+import os
+import sys
+from collections.abc import Iterator
+from typing import IO, Any
+
+from course_lib.check.base import same
+from course_lib.grade import wire
+
+LARGEST_TEXT = 20_000  # characters of one cell's outputs that are kept
+LARGEST_PICTURE = 2_000_000
+
+
+def limit(limits: dict[str, int]) -> None:
+    """Give up the superuser's rights (`user`), and set limits: bytes of memory and of a file, processes, open files."""
+    if limits["user"]:
+        os.setgroups([])
+        os.setgid(limits["user"])
+        os.setuid(limits["user"])
+    try:
+        import resource
+    except ImportError:  # Windows: the grader's clock is the only limit
+        return
+    wanted = {
+        resource.RLIMIT_AS: limits["memory"],
+        resource.RLIMIT_FSIZE: limits["file"],
+        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_NOFILE: 512,
+    }
+    if limits["processes"]:
+        wanted[resource.RLIMIT_NPROC] = limits["processes"]
+    for which, value in wanted.items():
+        with contextlib.suppress(ValueError, OSError):  # already lower, or not on this system
+            resource.setrlimit(which, (value, value))
+
+
+class Outputs:
+    """The outputs of one cell in a notebook's form, cut where there is too much."""
+
+    def __init__(self) -> None:
+        self.items: list[dict[str, Any]] = []
+        self.room, self.pictures = LARGEST_TEXT, LARGEST_PICTURE
+
+    def stream(self, name: str, text: str) -> None:
+        """Text on stdout or stderr."""
+        if self.room <= 0:
+            return
+        kept, self.room = text[: self.room], self.room - len(text)
+        if self.room <= 0:
+            kept += "\n... (cut: too much output)\n"
+        if self.items and self.items[-1].get("name") == name:
+            self.items[-1]["text"] += kept
+        else:
+            self.items.append({"output_type": "stream", "name": name, "text": kept})
+
+    def show(self, data: dict[str, Any]) -> None:
+        """A result or a display: its text, and its PNG where there is one."""
+        kept: dict[str, str] = {}
+        if isinstance(text := data.get("text/plain"), str) and self.room > 0:
+            kept["text/plain"], self.room = text[: self.room], self.room - len(text)
+        picture = data.get("image/png")
+        if isinstance(picture, str) and len(picture) < self.pictures:
+            kept["image/png"], self.pictures = picture, self.pictures - len(picture)
+        if kept:
+            self.items.append({"output_type": "display_data", "data": kept, "metadata": {}})
+
+    def error(self, name: str, value: str, lines: list[str]) -> None:
+        """An exception with its traceback."""
+        text = "\n".join(lines)
+        text = text if len(text) <= 8000 else text[:4000] + "\n...\n" + text[-4000:]
+        self.items.append({"output_type": "error", "ename": name, "evalue": value[:1000], "traceback": [text]})
+
+
+class Stream(io.TextIOBase):
+    """stdout or stderr of the student's code."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.outputs = Outputs()
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        self.outputs.stream(self.name, str(text))
+        return len(text)
+
+
+class Shell:
+    """IPython's shell with its outputs collected; cells see what they see in a notebook, but for an answer to input()."""
+
+    def __init__(self) -> None:
+        from IPython.core.displayhook import DisplayHook
+        from IPython.core.displaypub import DisplayPublisher
+        from IPython.core.interactiveshell import InteractiveShell
+        from traitlets import Type
+        from traitlets.config import Config
+
+        this = self
+
+        class Hook(DisplayHook):  # type: ignore[misc]
+            def start_displayhook(self) -> None:
+                pass
+
+            def write_output_prompt(self) -> None:
+                pass
+
+            def write_format_data(self, format_dict: Any, md_dict: Any = None) -> None:
+                this.outputs.show(format_dict)
+
+            def finish_displayhook(self) -> None:
+                pass
+
+        class Publisher(DisplayPublisher):  # type: ignore[misc]
+            def publish(self, data: Any, *args: Any, **named: Any) -> None:
+                this.outputs.show(data)
+
+            def clear_output(self, wait: bool = False) -> None:
+                this.outputs.items.clear()
+
+        class Inner(InteractiveShell):  # type: ignore[misc]
+            displayhook_class = Type(Hook)
+            display_pub_class = Type(Publisher)
+
+            def _showtraceback(self, etype: Any, evalue: Any, stb: Any) -> None:
+                this.outputs.error(getattr(etype, "__name__", "Error"), str(evalue), [str(line) for line in stb])
+
+        config = Config()
+        config.HistoryManager.enabled = False
+        config.InteractiveShell.colors = "nocolor"
+        config.InteractiveShell.xmode = "Context"
+        InteractiveShell._instance = None
+        self.inner = Inner.instance(config=config)
+        InteractiveShell._instance = self.inner
+        self.outputs = Outputs()
+        self.out, self.err = Stream("stdout"), Stream("stderr")
+
+    @contextlib.contextmanager
+    def collecting(self) -> Iterator[Outputs]:
+        """Everything that is written or displayed inside goes into these outputs."""
+        self.outputs = self.out.outputs = self.err.outputs = outputs = Outputs()
+        with contextlib.redirect_stdout(self.out), contextlib.redirect_stderr(self.err):
+            yield outputs
+
+    def run(self, source: str) -> dict[str, Any]:
+        """Run one cell: {"ok", "outputs"}."""
+        with self.collecting() as outputs:
+            result = self.inner.run_cell(source, store_history=False)
+        return {"ok": bool(result.success), "outputs": outputs.items}
+
+    def call(self, name: str, args: list[Any]) -> dict[str, Any]:
+        """Call a function of the student's: {"value"}, or {"error", "text"} with the exception's name."""
+        if name not in self.inner.user_ns:
+            return {"error": "missing", "text": ""}
+        given = copy.deepcopy(args)
+        with self.collecting():
+            try:
+                value = self.inner.user_ns[name](*given)
+            except NotImplementedError:
+                return {"error": "stub", "text": ""}
+            except BaseException as error:  # noqa: BLE001  SystemExit as well
+                return {"error": "raised", "type": type(error).__name__, "text": str(error)[:300]}
+        changed = [i for i, (a, b) in enumerate(zip(given, args, strict=True)) if not same(a, b)]
+        return {"error": "changed", "text": str(changed[0])} if changed else {"value": value}
+
+
+def refuse_input(prompt: object = "") -> str:
+    """In the place of input()."""
+    raise EOFError("nobody can answer input() while the homework is graded; write the value into the cell")
+
+
+def serve(inbox: IO[bytes], outbox: IO[bytes]) -> None:
+    """Answer requests until the grader hangs up."""
+    shell = Shell()
+    builtins.input = refuse_input
+    wire.write(outbox, {"id": 0})
+    while (request := wire.read(inbox)) is not None:
+        if request["do"] == "run":
+            answer = shell.run(request["source"])
+        else:
+            answer = shell.call(request["name"], request["args"])
+        try:
+            wire.write(outbox, {"id": request["id"], **answer})
+        except Exception as error:  # noqa: BLE001  a result that cannot be sent is the student's error
+            wire.write(outbox, {"id": request["id"], "error": "raised", "type": "ResultError", "text": str(error)[:300]})
+
+
+if __name__ == "__main__":
+    # The conversation moves to files of its own; what the student's code or its children print goes nowhere.
+    conversation = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for standard in (0, 1, 2):
+        os.dup2(nowhere, standard)
+    limit(json.loads(sys.argv[1]))
+    serve(*conversation)
