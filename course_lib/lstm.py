@@ -1,4 +1,6 @@
-"""An LSTM with a projected output and clipped cells (Sak et al. 2014; Jozefowicz et al. 2016), fast on a CPU.
+"""LSTMs: one with a projected output and clipped cells, as ELMo has, and a bidirectional one for tasks.
+
+`ProjectedLSTM` (Sak et al. 2014; Jozefowicz et al. 2016):
 
     i, f, o = sigmoid(W x + R h + b), of each H;  j = tanh(...)        h: the output of the step before
     c = clip(f c + i j, cell_clip)
@@ -15,7 +17,7 @@ import math
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from course_lib.errors import CourseError
@@ -107,6 +109,59 @@ class ProjectedLSTM(nn.Module):
         return extra
 
 
+class BiLSTM(nn.Module):
+    """Layers of an LSTM from the left and one from the right, side by side; a layer reads both of the layer below.
+
+    Args:
+        inputs, cells: D and H; the output is 2H wide. dropout: on the input of every layer.
+    """
+
+    def __init__(self, inputs: int, cells: int, layers: int = 1, dropout: float = 0.0) -> None:
+        super().__init__()
+        widths = [inputs] + [2 * cells] * (layers - 1)
+        self.lefts = nn.ModuleList(nn.LSTM(width, cells) for width in widths)
+        self.rights = nn.ModuleList(nn.LSTM(width, cells) for width in widths)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Float[Tensor, "B T D"], keep: Bool[Tensor, "B T"] | None = None) -> Float[Tensor, "B T 2H"]:
+        """Read rows that are padded on the right; what stands at padding means nothing."""
+        turn = turning(x.shape[1], None if keep is None else right_padded(keep))
+        x = x.transpose(0, 1)
+        for left, right in zip(self.lefts, self.rights, strict=True):
+            x = self.dropout(x)
+            x = torch.cat([left(x)[0], turned(right(turned(x, turn))[0], turn)], dim=-1)
+        return x.transpose(0, 1)
+
+
+def right_padded(keep: Bool[Tensor, "B T"]) -> Int[Tensor, " B"]:
+    """The number of real places in each row.
+
+    Raises:
+        CourseError: padding in front of a real place: a backward LSTM would start on it.
+    """
+    keep = keep.bool()
+    if bool((keep[:, 1:] & ~keep[:, :-1]).any()):
+        raise CourseError("An LSTM reads rows that are padded on the right only; `keep` has a gap.")
+    return keep.sum(1)
+
+
+def turning(steps: int, lengths: Int[Tensor, " B"] | None) -> Int[Tensor, " TB"] | None:
+    """Where each place of the reversed rows comes from, in [T, B] flattened; None where all rows are full.
+
+    A row's real places change, its padding stays, so that turning twice is turning not at all.
+    """
+    if lengths is None or bool((lengths == steps).all()):
+        return None
+    place = torch.arange(steps, device=lengths.device)[:, None]
+    mirrored = torch.where(place < lengths, lengths - 1 - place, place)  # T B
+    return (mirrored * len(lengths) + torch.arange(len(lengths), device=lengths.device)).flatten()
+
+
+def turned(x: Float[Tensor, "T B D"], turn: Int[Tensor, " TB"] | None) -> Float[Tensor, "T B D"]:
+    """Every row from its last real place to its first, by what `turning` gave."""
+    return x.flip(0) if turn is None else nn.functional.embedding(turn, x.flatten(0, 1)).view_as(x)
+
+
 class _Steps(torch.autograd.Function):
     """The recurrence over precomputed W x + b, and its gradient by hand.
 
@@ -145,7 +200,7 @@ class _Steps(torch.autograd.Function):
                 gate.copy_(torch.addmm(x[t], h, r, out=sums))
             gate[:, : 3 * cells].sigmoid_()
             gate[:, 3 * cells :].tanh_()
-            i, f, o, j = gate.split(cells, dim=1)
+            i, f, o, j = gate.chunk(4, dim=1)
             c = torch.mul(i, j, out=c_all[t]).addcmul_(f, c)
             if cell_clip < math.inf:
                 c.clamp_(-cell_clip, cell_clip)
@@ -172,11 +227,11 @@ class _Steps(torch.autograd.Function):
         d_y, one = gates.new_empty(rows, cells), outputs.new_empty(rows, cells)
         back = outputs.new_zeros(rows, outputs.shape[2])  # from the step after, into this step's output
         d_c = gates.new_zeros(rows, cells)
-        d_i, d_f, d_o, d_j = d_gate.split(cells, dim=1)
+        d_i, d_f, d_o, d_j = d_gate.chunk(4, dim=1)
 
         for t in range(steps - 1, -1, -1):
             gate, squashed = gates[t], tanh_c[t]
-            i, f, o, j = gate.split(cells, dim=1)
+            i, f, o, j = gate.chunk(4, dim=1)
             d = torch.add(d_outputs[t], back, out=d_h[t])
             if output_clip < math.inf:
                 _clip_back(d, outputs[t], -output_clip, output_clip, grad_input=d)

@@ -1,5 +1,6 @@
 """The biLM: character CNN, forward and backward LSTMs; the softmax that trains it; the mix that uses it."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -8,11 +9,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from course_lib.errors import CourseError
-from course_lib.lstm import ProjectedLSTM
+from course_lib.lstm import ProjectedLSTM, right_padded, turned, turning
 from course_lib.models.elmo.config import CHARACTERS, ElmoConfig
-from course_lib.models.elmo.words import PAD, right_padded
+from course_lib.models.elmo.words import PAD
 
-ACTIVATIONS = {"relu": F.relu, "tanh": torch.tanh}
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "tanh": torch.tanh}
 
 
 class Highway(nn.Module):
@@ -72,10 +73,13 @@ class CharacterCNN(nn.Module):
         used = ((ids != PAD) & (ids != 0)).any(0).nonzero()
         ids = ids[:, : (int(used[-1]) + 1 if len(used) else 0) + widest]
         x = self.characters(ids).transpose(1, 2)  # N E C
-        x = self.activation(torch.cat([conv(x).amax(-1) for conv in self.filters], dim=-1))
+        x = torch.cat([conv(x).max(-1).values for conv in self.filters], dim=-1)
+        x = self.activation(x)
         for highway in self.highways:
             x = highway(x)
-        return x if self.project is None else self.project(x)
+        if self.project is not None:
+            x = self.project(x)
+        return x
 
     def _check(self, ids: Tensor) -> None:
         if ids.dim() != 3 or ids.shape[2] != self.config.length:
@@ -152,12 +156,12 @@ class Elmo(nn.Module):
             layer's forward half and backward half. What stands at padding means nothing.
         """
         lengths = None if keep is None else right_padded(keep.bool())
-        turn = _turn(ids.shape[1], lengths)
+        turn = turning(ids.shape[1], lengths)
         tokens = self.tokens(ids).transpose(0, 1)  # T B P
         left = self._read(self.forwards, 0, tokens, lengths, state)
-        right = self._read(self.backwards, 1, _turned(tokens, turn), lengths, state)
+        right = self._read(self.backwards, 1, turned(tokens, turn), lengths, state)
         layers = [torch.cat([tokens, tokens], dim=-1)]
-        layers += [torch.cat([a, _turned(b, turn)], dim=-1) for a, b in zip(left, right, strict=True)]
+        layers += [torch.cat([a, turned(b, turn)], dim=-1) for a, b in zip(left, right, strict=True)]
         return [layer.transpose(0, 1) for layer in layers]
 
     def _read(
@@ -243,19 +247,3 @@ class ScalarMix(nn.Module):
 def _lstm(config: ElmoConfig) -> ProjectedLSTM:
     clips: dict[str, Any] = {"cell_clip": config.cell_clip, "output_clip": config.projection_clip}
     return ProjectedLSTM(config.width, config.hidden, config.width, **clips)
-
-
-def _turn(steps: int, lengths: Int[Tensor, " B"] | None) -> Int[Tensor, " TB"] | None:
-    """Where each place of the reversed rows comes from, in [T, B] flattened; None where all rows are full.
-
-    A row's words change places, its padding stays, so that turning twice is turning not at all.
-    """
-    if lengths is None or bool((lengths == steps).all()):
-        return None
-    place = torch.arange(steps, device=lengths.device)[:, None]
-    mirrored = torch.where(place < lengths, lengths - 1 - place, place)  # T B
-    return (mirrored * len(lengths) + torch.arange(len(lengths), device=lengths.device)).flatten()
-
-
-def _turned(x: Float[Tensor, "T B P"], turn: Int[Tensor, " TB"] | None) -> Float[Tensor, "T B P"]:
-    return x.flip(0) if turn is None else F.embedding(turn, x.flatten(0, 1)).view_as(x)

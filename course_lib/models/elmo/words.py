@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int
 from torch import Tensor
 
 from course_lib.errors import CourseError
@@ -109,14 +108,3 @@ class Vocabulary:
         except (OSError, UnicodeDecodeError) as error:
             raise CourseError(f"The vocabulary {path} cannot be read ({error}).") from error
         return Vocabulary(line.strip() for line in text.split("\n") if line.strip())
-
-
-def right_padded(keep: Bool[Tensor, "B T"]) -> Int[Tensor, " B"]:
-    """The number of words in each row.
-
-    Raises:
-        CourseError: padding in front of a word: a backward LSTM would start on it.
-    """
-    if bool((keep[:, 1:] & ~keep[:, :-1]).any()):
-        raise CourseError("An LSTM reads rows that are padded on the right only; `keep` has a gap.")
-    return keep.sum(1)

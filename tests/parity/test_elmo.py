@@ -1,0 +1,188 @@
+"""ELMo against a plain NumPy reference: every layer, both directions, state, loss, gradients, and the file layout."""
+
+import json
+import math
+
+import h5py
+import numpy as np
+import pytest
+import torch
+
+from course_lib.models import elmo
+from course_lib.models.elmo import Vocabulary, characters, language_model_batch
+from tests.parity import elmo_reference as reference
+from tests.parity.public import close
+
+TEXTS = [
+    ["The", "bank", "by", "the", "river", "closed", "."],
+    ["Naïve", "ü", "?"],
+    ["electroencephalographically", "play"],  # longer than a word may be
+    [],
+]
+OPTIONS = {
+    "relu, clips, skip": ("relu", [[1, 4], [2, 5], [4, 6]], 2, 2, True, 0.4, 0.25),
+    "tanh, no clips, no skip": ("tanh", [[1, 3], [3, 9]], 1, 3, False, None, None),
+    "no highway, no projection": ("relu", [[2, 7]], 0, 1, True, 0.5, None),
+}
+
+
+def options(name: str) -> dict:
+    activation, filters, highways, layers, skip, cells, outputs = OPTIONS[name]
+    return {
+        "lstm": {
+            "use_skip_connections": skip, "projection_dim": 7, "dim": 12, "n_layers": layers,
+            "cell_clip": cells, "proj_clip": outputs,
+        },
+        "char_cnn": {
+            "activation": activation, "filters": filters, "n_highway": highways, "embedding": {"dim": 5},
+            "n_characters": 262, "max_characters_per_token": 12,
+        },
+    }  # fmt: skip
+
+
+def random_weights(options: dict, words: int = 0, seed: int = 0) -> dict[str, np.ndarray]:
+    """As published: names, shapes, [in, out]."""
+    rng = np.random.default_rng(seed)
+    cnn, lstm = options["char_cnn"], options["lstm"]
+    width, hidden, total = lstm["projection_dim"], lstm["dim"], sum(n for _, n in cnn["filters"])
+    shapes = {"char_embed": (261, cnn["embedding"]["dim"])}
+    for i, (wide, many) in enumerate(cnn["filters"]):
+        shapes |= {f"CNN/W_cnn_{i}": (1, wide, cnn["embedding"]["dim"], many), f"CNN/b_cnn_{i}": (many,)}
+    for i in range(cnn["n_highway"]):
+        for part in ("carry", "transform"):
+            shapes |= {f"CNN_high_{i}/W_{part}": (total, total), f"CNN_high_{i}/b_{part}": (total,)}
+    if total != width:
+        shapes |= {"CNN_proj/W_proj": (total, width), "CNN_proj/b_proj": (width,)}
+    for side in (0, 1):
+        for i in range(lstm["n_layers"]):
+            cell = f"RNN_{side}/RNN/MultiRNNCell/Cell{i}/LSTMCell"
+            shapes |= {f"{cell}/W_0": (2 * width, 4 * hidden), f"{cell}/B": (4 * hidden,)}
+            shapes |= {f"{cell}/W_P_0": (hidden, width)}
+    if words:
+        shapes |= {"softmax/W": (width, words), "softmax/b": (words,)}
+    return {name: rng.normal(0, 0.5, shape).astype(np.float32) for name, shape in shapes.items()}
+
+
+def publish(folder, options: dict, weights: dict[str, np.ndarray]) -> None:
+    (folder / "options.json").write_text(json.dumps(options))
+    with h5py.File(folder / "weights.hdf5", "w") as file:
+        for name, value in weights.items():
+            if not name.startswith("softmax"):
+                file[name] = value
+
+
+def spelled(texts, length=12):
+    return [np.stack([reference.spell(word, length) for word in ["<S>", *text, "</S>"]]) for text in texts]
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_every_layer_and_both_directions(name, tmp_path):
+    weights = random_weights(options(name))
+    publish(tmp_path, options(name), weights)
+    ours = elmo.load(tmp_path)
+    batch = characters(TEXTS, 12)
+    with torch.no_grad():
+        layers = ours(batch["ids"], keep=batch["keep"])
+    assert len(layers) == OPTIONS[name][3] + 1
+    bitten = []
+    for b, ids in enumerate(spelled(TEXTS)):
+        assert np.array_equal(batch["ids"][b, : len(ids)], ids)
+        expected = reference.row(weights, options(name), ids)
+        bitten += reference.row.inner
+        for layer, sides in zip(layers, expected, strict=True):
+            assert close(layer[b, : len(ids)], torch.from_numpy(np.concatenate(sides, axis=1)))
+    for bound, values in zip(OPTIONS[name][:4:-1], zip(*bitten, strict=True), strict=True):  # outputs, cells
+        inner = np.abs(np.concatenate(values))
+        assert bound is None or 0.02 < (inner >= 0.999 * bound).mean() < 0.98  # the clips are at work
+
+
+def test_the_state_goes_on_from_batch_to_batch(tmp_path):
+    name = "relu, clips, skip"
+    weights = random_weights(options(name), seed=1)
+    publish(tmp_path, options(name), weights)
+    ours, state = elmo.load(tmp_path), elmo.State()
+    remembered: list[dict] = [{} for _ in TEXTS]
+    for texts in (TEXTS, TEXTS[1:3], [*TEXTS[2:], *TEXTS[:2]]):  # a smaller batch leaves the other rows as they were
+        batch = characters(texts, 12)
+        with torch.no_grad():
+            layers = ours(batch["ids"], keep=batch["keep"], state=state)
+        for b, ids in enumerate(spelled(texts)):
+            expected = reference.row(weights, options(name), ids, remembered[b])
+            for layer, sides in zip(layers, expected, strict=True):
+                assert close(layer[b, : len(ids)], torch.from_numpy(np.concatenate(sides, axis=1)))
+
+
+def bilm(tmp_path, name: str, words: int, seed: int):
+    """Ours and the reference's weights of one random language model."""
+    weights = random_weights(options(name), words=words, seed=seed)
+    publish(tmp_path, options(name), weights)
+    body = elmo.load(tmp_path)
+    ours = elmo.model(elmo.from_dict({**vars(body.config), "vocab": words})).eval()
+    ours.elmo.load_state_dict(body.state_dict())
+    with torch.no_grad():
+        ours.softmax.weight.copy_(torch.from_numpy(weights["softmax/W"].T))
+        ours.softmax.bias.copy_(torch.from_numpy(weights["softmax/b"]))
+    return ours, weights
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_the_loss_of_both_directions(name, tmp_path):
+    vocabulary = Vocabulary.count(TEXTS[:2])
+    ours, weights = bilm(tmp_path, name, len(vocabulary), seed=2)
+    rows = [["<S>", *text, "</S>"] for text in TEXTS]
+    value = elmo.loss(ours, language_model_batch(rows, vocabulary, 12))
+    expected = reference.loss(weights, options(name), spelled(TEXTS), [vocabulary.ids(row) for row in rows])
+    assert math.isclose(value.item(), float(expected), rel_tol=1e-5)
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_gradients_are_the_reference_s_differences(name, tmp_path):
+    """Along a random direction in each weight, float64: what the loss changes by is what our gradient says."""
+    vocabulary, rng = Vocabulary.count(TEXTS[:2]), np.random.default_rng(3)
+    ours, weights = bilm(tmp_path, name, len(vocabulary), seed=3)
+    rows = [["<S>", *text, "</S>"] for text in TEXTS[1:]]
+    elmo.loss(ours.double(), language_model_batch(rows, vocabulary, 12)).backward()
+    with torch.no_grad():
+        for weight in ours.parameters():
+            weight.copy_(weight.grad)
+    gradients = elmo.files._theirs(ours.requires_grad_(False).elmo)  # in the file's layout
+    gradients |= {"softmax/W": ours.softmax.weight.t().float(), "softmax/b": ours.softmax.bias.float()}
+    exact = {key: value.astype(np.float64) for key, value in weights.items()}
+    numbers = [vocabulary.ids(row) for row in rows]
+    assert gradients.keys() == exact.keys()
+    for key in exact:
+        step = rng.normal(size=exact[key].shape)
+        sides = [
+            reference.loss({**exact, key: exact[key] + e * step}, options(name), spelled(TEXTS[1:]), numbers)
+            for e in (1e-6, -1e-6)
+        ]
+        found = float((gradients[key].double().numpy() * step).sum())
+        assert math.isclose((sides[0] - sides[1]) / 2e-6, found, rel_tol=1e-4, abs_tol=1e-6), key
+
+
+def test_the_mix():
+    rng = np.random.default_rng(4)
+    layers, scores, gamma = rng.normal(size=(3, 2, 5, 8)), rng.normal(size=3), 1.7
+    ours = elmo.ScalarMix(3).double()
+    assert torch.allclose(ours.weights, torch.full((3,), 1 / 3, dtype=torch.double))
+    with torch.no_grad():
+        ours.scores.copy_(torch.from_numpy(scores))
+        ours.gamma.fill_(gamma)
+    expected = reference.mix(list(layers), scores, gamma)
+    assert np.allclose(ours([torch.from_numpy(x) for x in layers]).detach(), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_the_files_go_out_as_they_came_in(name, tmp_path):
+    weights = random_weights(options(name), seed=5)
+    (tmp_path / "in").mkdir()
+    publish(tmp_path / "in", options(name), weights)
+    elmo.save(elmo.load(tmp_path / "in"), tmp_path / "out")
+    back = json.loads((tmp_path / "out" / "options.json").read_text())
+    assert {part: back[part] for part in ("lstm", "char_cnn")} == options(name)
+    with h5py.File(tmp_path / "out" / "weights.hdf5") as file:
+        found = {}
+        file.visititems(lambda key, item: found.update({key: item[...]}) if isinstance(item, h5py.Dataset) else None)
+    assert found.keys() == weights.keys()
+    for key, value in weights.items():
+        assert np.array_equal(found[key], value), key
