@@ -90,7 +90,9 @@ def finetune(
 
     Args:
         stack: left as it is. Or a model that owns one, such as the zoo's; if it owns a pooler too (BERT's, trained by
-            next-sentence prediction), a classifier begins with that one, as in BERT's code.
+            next-sentence prediction), a classifier begins with that one, as in BERT's code. Or
+            `models.baselines.Words`, whose task model (BiLSTM+ELMo+Attn) takes the place of a head; `pool` and
+            `on_top` are not for it.
         task: "train" and "test" rows, perhaps "validation", with the columns of one kind of task
             (`course_lib.inputs`).
         kind: by default the one that the columns make.
@@ -131,13 +133,17 @@ def finetune(
 
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        body = _copy(stack, pretrained=pretrained, dropout=dropout)
-        under_head = body if on_top is None else cast(Stack, on_top(body))
-        model = _head(under_head, kind, count, pool or ("last" if stack.config.causal else "first"))
-        if pretrained and pooler is not None and isinstance(model, heads.Classifier) and model.pool == "first":
-            model.pooler.load_state_dict(pooler.state_dict())
-        if frozen:
-            body.requires_grad_(False)
+        if hasattr(stack, "for_task"):  # models.baselines.Words puts more than a head on top
+            own: Any = stack
+            model = own.for_task(kind, count, pretrained=pretrained, frozen=frozen, dropout=dropout)
+        else:
+            body = _copy(stack, pretrained=pretrained, dropout=dropout)
+            under_head = body if on_top is None else cast(Stack, on_top(body))
+            model = _head(under_head, kind, count, pool or ("last" if stack.config.causal else "first"))
+            if pretrained and pooler is not None and isinstance(model, heads.Classifier) and model.pool == "first":
+                model.pooler.load_state_dict(pooler.state_dict())
+            if frozen:
+                body.requires_grad_(False)
         batches = TaskBatches(frame, rows["train"], batch, seed)
         steps = epochs * batches.per_epoch
         history: list[Step] = []
@@ -308,6 +314,8 @@ def _feature_names(rows: Rows, column: str) -> list[str] | None:
 
 def _parts(model: Stack | nn.Module) -> tuple[Stack, nn.Module | None]:
     """The stack of a model, and its pooler where it has one."""
+    if hasattr(model, "for_task"):
+        return cast(Stack, model), None
     stack = model if isinstance(model, Stack) else getattr(model, "stack", None)
     if not isinstance(stack, Stack):
         raise CourseError(

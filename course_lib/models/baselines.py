@@ -126,7 +126,14 @@ class Words(nn.Module):
             dropout=self.reader.dropout,
         )
 
-    def forward(self, ids: Int[Tensor, "B T"], *, keep: Bool[Tensor, "B T"]) -> Float[Tensor, "B T F"]:
+    def forward(
+        self,
+        ids: Int[Tensor, "B T"],
+        *,
+        keep: Bool[Tensor, "B T"] | None = None,
+        segments: Int[Tensor, "B T"] | None = None,
+    ) -> Float[Tensor, "B T F"]:
+        """Vectors of each row as it stands; there are no vectors of segments."""
         parts = []
         if self.elmo is not None and self.mix is not None:
             parts.append(self.mix(self.elmo(self.spelled[ids], keep=keep)))

@@ -72,7 +72,7 @@ class CharacterCNN(nn.Module):
         widest = max(wide for wide, _ in self.config.filters)
         used = ((ids != PAD) & (ids != 0)).any(0).nonzero()
         ids = ids[:, : (int(used[-1]) + 1 if len(used) else 0) + widest]
-        x = self.characters(ids).transpose(1, 2)  # N E C
+        x: Tensor = self.characters(ids).transpose(1, 2)  # N E C
         x = torch.cat([conv(x).max(-1).values for conv in self.filters], dim=-1)
         x = self.activation(x)
         for highway in self.highways:
