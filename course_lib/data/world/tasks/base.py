@@ -54,3 +54,9 @@ def of_split(rows: list[Row], split: str) -> list[Row]:
 def order_of(rng: random.Random, n: int) -> list[int]:
     """0 to n - 1 in random order: which member of a group has which label."""
     return rng.sample(range(n), n)
+
+
+def balanced(rng: random.Random, member: int, n: int) -> tuple[int, random.Random]:
+    """The label of a group's row `member`, every one of `n` once a group, and a generator for that row alone."""
+    label = order_of(rng, n)[member]
+    return label, random.Random(f"{rng.random()}/{member}")
