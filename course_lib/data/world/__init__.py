@@ -75,7 +75,7 @@ class World:
             tokens: words and punctuation of all sentences.
             tags: of each token its part of speech, one of the 17 of Universal Dependencies.
             heads: of each token the number of the token that it hangs from, -1 for the root of a sentence.
-            relations: of each token its relation to its head (Universal Dependencies, version 2).
+            deprels: of each token its relation to its head (Universal Dependencies, version 2).
             entities: of each token its named entity in BIO: PERSON, LOC, ORG, WORK.
             mentions: {"start", "end", "entity"}: tokens start to end - 1 name or stand for "person/Anna"; the mentions
                 of one entity corefer.

@@ -15,7 +15,7 @@ from course_lib.errors import CourseError
 def missing(folder: Path) -> list[str]:
     """The templates of documents and tasks that have no row in parses.tsv; ungrammatical ones need none."""
     lexicon = Lexicon(folder=folder)
-    writer = Writer(lexicon)
+    writer = Writer(lexicon, parsed=False)
     for task in TASKS.values():
         task(writer)
     pairs = read_table("pairs.tsv", ("rule", "split", "good", "bad"), folder)

@@ -7,6 +7,7 @@ from typing import Any
 from course_lib.data.world.facts import DEEDS, Casting, Triple, triples, word
 from course_lib.data.world.grammar import Env, Sentence, Template
 from course_lib.data.world.lexicon import Item, Lexicon, phrase, read_table
+from course_lib.data.world.parses import unparsed
 from course_lib.errors import CourseError
 
 GENRES = {  # what a document is about, and how often
@@ -51,9 +52,12 @@ class Draft:
 
 
 class Writer:
-    """Writes the documents of one world. All chance comes from the generator that a call is given."""
+    """Writes the documents of one world. All chance comes from the generator that a call is given.
 
-    def __init__(self, lexicon: Lexicon) -> None:
+    parsed: whether a template without a parse is an error.
+    """
+
+    def __init__(self, lexicon: Lexicon, *, parsed: bool = True) -> None:
         self.lexicon = lexicon
         self.casting = Casting(lexicon)
         self.genres = [genre for genre, weight in GENRES.items() for _ in range(weight)]
@@ -78,18 +82,21 @@ class Writer:
             if not any(part.startswith(row["word"] + "/") for part in row["sentence"].split()):
                 raise CourseError(f"senses.tsv: the sentence {row['sentence']!r} does not mark {row['word']}/TAG.")
             self.senses.append((template, row["word"], row["sense"]))
+        lacking = [text for text, known in lexicon.compiled.items() if not known]
+        if parsed and lacking:
+            raise unparsed(lacking[0])
 
     def document(self, rng: random.Random, split: str, genre: str = "") -> dict[str, Any]:
         """One document; see World.document."""
         draft = self.draft(rng, split, genre)
         heads: list[int] = []
-        relations: list[str] = []
+        deprels: list[str] = []
         mentions: list[dict[str, int | str]] = []
         for page in draft.sentences:
             mentions += [{"start": a, "end": b, "entity": name} for a, b, name in page.mentions(len(heads))]
             tree = page.tree(len(heads))
             heads += tree[0]
-            relations += tree[1]
+            deprels += tree[1]
         texts = [sentence.text for sentence in draft.sentences]
         opinions = self._opinions(draft)
         moods = {"positive" if opinion[1] == "like" else "negative" for opinion in opinions}
@@ -99,7 +106,7 @@ class Writer:
             "tokens": [w for s in draft.sentences for w in s.words],
             "tags": [t for s in draft.sentences for t in s.tags],
             "heads": heads,
-            "relations": relations,
+            "deprels": deprels,
             "entities": [e for s in draft.sentences for e in s.entities],
             "mentions": mentions,
             "senses": draft.senses,
