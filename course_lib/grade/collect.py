@@ -68,7 +68,7 @@ def keys(entries: list[Path]) -> dict[Path, tuple[str, str]]:
     stems = [entry.stem if entry.is_file() else entry.name for entry in entries]
     for entry, stem in zip(entries, stems, strict=True):
         student = stem if stems.count(stem) == 1 else entry.name
-        key = re.sub(r"[^\w-]+", "_", unicodedata.normalize("NFC", student))[:40]
+        key = re.sub(r"[^\w-]+", "_", unicodedata.normalize("NFC", student)).lstrip("-")[:40]
         if key != student or key.casefold() in used:
             key += "-" + hashlib.sha256(entry.name.encode("utf-8", "surrogateescape")).hexdigest()[:8]
         used.add(key.casefold())

@@ -37,12 +37,12 @@ def judge(fn: object, test: Test, run: Run) -> tuple[bool, str]:
     """Does this function pass this test, and the sentence for the student. No process is needed for a trusted `fn`.
 
     Raises:
-        MissingFunction: it is a stand-in for a function that is not there.
+        MissingFunction: it is a stub, or a stand-in for a function that is not there.
     """
     try:
         compare(fn, run.sheet(test.function, test.hidden), secret=test.hidden)
     except NotWrittenError:
-        return False, "Not written: it returns nothing."
+        raise MissingFunction("Not written: it returns nothing.") from None
     except WrongError as wrong:
         return False, str(wrong)
     except MissingFunction:
@@ -55,16 +55,8 @@ def judge(fn: object, test: Test, run: Run) -> tuple[bool, str]:
 def grade(submission: collect.Submission, run: Run) -> Record:
     """Everything about one submission, as JSON. Never raises; what goes wrong in here has the status "grader failed"."""
     begin = time.monotonic()
-    record: Record = {
-        "student": submission.student,
-        "key": submission.key,
-        "status": submission.status or "graded",
-        "notes": list(submission.notes),
-        "tests": {},
-        "written": written(submission.cells, run.assignment),
-        "cells": [],
-        "digest": submission.digest,
-    }
+    record = unread(submission)
+    record["written"] = written(submission.cells, run.assignment)
     if not submission.status:
         steps, mended = repair(submission.cells, run.assignment)
         record["notes"] += mended
@@ -78,6 +70,20 @@ def grade(submission: collect.Submission, run: Run) -> Record:
             record["notes"].append(f"{type(error).__name__}: {error}")
     record["seconds"] = round(time.monotonic() - begin, 1)
     return record
+
+
+def unread(submission: collect.Submission) -> Record:
+    """The record of a submission of which nothing has run yet."""
+    return {
+        "student": submission.student,
+        "key": submission.key,
+        "status": submission.status or "graded",
+        "notes": list(submission.notes),
+        "tests": {},
+        "written": {},
+        "cells": [],
+        "digest": submission.digest,
+    }
 
 
 class _Grading:
