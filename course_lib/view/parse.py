@@ -15,6 +15,7 @@ LETTER = 0.125  # inches, a letter of 13 points, on average
 SMALL = 0.093  # a letter of 10 points
 GAP = 0.16
 LEVEL = 0.3  # height of an arc over those inside it
+ARROW: dict[str, Any] = {"arrowstyle": "-|>", "linewidth": 1.2, "shrinkA": 0, "shrinkB": 0}
 ROWS = 0.95  # below the words: parts of speech, bars, names
 
 
@@ -123,9 +124,11 @@ def _arcs(axes: "Axes", document: Mapping[str, Any], words: Words, levels: dict[
             box = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
             axes.text(middle, top, relation, ha="center", va="center", fontsize=9.5, color=INK, bbox=box)
         axes.annotate(
-            "", (x, foot), (x, start[1] if head < 0 else foot + 0.1),
-            arrowprops={"arrowstyle": "-|>", "color": INK if head < 0 else GREY, "linewidth": 1.2, "shrinkA": 0, "shrinkB": 0},
-        )  # fmt: skip
+            "",
+            (x, foot),
+            (x, start[1] if head < 0 else foot + 0.1),
+            arrowprops=ARROW | {"color": INK if head < 0 else GREY},
+        )
 
 
 def _below(axes: "Axes", document: Mapping[str, Any], words: Words, base: float, colours: Mapping[str, str]) -> None:

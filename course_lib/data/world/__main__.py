@@ -35,13 +35,13 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         texts = getattr(options, "template", []) or missing(options.folder)
         if options.command == "check":
-            print("\n".join(texts) or "Every template has its parse.")
+            sys.stdout.write(("\n".join(texts) or "Every template has its parse.") + "\n")
             return int(bool(texts))
         lexicon = Lexicon(folder=options.folder)
         for text in texts:
-            print("\t".join((text, *draft(Template(text, lexicon)))))
+            sys.stdout.write("\t".join((text, *draft(Template(text, lexicon)))) + "\n")
     except CourseError as error:
-        print(error, file=sys.stderr)
+        sys.stderr.write(f"{error}\n")
         return 1
     return 0
 

@@ -21,7 +21,15 @@ Group = dict[bool, list[Template]]  # whether in the test split -> templates, ea
 
 def required_groups() -> list[str]:
     """The groups of templates that a world cannot do without."""
-    groups = ["colour", "next", *(f"{genre}.open" for genre in LISTS), "deed.same", *(f"deed.{kind}" for kind in DEEDS), "meal.likes", "meal.dislikes"]
+    groups = [
+        "colour",
+        "next",
+        *(f"{genre}.open" for genre in LISTS),
+        "deed.same",
+        *(f"deed.{kind}" for kind in DEEDS),
+        "meal.likes",
+        "meal.dislikes",
+    ]
     for genre in GENRES:
         said = ("likes", "dislikes", "pos", "neg") if genre.endswith("review") else ("again",)
         groups += [f"{genre}.{part}" for part in ("state", *said)]
@@ -123,8 +131,7 @@ class Writer:
         if draft.genre != "meal":
             return []
         told = {i for i in range(len(draft.facts)) for t in self._moods(draft.mood(i)) if (t.text, i) in draft.used}
-        said = [(word(draft.facts[i], "X"), draft.mood(i)[:-1], word(draft.facts[i], "F")) for i in sorted(told)]
-        return said
+        return [(word(draft.facts[i], "X"), draft.mood(i)[:-1], word(draft.facts[i], "F")) for i in sorted(told)]
 
     def _moods(self, mood: str) -> list[Template]:
         """The templates that tell whether somebody likes a meal."""
@@ -228,7 +235,9 @@ class Writer:
         choices = list(range(len(self.senses)))
         if draft.senses and rng.random() < 0.6:
             last = draft.senses[-1]["sense"]
-            choices = [i for i in choices if "/".join(self.senses[i][1:]) == last and not self._said(draft, i)] or choices
+            choices = [
+                i for i in choices if "/".join(self.senses[i][1:]) == last and not self._said(draft, i)
+            ] or choices
         template, target, sense = self.senses[choices[int(rng.random() * len(choices))]]
         start = draft.tokens
         self._render(rng, draft, template, 0, 0)

@@ -11,11 +11,12 @@ Heads, relations and coreference come from the template's row in parses.tsv, see
 
 import random
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from course_lib.data.world.lexicon import Item, Lexicon, Phrase, Shape, phrase
-from course_lib.data.world.parses import NOUN_PHRASE, Parse, parses_of, same_form, unparsed
+from course_lib.data.world.lexicon import Item, Lexicon, Phrase, Shape, phrase, same_form
+from course_lib.data.world.parses import NOUN_PHRASE, Parse, parses_of, unparsed
 from course_lib.errors import CourseError
 
 Env = dict[str, Item]  # the parts of a fact (or of a document), by their letters
@@ -50,7 +51,6 @@ class Sentence:
         """The sentence as it is written."""
         return " ".join(self.words).replace(" .", ".").replace(" ,", ",").replace(" ?", "?").replace(" 's", "'s")
 
-
     def tree(self, first: int = 0) -> tuple[list[int], list[str]]:
         """Of each word the number of its head, counted from `first`, -1 for the root; and its relation to it."""
         layout = self._layout()
@@ -84,7 +84,7 @@ class Layout(NamedTuple):
 class Line:
     """A compiled sentence of a template.
 
-    A mention is: its first and last step, what it names ("person"), and where the item is: the kind of slot and its key.
+    A mention is: its first and last step, what it names ("person"), and where its item is, kind of slot and key.
     """
 
     steps: list[Step]
@@ -126,7 +126,7 @@ class Template:
         if not all(sentences):
             raise CourseError(f"The template {text!r} has an empty sentence; write words between the bars.")
         self.parses = parses_of(lexicon.parses.get(same_form(text)), text, [len(steps) for steps in sentences])
-        parses = self.parses or [None] * len(sentences)
+        parses: Sequence[Parse | None] = self.parses or [None] * len(sentences)
         self.lines = [self._line(steps, parse) for steps, parse in zip(sentences, parses, strict=True)]
         lexicon.compiled[text] = bool(self.parses)
 
@@ -180,7 +180,7 @@ class Template:
         stand_for = {unit: self._source(key) for unit, key in parse.refers.items()}
         drawn = {key for refers in (other.refers for other in self.parses) for key in refers.values()}
         mentions = []
-        for unit, (kind, key, form, number, _) in enumerate(steps):
+        for unit, (kind, key, _, number, _) in enumerate(steps):
             if unit in stand_for:
                 source = stand_for[unit]
             elif (kind in (HERE, OTHER) and key in KINDS) or (kind == DRAWN and key + number in drawn):
@@ -200,7 +200,7 @@ class Template:
         if part and part.group(1) in KINDS and not part.group(3):
             return (OTHER if part.group(2) else HERE), part.group(1)
         if f"{{{key.rstrip('0123456789')}" not in self.text:
-            raise CourseError(f"parses.tsv: a word of the template {self.text!r} stands for {key!r}, which is no slot of it.")
+            raise CourseError(f"parses.tsv: a word of {self.text!r} stands for {key!r}, which is no slot of it.")
         return DRAWN, key
 
     def render(

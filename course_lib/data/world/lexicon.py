@@ -17,7 +17,6 @@ from course_lib.errors import CourseError
 FOLDER = Path(__file__).resolve().parents[3] / "data" / "world"
 
 
-
 class Shape(NamedTuple):
     """The inner parse of a phrase, in Universal Dependencies.
 
@@ -94,6 +93,11 @@ def plural(word: str) -> str:
     if word.endswith(("s", "x", "z", "ch", "sh")):
         return word + "es"
     return word[:-1] + "ies" if word.endswith("y") and word[-2] not in "aeiou" else word + "s"
+
+
+def same_form(text: str) -> str:
+    """A template as parses.tsv is asked for it: the bystanders A and B parse like X and Y."""
+    return text.replace("{A", "{X").replace("{B", "{Y")
 
 
 def read_table(name: str, columns: Iterable[str], folder: Path = FOLDER) -> list[Row]:
@@ -182,7 +186,7 @@ class Lexicon:
         self.tags = {row["word"]: row["tag"] for row in read_table("words.tsv", ("word", "tag"), folder)}
 
         parses = read_table("parses.tsv", ("template", "heads", "relations", "refers"), folder)
-        self.parses = {row["template"].replace("{A", "{X").replace("{B", "{Y"): row for row in parses}
+        self.parses = {same_form(row["template"]): row for row in parses}
         self.compiled: dict[str, bool] = {}  # the templates that were compiled with these words; which have a parse
 
         def table(name: str, *columns: str) -> list[Row]:
@@ -230,7 +234,7 @@ class Lexicon:
         self.synonyms = self._synonyms(verbs)
 
     def _adverb(self, row: Row) -> Item:
-        """Form "": one adverb, or a phrase such as "in the morning" whose words have the tags of words.tsv or word/TAG."""
+        """Form "": an adverb, or a phrase ("in the morning") whose words have the tags of words.tsv or word/TAG."""
         parts = [part.partition("/") for part in row["word"].split()]
         words = [word for word, _, _ in parts]
         if len(words) == 1:
@@ -239,7 +243,8 @@ class Lexicon:
         if not all(tags):
             word = words[tags.index("")]
             raise CourseError(
-                f"adverbs.tsv: {word!r} of {row['word']!r} has no part of speech; add it to words.tsv or write {word}/TAG."
+                f"adverbs.tsv: {word!r} of {row['word']!r} has no part of speech; add it to words.tsv or mark it "
+                f"{word}/TAG."
             )
         return {"": phrase(" ".join(words), *tags, free=True)}
 

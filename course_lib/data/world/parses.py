@@ -5,9 +5,9 @@ sentence, 0 at the root; and its relation of Universal Dependencies, version 2. 
 
     The {O} was {v.part} by {X} .  <tab>  2 4 4 0 6 4 4  <tab>  det nsubj:pass aux:pass root case obl:agent punct  <tab>
 
-The last column says which words stand for something: `5=O`, the fifth word of the sentence stands for the fact's object,
-`7=animal`, it stands for what the slot {animal} draws. Slots of people and things need no mark. What hangs together
-inside a slot ("in the garden") the lexicon knows; an adverb's slot ({T}) brings its own relation.
+The last column says which words stand for something: `5=O`, the fifth word of the sentence stands for the fact's
+object; `7=animal`, it stands for what the slot {animal} draws. Slots of people and things need no mark. What hangs
+together inside a slot ("in the garden") the lexicon knows; an adverb's slot ({T}) brings its own relation.
 
 `python -m course_lib.data.world draft "TEMPLATE"` proposes a row; read it before you add it.
 """
@@ -19,17 +19,13 @@ from course_lib.data.world.lexicon import Row
 from course_lib.errors import CourseError
 
 NOUN_PHRASE = ("det", "det:predet", "amod", "nmod:poss", "nummod", "compound")
-RELATIONS = frozenset(
+NAMES = (
     "acl acl:relcl advcl advcl:relcl advmod amod appos aux aux:pass case cc ccomp compound compound:prt conj cop csubj "
     "csubj:pass dep det det:predet discourse dislocated expl fixed flat goeswith iobj list mark nmod nmod:poss nsubj "
-    "nsubj:pass nummod obj obl obl:agent obl:unmarked orphan parataxis punct reparandum root vocative xcomp".split()
+    "nsubj:pass nummod obj obl obl:agent obl:unmarked orphan parataxis punct reparandum root vocative xcomp"
 )
+RELATIONS = frozenset(NAMES.split())
 STAND_FOR = re.compile(r"(\d+)=([A-Za-z][A-Za-z0-9+]*)")
-
-
-def same_form(text: str) -> str:
-    """The template as parses.tsv looks it up: the bystanders A and B parse like X and Y."""
-    return text.replace("{A", "{X").replace("{B", "{Y")
 
 
 class Parse(NamedTuple):
@@ -58,8 +54,8 @@ def parses_of(row: Row | None, text: str, lengths: list[int]) -> list[Parse]:
     counts = [[len(part.split()) for part in column] for column in columns]
     if counts != [lengths, lengths] or len(refers) != len(lengths):
         raise CourseError(
-            f"parses.tsv: the template {text!r} has {lengths} words and slots in its sentences, its row {counts[0]} heads "
-            f"and {counts[1]} relations; each needs one of both."
+            f"parses.tsv: the template {text!r} has {lengths} words and slots in its sentences, but its row has "
+            f"{counts[0]} heads and {counts[1]} relations; each needs one of both."
         )
     result = []
     for heads, relations, marks in zip(*columns, refers, strict=True):
