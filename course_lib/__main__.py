@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
+from course_lib.claims.cli import app as claims_app
 from course_lib.errors import CourseError
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ app = typer.Typer(
 )
 zoo_app = typer.Typer(help="The checkpoints that come with the course.", no_args_is_help=True)
 app.add_typer(zoo_app, name="zoo")
+app.add_typer(claims_app, name="claims")
 
 Threads = Annotated[int, typer.Option(help="CPU threads; 0 = all cores.", min=0)]
 Device = Annotated[str, typer.Option(help="cpu, cuda, mps, or auto = the best there is.")]
