@@ -10,14 +10,13 @@ from course_lib.errors import CourseError
 
 NOUNS = ("animal", "job", "object", "plant")
 VERBS = ("get", "lose", "fix", "break", "look", "move", "give", "cook", "who", "intr")
-VERB_FORMS = {"past": ("base", "past"), "third": ("base", "third"), "ing": ("base", "ing"), "participle": ("base", "part")}
+VERB_FORMS = {"past": "past", "third": "third", "ing": "ing", "participle": "part"}  # of the base form
 
 
 class Analogies(Task):
-    """a is to b as c is to which? The wrong choices: c itself, b's partner a in the wanted form's stead, another word's.
+    """a is to b as c is to which word? The wrong choices: c in another form, the right form of another word, and b.
 
-    Inflections come from the lexicon; man and woman, comparatives and opposites from analogies.tsv. The wrong choices
-    are another form of c, the right form of another word, and b.
+    Inflections come from the lexicon; man and woman, comparatives, opposites and adverbs from analogies.tsv.
     """
 
     columns = ("text", "choices", "label", "relation")
@@ -30,8 +29,8 @@ class Analogies(Task):
             self.pairs.setdefault(row["relation"], []).append((row["a"], row["b"]))
         pools = self.lexicon.pools
         self.pairs["plural"] = _pairs([item for pool in NOUNS for item in pools[pool].items], "", "pl")
-        for relation, (one, two) in VERB_FORMS.items():
-            self.pairs[relation] = _pairs([item for pool in VERBS for item in pools[pool].items], one, two)
+        for relation, form in VERB_FORMS.items():
+            self.pairs[relation] = _pairs([item for pool in VERBS for item in pools[pool].items], "base", form)
         for relation, pairs in self.pairs.items():
             if len(pairs) < 4:
                 raise CourseError(f"The relation {relation!r} has {len(pairs)} pairs; an analogy needs at least 4.")

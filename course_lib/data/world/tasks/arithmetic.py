@@ -10,11 +10,11 @@ KINDS = {
     "2D+": (2, "+"), "2D-": (2, "-"), "3D+": (3, "+"), "3D-": (3, "-"), "4D+": (4, "+"), "4D-": (4, "-"),
     "5D+": (5, "+"), "5D-": (5, "-"), "2Dx": (2, "*"), "1DC": (1, ""),
 }  # fmt: skip
-UNITS = (
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
-    "eighteen nineteen"
-).split()
-TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
+UNITS = [
+    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
+    "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen",
+]  # fmt: skip
+TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
 HELD = 10  # one problem in ten is met in the test split only
 
 

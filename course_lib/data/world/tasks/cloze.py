@@ -5,7 +5,7 @@ import random
 from course_lib.data.world.documents import Writer
 from course_lib.data.world.grammar import Template
 from course_lib.data.world.tasks.base import Example, Task
-from course_lib.data.world.tasks.scenes import GENRES, PART, Saying, Scenes
+from course_lib.data.world.tasks.scenes import GENRES, PART, Scenes
 
 FACTS = 3
 
@@ -31,12 +31,11 @@ class Cloze(Task):
         facts = self.scenes.facts(rng, split, genre, FACTS)
         story = self.scenes.story(rng, split, genre, facts)
         asked = rng.choice(facts)
-        last: Saying = saying
-        beginning, answer = last.say(rng, asked).removesuffix(".").rsplit(" ", 1)
+        beginning, answer = saying.say(rng, asked).removesuffix(".").rsplit(" ", 1)
         choices = [fact[part][""][0][-1] for fact in facts]
+        text = " ".join([*story, beginning])
         gold = {"genre": genre, "part": part}
-        label = choices.index(answer)
-        return {"text": " ".join([*story, beginning]), "answer": answer, "choices": choices, "label": label, "gold": gold}
+        return {"text": text, "answer": answer, "choices": choices, "label": choices.index(answer), "gold": gold}
 
 
 def _last_part(template: Template) -> str:

@@ -136,7 +136,8 @@ class QNLI(Task):
 
     def _short(self, rng: random.Random, split: str, question: Saying, facts: list[Env], label: int) -> str:
         """A short sentence with all that the question names, and with what it asks for or not."""
-        sayings = self.scenes.sayings[split == "test"][question.genre, "again"]
+        table = self.scenes.sayings[split == "test"]
+        sayings = [s for use in ("state", "again") for s in table[question.genre, use]]
         without = [s for s in sayings if s.parts >= question.parts and question.use not in s.parts]
         found = [s for s in sayings if s.parts >= question.parts and question.use in s.parts]
         if not without or not found:

@@ -40,7 +40,10 @@ class InContext(Task):
                     words.append(word)
                     break
         said = shown if self.true_examples else [rng.randrange(2) for _ in shown]
-        lines = [SAYS[kinds[kind]].format(word, colours[label]) for kind, label, word in zip(shown, said, words)]
+        lines = [
+            SAYS[kinds[kind]].format(word, colours[label])
+            for kind, label, word in zip(shown, said, words, strict=False)
+        ]
         lines.append(SAYS[kinds[asked]].format(words[-1], "").removesuffix(" ."))
         choices = colours if rng.random() < 0.5 else colours[::-1]
         gold = {"kinds": kinds, "colours": colours, "asked": words[-1]}

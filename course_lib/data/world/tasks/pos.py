@@ -12,7 +12,7 @@ TAGS = (
 
 
 class PartsOfSpeech(Task):
-    """Half of the rows are a sentence of a document, half one with a word of several senses ("they play", "the play")."""
+    """Half of the rows are a sentence of a document, half one with a word of several senses ("we play", "the play")."""
 
     columns = ("tokens", "labels")
     labels = TAGS

@@ -102,7 +102,7 @@ def answer_to(asks: str, fact: Env) -> str:
 
 
 def find_answer(text: str, answer: str) -> int | None:
-    """The first character of the answer's only occurrence as whole words, whatever its first letter's case; else None."""
+    """Where the answer's only occurrence starts (whole words, its first letter in either case); else None."""
     found = [m.start() for m in _pattern(answer).finditer(text)]
     return found[0] if len(found) == 1 else None
 

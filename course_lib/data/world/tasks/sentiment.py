@@ -9,7 +9,7 @@ from course_lib.errors import CourseError
 
 # What had been expected, by (comparison, label): less bland than feared is praise, less tasty than hoped is not.
 WISH = {("less", 1): "feared", ("less", 0): "hoped", ("more", 1): "hoped", ("more", 0): "feared"}
-SHARE = {"plain": 0.4, "turned": 0.4, "both": 0.2}  # kinds of clauses: they balance what the opinion words say
+SHARE = {"plain": 0.5, "turned": 0.35, "both": 0.15}  # kinds of clauses; an opinion word often misleads
 
 
 class Sentiment(Task):

@@ -24,8 +24,7 @@ TENSES = {"past": "ki", "present": "ta", "passive": "lenki"}
 PLURAL = "r"
 PARTICLES = ("ka", "nu", ".", "?")
 SLOT = re.compile(r"\{([\w.]+?)(\+?):(\w+)\}")  # {key:ending}, {key+:ending} for the plural
-ONSETS, VOWELS = "b d f g h j k l m n p r s t v z".split(), "a e i o u".split()
-SYLLABLES = [onset + vowel for onset in ONSETS for vowel in VOWELS]
+SYLLABLES = [onset + vowel for onset in "bdfghjklmnprstvz" for vowel in "aeiou"]
 
 
 class Translation(Task):
@@ -41,7 +40,7 @@ class Translation(Task):
             unknown = [word for word in row["velin"].split() if not SLOT.fullmatch(word) and word not in PARTICLES]
             unknown += [m.group(3) for m in SLOT.finditer(row["velin"]) if m.group(3) not in CASES | TENSES]
             if unknown:
-                raise CourseError(f"translation.tsv: {unknown[0]!r} in {row['velin']!r} is no slot, ending or particle.")
+                raise CourseError(f"translation.tsv: {unknown[0]!r} in {row['velin']!r} is no slot or particle.")
         self.compiled = {row["english"]: self.template(row["english"]) for row in self.rows}
         self.dictionary = self._dictionary()
 

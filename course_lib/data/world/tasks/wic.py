@@ -28,7 +28,7 @@ class WordInContext(Task):
             self.known[word][sense].append(template)
         for row in read_table("wic.tsv", ("word", "sense", "sentence"), self.lexicon.folder):
             if not self.known[row["word"]][row["sense"]]:
-                raise CourseError(f"wic.tsv: senses.tsv has no sentence of {row['word']}/{row['sense']}; add one there.")
+                raise CourseError(f"wic.tsv: {row['word']}/{row['sense']} is not in senses.tsv; add it there.")
             self.new[row["word"]][row["sense"]].append(self.template(row["sentence"].replace("{X}", "{A}")))
         # A word takes part if one sense has two sentences and another has one.
         words = sorted(w for w, s in self.known.items() if len(s) > 1 and min(map(len, s.values())) > 1)
