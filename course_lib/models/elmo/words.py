@@ -17,14 +17,14 @@ BOS, EOS, UNK = "<S>", "</S>", "<UNK>"
 # Character ids after the 256 bytes, all shifted by one: 0 is left for a place without a word.
 BEGIN_SENTENCE, END_SENTENCE, BEGIN_WORD, END_WORD, PAD = 257, 258, 259, 260, 261
 
-WORD = re.compile(r"\w+(?:['’-]\w+)*|[^\w\s]")
+WORD = re.compile(r"['’]s\b|\w+(?:['’-](?!s\b)\w+)*|[^\w\s]")
 
 
 def split(text: str) -> list[str]:
-    """Words and punctuation marks, as the world's documents count them.
+    """Words, the possessive, and punctuation marks, as the world's documents count them.
 
-    >>> split("Anna didn't go, did she?")
-    ['Anna', "didn't", 'go', ',', 'did', 'she', '?']
+    >>> split("Anna's dog isn't here.")
+    ['Anna', "'s", 'dog', "isn't", 'here', '.']
     """
     return WORD.findall(text)
 
