@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from course_lib import hub
 from course_lib.config import StackConfig
 from course_lib.errors import CourseError
 from course_lib.files import atomic_write, read_json, write_json
@@ -125,21 +126,23 @@ def convert_back(weights: Mapping[str, Tensor], rules: tuple[Rule, ...], layers:
 
 
 def load_pretrained(source: str | Path, *, architecture: str | None = None, **build: Any) -> nn.Module:
-    """A model of this course with the weights of a folder in the Hugging Face layout, in eval mode.
+    """A model of this course with the weights of a checkpoint in the Hugging Face layout, in eval mode.
 
     Args:
-        source: a folder written by `save_pretrained` (theirs or ours).
+        source: a folder written by `save_pretrained` (theirs or ours), or "hub:OWNER/NAME@REVISION": fetched once
+            (JSON and safetensors only), then taken from the cache, also without a network.
         architecture: the public class to read it as, by default the one that config.json names.
         build: options for the head, such as classes=3.
 
     Raises:
-        CourseError: no such folder, an unknown model type or architecture, pickled weights only, a weight missing,
-            left over or of the wrong shape. The model is never half-loaded.
+        CourseError: no such folder, or not to be had from the hub; an unknown model type or architecture, pickled
+            weights only, a weight missing, left over or of the wrong shape. The model is never half-loaded.
     """
-    folder = Path(source)
+    folder = hub.model_folder(str(source)) if hub.is_name(source) else Path(source)
     if not folder.is_dir():
         raise CourseError(
-            f"There is no folder {folder}; give the path of a downloaded model (config.json + safetensors)."
+            f"There is no folder {folder}; give the path of a downloaded model (config.json + safetensors), or "
+            "hub:OWNER/NAME for one of the Hugging Face hub."
         )
     values = read_json(folder / "config.json")
     family = families().get(values.get("model_type", ""))

@@ -16,7 +16,7 @@ from safetensors.torch import load as from_bytes
 from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 
-from course_lib import heads
+from course_lib import heads, hub
 from course_lib.config import from_dict, to_dict
 from course_lib.errors import CourseError
 from course_lib.files import atomic_write, read_json, write_json
@@ -77,15 +77,15 @@ def load(name: str, *, folder: str | Path = FOLDER) -> Loaded:
 
 
 def open_model(source: str | Path) -> Loaded:
-    """A shipped checkpoint by its name, or a folder in the Hugging Face layout with its tokenizer.
+    """A shipped checkpoint by its name, a folder in the Hugging Face layout with its tokenizer, or "hub:NAME@REVISION".
 
     Raises:
-        CourseError: it is neither, or it is damaged.
+        CourseError: it is none of them, it cannot be had, or it is damaged.
     """
-    if not (Path(source) / "config.json").exists():
+    folder = hub.model_folder(str(source)) if hub.is_name(source) else Path(source)
+    if not (folder / "config.json").exists():
         return load(str(source))
-    model = load_pretrained(source)
-    return Loaded(model, Tokenizer.load(source), {"name": str(source)})
+    return Loaded(load_pretrained(folder), Tokenizer.load(folder), {"name": str(source)})
 
 
 def export(

@@ -30,7 +30,7 @@ from course_lib.tokenizers import Tokenizer
 
 Batch = dict[str, Tensor]
 
-WIDTH_STEP = 8  # rows whose lengths differ by less count as alike, so that batches mix anew in every epoch
+WIDTH_STEP = 16  # widths are its multiples: few shapes, each of which costs kernels and memory, and batches that mix
 
 
 class Source(ABC):
@@ -98,15 +98,15 @@ class DocumentBatches(Source):
         if length < 2 + extra:
             raise CourseError(f"Rows of length {length} have nothing to predict; give at least {2 + extra}.")
         cut = _cut(store, length, extra)
-        self.plan = Plan(cut[:, 2] - cut[:, 1] + cut[:, 3], rows, tokens, seed)
-        self.cut, self.steps = cut, self.plan.steps
+        self.plan = Plan(cut[:, 2] - cut[:, 1] + cut[:, 3], rows, tokens, seed, length)
+        self.cut, self.steps, self.length = cut, self.plan.steps, length
 
     def _whole(self, step: int) -> Batch:
         rows = [
             [*([self.bos] if opens else []), *self.store.stream(start, stop).tolist()]
             for _, start, stop, opens in self.cut[self.plan[step]].tolist()
         ]
-        return pad(rows, self.pad)
+        return pad(rows, self.pad, most=self.length)
 
 
 class WindowBatches(Source):
@@ -184,8 +184,8 @@ class MaskedBatches(Source):
         cut = _cut(store, length - 2, None)
         self.store, self.tokenizer, self.cut = store, tokenizer, cut
         self.rate, self.whole_words, self.copies = rate, whole_words, copies
-        self.plan = Plan(cut[:, 2] - cut[:, 1] + 2, rows, tokens, seed)
-        self.steps = self.plan.steps
+        self.plan = Plan(cut[:, 2] - cut[:, 1] + 2, rows, tokens, seed, length)
+        self.steps, self.length = self.plan.steps, length
 
     def _whole(self, step: int) -> Batch:
         chosen = self.plan[step]
@@ -193,7 +193,7 @@ class MaskedBatches(Source):
         rows = [self.frame.single(self.store.stream(start, stop)) for _, start, stop, _ in cut]
         if self.copies is not None:
             return self._fixed(rows, chosen, step // self.steps)
-        batch = pad(rows, self.frame.pad)
+        batch = pad(rows, self.frame.pad, most=self.length)
         words = self.tokenizer.words(batch["ids"]) if self.whole_words else None
         rng = corrupt.generator(self.seed, step)
         vocab = self.tokenizer.vocab
@@ -219,8 +219,8 @@ class MaskedBatches(Source):
                     words=words,
                 )
             )
-        batch = pad([m.ids[0].numpy() for m in masked], self.frame.pad)
-        labels = pad([m.labels[0].numpy() for m in masked], corrupt.IGNORE)["ids"]
+        batch = pad([m.ids[0].numpy() for m in masked], self.frame.pad, most=self.length)
+        labels = pad([m.labels[0].numpy() for m in masked], corrupt.IGNORE, most=self.length)["ids"]
         return {**batch, "labels": labels, "at": labels != corrupt.IGNORE}
 
 
@@ -255,12 +255,12 @@ class SentencePairBatches(Source):
         rng = corrupt.generator(self.seed, step)
         pairs = corrupt.nsp_pairs(self.documents, rng, n=self.rows)
         coded = self.tokenizer.encode_batch([p.text for p in pairs], [p.pair for p in pairs], max_length=self.length)
-        batch = pad([e.ids for e in coded], self.frame.pad)
+        batch = pad([e.ids for e in coded], self.frame.pad, most=self.length)
         words = self.tokenizer.words(batch["ids"]) if self.whole_words else None
         masked = corrupt.mask_tokens(
             batch["ids"], rng, vocab=self.tokenizer.vocab, rate=self.rate, words=words, keep=batch["keep"]
         )
-        segments = pad([e.segments for e in coded], 0)["ids"]
+        segments = pad([e.segments for e in coded], 0, most=self.length)["ids"]
         return {
             **batch,
             **masked._asdict(),
@@ -286,12 +286,12 @@ class Frame:
 class Plan:
     """Which rows make up batch number `step`: rows of like width together, in another order each epoch.
 
-    Rows are sorted by width (their length, rounded up to a multiple of 8) and cut into batches once; each
-    epoch then shuffles the rows within each width, and the batches. So an epoch always has `steps` batches,
-    any of which is found without building those before it.
+    Rows are sorted by the width that `pad` gives them and cut into batches once; each epoch then shuffles the
+    rows within each width, and the batches. So an epoch always has `steps` batches, any of which is found
+    without building those before it.
     """
 
-    def __init__(self, lengths: Ints, rows: int | None, tokens: int | None, seed: int) -> None:
+    def __init__(self, lengths: Ints, rows: int | None, tokens: int | None, seed: int, most: int | None = None) -> None:
         if (rows is None) == (tokens is None):
             raise CourseError("Give the size of a batch either in rows or in tokens, and not in both.")
         if (rows if rows is not None else tokens or 0) < 1:
@@ -299,7 +299,7 @@ class Plan:
         if len(lengths) == 0:
             raise CourseError("There are no documents to make batches of.")
         self.seed = seed
-        self.widths = -(-np.asarray(lengths) // WIDTH_STEP) * WIDTH_STEP
+        self.widths = width_of(np.asarray(lengths), most)
         ordered = np.sort(self.widths)
         self.bounds = [0]
         while (first := self.bounds[-1]) < len(ordered):
@@ -319,17 +319,36 @@ class Plan:
         return rows[np.argsort(self.widths[rows], kind="stable")], _permutation(self.steps, self.seed, epoch, 1)
 
 
-def pad(rows: Sequence[Ints | Sequence[int]], value: int, width: int | None = None) -> Batch:
+def pad(
+    rows: Sequence[Ints | Sequence[int]], value: int, width: int | None = None, *, most: int | None = None
+) -> Batch:
     """Rows of several lengths to `ids` Int[B T], padded on the right with `value`, and `keep` Bool[B T].
 
-    width: T, by default the longest row's length.
+    Args:
+        value: what fills the rows up.
+        width: T; by default the longest row's length, rounded up (`width_of`).
+        most: no rounding past this, such as a model's last position.
+
+    Raises:
+        CourseError: no rows, or one that is longer than `width`.
     """
+    if not len(rows):
+        raise CourseError("There are no rows to pad.")
     lengths = torch.tensor([len(row) for row in rows])
-    width = int(lengths.max()) if width is None else width
+    longest = int(lengths.max())
+    width = int(width_of(np.array(longest), most)) if width is None else width
+    if longest > width:
+        raise CourseError(f"A row of {longest} tokens does not fit into a width of {width}; cut it first.")
     ids = np.full((len(rows), width), value, dtype=np.int64)
     for line, row in zip(ids, rows, strict=True):
         line[: len(row)] = row
     return {"ids": torch.from_numpy(ids), "keep": torch.arange(width) < lengths[:, None]}
+
+
+def width_of(lengths: Ints, most: int | None = None) -> Ints:
+    """Lengths rounded up to multiples of 16, but not past `most`, if they are not longer themselves."""
+    rounded = -(-lengths // WIDTH_STEP) * WIDTH_STEP
+    return rounded if most is None else np.maximum(np.minimum(rounded, most), lengths)
 
 
 def _cut(store: TokenStore, length: int, extra: int | None) -> Ints:

@@ -1,19 +1,39 @@
 """Labelled examples by one name, whichever door they come through: `task(source)`, a `datasets.Dataset`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
-from course_lib.data import readers
-from course_lib.data.corpora import TOWN, dataset, from_hub, sample, split_files
+from course_lib import hub
+from course_lib.data import folders, hub_sets, readers
+from course_lib.data.build import Rows, dataset, from_files, sample
+from course_lib.data.corpora import TOWN
 from course_lib.errors import CourseError
 
 if TYPE_CHECKING:
-    from datasets import Dataset
+    from datasets import Dataset, IterableDataset
 
 WORLD_EXAMPLES = 1000  # of an endless task, if no number is asked for
-TABLES, COLUMN_FILES = (".tsv", ".csv"), (".conll", ".conllu", ".bio", ".iob", ".iob2")
+MOST_CLASSES = 1000
+TEXTS = ("text", "pair", "target", "answer", "id", "title")  # columns of strings
+LISTS = ("tokens", "upos", "deprels", "answers", "choices")  # of lists of strings
+
+
+@overload
+def task(
+    source: str | Path, *, split: str = "train", n: int | None = None, seed: int = 0,
+    columns: readers.Columns | None = None, labels: Sequence[str] | None = None, format: str | None = None,
+    streaming: Literal[False] = False,
+) -> "Dataset": ...  # fmt: skip
+
+
+@overload
+def task(
+    source: str | Path, *, split: str = "train", n: int | None = None, seed: int = 0,
+    columns: readers.Columns | None = None, labels: Sequence[str] | None = None, format: str | None = None,
+    streaming: Literal[True],
+) -> "IterableDataset": ...  # fmt: skip
 
 
 def task(
@@ -24,31 +44,50 @@ def task(
     seed: int = 0,
     columns: readers.Columns | None = None,
     labels: Sequence[str] | None = None,
-) -> "Dataset":
+    format: str | None = None,
+    streaming: bool = False,
+) -> Rows:
     """Labelled examples, one a row.
 
     Columns: `text, label` (one text), `text, pair, label` (two), `tokens, labels` (tagging), `text, choices, label`
-    (which continuation). The names of the classes are in `dataset.features["label"].names`; for tagging in
+    (which continuation), `text, pair, answer, start, answers` (a question, its passage, the answer in it and its first
+    character, all answers that count; start is -1 where there is none), `text, target` (a summary, a translation).
+    Treebanks have `upos`, `heads` (1 is the first word, 0 the root) and `deprels` beside their tokens and labels.
+    The names of the classes are in `dataset.features["label"].names`; for tagging in
     `dataset.features["labels"].feature.names`. If the labels are not whole numbers they are scores: `label` is a float.
 
     Args:
-        source: "world/sentiment", "world/acceptability", "world/nli", "world/entities", "world/continuation"; a folder
-            or file in a published format (GLUE-like .tsv or .csv, CoNLL columns); or "hub:NAME:CONFIG@REVISION".
+        source: "world/sentiment" or another task of the world; a folder or file in a published format, told by the
+            files' endings (`course_lib.data.readers` has the table); or "hub:NAME:CONFIG@REVISION", the last two
+            optional, which may also be a folder in the hub's layout.
         split: "train", "validation" or "test"; in a folder also a file's own name ("dev_matched").
         n: so many examples, drawn by `seed`; None: all there are, of the endless world 1,000.
         seed: which examples of the world, or which n of the others.
-        columns: where text, pair and label stand in a table that the reader does not know.
-        labels: the class names, if they are not to be read off the training split.
+        columns: our names and the source's, {"text": "review", "label": "stars"}, where the reader does not know them
+            or others are wanted; in tables and CoNLL files also numbers from 0.
+        labels: the class names, if they are not to be read off the training split; empty: the labels are scores.
+        format: of the files, if a folder holds several.
+        streaming: a `datasets.IterableDataset`, of which no more is read than is asked for (but the training split
+            once before, for its class names, if `labels` does not give them).
 
     Raises:
-        CourseError: no such source, file, split or column; a label outside the set; an unreadable file.
+        CourseError: no such source, file, split or column; a label outside the set; something wrong in a file, and
+            where.
     """
     name = str(source)
     if name.startswith("world/"):
-        return _from_world(name.removeprefix("world/"), split, n, seed)
-    if name.startswith("hub:"):
-        return sample(_from_hub(name, split, columns), n, seed)
-    return sample(_from_files(Path(source), split, columns, labels), n, seed)
+        rows = _from_world(name.removeprefix("world/"), split, n, seed)
+        return rows.to_iterable_dataset() if streaming else rows
+    if hub.is_name(name):
+        published = hub_sets.load(name, split, streaming)
+    else:
+        found = folders.find(Path(source), split, "task", format)
+        if found.format.name != "parquet":
+            return sample(_from_files(Path(source), found, split, columns, labels, streaming), n, seed)
+        published = hub_sets.load_files(found.files, split, streaming)
+    from course_lib.data import published as adapt
+
+    return sample(adapt.rows(published, name, split, columns, labels), n, seed)
 
 
 def _from_world(name: str, split: str, n: int | None, seed: int) -> "Dataset":
@@ -56,91 +95,85 @@ def _from_world(name: str, split: str, n: int | None, seed: int) -> "Dataset":
 
     world = World(TOWN)
     rows = world.task(name, WORLD_EXAMPLES if n is None else n, split, seed)
-    return dataset(rows, _features(rows, world.label_names(name)))
-
-
-def _from_hub(name: str, split: str, columns: readers.Columns | None) -> "Dataset":
-    rows = from_hub(name, split)
-    if "tokens" in rows.column_names:
-        return rows
-    theirs = columns or {ours: rows.column_names[i] for ours, i in readers.by_header(rows.column_names).items()}
-    missing = {"text", "label"} - set(theirs)
-    if missing or not set(theirs.values()) <= set(rows.column_names):
-        raise CourseError(
-            f"{name} has no column for {' and '.join(sorted(missing)) or 'what columns= names'}; "
-            f"its columns are {', '.join(rows.column_names)}."
-        )
-    chosen = rows.select_columns(list(theirs.values()))
-    return chosen.rename_columns({b: a for a, b in theirs.items() if a != b})
-
-
-def _from_files(path: Path, split: str, columns: readers.Columns | None, labels: Sequence[str] | None) -> "Dataset":
-    files = split_files(path, split, TABLES + COLUMN_FILES)
-    rows = _read(files, columns)
-    names = list(labels) if labels is not None else _class_names(path, split, rows, columns)
-    if names is not None:
-        _require_known(rows, names, files)
-        rows = [_numbered(row, {name: i for i, name in enumerate(names)}) for row in rows]
-    else:
-        rows = [{**row, "label": float(row["label"])} for row in rows]
-    return dataset(rows, _features(rows, names))
-
-
-def _read(files: list[Path], columns: readers.Columns | None) -> list[readers.Row]:
-    return [
-        row
-        for file in files
-        for row in (readers.read_conll if file.suffix in COLUMN_FILES else readers.read_table)(file, columns)
-    ]
-
-
-def _class_names(path: Path, split: str, rows: list[readers.Row], columns: readers.Columns | None) -> list[str] | None:
-    """The classes of the training split, where there is one beside this split; None if the labels are scores."""
-    if split != "train":
-        with suppress(CourseError):  # a published test set may come without its training part
-            rows = _read(split_files(path, "train", TABLES + COLUMN_FILES), columns)
-    found = {label for row in rows for label in _labels(row)}
-    if (
-        "label" in rows[0]
-        and all(readers.is_number(x) for x in found)
-        and not all(x.lstrip("-").isdigit() for x in found)
-    ):
-        return None
-    if len(found) > 1000:
-        raise CourseError(f"{path} has {len(found)} different labels; is this the label's column? Say it by columns=.")
-    return sorted(found, key=lambda x: (x != "O", int(x) if x.lstrip("-").isdigit() else 0, x))
-
-
-def _require_known(rows: list[readers.Row], names: list[str], files: list[Path]) -> None:
-    for row in rows:
-        for label in _labels(row):
-            if label not in names:
-                text = row.get("text") or " ".join(row["tokens"])
-                raise CourseError(
-                    f"{files[0]}: the label {label!r} of {text[:40]!r} is not among {', '.join(names)}; "
-                    "correct it, or give labels=."
-                )
-
-
-def _numbered(row: readers.Row, number: dict[str, int]) -> readers.Row:
-    if "labels" in row:
-        return {**row, "labels": [number[label] for label in row["labels"]]}
-    return {**row, "label": number[row["label"]]}
-
-
-def _labels(row: readers.Row) -> list[str]:
-    return row["labels"] if "labels" in row else [row["label"]]
-
-
-def _features(rows: list[dict[str, Any]], names: Sequence[str] | None) -> Any:
-    """The columns' types, with the classes' names where they have any."""
-    from datasets import ClassLabel, Dataset, List
-
     if not rows:
         raise CourseError("There are no examples: the task is empty, or n is 0.")
-    features = Dataset.from_list(rows[:1]).features
-    if names is not None and "labels" in features:
-        features["labels"] = List(ClassLabel(names=list(names)))
-    elif names is not None and "choices" not in features:
-        features["label"] = ClassLabel(names=list(names))
-    return features
+    return dataset(rows, features(rows[0], world.label_names(name)))
+
+
+def _from_files(
+    path: Path,
+    found: folders.Found,
+    split: str,
+    columns: readers.Columns | None,
+    labels: Sequence[str] | None,
+    streaming: bool,
+) -> Rows:
+    files, how = [str(file) for file in found.files], {"format": found.format.name, "columns": columns}
+    _, first = next(readers.rows(files=files, door="task", **how))
+    names: list[str] | None = None
+    if labels is not None or ("choices" not in first and {"label", "labels"} & first.keys()):
+        training = found.files
+        if split != "train":
+            with suppress(CourseError):  # a published test set may come without its training part
+                training = folders.find(path, "train", "task", found.format.name).files
+        names = list(labels) if labels is not None else _classes(path, [str(file) for file in training], **how)
+    kinds = features(first, names or ())
+    return from_files(_rows, found.files, kinds, streaming=streaming, names=tuple(names or ()), **how)
+
+
+def _rows(
+    files: list[str], format: str, columns: readers.Columns | None, names: tuple[str, ...]
+) -> Iterator[readers.Row]:
+    """The rows with their labels as numbers of `names`; without names, as scores."""
+    number = {name: i for i, name in enumerate(names)}
+    for where, row in readers.rows(format, "task", files, columns):
+        if "labels" in row:
+            yield {**row, "labels": [_numbered(label, number, row, where) for label in row["labels"]]}
+        elif "label" in row and "choices" not in row:
+            yield {**row, "label": _numbered(row["label"], number, row, where)}
+        else:
+            yield row
+
+
+def _numbered(label: str | float, number: dict[str, int], row: readers.Row, where: str) -> float:
+    if label in number:
+        return number[str(label)]
+    if not number and readers.is_number(str(label)):
+        return float(label)
+    text = row.get("text") or " ".join(row["tokens"])
+    among = f"among {', '.join(list(number)[:20])}" if number else "a number, as other scores are"
+    raise CourseError(f"{where}: the label {label!r} of {text[:40]!r} is not {among}; correct it, or give labels=.")
+
+
+def _classes(path: Path, files: list[str], format: str, columns: readers.Columns | None) -> list[str]:
+    """The classes of these files, "O" and small numbers first; none if the labels are scores."""
+    found: set[str] = set()
+    for _, row in readers.rows(format, "task", files, columns):
+        if isinstance(row.get("label"), float):
+            return []
+        found.update(row["labels"] if "labels" in row else [row["label"]])
+        if len(found) > MOST_CLASSES and not all(map(readers.is_number, found)):
+            raise CourseError(
+                f"{path} has over {MOST_CLASSES:,} different labels; is this the label's column? Say it by columns=."
+            )
+    whole = {label for label in found if label.lstrip("-").isdigit()}
+    if found != whole and all(map(readers.is_number, found)):
+        return []
+    return sorted(found, key=lambda label: (label != "O", int(label) if label in whole else 0, label))
+
+
+def features(row: dict[str, Any], names: Sequence[str]) -> Any:
+    """The types of a task's columns, with the classes' names where they have any."""
+    from datasets import ClassLabel, Dataset, Features, List, Value
+
+    known = {name: Value("string") for name in TEXTS} | {name: List(Value("string")) for name in LISTS}
+    known |= {"heads": List(Value("int32")), "start": Value("int32")}
+    guessed = Dataset.from_list([row]).features
+    kinds = Features({name: known.get(name, guessed[name]) for name in row})
+    if "labels" in kinds and names:
+        kinds["labels"] = List(ClassLabel(names=list(names)))
+    elif "choices" in kinds:
+        kinds["label"] = Value("int64")
+    elif "label" in kinds:
+        kinds["label"] = ClassLabel(names=list(names)) if names else Value("float64")
+    return kinds

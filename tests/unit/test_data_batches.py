@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from course_lib import CourseError
-from course_lib.data.batches import DocumentBatches, MaskedBatches, SentencePairBatches, Source, WindowBatches
+from course_lib.data.batches import DocumentBatches, MaskedBatches, SentencePairBatches, Source, WindowBatches, pad
 from course_lib.data.token_store import TokenStore, encode_corpus
 from course_lib.tokenizers import Tokenizer, train_bpe, train_wordpiece
 
@@ -142,8 +142,44 @@ def test_every_target_of_every_document_once_an_epoch(bpe: Tokenizer) -> None:
 
 def test_rows_of_like_length_stand_together(bpe: Tokenizer) -> None:
     source = DocumentBatches(encode_corpus(TEXTS, bpe), bpe, length=256, rows=6)
-    kept = [source[i]["keep"].float().mean().item() for i in range(source.steps)]
-    assert np.mean(kept) > 0.8
+    for i in range(source.steps):
+        lengths = source[i]["keep"].sum(1)
+        assert lengths.max() - lengths.min() < 32  # two neighbouring widths at most
+    together = np.mean([source[i]["keep"].float().mean().item() for i in range(source.steps)])
+    everything = pad([source.store[i] for i in range(len(source.store))], 0)["keep"].float().mean().item()
+    assert together > 1.25 * everything
+
+
+@pytest.mark.parametrize("most", [None, 24, 40])
+def test_widths_are_few_and_never_past_the_last_position(most: int | None) -> None:
+    for length in range(1, (most or 60) + 1):
+        batch = pad([[7] * length, [7]], 0, most=most)
+        width = batch["ids"].shape[1]
+        assert width >= length and (width % 16 == 0 or width == most) and width - length < 16
+        assert batch["keep"].sum(1).tolist() == [length, 1] and (batch["ids"] == 7).sum() == length + 1
+    assert pad([[1, 2]], 0, width=5)["ids"].tolist() == [[1, 2, 0, 0, 0]]
+
+
+def test_sources_keep_to_their_length_and_tokens(wordpiece: Tokenizer, bpe: Tokenizer) -> None:
+    store, pieces = encode_corpus(TEXTS, bpe), encode_corpus(TEXTS, wordpiece)
+    for source in (
+        DocumentBatches(store, bpe, length=27, tokens=150),
+        MaskedBatches(pieces, wordpiece, length=27, tokens=150),
+        MaskedBatches(pieces, wordpiece, length=27, tokens=150, copies=1),
+    ):
+        shapes = {tuple(source[i]["ids"].shape) for i in range(source.steps)}
+        assert {width for _, width in shapes} <= {16, 27} and max(rows * width for rows, width in shapes) <= 150
+        assert all(v.shape == source[0]["ids"].shape for v in source[0].values())
+    pairs = SentencePairBatches(DOCUMENTS, wordpiece, length=27, rows=6)[0]
+    assert pairs["segments"].shape == pairs["ids"].shape == pairs["labels"].shape
+    assert pairs["ids"].shape[1] in (16, 27)
+
+
+def test_rows_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(CourseError, match="no rows to pad"):
+        pad([], 0)
+    with pytest.raises(CourseError, match="3 tokens does not fit into a width of 2"):
+        pad([[1, 2, 3]], 0, width=2)
 
 
 def test_windows_cover_the_stream_once(bpe: Tokenizer) -> None:
