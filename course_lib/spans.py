@@ -24,8 +24,9 @@ LONGEST = 30  # tokens of an answer, as in BERT's code
 class Reading:
     """What a fine-tuned model sees in one passage.
 
-    tokens: the passage's words and signs as its text spells them, N pieces. start, end: each one's probability of
-    being the answer's first and last. best: places of the first and the last, first <= last. answer: that text.
+    tokens: the passage's words and signs as its text spells them. start, end: each one's probability of holding the
+    answer's first and last token (a word of several pieces has their sum). best: places of the first and the last,
+    first <= last. answer: that text.
     """
 
     question: str
@@ -111,15 +112,34 @@ def read(result: "Result", item: Mapping[str, Any]) -> Reading:
     batch = {name: value.to(device) for name, value in result.frame.collate([row]).items() if name != "labels"}
     start, end = (logits[0].float().cpu() for logits in result.model(**batch))
     here = inside(row)
-    assert row.context is not None
-    text, places = row.context
-    chosen = here.nonzero().flatten().tolist()
     first, last = best(start, end, here)
+    words, of = _words(result, row)
+    p_start, p_end = probabilities(start, here), probabilities(end, here)
     return Reading(
         question=item["text"],
-        tokens=[text[place[0] : place[1]].strip() for place in places if place is not None],
-        start=probabilities(start, here)[here].tolist(),
-        end=probabilities(end, here)[here].tolist(),
-        best=(chosen.index(first), chosen.index(last)),
+        tokens=words,
+        start=[float(p_start[of == i].sum()) for i in range(len(words))],
+        end=[float(p_end[of == i].sum()) for i in range(len(words))],
+        best=(int(of[first]), int(of[last])),
         answer=answer(row, start, end),
     )
+
+
+def _words(result: "Result", row: Row) -> tuple[list[str], Tensor]:
+    """The passage's words, and for each token of the input the number of its word, -1 outside the passage."""
+    assert row.context is not None
+    text, places = row.context
+    tokenizer = result.frame.tokenizer
+    ids = torch.tensor(row.ids[0]).clamp(max=tokenizer.vocab.size - 1)  # a decoder's marks are not in the vocabulary
+    spelled = tokenizer.words(ids).tolist()
+    of, before = torch.full((len(places),), -1), None
+    bounds: list[list[int]] = []
+    for token, (place, word) in enumerate(zip(places, spelled, strict=True)):
+        if place is None:
+            continue
+        if word == before:
+            bounds[-1][1] = place[1]
+        else:
+            bounds.append([*place])
+        of[token], before = len(bounds) - 1, word
+    return [text[first:last].strip() for first, last in bounds], of
