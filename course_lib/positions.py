@@ -84,19 +84,6 @@ class Sinusoidal(Position):
         return pairs.flatten(-2)[..., : self.width]
 
 
-def start_from_sinusoids(learned: Learned, scale: float) -> None:
-    """Fills a learned position table with `scale` times the sinusoids of the 2017 Transformer, to be trained on.
-
-    Neighbouring positions are alike from the first step, so that a head learns to look "one to the left" once and not
-    once for every position: a small model leaves the plateau of the masked loss several times sooner (our measurement,
-    in the checkpoints' cards; BERT and GPT start from noise).
-    """
-    table = learned.table.weight
-    length, width = table.shape
-    with torch.no_grad():
-        table.copy_(scale * Sinusoidal(c.Sinusoidal(), width).embed(torch.arange(length)))
-
-
 class Rope(Position):
     """Rotation of each pair of components by pos * base^(-2i/Dh) (Su et al. 2021, equation 34)."""
 

@@ -21,9 +21,9 @@ from course_lib.corrupt import generator, mask_tokens
 from course_lib.data.batches import pad
 from course_lib.errors import CourseError
 from course_lib.files import read_json, write_json
+from course_lib.initial import mimetic
 from course_lib.losses import Batch, Loss
 from course_lib.models import bert, gpt
-from course_lib.positions import Learned, start_from_sinusoids
 from course_lib.probes import Blank, fill_in_accuracy, mean_loss
 from course_lib.stack import Stack
 from course_lib.tokenizers import Tokenizer, train_bpe, train_wordpiece
@@ -41,9 +41,10 @@ class Recipe:
 
     objective: "mlm_nsp" (BERT) or "clm" (GPT). rows: documents a batch. pairs: share of rows that are a document cut
     in two for next-sentence prediction, every second one with a wrong second half. pool: batches whose documents are
-    sorted by length together, so that little of a batch is padding. init_std: of the initial weights (0.02
-    suits a width of 768, not one of 192). sinusoids: scale of the sinusoids that the learned positions start from
-    (`positions.start_from_sinusoids`); 0 for noise. The learning rate warms up, stays at `lr`, and falls to 0 over the last `decay` of the steps.
+    sorted by length together, so that little of a batch is padding. init_std: of the initial weights (0.02 suits a
+    width of 768, not one of 192). mimetic: strength of the mimetic start of attention and positions
+    (`initial.mimetic`); 0 for none. The learning rate warms up, stays at `lr`, and falls to 0 over the last `decay` of
+    the steps.
     """
 
     objective: Literal["mlm_nsp", "clm"]
@@ -60,7 +61,7 @@ class Recipe:
     pairs: float = 0.5
     pool: int = 64
     init_std: float = 0.05
-    sinusoids: float = 0.1
+    mimetic: float = 0.4
     world: int = 0
     seed: int = 0
     precision: Literal["fp32", "bf16", "auto"] = "auto"
@@ -201,8 +202,8 @@ class Run:
         """A fresh model, by the recipe's seed."""
         torch.manual_seed(self.recipe.seed)
         stack = Stack(self.config)
-        if self.recipe.sinusoids and isinstance(stack.position, Learned):
-            start_from_sinusoids(stack.position, self.recipe.sinusoids)
+        if self.recipe.mimetic:
+            mimetic(stack, attention=self.recipe.mimetic)
         return heads.LM(stack) if self.recipe.objective == "clm" else heads.Pretraining(stack)
 
     @property

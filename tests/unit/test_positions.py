@@ -162,12 +162,3 @@ def test_the_base_class_says_nothing():
 def test_build_gives_the_scheme_that_the_config_names(scheme, kind):
     config = c.StackConfig(c.EmbedConfig(5), width=8, layers=1, heads=2, hidden=8, position=scheme)
     assert type(positions.build(config)) is kind
-
-
-def test_a_learned_table_starts_from_scaled_sinusoids():
-    table = positions.Learned(c.Learned(7), 6)
-    positions.start_from_sinusoids(table, 0.5)
-    angles = torch.arange(7)[:, None] * 10_000 ** (-torch.tensor([0.0, 2.0, 4.0]) / 6)
-    torch.testing.assert_close(table.table.weight[:, 0::2], 0.5 * angles.sin())
-    torch.testing.assert_close(table.table.weight[:, 1::2], 0.5 * angles.cos())
-    assert table.table.weight.requires_grad
