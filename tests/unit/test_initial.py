@@ -7,7 +7,10 @@ from course_lib.config import EmbedConfig, Learned, NoPosition, StackConfig
 from course_lib.stack import Stack
 
 
-def stack(position=Learned(7), **changes) -> Stack:
+LEARNED = Learned(7)
+
+
+def stack(position=LEARNED, **changes) -> Stack:
     torch.manual_seed(3)
     values = {"width": 12, "layers": 2, "heads": 3, "hidden": 24, "init_std": 0.02, "dropout": 0.0} | changes
     return Stack(StackConfig(embed=EmbedConfig(vocab=11), position=position, **values))
