@@ -83,10 +83,15 @@ def check(parse: Parse, text: str) -> None:
     roots = [i for i, head in enumerate(parse.heads) if head < 0]
     if len(roots) != 1 or [i for i, name in enumerate(parse.relations) if name == "root"] != roots:
         raise CourseError(f"parses.tsv: a sentence of {text!r} needs exactly one head 0 and there the relation root.")
+    for i, head in enumerate(parse.heads):
+        if head >= n:
+            raise CourseError(
+                f"parses.tsv: word {i + 1} of {text!r} hangs from a word that its sentence does not have."
+            )
     for i in range(n):
         j, steps = i, 0
         while j >= 0 and steps <= n:
-            j, steps = (parse.heads[j] if j < n else n), steps + 1
+            j, steps = parse.heads[j], steps + 1
         if steps > n:
             raise CourseError(f"parses.tsv: word {i + 1} of {text!r} does not hang from the root; mend the heads.")
     if not all(0 <= unit < n for unit in parse.refers):
