@@ -6,7 +6,6 @@ from course_lib import initial
 from course_lib.config import EmbedConfig, Learned, NoPosition, StackConfig
 from course_lib.stack import Stack
 
-
 LEARNED = Learned(7)
 
 
