@@ -8,7 +8,7 @@ from course_lib.data.world.grammar import CONSTANT, DRAWN, OTHER, Step, Template
 POSSESSIVE = {"his", "her", "its", "their", "whose"}
 BE = {"is", "are", "was", "were", "be", "been", "being"}
 WH = {"who", "whom", "what", "which", "where", "when", "why", "how"}
-CAUSES = {"told", "saw", "heard", "made", "let", "asked", "watched", "helped", "taught"}  # + thing + bare verb
+CAUSES = {"told", "saw", "see", "heard", "hear", "made", "let", "asked", "watched", "helped", "taught"}  # + thing + bare verb
 GOES = {"went", "came", "drove", "go", "walked", "stopped", "ran", "looked", "needed", "stood", "met"}  # + in order to
 PARTICLES = {"in", "out", "up", "down", "off", "on", "away", "back", "over", "together"}
 TIMES = {"day", "night", "morning", "evening", "afternoon", "week", "summer", "winter"}  # every day, no preposition
@@ -309,6 +309,8 @@ class Drafter(Chunker):
     def _object(self, clause: Clause, chunk: Chunk, objects: int, *, two: bool) -> None:
         if self.units[chunk.head].word in TIMES:
             relation = "obl:unmarked"
+        elif any(self.word(other.head) == "there" for other in clause.left):
+            relation = "nsubj"
         elif self.units[clause.head].tag != "VERB":
             relation = "nsubj" if self.units[clause.head].tag != "AUX" else "dep"
         elif clause.passive or objects == int(two):
@@ -320,7 +322,7 @@ class Drafter(Chunker):
     def _adjunct(self, clause: Clause, chunk: Chunk, before: Chunk) -> None:
         case = self.word(chunk.start)
         noun = self.units[clause.head].tag in ("NOUN", "PROPN") and not self._in_phrase(clause.head)
-        if case == "of" and before.kind in ("N", "PP"):
+        if case == "of" and (before.kind in ("N", "PP") or self._in_phrase(clause.head)):
             self.attach(chunk.head, before.head, "nmod")
         elif noun:
             self.attach(chunk.head, clause.head, "nmod")
