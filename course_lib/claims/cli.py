@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from course_lib.claims.record import RESULTS
 from course_lib.errors import CourseError
 
 app = typer.Typer(help="The lectures' claims: list, run, report.", no_args_is_help=True)
@@ -20,9 +21,9 @@ def show(lesson: Lesson = None, out: Results = None) -> None:
     """Show the claims, which of them have a record, and its verdict."""
     from rich.console import Console
 
-    from course_lib.claims import ledger, record, report
+    from course_lib.claims import ledger, report
 
-    rows = report.overview(out or record.RESULTS)
+    rows = report.overview(out or RESULTS)
     if lesson is not None:
         chosen = {each.id for each in ledger.of_lesson(lesson)}
         rows = [row for row in rows if row[0].id in chosen]
@@ -47,7 +48,7 @@ def run_claims(
 
     Example: python -m course_lib claims run gelu-converges bert-size --jobs 2
     """
-    from course_lib.claims import experiment, ledger, record, run
+    from course_lib.claims import experiment, ledger, run
     from course_lib.claims.lab import PLANS
 
     chosen = list(ids or [])
@@ -57,7 +58,7 @@ def run_claims(
     if not chosen:
         raise CourseError("Name the claims to run, or say --lesson 09_bert or --all; `claims list` shows them.")
     where = run.Bench(
-        plan=PLANS[scale], seeds=seeds, device=device_of(device), out=out or record.RESULTS,
+        plan=PLANS[scale], seeds=seeds, device=device_of(device), out=out or RESULTS,
         work=work / "claims", arms=work / "arms",
     )  # fmt: skip
     for done in run.run(list(dict.fromkeys(chosen)), where, jobs=jobs):
@@ -74,14 +75,14 @@ def tell(
     """Show all records with their reasons."""
     from rich.console import Console
 
-    from course_lib.claims import record, report
+    from course_lib.claims import report
 
-    rows = [row for row in report.overview(out or record.RESULTS) if row[1] is not None]
+    rows = report.overview(out or RESULTS)
     console = Console()
-    console.print(report.rich_table(rows))
-    console.print(report.tally(report.overview(out or record.RESULTS)))
+    console.print(report.rich_table([row for row in rows if row[1] is not None]))
+    console.print(report.tally(rows))
     if to is not None:
-        print(f"written to {report.save(to, out or record.RESULTS)}", file=sys.stderr)
+        print(f"written to {report.save(to, out or RESULTS)}", file=sys.stderr)
 
 
 def device_of(name: str) -> str:

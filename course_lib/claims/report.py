@@ -85,7 +85,7 @@ def tally(rows: list[tuple[Claim, Record | None]]) -> str:
     >>> tally([])
     '0 of 0 claims recorded'
     """
-    counts = Counter(found.verdict for _, found in rows if found)
+    counts: Counter[str] = Counter(found.verdict for _, found in rows if found)
     said = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict])
     return f"{sum(counts.values())} of {len(rows)} claims recorded" + (f": {said}" if said else "")
 

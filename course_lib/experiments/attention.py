@@ -42,7 +42,7 @@ def layers(d: int) -> dict[str, Layer]:
     """[B n d] -> [B n d]: what the paper's table counts as attention, and three whole layers."""
     conv, gru = nn.Conv1d(d, d, KERNEL, padding=KERNEL // 2), nn.GRU(d, d, batch_first=True)
     return {
-        "scores and mixing": lambda x: F.scaled_dot_product_attention(*[x[:, None]] * 3)[:, 0],
+        "scores and mixing": lambda x: F.scaled_dot_product_attention(x[:, None], x[:, None], x[:, None])[:, 0],
         "self-attention": _SelfAttention(d),
         "recurrence": lambda x: gru(x)[0],
         "convolution": lambda x: conv(x.mT).mT,
@@ -70,14 +70,14 @@ def seconds(layer: Layer, n: int, d: int, repeats: int = 5) -> float:
 
 def slope(xs: tuple[int, ...], ys: list[float]) -> float:
     """Between the two largest points, on logarithmic axes."""
-    return math.log(ys[-1] / ys[-2]) / math.log(xs[-1] / xs[-2])
+    return float(math.log(ys[-1] / ys[-2]) / math.log(xs[-1] / xs[-2]))
 
 
 def trend(xs: tuple[int, ...], ys: list[float]) -> float:
     """Least-squares slope over all points, on logarithmic axes: for what is noisy."""
     points = [(math.log(x), math.log(y)) for x, y in zip(xs, ys, strict=True)]
     mx, my = (sum(axis) / len(points) for axis in zip(*points, strict=True))
-    return sum((x - mx) * (y - my) for x, y in points) / sum((x - mx) ** 2 for x, _ in points)
+    return float(sum((x - mx) * (y - my) for x, y in points) / sum((x - mx) ** 2 for x, _ in points))
 
 
 def longest_chain(layer: Layer, n: int, d: int = 16) -> int:
@@ -170,7 +170,7 @@ def saturation(d: int, divide: bool, rng: torch.Generator, rows: int = 8, n: int
     q, k = torch.randn(2, rows, n, d, generator=rng)
     scores = (q @ k.mT * (d**-0.5 if divide else 1.0)).requires_grad_()
     weights = scores.softmax(-1)
-    weights.backward(torch.randn(weights.shape, generator=rng))  # type: ignore[no-untyped-call]
+    weights.backward(torch.randn(weights.shape, generator=rng))
     assert scores.grad is not None
     return torch.special.entr(weights).sum(-1).mean().item(), scores.grad.norm(dim=-1).mean().item()
 

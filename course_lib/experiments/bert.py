@@ -55,11 +55,11 @@ def mlm_recipe(lab: Lab, seed: int) -> dict[str, float]:
     vocab = Vocab(3072, pad=0, unk=1, cls=2, sep=3, mask=4, special=(0, 1, 2, 3, 4))
     rng = generator(seed)
     ids = torch.randint(3072, (4000, 128), generator=rng)
-    keep = torch.arange(128) < torch.randint(100, 129, (4000, 1), generator=rng)
+    keep = torch.arange(128)[None] < torch.randint(100, 129, (4000, 1), generator=rng)
     hidden = corrupt.mask_tokens(ids, rng, vocab=vocab, keep=keep)
     ordinary = keep & ~torch.isin(ids, torch.tensor(vocab.special))
     chosen = int(hidden.at.sum())
-    same, masked = (hidden.ids == ids)[hidden.at], (hidden.ids == vocab.mask)[hidden.at]
+    same, masked = (hidden.ids == ids)[hidden.at], hidden.ids[hidden.at].eq(4)
     counts = {"[MASK]": int(masked.sum()), "random": int((~masked & ~same).sum()), "as it is": int(same.sum())}
     values: dict[str, float] = {"ordinary tokens": int(ordinary.sum()), "chosen": chosen}
     values["share chosen"] = chosen / int(ordinary.sum())

@@ -15,6 +15,7 @@ ABLATION_TASKS = ("nli", "qnli", "paraphrase", "sentiment", "questions")
 SIZE_TASKS = ("nli", "paraphrase", "sentiment")
 RACE_TASKS = ("sentiment", "nli")
 MISMATCH_TASKS = ("nli", "entities")
+FROZEN_RATE = 1e-2  # of a linear head alone
 
 
 def _cheats(f: Figures) -> tuple[str, str]:
@@ -278,8 +279,8 @@ def mask_mismatch(lab: Lab, seed: int) -> dict[str, float]:
     values: dict[str, float] = {}
     for recipe, arm in zip(family.RECIPES, _recipes(lab.plan, seed), strict=True):
         for how in ("frozen", "fine-tuned"):
-            rate = {"lr": 1e-2} if how == "frozen" else {}
-            scores = [lab.score(Tuning(arm, task, seed, frozen=how == "frozen", **rate)) for task in MISMATCH_TASKS]
+            rate = FROZEN_RATE if how == "frozen" else None
+            scores = [lab.score(Tuning(arm, task, seed, frozen=how == "frozen", lr=rate)) for task in MISMATCH_TASKS]
             values |= {f"{task}, {how}/{recipe}": score for task, score in zip(MISMATCH_TASKS, scores, strict=True)}
             values[f"{how}/{recipe}"] = _mean(scores)
     return values

@@ -6,6 +6,7 @@ from course_lib.claims.arms import Arm, Objective, fingerprint
 from course_lib.claims.lab import Plan
 from course_lib.config import StackConfig
 from course_lib.models.bert import bert
+from course_lib.models.elmo import ElmoConfig
 
 WORLD = 0
 EARLY = 0.4  # of the steps: where the short arms end
@@ -19,7 +20,7 @@ def body(plan: Plan, layers: int | None = None, width: int | None = None) -> Sta
     return replace(bert(plan.vocab, dropout=0.0, **size), init_std=round(0.8 * width**-0.5, 4))
 
 
-def arm(plan: Plan, objective: Objective, model: StackConfig, seed: int, **options: object) -> Arm:
+def arm(plan: Plan, objective: Objective, model: StackConfig | ElmoConfig, seed: int, **options: object) -> Arm:
     """An arm of the plan's length, on the town's documents as they are now."""
     return Arm(
         objective,

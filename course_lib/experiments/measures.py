@@ -83,7 +83,8 @@ def _say(model: nn.Module, gap: Gap, tokenizer: Tokenizer) -> Tensor:
         ids, keep, at = gap.ids.masked_fill(gap.at, tokenizer.vocab.mask or 0), gap.keep, gap.at
     logits = model(ids.to(device), keep=keep.to(device), at=at.to(device))
     logits = logits[0] if isinstance(logits, tuple) else logits
-    return logits.argmax(-1).cpu()
+    said: Tensor = logits.argmax(-1).cpu()
+    return said
 
 
 @cache
