@@ -80,11 +80,11 @@ def compare(fn: object, sheet: Sheet, *, secret: bool = False) -> None:
     if secret:
         raised = sorted({type(v.error).__name__ for v in got if isinstance(v, Crash)})
         why = f"; it raises {', '.join(raised)}" if raised else ""
-        raise WrongError(f"{good.count(False)} of {len(good)} hidden inputs give another result than the right one{why}.")
+        raise WrongError(f"{good.count(False)} of {len(good)} hidden inputs give a wrong result{why}.")
     where = good.index(False)
     case, value, true = sheet.cases[where], got[where], sheet.right[where]
     if sheet.band is not None and isinstance(value, int | float):
-        raise WrongError(f"It returns {value:.3g} for {describe(case)}, which is outside the band around the right value.")
+        raise WrongError(f"It returns {value:.3g} for {describe(case)}; that is outside the band of right values.")
     raise WrongError(difference(case, value, true))
 
 

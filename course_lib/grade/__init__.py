@@ -5,6 +5,6 @@ network and within limits. The *grader* (`session.py`, `score.py`) sits outside:
 into the box, gets back plain numbers, and compares them itself, so nothing that runs beside the student's code decides
 a point. The *report* (`report.py`) shows what students wrote as text only.
 
-The masters carry nbgrader's cell metadata and markers, so they open in nbgrader too. Its autograder is not used: it runs
-the tests, hidden ones included, in the student's own process. See docs/teaching.md.
+The masters carry nbgrader's cell metadata and markers, so they open in nbgrader too. Its autograder is not used: it
+runs the tests, hidden ones included, in the student's own process. See docs/teaching.md.
 """

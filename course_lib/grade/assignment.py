@@ -93,7 +93,8 @@ class Assignment:
     def questions(self) -> dict[str, float]:
         """Points of each question, in the notebook's order."""
         points: dict[str, float] = {}
-        for part in (*self.tests.values(), *self.written.values()):
+        parts: list[Test | Written] = [*self.tests.values(), *self.written.values()]
+        for part in parts:
             points[part.question] = points.get(part.question, 0.0) + part.points
         return points
 

@@ -1,7 +1,8 @@
 """The box: one process for one student's code, without a network, without others' files, within limits.
 
-On Linux with bubblewrap the process sees an empty home, this Python and the course's code, all else is absent; it runs as
-nobody in namespaces of its own, and killing it kills all it has started. Elsewhere it is a plain subprocess with limits.
+On Linux with bubblewrap the process sees an empty home, this Python and the course's code, all else is absent. It runs
+without rights in namespaces of its own, and killing it kills all it has started. Elsewhere it is a plain subprocess
+with limits.
 """
 
 import contextlib
@@ -50,9 +51,10 @@ class Limits:
 
 @dataclass(frozen=True)
 class Sandbox:
-    """How processes are shut in: by bubblewrap with "users" (a user namespace), by bubblewrap with "root" (the grader is
-    root; the process changes to a user without a name, whose processes can be counted), or "plain".
+    """How processes are shut in.
 
+    kind: "users", by bubblewrap with a user namespace; "root", by bubblewrap where the grader is root (the process
+    changes to a user without a name, whose processes can be counted); or "plain", not at all.
     why: where plain, the reason, for the warning.
     """
 
@@ -152,10 +154,9 @@ class Box:
         with contextlib.suppress(OSError):
             self._process.kill()
         self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
-            with contextlib.suppress(OSError, ValueError):
-                if pipe is not None and pipe is self._process.stdin:
-                    pipe.close()
+        with contextlib.suppress(OSError):
+            assert self._process.stdin is not None
+            self._process.stdin.close()
         self._folder.cleanup()
 
     def _wait(self, number: int, until: float) -> dict[str, Any]:

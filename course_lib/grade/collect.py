@@ -174,4 +174,4 @@ def _belongs(metadata: Any, cells: list[Cell], assignment: Assignment) -> bool:
 
 def _name(name: str) -> str:
     text = json.dumps(name, ensure_ascii=False)
-    return text if len(text) <= 60 else text[:57] + "...\""
+    return text if len(text) <= 60 else text[:57] + '..."'

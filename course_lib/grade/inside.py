@@ -1,7 +1,7 @@
 """The program in the box: runs a student's cells in an IPython shell and calls their functions, when asked to.
 
-Whatever a student does in this process can hurt this process only: the grader outside holds the clock, the inputs and the
-comparisons. Started as `python -m course_lib.grade.inside LIMITS`, LIMITS as JSON.
+Whatever a student does in this process can hurt this process only: the grader outside holds the clock, the inputs and
+the comparisons. Started as `python -m course_lib.grade.inside LIMITS`, LIMITS as JSON.
 """
 
 import builtins
@@ -97,7 +97,7 @@ class Stream(io.TextIOBase):
 
 
 class Shell:
-    """IPython's shell with its outputs collected; cells see what they see in a notebook, but for an answer to input()."""
+    """IPython's shell with its outputs collected. Cells see what they see in a notebook, but nobody answers input()."""
 
     def __init__(self) -> None:
         from IPython.core.displayhook import DisplayHook
@@ -108,7 +108,7 @@ class Shell:
 
         this = self
 
-        class Hook(DisplayHook):  # type: ignore[misc]
+        class Hook(DisplayHook):
             def start_displayhook(self) -> None:
                 pass
 
@@ -121,14 +121,14 @@ class Shell:
             def finish_displayhook(self) -> None:
                 pass
 
-        class Publisher(DisplayPublisher):  # type: ignore[misc]
+        class Publisher(DisplayPublisher):
             def publish(self, data: Any, *args: Any, **named: Any) -> None:
                 this.outputs.show(data)
 
             def clear_output(self, wait: bool = False) -> None:
                 this.outputs.items.clear()
 
-        class Inner(InteractiveShell):  # type: ignore[misc]
+        class Inner(InteractiveShell):
             displayhook_class = Type(Hook)
             display_pub_class = Type(Publisher)
 
@@ -139,9 +139,7 @@ class Shell:
         config.HistoryManager.enabled = False
         config.InteractiveShell.colors = "nocolor"
         config.InteractiveShell.xmode = "Context"
-        InteractiveShell._instance = None
-        self.inner = Inner.instance(config=config)
-        InteractiveShell._instance = self.inner
+        self.inner: Any = Inner.instance(config=config)
         self.outputs = Outputs()
         self.out, self.err = Stream("stdout"), Stream("stderr")
 
@@ -192,7 +190,8 @@ def serve(inbox: IO[bytes], outbox: IO[bytes]) -> None:
         try:
             wire.write(outbox, {"id": request["id"], **answer})
         except Exception as error:  # noqa: BLE001  a result that cannot be sent is the student's error
-            wire.write(outbox, {"id": request["id"], "error": "raised", "type": "ResultError", "text": str(error)[:300]})
+            failed = {"error": "raised", "type": "ResultError", "text": str(error)[:300]}
+            wire.write(outbox, {"id": request["id"], **failed})
 
 
 if __name__ == "__main__":

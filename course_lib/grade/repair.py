@@ -1,4 +1,4 @@
-"""Bring a handed-in notebook back into the order that grading needs: every test once, and the course's own text in it."""
+"""Bring a handed-in notebook back into the order that grading needs: every test once, as the course has it."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -33,7 +33,7 @@ def repair(cells: list[Cell], assignment: Assignment) -> tuple[list[Step], list[
             steps.append(Step("text", cell.source, cell.id))
         elif name:
             ours = assignment.locked[name].source
-            if cell.source.strip() != ours.strip():  # a copied cell keeps its name; what was written there may be needed
+            if cell.source.strip() != ours.strip():  # a copied cell keeps its name; its code may be needed
                 notes.append(f"the course's cell {name} was changed; the original counts")
                 steps.append(Step("run", cell.source))
             if name in seen:
@@ -61,4 +61,3 @@ def written(cells: list[Cell], assignment: Assignment) -> dict[str, str]:
         found = [cell.source.strip() for cell in cells if cell.id == name]
         texts[name] = "\n\n".join(dict.fromkeys(text for text in found if text and text != ANSWER))
     return texts
-

@@ -29,10 +29,12 @@ PAGE = """<!DOCTYPE html>
 <meta name="viewport" content="width=device-width"><title>{title}</title>
 <style>
 body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 56rem; margin: 2rem auto; padding: 0 1rem; color: #1b1b1b }}
-table {{ border-collapse: collapse; margin: 1rem 0 }} td, th {{ border: 1px solid #bbb; padding: .2rem .6rem; text-align: left }}
-td.n {{ text-align: right }} pre {{ white-space: pre-wrap; overflow-wrap: anywhere; margin: .4rem 0; padding: .5rem; background: #f4f4f4 }}
-pre.out {{ background: #fff; border-left: 3px solid #ccc }} pre.err {{ background: #fff5f5; border-left: 3px solid #b00 }}
-.text {{ white-space: pre-wrap; color: #444 }} .good, .bad {{ padding: .4rem .7rem; border-radius: .3rem; margin: .4rem 0 }}
+table {{ border-collapse: collapse; margin: 1rem 0 }}
+td, th {{ border: 1px solid #bbb; padding: .2rem .6rem; text-align: left }} td.n {{ text-align: right }}
+pre {{ white-space: pre-wrap; overflow-wrap: anywhere; margin: .4rem 0; padding: .5rem; background: #f4f4f4 }}
+pre.out {{ background: #fff; border-left: 3px solid #ccc }}
+pre.err {{ background: #fff5f5; border-left: 3px solid #b00 }} .text {{ white-space: pre-wrap; color: #444 }}
+.good, .bad {{ padding: .4rem .7rem; border-radius: .3rem; margin: .4rem 0 }}
 .good {{ background: #e7f5e9 }} .bad {{ background: #fdecea }} img {{ max-width: 100% }}
 </style></head><body>
 {body}
@@ -106,15 +108,13 @@ def feedback(record: Record, assignment: Assignment, marks: Marks) -> str:
     earned = points(record, assignment, marks)
     head = [f"<h1>{assignment.name}: {_text(record['student'])}</h1>", f"<p>Status: {_text(record['status'])}.</p>"]
     head += [f"<p>Note: {_text(note)}.</p>" for note in record["notes"]]
-    rows = "".join(
-        f"<tr><td>{question}</td><td class=n>{_number(earned[question], 'to be marked')}</td><td class=n>{of:g}</td></tr>"
-        for question, of in assignment.questions.items()
-    )
-    total = "" if None in earned.values() else f"{sum(p or 0.0 for p in earned.values()):g}"
-    rows += f"<tr><th>total</th><td class=n>{total}</td><td class=n>{sum(assignment.questions.values()):g}</td></tr>"
-    head.append(f"<table><tr><th>question</th><th>points</th><th>of</th></tr>{rows}</table>" if record["tests"] else "")
+    if record["tests"]:
+        rows = [(q, _number(earned[q], "to be marked"), f"{of:g}") for q, of in assignment.questions.items()]
+        rows.append(("total", _total(earned), f"{sum(assignment.questions.values()):g}"))
+        lines = (f"<tr><td>{q}</td><td class=n>{p}</td><td class=n>{of}</td></tr>" for q, p, of in rows)
+        head.append(f"<table><tr><th>question</th><th>points</th><th>of</th></tr>{''.join(lines)}</table>")
     for name, part in assignment.written.items():
-        mark, comment = marks.get((record["key"], name), (None, ""))
+        _, comment = marks.get((record["key"], name), (None, ""))
         if comment:
             head.append(f"<p>On your answer to {part.question}: {_text(comment)}</p>")
     return PAGE.format(title=_text(f"{assignment.name} {record['student']}"), body="\n".join([*head, *_cells(record)]))
@@ -131,7 +131,8 @@ def _cells(record: Record) -> Iterable[str]:
         parts += [_output(output) for output in cell["outputs"]]
         if test := record["tests"].get(cell["id"]):
             kind = "good" if test["passed"] else "bad"
-            parts.append(f'<div class="{kind}"><b>{test["points"]:g} of {test["of"]:g}</b> · {_text(test["says"])}</div>')
+            earned = f"{test['points']:g} of {test['of']:g}"
+            parts.append(f'<div class="{kind}"><b>{earned}</b> · {_text(test["says"])}</div>')
         room -= sum(map(len, parts))
         if room < 0:
             yield "<p>(The rest is too long to be shown.)</p>"
@@ -157,7 +158,7 @@ def _output(output: Any) -> str:
         except ValueError:
             raw = b""
         if raw.startswith(b"\x89PNG"):
-            return f'<img alt="a picture that the cell drew" src="data:image/png;base64,{base64.b64encode(raw).decode()}">'
+            return f'<img alt="drawn by this cell" src="data:image/png;base64,{base64.b64encode(raw).decode()}">'
     return f'<pre class="out">{_text(str(data.get("text/plain", "")))}</pre>'
 
 
@@ -181,7 +182,7 @@ def _answers(records: list[Record], assignment: Assignment) -> str:
 def _mark_rows(records: list[Record], assignment: Assignment, marks: Marks) -> Iterable[list[str]]:
     names = {record["key"]: record["student"] for record in records}
     wanted = [(r["key"], name) for r in records for name in assignment.written if r["written"].get(name)]
-    wanted += [place for place, (mark, comment) in marks.items() if place not in wanted and (mark is not None or comment)]
+    wanted += [place for place, said in marks.items() if place not in wanted and said != (None, "")]
     for key, name in wanted:
         mark, comment = marks.get((key, name), (None, ""))
         yield [names.get(key, ""), key, name, _number(mark), f"{assignment.written[name].points:g}", comment]
@@ -189,13 +190,17 @@ def _mark_rows(records: list[Record], assignment: Assignment, marks: Marks) -> I
 
 def _grade_row(record: Record, assignment: Assignment, marks: Marks) -> list[str]:
     earned = points(record, assignment, marks)
-    total = "" if None in earned.values() else f"{sum(p or 0.0 for p in earned.values()):g}"
-    of = f"{sum(assignment.questions.values()):g}"
-    return [record["student"], record["status"], *map(_number, earned.values()), total, of, "; ".join(record["notes"])]
+    numbers = [*map(_number, earned.values()), _total(earned), f"{sum(assignment.questions.values()):g}"]
+    return [record["student"], record["status"], *numbers, "; ".join(record["notes"])]
+
+
+def _total(earned: dict[str, float | None]) -> str:
+    """All points together; "" while something is still to be marked."""
+    return "" if None in earned.values() else f"{sum(p or 0.0 for p in earned.values()):g}"
 
 
 def _write_csv(path: Path, columns: list[str], rows: Iterable[list[str]]) -> None:
-    """A table that spreadsheets open rightly: with a byte-order mark, and no cell that they would take for a formula."""
+    """A table that spreadsheets open rightly: with a byte-order mark, and no cell that looks like a formula to them."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)

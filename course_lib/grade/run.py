@@ -35,7 +35,8 @@ def grade(
 
     Args:
         submissions: a folder with a notebook, a zip file or a folder for each student. assignment: "hw1" or a master's
-            path. jobs: how many at once. way: how students' code is shut in; the strongest there is by default. seed: of the tests' inputs; by default drawn once and kept in `out`.
+            path. jobs: how many at once. way: how students' code is shut in; by default the strongest there is.
+        seed: of the tests' inputs; by default drawn once and kept in `out`.
         again: also grade what has not changed.
 
     Raises:

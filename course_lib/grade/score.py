@@ -12,14 +12,14 @@ from course_lib.grade import collect
 from course_lib.grade.assignment import Assignment, Test
 from course_lib.grade.box import GoneError, Limits, Sandbox
 from course_lib.grade.repair import Step, repair, written
-from course_lib.grade.session import EndTest, MissingFunction, Outputs, OutOfTime, Session
+from course_lib.grade.session import EndTest, MissingFunction, OutOfTime, Outputs, Session
 
 Record = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Run:
-    """What all submissions of one grading share. seed: of the inputs. checks: the file that stands beside the notebook."""
+    """What all submissions of one grading share. seed: of the inputs. checks: the file beside the notebook."""
 
     assignment: Assignment
     seed: int
@@ -53,7 +53,7 @@ def judge(fn: object, test: Test, run: Run) -> tuple[bool, str]:
 
 
 def grade(submission: collect.Submission, run: Run) -> Record:
-    """Everything about one submission, as JSON. Never raises; what goes wrong in here has the status "grader failed"."""
+    """Everything about one submission, as JSON. Never raises; what goes wrong here has the status "grader failed"."""
     begin = time.monotonic()
     record = unread(submission)
     record["written"] = written(submission.cells, run.assignment)

@@ -11,15 +11,15 @@ from course_lib.grade.box import Box, GoneError, Limits, Sandbox
 Outputs = list[dict[str, Any]]
 
 
-class EndTest(BaseException):  # noqa: N818  no `except Exception` on the way may keep it
-    """A function's test cannot go on; the message says why, for the student."""
+class EndTest(BaseException):
+    """A function's test cannot go on; the message says why. No `except Exception` on the way catches it."""
 
 
 class MissingFunction(EndTest):
     """There is no function of this name (yet)."""
 
 
-class OutOfTime(BaseException):  # noqa: N818
+class OutOfTime(BaseException):
     """The time for the whole submission is used up."""
 
 

@@ -22,8 +22,8 @@ class Task:
     """Stands in a master's hidden region. The right answer is the master's own function.
 
     Args:
-        fn: the master's solution. cases: (generator, hidden) -> inputs, each a dict from argument's name to value; drawn
-            anew for every grading run, so they must do for every seed.
+        fn: the master's solution. cases: (generator, hidden) -> inputs, each a dict from argument's name to value;
+            drawn anew for every grading run, so they must do for every seed.
         mistakes: (sentence for the student, a piece of the solution's source, what stands there instead).
         verified: what passing proves. band: (absolute, relative) deviation that is right, for experiments.
 
