@@ -8,8 +8,9 @@ from course_lib.data.world.grammar import CONSTANT, DRAWN, OTHER, Step, Template
 POSSESSIVE = {"his", "her", "its", "their", "whose"}
 BE = {"is", "are", "was", "were", "be", "been", "being"}
 WH = {"who", "whom", "what", "which", "where", "when", "why", "how"}
-CAUSES = {"told", "saw", "see", "heard", "hear", "made", "let", "asked", "watched", "helped", "taught"}  # + thing + bare verb
-GOES = {"went", "came", "drove", "go", "walked", "stopped", "ran", "looked", "needed", "stood", "met"}  # + in order to
+# Verbs with a thing and what it does (saw the dog run), and verbs that go with "in order to".
+CAUSES = {"told", "saw", "see", "heard", "hear", "made", "let", "asked", "watched", "helped", "taught"}
+GOES = {"went", "came", "drove", "go", "walked", "stopped", "ran", "looked", "needed", "stood", "met"}
 PARTICLES = {"in", "out", "up", "down", "off", "on", "away", "back", "over", "together"}
 TIMES = {"day", "night", "morning", "evening", "afternoon", "week", "summer", "winter"}  # every day, no preposition
 STANDS_FOR = {"it", "they", "them", "herself", "himself", "itself", "themselves"}
