@@ -44,7 +44,7 @@ def corpus(
     """Documents, one a row, in the column `text`.
 
     Args:
-        source: "world", the generated town (its rows have `sentences`, `tokens`, `entities` and more); "docs", the
+        source: "world", the generated town (its rows have all gold annotations of `World.document`); "docs", the
             docstrings of the installed libraries; the path of a file or folder: text, WikiText, JSON lines, a table
             with a text column, CNN stories (`course_lib.data.readers`); or "hub:NAME:CONFIG@REVISION", the last two
             optional, which may also be a folder in the hub's layout.
