@@ -1,7 +1,7 @@
 """A search for the next words, as a tree of what could be said."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from course_lib.errors import CourseError
 from course_lib.view.style import DASHES, GREY, INK, PALETTE, TINTS, canvas, styled
@@ -40,9 +40,10 @@ def search_tree(
         if node:
             parent = node[:-1]
             on = next((i for words, i in chosen.items() if words[: len(node)] == node), None)
-            look = {"color": GREY, "linewidth": 1.2} if on is None else {"color": PALETTE[on], "linewidth": 3.4}
+            colour, thick = (GREY, 1.2) if on is None else (PALETTE[on], 3.4)
             up = _height(parent, ends)
-            axes.plot([x - 1 + 0.2, x - 0.2], [up, y], zorder=1, linestyle=DASHES[on or 0], **look)
+            line: dict[str, Any] = {"color": colour, "linewidth": thick, "linestyle": DASHES[on or 0]}
+            axes.plot([x - 1 + 0.2, x - 0.2], [up, y], zorder=1, **line)
             axes.text(
                 x - 0.5, (up + y) / 2 - 0.13, f"{table[parent][node[-1]]:.2f}", ha="center", va="bottom", fontsize=12,
                 bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8, "alpha": 0.85},

@@ -88,7 +88,7 @@ def number_map(
     figure = Figure(figsize=(sum(0.62 * m.shape[1] + 1.0 for m in named.values()), 4.4), layout="constrained")
     for axes, (name, values) in zip(figure.subplots(1, len(named), squeeze=False).flat, named.items(), strict=True):
         most = float(abs(values).max()) or 1.0
-        axes.imshow(values, cmap="PuOr_r", vmin=-1.4 * most, vmax=1.4 * most)
+        axes.imshow(values, cmap="PuOr_r", vmin=-2.2 * most, vmax=2.2 * most)
         for i, row in enumerate(values):
             for j, value in enumerate(row):
                 axes.text(j, i, f"{value:+.0f}" if value else "0", ha="center", va="center", fontsize=12, color=INK)

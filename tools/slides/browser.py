@@ -30,17 +30,20 @@ def opened() -> Iterator[Browser]:
     """A headless browser.
 
     Raises:
-        CourseError: there is no Chromium, or no playwright to drive it.
+        CourseError: there is no Chromium, or no playwright to drive it, or it does not start.
     """
     found = chromium()
     if found is None:
         raise CourseError("There is no Chromium on this machine (Debian, Ubuntu: apt install chromium).")
     try:
-        from playwright.sync_api import sync_playwright
+        from playwright.sync_api import Error, sync_playwright
     except ImportError:
         raise CourseError("playwright is missing; `make ready` installs it.") from None
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=found, headless=True, args=list(FLAGS))
+        try:
+            browser = playwright.chromium.launch(executable_path=found, headless=True, args=list(FLAGS))
+        except Error as error:
+            raise CourseError(f"Chromium ({found}) did not start: {error.message.splitlines()[0]}") from None
         try:
             yield browser
         finally:

@@ -22,8 +22,9 @@ WIDTH, HEIGHT = 1280, 720  # of a slide, in its own pixels; the browser scales i
 
 START = f"""
 Reveal.initialize({{
-  width: {WIDTH}, height: {HEIGHT}, margin: 0, center: false, hash: true, slideNumber: 'c/t', transition: 'none',
-  backgroundTransition: 'none', pdfSeparateFragments: false, pdfMaxPagesPerSlide: 1, plugins: [RevealNotes],
+  width: {WIDTH}, height: {HEIGHT}, margin: 0, center: false, hash: true, slideNumber: 'c/t', controls: false,
+  transition: 'none', backgroundTransition: 'none', pdfSeparateFragments: false, pdfMaxPagesPerSlide: 1,
+  plugins: [RevealNotes],
 }});
 """
 TEMPLATE = """\
@@ -89,19 +90,18 @@ def _row(row: list[Piece]) -> str:
     left, right = ("".join(_placed(p) for p in row if p.place == place) for place in ("left", "right"))
     pictures = ("<figure" in left, "<figure" in right)
     look = {(True, False): "columns narrow-right", (False, True): "columns narrow-left"}.get(pictures, "columns")
-    grow = " grow" if any(pictures) else ""
-    return (
-        f'<div class="{look}{grow}">\n<div class="column">\n{left}</div>\n<div class="column">\n{right}</div>\n</div>\n'
-    )
+    look += " fills" * any(pictures)
+    inside = "".join(f'<div class="column">\n{column}</div>\n' for column in (left, right))
+    return f'<div class="{look}">\n{inside}</div>\n'
 
 
 def _placed(piece: Piece) -> str:
     """A piece in its box, which says when it appears. What holds a picture may take the room that is left."""
     content = piece_html(piece.cell)
     names = ["row"]
-    names += ["grow"] * ("<figure" in content)
+    names += ["fills"] * ("<figure" in content)
     names += ["answer"] * piece.text.startswith("> **Answer")
-    names += ["dense"] * ("dense" in piece.cell.metadata.get("tags", []))
+    names += [tag for tag in ("dense", "words") if tag in piece.cell.metadata.get("tags", [])]
     names += ["fragment"] * bool(piece.step)
     mark = f' data-fragment-index="{piece.step}"' if piece.step else ""
     return f'<div class="{" ".join(names)}"{mark}>{content}</div>\n'

@@ -10,6 +10,8 @@ from course_lib.files import atomic_write
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
+SHOW = ".forEach(e => { e.removeAttribute('aria-hidden'); e.removeAttribute('hidden'); })"
+
 
 def write(browser: Browser, page: Path, pdf: Path) -> None:
     """Print the deck's HTML file into `pdf`."""
@@ -18,6 +20,8 @@ def write(browser: Browser, page: Path, pdf: Path) -> None:
         tab.goto(f"{page.resolve().as_uri()}?print-pdf&pdfSeparateFragments=false")
         tab.wait_for_selector(".pdf-page", timeout=60_000)
         tab.wait_for_function("[...document.images].every(image => image.complete)")
+        # reveal.js hides all slides but the first from screen readers; on paper all are there.
+        tab.evaluate("document.querySelectorAll('.pdf-page section, .pdf-page section *')" + SHOW)
         made = tab.pdf(prefer_css_page_size=True, print_background=True, tagged=True, outline=True)
     finally:
         tab.close()

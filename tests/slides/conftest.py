@@ -1,0 +1,50 @@
+"""The real decks as pages, and a Chromium without a network."""
+
+import pytest
+
+from course_lib.errors import CourseError
+from tools.notebooks import build
+from tools.slides import browser as chromium
+from tools.slides import decks, page
+
+
+@pytest.fixture(scope="session")
+def stored():
+    """Deck's name -> its notebook."""
+    return {path.stem: build.read(path) for path in decks()}
+
+
+@pytest.fixture(scope="session")
+def pages(stored, tmp_path_factory):
+    """Deck's name -> its HTML file, in a folder with a space."""
+    folder = tmp_path_factory.mktemp("the slides")
+    result = {}
+    for name, notebook in stored.items():
+        result[name] = folder / f"{name}.html"
+        result[name].write_text(page.html(notebook), "utf-8")
+    return result
+
+
+@pytest.fixture(scope="session")
+def browser():
+    if chromium.chromium() is None:
+        pytest.skip("no Chromium on this machine (Debian, Ubuntu: apt install chromium)")
+    pytest.importorskip("playwright.sync_api")
+    try:
+        with chromium.opened() as running:
+            yield running
+    except CourseError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def tab(browser):
+    """A fresh tab; `tab.asked` holds the addresses outside the file, `tab.said` its errors."""
+    page = browser.new_page(viewport={"width": 1280, "height": 720})
+    page.asked, page.said = [], []
+    inside = ("file:", "data:", "about:", "blob:")
+    page.on("request", lambda r: page.asked.append(r.url) if not r.url.startswith(inside) else None)
+    page.on("console", lambda m: page.said.append(m.text) if m.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: page.said.append(str(error)))
+    yield page
+    page.close()
