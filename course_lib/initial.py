@@ -2,7 +2,7 @@
 
 Attention must find two things by itself before it can read: that a word may look for its own like (query and key
 agree on the same vector), and that what is found may be handed on as it is (value and output undo one another). A large
-model finds both in its first thousandth of training; a model of 4 layers of 192 spends millions of tokens on it. Both
+model finds both in its first thousandth of training; a model of 4 layers of 128 spends millions of tokens on it. Both
 maps start near the identity here instead of near zero, and learned positions start as the 2017 sinusoids, so that
 neighbours are alike from the first step. Everything is trained from there on as ever.
 """

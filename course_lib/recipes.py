@@ -42,7 +42,7 @@ class Recipe:
     objective: "mlm_nsp" (BERT) or "clm" (GPT). rows: documents a batch. pairs: share of rows that are a document cut
     in two for next-sentence prediction, every second one with a wrong second half. pool: batches whose documents are
     sorted by length together, so that little of a batch is padding. init_std: of the initial weights (0.02 suits a
-    width of 768, not one of 192). mimetic: strength of the mimetic start of attention and positions
+    width of 768, not one of 128). mimetic: strength of the mimetic start of attention and positions
     (`initial.mimetic`); 0 for none. The learning rate warms up, stays at `lr`, and falls to 0 over the last `decay` of
     the steps.
     """
@@ -70,8 +70,8 @@ class Recipe:
 
 
 RECIPES = {
-    "bert-mini": Recipe("mlm_nsp", lr=1.5e-3, steps=18_000, rows=24, mask_rate=0.2, pairs=0.25),
-    "gpt-mini": Recipe("clm", lr=2e-3, steps=18_000, rows=24, pairs=0.0),
+    "bert-mini": Recipe("mlm_nsp", lr=2e-3, steps=20_000, rows=24, mask_rate=0.2, pairs=0.1),
+    "gpt-mini": Recipe("clm", lr=2e-3, steps=20_000, rows=24, pairs=0.0),
 }
 
 

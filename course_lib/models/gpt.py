@@ -64,8 +64,8 @@ def gpt2(size: str = "124M") -> StackConfig:
 
 
 def gpt_mini(vocab: int = 3072, length: int = 160, dropout: float = 0.0) -> StackConfig:
-    """The classroom's GPT: 4 layers of 192, 6 heads, GPT-2's block. No dropout: it sees every document once."""
-    return gpt(vocab, width=192, layers=4, heads=6, length=length, dropout=dropout)
+    """The classroom's GPT: 4 layers of 128, 4 heads, GPT-2's block. No dropout: it sees every document once."""
+    return gpt(vocab, width=128, layers=4, heads=4, length=length, dropout=dropout)
 
 
 def _read(values: Mapping[str, Any], act: str, norm: Literal["pre", "post"]) -> StackConfig:
