@@ -50,6 +50,15 @@ LOOKS = """() => {
   return wrong;
 }"""
 
+MARGINS = """() => [...document.querySelectorAll('.pdf-page')].flatMap(page => {
+  const box = page.getBoundingClientRect();
+  return [...page.querySelectorAll('.sheet *')].filter(e => {
+    const r = e.getBoundingClientRect();
+    return r.width && r.height && (r.left < box.left + 20 || r.right > box.right - 20 || r.top < box.top + 20
+      || r.bottom > box.bottom - 20);
+  }).map(e => page.querySelector('section').id + ' ' + e.tagName + ' ' + e.textContent.trim().slice(0, 30));
+})"""
+
 
 def opened(tab, path, width=1280, height=720):
     tab.set_viewport_size({"width": width, "height": height})
@@ -139,8 +148,20 @@ def facts(data):
         "language": b"/Lang (en" in data,
         "headings": len(re.findall(rb"/S /H[12]\b", data)),
         "pictures": len(re.findall(rb"/Alt\s*[(<]", data)),
-        "titles": [title.decode("latin-1") for title in re.findall(rb"/Title \(([^)]*)\)|/Title <\w+>", data)],
+        "titles": [_string(*found) for found in re.findall(rb"/Title (?:\(((?:[^)\\]|\\.)*)\)|<(\w+)>)", data)],
     }
+
+
+def _string(plain, coded):
+    """A PDF's string, written out or in the hexadecimal digits of UTF-16."""
+    return bytes.fromhex(coded.decode()).decode("utf-16") if coded else re.sub(r"\\(.)", r"\1", plain.decode("latin-1"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_page_has_margins(tab, pages, name):
+    tab.goto(pages[name].as_uri() + "?print-pdf&pdfSeparateFragments=false")
+    tab.wait_for_selector(".pdf-page")
+    assert tab.evaluate(MARGINS) == []
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -152,8 +173,8 @@ def test_the_pdf(browser, pages, stored, name, tmp_path):
     assert found["tagged"] and found["language"]
     assert (found["pages"], found["headings"]) == (count, count)
     assert found["pictures"] == pages[name].read_text("utf-8").count("<figure>") > 20
-    assert found["titles"][0] == stored[name].metadata["title"]
-    assert len(found["titles"]) == count + 1  # the document's, and one for each slide in the outline
+    said = [stored[name].metadata["title"], *(slide.title for slide in slides(stored[name]))]
+    assert sorted(found["titles"]) == sorted(said)  # the document's, and the outline
     assert len(data) < 5_000_000
 
 
