@@ -126,6 +126,18 @@ def test_the_span_s_scores_stand_at_the_second_text_s_words():
     assert torch.allclose(start[0, first:], expected, atol=1e-6)
 
 
+def test_a_pair_is_judged_by_both_vectors_their_difference_and_their_product():
+    model, seen = body().for_task("pair", 2).eval(), []
+    model.out.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    some = batch("pair")
+    with torch.no_grad():
+        model(**some)
+        (u, keep_u), (v, keep_v), _ = model._both(some["ids"], some["keep"], some["segments"])
+        a, b = model.pool(u, keep_u), model.pool(v, keep_v)
+    for found, expected in zip(seen[0].chunk(4, dim=-1), (a, b, (a - b).abs(), a * b), strict=True):
+        assert torch.allclose(found, expected)
+
+
 def test_pooling():
     h, keep = torch.tensor([[[1.0, -5.0], [3.0, -7.0], [9.0, 9.0]]]), torch.tensor([[True, True, False]])
     assert Pool(2, "max")(h, keep).tolist() == [[3.0, -5.0]]

@@ -359,3 +359,17 @@ def test_damaged_files_are_one_sentence(tmp_path):
         (tmp_path / "options.json").write_text(json.dumps(options))
         with pytest.raises(CourseError):
             elmo.load(tmp_path)
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no NVIDIA GPU here")
+@pytest.mark.parametrize("clip", [None, 0.3])
+def test_a_gpu_computes_the_same(clip):
+    model, batch = small(cell_clip=clip, projection_clip=clip), characters(TEXTS, 10)
+    with torch.no_grad():
+        here = model(**batch)
+        there = model.cuda()(**{name: value.cuda() for name, value in batch.items()})
+    assert model.forwards[0].fused is (clip is None)
+    assert all(
+        torch.allclose(x[batch["keep"]], y.cpu()[batch["keep"]], atol=1e-4) for x, y in zip(here, there, strict=True)
+    )
