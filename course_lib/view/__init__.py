@@ -16,6 +16,7 @@ from course_lib.view.html import boxes
 from course_lib.view.live import explore, live
 from course_lib.view.maps import attention_map, heads_grid, mask_picture
 from course_lib.view.overview import lesson_map, timeline
+from course_lib.view.parse import annotations
 from course_lib.view.player import Frame, masking, player, samples, word_steps
 from course_lib.view.span_widget import span_reader
 from course_lib.view.tables import Row, results_table, table
@@ -27,6 +28,7 @@ __all__ = [
     "Frame",
     "Html",
     "Row",
+    "annotations",
     "arrows",
     "attention",
     "attention_map",

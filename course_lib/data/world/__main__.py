@@ -1,4 +1,4 @@
-"""`python -m course_lib.data.world`: proposes and checks the parses of templates."""
+"""`python -m course_lib.data.world`: proposes and checks the parses of templates, lists the tasks."""
 
 import argparse
 import sys
@@ -23,6 +23,17 @@ def missing(folder: Path) -> list[str]:
     return [text for text, parsed in lexicon.compiled.items() if not parsed and text not in exempt]
 
 
+def task_table() -> str:
+    """The tasks as a table in Markdown, from their classes; docs/world.md holds it."""
+    lines = ["| task | columns | labels | what |", "|---|---|---|---|"]
+    for name, task in TASKS.items():
+        columns = ", ".join(f"`{column}`" for column in task.columns)
+        labels = ", ".join(task.labels) if len(task.labels) < 5 else f"{len(task.labels)} classes"
+        what = (task.__doc__ or "").strip().split("\n")[0].replace("|", "/")
+        lines.append(f"| `{name}` | {columns} | {labels} | {what} |")
+    return "\n".join(lines)
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command line; the exit status."""
     parser = argparse.ArgumentParser(prog="python -m course_lib.data.world", description=__doc__)
@@ -31,8 +42,12 @@ def main(arguments: list[str] | None = None) -> int:
     drafts = commands.add_parser("draft", help="propose rows of parses.tsv, for you to read and mend")
     drafts.add_argument("template", nargs="*", help="a template in quotes; none: all that have no row yet")
     commands.add_parser("check", help="say which templates have no row in parses.tsv")
+    commands.add_parser("tasks", help="the table of tasks in docs/world.md")
     options = parser.parse_args(arguments)
     try:
+        if options.command == "tasks":
+            sys.stdout.write(task_table() + "\n")
+            return 0
         texts = getattr(options, "template", []) or missing(options.folder)
         if options.command == "check":
             sys.stdout.write(("\n".join(texts) or "Every template has its parse.") + "\n")
