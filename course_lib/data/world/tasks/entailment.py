@@ -111,10 +111,10 @@ class QNLI(Task):
         """Question `text`, sentence `pair`, label; gold: the genre, what is asked for, and the kind of row."""
         label, rng = balanced(rng, member, 2)
         while True:
-            genre = rng.choice(GENRES)
-            question = self.scenes.question(rng, split, genre)
-            facts = self.scenes.facts(rng, split, genre)
             kind = rng.choice(("two", "short"))
+            question = self.scenes.question(rng, split, 2 if kind == "two" else 1)
+            genre = question.genre
+            facts = self.scenes.facts(rng, split, genre)
             pair = getattr(self, f"_{kind}")(rng, split, question, facts, label)
             if pair:
                 break
@@ -123,7 +123,7 @@ class QNLI(Task):
 
     def _two(self, rng: random.Random, split: str, question: Saying, facts: list[Env], label: int) -> str:
         """Two facts in a sentence; what the question names is parted where the sentence does not answer."""
-        options = exchangeable(question.genre, question.parts) if len(question.parts) > 1 else []
+        options = exchangeable(question.genre, question.parts)
         if not options:
             return ""
         part = rng.choice(options)

@@ -75,8 +75,8 @@ class Similarity(Task):
             4: lambda: self._shorter(rng, split, genre, a).say(rng, fact),
             3: lambda: a.say(rng, exchange(fact, other, rng.choice(exchangeable(genre, a.parts)))),
             2: lambda: a.say(rng, reverse(fact) if genre in ROLES else other | {part: fact[part] for part in "OF"}),
-            1: lambda: self._elsewhere(rng, split, genre, fact),
-            0: lambda: self._elsewhere(rng, split, genre, None),
+            1: lambda: self._elsewhere(rng, split, genre, fact, same_person=True),
+            0: lambda: self._elsewhere(rng, split, genre, fact, same_person=False),
         }[grade]()
         gold = {"genre": genre, "grade": grade}
         return {"text": a.say(rng, fact), "pair": pair, "label": float(grade), "gold": gold}
@@ -98,10 +98,11 @@ class Similarity(Task):
             if b.parts < a.parts and re.search(r"\{[vs]\.", b.template.text):
                 return b
 
-    def _elsewhere(self, rng: random.Random, split: str, genre: str, fact: Env | None) -> str:
-        """Another deed, of the same person if there is a fact."""
+    def _elsewhere(self, rng: random.Random, split: str, genre: str, fact: Env, *, same_person: bool) -> str:
+        """Another deed, with nothing of this one but perhaps its person."""
         other = rng.choice([g for g in GRADED if g != genre])
-        new = self.scenes.facts(rng, split, other, 1)[0]
-        if fact is not None:
-            new = new | {"X": fact["X"]}
-        return self._whole(rng, split, other).say(rng, new)
+        while True:
+            new = self.scenes.facts(rng, split, other, 1)[0]
+            if not any(new[part] is fact[old] for part, old in ("XX", "XY", "YX", "YY", "OO", "PP", "FF")):
+                break
+        return self._whole(rng, split, other).say(rng, new | {"X": fact["X"]} if same_person else new)

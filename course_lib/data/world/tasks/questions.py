@@ -1,10 +1,11 @@
 """Questions: where in the text is the answer (after SQuAD), is there one, and which passage has it?"""
 
 import random
+from typing import ClassVar
 
 from course_lib.data.world.documents import Writer
 from course_lib.data.world.tasks.base import Example, Task, balanced
-from course_lib.data.world.tasks.scenes import GENRES, Scenes, answer_to, exchange, exchangeable, find_answer
+from course_lib.data.world.tasks.scenes import Scenes, answer_to, exchange, exchangeable, find_answer
 
 FACTS = 3
 PARTED = ((1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0))  # orders that part the first fact
@@ -13,8 +14,8 @@ PARTED = ((1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0))  # orders that part the fi
 class Questions(Task):
     """Three facts of one form; the question is about one of them, and its answer stands in the text once."""
 
-    columns = ("text", "pair", "answer", "start", "answers")
-    labels = ()
+    columns: ClassVar[tuple[str, ...]] = ("text", "pair", "answer", "start", "answers")
+    labels: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, writer: Writer) -> None:
         super().__init__(writer)
@@ -27,8 +28,8 @@ class Questions(Task):
     def _ask(self, rng: random.Random, split: str, least: int, *, answerable: bool) -> Example:
         """A row whose question names at least so many parts; one of them is another fact's if it has no answer."""
         while True:
-            genre = rng.choice(GENRES)
-            question = self.scenes.question(rng, split, genre, least)
+            question = self.scenes.question(rng, split, least)
+            genre = question.genre
             named = exchangeable(genre, question.parts)
             if not answerable and not named:
                 continue
@@ -77,8 +78,8 @@ class Retrieval(Task):
     def make(self, rng: random.Random, member: int, split: str) -> Example:
         """Query, the passage that answers it, three that do not; gold: genre and what is asked."""
         while True:
-            genre = rng.choice(GENRES)
-            question = self.scenes.question(rng, split, genre, least=2)
+            question = self.scenes.question(rng, split, least=2)
+            genre = question.genre
             if named := exchangeable(genre, question.parts):
                 break
         facts = self.scenes.facts(rng, split, genre, FACTS)

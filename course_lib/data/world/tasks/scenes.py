@@ -66,10 +66,13 @@ class Scenes:
         """Each fact in a sentence that says all of it."""
         return [self.saying(rng, split, genre, "state").say(rng, fact) for fact in facts]
 
-    def question(self, rng: random.Random, split: str, genre: str, least: int = 1) -> Saying:
-        """A question that names at least so many parts of the fact, as far as the genre has one."""
-        found = [q for use in "XYOPFJL" for q in self.questions[split == "test"].get((genre, use), ())]
-        return rng.choice([q for q in found if len(q.parts) >= least] or found)
+    def question(self, rng: random.Random, split: str, least: int = 1) -> Saying:
+        """A question, of any genre, that names at least so many parts of the fact."""
+        while True:
+            genre = rng.choice(GENRES)
+            found = [q for use in "XYOPFJL" for q in self.questions[split == "test"].get((genre, use), ())]
+            if found := [q for q in found if len(q.parts) >= least]:
+                return rng.choice(found)
 
     def paraphrases(self, rng: random.Random, split: str, genre: str) -> tuple[Saying, Saying]:
         """Two different sentences that say the same parts of a fact."""
