@@ -126,6 +126,11 @@ class World:
         return find(name).labels
 
     @staticmethod
+    def describe(name: str) -> str:
+        """What a task asks, in one line."""
+        return (find(name).__doc__ or "").strip().split("\n")[0]
+
+    @staticmethod
     def task_names() -> tuple[str, ...]:
         """The tasks that there are."""
         return tuple(TASKS)

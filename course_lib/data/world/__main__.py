@@ -4,6 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from course_lib.data.world import World
 from course_lib.data.world.documents import Writer
 from course_lib.data.world.drafting import draft
 from course_lib.data.world.grammar import Template
@@ -29,8 +30,7 @@ def task_table() -> str:
     for name, task in TASKS.items():
         columns = ", ".join(f"`{column}`" for column in task.columns)
         labels = ", ".join(task.labels) if len(task.labels) < 5 else f"{len(task.labels)} classes"
-        what = (task.__doc__ or "").strip().split("\n")[0].replace("|", "/")
-        lines.append(f"| `{name}` | {columns} | {labels} | {what} |")
+        lines.append(f"| `{name}` | {columns} | {labels} | {World.describe(name)} |")
     return "\n".join(lines)
 
 
