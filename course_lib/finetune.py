@@ -37,9 +37,9 @@ class Result:
     """What a fine-tuning run gave.
 
     score: of the test rows, by `metric`; `by` gives it by another. predictions, truth: one entry a test row: a
-    class number, a score, the list of a row's tags, or the answer's text. per_class: precision, recall, F1 and
-    count by label name, where there are classes. history: the training steps. validation: the score after each
-    epoch, if there are validation rows.
+    class number, a score, the list of a row's tags, or the answer's text (truth: a list where several count).
+    per_class: precision, recall, F1 and count by label name, where there are classes. history: the training steps.
+    validation: the score after each epoch, if there are validation rows.
     """
 
     score: float
@@ -270,7 +270,7 @@ def _answer(frame: Frame, row: Row, out: Any, place: int, names: Sequence[str]) 
 
 def _truth(frame: Frame, row: Row, names: Sequence[str]) -> Any:
     if frame.kind == "span":
-        return row.answer
+        return list(row.answers) if len(row.answers) > 1 else row.answer
     if frame.kind == "tagging":
         return [names[label] for label in row.truth]
     return row.label
@@ -377,7 +377,7 @@ def _default_metric(kind: Kind, names: Sequence[str]) -> str:
 
 
 def _score(metric: str, predictions: list[Any], truth: list[Any]) -> float:
-    if metric != "entity_f1" and isinstance(truth[0], list):
+    if metric != "entity_f1" and isinstance(predictions[0], list):
         predictions, truth = list(chain.from_iterable(predictions)), list(chain.from_iterable(truth))
     return metrics.METRICS[metric](predictions, truth)
 

@@ -44,7 +44,7 @@ class Row:
     last token).
     words: for "tagging", the token that carries each word's label, -1 where it was cut off. context: for
     "span", the
-    text, and the characters (first, past the last) of each token in it, None outside it.
+    text, and the characters (first, past the last) of each token in it, None outside it; answers: all that count.
     """
 
     ids: list[list[int]]
@@ -53,6 +53,7 @@ class Row:
     words: tuple[int, ...] = ()
     truth: tuple[int, ...] = ()
     answer: str = ""
+    answers: tuple[str, ...] = ()
     context: tuple[str, tuple[tuple[int, int] | None, ...]] | None = None
 
 
@@ -212,7 +213,9 @@ class Frame:
         hit = [t for t, o in enumerate(inside) if o is not None and o[0] < end and o[1] > start]
         whole = bool(hit) and inside[hit[-1]][1] >= end  # type: ignore[index]
         label = [hit[0], hit[-1]] if whole else [IGNORE, IGNORE]
-        return Row([ids], [segments], label, answer=item["answer"], context=(item["pair"], tuple(inside)))
+        answers = tuple(item.get("answers") or [item["answer"]])
+        context = item["pair"], tuple(inside)
+        return Row([ids], [segments], label, answer=item["answer"], answers=answers, context=context)
 
     def _check(self, number: int, row: Row) -> None:
         if self.kind == "choice":

@@ -274,6 +274,16 @@ def test_span_labels_spell_the_answer(tokenizer: Tokenizer) -> None:
         assert item["pair"][places[0][0] : places[-1][1]].strip() == "mill"
 
 
+def test_of_several_true_answers_any_counts() -> None:
+    task = {"train": rows("span", 160, 0), "test": rows("span", 20, 1)}
+    options: dict[str, Any] = {"epochs": 1, "lr": 1e-9}
+    said = finetune(stack(WORDPIECE), task, WORDPIECE, **options).predictions
+    wide = [item | {"answers": [item["answer"], text]} for item, text in zip(task["test"], said, strict=True)]
+    result = finetune(stack(WORDPIECE), task | {"test": wide}, WORDPIECE, **options)
+    assert result.predictions == said and result.score == 1
+    assert result.truth[0] == [wide[0]["answer"], said[0]]
+
+
 def test_cut_rows_lose_their_target_not_their_place() -> None:
     frame = Frame(WORDPIECE, stack(WORDPIECE, length=10).config, "span")
     item = {"text": "saw ?", "pair": text(random.Random(0), 30) + " mill", "answer": "mill"}
