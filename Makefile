@@ -12,7 +12,7 @@ DEVICE ?= auto
 SHELL := /bin/sh
 RUN := .venv/bin/python
 .DEFAULT_GOAL := help
-.PHONY: help ready lab test check run build slides checkpoints bench clean distclean
+.PHONY: help ready lab test check run build slides homework checkpoints bench clean distclean
 
 ifeq ($(wildcard tools/setup.py),)
 $(error Run make inside the course's folder, or name it: make -C "/path/to/the/course" lab)
@@ -25,6 +25,7 @@ help:
 	@echo 'make run LESSON=09_bert SCALE=smoke   execute a lesson without a screen, into build/'
 	@echo 'make build LESSON=09_bert             execute a lesson and store its outputs in notebooks/ (for authors)'
 	@echo 'make slides       the decks as offline HTML and PDF, into build/slides/ (one of them: DECK=1_attention)'
+	@echo 'make homework     the homework that students get, into build/homework/ (docs/teaching.md leads on from there)'
 	@echo 'make checkpoints  train the shipped models again'
 	@echo 'make bench        speed and memory, side by side with transformers'
 	@echo 'make clean        remove what runs and tests left (unfinished checkpoints stay); make distclean removes .venv too'
@@ -65,6 +66,9 @@ build: ready
 
 slides: ready
 	@$(RUN) -m tools.slides make $(DECK)
+
+homework: ready
+	@$(RUN) -m course_lib.grade.release
 
 checkpoints: ready
 	@$(RUN) -m course_lib zoo build --device '$(DEVICE)'
