@@ -2,7 +2,8 @@
 
     claims.record("gelu-converges")      # what data/results says: verdict, figures of every seed, configuration
     claims.summary("gelu-converges")     # the same in one sentence
-    claims.table("bert-glue")            # the paper's figures beside ours
+    claims.table("bert-glue")            # the paper's figures beside ours, as a data frame
+    claims.beside("bert-glue", {...})    # chosen ones, as a lesson shows them
     python -m course_lib claims list | run ID... | report
 
 `ledger.py` reads the claims, `experiment.py` is what an experiment is (they are in course_lib/experiments), `arms.py`
@@ -11,6 +12,18 @@ and `lab.py` pretrain and fine-tune what they ask for, `run.py` runs them, `reco
 
 from course_lib.claims.ledger import Claim, claim, of_lesson
 from course_lib.claims.record import Figure, Figures, Record, Verdict, record
-from course_lib.claims.report import summary, table
+from course_lib.claims.report import beside, summary, table
 
-__all__ = ["Claim", "Figure", "Figures", "Record", "Verdict", "claim", "of_lesson", "record", "summary", "table"]
+__all__ = [
+    "Claim",
+    "Figure",
+    "Figures",
+    "Record",
+    "Verdict",
+    "beside",
+    "claim",
+    "of_lesson",
+    "record",
+    "summary",
+    "table",
+]

@@ -27,6 +27,7 @@ from course_lib.config import StackConfig, to_dict
 from course_lib.corrupt import generator, mask_tokens
 from course_lib.errors import CourseError
 from course_lib.files import atomic_write, read_json, write_json
+from course_lib.initial import mimetic
 from course_lib.losses import Batch, Loss
 from course_lib.models import elmo
 from course_lib.models.elmo import ElmoConfig
@@ -51,7 +52,8 @@ class Arm:
     the one that can cheat), "bilm" (ELMo). world: seed of the generated town whose documents are read, whole, one a
     row, and documents: their fingerprint. The learning rate warms up, stays, and falls to 0 over the last `decay` of
     `steps`; a run with `stop` ends earlier, as the same run would have stood there. parts: what becomes of the chosen
-    tokens ([MASK], random, as they are). keep: steps at which the weights are kept beside those of the end.
+    tokens ([MASK], random, as they are). mimetic: strength of the mimetic start of a transformer's attention and
+    positions (`initial.mimetic`), 0 for none. keep: steps at which the weights are kept beside those of the end.
     """
 
     objective: Objective
@@ -71,6 +73,7 @@ class Arm:
     pairs: float = 0.0
     rate: float = 0.15
     parts: tuple[float, float, float] = (0.8, 0.1, 0.1)
+    mimetic: float = 0.4
     keep: tuple[int, ...] = ()
     precision: Literal["fp32", "bf16", "auto"] = "auto"
 
@@ -200,8 +203,11 @@ def build(arm: Arm) -> nn.Module:
     torch.manual_seed(arm.seed)
     if not isinstance(arm.model, StackConfig):
         return elmo.model(arm.model)
+    stack = Stack(arm.model)
+    if arm.mimetic:
+        mimetic(stack, attention=arm.mimetic)
     head = {"mlm_nsp": heads.Pretraining, "mlm": heads.MLM, "clm": heads.LM}[arm.objective]
-    return head(Stack(arm.model))
+    return head(stack)
 
 
 def loss_of(arm: Arm) -> Loss:

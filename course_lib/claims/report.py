@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from course_lib.claims.ledger import Claim, claim, read
 from course_lib.claims.record import RESULTS, VERDICTS, Record, record
+from course_lib.errors import CourseError
 from course_lib.files import atomic_write
 
 if TYPE_CHECKING:
     import pandas as pd
     from rich.table import Table
+
+    from course_lib.view.display import Html
 
 NOT_YET = "not recorded yet"
 COLOURS = {"reproduced": "green", "partly": "yellow", "not at this scale": "red"}
@@ -55,6 +58,41 @@ def table(name: str, folder: str | Path = RESULTS) -> "pd.DataFrame":
         low, high = figure.interval or (None, None)
         rows.append({"figure": key, "recorded": figure.mean, "low": low, "high": high, "seeds": len(figure.seeds)})
     return pd.DataFrame(rows, columns=["figure", "paper", "recorded", "low", "high", "seeds"])
+
+
+def beside(
+    name: str,
+    rows: Mapping[str, str],
+    paper: Mapping[str, Any] | None = None,
+    *,
+    scale: float = 1.0,
+    digits: int = 2,
+    folder: str | Path = RESULTS,
+) -> "Html":
+    """A lesson's table: chosen figures of a record, the paper's beside them; the summary's sentence if there is none.
+
+    Args:
+        rows: what a row is called -> the record's figure. paper: what a row is called -> the paper's figure.
+        scale: factor on ours; 100 makes shares percent.
+
+    Raises:
+        CourseError: the record has no such figure.
+    """
+    from course_lib.view.display import Html
+    from course_lib.view.tables import table as drawn
+
+    found = record(name, folder)
+    if found is None:
+        return Html(f"<p>{escape(summary(name, folder))}</p>", summary(name, folder))
+    lines = []
+    for label, key in rows.items():
+        if key not in found.figures:
+            raise CourseError(f"The record of {name} has no figure {key!r}; it has {', '.join(found.figures)}.")
+        figure = found.figures[key]
+        low, high = figure.interval or (figure.mean, figure.mean)
+        ours: Any = figure.mean * scale if low == high else (figure.mean * scale, low * scale, high * scale)
+        lines.append({name: label} | ({"paper": (paper or {}).get(label)} if paper else {}) | {"recorded": ours})
+    return drawn(lines, digits=digits)
 
 
 def flat(paper: Any, prefix: str = "") -> list[tuple[str, Any]]:

@@ -9,15 +9,15 @@ from course_lib.models.bert import bert
 from course_lib.models.elmo import ElmoConfig
 
 WORLD = 0
-EARLY = 0.4  # of the steps: where the short arms end
+MOMENTS = (0.1, 0.2, 0.4, 0.6, 1.0)  # of the steps: where the arms of the race keep their weights
 RECIPES = {"80/10/10": (0.8, 0.1, 0.1), "100/0/0": (1.0, 0.0, 0.0), "0/100/0": (0.0, 1.0, 0.0)}
 
 
 def body(plan: Plan, layers: int | None = None, width: int | None = None) -> StackConfig:
-    """The plan's BERT. Its first weights are larger than the paper's 0.02, which suits a width of 768."""
+    """The plan's BERT. Its first weights are larger than 0.02, which suits a width of 768, not one of 128."""
     width = width or plan.width
     size = {"layers": layers or plan.layers, "width": width, "heads": max(1, width // 32), "length": plan.length}
-    return replace(bert(plan.vocab, dropout=0.0, **size), init_std=round(0.8 * width**-0.5, 4))
+    return replace(bert(plan.vocab, dropout=0.0, **size), init_std=0.05)
 
 
 def arm(plan: Plan, objective: Objective, model: StackConfig | ElmoConfig, seed: int, **options: object) -> Arm:
@@ -31,25 +31,44 @@ def arm(plan: Plan, objective: Objective, model: StackConfig | ElmoConfig, seed:
         rows=plan.rows,
         length=plan.length,
         steps=plan.steps,
-        warmup=plan.steps // 10,
+        warmup=min(100, plan.steps // 10),
+        lr=3e-3,
         **options,  # type: ignore[arg-type]
     )
 
 
+def after(plan: Plan, part: float) -> int:
+    """The step at which this part of the training is over."""
+    return max(1, round(plan.steps * part))
+
+
 def moments(plan: Plan) -> tuple[int, ...]:
     """Steps at which the arms of the race keep their weights; the last is the end."""
-    return tuple(dict.fromkeys(max(1, round(plan.steps * part)) for part in (0.1, 0.2, EARLY, 0.7, 1.0)))
+    return tuple(dict.fromkeys(after(plan, part) for part in MOMENTS))
 
 
-def bert_arm(plan: Plan, seed: int, layers: int | None = None, width: int | None = None) -> Arm:
+def bert_arm(plan: Plan, seed: int) -> Arm:
     """BERT: masked words and next sentences, on both halves of a document in half of the rows."""
-    return arm(plan, "mlm_nsp", body(plan, layers, width), seed, pairs=0.5)
+    return arm(plan, "mlm_nsp", body(plan), seed, pairs=0.5, keep=(sized(plan),))
+
+
+def size_arm(plan: Plan, seed: int, layers: int, width: int) -> Arm:
+    """BERT in another size, up to `sized`; in the plan's own size it is the BERT arm."""
+    if (layers, width) == (plan.layers, plan.width):
+        return bert_arm(plan, seed)
+    return arm(plan, "mlm_nsp", body(plan, layers, width), seed, pairs=0.5, stop=sized(plan))
+
+
+def sized(plan: Plan) -> int:
+    """Where sizes and recipes are compared: no more than that is affordable for all of them."""
+    return after(plan, 0.6)
 
 
 def masked_arm(plan: Plan, seed: int, recipe: str = "80/10/10") -> Arm:
-    """Masked words alone; `recipe`: [MASK]/random/as it is."""
-    keep = moments(plan)[:-1] if recipe == "80/10/10" else ()
-    return arm(plan, "mlm", body(plan), seed, parts=RECIPES[recipe], keep=keep)
+    """Masked words alone; `recipe`: [MASK]/random/as it is, other than BERT's up to `sized` only."""
+    if recipe == "80/10/10":
+        return arm(plan, "mlm", body(plan), seed, keep=moments(plan)[:-1])
+    return arm(plan, "mlm", body(plan), seed, parts=RECIPES[recipe], stop=sized(plan))
 
 
 def causal_arm(plan: Plan, seed: int) -> Arm:
@@ -57,28 +76,18 @@ def causal_arm(plan: Plan, seed: int) -> Arm:
     return arm(plan, "clm", replace(body(plan), causal=True), seed, keep=moments(plan)[:-1])
 
 
-def early(plan: Plan) -> int:
-    """Where the short arms end; the causal arm keeps its weights there."""
-    return max(1, round(plan.steps * EARLY))
-
-
 def relu_arm(plan: Plan, seed: int) -> Arm:
-    """The causal arm with ReLU in place of GELU, up to `early`."""
-    return replace(causal_arm(plan, seed), model=replace(causal_arm(plan, seed).model, activation="relu"), keep=(),
-                   stop=early(plan))  # fmt: skip
+    """The causal arm with ReLU in place of GELU, over the first two fifths."""
+    model = replace(body(plan), causal=True, activation="relu")
+    return replace(causal_arm(plan, seed), model=model, keep=(), stop=after(plan, 0.4))
 
 
 def two_sided_arm(plan: Plan, seed: int) -> Arm:
-    """The causal arm without its mask, up to `early`: it can look the next token up."""
-    return replace(causal_arm(plan, seed), model=body(plan), keep=(), stop=early(plan))
+    """The causal arm without its mask, over the first fifth: it can look the next token up."""
+    return replace(causal_arm(plan, seed), model=body(plan), keep=(), stop=after(plan, 0.2))
 
 
 def sizes(plan: Plan) -> list[tuple[int, int]]:
     """Layers and width of the family, smallest first; the third is the plan's own."""
     layers, width = plan.layers, plan.width
-    return [(max(1, layers // 2), width // 2), (layers, width // 2), (layers, width), (layers + 1, 3 * width // 2)]
-
-
-def large_arm(plan: Plan, seed: int) -> Arm:
-    """The largest of the family."""
-    return bert_arm(plan, seed, *sizes(plan)[-1])
+    return [(max(1, layers // 2), width // 2), (layers, width // 2), (layers, width), (layers, 3 * width // 2)]

@@ -10,7 +10,7 @@ from course_lib.experiments import elmo_arms, family
 from course_lib.experiments.judging import above, clearly_above, gap, names, percent, points
 
 SUITE = ("nli", "paraphrase", "qnli", "sentiment", "acceptability", "similarity", "rte")
-SYSTEMS = ("BiLSTM+ELMo+Attn", "GPT", "BERT", "BERT, larger")
+SYSTEMS = ("BiLSTM+ELMo+Attn", "GPT", "BERT", "bert-mini")
 READER_RATE = 2e-3  # for the BiLSTM on top of ELMo, which starts from nothing
 FROZEN_RATE = 5e-3
 TUNED_TASKS = ("entities", "sentiment", "nli", "paraphrase", "similarity")
@@ -19,15 +19,13 @@ SWEEP_TASK = "sentiment"
 
 
 def _systems(plan: Plan, seed: int) -> list[Arm]:
-    return [
-        elmo_arms.elmo_arm(plan, seed),
-        family.causal_arm(plan, seed),
-        family.bert_arm(plan, seed),
-        family.large_arm(plan, seed),
-    ]
+    return [elmo_arms.elmo_arm(plan, seed), family.causal_arm(plan, seed), family.bert_arm(plan, seed)]
 
 
-def _score(lab: Lab, system: str, arm: Arm, task: str, seed: int) -> float:
+def _score(lab: Lab, system: str, task: str, seed: int) -> float:
+    if system in ("bert-mini", "gpt-mini"):
+        return lab.score(Tuning(system, task, seed))
+    arm = dict(zip(SYSTEMS, _systems(lab.plan, seed), strict=False))[system]
     if system == "BiLSTM+ELMo+Attn":
         return lab.score(Tuning(arm, task, seed, frozen=True, lr=READER_RATE))
     return lab.score(Tuning(arm, task, seed))
@@ -49,20 +47,25 @@ def _glue(f: Figures) -> tuple[str, str]:
 
 @experiment(
     "bert-glue",
-    rule="""Averages over the suite, all systems pretrained on the same number of documents. Reproduced if each of
-    BiLSTM+ELMo+Attn, GPT, BERT and a larger BERT is above the one before it, and the 95% interval of the
+    rule="""Averages over the suite. Reproduced if each of
+    BiLSTM+ELMo+Attn, GPT, BERT and the larger bert-mini is above the one before it, and the 95% interval of the
     difference of the last and the first lies above zero. Partly if BERT is above both ELMo and GPT, or two of
     the three steps go up.""",
     judge=_glue,
     needs=_systems,
-    config={"tasks": SUITE, "ELMo": f"frozen, BiLSTM and attention on top, learning rate {READER_RATE}"},
+    config={
+        "tasks": SUITE,
+        "pretraining": "GPT and BERT of equal size on the same number of documents, the biLM on a third of them; "
+        "bert-mini, the shipped checkpoint, is larger and read more: one pretraining, the seeds are of fine-tuning",
+        "ELMo": f"frozen, BiLSTM and attention on top, learning rate {READER_RATE}",
+    },
 )
 def bert_glue(lab: Lab, seed: int) -> dict[str, float]:
     """Test scores of the four systems on every task, and their averages."""
     values: dict[str, float] = {}
-    for system, arm in zip(SYSTEMS, _systems(lab.plan, seed), strict=True):
+    for system in SYSTEMS:
         for task in SUITE:
-            values[f"{system}/{task}"] = _score(lab, system, arm, task, seed)
+            values[f"{system}/{task}"] = _score(lab, system, task, seed)
         values[f"{system}/average"] = sum(values[f"{system}/{task}"] for task in SUITE) / len(SUITE)
     return values
 
@@ -90,9 +93,7 @@ def _swag(f: Figures) -> tuple[str, str]:
 )
 def bert_swag(lab: Lab, seed: int) -> dict[str, float]:
     """Accuracy of each system at choosing the continuation."""
-    arms = zip(SYSTEMS, _systems(lab.plan, seed), strict=True)
-    values = {system: _score(lab, system, arm, "continuation", seed) for system, arm in arms}
-    return values | {name: lab.score(Tuning(name, "continuation", seed)) for name in ("gpt-mini", "bert-mini")}
+    return {system: _score(lab, system, "continuation", seed) for system in (*SYSTEMS[:3], "gpt-mini", "bert-mini")}
 
 
 def _squad(f: Figures) -> tuple[str, str]:

@@ -203,6 +203,12 @@ def test_telling(bench: Bench, toy: list[int], tmp_path: Path) -> None:
     table = claims.table(NAME, bench.out)
     assert list(table.columns) == ["figure", "paper", "recorded", "low", "high", "seeds"]
     assert table.set_index("figure").recorded.to_dict() == {"a": 2.0, "b": 0.5}
+    shown = claims.beside(NAME, {"ours": "a"}, {"ours": 7}, scale=100, folder=bench.out)
+    assert repr(shown).split("\n")[1].split() == ["ours", "7", "200.00", "[-48.41,", "448.41]"]
+    assert "<td" in shown._repr_html_()
+    with pytest.raises(CourseError, match="has no figure 'c'; it has a, b"):
+        claims.beside(NAME, {"ours": "c"}, folder=bench.out)
+    assert "not recorded yet" in repr(claims.beside("gelu", {"ours": "a"}, folder=bench.out))
     both = claims.table("bert-swag", bench.out).set_index("figure")
     assert both.paper["paper: BERT-large"] == 86.3
     page, text = (report.save(tmp_path / f"report.{kind}", bench.out).read_text() for kind in ("html", "md"))
