@@ -81,7 +81,7 @@ def test_a_choice_by_itself_does_not_tell(world, name, ceiling):
     assert sum(b == row["label"] for b, row in zip(best, test, strict=True)) / len(test) < ceiling
 
 
-@pytest.mark.parametrize("name", ["nli", "nli-mismatched", "rte", "paraphrase", "qnli", "questions-open"])
+@pytest.mark.parametrize("name", ["nli", "nli-mismatched", "rte", "paraphrase", "qnli", "wic", "questions-open"])
 def test_overlap_does_not_tell(world, name):
     """How many words of the one text are in the other, and how long both are."""
     from sklearn.linear_model import LogisticRegression
