@@ -116,7 +116,8 @@ def piece_html(cell: NotebookNode) -> str:
     while place < len(outputs):
         after = outputs[place + 1] if place + 1 < len(outputs) else None
         if "image/png" in outputs[place].get("data", {}):
-            caption = after.get("data", {}).get("text/plain") if after is not None else None
+            data = after.get("data", {}) if after is not None else {}
+            caption = data.get("text/plain") if "text/html" in data else None
             shown += figure(outputs[place], caption)
             place += 1 + (caption is not None)
             continue
