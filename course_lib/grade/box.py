@@ -36,8 +36,8 @@ class Limits:
     """What one submission may use.
 
     Args:
-        seconds: by the clock, in all. cell_seconds: for one cell, or for one function's tests. memory_gb: address
-            space. file_mb: one file, and all files together. processes: processes and threads (bubblewrap only).
+        seconds: by the clock, in all. cell_seconds: for one cell, or for one function's tests; both are stretched while
+            the machine is busy. memory_gb: address space. file_mb: one file, and all files together. processes: processes and threads (bubblewrap only).
         restarts: how often a process that died is started again.
     """
 
@@ -65,6 +65,14 @@ class Sandbox:
     def boxed(self) -> bool:
         """By bubblewrap, either way."""
         return self.kind != "plain"
+
+
+def patience() -> float:
+    """How much longer than its limit something may take now: by the machine's load a core, from 1 to 4."""
+    try:
+        return min(4.0, max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)))
+    except (OSError, AttributeError):  # Windows has no such figure
+        return 1.0
 
 
 class GoneError(Exception):

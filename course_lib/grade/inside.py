@@ -19,6 +19,7 @@ from course_lib.grade import wire
 
 LARGEST_TEXT = 20_000  # characters of one cell's outputs that are kept
 LARGEST_PICTURE = 2_000_000
+OWN = os.getpid()
 
 
 def limit(limits: dict[str, int]) -> None:
@@ -132,6 +133,10 @@ class Shell:
             displayhook_class = Type(Hook)
             display_pub_class = Type(Publisher)
 
+            def showtraceback(self, *args: Any, **named: Any) -> None:
+                leave_if_forked()
+                super().showtraceback(*args, **named)
+
             def _showtraceback(self, etype: Any, evalue: Any, stb: Any) -> None:
                 this.outputs.error(getattr(etype, "__name__", "Error"), str(evalue), [str(line) for line in stb])
 
@@ -172,6 +177,12 @@ class Shell:
         return {"error": "changed", "text": str(changed[0])} if changed else {"value": value}
 
 
+def leave_if_forked() -> None:
+    """A copy of this process that the student's code has forked off must not join the conversation."""
+    if os.getpid() != OWN:
+        os._exit(0)
+
+
 def refuse_input(prompt: object = "") -> str:
     """In the place of input()."""
     raise EOFError("nobody can answer input() while the homework is graded; write the value into the cell")
@@ -187,6 +198,7 @@ def serve(inbox: IO[bytes], outbox: IO[bytes]) -> None:
             answer = shell.run(request["source"])
         else:
             answer = shell.call(request["name"], request["args"])
+        leave_if_forked()
         try:
             wire.write(outbox, {"id": request["id"], **answer})
         except Exception as error:  # noqa: BLE001  a result that cannot be sent is the student's error

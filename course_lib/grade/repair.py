@@ -25,8 +25,9 @@ def repair(cells: list[Cell], assignment: Assignment) -> tuple[list[Step], list[
     demos = {cell.source for cell in assignment.release.cells if "demo" in cell.metadata.get("tags", [])}
     by_source = {cell.source.strip(): name for name, cell in assignment.locked.items()}
     steps: list[Step] = []
-    notes: list[str] = []
     seen: set[str] = set()
+    changed: list[str] = []
+    twice: list[str] = []
     for cell in cells:
         name = cell.id if cell.id in assignment.locked else by_source.get(cell.source.strip(), "")
         if cell.kind != "code":
@@ -34,10 +35,10 @@ def repair(cells: list[Cell], assignment: Assignment) -> tuple[list[Step], list[
         elif name:
             ours = assignment.locked[name].source
             if cell.source.strip() != ours.strip():  # a copied cell keeps its name; its code may be needed
-                notes.append(f"the course's cell {name} was changed; the original counts")
+                changed.append(name)
                 steps.append(Step("run", cell.source))
             if name in seen:
-                notes.append(f"the course's cell {name} stands there twice; it counts once")
+                twice.append(name)
                 continue
             seen.add(name)
             steps.append(Step("test" if name in assignment.tests else "run", ours, name))
@@ -46,12 +47,15 @@ def repair(cells: list[Cell], assignment: Assignment) -> tuple[list[Step], list[
         elif cell.source.strip():
             steps.append(Step("run", cell.source, cell.id))
     missing = [name for name in assignment.locked if name not in seen]
-    if missing:
-        notes.append(f"{len(missing)} of the course's cells were missing and were put back: {', '.join(missing)}")
     for name in missing:
         step = Step("test" if name in assignment.tests else "run", assignment.locked[name].source, name)
         steps.insert(len(steps) if step.do == "test" else 0, step)
-    return steps, notes
+    said = {
+        "changed (the originals count)": changed,
+        "there twice (they count once)": twice,
+        "missing (put back)": missing,
+    }
+    return steps, [f"course cells {what}: {', '.join(names)}" for what, names in said.items() if names]
 
 
 def written(cells: list[Cell], assignment: Assignment) -> dict[str, str]:

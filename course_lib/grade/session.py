@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.check.base import NotWrittenError, WrongError
-from course_lib.grade.box import Box, GoneError, Limits, Sandbox
+from course_lib.grade.box import Box, GoneError, Limits, Sandbox, patience
 
 Outputs = list[dict[str, Any]]
 
@@ -52,7 +52,7 @@ class Session:
             OutOfTime: the whole submission's time is over.
         """
         try:
-            answer = self._ask(self.limits.cell_seconds, do="run", source=source)
+            answer = self._ask(self.limits.cell_seconds * patience(), do="run", source=source)
         except GoneError as gone:
             return [], str(gone)
         self.done.append(source)
@@ -61,7 +61,7 @@ class Session:
 
     def begin_test(self) -> None:
         """From here, calls together may take as long as one cell."""
-        self._until = time.monotonic() + self.limits.cell_seconds
+        self._until = time.monotonic() + self.limits.cell_seconds * patience()
 
     def function(self, name: str) -> Callable[..., Any]:
         """A stand-in for the student's function: takes and returns data, computes in the box."""
@@ -79,19 +79,22 @@ class Session:
         return call
 
     def _ask(self, seconds: float, **request: Any) -> dict[str, Any]:
-        left = self.limits.seconds - (time.monotonic() - self.started)
-        if left <= 0:
+        if self._left() <= 0:
             raise OutOfTime
         if self.box is None:
             self._restart()
         assert self.box is not None
         try:
-            return self.box.ask(max(0.0, min(seconds, left)), **request)
+            return self.box.ask(max(0.0, min(seconds, self._left())), **request)
         except GoneError:
             self.box = None
-            if left < seconds and time.monotonic() - self.started >= self.limits.seconds:
+            if self._left() <= 0:
                 raise OutOfTime from None
             raise
+
+    def _left(self) -> float:
+        """Seconds left for the whole submission."""
+        return self.limits.seconds * patience() - (time.monotonic() - self.started)
 
     def _restart(self) -> None:
         """A new process, with the cells that had come to an end run again."""
@@ -100,9 +103,9 @@ class Session:
         self.restarts += 1
         self.box = Box(self.way, self.limits, self.files)
         for source in list(self.done):
-            left = self.limits.seconds - (time.monotonic() - self.started)
             try:
-                self.box.ask(max(0.0, min(self.limits.cell_seconds, left)), do="run", source=source)
+                seconds = min(self.limits.cell_seconds * patience(), self._left())
+                self.box.ask(max(0.0, seconds), do="run", source=source)
             except GoneError:
                 self.done.remove(source)  # it has lived once; it does not get a third chance
                 self.box = None

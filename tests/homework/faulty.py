@@ -206,17 +206,17 @@ def syntax_error_in_an_answer(notebook: NotebookNode, place: Path) -> None:
 
 
 # The notebook is not as it was given out.
-@kind(Expect(notes="were missing and were put back"))
+@kind(Expect(notes="missing (put back): q1-make_mask-visible"))
 def deleted_tests(notebook: NotebookNode, place: Path) -> None:
     notebook.cells = [c for c in notebook.cells if "points" not in c.metadata.get("nbgrader", {}) or "written" in c.id]
 
 
-@kind(Expect(notes="setup"))
+@kind(Expect(notes="missing (put back): setup"))
 def missing_imports(notebook: NotebookNode, place: Path) -> None:
     notebook.cells = [c for c in notebook.cells if c.id != "setup"]
 
 
-@kind(Expect(notes="stands there twice"))
+@kind(Expect(notes="there twice (they count once): setup, q1-make_mask-visible"))
 def duplicated_cells(notebook: NotebookNode, place: Path) -> None:
     notebook.cells = [c for each in notebook.cells for c in (each, each.copy())]
 
@@ -228,7 +228,7 @@ def renamed_cells(notebook: NotebookNode, place: Path) -> None:
             each.metadata["nbgrader"]["grade_id"] = f"cell-{number}"
 
 
-@kind(Expect(notes="was changed; the original counts"))
+@kind(Expect(notes="changed (the originals count): q3-sinusoidal-visible"))
 def copied_cell_ids(notebook: NotebookNode, place: Path) -> None:
     """A test cell was copied, and a helper that the answer needs was written over it."""
     helper = named(notebook, "q3-sinusoidal-visible").copy()

@@ -163,7 +163,7 @@ def test_a_changed_test_is_put_back_and_its_code_still_runs(hw1, solved):
     at = next(i for i, c in enumerate(found) if c.id == "q5-rotate-visible")
     found[at] = Cell("code", "helper = 1", "q5-rotate-visible")
     steps, notes = repair(found, hw1)
-    assert notes == ["the course's cell q5-rotate-visible was changed; the original counts"]
+    assert notes == ["course cells changed (the originals count): q5-rotate-visible"]
     assert [(s.do, s.source) for s in steps[at : at + 2]] == [
         ("run", "helper = 1"),
         ("test", 'right = hw.check("rotate", rotate)'),
@@ -173,7 +173,9 @@ def test_a_changed_test_is_put_back_and_its_code_still_runs(hw1, solved):
 def test_missing_cells_come_back_the_setup_first(hw1):
     steps, notes = repair([Cell("code", "x = 1", "")], hw1)
     assert steps[0].id == "setup" and steps[1].source == "x = 1"
-    assert [step.id for step in steps[2:]] == list(hw1.tests) and "were missing" in notes[0]
+    assert [step.id for step in steps[2:]] == list(hw1.tests) and notes[0].startswith(
+        "course cells missing (put back): setup, q1-"
+    )
 
 
 def test_written_answers_are_found_once(hw1):
