@@ -12,8 +12,9 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass
 from importlib import metadata
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import torch
@@ -171,8 +172,12 @@ def _ready(job: _Job, bench: Bench) -> bool:
 
 
 def _one_thread() -> None:
+    """A worker's start: one thread for its work, and one that ends it when the run was killed."""
     os.environ["OMP_NUM_THREADS"] = "1"
     torch.set_num_threads(1)
+    parent = parent_process()
+    assert parent is not None
+    Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
 
 
 def _do(job: _Job, bench: Bench) -> float:

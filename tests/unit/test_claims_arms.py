@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from course_lib import heads
 from course_lib.claims import arms
 from course_lib.claims.arms import Arm, trained
 from course_lib.claims.lab import PLANS, Lab, Plan, Tuning
@@ -224,3 +225,39 @@ def _heard(source: Any, gap: measures.Gap, other: measures.Gap) -> bool:
     handle.remove()
     at = gap.at.roll(-1, dims=1) if not hasattr(source.model, "head") else gap.at
     return not torch.allclose(seen[0][at], seen[1][at])
+
+
+class Oracle(torch.nn.Module):
+    """Says these tokens wherever it is asked."""
+
+    def __init__(self, answer: list[int]) -> None:
+        super().__init__()
+        self.answer, self.weight = answer, torch.nn.Parameter(torch.zeros(1))
+        self.asked: list[tuple[torch.Tensor, torch.Tensor]] = []
+
+    def forward(self, ids: torch.Tensor, *, keep: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
+        self.asked.append((ids, at))
+        return torch.nn.functional.one_hot(torch.tensor(self.answer), TINY.vocab).float()
+
+
+class CausalOracle(Oracle, heads.LM):
+    """The same, read one place earlier, as next-token models are."""
+
+
+@pytest.mark.parametrize("kind", [Oracle, CausalOracle])
+def test_a_word_counts_if_all_its_pieces_are_right(tmp_path: Path, kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heads.LM, "__init__", torch.nn.Module.__init__)
+    known = arms.vocabulary(family.bert_arm(TINY, 0), tmp_path)
+    item = {"text_before": "who broke the", "answer": "typewriter", "text_after": "?"}
+    pieces = known.encode("typewriter", special=False).ids
+    assert len(pieces) > 1
+    right, wrong = kind(pieces), kind([*pieces[:-1], pieces[0]])
+    assert [measures.fill_in(arms.Trained(model, known, {}), [item]) for model in (right, wrong)] == [1.0, 0.0]
+    (ids, at), mask = right.asked[0], known.vocab.mask
+    if kind is Oracle:
+        assert (ids[at] == mask).all() and (ids == mask).sum() == len(pieces)
+        assert known.decode(ids[0]) == "who broke the?"
+    else:
+        assert mask not in ids
+        assert ids[0, at[0].nonzero()[-1, 0] + 1] == pieces[-1]  # the last is asked for where the one before stands
+        assert known.decode(ids[0]) == "who broke the typewriter"

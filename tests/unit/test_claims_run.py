@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from course_lib.claims.run import Bench, run
 from course_lib.errors import CourseError
 from tools.lock import ROOT
 
+FROM_HERE = {**os.environ, "PYTHONPATH": str(ROOT)}
 NAME = "gelu-converges"  # a measured claim of the ledger, here with an experiment that takes no time
 
 
@@ -257,12 +259,31 @@ def test_command_line_mistakes(words: list[str], sentence: str) -> None:
 
 
 @pytest.mark.slow
+def test_a_killed_run_leaves_no_process_behind(tmp_path: Path) -> None:
+    import psutil
+
+    words = ["claims", "run", "gelu-converges", "--scale", "smoke", "--seeds", "9", "--jobs", "2", "--out", "out"]
+    run = subprocess.Popen([sys.executable, "-m", "course_lib", *words, "--work", "work"], cwd=tmp_path, env=FROM_HERE)
+    workers: list[psutil.Process] = []
+    for _ in range(1200):
+        workers = [p for p in psutil.Process(run.pid).children() if "spawn_main" in " ".join(p.cmdline())]
+        if len(workers) == 2 and list((tmp_path / "work").glob("arms/*/arm.json")):
+            break
+        time.sleep(0.1)
+    run.kill()
+    run.wait()
+    _, alive = psutil.wait_procs(workers, timeout=30)
+    assert len(workers) == 2
+    assert alive == []
+
+
+@pytest.mark.slow
 def test_side_by_side_in_processes(tmp_path: Path) -> None:
     """Two jobs at once, as a student would call it; and the second call finds everything done."""
     words = ["claims", "run", "nsp-recipe", "causal-mask", "--jobs", "2", "--out", str(tmp_path / "out")]
     command = [sys.executable, "-m", "course_lib", *words, "--work", str(tmp_path)]
     for expected in ("causal-mask seed 0", "causal-mask: 0 s"):
-        done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env={**os.environ})
+        done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=FROM_HERE)
         assert done.returncode == 0, done.stderr
         assert expected in done.stdout
         assert "nsp-recipe: reproduced." in done.stdout
