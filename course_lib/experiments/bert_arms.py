@@ -13,7 +13,7 @@ from course_lib.experiments.judging import above, clearly_above, gap, percent, p
 SIDES = ("left", "right", "both")
 ABLATION_TASKS = ("nli", "qnli", "paraphrase", "sentiment", "questions")
 SIZE_TASKS = ("nli", "sentiment", "entities")
-RACE_TASKS = ("entities", "sentiment")
+RACE_TASKS = ("entities",)
 MISMATCH_TASKS = ("nli", "entities")
 FROZEN_RATE = 1e-2  # of a linear head alone
 
