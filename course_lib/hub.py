@@ -39,7 +39,7 @@ class Name:
     def folder(self) -> Path | None:
         """The folder that is meant, if the place is one."""
         path = Path(self.place).expanduser()
-        return path if path.is_dir() else None
+        return path if self.place and path.is_dir() else None  # an empty path would be the current folder
 
 
 def is_name(source: str | Path) -> bool:

@@ -111,10 +111,10 @@ def _read(builder: Any, name: hub.Name, split: str, streaming: bool) -> Rows:
         raise CourseError(f"{_what(name)} has no split {split!r}; it has {', '.join(there)}.")
     try:
         if streaming:
-            return builder.as_streaming_dataset(split=chosen)  # type: ignore[no-any-return]
+            return builder.as_streaming_dataset(split=chosen)
         with nullcontext() if builder.repo_id else quiet():  # a download may take long: its progress is shown
             builder.download_and_prepare()
-        return builder.as_dataset(split=chosen)  # type: ignore[no-any-return]
+        return builder.as_dataset(split=chosen)
     except Exception as error:
         raise hub.explain(error, name, "dataset") from error
 

@@ -58,7 +58,7 @@ def _made(
     """Each row made anew. classes: of labels that are words."""
     from course_lib.data.tasks import features
 
-    how = {"names": names, "source": source, "classes": classes or []}
+    how: dict[str, Any] = {"names": names, "source": source, "classes": classes or []}
     kinds = features(_row(first, **how), classes or [])
     if (
         classes is None

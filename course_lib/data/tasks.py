@@ -108,8 +108,8 @@ def _from_files(
     labels: Sequence[str] | None,
     streaming: bool,
 ) -> Rows:
-    files, how = [str(file) for file in found.files], {"format": found.format.name, "columns": columns}
-    _, first = next(readers.rows(files=files, door="task", **how))
+    how: dict[str, Any] = {"format": found.format.name, "columns": columns}
+    _, first = next(readers.rows(files=[str(file) for file in found.files], door="task", **how))
     names: list[str] | None = None
     if labels is not None or ("choices" not in first and {"label", "labels"} & first.keys()):
         training = found.files
