@@ -37,7 +37,9 @@ class Limits:
 
     Args:
         seconds: by the clock, in all. cell_seconds: for one cell, or for one function's tests; both are stretched while
-            the machine is busy. memory_gb: address space. file_mb: one file, and all files together. processes: processes and threads (bubblewrap only).
+            the machine is busy.
+        memory_gb: address space. file_mb: one file, and all files together. processes: processes and threads
+            (bubblewrap only).
         restarts: how often a process that died is started again.
     """
 
