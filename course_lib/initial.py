@@ -1,49 +1,79 @@
 """Where training starts from: mimetic initialisation (Trockman and Kolter 2023, ICML), for models too small to wait.
 
-Attention must find two things by itself before it can read: that a word may look for its own like (query and key
-agree on the same vector), and that what is found may be handed on as it is (value and output undo one another). A large
-model finds both in its first thousandth of training; a model of 4 layers of 128 spends millions of tokens on it. Both
-maps start near the identity here instead of near zero, and learned positions start as the 2017 sinusoids, so that
-neighbours are alike from the first step. Everything is trained from there on as ever.
+A small model spends most of its training on finding what every trained one has: heads of the first layer that look at
+a near position (Clark et al. 2019; Olsson et al. 2022), queries and keys that agree on the same vector, so that a word
+may look for its like, values and outputs that undo one another, so that what is found is handed on as it is, and
+positions whose neighbours are alike. Attention starts near those here instead of near zero, and everything is trained
+from there on as ever. BERT and GPT start from noise and train a thousand times longer.
 """
+
+from collections.abc import Sequence
 
 import torch
 
 from course_lib.attention import Attention
 from course_lib.config import Sinusoidal
+from course_lib.errors import CourseError
 from course_lib.positions import Learned
 from course_lib.positions import Sinusoidal as Waves
 from course_lib.stack import Stack
 
 
 @torch.no_grad()
-def mimetic(stack: Stack, *, attention: float = 0.4, positions: float = 0.1) -> None:
+def mimetic(stack: Stack, *, strength: float = 0.4, positions: float = 0.1, local: float = 4.0) -> None:
     """Overwrites a fresh model's attention weights and learned positions.
 
     Args:
-        stack: as its constructor left it (the random weights stay as noise on queries and keys).
-        attention: of every self-attention with as many components inside as outside, W_q' W_k and W_out W_v, summed
-            over the heads, become this number times the identity (plus noise).
-        positions: the learned table becomes this number times the sinusoids.
+        stack: as its constructor left it; learned positions, as many components inside its attention as outside.
+        strength: of every layer, W_q' W_k and W_out W_v, summed over the heads, become this number times the identity
+            (queries and keys keep half of their random weights as noise).
+        positions: the learned table becomes this number times the sinusoids of the 2017 Transformer.
+        local: of the first layer, head h looks h + 1 positions back, or for an encoder at the nearest ones on both
+            sides: scores fall off from there at this strength, and the head copies at strength 1. 0 leaves that layer
+            as the others.
 
-    Known departure: the paper starts W_out W_v near minus the identity, as trained image models have it; plus lets a
-    language model copy a word (with tied embeddings) from the start. Draws from torch's global generator.
+    Known departures: the paper has no local heads, and starts W_out W_v near minus the identity, as trained image
+    models have it; plus lets a language model copy a word (with tied embeddings) from the start. The components that
+    the local heads read start without words in them. Draws from torch's global generator.
+
+    Raises:
+        CourseError: other positions than learned ones.
     """
-    for block in stack.blocks:
+    if not isinstance(stack.position, Learned):
+        raise CourseError("The mimetic start needs learned positions; give the configuration Learned(length).")
+    table = stack.position.table.weight
+    length, width = table.shape
+    table.copy_(positions * Waves(Sinusoidal(), width).embed(torch.arange(length)))
+    turn = torch.linalg.qr(torch.randn(width, width)).Q  # one for all layers, so that what one copies the next matches
+    if local:
+        stack.embed.tokens.weight[:, : width // stack.config.heads] = 0.0
+    for layer, block in enumerate(stack.blocks):
         attn = block.attn
-        if attn.q.weight.shape[0] == attn.q.weight.shape[1] == attn.k.weight.shape[0]:
-            _near_identity(attn, attention)
-    if isinstance(stack.position, Learned):
-        table = stack.position.table.weight
-        length, width = table.shape
-        table.copy_(positions * Waves(Sinusoidal(), width).embed(torch.arange(length)))
+        near = layer == 0 and local > 0
+        copied = turn if near else turn * strength**0.5
+        attn.v.weight.copy_(copied)
+        attn.out.weight.copy_(copied.T)
+        if near:
+            _look_near(attn, _offsets(stack.config.heads, stack.config.causal), local**0.5)
+        else:
+            attn.q.weight.copy_(turn * strength**0.5 + 0.5 * attn.q.weight)
+            attn.k.weight.copy_(turn * strength**0.5 + 0.5 * attn.k.weight)
 
 
-def _near_identity(attn: Attention, strength: float) -> None:
-    """Each head matches and copies its own slice of a random rotation of the residual stream."""
-    width = attn.q.weight.shape[0]
-    match, copy = (torch.linalg.qr(torch.randn(width, width)).Q * strength**0.5 for _ in range(2))
-    attn.q.weight.copy_(match + 0.5 * attn.q.weight)
-    attn.k.weight.copy_(match + 0.5 * attn.k.weight)
-    attn.v.weight.copy_(copy)
-    attn.out.weight.copy_(copy.T)
+def _offsets(heads: int, causal: bool) -> list[int]:
+    """Where each head looks: -1, -2, ... if causal, otherwise -1, 1, -2, 2, ..."""
+    return [-h - 1 if causal else (h // 2 + 1) * (-1) ** (h + 1) for h in range(heads)]
+
+
+def _look_near(attn: Attention, offsets: Sequence[int], scale: float) -> None:
+    """Query and key read the quickest sinusoids; the query turns them by the head's offset."""
+    width = attn.q.weight.shape[1]
+    head = width // len(offsets)
+    frequencies = Waves(Sinusoidal(), width).frequencies[: head // 2]
+    for h, offset in enumerate(offsets):
+        rows = slice(h * head, (h + 1) * head)
+        sin, cos = (offset * frequencies).sin(), (offset * frequencies).cos()
+        turned = torch.block_diag(*torch.stack((cos, sin, -sin, cos), -1).view(-1, 2, 2))
+        attn.q.weight[rows], attn.k.weight[rows] = 0.0, 0.0
+        attn.q.weight[rows, :head] = scale * turned
+        attn.k.weight[rows, :head] = scale * torch.eye(head)

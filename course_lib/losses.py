@@ -46,17 +46,18 @@ def mlm(model: nn.Module, batch: Batch, *, smoothing: float = 0.0) -> Tensor:
     return cross_entropy(logits, batch["labels"][at], smoothing)
 
 
-def mlm_nsp(model: nn.Module, batch: Batch) -> Tensor:
+def mlm_nsp(model: nn.Module, batch: Batch, *, weight: float = 1.0) -> Tensor:
     """BERT's sum of the masked-token and the next-sentence loss (Devlin et al. 2019, appendix A.2).
 
-    Reads what `mlm` reads, and `next` Int[B], the class of the sentence pair.
+    Reads what `mlm` reads, and `next` Int[B], the class of the sentence pair (-100: not a pair). weight: of the
+    next-sentence loss; where few rows are pairs, their share keeps its noise from drowning the words' gradient.
     """
     at = _chosen(batch)
     logits, follows = model(batch["ids"], at=at, **_inputs(batch))  # N V, B 2
     # A micro-batch's masked tokens and its sentence pairs are different shares of the whole batch's
     # (train.split).
     share = batch.get("row_share", 1.0)
-    return cross_entropy(logits, batch["labels"][at]) + share * cross_entropy(follows, batch["next"])
+    return cross_entropy(logits, batch["labels"][at]) + weight * share * cross_entropy(follows, batch["next"])
 
 
 def classification(model: nn.Module, batch: Batch, *, smoothing: float = 0.0) -> Tensor:

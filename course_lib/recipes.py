@@ -8,7 +8,7 @@ import platform
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -70,8 +70,8 @@ class Recipe:
 
 
 RECIPES = {
-    "bert-mini": Recipe("mlm_nsp", lr=2e-3, steps=20_000, rows=24, mask_rate=0.2, pairs=0.1),
-    "gpt-mini": Recipe("clm", lr=2e-3, steps=20_000, rows=24, pairs=0.0),
+    "bert-mini": Recipe("mlm_nsp", lr=2e-3, steps=14_400, rows=24, mask_rate=0.2, pairs=0.2),
+    "gpt-mini": Recipe("clm", lr=3e-3, steps=7_400, rows=24, pairs=0.0),
 }
 
 
@@ -203,13 +203,13 @@ class Run:
         torch.manual_seed(self.recipe.seed)
         stack = Stack(self.config)
         if self.recipe.mimetic:
-            mimetic(stack, attention=self.recipe.mimetic)
+            mimetic(stack, strength=self.recipe.mimetic)
         return heads.LM(stack) if self.recipe.objective == "clm" else heads.Pretraining(stack)
 
     @property
     def loss(self) -> Loss:
         """The objective."""
-        return losses.clm if self.recipe.objective == "clm" else losses.mlm_nsp
+        return losses.clm if self.recipe.objective == "clm" else partial(losses.mlm_nsp, weight=self.recipe.pairs)
 
     def blanks(self, kind: str) -> list[Blank]:
         """The copy probe's questions: two facts, one of them said again with a word to fill in."""

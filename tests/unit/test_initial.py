@@ -1,43 +1,66 @@
-"""The mimetic start: attention near the identity, positions as sinusoids, and what that is for."""
+"""The mimetic start: heads that look near, attention near the identity, positions as sinusoids."""
 
+from dataclasses import replace
+
+import pytest
 import torch
 
 from course_lib import initial
 from course_lib.config import EmbedConfig, Learned, NoPosition, StackConfig
+from course_lib.errors import CourseError
+from course_lib.models.bert import bert_mini
+from course_lib.models.gpt import gpt_mini
 from course_lib.stack import Stack
+from course_lib.trace import record
 
-LEARNED = Learned(7)
+CONFIG = StackConfig(
+    embed=EmbedConfig(vocab=11), position=Learned(7), width=12, layers=3, heads=3, hidden=24, init_std=0.02, dropout=0.0
+)  # fmt: skip
 
 
-def stack(position=LEARNED, **changes) -> Stack:
+def stack(config: StackConfig = CONFIG) -> Stack:
     torch.manual_seed(3)
-    values = {"width": 12, "layers": 2, "heads": 3, "hidden": 24, "init_std": 0.02, "dropout": 0.0} | changes
-    return Stack(StackConfig(embed=EmbedConfig(vocab=11), position=position, **values))
+    return Stack(config)
 
 
 def test_value_then_output_is_a_multiple_of_the_identity():
     model = stack()
-    initial.mimetic(model, attention=0.4)
-    for block in model.blocks:
+    initial.mimetic(model, strength=0.3)
+    for block, strength in zip(model.blocks, (1.0, 0.3, 0.3), strict=True):
         found = block.attn.out.weight @ block.attn.v.weight
-        torch.testing.assert_close(found, 0.4 * torch.eye(12), atol=1e-5, rtol=0)
+        torch.testing.assert_close(found, strength * torch.eye(12), atol=1e-5, rtol=0)
 
 
-def test_query_and_key_agree_up_to_noise():
-    model = stack(init_std=0.001)
-    initial.mimetic(model, attention=0.7)
-    for block in model.blocks:
+def test_later_queries_and_keys_agree_up_to_noise():
+    model = stack(replace(CONFIG, init_std=0.001))
+    initial.mimetic(model, strength=0.7)
+    for block in list(model.blocks)[1:]:
         found = block.attn.q.weight.T @ block.attn.k.weight
         torch.testing.assert_close(found, 0.7 * torch.eye(12), atol=0.02, rtol=0)
         assert not torch.equal(block.attn.q.weight, block.attn.k.weight)
 
 
-def test_layers_match_and_copy_in_rotations_of_their_own():
-    model = stack()
+@pytest.mark.parametrize(("preset", "offsets"), [(gpt_mini, [-1, -2, -3, -4]), (bert_mini, [-1, 1, -2, 2])])
+def test_the_first_layers_heads_look_at_near_positions(preset, offsets):
+    model = stack(replace(preset(50), init_std=0.05))
     initial.mimetic(model)
-    a, b = (block.attn for block in model.blocks)
-    assert not torch.allclose(a.v.weight, b.v.weight, atol=0.1)
-    assert not torch.allclose(a.v.weight, a.q.weight, atol=0.1)
+    with record(model, "blocks.0.attn.probs") as seen:
+        model(torch.randint(5, 50, (8, 40)))
+    where = torch.arange(8, 32)
+    for head, offset in enumerate(offsets):
+        probs = seen["blocks.0.attn.probs"][:, head, where]  # 8 24 40
+        near = sum(probs.gather(-1, (where + offset + d).expand(8, 24)[..., None]) for d in (-1, 0, 1))
+        assert near.mean() > 0.9
+        assert (probs * (torch.arange(40) - where[:, None])).sum(-1).mean().sub(offset).abs() < 0.4
+
+
+def test_without_local_heads_all_layers_are_alike():
+    model = stack()
+    words = model.embed.tokens.weight.clone()
+    initial.mimetic(model, strength=0.3, local=0.0)
+    first = model.blocks[0].attn
+    torch.testing.assert_close(first.out.weight @ first.v.weight, 0.3 * torch.eye(12), atol=1e-5, rtol=0)
+    assert torch.equal(model.embed.tokens.weight, words)
 
 
 def test_learned_positions_start_as_scaled_sinusoids():
@@ -50,10 +73,9 @@ def test_learned_positions_start_as_scaled_sinusoids():
     assert table.requires_grad
 
 
-def test_another_position_scheme_keeps_its_parameters():
-    model = stack(NoPosition())
-    initial.mimetic(model)
-    assert not list(model.position.parameters())
+def test_other_positions_are_refused_in_one_sentence():
+    with pytest.raises(CourseError, match="needs learned positions"):
+        initial.mimetic(stack(replace(CONFIG, position=NoPosition())))
 
 
 def test_the_seed_decides():
