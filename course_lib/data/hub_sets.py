@@ -1,5 +1,6 @@
 """Datasets of the Hugging Face hub, or of folders in its layout, by the `datasets` library; plain tables only."""
 
+import pkgutil
 import re
 from collections import defaultdict
 from contextlib import nullcontext, suppress
@@ -24,9 +25,14 @@ def load(source: str, split: str, streaming: bool = False) -> Rows:
     Raises:
         CourseError: it cannot be had, the name, configuration or split being wrong or the network absent.
     """
+    from datasets import packaged_modules
+
     name = hub.parse(source)
     if name.folder is not None:
         return _read(_builder(name, str(name.folder)), name, split, streaming)
+    if name.place in {module.name for module in pkgutil.iter_modules(packaged_modules.__path__)}:
+        # The library would take such a name for its reader of that format, and search the current folder for files.
+        raise CourseError(f"{source} names a format and no dataset; write hub:OWNER/NAME, or the path of a folder.")
     with hub.reached():
         return _read(_of_hub(name), name, split, streaming)
 
@@ -82,8 +88,6 @@ def _builder(name: hub.Name, path: str) -> Any:
         if isinstance(error, ValueError) and "config" in str(error).lower():
             raise CourseError(_no_config(name, path)) from error
         raise hub.explain(error, name, "dataset") from error
-    if builder.repo_id is None and name.folder is None:
-        raise CourseError(f"{_what(name)} is a format and no dataset; write hub:OWNER/NAME, or the path of a folder.")
     if builder.name not in PLAIN:
         raise CourseError(
             f"{_what(name)} comes as {builder.name}, and the course reads tables only "
