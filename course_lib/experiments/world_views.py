@@ -191,7 +191,7 @@ def _by_stretch(train: Rows, test: Rows) -> list[str]:
         stretches = _stretches(row)
         wrong = [features for text, features in stretches if text != row["answer"]]
         some = [features for text, features in stretches if text == row["answer"]]
-        rest = Random(number).sample(wrong, 10)
+        rest = Random(number).sample(wrong, min(10, len(wrong)))
         texts += some + rest
         right += [True] * len(some) + [False] * len(rest)
     model = _linear(texts, right)

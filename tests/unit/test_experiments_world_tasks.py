@@ -1,0 +1,160 @@
+"""The difficulty table: what a baseline says, which cells are measured again, and when a model is ahead."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from typer.testing import CliRunner
+
+from course_lib.claims.record import figure
+from course_lib.data.world import World
+from course_lib.errors import CourseError
+from course_lib.experiments import world_tasks, world_views
+from course_lib.experiments.world_tasks import Bench, Cell, Recipe, ahead, cells, fill, measure, record
+from course_lib.experiments.world_views import bag_of_words, majority, score, view
+
+TINY = Recipe(batch=(4, 4), choices=(2, 2), epochs=(1, 1), choice_epochs=(1, 1), test_rows=6)
+
+
+@pytest.fixture
+def bench(tmp_path):
+    return Bench(TINY, work=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "metric"),
+    [
+        ("sentiment", "single", "accuracy"), ("rte", "pair", "accuracy"), ("similarity", "pair", "pearson"),
+        ("pos", "tagging", "accuracy"), ("entities", "tagging", "entity_f1"), ("questions", "span", "exact_match"),
+        ("questions-open", "pair", "accuracy"), ("retrieval", "choice", "accuracy"), ("cloze", "choice", "accuracy"),
+        ("translation", "target", "tokens"), ("arithmetic", "target", "exact"),
+    ],
+)  # fmt: skip
+def test_views(name, kind, metric):
+    what = view(name)
+    assert (what.kind, what.metric) == (kind, metric)
+    assert what.rows(3, "train", 0) == what.rows(5, "train", 0)[:3]
+
+
+def test_every_task_has_a_view():
+    for name in World.task_names():
+        assert view(name).rows(1, "test", 0)
+
+
+def test_mismatched_is_trained_on_the_other_genre():
+    what = view("nli-mismatched")
+    assert what.rows(3, "train", 1) == view("nli").rows(3, "train", 1)
+    assert what.rows(3, "test", 1) != view("nli").rows(3, "test", 1)
+
+
+def test_the_right_passage_stands_where_the_label_says():
+    rows = view("retrieval").rows(20, "train", 0)
+    raw = World(0).task("retrieval", 20)
+    assert all(row["choices"][row["label"]] == old["positive"] for row, old in zip(rows, raw, strict=True))
+    assert len({row["label"] for row in rows}) == 4
+
+
+def test_majority():
+    what = view("sentiment")
+    train = [{"text": "a", "label": 1}] * 3 + [{"text": "b", "label": 0}]
+    assert majority(what, train, train) == 0.75
+    tags = view("pos")
+    rows = [{"tokens": ["a", "b"], "labels": [7, 7]}, {"tokens": ["c"], "labels": [1]}]
+    assert majority(tags, rows, rows) == pytest.approx(2 / 3)
+    assert majority(view("similarity"), train, train) == 0
+
+
+def test_bag_of_words_learns_what_words_tell():
+    rows = [{"text": f"word{i % 2} here", "label": i % 2} for i in range(40)]
+    assert bag_of_words(view("sentiment"), rows, rows) == 1
+    pairs = [{"text": "red blue", "pair": "red blue" if i % 2 else "green", "label": i % 2} for i in range(40)]
+    assert bag_of_words(view("rte"), pairs, pairs) == 1
+    choices = [{"text": "x", "choices": ["yes", "no"][:: 1 if i % 2 else -1], "label": 1 - i % 2} for i in range(40)]
+    assert bag_of_words(view("pronouns"), choices, choices) == 1
+    tags = [{"tokens": ["owl", "sleeps"], "labels": [7, 14]}]
+    assert bag_of_words(view("pos"), tags, tags) == 1
+    spans = [
+        {"text": "Who came?", "pair": f"Then {name} came.", "answer": name} for name in ("Ann", "Bob", "Cleo", "Dan")
+    ]
+    assert bag_of_words(view("questions"), spans * 5, spans) == 1
+    texts = [{"text": "2 plus 2", "target": "4"}, {"text": "3 minus 1", "target": "2"}]
+    assert bag_of_words(view("arithmetic"), texts, texts) == 1
+
+
+def test_tokens_in_place_count():
+    rows = [{"target": "a b c d"}]
+    assert score(view("translation"), ["a b x"], rows) == 0.5
+
+
+@pytest.mark.parametrize("name", ["rte", "retrieval", "questions", "entities", "similarity", "translation"])
+@pytest.mark.parametrize("start", ["from scratch", "pretrained"])
+def test_a_cell_of_every_kind(bench, name, start):
+    result = measure(Cell(name, 8, start, 0), bench)
+    assert -1 <= result["score"] <= 1 and result["seconds"] >= 0
+
+
+def test_what_is_done_is_not_done_again(bench):
+    cell = Cell("rte", 8, "majority", 0)
+    first = measure(cell, bench)
+    bench.file(cell).write_text(json.dumps(first | {"score": 0.123}))
+    assert measure(cell, bench)["score"] == 0.123
+    other = replace(bench, recipe=replace(TINY, lr=1e-3))
+    assert measure(cell, other)["score"] == first["score"]  # another recipe is another cell
+
+
+def test_other_words_are_another_cell(bench, monkeypatch):
+    before = bench.file(Cell("rte", 8, "majority", 0))
+    monkeypatch.setattr(world_tasks, "_fingerprint", lambda task: "changed")
+    assert bench.file(Cell("rte", 8, "majority", 0)) != before
+
+
+def test_record(bench):
+    table = cells(["rte"], [8], 2)
+    assert [cell for cell, _ in fill(table, bench)] == table
+    values = record(table, bench)
+    row = values["tasks"]["rte"]["8"]
+    assert len(row["pretrained"]["seeds"]) == 2 and set(row) == {*world_tasks.STARTS, "ahead"}
+    assert (
+        values["seeds"] == [0, 1] and values["seconds"] >= 0 and set(values["checkpoints"]) == {"bert-mini", "gpt-mini"}
+    )
+
+
+def test_who_is_ahead():
+    def found(pretrained, scratch, bag=0.5):
+        return {
+            "majority": figure([0.5] * 3), "bag of words": figure([bag] * 3), "from scratch": figure(scratch),
+            "pretrained": figure(pretrained),
+        }  # fmt: skip
+
+    assert ahead(found([0.8, 0.81, 0.82], [0.6, 0.61, 0.62]))["clear"]
+    assert not ahead(found([0.8, 0.81, 0.82], [0.6, 0.61, 0.62], bag=0.79))["clear"]  # words do it nearly as well
+    assert not ahead(found([0.9, 0.5, 0.7], [0.5, 0.6, 0.5]))["clear"]  # not with every seed
+    assert ahead(found([0.8, 0.81, 0.82], [0.6, 0.61, 0.62], bag=0.79))["over"] == "bag of words"
+
+
+def test_side_by_side_gives_the_same(bench, tmp_path):
+    table = cells(["rte"], [8], 1)[:3]
+    alone = dict(fill(table, bench))
+    both = dict(fill(table, replace(bench, work=tmp_path / "two"), jobs=2))
+    assert {cell: r["score"] for cell, r in alone.items()} == {cell: r["score"] for cell, r in both.items()}
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        (["--tasks", "stance"], "no task 'stance'"), (["--tasks", "rte,rte"], "twice"),
+        (["--labels", "5"], "at least 10"), (["--labels", "ten"], "at least 10"),
+    ],
+)  # fmt: skip
+def test_bad_options_are_said(option, said):
+    with pytest.raises(CourseError, match=said):
+        CliRunner().invoke(world_tasks.app, ["run", *option], catch_exceptions=False)
+
+
+def test_show(bench, tmp_path):
+    table = cells(["rte"], [8], 1)[:4]
+    path = tmp_path / "out.json"
+    path.write_text(json.dumps(record(table, bench) | {"config": {"labels": [8]}}))
+    text = CliRunner().invoke(world_tasks.app, ["show", str(path)]).output
+    assert "rte" in text and "of 1 tasks" in text
+    assert world_views.world().seed == 0
