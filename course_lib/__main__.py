@@ -35,7 +35,7 @@ Threads = Annotated[int, typer.Option(help="CPU threads; 0 = all cores.", min=0)
 Device = Annotated[str, typer.Option(help="cpu, cuda, mps, or auto = the best there is.")]
 Bf16 = Annotated[Literal["fp32", "bf16", "auto"], typer.Option(help="bf16 is faster; auto = where the machine can.")]
 Seed = Annotated[int, typer.Option(help="Equal seeds give equal results.")]
-Model = Annotated[str, typer.Argument(help="A shipped checkpoint (see `zoo list`), or a model's folder.")]
+Model = Annotated[str, typer.Argument(help="A shipped checkpoint (see `zoo list`), a folder, or hub:NAME@REVISION.")]
 
 
 @app.command()
@@ -123,7 +123,7 @@ def pretrain(
 @app.command()
 def finetune(
     model: Model,
-    task: Annotated[str, typer.Option(help="world/sentiment, world/nli, ... or a folder of GLUE or CoNLL files.")],
+    task: Annotated[str, typer.Option(help="world/sentiment, world/nli, ... a file or folder, or hub:NAME.")],
     n: Annotated[int | None, typer.Option(help="How many training rows.", min=1)] = None,
     test: Annotated[str, typer.Option(help="The split that is scored.")] = "test",
     epochs: Annotated[int, typer.Option(min=1)] = 3,
