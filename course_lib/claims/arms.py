@@ -205,7 +205,7 @@ def build(arm: Arm) -> nn.Module:
         return elmo.model(arm.model)
     stack = Stack(arm.model)
     if arm.mimetic:
-        mimetic(stack, attention=arm.mimetic)
+        mimetic(stack, strength=arm.mimetic)
     head = {"mlm_nsp": heads.Pretraining, "mlm": heads.MLM, "clm": heads.LM}[arm.objective]
     return head(stack)
 
