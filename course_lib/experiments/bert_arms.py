@@ -11,8 +11,8 @@ from course_lib.experiments import elmo_arms, family, measures
 from course_lib.experiments.judging import above, clearly_above, gap, percent, points
 
 SIDES = ("left", "right", "both")
-ABLATION_TASKS = ("nli", "qnli", "paraphrase", "sentiment", "questions")
-SIZE_TASKS = ("nli", "sentiment", "entities")
+ABLATION_TASKS = ("nli", "qnli", "sentiment", "questions")
+SIZE_TASKS = ("sentiment", "entities")
 RACE_TASKS = ("entities",)
 MISMATCH_TASKS = ("nli", "entities")
 FROZEN_RATE = 1e-2  # of a linear head alone

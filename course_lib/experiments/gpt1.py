@@ -15,7 +15,7 @@ from course_lib.experiments.judging import above, clearly_above, gap, names, per
 from course_lib.models.gpt import gpt1
 from course_lib.stack import Stack
 
-TASKS = ("acceptability", "sentiment", "nli", "qnli", "paraphrase", "similarity", "rte", "continuation")
+TASKS = ("acceptability", "sentiment", "nli", "qnli", "paraphrase", "similarity", "entities")
 
 
 def _gelu(f: Figures) -> tuple[str, str]:
