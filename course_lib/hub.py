@@ -122,7 +122,7 @@ def explain(error: BaseException, name: Name, kind: Kind) -> CourseError:
     said = " ".join(str(cause) for cause in causes)
     if "RevisionNotFoundError" in kinds or "Revision '" in said:
         return CourseError(f"{what} does not exist; look its revisions up on its page, or leave the revision out.")
-    if "GatedRepoError" in kinds or "gated" in said:
+    if "GatedRepoError" in kinds or "is a gated dataset" in said:
         return CourseError(f"{what} is given only to those who asked its owners; ask on its page and log in.")
     if kinds & {"RepositoryNotFoundError", "DatasetNotFoundError"}:
         return CourseError(f"{what} is not on the hub, or is private; check the spelling of its name.")

@@ -85,8 +85,10 @@ def _builder(name: hub.Name, path: str) -> Any:
         with quiet():
             builder = datasets.load_dataset_builder(path, name.config, revision=name.revision)
     except Exception as error:  # the library has a dozen kinds, and those of requests, httpx and its own
+        if "find cache for" in str(error):  # of this configuration, though of others there is one
+            raise hub.explain(ConnectionError(), name, "dataset") from error
         if isinstance(error, ValueError) and "config" in str(error).lower():
-            raise CourseError(_no_config(name, path)) from error
+            raise CourseError(_no_config(name, path, str(error))) from error
         raise hub.explain(error, name, "dataset") from error
     if builder.name not in PLAIN:
         raise CourseError(
@@ -127,14 +129,16 @@ def _what(name: hub.Name) -> str:
     return f"The dataset {name.place!r}" + (f" at revision {name.revision!r}" if name.revision else "")
 
 
-def _no_config(name: hub.Name, path: str) -> str:
+def _no_config(name: hub.Name, path: str, said: str) -> str:
     """That a configuration has to be named, or is none, and which there are."""
     import datasets
 
     says = f"has no configuration {name.config!r}" if name.config else "has several configurations"
-    known: list[str] = []
-    with quiet(), suppress(Exception):  # the list is only a help
-        known = datasets.get_dataset_config_names(path, revision=name.revision)
+    _, in_cache, listed = said.partition("in the cache: ")
+    known: list[str] = listed.split("\n")[0].split(", ") if in_cache else []
+    if not known:
+        with quiet(), suppress(Exception):  # the list is only a help
+            known = datasets.get_dataset_config_names(path, revision=name.revision)
     choose = f"; choose one of {', '.join(known)}" if known else "; its page says which there are"
     return f"{_what(name)} {says}{choose}, as in hub:{name.place}:{known[0] if known else 'CONFIG'}."
 

@@ -290,6 +290,7 @@ def ask(home: Path, address: str, *names: str) -> dict[str, Any]:
     return dict(json.loads(done.stdout))
 
 
+@pytest.mark.slow
 def test_a_hub_is_asked_once_and_then_no_more(tmp_path: Path) -> None:
     old, new = checkpoint(tmp_path / "old", 0), checkpoint(tmp_path / "new", 1)
     repositories = {
