@@ -13,7 +13,7 @@ from course_lib.experiments import world_tasks, world_views
 from course_lib.experiments.world_tasks import Bench, Cell, Recipe, ahead, cells, fill, measure, record
 from course_lib.experiments.world_views import bag_of_words, majority, score, view
 
-TINY = Recipe(batch=(4, 4), choices=(2, 2), epochs=(1, 1), choice_epochs=(1, 1), test_rows=6)
+TINY = Recipe(batch=(4, 4), choices=(2, 2), epochs=(1, 1), choice_epochs=(1, 1), target_epochs=(1, 1), test_rows=6)
 
 
 @pytest.fixture
@@ -117,6 +117,16 @@ def test_record(bench):
     assert (
         values["seeds"] == [0, 1] and values["seconds"] >= 0 and set(values["checkpoints"]) == {"bert-mini", "gpt-mini"}
     )
+
+
+def test_a_stopped_run_has_whole_rows_only(bench):
+    table = cells(["rte", "qnli"], [8], 2)
+    for cell in table[: len(world_tasks.STARTS) + 2]:  # all of rte with seed 0, a part of qnli
+        measure(cell, bench)
+    values = record(table, bench)
+    assert list(values["tasks"]) == ["rte"] and values["seeds"] == [0]
+    with pytest.raises(CourseError, match="No row"):
+        record(cells(["wic"], [8], 1), bench)
 
 
 def test_who_is_ahead():
