@@ -161,6 +161,7 @@ def execute(notebook: NotebookNode, where: Path) -> tuple[NotebookNode, Measure]
             kernel_manager_class=AsyncOfflineKernelManager,
             timeout=CELL_TIMEOUT,
             startup_timeout=120,
+            iopub_timeout=60,  # for the last outputs of a cell; nbclient drops what comes later than 4 s
             record_timing=False,
             coalesce_streams=True,
             resources={"metadata": {"path": str(where)}},
