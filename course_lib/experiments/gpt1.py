@@ -109,6 +109,11 @@ def _converges(f: Figures) -> tuple[str, str]:
     judge=_converges,
     needs=_activations,
     config={"arms compared": "left to right, GELU against ReLU, where both have seen the same batches"},
+    tried=[
+        "Before: width 128 instead of 96, 520 steps instead of 360, another start of the attention: ReLU's held-out "
+        "loss minus GELU's was +0.049 nats, 95% interval [-0.011, +0.109]. The direction is the same, and three seeds "
+        "are too few for its size."
+    ],
 )
 def gelu_converges(lab: Lab, seed: int) -> dict[str, float]:
     """Held-out loss and training loss where the ReLU arm ends."""
