@@ -206,9 +206,9 @@ def test_splitting_finds_the_words_of_the_world():
 
 
 def test_vocabulary(tmp_path):
-    words = Vocabulary.count([["b", "a", "a"], ["c", "b", "a"]], most=2)
-    assert words.words == ["<S>", "</S>", "<UNK>", "a", "b"]
-    assert words.ids(["a", "c", "</S>"]) == [3, 2, 1]
+    words = Vocabulary.count([["a", "b", "b"], ["c", "b", "a"]], most=2)
+    assert words.words == ["<S>", "</S>", "<UNK>", "b", "a"]
+    assert words.ids(["a", "c", "</S>"]) == [4, 2, 1]
     assert "c" not in words and "b" in words
     words.save(tmp_path / "words.txt")
     assert Vocabulary.load(tmp_path / "words.txt").words == words.words
