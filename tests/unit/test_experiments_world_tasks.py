@@ -125,6 +125,7 @@ def test_a_stopped_run_has_whole_rows_only(bench):
         measure(cell, bench)
     values = record(table, bench)
     assert list(values["tasks"]) == ["rte"] and values["seeds"] == [0]
+    assert values["measured"] == "6 of 16 cells" and values["clearly_ahead"] == []
     with pytest.raises(CourseError, match="No row"):
         record(cells(["wic"], [8], 1), bench)
 
