@@ -234,9 +234,9 @@ def _race(f: Figures) -> tuple[str, str]:
     config={"tasks": RACE_TASKS, "learning rate": "both warm up, stay, and fall over the last fifth"},
     tried=[
         "Before: models of width 128, 1,300 steps, attention that starts near the identity but without heads that "
-        "start by looking near (initial.mimetic). Two of three masked arms were still on the plateau of bare frequencies at "
-        "the end (training loss 4.8 and 4.5) and 36 points behind in hidden words. With such heads the plateau is over "
-        "after some 300 steps, and the gap at the end is as recorded: it is a matter of training time."
+        "start by looking near (initial.mimetic). Two of three masked arms were still on the plateau of bare "
+        "frequencies at the end (training loss 4.8 and 4.5) and 36 points behind in hidden words. With such heads the "
+        "plateau is over after some 300 steps, and the gap at the end is as recorded: it is a matter of training time."
     ],
 )
 def mlm_converges_slower(lab: Lab, seed: int) -> dict[str, float]:
