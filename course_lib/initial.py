@@ -8,6 +8,7 @@ from there on as ever. BERT and GPT start from noise and train a thousand times 
 """
 
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 
@@ -48,7 +49,7 @@ def mimetic(stack: Stack, *, strength: float = 0.4, positions: float = 0.1, loca
     if local:
         stack.embed.tokens.weight[:, : width // stack.config.heads] = 0.0
     for layer, block in enumerate(stack.blocks):
-        attn = block.attn
+        attn = cast(Attention, block.attn)
         near = layer == 0 and local > 0
         copied = turn if near else turn * strength**0.5
         attn.v.weight.copy_(copied)
@@ -73,7 +74,9 @@ def _look_near(attn: Attention, offsets: Sequence[int], scale: float) -> None:
     for h, offset in enumerate(offsets):
         rows = slice(h * head, (h + 1) * head)
         sin, cos = (offset * frequencies).sin(), (offset * frequencies).cos()
-        turned = torch.block_diag(*torch.stack((cos, sin, -sin, cos), -1).view(-1, 2, 2))
+        turned = torch.zeros(head, head)
+        for i, block in enumerate(torch.stack((cos, sin, -sin, cos), -1).view(-1, 2, 2)):
+            turned[2 * i : 2 * i + 2, 2 * i : 2 * i + 2] = block
         attn.q.weight[rows], attn.k.weight[rows] = 0.0, 0.0
         attn.q.weight[rows, :head] = scale * turned
         attn.k.weight[rows, :head] = scale * torch.eye(head)

@@ -177,7 +177,12 @@ def _one_thread() -> None:
     torch.set_num_threads(1)
     parent = parent_process()
     assert parent is not None
-    Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
+
+    def follow() -> None:
+        parent.join()
+        os._exit(1)
+
+    Thread(target=follow, daemon=True).start()
 
 
 def _do(job: _Job, bench: Bench) -> float:
