@@ -16,7 +16,7 @@ RECIPES = {"80/10/10": (0.8, 0.1, 0.1), "100/0/0": (1.0, 0.0, 0.0), "0/100/0": (
 def body(plan: Plan, layers: int | None = None, width: int | None = None) -> StackConfig:
     """The plan's BERT. Its first weights are larger than 0.02, which suits a width of 768, not one of 128."""
     width = width or plan.width
-    size = {"layers": layers or plan.layers, "width": width, "heads": max(1, width // 32), "length": plan.length}
+    size = {"layers": layers or plan.layers, "width": width, "heads": max(1, plan.width // 32), "length": plan.length}
     return replace(bert(plan.vocab, dropout=0.0, **size), init_std=0.05)
 
 
@@ -49,26 +49,26 @@ def moments(plan: Plan) -> tuple[int, ...]:
 
 def bert_arm(plan: Plan, seed: int) -> Arm:
     """BERT: masked words and next sentences, on both halves of a document in half of the rows."""
-    return arm(plan, "mlm_nsp", body(plan), seed, pairs=0.5, keep=(sized(plan),))
+    return arm(plan, "mlm_nsp", body(plan), seed, pairs=0.5, keep=(compared(plan),))
 
 
 def size_arm(plan: Plan, seed: int, layers: int, width: int) -> Arm:
-    """BERT in another size, up to `sized`; in the plan's own size it is the BERT arm."""
+    """BERT in another size; in the plan's own it is the BERT arm."""
     if (layers, width) == (plan.layers, plan.width):
         return bert_arm(plan, seed)
-    return arm(plan, "mlm_nsp", body(plan, layers, width), seed, pairs=0.5, stop=sized(plan))
+    return arm(plan, "mlm_nsp", body(plan, layers, width), seed, pairs=0.5)
 
 
-def sized(plan: Plan) -> int:
-    """Where sizes and recipes are compared: no more than that is affordable for all of them."""
+def compared(plan: Plan) -> int:
+    """Where masking recipes are compared: before the learning rate falls."""
     return after(plan, 0.6)
 
 
 def masked_arm(plan: Plan, seed: int, recipe: str = "80/10/10") -> Arm:
-    """Masked words alone; `recipe`: [MASK]/random/as it is, other than BERT's up to `sized` only."""
+    """Masked words alone; `recipe`: [MASK]/random/as it is, other than BERT's up to `compared` only."""
     if recipe == "80/10/10":
         return arm(plan, "mlm", body(plan), seed, keep=moments(plan)[:-1])
-    return arm(plan, "mlm", body(plan), seed, parts=RECIPES[recipe], stop=sized(plan))
+    return arm(plan, "mlm", body(plan), seed, parts=RECIPES[recipe], stop=compared(plan))
 
 
 def causal_arm(plan: Plan, seed: int) -> Arm:
