@@ -12,7 +12,7 @@ from course_lib.claims.arms import Arm, Batches, Trained, loss_of, town, unmaske
 from course_lib.corrupt import generator
 from course_lib.losses import Batch
 from course_lib.metrics import perplexity
-from course_lib.probes import mean_loss
+from course_lib.probes import Blank, fill_in_accuracy, mean_loss
 from course_lib.tokenizers import Tokenizer
 
 HELD_OUT = 8  # batches of the validation split
@@ -96,25 +96,22 @@ def evidence(world: int, n: int, seed: int, side: str) -> list[dict[str, Any]]:
 def fill_in(source: Trained, items: Sequence[dict[str, Any]]) -> float:
     """Share of hidden words of `evidence` that a model fills in, every piece; a next-token model piece by piece."""
     tokenizer, right = source.tokenizer, 0
+    if not isinstance(source.model, heads.LM) or tokenizer.vocab.mask is None:
+        blanks = [Blank(item["text_before"] + " ", item["answer"], item["text_after"]) for item in items]
+        return fill_in_accuracy(source.model, tokenizer, blanks)
     for item in items:
         answer = tokenizer.encode(item["answer"], special=False).ids
         before = tokenizer.encode(item["text_before"], special=False).ids
-        after = tokenizer.encode(item["text_after"], special=False).ids
-        right += _fills(source.model, tokenizer, before, answer, after)
+        right += _continues(source.model, [tokenizer.vocab.cls or 0, *before], answer)
     return right / len(items)
 
 
 @torch.no_grad()
-def _fills(model: nn.Module, tokenizer: Tokenizer, before: list[int], answer: list[int], after: list[int]) -> bool:
-    vocab, device = tokenizer.vocab, next(model.parameters()).device
-    first = [] if vocab.cls is None else [vocab.cls]
-    if isinstance(model, heads.LM):
-        ids, place = torch.tensor([[*first, *before, *answer]]), len(first) + len(before) - 1
-    else:
-        hole = [vocab.mask or 0] * len(answer)
-        ids, place = torch.tensor([[*first, *before, *hole, *after, vocab.sep or 0]]), len(first) + len(before)
+def _continues(model: nn.Module, before: list[int], answer: list[int]) -> bool:
+    """Whether a next-token model with word pieces, which our arms have and `probes` does not know, says the answer."""
+    device = next(model.parameters()).device
+    ids = torch.tensor([[*before, *answer]])
     at = torch.zeros(ids.shape, dtype=torch.bool)
-    at[0, place : place + len(answer)] = True
-    out = model(ids.to(device), keep=torch.ones_like(ids, dtype=torch.bool).to(device), at=at.to(device))
-    logits = out[0] if isinstance(out, tuple) else out
+    at[0, len(before) - 1 : -1] = True
+    logits = model(ids.to(device), at=at.to(device))
     return bool((logits.argmax(-1).cpu() == torch.tensor(answer)).all())

@@ -227,37 +227,39 @@ def _heard(source: Any, gap: measures.Gap, other: measures.Gap) -> bool:
     return not torch.allclose(seen[0][at], seen[1][at])
 
 
-class Oracle(torch.nn.Module):
-    """Says these tokens wherever it is asked."""
+class Oracle(heads.LM):
+    """A next-token model that says these tokens wherever it is asked."""
 
     def __init__(self, answer: list[int]) -> None:
-        super().__init__()
+        torch.nn.Module.__init__(self)
         self.answer, self.weight = answer, torch.nn.Parameter(torch.zeros(1))
         self.asked: list[tuple[torch.Tensor, torch.Tensor]] = []
 
-    def forward(self, ids: torch.Tensor, *, keep: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
+    def forward(self, ids: torch.Tensor, *, at: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
         self.asked.append((ids, at))
         return torch.nn.functional.one_hot(torch.tensor(self.answer), TINY.vocab).float()
 
 
-class CausalOracle(Oracle, heads.LM):
-    """The same, read one place earlier, as next-token models are."""
-
-
-@pytest.mark.parametrize("kind", [Oracle, CausalOracle])
-def test_a_word_counts_if_all_its_pieces_are_right(tmp_path: Path, kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heads.LM, "__init__", torch.nn.Module.__init__)
+def test_a_word_counts_if_all_its_pieces_are_right(tmp_path: Path) -> None:
     known = arms.vocabulary(family.bert_arm(TINY, 0), tmp_path)
     item = {"text_before": "who broke the", "answer": "typewriter", "text_after": "?"}
     pieces = known.encode("typewriter", special=False).ids
     assert len(pieces) > 1
-    right, wrong = kind(pieces), kind([*pieces[:-1], pieces[0]])
+    right, wrong = Oracle(pieces), Oracle([*pieces[:-1], pieces[0]])
     assert [measures.fill_in(arms.Trained(model, known, {}), [item]) for model in (right, wrong)] == [1.0, 0.0]
-    (ids, at), mask = right.asked[0], known.vocab.mask
-    if kind is Oracle:
-        assert (ids[at] == mask).all() and (ids == mask).sum() == len(pieces)
-        assert known.decode(ids[0]) == "who broke the?"
-    else:
-        assert mask not in ids
-        assert ids[0, at[0].nonzero()[-1, 0] + 1] == pieces[-1]  # the last is asked for where the one before stands
-        assert known.decode(ids[0]) == "who broke the typewriter"
+    ids, at = right.asked[0]
+    assert known.decode(ids[0]) == "who broke the typewriter"
+    assert ids[0, 1:][at[0, :-1]].tolist() == pieces  # each is asked for where the one before it stands
+
+
+def test_shipped_models_are_asked_as_the_library_asks_them() -> None:
+    from course_lib import zoo
+    from course_lib.probes import Blank, fill_in_accuracy
+
+    items = measures.evidence(0, 24, 0, "left")
+    blanks = [Blank(item["text_before"] + " ", item["answer"], item["text_after"]) for item in items]
+    for name in ("bert-mini", "gpt-mini"):
+        source = arms.Trained(*zoo.load(name))
+        share = measures.fill_in(source, items)
+        assert share == fill_in_accuracy(source.model, source.tokenizer, blanks)
+        assert share > 0.1
