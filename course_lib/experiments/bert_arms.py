@@ -198,7 +198,10 @@ def _larger(f: Figures) -> tuple[str, str]:
     tried=[
         "Before, after 540 steps and with a head for every 32 components: the perplexities were 256, 265, 66 and 112. "
         "Where training is that short, what counts is who has left the plateau of bare frequencies, and that depends "
-        "on the number of heads more than on the size. Since then all sizes have as many heads, and 900 steps."
+        "on the number of heads more than on the size. Since then all sizes have as many heads, and 900 steps.",
+        "What spoils the series is the widest model: one of its three arms was still on the plateau after 900 steps "
+        "(training loss 6.2), the others left it later than the narrower ones. All sizes share one learning rate, "
+        "3e-3; it may be too high for a width of 144, and a rate for each size is the next thing to try.",
     ],
 )
 def bert_size(lab: Lab, seed: int) -> dict[str, float]:
