@@ -53,7 +53,7 @@ class Plan:
 
 
 PLANS: dict[str, Plan] = {
-    "smoke": Plan("smoke", 1, 32, 5, 8, 64, 24, 16, 1, 8, 1e-3, 8, seeds=2),
+    "smoke": Plan("smoke", 1, 64, 5, 8, 64, 24, 16, 1, 8, 1e-3, 8, seeds=2),
     "cpu": Plan("cpu", 2, 96, 900, 16, 128, 240, 240, 4, 16, 1e-3, 150),
     "gpu": Plan("gpu", 4, 256, 20_000, 128, 128, 1000, 2000, 4, 16, 3e-4, 2000, seeds=5),
 }
