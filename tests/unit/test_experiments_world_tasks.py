@@ -164,6 +164,7 @@ def test_bad_options_are_said(option, said):
 
 def test_show(bench, tmp_path):
     table = cells(["rte"], [8], 1)[:4]
+    list(fill(table, bench))
     path = tmp_path / "out.json"
     path.write_text(json.dumps(record(table, bench) | {"config": {"labels": [8]}}))
     text = CliRunner().invoke(world_tasks.app, ["show", str(path)]).output
