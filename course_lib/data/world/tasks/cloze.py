@@ -2,23 +2,18 @@
 
 import random
 
-from course_lib.data.world.documents import Writer
 from course_lib.data.world.grammar import Template
-from course_lib.data.world.tasks.base import Example, Task
-from course_lib.data.world.tasks.scenes import GENRES, PART, Scenes
+from course_lib.data.world.tasks.base import Example
+from course_lib.data.world.tasks.scenes import GENRES, PART, SceneTask
 
 FACTS = 3
 
 
-class Cloze(Task):
+class Cloze(SceneTask):
     """Three facts and the beginning of a sentence about one of them; the choices are that word of each fact."""
 
     columns = ("text", "answer", "choices", "label")
     labels = ("first", "second", "third")
-
-    def __init__(self, writer: Writer) -> None:
-        super().__init__(writer)
-        self.scenes = Scenes(self)
 
     def make(self, rng: random.Random, member: int, split: str) -> Example:
         """Text, its last word `answer`, the choices, the right one's number; gold: the genre and the part."""
@@ -44,15 +39,11 @@ def _last_part(template: Template) -> str:
     return found.group(1) if found else ""
 
 
-class Summaries(Task):
+class Summaries(SceneTask):
     """A document, and in one sentence who did what in it."""
 
     columns = ("text", "target")
     labels = ()
-
-    def __init__(self, writer: Writer) -> None:
-        super().__init__(writer)
-        self.scenes = Scenes(self)
 
     def make(self, rng: random.Random, member: int, split: str) -> Example:
         """Story `text`, summary `target`; gold: the genre and its people."""

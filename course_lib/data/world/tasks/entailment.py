@@ -4,9 +4,9 @@ import random
 
 from course_lib.data.world.documents import Writer
 from course_lib.data.world.grammar import Env, Template
-from course_lib.data.world.tasks.base import Example, Task, balanced
+from course_lib.data.world.tasks.base import Example, balanced
 from course_lib.data.world.tasks.nli import CONTRADICTION, ENTAILMENT, NEUTRAL
-from course_lib.data.world.tasks.scenes import GENRES, Saying, Scenes, exchange, exchangeable
+from course_lib.data.world.tasks.scenes import GENRES, Saying, SceneTask, exchange, exchangeable
 
 UNSAID = {  # a sentence that leaves a part unsaid -> the part
     "gift": ("The {O} was {v.part} by {X} .", "Y"),
@@ -18,7 +18,7 @@ UNSAID = {  # a sentence that leaves a part unsaid -> the part
 DENIAL = "It is not true/ADJ that "
 
 
-class Mismatched(Task):
+class Mismatched(SceneTask):
     """The three classes of `nli`, in genres that it does not have: gifts, trips, help, work, things kept.
 
     Of the first two facts everything is said, of the third one part is not.
@@ -30,7 +30,6 @@ class Mismatched(Task):
 
     def __init__(self, writer: Writer) -> None:
         super().__init__(writer)
-        self.scenes = Scenes(self)
         self.unsaid = {genre: (self.template(text), part) for genre, (text, part) in UNSAID.items()}
         self.denied: dict[str, Template] = {}
 
@@ -64,16 +63,12 @@ class Mismatched(Task):
         return self.denied[text]
 
 
-class RTE(Task):
+class RTE(SceneTask):
     """Entailed or not, in all genres: two facts, one of them said again, half of the time with the other one's part."""
 
     columns = ("text", "pair", "label")
     labels = ("entailment", "not_entailment")
     group = 2
-
-    def __init__(self, writer: Writer) -> None:
-        super().__init__(writer)
-        self.scenes = Scenes(self)
 
     def make(self, rng: random.Random, member: int, split: str) -> Example:
         """Text, pair, label; gold: the genre and the part that was exchanged."""
@@ -92,7 +87,7 @@ class RTE(Task):
         return {"text": " ".join(text), "pair": pair, "label": label, "gold": gold}
 
 
-class QNLI(Task):
+class QNLI(SceneTask):
     """Does the sentence answer the question?
 
     Half of the rows have a sentence of two facts, which answers it or has a part of them exchanged; half have a short
@@ -102,10 +97,6 @@ class QNLI(Task):
     columns = ("text", "pair", "label")
     labels = ("entailment", "not_entailment")
     group = 2
-
-    def __init__(self, writer: Writer) -> None:
-        super().__init__(writer)
-        self.scenes = Scenes(self)
 
     def make(self, rng: random.Random, member: int, split: str) -> Example:
         """Question `text`, sentence `pair`, label; gold: the genre, what is asked for, and the kind of row."""

@@ -3,24 +3,19 @@
 import random
 import re
 
-from course_lib.data.world.documents import Writer
 from course_lib.data.world.grammar import Env
-from course_lib.data.world.tasks.base import Example, Task, balanced
-from course_lib.data.world.tasks.scenes import GENRES, ROLES, Saying, Scenes, exchange, exchangeable, reverse
+from course_lib.data.world.tasks.base import Example, balanced
+from course_lib.data.world.tasks.scenes import GENRES, ROLES, Saying, SceneTask, exchange, exchangeable, reverse
 
 GRADED = ("deed", "gift", "meal", "help")  # genres whose verb is a word of the lexicon
 
 
-class Paraphrase(Task):
+class Paraphrase(SceneTask):
     """Two people change places, or two facts exchange a part: both labels have the same words."""
 
     columns = ("text", "pair", "label")
     labels = ("different", "paraphrase")
     group = 2
-
-    def __init__(self, writer: Writer) -> None:
-        super().__init__(writer)
-        self.scenes = Scenes(self)
 
     def make(self, rng: random.Random, member: int, split: str) -> Example:
         """Text, pair, label; gold: the genre and what was exchanged ("" for a paraphrase, "XY" for two people)."""
@@ -48,7 +43,7 @@ class Paraphrase(Task):
         return {"text": " ".join(text), "pair": " ".join(pair_sentences), "label": label, "gold": gold}
 
 
-class Similarity(Task):
+class Similarity(SceneTask):
     """How much of what the one says does the other say?
 
     5: the same fact in other words; 4: the same with a part left out; 3: one part is another; 2: the two people in each
@@ -59,10 +54,6 @@ class Similarity(Task):
     columns = ("text", "pair", "label")
     labels = ()
     group = 6
-
-    def __init__(self, writer: Writer) -> None:
-        super().__init__(writer)
-        self.scenes = Scenes(self)
 
     def make(self, rng: random.Random, member: int, split: str) -> Example:
         """Text, pair, and the grade as a float; gold: the genre and the grade."""

@@ -3,23 +3,18 @@
 import random
 from typing import ClassVar
 
-from course_lib.data.world.documents import Writer
-from course_lib.data.world.tasks.base import Example, Task, balanced
-from course_lib.data.world.tasks.scenes import Scenes, answer_to, exchange, exchangeable, find_answer
+from course_lib.data.world.tasks.base import Example, balanced
+from course_lib.data.world.tasks.scenes import SceneTask, answer_to, exchange, exchangeable, find_answer
 
 FACTS = 3
 PARTED = ((1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0))  # orders that part the first fact
 
 
-class Questions(Task):
+class Questions(SceneTask):
     """Three facts of one form; the question is about one of them, and its answer stands in the text once."""
 
     columns: ClassVar[tuple[str, ...]] = ("text", "pair", "answer", "start", "answers")
     labels: ClassVar[tuple[str, ...]] = ()
-
-    def __init__(self, writer: Writer) -> None:
-        super().__init__(writer)
-        self.scenes = Scenes(self)
 
     def make(self, rng: random.Random, member: int, split: str) -> Example:
         """Question `text`, context `pair`, the answer, its first character; gold: genre, what is asked, whose fact."""
@@ -65,15 +60,11 @@ class OpenQuestions(Questions):
         return self._ask(rng, split, least=2, answerable=bool(label)) | {"label": label}
 
 
-class Retrieval(Task):
+class Retrieval(SceneTask):
     """A question and four passages of the same words: in one the facts that it names belong together."""
 
     columns = ("query", "positive", "negatives")
     labels = ()
-
-    def __init__(self, writer: Writer) -> None:
-        super().__init__(writer)
-        self.scenes = Scenes(self)
 
     def make(self, rng: random.Random, member: int, split: str) -> Example:
         """Query, the passage that answers it, three that do not; gold: genre and what is asked."""

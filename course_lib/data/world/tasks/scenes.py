@@ -11,6 +11,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from functools import cache
 
+from course_lib.data.world.documents import Writer
 from course_lib.data.world.grammar import Env, Sentence, Template, write
 from course_lib.data.world.tasks.base import Task
 from course_lib.errors import CourseError
@@ -137,3 +138,11 @@ def _by_split(task: Task, name: str, column: str, known: tuple[str, ...]) -> dic
         common = result[False].get(group, [])
         result[True][group] = common + held[group] * max(1, len(common) // max(1, len(held[group])))
     return result
+
+
+class SceneTask(Task):
+    """A task about scenes."""
+
+    def __init__(self, writer: Writer) -> None:
+        super().__init__(writer)
+        self.scenes = Scenes(self)
