@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 TOOK: Counter[str] = Counter()
+collect_ignore = ["notebooks/homework"]  # masters are stored without outputs; tests/homework executes them
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:

@@ -7,3 +7,21 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+import pytest
+
+from course_lib.errors import CourseError
+from tools import browser as chromium
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """One Chromium for the whole run: playwright drives no second one beside it."""
+    if chromium.chromium() is None:
+        pytest.skip("no Chromium on this machine (Debian, Ubuntu: apt install chromium)")
+    pytest.importorskip("playwright.sync_api")
+    try:
+        with chromium.opened() as running:
+            yield running
+    except CourseError as error:
+        pytest.skip(str(error))

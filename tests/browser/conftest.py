@@ -1,8 +1,7 @@
-"""A headless Chromium without a network, and a JupyterLab with settings of its own."""
+"""Tabs of the headless Chromium, and a JupyterLab with settings of its own."""
 
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -11,26 +10,6 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-
-# Names that the system's own Chromium goes by; Playwright's download is never used.
-NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
-FLAGS = (
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
-    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
-)  # fmt: skip
-
-
-@pytest.fixture(scope="session")
-def browser():
-    found = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
-    if found is None:
-        pytest.skip("no Chromium on this machine (Debian, Ubuntu: apt install chromium)")
-    sync_api = pytest.importorskip("playwright.sync_api")
-    with sync_api.sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=found, headless=True, args=list(FLAGS))
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture

@@ -1,10 +1,8 @@
-"""The real decks as pages, and a Chromium without a network."""
+"""The real decks as pages, in a Chromium without a network."""
 
 import pytest
 
-from course_lib.errors import CourseError
 from tools.notebooks import build
-from tools.slides import browser as chromium
 from tools.slides import decks, page
 
 
@@ -23,18 +21,6 @@ def pages(stored, tmp_path_factory):
         result[name] = folder / f"{name}.html"
         result[name].write_text(page.html(notebook), "utf-8")
     return result
-
-
-@pytest.fixture(scope="session")
-def browser():
-    if chromium.chromium() is None:
-        pytest.skip("no Chromium on this machine (Debian, Ubuntu: apt install chromium)")
-    pytest.importorskip("playwright.sync_api")
-    try:
-        with chromium.opened() as running:
-            yield running
-    except CourseError as error:
-        pytest.skip(str(error))
 
 
 @pytest.fixture

@@ -8,9 +8,10 @@ from nbformat import v4
 
 from course_lib.errors import CourseError
 from tests.slides.toy import cell, code, deck, picture
+from tools import browser
 from tools.notebooks import build
 from tools.notebooks import page as lessons_page
-from tools.slides import ROOT, __main__, browser, decks, find, page, rules
+from tools.slides import ROOT, __main__, decks, find, page, rules
 from tools.slides.deck import parts, slides
 
 NOTE = "**1 min** · " + "word " * 25

@@ -10,8 +10,9 @@ import typer
 
 from course_lib.errors import CourseError
 from course_lib.files import atomic_write
+from tools import browser
 from tools.notebooks import build as notebooks
-from tools.slides import ROOT, browser, decks, find, page, pdf
+from tools.slides import ROOT, decks, find, page, pdf
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__, pretty_exceptions_enable=False)
 Names = Annotated[list[str] | None, typer.Argument(help="decks such as 1_attention or 1; all if none is named")]
