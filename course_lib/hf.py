@@ -49,13 +49,22 @@ class Rule:
         return None if found is None else "".join(found.groups()[:1])
 
 
+# A table, or what gives it for a model of ours: some weights stand in some models of a family only (a gate).
+Rules = tuple[Rule, ...] | Callable[[nn.Module], tuple[Rule, ...]]
+
+
 @dataclass(frozen=True)
 class Architecture:
-    """A public class name, the model of ours that equals it, and the rules for what stands outside the body."""
+    """A public class name, the model of ours that equals it, and the rules for what stands outside the body.
+
+    build: gets our config and config.json's values, among them the caller's options and, as "weights", the names of
+    the tensors at hand. write: what config.json says beside the stack's configuration.
+    """
 
     build: Callable[[StackConfig, Mapping[str, Any]], nn.Module]
-    rules: tuple[Rule, ...] = ()
+    rules: Rules = ()
     has_prefix: bool = True  # public bodies saved alone carry no prefix
+    write: Callable[[nn.Module], dict[str, Any]] = lambda model: {}
 
 
 @dataclass(frozen=True)
@@ -66,15 +75,15 @@ class Family:
     read_config: Callable[[Mapping[str, Any]], StackConfig]
     write_config: Callable[[StackConfig], dict[str, Any]]
     prefix: str  # of the body's weights inside a model with a head, e.g. "bert."
-    rules: tuple[Rule, ...]  # for the body; `ours` relative to the stack
+    rules: Rules  # for the body; `ours` relative to the stack
     architectures: dict[str, Architecture] = field(default_factory=dict)
 
 
 def families() -> dict[str, Family]:
     """Model type -> family. A new family is one more entry here."""
-    from course_lib.models import bert, gpt
+    from course_lib.models import bart, bert, gpt, t5
 
-    return {f.model_type: f for f in (bert.FAMILY, gpt.GPT1_FAMILY, gpt.GPT2_FAMILY)}
+    return {f.model_type: f for f in (bert.FAMILY, gpt.GPT1_FAMILY, gpt.GPT2_FAMILY, bart.FAMILY, t5.FAMILY)}
 
 
 def convert(weights: Mapping[str, Tensor], rules: tuple[Rule, ...], layers: int) -> dict[str, Tensor]:
@@ -160,8 +169,9 @@ def load_pretrained(source: str | Path, *, architecture: str | None = None, **bu
         config = family.read_config(values)
     except KeyError as error:
         raise CourseError(f"{folder}/config.json has no field {error}, which a {family.model_type} needs.") from None
-    model = chosen.build(config, values | build)
-    weights = convert(_bare(_read_weights(folder), family), _all_rules(family, chosen), config.layers)
+    theirs = _bare(_read_weights(folder), family)
+    model = chosen.build(config, values | build | {"weights": frozenset(theirs)})
+    weights = convert(theirs, _all_rules(family, chosen, model), config.layers)
     load_strictly(model, weights, str(folder))
     return model.eval()
 
@@ -190,7 +200,7 @@ def save_pretrained(model: nn.Module, folder: str | Path, *, model_type: str, ar
 
     Args:
         model: a model whose class is the one `architecture` builds. folder: made if needed.
-        model_type: "bert", "gpt2" or "openai-gpt". architecture: the public class, e.g. "BertForMaskedLM".
+        model_type: one of `families()`, e.g. "bert". architecture: the public class, e.g. "BertForMaskedLM".
 
     Raises:
         CourseError: an unknown type or architecture, a configuration that the public model cannot express.
@@ -202,32 +212,39 @@ def save_pretrained(model: nn.Module, folder: str | Path, *, model_type: str, ar
         raise CourseError(f"Nothing is known of {architecture!r} in the family {model_type!r}.")
     chosen = family.architectures[architecture]
     config: StackConfig = model.stack.config  # type: ignore[assignment, union-attr]
-    values = family.write_config(config) | {"model_type": model_type, "architectures": [architecture]}
+    values = family.write_config(config) | chosen.write(model)
+    values |= {"model_type": model_type, "architectures": [architecture]}
     if family.read_config(values) != config:
         raise CourseError(
             f"{model_type} cannot express this configuration; compare it with the family's presets by diff()."
         )
     if (out := getattr(model, "out", None)) is not None:
         values["id2label"] = {str(n): f"LABEL_{n}" for n in range(out.out_features)}
-    weights = convert_back(model.state_dict(), _all_rules(family, chosen), config.layers)
+    rules = _all_rules(family, chosen, model)
+    weights = convert_back(model.state_dict(), rules, config.layers)
     prefix = family.prefix if chosen.has_prefix else ""
-    bodies = {rule.theirs for rule in family.rules}
-    named = {
-        prefix + n if _rule_for(n, _all_rules(family, chosen))[0].theirs in bodies else n: t for n, t in weights.items()
-    }
+    bodies = {rule.theirs for rule in _rules(family.rules, model)}
+    named = {prefix + n if _rule_for(n, rules)[0].theirs in bodies else n: t for n, t in weights.items()}
     with atomic_write(Path(folder) / "model.safetensors", "wb") as file:
         file.write(save(named, metadata={"format": "pt"}))
     write_json(Path(folder) / "config.json", values)
 
 
-def _all_rules(family: Family, chosen: Architecture) -> tuple[Rule, ...]:
+def _rules(rules: Rules, model: nn.Module | None) -> tuple[Rule, ...]:
+    if not callable(rules):
+        return rules
+    assert model is not None, "these rules depend on the model"
+    return rules(model)
+
+
+def _all_rules(family: Family, chosen: Architecture, model: nn.Module | None = None) -> tuple[Rule, ...]:
     def inside(ours: str | tuple[str, ...] | None) -> str | tuple[str, ...] | None:
         if isinstance(ours, tuple):
             return tuple("stack." + name for name in ours)
         return None if ours is None else "stack." + ours
 
-    body = tuple(Rule(rule.theirs, inside(rule.ours), rule.via, rule.back) for rule in family.rules)
-    return body + chosen.rules
+    body = tuple(Rule(rule.theirs, inside(rule.ours), rule.via, rule.back) for rule in _rules(family.rules, model))
+    return body + _rules(chosen.rules, model)
 
 
 def _layers(rule: Rule, layers: int) -> list[str]:

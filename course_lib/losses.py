@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from course_lib.corrupt import IGNORE
 from course_lib.cross_entropy import mean_cross_entropy
 from course_lib.errors import CourseError
+from course_lib.seq2seq import shift_right
 
 Batch = Mapping[str, Tensor]
 Loss = Callable[[nn.Module, Batch], Tensor]
@@ -90,6 +91,18 @@ def choice(model: nn.Module, batch: Batch, *, smoothing: float = 0.0) -> Tensor:
     """One of N candidates. Reads `ids`, `keep`, `segments` of shape [B N T] and `labels` Int[B], the right
     one."""
     return cross_entropy(model(batch["ids"], **_inputs(batch)), batch["labels"], smoothing)  # B N
+
+
+def seq2seq(model: nn.Module, batch: Batch, *, smoothing: float = 0.0) -> Tensor:
+    """A target given a source: mean of -log p(labels[t] | labels[: t], source) (Raffel et al. 2020, section 2.4).
+
+    Reads `ids` and `keep`, the source; `labels` Int[B U], the target with -100 behind its end. The decoder is fed the
+    target itself, one to the right (teacher forcing). model: `seq2seq.Seq2SeqLM`.
+    """
+    labels = batch["labels"]
+    at = labels != IGNORE
+    decoder_ids = shift_right(labels, model.stack.start)  # type: ignore[arg-type, union-attr]
+    return cross_entropy(model(batch["ids"], decoder_ids, keep=batch.get("keep"), at=at), labels[at], smoothing)
 
 
 def next_tokens(ids: Tensor, keep: Tensor | None = None) -> Tensor:
