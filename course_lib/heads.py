@@ -14,7 +14,7 @@ from course_lib.errors import CourseError
 from course_lib.layers import ACTIVATIONS, norm
 from course_lib.stack import Stack
 
-Pool = Literal["first", "last", "mean"]
+Pool = Literal["first", "last", "mean", "max"]
 
 
 class LM(nn.Module):
@@ -247,18 +247,20 @@ class Span(nn.Module):
 
 
 def pool(h: Float[Tensor, "B T D"], keep: Bool[Tensor, "B T"] | None, how: Pool) -> Float[Tensor, "B D"]:
-    """One vector a row: the first token's, the last kept token's, or the mean over kept tokens."""
+    """One vector a row: the first token's, the last kept token's, or the mean or the maximum over kept tokens."""
     if how == "first":
         return h[:, 0]
     keep = torch.ones(h.shape[:2], dtype=torch.bool, device=h.device) if keep is None else keep.bool()
     if how == "mean":
         weights = keep.to(h.dtype)[..., None]
         return (h * weights).sum(1) / weights.sum(1).clamp(min=1)
+    if how == "max":
+        return h.masked_fill(~keep[..., None], -torch.inf).max(dim=1).values
     if how == "last":
         places = torch.arange(h.shape[1], device=h.device)
         last = (places * keep).argmax(dim=1)
         return h[torch.arange(len(h), device=h.device), last]
-    raise CourseError(f"Unknown pooling {how!r}; there are first, last and mean.")
+    raise CourseError(f"Unknown pooling {how!r}; there are first, last, mean and max.")
 
 
 def _init(linear: nn.Linear, stack: Stack) -> None:

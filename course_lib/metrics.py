@@ -5,7 +5,7 @@ import math
 import re
 import string
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from course_lib.errors import CourseError
@@ -119,6 +119,55 @@ def confusion(predictions: Sequence[int], truth: Sequence[int], names: Sequence[
     return table
 
 
+def mrr(rankings: Sequence[Sequence[Any]], truth: Sequence[Collection[Any]], *, k: int = 10) -> float:
+    """Mean reciprocal rank: 1 / the rank of the first relevant document, 0 where none is among the first k.
+
+    Args:
+        rankings: what was found for each query, best first. truth: the relevant documents of each query.
+    """
+    return _mean_over_queries(rankings, truth, k, lambda hits, _: next((1 / r for r, h in enumerate(hits, 1) if h), 0))
+
+
+def recall(rankings: Sequence[Sequence[Any]], truth: Sequence[Collection[Any]], *, k: int = 10) -> float:
+    """Share of a query's relevant documents among the first k, averaged over the queries."""
+    return _mean_over_queries(rankings, truth, k, lambda hits, relevant: sum(map(bool, hits)) / len(relevant))
+
+
+def mean_average_precision(
+    rankings: Sequence[Sequence[Any]], truth: Sequence[Collection[Any]], *, k: int | None = None
+) -> float:
+    """MAP: the precision at the rank of each relevant document (0 if not found), averaged over them, then the
+    queries."""
+
+    def average_precision(hits: list[float], relevant: dict[Any, float]) -> float:
+        places = [rank for rank, hit in enumerate(hits, 1) if hit]
+        return sum(found / rank for found, rank in enumerate(places, 1)) / len(relevant)
+
+    return _mean_over_queries(rankings, truth, k, average_precision)
+
+
+def ndcg(
+    rankings: Sequence[Sequence[Any]],
+    truth: Sequence[Collection[Any] | Mapping[Any, float]],
+    *,
+    k: int | None = 10,
+) -> float:
+    """nDCG (Järvelin and Kekäläinen 2002): the gains of the first k, divided by log2(rank + 1), over the best possible
+    sum.
+
+    Args:
+        rankings, truth: as for `mrr`; a mapping in `truth` gives each relevant document's gain, a collection gives
+            each the gain 1. The gain is taken as it is, not as 2^gain - 1.
+    """
+
+    def gained(gains: Iterable[float]) -> float:
+        return sum(gain / math.log2(rank + 1) for rank, gain in enumerate(gains, 1))
+
+    return _mean_over_queries(
+        rankings, truth, k, lambda hits, relevant: gained(hits) / gained(sorted(relevant.values(), reverse=True)[:k])
+    )
+
+
 METRICS: dict[str, Metric] = {
     "accuracy": accuracy,
     "f1": f1,
@@ -138,6 +187,30 @@ def _correlation(how: Callable[..., Any], predictions: Sequence[float], truth: S
     if len(set(predictions)) == 1 or len(set(truth)) == 1:
         return 0.0
     return float(how(predictions, truth)[0])
+
+
+def _mean_over_queries(
+    rankings: Sequence[Sequence[Any]],
+    truth: Sequence[Collection[Any] | Mapping[Any, float]],
+    k: int | None,
+    score: Callable[[list[float], dict[Any, float]], float],
+) -> float:
+    """Mean of `score(gains of the first k, gain of each relevant document)`; no document may be ranked twice."""
+    _same_length(rankings, truth)
+    if k is not None and k < 1:
+        raise CourseError(f"k is {k}; at least the first document must count.")
+    total = 0.0
+    for number, (ranking, relevant) in enumerate(zip(rankings, truth, strict=True)):
+        gains = dict(relevant) if isinstance(relevant, Mapping) else dict.fromkeys(relevant, 1.0)
+        if any(gain < 0 for gain in gains.values()):
+            raise CourseError(f"Query {number} has a negative gain; the least is 0, for what is not relevant.")
+        gains = {document: gain for document, gain in gains.items() if gain}
+        if not gains:
+            raise CourseError(f"Query {number} has no relevant document; leave it out, nothing could be found.")
+        if len(set(ranking)) != len(ranking):
+            raise CourseError(f"The ranking of query {number} holds a document twice.")
+        total += score([gains.get(document, 0.0) for document in ranking[:k]], gains)
+    return total / len(truth)
 
 
 def _same_length(predictions: Sequence[Any], truth: Sequence[Any]) -> None:

@@ -76,6 +76,7 @@ def test_pooling_with_padding_on_the_left():
     torch.testing.assert_close(heads.pool(h, keep, "mean"), torch.stack([h[0, 2:].mean(0), h[1].mean(0)]))
     torch.testing.assert_close(heads.pool(h, None, "last"), h[:, -1])
     assert torch.equal(heads.pool(h, keep, "first"), h[:, 0])
+    assert torch.equal(heads.pool(h, keep, "max"), torch.stack([h[0, 2:].amax(0), h[1].amax(0)]))
 
 
 def test_mean_of_nothing_is_not_nan():
@@ -83,8 +84,8 @@ def test_mean_of_nothing_is_not_nan():
 
 
 def test_unknown_pooling():
-    with pytest.raises(CourseError, match="'max'; there are first, last and mean"):
-        heads.pool(torch.randn(1, 3, 2), None, "max")
+    with pytest.raises(CourseError, match="'median'; there are first, last, mean and max"):
+        heads.pool(torch.randn(1, 3, 2), None, "median")
 
 
 def test_choice_reads_each_candidate_alone(batch):
