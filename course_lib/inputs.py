@@ -3,6 +3,7 @@
 Encoders (BERT): [CLS] text [SEP] or [CLS] text [SEP] pair [SEP]; segments 0 and 1.
 Decoders (GPT-1, section 3.3): start text extract, or start text delimiter pair extract; the extract token's
 vector is what the classifier reads. The three marks are new tokens at the end of the vocabulary.
+Encoder-decoders: a task with labels as encoders have it; text in, text out by `SourceTarget`.
 
 Columns, one kind of task each:
     single   text, label                  one text, one label
@@ -14,7 +15,7 @@ Columns, one kind of task each:
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -76,7 +77,7 @@ class Frame:
 
     Args:
         tokenizer: the vocabulary must be the stack's.
-        config: of the stack; causal ones get GPT-1's frame. Its position table limits the length.
+        config: of the stack; a decoder alone gets GPT-1's frame. Its position table limits the length.
         kind: of task. classes: number of labels, None for scores.
         max_length: longest input in tokens, if below what the positions allow.
     """
@@ -92,7 +93,7 @@ class Frame:
     ) -> None:
         limit = config.position.length if isinstance(config.position, Learned) else 512
         self.tokenizer, self.kind, self.classes = tokenizer, kind, classes
-        self.causal, self.segments = config.causal, config.embed.segments > 1
+        self.causal, self.segments = config.causal and not config.cross, config.embed.segments > 1
         self.length = min(limit, max_length or limit)
         self.marks = tuple(range(tokenizer.vocab.size, tokenizer.vocab.size + MARKS)) if self.causal else ()
 
@@ -229,10 +230,77 @@ class Frame:
                 raise CourseError(f"Row {number} has the label {label!r}; the labels are 0 to {classes - 1}.")
 
 
+class SourceTarget:
+    """Sources and targets for an encoder-decoder, with the tokenizer's special tokens around both; collated, the batch
+    that `losses.seq2seq` reads.
+
+    Args:
+        tokenizer: it must end a text with a special token, or a target would have no end.
+        config: of the decoder. Its position table limits the lengths.
+        prefix: before every source, as T5 names the task ("translate English to German: ").
+        max_length, max_target: longest source and target in tokens, if below what the positions allow.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        config: StackConfig,
+        *,
+        prefix: str = "",
+        max_length: int | None = None,
+        max_target: int | None = None,
+    ) -> None:
+        limit = config.position.length if isinstance(config.position, Learned) else 512
+        self.tokenizer, self.prefix = tokenizer, prefix
+        self.length, self.target = min(limit, max_length or limit), min(limit, max_target or limit)
+        if not tokenizer.encode("").ids:
+            raise CourseError(
+                "This tokenizer marks no end of a text, so a target would have none; train one that does."
+            )
+
+    def rows(self, data: Iterable[Mapping[str, Any]]) -> list[Row]:
+        """Frame the columns `text` and `target` of every row; `answer` keeps the target's text.
+
+        Raises:
+            CourseError: a column is missing, there is no row.
+        """
+        items = list(data)
+        for number, item in enumerate(items):
+            if missing := [name for name in ("text", "target") if name not in item]:
+                raise CourseError(f"A seq2seq task needs the column {missing[0]!r}; row {number} has none.")
+        if not items:
+            raise CourseError("The seq2seq task has no rows.")
+        sources = self.tokenizer.ids([self.prefix + item["text"] for item in items], max_length=self.length)
+        targets = self.tokenizer.ids([item["target"] for item in items], max_length=self.target)
+        return [
+            Row([source], [[0] * len(source)], target, answer=item["target"])
+            for source, target, item in zip(sources, targets, items, strict=True)
+        ]
+
+    def collate(self, rows: Sequence[Row]) -> Batch:
+        """Pad both sides to their longest: ids and keep [B T] of the sources, labels [B U] of the targets, -100 behind
+        their ends."""
+        ids, keep = _padded([row.ids[0] for row in rows], self.tokenizer.vocab.pad or 0)
+        labels, _ = _padded([row.label for row in rows], IGNORE)
+        return {"ids": ids, "keep": keep, "labels": labels}
+
+
+def _padded(rows: Sequence[Sequence[int]], value: int) -> tuple[Tensor, Tensor]:
+    width = max(map(len, rows))
+    ids = torch.tensor([[*row, *[value] * (width - len(row))] for row in rows])
+    return ids, torch.arange(width) < torch.tensor([[len(row)] for row in rows])
+
+
+class Collates(Protocol):
+    """What makes a batch of framed rows: `Frame` or `SourceTarget`."""
+
+    def collate(self, rows: Sequence[Row]) -> Batch: ...
+
+
 class TaskBatches:
     """Shuffled batches, epoch after epoch; batch `step` depends on (rows, seed, step) only."""
 
-    def __init__(self, frame: Frame, rows: Sequence[Row], batch: int, seed: int) -> None:
+    def __init__(self, frame: Collates, rows: Sequence[Row], batch: int, seed: int) -> None:
         self.frame, self.rows, self.batch, self.seed = frame, rows, batch, seed
         self.per_epoch = -(-len(rows) // batch)
 
@@ -243,7 +311,7 @@ class TaskBatches:
         return self.frame.collate([self.rows[i] for i in order[index * self.batch : (index + 1) * self.batch]])
 
 
-def in_order(frame: Frame, rows: Sequence[Row], batch: int) -> Iterator[tuple[list[int], Batch]]:
+def in_order(frame: Collates, rows: Sequence[Row], batch: int) -> Iterator[tuple[list[int], Batch]]:
     """Batches for prediction, longest rows together: (row numbers, batch)."""
     order = sorted(range(len(rows)), key=lambda i: max(map(len, rows[i].ids)))
     for start in range(0, len(order), batch):

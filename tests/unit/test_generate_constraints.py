@@ -132,12 +132,12 @@ def test_a_seq2seq_model_learns_to_copy():
     model = t5_lm(t5_mini(vocab=12)).train()
     ids = torch.randint(3, 12, (6, 4))
     batch = {"ids": ids, "labels": torch.cat([ids, torch.ones(6, 1, dtype=torch.long)], dim=1)}
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-    for _ in range(100):
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-4)
+    for _ in range(60):
         loss = losses.seq2seq(model, batch)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    assert loss.item() < 0.2
+    assert loss.item() < 0.1
     said = generate(model, ids, max_new_tokens=8, eos=1)
     assert torch.equal(said[:, 1:5], ids) and (said[:, 5] == 1).all()
