@@ -1,0 +1,242 @@
+"""Sentence-BERT against sentence-transformers: vectors, folders both ways, losses and gradients, cross-encoder."""
+
+import copy
+import json
+
+import pytest
+import torch
+import transformers
+from sentence_transformers import CrossEncoder, SentenceTransformer
+from sentence_transformers.sentence_transformer import losses as theirs_losses
+from sentence_transformers.sentence_transformer import modules
+
+from course_lib import hf, losses
+from course_lib.errors import CourseError
+from course_lib.models import sentence as sbert
+from course_lib.models.sentence_folder import load_sentence, save_sentence
+from course_lib.tokenizers import Tokenizer, train_wordpiece
+from tests.parity.public import close, randomise
+
+TEXTS = [
+    "the cat sat on the mat", "a dog", "the house of the old dog is on the hill and the cat sat in it all day long",
+    "cat", "a cat sat on a hill", "the old house",
+]  # fmt: skip
+PAIRS = [*TEXTS[1:], TEXTS[0]]
+OTHERS = [*TEXTS[2:], *TEXTS[:2]]
+BERTS = [
+    {"hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 2, "intermediate_size": 24},
+    {"hidden_size": 24, "num_attention_heads": 3, "num_hidden_layers": 1, "intermediate_size": 40},
+]
+TOPS = {
+    "mean": ("mean", []),
+    "cls": ("cls", ["normalize"]),
+    "max": ("max", [("tanh", torch.nn.Tanh(), True)]),
+    "lasttoken": ("lasttoken", [("relu", torch.nn.ReLU(), False), ("identity", torch.nn.Identity(), True)]),
+    "all": ("mean", [("gelu", torch.nn.GELU(), True), "normalize"]),
+}
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return train_wordpiece([" ".join(TEXTS)] * 5, 90)
+
+
+def bert_folder(folder, tokenizer, which=0, classes=None):
+    """A random public BERT and its tokenizer; as a classifier of pairs if `classes`."""
+    config = transformers.BertConfig(
+        vocab_size=len(tokenizer), max_position_embeddings=16, num_labels=classes or 2, **BERTS[which]
+    )
+    kind = transformers.BertForSequenceClassification if classes else transformers.BertModel
+    randomise(kind(config), which).save_pretrained(folder)
+    tokenizer.save(folder)
+    settings = folder / "tokenizer_config.json"  # as published BERTs have it: segments reach the public model
+    names = {"model_input_names": ["input_ids", "token_type_ids", "attention_mask"]}
+    settings.write_text(json.dumps(json.loads(settings.read_text()) | names))
+    return folder
+
+
+def public(tmp_path, tokenizer, name="mean", which=0):
+    """A random SentenceTransformer, saved to a folder: (model, folder)."""
+    pool, top = TOPS[name]
+    body = modules.Transformer(str(bert_folder(tmp_path / "bert", tokenizer, which)))
+    width = BERTS[which]["hidden_size"]
+    made = [body, modules.Pooling(width, pool)]
+    for number, layer in enumerate(top):
+        if layer == "normalize":
+            made.append(modules.Normalize())
+        else:
+            made.append(randomise(modules.Dense(width, 8 + number, bias=layer[2], activation_function=layer[1])))
+            width = 8 + number
+    model = SentenceTransformer(modules=made, device="cpu").eval()
+    model.save(str(tmp_path / "theirs"))
+    return model, tmp_path / "theirs"
+
+
+def vectors(model) -> torch.Tensor:
+    return torch.from_numpy(model.encode(TEXTS, show_progress_bar=False))
+
+
+@pytest.mark.parametrize(("name", "which"), [(n, 0) for n in TOPS] + [("all", 1)])
+def test_folders_give_equal_vectors_both_ways(name, which, tokenizer, tmp_path):
+    theirs, folder = public(tmp_path, tokenizer, name, which)
+    ours = load_sentence(folder)
+    expected = vectors(theirs)
+    assert ours.max_length == 16 < len(tokenizer.encode(TEXTS[2]))  # one text is cut
+    assert close(sbert.encode(ours, TEXTS, batch=2), expected)
+    assert [type(layer).__name__ for layer in ours.model.top] == [type(m).__name__ for m in list(theirs)[2:]]
+
+    save_sentence(ours, tmp_path / "ours")
+    again = SentenceTransformer(str(tmp_path / "ours"), device="cpu")
+    assert close(vectors(again), expected)
+    assert close(sbert.encode(load_sentence(tmp_path / "ours"), TEXTS), expected)
+
+
+def test_an_older_folder_and_its_settings(tokenizer, tmp_path):
+    """The stack in 0_Transformer, pooling by flags, the length beside the stack, a default prompt."""
+    bert_folder(tmp_path / "0_Transformer", tokenizer)
+    (tmp_path / "1_Pooling").mkdir()
+    flags = {"word_embedding_dimension": 16, "pooling_mode_cls_token": False, "pooling_mode_max_tokens": True}
+    write = {
+        "modules.json": [
+            {"idx": 0, "name": "0", "path": "0_Transformer", "type": "sentence_transformers.models.Transformer"},
+            {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
+        ],
+        "0_Transformer/sentence_bert_config.json": {"max_seq_length": 6, "do_lower_case": False},
+        "1_Pooling/config.json": flags | {"pooling_mode_mean_tokens": False},
+        "config_sentence_transformers.json": {"prompts": {"q": "the old "}, "default_prompt_name": "q"},
+    }
+    for path, value in write.items():
+        (tmp_path / path).write_text(json.dumps(value))
+    ours = load_sentence(tmp_path)
+    assert (ours.max_length, ours.prompt, ours.model.pool) == (6, "the old ", "max")
+    expected = vectors(SentenceTransformer(str(tmp_path), device="cpu"))
+    assert close(sbert.encode(ours, TEXTS), expected)
+    save_sentence(ours, tmp_path / "again")
+    assert close(vectors(SentenceTransformer(str(tmp_path / "again"), device="cpu")), expected)
+
+
+@pytest.mark.parametrize(
+    ("path", "change", "message"),
+    [
+        ("1_Pooling", {"pooling_mode": ["mean", "max"]}, r"mean \+ max"),
+        ("1_Pooling", {"pooling_mode": "weightedmean"}, "weightedmean"),
+        ("1_Pooling", {"include_prompt": False}, "prompt"),
+        ("2_Dense", {"use_residual": True}, "residual"),
+        ("2_Dense", {"activation_function": "torch.nn.modules.activation.Softplus"}, "activation"),
+        ("2_Dense", {"module_input_name": "token_embeddings"}, "other inputs"),
+    ],
+)
+def test_what_is_not_known_is_refused(path, change, message, tokenizer, tmp_path):
+    _, folder = public(tmp_path, tokenizer, "all")
+    file = folder / path / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | change))
+    with pytest.raises(CourseError, match=message):
+        load_sentence(folder)
+
+
+def test_a_foreign_module_and_lower_case_are_refused(tokenizer, tmp_path):
+    _, folder = public(tmp_path, tokenizer)
+    settings = folder / "sentence_bert_config.json"
+    settings.write_text(json.dumps({"max_seq_length": 8, "do_lower_case": True}))
+    with pytest.raises(CourseError, match="lower case"):
+        load_sentence(folder)
+    listed = folder / "modules.json"
+    listed.write_text(listed.read_text().replace("pooling.Pooling", "bow.BoW"))
+    with pytest.raises(CourseError, match="Transformer, BoW"):
+        load_sentence(folder)
+
+
+def features(model, columns):
+    return [model.preprocess(texts) for texts in columns]
+
+
+def compare(loss, expected, ours, theirs):
+    """Equal values, and equal gradients of every weight of the stack and of the layers on top."""
+    assert close(loss, expected)
+    loss.backward()
+    expected.backward()
+    family = hf.families()["bert"]
+    grads = {n: p.grad for n, p in theirs[0].model.named_parameters() if p.grad is not None}
+    translated = hf.convert(grads, hf._rules(family.rules, ours), ours.stack.config.layers)
+    for name, weight in ours.stack.named_parameters():
+        assert close(weight.grad, translated[name]), name
+    dense = [m for m in theirs if isinstance(m, modules.Dense)]
+    for layer, public_layer in zip([m for m in ours.top if isinstance(m, sbert.Dense)], dense, strict=True):
+        assert close(layer.linear.weight.grad, public_layer.linear.weight.grad)
+    assert any(weight.grad.abs().max() > 1e-3 for weight in ours.stack.parameters())
+
+
+@pytest.fixture
+def both(tokenizer, tmp_path):
+    """The same model on both sides, gradients on, no dropout: (ours, theirs)."""
+    theirs, folder = public(tmp_path, tokenizer, "max")
+    return load_sentence(folder).model, theirs
+
+
+def batch_of(tokenizer, *columns):
+    return sbert.text_batch(tokenizer, list(zip(*columns, strict=True)), 16)
+
+
+@pytest.mark.parametrize(
+    "parts", [("u", "v", "|u-v|"), ("u", "v"), ("|u-v|",), ("u*v",), ("|u-v|", "u*v"), ("u", "v", "u*v"), sbert.PARTS]
+)
+def test_softmax_loss(parts, both, tokenizer):
+    """All rows of the paper's table 6."""
+    ours, theirs = both
+    public_loss = theirs_losses.SoftmaxLoss(
+        theirs, 8, 3, concatenation_sent_rep="u" in parts, concatenation_sent_difference="|u-v|" in parts,
+        concatenation_sent_multiplication="u*v" in parts,
+    )  # fmt: skip
+    model = sbert.PairClassifier(ours, 3, parts)
+    model.out.load_state_dict(public_loss.classifier.state_dict())
+    labels = torch.tensor([0, 1, 2, 2, 1, 0])
+    loss = losses.classification(model, batch_of(tokenizer, TEXTS, PAIRS) | {"labels": labels})
+    compare(loss, public_loss(features(theirs, [TEXTS, PAIRS]), labels), ours, theirs)
+    assert close(model.out.weight.grad, public_loss.classifier.weight.grad)
+
+
+def test_cosine_loss(both, tokenizer):
+    ours, theirs = both
+    labels = torch.tensor([0.0, 0.2, 1.0, 0.5, 0.9, 0.4])
+    loss = sbert.cosine_regression(ours, batch_of(tokenizer, TEXTS, PAIRS) | {"labels": labels})
+    expected = theirs_losses.CosineSimilarityLoss(theirs)(features(theirs, [TEXTS, PAIRS]), labels)
+    compare(loss, expected, ours, theirs)
+
+
+@pytest.mark.parametrize("margin", [1.0, 5.0])
+def test_triplet_loss(margin, both, tokenizer):
+    ours, theirs = both
+    loss = sbert.triplets(ours, batch_of(tokenizer, TEXTS, PAIRS, OTHERS), margin=margin)
+    public_loss = theirs_losses.TripletLoss(theirs, triplet_margin=margin)
+    compare(loss, public_loss(features(theirs, [TEXTS, PAIRS, OTHERS]), None), ours, theirs)
+
+
+@pytest.mark.parametrize("columns", [(TEXTS, PAIRS), (TEXTS, PAIRS, OTHERS), (TEXTS, PAIRS, OTHERS, OTHERS[::-1])])
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_ranking_loss(columns, symmetric, both, tokenizer):
+    ours, theirs = both
+    options = {"directions": ("query_to_doc", "doc_to_query"), "partition_mode": "per_direction"} if symmetric else {}
+    loss = sbert.ranking(ours, batch_of(tokenizer, *columns), symmetric=symmetric)
+    public_loss = theirs_losses.MultipleNegativesRankingLoss(theirs, **options)
+    compare(loss, public_loss(features(theirs, columns), None), ours, theirs)
+
+
+@pytest.mark.filterwarnings("ignore:The MultipleNegativesSymmetricRankingLoss:DeprecationWarning")
+def test_the_symmetric_loss_has_a_class_of_its_own_over_there(both, tokenizer):
+    ours, theirs = both
+    loss = sbert.ranking(ours, batch_of(tokenizer, TEXTS, PAIRS), symmetric=True)
+    public_loss = theirs_losses.MultipleNegativesSymmetricRankingLoss(theirs)
+    assert close(loss, public_loss(features(theirs, [TEXTS, PAIRS]), None))
+
+
+@pytest.mark.parametrize("classes", [1, 3])
+def test_cross_encoder(classes, tokenizer, tmp_path):
+    folder = bert_folder(tmp_path, tokenizer, classes=classes)
+    theirs = CrossEncoder(str(folder), device="cpu", activation_fn=torch.nn.Identity())
+    expected = theirs.predict(list(zip(TEXTS, PAIRS, strict=True)), show_progress_bar=False)
+    ours = hf.load_pretrained(folder)
+    scores = sbert.cross_scores(ours, tokenizer, TEXTS, PAIRS, batch=2)
+    assert close(scores, torch.from_numpy(expected).view(len(TEXTS), classes))
+    other = copy.deepcopy(ours)
+    other.stack.embed.segments.weight.data.zero_()
+    assert not close(sbert.cross_scores(other, tokenizer, TEXTS, PAIRS), scores)  # segments are told apart
