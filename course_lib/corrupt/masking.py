@@ -1,45 +1,16 @@
-"""What pretraining hides from a model: masked tokens, masked whole words, false next sentences.
+"""What a masked language model has to fill in: single tokens, whole words, spans."""
 
-Pure functions: the input stays as it was, and every draw comes from the `torch.Generator` passed in, so the
-same generator state gives the same corruption. Letters: B batch, T positions.
-"""
-
-import hashlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from course_lib.corrupt.base import IGNORE, Corrupted, check_rate, choose, generator
 from course_lib.errors import CourseError
 
 if TYPE_CHECKING:
     from course_lib.tokenizers import Vocab
-
-IGNORE = -100  # the label of a position that carries no loss; F.cross_entropy's own default
-
-
-class Corrupted(NamedTuple):
-    """What the model sees, what it should say, and where it is asked.
-
-    ids Int[B T]: the corrupted input. labels Int[B T]: the original token at the chosen positions, -100
-    elsewhere. at Bool[B T]: the chosen positions, 15% of the real tokens by default, whatever stands there
-    now.
-    """
-
-    ids: Tensor
-    labels: Tensor
-    at: Tensor
-
-
-def generator(seed: int, *keys: int) -> torch.Generator:
-    """A generator of its own for (seed, keys), e.g. (seed, epoch, document): equal numbers, equal draws.
-
-    The numbers are hashed, so that neighbouring keys give unrelated streams.
-    """
-    digest = hashlib.sha256(repr((seed, *keys)).encode()).digest()
-    return torch.Generator().manual_seed(int.from_bytes(digest[:8], "big") >> 1)
 
 
 def mask_tokens(
@@ -101,7 +72,7 @@ def mask_tokens(
     else:
         units = words.reshape(rows.shape)
         may = may & (units >= 0)
-    at = _choose(units, may, rate, rng)
+    at = choose(units, may, rate, rng)
 
     draw = torch.rand(rows.shape, generator=rng, device=device)
     masked = at & (draw < parts[0])
@@ -159,73 +130,7 @@ def mask_documents(
     return Corrupted(*(torch.stack(column) for column in zip(*rows, strict=True)))
 
 
-@dataclass(frozen=True)
-class SentencePair:
-    """Two stretches of text. `next`: 0 = the second followed the first, 1 = it is from another document."""
-
-    text: str
-    pair: str
-    next: int
-
-
-def nsp_pairs(documents: Sequence[Sequence[str]], rng: torch.Generator, *, n: int) -> list[SentencePair]:
-    """Sentence pairs for next-sentence prediction (Devlin et al. 2019, section 3.1): half true, half false.
-
-    A true pair is two neighbouring sentences of one document; a false one has its second sentence from
-    another document. Exactly half are true (n odd: one fewer), in random order.
-
-    Args:
-        documents: each a list of its sentences. rng: where every draw comes from. n: number of pairs.
-
-    Returns: n pairs.
-
-    Raises:
-        CourseError: fewer than two non-empty documents, or none with two sentences.
-    """
-    if n < 0:
-        raise CourseError(f"n is {n}; the number of pairs cannot be negative.")
-    full = [document for document in documents if len(document) > 0]
-    long = [i for i, document in enumerate(full) if len(document) > 1]
-    if len(full) < 2 or not long:
-        raise CourseError(
-            "Next-sentence pairs need at least two documents, one of them with two sentences; "
-            f"there are {len(full)} documents, {len(long)} of them long enough."
-        )
-    truth = (torch.randperm(n, generator=rng) < n // 2).tolist()
-    return [_pair(full, long, bool(true), rng) for true in truth]
-
-
-def _pair(documents: Sequence[Sequence[str]], long: Sequence[int], true: bool, rng: torch.Generator) -> SentencePair:
-    draw = _draws(rng)
-    here = long[next(draw) % len(long)]
-    first = next(draw) % (len(documents[here]) - 1)
-    if true:
-        return SentencePair(documents[here][first], documents[here][first + 1], 0)
-    there = (here + 1 + next(draw) % (len(documents) - 1)) % len(documents)  # any document but this one
-    return SentencePair(documents[here][first], documents[there][next(draw) % len(documents[there])], 1)
-
-
-def _draws(rng: torch.Generator) -> Iterator[int]:
-    while True:
-        yield int(torch.randint(2**62, (1,), generator=rng))
-
-
-def _choose(units: Tensor, may: Tensor, rate: float, rng: torch.Generator) -> Tensor:
-    """Bool[B T]: all positions of `rate` of each row's units (words), among the positions that `may` be
-    chosen."""
-    width = int(units.max()) + 1 if units.numel() else 0
-    present = torch.zeros(len(units), max(width, 1), dtype=torch.bool, device=units.device)  # B W
-    inside = units.clamp(min=0)
-    present.scatter_reduce_(1, inside, may, reduce="amax")
-    order = torch.rand(present.shape, generator=rng, device=units.device).masked_fill(~present, 2.0)
-    rank = order.argsort(dim=1).argsort(dim=1)  # of each unit in its row's random order
-    there = present.sum(dim=1)
-    count = (there * rate).round().clamp(min=1 if rate > 0 else 0).minimum(there)
-    return (rank < count[:, None]).gather(1, inside) & may
-
-
 def _check_shares(rate: float, parts: tuple[float, float, float]) -> None:
-    if not 0 <= rate <= 1:
-        raise CourseError(f"rate is {rate}; the share of tokens to mask lies between 0 and 1.")
+    check_rate(rate)
     if len(parts) != 3 or min(parts) < 0 or abs(sum(parts) - 1) > 1e-6:
         raise CourseError(f"parts is {parts}; give three shares (mask, random, unchanged) that add up to 1.")
