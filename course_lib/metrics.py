@@ -1,11 +1,12 @@
-"""Scores, thin over scikit-learn, scipy and seqeval. All take predictions first, then the truth, as
-equal-long lists."""
+"""Scores, thin over scikit-learn, scipy, seqeval, sacrebleu and rouge-score. All take predictions first, then the
+truth, as equal-long lists. Shares lie between 0 and 1, correlations between -1 and 1; BLEU and chrF go up to 100."""
 
 import math
 import re
 import string
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from course_lib.errors import CourseError
@@ -21,10 +22,20 @@ def accuracy(predictions: Sequence[Any], truth: Sequence[Any]) -> float:
 
 def f1(predictions: Sequence[Any], truth: Sequence[Any], *, positive: Any = 1, macro: bool = False) -> float:
     """F1 of the class `positive`; or the unweighted mean over the classes that the truth or the predictions
-    hold."""
+    hold. 0 where nothing is called positive.
+
+    Raises:
+        CourseError: nothing is or is called `positive`, and the classes are not the numbers 0 and 1.
+    """
     from sklearn.metrics import f1_score
 
     _same_length(predictions, truth)
+    there = {*truth, *predictions}
+    if not macro and positive not in there and not there <= {0, 1}:
+        names = ", ".join(sorted(map(repr, there)))
+        raise CourseError(
+            f"No row is or is called {positive!r}; name the class to score, one of {names}, by positive=."
+        )
     if macro:
         return float(f1_score(truth, predictions, average="macro", zero_division=0.0))
     hits = [p == positive for p in predictions]
@@ -54,14 +65,17 @@ def spearman(predictions: Sequence[float], truth: Sequence[float]) -> float:
 
 
 def entity_f1(predictions: Sequence[Sequence[str]], truth: Sequence[Sequence[str]]) -> float:
-    """F1 over whole entities, CoNLL's score: the borders and the type must both be right. Tags are B-X, I-X
-    and O."""
+    """F1 over whole entities, CoNLL's score (seqeval in its default mode, which counts as conlleval does): the borders
+    and the type must both be right. Tags are O, B-X and I-X (E-X and S-X where a data set marks ends and single words);
+    an I-X that continues nothing begins an entity."""
     from seqeval.metrics import f1_score
 
     _same_length(predictions, truth)
     for number, (p, t) in enumerate(zip(predictions, truth, strict=True)):
         if len(p) != len(t):
             raise CourseError(f"Sentence {number} has {len(p)} predicted tags and {len(t)} true ones.")
+        if strange := [tag for tag in (*p, *t) if tag != "O" and (tag[:1] not in set("BIES") or tag[1:2] != "-")]:
+            raise CourseError(f"Sentence {number} has the tag {strange[0]!r}; tags are O, B-PER, I-PER and the like.")
     return float(f1_score([list(t) for t in truth], [list(p) for p in predictions], zero_division=0))
 
 
@@ -80,8 +94,47 @@ def token_f1(predictions: Sequence[str], truth: Sequence[str | Sequence[str]]) -
     return sum(max(_overlap(p, t) for t in answers) for p, answers in pairs) / len(truth)
 
 
+def bleu(predictions: Sequence[str], truth: Sequence[str | Sequence[str]]) -> float:
+    """BLEU of the whole corpus, 0 to 100 (Papineni et al. 2002), by sacrebleu with its default settings.
+
+    Those are: words as mteval-v13a cuts them, case kept, up to 4-grams, a count of zero smoothed exponentially
+    ("case:mixed|eff:no|tok:13a|smooth:exp"). Several references of a text count as in the paper.
+    """
+    from sacrebleu.metrics.bleu import BLEU
+
+    return float(BLEU().corpus_score(list(predictions), _streams(predictions, truth)).score)
+
+
+def chrf(predictions: Sequence[str], truth: Sequence[str | Sequence[str]]) -> float:
+    """chrF2 of the whole corpus, 0 to 100 (Popović 2015), by sacrebleu: F-score, recall twice as heavy, over 1- to
+    6-grams of characters without white space, no words ("case:mixed|eff:yes|nc:6|nw:0|space:no")."""
+    from sacrebleu.metrics.chrf import CHRF
+
+    return float(CHRF().corpus_score(list(predictions), _streams(predictions, truth)).score)
+
+
+def rouge(predictions: Sequence[str], truth: Sequence[str | Sequence[str]], *, kind: str = "rougeL") -> float:
+    """Mean ROUGE F-measure, 0 to 1 (Lin 2004), by rouge-score: lower case, letters and digits only, Porter's stems; of
+    several references the best counts.
+
+    Args:
+        kind: "rouge1", "rouge2" (n-grams), "rougeL" (longest common subsequence of the whole text) or "rougeLsum" (its
+            union over sentences, one a line, as summaries of several sentences are scored).
+    """
+    from rouge_score.rouge_scorer import RougeScorer
+
+    _same_length(predictions, truth)
+    if not re.fullmatch(r"rouge([1-9]|L|Lsum)", kind):
+        raise CourseError(f"There is no ROUGE {kind!r}; there are rouge1 to rouge9, rougeL and rougeLsum.")
+    scorer = RougeScorer([kind], use_stemmer=True)
+    pairs = zip(predictions, map(_answers, truth), strict=True)
+    return sum(float(scorer.score_multi(answers, said)[kind].fmeasure) for said, answers in pairs) / len(truth)
+
+
 def perplexity(loss: float) -> float:
     """exp of the mean loss a token, in nats. Comparable only between models with the same tokens."""
+    if math.isnan(loss):
+        raise CourseError("The loss is not a number (NaN), so it has no perplexity; look at the training run.")
     return math.exp(loss) if loss < 700 else math.inf
 
 
@@ -103,6 +156,7 @@ def per_class(predictions: Sequence[Any], truth: Sequence[Any], names: Sequence[
     from sklearn.metrics import precision_recall_fscore_support
 
     _same_length(predictions, truth)
+    _known(predictions, truth, names)
     columns = precision_recall_fscore_support(truth, predictions, labels=list(range(len(names))), zero_division=0.0)
     keys = ("precision", "recall", "f1", "count")
     return {
@@ -115,6 +169,7 @@ def confusion(predictions: Sequence[int], truth: Sequence[int], names: Sequence[
     from sklearn.metrics import confusion_matrix
 
     _same_length(predictions, truth)
+    _known(predictions, truth, names)
     table: list[list[int]] = confusion_matrix(truth, predictions, labels=list(range(len(names)))).tolist()
     return table
 
@@ -177,6 +232,11 @@ METRICS: dict[str, Metric] = {
     "entity_f1": entity_f1,
     "exact_match": exact_match,
     "token_f1": token_f1,
+    "bleu": bleu,
+    "chrf": chrf,
+    "rouge1": partial(rouge, kind="rouge1"),
+    "rouge2": partial(rouge, kind="rouge2"),
+    "rougeL": rouge,
 }
 
 
@@ -184,6 +244,8 @@ def _correlation(how: Callable[..., Any], predictions: Sequence[float], truth: S
     _same_length(predictions, truth)
     if len(truth) < 2:
         raise CourseError("A correlation needs at least two pairs.")
+    if not all(map(math.isfinite, (*predictions, *truth))):
+        raise CourseError("A correlation needs finite numbers; one of these scores is infinite or no number (NaN).")
     if len(set(predictions)) == 1 or len(set(truth)) == 1:
         return 0.0
     return float(how(predictions, truth)[0])
@@ -218,6 +280,19 @@ def _same_length(predictions: Sequence[Any], truth: Sequence[Any]) -> None:
         raise CourseError(f"There are {len(predictions)} predictions for {len(truth)} true labels.")
     if len(truth) == 0:
         raise CourseError("There is nothing to score: no predictions were given.")
+
+
+def _known(predictions: Sequence[int], truth: Sequence[int], names: Sequence[str]) -> None:
+    """Classes outside `names` would silently be left out of a table."""
+    if strange := {*predictions, *truth} - set(range(len(names))):
+        raise CourseError(f"The class {min(strange)!r} has no name; {len(names)} names are given, for 0 and so on.")
+
+
+def _streams(predictions: Sequence[str], truth: Sequence[str | Sequence[str]]) -> list[list[Any]]:
+    """sacrebleu's form of references: the first of every text, the second of every text, ... (None: it has none)."""
+    _same_length(predictions, truth)
+    rows = [_answers(answers) for answers in truth]
+    return [[row[i] if i < len(row) else None for row in rows] for i in range(max(map(len, rows)))]
 
 
 def _answers(truth: str | Sequence[str]) -> Sequence[str]:
