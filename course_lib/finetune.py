@@ -74,6 +74,7 @@ def finetune(
     frozen: bool = False,
     dropout: float | None = None,
     pool: heads.Pool | None = None,
+    peft: Callable[[Stack], nn.Module] | None = None,
     on_top: Callable[[Stack], nn.Module] | None = None,
     metric: str | None = None,
     best: bool = False,
@@ -91,8 +92,8 @@ def finetune(
     Args:
         stack: left as it is. Or a model that owns one, such as the zoo's; if it owns a pooler too (BERT's, trained by
             next-sentence prediction), a classifier begins with that one, as in BERT's code. Or
-            `models.baselines.Words`, whose task model (BiLSTM+ELMo+Attn) takes the place of a head; `pool` and
-            `on_top` are not for it.
+            `models.baselines.Words`, whose task model (BiLSTM+ELMo+Attn) takes the place of a head; `pool`, `peft`
+            and `on_top` are not for it.
         task: "train" and "test" rows, perhaps "validation", with the columns of one kind of task
             (`course_lib.inputs`).
         kind: by default the one that the columns make.
@@ -103,6 +104,8 @@ def finetune(
         pretrained: False starts from fresh weights of the same configuration. frozen: trains the head only.
         dropout: in place of the stack's. pool: "first", "last" or "mean" (`heads.Classifier`); by default
             "last" for a causal stack, whose last token is the extract mark, and "first" for others.
+        peft: body -> the body with a few new weights, the only ones trained beside the head: `peft.lora`, or
+            `partial(peft.adapters, width=8)`. A decoder's three marks then stay random.
         on_top: body -> what the head then stands on, called and configured like the body (a BiLSTM over it).
         metric: a name in `metrics.METRICS`. By default accuracy; entity F1 for B-/I- tags, exact match for
             spans, Pearson for scores.
@@ -138,6 +141,7 @@ def finetune(
             model = own.for_task(kind, count, pretrained=pretrained, frozen=frozen, dropout=dropout)
         else:
             body = _copy(stack, pretrained=pretrained, dropout=dropout)
+            body = body if peft is None else cast(Stack, peft(body))
             under_head = body if on_top is None else cast(Stack, on_top(body))
             model = _head(under_head, kind, count, pool or ("last" if stack.config.causal else "first"))
             if pretrained and pooler is not None and isinstance(model, heads.Classifier) and model.pool == "first":

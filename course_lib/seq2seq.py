@@ -81,9 +81,21 @@ class EncoderDecoder(nn.Module):
         """
         if decoder_ids is None:
             decoder_ids, decoder_keep = shift_right(ids, self.start, keep), keep
-        memory = self.encoder(ids, keep=keep, segments=segments)
-        h: Tensor = self.decoder(decoder_ids, keep=decoder_keep, memory=memory, memory_mask=keep)
+        memory, memory_keep = self.read(ids, keep=keep, segments=segments)
+        h: Tensor = self.decoder(decoder_ids, keep=decoder_keep, memory=memory, memory_mask=memory_keep)
         return h
+
+    def read(
+        self,
+        ids: Int[Tensor, "B T"],
+        *,
+        keep: Bool[Tensor, "B T"] | None = None,
+        segments: Int[Tensor, "B T"] | None = None,
+    ) -> tuple[Float[Tensor, "B M D"], Bool[Tensor, "B M"] | None]:
+        """What the decoder attends to, and which of it is real. M is T, or more where a soft prompt stands in front."""
+        memory = self.encoder(ids, keep=keep, segments=segments)
+        front = memory.shape[1] - ids.shape[1]
+        return memory, None if keep is None else nn.functional.pad(keep.bool(), (front, 0), value=True)
 
 
 class Hidden(nn.Module):
@@ -138,8 +150,9 @@ class Seq2SeqLM(nn.Module):
 
     def given(self, ids: Int[Tensor, "B T"], keep: Bool[Tensor, "B T"] | None = None, copies: int = 1) -> "Conditioned":
         """The language model of the targets of these sources, `copies` rows each: what `generate` continues."""
-        memory = self.stack.encoder(ids, keep=keep).repeat_interleave(copies, dim=0)
-        return Conditioned(self, memory, None if keep is None else keep.repeat_interleave(copies, dim=0))
+        memory, keep = self.stack.read(ids, keep=keep)
+        keep = None if keep is None else keep.repeat_interleave(copies, dim=0)
+        return Conditioned(self, memory.repeat_interleave(copies, dim=0), keep)
 
 
 class Conditioned(nn.Module):

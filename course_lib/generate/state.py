@@ -66,6 +66,7 @@ class State:
         self.model, self.past = model, past
         self.rows, self.length = ids.shape
         self.prompt = ids.shape[1]
+        self.seen = 0  # columns whose keys and values the cache holds
         self.max_length = self.prompt + max_new_tokens
         self.text = nn.functional.pad(ids, (0, max_new_tokens))
         self.keep: Tensor | None = None
@@ -101,8 +102,9 @@ class State:
 
     def logits(self) -> Float[Tensor, "B V"]:
         """Next-token logits of every row, in float32. With a cache only what it lacks is computed."""
-        seen = 0 if self.cache is None else self.cache.length - self.past
-        new = self.text[:, seen : self.length]
+        new = self.text[:, self.seen : self.length]
+        if self.cache is not None:
+            self.seen = self.length
         keep = None if self.keep is None else self.keep[:, : self.past + self.length]
         at = None
         if new.shape[1] > 1:  # the output matrix only for the last position
