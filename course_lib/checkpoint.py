@@ -10,18 +10,28 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save as to_bytes
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from course_lib import parallel
 from course_lib.errors import CourseError
 from course_lib.files import atomic_write
+from course_lib.parallel import Processes
 
+ALONE = Processes()
 _KEYS = {"step", "twins", "kind", "optimizer", "crc"}  # of the JSON in the file's header
 
 
-def save(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, step: int) -> None:
-    """Write the state after `step` updates to `path`, atomically."""
-    tensors, twins = _weights(model)
+def save(
+    path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, step: int, processes: Processes = ALONE
+) -> None:
+    """Write the state after `step` updates to `path`, atomically.
+
+    All processes take part, for each has random numbers of its own and perhaps shards of the weights; the main one
+    writes. The whole state is in its (CPU) memory while it does.
+    """
+    twins = _twins(model)
+    tensors = {f"model.{name}": value for name, value in model.state_dict().items() if name not in twins}
     scalars: dict[str, dict[str, Any]] = {}
     for index, state in optimizer.state_dict()["state"].items():
         for name, value in state.items():
@@ -29,30 +39,49 @@ def save(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, step: i
                 tensors[f"optimizer.{index}.{name}"] = value
             else:
                 scalars.setdefault(str(index), {})[name] = value
-    tensors["random.cpu"] = torch.get_rng_state()
-    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-        tensors |= {f"random.cuda.{i}": state for i, state in enumerate(torch.cuda.get_rng_state_all())}
-    tensors = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
+    whole: dict[str, Tensor] = {}
+    for name, value in tensors.items():
+        value = parallel.whole(value.detach())  # every process has to ask
+        if processes.is_main:
+            whole[name] = value.cpu().contiguous()
+    for rank, random in enumerate(processes.gather(_random())):
+        whole |= {_of(rank, name): state for name, state in random.items()}
+    if not processes.is_main:
+        return
     kind = type(optimizer).__name__
-    rest = {"step": step, "twins": twins, "kind": kind, "optimizer": scalars, "crc": _crc(tensors)}
+    rest = {"step": step, "twins": twins, "kind": kind, "optimizer": scalars, "crc": _crc(whole)}
     with atomic_write(path, "wb") as file:
-        file.write(to_bytes(tensors, metadata={"state": json.dumps(rest)}))
+        try:
+            save_file(whole, file.name, metadata={"state": json.dumps(rest)})  # to_bytes would hold it all twice
+        except SafetensorError as error:
+            raise OSError(str(error)) from error
 
 
-def load(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> int:
+def load_model(path: Path, model: nn.Module) -> int:
+    """Put the weights alone into the model, all of them, on one device; the number of updates done.
+
+    Raises:
+        CourseError: as `load`.
+    """
+    tensors, rest = _read(path)
+    model.load_state_dict(_weights(path, model, tensors, rest))
+    return int(rest["step"])
+
+
+def load(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, processes: Processes = ALONE) -> int:
     """Put the state of `path` into the model, the optimizer and the random generators; the number of updates
     done.
 
-    The learning rates and other settings stay those of `optimizer`: a resumed run may be given more steps.
+    Any number of processes may go on with the run of any other: the weights are written whole. A process that was not
+    there before begins with random numbers of its own. The learning rates and other settings stay those of
+    `optimizer`: a resumed run may be given more steps.
 
     Raises:
         CourseError: damaged file, not a training state, or one of another model or optimizer. Nothing is
             changed then.
     """
     tensors, rest = _read(path)
-    model_state = {name[6:]: value for name, value in tensors.items() if name.startswith("model.")}
-    model_state |= {name: model_state[twin] for name, twin in rest["twins"].items()}
-    _same(path, model, model_state)
+    weights = _weights(path, model, tensors, rest)
     state: dict[int, dict[str, Any]] = {int(i): dict(values) for i, values in rest["optimizer"].items()}
     for name, value in tensors.items():
         if name.startswith("optimizer."):
@@ -71,28 +100,53 @@ def load(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> int:
         )
 
     groups = optimizer.state_dict()["param_groups"]
-    model.load_state_dict(model_state)
+    mine = model.state_dict()
+    model.load_state_dict({name: parallel.shard_like(value, mine[name]) for name, value in weights.items()})
+    for index, values in state.items():
+        for name, value in values.items():
+            if isinstance(value, Tensor) and value.dim():
+                values[name] = parallel.shard_like(value, trained[index])
     optimizer.load_state_dict({"state": state, "param_groups": groups})
-    torch.set_rng_state(tensors["random.cpu"])
-    devices = [tensors[name] for name in sorted(tensors) if name.startswith("random.cuda.")]
-    if devices and torch.cuda.device_count() == len(devices):
-        torch.cuda.set_rng_state_all(devices)
+    _set_random(tensors, processes.rank)
     return int(rest["step"])
 
 
-def _weights(model: nn.Module) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Each tensor once, by its first name; and for the other names of tied tensors, that first name."""
-    tensors: dict[str, Tensor] = {}
-    twins: dict[str, str] = {}
-    first: dict[tuple[Any, ...], str] = {}
-    for name, value in model.state_dict().items():
-        place = (value.data_ptr(), value.shape, value.stride(), value.dtype)
-        if value.numel() and place in first:
-            twins[name] = first[place]
-        else:
-            first[place] = name
-            tensors[f"model.{name}"] = value
-    return tensors, twins
+def _twins(model: nn.Module) -> dict[str, str]:
+    """The further names of tied tensors -> the first name."""
+    first: dict[int, str] = {}
+    every = [*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False)]
+    names = {name: first.setdefault(id(value), name) for name, value in every}
+    return {name: twin for name, twin in names.items() if name != twin}
+
+
+def _weights(path: Path, model: nn.Module, tensors: dict[str, Tensor], rest: dict[str, Any]) -> dict[str, Tensor]:
+    weights = {name[6:]: value for name, value in tensors.items() if name.startswith("model.")}
+    weights |= {name: weights[twin] for name, twin in rest["twins"].items()}
+    _same(path, model, weights)
+    return weights
+
+
+def _random() -> dict[str, Tensor]:
+    """The state of this process's random generators."""
+    states = {"random.cpu": torch.get_rng_state()}
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        states |= {f"random.cuda.{i}": state for i, state in enumerate(torch.cuda.get_rng_state_all())}
+    return states
+
+
+def _set_random(tensors: dict[str, Tensor], rank: int) -> None:
+    if _of(rank, "random.cpu") not in tensors:  # fewer processes wrote it
+        torch.set_rng_state(tensors["random.cpu"])
+        torch.manual_seed(int(torch.randint(2**62, ())) + rank)
+        return
+    torch.set_rng_state(tensors[_of(rank, "random.cpu")])
+    devices = [tensors[name] for name in sorted(tensors) if name.startswith(_of(rank, "random.cuda."))]
+    if devices and torch.cuda.device_count() == len(devices):
+        torch.cuda.set_rng_state_all(devices)
+
+
+def _of(rank: int, name: str) -> str:
+    return f"{rank}.{name}" if rank else name
 
 
 def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -25,7 +25,8 @@ def atomic_write(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-        with os.fdopen(handle, mode, encoding=None if "b" in mode else "utf-8") as file:
+        os.close(handle)
+        with Path(temporary).open(mode, encoding=None if "b" in mode else "utf-8") as file:  # a file with a name
             yield file
             file.flush()
             os.fsync(file.fileno())

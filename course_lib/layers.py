@@ -119,15 +119,19 @@ class Embedding(nn.Module):
         Raises:
             CourseError: an id outside the vocabulary (checked on the CPU only; CUDA asserts by itself).
         """
-        if ids.device.type == "cpu" and ids.numel():
-            low, high = (int(v) for v in ids.aminmax())
-            if low < 0 or high >= self.tokens.num_embeddings:
-                raise CourseError(
-                    f"Token ids run from {low} to {high}, but the model's vocabulary has {self.tokens.num_embeddings} "
-                    "entries; was the text encoded with another model's tokenizer?"
-                )
+        if ids.device.type == "cpu":
+            self.check(ids)
         out: Tensor = self.tokens(ids)
         return out
+
+    def check(self, ids: Int[Tensor, "B T"]) -> None:
+        """Refuse ids that are no token of the vocabulary."""
+        low, high = (int(v) for v in ids.aminmax()) if ids.numel() else (0, 0)
+        if low < 0 or high >= self.tokens.num_embeddings:
+            raise CourseError(
+                f"Token ids run from {low} to {high}, but the model's vocabulary has {self.tokens.num_embeddings} "
+                "entries; was the text encoded with another model's tokenizer?"
+            )
 
     def forward(
         self,

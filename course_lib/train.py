@@ -1,4 +1,4 @@
-"""The training loop: a generator of `Step` records that prints nothing.
+"""The training loop: a generator of `Step` records that prints nothing. One device, or several processes.
 
 Bars, curves and logs are consumers of the records:
 
@@ -12,8 +12,10 @@ import math
 import platform
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Literal, Protocol, cast
 
@@ -21,12 +23,17 @@ import torch
 from torch import Tensor, nn
 
 from course_lib import checkpoint as checkpoints
+from course_lib import parallel
 from course_lib.corrupt import IGNORE
 from course_lib.errors import CourseError
+from course_lib.layers import Embedding
 from course_lib.losses import Batch, Loss
 from course_lib.optim import Schedule, adamw
+from course_lib.parallel import Processes
 
 Precision = Literal["fp32", "bf16", "auto"]
+
+COMPILED_FROM = 500  # steps; fewer do not pay for torch.compile on a GPU
 
 
 class Batches(Protocol):
@@ -61,13 +68,17 @@ def train(
     accumulate: int = 1,
     clip: float | None = 1.0,
     device: str | torch.device = "cpu",
-    precision: Precision = "fp32",
-    compile: bool = False,
+    precision: Precision | None = None,
+    compile: bool | None = None,
     checkpoint: str | Path | None = None,
     every: int = 500,
     resume: bool = True,
 ) -> Iterator[Step]:
     """Train `model` in place; one `Step` after each update.
+
+    Under `accelerate launch` (or torchrun) the processes share out each batch's rows, and the updates are those of one
+    process: by data parallelism, or with `--use_fsdp` in shards, which the model's parameters then stay
+    (`checkpoint.load_model` puts the whole weights into another model).
 
     Args:
         batches: `batches[step]` is the batch of that step, a dict of tensors whose first dimension is B.
@@ -75,20 +86,22 @@ def train(
         optimizer: `optim.adamw(model)` if None. schedule: step -> factor on its learning rate; constant if
             None.
         steps: updates in all, those before a resume included.
-        accumulate: cut each batch into so many parts of rows, one in memory at a time. The update is the
-            whole batch's: each part counts by its number of targets.
+        accumulate: cut each batch (each process's share of it) into so many parts of rows, one in memory at a time.
+            The update is the whole batch's: each part counts by its number of targets.
         clip: largest norm of the gradient; None leaves it alone.
         device: "cpu", "cuda", ...; the model is moved there.
         precision: "bf16" runs the matrix products in bfloat16 (autocast; weights and updates stay float32),
-            "auto" does so where the device has instructions for it.
-        compile: torch.compile; pays back after some hundred steps on a CPU.
+            "auto" does so where the device has instructions for it; None: "auto" on a GPU, "fp32" on a CPU, where
+            equal runs on two machines matter more.
+        compile: torch.compile, which pays back after some hundred steps; None: on a GPU, for `COMPILED_FROM` or more.
         checkpoint: file to write every `every` steps and at the end, and to resume from if it is there and
-            `resume`. A resumed run ends with the same bits as one never stopped. Whenever the process is
-            killed, the file is whole.
+            `resume`. A resumed run ends with the same bits as one never stopped (of as many processes; another number
+            may go on, too). Whenever the process is killed, the file is whole. The main process writes it.
 
     Raises:
         CourseError: a loss or gradient that is not finite (the model and the checkpoint stay as they were
-            before the step), a checkpoint of another model or a damaged one, arguments out of range.
+            before the step), a checkpoint of another model or a damaged one, a full disk, a batch whose tensors are
+            of the wrong type, a token id outside the vocabulary, a sequence over the limit, arguments out of range.
     """
     for name, value in (("steps", steps), ("accumulate", accumulate), ("every", every)):
         if value < 1:
@@ -97,33 +110,48 @@ def train(
         raise CourseError(f"clip is {clip}; give a gradient norm above 0, or None for no clipping.")
     if isinstance(batches, Sequence) and len(batches) == 0:
         raise CourseError("There are no batches to train on.")
-    device = _checked(device)
+    processes, device = parallel.join(_checked(device))
     keep_large_buffers()
     model.to(device).train()
     optimizer = adamw(model) if optimizer is None else optimizer
-    cast_to_bf16 = precision == "bf16" or (precision == "auto" and has_bf16(device))
+    if precision is None:
+        precision = "fp32" if device.type == "cpu" else "auto"
+    if compile is None:
+        compile = device.type == "cuda" and steps >= COMPILED_FROM
+    net = _Objective(cast(nn.Module, torch.compile(model)) if compile else model, loss)
     return _loop(
         model,
+        parallel.spread(net, optimizer, processes),
         batches,
-        loss,
         optimizer,
         schedule or (lambda step: 1.0),
         steps=steps,
         accumulate=accumulate,
         clip=math.inf if clip is None else clip,
         device=device,
-        cast_to_bf16=cast_to_bf16,
-        net=cast(nn.Module, torch.compile(model)) if compile else model,
+        cast_to_bf16=precision == "bf16" or (precision == "auto" and has_bf16(device)),
         path=None if checkpoint is None else Path(checkpoint),
         every=every,
         resume=resume,
+        processes=processes,
     )
+
+
+class _Objective(nn.Module):
+    """Batch -> loss, as one module: what is spread over processes, whatever of the model a loss calls."""
+
+    def __init__(self, model: nn.Module, loss: Loss) -> None:
+        super().__init__()
+        self.model, self.loss = model, loss
+
+    def forward(self, batch: Batch) -> Tensor:
+        return self.loss(self.model, batch)
 
 
 def _loop(
     model: nn.Module,
+    net: nn.Module,
     batches: Batches,
-    loss: Loss,
     optimizer: torch.optim.Optimizer,
     schedule: Schedule,
     *,
@@ -132,58 +160,69 @@ def _loop(
     clip: float,
     device: torch.device,
     cast_to_bf16: bool,
-    net: nn.Module,
     path: Path | None,
     every: int,
     resume: bool,
+    processes: Processes,
 ) -> Iterator[Step]:
     peak = [group["lr"] for group in optimizer.param_groups]
     trained = [p for group in optimizer.param_groups for p in group["params"]]
-    first = checkpoints.load(path, model, optimizer) if path and resume and path.exists() else 0
+    if path and resume and path.exists():
+        first = checkpoints.load(path, model, optimizer, processes)
+    else:
+        first = 0
+        if processes.rank:
+            torch.manual_seed(torch.initial_seed() + processes.rank)  # other rows, other dropout
 
-    for step in range(first, steps):
-        start = time.perf_counter()
+    start = time.perf_counter()
+    for step, batch in zip(range(first, steps), _ahead(batches, range(first, steps), model, device), strict=True):
         if not model.training:  # a consumer may have called eval() between two steps
             model.train()
         for group, lr in zip(optimizer.param_groups, peak, strict=True):
             group["lr"] = lr * schedule(step)
-        batch = {name: value.to(device, non_blocking=True) for name, value in _at(batches, step).items()}
+        if accumulate > len(batch["ids"]):
+            raise CourseError(
+                f"accumulate is {accumulate}, but the batch has only {len(batch['ids'])} rows to share out."
+            )
 
         total = torch.zeros((), device=device)
-        for part, weight in split(batch, accumulate):
-            with _autocast(device, cast_to_bf16):
-                value = loss(net, part) * weight
-            value.backward()  # type: ignore[no-untyped-call]
+        mine = islice(split(batch, accumulate * processes.world), processes.rank, None, processes.world)
+        for index, (part, weight) in enumerate(mine, start=1):
+            with parallel.silent(net, index < accumulate):
+                with _autocast(device, cast_to_bf16):
+                    value = net(part) * weight
+                (value * processes.world).backward()  # the processes' gradients are averaged, not added
             total += value.detach()
-        norm = nn.utils.clip_grad_norm_(trained, clip)
+        processes.sum(total)
+        norm = parallel.whole(nn.utils.clip_grad_norm_(trained, clip))
         if not (math.isfinite(total.item()) and math.isfinite(norm.item())):
             raise CourseError(_diverged(step + 1, total.item(), norm.item(), path))
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
 
         if path and ((step + 1) % every == 0 or step + 1 == steps):
-            checkpoints.save(path, model, optimizer, step + 1)
+            checkpoints.save(path, model, optimizer, step + 1, processes)
         rate = max(group["lr"] for group in optimizer.param_groups)
         seconds = time.perf_counter() - start
         yield Step(step + 1, total.item(), rate, norm.item(), _tokens(batch), seconds)
+        start = time.perf_counter()
 
 
 def split(batch: Batch, parts: int) -> Iterator[tuple[Batch, float | Tensor]]:
     """Cut a batch into micro-batches of rows, each with its share of the batch's targets.
 
     The shares add up to 1, and the mean losses so weighted add up to the whole batch's mean loss. A part also
-    carries `row_share`, for a loss that counts rows beside targets (`losses.mlm_nsp`).
+    carries `row_share`, for a loss that counts rows beside targets (`losses.mlm_nsp`). Where there are more parts than
+    rows, the last ones are the first row over again, with no share: a process may not sit out.
     """
     if parts == 1:
         yield batch, 1.0
         return
     rows = len(batch["ids"])
-    if parts > rows:
-        raise CourseError(f"accumulate is {parts}, but the batch has only {rows} rows to share out.")
     whole = targets(batch)
     for index in torch.arange(rows, device=batch["ids"].device).tensor_split(parts):
-        part = {name: value[index] for name, value in batch.items()}
-        share = targets(part) / whole.clamp(min=1)
+        part = {name: value[index if len(index) else slice(1)] for name, value in batch.items()}
+        share = targets(part) / whole.clamp(min=1) * bool(len(index))
         part["row_share"] = _pairs(part) / _pairs(batch) / share.clamp(min=1e-6)
         yield part, share
 
@@ -240,8 +279,42 @@ def _checked(device: str | torch.device) -> torch.device:
     return known
 
 
-def _at(batches: Batches, step: int) -> Batch:
-    return batches[step % len(batches)] if isinstance(batches, Sequence) else batches[step]
+def _ahead(batches: Batches, steps: range, model: nn.Module, device: torch.device) -> Iterator[Batch]:
+    """The batch of each step, on the device; beside a GPU, the next one is made while it computes."""
+
+    def make(step: int) -> Batch:
+        batch = batches[step % len(batches)] if isinstance(batches, Sequence) else batches[step]
+        _check_types(batch, step)
+        if device.type == "cpu":
+            return batch
+        for module in model.modules():  # a GPU would only say "device-side assert"
+            if isinstance(module, Embedding):
+                module.check(batch["ids"])
+        return {name: _pinned(value, device).to(device, non_blocking=True) for name, value in batch.items()}
+
+    if device.type == "cpu":
+        yield from map(make, steps)
+        return
+    with ThreadPoolExecutor(max_workers=1) as reader:
+        coming = None
+        for step in steps:
+            batch = make(step) if coming is None else coming.result()
+            coming = reader.submit(make, step + 1) if step + 1 < steps.stop else None
+            yield batch
+
+
+def _check_types(batch: Batch, step: int) -> None:
+    for names, kind, wrong in (
+        (("ids", "segments"), "whole numbers (int64)", lambda t: t.is_floating_point() or t.dtype == torch.bool),
+        (("keep", "at"), "true or false (bool)", lambda t: t.dtype != torch.bool),
+    ):
+        for name in names:
+            if name in batch and wrong(batch[name]):
+                raise CourseError(f"{name!r} of batch {step} holds {batch[name].dtype}; it must be {kind}.")
+
+
+def _pinned(value: Tensor, device: torch.device) -> Tensor:
+    return value.pin_memory() if device.type == "cuda" and value.device.type == "cpu" else value
 
 
 def _tokens(batch: Batch) -> int:
