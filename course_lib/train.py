@@ -212,8 +212,9 @@ def split(batch: Batch, parts: int) -> Iterator[tuple[Batch, float | Tensor]]:
     """Cut a batch into micro-batches of rows, each with its share of the batch's targets.
 
     The shares add up to 1, and the mean losses so weighted add up to the whole batch's mean loss. A part also
-    carries `row_share`, for a loss that counts rows beside targets (`losses.mlm_nsp`). Where there are more parts than
-    rows, the last ones are the first row over again, with no share: a process may not sit out.
+    carries `row_share` and `token_share`, for losses that count rows or real tokens beside targets (`losses.mlm_nsp`,
+    `losses.electra`). Where there are more parts than rows, the last ones are the first row over again, with no share:
+    a process may not sit out.
     """
     if parts == 1:
         yield batch, 1.0
@@ -224,6 +225,7 @@ def split(batch: Batch, parts: int) -> Iterator[tuple[Batch, float | Tensor]]:
         part = {name: value[index if len(index) else slice(1)] for name, value in batch.items()}
         share = targets(part) / whole.clamp(min=1) * bool(len(index))
         part["row_share"] = _pairs(part) / _pairs(batch) / share.clamp(min=1e-6)
+        part["token_share"] = _real(part) / _real(batch) / share.clamp(min=1e-6)
         yield part, share
 
 
@@ -240,6 +242,11 @@ def targets(batch: Batch) -> Tensor:
 def _pairs(batch: Batch) -> Tensor:
     """Rows that carry a label of their own."""
     return (batch["next"] != IGNORE).sum().clamp(min=1) if "next" in batch else torch.tensor(len(batch["ids"]))
+
+
+def _real(batch: Batch) -> Tensor:
+    """Real tokens."""
+    return batch["keep"].sum() if "keep" in batch else torch.tensor(batch["ids"].numel())
 
 
 def has_bf16(device: str | torch.device) -> bool:
