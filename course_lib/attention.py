@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from course_lib import masks
+from course_lib import masks, positions
 from course_lib.config import StackConfig
 from course_lib.positions import Position
 
@@ -25,10 +25,12 @@ class Where:
     k_pos: Int[Tensor, "#B Tk"]
     _bias: Tensor | None = field(default=None, repr=False)
 
-    def scores(self, q: Float[Tensor, "B H Tq Dh"]) -> Tensor | None:
-        """The scheme's additive scores; computed once for all layers where they do not depend on q."""
+    def scores(
+        self, q: Float[Tensor, "B H Tq Dh"], k: Float[Tensor, "B H Tk Dh"], own: nn.Module | None = None
+    ) -> Tensor | None:
+        """The scheme's additive scores; computed once for all layers where they do not depend on q (and k)."""
         if self.position.scores_use_query:
-            return self.position.scores(q, self.q_pos, self.k_pos)
+            return self.position.scores(q, self.q_pos, self.k_pos, k, own)
         if self._bias is None:
             self._bias = self.position.scores(None, self.q_pos, self.k_pos)
         return self._bias
@@ -106,12 +108,13 @@ class Attention(nn.Module):
         super().__init__()
         inner = config.heads * config.dh
         self.heads, self.dh = config.heads, config.dh
-        self.factor = config.dh**-0.5 if config.scale else 1.0
+        self.factor = config.score_factor
         self.dropout = config.attention_dropout
         self.q = nn.Linear(config.width, inner, bias=config.bias)
-        self.k = nn.Linear(config.width, inner, bias=config.bias)
+        self.k = nn.Linear(config.width, inner, bias=config.key_bias)
         self.v = nn.Linear(config.width, inner, bias=config.bias)
         self.out = nn.Linear(inner, config.width, bias=config.bias)
+        self.position = positions.in_layer(config)  # what a scheme learns anew in each layer; only DeBERTa's does
         self.scores = nn.Identity()
         self.probs = nn.Identity()
 
@@ -135,7 +138,7 @@ class Attention(nn.Module):
         if where is not None:
             q = where.position.rotate(q, where.q_pos)
         k, v = self._keys_values(source, where, cache)  # B H Tk Dh
-        bias = None if where is None else where.scores(q)  # B H Tq Tk
+        bias = None if where is None else where.scores(q, k, self.position)  # B H Tq Tk
 
         if self._is_watched(where) or _fused_is_slower(q, k):
             if is_causal:

@@ -65,9 +65,22 @@ class Alibi:
     """A penalty on the score that grows linearly with distance, steeper for some heads (Press et al. 2022)."""
 
 
-PositionConfig = NoPosition | Learned | Sinusoidal | Rope | T5Buckets | Shaw | Alibi
+@dataclass(frozen=True)
+class Disentangled:
+    """Content and distance stay two vectors, which attention matches crosswise (DeBERTa, He et al. 2021, section 3.1).
+
+    Distances are clipped to [-clip, clip), and each has a trained vector. A score sums content with content,
+    `content_to_position` (what I say, how far you are) and `position_to_content` (how far I am, what you say).
+    """
+
+    clip: int = 512
+    content_to_position: bool = True
+    position_to_content: bool = True
+
+
+PositionConfig = NoPosition | Learned | Sinusoidal | Rope | T5Buckets | Shaw | Alibi | Disentangled
 _POSITIONS: dict[str, type[Any]] = {
-    kind.__name__: kind for kind in (NoPosition, Learned, Sinusoidal, Rope, T5Buckets, Shaw, Alibi)
+    kind.__name__: kind for kind in (NoPosition, Learned, Sinusoidal, Rope, T5Buckets, Shaw, Alibi, Disentangled)
 }
 
 Activation = Literal["relu", "gelu", "gelu_tanh", "silu"]
@@ -136,11 +149,33 @@ class StackConfig:
             )
         if isinstance(self.position, Rope) and self.dh % 2:
             raise CourseError(f"Rope turns pairs of components, so the head width {self.dh} must be even.")
+        if isinstance(self.position, Disentangled) and (self.terms == 1 or self.cross):
+            raise CourseError(
+                "Disentangled attention needs content_to_position, position_to_content or both, and a stack without "
+                "cross-attention."
+            )
 
     @property
     def dh(self) -> int:
         """Head width Dh."""
         return self.head_width if self.head_width is not None else self.width // self.heads
+
+    @property
+    def terms(self) -> int:
+        """How many products a score sums: one, and one more for each term of disentangled attention."""
+        if not isinstance(self.position, Disentangled):
+            return 1
+        return 1 + self.position.content_to_position + self.position.position_to_content
+
+    @property
+    def score_factor(self) -> float:
+        """What the scores are multiplied by: 1 / sqrt(Dh), or 1 / sqrt(3 Dh) for a sum of three terms (DeBERTa)."""
+        return (self.terms * self.dh) ** -0.5 if self.scale else 1.0
+
+    @property
+    def key_bias(self) -> bool:
+        """Whether keys have a bias. Softmax undoes it, as it adds the same to all scores of a query; DeBERTa has none."""
+        return self.bias and not isinstance(self.position, Disentangled)
 
 
 def flatten(config: Any, prefix: str = "") -> dict[str, Any]:
@@ -167,6 +202,8 @@ def diff(a: StackConfig, b: StackConfig) -> dict[str, tuple[Any, Any]]:
     """
     left, right = flatten(a), flatten(b)
     names = list(left) + [name for name in right if name not in left]
+    order = [item.name for item in fields(a)]
+    names.sort(key=lambda name: order.index(name.split(".")[0]))
     return {n: (left.get(n), right.get(n)) for n in names if left.get(n) != right.get(n)}
 
 

@@ -3,6 +3,7 @@
 Every head owns its `stack`, takes ids [B, T] with `keep` and `segments` as `Stack` does, and returns logits.
 """
 
+from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -80,15 +81,20 @@ class MLM(nn.Module):
 
 
 class Pooler(nn.Module):
-    """tanh(dense(first token)): BERT's sentence vector (Devlin et al. 2019, section 3.1, the vector C)."""
+    """tanh(dense(first token)): BERT's sentence vector (Devlin et al. 2019, section 3.1, the vector C).
 
-    def __init__(self, stack: Stack) -> None:
+    activation: in place of tanh; DistilBERT has ReLU here, ELECTRA and DeBERTa GELU. dropout: on the first token.
+    """
+
+    def __init__(self, stack: Stack, activation: Callable[[Tensor], Tensor] = torch.tanh, dropout: float = 0.0) -> None:
         super().__init__()
+        self.dropout = nn.Dropout(dropout)
         self.dense = nn.Linear(stack.config.width, stack.config.width)
+        self.activation = activation
         _init(self.dense, stack)
 
     def forward(self, h: Float[Tensor, "B T D"]) -> Float[Tensor, "B D"]:
-        return torch.tanh(self.dense(h[:, 0]))
+        return self.activation(self.dense(self.dropout(h[:, 0])))
 
 
 class Pooled(nn.Module):
@@ -159,15 +165,24 @@ class Classifier(nn.Module):
     """One label for a whole input: class logits [B, C] (C = 1 for a score).
 
     pool: "first" is BERT's pooler on [CLS]; "last" is the last kept token, as GPT-1 reads its extract token; "mean" is
-    the mean over kept tokens.
+    the mean over kept tokens. pooler: in place of BERT's. dropout: before the last layer, by default the stack's.
     """
 
-    def __init__(self, stack: Stack, classes: int, pool: Pool = "first", bias: bool = True) -> None:
+    def __init__(
+        self,
+        stack: Stack,
+        classes: int,
+        pool: Pool = "first",
+        bias: bool = True,
+        *,
+        pooler: Pooler | None = None,
+        dropout: float | None = None,
+    ) -> None:
         super().__init__()
         self.stack, self.pool = stack, pool
         if pool == "first":
-            self.pooler = Pooler(stack)
-        self.dropout = nn.Dropout(stack.config.dropout)
+            self.pooler = pooler or Pooler(stack)
+        self.dropout = nn.Dropout(stack.config.dropout if dropout is None else dropout)
         self.out = nn.Linear(stack.config.width, classes, bias=bias)
         _init(self.out, stack)
 
@@ -187,8 +202,10 @@ class Classifier(nn.Module):
 class Choice(Classifier):
     """Which of N continuations? Each is read on its own and gets one score: ids [B, N, T] -> [B, N]."""
 
-    def __init__(self, stack: Stack, pool: Pool = "first") -> None:
-        super().__init__(stack, 1, pool)
+    def __init__(
+        self, stack: Stack, pool: Pool = "first", *, pooler: Pooler | None = None, dropout: float | None = None
+    ) -> None:
+        super().__init__(stack, 1, pool, pooler=pooler, dropout=dropout)
 
     def forward(
         self,
@@ -223,6 +240,30 @@ class Tagger(nn.Module):
         segments: Int[Tensor, "B T"] | None = None,
     ) -> Float[Tensor, "B T C"]:
         logits: Tensor = self.out(self.dropout(self.stack(ids, keep=keep, segments=segments)))
+        return logits
+
+
+class RTD(nn.Module):
+    """Was this token replaced? One logit a token, above zero = yes (ELECTRA, Clark et al. 2020, section 3.1)."""
+
+    def __init__(self, stack: Stack) -> None:
+        super().__init__()
+        self.stack = stack
+        self.dense = nn.Linear(stack.config.width, stack.config.width)
+        self.activation = ACTIVATIONS[stack.config.activation]
+        self.score = nn.Linear(stack.config.width, 1)
+        _init(self.dense, stack)
+        _init(self.score, stack)
+
+    def forward(
+        self,
+        ids: Int[Tensor, "B T"],
+        *,
+        keep: Bool[Tensor, "B T"] | None = None,
+        segments: Int[Tensor, "B T"] | None = None,
+    ) -> Float[Tensor, "B T"]:
+        h = self.stack(ids, keep=keep, segments=segments)
+        logits: Tensor = self.score(self.activation(self.dense(h))).squeeze(-1)
         return logits
 
 

@@ -76,18 +76,22 @@ class Family:
     write_config: Callable[[StackConfig], dict[str, Any]]
     prefix: str  # of the body's weights inside a model with a head, e.g. "bert."
     rules: Rules  # for the body; `ours` relative to the stack
+    pooler: tuple[Rule, ...] = ()  # for the pooler, where public files count it to the body
     architectures: dict[str, Architecture] = field(default_factory=dict)
 
 
 def families() -> dict[str, Family]:
     """Model type -> family. A new family is one more entry here."""
-    from course_lib.models import bart, bert, gpt, t5
+    from course_lib.models import albert, bart, bert, deberta, distilbert, electra, gpt, roberta, t5
 
-    return {f.model_type: f for f in (bert.FAMILY, gpt.GPT1_FAMILY, gpt.GPT2_FAMILY, bart.FAMILY, t5.FAMILY)}
+    encoders = (m.FAMILY for m in (bert, roberta, albert, distilbert, electra, deberta))
+    return {f.model_type: f for f in (*encoders, gpt.GPT1_FAMILY, gpt.GPT2_FAMILY, bart.FAMILY, t5.FAMILY)}
 
 
 def convert(weights: Mapping[str, Tensor], rules: tuple[Rule, ...], layers: int) -> dict[str, Tensor]:
-    """Public names to ours, strict: every weight of theirs has exactly one rule, every rule finds its weight.
+    """Public names to ours, strict: every weight of theirs has a rule, every weight of ours that a rule names is found.
+
+    Several rules may name the same weight of ours: older names of it, of which a file holds one.
 
     Args:
         weights: their tensors by name. rules: the table. layers: L, so that a missing layer is noticed.
@@ -96,18 +100,23 @@ def convert(weights: Mapping[str, Tensor], rules: tuple[Rule, ...], layers: int)
         CourseError: a weight without a rule, or a rule without its weight.
     """
     out: dict[str, Tensor] = {}
-    unused = {(rule.theirs, layer) for rule in rules if rule.ours is not None for layer in _layers(rule, layers)}
+    needed = {
+        (rule.ours, layer): rule.theirs.format(layer)
+        for rule in reversed(rules)  # a message says the first rule's name
+        if rule.ours is not None
+        for layer in _layers(rule, layers)
+    }
     for name, tensor in weights.items():
         rule, layer = _rule_for(name, rules)
-        unused.discard((rule.theirs, layer))
         if rule.ours is None:
             continue
+        needed.pop((rule.ours, layer), None)
         ours = (rule.ours,) if isinstance(rule.ours, str) else rule.ours
         for target, part in zip(ours, rule.via(tensor).chunk(len(ours), dim=0), strict=True):
             out[target.format(layer)] = part.contiguous()
-    if unused:
-        missing = ", ".join(sorted(t.format(n) for t, n in unused)[:4])
-        raise CourseError(f"The checkpoint lacks {len(unused)} weights that this model needs, among them {missing}.")
+    if needed:
+        missing = ", ".join(sorted(needed.values())[:4])
+        raise CourseError(f"The checkpoint lacks {len(needed)} weights that this model needs, among them {missing}.")
     return out
 
 
@@ -127,6 +136,8 @@ def convert_back(weights: Mapping[str, Tensor], rules: tuple[Rule, ...], layers:
             names = [name.format(layer) for name in ours]
             if absent := [n for n in names if n not in weights]:
                 raise CourseError(f"The model has no weight {absent[0]}, which the public layout needs.")
+            if left.isdisjoint(names):  # an older name of what is written already
+                continue
             left -= set(names)
             out[rule.theirs.format(layer)] = rule.back(torch.cat([weights[n] for n in names])).contiguous()
     if left:
@@ -223,7 +234,7 @@ def save_pretrained(model: nn.Module, folder: str | Path, *, model_type: str, ar
     rules = _all_rules(family, chosen, model)
     weights = convert_back(model.state_dict(), rules, config.layers)
     prefix = family.prefix if chosen.has_prefix else ""
-    bodies = {rule.theirs for rule in _rules(family.rules, model)}
+    bodies = {rule.theirs for rule in _rules(family.rules, model) + family.pooler}
     named = {prefix + n if _rule_for(n, rules)[0].theirs in bodies else n: t for n, t in weights.items()}
     with atomic_write(Path(folder) / "model.safetensors", "wb") as file:
         file.write(save(named, metadata={"format": "pt"}))

@@ -1,4 +1,4 @@
-"""Six ways to tell attention where a word stands, as four seams of one base class.
+"""Seven ways to tell attention where a word stands, as four seams of one base class.
 
 A scheme may speak in four places: `embed` (added to the token vectors), `rotate` (turns queries and keys),
 `scores` (added to the attention scores) and `values` (added to the output). Everything else is shared.
@@ -32,8 +32,10 @@ class Position(nn.Module):
         q: Float[Tensor, "B H Tq Dh"] | None,
         q_pos: Int[Tensor, "#B Tq"],
         k_pos: Int[Tensor, "#B Tk"],
+        k: Float[Tensor, "B H Tk Dh"] | None = None,
+        own: nn.Module | None = None,
     ) -> Float[Tensor, "#B H Tq Tk"] | None:
-        """What is added to the scores. q arrives already divided by sqrt(Dh)."""
+        """What is added to the scores. q arrives already divided by sqrt(Dh). own: the layer's part (`in_layer`)."""
         return None
 
     def values(
@@ -131,7 +133,9 @@ class T5Buckets(Position):
         large = (exact + (log * (buckets - exact)).long()).clamp(max=buckets - 1)
         return offset + torch.where(far < exact, far, large)
 
-    def scores(self, q: Tensor | None, q_pos: Tensor, k_pos: Tensor) -> Tensor:
+    def scores(
+        self, q: Tensor | None, q_pos: Tensor, k_pos: Tensor, k: Tensor | None = None, own: nn.Module | None = None
+    ) -> Tensor:
         bias: Tensor = self.table(self.bucket(distance(q_pos, k_pos)))  # B Tq Tk H
         return bias.permute(0, 3, 1, 2)
 
@@ -153,7 +157,9 @@ class Shaw(Position):
     def index(self, q_pos: Tensor, k_pos: Tensor) -> Tensor:
         return distance(q_pos, k_pos).clamp(-self.clip, self.clip) + self.clip
 
-    def scores(self, q: Tensor | None, q_pos: Tensor, k_pos: Tensor) -> Tensor:
+    def scores(
+        self, q: Tensor | None, q_pos: Tensor, k_pos: Tensor, k: Tensor | None = None, own: nn.Module | None = None
+    ) -> Tensor:
         assert q is not None
         return torch.einsum("bhqd,bqkd->bhqk", q, self._rows(self.key_table, q, q_pos, k_pos))
 
@@ -182,8 +188,73 @@ class Alibi(Position):
         lower = 2 ** math.floor(math.log2(heads))
         return Alibi.geometric(lower) + Alibi.geometric(2 * lower)[0::2][: heads - lower]
 
-    def scores(self, q: Tensor | None, q_pos: Tensor, k_pos: Tensor) -> Tensor:
+    def scores(
+        self, q: Tensor | None, q_pos: Tensor, k_pos: Tensor, k: Tensor | None = None, own: nn.Module | None = None
+    ) -> Tensor:
         return -self.slopes[:, None, None] * distance(q_pos, k_pos).abs()[:, None].to(self.slopes.dtype)
+
+
+class Disentangled(Position):
+    """Trained vectors for clipped distances, which every layer makes keys and queries of (He et al. 2021, equation 4).
+
+    Row i - j + clip is the distance of query i to key j, and likewise for both terms: the paper's equation reads
+    position-to-content at j - i, its published models were trained with i - j.
+    """
+
+    scores_use_query = True
+
+    def __init__(self, config: c.Disentangled, width: int, dropout: float) -> None:
+        super().__init__()
+        self.clip = config.clip
+        self.table = nn.Embedding(2 * config.clip, width)
+        self.dropout = nn.Dropout(dropout)
+
+    def scores(
+        self, q: Tensor | None, q_pos: Tensor, k_pos: Tensor, k: Tensor | None = None, own: nn.Module | None = None
+    ) -> Tensor:
+        assert q is not None and k is not None and own is not None
+        span = min(self.clip, k_pos.shape[1])  # no distance is larger: the rows beyond are not projected
+        rows = self.dropout(self.table.weight[self.clip - span : self.clip + span])  # 2S D
+        index = (span - distance(q_pos, k_pos)).clamp(0, 2 * span - 1)  # B|1 Tq Tk
+        out: Tensor = own(q, k, rows, index)
+        return out
+
+
+class Crosswise(nn.Module):
+    """One layer's keys and queries of the distances, matched with the queries and keys of the content.
+
+    content-to-position: q_i . K_r[i - j]      position-to-content: k_j . Q_r[i - j]      both scaled as q_i . k_j is.
+    """
+
+    def __init__(self, config: c.StackConfig, position: c.Disentangled) -> None:
+        super().__init__()
+        self.heads, self.factor, inner = config.heads, config.score_factor, config.heads * config.dh
+        self.k = nn.Linear(config.width, inner, bias=False) if position.content_to_position else None
+        self.q = nn.Linear(config.width, inner, bias=config.bias) if position.position_to_content else None
+
+    def forward(
+        self,
+        q: Float[Tensor, "B H Tq Dh"],
+        k: Float[Tensor, "B H Tk Dh"],
+        rows: Float[Tensor, "R D"],
+        index: Int[Tensor, "#B Tq Tk"],
+    ) -> Float[Tensor, "B H Tq Tk"]:
+        index = index[:, None].expand(len(q), self.heads, -1, -1)
+        scores = []
+        if self.k is not None:
+            scores.append((q @ self._split(self.k(rows))).gather(-1, index))  # B H Tq R -> B H Tq Tk
+        if self.q is not None:
+            turned = (k * self.factor @ self._split(self.q(rows))).gather(-1, index.transpose(-1, -2))  # B H Tk Tq
+            scores.append(turned.transpose(-1, -2))
+        return sum(scores[1:], start=scores[0])
+
+    def _split(self, x: Tensor) -> Tensor:
+        return x.view(len(x), self.heads, -1).permute(1, 2, 0)  # R H*Dh -> H Dh R
+
+
+def in_layer(config: c.StackConfig) -> nn.Module | None:
+    """What `config.position` learns anew in each layer's attention, if anything."""
+    return Crosswise(config, config.position) if isinstance(config.position, c.Disentangled) else None
 
 
 def build(config: c.StackConfig) -> Position:
@@ -202,5 +273,7 @@ def build(config: c.StackConfig) -> Position:
             return Shaw(position, config.dh)
         case c.Alibi():
             return Alibi(config.heads)
+        case c.Disentangled():
+            return Disentangled(position, config.width, config.dropout)
         case c.NoPosition():
             return Position()

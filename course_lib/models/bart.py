@@ -15,10 +15,10 @@ from course_lib.config import EmbedConfig, Learned, StackConfig
 from course_lib.errors import CourseError
 from course_lib.hf import Architecture, Family, Rule
 from course_lib.models.bert import PUBLIC_ACTIVATIONS, activation, labels, pairs
+from course_lib.models.roberta import with_offset, without_offset
 from course_lib.seq2seq import EncoderDecoder, Hidden, Seq2SeqClassifier, Seq2SeqLM, Seq2SeqSpan
 
 START = 2  # </s> in the published vocabulary
-OFFSET = 2  # rows in front of the published position tables that no position uses
 
 
 def bart(
@@ -122,14 +122,6 @@ def once(x: Tensor) -> Tensor:
     return x.chunk(2)[0]
 
 
-def _without_offset(x: Tensor) -> Tensor:
-    return x[OFFSET:]
-
-
-def _with_offset(x: Tensor) -> Tensor:
-    return torch.cat((x.new_zeros(OFFSET, x.shape[1]), x))
-
-
 def _attention(theirs: str, ours: str, norm: str) -> tuple[Rule, ...]:
     parts = {"q_proj": "q", "k_proj": "k", "v_proj": "v", "out_proj": "out"}
     projections = [rule for part, name in parts.items() for rule in pairs(f"{theirs}.{part}", f"{ours}.{name}")]
@@ -141,7 +133,7 @@ def _side(side: str) -> tuple[Rule, ...]:
     table = f"{side}.position.table.weight"
     return (
         Rule(f"{side}.embed_tokens.weight", None),  # tied to shared.weight
-        Rule(f"{side}.embed_positions.weight", table, _without_offset, _with_offset),
+        Rule(f"{side}.embed_positions.weight", table, without_offset, with_offset),
         *pairs(f"{side}.layernorm_embedding", f"{side}.embed.norm"),
         *_attention(f"{layer}.self_attn", f"{block}.attn", f"{layer}.self_attn_layer_norm"),
         *pairs(f"{layer}.fc1", f"{block}.ff.up"),

@@ -104,20 +104,27 @@ def pairs(theirs: str, ours: str) -> tuple[Rule, Rule]:
     return Rule(theirs + ".weight", ours + ".weight"), Rule(theirs + ".bias", ours + ".bias")
 
 
-BODY = (
+EMBEDDINGS = (
     Rule("embeddings.word_embeddings.weight", "embed.tokens.weight"),
     Rule("embeddings.token_type_embeddings.weight", "embed.segments.weight"),
     Rule("embeddings.position_embeddings.weight", "position.table.weight"),
     Rule("embeddings.position_ids", None),
     *pairs("embeddings.LayerNorm", "embed.norm"),
-    *pairs("encoder.layer.{}.attention.self.query", "blocks.{}.attn.q"),
-    *pairs("encoder.layer.{}.attention.self.key", "blocks.{}.attn.k"),
-    *pairs("encoder.layer.{}.attention.self.value", "blocks.{}.attn.v"),
+)
+# What stands between the attention and the next layer, under the same names in RoBERTa, ELECTRA and DeBERTa.
+AROUND = (
     *pairs("encoder.layer.{}.attention.output.dense", "blocks.{}.attn.out"),
     *pairs("encoder.layer.{}.attention.output.LayerNorm", "blocks.{}.attn_norm"),
     *pairs("encoder.layer.{}.intermediate.dense", "blocks.{}.ff.up"),
     *pairs("encoder.layer.{}.output.dense", "blocks.{}.ff.down"),
     *pairs("encoder.layer.{}.output.LayerNorm", "blocks.{}.ff_norm"),
+)
+BODY = (
+    *EMBEDDINGS,
+    *pairs("encoder.layer.{}.attention.self.query", "blocks.{}.attn.q"),
+    *pairs("encoder.layer.{}.attention.self.key", "blocks.{}.attn.k"),
+    *pairs("encoder.layer.{}.attention.self.value", "blocks.{}.attn.v"),
+    *AROUND,
 )
 POOLER = pairs("pooler.dense", "pooler.dense")
 NO_POOLER = (Rule("pooler.dense.weight", None), Rule("pooler.dense.bias", None))
@@ -145,6 +152,7 @@ FAMILY = Family(
     write_config=write_config,
     prefix="bert.",
     rules=BODY,
+    pooler=POOLER,
     architectures={
         "BertModel": Architecture(lambda c, v: heads.Pooled(Stack(c)), POOLER, has_prefix=False),
         "BertForMaskedLM": Architecture(lambda c, v: heads.MLM(Stack(c)), MASKED + NO_POOLER + NO_NEXT),
