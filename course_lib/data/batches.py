@@ -1,9 +1,9 @@
 """Batches for pretraining: which tokens stand in which row of which step.
 
 Every source is a pure function of (seed, step): `source[step]` is the same batch whenever and wherever it is
-asked for, so training resumes at any step without replaying the ones before, and the machines of a
-distributed run each take their rows (`rank`, `world`) of the same batch. `source.steps` batches are one
-epoch; later ones are shuffled anew.
+asked for, so training resumes at any step without replaying the ones before, and the processes of a distributed run
+read the same batch, of which `train` takes each its rows: the order is the same however many there are.
+`source.steps` batches are one epoch; later ones are shuffled anew.
 
     DocumentBatches      causal LM; one whole document (or piece of a long one) a row
     WindowBatches        causal LM; windows cut from the stream of all documents, as in GPT-2: no padding
@@ -34,31 +34,23 @@ WIDTH_STEP = 16  # widths are its multiples: few shapes, each of which costs ker
 
 
 class Source(ABC):
-    """What all sources share: step -> batch, and the share of it that belongs to this process."""
+    """What all sources share: step -> batch."""
 
-    def __init__(self, seed: int, rank: int, world: int) -> None:
-        if not 0 <= rank < world:
-            raise CourseError(f"rank {rank} of {world} processes is not possible; ranks run from 0 to world - 1.")
-        self.seed, self.rank, self.world = seed, rank, world
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
 
     steps: int
     """Batches in one epoch."""
 
     def __getitem__(self, step: int) -> Batch:
-        """The batch of a step, any step from 0 on; with several processes, this one's rows of it."""
+        """The batch of a step, any step from 0 on."""
         if step < 0:
             raise CourseError(f"There is no step {step}; steps count from 0.")
-        batch = self._whole(step)
-        if self.world == 1:
-            return batch
-        rows = len(batch["ids"])
-        # Fewer rows than processes: some take a row that another has too, for none may sit out.
-        mine = torch.arange(self.rank if self.rank < rows else self.rank % rows, rows, self.world)
-        return {name: value[mine] for name, value in batch.items()}
+        return self._make(step)
 
     @abstractmethod
-    def _whole(self, step: int) -> Batch:
-        """The batch of a step, all processes' rows."""
+    def _make(self, step: int) -> Batch:
+        """The batch of a step that there is."""
 
 
 class DocumentBatches(Source):
@@ -79,8 +71,6 @@ class DocumentBatches(Source):
         rows: int | None = None,
         tokens: int | None = None,
         seed: int = 0,
-        rank: int = 0,
-        world: int = 1,
     ) -> None:
         """Plan the epochs.
 
@@ -90,9 +80,8 @@ class DocumentBatches(Source):
             rows: rows in a batch; or
             tokens: positions in a batch, padding included; short documents then come in batches of more rows.
             seed: decides the order.
-            rank, world: this process among how many.
         """
-        super().__init__(seed, rank, world)
+        super().__init__(seed)
         self.store, self.pad, self.bos = store, tokenizer.vocab.pad or 0, tokenizer.vocab.bos
         extra = int(self.bos is not None)
         if length < 2 + extra:
@@ -101,7 +90,7 @@ class DocumentBatches(Source):
         self.plan = Plan(cut[:, 2] - cut[:, 1] + cut[:, 3], rows, tokens, seed, length)
         self.cut, self.steps, self.length = cut, self.plan.steps, length
 
-    def _whole(self, step: int) -> Batch:
+    def _make(self, step: int) -> Batch:
         rows = [
             [*([self.bos] if opens else []), *self.store.stream(start, stop).tolist()]
             for _, start, stop, opens in self.cut[self.plan[step]].tolist()
@@ -117,9 +106,7 @@ class WindowBatches(Source):
     position on), both [rows length].
     """
 
-    def __init__(
-        self, store: TokenStore, *, length: int, rows: int, seed: int = 0, rank: int = 0, world: int = 1
-    ) -> None:
+    def __init__(self, store: TokenStore, *, length: int, rows: int, seed: int = 0) -> None:
         """Plan the epochs.
 
         Args:
@@ -130,7 +117,7 @@ class WindowBatches(Source):
         Raises:
             CourseError: the corpus is too short for one batch.
         """
-        super().__init__(seed, rank, world)
+        super().__init__(seed)
         self.store, self.length, self.rows = store, length, rows
         self.windows = max((store.tokens - length) // length, 0)  # whatever the offset, so many fit
         self.steps = self.windows // rows
@@ -139,7 +126,7 @@ class WindowBatches(Source):
                 f"A corpus of {store.tokens} tokens is too short for {rows} windows of {length} tokens each."
             )
 
-    def _whole(self, step: int) -> Batch:
+    def _make(self, step: int) -> Batch:
         epoch, at = divmod(step, self.steps)
         offset = int(_permutation(self.length, self.seed, epoch, 1)[0])
         chosen = _permutation(self.windows, self.seed, epoch)[at * self.rows : (at + 1) * self.rows]
@@ -166,18 +153,16 @@ class MaskedBatches(Source):
         whole_words: bool = False,
         copies: int | None = None,
         seed: int = 0,
-        rank: int = 0,
-        world: int = 1,
     ) -> None:
         """Plan the epochs.
 
         Args:
-            store, length, rows, tokens, seed, rank, world: as for `DocumentBatches`; [CLS] and [SEP] count.
+            store, length, rows, tokens, seed: as for `DocumentBatches`; [CLS] and [SEP] count.
             rate: share of the tokens to predict.
             whole_words: mask all pieces of a word together.
             copies: None masks anew in each epoch (dynamic); a number: so many fixed masks in turn (1: static).
         """
-        super().__init__(seed, rank, world)
+        super().__init__(seed)
         self.frame = Frame(tokenizer)
         if length < 3:
             raise CourseError(f"Rows of length {length} have no room beside [CLS] and [SEP]; give at least 3.")
@@ -187,7 +172,7 @@ class MaskedBatches(Source):
         self.plan = Plan(cut[:, 2] - cut[:, 1] + 2, rows, tokens, seed, length)
         self.steps, self.length = self.plan.steps, length
 
-    def _whole(self, step: int) -> Batch:
+    def _make(self, step: int) -> Batch:
         chosen = self.plan[step]
         cut = self.cut[chosen].tolist()
         rows = [self.frame.single(self.store.stream(start, stop)) for _, start, stop, _ in cut]
@@ -242,16 +227,14 @@ class SentencePairBatches(Source):
         rate: float = 0.15,
         whole_words: bool = False,
         seed: int = 0,
-        rank: int = 0,
-        world: int = 1,
     ) -> None:
         """Take `documents`, each a list of sentences; the other arguments are those of `MaskedBatches`."""
-        super().__init__(seed, rank, world)
+        super().__init__(seed)
         self.frame, self.tokenizer, self.documents = Frame(tokenizer), tokenizer, documents
         self.length, self.rows, self.rate, self.whole_words = length, rows, rate, whole_words
         self.steps = max(sum(map(len, documents)) // rows, 1)
 
-    def _whole(self, step: int) -> Batch:
+    def _make(self, step: int) -> Batch:
         rng = corrupt.generator(self.seed, step)
         pairs = corrupt.nsp_pairs(self.documents, rng, n=self.rows)
         coded = self.tokenizer.encode_batch([p.text for p in pairs], [p.pair for p in pairs], max_length=self.length)
@@ -354,12 +337,9 @@ def width_of(lengths: Ints, most: int | None = None) -> Ints:
 def _cut(store: TokenStore, length: int, extra: int | None) -> Ints:
     """Int[N 4]: document, start, stop, and whether a start token goes in front (only to a document's first
     piece)."""
-    if extra is None:
-        return np.array([(*p, 0) for p in pieces(store.starts, length)], dtype=np.int64).reshape(-1, 4)
-    rows = []
-    for document, start, stop in pieces(store.starts, length - extra, overlap=1):
-        rows.append((document, start, stop, extra * int(start == store.starts[document])))
-    return np.array(rows, dtype=np.int64).reshape(-1, 4)
+    cut = pieces(store.starts, length - (extra or 0), overlap=0 if extra is None else 1)
+    opens = (extra or 0) * (cut[:, 1] == store.starts[cut[:, 0]])
+    return np.column_stack([cut, opens])
 
 
 def _rows_within(widths: Ints, tokens: int) -> int:

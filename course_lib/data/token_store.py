@@ -1,12 +1,13 @@
 """A corpus as token numbers: in memory, or in memory-mapped files that may be larger than memory.
 
-A stored corpus is a folder: `header.json`, and for each shard `tokens-00000.bin` (little-endian uint16, or
+A stored corpus is a folder: `header.json`, the index, and for each shard `tokens-00000.bin` (little-endian uint16, or
 uint32 for vocabularies above 65,536) with `starts-00000.bin` (int64: where each document begins, and the end
-of the last). The header is written last, so a folder without one is an interrupted run and is refused.
+of the last). Text streams in and shards stream out; a thousand documents are in memory at a time. The header is written
+last, so a folder without one is an interrupted run and is refused.
 """
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -37,19 +38,27 @@ class TokenStore:
         flat = np.concatenate([np.asarray(d) for d in documents]) if documents else np.zeros(0, np.int64)
         self._shards: list[Ints] = [flat]
         self._shard_starts: Ints = np.array([0, len(flat)])
+        self._vocab: int | None = None
+        self.note: dict[str, Any] = {}
 
     @staticmethod
-    def open(path: str | Path) -> "TokenStore":
-        """Open a folder written by `encode_corpus`; nothing is read until it is used.
+    def open(path: str | Path, tokenizer: Tokenizer | None = None) -> "TokenStore":
+        """Open a folder written by `encode_corpus`; nothing but where documents begin is read until it is used.
+
+        Args:
+            tokenizer: the one that the tokens should be of.
 
         Raises:
-            CourseError: no header, or a file shorter than the header says.
+            CourseError: no header, a file shorter than the header says, tokens of another tokenizer.
         """
         path = Path(path)
         if not (path / "header.json").is_file():
             raise CourseError(f"{path} holds no complete token files (no header.json); write them again.")
         header = read_json(path / "header.json")
+        if tokenizer is not None and header.get("tokenizer", fingerprint(tokenizer)) != fingerprint(tokenizer):
+            raise CourseError(f"The tokens in {path} are those of another tokenizer; write them again with this one.")
         store = TokenStore([])
+        store._vocab, store.note = header["vocab"], header.get("note", {})
         store._shards = [_map(path / s["file"], header["dtype"], s["tokens"]) for s in header["shards"]]
         store._shard_starts = np.cumsum([0, *(s["tokens"] for s in header["shards"])])
         starts = [_map(path / s["starts"], "int64", s["documents"] + 1) for s in header["shards"]]
@@ -79,7 +88,18 @@ class TokenStore:
             if base >= stop:
                 break
             parts.append(shard[max(start - base, 0) : stop - base])
-        return np.concatenate(parts).astype(np.int64) if parts else np.zeros(0, np.int64)
+        ids = np.concatenate(parts).astype(np.int64) if parts else np.zeros(0, np.int64)
+        if self._vocab is not None and ids.size and ids.max() >= self._vocab:
+            raise CourseError(
+                f"Between tokens {start} and {stop} stands id {ids.max()}, but the vocabulary has {self._vocab} entries: "
+                "the token files are damaged; write them again."
+            )
+        return ids
+
+
+def fingerprint(tokenizer: Tokenizer) -> str:
+    """Tells two tokenizers apart."""
+    return hashlib.sha256(tokenizer.backend.to_str().encode()).hexdigest()[:16]
 
 
 def encode_corpus(
@@ -89,6 +109,7 @@ def encode_corpus(
     *,
     column: str = "text",
     shard_tokens: int = SHARD_TOKENS,
+    note: Mapping[str, Any] | None = None,
 ) -> TokenStore:
     """Tokenize a corpus once, so that training only reads numbers.
 
@@ -99,6 +120,7 @@ def encode_corpus(
         dataset: rows with a text column (a `datasets.Dataset`, streaming or not), or plain strings.
         path: folder to write; None keeps the tokens in memory.
         shard_tokens: a new pair of files is begun after so many tokens.
+        note: what of, to be found again in `TokenStore.note`.
 
     Raises:
         CourseError: no such column, an empty corpus, or the folder cannot be written.
@@ -113,14 +135,17 @@ def encode_corpus(
     if path is None:
         store = TokenStore(list(documents))
     else:
-        _write(Path(path), documents, dtype, tokenizer.vocab.size, shard_tokens)
+        about = {"vocab": tokenizer.vocab.size, "tokenizer": fingerprint(tokenizer), "note": dict(note or {})}
+        _write(Path(path), documents, dtype, about, shard_tokens)
         store = TokenStore.open(path)
     if store.tokens == 0:
         raise CourseError("The corpus is empty: no document has any text.")
     return store
 
 
-def _write(path: Path, documents: Iterator[Ints], dtype: np.dtype[Any], vocab: int, shard_tokens: int) -> None:
+def _write(
+    path: Path, documents: Iterator[Ints], dtype: np.dtype[Any], about: dict[str, Any], shard_tokens: int
+) -> None:
     (path / "header.json").unlink(missing_ok=True)
     shards: list[dict[str, Any]] = []
     pending = next(documents, None)
@@ -136,7 +161,7 @@ def _write(path: Path, documents: Iterator[Ints], dtype: np.dtype[Any], vocab: i
             index.write(np.array(starts, dtype="<i8").tobytes())
         shards.append({**files, "tokens": starts[-1], "documents": len(starts) - 1})
     name = {2: "uint16", 4: "uint32"}[dtype.itemsize]
-    write_json(path / "header.json", {"dtype": name, "vocab": vocab, "shards": shards})
+    write_json(path / "header.json", {"dtype": name, **about, "shards": shards})
 
 
 def _map(file: Path, dtype: str, count: int) -> Ints:
@@ -167,18 +192,18 @@ def _chunks(texts: Iterator[str]) -> Iterator[list[str]]:
         yield chunk
 
 
-def pieces(starts: Ints, length: int, overlap: int = 0) -> list[tuple[int, int, int]]:
-    """Cut documents longer than `length`: (document, first, past-the-last) in stream positions, nothing lost.
+def pieces(starts: Ints, length: int, overlap: int = 0) -> Ints:
+    """Cut documents longer than `length`, nothing lost: Int[N 3], rows (document, first, past-the-last) in stream
+    positions.
 
     Args:
         starts: where each document begins, and the end of the last one.
         overlap: so many tokens of a piece are seen again at the start of the next.
     """
-    cut = []
-    for document, (first, stop) in enumerate(pairwise(starts.tolist())):
-        while stop - first > length:
-            cut.append((document, first, first + length))
-            first += length - overlap
-        if stop > first:
-            cut.append((document, first, stop))
-    return cut
+    firsts, stops, stride = starts[:-1], starts[1:], length - overlap
+    sizes = stops - firsts
+    counts = np.where(sizes > length, 1 - (length - sizes) // stride, np.minimum(sizes, 1))
+    documents = np.repeat(np.arange(len(sizes)), counts)
+    numbers = np.arange(len(documents)) - np.repeat(counts.cumsum() - counts, counts)  # of a piece in its document
+    begin = firsts[documents] + stride * numbers
+    return np.stack([documents, begin, np.minimum(begin + length, stops[documents])], axis=1)

@@ -7,10 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from course_lib import CourseError
 from course_lib.data.batches import DocumentBatches, MaskedBatches, SentencePairBatches, Source, WindowBatches, pad
-from course_lib.data.token_store import TokenStore, encode_corpus
+from course_lib.data.token_store import TokenStore, encode_corpus, pieces
 from course_lib.tokenizers import Tokenizer, train_bpe, train_wordpiece
 
 WORDS = [
@@ -46,14 +48,14 @@ def bpe() -> Tokenizer:
     return train_bpe(TEXTS, 300)
 
 
-def sources(wordpiece: Tokenizer, bpe: Tokenizer, **share: int) -> list[Source]:
+def sources(wordpiece: Tokenizer, bpe: Tokenizer) -> list[Source]:
     pieces, stream = encode_corpus(TEXTS, wordpiece), encode_corpus(TEXTS, bpe)
     return [
-        DocumentBatches(stream, bpe, length=24, tokens=200, seed=3, **share),
-        WindowBatches(stream, length=16, rows=6, seed=3, **share),
-        MaskedBatches(pieces, wordpiece, length=24, rows=6, seed=3, **share),
-        MaskedBatches(pieces, wordpiece, length=24, rows=6, seed=3, copies=2, whole_words=True, **share),
-        SentencePairBatches(DOCUMENTS, wordpiece, length=24, rows=6, seed=3, **share),
+        DocumentBatches(stream, bpe, length=24, tokens=200, seed=3),
+        WindowBatches(stream, length=16, rows=6, seed=3),
+        MaskedBatches(pieces, wordpiece, length=24, rows=6, seed=3),
+        MaskedBatches(pieces, wordpiece, length=24, rows=6, seed=3, copies=2, whole_words=True),
+        SentencePairBatches(DOCUMENTS, wordpiece, length=24, rows=6, seed=3),
     ]
 
 
@@ -112,14 +114,36 @@ def test_batches_are_functions_of_seed_and_step(wordpiece: Tokenizer, bpe: Token
                 assert torch.equal(value, batch[name]), (type(first).__name__, step, name)
 
 
-def test_processes_share_one_batch(wordpiece: Tokenizer, bpe: Tokenizer) -> None:
-    ranks = [sources(wordpiece, bpe, rank=rank, world=2) for rank in range(2)]
-    for whole, even, odd in zip(sources(wordpiece, bpe), *ranks, strict=True):
-        for name, value in whole[1].items():
-            assert torch.equal(value[0::2], even[1][name])
-            assert torch.equal(value[1::2], odd[1][name])
-    lonely = DocumentBatches(encode_corpus(TEXTS[:1], bpe), bpe, length=64, rows=4, rank=2, world=3)
-    assert len(lonely[0]["ids"]) == 1  # no process may sit out
+@given(
+    sizes=st.lists(st.integers(0, 30), min_size=1, max_size=12), length=st.integers(2, 12), overlap=st.integers(0, 1)
+)
+def test_pieces_are_the_documents(sizes: list[int], length: int, overlap: int) -> None:
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    wanted = []
+    for document, (first, stop) in enumerate(pairwise(starts.tolist())):
+        while stop - first > length:
+            wanted.append([document, first, first + length])
+            first += length - overlap
+        if stop > first:
+            wanted.append([document, first, stop])
+    assert pieces(starts, length, overlap).tolist() == wanted
+
+
+def test_token_files_know_their_tokenizer(tmp_path: Path, bpe: Tokenizer, wordpiece: Tokenizer) -> None:
+    encode_corpus(TEXTS, bpe, tmp_path, note={"data": "cats"})
+    assert TokenStore.open(tmp_path, bpe).note == {"data": "cats"}
+    with pytest.raises(CourseError, match="of another tokenizer"):
+        TokenStore.open(tmp_path, wordpiece)
+
+
+def test_an_id_outside_the_vocabulary_is_found_when_it_is_read(tmp_path: Path, bpe: Tokenizer) -> None:
+    store = encode_corpus(TEXTS, bpe, tmp_path)
+    tokens = np.memmap(tmp_path / "tokens-00000.bin", dtype="<u2", mode="r+")
+    tokens[40] = bpe.vocab.size
+    tokens.flush()
+    assert len(store.stream(0, 40)) == 40
+    with pytest.raises(CourseError, match=f"stands id {bpe.vocab.size}, but the vocabulary has {bpe.vocab.size}"):
+        store.stream(0, 41)
 
 
 def test_every_target_of_every_document_once_an_epoch(bpe: Tokenizer) -> None:
@@ -280,7 +304,5 @@ def test_bad_arguments_are_one_sentence(wordpiece: Tokenizer, bpe: Tokenizer) ->
         DocumentBatches(store, bpe, length=2, rows=4)
     with pytest.raises(CourseError, match=r"\[MASK\]"):
         MaskedBatches(store, bpe, length=16, rows=4)
-    with pytest.raises(CourseError, match="rank 2 of 2"):
-        WindowBatches(store, length=16, rows=4, rank=2, world=2)
     with pytest.raises(CourseError, match="no step -1"):
         WindowBatches(store, length=16, rows=4)[-1]
