@@ -10,13 +10,13 @@ from course_lib.errors import CourseError
 
 
 @contextmanager
-def record(model: nn.Module, *patterns: str) -> Iterator[dict[str, Tensor]]:
-    """Collect the outputs of every submodule whose name matches, as name -> Tensor (detached, the latest call's).
+def record(model: nn.Module, *patterns: str, detach: bool = True) -> Iterator[dict[str, Tensor]]:
+    """Collect the outputs of every submodule whose name matches, as name -> Tensor (the latest call's).
 
     Args:
         model: any module. patterns: shell-style names such as "blocks.*.attn.probs" (attention weights
             [B, H, Tq, Tk]) or "blocks.*" (hidden states after each block); a model that holds a stack is
-            searched with and without the "stack." prefix.
+            searched with and without the "stack." prefix. detach: False keeps the gradient, for a loss on what is seen.
 
     Raises:
         CourseError: no submodule has such a name.
@@ -28,7 +28,7 @@ def record(model: nn.Module, *patterns: str) -> Iterator[dict[str, Tensor]]:
     """
     seen: dict[str, Tensor] = {}
     watched = [part for pattern in patterns for part in _find(model, pattern)]
-    handles = [module.register_forward_hook(_keeper(seen, name)) for name, module in watched]
+    handles = [module.register_forward_hook(_keeper(seen, name, detach)) for name, module in watched]
     try:
         yield seen
     finally:
@@ -46,8 +46,8 @@ def _find(model: nn.Module, pattern: str) -> list[tuple[str, nn.Module]]:
     return found
 
 
-def _keeper(seen: dict[str, Tensor], name: str) -> Callable[[nn.Module, object, Tensor], None]:
+def _keeper(seen: dict[str, Tensor], name: str, detach: bool) -> Callable[[nn.Module, object, Tensor], None]:
     def hook(module: nn.Module, inputs: object, output: Tensor) -> None:
-        seen[name] = output.detach()
+        seen[name] = output.detach() if detach else output
 
     return hook
