@@ -1,8 +1,9 @@
 """`python -m course_lib`: pretrain, fine-tune and sample without a notebook. Errors are one line, exit code
 1."""
 
+import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
@@ -12,10 +13,7 @@ from course_lib.claims.cli import app as claims_app
 from course_lib.errors import CourseError
 
 if TYPE_CHECKING:
-    from torch import nn
-
     from course_lib.heads import Pool
-    from course_lib.tokenizers import Tokenizer
     from course_lib.train import Step
 
 app = typer.Typer(
@@ -31,6 +29,7 @@ zoo_app = typer.Typer(help="The checkpoints that come with the course.", no_args
 app.add_typer(zoo_app, name="zoo")
 app.add_typer(claims_app, name="claims")
 
+DATA = "world, docs, a text file or folder, or hub:NAME"
 Threads = Annotated[int, typer.Option(help="CPU threads; 0 = all cores.", min=0)]
 Device = Annotated[str, typer.Option(help="cpu, cuda, mps, or auto = the best there is.")]
 Bf16 = Annotated[Literal["fp32", "bf16", "auto"], typer.Option(help="bf16 is faster; auto = where the machine can.")]
@@ -40,84 +39,77 @@ Model = Annotated[str, typer.Argument(help="A shipped checkpoint (see `zoo list`
 
 @app.command()
 def pretrain(
-    kind: Annotated[Literal["bert", "gpt"], typer.Argument(help="bert: masked words; gpt: next words.")],
-    out: Annotated[Path, typer.Option(help="Folder for the model; a stopped run in it goes on.")],
-    data: Annotated[str, typer.Option(help="world, docs, a text file or folder, or hub:NAME.")] = "world",
+    model: Annotated[
+        str, typer.Argument(help="gpt, bert, albert, distilbert, electra, bart, t5; or sized: bert-base.")
+    ],
+    out: Annotated[Path, typer.Option(help="Folder for the model and its run.")],
+    data: Annotated[str, typer.Option(help=DATA + ", or a folder that `tokenize` wrote.")] = "world",
     documents: Annotated[int | None, typer.Option(help="How many documents; all if not given.", min=1)] = None,
     vocab: Annotated[int, typer.Option(help="Size of the vocabulary to learn.")] = 3072,
-    layers: Annotated[int, typer.Option(min=1)] = 4,
-    width: Annotated[int, typer.Option(min=1)] = 128,
-    heads: Annotated[int, typer.Option(min=1)] = 4,
-    length: Annotated[int, typer.Option(help="Longest row in tokens.")] = 160,
+    layers: Annotated[int | None, typer.Option(help="In place of the size's; so for the next three.", min=1)] = None,
+    width: Annotated[int | None, typer.Option(min=1)] = None,
+    heads: Annotated[int | None, typer.Option(min=1)] = None,
+    length: Annotated[int | None, typer.Option(help="Longest row in tokens.", min=1)] = None,
     steps: Annotated[int, typer.Option(help="Updates in all.", min=1)] = 1000,
-    tokens: Annotated[int, typer.Option(help="Tokens in a batch.", min=1)] = 4096,
+    tokens: Annotated[int, typer.Option(help="Tokens in a batch, all processes together.", min=1)] = 4096,
     accumulate: Annotated[int, typer.Option(help="Cut each batch in so many parts, to save memory.", min=1)] = 1,
     lr: Annotated[float, typer.Option(help="Peak learning rate.")] = 1e-3,
     seed: Seed = 0,
+    every: Annotated[int, typer.Option(help="Steps between two checkpoints.", min=1)] = 500,
+    resume: Annotated[bool, typer.Option("--resume/--afresh", help="Go on with the run in the folder?")] = True,
     precision: Bf16 = "auto",
-    compile: Annotated[bool, typer.Option("--compile", help="torch.compile: slow to start, then faster.")] = False,
+    compile: Annotated[
+        bool | None, typer.Option("--compile/--no-compile", help="torch.compile; by default for long runs on a GPU.")
+    ] = None,
     device: Device = "auto",
     threads: Threads = 0,
 ) -> None:
-    """Train a BERT or a GPT from nothing, its tokenizer included.
+    """Train a model from nothing, its tokenizer included; on one device or, by accelerate launch, on many.
 
     Example: python -m course_lib pretrain gpt --data book.txt --out build/my-gpt --steps 500
     """
-    import torch
-
-    from course_lib import data as doors
-    from course_lib import heads as tops
-    from course_lib import hf, losses, optim
-    from course_lib.models.bert import bert
-    from course_lib.models.gpt import gpt
-    from course_lib.probes import mean_loss
-    from course_lib.stack import Stack
-    from course_lib.train import train
+    from course_lib import pretraining
 
     _set_threads(threads)
-    corpus = doors.corpus(data, n=documents, seed=seed)
-    tokenizer = _tokenizer(out, kind, list(corpus["text"]), vocab)
-    size: dict[str, Any] = {"width": width, "layers": layers, "heads": heads, "length": length}
-    options: dict[str, Any] = {"length": length, "tokens": tokens}
-    torch.manual_seed(seed)
-    model: nn.Module
-    source: Callable[..., Any]
-    if kind == "bert":
-        model, loss, source = tops.MLM(Stack(bert(tokenizer.vocab.size, **size))), losses.mlm, doors.MaskedBatches
-        public = ("bert", "BertForMaskedLM")
-    else:
-        model, loss, source = tops.LM(Stack(gpt(tokenizer.vocab.size, **size))), losses.clm, doors.DocumentBatches
-        public = ("gpt2", "GPT2LMHeadModel")
-    batches = source(doors.encode_corpus(corpus, tokenizer), tokenizer, seed=seed, **options)
-    count = sum(p.numel() for p in model.parameters())
-    print(f"{count:,} parameters, {len(corpus):,} documents, {batches.steps:,} batches an epoch")
-    state = out / "run" / "state.safetensors"
-    if state.exists():
-        print(f"going on with the run in {out}")
-    run = train(
+    pretraining.pretrain(
         model,
-        batches,
-        loss,
-        optim.adamw(model, lr),
-        optim.cosine(steps, warmup=min(steps // 10, 300)),
+        out,
+        data=data,
+        documents=documents,
+        vocab=vocab,
+        size={"layers": layers, "width": width, "heads": heads, "length": length},
         steps=steps,
+        tokens=tokens,
         accumulate=accumulate,
-        device=_device(device),
+        lr=lr,
+        seed=seed,
+        every=every,
+        resume=resume,
         precision=precision,
         compile=compile,
-        checkpoint=state,
+        device=_device(device),
+        say=print,
+        show=_bar,
     )
-    for _ in _bar(run, steps):
-        pass
-    hf.save_pretrained(model, out, model_type=public[0], architecture=public[1])
-    try:
-        held = doors.encode_corpus(doors.corpus(data, split="validation", n=200, seed=seed), tokenizer)
-    except CourseError:  # this corpus has no validation split
-        print(f"written to {out}")
-        return
-    rows = source(held, tokenizer, seed=seed, **options)
-    value = mean_loss(model, loss, [rows[i] for i in range(rows.steps)])
-    print(f"loss on held-out text {value:.3f}; written to {out}")
+
+
+@app.command()
+def tokenize(
+    out: Annotated[Path, typer.Option(help="Folder for the tokenizer and the token files.")],
+    data: Annotated[str, typer.Option(help=DATA + ".")] = "world",
+    model: Annotated[str, typer.Option(help="What it is for: gpt takes byte-level BPE, the others WordPiece.")] = "gpt",
+    documents: Annotated[int | None, typer.Option(help="How many documents; all if not given.", min=1)] = None,
+    vocab: Annotated[int, typer.Option(help="Size of the vocabulary, unless the folder has a tokenizer.")] = 3072,
+    seed: Seed = 0,
+) -> None:
+    """Turn a corpus of any size into token files, once; `pretrain --data FOLDER` reads them.
+
+    Example: python -m course_lib tokenize --data hub:NAME --out build/tokens --vocab 32000
+    """
+    from course_lib import pretraining
+
+    store = pretraining.tokenize(data, out, kind=model, vocab=vocab, documents=documents, seed=seed).store
+    print(f"{store.tokens:,} tokens in {len(store):,} documents, in {out}")
 
 
 @app.command()
@@ -330,16 +322,6 @@ def grade(
     print(f"points in {out / 'grades.csv'}, pages in {out / 'feedback'}, to mark by hand: {out / 'marks.csv'}")
 
 
-def _tokenizer(out: Path, kind: str, texts: list[str], vocab: int) -> "Tokenizer":
-    """The tokenizer of an earlier run in this folder, or a new one."""
-    from course_lib.tokenizers import Tokenizer, train_bpe, train_wordpiece
-
-    if not (out / "tokenizer.json").exists():
-        learn = train_wordpiece if kind == "bert" else train_bpe
-        learn(texts, vocab).save(out)
-    return Tokenizer.load(out)
-
-
 def _bar(run: "Iterable[Step]", steps: int) -> "Iterator[Step]":
     """Pass the steps on and show them as a progress bar."""
     with _Progress(steps) as watch:
@@ -379,7 +361,6 @@ def _model_facts(name: str) -> list[tuple[str, str]]:
 
 
 def _machine_facts() -> list[tuple[str, str]]:
-    import os
     import platform
 
     import torch
@@ -422,7 +403,9 @@ def main() -> None:
     try:
         app()
     except CourseError as error:
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        rank = os.environ.get("RANK", "0")  # one of several processes: accelerate launch
+        who = "error" if rank == "0" else f"error in process {rank}"
+        print(f"{who}: {' '.join(str(error).split())}", file=sys.stderr)
         sys.exit(1)
 
 

@@ -102,10 +102,10 @@ def load(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, process
     groups = optimizer.state_dict()["param_groups"]
     mine = model.state_dict()
     model.load_state_dict({name: parallel.shard_like(value, mine[name]) for name, value in weights.items()})
-    for index, values in state.items():
-        for name, value in values.items():
+    for number, values in state.items():
+        for key, value in values.items():
             if isinstance(value, Tensor) and value.dim():
-                values[name] = parallel.shard_like(value, trained[index])
+                values[key] = parallel.shard_like(value, trained[number])
     optimizer.load_state_dict({"state": state, "param_groups": groups})
     _set_random(tensors, processes.rank)
     return int(rest["step"])

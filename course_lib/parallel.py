@@ -95,20 +95,24 @@ def silent(net: nn.Module, on: bool) -> AbstractContextManager[object]:
     if isinstance(net, nn.parallel.DistributedDataParallel):
         return net.no_sync() if on else nullcontext()
     if hasattr(net, "set_requires_gradient_sync"):
-        net.set_requires_gradient_sync(not on)
+        cast(Any, net).set_requires_gradient_sync(not on)  # FSDP
     return nullcontext()
 
 
 def whole(value: Tensor) -> Tensor:
     """A tensor out of its shards; all processes have to ask for it."""
-    return cast(Tensor, value.full_tensor()) if hasattr(value, "full_tensor") else value
+    return cast(Any, value).full_tensor() if _is_cut(value) else value
 
 
 def shard_like(value: Tensor, like: Tensor) -> Tensor:
     """A whole tensor, which every process has, cut as `like` is."""
-    if not hasattr(like, "full_tensor"):
+    if not _is_cut(like):
         return value
-    from torch.distributed.tensor import DTensor, distribute_tensor
+    from torch.distributed.tensor import distribute_tensor
 
-    assert isinstance(like, DTensor)
-    return distribute_tensor(value.to(like.device), like.device_mesh, like.placements, src_data_rank=None)
+    cut = cast(Any, like)
+    return distribute_tensor(value.to(cut.device), cut.device_mesh, cut.placements, src_data_rank=None)
+
+
+def _is_cut(value: Tensor) -> bool:
+    return hasattr(value, "full_tensor")  # a DTensor; importing the class costs a second

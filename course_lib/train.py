@@ -33,6 +33,7 @@ from course_lib.parallel import Processes
 
 Precision = Literal["fp32", "bf16", "auto"]
 
+WHOLE = (torch.int64, torch.int32)
 COMPILED_FROM = 500  # steps; fewer do not pay for torch.compile on a GPU
 
 
@@ -191,8 +192,9 @@ def _loop(
             with parallel.silent(net, index < accumulate):
                 with _autocast(device, cast_to_bf16):
                     value = net(part) * weight
-                (value * processes.world).backward()  # the processes' gradients are averaged, not added
-            total += value.detach()
+                value = value * processes.world  # their gradients are averaged, not added
+                value.backward()
+            total += value.detach() / processes.world
         processes.sum(total)
         norm = parallel.whole(nn.utils.clip_grad_norm_(trained, clip))
         if not (math.isfinite(total.item()) and math.isfinite(norm.item())):
@@ -311,13 +313,12 @@ def _ahead(batches: Batches, steps: range, model: nn.Module, device: torch.devic
 
 
 def _check_types(batch: Batch, step: int) -> None:
-    for names, kind, wrong in (
-        (("ids", "segments"), "whole numbers (int64)", lambda t: t.is_floating_point() or t.dtype == torch.bool),
-        (("keep", "at"), "true or false (bool)", lambda t: t.dtype != torch.bool),
-    ):
-        for name in names:
-            if name in batch and wrong(batch[name]):
-                raise CourseError(f"{name!r} of batch {step} holds {batch[name].dtype}; it must be {kind}.")
+    kinds = {"ids": WHOLE, "segments": WHOLE, "keep": (torch.bool,), "at": (torch.bool,)}
+    for name, kind in kinds.items():
+        if name in batch and batch[name].dtype not in kind:
+            raise CourseError(
+                f"{name!r} of batch {step} is of type {batch[name].dtype}; it must be {' or '.join(map(str, kind))}."
+            )
 
 
 def _pinned(value: Tensor, device: torch.device) -> Tensor:

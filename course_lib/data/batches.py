@@ -9,6 +9,7 @@ read the same batch, of which `train` takes each its rows: the order is the same
     WindowBatches        causal LM; windows cut from the stream of all documents, as in GPT-2: no padding
     MaskedBatches        masked LM; [CLS] document [SEP] a row
     SentencePairBatches  masked LM and next sentence; [CLS] A [SEP] B [SEP] a row
+    CorruptedBatches     BART's and T5's objectives on [CLS] document [SEP]
 
 A batch is a dict of tensors with B rows and T positions: ids Int[B T], keep Bool[B T] (real tokens; padding
 is on the right), segments Int[B T], labels Int[B T] (-100: no target), at Bool[B T] (masked positions), next
@@ -16,7 +17,7 @@ Int[B].
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -173,17 +174,22 @@ class MaskedBatches(Source):
         self.steps, self.length = self.plan.steps, length
 
     def _make(self, step: int) -> Batch:
-        chosen = self.plan[step]
-        cut = self.cut[chosen].tolist()
-        rows = [self.frame.single(self.store.stream(start, stop)) for _, start, stop, _ in cut]
         if self.copies is not None:
-            return self._fixed(rows, chosen, step // self.steps)
-        batch = pad(rows, self.frame.pad, most=self.length)
+            return self._fixed(self._rows(step), self.plan[step], step // self.steps)
+        batch = self.unmasked(step)
         words = self.tokenizer.words(batch["ids"]) if self.whole_words else None
         rng = corrupt.generator(self.seed, step)
         vocab = self.tokenizer.vocab
         masked = corrupt.mask_tokens(batch["ids"], rng, vocab=vocab, rate=self.rate, words=words, keep=batch["keep"])
         return {**batch, **masked._asdict()}
+
+    def unmasked(self, step: int) -> Batch:
+        """The texts of a step as they are: `ids` and `keep`."""
+        return pad(self._rows(step), self.frame.pad, most=self.length)
+
+    def _rows(self, step: int) -> list[Ints]:
+        cut = self.cut[self.plan[step]].tolist()
+        return [self.frame.single(self.store.stream(start, stop)) for _, start, stop, _ in cut]
 
     def _fixed(self, rows: list[Ints], numbers: Ints, epoch: int) -> Batch:
         """Static masks: each row is masked before padding, so that its mask does not depend on its
@@ -207,6 +213,35 @@ class MaskedBatches(Source):
         batch = pad([m.ids[0].numpy() for m in masked], self.frame.pad, most=self.length)
         labels = pad([m.labels[0].numpy() for m in masked], corrupt.IGNORE, most=self.length)["ids"]
         return {**batch, "labels": labels, "at": labels != corrupt.IGNORE}
+
+
+class CorruptedBatches(Source):
+    """Any corruption of whole texts, [CLS] document [SEP] a row: what `course_lib.objectives` makes of them."""
+
+    def __init__(
+        self,
+        store: TokenStore,
+        tokenizer: Tokenizer,
+        objective: Callable[[Tensor, Tensor, torch.Generator], Batch],
+        *,
+        length: int,
+        rows: int | None = None,
+        tokens: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        """Plan the epochs.
+
+        Args:
+            objective: (ids Int[B T], keep Bool[B T], generator) -> batch, such as BART's or T5's.
+            store, length, rows, tokens, seed: as for `MaskedBatches`.
+        """
+        super().__init__(seed)
+        self.texts = MaskedBatches(store, tokenizer, length=length, rows=rows, tokens=tokens, seed=seed)
+        self.objective, self.steps = objective, self.texts.steps
+
+    def _make(self, step: int) -> Batch:
+        batch = self.texts.unmasked(step)
+        return self.objective(batch["ids"], batch["keep"], corrupt.generator(self.seed, step))
 
 
 class SentencePairBatches(Source):

@@ -91,8 +91,8 @@ class TokenStore:
         ids = np.concatenate(parts).astype(np.int64) if parts else np.zeros(0, np.int64)
         if self._vocab is not None and ids.size and ids.max() >= self._vocab:
             raise CourseError(
-                f"Between tokens {start} and {stop} stands id {ids.max()}, but the vocabulary has {self._vocab} entries: "
-                "the token files are damaged; write them again."
+                f"Between tokens {start} and {stop} stands id {ids.max()}, but the vocabulary has {self._vocab} "
+                "entries: the token files are damaged; write them again."
             )
         return ids
 

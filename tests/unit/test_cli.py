@@ -62,14 +62,14 @@ def call(folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFix
     return run
 
 
-@pytest.mark.parametrize("command", ["pretrain", "finetune", "generate", "zoo", "info"])
+@pytest.mark.parametrize("command", ["pretrain", "tokenize", "finetune", "generate", "zoo", "info"])
 def test_every_command_explains_itself(command: str) -> None:
     top = CliRunner().invoke(cli.app, ["--help"]).output
     assert command in top
     text = CliRunner().invoke(cli.app, [command, "--help"], env={"COLUMNS": "200"}).output
     plain = re.sub(r"\x1b\[[0-9;]*m", "", text)
     assert "Usage" in plain and "Traceback" not in plain
-    if command in ("pretrain", "finetune", "generate"):
+    if command in ("pretrain", "tokenize", "finetune", "generate"):
         assert "Example: python -m course_lib" in plain
 
 
@@ -99,6 +99,8 @@ def test_zoo_list_and_check_and_info(call) -> None:  # type: ignore[no-untyped-d
         (["zoo", "build", "no-such-recipe"], "There is no recipe 'no-such-recipe'"),
         (["finetune", "tiny-bert", "--task", "no/such/folder"], "no/such/folder"),
         (["pretrain", "gpt", "--data", "no/such.txt", "--out", "never-made"], "no/such.txt"),
+        (["pretrain", "gpt-huge", "--out", "never-made"], "There is no model 'gpt-huge' to pretrain"),
+        (["pretrain", "gpt", "--width", "10", "--out", "never-made"], "cannot be shared by 4 heads"),
     ],
 )
 def test_errors_are_one_line_without_a_traceback(call, words: list[str], said: str) -> None:  # type: ignore[no-untyped-def]
@@ -125,6 +127,8 @@ def test_pretrain_finetune_and_generate_from_files(call, tmp_path: Path) -> None
     assert "going on" not in first
     code, second, err = call(*small, "--steps", "6")
     assert code == 0 and "going on" in second and "6/6" in err, err
+    code, third, err = call(*small, "--steps", "2", "--afresh")
+    assert code == 0 and "going on" not in third and "2/2" in err, err
     code, text, err = call("generate", str(out), "the judge", "--new", "5")
     assert code == 0 and text.startswith("the judge"), err
     task = tmp_path / "task"
