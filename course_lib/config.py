@@ -174,7 +174,7 @@ class StackConfig:
 
     @property
     def key_bias(self) -> bool:
-        """Whether keys have a bias. Softmax undoes it, as it adds the same to all scores of a query; DeBERTa has none."""
+        """Whether keys have a bias. It adds one number to all scores of a query, and softmax undoes that (DeBERTa)."""
         return self.bias and not isinstance(self.position, Disentangled)
 
 

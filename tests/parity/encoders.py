@@ -1,4 +1,4 @@
-"""What every encoder's parity test does: load, compare each hidden state, every gradient, each head, and the way back."""
+"""What each encoder's parity test does: load, compare every hidden state, gradient and head, and go the way back."""
 
 from pathlib import Path
 from typing import Any
