@@ -12,21 +12,26 @@ from course_lib.check.heads import merge_heads, multi_head, split_heads
 from course_lib.check.inputs import bert_input, choice_inputs, entailment_input, similarity_inputs
 from course_lib.check.sampling import sample_top_k, temperature, top_k
 from course_lib.check.start import accuracy, label_counts, vocabulary_size
+from course_lib.check.transformer import layer_norm, residual_branch
+from course_lib.check.translation import beam_step, decoder_input, smoothed_loss
 from course_lib.check.words_and_spans import align_labels, best_span, span_probabilities
 
 __all__ = [
     "Verdict",
     "accuracy",
     "align_labels",
+    "beam_step",
     "bert_input",
     "best_span",
     "causal_mask",
     "choice_inputs",
     "cls_logits",
+    "decoder_input",
     "entailment_input",
     "freeze",
     "gelu",
     "label_counts",
+    "layer_norm",
     "mask_tokens",
     "masked_attention",
     "merge_heads",
@@ -36,8 +41,10 @@ __all__ = [
     "nsp_pairs",
     "pair_batch",
     "perplexity",
+    "residual_branch",
     "sample_top_k",
     "similarity_inputs",
+    "smoothed_loss",
     "softmax_attention",
     "span_probabilities",
     "split_heads",
