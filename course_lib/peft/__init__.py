@@ -17,6 +17,7 @@ from course_lib.peft.adapters import adapters
 from course_lib.peft.front import Prefixed, Prompted, prefix, prompt
 from course_lib.peft.inject import Added, Count, bitfit, count, freeze, inject
 from course_lib.peft.lora import lora, merge, quantise, unmerge
+from course_lib.peft.public import load_pretrained, save_pretrained
 from course_lib.peft.weights import load, save
 
 __all__ = [
@@ -30,11 +31,13 @@ __all__ = [
     "freeze",
     "inject",
     "load",
+    "load_pretrained",
     "lora",
     "merge",
     "prefix",
     "prompt",
     "quantise",
     "save",
+    "save_pretrained",
     "unmerge",
 ]

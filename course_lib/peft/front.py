@@ -174,7 +174,7 @@ def prefix(
             _read_words(made, words)
         return made
 
-    return _in_front(model, before, sides=("encoder", "decoder"))
+    return in_front(model, before, sides=("encoder", "decoder"))
 
 
 def prompt(
@@ -205,11 +205,11 @@ def prompt(
         return Prompted(stack, Prompt(vectors), whole=whole)
 
     if isinstance(getattr(model, "stack", model), EncoderDecoder):
-        return _in_front(model, lambda stack: before(stack, whole=True), sides=("encoder",))
-    return _in_front(model, before)
+        return in_front(model, lambda stack: before(stack, whole=True), sides=("encoder",))
+    return in_front(model, before)
 
 
-def _in_front(model: Model, before: Callable[[Stack], Front], sides: Sequence[str] = ()) -> Model:
+def in_front(model: Model, before: Callable[[Stack], Front], sides: Sequence[str] = ()) -> Model:
     """Put `before(stack)` in the place of the model's stack; in an encoder-decoder, of the stacks at these sides."""
     if isinstance(model, Stack):
         return cast(Model, before(model))
