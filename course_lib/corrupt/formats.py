@@ -86,8 +86,8 @@ def segment_pairs(
     """BERT's own rows: two segments of several sentences that fill the length together (Devlin et al. 2019, A.2).
 
     As many sentences of a document as fit are cut in two behind a random one. In half of the rows another document's
-    sentences stand in for the second part, which then comes again in the next row. A single sentence always gets a
-    random second part.
+    sentences stand in for the second part, which then comes again in the next row; they are cut where the row is full.
+    A single sentence always gets a random second part. So every token of the documents is read in its own place.
 
     short: so many rows aim at a random shorter length, so that short texts are seen too.
     """
@@ -110,7 +110,7 @@ def segment_pairs(
                 other = full[(here + 1 + next(draw) % (len(full) - 1)) % len(full)]
                 start = next(draw) % len(other)
                 b = [t for s in other[start:][: _fitting(other[start:], room - len(a))] for t in s]
-            rows.append(frame.pair(a, b, int(not true)))
+            rows.append(frame.pair(a, b[: frame.room - len(a)], int(not true)))
             first += fitting if true else cut
     return rows
 
