@@ -1,11 +1,14 @@
-"""GPT-1 (Radford et al. 2018) and GPT-2 (Radford et al. 2019).
+"""GPT-1 (Radford et al. 2018), GPT-2 (Radford et al. 2019) and GPT-3 (Brown et al. 2020).
 
 GPT-1 differs from the 2017 Transformer by: the decoder alone, without cross-attention; learned positions; GELU (its
 tanh approximation). GPT-2 differs from GPT-1 by: the norm before each part instead of after it, one more norm at the
-end, smaller initial weights into the residual, a byte-level vocabulary, twice the context.
+end, smaller initial weights into the residual, a byte-level vocabulary, twice the context. GPT-3 differs from GPT-2
+by: size, and twice the context again. Left out of the course: in GPT-3 every other layer attends to a band of nearby
+positions only (Child et al. 2019); here all attend to all, with the same weights.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from course_lib import heads
@@ -61,6 +64,52 @@ def gpt2(size: str = "124M") -> StackConfig:
         raise CourseError(f"GPT-2 comes as {', '.join(GPT2_SIZES)}; {size!r} is none of them.")
     layers, width, heads = GPT2_SIZES[size]
     return gpt(50257, width=width, layers=layers, heads=heads, length=1024)
+
+
+@dataclass(frozen=True)
+class GPT3Row:
+    """A row of Brown et al. 2020, table 2.1, as printed. parameters: rounded. batch: tokens a step. lr: peak rate."""
+
+    parameters: float
+    layers: int
+    width: int
+    heads: int
+    head_width: int
+    batch: float
+    lr: float
+
+
+GPT3_SIZES = {
+    "Small": GPT3Row(125e6, 12, 768, 12, 64, 0.5e6, 6.0e-4),
+    "Medium": GPT3Row(350e6, 24, 1024, 16, 64, 0.5e6, 3.0e-4),
+    "Large": GPT3Row(760e6, 24, 1536, 16, 96, 0.5e6, 2.5e-4),
+    "XL": GPT3Row(1.3e9, 24, 2048, 24, 128, 1e6, 2.0e-4),
+    "2.7B": GPT3Row(2.7e9, 32, 2560, 32, 80, 1e6, 1.6e-4),
+    "6.7B": GPT3Row(6.7e9, 32, 4096, 32, 128, 2e6, 1.2e-4),
+    "13B": GPT3Row(13.0e9, 40, 5140, 40, 128, 2e6, 1.0e-4),
+    "175B": GPT3Row(175.0e9, 96, 12288, 96, 128, 3.2e6, 0.6e-4),
+}
+
+
+def gpt3(size: str = "175B") -> StackConfig:
+    """One of the eight GPT-3s of table 2.1, context 2,048, GPT-2's vocabulary; attention is dense in every layer.
+
+    In six rows width = heads x head width. In two it is not, and the paper's own counts (table D.1, to the nearest ten
+    million) tell what was meant:
+
+        XL   prints width 2048 and 24 heads of 128, which make 3072. D.1 counts 1,320M. Width 2048 gives 1,316M with
+             projections of 2048 but 1,517M with 3072. Taken: 16 heads of 128.
+        13B  prints width 5140 and 40 heads of 128, which make 5120. D.1 counts 12,850M. Width 5120 gives 12,853M, but
+             5140 gives 12,936M (12,953M with projections of 5140). Taken: width 5120.
+
+    Raises:
+        CourseError: no such size.
+    """
+    if size not in GPT3_SIZES:
+        raise CourseError(f"GPT-3 comes as {', '.join(GPT3_SIZES)}; {size!r} is none of them.")
+    row = GPT3_SIZES[size]
+    width = {"13B": 5120}.get(size, row.width)
+    return gpt(50257, width=width, layers=row.layers, heads=width // row.head_width, length=2048)
 
 
 def gpt_mini(vocab: int = 3072, length: int = 160, dropout: float = 0.0) -> StackConfig:
