@@ -69,8 +69,8 @@ def generator(config: StackConfig, times: float = 1 / 4) -> StackConfig:
     )
 
 
-class Electra(nn.Module):
-    """Generator and discriminator over one embedding: tokens, positions, segments and their norm (section 3.2).
+def pair(config: StackConfig, generator_config: StackConfig | None = None) -> tuple[heads.MLM, heads.RTD]:
+    """Generator and discriminator over one embedding (section 3.2); `course_lib.electra.Electra(*pair(config))` trains.
 
     Args:
         config: the discriminator's. generator_config: the generator's, by default a quarter as wide.
@@ -78,17 +78,9 @@ class Electra(nn.Module):
     Raises:
         CourseError: embeddings of different sizes, which cannot be shared.
     """
-
-    def __init__(self, config: StackConfig, generator_config: StackConfig | None = None) -> None:
-        super().__init__()
-        self.discriminator = heads.RTD(Stack(config))
-        self.generator = heads.MLM(Stack(generator_config or generator(config)))
-        share_embedding(self.discriminator.stack, self.generator.stack)
-
-    @property
-    def stack(self) -> Stack:
-        """The discriminator's: what is fine-tuned afterwards."""
-        return self.discriminator.stack
+    small, discriminator = heads.MLM(Stack(generator_config or generator(config))), heads.RTD(Stack(config))
+    share_embedding(discriminator.stack, small.stack)
+    return small, discriminator
 
 
 def share_embedding(owner: Stack, other: Stack) -> None:

@@ -9,7 +9,7 @@ from course_lib import hf
 from course_lib.errors import CourseError
 from course_lib.heads import MLM, RTD
 from course_lib.models import electra
-from course_lib.models.electra import Electra, generator
+from course_lib.models.electra import generator, pair
 from course_lib.stack import Stack
 from tests.parity import encoders
 from tests.parity.public import close
@@ -123,27 +123,27 @@ def small():
     return electra.electra(encoders.VOCAB, width=16, layers=2, heads=4, length=encoders.LENGTH)
 
 
-def test_generator_and_discriminator_share_one_embedding(batch):
-    model = Electra(small())
-    ours, other = model.stack, model.generator.stack
-    assert model.discriminator.stack is ours and other.config.width == 4
+def test_generator_and_discriminator_share_one_embedding():
+    first, second = pair(small())
+    other, ours = first.stack, second.stack
+    assert other.config.width == 4
     assert other.embed.tokens is ours.embed.tokens and other.embed.segments is ours.embed.segments
     assert other.embed.norm is ours.embed.norm and other.position is ours.position
     assert other.embed.project.weight.shape == (4, 16) and ours.embed.project is None
     alone = encoders.sizes(RTD(Stack(small()))) + encoders.sizes(MLM(Stack(generator(small()))))
-    assert encoders.sizes(model) == alone - 16 * (encoders.VOCAB + encoders.LENGTH + 2 + 2)
+    assert encoders.sizes(torch.nn.ModuleList((first, second))) == alone - 16 * (encoders.VOCAB + encoders.LENGTH + 4)
 
 
 def test_both_losses_reach_the_shared_embedding(batch):
     torch.manual_seed(0)
-    model = Electra(small()).eval()
-    table, gradients = model.stack.embed.tokens.weight, []
-    for part in (model.generator, model.discriminator):
-        encoders.ours_on(part, batch)[batch["keep"]].square().sum().backward()
+    models = [model.eval() for model in pair(small())]
+    table, gradients = models[1].stack.embed.tokens.weight, []
+    for model in models:
+        encoders.ours_on(model, batch)[batch["keep"]].square().sum().backward()
         gradients.append(table.grad.clone())
         table.grad = None
-    for part in (model.generator, model.discriminator):
-        encoders.ours_on(part, batch)[batch["keep"]].square().sum().backward()
+    for model in models:
+        encoders.ours_on(model, batch)[batch["keep"]].square().sum().backward()
     assert all(g.abs().max() > 0 for g in gradients)
     assert close(table.grad, gradients[0] + gradients[1])
 
@@ -151,9 +151,8 @@ def test_both_losses_reach_the_shared_embedding(batch):
 def test_both_parts_are_saved_as_public_models(batch, tmp_path):
     """Each on its own, as the published ones are; the shared vectors stand in both."""
     torch.manual_seed(0)
-    model = Electra(small()).eval()
-    for part, architecture in ((model.generator, "ElectraForMaskedLM"), (model.discriminator, "ElectraForPreTraining")):
-        hf.save_pretrained(part, tmp_path / architecture, model_type="electra", architecture=architecture)
+    for part, architecture in zip(pair(small()), ("ElectraForMaskedLM", "ElectraForPreTraining"), strict=True):
+        hf.save_pretrained(part.eval(), tmp_path / architecture, model_type="electra", architecture=architecture)
         theirs = getattr(transformers, architecture).from_pretrained(tmp_path / architecture).eval()
         keep = batch["keep"]
         assert close(encoders.ours_on(part, batch)[keep], encoders.theirs_on(theirs, batch).logits[keep])
@@ -164,12 +163,12 @@ def test_embeddings_of_different_sizes_cannot_be_shared(change):
     sizes = {"width": 16, "length": encoders.LENGTH} | change
     other = electra.electra(encoders.VOCAB, layers=2, heads=4, **sizes)
     with pytest.raises(CourseError, match="cannot share"):
-        Electra(small(), other)
+        pair(small(), other)
 
 
 def test_the_classrooms_electra(tmp_path):
-    model = Electra(electra.electra_mini())
-    assert model.stack.config.width == 128 and model.generator.stack.config.width == 32
-    hf.save_pretrained(model.discriminator, tmp_path, model_type="electra", architecture="ElectraForPreTraining")
+    first, second = pair(electra.electra_mini())
+    assert second.stack.config.width == 128 and first.stack.config.width == 32
+    hf.save_pretrained(second, tmp_path, model_type="electra", architecture="ElectraForPreTraining")
     again = hf.load_pretrained(tmp_path)
-    assert all(torch.equal(w, again.state_dict()[n]) for n, w in model.discriminator.state_dict().items())
+    assert all(torch.equal(w, again.state_dict()[n]) for n, w in second.state_dict().items())

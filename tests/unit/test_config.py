@@ -12,7 +12,7 @@ from course_lib.models.gpt import gpt1, gpt2, gpt_mini
 
 SCHEMES = [
     c.NoPosition(), c.Learned(7), c.Sinusoidal(500.0), c.Rope(base=99.0, interleaved=True), c.T5Buckets(8, 20, False),
-    c.Shaw(3), c.Alibi(),
+    c.Shaw(3), c.Alibi(), c.Disentangled(9, position_to_content=False),
 ]  # fmt: skip
 PRESETS = [bert_base(), bert_large(), bert_mini(50), gpt1(), gpt2("355M"), gpt_mini(50)]
 

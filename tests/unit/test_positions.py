@@ -156,7 +156,7 @@ def test_the_base_class_says_nothing():
     [
         (c.Learned(9), positions.Learned), (c.Sinusoidal(), positions.Sinusoidal), (c.Rope(), positions.Rope),
         (c.T5Buckets(), positions.T5Buckets), (c.Shaw(), positions.Shaw), (c.Alibi(), positions.Alibi),
-        (c.NoPosition(), positions.Position),
+        (c.NoPosition(), positions.Position), (c.Disentangled(), positions.Disentangled),
     ],
 )  # fmt: skip
 def test_build_gives_the_scheme_that_the_config_names(scheme, kind):
