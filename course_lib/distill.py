@@ -114,17 +114,17 @@ class Distilled(nn.Module):
     ) -> None:
         super().__init__()
         own, theirs = _stack(student).config, _stack(teacher).config
-        if layers is None:
-            layers = [(layer + 1) * theirs.layers // own.layers for layer in range(own.layers)]
-        if len(layers) != own.layers or not all(0 < layer <= theirs.layers for layer in layers):
-            raise CourseError(
-                f"Each of {own.layers} layers learns from one of 1 to {theirs.layers}, not {list(layers)}."
-            )
-        if len(set(layers)) < len(layers):
+        if own.layers > theirs.layers:
             raise CourseError(f"The student has {own.layers} layers, more than the teacher's {theirs.layers}.")
+        evenly = [(layer + 1) * theirs.layers // own.layers for layer in range(own.layers)]
+        self.layers = tuple(evenly if layers is None else layers)
+        if len(self.layers) != own.layers or not all(0 < layer <= theirs.layers for layer in self.layers):
+            given = ", ".join(map(str, self.layers))
+            raise CourseError(
+                f"Each of {own.layers} layers learns from one of 1 to {theirs.layers}; given are {given}."
+            )
         self.student = student
         self._teacher = (teacher.eval(),)  # in a tuple, out of the reach of parameters(), train() and state_dict()
-        self.layers = tuple(layers)
         if project or (project is None and own.width != theirs.width):
             self.embedding = nn.Linear(own.width, theirs.width)
             self.hidden = nn.Linear(own.width, theirs.width)

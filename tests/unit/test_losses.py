@@ -162,3 +162,39 @@ def test_a_batch_without_targets_gives_zero_and_no_nan() -> None:
 def test_mlm_without_labels_is_refused() -> None:
     with pytest.raises(CourseError, match="mask_tokens"):
         losses.mlm(MLM(stack()), {"ids": ids()})
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.3])
+def test_every_loss_smooths_its_labels_alike(smoothing: float) -> None:
+    """(1 - e) -log p(right) + e mean of -log p, over real targets only; written out for each shape of labels."""
+
+    def by_hand(logits: Tensor, labels: Tensor) -> Tensor:
+        real = labels != IGNORE
+        log_p = logits[real].log_softmax(-1)
+        right = log_p.gather(1, labels[real, None])[:, 0]
+        return -((1 - smoothing) * right + smoothing * log_p.mean(1)).mean()
+
+    x = ids()
+    spans = torch.tensor([[1, 3], [0, 0], [IGNORE, IGNORE]])
+    model = Span(stack())
+    start, end = model(x)
+    expected = (by_hand(start, spans[:, 0]) + by_hand(end, spans[:, 1])) / 2
+    torch.testing.assert_close(losses.span(model, {"ids": x, "labels": spans}, smoothing=smoothing), expected)
+
+    both = Pretraining(stack())
+    labels = x.masked_fill(torch.arange(T) % 3 != 2, IGNORE)
+    follows = torch.tensor([1, 0, IGNORE])
+    words, pairs = both(x)
+    expected = by_hand(words.flatten(0, 1), labels.flatten()) + F.cross_entropy(pairs[:2], follows[:2])
+    batch = {"ids": x, "labels": labels, "next": follows}
+    torch.testing.assert_close(losses.mlm_nsp(both, batch, smoothing=smoothing), expected)
+
+    decoder = LM(stack(causal=True))
+    expected = by_hand(decoder(x)[:, :-1].flatten(0, 1), x[:, 1:].flatten())
+    torch.testing.assert_close(losses.clm(decoder, {"ids": x}, smoothing=smoothing), expected)
+
+
+@pytest.mark.parametrize("smoothing", [-0.1, 1.0])
+def test_a_share_outside_0_to_1_is_refused(smoothing: float) -> None:
+    with pytest.raises(CourseError, match="smoothing"):
+        losses.cross_entropy(torch.zeros(2, 3), torch.zeros(2, dtype=torch.int64), smoothing)
