@@ -5,6 +5,7 @@
 
 import json
 import platform
+import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -40,7 +41,9 @@ class Recipe:
     """Everything that a checkpoint follows from, beside the code.
 
     objective: "mlm_nsp" (BERT) or "clm" (GPT). rows: documents a batch. pairs: share of rows that are a document cut
-    in two for next-sentence prediction, every second one with a wrong second half. pool: batches whose documents are
+    in two for next-sentence prediction, every second one with a wrong second half. primer: so many of the steps read
+    the pages of each level of the world's primer in place of documents (whole, masked at `primer_mask_rate`; they say
+    everything often). pool: batches whose documents are
     sorted by length together, so that little of a batch is padding. init_std: of the initial weights (0.02 suits a
     width of 768, not one of 128). mimetic: strength of the mimetic start of attention and positions
     (`initial.mimetic`); 0 for none. The learning rate warms up, stays at `lr`, and falls to 0 over the last `decay` of
@@ -58,6 +61,9 @@ class Recipe:
     weight_decay: float = 0.01
     beta2: float = 0.98
     mask_rate: float = 0.15
+    primer: tuple[int, int] = (0, 0)
+    primer_mask_rate: float = 0.4
+    replay: float = 0.0
     pairs: float = 0.5
     pool: int = 64
     init_std: float = 0.05
@@ -70,8 +76,8 @@ class Recipe:
 
 
 RECIPES = {
-    "bert-mini": Recipe("mlm_nsp", lr=2e-3, steps=14_400, rows=24, mask_rate=0.2, pairs=0.2),
-    "gpt-mini": Recipe("clm", lr=3e-3, steps=7_400, rows=24, pairs=0.0),
+    "bert-mini": Recipe("mlm_nsp", lr=2e-3, steps=13_600, primer=(2_560, 3_840), rows=24, mask_rate=0.2, pairs=0.2),
+    "gpt-mini": Recipe("clm", lr=3e-3, steps=10_240, primer=(2_048, 2_816), replay=0.25, rows=24, pairs=0.0),
 }
 
 
@@ -104,21 +110,15 @@ class DocumentBatches:
         if self._pool[0] != pool:
             self._pool = (pool, self._make(pool))
         rows = self._pool[1][index]
-        steps_of_16 = -(-max(len(row.ids) for row in rows) // 16) * 16  # each width costs oneDNN kernels and memory
-        batch = pad([row.ids for row in rows], self.tokenizer.vocab.pad or 0, min(steps_of_16, self.recipe.length))
+        batch = pad([row.ids for row in rows], self.tokenizer.vocab.pad or 0, most=self.recipe.length)
         if self.recipe.objective == "clm":
             return batch
         ids, keep = batch["ids"], batch["keep"]
         segments = torch.zeros_like(ids)
         for i, row in enumerate(rows):
             segments[i, row.second : len(row.ids)] = 1
-        hidden = mask_tokens(
-            ids,
-            generator(self.seed, 1, step),
-            vocab=self.tokenizer.vocab,
-            rate=self.recipe.mask_rate,
-            keep=keep,
-        )
+        rate = self.recipe.primer_mask_rate if step < sum(self.recipe.primer) else self.recipe.mask_rate
+        hidden = mask_tokens(ids, generator(self.seed, 1, step), vocab=self.tokenizer.vocab, rate=rate, keep=keep)
         follows = torch.tensor([row.next for row in rows])
         return {**hidden._asdict(), "keep": keep, "segments": segments, "next": follows}
 
@@ -127,7 +127,8 @@ class DocumentBatches:
         recipe, rng = self.recipe, generator(self.seed, 0, pool)
         count = recipe.rows * recipe.pool
         documents = [self.sentences(pool * count + i) for i in range(count)]
-        cuts = [self._cut(len(document), rng) for document in documents]
+        primer = pool * recipe.pool < sum(recipe.primer)
+        cuts = [len(document) if primer else self._cut(len(document), rng) for document in documents]
         first = self.tokenizer.ids([" ".join(d[:c]) for d, c in zip(documents, cuts, strict=True)], special=False)
         second = self.tokenizer.ids([" ".join(d[c:]) for d, c in zip(documents, cuts, strict=True)], special=False)
         pairs = [i for i, tail in enumerate(second) if tail]
@@ -182,6 +183,19 @@ class Run:
         """Document number -> sentences."""
         return lambda index: list(self.world.document(index, split, self.recipe.seed)["sentences"])
 
+    def lessons(self) -> Sentences:
+        """Row number -> sentences, as training meets them: both levels of the primer, then documents."""
+        first, second = (sum(self.recipe.primer[:n]) * self.recipe.rows for n in (1, 2))
+        documents = self.sentences("train")
+
+        def read(row: int) -> list[str]:
+            again = random.Random(f"replay/{self.recipe.seed}/{row}").random() < self.recipe.replay
+            if row >= second and not again:
+                return list(documents(row))
+            return list(self.world.primer(row, 1 if row < first else 2, self.recipe.seed)["sentences"])
+
+        return read
+
     @cached_property
     def tokenizer(self) -> Tokenizer:
         """Trained once, on the first documents."""
@@ -217,7 +231,9 @@ class Run:
 
     def heldout(self, n: int = 16) -> list[Batch]:
         """Batches of the validation split."""
-        batches = DocumentBatches(self.sentences("validation"), self.tokenizer, replace(self.recipe, pool=n), seed=2)
+        batches = DocumentBatches(
+            self.sentences("validation"), self.tokenizer, replace(self.recipe, pool=n, primer=(0, 0)), seed=2
+        )
         return [batches[i] for i in range(n)]
 
 
@@ -250,7 +266,7 @@ def _build(run: Run, to: Path, device: str) -> Iterator[Progress]:
     recipe, model = run.recipe, run.model()
     log = _Log(run.folder / "curve.json")
     optimizer = optim.adamw(model, recipe.lr, weight_decay=recipe.weight_decay, betas=(0.9, recipe.beta2))
-    batches = DocumentBatches(run.sentences("train"), run.tokenizer, recipe, seed=recipe.seed)
+    batches = DocumentBatches(run.lessons(), run.tokenizer, recipe, seed=recipe.seed)
     blanks = {kind: run.blanks(kind) for kind in ("name", "object", "place")}
     recent: list[tuple[float, int, float]] = []
     for step in train(
@@ -313,7 +329,7 @@ def _card(run: Run, scores: dict[str, float], log: _Log) -> dict[str, Any]:
         "name": run.name,
         "recipe": asdict(run.recipe),
         "seed": run.recipe.seed,
-        "data": f"World({run.recipe.world}).documents, split train, never one twice",
+        "data": f"World({run.recipe.world}): primer, then documents of the split train, never one twice",
         "steps": run.recipe.steps,
         "tokens": sum(point["tokens"] for point in log.points),
         "seconds": round(sum(point["seconds"] for point in log.points)),

@@ -96,6 +96,24 @@ def test_masks_are_the_recipes() -> None:
     assert 0.3 < chosen / real < 0.4  # the specials are not chosen
 
 
+def test_a_run_reads_the_primer_then_documents_with_some_of_it_again(tmp_path: Path) -> None:
+    recipe = replace(recipes.RECIPES["gpt-mini"], primer=(4, 8), replay=0.25, rows=8)
+    run = recipes.Run("gpt-mini", recipe, tmp_path)
+    read, world = run.lessons(), run.world
+    assert all(read(row) == world.primer(row, 1)["sentences"] for row in range(32))
+    assert all(read(row) == world.primer(row, 2)["sentences"] for row in range(32, 96))
+    again = [read(row) == world.primer(row, 2)["sentences"] for row in range(96, 496)]
+    assert 0.18 < sum(again) / 400 < 0.32
+    assert all(again[row - 96] or read(row) == world.document(row)["sentences"] for row in range(96, 496))
+
+
+def test_the_primer_has_its_own_masks_and_no_pairs() -> None:
+    batches = DocumentBatches(document, WORDPIECE, replace(BERT, mask_rate=0.15, primer=(4, 0), primer_mask_rate=0.5))
+    shares = [float(b["at"].sum() / b["keep"].sum()) for b in (batches[step] for step in range(8))]
+    assert min(shares[:4]) > 0.3 > 0.2 > max(shares[4:])
+    assert all((batches[step]["next"] == -100).all() for step in range(4))
+
+
 class Oracle(nn.Module):
     """Says the tokens of `answer` wherever it is asked, in order."""
 

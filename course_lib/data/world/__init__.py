@@ -44,6 +44,7 @@ from typing import Any
 from course_lib.data.world.documents import GENRES, Writer
 from course_lib.data.world.facts import SPLITS, check_count, check_split
 from course_lib.data.world.lexicon import FOLDER, Lexicon
+from course_lib.data.world.primer import Primer, check_level
 from course_lib.data.world.probes import Probes, check_kind, check_side
 from course_lib.data.world.tasks import TASKS, Task, find
 from course_lib.errors import CourseError
@@ -64,6 +65,7 @@ class World:
         self.lexicon = Lexicon(seed, Path(folder))
         self.writer = Writer(self.lexicon)
         self.probes = Probes(self.writer.casting)
+        self._primer = Primer(self.writer)
         self._tasks: dict[str, Task] = {}
 
     def document(self, index: int, split: str = "train", seed: int = 0, genre: str = "") -> dict[str, Any]:
@@ -94,6 +96,15 @@ class World:
         """The first `n` documents of a split: "train", "validation" or "test"; only of one genre, if it is named."""
         check_count(n)
         return [self.document(index, split, seed, genre) for index in range(n)]
+
+    def primer(self, index: int, level: int = 1, seed: int = 0) -> dict[str, Any]:
+        """Page number `index` of the primer: two to six facts of one verb and form, said again and again.
+
+        level: 1 pairs people and things; 2 has the facts of all genres. Returns the columns text, sentences, facts and
+        genre of a document. What training documents never show, the primer does not show either.
+        """
+        check_level(level)
+        return self._primer.page(random.Random(f"{self.seed}/primer/{level}/{seed}/{index}"), level)
 
     @staticmethod
     def genres() -> tuple[str, ...]:

@@ -1,0 +1,71 @@
+"""The primer: pages that say a few facts of one form again and again, for a model that learns to read.
+
+Documents alone do not teach a small model which of two facts is asked for: after 31 M tokens of them it copied one of
+the candidates and was right half of the time. A few million tokens of these pages first, small before large (Elman
+1993, Cognition 48; Bengio et al. 2009, ICML), and it looks up the right one.
+"""
+
+import random
+import re
+from typing import Any
+
+from course_lib.data.world.documents import Writer
+from course_lib.data.world.facts import triples
+from course_lib.data.world.grammar import Template
+from course_lib.errors import CourseError
+
+LEVELS = (1, 2)
+DRILL = ("{X} {v.past} the {O} .", "The {O} was {v.part} by {X} .", "{X} 's/PART {O} .", "The {O} of {X} .")
+GENRES = ("deed", "gift", "meal", "trip", "help", "work", "keep", "list", "own")
+PART = re.compile(r"\{([XYOPFJL])(?:\.\w+)?\}")
+# Other facts, bystanders, what a document shares or makes up, and denials.
+BEYOND = re.compile(r"\{\w+[02]\b|\{(?:W|kin|event|adj)\b|\bnot\b|\bNo ,|\bNobody\b")
+
+
+class Primer:
+    """Writes pages of two levels with templates of the documents.
+
+    Level 1 drills pairs of a person and a thing in four forms. Level 2 has the facts of nine genres, in every sentence
+    or question that says two parts of a fact or more and nothing beside it.
+    """
+
+    def __init__(self, writer: Writer) -> None:
+        self.casting = writer.casting
+        known = {t.text: t for genre in ("list", "own") for t in writer.templates[f"{genre}.state"][False]}
+        self.drill = [known[text] for text in DRILL]
+        self.states = {genre: _fit(writer, genre, "state") for genre in GENRES}
+        self.sayings = {genre: [*self.states[genre], *_fit(writer, genre, "again")] for genre in GENRES}
+
+    def page(self, rng: random.Random, level: int) -> dict[str, Any]:
+        """One page; see World.primer."""
+        genre = rng.choice(GENRES) if level > 1 else "list"
+        facts, _, _ = self.casting.facts(rng, genre, rng.randint(2 if level > 1 else 3, 6), "train")
+        for fact in facts:
+            fact.update(v=facts[0]["v"], s=facts[0]["s"])
+        states, sayings = (self.states[genre], self.sayings[genre]) if level > 1 else (self.drill, self.drill)
+        first = form = rng.choice(states)
+        sentences: list[str] = []
+        length, tokens = rng.randint(90, 120), 0
+        while tokens < length:
+            for fact in rng.sample(facts, len(facts)):
+                if level == 1 and len(sentences) >= len(facts):
+                    form = first if rng.random() < 0.7 else rng.choice(sayings)
+                for sentence in form.render(rng, fact, fact):
+                    sentences.append(sentence.text)
+                    tokens += len(sentence.words)
+                if tokens >= length and len(sentences) > len(facts):
+                    break
+            form = first if rng.random() < 0.5 else rng.choice(sayings)
+        return {"text": " ".join(sentences), "sentences": sentences, "facts": triples(genre, facts), "genre": genre}
+
+
+def check_level(level: int) -> None:
+    """Raises CourseError if the primer has no such level."""
+    if level not in LEVELS:
+        raise CourseError(f"The primer has no level {level!r}; it has {', '.join(map(str, LEVELS))}.")
+
+
+def _fit(writer: Writer, genre: str, group: str) -> list[Template]:
+    """The training templates of this group that say parts of one fact and nothing else, each once."""
+    found = {t.text: t for t in writer.templates[f"{genre}.{group}"][False] if not BEYOND.search(t.text)}
+    return [template for text, template in found.items() if len(set(PART.findall(text))) > 1]

@@ -1,0 +1,66 @@
+"""The primer: facts said again and again, nothing that training hides."""
+
+import re
+
+import pytest
+
+from course_lib.data.world import World
+from course_lib.data.world.facts import held_out, held_pair
+from course_lib.errors import CourseError
+
+WORLD = World(0)
+PEOPLE = {person[""][0][0]: i for i, person in enumerate(WORLD.lexicon.people)}
+TOWNS = {town[""][0][0] for town in WORLD.lexicon.towns}
+THINGS = {" ".join(thing[""][0]): i for i, thing in enumerate(WORLD.lexicon.objects)}
+
+
+def test_a_page_depends_on_its_number_level_and_seeds() -> None:
+    assert WORLD.primer(3, 2, seed=1) == World(0).primer(3, 2, seed=1)
+    texts = {WORLD.primer(3, level, seed)["text"] for level in (1, 2) for seed in (0, 1)}
+    texts |= {WORLD.primer(4, 1)["text"], World(1).primer(3, 1)["text"]}
+    assert len(texts) == 6
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_pages_say_their_facts_again_and_nothing_about_others(level: int) -> None:
+    again, facts = 0, 0
+    for index in range(200):
+        page = WORLD.primer(index, level)
+        assert page["text"] == " ".join(page["sentences"])
+        said = {word for fact in page["facts"] for part in fact for word in part.split()}
+        for fact in page["facts"]:
+            facts += 1
+            again += max(len(re.findall(rf"\b{part}\b", page["text"])) for part in fact) > 1
+        named = set(re.findall(r"\w+", page["text"])) & (PEOPLE.keys() - TOWNS)
+        assert named <= said, (index, named - said)
+    assert again / facts > 0.9
+
+
+def test_level_1_has_one_verb_and_pairs_of_a_person_and_a_thing() -> None:
+    for index in range(200):
+        page = WORLD.primer(index, 1)
+        pairs = [(person, verb, thing) for person, verb, thing in page["facts"] if verb != "at"]
+        assert 3 <= len(pairs) <= 6 and len({verb for _, verb, _ in pairs}) == 1
+        owner = {thing: person for person, _, thing in pairs}
+        for sentence in page["sentences"]:
+            (thing,) = {t for t in owner if re.search(rf"\b{t}\b", sentence)}
+            assert owner[thing] in sentence
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_what_training_hides_is_not_in_the_primer(level: int) -> None:
+    met = 0
+    for index in range(600):
+        page = WORLD.primer(index, level)
+        for person, relation, thing in page["facts"]:
+            if person in PEOPLE:
+                assert not held_out(PEOPLE[person])
+            if person in PEOPLE and thing in THINGS and relation not in ("at", "is"):
+                met += 1
+                assert not held_pair(PEOPLE[person], THINGS[thing]) and not held_out(THINGS[thing])
+    assert met > 100
+
+
+def test_an_unknown_level_is_refused() -> None:
+    with pytest.raises(CourseError, match=r"no level 3; it has 1, 2"):
+        WORLD.primer(0, 3)
