@@ -110,8 +110,9 @@ class Words(nn.Module):
         if static is not None and len(static) != size:
             raise CourseError(f"There are {len(static)} static vectors for {size} words; give one a word.")
         self.reader, self.elmo, self.frozen = reader or ReaderConfig(), elmo, False
-        length = elmo.config.length if elmo is not None else 1
-        table = [(0,) * length if w == PAD else spelling(w, length) for w in tokenizer.tokens(range(size))]
+        length = elmo.config.length if elmo is not None else 0
+        unread = (0,) * length
+        table = [unread if elmo is None or w == PAD else spelling(w, length) for w in tokenizer.tokens(range(size))]
         self.register_buffer("spelled", torch.tensor(table), persistent=False)
         self.mix = ScalarMix(elmo.config.layers + 1, self.reader.dropout) if elmo is not None else None
         self.static = None if static is None else nn.Embedding(size, static.shape[1], _weight=static.detach().clone())

@@ -15,7 +15,7 @@ The defaults are the classroom's: 2 to 4 MB of the world's text in seconds on on
 
 from course_lib.models.static.files import load, load_text, save, save_text
 from course_lib.models.static.glove import GloVe, GloVeConfig, cooccurrences
-from course_lib.models.static.scores import Analogies, analogies, questions, similarity
+from course_lib.models.static.scores import Analogies, Question, analogies, questions, similarity
 from course_lib.models.static.text import CountedText, count, sentences
 from course_lib.models.static.vectors import WordVectors
 from course_lib.models.static.word2vec import Progress, Word2Vec, Word2VecConfig
@@ -26,6 +26,7 @@ __all__ = [
     "GloVe",
     "GloVeConfig",
     "Progress",
+    "Question",
     "Word2Vec",
     "Word2VecConfig",
     "WordVectors",

@@ -25,8 +25,8 @@ class Question(NamedTuple):
 
 @dataclass(frozen=True)
 class Analogies:
-    """accuracy: of the first word among all. choice: of the best of the given answers. asked: the questions whose
-    words all have vectors; by_relation: accuracy of each relation's."""
+    """accuracy: of the first word among all. choice: of the best of the given answers. a, b and c are never an answer.
+    asked: the questions whose words all have vectors; by_relation: accuracy of each relation's."""
 
     accuracy: float
     choice: float
@@ -57,16 +57,15 @@ def analogies(vectors: WordVectors, asked: Sequence[Question]) -> Analogies:
     if not known:
         raise CourseError(f"None of the {len(asked)} questions has vectors for all its words.")
     units = vectors.units()
-    a, b, c, d = (units[[vectors.numbers[q[n]] for q in known]] for n in range(4))
+    a, b, c = (units[[vectors.numbers[q[n]] for q in known]] for n in range(3))
     cosines = (b - a + c) @ units.T  # one row a question
-    given = cosines.clone()
     for row, q in enumerate(known):
         cosines[row, [vectors.numbers[word] for word in q[:3]]] = float("-inf")
     answers = [vectors.words[i] for i in cosines.argmax(1).tolist()]
     right = [answer == q.d for answer, q in zip(answers, known, strict=True)]
     chosen = [
         max((q.d, *q.others), key=lambda word: float(scores[vectors.numbers[word]])) == q.d
-        for scores, q in zip(given, known, strict=True)
+        for scores, q in zip(cosines, known, strict=True)
     ]
     by: dict[str, list[bool]] = {}
     for ok, q in zip(right, known, strict=True):

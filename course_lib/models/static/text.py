@@ -46,8 +46,8 @@ def count(rows: Iterable[Sequence[str]], *, least: int = 5, most: int | None = N
     Raises:
         CourseError: fewer than two words are left.
     """
-    kept_rows = [list(row) for row in rows]
-    if any(isinstance(word, str) is False for row in kept_rows[:1] for word in row):
+    kept_rows = list(rows)
+    if any(isinstance(row, str) for row in kept_rows):
         raise CourseError("The rows of a text are lists of words; `sentences` makes them of texts.")
     counted = Counter(word for row in kept_rows for word in row)
     words = sorted((w for w, n in counted.items() if n >= least), key=lambda w: (-counted[w], w))[:most]

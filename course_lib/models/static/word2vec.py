@@ -20,6 +20,7 @@ Letters: V words, D size of a vector, B centres, C = 2 window places around each
 1 for CBOW.
 """
 
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ from typing import Literal
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from course_lib.errors import CourseError
@@ -41,7 +42,8 @@ class Word2VecConfig:
 
     size: D. window: the most words looked at on each side; each centre draws 1 to `window`, so that near words count
     more. negative: K. power: words are drawn by their frequency to this power. sample: the frequency t above which
-    words are thinned out, 0 for none. lr falls linearly to last_lr over all epochs. batch: centres a step.
+    words are thinned out, 0 for none. lr falls linearly to last_lr over all epochs. batch: the most centres a step;
+    in a small vocabulary a step takes fewer (`Word2Vec.batch`).
     """
 
     kind: Literal["skip-gram", "cbow"] = "skip-gram"
@@ -90,6 +92,11 @@ class Word2Vec:
         self.stays = stays(text.counts, self.config.sample)
         shares = text.counts.double() ** self.config.power
         self.table = (shares.cumsum(0) / shares.sum()).float()  # where each word's part of [0, 1) ends
+        # The updates of a step add up at vectors that none of them has seen changed, and overshoot where too many are
+        # of one word. From 6 updates at full rate on, all texts and rates tried go astray; at 3 they learn as at 0.
+        meet = float((shares / shares.sum()).square().sum())  # the chance that two drawn words are the same
+        rate = self.config.lr * self.config.negative * (self.config.window + 1) * meet  # of one centre
+        self.batch = max(1, min(self.config.batch, int(2 / rate)))
 
     def vectors(self) -> WordVectors:
         """The input vectors as learned so far."""
@@ -99,7 +106,7 @@ class Word2Vec:
         """Learn; one record an epoch.
 
         Raises:
-            CourseError: the loss is no longer a number, because the learning rate is too high.
+            CourseError: the loss rises, because the learning rate is too high.
         """
         config = self.config
         for epoch in range(config.epochs):
@@ -110,8 +117,8 @@ class Word2Vec:
                 total += self.step(centres, contexts, self.draw(len(centres)), lr).sum()
                 seen += int((contexts < len(self.text.words)).sum()) if config.kind == "skip-gram" else len(centres)
             loss = float(total) / max(1, seen)
-            if not loss < float("inf"):
-                raise CourseError(f"The loss is {loss} in epoch {epoch + 1}; lower the learning rate or the batch.")
+            if not loss < 2 * math.log(2) * (1 + config.negative):  # it begins at half of that
+                raise CourseError(f"The loss rose to {loss:.4g} in epoch {epoch + 1}; lower the learning rate.")
             yield Progress(epoch + 1, loss, len(self.text.ids) / (time.perf_counter() - start))
 
     def batches(self) -> Iterator[tuple[float, Int[Tensor, " B"], Int[Tensor, "B C"]]]:
@@ -121,8 +128,8 @@ class Word2Vec:
         order = torch.randperm(len(ids), generator=self.rng)
         window = self.config.window
         reach = torch.randint(1, window + 1, (len(ids),), generator=self.rng)
-        for done in range(0, len(ids), self.config.batch):
-            at = order[done : done + self.config.batch]
+        for done in range(0, len(ids), self.batch):
+            at = order[done : done + self.batch]
             yield done / len(ids), ids[at], around(ids, rows, at, reach[at], window, len(self.text.words))
 
     def draw(self, centres: int) -> Int[Tensor, "B K"]:
@@ -146,7 +153,7 @@ class Word2Vec:
             counts = counts * real.amax(1, keepdim=True)
         loss, down_h, down_u = negative_sampling(h, u, counts)
         down_v = down_h if self.config.kind == "skip-gram" else down_h * real
-        self.inputs.index_add_(0, contexts.flatten(), down_v.flatten(0, 1), alpha=lr)
+        self.inputs.index_add_(0, contexts.flatten(), down_v.flatten(0, 1), alpha=lr)  # repeated words add up
         self.outputs.index_add_(0, targets.flatten(), down_u.flatten(0, 1), alpha=lr)
         return loss
 
@@ -175,8 +182,13 @@ def stays(counts: Int[Tensor, " V"], sample: float) -> Float[Tensor, " V"]:
 
 
 def around(
-    ids: Int[Tensor, " N"], rows: Int[Tensor, " N"], at: Int[Tensor, " B"], reach: Int[Tensor, " B"], window: int, pad: int
-) -> Int[Tensor, "B C"]:  # fmt: skip
+    ids: Int[Tensor, " N"],
+    rows: Int[Tensor, " N"],
+    at: Int[Tensor, " B"],
+    reach: Int[Tensor, " B"],
+    window: int,
+    pad: int,
+) -> Int[Tensor, "B C"]:
     """The words up to `reach` places before and after each place `at`, of the same row; `pad` where there is none."""
     offsets = torch.cat([torch.arange(-window, 0), torch.arange(1, window + 1)])
     places = at[:, None] + offsets

@@ -1,0 +1,236 @@
+"""Static vectors against gensim: its run update by update, what a whole training gives, its files; GloVe by hand."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from course_lib.data.world import World
+from course_lib.metrics import spearman
+from course_lib.models import static
+from course_lib.models.static.word2vec import stays
+
+gensim = pytest.importorskip("gensim.models")
+TOY = [["a", "b", "c", "a", "d"], ["b", "a", "e", "d", "c", "b", "f", "a"], ["f", "e"], ["d", "a", "b"]] * 3
+LR = 0.05
+# gensim looks the sigmoid up in 1,000 steps between -6 and 6, and updates nothing outside.
+STEPS = 1 / (1 + np.exp(-(np.arange(1000) / 1000 * 2 - 1) * 6))
+
+
+class Theirs:
+    """gensim's model of a text, and the random numbers that it will draw."""
+
+    def __init__(self, kind: str, rows: list[list[str]], *, sample: float = 0.0) -> None:
+        options = {"vector_size": 6, "window": 3, "min_count": 1, "negative": 4, "workers": 1, "epochs": 1}
+        self.model = gensim.Word2Vec(**options, sg=int(kind == "skip-gram"), sample=sample, alpha=LR, min_alpha=LR)
+        self.model.build_vocab(rows)
+        self.rows = rows
+        rng = np.random.default_rng(3)
+        self.model.wv.vectors[:] = rng.normal(size=self.model.wv.vectors.shape) * 0.7
+        self.model.syn1neg[:] = rng.normal(size=self.model.syn1neg.shape) * 0.7
+        self.start = self.model.wv.vectors.copy(), self.model.syn1neg.copy()
+        self.model.random = np.random.RandomState(11)
+
+    def train(self) -> tuple[np.ndarray, np.ndarray]:
+        self.model.train(self.rows, total_examples=len(self.rows), epochs=1)
+        return self.model.wv.vectors, self.model.syn1neg
+
+    def updates(self) -> list[tuple[int, list[list[int]], list[list[int]]]]:
+        """What it will do, in order: the centre, lists of context words, words drawn for each list."""
+        random = np.random.RandomState(11)
+        state = 2**24 * random.randint(0, 2**24) + random.randint(0, 2**24)
+        ids = [[self.model.wv.key_to_index[word] for word in row] for row in self.rows]
+        shrunk = iter(random.randint(0, self.model.window, sum(map(len, ids))))
+        table, found = self.model.cum_table, []
+        for row in ids:
+            for i, centre in enumerate(row):
+                reach = self.model.window - next(shrunk)
+                words = row[max(0, i - reach) : i] + row[i + 1 : i + 1 + reach]
+                lists, drawn = [[word] for word in words] if self.model.sg else [words], []
+                for _ in lists:
+                    drawn.append([])
+                    for _ in range(self.model.negative):
+                        drawn[-1].append(int(np.searchsorted(table, (state >> 16) % int(table[-1]))))
+                        state = (state * 25214903917 + 11) % 2**48
+                found.append((centre, lists, drawn))
+        return found
+
+
+def looked_up(x: float) -> float | None:
+    return STEPS[int((x + 6) * 83)] if -6 < x < 6 else None  # 1000 / 6 / 2 in whole numbers
+
+
+def exact(x: float) -> float:
+    return 1 / (1 + math.exp(-x))
+
+
+def by_hand(start, updates, sigmoid, *, at_once):
+    """The program of Mikolov et al. in NumPy: one centre, one list of context words, one product at a time.
+
+    at_once: a word drawn twice for one list has not moved between, as in a step of the course.
+    """
+    v, u = (table.astype(np.float64) for table in start)
+    for centre, lists, drawn in updates:
+        for words, others in zip(lists, drawn, strict=True):
+            h, down, before = v[words].mean(0), 0.0, u.copy()
+            for word, label in [(centre, 1.0), *((other, 0.0) for other in others if other != centre)]:
+                row = before[word] if at_once else u[word]
+                probability = sigmoid(float(h @ row))
+                if probability is not None:
+                    g = (label - probability) * LR
+                    down = down + g * row
+                    u[word] = u[word] + g * h
+            for word in words:
+                v[word] += down
+    return v, u
+
+
+def in_torch(kind, theirs, batch_window=6):
+    """The same by the course's step, a list of context words at a time."""
+    text = static.count(TOY, least=1)
+    model = static.Word2Vec(text, static.Word2VecConfig(kind, size=6, negative=4))
+    vocab = len(text.words)
+    model.inputs[:vocab], model.outputs[:vocab] = (torch.tensor(table) for table in theirs.start)
+    for centre, lists, drawn in theirs.updates():
+        for words, others in zip(lists, drawn, strict=True):
+            padded = words + [vocab] * (batch_window - len(words))
+            model.step(torch.tensor([centre]), torch.tensor([padded]), torch.tensor([others]), LR)
+    assert not model.inputs[vocab].any() and not model.outputs[vocab].any()
+    return model.inputs[:vocab].double().numpy(), model.outputs[:vocab].double().numpy()
+
+
+@pytest.mark.parametrize("kind", ["skip-gram", "cbow"])
+def test_every_update_is_gensim_s(kind):
+    theirs = Theirs(kind, TOY)
+    table = by_hand(theirs.start, theirs.updates(), looked_up, at_once=False)
+    formula = by_hand(theirs.start, theirs.updates(), exact, at_once=True)
+    ours = in_torch(kind, theirs)
+    for mine, stated, reference, trained, before in zip(
+        ours, formula, table, theirs.train(), theirs.start, strict=True
+    ):
+        assert np.abs(trained - before).max() > 0.1
+        assert np.allclose(reference, trained, atol=1e-5, rtol=1e-5)  # the reference is gensim
+        assert np.allclose(mine, stated, atol=1e-5, rtol=1e-5)
+        assert np.abs(mine - trained).max() < 0.03  # what gensim's table and its order make of it
+
+
+def test_words_are_counted_thinned_and_drawn_as_gensim_does():
+    rows = list(static.sentences(World(0).document(i)["text"] for i in range(60)))
+    text = static.count(rows, least=2)
+    model = gensim.Word2Vec(vector_size=4, min_count=2, sample=1e-3)
+    model.build_vocab(rows)
+    order = [model.wv.key_to_index[word] for word in text.words]
+    assert len(text.words) == len(model.wv)
+    assert text.counts.tolist() == [model.wv.get_vecattr(word, "count") for word in text.words]
+    theirs = model.wv.expandos["sample_int"][order] / (2**32 - 1)
+    assert torch.allclose(stays(text.counts, 1e-3).double(), torch.tensor(theirs), atol=1e-6)
+    assert (theirs < 0.5).any() and (theirs == 1).any()
+    shares = np.diff(model.cum_table.astype(np.int64), prepend=0)[order] / (2**31 - 1)
+    ours = static.Word2Vec(text).table.diff(prepend=torch.zeros(1))
+    assert torch.allclose(ours.double(), torch.tensor(shares), atol=1e-6)
+
+
+def overlap(a, b, k=10):
+    """Mean share of the k nearest neighbours in common."""
+    found = []
+    for table in (a, b):
+        cosines = table.units() @ table.units().T
+        found.append([set(row) for row in cosines.fill_diagonal_(-2)[:600].topk(k).indices.tolist()])
+    return np.mean([len(x & y) / k for x, y in zip(*found, strict=True)])
+
+
+def ranking(a, b):
+    """Spearman's correlation of the cosines of all pairs of the frequent words."""
+    i, j = torch.triu_indices(200, 200, 1)
+    return spearman(*[(t.units()[i] * t.units()[j]).sum(1).tolist() for t in (a, b)])
+
+
+@pytest.mark.parametrize("kind", ["skip-gram", "cbow"])
+def test_a_training_gives_what_gensim_s_gives(kind):
+    """Equal settings on the same text: as close to gensim as gensim with another seed is, less a fifth (neighbours),
+    less 0.03 (ranking of similarities), within 0.1 (analogies)."""
+    world = World(0)
+    rows = list(static.sentences(world.document(i)["text"] for i in range(700)))
+    text = static.count(rows)
+    asked = static.questions(world.task("analogies", 2000))
+
+    def theirs(seed):
+        options = {"vector_size": 32, "window": 5, "min_count": 5, "negative": 5, "sample": 1e-3, "epochs": 5}
+        model = gensim.Word2Vec(rows, sg=int(kind == "skip-gram"), workers=1, seed=seed, **options)
+        return static.WordVectors(text.words, torch.tensor(np.stack([model.wv[word] for word in text.words])))
+
+    model = static.Word2Vec(text, static.Word2VecConfig(kind, size=32))
+    losses = [progress.loss for progress in model.train()]
+    assert losses == sorted(losses, reverse=True)
+    ours, one, two = model.vectors(), theirs(1), theirs(2)
+    assert overlap(ours, one) > 0.8 * overlap(one, two)
+    assert ranking(ours, one) > ranking(one, two) - 0.03
+    scores = [static.analogies(table, asked).choice for table in (ours, one)]
+    assert abs(scores[0] - scores[1]) < 0.1, scores
+    assert overlap(ours, one) > 5 * overlap(static.WordVectors(text.words, torch.randn(len(text.words), 32)), one)
+
+
+def test_gensim_reads_and_answers_the_same(tmp_path):
+    torch.manual_seed(0)
+    words = [*"abcdefgh", "naïve", "don't", "."]
+    vectors = static.WordVectors(words, torch.randn(len(words), 5))
+    static.save_text(vectors, tmp_path / "ours.txt")
+    theirs = gensim.KeyedVectors.load_word2vec_format(str(tmp_path / "ours.txt"))
+    assert theirs.index_to_key == words
+    assert np.array_equal(theirs.vectors, vectors.matrix.numpy())
+    theirs.save_word2vec_format(str(tmp_path / "theirs.txt"))
+    back = static.load_text(tmp_path / "theirs.txt")
+    assert back.words == words and torch.allclose(back.matrix, vectors.matrix, atol=1e-6)
+    for found, expected in (
+        (vectors.nearest("naïve", 4), theirs.most_similar("naïve", topn=4)),
+        (vectors.nearest(vectors["b"], 4), theirs.similar_by_vector(theirs["b"], topn=4)),
+    ):
+        assert [word for word, _ in found] == [word for word, _ in expected]
+        assert np.allclose([cosine for _, cosine in found], [cosine for _, cosine in expected], atol=1e-6)
+    expected = theirs.most_similar(positive=["b", "c"], negative=["a"], topn=5)
+    assert [word for word, _ in vectors.analogy("a", "b", "c", 5)] == [word for word, _ in expected]
+    assert math.isclose(vectors.similarity("a", "b"), theirs.similarity("a", "b"), abs_tol=1e-6)
+
+
+def test_cooccurrences_are_counted_by_hand():
+    text = static.count(TOY, least=1)
+    found = np.zeros((6, 6))
+    number = {word: i for i, word in enumerate(text.words)}
+    for row in TOY:
+        for i, word in enumerate(row):
+            for j, other in enumerate(row):
+                if 0 < abs(i - j) <= 3:
+                    found[number[word], number[other]] += 1 / abs(i - j)
+    ours = static.cooccurrences(text, window=3)
+    table = torch.zeros(6, 6)
+    table[ours.i, ours.j] = ours.x
+    assert len(ours.x) == (found > 0).sum()
+    assert torch.allclose(table.double(), torch.tensor(found), atol=1e-5)
+
+
+def test_glove_s_loss_gradient_and_adagrad_by_hand():
+    text = static.count(TOY, least=1)
+    pairs = static.cooccurrences(text, window=3)
+    config = static.GloVeConfig(size=4, x_max=5.0)
+    model = static.GloVe(text, config)
+    for table in (model.w, model.c):
+        table.normal_(generator=torch.Generator().manual_seed(5))
+    w, c = model.w.double().numpy().copy(), model.c.double().numpy().copy()
+    squares_w, squares_c = np.ones_like(w), np.ones_like(c)
+    assert (pairs.x < 5).any() and (pairs.x > 5).any()
+    for i, j, x in zip(pairs.i.tolist(), pairs.j.tolist(), pairs.x.tolist(), strict=True):
+        difference = w[i, :4] @ c[j, :4] + w[i, 4] + c[j, 4] - math.log(x)
+        weight = (x / 5) ** 0.75 if x < 5 else 1.0
+        one = torch.tensor([i]), torch.tensor([j]), torch.tensor([x])
+        assert math.isclose(float(model.loss(*one)), weight * difference**2, rel_tol=1e-4, abs_tol=1e-6)
+        assert math.isclose(float(model.step(*one)), weight * difference**2, rel_tol=1e-4, abs_tol=1e-6)
+        # Half of the derivatives by w_i, b_i and by c_j, d_j.
+        down_w = weight * difference * np.append(c[j, :4], 1.0)
+        down_c = weight * difference * np.append(w[i, :4], 1.0)
+        w[i] -= config.lr * down_w / np.sqrt(squares_w[i])
+        c[j] -= config.lr * down_c / np.sqrt(squares_c[j])
+        squares_w[i] += down_w**2
+        squares_c[j] += down_c**2
+    assert np.allclose(model.w.numpy(), w, atol=1e-5) and np.allclose(model.c.numpy(), c, atol=1e-5)
+    assert np.allclose(model.squares_w.numpy(), squares_w, rtol=1e-4)
