@@ -10,6 +10,7 @@ from course_lib.check.finetuning import cls_logits, freeze, pair_batch
 from course_lib.check.gpt import gelu, next_token_loss, perplexity
 from course_lib.check.heads import merge_heads, multi_head, split_heads
 from course_lib.check.inputs import bert_input, choice_inputs, entailment_input, similarity_inputs
+from course_lib.check.positions import alibi_bias, relative_index, rotary_attention, sinusoidal
 from course_lib.check.sampling import sample_top_k, temperature, top_k
 from course_lib.check.start import accuracy, label_counts, vocabulary_size
 from course_lib.check.transformer import layer_norm, residual_branch
@@ -19,6 +20,7 @@ from course_lib.check.words_and_spans import align_labels, best_span, span_proba
 __all__ = [
     "Verdict",
     "accuracy",
+    "alibi_bias",
     "align_labels",
     "beam_step",
     "bert_input",
@@ -41,9 +43,12 @@ __all__ = [
     "nsp_pairs",
     "pair_batch",
     "perplexity",
+    "relative_index",
     "residual_branch",
+    "rotary_attention",
     "sample_top_k",
     "similarity_inputs",
+    "sinusoidal",
     "smoothed_loss",
     "softmax_attention",
     "span_probabilities",
