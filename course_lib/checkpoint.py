@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from course_lib import parallel
 from course_lib.errors import CourseError
-from course_lib.files import atomic_write
+from course_lib.files import atomic_path
 from course_lib.parallel import Processes
 
 ALONE = Processes()
@@ -50,9 +50,9 @@ def save(
         return
     kind = type(optimizer).__name__
     rest = {"step": step, "twins": twins, "kind": kind, "optimizer": scalars, "crc": _crc(whole)}
-    with atomic_write(path, "wb") as file:
+    with atomic_path(path) as new:
         try:
-            save_file(whole, file.name, metadata={"state": json.dumps(rest)})  # to_bytes would hold it all twice
+            save_file(whole, new, metadata={"state": json.dumps(rest)})  # piece by piece: not all of it twice in memory
         except SafetensorError as error:
             raise OSError(str(error)) from error
 

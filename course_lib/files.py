@@ -1,7 +1,9 @@
 """Files that are either the old version or the new one, never half of one."""
 
+import glob
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,8 +27,7 @@ def atomic_write(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-        os.close(handle)
-        with Path(temporary).open(mode, encoding=None if "b" in mode else "utf-8") as file:  # a file with a name
+        with os.fdopen(handle, mode, encoding=None if "b" in mode else "utf-8") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -39,6 +40,31 @@ def atomic_write(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
     except BaseException:
         _remove(temporary)
         raise
+
+
+@contextmanager
+def atomic_path(path: str | Path) -> Iterator[Path]:
+    """The same for a library that writes by name: a path in a new folder beside `path`, renamed to it in the end."""
+    path = Path(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp") as folder:
+            written = Path(folder) / path.name
+            yield written
+            with written.open("r+b") as file:
+                os.fsync(file.fileno())
+            written.chmod(0o666 & ~_umask())
+            written.replace(path)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise CourseError(f"Could not write {path}: {reason}. The earlier file, if any, is unchanged.") from error
+
+
+def sweep(path: str | Path) -> None:
+    """Remove what writers of `path` that were killed left beside it; for its only writer to call."""
+    path = Path(path)
+    for leftover in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
+        shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink(missing_ok=True)
 
 
 def write_json(path: str | Path, value: Any) -> None:

@@ -23,6 +23,7 @@ from course_lib import data as doors
 from course_lib.config import StackConfig
 from course_lib.data.batches import CorruptedBatches, DocumentBatches, MaskedBatches, Source
 from course_lib.data.token_store import TokenStore, encode_corpus
+from course_lib.electra import Electra
 from course_lib.errors import CourseError
 from course_lib.losses import Loss
 from course_lib.models import albert, bart, bert, distilbert, electra, gpt, t5
@@ -51,12 +52,23 @@ def _mlm(config: StackConfig, tokenizer: Tokenizer) -> nn.Module:
     return heads.MLM(Stack(config))
 
 
+def _electra(config: StackConfig, tokenizer: Tokenizer) -> nn.Module:
+    generator, discriminator = heads.MLM(Stack(electra.generator(config))), heads.RTD(Stack(config))
+    electra.share_embedding(discriminator.stack, generator.stack)
+    return Electra(generator, discriminator)
+
+
 def _t5(vocab: int, *, width: int, layers: int, heads: int, length: int) -> StackConfig:
     return t5.t5(vocab, width=width, layers=layers, heads=heads, hidden=4 * width)
 
 
 def _with_sentinels(texts: Iterable[str], size: int) -> Tokenizer:
     return corrupt.add_sentinels(train_wordpiece(texts, size))
+
+
+def _filled(store: TokenStore, tokenizer: Tokenizer, **how: Any) -> Source:
+    objective = partial(objectives.masked, vocab=tokenizer.vocab, parts=(1.0, 0.0, 0.0))
+    return CorruptedBatches(store, tokenizer, objective, **how)
 
 
 def _denoised(store: TokenStore, tokenizer: Tokenizer, **how: Any) -> Source:
@@ -77,10 +89,7 @@ KINDS = {
     "bert": Kind(bert.bert, _mlm, losses.mlm, MaskedBatches, ("bert", "BertForMaskedLM")),
     "albert": Kind(albert.albert, _mlm, losses.mlm, MaskedBatches, ("albert", "AlbertForMaskedLM")),
     "distilbert": Kind(distilbert.distilbert, _mlm, losses.mlm, MaskedBatches, ("distilbert", "DistilBertForMaskedLM")),
-    "electra": Kind(
-        electra.electra, lambda c, t: electra.Electra(c), losses.electra, MaskedBatches,
-        ("electra", "ElectraForPreTraining"),
-    ),
+    "electra": Kind(electra.electra, _electra, losses.electra, _filled, ("electra", "ElectraForPreTraining")),
     "bart": Kind(
         bart.bart, lambda c, t: bart.bart_lm(c, t.vocab.sep or 0), losses.seq2seq, _denoised,
         ("bart", "BartForConditionalGeneration"),
@@ -254,7 +263,7 @@ def _finish(
     """Export from the checkpoint, for the model itself may be in shards; the loss on held-out text, if there is any."""
     model = kind.model(kind.config(ready.tokenizer.vocab.size, **shape), ready.tokenizer)
     checkpoint.load_model(state, model)
-    body = model.discriminator if isinstance(model, electra.Electra) else model
+    body = model.discriminator if isinstance(model, Electra) else model
     hf.save_pretrained(body, out, model_type=kind.public[0], architecture=kind.public[1])
     try:
         held = doors.corpus(data, split="validation", n=HELD_OUT, seed=seed)

@@ -26,6 +26,7 @@ from course_lib import checkpoint as checkpoints
 from course_lib import parallel
 from course_lib.corrupt import IGNORE
 from course_lib.errors import CourseError
+from course_lib.files import sweep
 from course_lib.layers import Embedding
 from course_lib.losses import Batch, Loss
 from course_lib.optim import Schedule, adamw
@@ -168,6 +169,8 @@ def _loop(
 ) -> Iterator[Step]:
     peak = [group["lr"] for group in optimizer.param_groups]
     trained = [p for group in optimizer.param_groups for p in group["params"]]
+    if path and processes.is_main:
+        sweep(path)
     if path and resume and path.exists():
         first = checkpoints.load(path, model, optimizer, processes)
     else:

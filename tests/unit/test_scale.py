@@ -94,9 +94,9 @@ do = functools.partial
 launch([do(curve, "gpt", "gpt-1"), do(curve, "bert", "bert-1"), do(curve, "gpt", "half-1", steps=2)], 1)
 for kind in ("ddp", "fsdp"):
     launch([
-        do(curve, "gpt", f"gpt-{kind}"), do(curve, "bert", f"bert-{kind}", accumulate=1),
+        do(curve, "gpt", f"gpt-{kind}"), do(curve, "bert", f"bert-{kind}"),
         do(curve, "gpt", f"parts-{kind}", steps=2, accumulate=2),
-        do(curve, "gpt", "half-1" if kind == "ddp" else "half-ddp"),     # goes on with the run of one process, or of two
+        do(curve, "gpt", "half-1" if kind == "ddp" else "half-ddp"),  # goes on with the run of one process, or of two
         do(curve, "gpt", f"dropped-{kind}", dropout=0.3), do(curve, "gpt", f"stopped-{kind}", steps=2, dropout=0.3),
         do(curve, "gpt", f"stopped-{kind}", dropout=0.3),
         do(curve, "gpt", "half-ddp", steps=2) if kind == "ddp" else do(curve, "gpt", "half-fsdp", steps=2),
@@ -165,3 +165,27 @@ def test_stopped_processes_go_on_to_the_same_bits(runs: tuple[Path, list[float]]
     """With dropout: each process's random numbers are kept too."""
     whole, stopped = (runs[0] / f"{name}-{kind}" for name in ("dropped", "stopped"))
     assert whole.read_bytes() == stopped.read_bytes()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", [["--multi_gpu"], ["--use_fsdp", "--fsdp_version", "2"]])
+def test_by_accelerate_launch(way: list[str], tmp_path: Path) -> None:
+    """The command of the README; `--multi_gpu` is how accelerate starts several processes, on a CPU too."""
+    (tmp_path / "book.txt").write_text("the judge went home. anna saw the judge at the mill. " * 40)
+    launch = [*way, "--num_processes", "2", "--num_machines", "1", "--main_process_port", "0"]
+    launch += ["--mixed_precision", "no", "--dynamo_backend", "no"]
+    size = ["--vocab", "280", "--width", "8", "--layers", "1", "--heads", "2", "--length", "16", "--tokens", "128"]
+    course = ["-m", "course_lib", "pretrain", "gpt", "--data", "book.txt", "--out", "model", *size, "--device", "cpu"]
+
+    def run(*more: str) -> subprocess.CompletedProcess[str]:
+        words = [sys.executable, "-m", "accelerate.commands.launch", *launch, *course, *more]
+        return subprocess.run(words, env=ENVIRONMENT, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+
+    done = run("--steps", "3")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("written to model") == done.stdout.count("parameters") == 1, "one process speaks"
+    assert (tmp_path / "model" / "model.safetensors").exists()
+    if "--use_fsdp" in way:
+        return
+    failed = run("--steps", "4", "--width", "16")
+    assert failed.returncode != 0 and "error: model/run/state.safetensors belongs to another model" in failed.stderr
