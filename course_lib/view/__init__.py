@@ -6,6 +6,7 @@ ipywidgets are imported by the functions that use them.
 """
 
 from course_lib.view.attention_widget import attention
+from course_lib.view.beam import Option, beam_picture, beam_tree
 from course_lib.view.blueprints import block, stacks
 from course_lib.view.charts import bars, curves, histogram, learning_curve, scaling, scatter
 from course_lib.view.display import Html, show
@@ -27,12 +28,15 @@ __all__ = [
     "Blank",
     "Frame",
     "Html",
+    "Option",
     "Row",
     "annotations",
     "arrows",
     "attention",
     "attention_map",
     "bars",
+    "beam_picture",
+    "beam_tree",
     "bert_heads",
     "bert_input",
     "block",
