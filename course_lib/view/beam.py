@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from course_lib.errors import CourseError
 from course_lib.view.display import Html, escape
@@ -127,7 +127,11 @@ def beam_picture(steps: Steps, *, length_penalty: float = 1.0) -> "Figure":
         for node in column:
             won, gone = node in path, node.option.fate == "dropped"
             start, end = _edge(node, columns, left)
-            look = {"color": BLUE if won else GREY, "linewidth": 3.0 if won else 1.1, "alpha": 0.45 if gone else 1.0}
+            look: dict[str, Any] = {
+                "color": BLUE if won else GREY,
+                "linewidth": 3.0 if won else 1.1,
+                "alpha": 0.45 if gone else 1.0,
+            }
             axes.plot([start[0], end[0]], [start[1], end[1]], zorder=1, **look)
             axes.add_patch(
                 FancyBboxPatch(

@@ -8,10 +8,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from course_lib import check
+from course_lib import check, data, view
+from course_lib.errors import CourseError
 from course_lib.files import read_json
+from course_lib.inputs import SourceTarget
 from course_lib.models.transformer import transformer, transformer_base, transformer_big, transformer_lm
 from course_lib.seq2seq import shift_right
+from course_lib.tokenizers import train_wordpiece
 
 PAPER = read_json(Path(__file__).resolve().parents[2] / "data/papers/02_transformer.json")
 Tensor = torch.Tensor
@@ -138,3 +141,63 @@ def test_one_pass_is_all_prefixes(norm: Any) -> None:
         logits = model(source, shift_right(target, 2)[:, :t], keep=keep)[:, -1]
         total = total + F.cross_entropy(logits, target[:, t - 1])
     torch.testing.assert_close(whole, total / 6, rtol=1e-10, atol=1e-12)
+
+
+SEARCH = [
+    [view.Option(0, "a", -0.6, "kept"), view.Option(0, "the", -0.8, "kept")],
+    [
+        view.Option(1, "lamp", -0.9, "kept"),
+        view.Option(0, "coin", -1.5, "kept"),
+        view.Option(0, "mill", -1.7, "dropped"),
+    ],
+    [view.Option(0, "</s>", -1.0, "ended"), view.Option(1, "</s>", -1.6, "ended")],
+]
+
+
+def test_the_beam_widget_says_who_won_and_shows_every_option() -> None:
+    widget = view.beam_tree({"2 beams": SEARCH, "short": SEARCH[:1]})
+    assert "2 beams: the lamp </s> (-1.00)" in repr(widget)
+    assert "short: a (-0.60)" in repr(widget)
+    assert widget.html.count("<svg") == 2
+    for options in SEARCH:
+        for option in options:
+            assert option.token.replace("<", "&lt;").replace(">", "&gt;") in widget.html
+
+
+def test_a_length_penalty_changes_the_winner() -> None:
+    steps = [
+        [view.Option(0, "yes", -0.5, "kept"), view.Option(0, "</s>", -0.7, "ended")],
+        [view.Option(0, "</s>", -0.9, "ended")],
+    ]
+    assert "yes </s> (-0.90)" in repr(view.beam_tree({"": steps}))
+    assert ": </s> (-0.70)" in repr(view.beam_tree({"": steps}, length_penalty=0.0))
+
+
+def test_the_beam_picture_has_every_option() -> None:
+    texts = [text.get_text() for text in view.beam_picture(SEARCH).axes[0].texts]
+    assert len(texts) == sum(map(len, SEARCH))
+
+
+@pytest.mark.parametrize(
+    ("searches", "says"),
+    [
+        ({}, "at least one search"),
+        ({"x": []}, "at least one step"),
+        ({"x": [SEARCH[0], [view.Option(2, "b", -1, "kept")]]}, "2 were kept"),
+    ],
+)
+def test_a_wrong_search_is_one_sentence(searches: Any, says: str) -> None:
+    with pytest.raises(CourseError, match=says):
+        view.beam_tree(searches)
+
+
+def test_the_lesson_runs_on_parallel_text_of_ones_own(tmp_path: Path) -> None:
+    """What section 1 promises of DATA: a folder with train.en and train.de."""
+    (tmp_path / "train.en").write_text("the lamp is old\nthe mill is red\n" * 8)
+    (tmp_path / "train.de").write_text("die Lampe ist alt\ndie Mühle ist rot\n" * 8)
+    pairs = data.task(str(tmp_path), n=12, seed=0)
+    assert {tuple(pair) for pair in pairs} == {("text", "target")}
+    tokenizer = train_wordpiece([pair[side] for pair in pairs for side in ("text", "target")], 120, lowercase=False)
+    frame = SourceTarget(tokenizer, transformer(tokenizer.vocab.size, width=8, layers=1, heads=2))
+    batch = frame.collate(frame.rows(pairs))
+    assert len(batch["ids"]) == len(batch["labels"]) == 12
