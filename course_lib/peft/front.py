@@ -32,7 +32,7 @@ class Front(Stack):
         if isinstance(stack, Front):
             raise CourseError("This stack has a prefix or a prompt in front already.")
         self.config, self.embed, self.position = stack.config, stack.embed, stack.position
-        self.blocks, self.norm = stack.blocks, stack.norm
+        self.blocks, self.norm, self.training = stack.blocks, stack.norm, stack.training
         freeze(self)
 
     def _with_front(self, x: Tensor, cache: KVCache | None, options: dict[str, Any]) -> dict[str, Any]:

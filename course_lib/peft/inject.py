@@ -5,6 +5,7 @@ import fnmatch
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from torch import nn
@@ -13,6 +14,7 @@ from course_lib.errors import CourseError
 from course_lib.peft.nf4 import QuantisedLinear
 
 Base = nn.Linear | QuantisedLinear
+Model = TypeVar("Model", bound=nn.Module)
 
 
 class Added(nn.Module):
@@ -60,7 +62,7 @@ def freeze(model: nn.Module) -> None:
             module.requires_grad_(True)
 
 
-def bitfit(model: nn.Module) -> nn.Module:
+def bitfit(model: Model) -> Model:
     """Train the biases only (Ben Zaken et al. 2022). Returns the model.
 
     Raises:

@@ -111,7 +111,7 @@ class QuantisedLinear(nn.Module):
         if x.shape[-1] != self.in_features:
             raise CourseError(f"This Linear takes vectors of {self.in_features}, not of {x.shape[-1]}.")
         y: Tensor = _Product.apply(x, self)  # type: ignore[no-untyped-call]
-        return y if self.bias is None else y + self.bias
+        return y if self.bias is None else y + self.bias.to(y.dtype)
 
 
 class _Product(torch.autograd.Function):
