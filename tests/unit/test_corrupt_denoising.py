@@ -141,6 +141,12 @@ def test_sentences_stay_whole_within_their_document() -> None:
         assert (11, 12, 5) in list(zip(first, first[1:], first[2:], strict=False))
 
 
+def test_an_unknown_word_is_text_like_any_other() -> None:
+    ids = torch.tensor([2, 10, 1, 11, 3])
+    assert len({tuple(document_rotation(ids, generator(s), vocab=VOCAB).tolist()) for s in range(40)}) == 3
+    assert {token_deletion(ids, generator(s), vocab=VOCAB).tolist().count(1) for s in range(40)} == {0, 1}
+
+
 def test_noises_come_one_after_the_other() -> None:
     ids = read("ABC. DE. FG.")
     rng = generator(3)

@@ -17,6 +17,7 @@ from course_lib.models.bert import bert
 from course_lib.optim import adamw
 from course_lib.stack import Stack
 from course_lib.tokenizers import Vocab
+from course_lib.trace import record
 from course_lib.train import split, train
 
 V, B, T = 24, 4, 12
@@ -122,6 +123,11 @@ def test_tinybert_compares_each_layer_with_its_own() -> None:
     torch.testing.assert_close(views[1].hidden[0][KEEP], x[KEEP])
     torch.testing.assert_close(views[1].hidden[2], stack(given["ids"], keep=KEEP, segments=given["segments"]))
     assert len(views[0].hidden) == len(views[1].hidden) == 3 and len(views[0].attention) == 2
+    t = teacher()
+    with record(t, "blocks.*.attn.scores") as seen:
+        t(given["ids"], keep=KEEP, segments=given["segments"])
+    for theirs, layer in zip(views[1].attention, (1, 3), strict=True):
+        torch.testing.assert_close(theirs, seen[f"blocks.{layer}.attn.scores"])
     expected = sum(distill.hidden_loss(a, b, KEEP) for a, b in zip(views[0].hidden, views[1].hidden, strict=True))
     scores = zip(views[0].attention, views[1].attention, strict=True)
     expected = expected + sum(distill.attention_loss(a, b, KEEP) for a, b in scores)

@@ -69,7 +69,7 @@ def test_masked_units() -> None:
         batch = objectives.masked(ids, keep, generator(0), vocab=VOCAB, unit=unit, words=words)
         assert torch.equal(batch["labels"].where(batch["at"], batch["ids"]), ids)
         pairs = batch["at"][:, 1:-1].reshape(len(ids), -1, 2)[:, :2]
-        assert unit == "token" or (pairs[..., 0] == pairs[..., 1]).all()
+        assert (pairs[..., 0] == pairs[..., 1]).all() == (unit != "token")
     electra = objectives.masked(ids, keep, generator(0), vocab=VOCAB, parts=(1, 0, 0))
     assert (electra["ids"][electra["at"]] == 4).all()
     for wrong, message in (({"unit": "letter"}, "no unit 'letter'"), ({"unit": "word"}, "Whole words")):
