@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 MODULES = {  # lesson -> where its claims' experiments are
     "01_self_attention": ("attention",),
+    "02_transformer": ("transformer",),
+    "03_positions": ("positions",),
     "08_gpt1": ("gpt1",),
     "09_bert": ("bert", "bert_arms"),
     "10_bert_finetuning": ("finetuning",),

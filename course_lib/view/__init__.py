@@ -19,6 +19,7 @@ from course_lib.view.maps import attention_map, heads_grid, mask_picture
 from course_lib.view.overview import lesson_map, timeline
 from course_lib.view.parse import annotations
 from course_lib.view.player import Frame, masking, player, samples, word_steps
+from course_lib.view.rotation import rotation
 from course_lib.view.span_widget import span_reader
 from course_lib.view.tables import Row, results_table, table
 from course_lib.view.trees import search_tree
@@ -58,6 +59,7 @@ __all__ = [
     "player",
     "quiz",
     "results_table",
+    "rotation",
     "samples",
     "scaling",
     "scatter",

@@ -58,6 +58,7 @@ WIDGETS: dict[str, Callable[[], view.Html]] = {
     "samples": lambda: view.samples([(0, 8.0, ["x </script><b>"]), (9, 2.0, ["the cat", "a dog"])]),
     "fill_in": lambda: view.fill_in([view.Blank("The [MASK] barked.", "dog", [("dog", 0.7), ("</script>", 0.1)])]),
     "quiz": lambda: view.quiz("Why `1/sqrt(d)` & <b>?", ["speed", "variance"], 1, ["No.", "Yes."]),
+    "rotation": view.rotation,
     "results_table": lambda: view.results_table(
         [view.Row("SST-2", 91.3, 88.2, (88.0, 87.0, 89.0), "partly")], unit="%"
     ),
