@@ -116,10 +116,7 @@ def train(
     keep_large_buffers()
     model.to(device).train()
     optimizer = adamw(model) if optimizer is None else optimizer
-    if precision is None:
-        precision = "fp32" if device.type == "cpu" else "auto"
-    if compile is None:
-        compile = device.type == "cuda" and steps >= COMPILED_FROM
+    cast_to_bf16, compile = _chosen(precision, compile, device, steps)
     net = _Objective(cast(nn.Module, torch.compile(model)) if compile else model, loss)
     return _loop(
         model,
@@ -131,7 +128,7 @@ def train(
         accumulate=accumulate,
         clip=math.inf if clip is None else clip,
         device=device,
-        cast_to_bf16=precision == "bf16" or (precision == "auto" and has_bf16(device)),
+        cast_to_bf16=cast_to_bf16,
         path=None if checkpoint is None else Path(checkpoint),
         every=every,
         resume=resume,
@@ -277,6 +274,15 @@ def keep_large_buffers() -> bool:
     m_trim_threshold, m_mmap_threshold = -1, -3  # malloc.h
     libc = ctypes.CDLL(None)
     return bool(libc.mallopt(m_mmap_threshold, 2**31 - 1) and libc.mallopt(m_trim_threshold, 2**31 - 1))
+
+
+def _chosen(precision: Precision | None, compile: bool | None, device: torch.device, steps: int) -> tuple[bool, bool]:
+    """Whether to cast to bfloat16, and whether to compile."""
+    if precision not in (None, "fp32", "bf16", "auto"):
+        raise CourseError(f"There is no precision {precision!r}; choose fp32, bf16 or auto.")
+    auto = precision == "auto" or (precision is None and device.type != "cpu")
+    long = device.type == "cuda" and steps >= COMPILED_FROM
+    return precision == "bf16" or (auto and has_bf16(device)), long if compile is None else compile
 
 
 def _checked(device: str | torch.device) -> torch.device:

@@ -16,6 +16,7 @@ PROGRAM = '''
 import functools, json, os, socket, sys, warnings
 from pathlib import Path
 import accelerate, torch
+import torch._dynamo  # a first step imports it; here once instead of in every worker
 import torch.distributed as dist
 from torch.distributed import fsdp
 from course_lib import checkpoint, heads, losses

@@ -3,6 +3,7 @@
 import math
 import pickle
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -10,10 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from course_lib import losses, train
+from course_lib import heads, losses, train
 from course_lib.errors import CourseError
 from course_lib.losses import Batch
+from course_lib.models.gpt import gpt
 from course_lib.optim import adamw, linear
+from course_lib.stack import Stack
 from course_lib.train import split, targets
 
 
@@ -270,6 +273,7 @@ def test_resume_can_be_declined_and_more_steps_asked(tmp_path: Path) -> None:
         ({"steps": 1, "clip": 0.0}, "clip is 0.0"),
         ({"steps": 1, "every": 0}, "every is 0"),
         ({"steps": 1, "accumulate": 7}, "only 6 rows"),
+        ({"steps": 1, "precision": "fp16"}, "no precision 'fp16'"),
     ],
 )
 def test_bad_arguments(options: dict[str, float], words: str) -> None:
@@ -292,6 +296,71 @@ def test_nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
     assert capfd.readouterr() == ("", "")
 
 
+def tiny() -> nn.Module:
+    return heads.LM(Stack(gpt(11, width=8, layers=1, heads=2, length=9)))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda b: b | {"ids": b["ids"].float()}, "'ids' of batch 3 is of type torch.float32"),
+        (lambda b: b | {"keep": b["keep"].int()}, "'keep' of batch 3 is of type torch.int32; it must be torch.bool"),
+        (lambda b: b | {"ids": b["ids"] + 1}, "Token ids run from 1 to 11, but the model's vocabulary has 11"),
+        (
+            lambda b: {"ids": torch.zeros(2, 10, dtype=torch.int64)},
+            "reaches 10 positions, but this model has learned 9",
+        ),
+    ],
+)
+def test_a_bad_batch_is_one_sentence_and_keeps_the_checkpoint(spoil, words: str, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    path = tmp_path / "state.safetensors"
+    bad = batch(1) | {"ids": torch.arange(54).view(6, 9) % 11}
+    with pytest.raises(CourseError, match=words) as error:
+        list(
+            train.train(
+                tiny(), [BATCHES[0], BATCHES[1], BATCHES[2], spoil(bad)], losses.clm, steps=5, checkpoint=path, every=2
+            )
+        )
+    assert "\n" not in str(error.value)
+    assert [step.step for step in train.train(tiny(), BATCHES, losses.clm, steps=4, checkpoint=path)] == [3, 4]
+
+
+@pytest.mark.parametrize(
+    ("device", "given", "steps", "chosen"),
+    [
+        ("cpu", (None, None), 10**6, (False, False)),  # equal on every machine
+        ("cpu", ("auto", None), 10, (True, False)),
+        ("cuda", (None, None), 10**6, (True, True)),
+        ("cuda", (None, None), 10, (True, False)),  # too short to pay for compiling
+        ("cuda", ("fp32", False), 10**6, (False, False)),
+        ("mps", (None, None), 10**6, (False, False)),
+        ("cpu", ("bf16", True), 10, (True, True)),
+    ],
+)
+def test_the_device_decides_what_is_not_said(device, given, steps, chosen, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setattr(train, "has_bf16", lambda device: torch.device(device).type != "mps")
+    assert train._chosen(*given, torch.device(device), steps) == chosen
+
+
+def test_beside_a_gpu_the_next_batch_is_read_ahead() -> None:
+    """`meta` stands in for a GPU: not the CPU, and tensors can be moved there."""
+    asked = []
+
+    class Source:
+        def __getitem__(self, step: int, /) -> Batch:
+            asked.append(step)
+            return {"ids": torch.full((2, 3), step)}
+
+    coming = train._ahead(Source(), range(4, 8), tiny(), torch.device("meta"))
+    first = next(coming)
+    assert first["ids"].is_meta
+    next(coming)
+    assert asked[:3] == [4, 5, 6] or asked == [4, 5]  # the third at the latest when the second has come
+    assert len(list(coming)) == 2 and asked == [4, 5, 6, 7]
+    with pytest.raises(CourseError, match="vocabulary has 11"):  # before a GPU sees it
+        next(train._ahead([{"ids": torch.tensor([[11]])}], range(1), tiny(), torch.device("meta")))
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(" " in torch.__file__, reason="torch.compile's linker cannot handle a space in PyTorch's own path")
 def test_compiled_training_is_the_same_training() -> None:
@@ -308,6 +377,7 @@ def test_compiled_training_is_the_same_training() -> None:
 def test_cuda_by_one_argument(tmp_path: Path) -> None:
     path = tmp_path / "state.safetensors"
     cpu = [s.loss for s in train.train(Net(), BATCHES, losses.clm, steps=6)]
-    list(train.train(Net(), BATCHES, losses.clm, steps=3, device="cuda", checkpoint=path))
-    rest = [s.loss for s in train.train(Net(), BATCHES, losses.clm, steps=6, device="cuda", checkpoint=path)]
+    gpu: dict[str, Any] = {"device": "cuda", "precision": "fp32", "checkpoint": path}
+    list(train.train(Net(), BATCHES, losses.clm, steps=3, **gpu))
+    rest = [s.loss for s in train.train(Net(), BATCHES, losses.clm, steps=6, **gpu)]
     assert rest == pytest.approx(cpu[3:], rel=1e-4)
