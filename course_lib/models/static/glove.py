@@ -95,7 +95,9 @@ class GloVe:
             raise CourseError("No two words of the text stand in one row; GloVe learns from words that meet.")
         for epoch in range(self.config.epochs):
             start, total = time.perf_counter(), torch.zeros(())
-            for at in torch.randperm(len(pairs.x), generator=self.rng).split(self.config.batch):
+            order = torch.randperm(len(pairs.x), generator=self.rng)
+            for done in range(0, len(order), self.config.batch):
+                at = order[done : done + self.config.batch]
                 total += self.step(pairs.i[at], pairs.j[at], pairs.x[at]).sum()
             loss = float(total) / len(pairs.x)
             if not loss < float("inf"):

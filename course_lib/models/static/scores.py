@@ -5,6 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import torch
+
 from course_lib import metrics
 from course_lib.errors import CourseError
 from course_lib.models.static.vectors import WordVectors
@@ -53,14 +55,13 @@ def analogies(vectors: WordVectors, asked: Sequence[Question]) -> Analogies:
     Raises:
         CourseError: none is left.
     """
-    known = [q for q in asked if all(word in vectors for word in (*q[:4], *q.others))]
+    known = [q for q in asked if all(word in vectors for word in (q.a, q.b, q.c, q.d, *q.others))]
     if not known:
         raise CourseError(f"None of the {len(asked)} questions has vectors for all its words.")
     units = vectors.units()
-    a, b, c = (units[[vectors.numbers[q[n]] for q in known]] for n in range(3))
-    cosines = (b - a + c) @ units.T  # one row a question
-    for row, q in enumerate(known):
-        cosines[row, [vectors.numbers[word] for word in q[:3]]] = float("-inf")
+    given = torch.tensor([[vectors.numbers[word] for word in (q.a, q.b, q.c)] for q in known])
+    a, b, c = units[given].unbind(1)
+    cosines = ((b - a + c) @ units.T).scatter(1, given, float("-inf"))  # one row a question
     answers = [vectors.words[i] for i in cosines.argmax(1).tolist()]
     right = [answer == q.d for answer, q in zip(answers, known, strict=True)]
     chosen = [

@@ -79,10 +79,9 @@ class WordVectors:
     def analogy(self, a: str, b: str, c: str, k: int = 1) -> list[tuple[str, float]]:
         """a is to b as c is to ...: the words nearest to b - a + c, all three of length 1 and not counted themselves
         (3CosAdd: Mikolov et al. 2013c; Levy and Goldberg 2014, equation 2)."""
-        vectors = torch.stack([self[word] for word in (a, b, c)])
-        u, v, w = vectors / vectors.norm(dim=1, keepdim=True).clamp(min=UNIT)
+        u, v, w = torch.nn.functional.normalize(torch.stack([self[word] for word in (a, b, c)]), eps=UNIT)
         return self.nearest(v - u + w, k, leave_out=(a, b, c))
 
     def units(self) -> Float[Tensor, "V D"]:
         """All vectors at length 1."""
-        return self.matrix / self.matrix.norm(dim=1, keepdim=True).clamp(min=UNIT)
+        return torch.nn.functional.normalize(self.matrix, eps=UNIT)
