@@ -32,7 +32,7 @@ def fill_in_accuracy(model: nn.Module, tokenizer: Tokenizer, blanks: Sequence[Bl
     model.eval()
     right = 0
     for some in _chunks(blanks, batch):
-        ids, keep, at = _rows([_encode(tokenizer, blank) for blank in some], tokenizer)
+        ids, keep, at = pad_blanks([encode_blank(tokenizer, blank) for blank in some], tokenizer)
         answers = ids[at]
         if tokenizer.vocab.mask is None:
             asked = at.roll(-1, dims=1)  # position t predicts t + 1; the first token is never an answer
@@ -57,8 +57,8 @@ def mean_loss(model: nn.Module, loss: Loss, batches: Iterable[Batch]) -> float:
     return sum(values) / len(values)
 
 
-def _encode(tokenizer: Tokenizer, blank: Blank) -> tuple[list[int], list[bool]]:
-    """Ids, and which of them belong to the answer."""
+def encode_blank(tokenizer: Tokenizer, blank: Blank) -> tuple[list[int], list[bool]]:
+    """Ids of the whole text, the answer unmasked, and which of them belong to the answer."""
     start = len(blank.left)
     end = start + len(blank.answer)
     code = tokenizer.encode(blank.left + blank.answer + blank.right)
@@ -69,7 +69,7 @@ def _encode(tokenizer: Tokenizer, blank: Blank) -> tuple[list[int], list[bool]]:
     return code.ids, inside
 
 
-def _rows(rows: Sequence[tuple[list[int], list[bool]]], tokenizer: Tokenizer) -> tuple[Tensor, Tensor, Tensor]:
+def pad_blanks(rows: Sequence[tuple[list[int], list[bool]]], tokenizer: Tokenizer) -> tuple[Tensor, Tensor, Tensor]:
     """ids Int[B T], keep Bool[B T], answer Bool[B T], padded at the right."""
     width = max(len(ids) for ids, _ in rows)
     ids = torch.full((len(rows), width), tokenizer.vocab.pad or 0)
