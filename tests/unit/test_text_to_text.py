@@ -27,7 +27,7 @@ from course_lib.tokenizers import train_wordpiece
             "Das Haus.",
         ),
         ("cola", {"text": "Sleeps he.", "label": 0}, "cola sentence: Sleeps he.", "unacceptable"),
-        ("stsb", {"text": "a", "pair": "b", "label": 2.57}, "stsb sentence1: a sentence2: b", "2.6"),
+        ("stsb", {"text": "a", "pair": "b", "label": 2.49}, "stsb sentence1: a sentence2: b", "2.4"),
         ("stsb", {"text": "a", "pair": "b", "label": 5}, "stsb sentence1: a sentence2: b", "5.0"),
         ("mnli", {"text": "P.", "pair": "H.", "label": 2}, "mnli hypothesis: H. premise: P.", "contradiction"),
         ("summary", {"text": "Long.", "target": "Short."}, "summarize: Long.", "Short."),
