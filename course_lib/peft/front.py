@@ -87,7 +87,8 @@ class Prefixed(Front):
         config = self.config
         parts = self.prefix.table.view(self.length, config.layers, 2, config.heads, config.dh)
         cache = KVCache(config.layers)
-        self._fill(cache, parts, rows)
+        for layer, own in enumerate(cache.own):
+            own.k, own.v = parts[:, layer].permute(1, 2, 0, 3).unsqueeze(1).expand(-1, rows, -1, -1, -1)  # B H P Dh
         return cache
 
     def run(self, x: Float[Tensor, "B T E"], *, cache: KVCache | None = None, **more: Any) -> Float[Tensor, "B T D"]:
@@ -98,11 +99,6 @@ class Prefixed(Front):
         elif cache.length == 0:
             cache.own = self.cache(len(x)).own
         return super().run(x, cache=cache, **options)
-
-    def _fill(self, cache: KVCache, parts: Float[Tensor, "P L 2 H Dh"], rows: int) -> None:
-        for layer, own in enumerate(cache.own):
-            k, v = parts[:, layer].permute(1, 2, 0, 3).unsqueeze(1).expand(-1, rows, -1, -1, -1)  # B H P Dh
-            own.k, own.v = k, v
 
 
 class Prompt(Added):
@@ -226,11 +222,11 @@ def in_front(model: Model, before: Callable[[Stack], Front], sides: Sequence[str
 
 @torch.no_grad()
 def _read_words(stack: Prefixed, words: Words) -> None:
+    if stack.config.cross:
+        raise CourseError("A decoder with cross-attention has no hidden states without a source; leave words out.")
     ids = torch.as_tensor(words, device=stack.prefix.weight.device)[None]
     cache, training = KVCache(stack.config.layers), stack.training
     stack.eval()
-    if stack.config.cross:
-        raise CourseError("A decoder with cross-attention has no hidden states without a source; leave words out.")
     Stack.run(stack, stack.embed.lookup(ids), cache=cache)
     stack.train(training)
     pairs = [torch.stack((cast(Tensor, own.k)[0], cast(Tensor, own.v)[0])) for own in cache.own]  # 2 H P Dh

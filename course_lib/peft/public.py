@@ -91,7 +91,7 @@ def save_pretrained(
             trained. base: the base's name or folder, noted in the configuration.
 
     Raises:
-        CourseError: nothing that the library knows, or in a place where it has nothing.
+        CourseError: nothing that the library knows, or in a place where it has nothing; all that is trained is written.
     """
     places = _places(model, model_type, architecture)
     fronts = [module for module in model.modules() if isinstance(module, Front)]
@@ -104,6 +104,7 @@ def save_pretrained(
     else:
         values, weights = _saved_front(model, fronts[0])
     whole = _whole(model, places)
+    _check_all(model, places)
     modules = sorted({name.rpartition(".")[0] for name in whole})
     values |= {
         "task_type": next((task for end, task in TASKS.items() if architecture.endswith(end)), None),
@@ -202,7 +203,8 @@ def _load_front(
     def before(stack: Stack) -> Front:
         like = stack.embed.tokens.weight
         if is_prompt:
-            return Prompted(stack, Prompt(table.to(like)), whole=both or _reads_first(model))
+            vectors = table.to(like) / stack.config.embed.scale  # the library's stand behind the scaling (BART)
+            return Prompted(stack, Prompt(vectors), whole=both or _reads_first(model))
         prefix = Prefix(len(table), table.shape[1], 1, None, 0.0).to(like)
         prefix.weight.data = table.to(like)
         return Prefixed(stack, prefix)
@@ -287,7 +289,7 @@ def _saved_front(model: nn.Module, front: Front) -> tuple[dict[str, Any], dict[s
             "The library's heads read the first vector, which would be the prompt's instead of [CLS]'s; keep this "
             "model by peft.save, or build it with Prompted(..., whole=True)."
         )
-    table = front.prompt.weight
+    table = front.prompt.weight * config.embed.scale
     own = {"peft_type": "PROMPT_TUNING", "token_dim": table.shape[1], "prompt_tuning_init": "RANDOM"}
     own |= {"num_transformer_submodules": 2} if both else {}
     return values | own, {"prompt_embeddings": table.repeat(2, 1) if both else table}
@@ -302,6 +304,17 @@ def _whole(model: nn.Module, places: Mapping[str, Place]) -> dict[str, Tensor]:
         for public, place in places.items()
         if trained & set(place.ours) or (public.startswith(HEADS) and place.ours[0] in own)
     }
+
+
+def _check_all(model: nn.Module, places: Mapping[str, Place]) -> None:
+    """Nothing that is trained may be lost."""
+    known = {
+        id(x) for module in model.modules() if isinstance(module, LoRA | Prefix | Prompt) for x in module.parameters()
+    }
+    placed = {name for place in places.values() for name in place.ours}
+    for name, weight in model.named_parameters():
+        if weight.requires_grad and id(weight) not in known and name.replace(".base.", ".") not in placed:
+            raise CourseError(f"{name} is trained, but `peft` has no place for it; keep this model by peft.save.")
 
 
 def _fitting(

@@ -1,5 +1,6 @@
 """Adapters of the library peft on tiny public models: equal outputs, and ours load there."""
 
+import copy
 import json
 
 import peft as public
@@ -24,7 +25,7 @@ CONFIGS = {
     "bert": lambda: transformers.BertConfig(vocab_size=60, max_position_embeddings=30, num_labels=3, **BERT),
     "gpt2": lambda: transformers.GPT2Config(vocab_size=60, num_labels=3, pad_token_id=0, **GPT2),
     "t5": lambda: transformers.T5Config(vocab_size=60, **T5),
-    "bart": lambda: transformers.BartConfig(vocab_size=60, max_position_embeddings=30, **BART),
+    "bart": lambda: transformers.BartConfig(vocab_size=60, max_position_embeddings=30, scale_embedding=True, **BART),
 }
 CLS, LM, SUM = "BertForSequenceClassification", "GPT2LMHeadModel", "T5ForConditionalGeneration"
 
@@ -60,6 +61,7 @@ CASES = {
     "bert prompt, body": ("BertModel", prompt("FEATURE_EXTRACTION")),
     "gpt2 prompt": (LM, prompt("CAUSAL_LM")),
     "t5 prompt": (SUM, prompt("SEQ_2_SEQ_LM")),
+    "bart prompt": ("BartForConditionalGeneration", prompt("SEQ_2_SEQ_LM")),
     "bert prefix": (CLS, prefix("SEQ_CLS")),
     "gpt2 prefix": (LM, prefix("CAUSAL_LM")),
     "gpt2 prefix with network": (LM, prefix("CAUSAL_LM", prefix_projection=True, encoder_hidden_size=7)),
@@ -152,6 +154,45 @@ def test_our_own_gpt2_updates_load_there(pattern, batch, tmp_path):
     peft.load_pretrained(again, tmp_path / "ours", model_type="gpt2", architecture=LM)
     with torch.no_grad():
         assert close(again(batch["ids"]), ours(batch["ids"]))
+
+
+@pytest.mark.parametrize("method", [peft.prefix, peft.lora])
+def test_a_fine_tuned_classifier_takes_its_head_and_pooler_there(method, batch, tmp_path):
+    base(CLS).save_pretrained(tmp_path / "base")
+    ours = hf.load_pretrained(tmp_path / "base", classes=3)
+    ours.stack = method(ours.stack)  # as `finetune` does: the head stays trainable
+    torch.manual_seed(4)
+    for weight in ours.parameters():
+        if weight.requires_grad:
+            weight.data.add_(0.2 * torch.randn_like(weight))
+    assert ours.pooler.dense.weight.requires_grad
+    peft.save_pretrained(ours, tmp_path / "ours", model_type="bert", architecture=CLS)
+    theirs = public.PeftModel.from_pretrained(base(CLS), tmp_path / "ours").eval()
+    with torch.no_grad():
+        actual, expected = outputs(theirs, ours, batch)
+    assert close(actual, expected)
+
+
+def test_updates_of_different_rank_and_strength_become_one(batch, tmp_path):
+    base(LM).save_pretrained(tmp_path / "base")
+    ours = hf.load_pretrained(tmp_path / "base")
+    peft.lora(ours, "blocks.*.attn.q", rank=2, alpha=3, dropout=0.3)
+    peft.lora(ours, "blocks.1.attn.v", rank=4, alpha=1, dropout=0.3)
+    torch.manual_seed(4)
+    for layer in ours.modules():
+        if isinstance(layer, LoRALinear):
+            layer.lora.b.data.normal_()
+    peft.save_pretrained(ours, tmp_path / "ours", model_type="gpt2", architecture=LM, base="tiny")
+    values = json.loads((tmp_path / "ours" / "adapter_config.json").read_text())
+    assert values["fan_in_fan_out"] and values["base_model_name_or_path"] == "tiny" and values["lora_dropout"] == 0.3
+    assert values["r"] == 2 and values["rank_pattern"] == {"transformer.h.1.attn.c_attn": 6}
+    theirs = public.PeftModel.from_pretrained(base(LM), tmp_path / "ours").eval()
+    with torch.no_grad():
+        actual, expected = outputs(theirs, ours, batch)
+    assert close(actual, expected)
+    again = hf.load_pretrained(tmp_path / "base")
+    peft.load_pretrained(again, tmp_path / "ours", model_type="gpt2", architecture=LM)
+    assert again.stack.blocks[0].attn.k.lora.dropout.p == 0.3 and not again.training
 
 
 def test_a_merged_model_is_the_one_that_peft_merges(trained, tmp_path):
@@ -251,6 +292,9 @@ def test_what_the_library_cannot_say_is_not_written(tmp_path):
     what = {"model_type": "bert", "architecture": "BertModel"}
     with pytest.raises(CourseError, match="Only a model with LoRA updates"):
         peft.save_pretrained(bert, tmp_path, **what)
+    both = peft.adapters(peft.lora(heads.Pooled(copy.deepcopy(bert.stack))), 2)
+    with pytest.raises(CourseError, match=r"adapter.down.weight is trained, but `peft` has no place"):
+        peft.save_pretrained(both, tmp_path, **what)
     with pytest.raises(CourseError, match="whole=True"):
         peft.save_pretrained(peft.prompt(bert, 2), tmp_path, **what)
     assert not list(tmp_path.iterdir())
