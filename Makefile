@@ -8,6 +8,8 @@ SCALE  ?= lesson
 SEED   ?= 0
 DATA   ?= world
 DEVICE ?= auto
+MINUTES ?= 8
+PART   ?=
 
 SHELL := /bin/sh
 RUN := .venv/bin/python
@@ -27,7 +29,7 @@ help:
 	@echo 'make slides       the decks as offline HTML and PDF, into build/slides/ (one of them: DECK=1_attention)'
 	@echo 'make homework     the homework that students get, into build/homework/ (docs/teaching.md leads on from there)'
 	@echo 'make checkpoints  train the shipped models again'
-	@echo 'make bench        speed and memory, side by side with transformers'
+	@echo 'make bench        speed and memory beside transformers (MINUTES=8; PART=core, families or growth)'
 	@echo 'make clean        remove what runs and tests left (unfinished checkpoints stay); make distclean removes .venv too'
 
 # The set-up program itself runs on any Python that can print why it cannot go on; it prefers the newest that torch has.
@@ -74,7 +76,7 @@ checkpoints: ready
 	@$(RUN) -m course_lib zoo build --device '$(DEVICE)'
 
 bench: ready
-	@$(RUN) -m course_lib.bench
+	@$(RUN) -m course_lib.bench --minutes '$(MINUTES)' $(addprefix --part ,$(PART))
 
 clean:
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis

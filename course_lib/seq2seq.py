@@ -146,7 +146,8 @@ class Seq2SeqLM(nn.Module):
         """Hidden states of the decoder to scores of the vocabulary."""
         matrix = self.stack.decoder.embed.tokens.weight if self.head is None else self.head.weight
         h = h * self.stack.config.width**-0.5 if self.scaled else h
-        return nn.functional.linear(h, matrix, self.bias)
+        bias = None if self.bias is None else self.bias.to(h.dtype)  # `bf16_copy` leaves buffers as they are
+        return nn.functional.linear(h, matrix, bias)
 
     def given(self, ids: Int[Tensor, "B T"], keep: Bool[Tensor, "B T"] | None = None, copies: int = 1) -> "Conditioned":
         """The language model of the targets of these sources, `copies` rows each: what `generate` continues."""

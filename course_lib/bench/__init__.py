@@ -1,27 +1,32 @@
 """Speed and memory, side by side with transformers: `python -m course_lib.bench`, or `make bench`.
 
+    core      FINDINGS' targets: training, generation, memory, import
+    families  every model of the course: training, peak memory, inference, generation
+    growth    time and memory of a step with length, width and batch
+
 Every contender runs in a process of its own (what one sets, mallopt for instance, must not help the other); the
 contenders of a measure take turns, round after round, so that a busy minute hits them all; figures are medians.
 """
 
 import argparse
 import json
+import math
 import os
 import platform
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from course_lib.bench import contenders as c
-from course_lib.bench.contenders import SIZES, Contender, Plan
+from course_lib.bench.contenders import SIZES, Plan
+from course_lib.bench.measures import PARTS, Measure, measures
 from course_lib.errors import CourseError
 from course_lib.files import read_json, write_json
 from course_lib.train import has_bf16
@@ -29,105 +34,51 @@ from course_lib.train import has_bf16
 OUT = Path("data/results/bench.json")
 
 
-@dataclass(frozen=True)
-class Measure:
-    """One figure of several contenders. better: +1 more is better, -1 less is. against: what ours is divided by.
+def run(
+    plan: Plan,
+    only: str = "",
+    *,
+    parts: Sequence[str] = PARTS,
+    minutes: float = math.inf,
+    when: Mapping[str, str] | None = None,
+) -> Iterator[dict[str, Any]]:
+    """Measure everything of these parts whose name contains `only`; one record for each figure.
 
-    targets: contender -> [(compared with, least, aim), ...], as ratios.
+    minutes: first rounds begin until then; further rounds only as long as the measures behind keep their share of it.
+    when: the date of each measure's last record; the oldest is measured first, so that what found no time comes first.
     """
-
-    unit: str
-    better: int
-    contenders: dict[str, Contender]
-    against: str = "transformers"
-    targets: dict[str, list[tuple[str, float, float]]] = field(default_factory=dict)
-
-
-def measures() -> dict[str, Measure]:
-    """Everything that is measured. Targets are FINDINGS': least, aim."""
-    lesson = "import course_lib.heads, course_lib.train, course_lib.generate, course_lib.trace, course_lib.hf"
-    found = {
-        f"training GPT {size}": Measure(
-            "tokens/s",
-            +1,
-            {
-                "transformers": c.loop_gpt(size),
-                "Trainer": c.trainer_gpt(size),
-                "course fp32": c.train_gpt(size, "fp32"),
-                "course bf16": c.train_gpt(size, "bf16"),
-            },
-            targets={"course bf16": [("transformers", *loop), ("Trainer", *trainer)]},
-        )
-        for size, loop, trainer in (("S", (1.35, 1.6), (1.5, 1.8)), ("M", (1.9, 2.3), (2.0, 2.4)))
-    }
-    found["training BERT M"] = Measure(
-        "tokens/s",
-        +1,
-        {
-            "transformers": c.loop_bert("M"),
-            "course fp32": c.train_bert("M", "fp32"),
-            "course bf16": c.train_bert("M", "bf16"),
-        },
-        targets={"course fp32": [("transformers", 1.7, 1.9)], "course bf16": [("transformers", 2.5, 3.0)]},
-    )
-    for batch, fp32, bf16 in ((1, (1.0, 1.2), (1.0, 1.2)), (16, (1.1, 1.2), (2.0, 2.5))):
-        found[f"generation, batch {batch}"] = Measure(
-            "tokens/s",
-            +1,
-            {
-                "transformers": c.generate_theirs(batch, bf16=False),
-                "transformers bf16": c.generate_theirs(batch, bf16=True),
-                "course fp32": c.generate_ours(batch, bf16=False),
-                "course bf16": c.generate_ours(batch, bf16=True),
-            },
-            targets={"course fp32": [("transformers", *fp32)], "course bf16": [("transformers", *bf16)]},
-        )
-    found["peak memory, training GPT M"] = Measure(
-        "MiB",
-        -1,
-        {
-            "transformers": c.peak_memory(c.loop_gpt("M"), "transformers"),
-            "course fp32": c.peak_memory(c.train_gpt("M", "fp32"), "course_lib.train"),
-            "course bf16": c.peak_memory(c.train_gpt("M", "bf16"), "course_lib.train"),
-        },
-        targets={"course bf16": [("transformers", 0.85, 0.6)]},
-    )
-    found["import"] = Measure(
-        "CPU s",
-        -1,
-        {
-            "torch": c.importing("import torch"),
-            "course_lib": c.importing(lesson),
-            "transformers": c.importing("from transformers import BertModel, GPT2LMHeadModel"),
-        },
-        against="torch",
-        targets={"course_lib": [("torch", 1.3, 1.1)]},
-    )
-    return found
-
-
-def run(plan: Plan, only: str = "") -> Iterator[dict[str, Any]]:
-    """Measure everything whose name contains `only`; one record after each measure."""
-    every = measures()
+    every = {name: m for name, m in measures().items() if m.part in parts}
     chosen = {only: every[only]} if only in every else {name: m for name, m in every.items() if only in name}
     if not chosen:
         raise CourseError(f"No measure is called like {only!r}; there are {', '.join(every)}.")
-    for name, measure in chosen.items():
-        start, load = time.perf_counter(), _load()
+    order = sorted(chosen, key=lambda name: (when or {}).get(name, ""))
+    begun = time.perf_counter()
+    for place, name in enumerate(order, start=1):
+        measure, start, load = chosen[name], time.perf_counter(), _load()
+        if start - begun > 60 * minutes:
+            return
         names = [n for n in measure.contenders if has_bf16("cpu") or plan.tiny or "bf16" not in n]
-        values: dict[str, list[float]] = {n: [] for n in names}
-        for _ in range(plan.rounds):
+        values: dict[str, list[Any]] = {n: [] for n in names}
+        for turn in range(plan.rounds):
+            if turn and time.perf_counter() - begun > 60 * minutes * place / len(order):
+                break
             for contender in names:
                 values[contender].append(_alone(name, contender, plan))
-        yield {
-            "name": name,
-            "unit": measure.unit,
-            "rows": _rows(measure, values),
+        around = {
+            "measure": name,
             "plan": asdict(plan),
             "load": load,
             "busy": load > 1.0,
             "seconds": round(time.perf_counter() - start, 1),
+            "when": time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime()),
         }
+        if not measure.figures:
+            yield {"name": name, "unit": measure.unit, "rows": _rows(measure, values)} | around
+        for figure, (unit, better) in measure.figures.items():
+            if all(figure in each for row in values.values() for each in row):
+                some = {n: [each[figure] for each in row] for n, row in values.items()}
+                rows = _rows(replace(measure, better=better), some)
+                yield {"name": f"{name}: {figure}", "unit": unit, "rows": rows} | around
 
 
 def _rows(measure: Measure, values: dict[str, list[float]]) -> list[dict[str, Any]]:
@@ -166,7 +117,36 @@ def table(measured: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def _alone(measure: str, contender: str, plan: Plan) -> float:
+def overview(measured: list[dict[str, Any]]) -> str:
+    """A line for each family and contender, its ratios; and how fast time and memory grow."""
+    lines = []
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for record in measured:
+        if record["name"] != record["measure"]:
+            groups.setdefault(record["measure"], []).append(record)
+    for name, records in groups.items():
+        for index, row in enumerate(records[0]["rows"]):
+            if name.startswith("growth"):
+                lines.append(f"{name:<20}{row['contender']:<16}{_growth(records, index)}")
+            elif row["contender"] != row["against"]:
+                ratios = ((r["name"].split(": ")[1], r["rows"][index]["ratio"]) for r in records)
+                said = ", ".join(f"{figure} {ratio:.2f}x" for figure, ratio in ratios if ratio is not None)
+                lines.append(f"{name:<12}{row['contender']:<16}{said} of {row['against']}")
+    return "\n".join(lines)
+
+
+def _growth(records: list[dict[str, Any]], index: int) -> str:
+    """By how much the last step of the axis multiplies time and memory: "width 256 to 512: time 2.9x, memory 1.9x"."""
+    found: dict[str, list[tuple[str, float]]] = {}
+    for record in records:
+        point, figure = record["name"].split(": ")[1].split(", ")
+        found.setdefault(figure, []).append((point, record["rows"][index]["median"]))
+    said = [f"{figure} {b / a:.2f}x" for figure, ((_, a), (_, b)) in ((k, v[-2:]) for k, v in found.items()) if a > 0]
+    (first, _), (last, _) = next(iter(found.values()))[-2:]
+    return f"{first} to {last.split()[1]}: {', '.join(said)}"
+
+
+def _alone(measure: str, contender: str, plan: Plan) -> Any:
     """One contender in its own process."""
     command = [sys.executable, "-m", "course_lib.bench", "--one", measure, contender, json.dumps(asdict(plan))]
     here = str(Path(__file__).resolve().parents[2])
@@ -176,7 +156,7 @@ def _alone(measure: str, contender: str, plan: Plan) -> float:
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
         raise CourseError(f"The contender {contender!r} of {measure!r} failed: {last}")
-    return float(done.stdout.strip().splitlines()[-1])
+    return json.loads(done.stdout.strip().splitlines()[-1])
 
 
 def _circumstances(plan: Plan) -> dict[str, Any]:
@@ -211,6 +191,8 @@ def main(arguments: list[str] | None = None) -> None:
         prog="python -m course_lib.bench", description="Speed and memory against transformers."
     )
     parser.add_argument("--only", default="", help="measures whose name contains this; the record keeps the others")
+    parser.add_argument("--part", choices=PARTS, action="append", help="one part, or by saying it again some; else all")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="begin nothing new after so many")
     parser.add_argument("--rounds", type=int, default=Plan.rounds, help="processes for each contender")
     parser.add_argument("--steps", type=int, default=Plan.steps, help="timed steps in each process")
     parser.add_argument("--new", type=int, default=Plan.new, help="tokens to generate")
@@ -226,18 +208,25 @@ def main(arguments: list[str] | None = None) -> None:
         if plan.threads:
             torch.set_num_threads(plan.threads)
         torch.manual_seed(0)
-        print(measures()[measure].contenders[contender](plan))  # noqa: T201
+        print(json.dumps(measures()[measure].contenders[contender](plan)))  # noqa: T201
         return
     threads = 1 if given.clock == "cpu" else given.threads
     plan = Plan(
         rounds=given.rounds, steps=given.steps, new=given.new, threads=threads, clock=given.clock, tiny=given.tiny
     )  # fmt: skip
     around = _circumstances(plan)
-    earlier = read_json(given.out) if given.only and given.out.exists() else {}
+    earlier = read_json(given.out) if given.out.exists() else {}
     same = all(earlier.get(key) == around[key] for key in around)
     done = {m["name"]: m for m in earlier.get("measures", [])} if same else {}
-    for record in run(plan, given.only):
+    when = {m.get("measure", name): m.get("when", "") for name, m in done.items()}
+    new = []
+    for record in run(plan, given.only, parts=given.part or PARTS, minutes=given.minutes, when=when):
         print(table([record]), flush=True)  # noqa: T201
         done[record["name"]] = record
-        write_json(given.out, around | {"measures": [done[name] for name in measures() if name in done]})
-    print(f"\nWritten to {given.out}.")  # noqa: T201
+        new.append(record)
+        write_json(given.out, around | {"measures": list(done.values())})
+    wanted = [n for n, m in measures().items() if m.part in (given.part or PARTS) and given.only in n]
+    late = [name for name in wanted if name not in {record["measure"] for record in new}]
+    print(f"\n{overview(new)}\n\nWritten to {given.out}.")  # noqa: T201
+    if late and given.only not in wanted:
+        print(f"No time was left for {', '.join(late)}; once more, and these come first.")  # noqa: T201

@@ -83,7 +83,7 @@ def train_gpt(name: str, precision: str) -> Contender:
     def contender(plan: Plan) -> float:
         size = plan.size(name)
         model = LM(Stack(gpt(size.vocab, length=size.tokens, dropout=0.0, **size.shape)))
-        return _ours(model, [{"ids": ids} for ids in _ids(size)], losses.clm, precision, size, plan)
+        return _ours(model, [{"ids": ids} for ids in random_ids(size)], losses.clm, precision, size, plan)
 
     return contender
 
@@ -94,7 +94,7 @@ def train_bert(name: str, precision: str) -> Contender:
     def contender(plan: Plan) -> float:
         size = plan.size(name)
         model = MLM(Stack(bert(size.vocab, length=size.tokens, dropout=0.0, **size.shape)))
-        return _ours(model, [_masked(ids) for ids in _ids(size)], losses.mlm, precision, size, plan)
+        return _ours(model, [masked(ids) for ids in random_ids(size)], losses.mlm, precision, size, plan)
 
     return contender
 
@@ -104,7 +104,7 @@ def _ours(
 ) -> float:
     # train() reads the list over and over.
     steps = train(model, batches, loss, steps=10**6, precision=precision)
-    return size.batch * size.tokens / _median_step(steps, plan)
+    return size.batch * size.tokens / median_step(steps, plan)
 
 
 def loop_gpt(name: str) -> Contender:
@@ -112,8 +112,8 @@ def loop_gpt(name: str) -> Contender:
 
     def contender(plan: Plan) -> float:
         size = plan.size(name)
-        batches = [{"input_ids": ids, "labels": ids} for ids in _ids(size)]
-        return size.batch * size.tokens / _median_step(_plain_loop(_public_gpt(size), batches), plan)
+        batches = [{"input_ids": ids, "labels": ids} for ids in random_ids(size)]
+        return size.batch * size.tokens / median_step(plain_loop(_public_gpt(size), batches), plan)
 
     return contender
 
@@ -130,9 +130,9 @@ def loop_bert(name: str) -> Contender:
             num_attention_heads=size.heads, intermediate_size=4 * size.width, max_position_embeddings=size.tokens,
             hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
         )  # fmt: skip
-        batches = [{"input_ids": b["ids"], "labels": b["labels"]} for b in map(_masked, _ids(size))]
-        steps = _plain_loop(transformers.BertForMaskedLM(config), batches)
-        return size.batch * size.tokens / _median_step(steps, plan)
+        batches = [{"input_ids": b["ids"], "labels": b["labels"]} for b in map(masked, random_ids(size))]
+        steps = plain_loop(transformers.BertForMaskedLM(config), batches)
+        return size.batch * size.tokens / median_step(steps, plan)
 
     return contender
 
@@ -150,7 +150,7 @@ def trainer_gpt(name: str) -> Contender:
                 ticks.append(plan.now())
 
         size, steps = plan.size(name), plan.warmup + plan.steps
-        rows = [{"input_ids": row, "labels": row} for ids in _ids(size) for row in ids]
+        rows = [{"input_ids": row, "labels": row} for ids in random_ids(size) for row in ids]
         with tempfile.TemporaryDirectory() as folder:
             arguments = transformers.TrainingArguments(
                 folder, per_device_train_batch_size=size.batch, max_steps=steps, use_cpu=True, report_to="none",
@@ -174,7 +174,8 @@ def _public_gpt(size: Size) -> Any:
     return transformers.GPT2LMHeadModel(config)
 
 
-def _plain_loop(model: Any, batches: list[dict[str, Tensor]]) -> Iterator[float]:
+def plain_loop(model: Any, batches: list[dict[str, Tensor]]) -> Iterator[float]:
+    """The training loop that transformers' documentation shows."""
     model.train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     while True:
@@ -187,17 +188,20 @@ def _plain_loop(model: Any, batches: list[dict[str, Tensor]]) -> Iterator[float]
             yield loss.item()
 
 
-def _ids(size: Size) -> list[Tensor]:
+def random_ids(size: Size) -> list[Tensor]:
+    """Four batches of random tokens."""
     rng = torch.Generator().manual_seed(0)
     return [torch.randint(size.vocab, (size.batch, size.tokens), generator=rng) for _ in range(4)]
 
 
-def _masked(ids: Tensor) -> dict[str, Tensor]:
+def masked(ids: Tensor) -> dict[str, Tensor]:
+    """ids with masks, their labels, and where they are."""
     at = torch.rand(ids.shape, generator=torch.Generator().manual_seed(1)) < MASKED
     return {"ids": ids.masked_fill(at, 4), "labels": ids.masked_fill(~at, -100), "at": at}
 
 
-def _median_step(steps: Iterator[Any], plan: Plan) -> float:
+def median_step(steps: Iterator[Any], plan: Plan) -> float:
+    """Seconds of a step."""
     for _ in range(plan.warmup):
         next(steps)
     seconds = []
@@ -218,7 +222,7 @@ def generate_ours(batch: int, bf16: bool) -> Contender:
         config = gpt(64, width=16, layers=1, heads=2, length=128) if plan.tiny else gpt2("124M")
         model = LM(Stack(config)).eval()
         model = bf16_copy(model) if bf16 else model
-        return _generation(lambda ids: generate(model, ids, max_new_tokens=plan.new), config.embed.vocab, batch, plan)
+        return generation(lambda ids: generate(model, ids, max_new_tokens=plan.new), config.embed.vocab, batch, plan)
 
     return contender
 
@@ -240,14 +244,17 @@ def generate_theirs(batch: int, bf16: bool) -> Contender:
                 do_sample=False, pad_token_id=0,
             )  # fmt: skip
 
-        return _generation(run, config.vocab_size, batch, plan)
+        return generation(run, config.vocab_size, batch, plan)
 
     return contender
 
 
-def _generation(run: Callable[[Tensor], Tensor], vocab: int, batch: int, plan: Plan, prompt: int = 16) -> float:
+def generation(
+    run: Callable[[Tensor], Tensor], vocab: int, batch: int, plan: Plan, prompt: int = 16, decodes: bool = False
+) -> float:
+    """New tokens a second. decodes: what comes out is a target of an encoder-decoder, and not the prompt continued."""
     ids = torch.randint(vocab, (batch, prompt), generator=torch.Generator().manual_seed(0))
-    if run(ids).shape != (batch, prompt + plan.new):
+    if run(ids).shape != (batch, (1 if decodes else prompt) + plan.new):
         raise CourseError("A contender stopped before the asked number of tokens: the measure would be unfair.")
     seconds = []
     for _ in range(max(1, plan.steps // 2)):
@@ -265,14 +272,14 @@ def peak_memory(work: Contender, needs: str) -> Contender:
 
     def contender(plan: Plan) -> float:
         __import__(needs, fromlist=["GPT2LMHeadModel", "GPT2Config"]).__dict__.get("GPT2LMHeadModel")
-        before = _status("VmRSS")
+        before = status("VmRSS")
         work(plan)
-        return _status("VmHWM") - before
+        return status("VmHWM") - before
 
     return contender
 
 
-def _status(field: str) -> float:
+def status(field: str) -> float:
     """MiB, from /proc: getrusage would also count what the parent held before exec."""
     file = Path("/proc/self/status")
     lines = file.read_text().splitlines() if file.exists() else []

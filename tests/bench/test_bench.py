@@ -9,12 +9,12 @@ import math
 import pytest
 
 from course_lib import bench
-from course_lib.bench import contenders
+from course_lib.bench import contenders, families
 from course_lib.bench.contenders import Plan
 from course_lib.errors import CourseError
 
 TINY = Plan(rounds=1, steps=2, warmup=1, new=3, threads=1, clock="cpu", tiny=True)
-CHEAP = [(name, c) for name, m in bench.measures().items() for c in m.contenders if not c.startswith("course_lib")]
+CHEAP = [(name, c) for name, m in bench.measures().items() for c in m.contenders if c != "course_lib"]
 
 
 @pytest.mark.parametrize(("measure", "contender"), CHEAP)
@@ -22,9 +22,78 @@ def test_every_contender_gives_a_figure(measure, contender):
     """In this process: two dozen fresh interpreters would take minutes. The next test starts real ones."""
     if measure == "import" and contender == "transformers":
         pytest.skip("ten seconds of import say nothing about the bench")
-    value = bench.measures()[measure].contenders[contender](TINY)
-    assert math.isfinite(value)
-    assert value >= 0 if "memory" in measure else value > 0
+    found = bench.measures()[measure]
+    value = found.contenders[contender](TINY)
+    if found.figures:
+        assert value.keys() <= found.figures.keys() if found.part == "growth" else value.keys() == found.figures.keys()
+    for figure, each in (value if found.figures else {measure: value}).items():
+        assert math.isfinite(each)
+        assert each >= 0 or "memory" in figure if "memory" in figure else each > 0
+
+
+def test_every_family_of_the_course_is_there():
+    from course_lib import hf
+
+    kinds = {family.public[0] for family in families.FAMILIES.values()}
+    assert kinds == set(hf.families()) - {"openai-gpt"}, "GPT-1 differs from GPT-2 by the place of its norms only"
+
+
+@pytest.mark.parametrize("name", ["GPT-2", "ALBERT", "DeBERTa", "T5"])
+def test_both_sides_of_a_family_are_equally_large(name):
+    """Weights, counted: the public model is built from the configuration that ours writes."""
+    family, size = families.FAMILIES[name], contenders.SIZES["tiny"]
+    ours, theirs = family.head(family.of(size)), family.theirs(size)
+    assert sum(p.numel() for p in ours.parameters()) == sum(p.numel() for p in theirs.parameters())
+
+
+@pytest.fixture
+def several(monkeypatch):
+    """Two measures of several figures each, and a clock that a contender moves by a minute."""
+    clock, asked = [0.0], []
+    made = {
+        name: bench.Measure("", 0, {"theirs": None, "ours": None}, against="theirs", figures=figures, part=part)
+        for name, part, figures in (
+            ("BERT", "families", {"training": ("tokens/s", +1), "peak memory": ("MiB", -1)}),
+            ("growth with length", "growth", {f"length {n}, {k}": (u, -1) for n in (64, 128, 256)
+                                              for k, u in (("time", "ms/step"), ("memory", "MiB"))}),
+        )
+    }  # fmt: skip
+
+    def alone(measure, contender, plan):
+        clock[0] += 60
+        asked.append((measure, contender))
+        if measure == "BERT":
+            return {"training": 100.0 if contender == "ours" else 50.0, "peak memory": 30.0}
+        return {"length 64, time": 10.0, "length 128, time": 20.0, "length 64, memory": 3.0, "length 128, memory": 9.0}
+
+    monkeypatch.setattr(bench, "measures", lambda: made)
+    monkeypatch.setattr(bench, "_alone", alone)
+    monkeypatch.setattr(bench.time, "perf_counter", lambda: clock[0])
+    return asked
+
+
+def test_figures_measured_together_are_records_of_their_own(several):
+    records = list(bench.run(Plan(rounds=1)))
+    assert [r["name"] for r in records[:2]] == ["BERT: training", "BERT: peak memory"]
+    assert [r["unit"] for r in records[:2]] == ["tokens/s", "MiB"]
+    assert records[0]["rows"][1]["ratio"] == 2.0
+    assert len(records) == 6  # of the lengths only those that were measured
+    lines = bench.overview(records).splitlines()
+    assert lines[0].split() == ["BERT", "ours", "training", "2.00x,", "peak", "memory", "1.00x", "of", "theirs"]
+    assert lines[1].endswith("64 to 128: time 2.00x, memory 3.00x")
+
+
+def test_parts_and_minutes(several):
+    assert {r["measure"] for r in bench.run(Plan(rounds=1), parts=["growth"])} == {"growth with length"}
+    several.clear()
+    list(bench.run(Plan(rounds=3), minutes=5))  # two minutes a round: the second measure's share begins after 2.5
+    assert [measure for measure, _ in several] == ["BERT"] * 4 + ["growth with length"] * 2
+    several.clear()
+    list(bench.run(Plan(rounds=1), minutes=1))
+    assert [measure for measure, _ in several] == ["BERT"] * 2
+    several.clear()
+    list(bench.run(Plan(rounds=1), minutes=1, when={"BERT": "2026-11-21 09:00:00"}))
+    assert [measure for measure, _ in several] == ["growth with length"] * 2, "what had no time comes first"
 
 
 @pytest.mark.slow
@@ -105,7 +174,7 @@ def test_a_text_that_ends_early_is_not_measured():
     import torch
 
     with pytest.raises(CourseError, match="stopped before the asked number"):
-        contenders._generation(lambda ids: torch.cat([ids, ids[:, :1]], 1), 9, 2, TINY)
+        contenders.generation(lambda ids: torch.cat([ids, ids[:, :1]], 1), 9, 2, TINY)
 
 
 def test_every_target_names_contenders_of_its_measure():
