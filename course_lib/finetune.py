@@ -125,6 +125,8 @@ def finetune(
     _fits(stack, tokenizer)
     if epochs < 1 or batch < 1:
         raise CourseError(f"epochs is {epochs} and batch is {batch}; both must be at least 1.")
+    if peft is not None and frozen:
+        raise CourseError("peft trains new weights in the body, frozen=True none at all; choose one of them.")
     if best and "validation" not in task:
         raise CourseError("best=True chooses by the validation score, but the task has no validation rows.")
     count = len(names) if names else None

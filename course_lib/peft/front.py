@@ -146,7 +146,8 @@ def prefix(
     Args:
         model: a Stack gives a `Prefixed` one; in a model that owns a stack (or an encoder and a decoder, each then with
             a prefix of its own) it takes the stack's place, and the model is returned.
-        length: positions P. They count for learned positions: the text begins at position P.
+        length: positions P. With learned positions the text begins at position P, so P fewer tokens fit
+            (`finetune(..., max_length=...)`).
         hidden: width of the network that makes the prefix while it is trained (the paper: 512 or 800); None: the keys
             and values are the parameters themselves, drawn with standard deviation `std`.
         words: token ids; the prefix starts as the keys and values of their hidden states (section 7.4), so the model

@@ -341,6 +341,14 @@ def test_a_refused_merge_changes_nothing():
     assert list(model.state_dict()) == names
 
 
+def test_finetune_is_asked_for_one_thing():
+    rows = [{"text": "Ann Bob", "label": 0}, {"text": "Bob Ann", "label": 1}]
+    tokenizer = train_wordpiece(["Ann Bob"] * 4, 60)
+    body = Stack(bert(tokenizer.vocab.size, width=16, layers=1, heads=2, length=30))
+    with pytest.raises(CourseError, match="choose one of them"):
+        finetune(body, {"train": rows, "test": rows}, tokenizer, peft=peft.lora, frozen=True)
+
+
 @each_method
 def test_finetune_trains_it_beside_a_head(method, tmp_path):
     rows = [
