@@ -116,7 +116,8 @@ def test_every_update_is_gensim_s(kind):
 
 
 def test_words_are_counted_thinned_and_drawn_as_gensim_does():
-    rows = list(static.sentences(World(0).document(i)["text"] for i in range(60)))
+    world = World(0)
+    rows = list(static.sentences(world.document(i)["text"] for i in range(60)))
     text = static.count(rows, least=2)
     model = gensim.Word2Vec(vector_size=4, min_count=2, sample=1e-3)
     model.build_vocab(rows)

@@ -195,28 +195,28 @@ def test_it_learns_to_copy_backwards_and_looks_there(attention):
     words = [str(i) for i in range(6)]
     tokenizer = word_tokenizer(words)
     config = LstmSeq2SeqConfig(
-        tokenizer.vocab.size, width=24, cells=32, attention=attention, dropout=0.0, start=tokenizer.vocab.bos
+        tokenizer.vocab.size, width=24, cells=24, attention=attention, dropout=0.0, start=tokenizer.vocab.bos
     )
     model = LstmSeq2Seq(LstmEncoderDecoder(config))
     frame = SourceTarget(tokenizer, model.stack.config)
 
     def some(n):
-        lines = [[words[i] for i in torch.randint(6, (4,))] for _ in range(n)]
+        lines = [[words[i] for i in torch.randint(6, (3,))] for _ in range(n)]
         pairs = [{"text": " ".join(line), "target": " ".join(line[::-1])} for line in lines]
         return frame.collate(frame.rows(pairs))
 
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-    for _ in range(160):
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
+    for _ in range(120):
         optimizer.zero_grad()
         loss = losses.seq2seq(model, some(24))
         loss.backward()
         optimizer.step()
     batch = some(40)
     said, weights = model.greedy(batch["ids"], keep=batch["keep"], max_new_tokens=batch["labels"].shape[1])
-    assert (said[:, 1:] == batch["labels"]).float().mean() > 0.9
-    # <S> a b c d </S> is said as <S> d c b a </S>. The last word is looked for near where it stands.
-    places = weights[:, 1:5].mean(0) @ torch.arange(6.0)
-    assert places[0] > places[3]
+    assert (said[:, 1:] == batch["labels"]).float().mean() > 0.95
+    # <S> a b c </S> is said as <S> c b a </S>: words 3, 2, 1 are looked for where they stand.
+    places = weights[:, 1:4].mean(0) @ torch.arange(5.0)
+    assert torch.allclose(places, torch.tensor([3.0, 2.0, 1.0]), atol=0.3)
 
 
 TOKENIZER = word_tokenizer(["The", "dog", "cat", "barks", "sleeps", "."])

@@ -113,7 +113,7 @@ class GloVe:
         loss, g, w, c = self._terms(i, j, x)
         w[:, -1] = c[:, -1] = 1.0  # what a bias is multiplied with
         for table, squares, at, down in ((self.w, self.squares_w, i, g * c), (self.c, self.squares_c, j, g * w)):
-            table.index_add_(0, at, down * squares.index_select(0, at).rsqrt(), alpha=-self.config.lr)
+            table.index_add_(0, at, down * squares.index_select(0, at).rsqrt_().mul_(-self.config.lr))
             squares.index_add_(0, at, down.square())
         return loss
 
