@@ -9,6 +9,8 @@ import torch
 import torch.nn.functional as F
 
 from course_lib import check, data, view
+from course_lib.claims.experiment import find
+from course_lib.claims.record import figure
 from course_lib.errors import CourseError
 from course_lib.files import read_json
 from course_lib.inputs import SourceTarget
@@ -201,3 +203,28 @@ def test_the_lesson_runs_on_parallel_text_of_ones_own(tmp_path: Path) -> None:
     frame = SourceTarget(tokenizer, transformer(tokenizer.vocab.size, width=8, layers=1, heads=2))
     batch = frame.collate(frame.rows(pairs))
     assert len(batch["ids"]) == len(batch["labels"]) == 12
+
+
+@pytest.mark.parametrize(
+    ("known", "strangers", "verdict"),
+    [(2.0, 3.0, "reproduced"), (2.0, -3.0, "partly"), (-20.0, 1.5, "partly"), (-20.0, -10.0, "not at this scale")],
+)
+def test_the_rule_of_the_translation_claim(known: float, strangers: float, verdict: str) -> None:
+    values = {
+        f"BLEU/{name}/{test}": figure([60.0 + lead, 60.2 + lead, 59.9 + lead])
+        for name, ahead in (("Transformer", 1), ("attentional LSTM", 0))
+        for test, lead in (("known words", ahead * known), ("strangers", ahead * strangers))
+    }
+    values |= {f"seconds a step/{name}": figure([0.03] * 3) for name in ("Transformer", "attentional LSTM")}
+    test = find("transformer-translation")
+    assert test is not None
+    said, why = test.verdict(values)
+    assert said == verdict
+    assert f"({known:+.1f})" in why
+
+
+def test_the_rule_of_the_parallel_claim() -> None:
+    test = find("parallel-training")
+    assert test is not None
+    assert test.verdict({"agree to 1e-10": figure([1.0], exact=True)})[0] == "reproduced"
+    assert test.verdict({"agree to 1e-10": figure([0.0], exact=True)})[0] == "not at this scale"
