@@ -149,8 +149,9 @@ def load_pretrained(source: str | Path, *, architecture: str | None = None, **bu
     """A model of this course with the weights of a checkpoint in the Hugging Face layout, in eval mode.
 
     Args:
-        source: a folder written by `save_pretrained` (theirs or ours), or "hub:OWNER/NAME@REVISION": fetched once
-            (JSON and safetensors only), then taken from the cache, also without a network.
+        source: a folder written by `save_pretrained` (theirs or ours), or a model of the Hugging Face hub such as
+            "bert-base-uncased" or "OWNER/NAME@REVISION": fetched once (JSON and safetensors only), then taken from the
+            cache, also without a network. `zoo.open_model` gives the tokenizer too.
         architecture: the public class to read it as, by default the one that config.json names.
         build: options for the head, such as classes=3.
 
@@ -158,12 +159,7 @@ def load_pretrained(source: str | Path, *, architecture: str | None = None, **bu
         CourseError: no such folder, or not to be had from the hub; an unknown model type or architecture, pickled
             weights only, a weight missing, left over or of the wrong shape. The model is never half-loaded.
     """
-    folder = hub.model_folder(str(source)) if hub.is_name(source) else Path(source)
-    if not folder.is_dir():
-        raise CourseError(
-            f"There is no folder {folder}; give the path of a downloaded model (config.json + safetensors), or "
-            "hub:OWNER/NAME for one of the Hugging Face hub."
-        )
+    folder = hub.pretrained(source)
     values = read_json(folder / "config.json")
     family = families().get(values.get("model_type", ""))
     if family is None:

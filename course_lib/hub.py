@@ -3,6 +3,7 @@
     hub:glue:sst2                  a dataset and one of its configurations
     hub:owner/name@5f1e0c9         a commit, branch or tag of it; without one the newest that can be had
     hub:path/to/folder             a folder laid out as on the hub
+    bert-base-uncased@v1           where a model is asked for, also without "hub:", unless there is such a folder
 
 What was fetched once is used again without a network (`HF_HUB_OFFLINE=1` says not even to ask). Nothing that comes from
 a hub is ever executed: no loading scripts, no model code, no pickles.
@@ -23,6 +24,7 @@ MODEL_FILES = ("*.json", "*.safetensors", "vocab.txt", "merges.txt")  # all that
 UNREACHED = {"ConnectionError", "TransportError", "TimeoutException", "LocalEntryNotFoundError"}
 PATIENCE = 5.0  # seconds to wait for the hub's first answer
 COMMIT = re.compile(r"[0-9a-f]{40}")
+REPOSITORY = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 
 Kind = Literal["model", "dataset"]
 
@@ -62,12 +64,43 @@ def parse(source: str) -> Name:
     if name.folder is not None:
         if revision:
             raise CourseError(f"{source}: a folder has no revisions; leave out @{revision}.")
-    elif not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", place):
+    elif not REPOSITORY.fullmatch(place):
         raise CourseError(
             f"{source} names neither a folder that exists nor a repository; "
             "write hub:NAME or hub:OWNER/NAME, then :CONFIG and @REVISION if wanted."
         )
     return name
+
+
+def is_repository(source: str | Path) -> bool:
+    """Whether a text could be the name of a model on the hub, with or without "hub:". A `Path` never is."""
+    return isinstance(source, str) and (is_name(source) or bool(REPOSITORY.fullmatch(source.partition("@")[0])))
+
+
+def pretrained(source: str | Path) -> Path:
+    """The folder of a checkpoint: the folder itself, or of a model of the hub, fetched or taken from the cache.
+
+    Args:
+        source: the path of a folder, or "OWNER/NAME@REVISION", with "hub:" in front or not; owner and revision may be
+            missing.
+
+    Raises:
+        CourseError: neither such a folder nor such a model; no network and no copy in the cache.
+    """
+    if is_name(source):
+        return model_folder(str(source))
+    folder = Path(source).expanduser()
+    if str(source) and folder.is_dir():  # an empty path would be the current folder
+        return folder
+    if not is_repository(source):
+        raise CourseError(
+            f"There is no folder {str(source)!r}; give the path of a downloaded model (config.json + safetensors), or "
+            "OWNER/NAME for one of the Hugging Face hub."
+        )
+    try:
+        return model_folder(str(source))
+    except CourseError as error:
+        raise CourseError(f"There is no folder {source}. {error}") from error
 
 
 def model_folder(source: str) -> Path:

@@ -1,7 +1,7 @@
 """Tokenizers of the `tokenizers` library from the files of public checkpoints: tokenizer.json, or the older layouts.
 
 What the older ones leave unsaid (normalising, splitting, the special tokens' places) is the model family's convention:
-BERT's for vocab.txt; GPT-1's, GPT-2's or RoBERTa's for vocab.json with merges.txt, told apart by their vocabularies.
+BERT's for vocab.txt; for vocab.json with merges.txt GPT-1's, GPT-2's, RoBERTa's or DeBERTa's, as the vocabulary shows.
 """
 
 from pathlib import Path
@@ -43,13 +43,17 @@ def wordpiece(
     backend.decoder = decoders.WordPiece(prefix="##")
     cls, sep = named["cls"], named["sep"]
     if cls in vocab and sep in vocab:
-        backend.post_processor = processors.TemplateProcessing(
-            single=f"{cls}:0 $A:0 {sep}:0",
-            pair=f"{cls}:0 $A:0 {sep}:0 $B:1 {sep}:1",
-            special_tokens=[(cls, vocab[cls]), (sep, vocab[sep])],
-        )
+        backend.post_processor = _bert_frame(vocab, cls, sep)
     backend.add_special_tokens([s for s in named.values() if s in vocab])
     return backend
+
+
+def _bert_frame(vocab: dict[str, int], cls: str, sep: str) -> processors.TemplateProcessing:
+    return processors.TemplateProcessing(
+        single=f"{cls}:0 $A:0 {sep}:0",
+        pair=f"{cls}:0 $A:0 {sep}:0 $B:1 {sep}:1",
+        special_tokens=[(cls, vocab[cls]), (sep, vocab[sep])],
+    )
 
 
 def _bpe(vocab: dict[str, int], merges: list[tuple[str, str]], config: dict[str, Any]) -> tokenizers.Tokenizer:
@@ -68,6 +72,8 @@ def _bpe(vocab: dict[str, int], merges: list[tuple[str, str]], config: dict[str,
         if "<mask>" in vocab:  # RoBERTa and BART frame every input; GPT-2 does not
             ends = ("</s>", vocab["</s>"]), ("<s>", vocab["<s>"])
             backend.post_processor = processors.RobertaProcessing(*ends, trim_offsets=True, add_prefix_space=prefix)
+        if "[MASK]" in vocab:  # DeBERTa frames as BERT does
+            backend.post_processor = _bert_frame(vocab, "[CLS]", "[SEP]")
     known = [name for names in ROLES.values() for name in names if name in vocab]
     backend.add_special_tokens(list(dict.fromkeys(known)))
     return backend

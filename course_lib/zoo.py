@@ -77,14 +77,21 @@ def load(name: str, *, folder: str | Path = FOLDER) -> Loaded:
 
 
 def open_model(source: str | Path) -> Loaded:
-    """A shipped checkpoint by its name, a folder in the Hugging Face layout with its tokenizer, or "hub:NAME@REVISION".
+    """A model with its tokenizer: a folder in the Hugging Face layout, a shipped checkpoint by its name, or a model of
+    the hub, "bert-base-uncased" or "OWNER/NAME@REVISION", with "hub:" in front or not.
 
     Raises:
         CourseError: it is none of them, it cannot be had, or it is damaged.
     """
-    folder = hub.model_folder(str(source)) if hub.is_name(source) else Path(source)
-    if not (folder / "config.json").exists():
+    if hub.is_name(source) or (Path(source).expanduser() / "config.json").exists():
+        folder = hub.pretrained(source)
+    elif str(source) in (shipped := names()) or not hub.is_repository(source):
         return load(str(source))
+    else:
+        try:
+            folder = hub.pretrained(source)
+        except CourseError as error:
+            raise CourseError(f"There is no checkpoint {source!r}; there are {', '.join(shipped)}. {error}") from error
     return Loaded(load_pretrained(folder), Tokenizer.load(folder), {"name": str(source)})
 
 

@@ -38,13 +38,13 @@ MODULE = "sentence_transformers.models."
 
 
 def load_sentence(source: str | Path) -> SentenceEncoder:
-    """A sentence-transformers folder (theirs or ours), or "hub:OWNER/NAME@REVISION", in eval mode.
+    """A sentence-transformers folder (theirs or ours), or "OWNER/NAME@REVISION" of the hub, in eval mode.
 
     Raises:
         CourseError: no such folder, a module, pooling or setting that is not the course's, pickled or unfitting
             weights.
     """
-    folder = hub.model_folder(str(source)) if hub.is_name(source) else Path(source)
+    folder = hub.pretrained(source)
     modules = read_json(folder / "modules.json")
     kinds = [str(module["type"]).rpartition(".")[2] for module in modules]
     places = [folder / module["path"] for module in modules]
