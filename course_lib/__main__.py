@@ -67,6 +67,9 @@ def pretrain(
     """Train a model from nothing, its tokenizer included; on one device or, by accelerate launch, on many.
 
     Example: python -m course_lib pretrain gpt --data book.txt --out build/my-gpt --steps 500
+
+    On two GPUs: accelerate launch --multi_gpu --num_processes 2 -m course_lib pretrain gpt-base --data tokens --out big
+    (--use_fsdp in place of --multi_gpu: each holds a part of the weights).
     """
     from course_lib import pretraining
 

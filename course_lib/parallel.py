@@ -1,9 +1,10 @@
 """Several processes, one training run: data parallel, or weights in shards (FSDP).
 
-`accelerate launch --num_processes 2 -m course_lib pretrain ...` starts the processes; `train()` finds itself among
-them. Every process reads the same batch and takes its rows of it, so the batch, its targets and therefore the update
-are those of one process alone. `accelerate launch --use_fsdp ...` cuts the weights and the optimizer's moments into
-shards, one a process (ZeRO stage 3, Rajbhandari et al. 2020), gathered block by block while they are needed.
+`accelerate launch --multi_gpu --num_processes 2 -m course_lib pretrain ...` starts the processes (on CPUs too, with
+`--device cpu` behind `pretrain`); `train()` finds itself among them. Every process reads the same batch and takes its
+rows of it, so the batch, its targets and therefore the update are those of one process alone. With `--use_fsdp` in
+place of `--multi_gpu` the weights and the optimizer's moments are cut into shards, one a process (ZeRO stage 3,
+Rajbhandari et al. 2020), gathered block by block while they are needed.
 """
 
 import os

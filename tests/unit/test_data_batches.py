@@ -1,6 +1,8 @@
 """Token stores and batch sources: nothing lost, nothing doubled, every batch a function of (seed, step)."""
 
 from collections import Counter
+from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,8 +12,16 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from course_lib import CourseError
-from course_lib.data.batches import DocumentBatches, MaskedBatches, SentencePairBatches, Source, WindowBatches, pad
+from course_lib import CourseError, objectives
+from course_lib.data.batches import (
+    CorruptedBatches,
+    DocumentBatches,
+    MaskedBatches,
+    SentencePairBatches,
+    Source,
+    WindowBatches,
+    pad,
+)
 from course_lib.data.token_store import TokenStore, encode_corpus, pieces
 from course_lib.tokenizers import Tokenizer, train_bpe, train_wordpiece
 
@@ -56,6 +66,9 @@ def sources(wordpiece: Tokenizer, bpe: Tokenizer) -> list[Source]:
         MaskedBatches(pieces, wordpiece, length=24, rows=6, seed=3),
         MaskedBatches(pieces, wordpiece, length=24, rows=6, seed=3, copies=2, whole_words=True),
         SentencePairBatches(DOCUMENTS, wordpiece, length=24, rows=6, seed=3),
+        CorruptedBatches(
+            pieces, wordpiece, partial(objectives.denoised, vocab=wordpiece.vocab), length=24, rows=6, seed=3
+        ),
     ]
 
 
@@ -73,6 +86,22 @@ def test_stored_tokens_are_the_corpus(tmp_path: Path, bpe: Tokenizer, shard_toke
         everything = np.concatenate([store[i] for i in range(len(store))])
         assert store.stream(0, store.tokens).tolist() == everything.tolist()
         assert store.stream(37, 411).tolist() == everything[37:411].tolist()
+
+
+def test_a_corpus_larger_than_memory_goes_through(tmp_path: Path, bpe: Tokenizer) -> None:
+    """Shards are written while the text still comes in: a thousand documents and a shard are all that is held."""
+    seen = []
+
+    def endless() -> Iterator[str]:
+        for number in range(6000):
+            if number % 1000 == 999:
+                seen.append(len(list(tmp_path.glob("starts-*.bin"))))
+            yield f"the cat {number}"
+
+    store = encode_corpus(endless(), bpe, tmp_path, shard_tokens=5000)
+    assert len(store) == 6000
+    assert seen[0] == 0 and seen == sorted(seen) and seen[3] >= 2
+    assert isinstance(store._shards[0], np.memmap)
 
 
 def test_small_vocabularies_take_two_bytes(tmp_path: Path, wordpiece: Tokenizer) -> None:

@@ -71,6 +71,18 @@ def test_the_text_is_streamed(book: str, tmp_path: Path, monkeypatch) -> None:  
     assert asked == [True, True]
 
 
+def test_a_dataset_in_the_hubs_layout_streams_in(tmp_path: Path) -> None:
+    import datasets
+
+    (tmp_path / "hub").mkdir()
+    for part in range(2):
+        rows = datasets.Dataset.from_dict({"text": [f"{TEXT[: 90 + part]} {number}" for number in range(30)]})
+        rows.to_parquet(tmp_path / "hub" / f"train-{part:05d}-of-00002.parquet")
+    ready = tokenize(f"hub:{tmp_path / 'hub'}", tmp_path / "tokens", vocab=300)
+    assert len(ready.store) == 60
+    assert ready.tokenizer.decode(ready.store[59]) == f"{TEXT[:91]} 29"
+
+
 def test_a_run_on_other_data_is_not_gone_on_with(book: str, tmp_path: Path) -> None:
     how = {"vocab": 300, "size": SIZE, "steps": 1, "tokens": 256}
     pretrain("gpt", tmp_path, data=book, **how)  # type: ignore[arg-type]
