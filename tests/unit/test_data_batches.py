@@ -67,7 +67,12 @@ def sources(wordpiece: Tokenizer, bpe: Tokenizer) -> list[Source]:
         MaskedBatches(pieces, wordpiece, length=24, rows=6, seed=3, copies=2, whole_words=True),
         SentencePairBatches(DOCUMENTS, wordpiece, length=24, rows=6, seed=3),
         CorruptedBatches(
-            pieces, wordpiece, partial(objectives.denoised, vocab=wordpiece.vocab), length=24, rows=6, seed=3
+            pieces,
+            wordpiece,
+            partial(objectives.denoised, vocab=wordpiece.vocab, noises=["text infilling"]),
+            length=24,
+            rows=6,
+            seed=3,
         ),
     ]
 
