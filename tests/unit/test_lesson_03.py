@@ -122,3 +122,81 @@ def test_the_papers_figures_are_the_ledgers() -> None:
         said = dict(claims.claim("roformer-table").paper[system])
         assert said.pop("MNLI") == f"{scores.pop('MNLI-m')}/{scores.pop('MNLI-mm')}"
         assert said == scores
+
+
+SCHEMES = ("none", "sinusoidal", "learned", "Shaw", "T5", "rotary", "ALiBi")
+
+
+def losses_of(prefix: str, relative: float, absolute: float, rotary: float | None = None) -> dict[str, list[float]]:
+    """Three seeds' figures with one loss for the relative schemes and one for the others."""
+    values = dict.fromkeys(SCHEMES, absolute) | dict.fromkeys(("Shaw", "T5", "ALiBi"), relative)
+    values["rotary"] = relative if rotary is None else rotary
+    return {f"{prefix}/{name}": [value - 0.01, value, value + 0.01] for name, value in values.items()}
+
+
+def beyond(relative: float, absolute: float, rotary: float | None = None) -> dict[str, list[float]]:
+    return losses_of("its second half", 2.0, 2.0) | losses_of(
+        "up to four times", 2 + relative, 2 + absolute, None if rotary is None else 2 + rotary
+    )
+
+
+def scores_of(*gains: float) -> dict[str, list[float]]:
+    from course_lib.experiments.finetuning import SUITE
+
+    values: dict[str, list[float]] = {}
+    for name, factor in (("BERT", 0.0), ("RoFormer", 1.0)):
+        scores = [0.5 + factor * gain for gain in gains]
+        figures = dict(zip((*SUITE, "average"), (*scores, sum(scores) / len(scores)), strict=True))
+        values |= {f"{name}/{key}": [value - 0.01, value, value + 0.01] for key, value in figures.items()}
+    return values
+
+
+@pytest.mark.parametrize(
+    ("claim", "values", "verdict"),
+    [
+        ("relative-beats-absolute", losses_of("trained length", 2.0, 2.5), "reproduced"),
+        ("relative-beats-absolute", losses_of("trained length", 2.0, 2.5, rotary=2.6), "partly"),
+        ("relative-beats-absolute", losses_of("trained length", 2.5, 2.0), "not at this scale"),
+        ("relative-extrapolates", beyond(0.0, 0.5), "reproduced"),
+        ("relative-extrapolates", beyond(0.0, 0.5, rotary=0.5), "partly"),
+        ("relative-extrapolates", beyond(0.0, 0.0), "not at this scale"),
+        ("relative-extrapolates", beyond(0.5, 0.5), "not at this scale"),
+        ("roformer-table", scores_of(0.1, -0.1, 0.1, -0.1, 0.0, 0.0), "reproduced"),
+        ("roformer-table", scores_of(0.5, -0.1, 0.5, 0.5, 0.5, 0.5), "partly"),
+        ("roformer-table", scores_of(0.1, 0.1, 0.1, 0.1, 0.1, 0.1), "not at this scale"),
+    ],
+)
+def test_a_rule_comes_out_either_way(claim: str, values: dict[str, list[float]], verdict: str) -> None:
+    from course_lib.claims.experiment import find
+    from course_lib.claims.record import figure
+
+    found = find(claim)
+    assert found is not None
+    said, why = found.verdict({name: figure(seeds) for name, seeds in values.items()})
+    assert said == verdict
+    assert why.endswith(".") and "nan" not in why
+
+
+@pytest.mark.parametrize("claim", ["permutation-equivariance", "rope-relative", "rope-decay"])
+def test_what_is_exact_is_reproduced(claim: str, tmp_path: Path) -> None:
+    from course_lib.claims.experiment import find
+    from course_lib.claims.lab import PLANS, Lab
+    from course_lib.claims.record import figure
+
+    found = find(claim)
+    assert found is not None
+    values = found.measure(Lab(PLANS["smoke"], folder=tmp_path), 0)
+    assert found.verdict({name: figure([value], exact=True) for name, value in values.items()})[0] == "reproduced"
+
+
+def test_what_a_scheme_owns_learns_faster_and_nothing_twice() -> None:
+    from course_lib.config import Learned, NoPosition
+    from course_lib.experiments import positions
+
+    model = positions.model_of(Learned(8), 11)
+    groups = positions.optimizer_of(model).param_groups
+    held = [p for group in groups for p in group["params"]]
+    assert sum(p.numel() for p in held) == sum(p.numel() for p in model.parameters())
+    assert [group["lr"] for group in groups] == [3e-3, 3e-3, 3e-2]
+    assert groups[-1]["params"] == list(model.stack.position.parameters())
+    assert len(positions.optimizer_of(positions.model_of(NoPosition(), 11)).param_groups) == 2
