@@ -11,11 +11,22 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from course_lib.errors import CourseError
+
 ELEMENTS = 2**17  # of float32 logits at a time: half a MiB
 
 
 def mean_cross_entropy(logits: Float[Tensor, "N V"], labels: Int[Tensor, " N"], ignore: int = -100) -> Tensor:
-    """Mean of -log softmax(logits)[label] over the labels that are not `ignore`, in float32; 0 where there is none."""
+    """Mean of -log softmax(logits)[label] over the labels that are not `ignore`, in float32; 0 where there is none.
+
+    Raises:
+        CourseError: a label that is no class.
+    """
+    wrong = labels[(labels != ignore) & ((labels < 0) | (labels >= logits.shape[1]))]
+    if wrong.numel():
+        raise CourseError(
+            f"The label {int(wrong[0])} is none of the {logits.shape[1]} classes 0 to {logits.shape[1] - 1}."
+        )
     loss: Tensor = _MeanCrossEntropy.apply(logits, labels, ignore)  # type: ignore[no-untyped-call]
     return loss
 
