@@ -148,6 +148,7 @@ def finetune(
             model = _head(under_head, kind, count, pool or ("last" if stack.config.causal else "first"))
             if pretrained and pooler is not None and isinstance(model, heads.Classifier) and model.pool == "first":
                 model.pooler.load_state_dict(pooler.state_dict())
+                model.pooler.activation = pooler.activation
             if frozen:
                 body.requires_grad_(False)
         batches = TaskBatches(frame, rows["train"], batch, seed)
@@ -318,7 +319,7 @@ def _feature_names(rows: Rows, column: str) -> list[str] | None:
     return list(names) if names else None
 
 
-def _parts(model: Stack | nn.Module) -> tuple[Stack, nn.Module | None]:
+def _parts(model: Stack | nn.Module) -> tuple[Stack, heads.Pooler | None]:
     """The stack of a model, and its pooler where it has one."""
     if hasattr(model, "for_task"):
         return cast(Stack, model), None

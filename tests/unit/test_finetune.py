@@ -171,6 +171,8 @@ def test_a_pretrained_pooler_is_where_the_classifier_begins() -> None:
     ):
         assert not torch.allclose(fresh.model.pooler.dense.weight, theirs)  # type: ignore[union-attr]
     finetune(model, task, WORDPIECE, pool="mean", **options)  # has no pooler to begin with
+    other = heads.Classifier(model.stack, 2, pooler=heads.Pooler(model.stack, torch.relu))  # DistilBERT's
+    assert finetune(other, task, WORDPIECE, **options).model.pooler.activation is torch.relu  # type: ignore[union-attr]
 
 
 def test_live_gets_the_steps_and_their_number_before_each_validation_is_over() -> None:
