@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from course_lib.config import Activation
 from course_lib.errors import CourseError
 from course_lib.layers import ACTIVATIONS, RMSNorm
-from course_lib.peft.inject import Added, Base, freeze, inject
+from course_lib.peft.inject import Added, Base, freeze, inject, where
 
 Model = TypeVar("Model", bound=nn.Module)
 Place = Literal["attn", "cross", "ff"]
@@ -77,9 +77,8 @@ def adapters(
         raise CourseError(f"An adapter cannot stand after {unknown[0]!r}; there are {', '.join(PATTERNS)}.")
 
     def adapted(linear: Base) -> nn.Module:
-        like = linear.weight
-        adapter = Adapter(linear.out_features, width, activation, device=like.device, dtype=like.dtype)
-        return AdaptedLinear(linear, adapter)
+        device, dtype = where(linear)
+        return AdaptedLinear(linear, Adapter(linear.out_features, width, activation, device=device, dtype=dtype))
 
     for place in after:
         inject(model, PATTERNS[place], adapted)

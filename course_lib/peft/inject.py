@@ -54,6 +54,13 @@ def put(model: nn.Module, name: str, module: nn.Module) -> None:
     setattr(model.get_submodule(parent), child, module)
 
 
+def where(base: Base) -> tuple[torch.device, torch.dtype]:
+    """Device and precision of what is added to this Linear; float32 where it is quantised."""
+    if isinstance(base, QuantisedLinear):
+        return base.codes.device, torch.float32
+    return base.weight.device, base.weight.dtype
+
+
 def freeze(model: nn.Module) -> None:
     """No weight is trained any more, except what a method of this folder has added."""
     model.requires_grad_(False)

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from course_lib.errors import CourseError
-from course_lib.peft.inject import Added, Base, freeze, inject, put
+from course_lib.peft.inject import Added, Base, freeze, inject, put, where
 from course_lib.peft.nf4 import QuantisedLinear
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -88,7 +88,7 @@ def lora(
 
 def beside_linear(linear: Base, rank: int, alpha: float, dropout: float = 0.0) -> LoRALinear:
     """A fresh update beside one Linear, on its device and in its precision (float32 beside a quantised one)."""
-    device, dtype = linear.weight.device, linear.weight.dtype
+    device, dtype = where(linear)
     update = LoRA(linear.in_features, linear.out_features, rank, alpha, dropout, device=device, dtype=dtype)
     return LoRALinear(linear, update)
 

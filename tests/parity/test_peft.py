@@ -156,16 +156,20 @@ def test_our_own_gpt2_updates_load_there(pattern, batch, tmp_path):
         assert close(again(batch["ids"]), ours(batch["ids"]))
 
 
+@pytest.mark.parametrize("whole", [False, True])
 @pytest.mark.parametrize("method", [peft.prefix, peft.lora])
-def test_a_fine_tuned_classifier_takes_its_head_and_pooler_there(method, batch, tmp_path):
+def test_a_fine_tuned_classifier_takes_its_head_and_pooler_there(method, whole, batch, tmp_path):
     base(CLS).save_pretrained(tmp_path / "base")
     ours = hf.load_pretrained(tmp_path / "base", classes=3)
-    ours.stack = method(ours.stack)  # as `finetune` does: the head stays trainable
+    if whole:
+        method(ours)  # the head is frozen, too; the library wants it in the file none the less
+    else:
+        ours.stack = method(ours.stack)  # as `finetune` does: the head stays trainable
     torch.manual_seed(4)
     for weight in ours.parameters():
         if weight.requires_grad:
             weight.data.add_(0.2 * torch.randn_like(weight))
-    assert ours.pooler.dense.weight.requires_grad
+    assert ours.pooler.dense.weight.requires_grad != whole
     peft.save_pretrained(ours, tmp_path / "ours", model_type="bert", architecture=CLS)
     theirs = public.PeftModel.from_pretrained(base(CLS), tmp_path / "ours").eval()
     with torch.no_grad():

@@ -148,6 +148,8 @@ def test_the_network_can_be_left_out_afterwards():
 def test_gradients_reach_a_prefix_in_every_layer_and_a_prompt():
     for name, front in FRONTS.items():
         stack = front(build())
+        trained = {n for n, weight in stack.named_parameters() if weight.requires_grad}
+        assert trained and all(n.startswith(("prefix.", "prompt.")) for n in trained)
         stack(text()).square().sum().backward()
         for weight_name, weight in stack.named_parameters():
             assert (weight.grad is not None) == weight.requires_grad, (name, weight_name)

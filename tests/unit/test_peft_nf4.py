@@ -77,7 +77,7 @@ def test_any_shape_comes_back(shape):
 
 def test_zeros_stay_zeros():
     x = weights(4, 64)
-    x[1] = 0.0
+    x[1], x[2] = 0.0, 50 * x[2]  # the second so that a zero block's maximum is not rounded to 0 itself
     found = nf4.dequantise(nf4.quantise(x), x.shape)
     assert not found[1].any() and torch.isfinite(found).all()
     assert not nf4.dequantise(nf4.quantise(torch.zeros(4, 64)), (4, 64)).any()
@@ -109,7 +109,7 @@ def test_the_float_matrix_is_not_kept_for_the_backward_pass():
     kept = []
     with torch.autograd.graph.saved_tensors_hooks(lambda x: kept.append(x.shape) or x, lambda x: x):
         layer(torch.randn(2, 24, requires_grad=True))
-    assert (10, 24) not in kept
+    assert kept == []
 
 
 def test_the_weight_is_no_parameter_and_is_saved_in_four_bits(tmp_path):
