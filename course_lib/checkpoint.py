@@ -30,7 +30,7 @@ def save(
     All processes take part, for each has random numbers of its own and perhaps shards of the weights; the main one
     writes. The whole state is in its (CPU) memory while it does.
     """
-    twins = _twins(model)
+    twins = tied(model)
     tensors = {f"model.{name}": value for name, value in model.state_dict().items() if name not in twins}
     scalars: dict[str, dict[str, Any]] = {}
     for index, state in optimizer.state_dict()["state"].items():
@@ -111,7 +111,7 @@ def load(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, process
     return int(rest["step"])
 
 
-def _twins(model: nn.Module) -> dict[str, str]:
+def tied(model: nn.Module) -> dict[str, str]:
     """The further names of tied tensors -> the first name."""
     first: dict[int, str] = {}
     every = [*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False)]

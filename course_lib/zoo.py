@@ -3,10 +3,22 @@
     model, tokenizer, card = zoo.load("bert-mini")
 
 Each is a folder of data/checkpoints with model.safetensors (half precision), config.json, tokenizer.json and
-card.json (recipe, scores, learning curve); manifest.json beside them has every file's SHA-256.
+card.json (recipe, scores, learning curve); manifest.json beside them has every file's SHA-256. Models that read words
+have a vocabulary.json in place of the tokenizer.
+
+    name                                            model
+    bert-mini; roberta-mini, distilbert-mini        heads.Pretraining; heads.MLM
+    electra-mini, electra-mini-generator            heads.RTD, heads.MLM
+    gpt-nano, gpt-tiny, gpt-mini, gpt-small         heads.LM
+    bart-mini, t5-mini                              seq2seq.Seq2SeqLM
+    sbert-mini                                      models.sentence.Sentence (SentenceEncoder(model, tokenizer) embeds)
+    elmo-mini                                       models.elmo.BiLM; its "tokenizer" is its elmo.Vocabulary
+    word2vec-mini, glove-mini                       models.static.WordVectors; there is no tokenizer (None)
 """
 
 import hashlib
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,31 +29,77 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 
 from course_lib import heads, hub
+from course_lib.checkpoint import tied
 from course_lib.config import from_dict, to_dict
 from course_lib.errors import CourseError
 from course_lib.files import atomic_write, read_json, write_json
 from course_lib.hf import load_pretrained, load_strictly
+from course_lib.models import elmo
+from course_lib.models.sentence import Sentence
+from course_lib.models.static import WordVectors
+from course_lib.seq2seq import EncoderDecoder, Seq2SeqLM
 from course_lib.stack import Stack
 from course_lib.tokenizers import Tokenizer
 
 FOLDER = Path(__file__).resolve().parents[1] / "data" / "checkpoints"
 FILES = ("model.safetensors", "config.json", "tokenizer.json", "card.json")
 MAX_BYTES = 6_000_000
-HEADS = {"LM": heads.LM, "MLM": heads.MLM, "Pretraining": heads.Pretraining}
+WORDS = "vocabulary.json"  # in place of tokenizer.json
+HEADS = {"LM": heads.LM, "MLM": heads.MLM, "Pretraining": heads.Pretraining, "RTD": heads.RTD}
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How a kind of model is told in config.json. build: a model from these values; tell: the values of a model."""
+
+    build: Callable[[dict[str, Any]], Any]
+    tell: Callable[[Any], dict[str, Any]]
+
+
+def _on_a_stack(head: Callable[[Stack], nn.Module]) -> Kind:
+    return Kind(lambda v: head(Stack(from_dict(v["stack"]))), lambda m: {"stack": to_dict(m.stack.config)})
+
+
+def _seq2seq(values: dict[str, Any]) -> Seq2SeqLM:
+    body = EncoderDecoder(from_dict(values["stack"]), start=values["start"])
+    return Seq2SeqLM(body, **{name: values[name] for name in ("tied", "scaled", "bias")})
+
+
+KINDS = {
+    **{name: _on_a_stack(head) for name, head in HEADS.items()},
+    "Seq2SeqLM": Kind(
+        _seq2seq,
+        lambda m: {
+            "stack": to_dict(m.stack.config), "start": m.stack.start, "tied": m.head is None, "scaled": m.scaled,
+            "bias": m.bias is not None,
+        },
+    ),
+    "Sentence": Kind(
+        lambda v: Sentence(Stack(from_dict(v["stack"])), v["pool"]),
+        lambda m: {"stack": to_dict(m.stack.config), "pool": m.pool},
+    ),
+    "BiLM": Kind(lambda v: elmo.model(elmo.from_dict(v["elmo"])), lambda m: {"elmo": asdict(m.elmo.config)}),
+    "WordVectors": Kind(lambda v: None, lambda m: {"words": len(m), "width": m.matrix.shape[1]}),
+}  # fmt: skip
 
 
 class Loaded(NamedTuple):
-    """A checkpoint, ready to use. model: in eval mode, float32. card: recipe, seed, data, steps, scores,
-    curve."""
+    """A checkpoint, ready to use. model: a module in eval mode, float32, or `WordVectors`. tokenizer: `Tokenizer`, but
+    ELMo's `Vocabulary` and none for static vectors. card: recipe, seed, data, steps, scores, curve."""
 
-    model: nn.Module
-    tokenizer: Tokenizer
+    model: Any
+    tokenizer: Any
     card: dict[str, Any]
 
 
 def names(folder: str | Path = FOLDER) -> list[str]:
     """The checkpoints there are."""
     return sorted(_manifest(Path(folder)))
+
+
+def entry(name: str, folder: str | Path = FOLDER) -> dict[str, Any]:
+    """A checkpoint's entry in the manifest: what the card says but its curve, and the SHA-256 of its `files`."""
+    return _known(name, Path(folder))
 
 
 def card(name: str, folder: str | Path = FOLDER) -> dict[str, Any]:
@@ -62,18 +120,24 @@ def load(name: str, *, folder: str | Path = FOLDER) -> Loaded:
             that do not fit the configuration. No model is returned then, and none is half-loaded.
     """
     folder = Path(folder)
-    entry = _known(name, folder)
-    content = {file: _checked(folder / name / file, entry["files"].get(file)) for file in FILES}
-    values = read_json(folder / name / "config.json")
-    if values.get("head") not in HEADS:
-        raise CourseError(f"{folder / name}: the head {values.get('head')!r} is not one of {', '.join(HEADS)}.")
-    model = HEADS[values["head"]](Stack(from_dict(values["stack"])))
+    place, entry = folder / name, _known(name, folder)["files"]
+    files = [WORDS if file == "tokenizer.json" and WORDS in entry else file for file in FILES]
+    content = {file: _checked(place / file, entry.get(file)) for file in files}
+    values = read_json(place / "config.json")
+    if values.get("head") not in KINDS:
+        raise CourseError(f"{place}: the head {values.get('head')!r} is not one of {', '.join(KINDS)}.")
     try:
-        weights = from_bytes(content["model.safetensors"])
+        weights = {key: value.float() for key, value in from_bytes(content["model.safetensors"]).items()}
     except SafetensorError as error:
-        raise CourseError(f"{folder / name / 'model.safetensors'} is damaged ({error}). {_REMEDY}") from error
-    load_strictly(model, {key: value.float() for key, value in weights.items()}, f"{name}/model.safetensors")
-    return Loaded(model.eval(), Tokenizer.load(folder / name), dict(read_json(folder / name / "card.json")))
+        raise CourseError(f"{place / 'model.safetensors'} is damaged ({error}). {_REMEDY}") from error
+    known = _vocabulary(place) if WORDS in files else Tokenizer.load(place)
+    details = dict(read_json(place / "card.json"))
+    if values["head"] == "WordVectors":
+        return Loaded(WordVectors(known["words"], weights["vectors"], known["counts"]), None, details)
+    model = KINDS[values["head"]].build(values)
+    weights |= {name: weights[twin] for name, twin in tied(model).items() if twin in weights and name not in weights}
+    load_strictly(model, weights, f"{name}/model.safetensors")
+    return Loaded(model.eval(), elmo.Vocabulary(known["words"]) if WORDS in files else known, details)
 
 
 def open_model(source: str | Path) -> Loaded:
@@ -95,13 +159,12 @@ def open_model(source: str | Path) -> Loaded:
     return Loaded(load_pretrained(folder), Tokenizer.load(folder), {"name": str(source)})
 
 
-def export(
-    name: str, model: nn.Module, tokenizer: Tokenizer, card: dict[str, Any], folder: str | Path = FOLDER
-) -> Path:
+def export(name: str, model: Any, tokenizer: Any, card: dict[str, Any], folder: str | Path = FOLDER) -> Path:
     """Write a checkpoint in half precision and enter it in the manifest.
 
     Args:
-        model: an `LM`, `MLM` or `Pretraining` head. card: recipe, seed, data, steps, scores, curve.
+        model: one of the `KINDS`. tokenizer: a `Tokenizer`, or an `elmo.Vocabulary`; None with `WordVectors`.
+        card: recipe, seed, data, steps, scores, curve.
 
     Returns: its folder.
 
@@ -111,22 +174,27 @@ def export(
     folder = Path(folder)
     place = folder / name
     head = type(model).__name__
-    if head not in HEADS:
-        raise CourseError(f"The zoo holds {', '.join(HEADS)}; this model is a {head}.")
-    weights = {key: _half(key, value) for key, value in model.state_dict().items()}
-    data = to_bytes(weights)
+    if head not in KINDS:
+        raise CourseError(f"The zoo holds {', '.join(KINDS)}; this model is a {head}.")
+    state = {"vectors": model.matrix} if head == "WordVectors" else model.state_dict()
+    twins = {} if head == "WordVectors" else tied(model)
+    data = to_bytes({key: _half(key, value) for key, value in state.items() if key not in twins})
     if len(data) > MAX_BYTES:
         raise CourseError(f"{name} takes {len(data):,} bytes in half precision; {MAX_BYTES:,} is the most a file may.")
-    stack = model.stack
-    assert isinstance(stack, Stack)
     with atomic_write(place / "model.safetensors", "wb") as file:
         file.write(data)
-    write_json(place / "config.json", {"head": head, "stack": to_dict(stack.config)})
-    tokenizer.save(place / "tokenizer.json")
+    write_json(place / "config.json", {"head": head, **KINDS[head].tell(model)})
+    files = list(FILES)
+    if isinstance(tokenizer, Tokenizer):
+        tokenizer.save(place / "tokenizer.json")
+    else:
+        files[files.index("tokenizer.json")] = WORDS
+        known = model if tokenizer is None else tokenizer
+        write_json(place / WORDS, {"words": known.words, "counts": getattr(known, "counts", None)})
     write_json(place / "card.json", card)
     entries = _manifest(folder) if (folder / "manifest.json").exists() else {}
     summary = {key: value for key, value in card.items() if key not in ("name", "curve")}
-    entries[name] = summary | {"files": {file: _entry((place / file).read_bytes()) for file in FILES}}
+    entries[name] = summary | {"files": {file: _entry((place / file).read_bytes()) for file in files}}
     write_json(folder / "manifest.json", dict(sorted(entries.items())))
     return place
 
@@ -139,6 +207,10 @@ def _manifest(folder: Path) -> dict[str, Any]:
     if not path.exists():
         raise CourseError(f"There are no checkpoints in {folder} (no manifest.json). {_REMEDY}")
     return dict(read_json(path))
+
+
+def _vocabulary(place: Path) -> dict[str, Any]:
+    return dict(read_json(place / WORDS))
 
 
 def _known(name: str, folder: Path) -> dict[str, Any]:

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from course_lib import recipes
+from course_lib.files import read_json
 from course_lib.losses import Batch
 from course_lib.probes import Blank, fill_in_accuracy, mean_loss
-from course_lib.recipes import DocumentBatches, Recipe
+from course_lib.recipes import DocumentBatches, Recipe, base
 from course_lib.tokenizers import Tokenizer, train_bpe, train_wordpiece
 
 WORDS = [f"w{i}" for i in range(40)]
@@ -165,17 +166,17 @@ def small(tmp_path: Path, **change: object) -> recipes.Run:
 def test_a_stopped_run_goes_on_to_the_same_weights_and_curve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from safetensors.torch import load_file
 
-    monkeypatch.setattr(recipes, "TOKENIZER_DOCUMENTS", 200)
-    monkeypatch.setattr(recipes, "BLANKS", 4)
-    monkeypatch.setattr(recipes, "LOG", 2)
+    monkeypatch.setattr(base, "TOKENIZER_DOCUMENTS", 200)
+    monkeypatch.setattr(base, "BLANKS", 4)
+    monkeypatch.setattr(base, "LOG", 2)
     curves = {}
     for name, stops in (("whole", []), ("stopped", [4, 6])):
         folder = tmp_path / name
         for stop in [*stops, None]:
-            for point in recipes._build(small(folder), folder / "out", "cpu"):
+            for point in small(folder).build(folder / "out"):
                 if point.step == stop:
                     break
-        curves[name] = recipes.read_json(folder / "curve.json")
+        curves[name] = read_json(folder / "curve.json")
     assert [p["step"] for p in curves["whole"]] == [2, 4, 6, 8] and "probe" in curves["whole"][1]
     without = [[{k: v for k, v in p.items() if k != "seconds"} for p in curve] for curve in curves.values()]
     assert without[0] == without[1]

@@ -167,10 +167,12 @@ def test_the_shipped_checkpoints_are_whole_and_small() -> None:
     total = 0
     for name in zoo.names():
         model, tokenizer, card = zoo.load(name)
-        assert model.stack.config.embed.vocab == tokenizer.vocab.size
+        if isinstance(tokenizer, Tokenizer):
+            stack = getattr(model.stack, "decoder", model.stack)
+            assert stack.config.embed.vocab == tokenizer.vocab.size
         assert {"recipe", "seed", "data", "steps", "scores", "curve"} <= card.keys()
         assert all(point["loss"] > 0 for point in card["curve"])
-        sizes = [(zoo.FOLDER / name / file).stat().st_size for file in zoo.FILES]
+        sizes = [(zoo.FOLDER / name / file).stat().st_size for file in zoo.entry(name)["files"]]
         assert max(sizes) <= 6_000_000
         total += sum(sizes)
     assert total <= 40_000_000
@@ -184,6 +186,8 @@ def test_the_shipped_scores_are_those_of_the_shipped_weights() -> None:
 
     for name in zoo.names():
         model, tokenizer, card = zoo.load(name)
+        if not isinstance(model, heads.LM | heads.MLM | heads.Pretraining) or "object" not in card["scores"]:
+            continue
         run = recipes.Run(name, recipes.Recipe(**card["recipe"]), Path("unused"))
         blanks = run.blanks("object")[:64]
         assert fill_in_accuracy(model, tokenizer, blanks) == pytest.approx(card["scores"]["object"], abs=0.15)

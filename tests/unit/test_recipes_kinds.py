@@ -1,0 +1,193 @@
+"""Every recipe, small: built, stopped and gone on with to the same bits, loaded by the zoo, its card complete."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from course_lib import heads, recipes, zoo
+from course_lib.errors import CourseError
+from course_lib.models import elmo, static
+from course_lib.models.sentence import Sentence, SentenceEncoder
+from course_lib.recipes import ElmoRecipe, Recipe, SentenceRecipe, StaticRecipe, base
+from course_lib.seq2seq import Seq2SeqLM
+from course_lib.tokenizers import Tokenizer
+
+TINY: dict[str, Any] = {
+    "steps": 6,
+    "rows": 3,
+    "warmup": 1,
+    "probe_every": 3,
+    "checkpoint_every": 2,
+    "precision": "fp32",
+}
+STEPS = 4  # where the stopped runs stop, two steps past nothing: the last state is of step 4
+COPY = {"name", "object", "place"}
+MODELS: dict[str, tuple[type, set[str]]] = {  # what is loaded, and what its card scores
+    "bert-mini": (heads.Pretraining, {*COPY, "loss"}),
+    "gpt-mini": (heads.LM, {*COPY, "loss"}),
+    "gpt-nano": (heads.LM, {*COPY, "loss"}),
+    "gpt-tiny": (heads.LM, {*COPY, "loss"}),
+    "gpt-small": (heads.LM, {*COPY, "loss"}),
+    "elmo-mini": (elmo.BiLM, {*COPY, "loss"}),
+    "roberta-mini": (heads.MLM, {*COPY, "loss"}),
+    "electra-mini": (heads.RTD, {"detection", "generator", "loss"}),
+    "t5-mini": (Seq2SeqLM, {*COPY, "loss", "tokens"}),
+    "bart-mini": (Seq2SeqLM, {*COPY, "loss", "tokens"}),
+    "distilbert-mini": (heads.MLM, {*COPY, "loss"}),
+    "sbert-mini": (Sentence, {"similarity", "similarity test"}),
+    "word2vec-mini": (static.WordVectors, {"analogies", "choice", "similarity"}),
+    "glove-mini": (static.WordVectors, {"analogies", "choice", "similarity"}),
+}
+
+
+def small(recipe: Any) -> Any:
+    """The recipe in a few seconds' size."""
+    if isinstance(recipe, Recipe):
+        layers = min(recipe.layers, 2) if not recipe.teacher else 1
+        size = {"layers": layers, "width": 16, "heads": 2, "vocab": 700, "pool": 2, "primer": (0, 0)}
+        return replace(recipe, **TINY, **size)
+    if isinstance(recipe, ElmoRecipe):
+        return replace(recipe, **TINY, vocab=300, width=8, hidden=12, pool=2)
+    if isinstance(recipe, SentenceRecipe):
+        return replace(recipe, **TINY, inference=3, pairs=8)
+    return replace(recipe, documents=400, size=8, least=1, epochs=1)
+
+
+@pytest.fixture(autouse=True)
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(base, "TOKENIZER_DOCUMENTS", 200)
+    monkeypatch.setattr(base, "BLANKS", 4)
+    monkeypatch.setattr(base, "LOG", 2)
+    monkeypatch.setattr(recipes.sentences, "ASKED", 20)
+    monkeypatch.setattr(recipes, "RECIPES", {name: small(recipe) for name, recipe in recipes.RECIPES.items()})
+
+
+@pytest.fixture(scope="module")
+def parents(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small bert-mini, for the recipes that start from it."""
+    place = tmp_path_factory.mktemp("parents")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(base, "TOKENIZER_DOCUMENTS", 200)
+        patch.setattr(base, "BLANKS", 4)
+        list(recipes.Run("bert-mini", small(recipes.BERT), place / "work").build(place / "done"))
+    return place / "done"
+
+
+def starting(place: Path, parents: Path) -> Path:
+    """A folder of checkpoints that holds the parent."""
+    import shutil
+
+    shutil.copytree(parents, place)
+    return place
+
+
+def test_there_is_a_test_of_every_recipe() -> None:
+    assert set(MODELS) == set(recipes.RECIPES)
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if name not in ("bert-mini", "gpt-tiny", "gpt-small")])
+def test_it_is_built_stopped_resumed_and_loaded(name: str, tmp_path: Path, parents: Path) -> None:
+    recipe, done = recipes.RECIPES[name], {}
+    for way, stops in (("whole", []), ("stopped", [STEPS])):
+        done[way] = starting(tmp_path / way, parents)
+        for stop in [*stops, None]:
+            for point in recipes.build(name, work=tmp_path / f"work-{way}", to=done[way]):
+                if point.step == stop:
+                    break
+    both = [(done[way] / name / "model.safetensors").read_bytes() for way in ("whole", "stopped")]
+    assert both[0] == both[1]
+
+    kind, scored = MODELS[name]
+    model, known, card = zoo.load(name, folder=done["whole"])
+    assert type(model) is kind
+    assert set(card["scores"]) == scored and all(torch.tensor(v).isfinite() for v in card["scores"].values())
+    assert card["name"] == name and card["seed"] == 0 and card["recipe"]["world"] == 0
+    assert card["tokens"] > 0 and card["curve"][-1]["step"] == card["steps"]
+    assert {"data", "seconds", "torch", "python", "hardware", "made"} <= card.keys()
+    assert set(card.get("from", {})) == ({"bert-mini"} if name in ("distilbert-mini", "sbert-mini") else set())
+    if isinstance(recipe, StaticRecipe):
+        assert known is None and model["the"].shape == (8,) and model.matrix.dtype == torch.float32
+        return
+    assert not model.training and all(p.dtype == torch.float32 for p in model.parameters())
+    if isinstance(model, elmo.BiLM):
+        assert isinstance(known, elmo.Vocabulary) and len(known) == model.elmo.config.vocab
+        assert model.elmo(**elmo.characters([["the", "bank"]], 24))[-1].shape == (1, 4, 16)
+        return
+    assert isinstance(known, Tokenizer)
+    ids = torch.tensor([known.encode("anna saw the judge .").ids])
+    if isinstance(model, Seq2SeqLM):
+        assert torch.equal(model.stack.decoder.embed.tokens.weight, model.stack.encoder.embed.tokens.weight)
+        assert model(ids, ids).shape == (1, ids.shape[1], known.vocab.size)
+        assert model.stack.start == (known.vocab.pad if name == "t5-mini" else known.vocab.sep)
+    elif isinstance(model, Sentence):
+        vectors = SentenceEncoder(model, known).embed(["anna saw the judge .", "the judge"])
+        assert vectors.shape == (2, 16)
+    else:
+        assert model(ids).shape[:2] == ids.shape
+
+
+def test_one_tokenizer_for_the_masked_models_and_their_kin_and_one_for_the_gpts(tmp_path: Path) -> None:
+    texts: dict[str, str] = {}
+    for name, recipe in recipes.RECIPES.items():
+        if isinstance(recipe, Recipe) and recipe.objective != "span_corruption":
+            run = recipes.Run(name, recipe, tmp_path / name)
+            texts[name] = run.tokenizer.backend.to_str()
+    gpts = {text for name, text in texts.items() if name.startswith("gpt")}
+    others = {text for name, text in texts.items() if not name.startswith("gpt")}
+    assert len(gpts) == len(others) == 1 and gpts != others
+    t5 = recipes.Run("t5-mini", recipes.RECIPES["t5-mini"], tmp_path / "t5").tokenizer
+    bert = recipes.Run("bert-mini", recipes.RECIPES["bert-mini"], tmp_path / "bert-mini").tokenizer
+    assert t5.tokens(range(t5.vocab.size))[: bert.vocab.size] == bert.tokens(range(bert.vocab.size))
+
+
+def test_electra_ships_both_models(tmp_path: Path) -> None:
+    list(recipes.build("electra-mini", work=tmp_path / "work", to=tmp_path / "done"))
+    small_one, words, card = zoo.load("electra-mini-generator", folder=tmp_path / "done")
+    model = zoo.load("electra-mini", folder=tmp_path / "done").model
+    assert isinstance(small_one, heads.MLM) and card["name"] == "electra-mini-generator"
+    assert small_one.stack.config.width < model.stack.config.width
+    assert torch.equal(small_one.stack.embed.tokens.weight, model.stack.embed.tokens.weight)
+
+
+def test_a_student_learns_nothing_before_its_teacher_is_there(tmp_path: Path) -> None:
+    for name in ("distilbert-mini", "sbert-mini"):
+        with pytest.raises(CourseError, match="starts from bert-mini; build that first"):
+            recipes.build(name, work=tmp_path / "work", to=tmp_path / "done")
+
+
+def test_a_run_does_not_go_on_from_another_teacher(tmp_path: Path, parents: Path) -> None:
+    folder = starting(tmp_path / "done", parents)
+    next(recipes.build("distilbert-mini", work=tmp_path / "work", to=folder))
+    loaded = zoo.load("bert-mini", folder=folder)
+    with torch.no_grad():
+        loaded.model.stack.embed.tokens.weight.add_(1.0)
+    zoo.export("bert-mini", loaded.model, loaded.tokenizer, loaded.card, folder)
+    with pytest.raises(CourseError, match="holds a run with from = "):
+        recipes.build("distilbert-mini", work=tmp_path / "work", to=folder)
+
+
+def test_full_sentences_pack_every_sentence_once(tmp_path: Path) -> None:
+    """Rows are full; a batch of packed rows reads as many documents as one of single ones."""
+    recipe = replace(recipes.RECIPES["roberta-mini"], rows=6, pool=4, length=60)
+    run = recipes.Run("roberta-mini", recipe, tmp_path)
+    batches, vocab = run.batches(), run.tokenizer.vocab
+    packed = [batches[step] for step in range(4)]
+    rows = [torch.where(b["at"], b["labels"], b["ids"])[r][b["keep"][r]] for b in packed for r in range(len(b["ids"]))]
+    assert all(row[0] == vocab.cls and row[-1] == vocab.sep and len(row) <= 60 for row in rows)
+    assert sum(len(row) > 40 for row in rows) > 0.8 * len(rows)
+    read = sorted(t for row in rows for t in row.tolist() if t not in (vocab.cls, vocab.sep))
+    lessons = run.lessons()
+    said = run.tokenizer.ids([sentence for i in range(24) for sentence in lessons(i)], special=False)
+    assert read == sorted(t for ids in said for t in ids)
+    assert not {"next", "segments"} & packed[0].keys()
+
+
+def test_the_sentence_encoder_learns_inference_first_then_grades(tmp_path: Path, parents: Path) -> None:
+    run = recipes.SentenceRun("sbert-mini", recipes.RECIPES["sbert-mini"], tmp_path, parents)
+    batches = run.batches()
+    kinds = [batches[step]["labels"].is_floating_point() for step in range(6)]
+    assert kinds == [False] * 3 + [True] * 3
+    assert 0 <= float(batches[4]["labels"].min()) <= float(batches[4]["labels"].max()) <= 1
