@@ -44,7 +44,7 @@ def rotation(
     key: tuple[float, float] = (0.8, 0.6),
     *,
     angle: float = 0.5,
-    at: int = 2,
+    at: int = 6,
     distance: int = 1,
     reach: int = 12,
     title: str = "A query and a key, turned by their positions",
@@ -57,7 +57,8 @@ def rotation(
     Args:
         query, key: before turning; at most about 1.2 long.
         angle: radians a position.
-        at, distance: place of the query, and of the key from there, at the start. reach: largest place of the query.
+        at, distance: place of the query, and of the key from there, at the start. reach: how far the
+        query can be moved; the key by half as much to either side, so that no place is negative.
     """
     if max(math.hypot(*query), math.hypot(*key)) > 1.25:
         raise CourseError("rotation draws vectors up to a length of 1.25; divide yours by their length.")
@@ -75,7 +76,7 @@ def rotation(
         f'<label style="display:block;margin:4px 0">{text}<input type="range" min="{low}" max="{high}" value="{value}" '
         f'step="1" aria-label="{text}" style="width:100%;accent-color:{BLUE}"></label>'
         for text, low, high, value in (
-            ("move both: position of the query", 0, reach, at),
+            ("move both: position of the query", reach // 2, reach + reach // 2, at),
             ("move the key: its distance from the query", -reach // 2, reach // 2, distance),
         )
     )
