@@ -19,13 +19,21 @@ from course_lib.stack import Stack
 from course_lib.tokenizers import Tokenizer, train_bpe, train_wordpiece
 
 TEXTS = ["the cat sat on the mat and the dog sat on the log", "a good book is a good friend", "the bad boat sank"] * 4
-PROMPTS = ["the cat sat on the", "the cat", "the cat sat on the mat and the dog sat on a ", "", "a good book is a good"]
+PROMPTS = [
+    "the cat sat on the",
+    "the cat",
+    "the cat sat on the mat and the dog sat on a ",
+    "",
+    "a good book is a good",
+    "a good boo",
+]
 CHOICES = [
     [" mat", " log and the cat"],
     [" sat", "s", " on the boat", " xyz"],
     ["log"],
     ["the", "a"],
     [" friend", "ies"],
+    ["k sat", " sat", "k"],  # one token stands across the boundary in two of these
 ]
 
 
@@ -130,6 +138,7 @@ def test_where_the_continuation_begins(bpe: Tokenizer) -> None:
     assert parts("the cat", " sat") == (["the", "Ġcat"], ["Ġsat"])
     assert parts("the cat ", "sat") == (["the", "Ġcat"], ["Ġsat"])  # the space belongs to the token
     assert parts("a good boo", "k") == (["a", "Ġgood"], ["Ġbook"])  # one token stands across: it is scored, not lost
+    assert parts("a good boo", "k sat") == (["a", "Ġgood"], ["Ġbook", "Ġsat"])
     assert parts("", "the") == (["<|endoftext|>"], ["the"])
     assert parts("  ", "sat") == (["<|endoftext|>"], bpe.tokens(bpe.encode("  sat").ids))
     assert parts("the", " cat", start=True) == (["<|endoftext|>", "the"], ["Ġcat"])
