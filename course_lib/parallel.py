@@ -49,6 +49,14 @@ class Processes:
         dist.gather_object(value, values)
         return values or []
 
+    def agree(self, value: Any) -> Any:
+        """The main process's value, on all of them."""
+        if self.world == 1:
+            return value
+        values = [value]
+        dist.broadcast_object_list(values, src=0)
+        return values[0]
+
     def wait(self) -> None:
         """Until all processes have come here, however long one of them takes."""
         if self.world > 1:

@@ -168,7 +168,8 @@ def _loop(
     trained = [p for group in optimizer.param_groups for p in group["params"]]
     if path and processes.is_main:
         sweep(path)
-    if path and resume and path.exists():
+    # The main process knows: it may still have been writing while the others came here.
+    if path and processes.agree(resume and path.exists()):
         first = checkpoints.load(path, model, optimizer, processes)
     else:
         first = 0

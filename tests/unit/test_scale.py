@@ -20,8 +20,10 @@ import torch._dynamo  # a first step imports it; here once instead of in every w
 import torch.distributed as dist
 from torch.distributed import fsdp
 from course_lib import checkpoint, heads, losses
+from course_lib.models.albert import albert
 from course_lib.models.bert import bert
 from course_lib.models.gpt import gpt
+from course_lib.models.t5 import t5, t5_lm
 from course_lib.optim import adamw, linear
 from course_lib.stack import Stack
 from course_lib.train import train
@@ -39,6 +41,14 @@ def bert_mini(dropout=0.0):
     torch.manual_seed(3)
     return heads.Pretraining(Stack(bert(32, width=8, layers=2, heads=2, length=12, dropout=dropout)))
 
+def albert_mini(dropout=0.0):
+    torch.manual_seed(3)
+    return heads.Pretraining(Stack(albert(32, width=8, layers=3, heads=2, embed=4, length=12, dropout=dropout)))
+
+def t5_mini(dropout=0.0):
+    torch.manual_seed(3)
+    return t5_lm(t5(32, width=8, layers=2, heads=2, hidden=16, dropout=dropout))
+
 class Batches:
     """Rows of very different lengths, 5 of them, and once a single row: fewer than there are processes."""
     def __getitem__(self, step):
@@ -55,7 +65,13 @@ class Masked(Batches):
         return batch | {"labels": batch["ids"].masked_fill(~at, -100), "at": at, "next": follows,
                         "segments": torch.zeros_like(batch["ids"])}
 
-CASES = {"gpt": (gpt_mini, Batches(), losses.clm), "bert": (bert_mini, Masked(), losses.mlm_nsp)}
+class Sources(Batches):
+    def __getitem__(self, step):
+        batch = super().__getitem__(step)
+        return batch | {"labels": batch["ids"][:, :7].masked_fill(~batch["keep"][:, :7], -100)}
+
+CASES = {"gpt": (gpt_mini, Batches(), losses.clm), "bert": (bert_mini, Masked(), losses.mlm_nsp),
+         "albert": (albert_mini, Masked(), losses.mlm_nsp), "t5": (t5_mini, Sources(), losses.seq2seq)}
 
 def curve(case, name, steps=STEPS, accumulate=1, dropout=0.0):
     make, batches, loss = CASES[case]
@@ -89,13 +105,14 @@ def launch(jobs, world, sharded=False):
                 traceback.print_exc()
             os._exit(code)
         pids.append(pid)
-    assert [os.waitpid(pid, 0)[1] for pid in pids] == [0] * world
+    ends = [os.waitpid(pid, 0)[1] for pid in pids]
+    assert ends == [0] * world, ends
 
 do = functools.partial
-launch([do(curve, "gpt", "gpt-1"), do(curve, "bert", "bert-1"), do(curve, "gpt", "half-1", steps=2)], 1)
+launch([*(do(curve, case, f"{case}-1") for case in CASES), do(curve, "gpt", "half-1", steps=2)], 1)
 for kind in ("ddp", "fsdp"):
     launch([
-        do(curve, "gpt", f"gpt-{kind}"), do(curve, "bert", f"bert-{kind}"),
+        *(do(curve, case, f"{case}-{kind}") for case in CASES),
         do(curve, "gpt", f"parts-{kind}", steps=2, accumulate=2),
         do(curve, "gpt", "half-1" if kind == "ddp" else "half-ddp"),  # goes on with the run of one process, or of two
         do(curve, "gpt", f"dropped-{kind}", dropout=0.3), do(curve, "gpt", f"stopped-{kind}", steps=2, dropout=0.3),
@@ -131,8 +148,9 @@ def steps(runs: tuple[Path, list[float]], name: str, rank: int = 0) -> list[list
 
 
 @pytest.mark.parametrize("kind", ["ddp", "fsdp"])
-@pytest.mark.parametrize("case", ["gpt", "bert"])
+@pytest.mark.parametrize("case", ["gpt", "bert", "albert", "t5"])
 def test_two_processes_give_one_processs_losses(runs: tuple[Path, list[float]], case: str, kind: str) -> None:
+    """Tied output, two losses, one block applied over and over, two stacks."""
     alone = steps(runs, f"{case}-1")
     assert len(alone) == 4 and alone[0][1] > alone[-1][1] > 0
     for rank in (0, 1):
