@@ -186,6 +186,11 @@ def asked(*choices: str, left: str = "it was ", right: str = ".", label: int = 0
     return Question(left, right, choices, (choices[label],), label)
 
 
+def test_greedy_means_every_token(unigrams: Unigrams, bpe: Tokenizer) -> None:
+    ((both, one),) = prompting.score(unigrams, bpe, ["it was"], [[" good good", " good bad"]])
+    assert both.greedy and not one.greedy
+
+
 def test_normalisations_do_what_they_are_for(unigrams: Unigrams, bpe: Tokenizer) -> None:
     question = [asked("good", "bad", "good good")]
     total = float(unigrams.logits.detach().logsumexp(0))
