@@ -26,8 +26,8 @@ def table(seed=0):
 
 
 def test_a_text_is_its_words_by_frequency():
-    found = static.count([["b", "a", "x"], ["c", "a", "b", "a"], []], least=1, most=3)
-    assert found.words == ["a", "b", "c"]
+    found = static.count([["b", "z", "x"], ["c", "z", "b", "z"], []], least=1, most=3)
+    assert found.words == ["z", "b", "c"]
     assert found.counts.tolist() == [3, 2, 1]
     assert found.ids.tolist() == [1, 0, 2, 0, 1, 0]
     assert found.rows.tolist() == [0, 0, 1, 1, 1, 1]
@@ -172,6 +172,12 @@ def test_neighbours_and_analogies():
     found = static.analogies(vectors, asked)
     assert (found.accuracy, found.choice, found.asked) == (0.5, 0.5, 2)
     assert found.by_relation == {"royal": 1.0, "none": 0.0}
+    matrix = torch.tensor([[1.0, 0.0], [1.0, 0.1], [0.9, 1.0], [0.5, 1.0]])
+    close = static.WordVectors(["a", "b", "c", "d"], matrix)
+    target = close["b"] / close["b"].norm() - close["a"] + close["c"] / close["c"].norm()
+    assert close.nearest(target, 1)[0][0] == "c" and close.analogy("a", "b", "c")[0][0] == "d"
+    found = static.analogies(close, [static.Question("a", "b", "c", "d", others=("c",))])
+    assert (found.accuracy, found.choice) == (1.0, 1.0)
     pairs = [("king", "man"), ("king", "mud"), ("king", "queen")]
     assert static.similarity(vectors, pairs, [2, 0, 5]) == pytest.approx(1.0)
     assert static.similarity(vectors, pairs, [2, 5, 0]) == pytest.approx(-1.0)
