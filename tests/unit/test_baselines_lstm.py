@@ -173,20 +173,24 @@ def test_the_encoder_decoder_by_hand(attention):
 @pytest.mark.parametrize("attention", ATTENTIONS)
 @torch.no_grad()
 def test_greedy_says_what_teacher_forcing_finds_likeliest(attention):
-    model, (ids, keep) = seq2seq(attention).train(), rows()
+    model, (ids, keep) = seq2seq(attention).train(), rows([6, 4, 1, 5, 6, 2])
+    for weight in model.parameters():
+        weight *= 6  # so that rows and steps differ
+    model.bias.zero_()
     said, weights = model.greedy(ids, keep=keep, max_new_tokens=6)
-    assert model.training and said.shape == (3, 7) and weights.shape == (3, 6, 6)
+    assert model.training and said.shape == (6, 7) and weights.shape == (6, 6, 6)
     model.eval()
     assert (said[:, 0] == 3).all()
     assert torch.equal(model(ids, said[:, :-1], keep=keep).argmax(-1), said[:, 1:])
     assert torch.allclose(model.alignments(ids, said[:, :-1], keep), weights, atol=1e-6)
-    eos = int(said[0, 2])
-    stopped, weights = model.greedy(ids, keep=keep, max_new_tokens=6, eos=eos)
-    assert stopped.shape[1] - 1 == weights.shape[1]
-    for full, row in zip(said.tolist(), stopped.tolist(), strict=True):
-        end = full.index(eos, 1) if eos in full[1:] else len(full)
-        assert row[: end + 1] == full[: end + 1][: len(row)]
-        assert set(row[end + 1 :]) <= {eos}
+    ends = {}
+    for eos in said[:, 1:].unique().tolist():
+        ends[eos] = [row.index(eos, 1) if eos in row[1:] else 7 for row in said.tolist()]
+        stopped, weights = model.greedy(ids, keep=keep, max_new_tokens=6, eos=eos)
+        assert stopped.shape[1] == min(7, max(ends[eos]) + 1) and weights.shape[1] == stopped.shape[1] - 1
+        for full, row, end in zip(said.tolist(), stopped.tolist(), ends[eos], strict=True):
+            assert row == (full[: end + 1] + [eos] * 7)[: len(row)]
+    assert any(min(places) < max(places) - 1 for places in ends.values())  # not all rows ended at once
 
 
 @pytest.mark.parametrize("attention", ATTENTIONS)
