@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
@@ -150,7 +150,7 @@ def finetune(
     steps = epochs * -(-len(rows["train"]) // batch)
     with _Progress(steps) as watch:
         result = run(
-            loaded.model.stack,  # type: ignore[arg-type]
+            loaded.model.stack,
             rows,
             loaded.tokenizer,
             epochs=epochs,
@@ -232,8 +232,10 @@ def info(
     from rich.console import Console
     from rich.table import Table
 
+    from course_lib import facts
+
     table = Table(show_header=False)
-    for name, value in _model_facts(model) if model else _machine_facts():
+    for name, value in facts.of_model(model) if model else facts.of_machine():
         table.add_row(name, value)
     Console().print(table)
 
@@ -350,38 +352,6 @@ class _Progress:
 
     def __exit__(self, *error: object) -> None:
         self.bar.close()
-
-
-def _model_facts(name: str) -> list[tuple[str, str]]:
-    from course_lib import zoo
-    from course_lib.config import flatten
-
-    loaded = zoo.open_model(name)
-    parameters = f"{sum(p.numel() for p in loaded.model.parameters()):,}"
-    facts = [("head", type(loaded.model).__name__), ("parameters", parameters)]
-    facts += [(key, str(value)) for key, value in flatten(cast(Any, loaded.model.stack).config).items()]
-    return facts + [(key, str(loaded.card[key])) for key in ("data", "steps", "tokens", "scores") if key in loaded.card]
-
-
-def _machine_facts() -> list[tuple[str, str]]:
-    import platform
-
-    import torch
-
-    from course_lib import __version__, zoo
-    from course_lib.train import has_bf16
-
-    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "none"
-    shipped = zoo.names() if (zoo.FOLDER / "manifest.json").exists() else []
-    return [
-        ("course_lib", __version__),
-        ("Python", platform.python_version()),
-        ("PyTorch", torch.__version__),
-        ("cores", f"{os.cpu_count()}, of which PyTorch uses {torch.get_num_threads()}"),
-        ("bf16 on the CPU", "yes" if has_bf16("cpu") else "no"),
-        ("GPU", gpu),
-        ("checkpoints", ", ".join(shipped) or f"none in {zoo.FOLDER}"),
-    ]
 
 
 def _set_threads(threads: int) -> None:
