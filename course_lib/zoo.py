@@ -130,7 +130,7 @@ def load(name: str, *, folder: str | Path = FOLDER) -> Loaded:
         weights = {key: value.float() for key, value in from_bytes(content["model.safetensors"]).items()}
     except SafetensorError as error:
         raise CourseError(f"{place / 'model.safetensors'} is damaged ({error}). {_REMEDY}") from error
-    known = _vocabulary(place) if WORDS in files else Tokenizer.load(place)
+    known: Any = read_json(place / WORDS) if WORDS in files else Tokenizer.load(place)
     details = dict(read_json(place / "card.json"))
     if values["head"] == "WordVectors":
         return Loaded(WordVectors(known["words"], weights["vectors"], known["counts"]), None, details)
@@ -207,10 +207,6 @@ def _manifest(folder: Path) -> dict[str, Any]:
     if not path.exists():
         raise CourseError(f"There are no checkpoints in {folder} (no manifest.json). {_REMEDY}")
     return dict(read_json(path))
-
-
-def _vocabulary(place: Path) -> dict[str, Any]:
-    return dict(read_json(place / WORDS))
 
 
 def _known(name: str, folder: Path) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cache
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
@@ -87,12 +87,10 @@ class Job(ABC, Generic[R]):
     def build(self, to: Path, device: str = "cpu") -> Iterator[Progress]:
         """Train, score and export to `to`; what `folder` holds is gone on with."""
 
-    @cached_property
+    @property
     def world(self) -> Any:
         """The generated town whose documents are read."""
-        from course_lib.data.world import World
-
-        return World(self.recipe.world)  # type: ignore[attr-defined]
+        return _town(self.recipe.world)  # type: ignore[attr-defined]
 
     def sentences(self, split: str) -> Sentences:
         """Document number -> sentences."""
@@ -243,6 +241,13 @@ class _Log:
         """The probe's last scores."""
         probes = [point["probe"] for point in self.points if "probe" in point]
         return dict(probes[-1]) if probes else {}
+
+
+@cache
+def _town(seed: int) -> Any:
+    from course_lib.data.world import World
+
+    return World(seed)
 
 
 def _blank(item: dict[str, Any]) -> Blank:

@@ -239,9 +239,15 @@ class Run(TrainingJob[Recipe]):
         """The model's configuration."""
         recipe = self.recipe
         preset = OBJECTIVES[recipe.objective].config(self.tokenizer.vocab.size, recipe.length)
-        width = {"width": recipe.width, "heads": recipe.heads, "hidden": 4 * recipe.width}
-        own = None if preset.head_width is None else recipe.width // recipe.heads
-        return replace(preset, layers=recipe.layers, init_std=recipe.init_std, head_width=own, **width)
+        return replace(
+            preset,
+            layers=recipe.layers,
+            width=recipe.width,
+            heads=recipe.heads,
+            hidden=4 * recipe.width,
+            head_width=None if preset.head_width is None else recipe.width // recipe.heads,
+            init_std=recipe.init_std,
+        )
 
     def model(self) -> nn.Module:
         torch.manual_seed(self.recipe.seed)
@@ -258,8 +264,9 @@ class Run(TrainingJob[Recipe]):
     @property
     def loss(self) -> Loss:  # type: ignore[override]
         """The objective."""
-        loss = OBJECTIVES[self.recipe.objective].loss
-        return partial(loss, weight=self.recipe.pairs) if self.recipe.objective == "mlm_nsp" else loss
+        if self.recipe.objective == "mlm_nsp":
+            return partial(losses.mlm_nsp, weight=self.recipe.pairs)
+        return OBJECTIVES[self.recipe.objective].loss
 
     def batches(self) -> DocumentBatches:
         return DocumentBatches(self.lessons(), self.tokenizer, self.recipe, seed=self.recipe.seed)
@@ -283,11 +290,10 @@ class Run(TrainingJob[Recipe]):
         """The copy probe; for ELECTRA what both models get right."""
         if isinstance(model, Electra):
             return probes.detection(model, self._heldout)
+        fill: Callable[..., float] = probes.fill_in_accuracy
         if isinstance(model, Seq2SeqLM):
             signs = corrupt.sentinels(self.tokenizer) if self.recipe.objective == "span_corruption" else ()
             fill = partial(probes.restore_accuracy, sentinels=signs)
-        else:
-            fill = probes.fill_in_accuracy
         reader: Any = model.student if isinstance(model, distill.Distilled) else model
         return {kind: fill(reader, self.tokenizer, blanks) for kind, blanks in self._asked.items()}
 

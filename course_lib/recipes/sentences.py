@@ -80,7 +80,7 @@ class SentenceRun(TrainingJob[SentenceRecipe]):
         return Stages(task("nli", None), task("similarity", BEST), recipe.inference)
 
     @staticmethod
-    def loss(model: nn.Module, batch: Batch) -> Tensor:  # type: ignore[override]
+    def loss(model: nn.Module, batch: Batch) -> Tensor:
         """Classes by the softmax, grades by the cosine."""
         if batch["labels"].is_floating_point():
             return cosine_regression(cast(nn.Module, model.sentence), batch)

@@ -16,13 +16,8 @@ from course_lib.seq2seq import Seq2SeqLM
 from course_lib.tokenizers import Tokenizer
 
 TINY: dict[str, Any] = {
-    "steps": 6,
-    "rows": 3,
-    "warmup": 1,
-    "probe_every": 3,
-    "checkpoint_every": 2,
-    "precision": "fp32",
-}
+    "steps": 6, "rows": 3, "warmup": 1, "probe_every": 3, "checkpoint_every": 2, "precision": "fp32",
+}  # fmt: skip
 STEPS = 4  # where the stopped runs stop, two steps past nothing: the last state is of step 4
 COPY = {"name", "object", "place"}
 MODELS: dict[str, tuple[type, set[str]]] = {  # what is loaded, and what its card scores
@@ -53,12 +48,12 @@ def small(recipe: Any) -> Any:
         return replace(recipe, **TINY, vocab=300, width=8, hidden=12, pool=2)
     if isinstance(recipe, SentenceRecipe):
         return replace(recipe, **TINY, inference=3, pairs=8)
-    return replace(recipe, documents=400, size=8, least=1, epochs=1)
+    return replace(recipe, documents=150, size=8, least=1, epochs=1)
 
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(base, "TOKENIZER_DOCUMENTS", 200)
+    monkeypatch.setattr(base, "TOKENIZER_DOCUMENTS", 60)
     monkeypatch.setattr(base, "BLANKS", 4)
     monkeypatch.setattr(base, "LOG", 2)
     monkeypatch.setattr(recipes.sentences, "ASKED", 20)
@@ -70,7 +65,7 @@ def parents(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small bert-mini, for the recipes that start from it."""
     place = tmp_path_factory.mktemp("parents")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(base, "TOKENIZER_DOCUMENTS", 200)
+        patch.setattr(base, "TOKENIZER_DOCUMENTS", 60)
         patch.setattr(base, "BLANKS", 4)
         list(recipes.Run("bert-mini", small(recipes.BERT), place / "work").build(place / "done"))
     return place / "done"
@@ -132,7 +127,7 @@ def test_it_is_built_stopped_resumed_and_loaded(name: str, tmp_path: Path, paren
 def test_one_tokenizer_for_the_masked_models_and_their_kin_and_one_for_the_gpts(tmp_path: Path) -> None:
     texts: dict[str, str] = {}
     for name, recipe in recipes.RECIPES.items():
-        if isinstance(recipe, Recipe) and recipe.objective != "span_corruption":
+        if name in ("bert-mini", "electra-mini", "bart-mini", "distilbert-mini", "gpt-mini", "gpt-nano"):
             run = recipes.Run(name, recipe, tmp_path / name)
             texts[name] = run.tokenizer.backend.to_str()
     gpts = {text for name, text in texts.items() if name.startswith("gpt")}
@@ -145,7 +140,7 @@ def test_one_tokenizer_for_the_masked_models_and_their_kin_and_one_for_the_gpts(
 
 def test_electra_ships_both_models(tmp_path: Path) -> None:
     list(recipes.build("electra-mini", work=tmp_path / "work", to=tmp_path / "done"))
-    small_one, words, card = zoo.load("electra-mini-generator", folder=tmp_path / "done")
+    small_one, _, card = zoo.load("electra-mini-generator", folder=tmp_path / "done")
     model = zoo.load("electra-mini", folder=tmp_path / "done").model
     assert isinstance(small_one, heads.MLM) and card["name"] == "electra-mini-generator"
     assert small_one.stack.config.width < model.stack.config.width
