@@ -197,7 +197,7 @@ def complete(
         ids, keep = (x.to(device) for x in left_pad([rows[i] for i in numbers], vocab.pad or 0))
         new = generate(model, ids, keep=keep, max_new_tokens=max_new_tokens, eos=vocab.eos, pad=vocab.pad)
         for i, row in zip(numbers, new[:, 1 if sources else ids.shape[1] :].tolist(), strict=True):
-            said[i] = _until(tokenizer.decode(row[: row.index(vocab.eos)] if vocab.eos in row else row), stop)
+            said[i] = _until(tokenizer.decode(row), stop)
     return said
 
 
