@@ -27,7 +27,7 @@ def mimetic(stack: Stack, *, strength: float = 0.4, positions: float = 0.1, loca
     Args:
         stack: as its constructor left it; learned positions, as many components inside its attention as outside.
         strength: of every layer, W_q' W_k and W_out W_v, summed over the heads, become this number times the identity
-            (queries and keys keep half of their random weights as noise).
+            (queries and keys keep half of their random weights as noise); cross-attention, too.
         positions: the learned table becomes this number times the sinusoids of the 2017 Transformer.
         local: of the first layer, head h looks h + 1 positions back, or for an encoder at the nearest ones on both
             sides: scores fall off from there at this strength, and the head copies at strength 1. 0 leaves that layer
@@ -57,8 +57,18 @@ def mimetic(stack: Stack, *, strength: float = 0.4, positions: float = 0.1, loca
         if near:
             _look_near(attn, _offsets(stack.config.heads, stack.config.causal), local**0.5)
         else:
-            attn.q.weight.copy_(turn * strength**0.5 + 0.5 * attn.q.weight)
-            attn.k.weight.copy_(turn * strength**0.5 + 0.5 * attn.k.weight)
+            _look_for_like(attn, turn * strength**0.5)
+        if stack.config.cross:  # a decoder finds in its source what it has just said
+            cross = cast(Attention, block.cross)
+            cross.v.weight.copy_(turn * strength**0.5)
+            cross.out.weight.copy_((turn * strength**0.5).T)
+            _look_for_like(cross, turn * strength**0.5)
+
+
+def _look_for_like(attn: Attention, turn: torch.Tensor) -> None:
+    """Queries and keys turn alike, up to half of their noise."""
+    attn.q.weight.copy_(turn + 0.5 * attn.q.weight)
+    attn.k.weight.copy_(turn + 0.5 * attn.k.weight)
 
 
 def _offsets(heads: int, causal: bool) -> list[int]:

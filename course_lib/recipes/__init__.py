@@ -56,9 +56,11 @@ RECIPES: dict[str, AnyRecipe] = {  # in the order of what starts from what
     "gpt-small": replace(GPT, layers=5, width=192, heads=6, init_std=0.04, lr=2e-3),
     "elmo-mini": ElmoRecipe(steps=3_200, rows=24, lr=3e-3, warmup=100, probe_every=400),
     "roberta-mini": replace(MASKED, format="full-sentences", steps=9_600, primer=(2_048, 2_816)),
-    "electra-mini": replace(MASKED, objective="electra", mask_rate=0.15, steps=8_000, primer=(1_536, 2_048)),
-    "t5-mini": replace(RESTORED, objective="span_corruption", mask_rate=0.15, steps=9_600, mimetic=0.0),
-    "bart-mini": replace(RESTORED, objective="denoise", mask_rate=0.3, steps=6_144, primer=(1_024, 1_536)),
+    "electra-mini": replace(MASKED, objective="electra", mask_rate=0.15, steps=6_400, primer=(1_536, 1_792)),
+    "t5-mini": replace(
+        RESTORED, objective="span_corruption", mask_rate=0.15, steps=6_400, primer=(1_280, 1_792), mimetic=0.0
+    ),
+    "bart-mini": replace(RESTORED, objective="denoise", mask_rate=0.3, steps=5_120, primer=(1_024, 1_280)),
     "distilbert-mini": replace(
         MASKED, objective="distil", teacher="bert-mini", layers=2, lr=1e-3, steps=5_000, primer=(0, 0)
     ),

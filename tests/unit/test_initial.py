@@ -84,3 +84,13 @@ def test_the_seed_decides():
         torch.manual_seed(5)
         initial.mimetic(model)
     assert all(torch.equal(a, b) for a, b in zip(first.parameters(), second.parameters(), strict=True))
+
+
+def test_cross_attention_looks_for_its_like_too():
+    model = stack(replace(CONFIG, init_std=0.001, causal=True, cross=True))
+    initial.mimetic(model, strength=0.7)
+    for block in model.blocks:
+        copied = block.cross.out.weight @ block.cross.v.weight
+        torch.testing.assert_close(copied, 0.7 * torch.eye(12), atol=1e-5, rtol=0)
+        found = block.cross.q.weight.T @ block.cross.k.weight
+        torch.testing.assert_close(found, 0.7 * torch.eye(12), atol=0.02, rtol=0)

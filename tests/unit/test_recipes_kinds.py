@@ -2,18 +2,21 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor, nn
 
-from course_lib import heads, recipes, zoo
+from course_lib import corrupt, heads, probes, recipes, zoo
+from course_lib.electra import Judged
 from course_lib.errors import CourseError
 from course_lib.models import elmo, static
 from course_lib.models.sentence import Sentence, SentenceEncoder
 from course_lib.recipes import ElmoRecipe, Recipe, SentenceRecipe, StaticRecipe, base
 from course_lib.seq2seq import Seq2SeqLM
-from course_lib.tokenizers import Tokenizer
+from course_lib.tokenizers import Tokenizer, train_wordpiece
 
 TINY: dict[str, Any] = {
     "steps": 6, "rows": 3, "warmup": 1, "probe_every": 3, "checkpoint_every": 2, "precision": "fp32",
@@ -178,6 +181,56 @@ def test_full_sentences_pack_every_sentence_once(tmp_path: Path) -> None:
     said = run.tokenizer.ids([sentence for i in range(24) for sentence in lessons(i)], special=False)
     assert read == sorted(t for ids in said for t in ids)
     assert not {"next", "segments"} & packed[0].keys()
+
+
+class Restorer(nn.Module):
+    """Says `answer` wherever it is asked, and keeps what it was given."""
+
+    def __init__(self, answer: list[int], size: int) -> None:
+        super().__init__()
+        self.stack, self.answer, self.size = SimpleNamespace(start=2), answer, size
+        self.unused = nn.Parameter(torch.zeros(1))
+
+    def forward(self, ids: Tensor, decoder_ids: Tensor, *, keep: Tensor, at: Tensor) -> Tensor:
+        self.seen = ids, decoder_ids
+        said = torch.tensor(self.answer * len(ids))
+        return nn.functional.one_hot(said, self.size).float()
+
+
+@pytest.mark.parametrize("marked", [False, True], ids=["bart", "t5"])
+def test_an_encoder_decoder_is_asked_for_a_word_by_one_sign(marked: bool) -> None:
+    plain = train_wordpiece(["anna sold the sled to ivor ."] * 9 + ["b o"], 40)
+    words = corrupt.add_sentinels(plain, 3) if marked else plain
+    signs = corrupt.sentinels(words) if marked else ()
+    blank = probes.Blank("anna sold the sled . ", "bob", " sold the sled .")
+    pieces = words.ids(["bob"], special=False)[0]
+    assert len(pieces) > 1
+    right = Restorer(pieces, words.vocab.size)
+    assert probes.restore_accuracy(right, words, [blank, blank], sentinels=signs) == 1  # type: ignore[arg-type]
+    read, fed = (ids[0].tolist() for ids in right.seen)
+    sign = signs[0] if marked else words.vocab.mask
+    assert read.count(sign) == 1 and not set(pieces[1:]) & set(read)
+    assert fed[0] == 2 and [i for i in fed if i in pieces] == pieces[: len(fed)]
+    assert fed[1] == (sign if marked else words.vocab.cls)
+    wrong = Restorer([*pieces[:-1], words.vocab.sep or 0], words.vocab.size)
+    assert probes.restore_accuracy(wrong, words, [blank], sentinels=signs) == 0  # type: ignore[arg-type]
+
+
+def test_detection_counts_real_tokens_only() -> None:
+    """A discriminator that calls everything replaced: F1 = 2 p / (1 + p), p the share that is."""
+
+    class Both(nn.Module):
+        def forward(self, ids: Tensor, *, labels: Tensor, at: Tensor, keep: Tensor) -> Judged:
+            guesses = nn.functional.one_hot(labels[at], 9).float()
+            return Judged(guesses, ids, at & keep, torch.ones(ids.shape))
+
+        parameters = lambda self: iter([torch.zeros(1)])  # noqa: E731
+
+    ids, keep = torch.full((2, 5), 7), torch.tensor([[True] * 4 + [False]] * 2)
+    at = torch.zeros(2, 5, dtype=torch.bool)
+    at[:, 1:3] = True
+    found = probes.detection(Both(), [{"ids": ids, "labels": ids, "at": at, "keep": keep}])  # type: ignore[arg-type]
+    assert found == {"detection": pytest.approx(2 / 3), "generator": 1.0}
 
 
 def test_the_sentence_encoder_learns_inference_first_then_grades(tmp_path: Path, parents: Path) -> None:

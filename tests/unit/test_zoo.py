@@ -51,6 +51,63 @@ def test_what_is_saved_is_what_is_loaded(head: str, tmp_path: Path) -> None:
     torch.testing.assert_close(a, b, rtol=2e-2, atol=2e-2)
 
 
+def seq2seq(tokenizer: Tokenizer) -> torch.nn.Module:
+    from course_lib.models import bart
+
+    config = bart.bart(tokenizer.vocab.size, width=8, layers=1, heads=2, length=16)
+    return bart.bart_lm(config, start=3)
+
+
+def t5_1_1(tokenizer: Tokenizer) -> torch.nn.Module:
+    from course_lib.models import t5
+
+    return t5.t5_lm(t5.t5(tokenizer.vocab.size, width=8, layers=1, heads=2, hidden=16, gated=True), start=1)
+
+
+def sentence(tokenizer: Tokenizer) -> torch.nn.Module:
+    from course_lib.models.sentence import Sentence
+
+    return Sentence(model("MLM", tokenizer).stack, "max")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("make", [seq2seq, t5_1_1, sentence])
+def test_other_kinds_of_models_come_back(make: Callable[[Tokenizer], torch.nn.Module], tmp_path: Path) -> None:
+    tokenizer = train_wordpiece(TEXT, 60)
+    torch.manual_seed(0)
+    before = make(tokenizer).eval()
+    place = zoo.export("a", before, tokenizer, {"name": "a"}, tmp_path)
+    after = zoo.load("a", folder=tmp_path).model
+    assert type(after) is type(before) and not after.training
+    for name, value in after.state_dict().items():
+        assert torch.equal(value, before.state_dict()[name].half().float()), name
+    settings = ("pool", "scaled") if make is not sentence else ("pool",)
+    assert all(getattr(after, name, None) == getattr(before, name, None) for name in settings)
+    if make is not sentence:
+        kept = load_file(place / "model.safetensors").keys()
+        assert sum(name.endswith("embed.tokens.weight") for name in kept) == 1, "a tied table is kept once"
+        assert after.stack.start == before.stack.start and (after.head is None) == (before.head is None)
+        assert after.stack.decoder.embed.tokens.weight is after.stack.encoder.embed.tokens.weight
+
+
+def test_models_of_words_come_back(tmp_path: Path) -> None:
+    from course_lib.models import elmo, static
+
+    words = elmo.Vocabulary.count([text.split() for text in TEXT])
+    config = elmo.ElmoConfig(len(words), width=4, hidden=6, filters=((1, 4), (2, 4)), length=8)
+    zoo.export("elmo", elmo.model(config), words, {"name": "elmo"}, tmp_path)
+    after, known, _ = zoo.load("elmo", folder=tmp_path)
+    assert isinstance(after, elmo.BiLM) and after.elmo.config == config and known.words == words.words
+    vectors = static.WordVectors(["the", "mill"], torch.randn(2, 4), [9, 1])
+    zoo.export("static", vectors, None, {"name": "static"}, tmp_path)
+    again, known, card = zoo.load("static", folder=tmp_path)
+    assert again.words == vectors.words and again.counts == [9, 1] and known is None and card == {"name": "static"}
+    assert torch.equal(again.matrix, vectors.matrix.half().float())
+    assert set(zoo.entry("static", tmp_path)["files"]) == {*zoo.FILES, zoo.WORDS} - {"tokenizer.json"}
+    flip(tmp_path / "static" / zoo.WORDS)
+    with pytest.raises(CourseError, match="SHA-256"):
+        zoo.load("static", folder=tmp_path)
+
+
 def test_the_manifest_knows_every_file_and_the_recipe(folder: Path) -> None:
     entry = json.loads((folder / "manifest.json").read_text())["tiny"]
     assert set(entry["files"]) == set(zoo.FILES)
