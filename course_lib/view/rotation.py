@@ -57,8 +57,8 @@ def rotation(
     Args:
         query, key: before turning; at most about 1.2 long.
         angle: radians a position.
-        at, distance: place of the query, and of the key from there, at the start. reach: how far the
-        query can be moved; the key by half as much to either side, so that no place is negative.
+        at, distance: place of the query, and of the key from there, at the start. reach: how far the query
+            can be moved; the key by half as much to either side, so that no place is negative.
     """
     if max(math.hypot(*query), math.hypot(*key)) > 1.25:
         raise CourseError("rotation draws vectors up to a length of 1.25; divide yours by their length.")
