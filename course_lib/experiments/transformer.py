@@ -168,6 +168,14 @@ def _translation(f: Figures) -> tuple[str, str]:
     strangers, with unseen words and names); partly if on one; not at this scale otherwise.""",
     judge=_translation,
     config={"sizes": SIZES, "layers": 2, "lr": 6e-3, "norm": "pre", "LSTM's token vectors start with std": 1.0},
+    tried=(
+        "Of the Transformer, one seed each: post-norm, one layer a side, learning rates of 4e-3, 6e-3 and 8e-3. After "
+        "600 steps of 64 pairs its held-out loss was 0.17 (pre-norm) to 0.26; an attentional LSTM of 276 thousand "
+        "parameters was at 0.15 to 0.18 after 400.",
+        "The LSTM with token vectors that start at 0.1, the library's default: BLEU 2 on known words after 550 steps, "
+        "against the Transformer's 75; with vectors that start at 1 it reached 92. The first comparison measures the "
+        "start.",
+    ),
 )
 def transformer_translation(lab: Lab, seed: int) -> dict[str, float]:
     """BLEU, exact translations, size, operations and time of both models."""
