@@ -19,9 +19,9 @@ from course_lib.seq2seq import Seq2SeqLM
 from course_lib.tokenizers import Tokenizer, train_wordpiece
 
 TINY: dict[str, Any] = {
-    "steps": 6, "rows": 3, "warmup": 1, "probe_every": 3, "checkpoint_every": 2, "precision": "fp32",
+    "steps": 6, "rows": 3, "warmup": 1, "probe_every": 2, "checkpoint_every": 2, "precision": "fp32",
 }  # fmt: skip
-STEPS = 4  # where the stopped runs stop, two steps past nothing: the last state is of step 4
+STEPS = 4  # where the stopped runs stop, just after a state was written and the probe taken
 COPY = {"name", "object", "place"}
 MODELS: dict[str, tuple[type, set[str]]] = {  # what is loaded, and what its card scores
     "bert-mini": (heads.Pretraining, {*COPY, "loss"}),
