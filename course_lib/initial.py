@@ -15,6 +15,7 @@ import torch
 from course_lib.attention import Attention
 from course_lib.config import Sinusoidal
 from course_lib.errors import CourseError
+from course_lib.heads import MaskedHead
 from course_lib.positions import Learned
 from course_lib.positions import Sinusoidal as Waves
 from course_lib.stack import Stack
@@ -63,6 +64,16 @@ def mimetic(stack: Stack, *, strength: float = 0.4, positions: float = 0.1, loca
             cross.v.weight.copy_(turn * strength**0.5)
             cross.out.weight.copy_((turn * strength**0.5).T)
             _look_for_like(cross, turn * strength**0.5)
+
+
+@torch.no_grad()
+def see_through(head: MaskedHead, *, scale: float = 0.1) -> None:
+    """A masked-LM head that begins by saying the token that a position holds, as a language model's does.
+
+    Its dense layer starts as `scale` times the identity: so little that GELU is nearly a straight line, and the norm
+    behind it undoes the scale. What attention copies is then said from the start.
+    """
+    head.dense.weight.copy_(scale * torch.eye(*head.dense.weight.shape))
 
 
 def _look_for_like(attn: Attention, turn: torch.Tensor) -> None:

@@ -33,7 +33,7 @@ from course_lib.corrupt.formats import (
     segment_pairs,
     sentence_pairs,
 )
-from course_lib.corrupt.masking import mask_documents, mask_spans, mask_tokens, span_lengths
+from course_lib.corrupt.masking import mask_documents, mask_known, mask_spans, mask_tokens, span_lengths
 from course_lib.corrupt.replacing import Replaced, original, replace_tokens, sample
 from course_lib.corrupt.sentinels import (
     InputTarget,
@@ -61,6 +61,7 @@ __all__ = [
     "input_rows",
     "mark_spans",
     "mask_documents",
+    "mask_known",
     "mask_spans",
     "mask_tokens",
     "noised",

@@ -106,3 +106,10 @@ def share_of(total: int, rate: float) -> int:
     """`rate` of so many tokens, rounded, at least one if there is one."""
     check_rate(rate)
     return min(total, max(1 if rate > 0 else 0, round(total * rate)))
+
+
+def mask_of(vocab: "Vocab") -> int:
+    """The id of [MASK]."""
+    if vocab.mask is None:
+        raise CourseError("Masking needs a vocabulary with a mask token; this tokenizer has none (is it a BPE one?).")
+    return vocab.mask

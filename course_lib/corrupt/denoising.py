@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def token_masking(ids: Tensor, rng: torch.Generator, *, vocab: "Vocab", rate: float = 0.15) -> Tensor:
     """`rate` of the tokens become the mask token: ABCDEF. -> A_CD_F."""
-    return ids.masked_fill(_some(ids, rng, vocab, rate), _mask(vocab))
+    return ids.masked_fill(_some(ids, rng, vocab, rate), mask_of(vocab))
 
 
 def token_deletion(ids: Tensor, rng: torch.Generator, *, vocab: "Vocab", rate: float = 0.15) -> Tensor:
@@ -46,7 +46,7 @@ def text_infilling(
     for start, stop in stretches(ids, vocab):
         lengths = poisson_lengths(share_of(stop - start, rate), rng, mean=mean)
         spans += [(start + first, length) for first, length in lay_out(stop - start, lengths, rng)]
-    return infill(ids, spans, _mask(vocab))
+    return infill(ids, spans, mask_of(vocab))
 
 
 def sentence_permutation(ids: Tensor, rng: torch.Generator, *, vocab: "Vocab", ends: Collection[int]) -> Tensor:
@@ -158,9 +158,3 @@ def _some(ids: Tensor, rng: torch.Generator, vocab: "Vocab", rate: float) -> Ten
     stretches(ids, vocab)
     units = torch.arange(len(ids), device=ids.device)[None]
     return choose(units, ordinary(ids, vocab)[None], rate, rng)[0]
-
-
-def _mask(vocab: "Vocab") -> int:
-    if vocab.mask is None:
-        raise CourseError("Masking needs a vocabulary with a mask token; this tokenizer has none (is it a BPE one?).")
-    return vocab.mask

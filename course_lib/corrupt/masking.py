@@ -1,12 +1,12 @@
 """What a masked language model has to fill in: single tokens, whole words, spans."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from course_lib.corrupt.base import IGNORE, Corrupted, check_rate, choose, fit, generator, lay_out, share_of
+from course_lib.corrupt.base import IGNORE, Corrupted, check_rate, choose, fit, generator, lay_out, mask_of, share_of
 from course_lib.errors import CourseError
 
 if TYPE_CHECKING:
@@ -56,6 +56,46 @@ def mask_tokens(
     at = choose(units, may, rate, rng)
     draw = torch.rand(rows.shape, generator=rng, device=ids.device)
     return _hidden(ids, rows, at, draw, pool, rng, vocab, parts)
+
+
+def mask_known(
+    ids: Tensor,
+    rng: torch.Generator,
+    *,
+    vocab: "Vocab",
+    names: Collection[int],
+    ends: Collection[int],
+    rate: float = 0.5,
+) -> Corrupted:
+    """Hides what a reader of the sentences before can know: one name in `rate` of those whose names all stood before.
+
+    ids: Int[B T]. names: tokens that are names or parts of them. ends: tokens that end a sentence
+    (`sentence_ends(tokenizer)`). Every token of the chosen name becomes [MASK]. Compare recurring span selection (Ram
+    et al. 2021, ACL), which asks for spans that a passage says again.
+    """
+    at = torch.zeros_like(ids, dtype=torch.bool)
+    for row, tokens in enumerate(ids.tolist()):
+        seen: set[int] = set()
+        for sentence in _sentences(tokens, names, ends):
+            inside = [tokens[i] for name in sentence for i in name]
+            if sentence and seen.issuperset(inside) and float(torch.rand((), generator=rng)) < rate:
+                at[row, sentence[int(torch.randint(len(sentence), (), generator=rng))]] = True
+            seen.update(inside)
+    return Corrupted(ids.masked_fill(at, mask_of(vocab)), ids.masked_fill(~at, IGNORE), at)
+
+
+def _sentences(tokens: list[int], names: Collection[int], ends: Collection[int]) -> Iterator[list[list[int]]]:
+    """Of each sentence its names, each the positions of its tokens."""
+    found: list[list[int]] = []
+    for i, token in enumerate(tokens):
+        if token in names:
+            if found and found[-1][-1] == i - 1:
+                found[-1].append(i)
+            else:
+                found.append([i])
+        elif token in ends:
+            yield found
+            found = []
 
 
 def mask_spans(

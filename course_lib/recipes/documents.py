@@ -11,7 +11,7 @@ span_corruption    spans behind their sentinels                      T5
 """
 
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, Literal
@@ -21,10 +21,10 @@ from torch import nn
 
 from course_lib import corrupt, distill, heads, losses, objectives, probes, zoo
 from course_lib.config import StackConfig
-from course_lib.corrupt import generator, mask_tokens
+from course_lib.corrupt import generator, mask_known, mask_tokens
 from course_lib.data.batches import pad
 from course_lib.electra import Electra
-from course_lib.initial import mimetic
+from course_lib.initial import mimetic, see_through
 from course_lib.losses import Batch, Loss
 from course_lib.models import bart, bert, electra, gpt, t5
 from course_lib.recipes import base
@@ -42,7 +42,8 @@ class Recipe(Training):
     checkpoint that a "distil" learns from and is cut from. format: one document a row, or RoBERTa's rows, packed with
     whole sentences to the full length. pairs: share of rows that are a document cut in two for next-sentence
     prediction, every second one with a wrong second half. primer: so many of the steps read the pages of each level of
-    the world's primer in place of documents (whole, masked at `primer_mask_rate`; they say everything often). replay:
+    the world's primer in place of documents (whole; they say everything often, and a masked model is asked for a name
+    in `primer_mask_rate` of the sentences that say what is known, `corrupt.mask_known`). replay:
     share of pages among the documents afterwards. pool: batches whose rows are sorted by length together, so that
     little of a batch is padding. init_std: of the initial weights (0.02 suits a width of 768, not one of 128; T5 has
     its own). mimetic: strength of the mimetic start of attention and positions (`initial.mimetic`); 0 for none.
@@ -58,7 +59,7 @@ class Recipe(Training):
     format: Literal["documents", "full-sentences"] = "documents"
     mask_rate: float = 0.15
     primer: tuple[int, int] = (0, 0)
-    primer_mask_rate: float = 0.4
+    primer_mask_rate: float = 0.5
     replay: float = 0.0
     pairs: float = 0.5
     pool: int = 64
@@ -74,8 +75,12 @@ class DocumentBatches:
     -100 = not a pair). In full sentences rows are packed (`corrupt.packed_sentences`), the primer's pages are not.
     """
 
-    def __init__(self, sentences: Sentences, tokenizer: Tokenizer, recipe: Recipe, *, seed: int = 0) -> None:
+    def __init__(
+        self, sentences: Sentences, tokenizer: Tokenizer, recipe: Recipe, *, names: Collection[int] = (), seed: int = 0
+    ) -> None:
+        """names: the tokens that a masked model is asked for in the primer."""
         self.sentences, self.tokenizer, self.recipe, self.seed = sentences, tokenizer, recipe, seed
+        self.names = names
         self._pool: tuple[int, list[list[_Row]]] = (-1, [])
 
     def __getitem__(self, step: int, /) -> Batch:
@@ -89,13 +94,17 @@ class DocumentBatches:
         if objective == "clm":
             return batch
         ids, keep, rng = batch["ids"], batch["keep"], generator(self.seed, 1, step)
-        rate = self.recipe.primer_mask_rate if step < sum(self.recipe.primer) else self.recipe.mask_rate
+        rate = self.recipe.mask_rate
         if objective == "denoise":
             return objectives.denoised(ids, keep, rng, vocab=vocab, ends=self._ends, rate=rate)
         if objective == "span_corruption":
             return objectives.span_corrupted(ids, keep, rng, vocab=vocab, sentinels=self._sentinels, rate=rate)
-        parts = (1.0, 0.0, 0.0) if objective == "electra" else (0.8, 0.1, 0.1)
-        hidden = mask_tokens(ids, rng, vocab=vocab, rate=rate, parts=parts, keep=keep)
+        if step < sum(self.recipe.primer):
+            known = self.recipe.primer_mask_rate
+            hidden = mask_known(ids, rng, vocab=vocab, names=self.names, ends=self._ends, rate=known)
+        else:
+            parts = (1.0, 0.0, 0.0) if objective == "electra" else (0.8, 0.1, 0.1)
+            hidden = mask_tokens(ids, rng, vocab=vocab, rate=rate, parts=parts, keep=keep)
         if objective != "mlm_nsp":
             return {**hidden._asdict(), "keep": keep}
         segments = torch.zeros_like(ids)
@@ -259,6 +268,9 @@ class Run(TrainingJob[Recipe]):
         if self.recipe.mimetic:
             for stack in objective.mimetic(model):
                 mimetic(stack, strength=self.recipe.mimetic)
+            for part in model.modules():
+                if isinstance(part, heads.MaskedHead):
+                    see_through(part)
         return model
 
     @property
@@ -269,7 +281,9 @@ class Run(TrainingJob[Recipe]):
         return OBJECTIVES[self.recipe.objective].loss
 
     def batches(self) -> DocumentBatches:
-        return DocumentBatches(self.lessons(), self.tokenizer, self.recipe, seed=self.recipe.seed)
+        named = self.world.names() if sum(self.recipe.primer) else []
+        names = {token for ids in self.tokenizer.ids(named, special=False) for token in ids}
+        return DocumentBatches(self.lessons(), self.tokenizer, self.recipe, names=names, seed=self.recipe.seed)
 
     def heldout(self, n: int = 16) -> list[Batch]:
         """Batches of the validation split."""

@@ -108,11 +108,16 @@ def test_a_run_reads_the_primer_then_documents_with_some_of_it_again(tmp_path: P
     assert all(again[row - 96] or read(row) == world.document(row)["sentences"] for row in range(96, 496))
 
 
-def test_the_primer_has_its_own_masks_and_no_pairs() -> None:
-    batches = DocumentBatches(document, WORDPIECE, replace(BERT, mask_rate=0.15, primer=(4, 0), primer_mask_rate=0.5))
-    shares = [float(b["at"].sum() / b["keep"].sum()) for b in (batches[step] for step in range(8))]
-    assert min(shares[:4]) > 0.3 > 0.2 > max(shares[4:])
-    assert all((batches[step]["next"] == -100).all() for step in range(4))
+def test_the_primer_asks_for_known_names_and_has_no_pairs() -> None:
+    names = {token for ids in WORDPIECE.ids(WORDS, special=False) for token in ids}
+    recipe = replace(BERT, mask_rate=0.15, primer=(4, 0), primer_mask_rate=1.0)
+    batches = DocumentBatches(lambda i: [*document(i)[:2]] * 3, WORDPIECE, recipe, names=names)
+    for batch in (batches[step] for step in range(4)):
+        assert (batch["next"] == -100).all()
+        asked = batch["labels"][batch["at"]].tolist()
+        assert asked and names.issuperset(asked) and (batch["ids"][batch["at"]] == WORDPIECE.vocab.mask).all()
+    later = batches[5]
+    assert not names.issuperset(later["labels"][later["at"]].tolist())
 
 
 class Oracle(nn.Module):

@@ -106,6 +106,12 @@ class World:
         check_level(level)
         return self._primer.page(random.Random(f"{self.seed}/primer/{level}/{seed}/{index}"), level)
 
+    def names(self) -> list[str]:
+        """What the parts of facts are called: people, things, places, towns, jobs, foods."""
+        lexicon = self.lexicon
+        parts = (lexicon.people, lexicon.objects, lexicon.places, lexicon.towns, lexicon.jobs, lexicon.foods)
+        return [" ".join(item[""][0]) for items in parts for item in items]
+
     @staticmethod
     def genres() -> tuple[str, ...]:
         """The genres of documents."""
