@@ -58,15 +58,15 @@ RECIPES: dict[str, AnyRecipe] = {  # in the order of what starts from what
     "roberta-mini": replace(MASKED, format="full-sentences", steps=9_600, primer=(2_048, 2_816)),
     "electra-mini": replace(MASKED, objective="electra", mask_rate=0.15, steps=6_400, primer=(1_536, 1_792)),
     "t5-mini": replace(
-        RESTORED, objective="span_corruption", mask_rate=0.15, steps=6_400, primer=(1_280, 1_792), mimetic=0.0
+        RESTORED, objective="span_corruption", mask_rate=0.15, steps=5_632, primer=(1_280, 1_536), mimetic=0.0
     ),
-    "bart-mini": replace(RESTORED, objective="denoise", mask_rate=0.3, steps=5_120, primer=(1_024, 1_280)),
+    "bart-mini": replace(RESTORED, objective="denoise", mask_rate=0.3, steps=4_608, primer=(1_024, 1_280)),
     "distilbert-mini": replace(
         MASKED, objective="distil", teacher="bert-mini", layers=2, lr=1e-3, steps=5_000, primer=(0, 0)
     ),
     "sbert-mini": SentenceRecipe(steps=3_000, rows=32, lr=5e-4, warmup=100, decay=0.5),
     "word2vec-mini": StaticRecipe("skip-gram"),
-    "glove-mini": StaticRecipe("glove"),
+    "glove-mini": StaticRecipe("glove", epochs=50, window=10),
 }
 
 
