@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from course_lib.corrupt.base import choose, fit, lay_out, ordinary, share_of, stretches
+from course_lib.corrupt.base import choose, fit, lay_out, mask_of, ordinary, share_of, stretches
 from course_lib.errors import CourseError
 
 if TYPE_CHECKING:

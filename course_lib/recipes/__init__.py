@@ -55,8 +55,8 @@ RECIPES: dict[str, AnyRecipe] = {  # in the order of what starts from what
     "gpt-tiny": replace(GPT, layers=3, width=96, heads=3, init_std=0.06),
     "gpt-small": replace(GPT, layers=5, width=192, heads=6, init_std=0.04, lr=2e-3),
     "elmo-mini": ElmoRecipe(steps=3_200, rows=24, lr=3e-3, warmup=100, probe_every=400),
-    "roberta-mini": replace(MASKED, format="full-sentences", steps=9_600, primer=(2_048, 2_816)),
-    "electra-mini": replace(MASKED, objective="electra", mask_rate=0.15, steps=6_400, primer=(1_536, 1_792)),
+    "roberta-mini": replace(MASKED, format="full-sentences", steps=11_520),  # the primer as BERT has it
+    "electra-mini": replace(MASKED, objective="electra", mask_rate=0.15, steps=7_040, primer=(2_560, 1_536)),
     "t5-mini": replace(
         RESTORED, objective="span_corruption", mask_rate=0.15, steps=5_632, primer=(1_280, 1_536), mimetic=0.0
     ),

@@ -233,6 +233,21 @@ def test_detection_counts_real_tokens_only() -> None:
     assert found == {"detection": pytest.approx(2 / 3), "generator": 1.0}
 
 
+@pytest.mark.parametrize("name", ["roberta-mini", "electra-mini", "bart-mini", "t5-mini"])
+def test_primer_pages_are_asked_as_the_objective_asks(name: str, tmp_path: Path) -> None:
+    """Masked models: what is known by then, whole pages, [MASK] alone; encoder-decoders as ever."""
+    run = recipes.Run(name, replace(recipes.RECIPES[name], primer=(2, 2), vocab=2000), tmp_path)
+    batches, vocab = run.batches(), run.tokenizer.vocab
+    page, later = batches[0], batches[4]
+    assert page.keys() == later.keys()
+    if "at" in page:
+        assert page["at"].any() and (page["ids"][page["at"]] == vocab.mask).all()
+        asked = set(page["labels"][page["at"]].tolist())
+        assert asked <= set(batches.names)
+        firsts = [int(row.nonzero()[0]) for row in page["at"] if row.any()]
+        assert min(firsts) > 4, "nothing is known before it was said"
+
+
 def test_the_sentence_encoder_learns_inference_first_then_grades(tmp_path: Path, parents: Path) -> None:
     run = recipes.SentenceRun("sbert-mini", recipes.RECIPES["sbert-mini"], tmp_path, parents)
     batches = run.batches()
