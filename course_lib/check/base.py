@@ -167,12 +167,13 @@ def _tensor_difference(where: str, value: Any, true: torch.Tensor) -> str:
 
 
 def close(value: Any, true: Any, *, nan: bool = False) -> bool:
-    """Equal for a check: same structure, shape and kind of number; floats to 1e-4 relative, 1e-5 absolute.
+    """Equal for a check: same structure, shape, kind of number or of error; floats to 1e-4 relative, 1e-5 absolute.
 
     Any float type passes for another, any integer type for another. `nan`: NaN equals NaN.
     """
     if isinstance(value, Crash) or isinstance(true, Crash):
-        return isinstance(value, Crash) and isinstance(true, Crash)
+        both = isinstance(value, Crash) and isinstance(true, Crash)
+        return both and type(value.error) is type(true.error)
     if isinstance(true, torch.Tensor):
         if not isinstance(value, torch.Tensor) or value.shape != true.shape or _kind(value) != _kind(true):
             return False

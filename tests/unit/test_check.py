@@ -1,7 +1,9 @@
 """The checks themselves: several right variants pass, every named slip is named, stubs and crashes get one sentence."""
 
+import importlib
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -469,6 +471,12 @@ WRONG: dict[str, list[tuple[Callable[..., Any], str]]] = {
 }
 RIGHT |= finetuning_answers.RIGHT
 WRONG |= finetuning_answers.WRONG
+for lesson in sorted(Path(__file__).parent.glob("test_lesson_*.py")):  # the later lessons keep their answers with them
+    answers = importlib.import_module(f"tests.unit.{lesson.stem}")
+    for name, answer in getattr(answers, "RIGHT", {}).items():
+        RIGHT.setdefault(name, []).append(answer)
+    for name, answer, says in getattr(answers, "WRONG", []):
+        WRONG.setdefault(name, []).append((answer, says))
 
 
 def test_every_check_is_tried() -> None:

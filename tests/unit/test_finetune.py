@@ -323,7 +323,7 @@ GOOD = {"train": rows("single", 4, 0), "test": rows("single", 4, 0)}
         (GOOD, {"classes": 1}, "only one class"),
         (GOOD | {"test": [{"text": "Ann", "label": 5}]}, {}, "label 5; the labels are 0 to 1"),
         (GOOD | {"test": [{"text": "Ann"}]}, {}, "column 'label'"),
-        (GOOD, {"metric": "bleu"}, "no metric 'bleu'"),
+        (GOOD, {"metric": "meteor"}, "no metric 'meteor'"),
         (GOOD, {"epochs": 0}, "at least 1"),
     ],
 )
