@@ -6,10 +6,12 @@ Each returns a `Verdict`, true where the answer is right.
 from course_lib.check.attention import causal_mask, masked_attention, softmax_attention
 from course_lib.check.base import Verdict
 from course_lib.check.bert import mask_tokens, mlm_loss, nsp_pairs
+from course_lib.check.embeddings import analogy, context_pairs, glove_loss, negative_loss, noise_distribution
 from course_lib.check.finetuning import cls_logits, freeze, pair_batch
 from course_lib.check.gpt import gelu, next_token_loss, perplexity
 from course_lib.check.heads import merge_heads, multi_head, split_heads
 from course_lib.check.inputs import bert_input, choice_inputs, entailment_input, similarity_inputs
+from course_lib.check.peft import adapter_forward, lora_forward, lora_merge, lora_start, nf4_block
 from course_lib.check.positions import alibi_bias, relative_index, rotary_attention, sinusoidal
 from course_lib.check.sampling import sample_top_k, temperature, top_k
 from course_lib.check.start import accuracy, label_counts, vocabulary_size
@@ -20,26 +22,36 @@ from course_lib.check.words_and_spans import align_labels, best_span, span_proba
 __all__ = [
     "Verdict",
     "accuracy",
+    "adapter_forward",
     "alibi_bias",
     "align_labels",
+    "analogy",
     "beam_step",
     "bert_input",
     "best_span",
     "causal_mask",
     "choice_inputs",
     "cls_logits",
+    "context_pairs",
     "decoder_input",
     "entailment_input",
     "freeze",
     "gelu",
+    "glove_loss",
     "label_counts",
     "layer_norm",
+    "lora_forward",
+    "lora_merge",
+    "lora_start",
     "mask_tokens",
     "masked_attention",
     "merge_heads",
     "mlm_loss",
     "multi_head",
+    "negative_loss",
     "next_token_loss",
+    "nf4_block",
+    "noise_distribution",
     "nsp_pairs",
     "pair_batch",
     "perplexity",
