@@ -24,6 +24,7 @@ from course_lib.view.span_widget import span_reader
 from course_lib.view.tables import Row, results_table, table
 from course_lib.view.trees import search_tree
 from course_lib.view.vectors import arrows, number_map, signed_map
+from course_lib.view.word_map import word_map
 
 __all__ = [
     "Blank",
@@ -73,5 +74,6 @@ __all__ = [
     "table",
     "timeline",
     "tokens",
+    "word_map",
     "word_steps",
 ]
