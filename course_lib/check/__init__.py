@@ -12,9 +12,11 @@ from course_lib.check.gpt import gelu, next_token_loss, perplexity
 from course_lib.check.heads import merge_heads, multi_head, split_heads
 from course_lib.check.inputs import bert_input, choice_inputs, entailment_input, similarity_inputs
 from course_lib.check.peft import adapter_forward, lora_forward, lora_merge, lora_start, nf4_block
+from course_lib.check.pieces import best_split, bits_per_byte, wordpiece_encode
 from course_lib.check.positions import alibi_bias, relative_index, rotary_attention, sinusoidal
 from course_lib.check.sampling import sample_top_k, temperature, top_k
 from course_lib.check.start import accuracy, label_counts, vocabulary_size
+from course_lib.check.tokenization import best_pair, bpe_encode, merge_pair
 from course_lib.check.transformer import layer_norm, residual_branch
 from course_lib.check.translation import beam_step, decoder_input, smoothed_loss
 from course_lib.check.words_and_spans import align_labels, best_span, span_probabilities
@@ -28,7 +30,11 @@ __all__ = [
     "analogy",
     "beam_step",
     "bert_input",
+    "best_pair",
     "best_span",
+    "best_split",
+    "bits_per_byte",
+    "bpe_encode",
     "causal_mask",
     "choice_inputs",
     "cls_logits",
@@ -46,6 +52,7 @@ __all__ = [
     "mask_tokens",
     "masked_attention",
     "merge_heads",
+    "merge_pair",
     "mlm_loss",
     "multi_head",
     "negative_loss",
@@ -68,4 +75,5 @@ __all__ = [
     "temperature",
     "top_k",
     "vocabulary_size",
+    "wordpiece_encode",
 ]
