@@ -1,11 +1,9 @@
 """Lesson 09: typical slips in its answers are named, and what it says it counts and claims is there."""
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import nbformat
 import pytest
 import torch
 from torch import Tensor
@@ -15,6 +13,7 @@ from course_lib.files import read_json
 from course_lib.models.bert import bert_base, bert_large
 from course_lib.stack import Stack
 from course_lib.tokenizers import Vocab
+from tests.unit.lessons import answer, cells_of
 
 ROOT = Path(__file__).resolve().parents[2]
 CLAIMS = (
@@ -26,24 +25,12 @@ Documents = list[list[str]]
 
 @pytest.fixture(scope="module")
 def cells() -> list[Any]:
-    return list(nbformat.read(ROOT / "notebooks" / "09_bert.ipynb", as_version=4).cells)
+    return cells_of("09_bert")
 
 
 @pytest.fixture(scope="module")
 def paper() -> Any:
     return read_json(ROOT / "data" / "papers" / "09_bert.json")
-
-
-def _answer(cells: list[Any], name: str, *swap: str) -> Any:
-    """The function of a folded answer, as a student would write it; `swap`: a piece of it, what to write instead."""
-    folded = "".join(cell.source for cell in cells if cell.cell_type == "markdown")
-    source = next(code for code in re.findall(r"```python\n(.*?)```", folded, re.DOTALL) if f"def {name}(" in code)
-    for old, new in zip(swap[::2], swap[1::2], strict=True):
-        assert old in source
-        source = source.replace(old, new)
-    space: dict[str, Any] = {"torch": torch}
-    exec(source, space)
-    return space[name]
 
 
 # The folded answers with one slip each, and a word of the sentence that must name it.
@@ -68,7 +55,7 @@ SLIPS = [
 
 @pytest.mark.parametrize(("name", "swap", "says"), SLIPS)
 def test_a_slip_is_named(name: str, swap: tuple[str, ...], says: str, cells: list[Any]) -> None:
-    verdict = getattr(check, name)(_answer(cells, name, *swap))
+    verdict = getattr(check, name)(answer(cells, name, *swap))
     assert not verdict.passed
     assert says in verdict.message
 

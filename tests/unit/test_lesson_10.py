@@ -5,13 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import nbformat
 import pytest
-import torch
 import yaml
 
 from course_lib import check, data, lesson, view, zoo
 from course_lib.files import read_json
+from tests.unit.lessons import answer, cells_of
 
 ROOT = Path(__file__).resolve().parents[2]
 CLAIMS = ("bert-glue", "bert-swag", "bert-squad", "frozen-or-tuned", "finetuning-recipe")
@@ -19,7 +18,7 @@ CLAIMS = ("bert-glue", "bert-swag", "bert-squad", "frozen-or-tuned", "finetuning
 
 @pytest.fixture(scope="module")
 def cells() -> list[Any]:
-    return list(nbformat.read(ROOT / "notebooks" / "10_bert_finetuning.ipynb", as_version=4).cells)
+    return cells_of("10_bert_finetuning")
 
 
 @pytest.fixture(scope="module")
@@ -30,18 +29,6 @@ def paper() -> Any:
 @pytest.fixture(scope="module")
 def ledger() -> dict[str, Any]:
     return {entry["id"]: entry for entry in yaml.safe_load((ROOT / "data" / "claims.yaml").read_text("utf-8"))}
-
-
-def _answer(cells: list[Any], name: str, *swap: str) -> Any:
-    """The function of a folded answer, as a student would write it; `swap`: a piece of it, what to write instead."""
-    folded = "".join(cell.source for cell in cells if cell.cell_type == "markdown")
-    source = next(code for code in re.findall(r"```python\n(.*?)```", folded, re.DOTALL) if f"def {name}(" in code)
-    for old, new in zip(swap[::2], swap[1::2], strict=True):
-        assert old in source
-        source = source.replace(old, new)
-    space: dict[str, Any] = {"torch": torch}
-    exec(source, space)
-    return space[name]
 
 
 # The folded answers with one slip each, and a word of the sentence that must name it.
@@ -75,7 +62,7 @@ SLIPS = [
 
 @pytest.mark.parametrize(("name", "swap", "says"), SLIPS)
 def test_a_slip_is_named(name: str, swap: tuple[str, ...], says: str, cells: list[Any]) -> None:
-    verdict = getattr(check, name)(_answer(cells, name, *swap))
+    verdict = getattr(check, name)(answer(cells, name, *swap))
     assert not verdict.passed
     assert says in verdict.message, verdict.message
 

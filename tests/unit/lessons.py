@@ -1,0 +1,28 @@
+"""What the tests of lessons share: a notebook's cells, and the answers folded away in it."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import torch
+from torch.nn import functional
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def cells_of(lesson: str) -> list[Any]:
+    """The cells of `09_bert`."""
+    return list(nbformat.read(ROOT / "notebooks" / f"{lesson}.ipynb", as_version=4).cells)
+
+
+def answer(cells: list[Any], name: str, *swap: str) -> Any:
+    """The function of a folded answer, as a student would write it; `swap`: a piece of it, what to write instead."""
+    folded = "".join(cell.source for cell in cells if cell.cell_type == "markdown")
+    source = next(code for code in re.findall(r"```python\n(.*?)```", folded, re.DOTALL) if f"def {name}(" in code)
+    for old, new in zip(swap[::2], swap[1::2], strict=True):
+        assert old in source
+        source = source.replace(old, new)
+    space: dict[str, Any] = {"torch": torch, "F": functional}
+    exec(source, space)
+    return space[name]
