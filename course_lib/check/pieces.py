@@ -2,6 +2,8 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from operator import itemgetter
+from typing import Any
 
 from course_lib.check.base import Case, Mistake, Verdict, compare, report
 
@@ -30,11 +32,12 @@ def best_split(fn: object) -> Verdict:
     cases: list[Case] = [{"word": w, "log_p": log_p} for w in ("abc", "abcd", "a", "bcd", "dabcab", "cabcdbcd")]
     steep = {"a": -0.1, "b": -0.1, "ab": -5.0, "aba": -1.0}
     cases += [{"word": w, "log_p": steep} for w in ("ab", "aba", "abab")]
+    cases.append({"word": "abcde", "log_p": dict.fromkeys("abcde", -0.1) | {"ab": -3.0, "abc": -9.0, "cde": -9.0}})
     cases.append({"word": "abcdabcdabcdabcdabcdabcdabcdabcd", "log_p": log_p})
 
     def test() -> str:
         compare(fn, cases, _viterbi, _SPLIT_MISTAKES)
-        return "the most probable split of ten words, one of them of 32 letters"
+        return "the most probable split of eleven words, one of them of 32 letters"
 
     return report("best_split", test)
 
@@ -122,7 +125,12 @@ _LONGEST_MISTAKES = [
 ]  # fmt: skip
 
 
-def _viterbi(word: str, log_p: Mapping[str, float], score: Callable[[float], float] = float) -> Pieces:
+def _viterbi(
+    word: str,
+    log_p: Mapping[str, float],
+    score: Callable[[float], float] = float,
+    key: Callable[[tuple[float, Pieces]], Any] = itemgetter(0),
+) -> Pieces:
     best: list[tuple[float, Pieces]] = [(0.0, [])]
     for end in range(1, len(word) + 1):
         options = [
@@ -130,7 +138,7 @@ def _viterbi(word: str, log_p: Mapping[str, float], score: Callable[[float], flo
             for start in range(end)
             if word[start:end] in log_p
         ]
-        best.append(max(options, key=lambda option: option[0], default=(-math.inf, [])))
+        best.append(max(options, key=key, default=(-math.inf, [])))
     return best[-1][1]
 
 
@@ -166,6 +174,7 @@ def _mean_split(word: str, log_p: Mapping[str, float]) -> Pieces:
     return max(_splits(word, log_p), key=lambda pieces: sum(log_p[p] for p in pieces) / len(pieces))
 
 
+_FEWEST = "It takes the fewest pieces; the probabilities decide."
 _SPLIT_MISTAKES = [
     Mistake("It takes the longest piece from the left; a shorter one may leave a better rest.", _greedy_split),
     Mistake(
@@ -173,10 +182,8 @@ _SPLIT_MISTAKES = [
         _likeliest_next,
     ),
     Mistake("It splits into letters; sums of log-probabilities decide.", lambda w, p: _greedy_split(w, p, -1)),
-    Mistake(
-        "It takes the fewest pieces; the probabilities decide.",
-        lambda w, p: _viterbi(w, p, lambda x: -1),
-    ),
+    Mistake(_FEWEST, lambda w, p: _viterbi(w, p, lambda x: -1)),
+    Mistake(_FEWEST, lambda w, p: _viterbi(w, p, lambda x: -1, tuple)),  # ties by the alphabet
     Mistake(
         "It takes the least probable split: log-probabilities are negative, and the greatest sum is the one nearest 0.",
         lambda w, p: _viterbi(w, p, lambda x: -x),

@@ -19,6 +19,8 @@ def best_pair(fn: object) -> Verdict:
         {"words": _split({"abab": 2, "bc": 3, "cb": 3}), "rank": _ranks("abc")},  # twice in one word
         {"words": _split({"xy": 2, "ab": 2, "ba": 1}), "rank": _ranks("xyab")},  # a tie
         {"words": _split({"ac": 2, "ab": 2, "bc": 2}), "rank": _ranks("cba")},  # a tie of three
+        {"words": _split({"ca": 1, "db": 1, "ac": 1, "bd": 1, "cd": 1}), "rank": _ranks("bacd")},  # and of five
+        {"words": _split({"da": 3, "bc": 3, "ab": 3, "cb": 3, "dc": 3}), "rank": _ranks("cabd")},
         {"words": _split({"ba": 2, "a": 5, "b": 5, "cd": 3}), "rank": _ranks("abcd")},  # a, b meet between words only
         {"words": {("ab", "c"): 2, ("a", "b", "c"): 1, ("d", "e"): 3}, "rank": {s: i for i, s in enumerate("eabcd")} | {
             "ab": 5}},
