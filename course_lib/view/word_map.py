@@ -1,13 +1,14 @@
 """Words in the plane: choose one and see its nearest neighbours in the full space, no kernel needed."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from course_lib.errors import CourseError
 from course_lib.view.display import Html, escape
 from course_lib.view.html import card
 from course_lib.view.style import BLUE, GREY, INK, VERMILION, Numbers, array
 
-_WIDE, _HIGH, _EDGE = 760, 440, 46  # pixels
+_WIDE, _HIGH, _EDGE, _LINE = 760, 480, 46, 17  # pixels
 
 _SCRIPT = """
 var points = root.querySelectorAll('[data-word]');
@@ -59,7 +60,8 @@ def word_map(
     """A flat map of words; the one that is chosen, by a click or in the menu, is joined to its neighbours.
 
     A plane cannot hold all distances of many dimensions: the list of neighbours is of the full space, the places are
-    a shadow of it. Where no script runs, all words are shown and the lists stand below.
+    a shadow of it, moved a little so that no name covers another. Where no script runs, all words are shown and
+    the lists stand below.
 
     Args:
         points: [N 2], where each word is drawn. words: N of them.
@@ -76,12 +78,7 @@ def word_map(
         raise CourseError(f"word_map: {missing[0]!r} can be chosen but is not among the words of the map.")
     if not near:
         raise CourseError("word_map needs at least one word to choose; near is empty.")
-    low, span = xy.min(0), (xy.max(0) - xy.min(0)).clip(min=1e-9)
-    room = [_WIDE - 2 * _EDGE, _HIGH - 2 * _EDGE]
-    at = {
-        word: [round(_EDGE + room[0] * x, 1), round(_HIGH - _EDGE - room[1] * y, 1)]
-        for word, (x, y) in zip(words, ((xy - low) / span).tolist(), strict=True)
-    }
+    at = dict(zip(words, _spread(xy, words), strict=True))
     dots = "".join(_dot(word, *at[word], chosen=word in near) for word in words)
     lists = {word: ", ".join(f"{name} {cosine:.2f}" for name, cosine in found) for word, found in near.items()}
     options = "".join(f"<option>{escape(word)}</option>" for word in near)
@@ -97,6 +94,29 @@ def word_map(
     data = {"near": near_data, "at": at, "colour": GREY}
     text = "\n".join([title, *(f"  {word}: {says}" for word, says in lists.items())])
     return Html(card("word-map", title, body, _SCRIPT, data), text)
+
+
+def _spread(xy: Any, words: Sequence[str]) -> list[list[float]]:
+    """Places in pixels, moved apart by small steps until no name covers another (or a while has passed)."""
+    import numpy as np
+
+    low, span = xy.min(0), (xy.max(0) - xy.min(0)).clip(min=1e-9)
+    first, last = np.array([_EDGE, _EDGE]), np.array([_WIDE - 2 * _EDGE, _HIGH - _EDGE])
+    at = first + (last - first) * np.stack([(xy - low)[:, 0], (low + span - xy)[:, 1]], 1) / span
+    wide = np.array([8.0 * len(word) + 12 for word in words])
+    need = (wide[:, None] + wide) / 2
+    for _ in range(300):
+        centre = at[:, 0] + wide / 2
+        across, down = centre[:, None] - centre, at[:, None, 1] - at[:, 1]
+        close = (abs(across) < need) & (abs(down) < _LINE)
+        np.fill_diagonal(close, False)
+        if not close.any():
+            break
+        up = np.where(down != 0, np.sign(down), np.sign(np.arange(len(at))[:, None] - np.arange(len(at))))
+        at[:, 1] += (close * up * (_LINE - abs(down))).sum(1) * 0.25
+        at[:, 0] += (close * np.sign(across)).sum(1)
+        at = at.clip(first / 2, last + [0, _EDGE / 2])
+    return [[round(float(x), 1), round(float(y), 1)] for x, y in at]
 
 
 def _dot(word: str, x: float, y: float, *, chosen: bool) -> str:
