@@ -473,7 +473,8 @@ RIGHT |= finetuning_answers.RIGHT
 WRONG |= finetuning_answers.WRONG
 for lesson in sorted(Path(__file__).parent.glob("test_lesson_*.py")):  # the later lessons keep their answers with them
     answers = importlib.import_module(f"tests.unit.{lesson.stem}")
-    for name, answer in getattr(answers, "RIGHT", {}).items():
+    right = getattr(answers, "RIGHT", [])
+    for name, answer in right.items() if isinstance(right, dict) else right:
         RIGHT.setdefault(name, []).append(answer)
     for name, answer, says in getattr(answers, "WRONG", []):
         WRONG.setdefault(name, []).append((answer, says))
