@@ -32,11 +32,10 @@ def lora_start(fn: object) -> Verdict:
 
     def test() -> str:
         for outputs, inputs, rank in ((6, 4, 2), (5, 7, 3)):
-            torch_state = torch.get_rng_state()
-            linear = nn.Linear(inputs, outputs)
-            torch.set_rng_state(torch_state)
-            before = [weight.detach().clone() for weight in linear.parameters()]
-            _judge_start(outcome(fn, {"linear": linear, "rank": rank}), linear, before, rank)
+            with torch.random.fork_rng(devices=[]):
+                linear = nn.Linear(inputs, outputs)
+                before = [weight.detach().clone() for weight in linear.parameters()]
+                _judge_start(outcome(fn, {"linear": linear, "rank": rank}), linear, before, rank)
         return "shapes, B = 0 and A not, both trainable, the Linear frozen and as it was"
 
     return report("lora_start", test)

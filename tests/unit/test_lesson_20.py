@@ -7,7 +7,6 @@ from statistics import mean
 from types import SimpleNamespace
 from typing import Any
 
-import nbformat
 import pytest
 import torch
 import torch.nn.functional as F
@@ -17,6 +16,7 @@ from course_lib import check, claims, cost, data, lesson, peft, view
 from course_lib.files import read_json
 from course_lib.models.gpt import gpt3
 from course_lib.stack import Stack
+from tests.unit.lessons import answer, cells_of
 
 ROOT = Path(__file__).resolve().parents[2]
 CLAIMS = (
@@ -26,24 +26,12 @@ CLAIMS = (
 
 @pytest.fixture(scope="module")
 def cells() -> list[Any]:
-    return list(nbformat.read(ROOT / "notebooks" / "20_peft.ipynb", as_version=4).cells)
+    return cells_of("20_peft")
 
 
 @pytest.fixture(scope="module")
 def paper() -> Any:
     return read_json(ROOT / "data" / "papers" / "20_peft.json")
-
-
-def _answer(cells: list[Any], name: str, *swap: str) -> Any:
-    """The function of a folded answer, as a student would write it; `swap`: a piece of it, what to write instead."""
-    folded = "".join(cell.source for cell in cells if cell.cell_type == "markdown")
-    source = next(code for code in re.findall(r"```python\n(.*?)```", folded, re.DOTALL) if f"def {name}(" in code)
-    for old, new in zip(swap[::2], swap[1::2], strict=True):
-        assert old in source
-        source = source.replace(old, new)
-    space: dict[str, Any] = {"torch": torch, "F": F}
-    exec(source, space)
-    return space[name]
 
 
 # The folded answers with one slip each, and a word of the sentence that must name it.
@@ -85,9 +73,13 @@ SLIPS = [
 ]  # fmt: skip
 
 
+RIGHT = {name: answer(cells_of("20_peft"), name) for name in sorted({name for name, _, _ in SLIPS})}
+WRONG = [(name, answer(cells_of("20_peft"), name, *swap), says) for name, swap, says in SLIPS]
+
+
 @pytest.mark.parametrize(("name", "swap", "says"), SLIPS)
 def test_a_slip_is_named(name: str, swap: tuple[str, ...], says: str, cells: list[Any]) -> None:
-    verdict = getattr(check, name)(_answer(cells, name, *swap))
+    verdict = getattr(check, name)(answer(cells, name, *swap))
     assert not verdict.passed
     assert says in verdict.message, verdict.message
 
