@@ -2,7 +2,9 @@
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +34,7 @@ def exercises() -> Iterator[Any]:
 
 def student(source: str) -> dict[str, Any]:
     """What a student's cell defines, without the check that may stand below it."""
-    space: dict[str, Any] = {"torch": torch, "F": F, "math": math}
+    space: dict[str, Any] = {"torch": torch, "F": F, "math": math, "Counter": Counter, "pairwise": pairwise}
     exec(CHECK.sub("", source), space)
     return space
 
