@@ -6,9 +6,11 @@ Each returns a `Verdict`, true where the answer is right.
 from course_lib.check.attention import causal_mask, masked_attention, softmax_attention
 from course_lib.check.base import Verdict
 from course_lib.check.bert import mask_tokens, mlm_loss, nsp_pairs
+from course_lib.check.elmo import bilm_labels, char_features, elmo_mix, nearest_use, turn_rows
 from course_lib.check.embeddings import analogy, context_pairs, glove_loss, negative_loss, noise_distribution
 from course_lib.check.finetuning import cls_logits, freeze, pair_batch
 from course_lib.check.gpt import gelu, next_token_loss, perplexity
+from course_lib.check.gpt2 import cached_step, continuation_score, gpt2_parameters, top_p
 from course_lib.check.heads import merge_heads, multi_head, split_heads
 from course_lib.check.inputs import bert_input, choice_inputs, entailment_input, similarity_inputs
 from course_lib.check.peft import adapter_forward, lora_forward, lora_merge, lora_start, nf4_block
@@ -33,17 +35,23 @@ __all__ = [
     "best_pair",
     "best_span",
     "best_split",
+    "bilm_labels",
     "bits_per_byte",
     "bpe_encode",
+    "cached_step",
     "causal_mask",
+    "char_features",
     "choice_inputs",
     "cls_logits",
     "context_pairs",
+    "continuation_score",
     "decoder_input",
+    "elmo_mix",
     "entailment_input",
     "freeze",
     "gelu",
     "glove_loss",
+    "gpt2_parameters",
     "label_counts",
     "layer_norm",
     "lora_forward",
@@ -55,6 +63,7 @@ __all__ = [
     "merge_pair",
     "mlm_loss",
     "multi_head",
+    "nearest_use",
     "negative_loss",
     "next_token_loss",
     "nf4_block",
@@ -74,6 +83,8 @@ __all__ = [
     "split_heads",
     "temperature",
     "top_k",
+    "top_p",
+    "turn_rows",
     "vocabulary_size",
     "wordpiece_encode",
 ]
