@@ -9,6 +9,7 @@ from course_lib.view.attention_widget import attention
 from course_lib.view.beam import Option, beam_picture, beam_tree
 from course_lib.view.blueprints import block, stacks
 from course_lib.view.charts import bars, curves, histogram, learning_curve, scaling, scatter
+from course_lib.view.course_map import lesson_list, lesson_map
 from course_lib.view.display import Html, show
 from course_lib.view.drawings import bert_input, gelu, gpt1_inputs, tokens
 from course_lib.view.finetuning import bert_heads, confusion, score_grid, span_bars
@@ -16,7 +17,7 @@ from course_lib.view.games import Blank, fill_in, quiz
 from course_lib.view.html import boxes
 from course_lib.view.live import explore, live
 from course_lib.view.maps import attention_map, heads_grid, mask_picture
-from course_lib.view.overview import lesson_map, timeline
+from course_lib.view.overview import timeline
 from course_lib.view.parse import annotations
 from course_lib.view.player import Frame, masking, player, samples, word_steps
 from course_lib.view.rotation import rotation
@@ -52,6 +53,7 @@ __all__ = [
     "heads_grid",
     "histogram",
     "learning_curve",
+    "lesson_list",
     "lesson_map",
     "live",
     "mask_picture",

@@ -1,16 +1,13 @@
-"""The course from above: ten years of models, and the map of the lessons."""
+"""Ten years of models: their sizes and their training texts."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from course_lib.errors import CourseError
 from course_lib.files import read_json
 from course_lib.view.labels import place_labels
-from course_lib.view.style import BLUE, GREEN, GREY, INK, ORANGE, TINTS, VERMILION, canvas, styled
+from course_lib.view.style import BLUE, GREEN, GREY, ORANGE, VERMILION, styled
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 TIMELINE = Path(__file__).resolve().parents[2] / "data" / "papers" / "timeline.json"
@@ -23,39 +20,6 @@ _FAMILIES = {
     "decoder": (VERMILION, "^", "decoder"),
     "encoder-decoder": (GREEN, "v", "encoder-decoder"),
 }
-
-# lesson -> (column, lane, title, the lessons it builds on)
-LESSONS: dict[str, tuple[float, int, str, tuple[str, ...]]] = {
-    "00": (0, 0, "start\nhere", ()),
-    "01": (1, 0, "self-\nattention", ("00",)),
-    "02": (2, 0, "transformer", ("01",)),
-    "03": (3, 0, "positions", ("02",)),
-    "04": (1, 1, "word\nembeddings", ("00",)),
-    "05": (2, 1, "tokenization", ("04",)),
-    "06": (3, 1, "ELMo", ("05",)),
-    "07": (4, 1, "transfer", ("06",)),
-    "08": (4, 2, "GPT-1", ("03", "07")),
-    "09": (5, 3, "BERT", ("08",)),
-    "10": (6, 3, "fine-tuning\nBERT", ("09",)),
-    "11": (7, 3, "inside\nBERT", ("10",)),
-    "12": (8, 3, "RoBERTa", ("11",)),
-    "13": (9, 3, "DistilBERT", ("12",)),
-    "14": (10, 3, "ELECTRA", ("13",)),
-    "15": (11, 3, "S-BERT", ("14",)),
-    "16": (6, 4, "BART", ("09",)),
-    "17": (7, 4, "T5", ("16",)),
-    "18": (5, 2, "GPT-2", ("08",)),
-    "19": (6, 2, "GPT-3", ("18",)),
-    "20": (7, 2, "PEFT", ("19",)),
-    "21": (12, 3, "choosing", ("15", "17", "20")),
-}
-_LANES = (
-    ("attention", "blue"),
-    ("words to ELMo", "yellow"),
-    ("decoders and prompting", "orange"),
-    ("encoders", "green"),
-    ("encoder-decoders", "purple"),
-)
 
 
 @styled
@@ -85,66 +49,6 @@ def timeline(path: Path | str = TIMELINE) -> "Figure":
     lower.set_xticks(range(2013, 2025))
     upper.legend(loc="upper left", ncols=2)
     return figure
-
-
-@styled
-def lesson_map(here: str = "", ready: Sequence[str] | None = None) -> "Figure":
-    """The 22 lessons and what each builds on. `here`: the lesson to frame; `ready`: those that stand already.
-
-    Both take a lesson's name or its number ("09" or "09_bert").
-    """
-    from matplotlib.patches import FancyBboxPatch
-
-    if here and here[:2] not in LESSONS:
-        raise CourseError(f"There is no lesson {here!r}; they are 00 to 21.")
-    numbers = {name[:2] for name in ready} if ready is not None else set(LESSONS)
-    figure, axes = canvas(15, 5.6)
-    axes.set_xlim(-0.55, 12.55)
-    axes.set_ylim(-4.45, 0.45)
-    axes.set_axis_off()
-    for number, (x, lane, title, needs) in LESSONS.items():
-        for needed in needs:
-            _link(axes, LESSONS[needed][:2], (x, lane))
-        standing = number in numbers
-        fill = TINTS["dark" if number in ("00", "21") else _LANES[lane][1]]
-        edge, thick = (INK, 3.0) if number == here[:2] else (GREY, 1.0)
-        box = FancyBboxPatch(
-            (x - 0.42, -lane - 0.3),
-            0.84,
-            0.6,
-            boxstyle="round,pad=0.02,rounding_size=0.08",
-            facecolor=fill if standing else "white",
-            edgecolor=edge,
-            linewidth=thick,
-            linestyle="-" if standing else (0, (3, 2)),
-            zorder=3,
-        )
-        axes.add_patch(box)
-        high = "\n" in title
-        axes.text(x, -lane + (0.17 if high else 0.12), number, ha="center", va="center", weight="bold", zorder=4)
-        axes.text(x, -lane - 0.11, title, ha="center", va="center", fontsize=10.5, zorder=4, linespacing=0.95)
-    for lane, (name, _) in enumerate(_LANES):
-        columns = [x for number, (x, row, _, _) in LESSONS.items() if row == lane and number != "21"]
-        left = lane < 2
-        place = max(columns) + 0.62 if left else min(columns) - 0.62
-        axes.text(
-            place, -lane, name, fontsize=13, color=GREY, ha="left" if left else "right", va="center", style="italic"
-        )
-    return figure
-
-
-def _link(axes: "Axes", start: tuple[float, float], end: tuple[float, float]) -> None:
-    """An arrow between two boxes: sideways as a rule, downwards to a box below, into 21 from all sides."""
-    (x0, y0), (x1, y1) = (start[0], -start[1]), (end[0], -end[1])
-    if x0 == x1:
-        tail, tip = (x0, y0 - 0.32), (x1, y1 + 0.34)
-    elif x1 - x0 > 2:
-        tail, tip = (x0 + 0.44, y0), (x1, y1 + (0.34 if y0 > y1 else -0.34))
-    else:
-        tail, tip = (x0 + 0.44, y0), (x1 - 0.45, y1)
-    axes.annotate(
-        "", tip, tail, arrowprops={"arrowstyle": "-|>", "color": "#8a9097", "lw": 1.5, "shrinkA": 0, "shrinkB": 0}
-    )
 
 
 def _year(model: dict[str, Any]) -> float:

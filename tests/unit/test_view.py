@@ -15,7 +15,7 @@ import torch
 
 from course_lib import CourseError, view
 from course_lib.view.display import png
-from course_lib.view.overview import LESSONS, TIMELINE
+from course_lib.view.overview import TIMELINE
 
 WORDS = ["The", "cat", "drank", "because", "it", "was", "thirsty"]
 WEIGHTS = torch.randn(2, 4, 7, 7, generator=torch.Generator().manual_seed(0)).mul(2).softmax(-1)
@@ -272,13 +272,6 @@ def test_timeline_states_what_it_says() -> None:
         assert re.search(r"20\d\d$", m["venue"]) and m["paper"]
         assert m["parameters"] is None or m["parameters"] > 1e6
         assert (m["data"] is None) == (m["unit"] is None)
-
-
-def test_lesson_map_has_every_lesson_once_and_only_looks_back() -> None:
-    assert sorted(LESSONS) == [f"{i:02}" for i in range(22)]
-    for number, (_, _, _, needs) in LESSONS.items():
-        assert all(need < number for need in needs)
-    assert len({(x, lane) for x, lane, _, _ in LESSONS.values()}) == 22
 
 
 def test_plotting_libraries_are_imported_only_when_used() -> None:
