@@ -19,6 +19,7 @@ from course_lib.check.positions import alibi_bias, relative_index, rotary_attent
 from course_lib.check.sampling import sample_top_k, temperature, top_k
 from course_lib.check.start import accuracy, label_counts, vocabulary_size
 from course_lib.check.tokenization import best_pair, bpe_encode, merge_pair
+from course_lib.check.transfer import last_state, layer_rates, start_from, weight_change
 from course_lib.check.transformer import layer_norm, residual_branch
 from course_lib.check.translation import beam_step, decoder_input, smoothed_loss
 from course_lib.check.words_and_spans import align_labels, best_span, span_probabilities
@@ -53,7 +54,9 @@ __all__ = [
     "glove_loss",
     "gpt2_parameters",
     "label_counts",
+    "last_state",
     "layer_norm",
+    "layer_rates",
     "lora_forward",
     "lora_merge",
     "lora_start",
@@ -81,10 +84,12 @@ __all__ = [
     "softmax_attention",
     "span_probabilities",
     "split_heads",
+    "start_from",
     "temperature",
     "top_k",
     "top_p",
     "turn_rows",
     "vocabulary_size",
+    "weight_change",
     "wordpiece_encode",
 ]
