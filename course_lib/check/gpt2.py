@@ -309,7 +309,8 @@ def _new_token(seed: int, past: int, width: int) -> Case:
 
 
 def _attend(q: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    return (q @ keys.T / q.shape[-1] ** 0.5).softmax(-1) @ values
+    weights = (q @ keys.T / math.sqrt(q.shape[-1])).softmax(-1)
+    return weights @ values
 
 
 def _step(q: Tensor, k: Tensor, v: Tensor, past_k: Tensor, past_v: Tensor) -> Step:

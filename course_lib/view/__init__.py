@@ -20,6 +20,7 @@ from course_lib.view.maps import attention_map, heads_grid, mask_picture
 from course_lib.view.overview import timeline
 from course_lib.view.parse import annotations
 from course_lib.view.player import Frame, masking, player, samples, word_steps
+from course_lib.view.playground_widget import playground
 from course_lib.view.rotation import rotation
 from course_lib.view.span_widget import span_reader
 from course_lib.view.tables import Row, results_table, table
@@ -60,6 +61,7 @@ __all__ = [
     "masking",
     "number_map",
     "player",
+    "playground",
     "quiz",
     "results_table",
     "rotation",

@@ -1,0 +1,156 @@
+"""A GPT that runs in the page itself: prompt, temperature, top-k, top-p; no kernel, no network, also in exported HTML.
+
+The weights travel inside the widget, a byte each (every row of a matrix has its own scale), with the tokenizer's
+merges. `playground_script.py` has the model once more, in JavaScript: 60 lines, with a cache of keys and values.
+"""
+
+import base64
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from course_lib.config import Learned, StackConfig
+from course_lib.errors import CourseError
+from course_lib.generate import next_distribution
+from course_lib.heads import LM
+from course_lib.tokenizers import Tokenizer
+from course_lib.view.display import Html, escape
+from course_lib.view.html import BUTTON, MONO, QUIET, card, table
+from course_lib.view.playground_script import ENGINE, PAGE
+
+MOST = 2_500_000  # bytes of weights in a page
+SHOWN = 10  # next words with a bar
+SLIDERS = (  # name, what stands beside it, from, to, step, at the start
+    ("temperature", "temperature", 0.1, 2.0, 0.05, 0.7),
+    ("k", "top-k (0: all)", 0, 50, 1, 0),
+    ("p", "top-p (1: all)", 0.05, 1.0, 0.05, 1.0),
+)
+
+
+def playground(
+    model: LM, tokenizer: Tokenizer, prompts: Mapping[str, str], *, new: int = 30, title: str = "Playground"
+) -> Html:
+    """A page in which the reader writes prompts and the model continues them, one token or `new` of them at a time.
+
+    Beside the text stand the likeliest next tokens, as the model has them and as temperature, top-k and top-p leave
+    them. Without scripts a table of the first prompt's next words is left.
+
+    Args:
+        model: of GPT-2's kind (pre-norm, learned positions, tied output), at most about two million weights.
+        tokenizer: byte-level BPE. prompts: what a prompt is called in the menu -> the text.
+
+    Raises:
+        CourseError: no prompt; a model of another kind or too large; another tokenizer.
+    """
+    if not prompts:
+        raise CourseError("A playground needs at least one prompt to begin with.")
+    data = pack(model, tokenizer) | {"prompts": list(prompts.values()), "new": new, "shown": SHOWN}
+    first = next(iter(prompts.values()))
+    likely = _likeliest(model, tokenizer, first)
+    return Html(
+        card("playground", title, _body(prompts, likely), ENGINE + PAGE, data),
+        f"{title}: after {first!r} come " + ", ".join(f"{word.strip()} {p:.0%}" for word, p in likely[:5]),
+    )
+
+
+def pack(model: LM, tokenizer: Tokenizer) -> dict[str, Any]:
+    """What the engine in the page reads: sizes, weights (base64), tokens and merges."""
+    config = model.stack.config
+    _check(config, tokenizer)
+    weights = b"".join(_bytes(value) for value in _in_order(model))
+    if len(weights) > MOST:
+        raise CourseError(
+            f"These weights take {len(weights):,} bytes in a page; {MOST:,} is the most. Use a smaller model."
+        )
+    bpe = json.loads(tokenizer.backend.to_str())["model"]
+    ids = bpe["vocab"]
+    merges = [pair if isinstance(pair, list) else pair.split(" ") for pair in bpe["merges"]]
+    vocab = tokenizer.vocab
+    return {
+        "layers": config.layers, "width": config.width, "heads": config.heads, "hidden": config.hidden,
+        "vocab": config.embed.vocab, "length": config.position.length if isinstance(config.position, Learned) else 0,
+        "eps": config.eps, "start": vocab.bos if vocab.bos is not None else vocab.eos, "end": vocab.eos,
+        "special": list(vocab.special), "tokens": tokenizer.tokens(range(vocab.size)),
+        "merges": [ids[piece] for a, b in merges for piece in (a, b, a + b)],
+        "weights": base64.b64encode(weights).decode("ascii"),
+    }  # fmt: skip
+
+
+def rounded(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """A matrix as whole numbers from -127 to 127 and a scale for each row; their product is nearly the matrix."""
+    scale = matrix.abs().amax(dim=1).clamp(min=1e-8) / 127
+    return (matrix / scale[:, None]).round().to(torch.int8), scale
+
+
+def _bytes(weight: Tensor) -> bytes:
+    """A vector as float32; a matrix as its scales and its rounded numbers."""
+    weight = weight.detach().cpu().float()
+    if weight.dim() == 1:
+        return bytes(weight.numpy().astype("<f4").tobytes())
+    whole, scale = rounded(weight)
+    return bytes(scale.numpy().astype("<f4").tobytes() + whole.numpy().tobytes())
+
+
+def _in_order(model: LM) -> Iterator[Tensor]:
+    """Every weight in the order in which the engine reads them."""
+    stack = model.stack
+    state = stack.state_dict()
+    yield state["embed.tokens.weight"]
+    yield state["position.table.weight"]
+    for layer in range(stack.config.layers):
+        for part in ("attn_norm", "attn.q", "attn.k", "attn.v", "attn.out", "ff_norm", "ff.up", "ff.down"):
+            yield state[f"blocks.{layer}.{part}.weight"]
+            yield state[f"blocks.{layer}.{part}.bias"]
+    yield state["norm.weight"]
+    yield state["norm.bias"]
+
+
+def _check(config: StackConfig, tokenizer: Tokenizer) -> None:
+    gpt2 = isinstance(config.position, Learned) and config.causal and config.norm == "pre" and config.final_norm
+    plain = config.activation == "gelu_tanh" and config.bias and config.scale and not (config.gated or config.rms)
+    if not (gpt2 and plain) or config.shared or config.cross or config.dh * config.heads != config.width:
+        raise CourseError("The playground runs GPT-2's block only: pre-norm, learned positions, GELU by tanh, biases.")
+    if not tokenizer.byte_level:
+        raise CourseError("The playground needs a byte-level BPE tokenizer, as GPT-2 has.")
+
+
+def _likeliest(model: LM, tokenizer: Tokenizer, prompt: str) -> list[tuple[str, float]]:
+    start = tokenizer.vocab.bos if tokenizer.vocab.bos is not None else tokenizer.vocab.eos
+    ids = [*([] if start is None else [start]), *tokenizer.encode(prompt.rstrip(), special=False).ids]
+    with torch.no_grad():
+        logits = model(torch.tensor([ids], device=next(model.parameters()).device))[0, -1]
+    top = next_distribution(logits.cpu()).topk(SHOWN)
+    return [
+        (tokenizer.decode([i], special=True), p) for i, p in zip(top.indices.tolist(), top.values.tolist(), strict=True)
+    ]
+
+
+def _body(prompts: Mapping[str, str], likely: list[tuple[str, float]]) -> str:
+    options = "".join(f'<option value="{i}">{escape(name)}</option>' for i, name in enumerate(prompts))
+    first = next(iter(prompts.values()))
+    sliders = "".join(
+        f'<label style="flex:1 1 14em">{text}: <output data-value="{name}">{at}</output><input type="range" '
+        f'data-set="{name}" min="{low}" max="{high}" step="{step}" value="{at}" aria-label="{text}" '
+        'style="width:100%;accent-color:#0072B2"></label>'
+        for name, text, low, high, step, at in SLIDERS
+    )
+    buttons = "".join(
+        f'<button type="button" data-do="{name}" style="{BUTTON}">{text}</button>'
+        for name, text in (("one", "one token"), ("more", "write on"), ("clear", "back to the prompt"))
+    )
+    rows = [(escape(word), f"{100 * p:.1f}%") for word, p in likely]
+    return (
+        '<div class="controls" hidden style="gap:10px;flex-wrap:wrap;align-items:end;margin-bottom:6px">'
+        f'<label>prompt <select aria-label="prompt" style="font:inherit;padding:3px">{options}</select></label>'
+        f'<textarea {QUIET} rows="3" aria-label="text of the prompt" spellcheck="false" style="{MONO};font-size:14px;'
+        f'flex:1 1 100%;box-sizing:border-box;padding:6px">{escape(first)}</textarea>{sliders}{buttons}'
+        '<label>seed <input type="number" min="0" value="0" aria-label="seed" style="font:inherit;width:5em"></label>'
+        "</div>"
+        f'<div data-text role="status" style="{MONO};font-size:14px;white-space:pre-wrap;background:#f1f3f4;'
+        f'padding:8px 12px;border-left:4px solid #0072B2;margin:6px 0">{escape(first)}</div>'
+        f'<p data-says style="margin:6px 0">The likeliest next words of this prompt:</p>'
+        f"<div data-bars>{table(('next', 'probability'), rows)}</div>"
+    )
