@@ -11,6 +11,7 @@ from course_lib.check.embeddings import analogy, context_pairs, glove_loss, nega
 from course_lib.check.finetuning import cls_logits, freeze, pair_batch
 from course_lib.check.gpt import gelu, next_token_loss, perplexity
 from course_lib.check.gpt2 import cached_step, continuation_score, gpt2_parameters, top_p
+from course_lib.check.gpt3 import choice_scores, few_shot_prompt, gpt_parameters, induction, power_law
 from course_lib.check.heads import merge_heads, multi_head, split_heads
 from course_lib.check.inputs import bert_input, choice_inputs, entailment_input, similarity_inputs
 from course_lib.check.peft import adapter_forward, lora_forward, lora_merge, lora_start, nf4_block
@@ -43,16 +44,20 @@ __all__ = [
     "causal_mask",
     "char_features",
     "choice_inputs",
+    "choice_scores",
     "cls_logits",
     "context_pairs",
     "continuation_score",
     "decoder_input",
     "elmo_mix",
     "entailment_input",
+    "few_shot_prompt",
     "freeze",
     "gelu",
     "glove_loss",
     "gpt2_parameters",
+    "gpt_parameters",
+    "induction",
     "label_counts",
     "last_state",
     "layer_norm",
@@ -74,6 +79,7 @@ __all__ = [
     "nsp_pairs",
     "pair_batch",
     "perplexity",
+    "power_law",
     "relative_index",
     "residual_branch",
     "rotary_attention",
