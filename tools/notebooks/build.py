@@ -10,7 +10,7 @@ from nbformat.validator import NotebookValidationError
 
 from course_lib.errors import CourseError
 from course_lib.files import atomic_write, read_json, write_json
-from tools.notebooks import ROOT, compare, scrub
+from tools.notebooks import ROOT, compare, navigation, scrub
 from tools.notebooks.execute import Measure, execute, hardware
 
 RECORD = ROOT / "data" / "results" / "lessons.json"
@@ -50,6 +50,7 @@ def rebuild(path: Path) -> tuple[NotebookNode, Measure]:
 def build(path: Path, record: Path | None = RECORD) -> Measure:
     """Execute the notebook and store it with its outputs; note seconds and memory in `record`."""
     fresh, measure = rebuild(path)
+    navigation.lead(fresh, path.stem)
     with atomic_write(path, "wb") as file:
         file.write(scrub.text(fresh).encode())
     if record is not None:

@@ -1,0 +1,102 @@
+"""Bring the path through the course up to date with the lessons that stand.
+
+python -m tools.course [LESSON ...]
+
+Writes the two lines that lead from lesson to lesson (of the lessons named; of all without a name), the table
+data/course.json (titles, and what builds on what), docs/glossary.md and docs/papers.md. What needs a hand is said.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from nbformat import NotebookNode
+
+from course_lib.errors import CourseError
+from course_lib.files import atomic_write, read_json
+from course_lib.view.course_map import COURSE, planned
+from tools import papers
+from tools.notebooks import ROOT, find, lessons, navigation, scrub
+from tools.notebooks.build import read
+
+GLOSSARY = ROOT / "data" / "glossary.json"
+
+
+def table(notebooks: dict[str, NotebookNode]) -> str:
+    """data/course.json with the titles and needs of the lessons that stand; hand-written labels and places stay."""
+    course = read_json(COURSE)
+    for row in course["lessons"]:
+        if row["name"] in notebooks:
+            row["title"] = navigation.title(notebooks[row["name"]])
+            row["needs"] = navigation.needs(notebooks[row["name"]])
+    rows = ",\n".join("  " + json.dumps(row, ensure_ascii=False) for row in course["lessons"])
+    about, families = (json.dumps(course[key], ensure_ascii=False) for key in ("about", "families"))
+    return f'{{\n "about": {about},\n "families": {families},\n "lessons": [\n{rows}\n ]\n}}\n'
+
+
+def glossary() -> str:
+    """docs/glossary.md."""
+    course = planned()
+    lines = [
+        "# Glossary",
+        "",
+        "The terms of the field that the lessons use, each in a sentence, with the first lesson that explains it. "
+        "Written by `python -m tools.course` from `data/glossary.json`; a new term is a line there.",
+    ]
+    letter = ""
+    for row in sorted(read_json(GLOSSARY)["terms"], key=lambda row: row["term"].casefold()):
+        if row["term"][0].upper() != letter:
+            letter = row["term"][0].upper()
+            lines += ["", f"## {letter}", ""]
+        lesson = course[row["lesson"]]
+        name = f"{lesson.number} {lesson.title}"
+        place = f"[{name}](../notebooks/{lesson.name}.ipynb)" if lesson.ready else f"{name}, to come"
+        lines.append(f'* <a id="{anchor(row["term"])}"></a>**{row["term"]}**: {row["says"]} ({place})')
+    return "\n".join(lines) + "\n"
+
+
+def anchor(term: str) -> str:
+    """The name by which a term can be linked to: docs/glossary.md#layer-norm."""
+    return "-".join("".join(c if c.isalnum() else " " for c in term.casefold()).split())
+
+
+def written(notebooks: dict[str, NotebookNode]) -> dict[Path, str]:
+    """Every file that this program writes, besides the notebooks, as it should be."""
+    return {
+        COURSE: table(notebooks),
+        ROOT / "docs" / "glossary.md": glossary(),
+        papers.path(): papers.markdown(notebooks),
+    }
+
+
+def main(names: list[str]) -> None:
+    """Write what is out of date; say what was written and what needs a hand."""
+    notebooks = {path.stem: read(path) for path in lessons()}
+    for name in sorted(set(notebooks) - set(planned())):
+        raise CourseError(f"{name} is not in data/course.json; add its line there.")
+    for paper in papers.add([paper for notebook in notebooks.values() for paper in papers.read_on(notebook)]):
+        print(f"data/bibliography.json: say in a line what this is: {paper.title} ({paper.says or 'nothing yet'})")
+    _write(COURSE, table(notebooks))
+    for path in [find(name) for name in names] if names else lessons():
+        before, notebook = path.read_text("utf-8"), scrub.scrub(notebooks[path.stem])
+        navigation.lead(notebook, path.stem)
+        if scrub.text(notebook) != before:
+            _write(path, scrub.text(notebook))
+    for path, text in written(notebooks).items():
+        _write(path, text)
+
+
+def _write(path: Path, text: str) -> None:
+    if not path.exists() or path.read_text("utf-8") != text:
+        with atomic_write(path) as file:
+            file.write(text)
+        print(f"{path.relative_to(ROOT)}: written")
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1:])
+    except CourseError as error:
+        sys.exit(str(error))

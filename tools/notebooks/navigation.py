@@ -1,0 +1,64 @@
+"""The two lines that lead through the course: under a lesson's opening table, and at its end.
+
+Both are written by `python -m tools.course` (and the first by every build), so that a new lesson is linked from its
+neighbours and has the course's links by itself. What a lesson builds on stays its author's: the row `You need first`.
+"""
+
+from __future__ import annotations
+
+import re
+
+from nbformat import NotebookNode
+
+from course_lib.view.course_map import Planned, planned
+
+GLOSSARY, PAPERS = "../docs/glossary.md", "../docs/papers.md"
+MAP = "00_start_here.ipynb#map"
+_LINE = re.compile(r"^(?:←|Before:|next:|.*\]\(\.\./docs/glossary\.md\)).*$", re.MULTILINE)
+_NEXT = re.compile(r"^Next(?: in the course)?: (?:\[\d\d[^\]]*\]\([^)]*\)|\d\d[^,.:\n]*)", re.MULTILINE)
+_NEED = re.compile(r"^\| *\**You need first\**.*$", re.MULTILINE)
+_LESSON = re.compile(r"\]\((\d\d_\w+)\.ipynb[^)]*\)")
+
+
+def link(lesson: Planned) -> str:
+    """A link to a lesson that stands; the plain name of one to come."""
+    text = f"{lesson.number} {lesson.title}"
+    return f"[{text}]({lesson.name}.ipynb)" if lesson.ready else text
+
+
+def line(name: str, course: dict[str, Planned] | None = None) -> str:
+    """The line under the opening table: the lesson before, map, glossary, papers, the lesson after."""
+    course = course or planned()
+    names = list(course)
+    place = names.index(name)
+    parts = [f"← {link(course[names[place - 1]])}"] if place else []
+    parts += [f"[map]({MAP})"] if place else []
+    parts += [f"[glossary]({GLOSSARY})", f"[papers]({PAPERS})"]
+    parts += [f"{link(course[names[place + 1]])} →"] if place + 1 < len(names) else []
+    return " · ".join(parts)
+
+
+def lead(notebook: NotebookNode, name: str) -> None:
+    """Bring both lines of a lesson of the course up to date; other notebooks stay as they are."""
+    course = planned()
+    if name not in course:
+        return
+    first = notebook.cells[0]
+    first.source = _LINE.sub("", first.source).rstrip() + "\n\n" + line(name, course)
+    names = list(course)
+    after = names[names.index(name) + 1 : names.index(name) + 2]
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown" and "## Read on" in cell.source and after:
+            head, mark, tail = cell.source.partition("## Read on")
+            cell.source = head + mark + _NEXT.sub(f"Next: {link(course[after[0]])}", tail)
+
+
+def needs(notebook: NotebookNode) -> list[str]:
+    """The lessons that the row `You need first` links to, in the order of the course."""
+    row = _NEED.search(notebook.cells[0].source)
+    return sorted(set(_LESSON.findall(row[0]))) if row else []
+
+
+def title(notebook: NotebookNode) -> str:
+    """A lesson's title without its number and without what stands behind a colon."""
+    return notebook.cells[0].source.splitlines()[0].partition("·")[2].partition(":")[0].strip()

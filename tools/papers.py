@@ -1,0 +1,140 @@
+"""The papers of the lessons: read from their `Read on` cells, listed with a line on each in docs/papers.md."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from nbformat import NotebookNode
+
+from course_lib.files import atomic_write, read_json
+from tools.notebooks import ROOT
+
+LIST = ROOT / "data" / "bibliography.json"
+FIGURES = ROOT / "data" / "papers"
+_ITEM = re.compile(r"^[*-] (.*)$", re.MULTILINE)
+_CITED = re.compile(
+    r"(?:^|; |; and )(?P<authors>[^;*]+?)[,:] \*(?P<title>[^*]+)\*,?(?P<venue>[^.:;*]*?)\b(?P<year>(?:19|20)\d\d)\b"
+    r"[.,:)]*\s*(?P<says>[^;]*)"
+)
+
+
+@dataclass(frozen=True)
+class Paper:
+    """One paper. `says`: what it is, in a line."""
+
+    authors: str
+    title: str
+    venue: str
+    year: int
+    says: str
+
+    @property
+    def first(self) -> str:
+        """The first author's last name."""
+        return re.split(r",| et al\.| and ", self.authors)[0].strip()
+
+    def same(self, other: Paper) -> bool:
+        """Whether both mean one paper: first author, year, and title, of which one may be cut short."""
+        a, b = _letters(self.title), _letters(other.title)
+        return (self.first, self.year) == (other.first, other.year) and (a.startswith(b) or b.startswith(a))
+
+
+def read_on(notebook: NotebookNode) -> list[Paper]:
+    """The papers that a lesson's `Read on` names, in its order."""
+    found = []
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown" and "## Read on" in cell.source:
+            for item in _ITEM.findall(cell.source.partition("## Read on")[2]):
+                for m in _CITED.finditer(item):
+                    says = m["says"].strip()
+                    venue = m["venue"].strip(" ,(")
+                    found.append(Paper(m["authors"].strip(), m["title"], venue, int(m["year"]), says))
+    return found
+
+
+def unread(notebook: NotebookNode) -> list[str]:
+    """What looks like a title in `Read on`, three or more words in italics, and is none that `read_on` understands."""
+    known = {paper.title for paper in read_on(notebook)}
+    text = "\n".join(c.source for c in notebook.cells if c.cell_type == "markdown" and "## Read on" in c.source)
+    items = _ITEM.findall(text.partition("## Read on")[2])
+    slanted = [text for item in items for text in re.findall(r"(?<!\*)\*([^*]+)\*(?!\*)", item)]
+    return [text for text in slanted if len(text.split()) >= 3 and text not in known]
+
+
+def listed() -> list[Paper]:
+    """The list, as data/bibliography.json has it."""
+    return [Paper(**row) for row in read_json(LIST)["papers"]]
+
+
+def figures() -> dict[str, list[str]]:
+    """What data/papers says of its sources, file by file: every string that names a year."""
+    found: dict[str, list[str]] = {}
+    for path in sorted(FIGURES.glob("*.json")):
+        found[path.stem] = [text for text in _sources(read_json(path)) if re.search(r"\b(?:19|20)\d\d\b", text)]
+    return found
+
+
+def behind(text: str, papers: list[Paper]) -> list[Paper]:
+    """The papers that a source in data/papers names, by first author and year ("Devlin et al. 2019, table 4")."""
+    return [p for p in papers if re.search(rf"\b{re.escape(p.first)}\b", text) and str(p.year) in text]
+
+
+def add(new: list[Paper]) -> list[Paper]:
+    """Add papers that the list lacks; returns them."""
+    known = listed()
+    missing: list[Paper] = []
+    for paper in new:
+        if not any(paper.same(other) for other in [*known, *missing]):
+            missing.append(paper)
+    if missing:
+        rows = sorted([*known, *missing], key=lambda p: (p.year, p.authors, p.title))
+        about = json.dumps(read_json(LIST)["about"], ensure_ascii=False)
+        lines = ",\n".join("  " + json.dumps(asdict(row), ensure_ascii=False) for row in rows)
+        with atomic_write(LIST) as file:
+            file.write(f'{{\n "about": {about},\n "papers": [\n{lines}\n ]\n}}\n')
+    return missing
+
+
+def markdown(lessons: dict[str, NotebookNode]) -> str:
+    """docs/papers.md: by year, each with the lessons that lead to it."""
+    papers = listed()
+    cited = {name: read_on(notebook) for name, notebook in lessons.items()}
+    shown = {name: [p for text in texts for p in behind(text, papers)] for name, texts in figures().items()}
+    lines = [
+        "# The papers",
+        "",
+        "Every paper that a lesson leads to or takes figures from, by year, with a line on what it is. The figures "
+        "themselves are in [data/papers](../data/papers). Written by `python -m tools.course` from "
+        "`data/bibliography.json` and the lessons' *Read on*.",
+    ]
+    for year in sorted({paper.year for paper in papers}):
+        lines += ["", f"## {year}", ""]
+        for paper in [p for p in papers if p.year == year]:
+            names = [n for n in lessons if any(paper.same(c) for c in cited[n]) or paper in shown.get(n, [])]
+            places = ", ".join(f"[{name[:2]}](../notebooks/{name}.ipynb)" for name in names) or "the timeline in 00"
+            lines.append(f"* {paper.authors}: *{paper.title}*, {paper.venue} {year}. {paper.says} ({places})")
+    return "\n".join(lines) + "\n"
+
+
+def _letters(title: str) -> str:
+    return re.sub(r"\W+", "", title).casefold()
+
+
+def _sources(value: Any) -> list[str]:
+    if isinstance(value, list):
+        return [text for item in value for text in _sources(item)]
+    if not isinstance(value, dict):
+        return []
+    own = [value[key] for key in ("about", "source") if isinstance(value.get(key), str)]
+    if isinstance(value.get("paper"), str):
+        own.append(f"{value['paper']}, {value.get('venue', '')}")
+    return own + [text for item in value.values() if isinstance(item, dict | list) for text in _sources(item)]
+
+
+def path() -> Path:
+    """Where the list in Markdown stands."""
+    return ROOT / "docs" / "papers.md"
