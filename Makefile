@@ -10,11 +10,12 @@ DATA   ?= world
 DEVICE ?= auto
 MINUTES ?= 8
 PART   ?=
+AGAIN  ?=
 
 SHELL := /bin/sh
 RUN := .venv/bin/python
 .DEFAULT_GOAL := help
-.PHONY: help ready lab test check run build slides homework checkpoints bench clean distclean
+.PHONY: help ready lab test check run site build slides homework checkpoints bench clean distclean
 
 ifeq ($(wildcard tools/setup.py),)
 $(error Run make inside the course's folder, or name it: make -C "/path/to/the/course" lab)
@@ -25,6 +26,8 @@ help:
 	@echo 'make test         run every test, lessons included'
 	@echo 'make check        the quick part, under three minutes'
 	@echo 'make run LESSON=09_bert SCALE=smoke   execute a lesson without a screen, into build/'
+	@echo 'make run SCALE=smoke  execute all lessons, and make build/site/ of them; goes on where it failed (AGAIN=1: anew)'
+	@echo 'make site         the lessons as they are stored, as offline pages in build/site/'
 	@echo 'make build LESSON=09_bert             execute a lesson and store its outputs in notebooks/ (for authors)'
 	@echo 'make slides       the decks as offline HTML and PDF, into build/slides/ (one of them: DECK=1_attention)'
 	@echo 'make homework     the homework that students get, into build/homework/ (docs/teaching.md leads on from there)'
@@ -61,7 +64,11 @@ check: ready
 	@$(RUN) -m pytest tests -m 'not slow and not notebooks and not browser'
 
 run: ready
-	@$(RUN) -m tools.notebooks run '$(LESSON)' --scale '$(SCALE)' --seed '$(SEED)' --data '$(DATA)' --device '$(DEVICE)'
+	@$(RUN) -m tools.notebooks run '$(LESSON)' --scale '$(SCALE)' --seed '$(SEED)' --data '$(DATA)' \
+	  --device '$(DEVICE)' $(if $(AGAIN),--again)
+
+site: ready
+	@$(RUN) -m tools.notebooks site
 
 build: ready
 	@$(RUN) -m tools.notebooks build $(LESSON)

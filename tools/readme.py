@@ -8,12 +8,11 @@ from __future__ import annotations
 import base64
 import re
 from pathlib import Path
-from typing import Any
 
 from course_lib.errors import CourseError
-from course_lib.files import atomic_write, read_json
-from tools.notebooks import ROOT, lessons
-from tools.notebooks.build import RECORD, read
+from course_lib.files import atomic_write
+from tools.notebooks import ROOT, lessons, record
+from tools.notebooks.build import read
 
 README = ROOT / "README.md"
 PICTURE = ROOT / "docs" / "picture.png"
@@ -23,17 +22,17 @@ BEGIN, END = "<!-- lessons: written by python -m tools.readme -->", "<!-- end of
 
 def table() -> str:
     """The table of lessons in Markdown: what each is about, seconds and memory as its last build measured them."""
-    record: dict[str, Any] = read_json(RECORD)
+    known = record.known()
     rows = ["| lesson | what it is about | seconds | memory |", "|---|---|---:|---:|"]
     machines = set()
     for path in lessons():
-        if path.stem not in record:
+        if path.stem not in known:
             raise CourseError(f"{path.stem} was never measured; run: make build LESSON={path.stem}")
-        title, about = _opening(path)
-        took = record[path.stem]
+        title, about = opening(path)
+        took = known[path.stem]
         link = f"[{title}](notebooks/{path.name})"
         rows.append(f"| {link} | {about} | {took['seconds']:.0f} | {took['peak_mb'] / 1024:.1f} GB |")
-        machines.add(_machine(took["hardware"]))
+        machines.add(record.machine(took["hardware"]))
     rows += ["", f"Seconds and memory as measured at the default scale on {'; '.join(sorted(machines))}."]
     return "\n".join(rows)
 
@@ -57,14 +56,10 @@ def picture() -> bytes:
     raise CourseError(f"There is no figure in {lesson}, cell {cell_id}; choose another in tools/readme.py.")
 
 
-def _opening(path: Path) -> tuple[str, str]:
+def opening(path: Path) -> tuple[str, str]:
     """A lesson's title and first paragraph."""
     title, _, rest = read(path).cells[0].source.partition("\n")
     return title.lstrip("# ").strip(), rest.strip().partition("\n\n")[0].replace("\n", " ").replace("|", "\\|")
-
-
-def _machine(hardware: dict[str, Any]) -> str:
-    return f"{hardware['cores']} cores of an {hardware['processor']} with {hardware['memory_gb']} GB, no GPU"
 
 
 def main() -> None:

@@ -1,6 +1,5 @@
 """Building, checking and running a notebook, on a toy; each proof is also seen to fail."""
 
-import json
 import re
 
 import nbformat
@@ -8,7 +7,7 @@ import pytest
 
 from course_lib.errors import CourseError
 from tests.notebooks import toy
-from tools.notebooks import build, execute, page, run
+from tools.notebooks import build, execute, page, record, run
 
 pytestmark = pytest.mark.slow
 
@@ -18,7 +17,7 @@ def built(tmp_path_factory):
     """The toy, built once, in a path with a space; with its record."""
     folder = tmp_path_factory.mktemp("a path")
     path = toy.write(folder / "notebooks" / "50_toy.ipynb")
-    build.build(path, folder / "record.json")
+    build.build(path, folder / "record")
     return path
 
 
@@ -58,7 +57,7 @@ def test_the_network_is_cut_where_the_system_cannot(copy, monkeypatch):
 
 
 def test_seconds_and_memory_are_recorded(built):
-    (name, entry), *others = json.loads((built.parent.parent / "record.json").read_text()).items()
+    (name, entry), *others = record.known(built.parent.parent / "record").items()
     assert (name, others) == ("50_toy", [])
     assert entry["seconds"] > 0
     assert entry["peak_mb"] > 20  # an interpreter alone holds as much

@@ -1,14 +1,12 @@
 """The README says what is: its table is what was measured, its commands, folders, links and picture exist."""
 
-import json
 import re
 
 import pytest
 
 from course_lib.errors import CourseError
 from tools import readme
-from tools.notebooks import ROOT, lessons
-from tools.notebooks.build import RECORD
+from tools.notebooks import ROOT, lessons, record
 
 TEXT = readme.README.read_text("utf-8")
 
@@ -20,12 +18,12 @@ def rows(text):
 
 
 def test_the_table_is_what_was_measured():
-    record = json.loads(RECORD.read_text("utf-8"))
+    known = record.known()
     found = rows(TEXT)
     assert list(found) == [path.stem for path in lessons()]
     for name, (seconds, gigabytes) in found.items():
-        assert seconds == round(record[name]["seconds"])
-        assert gigabytes == pytest.approx(record[name]["peak_mb"] / 1024, abs=0.051)
+        assert seconds == round(known[name]["seconds"])
+        assert gigabytes == pytest.approx(known[name]["peak_mb"] / 1024, abs=0.051)
 
 
 def test_the_table_is_fresh():

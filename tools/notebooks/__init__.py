@@ -1,4 +1,4 @@
-"""Build, check and run the lessons: `python -m tools.notebooks build | check | run`."""
+"""Build, check and run the lessons: `python -m tools.notebooks build | check | run | site`."""
 
 from __future__ import annotations
 

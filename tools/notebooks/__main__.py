@@ -1,4 +1,4 @@
-"""The command line: python -m tools.notebooks build | check | run."""
+"""The command line: python -m tools.notebooks build | check | run | site."""
 
 from __future__ import annotations
 
@@ -39,20 +39,33 @@ def check(names: Names = None) -> None:
 
 @app.command()
 def run(
-    name: Annotated[str, typer.Argument(help="a lesson such as 09_bert")] = "",
+    name: Annotated[str, typer.Argument(help="a lesson such as 09_bert; all if none is named")] = "",
     scale: Annotated[str, typer.Option(help="smoke (seconds), lesson (a minute), cpu (an hour), gpu")] = "lesson",
     seed: Annotated[int, typer.Option(help="random seed")] = 0,
     data: Annotated[str, typer.Option(help="world, docs, a path, or hub:NAME")] = "world",
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
     out: Annotated[Path, typer.Option(help="folder for the results")] = ROOT / "build",
+    again: Annotated[bool, typer.Option(help="all lessons: keep nothing of a run that was broken off")] = False,
 ) -> None:
-    """Execute a lesson without a screen into a folder: a notebook and an offline HTML page."""
+    """Execute a lesson without a screen into a folder, as a notebook and an offline page; or all, into a site."""
     from tools.notebooks.run import run as run_one
+    from tools.notebooks.whole import run_all
 
-    path = find(name)
     given = {"SCALE": scale, "SEED": seed, "DATA": data, "DEVICE": device}
-    executed, web = run_one(path, given, out)
+    if not name:
+        print(run_all(given, out, again=again, progress=sys.stderr.isatty()))
+        return
+    executed, web = run_one(find(name), given, out)
     print(f"{executed}\n{web}")
+
+
+@app.command()
+def site(out: Annotated[Path, typer.Option(help="folder for the pages")] = ROOT / "build" / "site") -> None:
+    """The lessons as they are stored, as offline pages with an index; nothing is executed."""
+    from tools.notebooks import record
+    from tools.notebooks.site import build as build_site
+
+    print(build_site(out, {path.stem: path for path in lessons()}, record.known()))
 
 
 def _paths(names: list[str] | None) -> list[Path]:

@@ -9,11 +9,9 @@ from nbformat import NotebookNode
 from nbformat.validator import NotebookValidationError
 
 from course_lib.errors import CourseError
-from course_lib.files import atomic_write, read_json, write_json
-from tools.notebooks import ROOT, compare, navigation, scrub
-from tools.notebooks.execute import Measure, execute, hardware
-
-RECORD = ROOT / "data" / "results" / "lessons.json"
+from course_lib.files import atomic_write
+from tools.notebooks import compare, navigation, record, scrub
+from tools.notebooks.execute import Measure, execute
 
 
 def read(path: Path) -> NotebookNode:
@@ -47,14 +45,14 @@ def rebuild(path: Path) -> tuple[NotebookNode, Measure]:
     return fresh, measure
 
 
-def build(path: Path, record: Path | None = RECORD) -> Measure:
-    """Execute the notebook and store it with its outputs; note seconds and memory in `record`."""
+def build(path: Path, folder: Path | None = record.FOLDER) -> Measure:
+    """Execute the notebook and store it with its outputs; note seconds and memory in `folder`."""
     fresh, measure = rebuild(path)
     navigation.lead(fresh, path.stem)
     with atomic_write(path, "wb") as file:
         file.write(scrub.text(fresh).encode())
-    if record is not None:
-        _note(path.stem, measure, record)
+    if folder is not None:
+        record.note(path.stem, measure, f"python -m tools.notebooks build {path.stem}", folder)
     return measure
 
 
@@ -69,16 +67,3 @@ def check(path: Path) -> list[str]:
 def is_scrubbed(path: Path) -> bool:
     """True where the file is, byte for byte, in the stored form."""
     return scrub.text(scrub.scrub(read(path))).encode() == path.read_bytes()
-
-
-def _note(name: str, measure: Measure, record: Path) -> None:
-    known = read_json(record) if record.exists() else {}
-    known[name] = {
-        "seconds": round(measure.seconds, 1),
-        "cpu_seconds": round(measure.cpu_seconds, 1),
-        "peak_mb": round(measure.peak_mb),
-        "hardware": hardware(),
-        "command": f"python -m tools.notebooks build {name}",
-    }
-    record.parent.mkdir(parents=True, exist_ok=True)
-    write_json(record, dict(sorted(known.items())))

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -166,26 +166,25 @@ def execute(notebook: NotebookNode, where: Path) -> tuple[NotebookNode, Measure]
             coalesce_streams=True,
             resources={"metadata": {"path": str(where)}},
         )
-        start = time.monotonic()
-        with _watched(client, measure):
+        with watched(measure, lambda: getattr(getattr(client.km, "provisioner", None), "pid", None)):
             try:
                 client.execute(env=env)
             except CellExecutionError as error:
                 raise CourseError(f"A cell failed with {error.ename}: {error.evalue}\n{error}") from None
             except (TimeoutError, RuntimeError) as error:
                 raise CourseError(f"The notebook did not run to its end: {error}") from None
-        measure.seconds = time.monotonic() - start
     return copy, measure
 
 
 @contextlib.contextmanager
-def _watched(client: Any, measure: Measure) -> Iterator[None]:
-    """Sample the kernel's processes ten times a second while the block runs."""
+def watched(measure: Measure, pid_of: Callable[[], int | None]) -> Iterator[None]:
+    """Measure a process and its children, ten times a second while the block runs; pid_of: None where it is not yet."""
     done = threading.Event()
+    start = time.monotonic()
 
     def watch() -> None:
         while not done.wait(0.1):
-            pid = getattr(getattr(client.km, "provisioner", None), "pid", None)
+            pid = pid_of()
             if pid is not None:
                 megabytes, cpu_seconds = _tree(pid)
                 measure.peak_mb = max(measure.peak_mb, megabytes)
@@ -198,6 +197,7 @@ def _watched(client: Any, measure: Measure) -> Iterator[None]:
     finally:
         done.set()
         thread.join()
+        measure.seconds = time.monotonic() - start
 
 
 def _tree(pid: int) -> tuple[float, float]:

@@ -24,7 +24,22 @@ TEMPLATE = """\
   main { max-width: 60rem; margin: 0 auto; padding: 1rem; }
   img { max-width: 100%; height: auto; }
   .jp-RenderedHTMLCommon math { font-size: 1.05em; }
-  .jp-CodeCell .highlight pre { white-space: pre-wrap; }
+  .jp-CodeCell .highlight pre, .jp-OutputArea-output pre { white-space: pre-wrap; overflow-wrap: anywhere; }
+  .jp-RenderedHTMLCommon table { display: block; overflow-x: auto; max-width: 100%; }
+  .jp-RenderedHTMLCommon math[display="block"] { overflow-x: auto; max-width: 100%; }
+  @media (max-width: 45rem) {
+    main { padding: .5rem; }
+    .jp-InputPrompt, .jp-OutputPrompt, .jp-InputCollapser, .jp-OutputCollapser { display: none !important; }
+    .jp-Cell, .jp-Notebook { padding: 2px 0 !important; }
+    .jp-RenderedHTMLCommon { padding-right: 0 !important; }
+    .jp-OutputArea-output { margin-left: 0 !important; overflow-x: auto; }
+  }
+  @media print {
+    .jp-InputPrompt, .jp-OutputPrompt { display: none !important; }
+    .jp-Cell, .jp-OutputArea-output, .jp-OutputArea-child { overflow: visible !important; }
+    img, svg, table, .highlight pre { break-inside: avoid; }
+    h1, h2, h3 { break-after: avoid; }
+  }
 </style>
 {%- endblock -%}
 {%- block data_png scoped -%}

@@ -23,7 +23,18 @@ from tools.notebooks.build import read
 def run(
     path: Path, parameters: dict[str, Any], out: Path, *, progress: bool = True, env: dict[str, str] | None = None
 ) -> tuple[Path, Path]:
-    """Execute the notebook with the given parameters; returns the executed notebook's and the page's place in `out`.
+    """Execute the notebook with the given parameters; returns the executed notebook's and the page's place in `out`."""
+    executed = execute(path, parameters, out, progress=progress, env=env)
+    web = out / f"{path.stem}.html"
+    with atomic_write(web) as file:
+        file.write(page.html(scrub.scrub(read(executed)), path.stem))
+    return executed, web
+
+
+def execute(
+    path: Path, parameters: dict[str, Any], out: Path, *, progress: bool = True, env: dict[str, str] | None = None
+) -> Path:
+    """The same without the page: the executed notebook's place in `out`.
 
     Raises:
         CourseError: a parameter that the lesson does not have, an unknown scale, or a cell that failed (the notebook
@@ -36,7 +47,7 @@ def run(
     if parameters.get("SCALE", "smoke") not in SCALES:
         raise CourseError(f"SCALE={parameters['SCALE']} is not a scale; choose one of {', '.join(SCALES)}.")
     out.mkdir(parents=True, exist_ok=True)
-    executed, web = out / path.name, out / f"{path.stem}.html"
+    executed = out / path.name
     logging.getLogger("papermill").setLevel(logging.ERROR)
     before = dict(os.environ)
     os.environ.update(env or {})
@@ -59,10 +70,7 @@ def run(
     finally:
         os.environ.clear()
         os.environ.update(before)
-    notebook = scrub.scrub(read(executed))
-    with atomic_write(web) as file:
-        file.write(page.html(notebook, path.stem))
-    return executed, web
+    return executed
 
 
 def declared(notebook: NotebookNode) -> dict[str, Any]:
