@@ -8,6 +8,7 @@ ipywidgets are imported by the functions that use them.
 from course_lib.view.attention_widget import attention
 from course_lib.view.beam import Option, beam_picture, beam_tree
 from course_lib.view.blueprints import block, stacks
+from course_lib.view.calculator import calculator
 from course_lib.view.charts import bars, curves, histogram, learning_curve, scaling, scatter
 from course_lib.view.course_map import lesson_list, lesson_map
 from course_lib.view.display import Html, show
@@ -17,6 +18,7 @@ from course_lib.view.games import Blank, fill_in, quiz
 from course_lib.view.html import boxes
 from course_lib.view.live import explore, live
 from course_lib.view.maps import attention_map, heads_grid, mask_picture
+from course_lib.view.next_words import next_words
 from course_lib.view.overview import timeline
 from course_lib.view.parse import annotations
 from course_lib.view.player import Frame, masking, player, samples, word_steps
@@ -45,6 +47,7 @@ __all__ = [
     "bert_input",
     "block",
     "boxes",
+    "calculator",
     "confusion",
     "curves",
     "explore",
@@ -59,6 +62,7 @@ __all__ = [
     "live",
     "mask_picture",
     "masking",
+    "next_words",
     "number_map",
     "player",
     "playground",
