@@ -61,4 +61,4 @@ def needs(notebook: NotebookNode) -> list[str]:
 
 def title(notebook: NotebookNode) -> str:
     """A lesson's title without its number and without what stands behind a colon."""
-    return notebook.cells[0].source.splitlines()[0].partition("·")[2].partition(":")[0].strip()
+    return str(notebook.cells[0].source).splitlines()[0].partition("·")[2].partition(":")[0].strip()

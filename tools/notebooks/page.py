@@ -24,7 +24,9 @@ TEMPLATE = """\
   main { max-width: 60rem; margin: 0 auto; padding: 1rem; }
   img { max-width: 100%; height: auto; }
   .jp-RenderedHTMLCommon math { font-size: 1.05em; }
-  .jp-CodeCell .highlight pre, .jp-OutputArea-output pre { white-space: pre-wrap; overflow-wrap: anywhere; }
+  .jp-CodeCell .highlight pre, .jp-OutputArea-output pre {
+    white-space: pre-wrap; word-break: normal !important; overflow-wrap: anywhere;
+  }
   .jp-RenderedHTMLCommon table { display: block; overflow-x: auto; max-width: 100%; }
   .jp-RenderedHTMLCommon math[display="block"] { overflow-x: auto; max-width: 100%; }
   @media (max-width: 45rem) {

@@ -22,7 +22,7 @@ _OUTSIDE = re.compile(r"[a-z][a-z+.-]*:|//|#", re.IGNORECASE)
 STYLE = """
 nav.course { font: 15px/1.5 system-ui, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; max-width: 60rem;
   margin: 0 auto; padding: .6rem 1rem; border-bottom: 1px solid #c8ccd0; background: #fff; }
-nav.course a { margin-right: 1em; }
+nav.course a { color: #00598a; text-decoration: underline; margin-right: 1em; }
 @media print { nav.course { display: none; } }
 """
 PAGE = """<!DOCTYPE html>
