@@ -88,7 +88,7 @@ def open_document(path: Path) -> Document:
 
 def imports(code: str) -> dict[str, str]:
     """What the code imports of the course: the name in the code -> the full name."""
-    found = {}
+    found: dict[str, str] = {}
     for line in re.findall(r"^from course_lib.*?(?:\([^)]*\)|$)", code, re.MULTILINE | re.DOTALL):
         try:
             tree = ast.parse(line)

@@ -16,10 +16,9 @@ from tools.notebooks import ROOT
 LIST = ROOT / "data" / "bibliography.json"
 FIGURES = ROOT / "data" / "papers"
 _ITEM = re.compile(r"^[*-] (.*)$", re.MULTILINE)
-_CITED = re.compile(
-    r"(?:^|; |; and )(?P<authors>[^;*]+?)[,:] \*(?P<title>[^*]+)\*,?(?P<venue>[^.:;*]*?)\b(?P<year>(?:19|20)\d\d)\b"
-    r"[.,:)]*\s*(?P<says>[^;]*)"
-)
+_SLANTED = re.compile(r"(?<!\*)\*([^*]+)\*(?!\*)")
+_WHERE = re.compile(r"(?: \([^)]*\))?,? *(?P<venue>[^.:;*()]*?)\b(?P<year>(?:19|20)\d\d)\b[.,:)]*")
+_BETWEEN = re.compile(r"; |\. (?=[A-Z])|, and (?=[A-Z][\w-]+(?:, [A-Z]| et al))")  # two citations of one item
 
 
 @dataclass(frozen=True)
@@ -45,24 +44,29 @@ class Paper:
 
 def read_on(notebook: NotebookNode) -> list[Paper]:
     """The papers that a lesson's `Read on` names, in its order."""
-    found = []
-    for cell in notebook.cells:
-        if cell.cell_type == "markdown" and "## Read on" in cell.source:
-            for item in _ITEM.findall(cell.source.partition("## Read on")[2]):
-                for m in _CITED.finditer(item):
-                    says = m["says"].strip()
-                    venue = m["venue"].strip(" ,(")
-                    found.append(Paper(m["authors"].strip(), m["title"], venue, int(m["year"]), says))
+    found: list[Paper] = []
+    for item in _items(notebook):
+        end = 0
+        for title in _SLANTED.finditer(item):
+            where = _WHERE.match(item, title.end())
+            authors = _BETWEEN.split(item[end : title.start()])[-1].strip(" ,:").removeprefix("and ")
+            if where and authors:
+                end = where.end()
+                says = re.split(r";| \*", item[end:])[0].strip()
+                found.append(Paper(authors, title[1], where["venue"].strip(" ,"), int(where["year"]), says))
     return found
 
 
 def unread(notebook: NotebookNode) -> list[str]:
     """What looks like a title in `Read on`, three or more words in italics, and is none that `read_on` understands."""
     known = {paper.title for paper in read_on(notebook)}
-    text = "\n".join(c.source for c in notebook.cells if c.cell_type == "markdown" and "## Read on" in c.source)
-    items = _ITEM.findall(text.partition("## Read on")[2])
-    slanted = [text for item in items for text in re.findall(r"(?<!\*)\*([^*]+)\*(?!\*)", item)]
+    slanted = [text for item in _items(notebook) for text in _SLANTED.findall(item)]
     return [text for text in slanted if len(text.split()) >= 3 and text not in known]
+
+
+def _items(notebook: NotebookNode) -> list[str]:
+    cells = [c.source for c in notebook.cells if c.cell_type == "markdown" and "## Read on" in c.source]
+    return [item for source in cells for item in _ITEM.findall(source.partition("## Read on")[2])]
 
 
 def listed() -> list[Paper]:
@@ -80,7 +84,9 @@ def figures() -> dict[str, list[str]]:
 
 def behind(text: str, papers: list[Paper]) -> list[Paper]:
     """The papers that a source in data/papers names, by first author and year ("Devlin et al. 2019, table 4")."""
-    return [p for p in papers if re.search(rf"\b{re.escape(p.first)}\b", text) and str(p.year) in text]
+    found = [p for p in papers if re.search(rf"\b{re.escape(p.first)}\b", text) and str(p.year) in text]
+    titled = [p for p in found if re.split(r"[:?]", p.title)[0].casefold() in text.casefold()]
+    return titled or found
 
 
 def add(new: list[Paper]) -> list[Paper]:

@@ -128,7 +128,7 @@ def lesson_map(here: str = "", ready: Sequence[str] | None = None) -> "Figure":
         tip = curve[-1]
         axes.plot(*zip(*curve[:-1], strict=True), color="#7c8289", lw=1.8, zorder=1)
         head = {"arrowstyle": "-|>", "color": "#7c8289", "lw": 1.8, "shrinkA": 0, "shrinkB": 0}
-        axes.annotate("", tip, (tip[0], tip[1] - 0.01), arrowprops=head)
+        axes.annotate("", tip, curve[-2], arrowprops=head)
     names = read_json(COURSE)["families"]
     for lesson in lessons.values():
         (x, y), there = lesson.place, lesson.number in standing

@@ -15,7 +15,7 @@ from course_lib.view.course_map import Planned, planned
 GLOSSARY, PAPERS = "../docs/glossary.md", "../docs/papers.md"
 MAP = "00_start_here.ipynb#map"
 _LINE = re.compile(r"^(?:←|Before:|next:|.*\]\(\.\./docs/glossary\.md\)).*$", re.MULTILINE)
-_NEXT = re.compile(r"^Next(?: in the course)?: (?:\[\d\d[^\]]*\]\([^)]*\)|\d\d[^,.:\n]*)", re.MULTILINE)
+_NEXT = re.compile(r"^Next(?: in the course)?: (?:\[\d\d[^\]]*\]\([^)]*\)|\d\d,? ?[^,.:\n]*)", re.MULTILINE)
 _NEED = re.compile(r"^\| *\**You need first\**.*$", re.MULTILINE)
 _LESSON = re.compile(r"\]\((\d\d_\w+)\.ipynb[^)]*\)")
 

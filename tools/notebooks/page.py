@@ -86,7 +86,7 @@ class _Exporter(HTMLExporter):
 
 def markdown(source: str) -> str:
     """A Markdown cell as HTML."""
-    return str(MarkdownWithMath(renderer=_Renderer(escape=False)).render(source))
+    return str(MarkdownWithMath(renderer=_Renderer(escape=False, exclude_anchor_links=True)).render(source))
 
 
 def html(notebook: NotebookNode, title: str) -> str:

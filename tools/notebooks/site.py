@@ -14,6 +14,7 @@ from course_lib.view.course_map import lesson_map, planned
 from course_lib.view.display import png
 from tools.notebooks import ROOT, page, record, scrub
 from tools.notebooks.build import read
+from tools.readme import README, opening
 
 DOCS = ("glossary", "papers", "world", "claims", "teaching")
 _LINK = re.compile(r"""<a\b([^>]*?)\bhref=(["'])([^"']*)\2([^>]*)>(.*?)</a>""", re.DOTALL)
@@ -123,8 +124,6 @@ def bar() -> str:
 
 def index(notebooks: dict[str, Path], entries: dict[str, dict[str, Any]], given: dict[str, Any]) -> str:
     """The first page: what the course is, the map, a table of lessons with what they took."""
-    from tools.readme import README, opening
-
     title, _, rest = README.read_text("utf-8").partition("\n")
     about = rest.strip().split("\n\n")[0].replace("\n", " ")
     rows = ""
