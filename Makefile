@@ -11,6 +11,7 @@ DEVICE ?= auto
 MINUTES ?= 8
 PART   ?=
 AGAIN  ?=
+RECORD ?=
 
 SHELL := /bin/sh
 RUN := .venv/bin/python
@@ -65,7 +66,7 @@ check: ready
 
 run: ready
 	@$(RUN) -m tools.notebooks run '$(LESSON)' --scale '$(SCALE)' --seed '$(SEED)' --data '$(DATA)' \
-	  --device '$(DEVICE)' $(if $(AGAIN),--again)
+	  --device '$(DEVICE)' $(if $(AGAIN),--again) $(if $(RECORD),--record)
 
 site: ready
 	@$(RUN) -m tools.notebooks site

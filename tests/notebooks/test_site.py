@@ -40,7 +40,7 @@ def test_a_run_broken_off_goes_on(tmp_path, monkeypatch):
 
     def again():
         said.clear()
-        return whole.run_all(GIVEN, out, say=said.append, progress=False)
+        return whole.run_all(GIVEN, out, keep=tmp_path / "record", say=said.append, progress=False)
 
     with pytest.raises(CourseError, match=r"1 of 2 failed: 01_second\. The same command runs only these again\."):
         again()
@@ -60,6 +60,8 @@ def test_a_run_broken_off_goes_on(tmp_path, monkeypatch):
     assert re.search(r"2 lessons +\d+ s +0\.\d GB +1/2$", text, re.MULTILINE)
     assert executed.stat().st_mtime_ns == stamp
     assert index == out / "site" / "index.html"
+    kept = record.known(tmp_path / "record")
+    assert list(kept) == ["00_first", "01_second"] and kept["00_first"]["peak_mb"] > 20
     shown = (index.parent / "00_first.html").read_text("utf-8")
     assert 'href="01_second.html"' in shown and 'href="world.html#tasks"' in shown
     assert "lock.py" not in re.sub(r"<style.*?</style>", "", shown, flags=re.DOTALL) and ">code</a>" not in shown

@@ -46,14 +46,18 @@ def run(
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
     out: Annotated[Path, typer.Option(help="folder for the results")] = ROOT / "build",
     again: Annotated[bool, typer.Option(help="all lessons: keep nothing of a run that was broken off")] = False,
+    record: Annotated[bool, typer.Option(help="all lessons: note time and memory for README's table")] = False,
 ) -> None:
     """Execute a lesson without a screen into a folder, as a notebook and an offline page; or all, into a site."""
+    from tools.notebooks.record import FOLDER
     from tools.notebooks.run import run as run_one
     from tools.notebooks.whole import run_all
 
     given = {"SCALE": scale, "SEED": seed, "DATA": data, "DEVICE": device}
     if not name:
-        print(run_all(given, out, again=again, progress=sys.stderr.isatty()))
+        if record and given != {"SCALE": "lesson", "SEED": 0, "DATA": "world", "DEVICE": "auto"}:
+            raise CourseError("README's table is about the lessons as they stand: --record goes with no other option.")
+        print(run_all(given, out, again=again, keep=FOLDER if record else None, progress=sys.stderr.isatty()))
         return
     executed, web = run_one(find(name), given, out)
     print(f"{executed}\n{web}")

@@ -61,6 +61,7 @@ def execute(
                 kernel_name="python3",
                 language="python",
                 cwd=str(path.parent),
+                extra_arguments=["--IPKernelApp.log_level=40"],  # errors; its warning about local ports is no news
                 progress_bar={"desc": path.stem, "unit": "cell"} if progress else False,
             )
     except PapermillExecutionError as error:

@@ -21,13 +21,20 @@ HEAD = f"{'lesson':<24}{'time':>8}{'memory':>10}{'checks':>9}"
 
 
 def run_all(
-    given: dict[str, Any], out: Path, *, again: bool = False, say: Callable[[str], None] = print, progress: bool = True
+    given: dict[str, Any],
+    out: Path,
+    *,
+    again: bool = False,
+    keep: Path | None = None,
+    say: Callable[[str], None] = print,
+    progress: bool = True,
 ) -> Path:
     """Execute every lesson with the given parameters and make the site of them; returns the site's first page.
 
     A line is said as each lesson ends: time, peak memory, and how many of its checks accept their folded answers. What
     has been executed is kept in `out`/run: a call after a failure, or after a stop by hand, executes only what is
-    missing or has been edited since. A run that went through is followed by a new one.
+    missing or has been edited since. A run that went through is followed by a new one. With `keep`, what went through
+    is also noted there, for README's table.
 
     Raises:
         CourseError: lessons failed; all others have been executed.
@@ -55,6 +62,9 @@ def run_all(
     if failed:
         names = ", ".join(failed)
         raise CourseError(f"{len(failed)} of {len(lessons())} failed: {names}. The same command runs only these again.")
+    if keep is not None:
+        for name, entry in entries.items():
+            write_json(keep / f"{name}.json", {key: entry[key] for key in entry if key not in ("checks", "source")})
     write_json(done, {"at": time.strftime("%Y-%m-%d %H:%M:%S")})
     return site.build(out / "site", {path.stem: folder / path.name for path in lessons()}, entries, given)
 
