@@ -4,8 +4,8 @@
 ENGINE = r"""
 // Weights: a matrix is a scale for each row and a signed byte for each number, a vector is floats.
 var D = data.width, H = data.heads, dh = D / H, T = data.length;
-var raw = Uint8Array.from(atob(data.weights), function(c) { return c.charCodeAt(0); });
-data.weights = '';
+var raw = Uint8Array.from(atob(data.weights.join('')), function(c) { return c.charCodeAt(0); });
+data.weights = [];
 var place = 0;
 function vector(n) {
 var out = new Float32Array(raw.buffer.slice(place, place + 4 * n));

@@ -1,7 +1,7 @@
 """A GPT that runs in the page itself: prompt, temperature, top-k, top-p; no kernel, no network, also in exported HTML.
 
 The weights travel inside the widget, a byte each (every row of a matrix has its own scale), with the tokenizer's
-merges. `playground_script.py` has the model once more, in JavaScript: 60 lines, with a cache of keys and values.
+merges. `playground_script.py` has the model once more, in JavaScript, with a cache of keys and values.
 """
 
 import base64
@@ -75,8 +75,13 @@ def pack(model: LM, tokenizer: Tokenizer) -> dict[str, Any]:
         "eps": config.eps, "start": vocab.bos if vocab.bos is not None else vocab.eos, "end": vocab.eos,
         "special": list(vocab.special), "tokens": tokenizer.tokens(range(vocab.size)),
         "merges": [ids[piece] for a, b in merges for piece in (a, b, a + b)],
-        "weights": base64.b64encode(weights).decode("ascii"),
+        "weights": _lines(base64.b64encode(weights).decode("ascii")),
     }  # fmt: skip
+
+
+def _lines(text: str, width: int = 120) -> list[str]:
+    """Cut into pieces: a single line of a megabyte is a burden on every tool that searches a notebook."""
+    return [text[i : i + width] for i in range(0, len(text), width)]
 
 
 def rounded(matrix: Tensor) -> tuple[Tensor, Tensor]:

@@ -24,7 +24,8 @@ METADATA = {
 # The Python version is left out: the lessons are for all from 3.11 on.
 PATTERNS = (
     (re.compile(r"0x[0-9a-f]{6,16}\b"), "0x..."),
-    (re.compile(r"(?<![^\s\"'(<])[^\s\"'(<]*ipykernel_\d+[/\\]\d+\.py"), "<cell>"),  # looked for at words' beginnings only
+    # Looked for at words' beginnings only: a word may be the megabyte of a widget's data.
+    (re.compile(r"(?<![^\s\"'(<])[^\s\"'(<]*ipykernel_\d+[/\\]\d+\.py"), "<cell>"),
     (re.compile(re.escape(str(ROOT))), "<course>"),
 )
 
