@@ -90,6 +90,8 @@ def test_no_page_fetches_anything(pages):
     for text in pages.values():
         assert page.fetched(text) == []
         assert "viewport" in text
+        for name in ("index", "glossary", "papers"):
+            assert f'href="{name}.html"' in text
 
 
 def test_every_link_leads_to_a_page(pages):

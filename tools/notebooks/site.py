@@ -83,15 +83,15 @@ def build(
     pages["README.md"] = "index.html"
     for name, path in notebooks.items():
         made = page.html(scrub.scrub(read(path)), f"{name[:2]} {planned()[name].title}" if name in planned() else name)
-        made = made.replace("</head>", f"<style>{STYLE}</style></head>", 1)
-        made = re.sub(r"<body[^>]*>", lambda m: m[0] + bar(), made, count=1)
-        _write(new / f"{name}.html", linked(made, "notebooks", pages))
+        made = linked(made, "notebooks", pages).replace("</head>", f"<style>{STYLE}</style></head>", 1)
+        _write(new / f"{name}.html", re.sub(r"<body[^>]*>", lambda m: m[0] + bar(), made, count=1))
     for source, name in pages.items():
         if source.startswith("docs/"):
             text = (ROOT / source).read_text("utf-8")
-            body = re.sub(r"<table>.*?</table>", r'<div class="wide">\g<0></div>', page.markdown(text), flags=re.DOTALL)
+            body = linked(page.markdown(text), "docs", pages)
+            body = re.sub(r"<table>.*?</table>", r'<div class="wide">\g<0></div>', body, flags=re.DOTALL)
             title = text.splitlines()[0].lstrip("# ")
-            _write(new / name, linked(PAGE.format(title=title, style=STYLE, bar=bar(), body=body), "docs", pages))
+            _write(new / name, PAGE.format(title=title, style=STYLE, bar=bar(), body=body))
     _write(new / "index.html", index(notebooks, entries, given or {}))
     shutil.rmtree(folder, ignore_errors=True)
     new.rename(folder)
