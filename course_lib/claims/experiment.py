@@ -19,6 +19,7 @@ MODULES = {  # lesson -> where its claims' experiments are
     "01_self_attention": ("attention",),
     "02_transformer": ("transformer",),
     "03_positions": ("positions",),
+    "06_elmo": ("elmo",),
     "08_gpt1": ("gpt1",),
     "09_bert": ("bert", "bert_arms"),
     "10_bert_finetuning": ("finetuning",),
