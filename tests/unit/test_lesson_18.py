@@ -1,57 +1,34 @@
 """Lesson 18: typical slips in its answers are named, every claim is in it, its verdicts follow their rules."""
 
+import math
+import re
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
+import yaml
 
-from course_lib import check, cost
-from course_lib.models.gpt import GPT2_SIZES, gpt2
+from course_lib import check, claims, cost, data, generate, heads, hf, lesson, losses, metrics, prompting, view, zoo
+from course_lib.files import read_json
+from course_lib.models.gpt import GPT2_SIZES, gpt, gpt2
+from course_lib.stack import Stack
+from course_lib.tokenizers import train_bpe
+from tests.unit.lessons import answer, cells_of
 
-ANSWERS = {
-    "gpt2_parameters": """
-def gpt2_parameters(layers, width, vocab, length):
-    attention = 4 * (width * width + width)
-    feed_forward = width * 4 * width + 4 * width + 4 * width * width + width
-    norms = 2 * 2 * width
-    return (vocab + length) * width + layers * (attention + feed_forward + norms) + 2 * width
-""",
-    "continuation_score": """
-def continuation_score(logits, ids, start):
-    log_p = logits.log_softmax(-1)
-    scored = [log_p[t - 1, ids[t]] for t in range(start, len(ids))]
-    return sum(scored)
-""",
-    "top_p": """
-def top_p(logits, p):
-    probs, order = logits.softmax(-1).sort(dim=-1, descending=True)
-    before = probs.cumsum(-1) - probs
-    kept = probs.masked_fill(before >= p, 0.0)
-    kept = kept / kept.sum(-1, keepdim=True)
-    return torch.zeros_like(kept).scatter(-1, order, kept)
-""",
-    "cached_step": """
-def cached_step(q, k, v, past_k, past_v):
-    keys, values = torch.cat([past_k, k]), torch.cat([past_v, v])
-    weights = (q @ keys.T / q.shape[-1] ** 0.5).softmax(-1)
-    return weights @ values, keys, values
-""",
-}
+ROOT = Path(__file__).resolve().parents[2]
+CLAIMS = ("gpt2-sizes", "gpt2-zero-shot", "gpt2-tldr", "lm-sharpens")
+CELLS = cells_of("18_gpt2")
 
 
-def answer(name: str, *swap: str) -> Any:
-    """The answer; `swap`: a piece of it, what to write instead."""
-    source = ANSWERS[name]
-    for old, new in zip(swap[::2], swap[1::2], strict=True):
-        assert old in source
-        source = source.replace(old, new)
-    space: dict[str, Any] = {"torch": torch, "F": F}
-    exec(source, space)
-    return space[name]
+@pytest.fixture(scope="module")
+def paper() -> Any:
+    return read_json(ROOT / "data" / "papers" / "18_gpt2.json")
 
 
-# The answers with one slip each, and a word of the sentence that must name it.
+# The folded answers with one slip each, and a word of the sentence that must name it.
 SLIPS = [
     ("gpt2_parameters", ("(vocab + length)", "(2 * vocab + length)"), "tied"),
     ("gpt2_parameters", ("(vocab + length)", "vocab"), "positions are missing"),
@@ -100,13 +77,13 @@ SLIPS = [
 ]  # fmt: skip
 
 
-RIGHT = {name: answer(name) for name in ANSWERS}
-WRONG = [(name, answer(name, *swap), says) for name, swap, says in SLIPS]
+RIGHT = {name: answer(CELLS, name) for name in sorted({name for name, _, _ in SLIPS})}
+WRONG = [(name, answer(CELLS, name, *swap), says) for name, swap, says in SLIPS]
 
 
 @pytest.mark.parametrize(("name", "swap", "says"), SLIPS)
 def test_a_slip_is_named(name: str, swap: tuple[str, ...], says: str) -> None:
-    verdict = getattr(check, name)(answer(name, *swap))
+    verdict = getattr(check, name)(answer(CELLS, name, *swap))
     assert not verdict.passed
     assert says in verdict.message, verdict.message
 
@@ -143,11 +120,153 @@ def test_a_check_leaves_the_students_random_numbers_alone() -> None:
     torch.manual_seed(3)
     expected = torch.rand(4)
     torch.manual_seed(3)
-    for name in ANSWERS:
+    for name in RIGHT:
         getattr(check, name)(lambda *_: None)
     assert torch.equal(torch.rand(4), expected)
 
 
 def test_the_answer_counts_what_the_library_counts() -> None:
     for name, (layers, width, _) in GPT2_SIZES.items():
-        assert answer("gpt2_parameters")(layers, width, 50257, 1024) == cost.parameters(gpt2(name))
+        assert answer(CELLS, "gpt2_parameters")(layers, width, 50257, 1024) == cost.parameters(gpt2(name))
+
+
+def test_the_lesson_holds_every_claim_of_the_ledger() -> None:
+    ledger = yaml.safe_load((ROOT / "data" / "claims.yaml").read_text("utf-8"))
+    assert {entry["id"] for entry in ledger if entry["lesson"] == "18_gpt2"} == set(CLAIMS)
+    text = "\n".join(cell.source for cell in CELLS)
+    for claim in CLAIMS:
+        assert f'<a id="{claim}"></a>' in text, claim
+        assert f'claims.summary("{claim}")' in text, claim
+        assert re.search(rf"{claim}[^\n]*, this run:", text), claim
+
+
+def test_the_rule_stands_before_the_run() -> None:
+    """Above each verdict's cell a rule is written that names what it can be."""
+    verdicts = [i for i, cell in enumerate(CELLS) if cell.cell_type == "code" and ", this run:" in cell.source]
+    assert len(verdicts) == len(CLAIMS)
+    for i in verdicts:
+        rule = max(
+            j for j in range(i) if CELLS[j].cell_type == "markdown" and "rule, before" in CELLS[j].source.lower()
+        )
+        for word in ("`reproduced`", "`partly`", "`not at this scale`"):
+            assert word in CELLS[rule].source, (CELLS[i].id, word)
+
+
+def test_the_papers_figures_are_the_ledgers(paper: Any) -> None:
+    ledger = {e["id"]: e for e in yaml.safe_load((ROOT / "data" / "claims.yaml").read_text("utf-8"))}
+    theirs = ledger["gpt2-zero-shot"]["paper"]
+    ours = paper["gpt2-zero-shot"]
+    assert ours["columns"] == theirs["columns"]
+    assert list(ours["rows"].values()) == [theirs[name] for name in ("SOTA", "117M", "345M", "762M", "1542M")]
+    assert sorted(paper["gpt2-tldr"]["rows"].values()) == sorted(ledger["gpt2-tldr"]["paper"].values())
+    for r1, r2, rl, mean in paper["gpt2-tldr"]["rows"].values():
+        assert mean == pytest.approx((r1 + r2 + rl) / 3, abs=0.01)
+    said = ", ".join(f"{row['millions']}M/{row['layers']}/{row['width']}" for row in paper["gpt2-sizes"]["rows"])
+    assert said == ledger["gpt2-sizes"]["says"]
+    assert ours["Winograd schemas, 1542M (%)"] == 70.7
+
+
+def test_the_labels_fit_gpt1s_tables(paper: Any) -> None:
+    """What the lesson says of them: within a million and a half each, and all true counts are above."""
+    labels = {row["layers"]: row["millions"] for row in paper["gpt2-sizes"]["rows"]}
+    for name, (layers, width, split) in GPT2_SIZES.items():
+        old = cost.parameters(gpt(40478, width=width, layers=layers, heads=split, length=512))
+        assert abs(old / 1e6 - labels[layers]) < 1.5
+        assert cost.parameters(gpt2(name)) / 1e6 > labels[layers]
+
+
+def _run(name: str, space: dict[str, Any]) -> dict[str, Any]:
+    exec(next(cell.source for cell in CELLS if cell.id == name), space)
+    return space
+
+
+def _sizes(*rows: tuple[float, float, float, float]) -> dict[str, Any]:
+    names = ("last word", "choice", "pronoun", "perplexity")
+    scores = {f"gpt-{i}": dict(zip(names, row, strict=True)) for i, row in enumerate(rows)}
+    return {"scores": scores, "SIZES": list(scores), "measures": names[:3], "TESTS": 200}
+
+
+LOW, HIGH, SAME = (0.1, 0.4, 0.5, 9.0), (0.5, 0.8, 0.7, 5.0), (0.12, 0.41, 0.5, 9.5)
+VERDICTS: list[tuple[str, dict[str, Any], str]] = [
+    ("sizes-verdict", {"off": [0.001, 0.009]}, "reproduced"),
+    ("sizes-verdict", {"off": [0.001, 0.064]}, "partly"),
+    ("sizes-verdict", {"off": [0.2, 0.064]}, "not at this scale"),
+    ("zero-shot-verdict", _sizes(LOW, LOW, LOW, HIGH), "reproduced"),
+    ("zero-shot-verdict", _sizes(LOW, LOW, LOW, (*HIGH[:2], 0.52, 5.0)), "partly"),
+    ("zero-shot-verdict", _sizes(LOW, LOW, LOW, SAME), "not at this scale"),
+    ("zero-shot-verdict", _sizes(HIGH, LOW, LOW, LOW), "not at this scale"),
+    ("zero-shot-verdict", _sizes(LOW, HIGH), "open, 2 of at least 4"),
+    ("tldr-verdict", {"mean": {"In short,": 40, "no hint": 20, "Lead-3": 45}}, "reproduced"),
+    ("tldr-verdict", {"mean": {"In short,": 40, "no hint": 20, "Lead-3": 35}}, "partly"),
+    ("tldr-verdict", {"mean": {"In short,": 22, "no hint": 20, "Lead-3": 35}}, "partly"),
+    ("tldr-verdict", {"mean": {"In short,": 22, "no hint": 20, "Lead-3": 15}}, "not at this scale"),
+    ("sharpens-verdict", {"surprise": [9, 5, 3], "openness": [5, 4, 3]}, "reproduced"),
+    ("sharpens-verdict", {"surprise": [9, 3, 5], "openness": [5, 4, 3]}, "partly"),
+    ("sharpens-verdict", {"surprise": [9, 5, 3], "openness": [3, 4, 5]}, "not at this scale"),
+]
+
+
+@pytest.mark.parametrize(("cell", "given", "verdict"), VERDICTS)
+def test_the_verdicts_follow_their_rules(
+    cell: str, given: dict[str, Any], verdict: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start = next(c.source for c in CELLS if c.id == "start")
+    assert "from itertools import pairwise" in start
+    _run(cell, given | {"claims": claims, "math": math, "pairwise": pairwise})
+    said = capsys.readouterr().out
+    assert f"this run: {verdict}" in said, said
+
+
+@pytest.fixture(scope="module")
+def public(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small GPT-2 in the public layout, as the hub has it."""
+    folder = tmp_path_factory.mktemp("gpt2")
+    words = train_bpe(["Nadia bought the lamp. Paul bought the coin."] * 3, 300)
+    torch.manual_seed(0)
+    model = heads.LM(Stack(gpt(words.vocab.size, width=16, layers=2, heads=2, length=400)))
+    hf.save_pretrained(model, folder, model_type="gpt2", architecture="GPT2LMHeadModel")
+    words.save(folder)
+    return folder
+
+
+def test_public_models_come_through_the_same_cells(public: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The hub's path of the lesson, on a local folder in the hub's layout: models, measures, table, verdict."""
+    space: dict[str, Any] = {
+        "torch": torch, "math": math, "pairwise": pairwise, "zoo": zoo, "cost": cost, "losses": losses, "view": view,
+        "prompting": prompting, "metrics": metrics, "claims": claims, "data": data, "TESTS": 6,
+    }  # fmt: skip
+    _run("bytes-measure", space)
+    source = next(cell.source for cell in CELLS if cell.id == "zero-shot-models")
+    assert "PUBLIC = []" in source
+    exec(source.replace("PUBLIC = []", f'PUBLIC = ["hub:{public}", "{public}"]'), space)
+    space["SIZES"], space["town"] = space["SIZES"][-2:], ["Nadia bought the lamp."]
+    space |= {name: data.task(f"world/{name}", split="test", n=6) for name in ("cloze", "pronouns")}
+    for name in ("zero-shot-run", "zero-shot-table", "zero-shot-figure", "zero-shot-verdict"):
+        _run(name, space)
+    assert space["scores"][f"hub:{public}"] == space["scores"][str(public)]
+    assert "gpt2-zero-shot, this run:" in capsys.readouterr().out
+
+
+def test_the_real_text_may_be_a_students_own(tmp_path: Path) -> None:
+    (tmp_path / "train.txt").write_text("\n\n".join(f"My own page {i}, naïve 🙂." for i in range(40)), "utf-8")
+    run = lesson.start("smoke", 0, "auto", str(tmp_path), str(tmp_path / "out"))
+    space: dict[str, Any] = {
+        "run": run,
+        "data": data,
+        "tokenizer": zoo.load("gpt-mini").tokenizer,
+        "topics": {},
+        "re": re,
+    }
+    _run("texts", space)
+    assert all("own page" in text for text in space["texts"]["real"] + space["texts"]["held out"])
+
+
+def test_a_hint_is_answered_for_every_story() -> None:
+    """Padding on the left does not change what is written."""
+    gpt_mini, tokenizer, _ = zoo.load("gpt-mini")
+    stories = {"text": ["Nadia sold the lamp.", "It rained. Paul bought the coin. Nadia sold the lamp to Olga."]}
+    space: dict[str, Any] = {"torch": torch, "generate": generate, "gpt_mini": gpt_mini, "tokenizer": tokenizer}
+    space |= {"stories": stories, "NEW": 8}
+    together = _run("tldr-write", dict(space))["written"]["In short,"]
+    apart = [_run("tldr-write", space | {"stories": {"text": [text]}})["written"] for text in stories["text"]]
+    assert together == [written["In short,"][0] for written in apart]
