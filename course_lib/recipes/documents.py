@@ -226,7 +226,8 @@ class Run(TrainingJob[Recipe]):
             again = random.Random(f"replay/{self.recipe.seed}/{row}").random() < self.recipe.replay
             if row >= second and not again:
                 return list(documents(row))
-            return list(self.world.primer(row, 1 if row < first else 2, self.recipe.seed)["sentences"])
+            level, rounds = 1 if row < first else 2, self.recipe.objective == "clm"
+            return list(self.world.primer(row, level, self.recipe.seed, rounds=rounds)["sentences"])
 
         return read
 

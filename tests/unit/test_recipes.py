@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from course_lib import recipes
+from course_lib.data.world import World
 from course_lib.files import read_json
 from course_lib.losses import Batch
 from course_lib.probes import Blank, fill_in_accuracy, mean_loss
@@ -106,6 +107,13 @@ def test_a_run_reads_the_primer_then_documents_with_some_of_it_again(tmp_path: P
     again = [read(row) == world.primer(row, 2)["sentences"] for row in range(96, 496)]
     assert 0.18 < sum(again) / 400 < 0.32
     assert all(again[row - 96] or read(row) == world.document(row)["sentences"] for row in range(96, 496))
+
+
+def test_a_model_that_sees_both_sides_reads_pages_without_rounds(tmp_path: Path) -> None:
+    read = recipes.Run("bert-mini", replace(recipes.RECIPES["bert-mini"], primer=(4, 8), rows=8), tmp_path).lessons()
+    world = World(0)
+    assert all(read(row) == world.primer(row, 1, rounds=False)["sentences"] for row in range(32))
+    assert read(0) != world.primer(0, 1)["sentences"]
 
 
 def test_the_primer_asks_for_known_names_and_has_no_pairs() -> None:

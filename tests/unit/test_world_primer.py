@@ -1,6 +1,7 @@
 """The primer: facts said again and again, nothing that training hides."""
 
 import re
+from typing import Any
 
 import pytest
 
@@ -45,6 +46,24 @@ def test_level_1_has_one_verb_and_pairs_of_a_person_and_a_thing() -> None:
         for sentence in page["sentences"]:
             (thing,) = {t for t in owner if re.search(rf"\b{t}\b", sentence)}
             assert owner[thing] in sentence
+
+
+def _said(page: dict[str, Any]) -> list[int]:
+    """How often each thing of a page of level 1 is named."""
+    things = [thing for _, verb, thing in page["facts"] if verb != "at"]
+    return [len(re.findall(rf"\b{thing}\b", page["text"])) for thing in things]
+
+
+def test_without_rounds_what_the_others_are_does_not_tell_which_fact_is_said() -> None:
+    spread = {
+        rounds: [max(said) - min(said) for said in (_said(WORLD.primer(i, 1, rounds=rounds)) for i in range(200))]
+        for rounds in (True, False)
+    }
+    assert max(spread[True]) == 1  # a round says each once: whoever sees the rest knows the one that is missing
+    assert sum(difference > 1 for difference in spread[False]) > 100
+    lengths = [len(WORLD.primer(i, 1, rounds=False)["text"].split()) for i in range(200)]
+    assert min(lengths) < 50 and max(lengths) > 85
+    assert min(min(_said(WORLD.primer(i, 1, rounds=False))) for i in range(200)) == 1
 
 
 @pytest.mark.parametrize("level", [1, 2])

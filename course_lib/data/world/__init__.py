@@ -97,14 +97,16 @@ class World:
         check_count(n)
         return [self.document(index, split, seed, genre) for index in range(n)]
 
-    def primer(self, index: int, level: int = 1, seed: int = 0) -> dict[str, Any]:
+    def primer(self, index: int, level: int = 1, seed: int = 0, *, rounds: bool = True) -> dict[str, Any]:
         """Page number `index` of the primer: two to six facts of one verb and form, said again and again.
 
-        level: 1 pairs people and things; 2 has the facts of all genres. Returns the columns text, sentences, facts and
-        genre of a document. What training documents never show, the primer does not show either.
+        level: 1 pairs people and things; 2 has the facts of all genres. rounds: every fact once, then every fact again;
+        without, any fact at any time after the first round, on pages of many lengths, for a model that reads to both
+        sides: in rounds it would fill in whichever fact the round still lacks. Returns the columns text, sentences,
+        facts and genre of a document. What training documents never show, the primer does not show either.
         """
         check_level(level)
-        return self._primer.page(random.Random(f"{self.seed}/primer/{level}/{seed}/{index}"), level)
+        return self._primer.page(random.Random(f"{self.seed}/primer/{level}/{seed}/{index}"), level, rounds)
 
     def names(self) -> list[str]:
         """What the parts of facts are called: people, things, places, towns, jobs, foods."""

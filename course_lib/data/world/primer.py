@@ -36,7 +36,7 @@ class Primer:
         self.states = {genre: _fit(writer, genre, "state") for genre in GENRES}
         self.sayings = {genre: [*self.states[genre], *_fit(writer, genre, "again")] for genre in GENRES}
 
-    def page(self, rng: random.Random, level: int) -> dict[str, Any]:
+    def page(self, rng: random.Random, level: int, rounds: bool) -> dict[str, Any]:
         """One page; see World.primer."""
         genre = rng.choice(GENRES) if level > 1 else "list"
         facts, _, _ = self.casting.facts(rng, genre, rng.randint(2 if level > 1 else 3, 6), "train")
@@ -45,10 +45,11 @@ class Primer:
         states, sayings = (self.states[genre], self.sayings[genre]) if level > 1 else (self.drill, self.drill)
         first = form = rng.choice(states)
         sentences: list[str] = []
-        length, tokens = rng.randint(90, 120), 0
-        while tokens < length:
-            for fact in rng.sample(facts, len(facts)):
-                if level == 1 and len(sentences) >= len(facts):
+        length, tokens = rng.randint(90, 120) if rounds else rng.randint(40, 120), 0
+        while tokens < length or len(sentences) <= len(facts):
+            again = bool(sentences)
+            for fact in rng.sample(facts, len(facts)) if rounds or not again else [rng.choice(facts)]:
+                if level == 1 and again:
                     form = first if rng.random() < 0.7 else rng.choice(sayings)
                 for sentence in form.render(rng, fact, fact):
                     sentences.append(sentence.text)
