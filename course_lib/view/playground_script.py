@@ -122,7 +122,7 @@ var order = Array.from(logits.keys()).sort(function(a, b) { return logits[b] - l
 if (k > 0) order = order.slice(0, k);
 var shares = order.map(function(i) { return Math.exp((logits[i] - logits[order[0]]) / temperature); });
 var total = shares.reduce(function(a, b) { return a + b; }, 0), so_far = 0, kept = [];
-for (var i = 0; i < order.length && (i === 0 || p === 1 || so_far < p * total); i++) {
+for (var i = 0; i < order.length && (p === 1 || so_far < p * total); i++) {
 kept.push([order[i], shares[i]]);
 so_far += shares[i];
 }
