@@ -1,5 +1,6 @@
 """Lesson 06: typical slips in its answers are named; each half of a biLM sees its own side and nothing else."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -7,9 +8,17 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+import yaml
 from torch import Tensor
 
-from course_lib import check
+from course_lib import check, data, trace
+from course_lib.claims.experiment import find
+from course_lib.claims.lab import PLANS, Lab
+from course_lib.claims.record import figure
+from course_lib.data.world import World
+from course_lib.files import read_json
+from course_lib.models import elmo
+from tests.unit.lessons import answer, cells_of
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -120,3 +129,115 @@ def test_a_wrong_answer_is_named(name: str, answer: Callable[..., Any], says: st
     verdict = getattr(check, name)(answer)
     assert not verdict.passed
     assert says.lower() in verdict.message.lower(), verdict.message
+
+
+CLAIMS = ("elmo-shallow-bidirectional", "elmo-picks-sense", "elmo-layer-mix", "elmo-improves-baselines")
+
+
+@pytest.fixture(scope="module")
+def cells() -> list[Any]:
+    return cells_of("06_elmo")
+
+
+@pytest.fixture
+def lesson(cells: list[Any]) -> dict[str, Any]:
+    """A tiny biLM under the lesson's names, and what its cells define by `define`."""
+    torch.manual_seed(0)
+    config = elmo.ElmoConfig(0, width=3, hidden=8, filters=((1, 4), (2, 4)), length=12, dropout=0.0)
+    return {"torch": torch, "F": F, "elmo": elmo, "trace": trace, "re": re, "tiny": elmo.Elmo(config).eval()}
+
+
+def define(cells: list[Any], space: dict[str, Any], *names: str) -> None:
+    for name in names:
+        exec(next(cell.source for cell in cells if cell.id == name), space)
+
+
+@pytest.mark.parametrize("name", sorted({name for name, _ in RIGHT}))
+def test_a_folded_answer_passes_its_check(cells: list[Any], name: str) -> None:
+    assert getattr(check, name)(answer(cells, name)).passed
+
+
+def test_every_claim_has_its_place_and_the_papers_figures(cells: list[Any]) -> None:
+    text = "\n".join(cell.source for cell in cells)
+    paper = read_json(ROOT / "data" / "papers" / "06_elmo.json")
+    for name in CLAIMS:
+        assert f'<a id="{name}"></a>' in text
+        assert f'claims.summary("{name}")' in text
+        assert name in paper
+    rows = yaml.safe_load((ROOT / "data" / "claims.yaml").read_text(encoding="utf-8"))
+    ledger = {row["id"]: row for row in rows if row["lesson"] == "06_elmo"}
+    assert set(ledger) == set(CLAIMS)
+    assert paper["elmo-improves-baselines"]["rows"] == ledger["elmo-improves-baselines"]["paper"]
+    for row in paper["elmo-layer-mix"]["rows"].values():
+        assert row["baseline"] < row["top layer"] < row["equal shares"] < row["learned mix"]
+
+
+def test_the_lessons_loops_are_the_library(cells: list[Any], lesson: dict[str, Any]) -> None:
+    define(cells, lesson, "lstm-loop")
+    source = next(cell.source for cell in cells if cell.id == "bilm-hand")
+    exec(source, lesson)
+    words = ["one", "two", "three"]
+    spelled = elmo.characters([words], 12)
+    tokens = lesson["tiny"].tokens(spelled["ids"])[0]
+    for mine, theirs in zip(lesson["bilm_by_hand"](lesson["tiny"], tokens), lesson["tiny"](**spelled), strict=True):
+        assert torch.allclose(mine, theirs[0], atol=1e-6)
+
+
+def test_the_claim_of_two_sides_can_fail(cells: list[Any], lesson: dict[str, Any]) -> None:
+    """The lesson's measure finds a model whose second layer reads both halves of the first."""
+    define(cells, lesson, "influence")
+    source = next(cell.source for cell in cells if cell.id == "one-sided")
+    lesson |= {"where": [(depth, half) for depth in (1, 2) for half in (0, 1)]}
+    exec(source, lesson)
+    words = ["a", "b", "c", "d"]
+    assert lesson["one_sided"](lesson["tiny"], words)
+
+    class Leaky(elmo.Elmo):
+        def forward(self, ids: Tensor, **given: Any) -> list[Tensor]:
+            layers = super().forward(ids, **given)
+            left, right = layers[1].chunk(2, dim=-1)
+            return [layers[0], layers[1], layers[2] + torch.cat([right, left], dim=-1)]
+
+    leaky = Leaky(lesson["tiny"].config)
+    leaky.load_state_dict(lesson["tiny"].state_dict())
+    assert not lesson["one_sided"](leaky.eval(), words)
+
+
+def test_sentences_and_their_labels_stay_together(cells: list[Any]) -> None:
+    space: dict[str, Any] = {"elmo": elmo}
+    source = next(cell.source for cell in cells if cell.id == "mix-data")
+    exec(source, space)
+    for document in World(seed=0).documents(40):
+        rows = list(space["by_sentence"](document, document["tags"]))
+        assert [word for words, _ in rows for word in words] == document["tokens"]
+        assert [tag for _, tags in rows for tag in tags] == document["tags"]
+
+
+def test_the_published_files_and_another_text_come_through(
+    cells: list[Any], lesson: dict[str, Any], tmp_path: Path, capsys: Any
+) -> None:
+    """The lesson's switches to a public checkpoint and text, on local folders."""
+    source = next(cell.source for cell in cells if cell.id == "public")
+    folder = elmo.save(lesson["tiny"], tmp_path / "public")
+    source = source.replace('PUBLIC = ""', f"PUBLIC = {str(folder)!r}")
+    lesson |= {"size": lambda model: sum(p.numel() for p in model.parameters()), "use_vectors": lambda model: [model]}
+    exec(source, lesson | {"hits": lambda model: torch.tensor([1.0, 0.0])})
+    assert "2 layers of width 3 a direction" in capsys.readouterr().out
+
+    (tmp_path / "text").mkdir()
+    (tmp_path / "text" / "train.txt").write_text("One line is here. And another one!\n\nToo short.\n", encoding="utf-8")
+    count = next(cell.source for cell in cells if cell.id == "hidden-count")
+    exec(count[: count.index("held =")], lesson)
+    found = lesson["sentences_of"](data.corpus(str(tmp_path / "text"), n=5)["text"])
+    assert found == [["One", "line", "is", "here", "."], ["And", "another", "one", "!"]]
+
+
+def test_the_recorded_claim_is_held_to_its_rule() -> None:
+    experiment = find("elmo-shallow-bidirectional")
+    assert experiment is not None
+    names = [f"{side}, {which} side" for side in ("forward", "backward") for which in ("other", "own")]
+    for values, verdict in (((0, 1, 0, 1), "reproduced"), ((0, 1, 1e-9, 1), "not at this scale"), ((0, 0, 0, 1), "not at this scale")):  # fmt: skip  # noqa: E501
+        figures = {name: figure([value], exact=True) for name, value in zip(names, values, strict=True)}
+        assert experiment.verdict(figures)[0] == verdict
+    measured = experiment.measure(Lab(PLANS["smoke"]), 0)
+    assert measured["forward, other side"] == measured["backward, other side"] == 0
