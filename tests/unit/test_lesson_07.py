@@ -1,38 +1,30 @@
-"""Lesson 07: typical slips in its answers are named."""
+"""Lesson 07: typical slips in its answers are named, every claim is in it, its verdicts follow their rules."""
 
+import re
 from collections.abc import Callable
+from pathlib import Path
+from statistics import mean, stdev
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+import yaml
 from torch.nn.utils import parameters_to_vector
 
-from course_lib import check
+from course_lib import check, claims, data, lesson, view
+from course_lib.data.batches import pad
+from course_lib.data.world import World
+from course_lib.files import read_json
+from course_lib.models.baselines import task_words, word_tokenizer
+from course_lib.models.elmo import split
+from tests.unit.lessons import answer, cells_of
 
-ANSWERS = {
-    "last_state": """
-def last_state(h, keep):
-    lengths = keep.sum(1)
-    return h[torch.arange(len(h)), lengths - 1]
-""",
-    "start_from": """
-def start_from(classifier, lm):
-    classifier.body.load_state_dict(lm.body.state_dict())
-    return classifier
-""",
-    "weight_change": """
-def weight_change(before, after):
-    old = torch.cat([tensor.flatten() for tensor in before])
-    new = torch.cat([tensor.flatten() for tensor in after])
-    return ((new - old).norm() / old.norm()).item()
-""",
-    "layer_rates": """
-def layer_rates(lr, layers, factor):
-    return [lr / factor ** (layers - 1 - layer) for layer in range(layers)]
-""",
-}
+ROOT = Path(__file__).resolve().parents[2]
+CLAIMS = ("pretraining-helps-lstm", "finetuning-beats-scratch", "domain-shift", "finetuning-stays-close")
+CELLS = cells_of("07_transfer")
 
-# The answers with one slip each, and a word of the sentence that must name it.
+# The folded answers with one slip each, and a word of the sentence that must name it.
 LOAD = "classifier.body.load_state_dict(lm.body.state_dict())"
 PART = "classifier.body.{0}.load_state_dict(lm.body.{0}.state_dict())"
 SLIPS = [
@@ -93,28 +85,13 @@ SLIPS = [
 ]  # fmt: skip
 
 
-def answered(name: str, *swap: str) -> Any:
-    source = ANSWERS[name]
-    for old, new in zip(swap[::2], swap[1::2], strict=True):
-        assert old in source
-        source = source.replace(old, new)
-    space: dict[str, Any] = {"torch": torch}
-    exec(source, space)
-    return space[name]
-
-
-RIGHT = {name: answered(name) for name in ANSWERS}
-WRONG = [(name, answered(name, *swap), says) for name, swap, says in SLIPS]
-
-
-@pytest.mark.parametrize("name", ANSWERS)
-def test_the_answer_passes(name: str) -> None:
-    assert getattr(check, name)(RIGHT[name]).passed
+RIGHT = {name: answer(CELLS, name) for name in dict.fromkeys(name for name, _, _ in SLIPS)}
+WRONG = [(name, answer(CELLS, name, *swap), says) for name, swap, says in SLIPS]
 
 
 @pytest.mark.parametrize(("name", "swap", "says"), SLIPS)
 def test_a_slip_is_named(name: str, swap: tuple[str, ...], says: str) -> None:
-    verdict = getattr(check, name)(answered(name, *swap))
+    verdict = getattr(check, name)(answer(CELLS, name, *swap))
     assert not verdict.passed
     assert says in verdict.message, verdict.message
 
@@ -158,3 +135,110 @@ def test_a_check_leaves_the_students_random_numbers_alone() -> None:
     for name, right in RIGHT.items():
         getattr(check, name)(right)
     assert torch.equal(torch.rand(4), expected)
+
+
+def test_the_lesson_holds_every_claim_of_the_ledger() -> None:
+    ledger = yaml.safe_load((ROOT / "data" / "claims.yaml").read_text("utf-8"))
+    assert {entry["id"] for entry in ledger if entry["lesson"] == "07_transfer"} == set(CLAIMS)
+    paper = read_json(ROOT / "data" / "papers" / "07_transfer.json")
+    text = "\n".join(cell.source for cell in CELLS)
+    for claim in CLAIMS:
+        assert claim in paper
+        assert f'<a id="{claim}"></a>' in text, claim
+        assert f'claims.summary("{claim}")' in text, claim
+        assert re.search(rf"{claim}[^\n]*, this run:", text), claim
+
+
+def test_the_rule_stands_before_the_run() -> None:
+    """Above each verdict's cell a rule is written that names what it can be."""
+    verdicts = [i for i, cell in enumerate(CELLS) if cell.cell_type == "code" and ", this run:" in cell.source]
+    assert len(verdicts) == len(CLAIMS)
+    for i in verdicts:
+        rule = max(j for j in range(i) if CELLS[j].cell_type == "markdown" and "The rule" in CELLS[j].source)
+        for word in ("`reproduced`", "`partly`", "`not at this scale`"):
+            assert word in CELLS[rule].source, (CELLS[i].id, word)
+
+
+def _run(name: str, space: dict[str, Any]) -> dict[str, Any]:
+    exec(next(cell.source for cell in CELLS if cell.id == name), space)
+    return space
+
+
+def _seeds(random: list[float], lm: list[float], autoencoder: list[float]) -> dict[str, Any]:
+    return {"found": {"random": random, "LM": lm, "autoencoder": autoencoder}}
+
+
+def _labels(random: list[float], lm: list[float]) -> dict[str, Any]:
+    amounts = [64, 128, 256, 512]
+    score = {("random", n): v for n, v in zip(amounts, random, strict=True)}
+    return {"AMOUNTS": amounts, "score": score | {("LM", n): v for n, v in zip(amounts, lm, strict=True)}}
+
+
+def _domains(random: float, lm: float) -> dict[str, Any]:
+    return {"shift": {"random": {"food": 90.0, "film": random}, "LM": {"food": 90.0, "film": lm}}}
+
+
+def _moves(lm: list[float], random: list[float], top: float) -> dict[str, Any]:
+    layers = dict.fromkeys(("word vectors", "lower LSTM", "upper LSTM"), "")
+    return {
+        "LAYERS": layers,
+        "change": {
+            name: dict(zip(layers, row, strict=True)) for name, row in (("LM start", lm), ("random start", random))
+        },
+        "blocks": {"token vectors": 1.0, "block 1": 2.0, "block 2": top},
+        "gpt_mini": SimpleNamespace(stack=SimpleNamespace(blocks=[0, 0])),
+    }
+
+
+VERDICTS: list[tuple[str, dict[str, Any], str]] = [
+    ("helps-verdict", _seeds([60, 80], [85, 87], [84, 88]), "reproduced"),
+    ("helps-verdict", _seeds([60, 80], [85, 87], [60, 95]), "partly"),
+    ("helps-verdict", _seeds([70, 72], [85, 87], [70, 72]), "partly"),
+    ("helps-verdict", _seeds([70, 72], [71, 72], [70, 72]), "not at this scale"),
+    ("labels-verdict", _labels([50, 60, 70, 80], [70, 80, 90, 95]), "reproduced"),
+    ("labels-verdict", _labels([50, 60, 70, 90], [70, 80, 90, 95]), "partly"),
+    ("labels-verdict", _labels([50, 60, 80, 90], [70, 80, 90, 95]), "partly"),
+    ("labels-verdict", _labels([65, 75, 85, 95], [70, 80, 90, 92]), "not at this scale"),
+    ("domain-verdict", _domains(75, 85), "reproduced"),
+    ("domain-verdict", _domains(75, 75), "partly"),
+    ("domain-verdict", _domains(85, 89), "not at this scale"),
+    ("change-verdict", _moves([3, 3, 4], [5, 5, 5], 3.0), "reproduced"),
+    ("change-verdict", _moves([3, 3, 4], [5, 5, 5], 1.0), "partly"),
+    ("change-verdict", _moves([6, 3, 4], [5, 5, 5], 3.0), "partly"),
+    ("change-verdict", _moves([6, 3, 2], [5, 5, 5], 3.0), "not at this scale"),
+]
+
+
+@pytest.mark.parametrize(("cell", "given", "verdict"), VERDICTS)
+def test_the_verdicts_follow_their_rules(
+    cell: str, given: dict[str, Any], verdict: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _run(cell, {"claims": claims, "mean": mean, "stdev": stdev, **given})
+    said = capsys.readouterr().out
+    assert f"this run: {verdict} (" in said, said
+
+
+def test_the_reviews_mean_what_they_say() -> None:
+    """No labelled review of the lesson turns its opinion around; all words of one are of one kind."""
+    run = lesson.start("smoke")
+    space = _run("data", {"run": run, "data": data, "view": view, "World": World})
+    rows = [row for domain in ("food", "film") for row in space["reviews"](domain, 60)]
+    lines = (ROOT / "data" / "world" / "opinions.tsv").read_text("utf-8").splitlines()[1:]
+    kinds = {word: int(kind == "positive") for word, _, kind in (line.split("\t") for line in lines)}
+    assert len(rows) == 120
+    for row in rows:
+        assert {kinds[word] for word in split(row["text"]) if word in kinds} == {row["label"]}, row
+
+
+def test_the_lesson_runs_on_a_folder_of_ones_own(tmp_path: Path) -> None:
+    """The door that `hub:NAME` takes too: labelled reviews, and their texts for pretraining."""
+    for name in ("train", "dev"):
+        rows = [f"mine {name} {i}\t{('bad', 'good')[i % 2]}" for i in range(90)]
+        (tmp_path / f"{name}.tsv").write_text("\n".join(["text\tlabel", *rows]) + "\n", "utf-8")
+    run = lesson.start("smoke", 0, "auto", str(tmp_path), str(tmp_path / "out"))
+    names = {"task_words": task_words, "word_tokenizer": word_tokenizer, "split": split, "pad": pad, "torch": torch}
+    space = _run("data", {"run": run, "data": data, "view": view, "World": World, **names})
+    assert all(row["text"].startswith("mine train") for row in space["reviews"]("food", 20))
+    assert all(row["text"].startswith("mine dev") for row in space["reviews"]("film", 20, "test"))
+    _run("texts", space)
+    assert set(space["tokenizer"].tokens(range(4, space["tokenizer"].vocab.size))) >= {"mine", "train", "0", "89"}
