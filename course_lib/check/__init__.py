@@ -4,6 +4,7 @@ Each returns a `Verdict`, true where the answer is right.
 """
 
 from course_lib.check.attention import causal_mask, masked_attention, softmax_attention
+from course_lib.check.bart import infill, permute_sentences, rouge_n
 from course_lib.check.base import Verdict
 from course_lib.check.bert import mask_tokens, mlm_loss, nsp_pairs
 from course_lib.check.elmo import bilm_labels, char_features, elmo_mix, nearest_use, turn_rows
@@ -14,11 +15,13 @@ from course_lib.check.gpt2 import cached_step, continuation_score, gpt2_paramete
 from course_lib.check.gpt3 import choice_scores, few_shot_prompt, gpt_parameters, induction, power_law
 from course_lib.check.heads import merge_heads, multi_head, split_heads
 from course_lib.check.inputs import bert_input, choice_inputs, entailment_input, similarity_inputs
+from course_lib.check.inside import best_offset, by_words, control_labels, finds_governor, last_four
 from course_lib.check.peft import adapter_forward, lora_forward, lora_merge, lora_start, nf4_block
 from course_lib.check.pieces import best_split, bits_per_byte, wordpiece_encode
 from course_lib.check.positions import alibi_bias, relative_index, rotary_attention, sinusoidal
 from course_lib.check.sampling import sample_top_k, temperature, top_k
 from course_lib.check.start import accuracy, label_counts, vocabulary_size
+from course_lib.check.t5 import corrupt_spans, mixing_rates, prefix_mask, rms_norm
 from course_lib.check.tokenization import best_pair, bpe_encode, merge_pair
 from course_lib.check.transfer import last_state, layer_rates, start_from, weight_change
 from course_lib.check.transformer import layer_norm, residual_branch
@@ -34,12 +37,14 @@ __all__ = [
     "analogy",
     "beam_step",
     "bert_input",
+    "best_offset",
     "best_pair",
     "best_span",
     "best_split",
     "bilm_labels",
     "bits_per_byte",
     "bpe_encode",
+    "by_words",
     "cached_step",
     "causal_mask",
     "char_features",
@@ -48,17 +53,22 @@ __all__ = [
     "cls_logits",
     "context_pairs",
     "continuation_score",
+    "control_labels",
+    "corrupt_spans",
     "decoder_input",
     "elmo_mix",
     "entailment_input",
     "few_shot_prompt",
+    "finds_governor",
     "freeze",
     "gelu",
     "glove_loss",
     "gpt2_parameters",
     "gpt_parameters",
     "induction",
+    "infill",
     "label_counts",
+    "last_four",
     "last_state",
     "layer_norm",
     "layer_rates",
@@ -69,6 +79,7 @@ __all__ = [
     "masked_attention",
     "merge_heads",
     "merge_pair",
+    "mixing_rates",
     "mlm_loss",
     "multi_head",
     "nearest_use",
@@ -78,11 +89,15 @@ __all__ = [
     "noise_distribution",
     "nsp_pairs",
     "pair_batch",
+    "permute_sentences",
     "perplexity",
     "power_law",
+    "prefix_mask",
     "relative_index",
     "residual_branch",
+    "rms_norm",
     "rotary_attention",
+    "rouge_n",
     "sample_top_k",
     "similarity_inputs",
     "sinusoidal",
