@@ -5,6 +5,7 @@ cell. Widgets and tables return an `Html` that shows itself as the last expressi
 ipywidgets are imported by the functions that use them.
 """
 
+from course_lib.view.arcs import head_arcs, head_player
 from course_lib.view.attention_widget import attention
 from course_lib.view.beam import Option, beam_picture, beam_tree
 from course_lib.view.blueprints import block, stacks
@@ -54,6 +55,8 @@ __all__ = [
     "fill_in",
     "gelu",
     "gpt1_inputs",
+    "head_arcs",
+    "head_player",
     "heads_grid",
     "histogram",
     "learning_curve",
