@@ -141,7 +141,13 @@ def _token_by_token(tokens: list[str], spans: Spans, signs: list[str]) -> Pair:
 
 
 def _as_stops(tokens: list[str], spans: Spans, signs: list[str]) -> Pair:
-    return _corrupt(tokens, [(start, max(0, stop - start)) for start, stop in spans], signs)
+    """Each (start, length) read as (start, stop)."""
+    read, said, done = [], [], 0
+    for sign, (start, stop) in zip(signs, spans, strict=False):
+        read += [*tokens[done:start], sign]
+        said += [sign, *tokens[start:stop]]
+        done = stop
+    return [*read, *tokens[done:]], [*said, signs[len(spans)]]
 
 
 def _span_first(tokens: list[str], spans: Spans, signs: list[str]) -> list[str]:
