@@ -263,7 +263,7 @@ def _rates(sizes: list[int], limit: int, temperature: float) -> list[float]:
 _RATE_MISTAKES = [
     Mistake("The limit is not used: no task counts for more than `limit` examples.",
             lambda n, k, t: _shares([x ** (1 / t) for x in n])),
-    Mistake("The temperature is not used: each size is taken to the power 1 / temperature.",
+    Mistake("The temperature changes nothing here; each size is taken to the power 1 / temperature.",
             lambda n, k, t: _shares([min(x, k) for x in n])),
     Mistake("Only the plain proportions: neither the limit nor the temperature is used.", lambda n, k, t: _shares(n)),
     Mistake("The power is 1 / temperature, so that a large one makes the shares more equal.",
@@ -276,7 +276,5 @@ _RATE_MISTAKES = [
             lambda n, k, t: _shares([max(x, k) ** (1 / t) for x in n])),
     Mistake("The limit comes first, the power afterwards.",
             lambda n, k, t: _shares([min(x ** (1 / t), k) for x in n])),
-    Mistake("The sizes are divided by the temperature, which changes no share; take the power 1 / temperature.",
-            lambda n, k, t: _shares([min(x, k) / t for x in n])),
     Mistake("Every task has the same share: that is equal mixing.", lambda n, k, t: _shares([1] * len(n))),
 ]  # fmt: skip
