@@ -159,16 +159,16 @@ def arc_table(
         reach: distances from -reach to reach are features too, one each (what is further away counts as at the end).
 
     Returns:
-        x Float[N Wmax F], the features of each candidate; fits Bool[N Wmax], the candidates: all other words of the
-        sentence; labels Int[N], the governor.
+        A batch for `train`: x Float[N Wmax F], the features of each candidate; ids Int[N Wmax], its place; keep
+        Bool[N Wmax], the candidates: all other words of the sentence; labels Int[N], the governor.
     """
     xs, labels = [], []
     for weights, row in zip(attention, rows, strict=True):
         flat = weights.flatten(0, 1)
         both = torch.cat([flat, flat.mT]).permute(1, 2, 0)  # W W F
         if reach:
-            places = torch.arange(len(row["tokens"]))
-            apart: Tensor = (places - places[:, None]).clamp(-reach, reach) + reach
+            at = torch.arange(len(row["tokens"]))
+            apart: Tensor = (at - at[:, None]).clamp(-reach, reach) + reach
             both = torch.cat([both, F.one_hot(apart, 2 * reach + 1).float()], dim=-1)
         for _, dependent, governor in arcs(row):
             candidates = F.pad(both[dependent], (0, 1), value=1.0)  # the last feature: a candidate
@@ -176,7 +176,8 @@ def arc_table(
             xs.append(candidates)
             labels.append(governor)
     x = nn.utils.rnn.pad_sequence(xs, batch_first=True)
-    return {"x": x[..., :-1], "fits": x[..., -1] > 0, "labels": torch.tensor(labels)}
+    places = torch.arange(x.shape[1]).expand(x.shape[:2])
+    return {"x": x[..., :-1], "ids": places, "keep": x[..., -1] > 0, "labels": torch.tensor(labels)}
 
 
 def linear_probe(

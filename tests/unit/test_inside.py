@@ -111,10 +111,11 @@ def test_the_table_of_arcs_holds_what_each_candidate_gets() -> None:
                              "tokens": ["a", "cat"]}], reach=2)  # fmt: skip
     assert table["x"].shape == (4, 5, 12 + 5)
     assert table["labels"].tolist() == [1, 2, 2, 1]
-    assert table["fits"].tolist() == [
+    assert table["keep"].tolist() == [
         [False, True, True, True, True], [True, False, True, True, True], [True, True, True, False, True],
         [False, True, False, False, False],
     ]  # fmt: skip
+    assert table["ids"].tolist() == [[0, 1, 2, 3, 4]] * 4
     the_at_sat = table["x"][0, 2]
     assert torch.equal(the_at_sat[:6], weights[..., 0, 2].flatten())
     assert torch.equal(the_at_sat[6:12], weights[..., 2, 0].flatten())

@@ -8,12 +8,16 @@ from typing import Any
 
 import pytest
 import torch
+import transformers
+import yaml
 from torch import Tensor
 
-from course_lib import check
+from course_lib import check, claims, view, zoo
 from course_lib.files import read_json
+from tests.unit.lessons import cells_of
 
 ROOT = Path(__file__).resolve().parents[2]
+CLAIMS = {"heads-learn-syntax": "heads-verdict", "layers-as-features": "layers-verdict"}
 
 
 def between_words(weights: Tensor, words: Any) -> Tensor:
@@ -182,3 +186,95 @@ def paper() -> Any:
 def test_the_papers_figures_are_those_of_the_ledger(paper: Any) -> None:
     rows = paper["heads-learn-syntax"]["rows"]
     assert [(row["head"], row["score"]) for row in rows.values()] == [("8-10", 86.8), ("8-11", 94.3), ("5-4", 65.1)]
+
+
+@pytest.fixture(scope="module")
+def cells() -> list[Any]:
+    return cells_of("11_inside_bert")
+
+
+def source(cells: list[Any], name: str) -> str:
+    return str(next(cell.source for cell in cells if cell.id == name))
+
+
+def test_the_lesson_holds_every_claim_of_the_ledger(cells: list[Any]) -> None:
+    ledger = yaml.safe_load((ROOT / "data" / "claims.yaml").read_text("utf-8"))
+    assert {entry["id"] for entry in ledger if entry["lesson"] == "11_inside_bert"} == set(CLAIMS)
+    text = "\n".join(cell.source for cell in cells)
+    for claim, verdict in CLAIMS.items():
+        assert f'<a id="{claim}"></a>' in text
+        assert f'claims.summary("{claim}")' in text
+        assert f"{claim}, this run:" in source(cells, verdict)
+        here = next(i for i, cell in enumerate(cells) if cell.id == verdict)
+        rules = [c.source for c in cells[:here] if c.cell_type == "markdown" and "**Rule, stated before" in c.source]
+        assert all(word in rules[-1] for word in ("`reproduced`", "`partly`", "`not at this scale`"))
+
+
+def _heads(det: float, obj: float, coreference: float, luck: float = 0) -> dict[str, Any]:
+    lost = {"det": luck, "obj": luck}
+    return {
+        "scores": {
+            "trained": {"det": det, "obj": obj},
+            "best distance": {"det": 50, "obj": 50},
+            "random weights": lost,
+        },
+        "bars": {"all": {"nearest": 20, "same word": 50, "best head": coreference, "random weights": luck}},
+    }
+
+
+def _layers(embeddings: float, top: float, mixed: float) -> dict[str, Any]:
+    means = {"layer 0": embeddings, "layer 1": 70, "layer 2": top, "sum of all": mixed, "last 4, summed": 1}
+    return {"means": means, "LAYERS": 2}
+
+
+VERDICTS: list[tuple[str, dict[str, Any], str]] = [
+    ("heads-verdict", _heads(60, 60, 60), "reproduced"),
+    ("heads-verdict", _heads(60, 60, 54), "partly"),
+    ("heads-verdict", _heads(54, 50, 60), "partly"),
+    ("heads-verdict", _heads(60, 60, 60, luck=58), "not at this scale"),
+    ("heads-verdict", _heads(54, 54, 30), "not at this scale"),
+    ("layers-verdict", _layers(60, 80, 81), "reproduced"),
+    ("layers-verdict", _layers(60, 80, 79), "partly"),
+    ("layers-verdict", _layers(71, 80, 81), "partly"),
+    ("layers-verdict", _layers(71, 80, 79), "not at this scale"),
+]
+
+
+@pytest.mark.parametrize(("cell", "given", "verdict"), VERDICTS)
+def test_the_verdicts_follow_their_rules(
+    cell: str, given: dict[str, Any], verdict: str, cells: list[Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    exec(source(cells, cell), {"claims": claims, **given})
+    assert f"this run: {verdict} (" in capsys.readouterr().out
+
+
+TREEBANK = """1\tThe\t_\tDET\t_\t_\t3\tdet\t_\t_
+2\told\t_\tADJ\t_\t_\t3\tamod\t_\t_
+3\tdog\t_\tNOUN\t_\t_\t4\tnsubj\t_\t_
+4\tsaw\t_\tVERB\t_\t_\t0\troot\t_\t_
+5\ta\t_\tDET\t_\t_\t6\tdet\t_\t_
+6\tcat\t_\tNOUN\t_\t_\t4\tobj\t_\t_
+
+"""
+
+
+def test_another_model_and_a_treebank_run(cells: list[Any], tmp_path: Path) -> None:
+    """The hub's path of the lesson on local files: a public BERT's folder, a treebank; parsing, controls, parser."""
+    _, tokenizer, _ = zoo.load("bert-mini")
+    torch.manual_seed(0)
+    size = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 2, "intermediate_size": 64}
+    public = transformers.BertForPreTraining(transformers.BertConfig(vocab_size=tokenizer.vocab.size, **size))
+    public.save_pretrained(tmp_path / "model")
+    tokenizer.save(tmp_path / "model")
+    (tmp_path / "small.conllu").write_text(TREEBANK * 40, "utf-8")
+    space: dict[str, Any] = {"SCALE": "smoke", "SEED": 0, "DEVICE": "cpu", "OUT": ""}
+    space |= {"DATA": str(tmp_path / "small.conllu"), "view": view}
+    start = source(cells, "start").replace('BODY = "bert-mini"', f'BODY = "{tmp_path / "model"}"')
+    exec(start.replace("../data/papers", str(ROOT / "data" / "papers")), space)
+    for name in ("sets", "best", "controls", "grid", "grid-said", "parser-data", "parser-train", "parser-score"):
+        exec(source(cells, name), space)
+    assert (space["LAYERS"], space["HEADS"]) == (3, 2)
+    assert set(space["RELATIONS"]) == {"det", "nsubj", "obj", "amod"}
+    assert list(space["untrained"]) == ["random weights"]  # no recipe, no mimetic start
+    assert space["scores"]["best distance"]["obj"] == 100
+    assert space["found"]["distances"] > 50
