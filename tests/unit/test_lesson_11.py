@@ -269,10 +269,17 @@ def test_another_model_and_a_treebank_run(cells: list[Any], tmp_path: Path) -> N
     (tmp_path / "small.conllu").write_text(TREEBANK * 40, "utf-8")
     space: dict[str, Any] = {"SCALE": "smoke", "SEED": 0, "DEVICE": "cpu", "OUT": ""}
     space |= {"DATA": str(tmp_path / "small.conllu"), "view": view}
-    start = source(cells, "start").replace('BODY = "bert-mini"', f'BODY = "{tmp_path / "model"}"')
-    exec(start.replace("../data/papers", str(ROOT / "data" / "papers")), space)
-    for name in ("sets", "best", "controls", "grid", "grid-said", "parser-data", "parser-train", "parser-score"):
-        exec(source(cells, name), space)
+    other = {'BODY = "bert-mini"': f'BODY = "{tmp_path / "model"}"', "../data/papers": str(ROOT / "data" / "papers")}
+    ids = [cell.id for cell in cells if cell.cell_type == "code"]
+    parsing = [*ids[ids.index("start") : ids.index("parse")], *ids[ids.index("sets") : ids.index("hits")]]
+    parsing += [*ids[ids.index("best") : ids.index("ex-offset-stub")]]
+    parsing += [*ids[ids.index("controls") : ids.index("quiz-controls")]]
+    parsing += ids[ids.index("parser-data") : ids.index("quiz-parser")]
+    for name in parsing:
+        code = source(cells, name)
+        for old, new in other.items():
+            code = code.replace(old, new)
+        exec(code, space)
     assert (space["LAYERS"], space["HEADS"]) == (3, 2)
     assert set(space["RELATIONS"]) == {"det", "nsubj", "obj", "amod"}
     assert list(space["untrained"]) == ["random weights"]  # no recipe, no mimetic start
