@@ -163,7 +163,11 @@ def test_the_papers_figures_are_the_ledgers(paper: Any) -> None:
 
 
 def _run(name: str, space: dict[str, Any]) -> dict[str, Any]:
-    exec(next(cell.source for cell in CELLS if cell.id == name), space)
+    """Run a cell, and its further parts: `ten-build`, `ten-build_2`, ..."""
+    sources = [cell.source for cell in CELLS if re.fullmatch(rf"{name}(_\d)?", cell.id)]
+    assert sources, name
+    for source in sources:
+        exec(source, space)
     return space
 
 
