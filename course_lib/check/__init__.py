@@ -4,7 +4,6 @@ Each returns a `Verdict`, true where the answer is right.
 """
 
 from course_lib.check.attention import causal_mask, masked_attention, softmax_attention
-from course_lib.check.bart import infill, permute_sentences, rouge_n
 from course_lib.check.base import Verdict
 from course_lib.check.bert import mask_tokens, mlm_loss, nsp_pairs
 from course_lib.check.elmo import bilm_labels, char_features, elmo_mix, nearest_use, turn_rows
@@ -66,7 +65,6 @@ __all__ = [
     "gpt2_parameters",
     "gpt_parameters",
     "induction",
-    "infill",
     "label_counts",
     "last_four",
     "last_state",
@@ -89,7 +87,6 @@ __all__ = [
     "noise_distribution",
     "nsp_pairs",
     "pair_batch",
-    "permute_sentences",
     "perplexity",
     "power_law",
     "prefix_mask",
@@ -97,7 +94,6 @@ __all__ = [
     "residual_branch",
     "rms_norm",
     "rotary_attention",
-    "rouge_n",
     "sample_top_k",
     "similarity_inputs",
     "sinusoidal",
