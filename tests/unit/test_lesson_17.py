@@ -77,6 +77,8 @@ SLIPS = [
     (MIX, ("** (1 / temperature)", "/ temperature"), "temperature changes nothing"),
     (MIX, ("min(size, limit) ** (1 / temperature)", "1"), "equal mixing"),
 ]  # fmt: skip
+RIGHT = {name: answer(CELLS, name) for name in sorted({name for name, _, _ in SLIPS})}
+WRONG = [(name, answer(CELLS, name, *swap), says) for name, swap, says in SLIPS]
 
 
 @pytest.mark.parametrize(("name", "swap", "says"), SLIPS)
