@@ -78,7 +78,7 @@ adds("class Odd(Exception):\n    def __str__(self): raise ValueError\nraise Odd"
 
 # It takes more than its share.
 adds(
-    "bombs = []\nwhile True:\n    bombs.append(bytearray(2**28))",
+    "bombs = []\nwhile True:\n    bombs.append(bytes(2**28))",
     Expect(shows="MemoryError", boxed=True),
     "memory_bomb",
 )
