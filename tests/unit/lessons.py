@@ -1,6 +1,7 @@
 """What the tests of lessons share: a notebook's cells, and the answers folded away in it."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,3 +27,21 @@ def answer(cells: list[Any], name: str, *swap: str) -> Any:
     space: dict[str, Any] = {"torch": torch, "F": functional}
     exec(source, space)
     return space[name]
+
+
+Slips = Sequence[tuple[str, tuple[str, ...], str]]  # a folded answer's name, what to swap in it, a word of the message
+
+
+def right_and_wrong(cells: list[Any], slips: Slips) -> tuple[dict[str, Any], list[tuple[str, Any, str]]]:
+    """RIGHT and WRONG of a lesson, as test_check.py collects them: the folded answers, and each with one slip."""
+    right = {name: answer(cells, name) for name in dict.fromkeys(name for name, _, _ in slips)}
+    return right, [(name, answer(cells, name, *swap), says) for name, swap, says in slips]
+
+
+def run_cell(cells: list[Any], name: str, space: dict[str, Any]) -> dict[str, Any]:
+    """Execute a cell, and its further parts (`ten-build`, `ten-build_2`, ...), in `space`."""
+    sources = [cell.source for cell in cells if re.fullmatch(rf"{name}(_\d)?", cell.id)]
+    assert sources, name
+    for source in sources:
+        exec(source, space)
+    return space

@@ -1,6 +1,5 @@
 """Lesson 07: typical slips in its answers are named, every claim is in it, its verdicts follow their rules."""
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 from statistics import mean, stdev
@@ -9,19 +8,16 @@ from typing import Any
 
 import pytest
 import torch
-import yaml
 from torch.nn.utils import parameters_to_vector
 
 from course_lib import check, claims, data, lesson, view
 from course_lib.data.batches import pad
 from course_lib.data.world import World
-from course_lib.files import read_json
 from course_lib.models.baselines import task_words, word_tokenizer
 from course_lib.models.elmo import split
-from tests.unit.lessons import answer, cells_of
+from tests.unit.lessons import cells_of, right_and_wrong, run_cell
 
 ROOT = Path(__file__).resolve().parents[2]
-CLAIMS = ("pretraining-helps-lstm", "finetuning-beats-scratch", "domain-shift", "finetuning-stays-close")
 CELLS = cells_of("07_transfer")
 
 # The folded answers with one slip each, and a word of the sentence that must name it.
@@ -85,15 +81,7 @@ SLIPS = [
 ]  # fmt: skip
 
 
-RIGHT = {name: answer(CELLS, name) for name in dict.fromkeys(name for name, _, _ in SLIPS)}
-WRONG = [(name, answer(CELLS, name, *swap), says) for name, swap, says in SLIPS]
-
-
-@pytest.mark.parametrize(("name", "swap", "says"), SLIPS)
-def test_a_slip_is_named(name: str, swap: tuple[str, ...], says: str) -> None:
-    verdict = getattr(check, name)(answer(CELLS, name, *swap))
-    assert not verdict.passed
-    assert says in verdict.message, verdict.message
+RIGHT, WRONG = right_and_wrong(CELLS, SLIPS)
 
 
 def _by_names(classifier: Any, lm: Any) -> Any:
@@ -126,42 +114,6 @@ def _by_names(classifier: Any, lm: Any) -> Any:
 def test_another_right_answer_passes(name: str, other: Callable[..., Any]) -> None:
     verdict = getattr(check, name)(other)
     assert verdict.passed, verdict.message
-
-
-def test_a_check_leaves_the_students_random_numbers_alone() -> None:
-    torch.manual_seed(3)
-    expected = torch.rand(4)
-    torch.manual_seed(3)
-    for name, right in RIGHT.items():
-        getattr(check, name)(right)
-    assert torch.equal(torch.rand(4), expected)
-
-
-def test_the_lesson_holds_every_claim_of_the_ledger() -> None:
-    ledger = yaml.safe_load((ROOT / "data" / "claims.yaml").read_text("utf-8"))
-    assert {entry["id"] for entry in ledger if entry["lesson"] == "07_transfer"} == set(CLAIMS)
-    paper = read_json(ROOT / "data" / "papers" / "07_transfer.json")
-    text = "\n".join(cell.source for cell in CELLS)
-    for claim in CLAIMS:
-        assert claim in paper
-        assert f'<a id="{claim}"></a>' in text, claim
-        assert f'claims.summary("{claim}")' in text, claim
-        assert re.search(rf"{claim}[^\n]*, this run:", text), claim
-
-
-def test_the_rule_stands_before_the_run() -> None:
-    """Above each verdict's cell a rule is written that names what it can be."""
-    verdicts = [i for i, cell in enumerate(CELLS) if cell.cell_type == "code" and ", this run:" in cell.source]
-    assert len(verdicts) == len(CLAIMS)
-    for i in verdicts:
-        rule = max(j for j in range(i) if CELLS[j].cell_type == "markdown" and "The rule" in CELLS[j].source)
-        for word in ("`reproduced`", "`partly`", "`not at this scale`"):
-            assert word in CELLS[rule].source, (CELLS[i].id, word)
-
-
-def _run(name: str, space: dict[str, Any]) -> dict[str, Any]:
-    exec(next(cell.source for cell in CELLS if cell.id == name), space)
-    return space
 
 
 def _seeds(random: list[float], lm: list[float], autoencoder: list[float]) -> dict[str, Any]:
@@ -213,7 +165,7 @@ VERDICTS: list[tuple[str, dict[str, Any], str]] = [
 def test_the_verdicts_follow_their_rules(
     cell: str, given: dict[str, Any], verdict: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    _run(cell, {"claims": claims, "mean": mean, "stdev": stdev, **given})
+    run_cell(CELLS, cell, {"claims": claims, "mean": mean, "stdev": stdev, **given})
     said = capsys.readouterr().out
     assert f"this run: {verdict} (" in said, said
 
@@ -221,7 +173,7 @@ def test_the_verdicts_follow_their_rules(
 def test_the_reviews_mean_what_they_say() -> None:
     """No labelled review of the lesson turns its opinion around; all words of one are of one kind."""
     run = lesson.start("smoke")
-    space = _run("data", {"run": run, "data": data, "view": view, "World": World})
+    space = run_cell(CELLS, "data", {"run": run, "data": data, "view": view, "World": World})
     rows = [row for domain in ("food", "film") for row in space["reviews"](domain, 60)]
     lines = (ROOT / "data" / "world" / "opinions.tsv").read_text("utf-8").splitlines()[1:]
     kinds = {word: int(kind == "positive") for word, _, kind in (line.split("\t") for line in lines)}
@@ -237,8 +189,8 @@ def test_the_lesson_runs_on_a_folder_of_ones_own(tmp_path: Path) -> None:
         (tmp_path / f"{name}.tsv").write_text("\n".join(["text\tlabel", *rows]) + "\n", "utf-8")
     run = lesson.start("smoke", 0, "auto", str(tmp_path), str(tmp_path / "out"))
     names = {"task_words": task_words, "word_tokenizer": word_tokenizer, "split": split, "pad": pad, "torch": torch}
-    space = _run("data", {"run": run, "data": data, "view": view, "World": World, **names})
+    space = run_cell(CELLS, "data", {"run": run, "data": data, "view": view, "World": World, **names})
     assert all(row["text"].startswith("mine train") for row in space["reviews"]("food", 20))
     assert all(row["text"].startswith("mine dev") for row in space["reviews"]("film", 20, "test"))
-    _run("texts", space)
+    run_cell(CELLS, "texts", space)
     assert set(space["tokenizer"].tokens(range(4, space["tokenizer"].vocab.size))) >= {"mine", "train", "0", "89"}

@@ -10,10 +10,9 @@ import yaml
 
 from course_lib import check, data, lesson, view, zoo
 from course_lib.files import read_json
-from tests.unit.lessons import answer, cells_of
+from tests.unit.lessons import cells_of, right_and_wrong, run_cell
 
 ROOT = Path(__file__).resolve().parents[2]
-CLAIMS = ("bert-glue", "bert-swag", "bert-squad", "frozen-or-tuned", "finetuning-recipe")
 
 
 @pytest.fixture(scope="module")
@@ -58,33 +57,7 @@ SLIPS = [
     ("freeze", ("model.stack.requires", "model.stack.embed.requires"), "Only a part"),
     ("freeze", ("model.stack.requires_grad_", "model.requires_grad_"), "head is frozen too"),
 ]  # fmt: skip
-
-
-@pytest.mark.parametrize(("name", "swap", "says"), SLIPS)
-def test_a_slip_is_named(name: str, swap: tuple[str, ...], says: str, cells: list[Any]) -> None:
-    verdict = getattr(check, name)(answer(cells, name, *swap))
-    assert not verdict.passed
-    assert says in verdict.message, verdict.message
-
-
-def test_the_lesson_holds_every_claim_of_the_ledger(cells: list[Any], ledger: dict[str, Any]) -> None:
-    assert {name for name, entry in ledger.items() if entry["lesson"] == "10_bert_finetuning"} == set(CLAIMS)
-    text = "\n".join(cell.source for cell in cells)
-    for claim in CLAIMS:
-        assert f'<a id="{claim}"></a>' in text, claim
-        assert f'claims.summary("{claim}")' in text, claim
-        assert re.search(rf"{claim}[^\n]*, this run:", text), claim
-
-
-def test_the_rule_stands_before_the_run(cells: list[Any]) -> None:
-    """Each live verdict's rule is written above the cell that trains for it, and names what it can be."""
-    verdicts = [i for i, cell in enumerate(cells) if cell.cell_type == "code" and ", this run:" in cell.source]
-    assert len(verdicts) == len(CLAIMS)
-    for i in verdicts:
-        rule = max(j for j in range(i) if cells[j].cell_type == "markdown")
-        for word in ("rule", "`reproduced`", "`partly`", "`not at this scale`"):
-            assert word in cells[rule].source, (cells[i].id, word)
-        assert any(re.search(r"\b(finetune|sweep)\(", cell.source) for cell in cells[rule:i]), cells[i].id
+RIGHT, WRONG = right_and_wrong(cells_of("10_bert_finetuning"), SLIPS)
 
 
 def test_the_figures_are_those_of_the_ledger(paper: Any, ledger: dict[str, Any]) -> None:
@@ -100,6 +73,13 @@ def test_the_figures_are_those_of_the_ledger(paper: Any, ledger: dict[str, Any])
     assert paper["frozen-or-tuned"]["rows"] == {n: dict(zip(columns, row, strict=True)) for n, row in tuned.items()}
 
 
+def test_each_rule_stands_above_the_training(cells: list[Any]) -> None:
+    for i, cell in enumerate(cells):
+        if cell.cell_type == "code" and ", this run:" in cell.source:
+            rule = max(j for j in range(i) if cells[j].cell_type == "markdown" and "rule" in cells[j].source)
+            assert any(re.search(r"\b(finetune|sweep)\(", c.source) for c in cells[rule:i]), cell.id
+
+
 def test_what_the_lesson_says_of_the_papers_tables(paper: Any) -> None:
     glue, frozen = paper["bert-glue"]["rows"], paper["frozen-or-tuned"]["rows"]
     assert glue["BiLSTM+ELMo+Attn"]["RTE"] > glue["OpenAI GPT"]["RTE"]
@@ -109,11 +89,6 @@ def test_what_the_lesson_says_of_the_papers_tables(paper: Any) -> None:
     bert = {t: frozen["BERT-base tuned"][t] - frozen["BERT-base frozen"][t] for t in frozen["ELMo tuned"]}
     assert sorted(bert, key=bert.get)[-2:] == ["STS-B", "MRPC"]  # type: ignore[arg-type]
     assert all(frozen["ELMo tuned"][t] < frozen["ELMo frozen"][t] for t in bert if t != "NER")
-
-
-def _run(cells: list[Any], name: str, space: dict[str, Any]) -> dict[str, Any]:
-    exec(next(cell.source for cell in cells if cell.id == name), space)
-    return space
 
 
 @pytest.mark.parametrize("pair", [False, True], ids=["one text", "two texts"])
@@ -127,8 +102,8 @@ def test_the_first_head_runs_on_a_students_own_folder(
     bert_mini, tokenizer, _ = zoo.load("bert-mini")
     space: dict[str, Any] = {"data": data, "view": view, "tokenizer": tokenizer, "bert_mini": bert_mini}
     space["run"] = lesson.start("smoke", 0, "auto", str(tmp_path), str(tmp_path / "out"))
-    _run(cells, "data", space)
-    _run(cells, "by-hand-batches", space)
+    run_cell(cells, "data", space)
+    run_cell(cells, "by-hand-batches", space)
     assert space["OWN"] and space["names"] == ["bad", "good"]
     assert all(text.startswith("mine dev") for text in space["single"]["test"]["text"]), "a test set has no labels"
     assert space["frame"].kind == ("pair" if pair else "single")
@@ -152,7 +127,7 @@ def test_the_sweeps_verdict(
     score = dict(zip(rates, scores, strict=True))
     best = max(score, key=score.__getitem__)
     plateau = [lr for lr in rates if score[lr] >= 0.9 * score[best]]
-    _run(cells, "sweep-verdict", {"score": score, "best": best, "plateau": plateau, "LRS": rates})
+    run_cell(cells, "sweep-verdict", {"score": score, "best": best, "plateau": plateau, "LRS": rates})
     assert capsys.readouterr().out.endswith(f"finetuning-recipe, this run: {verdict}\n")
 
 
@@ -176,7 +151,7 @@ VERDICTS: list[tuple[str, dict[str, Any], str]] = [
 def test_the_verdicts_follow_their_rules(
     cell: str, given: dict[str, Any], verdict: str, cells: list[Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    _run(cells, cell, dict(given))
+    run_cell(cells, cell, dict(given))
     said = capsys.readouterr().out
     assert re.search(rf"this run: {verdict}", said), said
 

@@ -1,6 +1,5 @@
 """Lesson 17: typical slips in its answers are named, every claim is in it, its verdicts follow their rules."""
 
-import re
 from itertools import pairwise
 from pathlib import Path
 from statistics import mean
@@ -16,10 +15,9 @@ from course_lib.layers import RMSNorm
 from course_lib.models.t5 import T5_SIZES, t5, t5_lm, t5_size
 from course_lib.seq2seq import shift_right
 from course_lib.tokenizers import train_wordpiece
-from tests.unit.lessons import answer, cells_of
+from tests.unit.lessons import answer, cells_of, right_and_wrong, run_cell
 
 ROOT = Path(__file__).resolve().parents[2]
-CLAIMS = ("t5-span-corruption", "t5-architectures", "t5-text-to-text", "t5-sizes")
 CELLS = cells_of("17_t5")
 
 
@@ -77,15 +75,7 @@ SLIPS = [
     (MIX, ("** (1 / temperature)", "/ temperature"), "temperature changes nothing"),
     (MIX, ("min(size, limit) ** (1 / temperature)", "1"), "equal mixing"),
 ]  # fmt: skip
-RIGHT = {name: answer(CELLS, name) for name in sorted({name for name, _, _ in SLIPS})}
-WRONG = [(name, answer(CELLS, name, *swap), says) for name, swap, says in SLIPS]
-
-
-@pytest.mark.parametrize(("name", "swap", "says"), SLIPS)
-def test_a_slip_is_named(name: str, swap: tuple[str, ...], says: str) -> None:
-    verdict = getattr(check, name)(answer(CELLS, name, *swap))
-    assert not verdict.passed
-    assert says in verdict.message, verdict.message
+RIGHT, WRONG = right_and_wrong(CELLS, SLIPS)
 
 
 @pytest.mark.parametrize("name", [RMS, SPANS, MASK, MIX])
@@ -111,39 +101,9 @@ def test_another_right_answer_passes(name: str, other: Any) -> None:
     assert getattr(check, name)(other).passed
 
 
-def test_a_check_leaves_the_students_random_numbers_alone() -> None:
-    torch.manual_seed(3)
-    expected = torch.rand(4)
-    torch.manual_seed(3)
-    for name in (RMS, SPANS, MASK, MIX):
-        getattr(check, name)(lambda *_: None)
-    assert torch.equal(torch.rand(4), expected)
-
-
 def test_the_answer_is_the_librarys_norm() -> None:
     x = torch.randn(5, 8)
     assert torch.allclose(answer(CELLS, RMS)(x, torch.ones(8)), RMSNorm(8, 1e-6)(x), atol=1e-6)
-
-
-def test_the_lesson_holds_every_claim_of_the_ledger() -> None:
-    ledger = yaml.safe_load((ROOT / "data" / "claims.yaml").read_text("utf-8"))
-    assert {entry["id"] for entry in ledger if entry["lesson"] == "17_t5"} == set(CLAIMS)
-    text = "\n".join(cell.source for cell in CELLS)
-    for claim in CLAIMS:
-        assert f'<a id="{claim}"></a>' in text, claim
-        assert f'claims.summary("{claim}")' in text, claim
-        assert re.search(rf"{claim}[^\n]*, this run:", text), claim
-
-
-def test_the_rule_stands_before_the_run() -> None:
-    verdicts = [i for i, cell in enumerate(CELLS) if cell.cell_type == "code" and ", this run:" in cell.source]
-    assert len(verdicts) == len(CLAIMS)
-    for i in verdicts:
-        rule = max(
-            j for j in range(i) if CELLS[j].cell_type == "markdown" and "rule, before" in CELLS[j].source.lower()
-        )
-        for word in ("`reproduced`", "`partly`", "`not at this scale`"):
-            assert word in CELLS[rule].source, (CELLS[i].id, word)
 
 
 def test_the_papers_figures_are_the_ledgers(paper: Any) -> None:
@@ -162,15 +122,6 @@ def test_the_papers_figures_are_the_ledgers(paper: Any) -> None:
         assert row["millions"] == float(label[:-1]) * (1000 if label.endswith("B") else 1)
     example = paper["t5-span-corruption"]
     assert ledger["t5-span-corruption"]["says"] == f'"{example["input"]}" -> "{example["target"]}"'
-
-
-def _run(name: str, space: dict[str, Any]) -> dict[str, Any]:
-    """Run a cell, and its further parts: `ten-build`, `ten-build_2`, ..."""
-    sources = [cell.source for cell in CELLS if re.fullmatch(rf"{name}(_\d)?", cell.id)]
-    assert sources, name
-    for source in sources:
-        exec(source, space)
-    return space
 
 
 def _spans(letters: bool = True, hidden: float = 0.15, back: bool = True) -> dict[str, Any]:
@@ -226,7 +177,7 @@ VERDICTS: list[tuple[str, dict[str, Any], str]] = [
 def test_the_verdicts_follow_their_rules(
     cell: str, given: dict[str, Any], verdict: str, paper: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    _run(cell, given | {"claims": claims, "mean": mean, "pairwise": pairwise, "paper": paper, "view": view})
+    run_cell(CELLS, cell, given | {"claims": claims, "mean": mean, "pairwise": pairwise, "paper": paper, "view": view})
     said = capsys.readouterr().out
     assert f"this run: {verdict}" in said, said
 
@@ -252,7 +203,7 @@ def _arms() -> dict[str, Any]:
 
     space |= {"young": t5_lm(config), "small": small, "signs": corrupt.sentinels(tokenizer)}
     for cell in ("ten-build", "ten-arms"):
-        _run(cell, space)
+        run_cell(CELLS, cell, space)
     return space
 
 
@@ -272,7 +223,7 @@ def test_an_answer_is_judged_by_its_own_tokens_in_every_architecture() -> None:
     frame = space["SourceTarget"](space["tokenizer"], space["SMALL"])
     rows = frame.rows([{"text": "Paul sold it.", "target": "Nadia"}, {"text": "Nadia bought it", "target": "the lamp"}])
     space |= {"asked": {"both": rows}, "frame": frame}
-    _run("ten-score", space)
+    run_cell(CELLS, "ten-score", space)
     for kind, (build, loss, form) in space["ARMS"].items():
         model = build()
         list(space["train"](model, [form(frame.collate(rows))] * 60, loss, space["optim"].adamw(model, 1e-2), steps=60))
@@ -292,7 +243,7 @@ def test_an_answer_is_judged_by_its_own_tokens_in_every_architecture() -> None:
 def test_the_language_models_mask_keeps_the_source_from_looking_ahead(capsys: pytest.CaptureFixture[str]) -> None:
     space = _arms()
     for cell in ("three-masks", "three-see"):
-        _run(cell, space)
+        run_cell(CELLS, cell, space)
     said = capsys.readouterr().out.splitlines()
     assert [line.split()[-1] for line in said] == ["stays", "changes", "changes"]
 
@@ -324,7 +275,7 @@ def test_the_texts_may_be_a_students_own(tmp_path: Path) -> None:
     space = _arms() | {"topics": {"a": "the manual says a word " * 40}, "data": data}
     space["run"] = lesson.start("smoke", 0, "auto", str(tmp_path), str(tmp_path / "out"))
     for cell in ("claim-count", "learn-rows", "learn-batches"):
-        _run(cell, space)
+        run_cell(CELLS, cell, space)
     assert space["source"] == str(tmp_path)
     assert "sold" in space["tokenizer"].decode(space["texts_of"](0)["ids"][0].tolist())
     assert len(space["pretraining"]) == space["STEPS"]

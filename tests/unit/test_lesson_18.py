@@ -16,10 +16,9 @@ from course_lib.files import read_json
 from course_lib.models.gpt import GPT2_SIZES, gpt, gpt2
 from course_lib.stack import Stack
 from course_lib.tokenizers import train_bpe
-from tests.unit.lessons import answer, cells_of
+from tests.unit.lessons import answer, cells_of, right_and_wrong, run_cell
 
 ROOT = Path(__file__).resolve().parents[2]
-CLAIMS = ("gpt2-sizes", "gpt2-zero-shot", "gpt2-tldr", "lm-sharpens")
 CELLS = cells_of("18_gpt2")
 
 
@@ -77,15 +76,7 @@ SLIPS = [
 ]  # fmt: skip
 
 
-RIGHT = {name: answer(CELLS, name) for name in sorted({name for name, _, _ in SLIPS})}
-WRONG = [(name, answer(CELLS, name, *swap), says) for name, swap, says in SLIPS]
-
-
-@pytest.mark.parametrize(("name", "swap", "says"), SLIPS)
-def test_a_slip_is_named(name: str, swap: tuple[str, ...], says: str) -> None:
-    verdict = getattr(check, name)(answer(CELLS, name, *swap))
-    assert not verdict.passed
-    assert says in verdict.message, verdict.message
+RIGHT, WRONG = right_and_wrong(CELLS, SLIPS)
 
 
 def _nucleus_by_loop(logits: Any, p: float) -> Any:
@@ -116,40 +107,9 @@ def test_another_right_answer_passes(name: str, other: Any) -> None:
     assert getattr(check, name)(other).passed
 
 
-def test_a_check_leaves_the_students_random_numbers_alone() -> None:
-    torch.manual_seed(3)
-    expected = torch.rand(4)
-    torch.manual_seed(3)
-    for name in RIGHT:
-        getattr(check, name)(lambda *_: None)
-    assert torch.equal(torch.rand(4), expected)
-
-
 def test_the_answer_counts_what_the_library_counts() -> None:
     for name, (layers, width, _) in GPT2_SIZES.items():
         assert answer(CELLS, "gpt2_parameters")(layers, width, 50257, 1024) == cost.parameters(gpt2(name))
-
-
-def test_the_lesson_holds_every_claim_of_the_ledger() -> None:
-    ledger = yaml.safe_load((ROOT / "data" / "claims.yaml").read_text("utf-8"))
-    assert {entry["id"] for entry in ledger if entry["lesson"] == "18_gpt2"} == set(CLAIMS)
-    text = "\n".join(cell.source for cell in CELLS)
-    for claim in CLAIMS:
-        assert f'<a id="{claim}"></a>' in text, claim
-        assert f'claims.summary("{claim}")' in text, claim
-        assert re.search(rf"{claim}[^\n]*, this run:", text), claim
-
-
-def test_the_rule_stands_before_the_run() -> None:
-    """Above each verdict's cell a rule is written that names what it can be."""
-    verdicts = [i for i, cell in enumerate(CELLS) if cell.cell_type == "code" and ", this run:" in cell.source]
-    assert len(verdicts) == len(CLAIMS)
-    for i in verdicts:
-        rule = max(
-            j for j in range(i) if CELLS[j].cell_type == "markdown" and "rule, before" in CELLS[j].source.lower()
-        )
-        for word in ("`reproduced`", "`partly`", "`not at this scale`"):
-            assert word in CELLS[rule].source, (CELLS[i].id, word)
 
 
 def test_the_papers_figures_are_the_ledgers(paper: Any) -> None:
@@ -173,11 +133,6 @@ def test_the_labels_fit_gpt1s_tables(paper: Any) -> None:
         old = cost.parameters(gpt(40478, width=width, layers=layers, heads=split, length=512))
         assert abs(old / 1e6 - labels[layers]) < 1.5
         assert cost.parameters(gpt2(name)) / 1e6 > labels[layers]
-
-
-def _run(name: str, space: dict[str, Any]) -> dict[str, Any]:
-    exec(next(cell.source for cell in CELLS if cell.id == name), space)
-    return space
 
 
 def _sizes(*rows: tuple[float, float, float, float]) -> dict[str, Any]:
@@ -212,7 +167,7 @@ def test_the_verdicts_follow_their_rules(
 ) -> None:
     start = next(c.source for c in CELLS if c.id == "start")
     assert "from itertools import pairwise" in start
-    _run(cell, given | {"claims": claims, "math": math, "pairwise": pairwise})
+    run_cell(CELLS, cell, given | {"claims": claims, "math": math, "pairwise": pairwise})
     said = capsys.readouterr().out
     assert f"this run: {verdict}" in said, said
 
@@ -235,14 +190,14 @@ def test_public_models_come_through_the_same_cells(public: Path, capsys: pytest.
         "torch": torch, "math": math, "pairwise": pairwise, "zoo": zoo, "cost": cost, "losses": losses, "view": view,
         "prompting": prompting, "metrics": metrics, "claims": claims, "data": data, "TESTS": 6,
     }  # fmt: skip
-    _run("bytes-measure", space)
+    run_cell(CELLS, "bytes-measure", space)
     source = next(cell.source for cell in CELLS if cell.id == "zero-shot-models")
     assert "PUBLIC = []" in source
     exec(source.replace("PUBLIC = []", f'PUBLIC = ["hub:{public}", "{public}"]'), space)
     space["SIZES"], space["town"] = space["SIZES"][-2:], ["Nadia bought the lamp."]
     space |= {name: data.task(f"world/{name}", split="test", n=6) for name in ("cloze", "pronouns")}
     for name in ("zero-shot-run", "zero-shot-table", "zero-shot-figure", "zero-shot-verdict"):
-        _run(name, space)
+        run_cell(CELLS, name, space)
     assert space["scores"][f"hub:{public}"] == space["scores"][str(public)]
     assert "gpt2-zero-shot, this run:" in capsys.readouterr().out
 
@@ -257,7 +212,7 @@ def test_the_real_text_may_be_a_students_own(tmp_path: Path) -> None:
         "topics": {},
         "re": re,
     }
-    _run("texts", space)
+    run_cell(CELLS, "texts", space)
     assert all("own page" in text for text in space["texts"]["real"] + space["texts"]["held out"])
 
 
@@ -267,6 +222,8 @@ def test_a_hint_is_answered_for_every_story() -> None:
     stories = {"text": ["Nadia sold the lamp.", "It rained. Paul bought the coin. Nadia sold the lamp to Olga."]}
     space: dict[str, Any] = {"torch": torch, "generate": generate, "gpt_mini": gpt_mini, "tokenizer": tokenizer}
     space |= {"stories": stories, "NEW": 8}
-    together = _run("tldr-write", dict(space))["written"]["In short,"]
-    apart = [_run("tldr-write", space | {"stories": {"text": [text]}})["written"] for text in stories["text"]]
+    together = run_cell(CELLS, "tldr-write", dict(space))["written"]["In short,"]
+    apart = [
+        run_cell(CELLS, "tldr-write", space | {"stories": {"text": [text]}})["written"] for text in stories["text"]
+    ]
     assert together == [written["In short,"][0] for written in apart]

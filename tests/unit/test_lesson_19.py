@@ -11,20 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import yaml
 from torch import Tensor
 
-from course_lib import check, claims, cost, hf, view, zoo
+from course_lib import claims, cost, hf, view, zoo
 from course_lib.errors import CourseError
 from course_lib.files import read_json
 from course_lib.models.gpt import GPT3_SIZES, gpt1, gpt2, gpt3
-from tests.unit.lessons import answer, cells_of
+from tests.unit.lessons import cells_of, right_and_wrong, run_cell
 
 ROOT = Path(__file__).resolve().parents[2]
-CLAIMS = (
-    "gpt3-table", "in-context-learning", "arithmetic", "scaling-laws", "training-compute", "gpt-comparison",
-    "prompting",
-)  # fmt: skip
 
 
 def prompt(instruction: str, examples: Any, question: str) -> str:
@@ -113,6 +108,7 @@ SLIPS = [
     ("power_law", ("(height / -slope).exp()", "height.exp()"), "loss at x = 1"),
     ("power_law", ("float(-slope)", "float(slope)"), "exponent's sign"),
 ]
+WRONG += right_and_wrong(cells_of("19_gpt3"), SLIPS)[1]
 
 
 @pytest.fixture(scope="module")
@@ -125,35 +121,6 @@ def paper() -> Any:
     return read_json(ROOT / "data" / "papers" / "19_gpt3.json")
 
 
-@pytest.mark.parametrize(("name", "swap", "says"), SLIPS)
-def test_a_slip_of_a_folded_answer_is_named(name: str, swap: tuple[str, str], says: str, cells: list[Any]) -> None:
-    verdict = getattr(check, name)(answer(cells, name, *swap))
-    assert not verdict.passed and says in verdict.message, verdict.message
-
-
-def test_the_lesson_holds_every_claim_of_the_ledger(cells: list[Any]) -> None:
-    ledger = yaml.safe_load((ROOT / "data" / "claims.yaml").read_text("utf-8"))
-    assert {entry["id"] for entry in ledger if entry["lesson"] == "19_gpt3"} == set(CLAIMS)
-    text = "\n".join(cell.source for cell in cells)
-    for claim in CLAIMS:
-        assert f'<a id="{claim}"></a>' in text, claim
-        assert f'claims.summary("{claim}")' in text, claim
-        assert re.search(rf"{claim}[^\n]*, this run:", text), claim
-
-
-def test_the_rule_stands_before_the_run(cells: list[Any]) -> None:
-    """Above each verdict's cell a rule is written that names what it can be."""
-    verdicts = [i for i, cell in enumerate(cells) if cell.cell_type == "code" and ", this run:" in cell.source]
-    assert len(verdicts) == len(CLAIMS)
-    for i in verdicts:
-        rule = max(j for j in range(i) if (cells[j].cell_type == "markdown" and "rule**" in cells[j].source.lower())
-                   or "**the rule" in cells[j].source.lower())  # fmt: skip
-        words = set(re.findall(r'"(reproduced|partly|not at this scale|not reproduced)"', cells[i].source))
-        assert len(words) == 3
-        for word in words:
-            assert f"`{word}`" in cells[rule].source, (cells[i].id, word)
-
-
 def test_the_papers_figures_agree_with_what_can_be_counted(paper: Any) -> None:
     for name, row in GPT3_SIZES.items():
         printed = (row.parameters, row.layers, row.width, row.heads, row.head_width, row.batch, row.lr)
@@ -163,11 +130,6 @@ def test_the_papers_figures_agree_with_what_can_be_counted(paper: Any) -> None:
         assert cost.petaflop_days(flops) == pytest.approx(days, rel=0.01), name
     table = paper["arithmetic"]
     assert all(len(row) == len(table["columns"]) for row in table["rows"].values())
-
-
-def _run(cells: list[Any], name: str, space: dict[str, Any]) -> dict[str, Any]:
-    exec(next(cell.source for cell in cells if cell.id == name), space)
-    return space
 
 
 def _unknown(small: tuple[int, ...], large: tuple[int, ...], control: int) -> dict[str, Any]:
@@ -224,7 +186,7 @@ def test_the_verdicts_follow_their_rules(
     cell: str, given: dict[str, Any], verdict: str, cells: list[Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     space = {"claims": claims, "cost": cost, "gpt1": gpt1, "gpt2": gpt2, "gpt3": gpt3, "GPT3_SIZES": GPT3_SIZES}
-    _run(cells, cell, space | {"paper": PAIR} | given)
+    run_cell(cells, cell, space | {"paper": PAIR} | given)
     said = capsys.readouterr().out
     assert f"this run: {verdict}" in said, said
 
@@ -233,11 +195,11 @@ def test_the_verdicts_follow_their_rules(
 def space(cells: list[Any], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The lesson's names after its first cells, at scale smoke."""
     out = str(tmp_path_factory.mktemp("out"))
-    return _run(cells, "start", {"SCALE": "smoke", "SEED": 0, "DEVICE": "auto", "DATA": "world", "OUT": out})
+    return run_cell(cells, "start", {"SCALE": "smoke", "SEED": 0, "DEVICE": "auto", "DATA": "world", "OUT": out})
 
 
 def test_a_page_says_what_its_sign_means(cells: list[Any], space: dict[str, Any]) -> None:
-    _run(cells, "sums-pages", space)
+    run_cell(cells, "sums-pages", space)
     pages, vocab = space["pages"], space["VOCAB"]
     held = {tuple(pair) for pair in space["PROBLEMS"][space["HELD"]].tolist()}
     meanings = set()
@@ -259,7 +221,7 @@ def test_a_page_says_what_its_sign_means(cells: list[Any], space: dict[str, Any]
 def test_facts_are_told_before_they_are_asked(cells: list[Any], space: dict[str, Any]) -> None:
     import random
 
-    _run(cells, "facts-run", space)
+    run_cell(cells, "facts-run", space)
     template = space["prompting"].Template("{who} had the {answer}.")
     true, mixed = (space["facts"](template, 12, 40, random.Random(1), random_labels=wrong) for wrong in (False, True))
     for question in true:
@@ -295,7 +257,7 @@ def test_the_whole_lesson_may_have_a_public_model_and_a_folder(
     for name in ("facts-run", "facts-look", "facts-curve", "score-library", "playground-still", "text"):
         if name == "playground-still":
             space["PROMPTS"] = {"one": "Lily had the rope. Lily had the"}
-        _run(cells, name, space)
+        run_cell(cells, name, space)
     assert list(space["shipped"]) == [str(tmp_path / "gpt2")]
     assert "by hand = library: True" in capsys.readouterr().out
     assert "my own" in "".join(map(chr, space["codes"].tolist()))

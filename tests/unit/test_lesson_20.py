@@ -1,6 +1,5 @@
 """Lesson 20: typical slips in its answers are named, every claim is in it, its verdicts follow their rules."""
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 from statistics import mean
@@ -10,18 +9,14 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-import yaml
 
 from course_lib import check, claims, cost, data, lesson, peft, view
 from course_lib.files import read_json
 from course_lib.models.gpt import gpt3
 from course_lib.stack import Stack
-from tests.unit.lessons import answer, cells_of
+from tests.unit.lessons import cells_of, right_and_wrong, run_cell
 
 ROOT = Path(__file__).resolve().parents[2]
-CLAIMS = (
-    "catastrophic-forgetting", "adapters", "prefix-tuning", "prompt-tuning", "lora", "qlora", "peft-overfits-less",
-)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -73,15 +68,7 @@ SLIPS = [
 ]  # fmt: skip
 
 
-RIGHT = {name: answer(cells_of("20_peft"), name) for name in sorted({name for name, _, _ in SLIPS})}
-WRONG = [(name, answer(cells_of("20_peft"), name, *swap), says) for name, swap, says in SLIPS]
-
-
-@pytest.mark.parametrize(("name", "swap", "says"), SLIPS)
-def test_a_slip_is_named(name: str, swap: tuple[str, ...], says: str, cells: list[Any]) -> None:
-    verdict = getattr(check, name)(answer(cells, name, *swap))
-    assert not verdict.passed
-    assert says in verdict.message, verdict.message
+RIGHT, WRONG = right_and_wrong(cells_of("20_peft"), SLIPS)
 
 
 def _start_by_linears(linear: Any, rank: int) -> list[Any]:
@@ -107,36 +94,6 @@ def test_another_right_answer_passes(name: str, answer: Callable[..., Any]) -> N
     assert getattr(check, name)(answer).passed
 
 
-def test_a_check_leaves_the_students_random_numbers_alone() -> None:
-    torch.manual_seed(3)
-    expected = torch.rand(4)
-    torch.manual_seed(3)
-    for name in ("lora_forward", "lora_merge", "adapter_forward", "nf4_block"):
-        getattr(check, name)(lambda *_: None)
-    check.lora_start(lambda *_: None)
-    assert torch.equal(torch.rand(4), expected)
-
-
-def test_the_lesson_holds_every_claim_of_the_ledger(cells: list[Any]) -> None:
-    ledger = yaml.safe_load((ROOT / "data" / "claims.yaml").read_text("utf-8"))
-    assert {entry["id"] for entry in ledger if entry["lesson"] == "20_peft"} == set(CLAIMS)
-    text = "\n".join(cell.source for cell in cells)
-    for claim in CLAIMS:
-        assert f'<a id="{claim}"></a>' in text, claim
-        assert f'claims.summary("{claim}")' in text, claim
-        assert re.search(rf"{claim}[^\n]*, this run:", text), claim
-
-
-def test_the_rule_stands_before_the_run(cells: list[Any]) -> None:
-    """Above each verdict's cell a rule is written that names what it can be."""
-    verdicts = [i for i, cell in enumerate(cells) if cell.cell_type == "code" and ", this run:" in cell.source]
-    assert len(verdicts) == len(CLAIMS)
-    for i in verdicts:
-        rule = max(j for j in range(i) if cells[j].cell_type == "markdown" and "rule" in cells[j].source.lower())
-        for word in ("`reproduced`", "`partly`", "`not at this scale`"):
-            assert word in cells[rule].source, (cells[i].id, word)
-
-
 def test_what_the_lesson_says_of_the_papers_figures(paper: Any) -> None:
     """Figures of the papers that can be counted agree with the course's own counts."""
     with torch.device("meta"):
@@ -150,11 +107,6 @@ def test_what_the_lesson_says_of_the_papers_figures(paper: Any) -> None:
     assert pytest.approx(bits["scales quantised too"], abs=5e-4) == 4 + 8 / 64 + 32 / (64 * 256)
     ranks = paper["lora"]["ranks"]
     assert len(ranks["rank"]) == len(ranks["WikiSQL"]) == len(ranks["MNLI"])
-
-
-def _run(cells: list[Any], name: str, space: dict[str, Any]) -> dict[str, Any]:
-    exec(next(cell.source for cell in cells if cell.id == name), space)
-    return space
 
 
 def _widths(*scores: float) -> dict[str, Any]:
@@ -209,7 +161,7 @@ VERDICTS: list[tuple[str, dict[str, Any], str]] = [
 def test_the_verdicts_follow_their_rules(
     cell: str, given: dict[str, Any], verdict: str, cells: list[Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    _run(cells, cell, {"claims": claims, "mean": mean, **given})
+    run_cell(cells, cell, {"claims": claims, "mean": mean, **given})
     said = capsys.readouterr().out
     assert f"this run: {verdict}" in said, said
 
@@ -223,7 +175,7 @@ def test_qlora_needs_less_memory_and_about_the_score(
             "METHODS": bodies, "many": {name: [SimpleNamespace(model=body)] for name, body in bodies.items()},
             "score": {"LoRA": 90, "QLoRA": 90 - behind}, "peft": peft, "claims": claims, "view": view, "paper": paper,
         }  # fmt: skip
-        _run(cells, "qlora-verdict", given)
+        run_cell(cells, "qlora-verdict", given)
         assert f"this run: {verdict}" in capsys.readouterr().out
 
 
@@ -232,6 +184,6 @@ def test_the_task_may_be_a_students_own_folder(cells: list[Any], tmp_path: Path)
         rows = [f"mine {name} {i}\t{('bad', 'good')[i % 2]}" for i in range(40)]
         (tmp_path / f"{name}.tsv").write_text("\n".join(["text\tlabel", *rows]) + "\n", "utf-8")
     run = lesson.start("smoke", 0, "auto", str(tmp_path), str(tmp_path / "out"))
-    task = _run(cells, "data", {"run": run, "data": data, "view": view})["task"]
+    task = run_cell(cells, "data", {"run": run, "data": data, "view": view})["task"]
     assert task["train"].features["label"].names == ["bad", "good"]
     assert all(text.startswith("mine dev") for text in task["test"]["text"])

@@ -1,0 +1,58 @@
+"""Every claim of the ledger is in its lesson, and every verdict of a live run follows a rule that stands above it."""
+
+import re
+
+import nbformat
+import pytest
+import yaml
+
+from tools.notebooks import ROOT, lessons
+from tools.notebooks.build import read
+
+LEDGER = yaml.safe_load((ROOT / "data" / "claims.yaml").read_text("utf-8"))
+RUN = ", this run:"
+# Lessons whose live runs are parts of a section and judged by the record beside them alone.
+RECORDED = {"01_self_attention", "02_transformer", "03_positions", "04_word_embeddings", "05_tokenization", "06_elmo", "08_gpt1", "09_bert"}  # fmt: skip  # noqa: E501
+
+
+def shown(cells, claims, live):
+    """What is missing in a lesson's cells of its claims."""
+    text = "\n".join(cell.source for cell in cells)
+    for claim in claims:
+        if f'<a id="{claim}"></a>' not in text:
+            yield f"{claim}: no anchor"
+        if live and f'claims.summary("{claim}")' not in text:
+            yield f"{claim}: no record beside it"
+        if live and not re.search(rf"{claim}[^\n]*{RUN}", text):
+            yield f"{claim}: no verdict of this run"
+
+
+def ruled(cells):
+    """Verdicts of live runs without a rule above, or whose rule does not name what the verdict can be."""
+    for i, cell in enumerate(cells):
+        if cell.cell_type != "code" or RUN not in cell.source:
+            continue
+        rules = [c.source for c in cells[:i] if re.search(r"\brule\b", c.source, re.I) and "eproduced" in c.source]
+        can_be = set(re.findall(r'"(reproduced|partly|not reproduced)"', cell.source))
+        if not rules or not can_be:
+            yield f"{cell.id}: no rule above it"
+            continue
+        yield from (f"{cell.id}: its rule does not say {word!r}" for word in can_be if word not in rules[-1].lower())
+
+
+@pytest.mark.parametrize("path", lessons(), ids=lambda path: path.stem)
+def test_the_claims_of_a_lesson(path):
+    claims = [entry["id"] for entry in LEDGER if entry["lesson"] == path.stem]
+    cells = read(path).cells
+    assert list(shown(cells, claims, path.stem not in RECORDED)) == []
+    assert list(ruled(cells)) == []
+
+
+def test_what_is_missing_is_found():
+    rule = nbformat.v4.new_markdown_cell('<a id="a"></a> **The rule.** `reproduced` if all, `partly` if one.')
+    run = nbformat.v4.new_code_cell('print(claims.summary("a"), "a, this run:", "reproduced" if x else "partly")')
+    assert list(shown([rule, run], ["a"], live=True)) == list(ruled([rule, run])) == []
+    assert len(list(shown([], ["a"], live=True))) == 3
+    assert list(ruled([run, rule])) == [f"{run.id}: no rule above it"]
+    rule.source = rule.source.replace("`partly`", "well")
+    assert list(ruled([rule, run])) == [f"{run.id}: its rule does not say 'partly'"]
