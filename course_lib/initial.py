@@ -22,7 +22,9 @@ from course_lib.stack import Stack
 
 
 @torch.no_grad()
-def mimetic(stack: Stack, *, strength: float = 0.4, positions: float = 0.1, local: float = 4.0) -> None:
+def mimetic(
+    stack: Stack, *, strength: float = 0.4, positions: float = 0.1, local: float = 4.0, back: bool | None = None
+) -> None:
     """Overwrites a fresh model's attention weights and learned positions.
 
     Args:
@@ -33,6 +35,7 @@ def mimetic(stack: Stack, *, strength: float = 0.4, positions: float = 0.1, loca
         local: of the first layer, head h looks h + 1 positions back, or for an encoder at the nearest ones on both
             sides: scores fall off from there at this strength, and the head copies at strength 1. 0 leaves that layer
             as the others.
+        back: the local heads of an encoder look back only, too: for one that is first trained from left to right.
 
     Known departures: the paper has no local heads, and starts W_out W_v near minus the identity, as trained image
     models have it; plus lets a language model copy a word (with tied embeddings) from the start. The components that
@@ -56,7 +59,7 @@ def mimetic(stack: Stack, *, strength: float = 0.4, positions: float = 0.1, loca
         attn.v.weight.copy_(copied)
         attn.out.weight.copy_(copied.T)
         if near:
-            _look_near(attn, _offsets(stack.config.heads, stack.config.causal), local**0.5)
+            _look_near(attn, _offsets(stack.config.heads, stack.config.causal if back is None else back), local**0.5)
         else:
             _look_for_like(attn, turn * strength**0.5)
         if stack.config.cross:  # a decoder finds in its source what it has just said
@@ -82,9 +85,9 @@ def _look_for_like(attn: Attention, turn: torch.Tensor) -> None:
     attn.k.weight.copy_(turn + 0.5 * attn.k.weight)
 
 
-def _offsets(heads: int, causal: bool) -> list[int]:
-    """Where each head looks: -1, -2, ... if causal, otherwise -1, 1, -2, 2, ..."""
-    return [-h - 1 if causal else (h // 2 + 1) * (-1) ** (h + 1) for h in range(heads)]
+def _offsets(heads: int, back: bool) -> list[int]:
+    """Where each head looks: -1, -2, ... if only back, otherwise -1, 1, -2, 2, ..."""
+    return [-h - 1 if back else (h // 2 + 1) * (-1) ** (h + 1) for h in range(heads)]
 
 
 def _look_near(attn: Attention, offsets: Sequence[int], scale: float) -> None:

@@ -49,6 +49,18 @@ def mlm(model: nn.Module, batch: Batch, *, smoothing: float = 0.0) -> Tensor:
     return cross_entropy(logits, batch["labels"][at], smoothing)
 
 
+def left_to_right(model: nn.Module, batch: Batch, *, smoothing: float = 0.0) -> Tensor:
+    """Next-token prediction by a masked model that sees nothing to the right (Charpentier and Samuel 2024).
+
+    Reads `ids`, `keep`. model: takes `mask` (`heads.MLM`, `heads.Pretraining`); position t predicts token t + 1.
+    """
+    ids, keep = batch["ids"], batch.get("keep")
+    labels = next_tokens(ids, keep)
+    at = labels != IGNORE
+    logits = model(ids, keep=_needed(keep), mask=masks.causal(ids.shape[1], device=ids.device), at=at)
+    return cross_entropy(logits[0] if isinstance(logits, tuple) else logits, labels[at], smoothing)
+
+
 def mlm_nsp(model: nn.Module, batch: Batch, *, weight: float = 1.0, smoothing: float = 0.0) -> Tensor:
     """BERT's sum of the masked-token and the next-sentence loss (Devlin et al. 2019, appendix A.2).
 

@@ -42,7 +42,17 @@ JOBS: dict[type, type[Job[Any]]] = {
     StaticRecipe: StaticRun,
 }
 
-BERT = Recipe("mlm_nsp", lr=1e-3, steps=23_552, primer=(6_656, 11_520), replay=0.25, rows=24, mask_rate=0.2, pairs=0.2)
+BERT = Recipe(
+    "mlm_nsp",
+    lr=1e-3,
+    steps=17_920,
+    primer=(2_048, 6_912),
+    causal=4_864,
+    replay=0.25,
+    rows=24,
+    mask_rate=0.2,
+    pairs=0.2,
+)
 GPT = Recipe("clm", lr=3e-3, steps=10_240, primer=(2_048, 2_816), replay=0.25, rows=24, pairs=0.0)
 MASKED = replace(BERT, objective="mlm", pairs=0.0, replay=0.25)
 RESTORED = replace(GPT, layers=3, lr=2e-3)  # 3 + 3

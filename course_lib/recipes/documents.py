@@ -41,12 +41,15 @@ class Recipe(Training):
     objective: see above. layers, width, heads: its size; an encoder-decoder has so many layers a side. teacher: the
     checkpoint that a "distil" learns from and is cut from. format: one document a row, or RoBERTa's rows, packed with
     whole sentences to the full length. pairs: share of rows that are a document cut in two for next-sentence
-    prediction, every second one with a wrong second half. primer: so many of the steps read the pages of each level of
-    the world's primer in place of documents (whole; they say everything often, and a masked model is asked for a name
-    in `primer_mask_rate` of the sentences that say what is known, `corrupt.mask_known`). replay:
-    share of pages among the documents afterwards. pool: batches whose rows are sorted by length together, so that
-    little of a batch is padding. init_std: of the initial weights (0.02 suits a width of 768, not one of 128; T5 has
-    its own). mimetic: strength of the mimetic start of attention and positions (`initial.mimetic`); 0 for none.
+    prediction, every second one with a wrong second half. primer: so many of the steps read the pages of each level
+    of the world's primer in place of documents (whole; they say everything often, and a masked model is asked for a
+    name in `primer_mask_rate` of the sentences that say what is known, `corrupt.mask_known`). replay: share of pages
+    among the documents afterwards. pool: batches whose rows are sorted by length together, so that little of a batch
+    is padding. causal: so many of the first steps a masked model is shown what stands to the left only and asked for
+    every next token (`losses.left_to_right`, on pages as a decoder has them): so each word learns what it stands
+    behind, which a model that is asked at blanks alone does not do by itself. init_std: of the initial weights (0.02
+    suits a width of 768, not one of 128; T5 has its own). mimetic: strength of the mimetic start of attention and
+    positions (`initial.mimetic`); 0 for none.
     """
 
     objective: Literal["mlm_nsp", "mlm", "distil", "electra", "clm", "denoise", "span_corruption"]
@@ -61,6 +64,7 @@ class Recipe(Training):
     primer: tuple[int, int] = (0, 0)
     primer_mask_rate: float = 0.5
     replay: float = 0.0
+    causal: int = 0
     pairs: float = 0.5
     pool: int = 64
     init_std: float = 0.05
@@ -91,7 +95,7 @@ class DocumentBatches:
         rows = self._pool[1][index]
         batch = pad([row.ids for row in rows], self.tokenizer.vocab.pad or 0, most=self.recipe.length)
         objective, vocab = self.recipe.objective, self.tokenizer.vocab
-        if objective == "clm":
+        if objective == "clm" or step < self.recipe.causal:
             return batch
         ids, keep, rng = batch["ids"], batch["keep"], generator(self.seed, 1, step)
         rate = self.recipe.mask_rate
@@ -220,13 +224,13 @@ class Run(TrainingJob[Recipe]):
     def lessons(self) -> Sentences:
         """Row number -> sentences, as training meets them: both levels of the primer, then documents."""
         first, second = (sum(self.recipe.primer[:n]) * self.recipe.rows for n in (1, 2))
-        documents = self.sentences("train")
+        documents, causal = self.sentences("train"), self.recipe.causal * self.recipe.rows
 
         def read(row: int) -> list[str]:
             again = random.Random(f"replay/{self.recipe.seed}/{row}").random() < self.recipe.replay
             if row >= second and not again:
                 return list(documents(row))
-            level, rounds = 1 if row < first else 2, self.recipe.objective == "clm"
+            level, rounds = 1 if row < first else 2, self.recipe.objective == "clm" or row < causal
             return list(self.world.primer(row, level, self.recipe.seed, rounds=rounds)["sentences"])
 
         return read
@@ -268,7 +272,7 @@ class Run(TrainingJob[Recipe]):
         model: nn.Module = objective.model(self.config, self.tokenizer)
         if self.recipe.mimetic:
             for stack in objective.mimetic(model):
-                mimetic(stack, strength=self.recipe.mimetic)
+                mimetic(stack, strength=self.recipe.mimetic, back=True if self.recipe.causal else None)
             for part in model.modules():
                 if isinstance(part, heads.MaskedHead):
                     see_through(part)
@@ -276,10 +280,11 @@ class Run(TrainingJob[Recipe]):
 
     @property
     def loss(self) -> Loss:  # type: ignore[override]
-        """The objective."""
+        """The objective, after the causal start."""
+        loss = OBJECTIVES[self.recipe.objective].loss
         if self.recipe.objective == "mlm_nsp":
-            return partial(losses.mlm_nsp, weight=self.recipe.pairs)
-        return OBJECTIVES[self.recipe.objective].loss
+            loss = partial(losses.mlm_nsp, weight=self.recipe.pairs)
+        return partial(_from_the_left, loss) if self.recipe.causal else loss
 
     def batches(self) -> DocumentBatches:
         named = self.world.names() if sum(self.recipe.primer) else []
@@ -326,6 +331,11 @@ class Run(TrainingJob[Recipe]):
             both = {self.name: model.discriminator, f"{self.name}-generator": model.generator}
             return {name: (part, self.tokenizer) for name, part in both.items()}
         return {self.name: (model, self.tokenizer)}
+
+
+def _from_the_left(later: Loss, model: nn.Module, batch: Batch) -> torch.Tensor:
+    """What a batch asks: its labels, or (a batch of the causal start has none) every next token."""
+    return later(model, batch) if "labels" in batch else losses.left_to_right(model, batch)
 
 
 def _id(token: int | None) -> list[int]:

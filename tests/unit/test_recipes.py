@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from course_lib import recipes
+from course_lib import losses, recipes
 from course_lib.data.world import World
 from course_lib.files import read_json
 from course_lib.losses import Batch
@@ -110,10 +110,27 @@ def test_a_run_reads_the_primer_then_documents_with_some_of_it_again(tmp_path: P
 
 
 def test_a_model_that_sees_both_sides_reads_pages_without_rounds(tmp_path: Path) -> None:
-    read = recipes.Run("bert-mini", replace(recipes.RECIPES["bert-mini"], primer=(4, 8), rows=8), tmp_path).lessons()
+    read = recipes.Run(
+        "roberta-mini", replace(recipes.RECIPES["roberta-mini"], causal=0, primer=(4, 8), rows=8), tmp_path
+    ).lessons()
     world = World(0)
     assert all(read(row) == world.primer(row, 1, rounds=False)["sentences"] for row in range(32))
     assert read(0) != world.primer(0, 1)["sentences"]
+
+
+def test_a_causal_start_reads_and_asks_as_a_decoder_does(tmp_path: Path) -> None:
+    recipe = replace(recipes.RECIPES["bert-mini"], primer=(2, 4), causal=4, rows=8, pool=2)
+    run = recipes.Run("bert-mini", recipe, tmp_path)
+    read, world = run.lessons(), run.world
+    assert all(read(row) == world.primer(row, 1 if row < 16 else 2)["sentences"] for row in range(32))
+    assert all(read(row) == world.primer(row, 2, rounds=False)["sentences"] for row in range(32, 48))
+    batches, model = run.batches(), run.model()
+    first, later = batches[3], batches[4]
+    assert first.keys() == {"ids", "keep"} and later.keys() >= {"labels", "at", "next"}
+    mask = run.tokenizer.vocab.mask
+    assert mask not in first["ids"] and mask in later["ids"]
+    assert torch.equal(run.loss(model, first), losses.left_to_right(model, first))
+    assert torch.equal(run.loss(model, later), losses.mlm_nsp(model, later, weight=recipe.pairs))
 
 
 def test_the_primer_asks_for_known_names_and_has_no_pairs() -> None:
