@@ -49,7 +49,8 @@ class Recipe(Training):
     every next token (`losses.left_to_right`, on pages as a decoder has them): so each word learns what it stands
     behind, which a model that is asked at blanks alone does not do by itself. init_std: of the initial weights (0.02
     suits a width of 768, not one of 128; T5 has its own). mimetic: strength of the mimetic start of attention and
-    positions (`initial.mimetic`); 0 for none.
+    positions (`initial.mimetic`); 0 for none. pre_norm: norms before each sublayer and behind the last block, where the
+    preset's stand behind each sublayer and the embedding (Xiong et al. 2020): bears a larger learning rate.
     """
 
     objective: Literal["mlm_nsp", "mlm", "distil", "electra", "clm", "denoise", "span_corruption"]
@@ -69,6 +70,7 @@ class Recipe(Training):
     pool: int = 64
     init_std: float = 0.05
     mimetic: float = 0.4
+    pre_norm: bool = False
 
 
 class DocumentBatches:
@@ -189,6 +191,7 @@ class Objective:
     mimetic: Callable[[Any], Iterable[Stack]] = lambda model: [model.stack]
 
 
+PRE_NORM: dict[str, Any] = {"norm": "pre", "final_norm": True}
 MASKED = Objective(bert.bert_mini, lambda c, t: heads.MLM(Stack(c)), losses.mlm)
 OBJECTIVES = {
     "clm": Objective(gpt.gpt_mini, lambda c, t: heads.LM(Stack(c)), losses.clm),
@@ -261,6 +264,7 @@ class Run(TrainingJob[Recipe]):
             hidden=4 * recipe.width,
             head_width=None if preset.head_width is None else recipe.width // recipe.heads,
             init_std=recipe.init_std,
+            **(PRE_NORM | {"embed": replace(preset.embed, norm=False)} if recipe.pre_norm else {}),
         )
 
     def model(self) -> nn.Module:
