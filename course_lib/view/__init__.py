@@ -25,6 +25,7 @@ from course_lib.view.parse import annotations
 from course_lib.view.player import Frame, masking, player, samples, word_steps
 from course_lib.view.playground_widget import playground
 from course_lib.view.rotation import rotation
+from course_lib.view.soft_targets import soft_targets
 from course_lib.view.span_widget import span_reader
 from course_lib.view.tables import Row, results_table, table
 from course_lib.view.trees import search_tree
@@ -79,6 +80,7 @@ __all__ = [
     "search_tree",
     "show",
     "signed_map",
+    "soft_targets",
     "span_bars",
     "span_reader",
     "stacks",
