@@ -8,6 +8,7 @@ ipywidgets are imported by the functions that use them.
 from course_lib.view.arcs import head_arcs, head_player
 from course_lib.view.attention_widget import attention
 from course_lib.view.beam import Option, beam_picture, beam_tree
+from course_lib.view.bill_calculator import bill_calculator
 from course_lib.view.blueprints import block, stacks
 from course_lib.view.calculator import calculator
 from course_lib.view.charts import bars, curves, histogram, learning_curve, scaling, scatter
@@ -24,6 +25,7 @@ from course_lib.view.overview import timeline
 from course_lib.view.parse import annotations
 from course_lib.view.player import Frame, masking, player, samples, word_steps
 from course_lib.view.playground_widget import playground
+from course_lib.view.report_card import ReportEntry, report_card
 from course_lib.view.rotation import rotation
 from course_lib.view.soft_targets import soft_targets
 from course_lib.view.span_widget import span_reader
@@ -37,6 +39,7 @@ __all__ = [
     "Frame",
     "Html",
     "Option",
+    "ReportEntry",
     "Row",
     "annotations",
     "arrows",
@@ -47,6 +50,7 @@ __all__ = [
     "beam_tree",
     "bert_heads",
     "bert_input",
+    "bill_calculator",
     "block",
     "boxes",
     "calculator",
@@ -71,6 +75,7 @@ __all__ = [
     "player",
     "playground",
     "quiz",
+    "report_card",
     "results_table",
     "rotation",
     "samples",

@@ -1,6 +1,7 @@
 """What a model takes to train and to hold: sliders for parameters, tokens and devices, no kernel needed."""
 
 import math
+from collections.abc import Sequence
 
 from course_lib import cost
 from course_lib.errors import CourseError
@@ -80,26 +81,33 @@ def calculator(
     values = (flops, cost.petaflop_days(flops), bill.days, bill.kwh / 1000, tokens / parameters)
     cells = [written(value) for value in (*values, 2 * parameters / 1e9, full / 1e9)]
     cells += [f"{cost.devices_needed(size, on):,}" for size in (2 * parameters, full)]
-    controls = "".join(
-        f'<label style="display:block;margin:4px 0">{text}: <output data-name="{name}"></output><input type="range" '
-        f'name="{name}" min="{low}" max="{high}" step="any" value="{start[name]:.12g}" aria-label="{text}" '
-        'style="width:100%;accent-color:#0072B2"></label>'
-        for name, text, low, high in _SLIDERS
-    )
-    options = "".join(f"<option{' selected' if name == device else ''}>{name}</option>" for name in cost.DEVICES)
+    body_controls = controls([(*row, start[row[0]]) for row in _SLIDERS], device)
     work = f"{devices:,} x {device} at {utilisation:.0%} of peak"
     setting = f"{written(parameters)} parameters, {written(tokens)} tokens, {work}"
     body = (
         f'<p style="margin:0 0 8px 0">At the start: {escape(setting)}.</p>'
         '<div style="display:flex;gap:24px;flex-wrap:wrap;align-items:flex-start">'
-        f'<div class="controls" hidden style="flex:1 1 18em"><label>device <select aria-label="device" '
-        f'style="font:inherit;padding:3px">{options}</select></label>{controls}</div>'
-        f"<div>{table(('it takes', ''), zip(_ROWS, cells, strict=True))}</div></div>"
+        f"{body_controls}<div>{table(('it takes', ''), zip(_ROWS, cells, strict=True))}</div></div>"
     )
     kinds = {d.name: {"flops": d.flops, "memory": d.memory, "watts": d.watts} for d in cost.DEVICES.values()}
     data = {"devices": kinds, "unit": cost.PETAFLOP_DAY, "overhead": overhead}
     told = ", ".join(f"{name} {cell}" for name, cell in zip(_ROWS, cells, strict=True))
     return Html(card("calculator", title, body, _SCRIPT, data), f"{title} {setting}: {told}")
+
+
+def controls(sliders: Sequence[tuple[str, str, float, float, float]], device: str) -> str:
+    """A menu of the devices and a slider each: name, what stands beside it, from, to, where it begins."""
+    bars = "".join(
+        f'<label style="display:block;margin:4px 0">{text}: <output data-name="{name}"></output><input type="range" '
+        f'name="{name}" min="{low}" max="{high}" step="any" value="{start:.12g}" aria-label="{text}" '
+        'style="width:100%;accent-color:#0072B2"></label>'
+        for name, text, low, high, start in sliders
+    )
+    options = "".join(f"<option{' selected' if name == device else ''}>{name}</option>" for name in cost.DEVICES)
+    return (
+        '<div class="controls" hidden style="flex:1 1 18em"><label>device <select aria-label="device" '
+        f'style="font:inherit;padding:3px">{options}</select></label>{bars}</div>'
+    )
 
 
 def written(x: float) -> str:
