@@ -25,8 +25,10 @@ from course_lib.view.overview import timeline
 from course_lib.view.parse import annotations
 from course_lib.view.player import Frame, masking, player, samples, word_steps
 from course_lib.view.playground_widget import playground
+from course_lib.view.replaced import Filled, which_replaced
 from course_lib.view.report_card import ReportEntry, report_card
 from course_lib.view.rotation import rotation
+from course_lib.view.search_widget import search_page
 from course_lib.view.soft_targets import soft_targets
 from course_lib.view.span_widget import span_reader
 from course_lib.view.tables import Row, results_table, table
@@ -36,6 +38,7 @@ from course_lib.view.word_map import word_map
 
 __all__ = [
     "Blank",
+    "Filled",
     "Frame",
     "Html",
     "Option",
@@ -82,6 +85,7 @@ __all__ = [
     "scaling",
     "scatter",
     "score_grid",
+    "search_page",
     "search_tree",
     "show",
     "signed_map",
@@ -92,6 +96,7 @@ __all__ = [
     "table",
     "timeline",
     "tokens",
+    "which_replaced",
     "word_map",
     "word_steps",
 ]
