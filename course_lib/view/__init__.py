@@ -29,7 +29,6 @@ from course_lib.view.replaced import Filled, which_replaced
 from course_lib.view.report_card import ReportEntry, report_card
 from course_lib.view.rotation import rotation
 from course_lib.view.search_widget import search_page
-from course_lib.view.search_widget import search_page
 from course_lib.view.soft_targets import soft_targets
 from course_lib.view.span_widget import span_reader
 from course_lib.view.tables import Row, results_table, table
@@ -86,7 +85,6 @@ __all__ = [
     "scaling",
     "scatter",
     "score_grid",
-    "search_page",
     "search_page",
     "search_tree",
     "show",
