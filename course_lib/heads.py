@@ -154,10 +154,9 @@ class Pretraining(nn.Module):
         *,
         keep: Bool[Tensor, "B T"] | None = None,
         segments: Int[Tensor, "B T"] | None = None,
-        mask: Bool[Tensor, "#B #H #T T"] | None = None,
         at: Bool[Tensor, "B T"] | None = None,
     ) -> tuple[Tensor, Float[Tensor, "B 2"]]:
-        h = self.stack(ids, keep=keep, segments=segments, mask=mask)
+        h = self.stack(ids, keep=keep, segments=segments)
         words = self.head(h if at is None else h[at], self.stack.embed.tokens.weight)
         return words, self.next(self.pooler(h))
 

@@ -7,6 +7,7 @@ All take keyword options first bound with functools.partial: `partial(classifica
 """
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -50,15 +51,17 @@ def mlm(model: nn.Module, batch: Batch, *, smoothing: float = 0.0) -> Tensor:
 
 
 def left_to_right(model: nn.Module, batch: Batch, *, smoothing: float = 0.0) -> Tensor:
-    """Next-token prediction by a masked model that sees nothing to the right (Charpentier and Samuel 2024).
+    """Next-token prediction by an encoder that sees nothing to the right (Charpentier and Samuel 2024), as a decoder
+    does it: by the token vectors on its hidden states. A masked-language head is left as it is.
 
-    Reads `ids`, `keep`. model: takes `mask` (`heads.MLM`, `heads.Pretraining`); position t predicts token t + 1.
+    Reads `ids`, `keep`. model: has a `stack`; its position t predicts token t + 1.
     """
     ids, keep = batch["ids"], batch.get("keep")
     labels = next_tokens(ids, keep)
     at = labels != IGNORE
-    logits = model(ids, keep=_needed(keep), mask=masks.causal(ids.shape[1], device=ids.device), at=at)
-    return cross_entropy(logits[0] if isinstance(logits, tuple) else logits, labels[at], smoothing)
+    stack: Any = model.stack
+    h = stack(ids, keep=_needed(keep), mask=masks.causal(ids.shape[1], device=ids.device))
+    return cross_entropy(h[at] @ stack.embed.tokens.weight.T, labels[at], smoothing)
 
 
 def mlm_nsp(model: nn.Module, batch: Batch, *, weight: float = 1.0, smoothing: float = 0.0) -> Tensor:

@@ -191,7 +191,7 @@ class Objective:
     mimetic: Callable[[Any], Iterable[Stack]] = lambda model: [model.stack]
 
 
-PRE_NORM: dict[str, Any] = {"norm": "pre", "final_norm": True}
+PRE_NORM: dict[str, Any] = {"norm": "pre", "final_norm": True, "scaled_init": True}
 MASKED = Objective(bert.bert_mini, lambda c, t: heads.MLM(Stack(c)), losses.mlm)
 OBJECTIVES = {
     "clm": Objective(gpt.gpt_mini, lambda c, t: heads.LM(Stack(c)), losses.clm),
