@@ -82,9 +82,9 @@ class Family:
 
 def families() -> dict[str, Family]:
     """Model type -> family. A new family is one more entry here."""
-    from course_lib.models import albert, bart, bert, deberta, distilbert, electra, gpt, roberta, t5
+    from course_lib.models import albert, bart, bert, deberta, distilbert, electra, gpt, megatron_bert, roberta, t5
 
-    encoders = (m.FAMILY for m in (bert, roberta, albert, distilbert, electra, deberta))
+    encoders = (m.FAMILY for m in (bert, megatron_bert, roberta, albert, distilbert, electra, deberta))
     return {f.model_type: f for f in (*encoders, gpt.GPT1_FAMILY, gpt.GPT2_FAMILY, bart.FAMILY, t5.FAMILY)}
 
 

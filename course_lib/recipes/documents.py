@@ -27,6 +27,7 @@ from course_lib.electra import Electra
 from course_lib.initial import mimetic, see_through
 from course_lib.losses import Batch, Loss
 from course_lib.models import bart, bert, electra, gpt, t5
+from course_lib.models.megatron_bert import moved_norms
 from course_lib.recipes import base
 from course_lib.recipes.base import Scores, Sentences, Training, TrainingJob
 from course_lib.seq2seq import Seq2SeqLM
@@ -49,8 +50,8 @@ class Recipe(Training):
     every next token (`losses.left_to_right`, on pages as a decoder has them): so each word learns what it stands
     behind, which a model that is asked at blanks alone does not do by itself. init_std: of the initial weights (0.02
     suits a width of 768, not one of 128; T5 has its own). mimetic: strength of the mimetic start of attention and
-    positions (`initial.mimetic`); 0 for none. pre_norm: norms before each sublayer and behind the last block, where the
-    preset's stand behind each sublayer and the embedding (Xiong et al. 2020): bears a larger learning rate.
+    positions (`initial.mimetic`); 0 for none. pre_norm: a BERT with Megatron-BERT's norms
+    (`models.megatron_bert.moved_norms`), which bear a larger learning rate (Xiong et al. 2020).
     """
 
     objective: Literal["mlm_nsp", "mlm", "distil", "electra", "clm", "denoise", "span_corruption"]
@@ -191,7 +192,6 @@ class Objective:
     mimetic: Callable[[Any], Iterable[Stack]] = lambda model: [model.stack]
 
 
-PRE_NORM: dict[str, Any] = {"norm": "pre", "final_norm": True, "scaled_init": True}
 MASKED = Objective(bert.bert_mini, lambda c, t: heads.MLM(Stack(c)), losses.mlm)
 OBJECTIVES = {
     "clm": Objective(gpt.gpt_mini, lambda c, t: heads.LM(Stack(c)), losses.clm),
@@ -256,6 +256,8 @@ class Run(TrainingJob[Recipe]):
         """The model's configuration."""
         recipe = self.recipe
         preset = OBJECTIVES[recipe.objective].config(self.tokenizer.vocab.size, recipe.length)
+        if recipe.pre_norm:
+            preset = moved_norms(preset)
         return replace(
             preset,
             layers=recipe.layers,
@@ -264,7 +266,6 @@ class Run(TrainingJob[Recipe]):
             hidden=4 * recipe.width,
             head_width=None if preset.head_width is None else recipe.width // recipe.heads,
             init_std=recipe.init_std,
-            **(PRE_NORM | {"embed": replace(preset.embed, norm=False)} if recipe.pre_norm else {}),
         )
 
     def model(self) -> nn.Module:

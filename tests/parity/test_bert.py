@@ -1,4 +1,4 @@
-"""BERT and its heads against transformers: hidden states, logits, loss, gradients, and back."""
+"""BERT and Megatron-BERT and their heads against transformers: hidden states, logits, loss, gradients, and back."""
 
 import pytest
 import torch
@@ -35,12 +35,15 @@ PAIRS = [
 ]  # fmt: skip
 
 
-def public(name: str, architecture: str = "BertModel") -> torch.nn.Module:
-    classes = 2 if architecture == "BertForQuestionAnswering" else 3
-    config = transformers.BertConfig(
+KINDS = {"bert": "", "megatron-bert": "Megatron"}
+
+
+def public(name: str, architecture: str = "BertModel", kind: str = "bert") -> torch.nn.Module:
+    classes = 2 if architecture.endswith("BertForQuestionAnswering") else 3
+    config = getattr(transformers, KINDS[kind] + "BertConfig")(
         vocab_size=60, max_position_embeddings=20, num_labels=classes, attn_implementation="eager", **CONFIGS[name]
     )
-    return randomise(getattr(transformers, architecture)(config))
+    return randomise(getattr(transformers, KINDS[kind] + architecture)(config))
 
 
 def theirs_on(model, batch, **more):
@@ -51,24 +54,27 @@ def ours_on(model, batch):
     return model(batch["ids"], keep=batch["keep"], segments=batch["segments"])
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", CONFIGS)
-def test_every_hidden_state_is_equal(name, batch, tmp_path):
-    theirs = public(name)
+def test_every_hidden_state_is_equal(name, kind, batch, tmp_path):
+    theirs = public(name, kind=kind)
     theirs.save_pretrained(tmp_path)
     ours = hf.load_pretrained(tmp_path)
     expected = theirs_on(theirs, batch, output_hidden_states=True)
     with torch.no_grad(), record(ours, "blocks.*") as seen:
         hidden, pooled = ours_on(ours, batch)
     keep = batch["keep"]
-    for layer, state in enumerate(expected.hidden_states[1:]):
+    blocks = expected.hidden_states[1:] if kind == "bert" else expected.hidden_states[1:-1]  # the last one is normed
+    for layer, state in enumerate(blocks):
         assert close(seen[f"blocks.{layer}"][keep], state[keep])
     assert close(hidden[keep], expected.last_hidden_state[keep])
     assert close(pooled, expected.pooler_output)
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("architecture", PAIRS)
-def test_logits_are_equal_and_survive_the_way_back(architecture, batch, tmp_path):
-    theirs = public("plain", architecture)
+def test_logits_are_equal_and_survive_the_way_back(architecture, kind, batch, tmp_path):
+    theirs = public("plain", architecture, kind)
     theirs.save_pretrained(tmp_path / "theirs")
     ours = hf.load_pretrained(tmp_path / "theirs")
     if architecture == "BertForMultipleChoice":
@@ -82,8 +88,9 @@ def test_logits_are_equal_and_survive_the_way_back(architecture, batch, tmp_path
         per_token = a.shape[:2] == keep.shape and architecture != "BertForMultipleChoice"
         assert close(a[keep], b[keep]) if per_token else close(a, b)
 
-    hf.save_pretrained(ours, tmp_path / "ours", model_type="bert", architecture=architecture)
-    again, info = getattr(transformers, architecture).from_pretrained(
+    named = KINDS[kind] + architecture
+    hf.save_pretrained(ours, tmp_path / "ours", model_type=kind, architecture=named)
+    again, info = getattr(transformers, named).from_pretrained(
         tmp_path / "ours", attn_implementation="eager", output_loading_info=True
     )
     assert not any(info[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys"))
@@ -92,9 +99,10 @@ def test_logits_are_equal_and_survive_the_way_back(architecture, batch, tmp_path
         assert torch.equal(a, b)
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", CONFIGS)
-def test_loss_and_every_gradient_are_equal(name, batch, tmp_path):
-    theirs = public(name, "BertForMaskedLM")
+def test_loss_and_every_gradient_are_equal(name, kind, batch, tmp_path):
+    theirs = public(name, "BertForMaskedLM", kind)
     theirs.save_pretrained(tmp_path)
     ours = hf.load_pretrained(tmp_path)
     labels = batch["ids"].masked_fill(~batch["keep"] | (batch["ids"] % 3 > 0), -100)
@@ -106,9 +114,9 @@ def test_loss_and_every_gradient_are_equal(name, batch, tmp_path):
     assert close(loss, expected)
     expected.backward()
     loss.backward()
-    family = hf.families()["bert"]
+    family = hf.families()[kind]
     grads = {n.removeprefix("bert."): p.grad for n, p in theirs.named_parameters() if p.grad is not None}
-    rules = hf._all_rules(family, family.architectures["BertForMaskedLM"])
+    rules = hf._all_rules(family, family.architectures[KINDS[kind] + "BertForMaskedLM"])
     translated = hf.convert(grads, rules, ours.stack.config.layers)
     for weight_name, weight in ours.named_parameters():
         assert close(weight.grad, translated[weight_name]), weight_name

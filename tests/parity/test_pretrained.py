@@ -47,6 +47,7 @@ def gpt1():
 SIDES = {f"{side}_{part}": 2 for side in ("encoder", "decoder") for part in ("layers", "attention_heads")}
 FAMILIES = {
     "bert": ("BertForMaskedLM", SMALL, lambda: wordpiece("BertTokenizer")),
+    "megatron-bert": ("MegatronBertForMaskedLM", SMALL, lambda: wordpiece("BertTokenizer")),
     "roberta": (
         "RobertaForMaskedLM", SMALL | {"type_vocab_size": 1},
         lambda: byte_level("RobertaTokenizer", "<s>", "<pad>", "</s>", "<unk>", "<mask>"),
