@@ -60,16 +60,18 @@ def load_sentence(source: str | Path) -> SentenceEncoder:
     return SentenceEncoder(model, tokenizer, _max_length(places[0]), _prompt(folder))
 
 
-def save_sentence(encoder: SentenceEncoder, folder: str | Path, *, model_type: str = "bert") -> None:
+def save_sentence(encoder: SentenceEncoder, folder: str | Path, *, model_type: str = "") -> None:
     """Write a folder that sentence-transformers loads to the same vectors.
 
     Args:
-        model_type: the family of the stack, as for `hf.save_pretrained`.
+        model_type: the family of the stack, as for `hf.save_pretrained`; by default BERT, or Megatron-BERT where the
+            norms stand before the sublayers.
 
     Raises:
         CourseError: a family or configuration that the public model cannot express.
     """
     folder, model = Path(folder), encoder.model
+    model_type = model_type or ("bert" if model.stack.config.norm == "post" else "megatron-bert")
     family = hf.families().get(model_type)
     bodies = [] if family is None else [name for name, a in family.architectures.items() if not a.has_prefix]
     if family is None or not bodies:

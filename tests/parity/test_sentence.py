@@ -41,13 +41,13 @@ def tokenizer() -> Tokenizer:
     return train_wordpiece([" ".join(TEXTS)] * 5, 90)
 
 
-def bert_folder(folder, tokenizer, which=0, classes=None):
+def bert_folder(folder, tokenizer, which=0, classes=None, family="Bert"):
     """A random public BERT and its tokenizer; as a classifier of pairs if `classes`."""
-    config = transformers.BertConfig(
+    config = getattr(transformers, f"{family}Config")(
         vocab_size=len(tokenizer), max_position_embeddings=16, num_labels=classes or 2, **BERTS[which]
     )
-    kind = transformers.BertForSequenceClassification if classes else transformers.BertModel
-    randomise(kind(config), which).save_pretrained(folder)
+    kind = f"{family}ForSequenceClassification" if classes else f"{family}Model"
+    randomise(getattr(transformers, kind)(config), which).save_pretrained(folder)
     tokenizer.save(folder)
     settings = folder / "tokenizer_config.json"  # as published BERTs have it: segments reach the public model
     names = {"model_input_names": ["input_ids", "token_type_ids", "attention_mask"]}
@@ -55,10 +55,10 @@ def bert_folder(folder, tokenizer, which=0, classes=None):
     return folder
 
 
-def public(tmp_path, tokenizer, name="mean", which=0):
+def public(tmp_path, tokenizer, name="mean", which=0, family="Bert"):
     """A random SentenceTransformer, saved to a folder: (model, folder)."""
     pool, top = TOPS[name]
-    body = modules.Transformer(str(bert_folder(tmp_path / "bert", tokenizer, which)))
+    body = modules.Transformer(str(bert_folder(tmp_path / "bert", tokenizer, which, family=family)))
     width = BERTS[which]["hidden_size"]
     made = [body, modules.Pooling(width, pool)]
     for number, layer in enumerate(top):
@@ -76,9 +76,12 @@ def vectors(model) -> torch.Tensor:
     return torch.from_numpy(model.encode(TEXTS, show_progress_bar=False))
 
 
-@pytest.mark.parametrize(("name", "which"), [(n, 0) for n in TOPS] + [("all", 1)])
-def test_folders_give_equal_vectors_both_ways(name, which, tokenizer, tmp_path):
-    theirs, folder = public(tmp_path, tokenizer, name, which)
+@pytest.mark.parametrize(
+    ("name", "which", "family"),
+    [*((name, 0, "Bert") for name in TOPS), ("all", 1, "Bert"), ("mean", 0, "MegatronBert")],
+)
+def test_folders_give_equal_vectors_both_ways(name, which, family, tokenizer, tmp_path):
+    theirs, folder = public(tmp_path, tokenizer, name, which, family)
     ours = load_sentence(folder)
     expected = vectors(theirs)
     assert ours.max_length == 16 < len(tokenizer.encode(TEXTS[2]))  # one text is cut
