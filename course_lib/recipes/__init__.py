@@ -62,13 +62,14 @@ RECIPES: dict[str, AnyRecipe] = {  # in the order of what starts from what
     "electra-mini": replace(
         MASKED,
         objective="electra",
-        mask_rate=0.15,
-        steps=7_040,
-        primer=(2_560, 1_536),
-        causal=0,
         lr=1e-3,
         pre_norm=False,
-    ),
+        steps=7_040,
+        primer=(0, 0),
+        causal=0,
+        replay=0.0,
+        mask_rate=0.15,
+    ),  # its generator cannot fill in a name from elsewhere, so the primer has nothing to say to it
     "t5-mini": replace(
         RESTORED, objective="span_corruption", mask_rate=0.15, steps=5_632, primer=(1_280, 1_536), mimetic=0.0
     ),
