@@ -99,7 +99,8 @@ class Bench:
         name = DECODER if view(cell.task).kind == "target" else ENCODER
         made_of = [asdict(self.recipe), asdict(cell), _fingerprint(cell.task)]
         if cell.start in ("from scratch", "pretrained"):
-            made_of.append(_weights(self.checkpoints, name) if cell.start == "pretrained" else name)
+            file = "model.safetensors" if cell.start == "pretrained" else "config.json"
+            made_of.append(_sha256(self.checkpoints / name / file))
         digest = hashlib.sha256(json.dumps(made_of).encode()).hexdigest()[:12]
         return self.work / f"{cell.task}-{cell.labels}-{cell.start.replace(' ', '_')}-{cell.seed}-{digest}.json"
 
@@ -113,8 +114,8 @@ def _fingerprint(task: str) -> str:
 
 
 @cache
-def _weights(folder: Path, name: str) -> str:
-    return hashlib.sha256((folder / name / "model.safetensors").read_bytes()).hexdigest()
+def _sha256(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 @cache
@@ -291,7 +292,7 @@ def record(table: Sequence[Cell], bench: Bench) -> dict[str, Any]:
         "clearly_ahead": [task for task, rows in tasks.items() if rows["clearly_ahead"]],
         "seeds": sorted({cell.seed for cell in whole}),
         "config": asdict(bench.recipe) | {"labels": counts},
-        "checkpoints": {name: _weights(bench.checkpoints, name) for name in (ENCODER, DECODER)},
+        "checkpoints": {name: _sha256(bench.checkpoints / name / "model.safetensors") for name in (ENCODER, DECODER)},
         "versions": {name: metadata.version(name) for name in PACKAGES},
         "hardware": f"{platform.machine()} CPU, {os.cpu_count()} cores",
         "seconds": round(sum(result["seconds"] for result in results.values()), 1),

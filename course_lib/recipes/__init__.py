@@ -43,7 +43,7 @@ JOBS: dict[type, type[Job[Any]]] = {
 }
 
 BERT = Recipe(
-    "mlm_nsp", lr=3e-3, pre_norm=True, steps=14_336, primer=(2_048, 5_376), causal=4_864, replay=0.25, rows=24,
+    "mlm_nsp", lr=3e-3, pre_norm=True, steps=16_384, primer=(2_048, 7_424), causal=6_912, replay=0.25, rows=24,
     mask_rate=0.2, pairs=0.2,
 )  # fmt: skip
 GPT = Recipe("clm", lr=3e-3, steps=10_240, primer=(2_048, 2_816), replay=0.25, rows=24, pairs=0.0)

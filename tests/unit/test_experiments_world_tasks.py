@@ -170,3 +170,19 @@ def test_show(bench, tmp_path):
     text = CliRunner().invoke(world_tasks.app, ["show", str(path)]).output
     assert "rte" in text and "of 1 tasks" in text
     assert world_views.world().seed == 0
+
+
+def test_other_weights_are_another_cell_and_another_shape_is_one_from_scratch(tmp_path, bench):
+    folder = tmp_path / "bert-mini"
+    folder.mkdir()
+    own = replace(bench, checkpoints=tmp_path)
+    cells = [Cell("rte", 8, start, 0) for start in ("majority", "from scratch", "pretrained")]
+
+    def named(weights: str, config: str) -> list[str]:
+        (folder / "model.safetensors").write_text(weights)
+        (folder / "config.json").write_text(config)
+        return [own.file(cell).name for cell in cells]
+
+    first, weights, config = named("1", "a"), named("2", "a"), named("1", "b")
+    assert [a == b for a, b in zip(first, weights, strict=True)] == [True, True, False]
+    assert [a == b for a, b in zip(first, config, strict=True)] == [True, False, True]
