@@ -19,6 +19,7 @@ from course_lib.heads import MaskedHead
 from course_lib.positions import Learned
 from course_lib.positions import Sinusoidal as Waves
 from course_lib.stack import Stack
+from course_lib.tokenizers import Tokenizer
 
 
 @torch.no_grad()
@@ -104,3 +105,37 @@ def _look_near(attn: Attention, offsets: Sequence[int], scale: float) -> None:
         attn.q.weight[rows], attn.k.weight[rows] = 0.0, 0.0
         attn.q.weight[rows, :head] = scale * turned
         attn.k.weight[rows, :head] = scale * torch.eye(head)
+
+
+@torch.no_grad()
+def take_over(stack: Stack, words: Tokenizer, parent: Stack, parents: Tokenizer) -> None:
+    """Overwrites a fresh model with another one's positions and blocks. A word piece gets the mean of the vectors that
+    the parent has for its text, in small letters or with a capital, whichever takes fewer pieces.
+
+    A decoder may so become an encoder (BehnamGhader et al. 2024, COLM): what its attention has learned to look for does
+    not depend on the direction, or on the vocabulary.
+
+    Args:
+        stack: of the same shape, with a WordPiece tokenizer (`words`). parent: with a byte-level one (`parents`).
+
+    Raises:
+        CourseError: the shapes differ.
+    """
+    own, theirs = (
+        {name: weight for name, weight in one.named_parameters() if not name.startswith("embed.")}
+        for one in (stack, parent)
+    )
+    shapes = [{name: weight.shape for name, weight in one.items()} for one in (own, theirs)]
+    odd = sorted(name for name in own | theirs if shapes[0].get(name) != shapes[1].get(name))
+    if odd:
+        raise CourseError(
+            f"The parent's {odd[0]} does not fit this model; give both the same layers, widths and norms."
+        )
+    for name, weight in theirs.items():
+        own[name].copy_(weight)
+    table = parent.embed.tokens.weight
+    special = set(words.vocab.special)
+    for token, text in enumerate(words.tokens(range(words.vocab.size))):
+        if token not in special:
+            forms = [text[2:]] if text.startswith("##") else [f" {text}", f" {text.capitalize()}"]
+            stack.embed.tokens.weight[token] = table[min(parents.ids(forms, special=False), key=len)].mean(0)

@@ -43,39 +43,29 @@ JOBS: dict[type, type[Job[Any]]] = {
 }
 
 BERT = Recipe(
-    "mlm_nsp", lr=3e-3, pre_norm=True, steps=16_384, primer=(2_048, 7_424), causal=6_912, replay=0.25, rows=24,
-    mask_rate=0.2, pairs=0.2,
+    "mlm_nsp", lr=2e-3, parent="gpt-mini", pre_norm=True, steps=9_216, primer=(0, 4_096), causal=1_024, replay=0.25,
+    rows=24, mask_rate=0.2, pairs=0.2,
 )  # fmt: skip
 GPT = Recipe("clm", lr=3e-3, steps=10_240, primer=(2_048, 2_816), replay=0.25, rows=24, pairs=0.0)
-MASKED = replace(BERT, objective="mlm", pairs=0.0, replay=0.25)
+PLAIN = Recipe("mlm", steps=7_040, rows=24, pairs=0.0)
 RESTORED = replace(GPT, layers=3, lr=2e-3)  # 3 + 3
 
 RECIPES: dict[str, AnyRecipe] = {  # in the order of what starts from what
-    "bert-mini": BERT,
     "gpt-mini": GPT,
+    "bert-mini": BERT,
     # The sizes read the same documents in the same order; initial weights as 1 / sqrt(width).
     "gpt-nano": replace(GPT, layers=2, width=64, heads=2, init_std=0.07),
     "gpt-tiny": replace(GPT, layers=3, width=96, heads=3, init_std=0.06),
     "gpt-small": replace(GPT, layers=5, width=192, heads=6, init_std=0.04, lr=2e-3),
     "elmo-mini": ElmoRecipe(steps=3_200, rows=24, lr=3e-3, warmup=100, probe_every=400),
-    "roberta-mini": replace(MASKED, format="full-sentences", steps=11_520),  # the primer as BERT has it
-    "electra-mini": replace(
-        MASKED,
-        objective="electra",
-        lr=1e-3,
-        pre_norm=False,
-        steps=7_040,
-        primer=(0, 0),
-        causal=0,
-        replay=0.0,
-        mask_rate=0.15,
-    ),  # its generator cannot fill in a name from elsewhere, so the primer has nothing to say to it
+    "roberta-mini": replace(BERT, objective="mlm", pairs=0.0, format="full-sentences"),
+    "electra-mini": replace(PLAIN, objective="electra"),
     "t5-mini": replace(
         RESTORED, objective="span_corruption", mask_rate=0.15, steps=5_632, primer=(1_280, 1_536), mimetic=0.0
     ),
     "bart-mini": replace(RESTORED, objective="denoise", mask_rate=0.3, steps=4_608, primer=(1_024, 1_280)),
     "distilbert-mini": replace(
-        MASKED, objective="distil", teacher="bert-mini", layers=2, lr=1e-3, steps=5_000, primer=(0, 0), causal=0
+        PLAIN, objective="distil", teacher="bert-mini", layers=2, mask_rate=0.2, replay=0.25, steps=5_000
     ),
     "sbert-mini": SentenceRecipe(steps=3_000, rows=32, lr=5e-4, warmup=100, decay=0.5),
     "word2vec-mini": StaticRecipe("skip-gram"),

@@ -24,7 +24,7 @@ from course_lib.config import StackConfig
 from course_lib.corrupt import generator, mask_known, mask_tokens
 from course_lib.data.batches import pad
 from course_lib.electra import Electra
-from course_lib.initial import mimetic, see_through
+from course_lib.initial import mimetic, see_through, take_over
 from course_lib.losses import Batch, Loss
 from course_lib.models import bart, bert, electra, gpt, t5
 from course_lib.models.megatron_bert import moved_norms
@@ -50,7 +50,8 @@ class Recipe(Training):
     every next token (`losses.left_to_right`, on pages as a decoder has them): so each word learns what it stands
     behind, which a model that is asked at blanks alone does not do by itself. init_std: of the initial weights (0.02
     suits a width of 768, not one of 128; T5 has its own). mimetic: strength of the mimetic start of attention and
-    positions (`initial.mimetic`); 0 for none. pre_norm: a BERT with Megatron-BERT's norms
+    positions (`initial.mimetic`); 0 for none. parent: a decoder whose weights it starts from instead
+    (`initial.take_over`). pre_norm: a BERT with Megatron-BERT's norms
     (`models.megatron_bert.moved_norms`), which bear a larger learning rate (Xiong et al. 2020).
     """
 
@@ -71,6 +72,7 @@ class Recipe(Training):
     pool: int = 64
     init_std: float = 0.05
     mimetic: float = 0.4
+    parent: str = ""
     pre_norm: bool = False
 
 
@@ -222,7 +224,7 @@ class Run(TrainingJob[Recipe]):
 
     @property
     def parents(self) -> dict[str, str]:
-        return {self.recipe.teacher: self.sha256(self.recipe.teacher)} if self.recipe.teacher else {}
+        return {name: self.sha256(name) for name in (self.recipe.teacher, self.recipe.parent) if name}
 
     def lessons(self) -> Sentences:
         """Row number -> sentences, as training meets them: both levels of the primer, then documents."""
@@ -281,6 +283,9 @@ class Run(TrainingJob[Recipe]):
             for part in model.modules():
                 if isinstance(part, heads.MaskedHead):
                     see_through(part)
+        if self.recipe.parent:
+            decoder, words, _ = zoo.load(self.recipe.parent, folder=self.shipped)
+            take_over(model.stack, self.tokenizer, decoder.stack, words)  # type: ignore[arg-type]
         return model
 
     @property

@@ -9,8 +9,10 @@ from course_lib import initial
 from course_lib.config import EmbedConfig, Learned, NoPosition, StackConfig
 from course_lib.errors import CourseError
 from course_lib.models.bert import bert_mini
-from course_lib.models.gpt import gpt_mini
+from course_lib.models.gpt import gpt, gpt_mini
+from course_lib.models.megatron_bert import moved_norms
 from course_lib.stack import Stack
+from course_lib.tokenizers import train_bpe, train_wordpiece
 from course_lib.trace import record
 
 CONFIG = StackConfig(
@@ -101,3 +103,42 @@ def test_cross_attention_looks_for_its_like_too():
         torch.testing.assert_close(copied, 0.7 * torch.eye(12), atol=1e-5, rtol=0)
         found = block.cross.q.weight.T @ block.cross.k.weight
         torch.testing.assert_close(found, 0.7 * torch.eye(12), atol=0.02, rtol=0)
+
+
+TEXTS = ["the old miller saw Anna", "Anna saw the mill", "a miller sees more of the old mill"] * 30
+
+
+def test_a_decoders_blocks_and_words_are_taken_over():
+    words, parents = train_wordpiece(TEXTS, 80), train_bpe(TEXTS, 300)
+    torch.manual_seed(0)
+    parent = Stack(replace(gpt_mini(parents.vocab.size, 20), init_std=0.05))
+    child = Stack(moved_norms(bert_mini(words.vocab.size, 20)))
+    before = child.embed.tokens.weight.clone()
+    initial.take_over(child, words, parent, parents)
+    own, theirs = dict(child.named_parameters()), dict(parent.named_parameters())
+    assert all(torch.equal(own[name], theirs[name]) for name in theirs if not name.startswith("embed."))
+    table = parent.embed.tokens.weight
+
+    def piece(text: str, like: str) -> None:
+        (token,) = words.ids([text], special=False)[0]
+        torch.testing.assert_close(
+            own["embed.tokens.weight"][token], table[parents.ids([like], special=False)[0]].mean(0)
+        )
+
+    piece("miller", " miller")
+    piece("anna", " Anna")  # the text has it with a capital only, where it takes fewer pieces
+    assert len(parents.ids([" anna"], special=False)[0]) > len(parents.ids([" Anna"], special=False)[0])
+    inner = next(t for t in range(words.vocab.size) if words.tokens([t])[0].startswith("##"))
+    inside = parents.ids([words.tokens([inner])[0][2:]], special=False)[0]
+    torch.testing.assert_close(own["embed.tokens.weight"][inner], table[inside].mean(0))
+    for token in words.vocab.special:
+        assert torch.equal(own["embed.tokens.weight"][token], before[token])
+
+
+def test_a_parent_of_another_shape_is_refused():
+    words = train_wordpiece(TEXTS, 80)
+    child = Stack(moved_norms(bert_mini(words.vocab.size, 20)))
+    sizes = [(30, 4), (20, 5), (20, 3)]
+    for odd in (gpt(300, width=128, layers=layers, heads=4, length=length, norm="pre") for length, layers in sizes):
+        with pytest.raises(CourseError, match="does not fit this model"):
+            initial.take_over(child, words, Stack(odd), train_bpe(TEXTS, 300))
