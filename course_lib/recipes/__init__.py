@@ -47,7 +47,7 @@ BERT = Recipe(
     rows=24, mask_rate=0.2, pairs=0.2,
 )  # fmt: skip
 GPT = Recipe("clm", lr=3e-3, steps=10_240, primer=(2_048, 2_816), replay=0.25, rows=24, pairs=0.0)
-PLAIN = Recipe("mlm", steps=7_040, rows=24, pairs=0.0)
+PLAIN = Recipe("mlm", rows=24, pairs=0.0)
 RESTORED = replace(GPT, layers=3, lr=2e-3)  # 3 + 3
 
 RECIPES: dict[str, AnyRecipe] = {  # in the order of what starts from what
@@ -59,7 +59,7 @@ RECIPES: dict[str, AnyRecipe] = {  # in the order of what starts from what
     "gpt-small": replace(GPT, layers=5, width=192, heads=6, init_std=0.04, lr=2e-3),
     "elmo-mini": ElmoRecipe(steps=3_200, rows=24, lr=3e-3, warmup=100, probe_every=400),
     "roberta-mini": replace(BERT, objective="mlm", pairs=0.0, format="full-sentences"),
-    "electra-mini": replace(PLAIN, objective="electra"),
+    "electra-mini": replace(PLAIN, objective="electra", steps=4_096),
     "t5-mini": replace(
         RESTORED, objective="span_corruption", mask_rate=0.15, steps=5_632, primer=(1_280, 1_536), mimetic=0.0
     ),

@@ -41,11 +41,17 @@ MODELS: dict[str, tuple[type, set[str]]] = {  # what is loaded, and what its car
 }
 
 
+PARENTS = dict.fromkeys(MODELS, "") | {
+    "bert-mini": "gpt-mini", "roberta-mini": "gpt-mini", "distilbert-mini": "bert-mini", "sbert-mini": "bert-mini",
+}  # fmt: skip
+
+
 def small(recipe: Any) -> Any:
     """The recipe in a few seconds' size."""
     if isinstance(recipe, Recipe):
         layers = min(recipe.layers, 2) if not recipe.teacher else 1
         size = {"layers": layers, "width": 16, "heads": 2, "vocab": 700, "pool": 2, "primer": (0, 0)}
+        size["causal"] = min(recipe.causal, 2)
         return replace(recipe, **TINY, **size)
     if isinstance(recipe, ElmoRecipe):
         return replace(recipe, **TINY, vocab=300, width=8, hidden=12, pool=2)
@@ -65,12 +71,13 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def parents(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small bert-mini, for the recipes that start from it."""
+    """A small gpt-mini and the bert-mini that starts from it, for the recipes that start from these."""
     place = tmp_path_factory.mktemp("parents")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(base, "TOKENIZER_DOCUMENTS", 60)
         patch.setattr(base, "BLANKS", 4)
-        list(recipes.Run("bert-mini", small(recipes.BERT), place / "work").build(place / "done"))
+        for name, recipe in {"gpt-mini": recipes.GPT, "bert-mini": recipes.BERT}.items():
+            list(recipes.Run(name, small(recipe), place / name, place / "done").build(place / "done"))
     return place / "done"
 
 
@@ -105,7 +112,7 @@ def test_it_is_built_stopped_resumed_and_loaded(name: str, tmp_path: Path, paren
     assert card["name"] == name and card["seed"] == 0 and card["recipe"]["world"] == 0
     assert card["tokens"] > 0 and card["curve"][-1]["step"] == card["steps"]
     assert {"data", "seconds", "torch", "python", "hardware", "made"} <= card.keys()
-    assert set(card.get("from", {})) == ({"bert-mini"} if name in ("distilbert-mini", "sbert-mini") else set())
+    assert set(card.get("from", {})) == {PARENTS[name]} - {""}
     if isinstance(recipe, StaticRecipe):
         assert known is None and model["the"].shape == (8,) and model.matrix.dtype == torch.float32
         return
@@ -151,9 +158,10 @@ def test_electra_ships_both_models(tmp_path: Path) -> None:
 
 
 def test_a_student_learns_nothing_before_its_teacher_is_there(tmp_path: Path) -> None:
-    for name in ("distilbert-mini", "sbert-mini"):
-        with pytest.raises(CourseError, match="starts from bert-mini; build that first"):
-            recipes.build(name, work=tmp_path / "work", to=tmp_path / "done")
+    for name, parent in PARENTS.items():
+        if parent:
+            with pytest.raises(CourseError, match=f"starts from {parent}; build that first"):
+                recipes.build(name, work=tmp_path / "work", to=tmp_path / "done")
 
 
 def test_a_run_does_not_go_on_from_another_teacher(tmp_path: Path, parents: Path) -> None:
@@ -169,7 +177,7 @@ def test_a_run_does_not_go_on_from_another_teacher(tmp_path: Path, parents: Path
 
 def test_full_sentences_pack_every_sentence_once(tmp_path: Path) -> None:
     """Rows are full; a batch of packed rows reads as many documents as one of single ones."""
-    recipe = replace(recipes.RECIPES["roberta-mini"], rows=6, pool=4, length=60)
+    recipe = replace(recipes.RECIPES["roberta-mini"], rows=6, pool=4, length=60, causal=0)
     run = recipes.Run("roberta-mini", recipe, tmp_path)
     batches, vocab = run.batches(), run.tokenizer.vocab
     packed = [batches[step] for step in range(4)]
@@ -236,7 +244,7 @@ def test_detection_counts_real_tokens_only() -> None:
 @pytest.mark.parametrize("name", ["roberta-mini", "electra-mini", "bart-mini", "t5-mini"])
 def test_primer_pages_are_asked_as_the_objective_asks(name: str, tmp_path: Path) -> None:
     """Masked models: what is known by then, whole pages, [MASK] alone; encoder-decoders as ever."""
-    run = recipes.Run(name, replace(recipes.RECIPES[name], primer=(2, 2), vocab=2000), tmp_path)
+    run = recipes.Run(name, replace(recipes.RECIPES[name], primer=(2, 2), causal=0, vocab=2000), tmp_path)
     batches, vocab = run.batches(), run.tokenizer.vocab
     page, later = batches[0], batches[4]
     assert page.keys() == later.keys()
