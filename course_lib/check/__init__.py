@@ -19,6 +19,7 @@ from course_lib.check.peft import adapter_forward, lora_forward, lora_merge, lor
 from course_lib.check.pieces import best_split, bits_per_byte, wordpiece_encode
 from course_lib.check.positions import alibi_bias, relative_index, rotary_attention, sinusoidal
 from course_lib.check.sampling import sample_top_k, temperature, top_k
+from course_lib.check.sbert import bm25_weight, fuse_ranks, in_batch_loss, mean_pool, triplet_loss
 from course_lib.check.start import accuracy, label_counts, vocabulary_size
 from course_lib.check.t5 import corrupt_spans, mixing_rates, prefix_mask, rms_norm
 from course_lib.check.tokenization import best_pair, bpe_encode, merge_pair
@@ -42,6 +43,7 @@ __all__ = [
     "best_split",
     "bilm_labels",
     "bits_per_byte",
+    "bm25_weight",
     "bpe_encode",
     "by_words",
     "cached_step",
@@ -60,10 +62,12 @@ __all__ = [
     "few_shot_prompt",
     "finds_governor",
     "freeze",
+    "fuse_ranks",
     "gelu",
     "glove_loss",
     "gpt2_parameters",
     "gpt_parameters",
+    "in_batch_loss",
     "induction",
     "label_counts",
     "last_four",
@@ -75,6 +79,7 @@ __all__ = [
     "lora_start",
     "mask_tokens",
     "masked_attention",
+    "mean_pool",
     "merge_heads",
     "merge_pair",
     "mixing_rates",
@@ -105,6 +110,7 @@ __all__ = [
     "temperature",
     "top_k",
     "top_p",
+    "triplet_loss",
     "turn_rows",
     "vocabulary_size",
     "weight_change",
