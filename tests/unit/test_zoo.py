@@ -235,6 +235,13 @@ def test_the_shipped_checkpoints_are_whole_and_small() -> None:
     assert total <= 40_000_000
 
 
+@pytest.mark.parametrize("name", ["bert-mini", "gpt-mini"])
+def test_what_lessons_build_on_looks_words_up(name: str) -> None:
+    """The course's aim for the copy probe: picking one of the two candidates at random gives a half."""
+    scores = zoo.load(name).card["scores"]
+    assert sum(scores[kind] for kind in ("name", "object", "place")) / 3 >= 0.9
+
+
 @pytest.mark.skipif(not (zoo.FOLDER / "manifest.json").exists(), reason="no checkpoints have been made yet")
 def test_the_shipped_scores_are_those_of_the_shipped_weights() -> None:
     """Half precision costs next to nothing: the probe gives again what the card says."""
