@@ -66,14 +66,16 @@ def collection(source: str | Path = "world", *, split: str = "test", n: int = 30
         n: documents that are read.
 
     Raises:
-        CourseError: no such corpus, or nothing in it that could be asked for.
+        CourseError: no such corpus, or not two texts in it that could be asked for (a text file is one text).
     """
     if str(source) == "world":
         found = _town(split, n, seed)
     else:
         found = _first_sentences([str(row["text"]) for row in corpus(source, split=split, n=n, seed=seed)])
-    if not found.queries:
-        raise CourseError(f"There is nothing to ask for in {source}: texts need two sentences, and {SHORTEST} words.")
+    if len(found.queries) < 2:
+        raise CourseError(
+            f"There is nothing to search in {source}: it takes two texts, of two sentences and {SHORTEST} words."
+        )
     return found
 
 

@@ -1,5 +1,6 @@
 """Lesson 15: typical slips in its answers are named, its verdicts follow their rules, other bodies and texts run."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -193,12 +194,14 @@ def test_another_body_pairs_and_texts_run(tmp_path: Path) -> None:
         (tmp_path / folder).mkdir()
     for split in ("train", "test"):
         rows = [f"the lamp of {i} fell\tthe lamp of {i * 7 % 40} rose\t{i % 6}.0" for i in range(40)]
-        (tmp_path / "pairs" / f"{split}.tsv").write_text("\n".join(["text\tpair\tlabel", *rows]) + "\n", "utf-8")
+        (tmp_path / "pairs" / f"{split.replace('test', 'dev')}.tsv").write_text(
+            "\n".join(["text\tpair\tlabel", *rows]) + "\n", "utf-8"
+        )
         texts = [
             f"Title {split} {i}. The {'old ' * (i % 7)} mill number {i} stands by the river of {i}, " * 2
             for i in range(30)
         ]
-        (tmp_path / "texts" / f"{split}.txt").write_text("\n\n".join(texts) + "\n", "utf-8")
+        (tmp_path / "texts" / f"{split}.jsonl").write_text("\n".join(json.dumps({"text": t}) for t in texts), "utf-8")
     space: dict[str, Any] = {"SCALE": "smoke", "SEED": 0, "DEVICE": "cpu", "OUT": str(tmp_path / "out")}
     space["DATA"] = str(tmp_path / "texts")
     swap = {'"bert-mini", "world/similarity"': f'"{tmp_path / "model"}", "{tmp_path / "pairs"}"', '"docs"': "DATA"}
