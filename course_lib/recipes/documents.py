@@ -304,7 +304,7 @@ class Run(TrainingJob[Recipe]):
     def heldout(self, n: int = 16) -> list[Batch]:
         """Batches of the validation split."""
         batches = DocumentBatches(
-            self.sentences("validation"), self.tokenizer, replace(self.recipe, pool=n, primer=(0, 0)), seed=2
+            self.sentences("validation"), self.tokenizer, replace(self.recipe, pool=n, primer=(0, 0), causal=0), seed=2
         )
         return [batches[i] for i in range(n)]
 

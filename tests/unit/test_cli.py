@@ -152,7 +152,7 @@ def test_recipes_can_be_built_small_and_stopped_and_built_on(
     """The shipped recipes themselves, on a few tiny batches."""
     small = {
         name: replace(recipe, steps=6, rows=2, pool=2, vocab=700, warmup=1, probe_every=3, checkpoint_every=2)
-        for name, recipe in (("bert-mini", recipes.BERT), ("gpt-mini", recipes.GPT))
+        for name, recipe in (("gpt-mini", recipes.GPT), ("bert-mini", recipes.BERT))
     }
     monkeypatch.setattr(recipes, "RECIPES", small)
     monkeypatch.setattr(recipes.base, "TOKENIZER_DOCUMENTS", 300)

@@ -127,6 +127,7 @@ def test_a_causal_start_reads_and_asks_as_a_decoder_does(tmp_path: Path) -> None
     batches, model = run.batches(), run.model()
     first, later = batches[3], batches[4]
     assert first.keys() == {"ids", "keep"} and later.keys() >= {"labels", "at", "next"}
+    assert all("labels" in batch for batch in run.heldout(2)), "what is held out asks as the finished model is asked"
     mask = run.tokenizer.vocab.mask
     assert mask not in first["ids"] and mask in later["ids"]
     assert torch.equal(run.loss(model, first), losses.left_to_right(model, first))
