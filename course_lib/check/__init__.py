@@ -6,6 +6,7 @@ Each returns a `Verdict`, true where the answer is right.
 from course_lib.check.attention import causal_mask, masked_attention, softmax_attention
 from course_lib.check.base import Verdict
 from course_lib.check.bert import mask_tokens, mlm_loss, nsp_pairs
+from course_lib.check.distilbert import cosine_loss, distil_loss, kept_layers, soft_loss
 from course_lib.check.elmo import bilm_labels, char_features, elmo_mix, nearest_use, turn_rows
 from course_lib.check.embeddings import analogy, context_pairs, glove_loss, negative_loss, noise_distribution
 from course_lib.check.finetuning import cls_logits, freeze, pair_batch
@@ -56,7 +57,9 @@ __all__ = [
     "continuation_score",
     "control_labels",
     "corrupt_spans",
+    "cosine_loss",
     "decoder_input",
+    "distil_loss",
     "elmo_mix",
     "entailment_input",
     "few_shot_prompt",
@@ -69,6 +72,7 @@ __all__ = [
     "gpt_parameters",
     "in_batch_loss",
     "induction",
+    "kept_layers",
     "label_counts",
     "last_four",
     "last_state",
@@ -103,6 +107,7 @@ __all__ = [
     "similarity_inputs",
     "sinusoidal",
     "smoothed_loss",
+    "soft_loss",
     "softmax_attention",
     "span_probabilities",
     "split_heads",
