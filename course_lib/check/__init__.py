@@ -7,6 +7,7 @@ from course_lib.check.attention import causal_mask, masked_attention, softmax_at
 from course_lib.check.base import Verdict
 from course_lib.check.bert import mask_tokens, mlm_loss, nsp_pairs
 from course_lib.check.distilbert import cosine_loss, distil_loss, kept_layers, soft_loss
+from course_lib.check.electra import replace_tokens, rtd_loss, sample_words, steps_for
 from course_lib.check.elmo import bilm_labels, char_features, elmo_mix, nearest_use, turn_rows
 from course_lib.check.embeddings import analogy, context_pairs, glove_loss, negative_loss, noise_distribution
 from course_lib.check.finetuning import cls_logits, freeze, pair_batch
@@ -100,10 +101,13 @@ __all__ = [
     "power_law",
     "prefix_mask",
     "relative_index",
+    "replace_tokens",
     "residual_branch",
     "rms_norm",
     "rotary_attention",
+    "rtd_loss",
     "sample_top_k",
+    "sample_words",
     "similarity_inputs",
     "sinusoidal",
     "smoothed_loss",
@@ -112,6 +116,7 @@ __all__ = [
     "span_probabilities",
     "split_heads",
     "start_from",
+    "steps_for",
     "temperature",
     "top_k",
     "top_p",

@@ -104,8 +104,8 @@ def which_replaced(rounds: Sequence[Filled], title: str = "Which words were repl
         lines.append(f"    {_stood(filled, plain=True)}")
         data.append({"replaced": filled.replaced, "said": filled.said})
     legend = (
-        '<div style="font-size:13px;margin-bottom:6px">Mark the words that you hold for replaced, then compare. In the '
-        "answer: "
+        '<div style="font-size:13px;margin-bottom:6px">Mark the words that you think were replaced, then compare. '
+        "In the answer: "
         + boxes([("replaced and found", "green"), ("replaced, not found", "orange"), ("false alarm", "blue")])
     )
     body = f'{legend}</div><ol style="padding-left:1.4em;margin:0">{items}</ol><div class="score" role="status"></div>'
