@@ -20,6 +20,7 @@ from course_lib.check.inside import best_offset, by_words, control_labels, finds
 from course_lib.check.peft import adapter_forward, lora_forward, lora_merge, lora_start, nf4_block
 from course_lib.check.pieces import best_split, bits_per_byte, wordpiece_encode
 from course_lib.check.positions import alibi_bias, relative_index, rotary_attention, sinusoidal
+from course_lib.check.roberta import disentangled_scores, encoder_weights, mask_words, pack_sentences
 from course_lib.check.sampling import sample_top_k, temperature, top_k
 from course_lib.check.sbert import bm25_weight, fuse_ranks, in_batch_loss, mean_pool, triplet_loss
 from course_lib.check.start import accuracy, label_counts, vocabulary_size
@@ -60,8 +61,10 @@ __all__ = [
     "corrupt_spans",
     "cosine_loss",
     "decoder_input",
+    "disentangled_scores",
     "distil_loss",
     "elmo_mix",
+    "encoder_weights",
     "entailment_input",
     "few_shot_prompt",
     "finds_governor",
@@ -83,6 +86,7 @@ __all__ = [
     "lora_merge",
     "lora_start",
     "mask_tokens",
+    "mask_words",
     "masked_attention",
     "mean_pool",
     "merge_heads",
@@ -96,6 +100,7 @@ __all__ = [
     "nf4_block",
     "noise_distribution",
     "nsp_pairs",
+    "pack_sentences",
     "pair_batch",
     "perplexity",
     "power_law",
