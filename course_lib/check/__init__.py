@@ -6,6 +6,7 @@ Each returns a `Verdict`, true where the answer is right.
 from course_lib.check.attention import causal_mask, masked_attention, softmax_attention
 from course_lib.check.base import Verdict
 from course_lib.check.bert import mask_tokens, mlm_loss, nsp_pairs
+from course_lib.check.choosing import amplification, answer_flops, preference_loss, training_bill
 from course_lib.check.distilbert import cosine_loss, distil_loss, kept_layers, soft_loss
 from course_lib.check.electra import replace_tokens, rtd_loss, sample_words, steps_for
 from course_lib.check.elmo import bilm_labels, char_features, elmo_mix, nearest_use, turn_rows
@@ -37,7 +38,9 @@ __all__ = [
     "adapter_forward",
     "alibi_bias",
     "align_labels",
+    "amplification",
     "analogy",
+    "answer_flops",
     "beam_step",
     "bert_input",
     "best_offset",
@@ -104,6 +107,7 @@ __all__ = [
     "pair_batch",
     "perplexity",
     "power_law",
+    "preference_loss",
     "prefix_mask",
     "relative_index",
     "replace_tokens",
@@ -125,6 +129,7 @@ __all__ = [
     "temperature",
     "top_k",
     "top_p",
+    "training_bill",
     "triplet_loss",
     "turn_rows",
     "vocabulary_size",
