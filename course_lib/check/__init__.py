@@ -4,6 +4,7 @@ Each returns a `Verdict`, true where the answer is right.
 """
 
 from course_lib.check.attention import causal_mask, masked_attention, softmax_attention
+from course_lib.check.bart import infill, permute_sentences, rouge_n
 from course_lib.check.base import Verdict
 from course_lib.check.bert import mask_tokens, mlm_loss, nsp_pairs
 from course_lib.check.choosing import amplification, answer_flops, preference_loss, training_bill
@@ -79,6 +80,7 @@ __all__ = [
     "gpt_parameters",
     "in_batch_loss",
     "induction",
+    "infill",
     "kept_layers",
     "label_counts",
     "last_four",
@@ -105,6 +107,7 @@ __all__ = [
     "nsp_pairs",
     "pack_sentences",
     "pair_batch",
+    "permute_sentences",
     "perplexity",
     "power_law",
     "preference_loss",
@@ -114,6 +117,7 @@ __all__ = [
     "residual_branch",
     "rms_norm",
     "rotary_attention",
+    "rouge_n",
     "rtd_loss",
     "sample_top_k",
     "sample_words",
