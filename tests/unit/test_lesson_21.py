@@ -90,6 +90,9 @@ def test_the_three_read_the_same_rows(street: dict[str, Any]) -> None:
             labels = batch["labels"][i]
             kept = street["PLACES_KEPT"][task] if kind == "encoder" else 0
             assert labels[labels != IGNORE].tolist() == wanted[: kept or None], (task, kind)
+        places = (batches["encoder"]["labels"][i] != IGNORE).nonzero()[:, 0].tolist()
+        first = 1 if task == "roles" else len(street["ids"](source))  # tags stand at the words, masks behind them
+        assert places == list(range(first, first + len(places)))
         read = batches["encoder"]["ids"][i][batches["encoder"]["keep"][i]].tolist()
         assert read[: len(street["ids"](source))] == street["ids"](source)
     for text, roles in street["FORMS"]:
