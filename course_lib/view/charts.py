@@ -190,7 +190,7 @@ def bars(
     for note, height in (levels or {}).items():
         axes.text(1.01, height, note, color=GREY, fontsize=12, va="center", transform=axes.get_yaxis_transform())
     if grouped or paper:
-        _legend(axes, names if grouped else [], bool(paper))
+        _legend(axes, names if grouped else [], bool(paper), above=bool(levels))
     return figure
 
 
@@ -359,7 +359,8 @@ def _t95(count: int) -> float:
     return float(stdtrit(count - 1, 0.975))
 
 
-def _legend(axes: "Axes", names: Sequence[str], paper: bool) -> None:
+def _legend(axes: "Axes", names: Sequence[str], paper: bool, above: bool) -> None:
+    """Beside the axes, or above them where their right side bears the notes of levels."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
@@ -376,7 +377,10 @@ def _legend(axes: "Axes", names: Sequence[str], paper: bool) -> None:
                 label="the paper's figure",
             )
         )
-    axes.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    if above:
+        axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=len(handles))
+    else:
+        axes.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     axes.set_facecolor("white")
     axes.yaxis.grid(True, color=PALE, zorder=0)
     axes.set_axisbelow(True)
