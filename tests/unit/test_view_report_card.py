@@ -7,7 +7,7 @@ from course_lib.errors import CourseError
 from course_lib.view.calculator import written
 
 ROWS = [
-    view.ReportEntry("lora", "20_peft", "measured", "W0 + BA <thin>", "partly", "3 seeds", "a third", "20_peft.ipynb#lora"),
+    view.ReportEntry("lora", "20_peft", "measured", "W0 + BA <thin>", "partly", "3 seeds", "1/3", "20_peft.ipynb#lora"),
     view.ReportEntry("gelu", "08_gpt1", "exact", "x Phi(x)", "", "shown live in lesson 08"),
 ]  # fmt: skip
 
