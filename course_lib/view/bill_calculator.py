@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from course_lib import cost
 from course_lib.errors import CourseError
-from course_lib.view.calculator import controls, written
+from course_lib.view.calculator import END, START, controls, written
 from course_lib.view.display import Html, escape
 from course_lib.view.html import card, table
 
@@ -24,17 +24,9 @@ _SLIDERS = (
 _ROWS = ("operations", "device-hours", "days", "rent ($)", "electricity (kWh)", "CO2 (kg)", "answers for as much")
 ANSWER = 500  # tokens read and written for one answer, at 2 operations for each parameter
 
-_SCRIPT = """
-var bars = {}, shown = root.querySelectorAll('td');
-root.querySelectorAll('input').forEach(function(bar) { bars[bar.name] = bar; });
-var pick = root.querySelector('select');
-function write(x) {
-if (x >= 1e15 || (x > 0 && x < 0.001)) return x.toExponential(2).replace('e+', 'e');
-var named = [[1e12, ' trillion'], [1e9, ' billion'], [1e6, ' million']];
-for (var i = 0; i < 3; i++) if (x >= named[i][0]) return +(x / named[i][0]).toPrecision(3) + named[i][1];
-if (x >= 100) return Math.round(x).toString().replace(/\\B(?=(\\d{3})+$)/g, ',');
-return x >= 1 ? x.toFixed(1) : x.toFixed(3);
-}
+_SCRIPT = (
+    START
+    + """\
 function draw() {
 var device = data.devices[pick.value], at = {}, ten = {n: 1, d: 1, count: 1, runs: 1};
 for (var name in bars) at[name] = ten[name] ? Math.pow(10, bars[name].value) : +bars[name].value;
@@ -49,10 +41,9 @@ each: at.each.toFixed(1), share: Math.round(100 * at.share) + '%', price: '$' + 
 overhead: at.overhead.toFixed(2), grid: Math.round(at.grid)};
 root.querySelectorAll('label output').forEach(function(out) { out.textContent = says[out.dataset.name]; });
 }
-root.querySelectorAll('input,select').forEach(function(part) { part.addEventListener('input', draw); });
-root.querySelector('.controls').hidden = false;
-draw();
 """
+    + END
+)
 
 
 def bill_calculator(

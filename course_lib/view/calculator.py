@@ -20,7 +20,8 @@ _ROWS = (
     "weights, 16 bits (GB)", "weights, gradients, Adam (GB)", "devices to hold the weights", "devices to train",
 )  # fmt: skip
 
-_SCRIPT = """
+# What a calculator's script holds before and behind its function draw(), which fills the table from the controls.
+START = """
 var bars = {}, shown = root.querySelectorAll('td');
 root.querySelectorAll('input').forEach(function(bar) { bars[bar.name] = bar; });
 var pick = root.querySelector('select');
@@ -31,6 +32,15 @@ for (var i = 0; i < 3; i++) if (x >= named[i][0]) return +(x / named[i][0]).toPr
 if (x >= 100) return Math.round(x).toString().replace(/\\B(?=(\\d{3})+$)/g, ',');
 return x >= 1 ? x.toFixed(1) : x.toFixed(3);
 }
+"""
+END = """\
+root.querySelectorAll('input,select').forEach(function(part) { part.addEventListener('input', draw); });
+root.querySelector('.controls').hidden = false;
+draw();
+"""
+_SCRIPT = (
+    START
+    + """\
 function draw() {
 var device = data.devices[pick.value], share = +bars.share.value;
 var n = Math.pow(10, bars.n.value), d = Math.pow(10, bars.d.value);
@@ -43,10 +53,9 @@ values.forEach(function(value, i) { shown[i].textContent = i > 6 ? write(Math.ma
 var says = {n: write(n), d: write(d), count: count.toLocaleString('en'), share: Math.round(100 * share) + '%'};
 root.querySelectorAll('label output').forEach(function(out) { out.textContent = says[out.dataset.name]; });
 }
-root.querySelectorAll('input,select').forEach(function(part) { part.addEventListener('input', draw); });
-root.querySelector('.controls').hidden = false;
-draw();
 """
+    + END
+)
 
 
 def calculator(
