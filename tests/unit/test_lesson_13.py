@@ -183,10 +183,9 @@ def _run_through(cells: list[Any], data: str, *swap: str) -> dict[str, Any]:
 @pytest.mark.parametrize("form", ["hub:{}", "{}"])
 def test_another_teacher_and_own_texts_run(form: str, cells: list[Any], tmp_path: Path) -> None:
     """The hub's path of the whole lesson, on local files: a public BERT's folder, and texts."""
-    place, texts = form.format(_public(tmp_path / "model")), tmp_path / "mine.txt"
-    texts.write_text(
-        "\n\n".join(f"Nadia bought {i} lamps and gave {i % 7} of them to Theo ." for i in range(60)), "utf-8"
-    )
+    place, texts = form.format(_public(tmp_path / "model")), tmp_path / "mine.tsv"
+    rows = [f"Nadia bought {i} lamps and gave {i % 7} of them to Theo ." for i in range(60)]
+    texts.write_text("\n".join(["text", *rows]) + "\n", "utf-8")
     space = _run_through(cells, str(texts), 'TEACHER = "bert-mini"', f'TEACHER = "{place}"')
     assert space["half"].layers == 3 and space["kept"] == [0, 2, 4]
     assert all("Nadia bought" in text for text in space["texts"])

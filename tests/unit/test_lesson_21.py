@@ -220,7 +220,10 @@ def test_the_guide_names_claims_and_lessons_that_there_are(cells: list[Any], spa
 
 def test_the_pronouns_of_public_models(cells: list[Any], space: dict[str, Any], tmp_path: Path) -> None:
     """What a network would bring, from folders in the public layout; the same answers as the shipped ones give."""
-    for name, kind, head in (("gpt-mini", "gpt2", "GPT2LMHeadModel"), ("bert-mini", "bert", "BertForPreTraining")):
+    for name, kind, head in (
+        ("gpt-mini", "gpt2", "GPT2LMHeadModel"),
+        ("bert-mini", "megatron-bert", "MegatronBertForPreTraining"),
+    ):
         model, tokenizer, _ = zoo.load(name)
         hf.save_pretrained(model, tmp_path / name, model_type=kind, architecture=head)
         tokenizer.save(tmp_path / name / "tokenizer.json")
