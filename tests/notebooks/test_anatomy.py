@@ -85,6 +85,10 @@ def _unexecuted(n):
     _find(n, "object()").execution_count = None
 
 
+def _semicolon(n):
+    _find(n, "object()").source += ";"
+
+
 def _out_of_order(n):
     _find(n, "object()").execution_count = 99
 
@@ -156,7 +160,8 @@ def _huge(n):
 SLIPS = [
     (_no_parameters, "not tagged"), (_other_default, "the parameters are"), (_no_objectives, "You need first"),
     (_no_takeaway, "What to remember"), (_long_cells, "median"), (_one_in_five_very_long, "one code cell in ten"),
-    (_wordless, "in a row"), (_unexecuted, "never executed"), (_out_of_order, "out of order"), (_error, "an error"),
+    (_wordless, "in a row"), (_unexecuted, "never executed"), (_out_of_order, "out of order"),
+    (_semicolon, "semicolon"), (_error, "an error"),
     (_warning, "a warning"), (_unknown_tag, "losse"), (_no_alt, "text alternative"), (_no_caption, "no caption"),
     (_markdown_picture, "picture.png"), (_svg, "<svg>"), (_two_exercises, "fewer than three"),
     (_no_minutes, "minutes"), (_no_check, "no check"), (_no_answer, "an answer"), (_two_quizzes, "2 quiz"),

@@ -89,6 +89,8 @@ def executed(notebook: NotebookNode) -> Iterator[str]:
                 yield f"cell {i} holds a warning: {output.text.strip().splitlines()[-1]}"
         if unknown := set(cell.metadata.get("tags", [])) - TAGS:
             yield f"cell {i} has unknown tags {sorted(unknown)}"
+        if cell.source.rstrip().endswith(";"):
+            yield f"cell {i} ends in a semicolon, which hides its value in Jupyter and not in nbval; give it a name"
 
 
 def pictures(notebook: NotebookNode) -> Iterator[str]:
