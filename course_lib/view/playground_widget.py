@@ -4,7 +4,6 @@ The weights travel inside the widget, a byte each (every row of a matrix has its
 merges. `playground_script.py` has the model once more, in JavaScript, with a cache of keys and values.
 """
 
-import base64
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -19,6 +18,7 @@ from course_lib.heads import LM
 from course_lib.tokenizers import Tokenizer
 from course_lib.view.display import Html, escape
 from course_lib.view.html import BUTTON, MONO, QUIET, card, table
+from course_lib.view.packed import lines, rounded
 from course_lib.view.playground_script import ENGINE, PAGE
 
 MOST = 2_500_000  # bytes of weights in a page
@@ -75,19 +75,8 @@ def pack(model: LM, tokenizer: Tokenizer) -> dict[str, Any]:
         "eps": config.eps, "start": vocab.bos if vocab.bos is not None else vocab.eos, "end": vocab.eos,
         "special": list(vocab.special), "tokens": tokenizer.tokens(range(vocab.size)),
         "merges": [ids[piece] for a, b in merges for piece in (a, b, a + b)],
-        "weights": _lines(base64.b64encode(weights).decode("ascii")),
+        "weights": lines(weights),
     }  # fmt: skip
-
-
-def _lines(text: str, width: int = 120) -> list[str]:
-    """Cut into pieces: a single line of a megabyte is a burden on every tool that searches a notebook."""
-    return [text[i : i + width] for i in range(0, len(text), width)]
-
-
-def rounded(matrix: Tensor) -> tuple[Tensor, Tensor]:
-    """A matrix as whole numbers from -127 to 127 and a scale for each row; their product is nearly the matrix."""
-    scale = matrix.abs().amax(dim=1).clamp(min=1e-8) / 127
-    return (matrix / scale[:, None]).round().to(torch.int8), scale
 
 
 def _bytes(weight: Tensor) -> bytes:

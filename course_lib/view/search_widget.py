@@ -4,11 +4,9 @@ Inside are the passages, their vectors and a table of word vectors for the queri
 `course_lib.search` once more, in JavaScript; `PAGE` is what the reader moves.
 """
 
-import base64
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -17,6 +15,7 @@ from course_lib.models.sentence import WordAverage
 from course_lib.search import RRF, Index, snippet
 from course_lib.view.display import Html, escape
 from course_lib.view.html import BUTTON, card
+from course_lib.view.packed import lines, rounded
 
 MOST = 400_000  # characters in a page
 SHOWN = 5
@@ -163,26 +162,18 @@ def pack(index: Index, table: WordAverage) -> dict[str, Any]:
     """What the engine in the page reads."""
     if index.vectors is None or index.vectors.shape[1] != table.vectors.shape[1]:
         raise CourseError("A search page needs an index with vectors, as wide as those of the table of words.")
-    vectors, _ = _rounded(F.normalize(index.vectors, dim=-1))
-    rows, scales = _rounded(table.vectors)
+    vectors, _ = rounded(F.normalize(index.vectors, dim=-1))
+    rows, scales = rounded(table.vectors)
     names = sorted(table.numbers, key=table.numbers.__getitem__)
     return {
         "texts": [document["text"] for document in index.documents], "words": " ".join(names),
-        "size": index.vectors.shape[1], "vectors": _lines(vectors), "table": _lines(rows), "scales": _lines(scales),
+        "size": index.vectors.shape[1], "vectors": _packed(vectors), "table": _packed(rows), "scales": _packed(scales),
         "k1": index.bm25.k1, "b": index.bm25.b, "rrf": RRF, "shown": SHOWN,
     }  # fmt: skip
 
 
-def _rounded(matrix: Tensor) -> tuple[Tensor, Tensor]:
-    """Whole numbers from -127 to 127 and a scale for each row; their product is nearly the matrix."""
-    scale = (matrix.abs().amax(dim=1) / 127).clamp(min=1e-12)
-    return (matrix / scale[:, None]).round().to(torch.int8), scale.float()
-
-
-def _lines(values: Tensor, width: int = 120) -> list[str]:
-    """As base64, in pieces: a single line of many kilobytes is a burden on every tool that searches a notebook."""
-    text = base64.b64encode(values.detach().contiguous().numpy().tobytes()).decode("ascii")
-    return [text[i : i + width] for i in range(0, len(text), width)]
+def _packed(values: Tensor) -> list[str]:
+    return lines(values.detach().contiguous().numpy().tobytes())
 
 
 def _body(queries: Sequence[str], hits: Sequence[str]) -> str:

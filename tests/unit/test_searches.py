@@ -2,8 +2,6 @@
 finds what Python finds (run by node where there is one)."""
 
 import json
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +14,8 @@ from course_lib.errors import CourseError
 from course_lib.models.sentence import WordAverage, encode
 from course_lib.models.word_table import directions, distil_queries
 from course_lib.search import Index, words
-from course_lib.view import search_widget
-from course_lib.view.html import minify
+from course_lib.view import packed, search_widget
+from tests.unit.node import said_by_node
 
 
 @pytest.fixture(scope="module")
@@ -135,27 +133,19 @@ def index() -> Index:
 def table(index: Index) -> WordAverage:
     """As the page has it: rounded, and so are the vectors of the index."""
     assert index.vectors is not None
-    rows, scale = search_widget._rounded(Adding(NAMES).table.vectors)
-    whole, _ = search_widget._rounded(index.vectors)
+    rows, scale = packed.rounded(Adding(NAMES).table.vectors)
+    whole, _ = packed.rounded(index.vectors)
     index.vectors = torch.nn.functional.normalize(whole.float(), dim=-1)
     return WordAverage(Adding(NAMES).table.numbers, rows * scale[:, None])
-
-
-def node(data: dict[str, Any], expression: str) -> Any:
-    found = shutil.which("node")
-    if found is None:
-        pytest.skip("no node here")
-    script = f"var data={json.dumps(data)};{minify(search_widget.ENGINE)};console.log(JSON.stringify({expression}))"
-    ran = subprocess.run([found, "-"], input=script, capture_output=True, text=True, timeout=60, check=False)
-    assert ran.returncode == 0, ran.stderr
-    return json.loads(ran.stdout)
 
 
 @pytest.mark.parametrize("how", ["bm25", "dense", "rrf"])
 def test_the_page_finds_what_python_finds(index: Index, table: WordAverage, how: Any) -> None:
     both = Index(index.documents, index.bm25, index.vectors, table, table.fingerprint())
     for query in ("old boat", "lamp lamp river", "Naïve boat", "the sank"):
-        found = node(search_widget.pack(index, table), f"search({json.dumps(query)}, '{how}')")
+        found = said_by_node(
+            search_widget.ENGINE, search_widget.pack(index, table), f"search({json.dumps(query)}, '{how}')"
+        )
         hits = both.search(query, 10, how=how)
         assert [number for number, _ in found] == [hit.number for hit in hits], query
         assert [score for _, score in found] == pytest.approx([hit.score for hit in hits], abs=1e-3)

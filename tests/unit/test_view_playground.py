@@ -1,9 +1,6 @@
 """The GPT in the page says what the GPT in Python says; run by node where there is one."""
 
 import json
-import shutil
-import subprocess
-from typing import Any
 
 import pytest
 import torch
@@ -14,9 +11,9 @@ from course_lib.generate import next_distribution
 from course_lib.models.gpt import gpt
 from course_lib.stack import Stack
 from course_lib.tokenizers import Tokenizer, train_bpe, train_wordpiece
-from course_lib.view import playground_widget
-from course_lib.view.html import minify
+from course_lib.view import packed, playground_widget
 from course_lib.view.playground_script import ENGINE
+from tests.unit.node import said_by_node
 
 TEXTS = [
     "On Monday, Nadia bought the lamp. It's 12 o'clock; naïve cafés don't open.",
@@ -38,31 +35,22 @@ def model(tokenizer: Tokenizer) -> heads.LM:
     for weight in made.parameters():
         weight.data = 0.3 * torch.randn_like(weight)
         if weight.dim() == 2:
-            whole, scale = playground_widget.rounded(weight.data)
+            whole, scale = packed.rounded(weight.data)
             weight.data = whole * scale[:, None]
     return made
-
-
-def said_by_node(data: dict[str, Any], expression: str) -> Any:
-    node = shutil.which("node")
-    if node is None:
-        pytest.skip("no node here")
-    script = f"var data={json.dumps(data)};{minify(ENGINE)};console.log(JSON.stringify({expression}))"
-    ran = subprocess.run([node, "-"], input=script, capture_output=True, text=True, timeout=60, check=False)
-    assert ran.returncode == 0, ran.stderr
-    return json.loads(ran.stdout)
 
 
 def test_it_cuts_texts_as_the_tokenizer_does(model: heads.LM, tokenizer: Tokenizer) -> None:
     data = playground_widget.pack(model, tokenizer)
     texts = json.dumps(TEXTS)
-    assert said_by_node(data, f"{texts}.map(encode)") == tokenizer.ids(TEXTS)
-    assert said_by_node(data, f"{texts}.map(function(t) {{ return decode(encode(t)); }})") == TEXTS
+    assert said_by_node(ENGINE, data, f"{texts}.map(encode)") == tokenizer.ids(TEXTS)
+    assert said_by_node(ENGINE, data, f"{texts}.map(function(t) {{ return decode(encode(t)); }})") == TEXTS
 
 
 def test_it_computes_what_the_model_computes(model: heads.LM, tokenizer: Tokenizer) -> None:
     ids = [1, *tokenizer.encode(TEXTS[0]).ids][:20]
     found = said_by_node(
+        ENGINE,
         playground_widget.pack(model, tokenizer),
         f"(function() {{ var c = fresh(); return {ids}.map(function(i) {{ return Array.from(step(c, i)); }}); }})()",
     )
@@ -76,7 +64,7 @@ def test_it_leaves_the_same_choices(
 ) -> None:
     logits = torch.randn(model.stack.config.embed.vocab, generator=torch.Generator().manual_seed(4)) * 2
     found = said_by_node(
-        playground_widget.pack(model, tokenizer), f"choices({logits.tolist()}, {temperature}, {k}, {p})"
+        ENGINE, playground_widget.pack(model, tokenizer), f"choices({logits.tolist()}, {temperature}, {k}, {p})"
     )
     expected = next_distribution(logits, temperature, k or None, None if p == 1 else p)
     assert {i for i, _ in found} == set(expected.nonzero()[:, 0].tolist())
@@ -89,7 +77,7 @@ def test_draws_follow_the_shares_and_the_seed(model: heads.LM, tokenizer: Tokeni
         " for (var i = 0; i < 4000; i++) n += draw([[5, 0.7], [6, 0.3]], r) === 5;"
         " return [n / 4000, random(3)() === random(3)(), random(3)() === random(4)()]; })()"
     )
-    share, same, other = said_by_node(playground_widget.pack(model, tokenizer), script)
+    share, same, other = said_by_node(ENGINE, playground_widget.pack(model, tokenizer), script)
     assert share == pytest.approx(0.7, abs=0.04)
     assert (same, other) == (True, False)
 
