@@ -23,9 +23,7 @@ from course_lib.tokenizers import Tokenizer
 
 
 @torch.no_grad()
-def mimetic(
-    stack: Stack, *, strength: float = 0.4, positions: float = 0.1, local: float = 4.0, back: bool | None = None
-) -> None:
+def mimetic(stack: Stack, *, strength: float = 0.4, positions: float = 0.1, local: float = 4.0) -> None:
     """Overwrites a fresh model's attention weights and learned positions.
 
     Args:
@@ -36,7 +34,6 @@ def mimetic(
         local: of the first layer, head h looks h + 1 positions back, or for an encoder at the nearest ones on both
             sides: scores fall off from there at this strength, and the head copies at strength 1. 0 leaves that layer
             as the others.
-        back: the local heads of an encoder look back only, too: for one that is first trained from left to right.
 
     Known departures: the paper has no local heads, and starts W_out W_v near minus the identity, as trained image
     models have it; plus lets a language model copy a word (with tied embeddings) from the start. The components that
@@ -60,7 +57,7 @@ def mimetic(
         attn.v.weight.copy_(copied)
         attn.out.weight.copy_(copied.T)
         if near:
-            _look_near(attn, _offsets(stack.config.heads, stack.config.causal if back is None else back), local**0.5)
+            _look_near(attn, _offsets(stack.config.heads, stack.config.causal), local**0.5)
         else:
             _look_for_like(attn, turn * strength**0.5)
         if stack.config.cross:  # a decoder finds in its source what it has just said
@@ -86,9 +83,9 @@ def _look_for_like(attn: Attention, turn: torch.Tensor) -> None:
     attn.k.weight.copy_(turn + 0.5 * attn.k.weight)
 
 
-def _offsets(heads: int, back: bool) -> list[int]:
-    """Where each head looks: -1, -2, ... if only back, otherwise -1, 1, -2, 2, ..."""
-    return [-h - 1 if back else (h // 2 + 1) * (-1) ** (h + 1) for h in range(heads)]
+def _offsets(heads: int, causal: bool) -> list[int]:
+    """Where each head looks: -1, -2, ... if causal, otherwise -1, 1, -2, 2, ..."""
+    return [-h - 1 if causal else (h // 2 + 1) * (-1) ** (h + 1) for h in range(heads)]
 
 
 def _look_near(attn: Attention, offsets: Sequence[int], scale: float) -> None:
@@ -125,11 +122,10 @@ def take_over(stack: Stack, words: Tokenizer, parent: Stack, parents: Tokenizer)
         {name: weight for name, weight in one.named_parameters() if not name.startswith("embed.")}
         for one in (stack, parent)
     )
-    shapes = [{name: weight.shape for name, weight in one.items()} for one in (own, theirs)]
-    odd = sorted(name for name in own | theirs if shapes[0].get(name) != shapes[1].get(name))
+    odd = sorted({(name, w.shape) for name, w in own.items()} ^ {(name, w.shape) for name, w in theirs.items()})
     if odd:
         raise CourseError(
-            f"The parent's {odd[0]} does not fit this model; give both the same layers, widths and norms."
+            f"The parent's {odd[0][0]} does not fit this model; give both the same layers, widths and norms."
         )
     for name, weight in theirs.items():
         own[name].copy_(weight)

@@ -279,7 +279,7 @@ class Run(TrainingJob[Recipe]):
         model: nn.Module = objective.model(self.config, self.tokenizer)
         if self.recipe.mimetic:
             for stack in objective.mimetic(model):
-                mimetic(stack, strength=self.recipe.mimetic, back=True if self.recipe.causal else None)
+                mimetic(stack, strength=self.recipe.mimetic)
             for part in model.modules():
                 if isinstance(part, heads.MaskedHead):
                     see_through(part)
