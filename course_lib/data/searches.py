@@ -136,7 +136,7 @@ def _first_sentences(texts: Sequence[str]) -> Collection:
     """The first sentence of each text asks for the words after it."""
     parted = []
     for text in texts:
-        first, *rest = re.split(r"(?<=[.!?])\s+|\n\s*\n", text.strip(), maxsplit=1)
+        first, *rest = re.split(rf"{SENTENCE.pattern}|\n\s*\n", text.strip(), maxsplit=1)
         following = " ".join(rest).split()[:LONGEST]
         if len(following) >= SHORTEST and words(first):
             parted.append((" ".join(first.split()), " ".join(following)))

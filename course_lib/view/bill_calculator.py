@@ -4,8 +4,7 @@ import math
 from collections.abc import Callable
 
 from course_lib import cost
-from course_lib.errors import CourseError
-from course_lib.view.calculator import END, START, controls, written
+from course_lib.view.calculator import END, START, controls, placed, written
 from course_lib.view.display import Html, escape
 from course_lib.view.html import card, table
 
@@ -77,9 +76,7 @@ def bill_calculator(
         "n": power(parameters), "d": power(tokens), "count": power(devices), "runs": power(runs), "each": per_parameter,
         "share": utilisation, "price": price, "overhead": overhead, "grid": grid,
     }  # fmt: skip
-    for name, text, low, high in _SLIDERS:
-        if not low - 1e-9 <= start[name] <= high + 1e-9:
-            raise CourseError(f"The slider of {text} goes from {low:g} to {high:g}; {start[name]:.3g} is not on it.")
+    sliders = placed(_SLIDERS, start)
     flops = runs * cost.training_flops(parameters, tokens, per_parameter=per_parameter)
     how = {"utilisation": utilisation, "price": price, "overhead": overhead, "grid": grid}
     bill = cost.bill(flops, on, devices=devices, **how)
@@ -93,7 +90,7 @@ def bill_calculator(
     body = (
         f'<p style="margin:0 0 8px 0">At the start: {escape(setting)}. An answer: {ANSWER} tokens.</p>'
         '<div style="display:flex;gap:24px;flex-wrap:wrap;align-items:flex-start">'
-        f"{controls([(*row, start[row[0]]) for row in _SLIDERS], device)}"
+        f"{controls(sliders, device)}"
         f"<div>{table(('it costs', ''), zip(_ROWS, cells, strict=True))}</div></div>"
     )
     kinds = {d.name: {"flops": d.flops, "watts": d.watts} for d in cost.DEVICES.values()}

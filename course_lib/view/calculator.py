@@ -1,13 +1,14 @@
 """What a model takes to train and to hold: sliders for parameters, tokens and devices, no kernel needed."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from course_lib import cost
 from course_lib.errors import CourseError
 from course_lib.view.display import Html, escape
 from course_lib.view.html import card, table
 
+Slider = tuple[str, str, float, float, float]  # name, what stands beside it, from, to, where it begins
 # Name, what stands beside it, from, to; all but the utilisation are powers of ten.
 _SLIDERS = (
     ("n", "parameters", 6.0, 13.0),
@@ -81,22 +82,19 @@ def calculator(
     on, overhead = cost.device(device), 1.1
     powers = {"n": parameters, "d": tokens, "count": devices}
     start = {name: math.log10(value) for name, value in powers.items()} | {"share": utilisation}
-    for name, text, low, high in _SLIDERS:
-        if not low - 1e-9 <= start[name] <= high + 1e-9:
-            raise CourseError(f"The slider of {text} goes from {low:g} to {high:g}; {start[name]:.3g} is not on it.")
+    sliders = placed(_SLIDERS, start)
     flops = cost.training_flops(parameters, tokens)
     bill = cost.bill(flops, on, devices=devices, utilisation=utilisation, overhead=overhead)
     full = cost.training_bytes(parameters)
     values = (flops, cost.petaflop_days(flops), bill.days, bill.kwh / 1000, tokens / parameters)
     cells = [written(value) for value in (*values, 2 * parameters / 1e9, full / 1e9)]
     cells += [f"{cost.devices_needed(size, on):,}" for size in (2 * parameters, full)]
-    body_controls = controls([(*row, start[row[0]]) for row in _SLIDERS], device)
     work = f"{devices:,} x {device} at {utilisation:.0%} of peak"
     setting = f"{written(parameters)} parameters, {written(tokens)} tokens, {work}"
     body = (
         f'<p style="margin:0 0 8px 0">At the start: {escape(setting)}.</p>'
         '<div style="display:flex;gap:24px;flex-wrap:wrap;align-items:flex-start">'
-        f"{body_controls}<div>{table(('it takes', ''), zip(_ROWS, cells, strict=True))}</div></div>"
+        f"{controls(sliders, device)}<div>{table(('it takes', ''), zip(_ROWS, cells, strict=True))}</div></div>"
     )
     kinds = {d.name: {"flops": d.flops, "memory": d.memory, "watts": d.watts} for d in cost.DEVICES.values()}
     data = {"devices": kinds, "unit": cost.PETAFLOP_DAY, "overhead": overhead}
@@ -104,8 +102,20 @@ def calculator(
     return Html(card("calculator", title, body, _SCRIPT, data), f"{title} {setting}: {told}")
 
 
-def controls(sliders: Sequence[tuple[str, str, float, float, float]], device: str) -> str:
-    """A menu of the devices and a slider each: name, what stands beside it, from, to, where it begins."""
+def placed(sliders: Sequence[tuple[str, str, float, float]], start: Mapping[str, float]) -> list[Slider]:
+    """Each slider with where it begins.
+
+    Raises:
+        CourseError: a number that is not on its slider.
+    """
+    for name, text, low, high in sliders:
+        if not low - 1e-9 <= start[name] <= high + 1e-9:
+            raise CourseError(f"The slider of {text} goes from {low:g} to {high:g}; {start[name]:.3g} is not on it.")
+    return [(*row, start[row[0]]) for row in sliders]
+
+
+def controls(sliders: Sequence[Slider], device: str) -> str:
+    """A menu of the devices, and the sliders."""
     bars = "".join(
         f'<label style="display:block;margin:4px 0">{text}: <output data-name="{name}"></output><input type="range" '
         f'name="{name}" min="{low}" max="{high}" step="any" value="{start:.12g}" aria-label="{text}" '

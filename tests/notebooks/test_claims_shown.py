@@ -4,12 +4,11 @@ import re
 
 import nbformat
 import pytest
-import yaml
 
-from tools.notebooks import ROOT, lessons
+from course_lib.claims import ledger
+from tools.notebooks import lessons
 from tools.notebooks.build import read
 
-LEDGER = yaml.safe_load((ROOT / "data" / "claims.yaml").read_text("utf-8"))
 RUN = ", this run:"
 # Lessons whose live runs are parts of a section and judged by the record beside them alone.
 RECORDED = {"01_self_attention", "02_transformer", "03_positions", "04_word_embeddings", "05_tokenization", "06_elmo", "08_gpt1", "09_bert"}  # fmt: skip  # noqa: E501
@@ -42,7 +41,7 @@ def ruled(cells):
 
 @pytest.mark.parametrize("path", lessons(), ids=lambda path: path.stem)
 def test_the_claims_of_a_lesson(path):
-    claims = [entry["id"] for entry in LEDGER if entry["lesson"] == path.stem]
+    claims = [claim.id for claim in ledger.of_lesson(path.stem)]
     cells = read(path).cells
     assert list(shown(cells, claims, path.stem not in RECORDED)) == []
     assert list(ruled(cells)) == []

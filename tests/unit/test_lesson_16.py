@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 import torch
-import yaml
 from rouge_score.rouge_scorer import RougeScorer
 
 from course_lib import check, claims, corrupt, data, generate, hf, lesson, view, zoo
+from course_lib.claims import ledger
 from course_lib.files import read_json
 from course_lib.models.bart import bart, bart_lm
 from course_lib.tokenizers import train_wordpiece
@@ -126,15 +126,14 @@ def test_the_answers_are_the_librarys() -> None:
 
 def test_the_papers_figures_are_the_ledgers() -> None:
     paper = read_json(ROOT / "data" / "papers" / "16_bart.json")
-    ledger = {e["id"]: e for e in yaml.safe_load((ROOT / "data" / "claims.yaml").read_text("utf-8"))}
-    noise, ours = dict(ledger["bart-which-noise"]["paper"]), paper["bart-which-noise"]
+    noise, ours = dict(ledger.claim("bart-which-noise").paper), paper["bart-which-noise"]
     assert [column.split()[0] for column in noise.pop("columns")] == ours["columns"]
     assert noise == ours["rows"]
-    understanding = ledger["bart-classifies-too"]["paper"]
+    understanding = ledger.claim("bart-classifies-too").paper
     assert {n: [str(x) for x in row.values()] for n, row in understanding.items()} == {
         n: [str(x) for x in row] for n, row in paper["bart-classifies-too"]["rows"].items()
     }
-    writing = ledger["bart-generates"]["paper"]
+    writing = ledger.claim("bart-generates").paper
     assert {name: paper["bart-generates"][name] for name in ("CNN/DM", "XSum", "ELI5")} == {
         name: writing[name] for name in ("CNN/DM", "XSum", "ELI5")
     }
