@@ -1,0 +1,1 @@
+"""The claim of lesson 14: learning from all tokens, at equal operations."""
