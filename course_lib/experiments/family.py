@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from course_lib import zoo
 from course_lib.claims.arms import Arm, Objective, fingerprint
 from course_lib.claims.lab import Plan
 from course_lib.config import StackConfig
@@ -10,6 +11,7 @@ from course_lib.models.elmo import ElmoConfig
 
 WORLD = 0
 MOMENTS = (0.1, 0.2, 0.4, 0.6, 1.0)  # of the steps: where the arms of the race keep their weights
+GPTS = ("gpt-nano", "gpt-tiny", "gpt-mini", "gpt-small")  # of one recipe, smallest first
 RECIPES = {"80/10/10": (0.8, 0.1, 0.1), "100/0/0": (1.0, 0.0, 0.0), "0/100/0": (0.0, 1.0, 0.0)}
 
 
@@ -91,3 +93,9 @@ def sizes(plan: Plan) -> list[tuple[int, int]]:
     """Layers and width of the family, smallest first; the third is the plan's own."""
     layers, width = plan.layers, plan.width
     return [(max(1, layers // 2), width // 2), (layers, width // 2), (layers, width), (layers, 3 * width // 2)]
+
+
+def shipped(*names: str) -> dict[str, str]:
+    """Those of these checkpoints that are there, each with the beginning of its weights' SHA-256: what a record that
+    reads them hangs on."""
+    return {name: zoo.entry(name)["files"]["model.safetensors"]["sha256"][:12] for name in names if name in zoo.names()}
