@@ -23,12 +23,17 @@ MODULES = {  # lesson -> where its claims' experiments are
     "08_gpt1": ("gpt1",),
     "09_bert": ("bert", "bert_arms"),
     "10_bert_finetuning": ("finetuning",),
+    "11_inside_bert": ("inside",),
     "12_roberta": ("roberta",),
+    "13_distilbert": ("distil",),
     "14_electra": ("electra",),
+    "15_sbert": ("sbert",),
     "16_bart": ("bart",),
     "17_t5": ("t5",),
     "18_gpt2": ("gpt2",),
     "19_gpt3": ("gpt3",),
+    "20_peft": ("peft",),
+    "21_choosing": ("choosing",),
 }
 Measure = Callable[["Lab", int], dict[str, float]]  # lab, seed -> the figures' values with that seed
 Judge = Callable[[Figures], tuple[str, str]]  # figures -> verdict and, in a sentence or two, why
