@@ -19,6 +19,7 @@ MODULES = {  # lesson -> where its claims' experiments are
     "01_self_attention": ("attention",),
     "02_transformer": ("transformer",),
     "03_positions": ("positions",),
+    "05_tokenization": ("exact",),
     "06_elmo": ("elmo",),
     "08_gpt1": ("gpt1",),
     "09_bert": ("bert", "bert_arms"),
@@ -27,13 +28,13 @@ MODULES = {  # lesson -> where its claims' experiments are
     "12_roberta": ("roberta",),
     "13_distilbert": ("distil",),
     "14_electra": ("electra",),
-    "15_sbert": ("sbert",),
-    "16_bart": ("bart",),
-    "17_t5": ("t5",),
-    "18_gpt2": ("gpt2",),
-    "19_gpt3": ("gpt3",),
+    "15_sbert": ("exact", "sbert"),
+    "16_bart": ("exact", "bart"),
+    "17_t5": ("exact", "t5"),
+    "18_gpt2": ("computed", "gpt2"),
+    "19_gpt3": ("computed", "gpt3"),
     "20_peft": ("peft",),
-    "21_choosing": ("choosing",),
+    "21_choosing": ("computed", "choosing"),
 }
 Measure = Callable[["Lab", int], dict[str, float]]  # lab, seed -> the figures' values with that seed
 Judge = Callable[[Figures], tuple[str, str]]  # figures -> verdict and, in a sentence or two, why
