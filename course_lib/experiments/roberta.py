@@ -71,7 +71,7 @@ MORE = {
 
 def steps(plan: Plan) -> int:
     """Of the baseline."""
-    return max(2, plan.steps // 3)
+    return max(2, plan.steps // 9)
 
 
 class Text(NamedTuple):
@@ -195,7 +195,7 @@ COMPARED = """An arm is worse or better than another if the 95% interval of the 
 paired by seed, lies above or below zero; otherwise there is no difference."""
 SETTING = {
     "model": f"2 layers of {WIDTH}, {PIECES} word pieces, {LENGTH} tokens a row, about {TOKENS} a batch",
-    "training": "a third of the plan's steps, ten documents a step; three times the lesson's of both",
+    "training": "a ninth of the plan's steps, ten documents a step: the lesson's own size",
     "few documents": "12 for every hundred steps, so that each is read about 36 times",
 }
 

@@ -14,7 +14,7 @@ from course_lib.experiments.roberta import BASE, FEW, Batches, Change
 
 Values = dict[str, list[float]]
 YES, PARTLY, NO = "reproduced", "partly", "not at this scale"
-PLAN = replace(PLANS["smoke"], steps=9)
+PLAN = replace(PLANS["smoke"], steps=27)
 
 
 def three(value: float) -> list[float]:
