@@ -122,6 +122,16 @@ class Lab:
         self.seconds += kept["seconds"] if by is None else 0
         return float(kept[by or "score"])
 
+    def kept(self, name: str, follows: Any, make: Callable[[], dict[str, float]]) -> dict[str, float]:
+        """Figures that several claims share, made once and kept in a file named by all that they follow from."""
+        path = self.folder / "shared" / f"{name}-{arms.short_hash(json.dumps(follows, sort_keys=True))}.json"
+        if not path.exists():
+            start = time.process_time()
+            write_json(path, {"values": make(), "seconds": round(time.process_time() - start, 2), "follows": follows})
+        kept = read_json(path)
+        self.seconds += kept["seconds"]
+        return dict(kept["values"])
+
     def _path(self, tuning: Tuning, rows: dict[str, Any]) -> Path:
         text = json.dumps([_said(tuning), {split: part.to_list() for split, part in rows.items()}], sort_keys=True)
         key = arms.short_hash(text)
