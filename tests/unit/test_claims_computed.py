@@ -93,7 +93,7 @@ def test_the_figures_are_plain_numbers(claim: str) -> None:
     assert judged(claim, values) in (YES, PARTLY)
     known = {
         "gpt3-table": ("counted/13B", 12_853_355_520),
-        "training-compute": ("petaflop/s-days/GPT-3 175B", 3638),
+        "training-compute": ("petaflop/s-days/GPT-3 175B", 3637.5),
         "gpt-comparison": ("counted/GPT-2", 1_557_611_200),
         "pretraining-cost": ("hours x list price/BERT-base", 384 * 1.35),
     }
