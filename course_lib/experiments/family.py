@@ -1,5 +1,6 @@
 """The pretrained models of the claims. Few, and the same for all: what two claims both need is trained once."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from course_lib import zoo
@@ -99,3 +100,8 @@ def shipped(*names: str) -> dict[str, str]:
     """Those of these checkpoints that are there, each with the beginning of its weights' SHA-256: what a record that
     reads them hangs on."""
     return {name: zoo.entry(name)["files"]["model.safetensors"]["sha256"][:12] for name in names if name in zoo.names()}
+
+
+def only(sizes: Mapping[str, Mapping[str, int]], *names: str) -> dict[str, dict[str, int]]:
+    """Of a table of sizes, scale -> name -> number, what one experiment takes: for its configuration."""
+    return {scale: {name: row[name] for name in names} for scale, row in sizes.items()}

@@ -23,7 +23,7 @@ from course_lib.train import train
 
 SIZES: dict[str, dict[str, int]] = {  # labels, steps: of the LSTM that is trained to summarise
     "smoke": {"tests": 12, "texts": 6, "stories": 12, "labels": 16, "steps": 2, "places": 20},
-    "cpu": {"tests": 400, "texts": 180, "stories": 300, "labels": 3000, "steps": 400, "places": 900},
+    "cpu": {"tests": 200, "texts": 100, "stories": 120, "labels": 2000, "steps": 200, "places": 400},
     "gpu": {"tests": 3000, "texts": 1000, "stories": 2000, "labels": 40_000, "steps": 6000, "places": 6000},
 }
 PROMPTED = {"cloze": "choice", "pronouns": "pronoun"}
@@ -71,7 +71,11 @@ def _zero_shot(f: Figures) -> tuple[str, str]:
     in all four (shares: the 95% interval of the paired difference lies above zero; the perplexity: lower in the mean);
     partly if in at least two, with any number of sizes; otherwise not at this scale.""",
     judge=_zero_shot,
-    config={"sizes": SIZES, "seeds": "of the test rows", "checkpoints": family.shipped(*family.GPTS)},
+    config={
+        "sizes": family.only(SIZES, "tests", "texts"),
+        "seeds": "of the test rows",
+        "checkpoints": family.shipped(*family.GPTS),
+    },
 )
 def zero_shot(lab: Lab, seed: int) -> dict[str, float]:
     """The four measures of every shipped size."""
@@ -147,7 +151,7 @@ def _tldr(f: Figures) -> tuple[str, str]:
     not at this scale.""",
     judge=_tldr,
     config={
-        "sizes": SIZES,
+        "sizes": family.only(SIZES, "stories", "labels", "steps"),
         "seeds": "of the stories, and of the LSTM's training",
         "checkpoints": family.shipped("gpt-mini"),
         "departures": "greedy, 24 tokens, the first sentence counts; In short, is the town's TL;DR:; the trained "
@@ -199,7 +203,11 @@ def _sharpens(f: Figures) -> tuple[str, str]:
     surprise and entropy are lower with the longest context than with the shortest (95% intervals of the differences
     above zero); partly if only the latter; otherwise not at this scale.""",
     judge=_sharpens,
-    config={"sizes": SIZES, "seeds": "of the documents", "checkpoints": family.shipped("gpt-mini")},
+    config={
+        "sizes": family.only(SIZES, "texts", "places"),
+        "seeds": "of the documents",
+        "checkpoints": family.shipped("gpt-mini"),
+    },
 )
 def sharpens(lab: Lab, seed: int) -> dict[str, float]:
     """Mean surprise and entropy in bits, for each length of the context."""

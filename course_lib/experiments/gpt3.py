@@ -25,7 +25,7 @@ from course_lib.train import Batches, train
 
 SIZES: dict[str, dict[str, int]] = {  # asked: questions a point; pages: of sums a point; letters: texts of letters
     "smoke": {"asked": 8, "steps": 10, "pages": 20, "letters": 40, "updates": 24},
-    "cpu": {"asked": 200, "steps": 240, "pages": 1000, "letters": 400, "updates": 240},
+    "cpu": {"asked": 100, "steps": 240, "pages": 1000, "letters": 400, "updates": 240},
     "gpu": {"asked": 2000, "steps": 1500, "pages": 5000, "letters": 4000, "updates": 2000},
 }
 CHANCE = 0.25
@@ -113,7 +113,7 @@ def _prompting(f: Figures) -> tuple[str, str]:
     at this scale.""",
     judge=_prompting,
     config={
-        "sizes": SIZES,
+        "sizes": family.only(SIZES, "asked"),
         "wordings": tuple(WORDINGS),
         "shots": MANY,
         "seeds": "of the facts and their order",
@@ -223,7 +223,7 @@ def _in_context(f: Figures) -> tuple[str, str]:
     new facts are recorded and not judged.""",
     judge=_in_context,
     config={
-        "sizes": SIZES,
+        "sizes": family.only(SIZES, "asked", "steps", "pages"),
         "widths": WIDTHS,
         "checkpoints": family.shipped(*family.GPTS),
         "control of the facts": "the largest shipped model; every shot pairs the person with a random thing",
@@ -271,7 +271,11 @@ def _arithmetic(f: Figures) -> tuple[str, str]:
     five shots; examples: it gains 5 points or more from zero to five shots on + or on -. Both: reproduced; one: partly;
     none: not at this scale.""",
     judge=_arithmetic,
-    config={"sizes": SIZES, "widths": WIDTHS, "problems": "one digit, the larger number first; every fifth held out"},
+    config={
+        "sizes": family.only(SIZES, "steps", "pages"),
+        "widths": WIDTHS,
+        "problems": "one digit, the larger number first; every fifth held out",
+    },
 )
 def arithmetic(lab: Lab, seed: int) -> dict[str, float]:
     """Both explained signs by size and shots, and problems that stood on no page."""
@@ -327,7 +331,13 @@ def _scaling(f: Figures) -> tuple[str, str]:
     is above 3%; the exponent of the frontier's law of compute, too, has its interval above zero. All three: reproduced;
     the first alone or with one of the others: partly; otherwise not at this scale.""",
     judge=_scaling,
-    config={"sizes": SIZES, "layers and width": SHAPES, "text": "docs, letter by letter", "rows": 16, "length": LENGTH},
+    config={
+        "sizes": family.only(SIZES, "letters", "updates"),
+        "layers and width": SHAPES,
+        "text": "docs, letter by letter",
+        "rows": 16,
+        "length": LENGTH,
+    },
 )
 def scaling_laws(lab: Lab, seed: int) -> dict[str, float]:
     """Held-out loss of six sizes, and the exponents of the laws of size and of compute spent best."""

@@ -31,7 +31,7 @@ from course_lib.train import train
 
 SIZES: dict[str, dict[str, int]] = {  # steps: before and after for the ten rows, each for a task, alone for the sizes
     "smoke": {"documents": 40, "before": 2, "after": 2, "labels": 16, "tests": 8, "each": 2, "alone": 2, "rows": 4},
-    "cpu": {"documents": 2000, "before": 80, "after": 60, "labels": 600, "tests": 240, "each": 90, "alone": 120,
+    "cpu": {"documents": 1500, "before": 40, "after": 30, "labels": 600, "tests": 120, "each": 60, "alone": 80,
             "rows": 16},
     "gpu": {"documents": 40_000, "before": 3000, "after": 1500, "labels": 3000, "tests": 600, "each": 800,
             "alone": 3000, "rows": 16},
@@ -51,6 +51,7 @@ class Town:
 
     def __init__(self, size: dict[str, int], seed: int) -> None:
         self.size, self.seed = size, seed
+        self._tasks: dict[tuple[str, str], list[Row]] = {}
         self.t5_mini, self.tokenizer, _ = zoo.load("t5-mini")
         self.vocab, self.sentinels = self.tokenizer.vocab, corrupt.sentinels(self.tokenizer)
         self.special = torch.tensor([i for i in self.vocab.special if i not in self.sentinels])
@@ -80,9 +81,11 @@ class Town:
 
     def task(self, name: str, split: str = "train") -> list[Row]:
         """Rows of a task as text in and text out."""
-        n = self.size["tests" if split == "test" else "labels"]
-        items = data.task(f"world/{name}", split=split, n=n, seed=self.seed)
-        return self.frame.rows(text_to_text.rows(items, WORDINGS[name]))
+        if (name, split) not in self._tasks:
+            n = self.size["tests" if split == "test" else "labels"]
+            items = data.task(f"world/{name}", split=split, n=n, seed=self.seed)
+            self._tasks[name, split] = self.frame.rows(text_to_text.rows(items, WORDINGS[name]))
+        return self._tasks[name, split]
 
     def fresh(self, width: int = 64) -> StackConfig:
         """A T5 for these minutes, two layers a side."""
@@ -192,7 +195,13 @@ def _architectures(f: Figures) -> tuple[str, str]:
     all (the encoder-decoder with denoising is 0.1 nats below the same model without pretraining, and the 95% interval
     of the difference lies below zero); partly if that and at least one statement; otherwise not at this scale.""",
     judge=_architectures,
-    config={"sizes": SIZES, "layers a side": 2, "width": 64, "length": LENGTH, "task": "summaries"},
+    config={
+        "sizes": family.only(SIZES, "documents", "rows", "before", "after", "labels", "tests"),
+        "layers a side": 2,
+        "width": 64,
+        "length": LENGTH,
+        "task": "summaries",
+    },
 )
 def architectures(lab: Lab, seed: int) -> dict[str, float]:
     """The ten rows, and the first of them without pretraining."""
@@ -256,7 +265,11 @@ def _text_to_text(f: Figures) -> tuple[str, str]:
     mean score is at most two points below the three single ones'; partly if the formats are and it is at most ten
     below; otherwise not at this scale.""",
     judge=_text_to_text,
-    config={"sizes": SIZES, "tasks": tuple(TASKS), "checkpoints": family.shipped("t5-mini")},
+    config={
+        "sizes": family.only(SIZES, "rows", "each", "labels", "tests"),
+        "tasks": tuple(TASKS),
+        "checkpoints": family.shipped("t5-mini"),
+    },
 )
 def text_in_text_out(lab: Lab, seed: int) -> dict[str, float]:
     """Scores of one model a task and of one for all, every task seen as often either way."""
@@ -303,7 +316,12 @@ def _sizes(f: Figures) -> tuple[str, str]:
     tokens said rightly rises from each size to the next; partly if counts and figures hold and our largest is better
     than our smallest in both; otherwise not at this scale.""",
     judge=_sizes,
-    config={"sizes": SIZES, "widths": WIDTHS, "layers a side": 2, "length": LENGTH},
+    config={
+        "sizes": family.only(SIZES, "documents", "rows", "alone"),
+        "widths": WIDTHS,
+        "layers a side": 2,
+        "length": LENGTH,
+    },
 )
 def sizes(lab: Lab, seed: int) -> dict[str, float]:
     """Full-size counts, and what three small sizes reach on the same rows in the same order."""
