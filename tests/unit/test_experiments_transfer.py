@@ -20,7 +20,7 @@ def around(value: float) -> list[float]:
 
 
 def helps(lm: float, autoencoder: float, spread: float) -> Values:
-    values = {f"accuracy/{start}": around(0.7 + gain) for start, gain in zip(transfer.STARTS, (0, lm, autoencoder), strict=True)}  # fmt: skip  # noqa: E501
+    values = {f"accuracy/{s}": around(0.7 + x) for s, x in zip(transfer.STARTS, (0, lm, autoencoder), strict=True)}
     return values | {"spread/random": around(0.05), "spread/LM": around(spread), "spread/autoencoder": around(0.02)}
 
 
@@ -38,11 +38,8 @@ def shift(random: float, lm: float) -> Values:
 def far(lm: float, top: float, gpt: float) -> Values:
     values = {f"random start/{layer}": around(1.0) for layer in transfer.LAYERS}
     values |= {f"LM start/{layer}": around(lm) for layer in transfer.LAYERS} | {"LM start/upper LSTM": around(lm + top)}
-    return values | {
-        "gpt-mini/token vectors": around(9),
-        "gpt-mini/block 1": around(2),
-        "gpt-mini/block 2": around(gpt),
-    }
+    blocks = (("token vectors", 9.0), ("block 1", 2.0), ("block 2", gpt))
+    return values | {f"gpt-mini/{name}": around(value) for name, value in blocks}
 
 
 @pytest.mark.parametrize(
@@ -76,12 +73,13 @@ def test_rules(claim: str, make: Callable[..., Values], numbers: tuple[float, ..
 
 def test_how_far_a_layer_moves() -> None:
     """The length of the change over the length of what was there; rows added to a table do not count."""
-    before, after = nn.Sequential(nn.Linear(2, 2), nn.Embedding(2, 2)), nn.Sequential(nn.Linear(2, 2), nn.Embedding(3, 2))  # fmt: skip  # noqa: E501
+    before, after = (nn.ModuleDict({"linear": nn.Linear(2, 2), "table": nn.Embedding(n, 2)}) for n in (2, 3))
     with torch.no_grad():
         for p in (*before.parameters(), *after.parameters()):
             p.fill_(2.0)
-        after[0].bias += torch.tensor([6.0, 0.0])
-    assert transfer.moved(before, after, {"linear": "0.", "table": "1."}) == pytest.approx({"linear": 6 / 24**0.5, "table": 0.0})  # fmt: skip  # noqa: E501
+        next(after["linear"].parameters())[0, 0] = 8.0
+    moved = transfer.moved(before, after, {"linear": "linear", "table": "table"})
+    assert moved == pytest.approx({"linear": 6 / 24**0.5, "table": 0.0})
 
 
 def test_a_smoke_run_measures_every_claim() -> None:
