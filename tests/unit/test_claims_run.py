@@ -151,13 +151,16 @@ def test_arms_come_before_their_seeds_and_once(bench: Bench, monkeypatch: pytest
     assert found.config["arms"][0]["objective"] == "mlm_nsp"
 
 
-def test_bad_numbers_are_one_sentence(bench: Bench, toy: list[int]) -> None:
+def test_bad_numbers_are_one_sentence(bench: Bench, toy: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(CourseError, match="jobs is 0 and seeds is 3; both must be at least 1"):
         list(run([NAME], bench, jobs=0))
     with pytest.raises(CourseError, match="measures nothing; name another folder"):
         list(run([NAME], replace(bench, out=RESULTS)))
-    with pytest.raises(CourseError, match="The claim 'lora' has no experiment yet"):
-        list(run(["lora"], bench))
+    with monkeypatch.context() as bare:
+        bare.setattr(experiment, "MODULES", {})
+        bare.setattr(experiment, "_FOUND", {})
+        with pytest.raises(CourseError, match="The claim 'lora' has no experiment yet"):
+            list(run(["lora"], bench))
     assert toy == []
     with pytest.raises(CourseError, match=r"needs finite numbers, one a seed; it got \[1.0, nan\]"):
         figure([1.0, float("nan")])
