@@ -2,7 +2,7 @@
 wants, and what ELMo adds to a task's own model."""
 
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import torch
@@ -171,10 +171,16 @@ def questions(smoke: bool, seed: int) -> dict[str, dict[str, Rows]]:
     return tasks | {"sense": {"train": marked, "test": unread}}
 
 
+@lru_cache(maxsize=2)
 @torch.no_grad()
+def read(sentences: tuple[tuple[str, ...], ...]) -> Tensor:
+    """elmo-mini's vectors of the words of some sentences, Float[layers B T F]; kept: several tasks ask for them."""
+    return torch.stack(shipped()(**elmo.characters(sentences, shipped().config.length)))
+
+
 def asked(rows: Rows) -> Words:
     """elmo-mini's vectors of the labelled words, and their labels."""
-    layers = torch.stack(shipped()(**elmo.characters([words for words, _ in rows], shipped().config.length)))
+    layers = read(tuple(tuple(words) for words, _ in rows))
     places = [(b, t + 1, x) for b, (_, labels) in enumerate(rows) for t, x in enumerate(labels) if x is not None]
     return layers[:, [b for b, _, _ in places], [t for _, t, _ in places]], [x for *_, x in places]
 
