@@ -5,6 +5,8 @@
 
 Encoders (bert-mini) get a head for the task's kind, as in `finetune`; tasks whose answer is a text are learned by a
 decoder (gpt-mini) as text, then target. From scratch means the same architecture, the same tokenizer, the same steps.
+Texts, pairs and choices are judged without fine-tuning as well: the encoder is asked for every word by its own head
+(`world_asked`), and so is one with random weights.
 Every cell of the table is a file in the work folder, named by all it follows from; a stopped run goes on where it
 stopped. Seeds change the training rows, the head and the order of rows; the 300 test rows are the same.
 
@@ -25,6 +27,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import torch
 import typer
 from torch import Tensor, nn
@@ -35,7 +38,7 @@ from course_lib.corrupt import IGNORE, generator
 from course_lib.data.batches import pad
 from course_lib.data.world import World
 from course_lib.errors import CourseError
-from course_lib.experiments import world_views
+from course_lib.experiments import world_asked, world_views
 from course_lib.experiments.world_views import Rows, View, view
 from course_lib.files import read_json, write_json
 from course_lib.finetune import finetune
@@ -47,6 +50,8 @@ from course_lib.train import train
 WORK, OUT = Path("build/world_tasks"), Path("data/results/world_tasks.json")
 PACKAGES = ("torch", "tokenizers", "numpy", "scikit-learn")
 STARTS = ("majority", "bag of words", "from scratch", "pretrained")
+ASKED = ("asked from scratch", "asked")  # further ones, where the task can be asked
+AGAINST = {"pretrained": "from scratch", "asked": "asked from scratch"}  # what pretraining gave -> the same without it
 ENCODER, DECODER = "bert-mini", "gpt-mini"
 CLEAR = 0.05  # the pretrained mean must be so far above the others to be called clearly ahead
 
@@ -98,8 +103,8 @@ class Bench:
         """Where the cell's score is kept: another recipe, checkpoint or text of the task is another file."""
         name = DECODER if view(cell.task).kind == "target" else ENCODER
         made_of = [asdict(self.recipe), asdict(cell), _fingerprint(cell.task)]
-        if cell.start in ("from scratch", "pretrained"):
-            file = "model.safetensors" if cell.start == "pretrained" else "config.json"
+        if cell.start not in ("majority", "bag of words"):
+            file = "model.safetensors" if cell.start in AGAINST else "config.json"
             made_of.append(_sha256(self.checkpoints / name / file))
         digest = hashlib.sha256(json.dumps(made_of).encode()).hexdigest()[:12]
         return self.work / f"{cell.task}-{cell.labels}-{cell.start.replace(' ', '_')}-{cell.seed}-{digest}.json"
@@ -138,6 +143,8 @@ def measure(cell: Cell, bench: Bench) -> dict[str, float]:
         score = world_views.majority(what, rows["train"], rows["test"])
     elif cell.start == "bag of words":
         score = world_views.bag_of_words(what, rows["train"], rows["test"])
+    elif cell.start in ASKED:
+        score = _asked(what, rows, cell, bench)
     else:
         score = (_decoder if what.kind == "target" else _encoder)(what, rows, cell, bench)
     result = {"score": round(float(score), 4), "seconds": round(time.perf_counter() - start, 1)}
@@ -167,6 +174,31 @@ def _encoder(what: View, rows: dict[str, Rows], cell: Cell, bench: Bench) -> flo
         pretrained=cell.start == "pretrained",
         precision="auto",
     ).score
+
+
+def _asked(what: View, rows: dict[str, Rows], cell: Cell, bench: Bench) -> float:
+    told = world_asked.features(what, rows["train"], *_asked_model(bench, cell.start, cell.seed))
+    return world_asked.score(
+        what, rows["train"], rows["test"], told, _asked_test(bench, cell.start, cell.seed, cell.task)
+    )
+
+
+def _asked_model(bench: Bench, start: str, seed: int) -> tuple[nn.Module, Tokenizer]:
+    model, tokenizer, _ = _model(bench.checkpoints, ENCODER)
+    if start != "asked":
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            model = heads.MLM(Stack(model.stack.config))
+    return model, tokenizer
+
+
+@cache
+def _asked_test(bench: Bench, start: str, seed: int, task: str) -> np.ndarray:
+    if start == "asked" and seed:
+        return _asked_test(bench, start, 0, task)  # the test rows are the same with every seed
+    what = view(task)
+    rows = what.rows(bench.recipe.test_rows, "test", world_views.TEST_SEED)
+    return world_asked.features(what, rows, *_asked_model(bench, start, seed))
 
 
 class _Targets:
@@ -237,7 +269,12 @@ def _hits(model: nn.Module, test: _Targets, start: int) -> Iterator[Tensor]:
 
 def cells(tasks: Sequence[str], labels: Sequence[int], seeds: int) -> list[Cell]:
     """The cells of a table, one seed after the other, so that a stopped run has whole rows."""
-    return [Cell(t, n, start, seed) for n in labels for seed in range(seeds) for t in tasks for start in STARTS]
+    return [Cell(t, n, start, seed) for n in labels for seed in range(seeds) for t in tasks for start in starts(t)]
+
+
+def starts(task: str) -> tuple[str, ...]:
+    """How the task's scores come about."""
+    return (*STARTS, *ASKED) if view(task).kind in world_asked.KINDS else STARTS
 
 
 def fill(table: Sequence[Cell], bench: Bench, jobs: int = 1) -> Iterator[tuple[Cell, dict[str, float]]]:
@@ -259,7 +296,7 @@ def record(table: Sequence[Cell], bench: Bench) -> dict[str, Any]:
     A row (task, number of labels) lacks the seeds of which not every start is there, and is left out if none is.
     """
     done = {cell for cell in table if bench.file(cell).exists()}
-    whole = [c for c in table if all(Cell(c.task, c.labels, start, c.seed) in done for start in STARTS)]
+    whole = [c for c in table if all(Cell(c.task, c.labels, start, c.seed) in done for start in starts(c.task))]
     if not whole:
         raise CourseError(f"No row of the table is measured in {bench.work}; run it first.")
     results = {cell: measure(cell, bench) for cell in whole}
@@ -278,15 +315,16 @@ def record(table: Sequence[Cell], bench: Bench) -> dict[str, Any]:
         }
         measured = [n for n in counts if (task, n, "pretrained") in figures]
         for n in measured:
-            found = {start: figures[task, n, start] for start in STARTS}
+            found = {start: figures[task, n, start] for start in starts(task)}
             rows[str(n)] = {start: asdict(value) for start, value in found.items()}
             rows[str(n)]["ahead"] = ahead(found)
         rows["clearly_ahead"] = any(rows[str(n)]["ahead"]["clear"] for n in measured)
         tasks[task] = rows
     return {
         "id": "world_tasks",
-        "rule": f"Clearly ahead: the pretrained mean is at least {CLEAR} above every other start's with some number of "
-        "labels, and the 95% interval of its paired difference from the model from scratch lies above zero.",
+        "rule": "Clearly ahead: with some number of labels the pretrained model, fine-tuned or asked, has a mean at "
+        f"least {CLEAR} above that of every start without pretraining, and the 95% interval of its paired difference "
+        "from the same with random weights lies above zero.",
         "measured": f"{len(done)} of {len(table)} cells",
         "tasks": tasks,
         "clearly_ahead": [task for task, rows in tasks.items() if rows["clearly_ahead"]],
@@ -302,11 +340,13 @@ def record(table: Sequence[Cell], bench: Bench) -> dict[str, Any]:
 
 def ahead(found: dict[str, Figure]) -> dict[str, Any]:
     """By how much the pretrained model is above the best other start, and whether that is clear."""
-    others = {start: value.mean for start, value in found.items() if start != "pretrained"}
-    margin = found["pretrained"].mean - max(others.values())
-    paired = difference(found["pretrained"], found["from scratch"])
+    others = {start: value.mean for start, value in found.items() if start not in AGAINST}
+    best = max((start for start in AGAINST if start in found), key=lambda start: found[start].mean)
+    margin = found[best].mean - max(others.values())
+    paired = difference(found[best], found[AGAINST[best]])
     above = paired.interval is not None and paired.interval[0] > 0  # one seed alone proves nothing
-    return {"margin": round(margin, 4), "over": max(others, key=others.__getitem__), "clear": margin >= CLEAR and above}
+    over = max(others, key=others.__getitem__)
+    return {"best": best, "margin": round(margin, 4), "over": over, "clear": margin >= CLEAR and above}
 
 
 Work = Annotated[Path, typer.Option(help="Folder of the cells that are done.")]
@@ -343,7 +383,7 @@ def show(out: Annotated[Path, typer.Argument(help="The record.")] = OUT) -> None
     values = read_json(out)
     for task, rows in values["tasks"].items():
         for n in [n for n in values["config"]["labels"] if str(n) in rows]:
-            scores = "  ".join(f"{start} {rows[str(n)][start]['mean']:.3f}" for start in STARTS)
+            scores = "  ".join(f"{start} {rows[str(n)][start]['mean']:.3f}" for start in starts(task))
             typer.echo(f"{task:18} {n:5}  {scores}  {'ahead' if rows[str(n)]['ahead']['clear'] else ''}")
     typer.echo(f"Clearly ahead on {len(values['clearly_ahead'])} of {len(values['tasks'])} tasks.")
 

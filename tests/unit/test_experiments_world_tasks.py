@@ -6,12 +6,14 @@ from dataclasses import replace
 import pytest
 from typer.testing import CliRunner
 
+from course_lib import zoo
 from course_lib.claims.record import figure
 from course_lib.data.world import World
 from course_lib.errors import CourseError
 from course_lib.experiments import world_tasks, world_views
 from course_lib.experiments.world_tasks import Bench, Cell, Recipe, ahead, cells, fill, measure, record
 from course_lib.experiments.world_views import bag_of_words, majority, score, view
+from course_lib.prompting.hiding import word_scores
 
 TINY = Recipe(batch=(4, 4), choices=(2, 2), epochs=(1, 1), choice_epochs=(1, 1), target_epochs=(1, 1), test_rows=6)
 
@@ -87,8 +89,10 @@ def test_tokens_in_place_count():
 
 
 @pytest.mark.parametrize("name", ["rte", "retrieval", "questions", "entities", "similarity", "translation"])
-@pytest.mark.parametrize("start", ["from scratch", "pretrained"])
+@pytest.mark.parametrize("start", world_tasks.AGAINST | dict.fromkeys(world_tasks.AGAINST.values(), ""))
 def test_a_cell_of_every_kind(bench, name, start):
+    if start not in world_tasks.starts(name):
+        pytest.skip("Its answer is no judgement.")
     result = measure(Cell(name, 8, start, 0), bench)
     assert -1 <= result["score"] <= 1 and result["seconds"] >= 0
 
@@ -113,7 +117,7 @@ def test_record(bench):
     assert [cell for cell, _ in fill(table, bench)] == table
     values = record(table, bench)
     row = values["tasks"]["rte"]["8"]
-    assert len(row["pretrained"]["seeds"]) == 2 and set(row) == {*world_tasks.STARTS, "ahead"}
+    assert len(row["pretrained"]["seeds"]) == 2 and set(row) == {*world_tasks.STARTS, *world_tasks.ASKED, "ahead"}
     assert (
         values["seeds"] == [0, 1] and values["seconds"] >= 0 and set(values["checkpoints"]) == {"bert-mini", "gpt-mini"}
     )
@@ -121,11 +125,11 @@ def test_record(bench):
 
 def test_a_stopped_run_has_whole_rows_only(bench):
     table = cells(["rte", "qnli"], [8], 2)
-    for cell in table[: len(world_tasks.STARTS) + 2]:  # all of rte with seed 0, a part of qnli
+    for cell in table[: len(world_tasks.starts("rte")) + 2]:  # all of rte with seed 0, a part of qnli
         measure(cell, bench)
     values = record(table, bench)
     assert list(values["tasks"]) == ["rte"] and values["seeds"] == [0]
-    assert values["measured"] == "6 of 16 cells" and values["clearly_ahead"] == []
+    assert values["measured"] == "8 of 24 cells" and values["clearly_ahead"] == []
     with pytest.raises(CourseError, match="No row"):
         record(cells(["wic"], [8], 1), bench)
 
@@ -141,6 +145,26 @@ def test_who_is_ahead():
     assert not ahead(found([0.8, 0.81, 0.82], [0.6, 0.61, 0.62], bag=0.79))["clear"]  # words do it nearly as well
     assert not ahead(found([0.9, 0.5, 0.7], [0.5, 0.6, 0.5]))["clear"]  # not with every seed
     assert ahead(found([0.8, 0.81, 0.82], [0.6, 0.61, 0.62], bag=0.79))["over"] == "bag of words"
+
+
+def test_asked_counts_against_asked_without_pretraining():
+    def found(asked, random):
+        starts = dict.fromkeys(("majority", "bag of words", "from scratch", "pretrained"), figure([0.5] * 3))
+        return ahead(starts | {"asked": figure(asked), "asked from scratch": figure(random)})
+
+    assert found([0.7, 0.72, 0.71], [0.5, 0.51, 0.52]) == {
+        "best": "asked", "margin": 0.2, "over": "asked from scratch", "clear": True
+    }  # fmt: skip
+    assert not found([0.7, 0.72, 0.71], [0.69, 0.7, 0.71])["clear"]  # what is asked does not matter, then
+
+
+def test_asked_by_its_own_head_bert_mini_tells_who_did_it():
+    loaded = zoo.load("bert-mini")
+    texts = ["Anna bought the lamp. Owen bought the rug."] * 2
+    right, wrong = word_scores(
+        loaded.model, loaded.tokenizer, texts, ["Anna bought the lamp.", "Owen bought the lamp."]
+    )
+    assert right[:, 1].min() > 0 > wrong[:, 1].min()  # in place of "Owen" it would rather say "Anna"
 
 
 def test_side_by_side_gives_the_same(bench, tmp_path):
@@ -163,7 +187,7 @@ def test_bad_options_are_said(option, said):
 
 
 def test_show(bench, tmp_path):
-    table = cells(["rte"], [8], 1)[:4]
+    table = cells(["rte"], [8], 1)
     list(fill(table, bench))
     path = tmp_path / "out.json"
     path.write_text(json.dumps(record(table, bench) | {"config": {"labels": [8]}}))

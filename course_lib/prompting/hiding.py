@@ -1,0 +1,114 @@
+"""What a masked model thinks of a statement: each of its words hidden in turn, and asked for (no training).
+
+Sums of such log probabilities are a sentence's pseudo-log-likelihood (Wang and Cho 2019, NeuralGen; Salazar et al.
+2020, ACL, "Masked language model scoring"). Here every word keeps its own, because one wrong word makes a statement
+false, and beside it stands its lead: would the model rather say another word of the context in this place?
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from course_lib.corrupt.base import mask_of
+from course_lib.data.batches import pad
+from course_lib.errors import CourseError
+from course_lib.tokenizers import Tokenizer
+
+LEAST = -12.0  # nats; how unlikely a word is beyond that says nothing more
+AHEAD = (-8.0, 4.0)  # the same for a lead
+
+
+class _Asked(NamedTuple):
+    ids: list[int]  # the input with one word hidden
+    place: int  # of the word's first piece
+    piece: int  # that piece
+    others: list[int]  # first pieces of the words that the context has and the statement has not
+    statement: int  # number of the statement
+
+
+@torch.no_grad()
+def word_scores(
+    model: nn.Module,
+    tokenizer: Tokenizer,
+    contexts: Sequence[str],
+    statements: Sequence[str],
+    *,
+    batch: int = 256,
+    most: int = 160,
+) -> list[Float[Tensor, "W 2"]]:
+    """Of each word of each statement (log probability, lead), read behind its context.
+
+    All pieces of a word are hidden, its first piece counts. The lead is its log probability minus that of the
+    likeliest other word that stands in the context and not in the statement; infinite where there is none.
+
+    Args:
+        model: an `MLM` or `Pretraining` head. contexts: texts, "" for none. most: tokens of an input; what is too long
+            loses the context's beginning.
+
+    Raises:
+        CourseError: a tokenizer without a mask token, or a statement without a word.
+    """
+    was_training, device = model.training, next(model.parameters()).device
+    model.eval()
+    asked = list(_questions(tokenizer, contexts, statements, most))
+    order = iter(sorted(range(len(asked)), key=lambda i: len(asked[i].ids)))  # like lengths together: little padding
+    found: dict[int, tuple[float, float]] = {}
+    while some := list(islice(order, batch)):
+        inputs = pad([asked[i].ids for i in some], tokenizer.vocab.pad or 0)
+        at = torch.zeros_like(inputs["keep"])
+        at[range(len(some)), [asked[i].place for i in some]] = True
+        logits = model(inputs["ids"].to(device), keep=inputs["keep"].to(device), at=at.to(device))
+        logits = logits[0] if isinstance(logits, tuple) else logits
+        for i, logs in zip(some, logits.float().log_softmax(-1).cpu(), strict=True):
+            own = logs[asked[i].piece].item()
+            rival = logs[asked[i].others].max().item() if asked[i].others else -float("inf")
+            found[i] = (own, own - rival)
+    model.train(was_training)
+    result: list[list[tuple[float, float]]] = [[] for _ in statements]
+    for i, question in enumerate(asked):
+        result[question.statement].append(found[i])
+    return [torch.tensor(words) for words in result]
+
+
+def _questions(tokenizer: Tokenizer, contexts: Sequence[str], statements: Sequence[str], most: int) -> Iterator[_Asked]:
+    vocab, hidden = tokenizer.vocab, mask_of(tokenizer.vocab)
+    given, said = (tokenizer.ids(list(texts), special=False) for texts in (contexts, statements))
+    for number, (context, statement) in enumerate(zip(given, said, strict=True)):
+        words = _words(tokenizer, statement)
+        if not words:
+            raise CourseError(f"Statement {number} is {statements[number]!r}: there is no word to hide.")
+        context = context[max(0, len(context) + len(statement) + 2 - most) :]
+        told = {context[word[0]] for word in _words(tokenizer, context)} - {statement[word[0]] for word in words}
+        front = [*([] if vocab.cls is None else [vocab.cls]), *context]
+        whole = [*front, *statement, *([] if vocab.sep is None else [vocab.sep])]
+        for word in words:
+            ids = list(whole)
+            for piece in word:
+                ids[len(front) + piece] = hidden
+            yield _Asked(ids, len(front) + word[0], statement[word[0]], sorted(told), number)
+
+
+def _words(tokenizer: Tokenizer, ids: list[int]) -> list[list[int]]:
+    """The places of each word's pieces."""
+    places: dict[int, list[int]] = {}
+    for place, word in enumerate(tokenizer.words(torch.tensor(ids, dtype=torch.long)).tolist()):
+        if word >= 0:
+            places.setdefault(word, []).append(place)
+    return list(places.values())
+
+
+def summary(scores: Float[Tensor, "W 2"]) -> Float[Tensor, "8"]:
+    """Eight numbers for a classifier: of a statement's log probabilities and of its leads the mean and the least three.
+
+    Where there are fewer than three words, the greatest value stands for the missing ones.
+    """
+    likely, lead = scores[:, 0].clamp(min=LEAST), scores[:, 1].clamp(*AHEAD)
+    return torch.cat([likely.mean()[None], _least(likely, 0.0), lead.mean()[None], _least(lead, AHEAD[1])])
+
+
+def _least(values: Tensor, missing: float) -> Tensor:
+    return torch.cat([values, values.new_full((3,), missing)]).sort().values[:3]

@@ -1,0 +1,72 @@
+"""A masked model asked for each word of a statement."""
+
+import pytest
+import torch
+
+from course_lib import heads
+from course_lib.errors import CourseError
+from course_lib.models.bert import bert_mini
+from course_lib.prompting.hiding import AHEAD, LEAST, summary, word_scores
+from course_lib.stack import Stack
+from course_lib.tokenizers import train_bpe, train_wordpiece
+
+TEXTS = ["Ann has a lamp. Bob has keys.", "zobosh has a lamp ."]
+TOKENIZER = train_wordpiece(["ann bob has a lamp keys . ?"] * 20, 60)
+
+
+@pytest.fixture(scope="module")
+def model():
+    torch.manual_seed(0)
+    return heads.MLM(Stack(bert_mini(TOKENIZER.vocab.size, 64))).eval()
+
+
+def by_hand(model, context, statement, word):
+    """The log probabilities at the first piece of this word of the statement, all its pieces hidden."""
+    given, said = TOKENIZER.ids([context, statement], special=False)
+    places = [i for i, w in enumerate(TOKENIZER.words(torch.tensor(said)).tolist()) if w == word]
+    hidden = [TOKENIZER.vocab.mask if i in places else token for i, token in enumerate(said)]
+    ids = torch.tensor([[TOKENIZER.vocab.cls, *given, *hidden, TOKENIZER.vocab.sep]])
+    logs = model(ids)[0].log_softmax(-1)[1 + len(given) + places[0]]
+    return logs, said[places[0]], given
+
+
+def test_every_word_is_hidden_alone_behind_the_context(model):
+    context, statement = TEXTS[0], TEXTS[1]
+    (scores, short) = word_scores(model, TOKENIZER, [context, context], [statement, "Bob has keys."], batch=3)
+    assert scores.shape == (5, 2) and short.shape == (4, 2)
+    others = set(TOKENIZER.ids(["ann bob keys"], special=False)[0])
+    for word in range(5):
+        logs, piece, _ = by_hand(model, context, statement, word)
+        assert scores[word, 0].item() == pytest.approx(logs[piece].item(), abs=1e-5)
+        assert scores[word, 1].item() == pytest.approx((logs[piece] - logs[sorted(others)].max()).item(), abs=1e-5)
+
+
+def test_without_a_context_nothing_rivals_a_word(model):
+    (scores,) = word_scores(model, TOKENIZER, [""], ["Ann has keys."])
+    assert scores.shape == (4, 2) and torch.isinf(scores[:, 1]).all()
+    assert summary(scores)[4:].tolist() == [AHEAD[1]] * 4
+
+
+def test_a_long_context_loses_its_beginning(model):
+    (cut,) = word_scores(model, TOKENIZER, ["Bob has keys. " * 30], ["Ann has a lamp."], most=20)
+    given = TOKENIZER.ids(["Bob has keys. " * 30], special=False)[0]
+    said = TOKENIZER.ids(["Ann has a lamp."], special=False)[0]
+    kept = TOKENIZER.decode(given[len(given) - (20 - 2 - len(said)) :])
+    (same,) = word_scores(model, TOKENIZER, [kept], ["Ann has a lamp."])
+    assert torch.allclose(cut, same, atol=1e-5)
+
+
+def test_eight_numbers_of_any_number_of_words():
+    scores = torch.tensor([[-1.0, 2.0], [-30.0, -20.0], [-3.0, 9.0], [-2.0, 1.0], [0.0, 3.0]])
+    worst = summary(scores)
+    assert worst[:4].tolist() == pytest.approx([(-1 + LEAST - 3 - 2) / 5, LEAST, -3, -2])
+    assert worst[4:].tolist() == pytest.approx([(2 + AHEAD[0] + AHEAD[1] + 1 + 3) / 5, AHEAD[0], 1, 2])
+    assert torch.equal(worst, summary(scores.flip(0)))
+    assert summary(scores[:1]).tolist() == [-1, -1, 0, 0, 2, 2, AHEAD[1], AHEAD[1]]
+
+
+def test_what_cannot_be_asked_is_said(model):
+    with pytest.raises(CourseError, match="no word to hide"):
+        word_scores(model, TOKENIZER, ["Ann has keys."], [" "])
+    with pytest.raises(CourseError, match="mask token"):
+        word_scores(model, train_bpe(["Ann has keys."] * 20, 300), [""], ["Ann"])
