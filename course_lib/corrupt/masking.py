@@ -66,17 +66,24 @@ def mask_known(
     names: Collection[int],
     ends: Collection[int],
     rate: float = 0.5,
+    words: Tensor | None = None,
 ) -> Corrupted:
     """Hides what a reader of the sentences before can know: one name in `rate` of those whose names all stood before.
 
     ids: Int[B T]. names: tokens that are names or parts of them. ends: tokens that end a sentence
-    (`sentence_ends(tokenizer)`). Every token of the chosen name becomes [MASK]. Compare recurring span selection (Ram
-    et al. 2021, ACL), which asks for spans that a passage says again.
+    (`sentence_ends(tokenizer)`). words: Int[B T], the index of each token's word (`tokenizer.words(ids)`); if given, a
+    word of several tokens, too rare to be one, is a name too. Every token of the chosen name becomes [MASK]. Compare
+    recurring span selection (Ram et al. 2021, ACL), which asks for spans that a passage says again.
     """
+    named = torch.isin(ids, torch.tensor(list(names), dtype=ids.dtype, device=ids.device))
+    if words is not None:
+        inside_word = (words[:, 1:] == words[:, :-1]) & (words[:, 1:] >= 0)
+        named[:, 1:] |= inside_word
+        named[:, :-1] |= inside_word
     at = torch.zeros_like(ids, dtype=torch.bool)
     for row, tokens in enumerate(ids.tolist()):
         seen: set[int] = set()
-        for sentence in _sentences(tokens, names, ends):
+        for sentence in _sentences(tokens, named[row].tolist(), ends):
             inside = [tokens[i] for name in sentence for i in name]
             if sentence and seen.issuperset(inside) and float(torch.rand((), generator=rng)) < rate:
                 at[row, sentence[int(torch.randint(len(sentence), (), generator=rng))]] = True
@@ -84,11 +91,11 @@ def mask_known(
     return Corrupted(ids.masked_fill(at, mask_of(vocab)), ids.masked_fill(~at, IGNORE), at)
 
 
-def _sentences(tokens: list[int], names: Collection[int], ends: Collection[int]) -> Iterator[list[list[int]]]:
-    """Of each sentence its names, each the positions of its tokens."""
+def _sentences(tokens: list[int], named: list[bool], ends: Collection[int]) -> Iterator[list[list[int]]]:
+    """Of each sentence its names, each the positions of its tokens. named: whether a token belongs to a name."""
     found: list[list[int]] = []
     for i, token in enumerate(tokens):
-        if token in names:
+        if named[i]:
             if found and found[-1][-1] == i - 1:
                 found[-1].append(i)
             else:

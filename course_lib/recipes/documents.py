@@ -44,8 +44,8 @@ class Recipe(Training):
     whole sentences to the full length. pairs: share of rows that are a document cut in two for next-sentence
     prediction, every second one with a wrong second half. primer: so many of the steps read the pages of each level
     of the world's primer in place of documents (whole; they say everything often, and a masked model is asked for a
-    name in `primer_mask_rate` of the sentences that say what is known, `corrupt.mask_known`). replay: share of pages
-    among the documents afterwards. pool: batches whose rows are sorted by length together, so that little of a batch
+    name in `primer_mask_rate` of the sentences that say what is known, `corrupt.mask_known`). made_up: share of the
+    pages' names that nobody has read before, once the causal start is over. replay: share of pages among the documents afterwards. pool: batches whose rows are sorted by length together, so that little of a batch
     is padding. causal: so many of the first steps a masked model is shown what stands to the left only and asked for
     every next token (`losses.left_to_right`, on pages as a decoder has them): so each word learns what it stands
     behind, which a model that is asked at blanks alone does not do by itself. init_std: of the initial weights (0.02
@@ -66,6 +66,7 @@ class Recipe(Training):
     mask_rate: float = 0.15
     primer: tuple[int, int] = (0, 0)
     primer_mask_rate: float = 0.5
+    made_up: float = 0.0
     replay: float = 0.0
     causal: int = 0
     pairs: float = 0.5
@@ -110,7 +111,8 @@ class DocumentBatches:
             return objectives.span_corrupted(ids, keep, rng, vocab=vocab, sentinels=self._sentinels, rate=rate)
         if step < sum(self.recipe.primer):
             known = self.recipe.primer_mask_rate
-            hidden = mask_known(ids, rng, vocab=vocab, names=self.names, ends=self._ends, rate=known)
+            words = self.tokenizer.words(ids) if self.recipe.made_up else None
+            hidden = mask_known(ids, rng, vocab=vocab, names=self.names, ends=self._ends, rate=known, words=words)
         else:
             parts = (1.0, 0.0, 0.0) if objective == "electra" else (0.8, 0.1, 0.1)
             hidden = mask_tokens(ids, rng, vocab=vocab, rate=rate, parts=parts, keep=keep)
@@ -236,7 +238,9 @@ class Run(TrainingJob[Recipe]):
             if row >= second and not again:
                 return list(documents(row))
             level, rounds = 1 if row < first else 2, self.recipe.objective == "clm" or row < causal
-            return list(self.world.primer(row, level, self.recipe.seed, rounds=rounds)["sentences"])
+            made_up = self.recipe.made_up if row >= causal else 0.0
+            page = self.world.primer(row, level, self.recipe.seed, rounds=rounds, made_up=made_up)
+            return list(page["sentences"])
 
         return read
 

@@ -50,6 +50,24 @@ def test_draws_follow_the_generator() -> None:
     assert len({tuple(asked(0.5, seed)[1].at[0].tolist()) for seed in range(9)}) > 2
 
 
+def test_a_word_of_several_tokens_is_a_name_and_hidden_whole() -> None:
+    text = "bobkeys has keys . bobkeys has keys ."
+    ids = torch.tensor(TOKENIZER.ids([text]))
+    words = TOKENIZER.words(ids)
+    pieces = int((words == 0).sum())
+    assert pieces > 1
+    hidden = set()
+    for seed in range(20):
+        generator, ends = corrupt.generator(seed), corrupt.sentence_ends(TOKENIZER)
+        keys = TOKENIZER.ids(["keys"], special=False)[0]
+        at = corrupt.mask_known(ids, generator, vocab=TOKENIZER.vocab, names=keys, ends=ends, rate=1.0, words=words).at[
+            0
+        ]
+        hidden.add(tuple(words[0, at].tolist()))
+        assert int(at.sum()) in (len(keys), pieces)
+    assert hidden == {(4,) * pieces, (6,) * len(keys)}  # the second sentence's, all pieces of one of them
+
+
 def test_names_are_asked_for_only_with_a_mask_token() -> None:
     vocab = type(TOKENIZER.vocab)(**{**vars(TOKENIZER.vocab), "mask": None})
     with pytest.raises(Exception, match="mask token"):

@@ -80,6 +80,30 @@ def test_what_training_hides_is_not_in_the_primer(level: int) -> None:
     assert met > 100
 
 
-def test_an_unknown_level_is_refused() -> None:
+@pytest.mark.parametrize("level", [1, 2])
+def test_made_up_names_stand_everywhere_for_a_share_of_the_names(level: int) -> None:
+    known = made = 0
+    for index in range(200):
+        plain = WORLD.primer(index, level, rounds=False)
+        page = WORLD.primer(index, level, rounds=False, made_up=0.5)
+        assert page["text"] == " ".join(page["sentences"]) and len(page["sentences"]) == len(plain["sentences"])
+        swapped = {
+            old: new
+            for before, after in zip(plain["facts"], page["facts"], strict=True)
+            for old, new in zip(before[::2], after[::2], strict=True)
+        }
+        for old, new in swapped.items():
+            known, made = known + (old == new), made + (old != new)
+            assert (old == new) or not re.search(rf"\b{old}\b", page["text"])
+            assert (old[0] in "aeiou") == (new[0] in "aeiou") or old[0].isupper()
+            assert old[0].isupper() == new[0].isupper()
+            assert len(re.findall(rf"\b{new}\b", page["text"])) >= len(re.findall(rf"\b{old}\b", plain["text"]))
+    assert 0.4 < made / (made + known) < 0.6
+    assert WORLD.primer(3, level, made_up=0.0) == WORLD.primer(3, level)
+
+
+def test_an_unknown_level_and_an_odd_share_are_refused() -> None:
     with pytest.raises(CourseError, match=r"no level 3; it has 1, 2"):
         WORLD.primer(0, 3)
+    with pytest.raises(CourseError, match=r"made_up is 1\.5"):
+        WORLD.primer(0, 1, made_up=1.5)

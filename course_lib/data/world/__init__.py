@@ -97,16 +97,24 @@ class World:
         check_count(n)
         return [self.document(index, split, seed, genre) for index in range(n)]
 
-    def primer(self, index: int, level: int = 1, seed: int = 0, *, rounds: bool = True) -> dict[str, Any]:
+    def primer(
+        self, index: int, level: int = 1, seed: int = 0, *, rounds: bool = True, made_up: float = 0.0
+    ) -> dict[str, Any]:
         """Page number `index` of the primer: two to six facts of one verb and form, said again and again.
 
         level: 1 pairs people and things; 2 has the facts of all genres. rounds: every fact once, then every fact again;
         without, any fact at any time after the first round, on pages of many lengths, for a model that reads to both
-        sides: in rounds it would fill in whichever fact the round still lacks. Returns the columns text, sentences,
-        facts and genre of a document. What training documents never show, the primer does not show either.
+        sides: in rounds it would fill in whichever fact the round still lacks. made_up: share of the names that are
+        words nobody has read, so that a reader learns to copy words of many pieces too. Returns the columns text,
+        sentences, facts and genre of a document. What training documents never show, the primer does not show either.
+
+        Raises:
+            CourseError: no such level; a share outside 0 to 1.
         """
         check_level(level)
-        return self._primer.page(random.Random(f"{self.seed}/primer/{level}/{seed}/{index}"), level, rounds)
+        if not 0 <= made_up <= 1:
+            raise CourseError(f"made_up is {made_up}; it is a share of the names, 0 to 1.")
+        return self._primer.page(random.Random(f"{self.seed}/primer/{level}/{seed}/{index}"), level, rounds, made_up)
 
     def names(self) -> list[str]:
         """What the parts of facts are called: people, things, places, towns, jobs, foods."""

@@ -10,13 +10,16 @@ import re
 from typing import Any
 
 from course_lib.data.world.documents import Writer
-from course_lib.data.world.facts import triples
+from course_lib.data.world.facts import Triple, triples
 from course_lib.data.world.grammar import Template
 from course_lib.errors import CourseError
 
 LEVELS = (1, 2)
 DRILL = ("{X} {v.past} the {O} .", "The {O} was {v.part} by {X} .", "{X} 's/PART {O} .", "The {O} of {X} .")
 GENRES = ("deed", "gift", "meal", "trip", "help", "work", "keep", "list", "own")
+ONSETS = "b d f g h k l m n p r s t v w z br ch cl dr fl gr sh st th tr".split()  # of a made-up word's syllables
+NUCLEI = "a e i o u ai ea oo".split()
+CODAS = ["", "", *"l m n r s t x ck nd ng rd".split()]
 PART = re.compile(r"\{([XYOPFJL])(?:\.\w+)?\}")
 # Other facts, bystanders, what a document shares or makes up, and denials.
 BEYOND = re.compile(r"\{\w+[02]\b|\{(?:W|kin|event|adj)\b|\bnot\b|\bNo ,|\bNobody\b")
@@ -36,7 +39,7 @@ class Primer:
         self.states = {genre: _fit(writer, genre, "state") for genre in GENRES}
         self.sayings = {genre: [*self.states[genre], *_fit(writer, genre, "again")] for genre in GENRES}
 
-    def page(self, rng: random.Random, level: int, rounds: bool) -> dict[str, Any]:
+    def page(self, rng: random.Random, level: int, rounds: bool, made_up: float) -> dict[str, Any]:
         """One page; see World.primer."""
         genre = rng.choice(GENRES) if level > 1 else "list"
         facts, _, _ = self.casting.facts(rng, genre, rng.randint(2 if level > 1 else 3, 6), "train")
@@ -57,7 +60,31 @@ class Primer:
                 if tokens >= length and len(sentences) > len(facts):
                     break
             form = first if rng.random() < 0.5 else rng.choice(sayings)
-        return {"text": " ".join(sentences), "sentences": sentences, "facts": triples(genre, facts), "genre": genre}
+        told = triples(genre, facts)
+        if made_up:
+            sentences, told = _renamed(rng, sentences, told, made_up)
+        return {"text": " ".join(sentences), "sentences": sentences, "facts": told, "genre": genre}
+
+
+def _renamed(
+    rng: random.Random, sentences: list[str], facts: list[Triple], share: float
+) -> tuple[list[str], list[Triple]]:
+    """The page with that share of its names in made-up words."""
+    said = sorted({name for subject, _, thing in facts for name in (subject, thing)})
+    new = {name: _coin(rng, name) for name in said if rng.random() < share}
+    if not new:
+        return sentences, facts
+    whole = re.compile(rf"\b({'|'.join(map(re.escape, new))})\b")
+    told = [(new.get(subject, subject), relation, new.get(thing, thing)) for subject, relation, thing in facts]
+    return [whole.sub(lambda found: new[found[0]], sentence) for sentence in sentences], told
+
+
+def _coin(rng: random.Random, name: str) -> str:
+    """A word that nobody has read, of one to three syllables; "a" or "an" stays right, and so does a capital."""
+    first = rng.choice("aeiou") if name[0].lower() in "aeiou" else ""
+    syllables = [rng.choice(ONSETS) + rng.choice(NUCLEI) for _ in range(rng.randint(1, 2))]
+    coined = first + "".join(syllables) + rng.choice(CODAS)
+    return coined.capitalize() if name[0].isupper() else coined
 
 
 def check_level(level: int) -> None:
