@@ -143,9 +143,9 @@ def _distilbert(f: Figures) -> tuple[str, str]:
     faster = f["milliseconds/student"].mean / f["milliseconds/teacher"].mean
     return verdict, (
         f"DistilBERT has {percent(fewer)} fewer weights than BERT-base; our student keeps {100 * ratio.mean:.1f}% ± "
-        f"{100 * half:.1f} of its teacher's score and is {points(taught)} ahead of the same student without a teacher, "
-        f"{points(gap(f, 'score/distilled', 'score/cut, untrained'))} of the untrained cut. Masked words right: "
-        f"{words}. A forward pass takes {percent(faster)} of the teacher's time."
+        f"{100 * half:.1f} of its teacher's score. Its score minus that of the same student without a teacher "
+        f"{points(taught)}, minus the untrained cut's {points(gap(f, 'score/distilled', 'score/cut, untrained'))}. "
+        f"Masked words right: {words}. A forward pass takes {percent(faster)} of the teacher's time."
     )
 
 

@@ -131,17 +131,17 @@ def compared(lab: Lab, seed: int, figures: Sequence[str], methods: Sequence[str]
     return {f"{figure}/{name}": values[f"{figure}/{name}"] for figure in figures for name in methods}
 
 
-def behind(f: Figures, name: str, labels: str = "all labels") -> Figure:
-    """How far a method's score is below full fine-tuning's."""
-    return gap(f, f"{labels}/everything", f"{labels}/{name}")
+def ahead(f: Figures, name: str, labels: str = "all labels") -> Figure:
+    """How far a method's score is above full fine-tuning's."""
+    return gap(f, f"{labels}/{name}", f"{labels}/everything")
 
 
 def _lora(f: Figures) -> tuple[str, str]:
-    short = behind(f, "LoRA")
-    holds = [short.mean <= NEAR, clearly_above(f, "all labels/LoRA", "all labels/prefix")]
+    lead = ahead(f, "LoRA")
+    holds = [lead.mean >= -NEAR, clearly_above(f, "all labels/LoRA", "all labels/prefix")]
     ranks = ", ".join(f"rank {rank} {percent(f[f'by rank/{rank}'].mean)}" for rank in RANKS)
     return "reproduced" if all(holds) else "partly" if any(holds) else "not at this scale", (
-        f"Everything trained is ahead of LoRA by {points(short)}, LoRA of a prefix of as many weights by "
+        f"LoRA minus everything trained {points(lead)}, minus a prefix of as many weights "
         f"{points(gap(f, 'all labels/LoRA', 'all labels/prefix'))}; {ranks}. On GPT-3 rank 4 trains "
         f"{f['GPT-3/times fewer trained'].mean:,.0f} times fewer weights and takes "
         f"{f['GPT-3/times less memory'].mean:.1f} times less memory."
@@ -177,19 +177,19 @@ def lora(lab: Lab, seed: int) -> dict[str, float]:
 def _adapters(f: Figures) -> tuple[str, str]:
     few = [width for width in WIDTHS if f[f"share trained/width {width}"].mean <= 0.05]
     best = max(few, key=lambda width: f[f"score/width {width}"].mean)
-    short = gap(f, "all labels/everything", f"score/width {best}")
+    lead = gap(f, f"score/width {best}", "all labels/everything")
     changed = max(f["changed at the start"].seeds)
     same = changed < 0.05
     verdict = (
-        "reproduced" if short.mean <= NEAR and same else "partly" if short.mean <= 2 * NEAR else "not at this scale"
+        "reproduced" if lead.mean >= -NEAR and same else "partly" if lead.mean >= -2 * NEAR else "not at this scale"
     )
     said = ", ".join(
         f"width {w} ({percent(f[f'share trained/width {w}'].mean)} trained) {percent(f[f'score/width {w}'].mean)}"
         for w in WIDTHS
     )
     return verdict, (
-        f"Everything trained reaches {percent(f['all labels/everything'].mean)}; {said}. The best of them is behind by "
-        f"{points(short)}. Fresh adapters change the body's output by {percent(changed)} at most."
+        f"Everything trained reaches {percent(f['all labels/everything'].mean)}; {said}. The best of them minus "
+        f"everything {points(lead)}. Fresh adapters change the body's output by {percent(changed)} at most."
     )
 
 
@@ -216,11 +216,11 @@ def adapters(lab: Lab, seed: int) -> dict[str, float]:
 
 
 def _prefix(f: Figures) -> tuple[str, str]:
-    short = {labels: behind(f, "prefix", labels) for labels in ("all labels", "few labels")}
-    holds = [each.mean <= NEAR for each in short.values()]
-    said = ", ".join(f"with {labels} by {points(each)}" for labels, each in short.items())
+    leads = {labels: ahead(f, "prefix", labels) for labels in ("all labels", "few labels")}
+    holds = [each.mean >= -NEAR for each in leads.values()]
+    said = ", ".join(f"with {labels} {points(each)}" for labels, each in leads.items())
     return "reproduced" if all(holds) else "partly" if any(holds) else "not at this scale", (
-        f"Everything trained is ahead of the prefix {said}; the prefix trains {f['trained/prefix'].mean:,.0f} of "
+        f"The prefix minus everything trained: {said}; it trains {f['trained/prefix'].mean:,.0f} of "
         f"{f['trained/everything'].mean:,.0f} weights."
     )
 
@@ -238,9 +238,9 @@ def prefix_tuning(lab: Lab, seed: int) -> dict[str, float]:
 
 
 def _prompt(f: Figures) -> tuple[str, str]:
-    short = gap(f, "all labels/prefix", "all labels/prompt")
+    lead = gap(f, "all labels/prompt", "all labels/prefix")
     thrift = f["trained/prefix"].mean / f["trained/prompt"].mean
-    thrifty = short.mean <= NEAR and thrift > 1
+    thrifty = lead.mean >= -NEAR and thrift > 1
     sizes = names(f, "by size, everything")
     gaps = [gap(f, f"by size, everything/{size}", f"by size, prompt/{size}") for size in sizes]
     closing = difference(gaps[0], gaps[-1])
@@ -248,9 +248,9 @@ def _prompt(f: Figures) -> tuple[str, str]:
     said = ", ".join(f"{size} {100 * each.mean:.0f}" for size, each in zip(sizes, gaps, strict=True))
     lengths = ", ".join(f"{length}: {percent(f[f'by length/{length}'].mean)}" for length in LENGTHS)
     return "reproduced" if thrifty and closes else "partly" if thrifty or closes else "not at this scale", (
-        f"The prompt has {thrift:.0f} times fewer weights than the prefix, which is ahead of it by {points(short)}. By "
-        f"length {lengths}. Points behind full fine-tuning by layers and width: {said}; from the smallest body to the "
-        f"largest the gap closes by {points(closing)}."
+        f"The prompt has {thrift:.0f} times fewer weights than the prefix; its score minus the prefix's {points(lead)}. "
+        f"By length {lengths}. Points behind full fine-tuning by layers and width: {said}; from the smallest body to "
+        f"the largest the gap closes by {points(closing)}."
     )
 
 
@@ -279,11 +279,11 @@ def prompt_tuning(lab: Lab, seed: int) -> dict[str, float]:
 
 def _qlora(f: Figures) -> tuple[str, str]:
     share = f["bytes/QLoRA"].mean / f["bytes/LoRA"].mean
-    short = gap(f, "all labels/LoRA", "all labels/QLoRA")
-    verdict = "not at this scale" if share >= 1 else "reproduced" if short.mean <= NEAR else "partly"
+    lead = gap(f, "all labels/QLoRA", "all labels/LoRA")
+    verdict = "not at this scale" if share >= 1 else "reproduced" if lead.mean >= -NEAR else "partly"
     return verdict, (
         f"QLoRA takes {percent(share)} of LoRA's memory for weights, gradients and Adam, "
-        f"{f['bits a weight'].mean:.3f} bits a quantised weight; LoRA is ahead of it by {points(short)}."
+        f"{f['bits a weight'].mean:.3f} bits a quantised weight; its score minus LoRA's {points(lead)}."
     )
 
 
