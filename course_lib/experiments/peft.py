@@ -248,7 +248,7 @@ def _prompt(f: Figures) -> tuple[str, str]:
     said = ", ".join(f"{size} {100 * each.mean:.0f}" for size, each in zip(sizes, gaps, strict=True))
     lengths = ", ".join(f"{length}: {percent(f[f'by length/{length}'].mean)}" for length in LENGTHS)
     return "reproduced" if thrifty and closes else "partly" if thrifty or closes else "not at this scale", (
-        f"The prompt has {thrift:.0f} times fewer weights than the prefix; its score minus the prefix's {points(lead)}. "
+        f"A prompt has {thrift:.0f} times fewer weights than the prefix; its score minus the prefix's {points(lead)}. "
         f"By length {lengths}. Points behind full fine-tuning by layers and width: {said}; from the smallest body to "
         f"the largest the gap closes by {points(closing)}."
     )

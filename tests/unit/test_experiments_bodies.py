@@ -85,6 +85,7 @@ def retrieval(hard: float, hybrid: float) -> Values:
         ("distilbert", students, (1.0, 0.0, 0.5), NO),  # one of three, and not the size
         ("distilbert", students, (1.0, 0.1, 0.5), NO),
         ("sbert-pooling", pooling, (10, 10, 10), YES),
+        ("sbert-pooling", pooling, (10, 10, -5), PARTLY),  # ahead of two of the three
         ("sbert-pooling", pooling, (-10, 10, 10), PARTLY),
         ("sbert-pooling", pooling, (-10, 10, -30), PARTLY),
         ("sbert-pooling", pooling, (-10, -10, -30), NO),
