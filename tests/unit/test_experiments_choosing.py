@@ -47,6 +47,24 @@ def test_the_rule(numbers: tuple[float, float, float], verdict: str) -> None:
         assert "Clearly ahead of the encoder: decoder on search, encoder-decoder on search." in why
 
 
+@pytest.mark.parametrize(
+    ("other", "lost"),
+    [
+        ({f"who/{kind}": around(0.12) for kind in KINDS}, "light"),  # nobody is above chance
+        ({f"search/{DECODER}": around(0.9)}, "light"),
+        ({f"then/{BOTH}": around(0.1)}, "open"),
+        ({f"many tasks/{DECODER}": around(0.9)}, "many"),
+    ],
+)
+def test_what_costs_a_statement(other: Values, lost: str) -> None:
+    test = find("which-architecture")
+    assert test is not None
+    said, why = test.verdict(made(suite(0.5, 0.2, 0.1) | other))
+    assert said == PARTLY
+    assert "Of three statements 2 hold" in why
+    assert f"({lost}" not in why and f"; {lost}" not in why
+
+
 def test_the_encoders_tags_must_be_the_cheapest_answers() -> None:
     test = find("which-architecture")
     assert test is not None
