@@ -112,8 +112,8 @@ def test_sentences_their_labels_and_marks_stay_together() -> None:
     for document in World(seed=0).documents(30):
         rows = list(senses.by_sentence(document, senses.marks(document)))
         assert [word for found, _ in rows for word in found] == document["tokens"]
-        for mark in document["senses"]:
-            assert document["tokens"][mark["token"]].lower() == mark["sense"].split("/")[0]
+        for word, label in ((w, x) for found, labels in rows for w, x in zip(found, labels, strict=True)):
+            assert label is None or label.split("/")[0] == word.lower()
         assert sum(label is not None for _, labels in rows for label in labels) == len(document["senses"])
 
 
