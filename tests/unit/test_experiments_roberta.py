@@ -131,8 +131,8 @@ def test_whole_words_are_hidden_wholly() -> None:
 
 
 def test_questions_are_on_words_in_several_pieces() -> None:
-    words = roberta.text(PLAN).words
-    for ids, place, word in roberta.questions(words, ["Jasper bought the tapestry.", "Nadia slept."], 32, 0):
+    words, texts = roberta.text(PLAN).words, ["Jasper bought the tapestry.", "Is it a key?"] * 20
+    for ids, place, word in roberta.questions(words, texts, 32, 0):
         assert word[place] and word.sum() > 1 and len(set(words.words(ids)[word].tolist())) == 1
 
 
