@@ -5,8 +5,6 @@ say how well the words fit what the other text says: few enough for a linear mod
 learning by the objective of pretraining, as in Schick and Schuetze (2021, NAACL), without a prompt.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 from torch import nn
 
@@ -35,14 +33,13 @@ def score(view: View, train: Rows, test: Rows, told: np.ndarray, asked: np.ndarr
 
 
 def features(view: View, rows: Rows, model: nn.Module, tokenizer: Tokenizer) -> np.ndarray:
-    """Of each text, or of both sides of each pair (a choice with its text is one), eight numbers: its words hidden,
-    read behind the other side."""
+    """Eight numbers of each text, or of each pair (a choice with its text is one): the words of the shorter side are
+    hidden, read behind the longer one. Which side that is, is the task's, not the row's."""
     if view.kind == "single":
-        return _summaries([""] * len(rows), [row["text"] for row in rows], model, tokenizer)
-    pairs = [(row["text"], pair) for row in rows for pair in row.get("choices", [row.get("pair")])]
-    texts, others = zip(*pairs, strict=True)
-    return np.hstack([_summaries(texts, others, model, tokenizer), _summaries(others, texts, model, tokenizer)])
-
-
-def _summaries(contexts: Sequence[str], said: Sequence[str], model: nn.Module, tokenizer: Tokenizer) -> np.ndarray:
+        pairs = [("", row["text"]) for row in rows]
+    else:
+        pairs = [(row["text"], other) for row in rows for other in row.get("choices", [row.get("pair")])]
+    contexts, said = zip(*pairs, strict=True)
+    if view.kind != "single" and sum(map(len, said)) > sum(map(len, contexts)):
+        contexts, said = said, contexts
     return np.stack([summary(scores).numpy() for scores in word_scores(model, tokenizer, contexts, said)])

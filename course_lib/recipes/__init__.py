@@ -43,8 +43,8 @@ JOBS: dict[type, type[Job[Any]]] = {
 }
 
 BERT = Recipe(
-    "mlm_nsp", lr=2e-3, parent="gpt-mini", pre_norm=True, steps=14_336, primer=(0, 5_120), causal=1_024, made_up=0.5,
-    replay=0.25, rows=24, mask_rate=0.2, pairs=0.2,
+    "mlm_nsp", lr=2e-3, parent="gpt-mini", pre_norm=True, steps=9_216, primer=(0, 4_096), causal=1_024, replay=0.25,
+    rows=24, mask_rate=0.2, pairs=0.2,
 )  # fmt: skip
 GPT = Recipe("clm", lr=3e-3, steps=10_240, primer=(2_048, 2_816), replay=0.25, rows=24, pairs=0.0)
 PLAIN = Recipe("mlm", rows=24, pairs=0.0)
