@@ -102,7 +102,7 @@ def _prompting(f: Figures) -> tuple[str, str]:
     return verdict, (
         f"Best wording “{best}” {percent(scores[best])}, worst “{worst}” {percent(scores[worst])} (chance "
         f"{percent(CHANCE)}). A fact told once, 4, 3, 2, 1 sentences back: {order}. Words marked as name or thing: "
-        f"{percent(f['marked/0 shots'].mean)} without examples, {percent(f[f'marked/{MANY} shots'].mean)} with {MANY}."
+        f"{', '.join(percent(f[f'marked/{shots} shots'].mean) for shots in (0, 4, MANY))} after 0, 4, {MANY} examples."
     )
 
 

@@ -70,7 +70,7 @@ def sharpens(*surprise: float, entropy: float = -1.0) -> Values:
 def wordings(best: float, worst: float) -> Values:
     values = {f"wording/{text}": around(worst) for text in gpt3.WORDINGS} | {f"wording/{gpt3.HAD}": around(best)}
     values |= {f"order/{back} back": around(0.5) for back in (4, 3, 2, 1)}
-    return values | {f"marked/{shots} shots": around(0.5) for shots in (0, 12)}
+    return values | {f"marked/{shots} shots": around(0.5) for shots in (0, 4, 12)}
 
 
 def in_context(one: float, five: float, small: float, control: float) -> Values:
