@@ -183,6 +183,13 @@ SUMMARIES = f"{TAUGHT} to learn from in {TUNING} steps, {TESTED} new ones"
     otherwise not at this scale.""",
     judge=_noise,
     config=SETTING | {"summaries": SUMMARIES},
+    tried=[
+        "Three times the pretraining, seeds 0 and 1: what the noises teach comes apart. Each arm that hides words then "
+        "copies 100% of the tokens and its hidden things fit in 100% of the cases; rotation and permutation copy 82 to "
+        "85% and fit in 26 to 76%. The perplexities after the tuning still cross: masking 1.05 and 1.23, deletion 1.25 "
+        "and 1.02, infilling 1.35 and 1.09, rotation 1.18 and 1.30, permutation 1.25 and 1.27. So it is this measure, "
+        "forty steps on 64 summaries, that varies from seed to seed."
+    ],
 )
 def which_noise(lab: Lab, seed: int) -> dict[str, float]:
     """Perplexity of new summaries; before the tuning, how well each copies and how often a hidden thing fits."""
@@ -238,6 +245,10 @@ def _classifies(f: Figures) -> tuple[str, str]:
     behind; partly if the seeds are too far apart to say.""",
     judge=_classifies,
     config=SETTING | {"task": f"of which kind the first of two events is; 200 stories, {JUDGING} steps, 300 new ones"},
+    tried=[
+        "200 steps of classification in place of 80, seed 0: BART 100%, the encoder 97%, the BART that was not "
+        "pretrained 100%. A task that a fresh model learns from 200 labels leaves pretraining nothing to give."
+    ],
 )
 def classifies_too(lab: Lab, seed: int) -> dict[str, float]:
     """Accuracy of each."""
