@@ -45,8 +45,9 @@ class Recipe(Training):
     prediction, every second one with a wrong second half. primer: so many of the steps read the pages of each level
     of the world's primer in place of documents (whole; they say everything often, and a masked model is asked for a
     name in `primer_mask_rate` of the sentences that say what is known, `corrupt.mask_known`). made_up: share of the
-    pages' names that nobody has read before, once the causal start is over. replay: share of pages among the documents afterwards. pool: batches whose rows are sorted by length together, so that little of a batch
-    is padding. causal: so many of the first steps a masked model is shown what stands to the left only and asked for
+    pages' names that nobody has read before, once the causal start is over. replay: share of pages among the
+    documents afterwards. pool: batches whose rows are sorted by length together, so that little of a batch is padding.
+    causal: so many of the first steps a masked model is shown what stands to the left only and asked for
     every next token (`losses.left_to_right`, on pages as a decoder has them): so each word learns what it stands
     behind, which a model that is asked at blanks alone does not do by itself. init_std: of the initial weights (0.02
     suits a width of 768, not one of 128; T5 has its own). mimetic: strength of the mimetic start of attention and

@@ -17,9 +17,10 @@ from course_lib.errors import CourseError
 LEVELS = (1, 2)
 DRILL = ("{X} {v.past} the {O} .", "The {O} was {v.part} by {X} .", "{X} 's/PART {O} .", "The {O} of {X} .")
 GENRES = ("deed", "gift", "meal", "trip", "help", "work", "keep", "list", "own")
-ONSETS = "b d f g h k l m n p r s t v w z br ch cl dr fl gr sh st th tr".split()  # of a made-up word's syllables
-NUCLEI = "a e i o u ai ea oo".split()
-CODAS = ["", "", *"l m n r s t x ck nd ng rd".split()]
+# Of a made-up word's syllables: what stands before the vowel, the vowel, what ends the word.
+ONSETS = (*"bdfghklmnprstvwz", "br", "ch", "cl", "dr", "fl", "gr", "sh", "st", "th", "tr")
+NUCLEI = (*"aeiou", "ai", "ea", "oo")
+CODAS = ("", "", *"lmnrstx", "ck", "nd", "ng", "rd")
 PART = re.compile(r"\{([XYOPFJL])(?:\.\w+)?\}")
 # Other facts, bystanders, what a document shares or makes up, and denials.
 BEYOND = re.compile(r"\{\w+[02]\b|\{(?:W|kin|event|adj)\b|\bnot\b|\bNo ,|\bNobody\b")
@@ -83,7 +84,7 @@ def _coin(rng: random.Random, name: str) -> str:
     """A word that nobody has read, of one to three syllables; "a" or "an" stays right, and so does a capital."""
     first = rng.choice("aeiou") if name[0].lower() in "aeiou" else ""
     syllables = [rng.choice(ONSETS) + rng.choice(NUCLEI) for _ in range(rng.randint(1, 2))]
-    coined = first + "".join(syllables) + rng.choice(CODAS)
+    coined: str = "".join([first, *syllables, rng.choice(CODAS)])
     return coined.capitalize() if name[0].isupper() else coined
 
 
