@@ -5,6 +5,7 @@ import re
 import nbformat
 import pytest
 
+from course_lib import claims
 from course_lib.claims import ledger
 from tools.notebooks import lessons
 from tools.notebooks.build import read
@@ -14,10 +15,10 @@ RUN = ", this run:"
 RECORDED = {"01_self_attention", "02_transformer", "03_positions", "04_word_embeddings", "05_tokenization", "06_elmo", "08_gpt1", "09_bert"}  # fmt: skip  # noqa: E501
 
 
-def shown(cells, claims, live):
+def shown(cells, names, live):
     """What is missing in a lesson's cells of its claims."""
     text = "\n".join(cell.source for cell in cells)
-    for claim in claims:
+    for claim in names:
         if f'<a id="{claim}"></a>' not in text:
             yield f"{claim}: no anchor"
         if live and f'claims.summary("{claim}")' not in text:
@@ -41,10 +42,31 @@ def ruled(cells):
 
 @pytest.mark.parametrize("path", lessons(), ids=lambda path: path.stem)
 def test_the_claims_of_a_lesson(path):
-    claims = [claim.id for claim in ledger.of_lesson(path.stem)]
+    names = [claim.id for claim in ledger.of_lesson(path.stem)]
     cells = read(path).cells
-    assert list(shown(cells, claims, path.stem not in RECORDED)) == []
+    assert list(shown(cells, names, path.stem not in RECORDED)) == []
     assert list(ruled(cells)) == []
+
+
+def stale(cells):
+    """Claims whose record says something else than the stored output of the cell that prints it."""
+    for cell in cells:
+        printed = re.findall(r'claims\.summary\("([\w-]+)"\)', cell.source) if cell.cell_type == "code" else []
+        text = "".join(str(output.get("text", "")) for output in cell.get("outputs", []))
+        yield from (name for name in printed if name in text and claims.summary(name) not in text)
+
+
+@pytest.mark.parametrize("path", lessons(), ids=lambda path: path.stem)
+def test_stored_outputs_say_what_the_records_say(path):
+    assert list(stale(read(path).cells)) == []
+
+
+def test_a_stale_output_is_found():
+    cell = nbformat.v4.new_code_cell('print(claims.summary("gelu"))')
+    cell.outputs = [nbformat.v4.new_output("stream", text="gelu: not recorded yet")]
+    assert list(stale([cell])) == ["gelu"]
+    cell.outputs[0].text = claims.summary("gelu") + "\n"
+    assert list(stale([cell])) == []
 
 
 def test_what_is_missing_is_found():
