@@ -113,22 +113,18 @@ class Lab:
         """The test score of a fine-tuning, computed once. by: for spans also "token_f1"."""
         tuning = tuning.filled(self.plan)
         rows = task_rows(tuning)
-        path = self._path(tuning, rows)
-        if not path.exists():
-            start = time.process_time()
-            scores = _tune(tuning, self.source(tuning), rows, self.device)
-            write_json(path, {**scores, "seconds": round(time.process_time() - start, 2), "tuning": _said(tuning)})
-        kept = read_json(path)
+        kept = _once(
+            self._path(tuning, rows),
+            lambda: _tune(tuning, self.source(tuning), rows, self.device),
+            tuning=_said(tuning),
+        )
         self.seconds += kept["seconds"] if by is None else 0
         return float(kept[by or "score"])
 
     def kept(self, name: str, follows: Any, make: Callable[[], dict[str, float]]) -> dict[str, float]:
         """Figures that several claims share, made once and kept in a file named by all that they follow from."""
         path = self.folder / "shared" / f"{name}-{arms.short_hash(json.dumps(follows, sort_keys=True))}.json"
-        if not path.exists():
-            start = time.process_time()
-            write_json(path, {"values": make(), "seconds": round(time.process_time() - start, 2), "follows": follows})
-        kept = read_json(path)
+        kept = _once(path, lambda: {"values": make()}, follows=follows)
         self.seconds += kept["seconds"]
         return dict(kept["values"])
 
@@ -138,6 +134,14 @@ class Lab:
         source = tuning.source
         place = source.name if isinstance(source, Arm) else f"{source}-{_checkpoint_hash(source)}"
         return self.folder / place / "scores" / f"{tuning.task}-{key}.json"
+
+
+def _once(path: Path, make: Callable[[], dict[str, Any]], **about: Any) -> dict[str, Any]:
+    """What a file holds, made first if it is not there, with the processor's seconds and what it is about."""
+    if not path.exists():
+        start = time.process_time()
+        write_json(path, {**make(), "seconds": round(time.process_time() - start, 2), **about})
+    return dict(read_json(path))
 
 
 def task_rows(tuning: Tuning) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from course_lib.errors import CourseError
+from course_lib.files import read_json
 
 DATA = Path(__file__).resolve().parents[2] / "data"
 LEDGER = DATA / "claims.yaml"
@@ -66,6 +67,11 @@ def read(path: Path = LEDGER) -> dict[str, Claim]:
             raise CourseError(f"{path.name}: the id {found.id!r} stands twice; every claim needs its own.")
         claims[found.id] = found
     return claims
+
+
+def published(lesson: str) -> dict[str, Any]:
+    """The papers' figures of a lesson, data/papers, by claim."""
+    return dict(read_json(DATA / "papers" / f"{lesson}.json"))
 
 
 def claim(name: str) -> Claim:

@@ -4,11 +4,12 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
 
-from course_lib import corrupt, heads
+from course_lib import corrupt, cost
 from course_lib.claims.arms import Arm, Trained, sentences
 from course_lib.claims.experiment import experiment
 from course_lib.claims.lab import Lab, Plan
@@ -18,7 +19,6 @@ from course_lib.experiments import family
 from course_lib.experiments.judging import percent
 from course_lib.generate import draw, generate
 from course_lib.models.bert import bert_base, bert_large
-from course_lib.stack import Stack
 from course_lib.tokenizers import Vocab
 
 SHARES = {"[MASK]": 0.8, "random": 0.1, "as it is": 0.1}
@@ -128,9 +128,8 @@ def bert_params(lab: Lab, seed: int) -> dict[str, float]:
             hidden_size=config.width, num_hidden_layers=config.layers, num_attention_heads=config.heads,
             intermediate_size=config.hidden,
         )  # fmt: skip
-        with torch.device("meta"):
-            values[name] = sum(p.numel() for p in heads.Pooled(Stack(config)).parameters())
-            values[f"{name}, transformers"] = sum(p.numel() for p in BertModel(theirs).parameters())
+        values[name] = family.published_size(config)
+        values[f"{name}, transformers"] = cost.parameters(partial(BertModel, theirs))
         values[f"{name}, word pieces"] = config.embed.vocab
     return values
 

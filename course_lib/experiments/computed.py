@@ -1,27 +1,19 @@
 """The computed claims of lessons 18, 19 and 21: how many parameters, operations and dollars, from numbers alone."""
 
 from collections.abc import Iterable
-from typing import Any
-
-import torch
+from functools import partial
 
 from course_lib import cost, zoo
 from course_lib.claims.experiment import experiment
 from course_lib.claims.lab import Lab
-from course_lib.claims.ledger import DATA
+from course_lib.claims.ledger import published
 from course_lib.claims.record import Figure, Figures
 from course_lib.experiments.judging import names, percent, short
-from course_lib.files import read_json
 from course_lib.models.bert import bert_base, bert_large
 from course_lib.models.gpt import GPT2_SIZES, GPT3_SIZES, gpt, gpt1, gpt2, gpt3
 
 MILLION, BILLION = 1e6, 1e9
 VERDICTS = ("not at this scale", "partly", "reproduced")  # if none, one or both of two statements hold
-
-
-def _published(lesson: str, name: str) -> dict[str, Any]:
-    """The papers' figures of a claim."""
-    return dict(read_json(DATA / "papers" / f"{lesson}.json")[name])
 
 
 def _off(counted: Figure, said: Figure) -> float:
@@ -53,15 +45,14 @@ def gpt2_sizes(lab: Lab, seed: int) -> dict[str, float]:
     from transformers import GPT2Config, GPT2LMHeadModel
 
     values: dict[str, float] = {}
-    labels = {row["layers"]: row["millions"] * MILLION for row in _published("18_gpt2", "gpt2-sizes")["rows"]}
+    labels = {row["layers"]: row["millions"] * MILLION for row in published("18_gpt2")["gpt2-sizes"]["rows"]}
     for size, (layers, width, heads) in GPT2_SIZES.items():
-        with torch.device("meta"):
-            theirs = GPT2LMHeadModel(GPT2Config(n_layer=layers, n_embd=width, n_head=heads))
+        theirs = partial(GPT2LMHeadModel, GPT2Config(n_layer=layers, n_embd=width, n_head=heads))
         old = gpt(40_478, width=width, layers=layers, heads=heads, length=512)
         values |= {
             f"label/{size}": labels[layers],
             f"counted/{size}": cost.parameters(gpt2(size)),
-            f"transformers/{size}": sum(p.numel() for p in theirs.parameters()),
+            f"transformers/{size}": cost.parameters(theirs),
             f"with GPT-1's tables/{size}": cost.parameters(old),
         }
     return values
@@ -108,7 +99,7 @@ def gpt3_table(lab: Lab, seed: int) -> dict[str, float]:
     return values
 
 
-SMALL, LARGE = _published("19_gpt3", "training-compute")["states"]["pair"]
+SMALL, LARGE = published("19_gpt3")["training-compute"]["states"]["pair"]
 DAYS, PARAMETERS = "petaflop/s-days/{}".format, "parameters/{}".format
 
 
@@ -130,7 +121,7 @@ def _compute(f: Figures) -> tuple[str, str]:
 )
 def training_compute(lab: Lab, seed: int) -> dict[str, float]:
     """6 N D of the published models, of GPT-1 and of the course's own, and hours of one A100."""
-    models = {name: row[:3] for name, row in _published("19_gpt3", "training-compute")["rows"].items()}
+    models = {name: row[:3] for name, row in published("19_gpt3")["training-compute"]["rows"].items()}
     mini, tokens = zoo.load("gpt-mini")[0], zoo.card("gpt-mini")["tokens"]
     models["GPT-1"] = [cost.parameters(gpt1()) / MILLION, 100, 6]
     models["gpt-mini"] = [cost.parameters(mini.stack.config) / MILLION, tokens / BILLION, 6]
@@ -161,7 +152,7 @@ def _comparison(f: Figures) -> tuple[str, str]:
 )
 def gpt_comparison(lab: Lab, seed: int) -> dict[str, float]:
     """What the lecture says of all five, and the counts of the three that are published."""
-    rows = _published("19_gpt3", "gpt-comparison")["rows"]
+    rows = published("19_gpt3")["gpt-comparison"]["rows"]
     unit = {"M": MILLION, "B": BILLION, "T": 1e12}
     said = {name: row[0].rstrip("+") for name, row in rows.items()}
     values = {f"the lecture says/{name}": float(size[:-1]) * unit[size[-1]] for name, size in said.items()}
@@ -197,7 +188,7 @@ def _pretraining_cost(f: Figures) -> tuple[str, str]:
 )
 def pretraining_cost(lab: Lab, seed: int) -> dict[str, float]:
     """The lecture's dollars, hours times the nearest list price, shares of the peak, and today's dollars."""
-    said = _published("21_choosing", "pretraining-cost")
+    said = published("21_choosing")["pretraining-cost"]
     values: dict[str, float] = {}
     for name, used in said["hardware"].items():
         hours, dollars = used["devices"] * used["days"] * 24, said["dollars"][name]

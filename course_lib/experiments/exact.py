@@ -10,12 +10,11 @@ from course_lib import corrupt, zoo
 from course_lib.claims.arms import town
 from course_lib.claims.experiment import experiment
 from course_lib.claims.lab import Lab
-from course_lib.claims.ledger import DATA
+from course_lib.claims.ledger import published
 from course_lib.claims.record import Figures
 from course_lib.corrupt import generator
 from course_lib.experiments import family
 from course_lib.experiments.judging import percent, short
-from course_lib.files import read_json
 from course_lib.models.sentence import triplet_loss
 from course_lib.tokenizers import Tokenizer, Vocab, train_bpe, train_wordpiece
 
@@ -192,7 +191,7 @@ def bart_noise(lab: Lab, seed: int) -> dict[str, float]:
 
 
 CORPORA = ("world", "Python's manual")
-EXAMPLE = read_json(DATA / "papers" / "17_t5.json")["t5-span-corruption"]
+EXAMPLE = published("17_t5")["t5-span-corruption"]
 SPANS, SIGNS = [(2, 2), (8, 1)], ("<X>", "<Y>", "<Z>")  # "for inviting", "last": (start, length)
 
 

@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from course_lib import zoo
+from course_lib import cost, heads, zoo
 from course_lib.claims.arms import Arm, Objective, fingerprint
 from course_lib.claims.lab import Plan
 from course_lib.config import StackConfig
 from course_lib.models.bert import bert
 from course_lib.models.elmo import ElmoConfig
+from course_lib.stack import Stack
 
 WORLD = 0
 MOMENTS = (0.1, 0.2, 0.4, 0.6, 1.0)  # of the steps: where the arms of the race keep their weights
@@ -94,6 +95,11 @@ def sizes(plan: Plan) -> list[tuple[int, int]]:
     """Layers and width of the family, smallest first; the third is the plan's own."""
     layers, width = plan.layers, plan.width
     return [(max(1, layers // 2), width // 2), (layers, width // 2), (layers, width), (layers, 3 * width // 2)]
+
+
+def published_size(config: StackConfig) -> int:
+    """Parameters of an encoder with its pooler, as papers count them."""
+    return cost.parameters(lambda: heads.Pooled(Stack(config)))
 
 
 def shipped(*names: str) -> dict[str, str]:

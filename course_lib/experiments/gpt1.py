@@ -5,7 +5,7 @@ import math
 import torch
 import torch.nn.functional as F
 
-from course_lib import heads
+from course_lib import cost
 from course_lib.claims.arms import Arm
 from course_lib.claims.experiment import experiment
 from course_lib.claims.lab import Lab, Plan, Tuning
@@ -13,7 +13,6 @@ from course_lib.claims.record import Figures
 from course_lib.experiments import family, measures
 from course_lib.experiments.judging import above, clearly_above, gap, names, percent, points
 from course_lib.models.gpt import gpt1
-from course_lib.stack import Stack
 
 TASKS = ("acceptability", "sentiment", "nli", "qnli", "paraphrase", "similarity", "entities")
 
@@ -76,14 +75,12 @@ def gpt1_size(lab: Lab, seed: int) -> dict[str, float]:
     from transformers import OpenAIGPTConfig, OpenAIGPTLMHeadModel
 
     config = gpt1()
-    with torch.device("meta"):
-        ours, theirs = heads.LM(Stack(config)), OpenAIGPTLMHeadModel(OpenAIGPTConfig())
     return {
         "layers": config.layers,
         "width": config.width,
         "heads": config.heads,
-        "parameters": sum(p.numel() for p in ours.parameters()),
-        "transformers": sum(p.numel() for p in theirs.parameters()),
+        "parameters": cost.parameters(config),
+        "transformers": cost.parameters(lambda: OpenAIGPTLMHeadModel(OpenAIGPTConfig())),
     }
 
 

@@ -17,14 +17,13 @@ from course_lib import corrupt, cost, data, heads, losses, objectives, optim, zo
 from course_lib.claims.arms import sentences
 from course_lib.claims.experiment import experiment
 from course_lib.claims.lab import Lab, Plan
-from course_lib.claims.ledger import DATA
+from course_lib.claims.ledger import published
 from course_lib.claims.record import Figures
 from course_lib.config import Disentangled, StackConfig
 from course_lib.corrupt import IGNORE, Format, InputRow, generator
 from course_lib.data.batches import pad
 from course_lib.experiments import family
 from course_lib.experiments.judging import clearly_above, gap, names, percent, points
-from course_lib.files import read_json
 from course_lib.finetune import finetune
 from course_lib.initial import mimetic, see_through
 from course_lib.losses import Batch
@@ -375,9 +374,10 @@ def _relatives(f: Figures) -> tuple[str, str]:
 )
 def span_and_sharing(lab: Lab, seed: int) -> dict[str, float]:
     """Parameters of the published sizes; held-out loss and parameters of each shape; the loss on spans and tokens."""
-    theirs = read_json(DATA / "papers" / "12_roberta.json")["span-and-sharing"]["albert"]["rows"]
+    theirs = published("12_roberta")["span-and-sharing"]["albert"]["rows"]
     values = {
-        f"parameters, of the paper's/{name}": _pooled(size()) / (1e6 * theirs[name]) for name, size in SIZES.items()
+        f"parameters, of the paper's/{name}": family.published_size(size()) / (1e6 * theirs[name])
+        for name, size in SIZES.items()
     }
     for name, shape in shapes(text(lab.plan).words.vocab.size).items():
         values[f"parameters/{name}"] = cost.parameters(shape)
@@ -386,8 +386,3 @@ def span_and_sharing(lab: Lab, seed: int) -> dict[str, float]:
     for on, read in product(units, units):
         values[f"loss on {on}s/trained on {read}s"] = held_out(lab, seed, Change(unit=read), on)
     return values
-
-
-def _pooled(config: StackConfig) -> int:
-    """Parameters with the pooler, as published."""
-    return cost.parameters(lambda: heads.Pooled(Stack(config)))

@@ -13,14 +13,13 @@ from torch import nn
 from course_lib import corrupt, cost, data, generate, heads, losses, masks, mixing, objectives, optim, text_to_text, zoo
 from course_lib.claims.experiment import experiment
 from course_lib.claims.lab import Lab
-from course_lib.claims.ledger import DATA
+from course_lib.claims.ledger import published
 from course_lib.claims.record import Figures
 from course_lib.config import StackConfig, T5Buckets
 from course_lib.corrupt import IGNORE, generator
 from course_lib.data.batches import pad
 from course_lib.experiments import family
 from course_lib.experiments.judging import clearly_above, gap, names, percent
-from course_lib.files import read_json
 from course_lib.inputs import Row, SourceTarget, TaskBatches, in_order
 from course_lib.losses import Batch, Loss
 from course_lib.models.t5 import T5_SIZES, t5, t5_lm, t5_size, write_config
@@ -37,7 +36,7 @@ SIZES: dict[str, dict[str, int]] = {  # steps: before and after for the ten rows
             "alone": 3000, "rows": 16},
 }  # fmt: skip
 LENGTH, WIDTHS, HELD_OUT = 48, (32, 64, 96), 8
-PAPER = read_json(DATA / "papers" / "17_t5.json")
+PAPER = published("17_t5")
 TASKS = {
     "sentiment": text_to_text.WORDINGS["sst2"],
     "paraphrase": text_to_text.WORDINGS["mrpc"],

@@ -177,15 +177,15 @@ def _encoder(what: View, rows: dict[str, Rows], cell: Cell, bench: Bench) -> flo
 
 
 def _asked(what: View, rows: dict[str, Rows], cell: Cell, bench: Bench) -> float:
-    told = world_asked.features(what, rows["train"], *_asked_model(bench, cell.start, cell.seed))
-    return world_asked.score(
-        what, rows["train"], rows["test"], told, _asked_test(bench, cell.start, cell.seed, cell.task)
-    )
+    seed = None if cell.start == "asked" else cell.seed
+    told = world_asked.features(rows["train"], *_asked_model(bench, seed))
+    return world_asked.score(what, rows["train"], rows["test"], told, _asked_test(bench, seed, cell.task))
 
 
-def _asked_model(bench: Bench, start: str, seed: int) -> tuple[nn.Module, Tokenizer]:
+def _asked_model(bench: Bench, seed: int | None) -> tuple[nn.Module, Tokenizer]:
+    """The encoder with random weights of this seed; None: with its own."""
     model, tokenizer, _ = _model(bench.checkpoints, ENCODER)
-    if start != "asked":
+    if seed is not None:
         with torch.random.fork_rng():
             torch.manual_seed(seed)
             model = heads.MLM(Stack(model.stack.config))
@@ -193,12 +193,10 @@ def _asked_model(bench: Bench, start: str, seed: int) -> tuple[nn.Module, Tokeni
 
 
 @cache
-def _asked_test(bench: Bench, start: str, seed: int, task: str) -> np.ndarray:
-    if start == "asked" and seed:
-        return _asked_test(bench, start, 0, task)  # the test rows are the same with every seed
-    what = view(task)
-    rows = what.rows(bench.recipe.test_rows, "test", world_views.TEST_SEED)
-    return world_asked.features(what, rows, *_asked_model(bench, start, seed))
+def _asked_test(bench: Bench, seed: int | None, task: str) -> np.ndarray:
+    """Of the test rows, which are the same with every seed of the training."""
+    rows = view(task).rows(bench.recipe.test_rows, "test", world_views.TEST_SEED)
+    return world_asked.features(rows, *_asked_model(bench, seed))
 
 
 class _Targets:

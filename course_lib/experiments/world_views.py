@@ -118,16 +118,31 @@ def bag_of_words(view: View, train: Rows, test: Rows) -> float:
     """
     if view.kind == "tagging":
         return score(view, _by_word(view, train, test), test)
-    if view.kind == "choice":
-        return score(view, _by_choice(train, test), test)
     if view.kind == "span":
         return score(view, _by_stretch(train, test), test)
     if view.kind == "target":
         return score(view, _nearest(train, test), test)
-    bags, labels = [_bag(row) for row in train], [row["label"] for row in train]
-    return score(
-        view, list(_linear(bags, labels, scores=view.metric == "pearson").predict([_bag(r) for r in test])), test
-    )
+    bags, asked = ([_bag(row) for row in apart(rows)] for rows in (train, test))
+    return judge(view, _linear(scores=view.metric == "pearson"), train, test, bags, asked)
+
+
+def apart(rows: Rows) -> Rows:
+    """Every choice as a pair of its own, with its text; other rows as they are."""
+    if "choices" not in rows[0]:
+        return rows
+    return [{"text": row["text"], "pair": choice} for row in rows for choice in row["choices"]]
+
+
+def judge(view: View, model: Any, train: Rows, test: Rows, told: Any, asked: Any) -> float:
+    """The test score of a classifier (scikit-learn's) that learns the labels of rows, or which choice is the right one.
+
+    told, asked: what it reads, for each of the rows of `apart(train)` and of `apart(test)`.
+    """
+    if view.kind != "choice":
+        return score(view, list(model.fit(told, [row["label"] for row in train]).predict(asked)), test)
+    right = [i == row["label"] for row in train for i in range(len(row["choices"]))]
+    chances = model.fit(told, right).predict_proba(asked)[:, 1].reshape(len(test), -1)
+    return score(view, list(chances.argmax(1)), test)
 
 
 def _bag(row: Row) -> str:
@@ -140,13 +155,13 @@ def _bag(row: Row) -> str:
     return " ".join([*(f"a_{w}" for w in first), *(f"b_{w}" for w in second), *shared, share])
 
 
-def _linear(texts: list[str], labels: list[Any], *, scores: bool = False) -> Any:
+def _linear(*, scores: bool = False) -> Any:
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression, Ridge
     from sklearn.pipeline import make_pipeline
 
     model = Ridge() if scores else LogisticRegression(max_iter=500)
-    return make_pipeline(TfidfVectorizer(ngram_range=(1, 2), token_pattern=TOKENS), model).fit(texts, labels)
+    return make_pipeline(TfidfVectorizer(ngram_range=(1, 2), token_pattern=TOKENS), model)
 
 
 def _by_word(view: View, train: Rows, test: Rows) -> list[list[str]]:
@@ -157,17 +172,6 @@ def _by_word(view: View, train: Rows, test: Rows) -> list[list[str]]:
     common = sum(seen.values(), Counter[str]()).most_common(1)[0][0]
     best = {word: tags.most_common(1)[0][0] for word, tags in seen.items()}
     return [[best.get(word.lower(), common) for word in row["tokens"]] for row in test]
-
-
-def _by_choice(train: Rows, test: Rows) -> list[int]:
-    flat = [
-        (_bag({"text": row["text"], "pair": choice}), i == row["label"])
-        for row in train for i, choice in enumerate(row["choices"])
-    ]  # fmt: skip
-    model = _linear([text for text, _ in flat], [right for _, right in flat])
-    n = len(test[0]["choices"])
-    asked = [_bag({"text": row["text"], "pair": choice}) for row in test for choice in row["choices"]]
-    return list(model.predict_proba(asked)[:, 1].reshape(-1, n).argmax(1))
 
 
 def _stretches(row: Row) -> list[tuple[str, str]]:
@@ -194,7 +198,7 @@ def _by_stretch(train: Rows, test: Rows) -> list[str]:
         rest = Random(number).sample(wrong, min(10, len(wrong)))
         texts += some + rest
         right += [True] * len(some) + [False] * len(rest)
-    model = _linear(texts, right)
+    model = _linear().fit(texts, right)
     answers = []
     for row in test:
         stretches = _stretches(row)

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from course_lib.corrupt.base import mask_of
 from course_lib.data.batches import pad
 from course_lib.errors import CourseError
+from course_lib.prompting.scoring import reading
 from course_lib.tokenizers import Tokenizer
 
 LEAST = -12.0  # nats; how unlikely a word is beyond that says nothing more
@@ -30,7 +31,6 @@ class _Asked(NamedTuple):
     statement: int  # number of the statement
 
 
-@torch.no_grad()
 def word_scores(
     model: nn.Module,
     tokenizer: Tokenizer,
@@ -52,22 +52,21 @@ def word_scores(
     Raises:
         CourseError: a tokenizer without a mask token, or a statement without a word.
     """
-    was_training, device = model.training, next(model.parameters()).device
-    model.eval()
+    device = next(model.parameters()).device
     asked = list(_questions(tokenizer, contexts, statements, most))
     order = iter(sorted(range(len(asked)), key=lambda i: len(asked[i].ids)))  # like lengths together: little padding
     found: dict[int, tuple[float, float]] = {}
-    while some := list(islice(order, batch)):
-        inputs = pad([asked[i].ids for i in some], tokenizer.vocab.pad or 0)
-        at = torch.zeros_like(inputs["keep"])
-        at[range(len(some)), [asked[i].place for i in some]] = True
-        logits = model(inputs["ids"].to(device), keep=inputs["keep"].to(device), at=at.to(device))
-        logits = logits[0] if isinstance(logits, tuple) else logits
-        for i, logs in zip(some, logits.float().log_softmax(-1).cpu(), strict=True):
-            own = logs[asked[i].piece].item()
-            rival = logs[asked[i].others].max().item() if asked[i].others else -float("inf")
-            found[i] = (own, own - rival)
-    model.train(was_training)
+    with reading(model):
+        while some := list(islice(order, batch)):
+            inputs = pad([asked[i].ids for i in some], tokenizer.vocab.pad or 0)
+            at = torch.zeros_like(inputs["keep"])
+            at[range(len(some)), [asked[i].place for i in some]] = True
+            logits = model(inputs["ids"].to(device), keep=inputs["keep"].to(device), at=at.to(device))
+            logits = logits[0] if isinstance(logits, tuple) else logits
+            for i, logs in zip(some, logits.float().log_softmax(-1).cpu(), strict=True):
+                own = logs[asked[i].piece].item()
+                rival = logs[asked[i].others].max().item() if asked[i].others else -float("inf")
+                found[i] = (own, own - rival)
     result: list[list[tuple[float, float]]] = [[] for _ in statements]
     for i, question in enumerate(asked):
         result[question.statement].append(found[i])

@@ -9,19 +9,10 @@ from torch import Tensor
 from course_lib import corrupt
 from course_lib.claims.experiment import find
 from course_lib.claims.lab import PLANS, Lab
-from course_lib.claims.record import figure
 from course_lib.experiments import exact
+from tests.unit.verdicts import NO, PARTLY, YES, judged
 
-YES, PARTLY, NO = "reproduced", "partly", "not at this scale"
 Values = dict[str, float]
-
-
-def judged(claim: str, values: Values) -> str:
-    found = find(claim)
-    assert found is not None
-    verdict, why = found.verdict({name: figure([value], exact=True) for name, value in values.items()})
-    assert why.endswith(".") and "nan" not in why
-    return verdict
 
 
 def measured(claim: str) -> str:

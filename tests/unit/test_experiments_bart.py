@@ -10,9 +10,8 @@ from course_lib.claims.lab import PLANS, Lab
 from course_lib.claims.record import figure
 from course_lib.experiments import bart, corner
 from tests.unit.lessons import cells_of, run_cell
+from tests.unit.verdicts import NO, PARTLY, YES, Values, judged
 
-Values = dict[str, list[float]]
-YES, PARTLY, NO = "reproduced", "partly", "not at this scale"
 PLAN = replace(PLANS["smoke"], steps=12)
 CELLS = cells_of("16_bart")
 
@@ -60,11 +59,7 @@ def written(rival: float, frozen: float, spread: float = 0.01) -> Values:
     ],
 )
 def test_rules(claim: str, values: Values, verdict: str) -> None:
-    test = find(claim)
-    assert test is not None
-    said, why = test.verdict({name: figure(seeds) for name, seeds in values.items()})
-    assert said == verdict, why
-    assert why.endswith(".") and "nan" not in why
+    assert judged(claim, values) == verdict
 
 
 def test_the_corner_is_the_lessons() -> None:

@@ -10,7 +10,7 @@ from course_lib.claims.lab import PLANS, Lab
 from course_lib.corrupt import IGNORE
 from course_lib.experiments import choosing
 from course_lib.experiments.choosing import BOTH, DECODER, ENCODER, KINDS, TASKS
-from tests.unit.test_claims_rules import NO, PARTLY, YES, Values, around, made
+from tests.unit.verdicts import NO, PARTLY, YES, Values, around, judged, made
 
 
 def suite(stories: float, search: float, many: float) -> Values:
@@ -66,10 +66,8 @@ def test_what_costs_a_statement(other: Values, lost: str) -> None:
 
 
 def test_the_encoders_tags_must_be_the_cheapest_answers() -> None:
-    test = find("which-architecture")
-    assert test is not None
     values = suite(-0.1, 0.2, 0.0) | {f"cost/roles/{ENCODER}": [151.0] * 3}
-    assert test.verdict(made(values))[0] == NO
+    assert judged("which-architecture", values) == NO
 
 
 def test_each_architecture_is_asked_the_same_and_answers_at_its_own_places() -> None:
@@ -113,6 +111,4 @@ def test_a_tiny_run() -> None:
     values = choosing.which_architecture(Lab(PLANS["smoke"]), 0)
     assert {f"{task}/{kind}" for task in (*TASKS, "search", "many tasks") for kind in KINDS} <= set(values)
     assert 0.15 < values["then/best possible"] < 0.18
-    test = find("which-architecture")
-    assert test is not None
-    assert test.verdict(made({name: [value] * 3 for name, value in values.items()}))[1]
+    assert judged("which-architecture", {name: [value] * 3 for name, value in values.items()})

@@ -11,9 +11,8 @@ from course_lib.claims.record import figure
 from course_lib.corrupt import IGNORE
 from course_lib.experiments import roberta
 from course_lib.experiments.roberta import BASE, FEW, Batches, Change
+from tests.unit.verdicts import NO, PARTLY, YES, Values, judged
 
-Values = dict[str, list[float]]
-YES, PARTLY, NO = "reproduced", "partly", "not at this scale"
 PLAN = replace(PLANS["smoke"], steps=27)
 
 
@@ -80,11 +79,7 @@ def relatives(off: float, both: float, harder: float, spans: float, disentangled
     ],
 )
 def test_rules(claim: str, values: Values, verdict: str) -> None:
-    test = find(claim)
-    assert test is not None
-    said, why = test.verdict({name: figure(seeds) for name, seeds in values.items()})
-    assert said == verdict, why
-    assert why.endswith(".") and "nan" not in why
+    assert judged(claim, values) == verdict
 
 
 def batches(change: Change, seed: int = 0) -> Batches:

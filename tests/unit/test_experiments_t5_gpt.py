@@ -15,13 +15,7 @@ from course_lib.experiments.t5 import BEST, CONTROL, KINDS, PAPER, TASKS
 from course_lib.models.gpt import gpt
 from course_lib.seq2seq import shift_right
 from course_lib.stack import Stack
-
-Values = dict[str, list[float]]
-YES, PARTLY, NO = "reproduced", "partly", "not at this scale"
-
-
-def around(value: float, noise: float = 0.01) -> list[float]:
-    return [value - noise, value, value + noise]
+from tests.unit.verdicts import NO, PARTLY, YES, Values, around, judged
 
 
 def ten(first: float, lm: float, shared: float = 5.03, without: float = 6.0) -> Values:
@@ -149,12 +143,7 @@ def laws(exponent: float, compute: float, off: float) -> Values:
     ],
 )
 def test_rules(claim: str, given: Values, verdict: str) -> None:
-    test = find(claim)
-    assert test is not None
-    said, why = test.verdict({name: figure(seeds) for name, seeds in given.items()})
-    assert said == verdict
-    assert why.endswith(".")
-    assert "nan" not in why
+    assert judged(claim, given) == verdict
 
 
 @pytest.mark.parametrize("claim", ["lm-sharpens", "prompting", "arithmetic"])
