@@ -4,6 +4,7 @@
     claims.summary("gelu-converges")     # the same in one sentence
     claims.table("bert-glue")            # the paper's figures beside ours, as a data frame
     claims.beside("bert-glue", {...})    # chosen ones, as a lesson shows them
+    claims.recorded("bert-glue", "...")  # one of them, with its interval
     python -m course_lib claims list | run ID... | report
 
 `ledger.py` reads the claims, `experiment.py` is what an experiment is (they are in course_lib/experiments), `arms.py`
@@ -12,7 +13,7 @@ and `lab.py` pretrain and fine-tune what they ask for, `run.py` runs them, `reco
 
 from course_lib.claims.ledger import Claim, claim, of_lesson
 from course_lib.claims.record import Figure, Figures, Record, Verdict, record
-from course_lib.claims.report import beside, summary, table
+from course_lib.claims.report import beside, recorded, summary, table
 
 __all__ = [
     "Claim",
@@ -24,6 +25,7 @@ __all__ = [
     "claim",
     "of_lesson",
     "record",
+    "recorded",
     "summary",
     "table",
 ]

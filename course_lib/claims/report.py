@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from course_lib.claims.ledger import Claim, claim, read
-from course_lib.claims.record import RESULTS, VERDICTS, Record, record
+from course_lib.claims.record import RESULTS, VERDICTS, Record, difference, record
 from course_lib.errors import CourseError
 from course_lib.files import atomic_write
 
@@ -86,13 +86,32 @@ def beside(
         return Html(f"<p>{escape(summary(name, folder))}</p>", summary(name, folder))
     lines = []
     for label, key in rows.items():
-        if key not in found.figures:
-            raise CourseError(f"The record of {name} has no figure {key!r}; it has {', '.join(found.figures)}.")
-        figure = found.figures[key]
-        low, high = figure.interval or (figure.mean, figure.mean)
-        ours: Any = figure.mean * scale if low == high else (figure.mean * scale, low * scale, high * scale)
+        ours = recorded(name, key, scale=scale, folder=folder)
         lines.append({name: label} | ({"paper": (paper or {}).get(label)} if paper else {}) | {"recorded": ours})
     return drawn(lines, digits=digits)
+
+
+def recorded(
+    name: str, key: str, minus: str = "", *, scale: float = 1.0, folder: str | Path = RESULTS
+) -> float | tuple[float, float, float] | None:
+    """A record's figure as a table shows it: (mean, low, high) of its 95% interval, one number where there is no
+    interval, None where there is no record.
+
+    Args:
+        minus: a figure to subtract, seed by seed. scale: a factor; 100 makes shares percent.
+
+    Raises:
+        CourseError: the record has no such figure.
+    """
+    found = record(name, folder)
+    if found is None:
+        return None
+    absent = [each for each in (key, minus) if each and each not in found.figures]
+    if absent:
+        raise CourseError(f"The record of {name} has no figure {absent[0]!r}; it has {', '.join(found.figures)}.")
+    figure = difference(found.figures[key], found.figures[minus]) if minus else found.figures[key]
+    low, high = figure.interval or (figure.mean, figure.mean)
+    return figure.mean * scale if low == high else (figure.mean * scale, low * scale, high * scale)
 
 
 def flat(paper: Any, prefix: str = "") -> list[tuple[str, Any]]:

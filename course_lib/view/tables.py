@@ -9,6 +9,7 @@ from course_lib.view.display import Html, escape
 from course_lib.view.html import table as html_table
 
 VERDICTS = ("reproduced", "partly", "not at this scale")
+NONE = "–"
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,8 @@ class Row:
 def results_table(
     rows: Sequence[Row | Mapping[str, Any]], *, digits: int = 1, unit: str = "", name: str = "measure"
 ) -> Html:
-    """The paper's figure, this run's, the recorded one's and the verdict in words.
+    """The paper's figure, this run's, the recorded one's and the verdict in words; a column that nobody has a figure
+    for is left out.
 
     Args:
         rows: `Row`s, or mappings with the same keys.
@@ -57,7 +59,8 @@ def results_table(
         )
     suffix = f" ({unit})" if unit else ""
     header = [name, f"paper{suffix}", f"this run{suffix}", f"recorded{suffix}", "verdict"]
-    return _both(header, lines)
+    used = [0, *(column for column in range(1, len(header)) if any(line[column] not in ("", NONE) for line in lines))]
+    return _both([header[column] for column in used], [[line[column] for column in used] for line in lines])
 
 
 def table(rows: Sequence[Mapping[str, Any]], *, digits: int = 3) -> Html:
@@ -84,7 +87,7 @@ def _both(header: Sequence[str], lines: Sequence[Sequence[str]]) -> Html:
 
 def _number(value: Any, digits: int) -> str:
     if value is None:
-        return "–"
+        return NONE
     if isinstance(value, tuple):
         mean, low, high = value
         return f"{mean:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"

@@ -214,6 +214,12 @@ def test_telling(bench: Bench, toy: list[int], tmp_path: Path) -> None:
     with pytest.raises(CourseError, match="has no figure 'c'; it has a, b"):
         claims.beside(NAME, {"ours": "c"}, folder=bench.out)
     assert "not recorded yet" in repr(claims.beside("gelu", {"ours": "a"}, folder=bench.out))
+    mean, low, high = claims.recorded(NAME, "a", "b", scale=10, folder=bench.out)
+    differences = difference(*(claims.record(NAME, bench.out).figures[key] for key in "ab"))
+    assert mean == pytest.approx(15) and (low, high) == pytest.approx([10 * end for end in differences.interval])
+    assert claims.recorded("gelu", "a", folder=bench.out) is None
+    with pytest.raises(CourseError, match="has no figure 'c'"):
+        claims.recorded(NAME, "a", "c", folder=bench.out)
     both = claims.table("bert-swag", bench.out).set_index("figure")
     assert both.paper["paper: BERT-large"] == 86.3
     page, text = (report.save(tmp_path / f"report.{kind}", bench.out).read_text() for kind in ("html", "md"))

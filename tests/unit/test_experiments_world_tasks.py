@@ -3,14 +3,16 @@
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from course_lib import zoo
 from course_lib.claims.record import figure
 from course_lib.data.world import World
 from course_lib.errors import CourseError
-from course_lib.experiments import world_tasks, world_views
+from course_lib.experiments import world_asked, world_tasks, world_views
 from course_lib.experiments.world_tasks import Bench, Cell, Recipe, ahead, cells, fill, measure, record
 from course_lib.experiments.world_views import bag_of_words, majority, score, view
 from course_lib.prompting.hiding import word_scores
@@ -156,6 +158,40 @@ def test_asked_counts_against_asked_without_pretraining():
         "best": "asked", "margin": 0.2, "over": "asked from scratch", "clear": True
     }  # fmt: skip
     assert not found([0.7, 0.72, 0.71], [0.69, 0.7, 0.71])["clear"]  # what is asked does not matter, then
+
+
+@pytest.mark.parametrize(
+    ("rows", "contexts", "statements"),
+    [
+        ([{"text": "A b."}], [""], ["A b."]),
+        ([{"text": "A long text.", "pair": "Short."}] * 2, ["A long text."] * 2, ["Short."] * 2),
+        (
+            [{"text": "Who?", "pair": "A long answer."}, {"text": "Who is that?", "pair": "Me."}],
+            ["A long answer.", "Me."], ["Who?", "Who is that?"],  # one side for the whole task
+        ),
+        ([{"text": "A long text.", "choices": ["a", "b"]}], ["A long text."] * 2, ["a", "b"]),
+    ],
+)  # fmt: skip
+def test_the_words_of_the_shorter_side_are_asked_for(monkeypatch, rows, contexts, statements):
+    asked = []
+
+    def scores(model, tokenizer, given, said):
+        asked.extend([list(given), list(said)])
+        return [torch.zeros(2, 2)] * len(said)
+
+    monkeypatch.setattr(world_asked, "word_scores", scores)
+    assert world_asked.features(rows, None, None).shape == (len(statements), 8)
+    assert asked == [contexts, statements]
+
+
+def test_a_linear_model_judges_by_what_was_asked():
+    said = np.array([[0.0, 1.0], [1.0, 0.0]] * 20)
+    judged = [{"text": "a", "pair": "b", "label": i % 2} for i in range(40)]
+    assert world_asked.score(view("rte"), judged, judged, said, said) == 1
+    graded = [{"text": "a", "pair": "b", "label": 0.5 + 3.0 * (i % 2)} for i in range(40)]
+    assert world_asked.score(view("similarity"), graded, graded, said, said) == pytest.approx(1)
+    chosen = [{"text": "a", "choices": ["b", "c"], "label": 1}] * 20  # the second one has the larger first number
+    assert world_asked.score(view("cloze"), chosen, chosen, said, said) == 1
 
 
 def test_asked_by_its_own_head_bert_mini_tells_who_did_it():

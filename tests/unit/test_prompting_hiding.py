@@ -10,7 +10,8 @@ from course_lib.prompting.hiding import AHEAD, LEAST, summary, word_scores
 from course_lib.stack import Stack
 from course_lib.tokenizers import train_bpe, train_wordpiece
 
-TEXTS = ["Ann has a lamp. Bob has keys.", "zobosh has a lamp ."]
+CONTEXT = "Ann has a lamp. Bob has keys."
+STATEMENTS = ["pobkas has a lamp .", "Bob has keys."]
 TOKENIZER = train_wordpiece(["ann bob has a lamp keys . ?"] * 20, 60)
 
 
@@ -27,18 +28,20 @@ def by_hand(model, context, statement, word):
     hidden = [TOKENIZER.vocab.mask if i in places else token for i, token in enumerate(said)]
     ids = torch.tensor([[TOKENIZER.vocab.cls, *given, *hidden, TOKENIZER.vocab.sep]])
     logs = model(ids)[0].log_softmax(-1)[1 + len(given) + places[0]]
-    return logs, said[places[0]], given
+    return logs, said[places[0]]
 
 
 def test_every_word_is_hidden_alone_behind_the_context(model):
-    context, statement = TEXTS[0], TEXTS[1]
-    (scores, short) = word_scores(model, TOKENIZER, [context, context], [statement, "Bob has keys."], batch=3)
-    assert scores.shape == (5, 2) and short.shape == (4, 2)
-    others = set(TOKENIZER.ids(["ann bob keys"], special=False)[0])
-    for word in range(5):
-        logs, piece, _ = by_hand(model, context, statement, word)
-        assert scores[word, 0].item() == pytest.approx(logs[piece].item(), abs=1e-5)
-        assert scores[word, 1].item() == pytest.approx((logs[piece] - logs[sorted(others)].max()).item(), abs=1e-5)
+    whole = TOKENIZER.words(torch.tensor(TOKENIZER.ids([STATEMENTS[0]], special=False)[0])).tolist()
+    assert len(whole) > len(set(whole)) == 5  # the first word is in pieces
+    found = word_scores(model, TOKENIZER, [CONTEXT, CONTEXT], STATEMENTS, batch=3)  # one batch has both lengths
+    for scores, statement, absent in zip(found, STATEMENTS, ("ann bob keys", "ann a lamp"), strict=True):
+        others = sorted(TOKENIZER.ids([absent], special=False)[0])
+        for word, (own, lead) in enumerate(scores.tolist()):
+            logs, piece = by_hand(model, CONTEXT, statement, word)
+            assert own == pytest.approx(logs[piece].item(), abs=1e-5)
+            assert lead == pytest.approx((logs[piece] - logs[others].max()).item(), abs=1e-5)
+    assert [len(scores) for scores in found] == [5, 4]
 
 
 def test_without_a_context_nothing_rivals_a_word(model):

@@ -167,9 +167,13 @@ def test_results_table_shows_missing_figures_as_a_dash() -> None:
         [view.Row("a", paper=1.0), {"name": "b", "here": 2.0, "verdict": "reproduced"}], unit="%"
     ).text
     header, first, second = text.split("\n")
-    assert header.split() == ["measure", "paper", "(%)", "this", "run", "(%)", "recorded", "(%)", "verdict"]
-    assert first.split() == ["a", "1.0", "–", "–"]
-    assert second.split() == ["b", "–", "2.0", "–", "reproduced"]
+    assert header.split() == ["measure", "paper", "(%)", "this", "run", "(%)", "verdict"]  # nothing is recorded
+    assert first.split() == ["a", "1.0", "–"]
+    assert second.split() == ["b", "–", "2.0", "reproduced"]
+    kept = view.results_table([view.Row("a", recorded=(1.0, 0.5, 1.5)), view.Row("b", recorded=2.0)]).text
+    assert [line.split() for line in kept.split("\n")] == [
+        ["measure", "recorded"], ["a", "1.0", "[0.5,", "1.5]"], ["b", "2.0"]
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
