@@ -109,17 +109,18 @@ def take_over(stack: Stack, words: Tokenizer, parent: Stack, parents: Tokenizer)
     """Overwrites a fresh model with another one's positions and blocks. A word piece gets the mean of the vectors that
     the parent has for its text, in small letters or with a capital, whichever takes fewer pieces.
 
-    A decoder may so become an encoder (BehnamGhader et al. 2024, COLM): what its attention has learned to look for does
-    not depend on the direction, or on the vocabulary.
+    A decoder may so become an encoder (BehnamGhader et al. 2024, COLM), or both sides of an encoder-decoder (Rothe et
+    al. 2020, TACL): what its attention has learned to look for does not depend on the direction, or on the vocabulary.
 
     Args:
-        stack: of the same shape, with a WordPiece tokenizer (`words`). parent: with a byte-level one (`parents`).
+        stack: of the same shape, with a WordPiece tokenizer (`words`); cross-attention stays as it is. parent: with a
+            byte-level one (`parents`).
 
     Raises:
         CourseError: the shapes differ.
     """
     own, theirs = (
-        {name: weight for name, weight in one.named_parameters() if not name.startswith("embed.")}
+        {name: w for name, w in one.named_parameters() if not name.startswith("embed.") and ".cross" not in name}
         for one in (stack, parent)
     )
     odd = sorted({(name, w.shape) for name, w in own.items()} ^ {(name, w.shape) for name, w in theirs.items()})

@@ -48,7 +48,6 @@ BERT = Recipe(
 )  # fmt: skip
 GPT = Recipe("clm", lr=3e-3, steps=10_240, primer=(2_048, 2_816), replay=0.25, rows=24, pairs=0.0)
 PLAIN = Recipe("mlm", rows=24, pairs=0.0)
-RESTORED = replace(GPT, layers=3, lr=2e-3)  # 3 + 3
 
 RECIPES: dict[str, AnyRecipe] = {  # in the order of what starts from what
     "gpt-mini": GPT,
@@ -61,16 +60,17 @@ RECIPES: dict[str, AnyRecipe] = {  # in the order of what starts from what
     "roberta-mini": replace(BERT, objective="mlm", pairs=0.0, format="full-sentences"),
     "electra-mini": replace(PLAIN, objective="electra", steps=4_096),
     "t5-mini": replace(
-        RESTORED, objective="span_corruption", mask_rate=0.15, steps=5_632, primer=(1_280, 1_536), mimetic=0.0
+        GPT, objective="span_corruption", layers=3, lr=2e-3, mask_rate=0.15, steps=5_632, primer=(1_280, 1_536),
+        mimetic=0.0,
     ),
-    "bart-mini": replace(RESTORED, objective="denoise", mask_rate=0.3, steps=4_608, primer=(1_024, 1_280)),
+    "bart-mini": replace(BERT, objective="denoise", mask_rate=0.3, steps=4_608, primer=(0, 1_024), causal=0, pairs=0.0),
     "distilbert-mini": replace(
         PLAIN, objective="distil", teacher="bert-mini", layers=2, mask_rate=0.2, replay=0.25, steps=5_000
     ),
     "sbert-mini": SentenceRecipe(steps=3_000, rows=32, lr=5e-4, warmup=100, decay=0.5),
     "word2vec-mini": StaticRecipe("skip-gram"),
     "glove-mini": StaticRecipe("glove", epochs=50, window=10),
-}
+}  # fmt: skip
 
 
 def build(

@@ -51,9 +51,9 @@ class Recipe(Training):
     every next token (`losses.left_to_right`, on pages as a decoder has them): so each word learns what it stands
     behind, which a model that is asked at blanks alone does not do by itself. init_std: of the initial weights (0.02
     suits a width of 768, not one of 128; T5 has its own). mimetic: strength of the mimetic start of attention and
-    positions (`initial.mimetic`); 0 for none. parent: a decoder whose weights it starts from instead
-    (`initial.take_over`). pre_norm: a BERT with Megatron-BERT's norms
-    (`models.megatron_bert.moved_norms`), which bear a larger learning rate (Xiong et al. 2020).
+    positions (`initial.mimetic`); 0 for none. parent: a decoder whose weights it starts from instead, on both sides
+    of an encoder-decoder (`initial.take_over`). pre_norm: a BERT with Megatron-BERT's norms, a BART with mBART's but
+    none on the embedding (`models.megatron_bert.moved_norms`), which bear a larger learning rate (Xiong et al. 2020).
     """
 
     objective: Literal["mlm_nsp", "mlm", "distil", "electra", "clm", "denoise", "span_corruption"]
@@ -189,12 +189,12 @@ class _Row:
 @dataclass(frozen=True)
 class Objective:
     """What an objective trains. config: a preset of the family, of a vocabulary and a length. model: of a configuration
-    and a tokenizer. mimetic: the stacks of the model that may start near what trained ones have."""
+    and a tokenizer. stacks: those of the model that may start near what trained ones have, or from a parent."""
 
     config: Callable[[int, int], StackConfig]
     model: Callable[[StackConfig, Tokenizer], Any]
     loss: Loss
-    mimetic: Callable[[Any], Iterable[Stack]] = lambda model: [model.stack]
+    stacks: Callable[[Any], Iterable[Stack]] = lambda model: [model.stack]
 
 
 MASKED = Objective(bert.bert_mini, lambda c, t: heads.MLM(Stack(c)), losses.mlm)
@@ -283,14 +283,15 @@ class Run(TrainingJob[Recipe]):
         objective = OBJECTIVES[self.recipe.objective]
         model: nn.Module = objective.model(self.config, self.tokenizer)
         if self.recipe.mimetic:
-            for stack in objective.mimetic(model):
+            for stack in objective.stacks(model):
                 mimetic(stack, strength=self.recipe.mimetic)
             for part in model.modules():
                 if isinstance(part, heads.MaskedHead):
                     see_through(part)
         if self.recipe.parent:
             decoder, words, _ = zoo.load(self.recipe.parent, folder=self.shipped)
-            take_over(model.stack, self.tokenizer, decoder.stack, words)  # type: ignore[arg-type]
+            for stack in objective.stacks(model):
+                take_over(stack, self.tokenizer, decoder.stack, words)
         return model
 
     @property

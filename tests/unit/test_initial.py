@@ -8,9 +8,11 @@ import torch
 from course_lib import initial
 from course_lib.config import EmbedConfig, Learned, NoPosition, StackConfig
 from course_lib.errors import CourseError
+from course_lib.models.bart import bart
 from course_lib.models.bert import bert_mini
 from course_lib.models.gpt import gpt, gpt_mini
 from course_lib.models.megatron_bert import moved_norms
+from course_lib.seq2seq import EncoderDecoder
 from course_lib.stack import Stack
 from course_lib.tokenizers import train_bpe, train_wordpiece
 from course_lib.trace import record
@@ -126,6 +128,22 @@ def test_a_decoders_blocks_and_words_are_taken_over():
     torch.testing.assert_close(own["embed.tokens.weight"][inner], table[inside].mean(0))
     for token in words.vocab.special:
         assert torch.equal(own["embed.tokens.weight"][token], before[token])
+
+
+def test_both_sides_of_an_encoder_decoder_take_over_all_but_what_joins_them():
+    words, parents = train_wordpiece(TEXTS, 80), train_bpe(TEXTS, 300)
+    torch.manual_seed(0)
+    parent = Stack(replace(gpt_mini(parents.vocab.size, 20), init_std=0.05))
+    model = EncoderDecoder(moved_norms(bart(words.vocab.size, width=128, layers=4, heads=4, length=20)))
+    joins = {name: w.clone() for name, w in model.decoder.named_parameters() if ".cross" in name}
+    assert len(joins) == 4 * (8 + 2)
+    for side in (model.encoder, model.decoder):
+        initial.take_over(side, words, parent, parents)
+        own = dict(side.named_parameters())
+        taken = {name: w for name, w in parent.named_parameters() if not name.startswith("embed.")}
+        assert all(torch.equal(own[name], w) for name, w in taken.items())
+    assert all(torch.equal(own[name], w) for name, w in joins.items())
+    assert model.encoder.embed.tokens.weight is model.decoder.embed.tokens.weight
 
 
 def test_a_parent_of_another_shape_is_refused():

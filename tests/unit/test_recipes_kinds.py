@@ -43,6 +43,7 @@ MODELS: dict[str, tuple[type, set[str]]] = {  # what is loaded, and what its car
 
 PARENTS = dict.fromkeys(MODELS, "") | {
     "bert-mini": "gpt-mini", "roberta-mini": "gpt-mini", "distilbert-mini": "bert-mini", "sbert-mini": "bert-mini",
+    "bart-mini": "gpt-mini",
 }  # fmt: skip
 
 

@@ -98,6 +98,8 @@ def test_made_up_names_stand_everywhere_for_a_share_of_the_names(level: int) -> 
             assert (old[0] in "aeiou") == (new[0] in "aeiou") or old[0].isupper()
             assert old[0].isupper() == new[0].isupper()
             assert len(re.findall(rf"\b{new}\b", page["text"])) >= len(re.findall(rf"\b{old}\b", plain["text"]))
+        words, before = (set(re.findall(r"\w+", text["text"])) for text in (page, plain))
+        assert words - before <= set(swapped.values())  # no part of another word is taken for a name
     assert 0.4 < made / (made + known) < 0.6
     assert WORLD.primer(3, level, made_up=0.0) == WORLD.primer(3, level)
 
