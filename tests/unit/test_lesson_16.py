@@ -294,15 +294,8 @@ def test_a_story_of_the_corner_is_its_summary_and_more() -> None:
         assert [things[i] in space["KINDS"][row["kinds"][i]][1] for i in (0, 1)] == [True, True]
 
 
-def test_where_bart_mini_is_shipped_it_speaks(capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
-    """Both ways: with a checkpoint of that name in the zoo (here a model as it is born) and without."""
-    tokenizer = zoo.load("bert-mini").tokenizer
-    torch.manual_seed(0)
-    stand_in = bart_lm(bart(tokenizer.vocab.size, width=16, layers=1, heads=2, length=160), tokenizer.vocab.sep or 0)
+def test_bart_mini_looks_the_word_up() -> None:
+    """It restores both texts, the gap filled with what the text says elsewhere."""
     space: dict[str, Any] = {"zoo": zoo, "view": view, "torch": torch, "generate": generate}
-    monkeypatch.setattr(zoo, "names", list)
-    run_cell(CELLS, "denoise-shipped", space)
-    assert "is not among the checkpoints" in capsys.readouterr().out
-    monkeypatch.setattr(zoo, "names", lambda: ["bart-mini"])
-    monkeypatch.setattr(zoo, "load", lambda name: (stand_in, tokenizer, None))
-    assert len(run_cell(CELLS, "denoise-shipped", space)["heard"]) == 2
+    for heard in run_cell(CELLS, "denoise-shipped", space)["heard"]:
+        assert "nadia bought the lamp" in heard and "paul bought the coin" in heard
