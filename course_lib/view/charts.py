@@ -298,11 +298,14 @@ def _label_ends(axes: "Axes", right: float, ends: list[tuple[float, str, str]], 
         return
     for height, _, _ in wanted:
         placed.append(max(height, placed[-1] + gap) if placed else height)
-    overflow = max(0.0, placed[-1] - 1.02)
+    roof = 1.02
+    for i in reversed(range(len(placed))):  # what stands too high comes down, and pushes only what it meets
+        placed[i] = min(placed[i], roof)
+        roof = placed[i] - gap
     for height, (_, name, colour) in zip(placed, wanted, strict=True):
         axes.annotate(
             name,
-            (right, height - overflow),
+            (right, height),
             xycoords=("data", "axes fraction"),
             xytext=(8, 0),
             textcoords="offset points",

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from html.parser import HTMLParser
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -160,6 +161,17 @@ def test_masking_tells_the_three_fates_apart() -> None:
     assert "“b”: left as it is" in text
     assert "“c”: replaced by a random token, “x”" in text
     assert "“d”" not in text
+
+
+def test_only_the_labels_that_would_overlap_are_moved() -> None:
+    lines = {"low": 0.1, "a": 0.98, "b": 0.99, "c": 1.0}
+    (axes,) = view.curves({name: ([0, 1], [0.0, end]) for name, end in lines.items()}, y="y").axes
+    bottom, top = axes.get_ylim()
+    height = {label.get_text(): label.xy[1] for label in axes.texts}
+    assert height["low"] == pytest.approx((0.1 - bottom) / (top - bottom))
+    assert height["c"] <= 1.03
+    ends = sorted(height.values())
+    assert min(b - a for a, b in pairwise(ends)) > 0.04
 
 
 def test_results_table_shows_missing_figures_as_a_dash() -> None:

@@ -23,7 +23,8 @@ TEMPLATE = """\
 <style>
   main { max-width: 60rem; margin: 0 auto; padding: 1rem; }
   img { max-width: 100%; height: auto; }
-  .jp-RenderedHTMLCommon math { font-size: 1.05em; }
+  .jp-RenderedHTMLCommon math { font-size: 1.05em; font-family: "STIX Two Math", "Cambria Math", "Latin Modern Math",
+    "DejaVu Math TeX Gyre", math; }
   .jp-CodeCell .highlight pre, .jp-OutputArea-output pre {
     white-space: pre-wrap; word-break: normal !important; overflow-wrap: anywhere;
   }
