@@ -298,7 +298,7 @@ def _label_ends(axes: "Axes", right: float, ends: list[tuple[float, str, str]], 
         return
     for height, _, _ in wanted:
         placed.append(max(height, placed[-1] + gap) if placed else height)
-    roof = 1.02
+    roof = 1.02 if lines == 1 else 0.97
     for i in reversed(range(len(placed))):  # what stands too high comes down, and pushes only what it meets
         placed[i] = min(placed[i], roof)
         roof = placed[i] - gap

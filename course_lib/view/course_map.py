@@ -147,7 +147,8 @@ def lesson_map(here: str = "", ready: Sequence[str] | None = None) -> "Figure":
         axes.add_patch(box)
         above = f"{lesson.number} {names[lesson.family]}"
         axes.text(x, y - 0.2, above, ha="center", va="center", fontsize=10.5, zorder=4)
-        label = "\n".join(textwrap.wrap(lesson.label, 12 if half == _HALF else 80))
+        wide = 13 if half == _HALF else 80
+        label = "\n".join(textwrap.wrap(lesson.label, wide, break_on_hyphens=False, break_long_words=False))
         axes.text(x, y + 0.09, label, ha="center", va="center", weight="bold", zorder=4, linespacing=1.0)
     return figure
 
