@@ -43,8 +43,8 @@ var arc = arcs[chosen];
 say.textContent = '\\u201c' + data.words[chosen] + '\\u201d looks most at \\u201c' + data.words[arc[0]] + '\\u201d, '
 + Math.round(100 * arc[3]) + '%: ' + data.says[arc[2]];
 } else {
-say.textContent = count.governor + ' words look ' + data.says.governor + ', ' + count.dependent + ' '
-+ data.says.dependent + ', ' + count.neither + ' ' + data.says.neither;
+say.textContent = 'Words that look ' + Object.keys(count).map(function(kind) {
+return data.says[kind] + ': ' + count[kind]; }).join(', ');
 }
 }
 words.forEach(function(word, i) {

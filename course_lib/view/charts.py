@@ -333,23 +333,25 @@ def _marks(axes: "Axes", marks: Mapping[float, str], levels: Mapping[str, float]
 def _bar(axes: "Axes", place: float, seeds: Any, colour: str, published: float | None, digits: int) -> None:
     mean = float(seeds.mean())
     axes.bar(place, mean, width=0.72, color=colour, zorder=2)
-    top = mean
+    low = top = mean
     if len(seeds) > 1:
         interval = _t95(len(seeds)) * float(seeds.std(ddof=1)) / math.sqrt(len(seeds))
         axes.errorbar(place, mean, yerr=interval, color=INK, capsize=5, linewidth=1.6, zorder=4)
         axes.scatter([place + 0.2] * len(seeds), seeds, s=22, color="white", edgecolors=INK, linewidths=1, zorder=5)
-        top = max(mean + interval, float(seeds.max()))
+        low, top = min(mean - interval, float(seeds.min())), max(mean + interval, float(seeds.max()))
     if published is not None:
         axes.scatter(
             [place - 0.2], [published], marker="D", s=70, facecolors="white", edgecolors=INK, linewidths=1.6, zorder=6
         )
-        top = max(top, published)
+        low, top = min(low, published), max(top, published)
+    above = mean >= 0
     axes.annotate(
         f"{mean:.{digits}f}",
-        (place, top),
-        xytext=(0, 9),
+        (place, top if above else low),
+        xytext=(0, 9 if above else -9),
         textcoords="offset points",
         ha="center",
+        va="bottom" if above else "top",
         fontsize=12,
         zorder=7,
     )

@@ -85,6 +85,7 @@ def masking(
     chosen: Sequence[bool] | torch.Tensor,
     corrupted: Sequence[str],
     *,
+    rate: float = 0.15,
     mask: str = "[MASK]",
     title: str = "Masking, step by step",
 ) -> Html:
@@ -94,6 +95,7 @@ def masking(
         tokens: the sentence, T strings.
         chosen: Bool[T], the positions that carry loss (`at`).
         corrupted: the T tokens that the model is given.
+        rate: the share of positions that was asked for.
         mask: how the mask token is written.
     """
     flags = [bool(flag) for flag in chosen]
@@ -107,7 +109,7 @@ def masking(
     frames = [
         _masking_frame("The sentence as it stands in the corpus.", tokens, {}),
         _masking_frame(
-            f"Chosen: {len(places)} of {len(tokens)} positions ({share:.0f}%; the rate is 15%). "
+            f"Chosen: {len(places)} of {len(tokens)} positions ({share:.0f}%; the rate is {rate:.0%}). "
             "Only these will be asked for; special tokens never are.",
             tokens,
             dict.fromkeys(places, "yellow"),
