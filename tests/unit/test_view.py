@@ -174,6 +174,16 @@ def test_only_the_labels_that_would_overlap_are_moved() -> None:
     assert min(b - a for a, b in pairwise(ends)) > 0.04
 
 
+def test_the_label_of_a_bar_below_zero_stands_below_it() -> None:
+    (axes,) = view.bars({"a": -2.0, "b": 3.0}).axes
+    stands = {label.get_text(): (label.xy[1], label.get_va()) for label in axes.texts}
+    assert stands == {"-2.0": (-2.0, "top"), "3.0": (3.0, "bottom")}
+
+
+def test_the_masking_player_names_the_rate_that_was_asked_for() -> None:
+    assert "the rate is 30%" in view.masking(list("ab"), [True, False], ["[MASK]", "b"], rate=0.3).text
+
+
 def test_results_table_shows_missing_figures_as_a_dash() -> None:
     text = view.results_table(
         [view.Row("a", paper=1.0), {"name": "b", "here": 2.0, "verdict": "reproduced"}], unit="%"
