@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 from html import escape
+from math import isclose
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -111,7 +112,7 @@ def recorded(
         raise CourseError(f"The record of {name} has no figure {absent[0]!r}; it has {', '.join(found.figures)}.")
     figure = difference(found.figures[key], found.figures[minus]) if minus else found.figures[key]
     low, high = figure.interval or (figure.mean, figure.mean)
-    return figure.mean * scale if low == high else (figure.mean * scale, low * scale, high * scale)
+    return figure.mean * scale if isclose(low, high) else (figure.mean * scale, low * scale, high * scale)
 
 
 def flat(paper: Any, prefix: str = "") -> list[tuple[str, Any]]:
