@@ -167,13 +167,14 @@ def bars(
     names = list(dict.fromkeys(name for group in groups.values() for name in group))
     count = sum(len(group) for group in groups.values()) + len(groups) - 1
     figure, axes = canvas(*(size or (max(5.0, 0.95 * count + 1.5), 4.8)))
+    near = 0.1 * max(abs(float(array(value).mean())) for group in groups.values() for value in group.values())
     place, ticks, labels = 0.0, [], []
     for group_name, group in groups.items():
         first = place
         for name, value in group.items():
             colour = PALETTE[names.index(name) % len(PALETTE)] if grouped else PALETTE[0]
             published = (paper or {}).get(f"{group_name} / {name}" if grouped else name)
-            _bar(axes, place, array(value).reshape(-1), colour, published, digits)
+            _bar(axes, place, array(value).reshape(-1), colour, published, digits, near)
             if not grouped:
                 ticks.append(place)
                 labels.append(name)
@@ -330,7 +331,10 @@ def _marks(axes: "Axes", marks: Mapping[float, str], levels: Mapping[str, float]
         axes.axhline(height, color=GREY, linestyle=":", linewidth=1.6, zorder=3)
 
 
-def _bar(axes: "Axes", place: float, seeds: Any, colour: str, published: float | None, digits: int) -> None:
+def _bar(
+    axes: "Axes", place: float, seeds: Any, colour: str, published: float | None, digits: int, near: float
+) -> None:
+    """near: how far beyond the bar a diamond still meets the label."""
     mean = float(seeds.mean())
     axes.bar(place, mean, width=0.72, color=colour, zorder=2)
     low = top = mean
@@ -343,7 +347,10 @@ def _bar(axes: "Axes", place: float, seeds: Any, colour: str, published: float |
         axes.scatter(
             [place - 0.2], [published], marker="D", s=70, facecolors="white", edgecolors=INK, linewidths=1.6, zorder=6
         )
-        low, top = min(low, published), max(top, published)
+        if published - top < near:
+            top = max(top, published)
+        if low - published < near:
+            low = min(low, published)
     above = mean >= 0
     axes.annotate(
         f"{mean:.{digits}f}",

@@ -79,9 +79,15 @@ def signed_map(
 
 @styled
 def number_map(
-    matrices: Mapping[str, Numbers], rows: Sequence[str] | None = None, *, x: str = "key", y: str = "query"
+    matrices: Mapping[str, Numbers],
+    rows: Sequence[str] | None = None,
+    columns: Sequence[str] | None = None,
+    *,
+    x: str = "key",
+    y: str = "query",
 ) -> "Figure":
-    """Small matrices of whole numbers, each written in its cell, on the same scale of colour within each."""
+    """Small matrices of whole numbers, each written in its cell, on the same scale of colour within each; rows and
+    columns are numbered from 0 where they have no names."""
     from matplotlib.figure import Figure
 
     named = {name: array(matrix) for name, matrix in matrices.items()}
@@ -92,7 +98,7 @@ def number_map(
         for i, row in enumerate(values):
             for j, value in enumerate(row):
                 axes.text(j, i, f"{value:+.0f}" if value else "0", ha="center", va="center", fontsize=12, color=INK)
-        axes.set_xticks(range(values.shape[1]), [str(j) for j in range(values.shape[1])])
+        axes.set_xticks(range(values.shape[1]), columns or [str(j) for j in range(values.shape[1])])
         axes.set_yticks(range(values.shape[0]), rows or [str(i) for i in range(values.shape[0])])
         axes.tick_params(length=0, labelcolor=GREY)
         axes.spines[:].set_visible(False)
