@@ -180,6 +180,11 @@ def test_the_label_of_a_bar_below_zero_stands_below_it() -> None:
     assert stands == {"-2.0": (-2.0, "top"), "3.0": (3.0, "bottom")}
 
 
+def test_only_a_near_diamond_lifts_the_label_of_its_bar() -> None:
+    (axes,) = view.bars({"a": 20.0, "b": 20.0}, paper={"a": 60.0, "b": 21.0}).axes
+    assert [label.xy[1] for label in axes.texts] == [20.0, 21.0]
+
+
 def test_the_masking_player_names_the_rate_that_was_asked_for() -> None:
     assert "the rate is 30%" in view.masking(list("ab"), [True, False], ["[MASK]", "b"], rate=0.3).text
 
