@@ -87,7 +87,7 @@ def beside(
         return Html(f"<p>{escape(summary(name, folder))}</p>", summary(name, folder))
     lines = []
     for label, key in rows.items():
-        ours = recorded(name, key, scale=scale, folder=folder)
+        ours = _as_shown(found, key, scale=scale)
         lines.append({name: label} | ({"paper": (paper or {}).get(label)} if paper else {}) | {"recorded": ours})
     return drawn(lines, digits=digits)
 
@@ -105,11 +105,13 @@ def recorded(
         CourseError: the record has no such figure.
     """
     found = record(name, folder)
-    if found is None:
-        return None
+    return None if found is None else _as_shown(found, key, minus, scale)
+
+
+def _as_shown(found: Record, key: str, minus: str = "", scale: float = 1.0) -> float | tuple[float, float, float]:
     absent = [each for each in (key, minus) if each and each not in found.figures]
     if absent:
-        raise CourseError(f"The record of {name} has no figure {absent[0]!r}; it has {', '.join(found.figures)}.")
+        raise CourseError(f"The record of {found.id} has no figure {absent[0]!r}; it has {', '.join(found.figures)}.")
     figure = difference(found.figures[key], found.figures[minus]) if minus else found.figures[key]
     low, high = figure.interval or (figure.mean, figure.mean)
     return figure.mean * scale if isclose(low, high) else (figure.mean * scale, low * scale, high * scale)
