@@ -135,6 +135,15 @@ def test_it_is_built_stopped_resumed_and_loaded(name: str, tmp_path: Path, paren
         assert model(ids).shape[:2] == ids.shape
 
 
+def test_both_sides_of_bart_begin_as_the_parent(tmp_path: Path, parents: Path) -> None:
+    model = recipes.Run("bart-mini", recipes.RECIPES["bart-mini"], tmp_path, parents).model()
+    parent = dict(zoo.load("gpt-mini", folder=parents).model.stack.blocks.named_parameters())
+    assert isinstance(model, Seq2SeqLM)
+    for side in (model.stack.encoder, model.stack.decoder):
+        own = dict(side.blocks.named_parameters())
+        assert all(torch.equal(own[name], weight) for name, weight in parent.items())
+
+
 def test_one_tokenizer_for_the_masked_models_and_their_kin_and_one_for_the_gpts(tmp_path: Path) -> None:
     texts: dict[str, str] = {}
     for name, recipe in recipes.RECIPES.items():

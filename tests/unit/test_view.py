@@ -176,8 +176,8 @@ def test_only_the_labels_that_would_overlap_are_moved() -> None:
 
 def test_the_label_of_a_bar_below_zero_stands_below_it() -> None:
     (axes,) = view.bars({"a": -2.0, "b": 3.0}).axes
-    stands = {label.get_text(): (label.xy[1], label.get_va()) for label in axes.texts}
-    assert stands == {"-2.0": (-2.0, "top"), "3.0": (3.0, "bottom")}
+    stands = {label.get_text(): (label.xy[1], label.xyann[1], label.get_va()) for label in axes.texts}
+    assert stands == {"-2.0": (-2.0, -9, "top"), "3.0": (3.0, 9, "bottom")}
 
 
 def test_only_a_near_diamond_lifts_the_label_of_its_bar() -> None:
