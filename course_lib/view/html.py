@@ -5,7 +5,7 @@ page is printed, everything can still be read; where they run, they hide, step a
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from course_lib.view.display import escape, identity, inline_json
 from course_lib.view.style import TINTS
@@ -69,20 +69,26 @@ def boxes(tokens: Iterable[tuple[str, str]]) -> str:
     return '<div style="margin:4px 0">' + " ".join(box(text, tint) for text, tint in tokens) + "</div>"
 
 
-def table(header: Iterable[str], rows: Iterable[Iterable[str]], *, numeric: bool = True) -> str:
-    """A plain table; cells are HTML already. The first column reads as row names."""
+def table(header: Iterable[str], rows: Iterable[Iterable[str]], *, text: Collection[int] = ()) -> str:
+    """A plain table; cells are HTML already. The first column reads as row names.
+
+    text: the numbers of further columns that are set to the left, as words are; the others to the right, as figures.
+    """
     cell = "padding:4px 12px;border-bottom:1px solid #e0e3e6"
-    align = "right" if numeric else "left"
+    header = list(header)
+    align = ["left" if i == 0 or i in text else "right" for i in range(len(header))]
     head = "".join(
-        f'<th scope="col" style="{cell};border-bottom:2px solid #5f6368;'
-        f'text-align:{align if i else "left"}">{name}</th>'
-        for i, name in enumerate(header)
+        f'<th scope="col" style="{cell};border-bottom:2px solid #5f6368;text-align:{side}">{name}</th>'
+        for side, name in zip(align, header, strict=True)
     )
     body = ""
     for row in rows:
         first, *rest = row
         body += f'<tr><th scope="row" style="{cell};text-align:left;font-weight:600">{first}</th>'
-        body += "".join(f'<td style="{cell};text-align:{align}">{value}</td>' for value in rest) + "</tr>"
+        body += "".join(
+            f'<td style="{cell};text-align:{side}">{value}</td>' for side, value in zip(align[1:], rest, strict=True)
+        )
+        body += "</tr>"
     return (
         f'<table style="{FONT};border-collapse:collapse;background:#fff;color:#1b1b1b">'
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

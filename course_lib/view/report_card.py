@@ -76,7 +76,7 @@ def report_card(entries: Sequence[ReportEntry], title: str = "The claims' report
         f'<p style="margin:0 0 8px 0">{len(entries)} claims: {told}.</p><p class="controls" hidden>{menus}'
         'shown: <output aria-live="polite"></output></p>'
         '<div style="max-height:34em;overflow:auto" tabindex="0" role="region" aria-label="all claims">'
-        f"{table(('claim', 'lesson', 'kind', 'the lecture', 'verdict', 'its figures'), rows, numeric=False)}</div>"
+        f"{table(('claim', 'lesson', 'kind', 'the lecture', 'verdict', 'its figures'), rows, text=range(6))}</div>"
     )
     data = [[entry.lesson, verdict] for entry, verdict in zip(entries, verdicts, strict=True)]
     lines = [

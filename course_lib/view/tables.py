@@ -1,5 +1,6 @@
 """Tables that set three figures side by side: the paper's, this run's, the recorded many-seed result's."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -73,16 +74,24 @@ def table(rows: Sequence[Mapping[str, Any]], *, digits: int = 3) -> Html:
 
 
 def _both(header: Sequence[str], lines: Sequence[Sequence[str]]) -> Html:
+    words = {0} | {i for i in range(1, len(header)) if not _figures([line[i] for line in lines])}
     widths = [max(len(header[i]), *(len(line[i]) for line in lines)) for i in range(len(header))]
     text = "\n".join(
         "  ".join(
-            cell.ljust(w) if i in (0, len(header)) else cell.rjust(w)
-            for i, (cell, w) in enumerate(zip(line, widths, strict=True))
-        )
+            cell.ljust(width) if i in words else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
         for line in [header, *lines]
     )
-    html = html_table([escape(h) for h in header], [[escape(cell) for cell in line] for line in lines])
+    rows = [[escape(cell) for cell in line] for line in lines]
+    html = html_table([escape(h) for h in header], rows, text=words)
     return Html(f'<div style="overflow-x:auto">{html}</div>', text)
+
+
+def _figures(column: Sequence[str]) -> bool:
+    """True where most of what a column says begins with a number, signs and brackets aside."""
+    said = [cell for cell in column if cell not in ("", NONE)]
+    return 2 * sum(bool(re.match(r"\W*\d", cell)) for cell in said) >= len(said)
 
 
 def _number(value: Any, digits: int) -> str:

@@ -203,6 +203,21 @@ def test_results_table_shows_missing_figures_as_a_dash() -> None:
     ]  # fmt: skip
 
 
+def test_a_table_sets_words_to_the_left_and_figures_to_the_right() -> None:
+    rows = [
+        {"row": "a", "says": "a long sentence", "size": "110M", "share": None, "verdict": "partly"},
+        {"row": "bb", "says": "no", "size": "<1K", "share": 0.5, "verdict": ""},
+    ]
+    found = view.table(rows, digits=1)
+    assert found.text.split("\n") == [
+        "row  says             size  share  verdict",
+        "a    a long sentence  110M      –  partly",
+        "bb   no                <1K    0.5",
+    ]
+    sides = re.findall(r"text-align:(\w+)", found.html)
+    assert sides == ["left", "left", "right", "right", "left"] * 3
+
+
 @pytest.mark.parametrize(
     ("make", "words"),
     [
