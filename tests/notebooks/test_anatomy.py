@@ -126,7 +126,11 @@ def _two_exercises(n):
 
 
 def _no_minutes(n):
-    _find(n, "### Exercise 1").source = "### Exercise 1 · difficulty 1"
+    _find(n, "### Exercise 1").source = "### Exercise 1\n\n`difficulty ●○○ · importance ●●○`"
+
+
+def _five_circles(n):
+    _find(n, "### Exercise 1").source = "### Exercise 1\n\n`difficulty ●○○○○ · importance ●●○ · about 5 minutes`"
 
 
 def _no_check(n):
@@ -164,7 +168,8 @@ SLIPS = [
     (_semicolon, "semicolon"), (_error, "an error"),
     (_warning, "a warning"), (_unknown_tag, "losse"), (_no_alt, "text alternative"), (_no_caption, "no caption"),
     (_markdown_picture, "picture.png"), (_svg, "<svg>"), (_two_exercises, "fewer than three"),
-    (_no_minutes, "minutes"), (_no_check, "no check"), (_no_answer, "an answer"), (_two_quizzes, "2 quiz"),
+    (_no_minutes, "minutes"), (_five_circles, "as the others"), (_no_check, "no check"),
+    (_no_answer, "an answer"), (_two_quizzes, "2 quiz"),
     (_fetches, "cdn.example.org"), (_machine_path, "/home/anna"), (_huge, "4.0 MB"),
 ]  # fmt: skip
 

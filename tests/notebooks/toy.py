@@ -25,7 +25,7 @@ display(HTML("<p>The squares of one, two and three.</p>"))
 """
 EXERCISE = """### Exercise {n} · Again
 
-`difficulty ●○○○○ · about {n} minutes`
+`difficulty ●○○ · importance ●●○ · about {n} minutes`
 """
 HELP = """<details><summary>Hint 1</summary>one</details>
 <details><summary>Hint 2</summary>two</details>

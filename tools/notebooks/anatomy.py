@@ -16,6 +16,7 @@ MEDIAN_LINES = 6
 LONG_CELL = 15  # lines; at most one cell in ten is as long
 CODE_IN_A_ROW = 4
 LARGEST = 3_000_000  # bytes of one stored notebook
+LABEL = re.compile(r"^`difficulty (?=[●○]{3} )●+○* · importance (?=[●○]{3} )●+○* · about \d+ minutes`$", re.M)
 TAGS = {"parameters", "exercise", "loose", "timing", "nbval-ignore-output", "raises-exception"}
 
 Rule = Callable[[NotebookNode], Iterator[str]]
@@ -125,8 +126,8 @@ def exercises(notebook: NotebookNode) -> Iterator[str]:
     hints: list[int] = []
     for i in starts:
         after = list(cells[i + 1 : next((h for h in headings if h > i), None)])
-        if not re.search(r"[●○]{3}|difficulty", cells[i].source) or not re.search(r"\d+ minutes", cells[i].source):
-            yield f"cell {i}: the exercise does not say its difficulty and minutes"
+        if not LABEL.search(cells[i].source):
+            yield f"cell {i}: the exercise does not say its difficulty, importance and minutes as the others do"
         if not any("exercise" in c.metadata.get("tags", []) or "# your code" in c.source for c in after):
             yield f"cell {i}: the exercise has no stub (a code cell tagged `exercise` or with `# your code`)"
         if not any(c.cell_type == "code" and "check." in c.source for c in after):
