@@ -106,6 +106,8 @@ class Bench:
         if cell.start not in ("majority", "bag of words"):
             file = "model.safetensors" if cell.start in AGAINST else "config.json"
             made_of.append(_sha256(self.checkpoints / name / file))
+        if cell.start in ASKED:
+            made_of.append(world_asked.HOW)
         digest = hashlib.sha256(json.dumps(made_of).encode()).hexdigest()[:12]
         return self.work / f"{cell.task}-{cell.labels}-{cell.start.replace(' ', '_')}-{cell.seed}-{digest}.json"
 

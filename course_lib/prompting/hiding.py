@@ -3,11 +3,16 @@
 Sums of such log probabilities are a sentence's pseudo-log-likelihood (Wang and Cho 2019, NeuralGen; Salazar et al.
 2020, ACL, "Masked language model scoring"). Here every word keeps its own, because one wrong word makes a statement
 false, and beside it stands its lead: would the model rather say another word of the context in this place?
+
+A name that the model has never read is in pieces, and it neither expects nor copies them; `stand_ins` calls such people
+and things by names that it knows.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
+from zlib import crc32
 
 import torch
 from jaxtyping import Float
@@ -21,6 +26,8 @@ from course_lib.tokenizers import Tokenizer
 
 LEAST = -12.0  # nats; how unlikely a word is beyond that says nothing more
 AHEAD = (-8.0, 4.0)  # the same for a lead
+WORD = re.compile(r"[^\W\d_]+")
+CALLED = re.compile(rf"\b(?i:the|an?)\s+({WORD.pattern})|\b(?=[A-Z])({WORD.pattern})")  # a thing or a name
 
 
 class _Asked(NamedTuple):
@@ -111,3 +118,39 @@ def summary(scores: Float[Tensor, "W 2"]) -> Float[Tensor, "8"]:
 
 def _least(values: Tensor, missing: float) -> Tensor:
     return torch.cat([values, values.new_full((3,), missing)]).sort().values[:3]
+
+
+def stand_ins(tokenizer: Tokenizer, texts: Sequence[str], names: Sequence[str], things: Sequence[str]) -> list[str]:
+    """The texts with another name for who and what is called by a word in several pieces, the same one throughout.
+
+    Who is meant decides, not what they are called (Hermann et al. 2015, NeurIPS, who number the entities of a text). A
+    word with a capital is a name, one behind an article a thing. The new word follows from the old one; if the texts
+    have it already, the next free one is taken.
+
+    Args:
+        texts: what is read together, a context and its statement.
+        names: stand-ins for names, things: for things; `whole_words` finds some that the model knows.
+
+    Raises:
+        CourseError: there are more words in pieces than stand-ins.
+    """
+    called = dict.fromkeys(next(filter(None, match)) for text in texts for match in CALLED.findall(text))
+    taken, new = {word.lower() for text in texts for word in WORD.findall(text)}, dict[str, str]()
+    for word in called:
+        if word.lower() in new or whole_words(tokenizer, [word]):
+            continue
+        pool = names if word[0].isupper() else things
+        start = crc32(word.lower().encode())
+        free = (pool[(start + i) % len(pool)] for i in range(len(pool)))
+        found = next((name for name in free if name.lower() not in taken), None)
+        if found is None:
+            raise CourseError(f"There is no stand-in left for {word!r}: the {len(pool)} that were given are all taken.")
+        taken.add(found.lower())
+        new[word.lower()] = found
+    return [WORD.sub(lambda match: new.get(match[0].lower(), match[0]), text) for text in texts]
+
+
+def whole_words(tokenizer: Tokenizer, words: Sequence[str]) -> list[str]:
+    """Those of the words that are one token, and a known one."""
+    tokens = tokenizer.ids(list(words), special=False)
+    return [word for word, ids in zip(words, tokens, strict=True) if len(ids) == 1 and ids[0] != tokenizer.vocab.unk]

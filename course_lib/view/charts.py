@@ -57,6 +57,8 @@ def curves(
         right = max(right, float(xs[-1]))
     if log_x:
         _log_ticks(axes, sorted({float(v) for n, c in series.items() for v in _points(n, c)[0]}))
+    elif all(float(v).is_integer() for n, c in series.items() for v in _points(n, c)[0]):
+        axes.locator_params(axis="x", integer=True)  # no half epochs
     if log_y:
         axes.set_yscale("log")
     _marks(axes, marks or {}, levels or {})

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from typer.testing import CliRunner
 from course_lib import zoo
 from course_lib.claims.record import figure
 from course_lib.data.world import World
+from course_lib.data.world.facts import held_out
 from course_lib.errors import CourseError
 from course_lib.experiments import world_asked, world_tasks, world_views
 from course_lib.experiments.world_tasks import Bench, Cell, Recipe, ahead, cells, fill, measure, record
@@ -180,8 +182,37 @@ def test_the_words_of_the_shorter_side_are_asked_for(monkeypatch, rows, contexts
         return [torch.zeros(2, 2)] * len(said)
 
     monkeypatch.setattr(world_asked, "word_scores", scores)
-    assert world_asked.features(rows, None, None).shape == (len(statements), 8)
-    assert asked == [contexts, statements]
+    monkeypatch.setattr(world_asked, "stand_ins", lambda tokenizer, texts, names, things: [t.lower() for t in texts])
+    tokenizer = zoo.load("bert-mini").tokenizer
+    assert world_asked.features(rows, None, tokenizer).shape == (len(statements), 8)
+    assert asked == [[text.lower() for text in side] for side in (contexts, statements)]
+
+
+def test_new_names_of_the_test_split_are_called_otherwise(monkeypatch):
+    asked = []
+
+    def scores(model, tokenizer, given, said):
+        asked.extend(zip(given, said, strict=True))
+        return [torch.zeros(2, 2)] * len(said)
+
+    monkeypatch.setattr(world_asked, "word_scores", scores)
+    town, (_, tokenizer, _) = world_views.world(), zoo.load("bert-mini")
+    new = [name for i, name in enumerate(town.names("people")) if held_out(i)]
+    known = {name for i, name in enumerate(town.names("people")) if not held_out(i)}
+    rows = [{"text": f"{a} met {b}.", "pair": f"{b} saw {a}."} for a, b in pairwise(new)]
+    world_asked.features(rows, None, tokenizer)
+    assert len(asked) == len(new) - 1 > 20
+    for (context, statement), (a, b) in zip(asked, pairwise(new), strict=True):
+        first, second = context.rstrip(".").split(" met ")
+        assert statement == f"{second} saw {first}." and first != second
+        assert all((now in known) != (was == now) for was, now in ((a, first), (b, second)))
+
+
+def test_asking_in_another_way_is_another_cell(bench, monkeypatch):
+    before = {start: bench.file(Cell("rte", 8, start, 0)) for start in world_tasks.starts("rte")}
+    monkeypatch.setattr(world_asked, "HOW", "otherwise")
+    after = {start: bench.file(Cell("rte", 8, start, 0)) for start in world_tasks.starts("rte")}
+    assert {start for start in before if before[start] != after[start]} == set(world_tasks.ASKED)
 
 
 def test_a_linear_model_judges_by_what_was_asked():

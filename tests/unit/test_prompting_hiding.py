@@ -6,7 +6,7 @@ import torch
 from course_lib import heads
 from course_lib.errors import CourseError
 from course_lib.models.bert import bert_mini
-from course_lib.prompting.hiding import AHEAD, LEAST, summary, word_scores
+from course_lib.prompting.hiding import AHEAD, LEAST, stand_ins, summary, whole_words, word_scores
 from course_lib.stack import Stack
 from course_lib.tokenizers import train_bpe, train_wordpiece
 
@@ -73,3 +73,26 @@ def test_what_cannot_be_asked_is_said(model):
         word_scores(model, TOKENIZER, ["Ann has keys."], [" "])
     with pytest.raises(CourseError, match="mask token"):
         word_scores(model, train_bpe(["Ann has keys."] * 20, 300), [""], ["Ann"])
+
+
+def test_who_is_called_by_pieces_gets_another_name_everywhere():
+    names, things = whole_words(TOKENIZER, ["Ann", "Bob", "Graham"]), whole_words(TOKENIZER, ["lamp", "keys", "rug"])
+    assert (names, things) == (["Ann", "Bob"], ["lamp", "keys"])
+    told = ["Graham has the keys. Ann painted a rug", "the rug is Graham's."]
+    assert stand_ins(TOKENIZER, told, names, things) == [
+        "Bob has the keys. Ann painted a lamp", "the lamp is Bob's."
+    ]  # fmt: skip
+    assert stand_ins(TOKENIZER, ["Ann has keys.", "a lamp"], names, things) == ["Ann has keys.", "a lamp"]
+    two = stand_ins(TOKENIZER, ["Graham saw Zoe."], names, things)[0]
+    assert sorted(two.rstrip(".").split(" saw ")) == ["Ann", "Bob"]  # one each
+    assert stand_ins(TOKENIZER, ["GRAHAM saw Graham."], ["Ann"], things) == ["Ann saw Ann."]
+    with pytest.raises(CourseError, match="no stand-in left for 'Una': the 2"):
+        stand_ins(TOKENIZER, ["Graham saw Zoe and Una."], names, things)
+
+
+def test_a_stand_in_follows_from_the_word_alone():
+    names = [f"Name{letter}" for letter in "abcdefghij"]
+    alone = {word: stand_ins(TOKENIZER, [word], names, []) for word in ("Graham", "Zoe", "Una", "Ivo")}
+    assert len({text for (text,) in alone.values()}) > 1
+    assert all(stand_ins(TOKENIZER, [word.upper()], names, []) == alone[word] for word in alone)
+    assert stand_ins(TOKENIZER, ["Ann saw keys.", "Zoe"], names, [])[1:] == alone["Zoe"]

@@ -203,6 +203,12 @@ def test_results_table_shows_missing_figures_as_a_dash() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(("epochs", "whole"), [([1, 2, 3], True), ([0.5, 1.5, 2.5], False)])
+def test_there_are_no_half_epochs(epochs: list[float], whole: bool) -> None:
+    axes = view.curves({"loss": (epochs, [3.0, 2.0, 1.5])}, x="epoch").axes[0]
+    assert all(float(tick).is_integer() for tick in axes.get_xticks()) == whole
+
+
 def test_a_table_sets_words_to_the_left_and_figures_to_the_right() -> None:
     rows = [
         {"row": "a", "says": "a long sentence", "size": "110M", "share": None, "verdict": "partly"},

@@ -232,6 +232,14 @@ def test_a_genre_can_be_asked_for(world):
         world.document(0, genre="letter")
 
 
+def test_names_of_one_kind_can_be_asked_for(world):
+    kinds = ("people", "objects", "places", "towns", "jobs", "foods")
+    assert [name for kind in kinds for name in world.names(kind)] == world.names()
+    assert len(world.names("people")) == len(world.lexicon.people) > 100
+    with pytest.raises(CourseError, match=r"no names of the kind 'pets'.*people, objects"):
+        world.names("pets")
+
+
 # -- the table --------------------------------------------------------------------------------------------------
 
 

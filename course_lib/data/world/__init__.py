@@ -116,10 +116,12 @@ class World:
             raise CourseError(f"made_up is {made_up}; it is a share of the names, 0 to 1.")
         return self._primer.page(random.Random(f"{self.seed}/primer/{level}/{seed}/{index}"), level, rounds, made_up)
 
-    def names(self) -> list[str]:
-        """What the parts of facts are called: people, things, places, towns, jobs, foods."""
-        lexicon = self.lexicon
-        parts = (lexicon.people, lexicon.objects, lexicon.places, lexicon.towns, lexicon.jobs, lexicon.foods)
+    def names(self, kind: str = "") -> list[str]:
+        """What the parts of facts are called: people, objects, places, towns, jobs, foods; one kind, if it is named."""
+        kinds = ("people", "objects", "places", "towns", "jobs", "foods")
+        if kind and kind not in kinds:
+            raise CourseError(f"The world has no names of the kind {kind!r}; choose one of {', '.join(kinds)}.")
+        parts = [getattr(self.lexicon, name) for name in kinds if name == (kind or name)]
         return [" ".join(item[""][0]) for items in parts for item in items]
 
     @staticmethod
