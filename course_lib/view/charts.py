@@ -189,6 +189,9 @@ def bars(
     axes.tick_params(axis="x", length=0)
     axes.set_ylabel(y)
     axes.margins(y=0.14)
+    if levels:
+        for label in axes.texts:
+            label.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 0.5})  # no level strikes it out
     _marks(axes, {}, levels or {})
     for note, height in (levels or {}).items():
         axes.text(1.01, height, note, color=GREY, fontsize=12, va="center", transform=axes.get_yaxis_transform())

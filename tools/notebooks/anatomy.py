@@ -17,7 +17,7 @@ LONG_CELL = 15  # lines; at most one cell in ten is as long
 CODE_IN_A_ROW = 4
 LARGEST = 3_000_000  # bytes of one stored notebook
 LABEL = re.compile(r"^`difficulty (?=[●○]{3} )●+○* · importance (?=[●○]{3} )●+○* · about \d+ minutes`$", re.M)
-TAGS = {"parameters", "exercise", "loose", "timing", "nbval-ignore-output", "raises-exception"}
+TAGS = {"parameters", "exercise", "loose", "chance", "timing", "nbval-ignore-output", "raises-exception"}
 
 Rule = Callable[[NotebookNode], Iterator[str]]
 

@@ -5,6 +5,8 @@ A cell's tags say how close its numbers have to be:
 - no tag: integers equal; decimals within a thousandth (or one unit in the last printed place of a number with
   at least three digits, where rounding may fall either way)
 - `loose`: the numbers come from training, which another processor repeats only roughly
+- `chance`: they are a difference of trained scores, or what a half-trained model answers, and another processor may
+  find quite others; the words around them are compared as loosely
 - `timing`: the numbers are times or memory; only the text around them is compared
 - `nbval-ignore-output`: the output is live (a widget, a sampled text); nothing is compared
 
@@ -28,17 +30,22 @@ from nbformat import NotebookNode
 NUMBER = re.compile(r"(?<![\w.])[-+−]?(?:(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?")
 SPACE = re.compile(r"\s+")
 # Where column widths follow the numbers, so do padding, rules and bars.
+IDENTITY = re.compile(r"\b([a-z][a-z_]*)-[0-9a-f]{10}\b")  # `display.identity`: a digest of the content, no number
 RULES = re.compile(r"[-=─━_]{2,}|[█▁-▇▉-▏░▒▓]+")
 
 
 @dataclass(frozen=True)
 class Tolerance:
-    """How far a number may be off: relative, absolute; `words`: the least share of text that must be the same."""
+    """How far a number may be off: relative, absolute; `words`: the least share of text that must be the same.
+
+    picture: how far a picture's width and height may be off, relative.
+    """
 
     relative: float = 1e-3
     absolute: float = 1e-6
     words: float = 1.0
     numbers: bool = True
+    picture: float = 0.1
 
     def close(self, stored: str, fresh: str) -> bool:
         """True where the two printed numbers agree."""
@@ -55,14 +62,15 @@ class Tolerance:
 
 
 STRICT = Tolerance()
-LOOSE = Tolerance(relative=0.3, absolute=0.05, words=0.6)
+LOOSE = Tolerance(relative=0.3, absolute=0.05, words=0.6, picture=0.5)
+CHANCE = Tolerance(numbers=False, words=0.6, picture=0.5)
 TIMING = Tolerance(numbers=False)
 
 
 def tolerance(tags: Iterable[str]) -> Tolerance:
     """The tolerance that a cell's tags ask for; the most generous wins."""
     tags = set(tags)
-    return TIMING if "timing" in tags else LOOSE if "loose" in tags else STRICT
+    return TIMING if "timing" in tags else CHANCE if "chance" in tags else LOOSE if "loose" in tags else STRICT
 
 
 def notebooks(stored: NotebookNode, fresh: NotebookNode) -> list[str]:
@@ -148,11 +156,11 @@ def _data(mime: str, stored: NotebookNode, fresh: NotebookNode, allowed: Toleran
         alt, now = (o.metadata.get(mime, {}).get("alt") for o in (stored, fresh))
         problems = text(alt or "", now or "", allowed)
         (w, h), (w2, h2) = size(old), size(new)
-        if max(abs(w - w2) / w, abs(h - h2) / h) > 0.1:
+        if max(abs(w - w2) / w, abs(h - h2) / h) > allowed.picture:
             problems.append(f"the picture was {w} by {h} pixels and is {w2} by {h2}")
         return problems
     if mime == "text/html":
-        return text(_outline(old), _outline(new), allowed)
+        return text(*(_outline(IDENTITY.sub(r"\1", html)) for html in (old, new)), allowed)
     if isinstance(old, str):
         return text(old, new, allowed)
     return text(json.dumps(old, sort_keys=True), json.dumps(new, sort_keys=True), allowed)
