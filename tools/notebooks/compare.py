@@ -160,7 +160,7 @@ def _data(mime: str, stored: NotebookNode, fresh: NotebookNode, allowed: Toleran
             problems.append(f"the picture was {w} by {h} pixels and is {w2} by {h2}")
         return problems
     if mime == "text/html":
-        return text(*(_outline(IDENTITY.sub(r"\1", html)) for html in (old, new)), allowed)
+        return text(_outline(IDENTITY.sub(r"\1", old)), _outline(IDENTITY.sub(r"\1", new)), allowed)
     if isinstance(old, str):
         return text(old, new, allowed)
     return text(json.dumps(old, sort_keys=True), json.dumps(new, sort_keys=True), allowed)
