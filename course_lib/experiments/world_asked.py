@@ -34,6 +34,6 @@ def features(rows: Rows, model: nn.Module, tokenizer: Tokenizer) -> np.ndarray:
     if 0 < sum(map(len, contexts)) <= sum(map(len, said)):
         contexts, said = said, contexts
     people, objects = (whole_words(tokenizer, world().names(kind)) for kind in ("people", "objects"))
-    known = [stand_ins(tokenizer, both, people, objects) for both in zip(contexts, said, strict=True)]
-    contexts, said = ([both[side] for both in known] for side in (0, 1))
+    known = (stand_ins(tokenizer, both, people, objects) for both in zip(contexts, said, strict=True))
+    contexts, said = map(list, zip(*known, strict=True))
     return np.stack([summary(scores).numpy() for scores in word_scores(model, tokenizer, contexts, said)])

@@ -135,9 +135,10 @@ def stand_ins(tokenizer: Tokenizer, texts: Sequence[str], names: Sequence[str], 
         CourseError: there are more words in pieces than stand-ins.
     """
     called = dict.fromkeys(next(filter(None, match)) for text in texts for match in CALLED.findall(text))
+    whole = set(whole_words(tokenizer, list(called)))
     taken, new = {word.lower() for text in texts for word in WORD.findall(text)}, dict[str, str]()
     for word in called:
-        if word.lower() in new or whole_words(tokenizer, [word]):
+        if word in whole or word.lower() in new:
             continue
         pool = names if word[0].isupper() else things
         start = crc32(word.lower().encode())

@@ -55,9 +55,10 @@ def curves(
         axes.plot(xs, ys, color=colour, linestyle=DASHES[index % len(DASHES)], marker=marker, markersize=5)
         ends.append((float(ys[-1]), name, colour))
         right = max(right, float(xs[-1]))
+    places = {float(v) for name, curve in series.items() for v in _points(name, curve)[0]}
     if log_x:
-        _log_ticks(axes, sorted({float(v) for n, c in series.items() for v in _points(n, c)[0]}))
-    elif all(float(v).is_integer() for n, c in series.items() for v in _points(n, c)[0]):
+        _log_ticks(axes, sorted(places))
+    elif all(place.is_integer() for place in places):
         axes.locator_params(axis="x", integer=True)  # no half epochs
     if log_y:
         axes.set_yscale("log")

@@ -10,6 +10,7 @@ from course_lib.heads import MLM, Pooled
 from course_lib.models.albert import albert_base, albert_large, albert_mini, albert_xlarge, albert_xxlarge
 from course_lib.stack import Stack
 from tests.parity import encoders
+from tests.parity.public import same_weights
 
 CONFIGS = {
     "plain": {"hidden_size": 32, "num_attention_heads": 4, "num_hidden_layers": 4, "intermediate_size": 64},
@@ -113,5 +114,5 @@ def test_the_classrooms_albert_saves_and_loads(tmp_path):
     ours = MLM(Stack(albert_mini())).eval()
     hf.save_pretrained(ours, tmp_path, model_type="albert", architecture="AlbertForMaskedLM")
     again = hf.load_pretrained(tmp_path)
-    assert all(torch.equal(w, again.state_dict()[n]) for n, w in ours.state_dict().items())
+    assert same_weights(again, ours)
     assert encoders.sizes(ours) < 350_000

@@ -11,7 +11,7 @@ from course_lib.models.deberta import deberta_base, deberta_large, deberta_mini
 from course_lib.seq2seq import Hidden
 from course_lib.stack import Stack
 from tests.parity import encoders
-from tests.parity.public import close
+from tests.parity.public import close, same_weights
 
 CONFIGS = {
     "plain": {"hidden_size": 32, "num_attention_heads": 4, "num_hidden_layers": 3, "intermediate_size": 64},
@@ -137,4 +137,4 @@ def test_the_classrooms_deberta_saves_and_loads(tmp_path):
     assert ours.stack.config.position == Disentangled(64)
     hf.save_pretrained(ours, tmp_path, model_type="deberta", architecture="DebertaForMaskedLM")
     again = hf.load_pretrained(tmp_path)
-    assert all(torch.equal(w, again.state_dict()[n]) for n, w in ours.state_dict().items())
+    assert same_weights(again, ours)

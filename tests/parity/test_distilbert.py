@@ -11,7 +11,7 @@ from course_lib.models.distilbert import distilbert_base, distilbert_mini, stude
 from course_lib.seq2seq import Hidden
 from course_lib.stack import Stack
 from tests.parity import encoders
-from tests.parity.public import close, randomise
+from tests.parity.public import close, randomise, same_weights
 
 CONFIGS = {
     "plain": {"dim": 32, "n_heads": 4, "n_layers": 3, "hidden_dim": 64},
@@ -100,5 +100,5 @@ def test_the_classrooms_distilbert_saves_and_loads(tmp_path):
     ours = MLM(Stack(distilbert_mini())).eval()
     hf.save_pretrained(ours, tmp_path, model_type="distilbert", architecture="DistilBertForMaskedLM")
     again = hf.load_pretrained(tmp_path)
-    assert all(torch.equal(w, again.state_dict()[n]) for n, w in ours.state_dict().items())
+    assert same_weights(again, ours)
     assert ours.stack.config.layers == 2

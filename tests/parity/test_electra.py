@@ -12,7 +12,7 @@ from course_lib.models import electra
 from course_lib.models.electra import generator, pair
 from course_lib.stack import Stack
 from tests.parity import encoders
-from tests.parity.public import close
+from tests.parity.public import close, same_weights
 
 CONFIGS = {
     "plain": {"hidden_size": 32, "num_attention_heads": 4, "num_hidden_layers": 3, "intermediate_size": 64},
@@ -171,4 +171,4 @@ def test_the_classrooms_electra(tmp_path):
     assert second.stack.config.width == 128 and first.stack.config.width == 32
     hf.save_pretrained(second, tmp_path, model_type="electra", architecture="ElectraForPreTraining")
     again = hf.load_pretrained(tmp_path)
-    assert all(torch.equal(w, again.state_dict()[n]) for n, w in second.state_dict().items())
+    assert same_weights(again, second)

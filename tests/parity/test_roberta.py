@@ -9,6 +9,7 @@ from course_lib.heads import MLM
 from course_lib.models.roberta import roberta_base, roberta_large, roberta_mini
 from course_lib.stack import Stack
 from tests.parity import encoders
+from tests.parity.public import same_weights
 
 PAD = 1
 CONFIGS = {
@@ -110,5 +111,5 @@ def test_the_classrooms_roberta_saves_and_loads(tmp_path):
     ours = MLM(Stack(roberta_mini())).eval()
     hf.save_pretrained(ours, tmp_path, model_type="roberta", architecture="RobertaForMaskedLM")
     again = hf.load_pretrained(tmp_path)
-    assert all(torch.equal(w, again.state_dict()[n]) for n, w in ours.state_dict().items())
+    assert same_weights(again, ours)
     assert encoders.sizes(ours) < 1_500_000

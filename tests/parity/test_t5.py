@@ -200,7 +200,7 @@ def test_the_classrooms_t5_saves_and_loads(tmp_path):
     hf.save_pretrained(ours, tmp_path, model_type="t5", architecture=LM)
     again = hf.load_pretrained(tmp_path)
     assert again.stack.config == ours.stack.config
-    assert all(torch.equal(w, again.state_dict()[n]) for n, w in ours.state_dict().items())
+    assert same_weights(again, ours)
     start = losses.seq2seq(ours, {"ids": torch.randint(3072, (2, 9)), "labels": torch.randint(3072, (2, 7))})
     assert 7 < start.item() < 12, "a fresh T5 is far from uniform: log(3072) is 8"
 

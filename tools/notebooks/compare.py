@@ -29,8 +29,8 @@ from nbformat import NotebookNode
 
 NUMBER = re.compile(r"(?<![\w.])[-+−]?(?:(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?")
 SPACE = re.compile(r"\s+")
-# Where column widths follow the numbers, so do padding, rules and bars.
 IDENTITY = re.compile(r"\b([a-z][a-z_]*)-[0-9a-f]{10}\b")  # `display.identity`: a digest of the content, no number
+# Where column widths follow the numbers, so do padding, rules and bars.
 RULES = re.compile(r"[-=─━_]{2,}|[█▁-▇▉-▏░▒▓]+")
 
 
