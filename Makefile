@@ -16,7 +16,7 @@ RECORD ?=
 SHELL := /bin/sh
 RUN := .venv/bin/python
 .DEFAULT_GOAL := help
-.PHONY: help ready lab test check run site build slides homework checkpoints bench clean distclean
+.PHONY: help ready lab test test-all check run site build slides homework checkpoints bench clean distclean
 
 ifeq ($(wildcard tools/setup.py),)
 $(error Run make inside the course's folder, or name it: make -C "/path/to/the/course" lab)
@@ -24,8 +24,9 @@ endif
 
 help:
 	@echo 'make lab          open JupyterLab on the first lesson (sets everything up the first time)'
-	@echo 'make test         run every test, lessons included'
-	@echo 'make check        the quick part, under three minutes'
+	@echo 'make test         prove that everything works: every lesson executed and compared, units, parity'
+	@echo 'make test-all     what it leaves out: other seeds and scales, several processes, compiled models, types'
+	@echo 'make check        the quick part of make test, without lessons and browser'
 	@echo 'make run LESSON=09_bert SCALE=smoke   execute a lesson without a screen, into build/'
 	@echo 'make run SCALE=smoke  execute all lessons, and make build/site/ of them; goes on where it failed (AGAIN=1: anew)'
 	@echo 'make site         the lessons as they are stored, as offline pages in build/site/'
@@ -33,7 +34,7 @@ help:
 	@echo 'make slides       the decks as offline HTML and PDF, into build/slides/ (one of them: DECK=1_attention)'
 	@echo 'make homework     the homework that students get, into build/homework/ (docs/teaching.md leads on from there)'
 	@echo 'make checkpoints  train the shipped models again'
-	@echo 'make bench        speed and memory beside transformers (MINUTES=8; PART=core, families or growth)'
+	@echo 'make bench        speed and memory beside transformers (MINUTES=8; PART=core or families)'
 	@echo 'make clean        remove what runs and tests left (unfinished checkpoints stay); make distclean removes .venv too'
 
 # The set-up program itself runs on any Python that can print why it cannot go on; it prefers the newest that torch has.
@@ -59,7 +60,10 @@ lab: ready
 	@$(RUN) -m tools.lab
 
 test: ready
-	@$(RUN) -m pytest
+	@$(RUN) -m pytest -m 'not slow'
+
+test-all: ready
+	@$(RUN) -m pytest -m slow
 
 check: ready
 	@$(RUN) -m pytest tests -m 'not slow and not notebooks and not browser'
@@ -78,18 +82,18 @@ slides: ready
 	@$(RUN) -m tools.slides make $(DECK)
 
 homework: ready
-	@$(RUN) -m course_lib.grade.release
+	@$(RUN) -m classroom.grading.release
 
 checkpoints: ready
 	@$(RUN) -m course_lib zoo build --device '$(DEVICE)'
 
 bench: ready
-	@$(RUN) -m course_lib.bench --minutes '$(MINUTES)' $(addprefix --part ,$(PART))
+	@$(RUN) -m experiments.bench --minutes '$(MINUTES)' $(addprefix --part ,$(PART))
 
 clean:
-	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find build -mindepth 1 -maxdepth 1 ! -name checkpoints -exec rm -rf {} + 2>/dev/null || true
-	find course_lib tools tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find course_lib classroom experiments tools tests -name __pycache__ -type d -prune -exec rm -rf {} +
 	find notebooks -name .ipynb_checkpoints -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 distclean: clean

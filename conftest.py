@@ -1,7 +1,4 @@
-"""Lessons are tests: pytest finds their cells through `tools.notebooks.stored`, on top of nbval.
-
-At the end of a run it also says how long each part of the tests took.
-"""
+"""Lessons are tests (`tools.notebooks.stored`); at the end of a run the seconds that each part of the tests took."""
 
 from collections import Counter
 from pathlib import Path
@@ -9,22 +6,13 @@ from pathlib import Path
 import pytest
 
 TOOK: Counter[str] = Counter()
-collect_ignore = ["notebooks/homework"]  # masters are stored without outputs; tests/homework executes them
-
-
-def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    """Hand notebooks to the plugin; other files are pytest's own."""
-    if file_path.suffix != ".ipynb":
-        return None
-    from tools.notebooks import stored
-
-    return stored.collect(file_path, parent)
+pytest_plugins = ["tools.notebooks.stored"]
+collect_ignore = ["notebooks/homework"]  # masters are stored without outputs; tests/classroom/grading executes them
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Add a test's seconds to those of its part: a lesson, or a folder of tests."""
-    path = Path(report.nodeid.partition("::")[0])
-    TOOK[str(path if path.suffix == ".ipynb" else path.parent)] += report.duration
+    """Add a test's seconds to those of its folder."""
+    TOOK[str(Path(report.nodeid.partition("::")[0]).parent)] += report.duration
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -1,20 +1,19 @@
-"""`python -m course_lib`: pretrain, fine-tune and sample without a notebook. Errors are one line, exit code
-1."""
+"""`python -m course_lib`: pretrain, fine-tune and sample without a notebook. Errors are one line, exit code 1."""
 
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib.metadata import entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
-from course_lib.claims.cli import app as claims_app
 from course_lib.errors import CourseError
 
 if TYPE_CHECKING:
-    from course_lib.heads import Pool
-    from course_lib.train import Step
+    from course_lib.training.loop import Step
 
 app = typer.Typer(
     name="course",
@@ -27,14 +26,39 @@ app = typer.Typer(
 )
 zoo_app = typer.Typer(help="The checkpoints that come with the course.", no_args_is_help=True)
 app.add_typer(zoo_app, name="zoo")
-app.add_typer(claims_app, name="claims")
+
+
+def set_threads(threads: int) -> int:
+    """So many CPU threads; 0 leaves it to torch."""
+    if threads:
+        import torch
+
+        torch.set_num_threads(threads)
+    return threads
+
+
+def device_named(device: str) -> str:
+    """The device that "auto" means here."""
+    import torch
+
+    if device != "auto":
+        return device
+    if torch.cuda.is_available():
+        return "cuda"
+    return "mps" if torch.backends.mps.is_available() else "cpu"
+
 
 DATA = "world, docs, a text file or folder, or hub:NAME"
-Threads = Annotated[int, typer.Option(help="CPU threads; 0 = all cores.", min=0)]
-Device = Annotated[str, typer.Option(help="cpu, cuda, mps, or auto = the best there is.")]
+Threads = Annotated[int, typer.Option(help="CPU threads; 0 = all cores.", min=0, callback=set_threads)]
+Device = Annotated[str, typer.Option(help="cpu, cuda, mps, or auto = the best there is.", callback=device_named)]
+HeldOut = Annotated[
+    int, typer.Option(help="Keep so many documents aside, where the corpus has no validation split.", min=0)
+]
+Cased = Annotated[bool, typer.Option("--cased", help="WordPiece keeps capitals.")]
 Bf16 = Annotated[Literal["fp32", "bf16", "auto"], typer.Option(help="bf16 is faster; auto = where the machine can.")]
 Seed = Annotated[int, typer.Option(help="Equal seeds give equal results.")]
-Model = Annotated[str, typer.Argument(help="A shipped checkpoint (see `zoo list`), a folder, or hub:NAME@REVISION.")]
+_Model = Annotated[str, typer.Argument(help="A shipped checkpoint (see `zoo list`), a folder, or hub:NAME@REVISION.")]
+_Fields = Annotated[str | None, typer.Option(help="Ours and the file's: text=review,label=stars; numbers from 0, too.")]
 
 
 @app.command()
@@ -45,6 +69,10 @@ def pretrain(
     out: Annotated[Path, typer.Option(help="Folder for the model and its run.")],
     data: Annotated[str, typer.Option(help=DATA + ", or a folder that `tokenize` wrote.")] = "world",
     documents: Annotated[int | None, typer.Option(help="How many documents; all if not given.", min=1)] = None,
+    held_out: HeldOut = 0,
+    init_from: Annotated[
+        str | None, typer.Option(help="Begin with the weights of a checkpoint or folder, its size and tokenizer.")
+    ] = None,
     vocab: Annotated[int, typer.Option(help="Size of the vocabulary to learn.")] = 3072,
     layers: Annotated[int | None, typer.Option(help="In place of the size's; so for the next three.", min=1)] = None,
     width: Annotated[int | None, typer.Option(min=1)] = None,
@@ -54,6 +82,18 @@ def pretrain(
     tokens: Annotated[int, typer.Option(help="Tokens in a batch, all processes together.", min=1)] = 4096,
     accumulate: Annotated[int, typer.Option(help="Cut each batch in so many parts, to save memory.", min=1)] = 1,
     lr: Annotated[float, typer.Option(help="Peak learning rate.")] = 1e-3,
+    schedule: Annotated[
+        Literal["cosine", "wsd"], typer.Option(help="wsd: constant, falling over the last fifth; may be prolonged.")
+    ] = "cosine",
+    warmup: Annotated[int | None, typer.Option(help="Steps; by default a tenth, at most 300.", min=0)] = None,
+    optimizer: Annotated[Literal["adamw", "muon"], typer.Option(help="Muon moves the blocks' matrices.")] = "adamw",
+    weight_decay: Annotated[float, typer.Option(help="Of matrices.", min=0)] = 0.01,
+    beta2: Annotated[float, typer.Option(help="AdamW's; 0.98 for large learning rates.", min=0, max=1)] = 0.999,
+    short: Annotated[int | None, typer.Option(help="Tokens a row in the first 90% of the steps.", min=8)] = None,
+    mask_rate: Annotated[float | None, typer.Option(help="Of a masked model; 0.15 if not given.", min=0, max=1)] = None,
+    cased: Cased = False,
+    dropout: Annotated[float | None, typer.Option(help="In place of the family's.", min=0, max=1)] = None,
+    init_std: Annotated[float | None, typer.Option(help="Of the first weights, in place of the family's.")] = None,
     seed: Seed = 0,
     every: Annotated[int, typer.Option(help="Steps between two checkpoints.", min=1)] = 500,
     resume: Annotated[bool, typer.Option("--resume/--afresh", help="Go on with the run in the folder?")] = True,
@@ -64,36 +104,19 @@ def pretrain(
     device: Device = "auto",
     threads: Threads = 0,
 ) -> None:
-    """Train a model from nothing, its tokenizer included; on one device or, by accelerate launch, on many.
+    """Train a model, its tokenizer included; on one device or, by accelerate launch, on many.
 
     Example: python -m course_lib pretrain gpt --data book.txt --out build/my-gpt --steps 500
 
     On two GPUs: accelerate launch --multi_gpu --num_processes 2 -m course_lib pretrain gpt-base --data tokens --out big
     (--use_fsdp in place of --multi_gpu: each holds a part of the weights).
     """
-    from course_lib import pretraining
+    how = {name: value for name, value in locals().items() if name not in ("model", "out", "threads")}
+    from course_lib.training import pretraining
 
-    _set_threads(threads)
-    pretraining.pretrain(
-        model,
-        out,
-        data=data,
-        documents=documents,
-        vocab=vocab,
-        size={"layers": layers, "width": width, "heads": heads, "length": length},
-        steps=steps,
-        tokens=tokens,
-        accumulate=accumulate,
-        lr=lr,
-        seed=seed,
-        every=every,
-        resume=resume,
-        precision=precision,
-        compile=compile,
-        device=_device(device),
-        say=print,
-        show=_bar,
-    )
+    how |= {"size": {name: how.pop(name) for name in ("layers", "width", "heads", "length")}}
+    with _progress(steps) as watch:
+        pretraining.pretrain(model, out, **how, say=print, watch=watch)
 
 
 @app.command()
@@ -102,25 +125,32 @@ def tokenize(
     data: Annotated[str, typer.Option(help=DATA + ".")] = "world",
     model: Annotated[str, typer.Option(help="What it is for: gpt takes byte-level BPE, the others WordPiece.")] = "gpt",
     documents: Annotated[int | None, typer.Option(help="How many documents; all if not given.", min=1)] = None,
+    held_out: HeldOut = 0,
     vocab: Annotated[int, typer.Option(help="Size of the vocabulary, unless the folder has a tokenizer.")] = 3072,
+    cased: Cased = False,
     seed: Seed = 0,
 ) -> None:
     """Turn a corpus of any size into token files, once; `pretrain --data FOLDER` reads them.
 
     Example: python -m course_lib tokenize --data hub:NAME --out build/tokens --vocab 32000
     """
-    from course_lib import pretraining
+    how = {name: value for name, value in locals().items() if name not in ("model", "out", "data")}
+    from course_lib.training import pretraining
 
-    store = pretraining.tokenize(data, out, kind=model, vocab=vocab, documents=documents, seed=seed).store
+    store = pretraining.tokenize(data, out, kind=model, **how).store
     print(f"{store.tokens:,} tokens in {len(store):,} documents, in {out}")
 
 
 @app.command()
 def finetune(
-    model: Model,
+    model: _Model,
     task: Annotated[str, typer.Option(help="world/sentiment, world/nli, ... a file or folder, or hub:NAME.")],
+    out: Annotated[Path | None, typer.Option(help="Folder for the model; `predict` and transformers open it.")] = None,
     n: Annotated[int | None, typer.Option(help="How many training rows.", min=1)] = None,
-    test: Annotated[str, typer.Option(help="The split that is scored.")] = "test",
+    test: Annotated[
+        str | None, typer.Option(help="The split that is scored; test, or validation where test has no labels.")
+    ] = None,
+    columns: _Fields = None,
     epochs: Annotated[int, typer.Option(min=1)] = 3,
     lr: Annotated[float, typer.Option(help="Peak learning rate.")] = 3e-4,
     batch: Annotated[int, typer.Option(help="Rows in a batch.", min=1)] = 32,
@@ -135,48 +165,61 @@ def finetune(
 ) -> None:
     """Fine-tune a model on one task and score it.
 
-    Example: python -m course_lib finetune bert-mini --task world/sentiment --n 1000
+    Example: python -m course_lib finetune bert-mini --task world/sentiment --n 1000 --out build/sentiment
     """
-    from rich.console import Console
-    from rich.table import Table
-
+    names = ("epochs", "lr", "batch", "seed", "frozen", "pool", "metric", "precision", "device", "out")
+    how = {name: value for name, value in locals().items() if name in names}
     from course_lib import data as doors
-    from course_lib import zoo
-    from course_lib.finetune import finetune as run
+    from course_lib.pretrained import checkpoints
+    from course_lib.training.finetune import finetune as run
 
-    _set_threads(threads)
-    loaded = zoo.open_model(model)
-    rows = {"train": doors.task(task, n=n, seed=seed), "test": doors.task(task, split=test, seed=seed)}
-    steps = epochs * -(-len(rows["train"]) // batch)
-    with _Progress(steps) as watch:
-        result = run(
-            loaded.model.stack,
-            rows,
-            loaded.tokenizer,
-            epochs=epochs,
-            lr=lr,
-            batch=batch,
-            seed=seed,
-            pretrained=not scratch,
-            frozen=frozen,
-            pool=cast("Pool | None", pool),
-            metric=metric,
-            precision=precision,
-            device=_device(device),
-            watch=watch,
-        )
+    loaded, named = checkpoints.open_model(model), _columns(columns)
+    test = test or doors.held_out(task, columns=named)
+    rows = {
+        "train": doors.task(task, n=n, columns=named, seed=seed),
+        "test": doors.task(task, split=test, columns=named, seed=seed),
+    }
+    with _progress(epochs * -(-len(rows["train"]) // batch)) as watch:
+        how |= {"pretrained": not scratch, "live": lambda steps, _: map(watch, steps)}
+        result = run(loaded.model, rows, loaded.tokenizer, **how)  # the model with BERT's pooler, if it has one
     if result.per_class:
-        table = Table("class", "precision", "recall", "F1", "rows")
+        table = []
         for name, row in result.per_class.items():
-            values = [f"{row[key]:.3f}" for key in ("precision", "recall", "f1")]
-            table.add_row(name, *values, f"{row['count']:,.0f}")
-        Console().print(table)
+            table.append([name, *(f"{row[key]:.3f}" for key in ("precision", "recall", "f1")), f"{row['count']:,.0f}"])
+        _print_table(table, "class", "precision", "recall", "F1", "rows")
     print(f"{result.metric} {result.score:.4f} on {len(result.truth):,} {test} rows, {result.seconds:.0f} s")
+    if out is not None:
+        print(f"written to {out}")
+
+
+@app.command()
+def predict(
+    model: Annotated[str, typer.Argument(help="A folder that `finetune --out` wrote, or a fine-tuned model's name.")],
+    source: Annotated[str, typer.Argument(metavar="TEXT|FILE", help="A text, or a file of them: lines or a table.")],
+    pair: Annotated[str | None, typer.Option(help="The second text, where the task has two.")] = None,
+    columns: _Fields = None,
+    threads: Threads = 0,
+) -> None:
+    """Ask a fine-tuned model: one line for each text, its answer in front.
+
+    Example: python -m course_lib predict build/sentiment "The soup was cold."
+    """
+    from course_lib.training.finetune import load
+    from course_lib.training.finetune import predict as ask
+
+    tuned = load(model)
+    rows = _rows(source, pair, _columns(columns), tuned.frame.kind)
+    for row, answer in zip(rows, ask(tuned, rows), strict=True):
+        if tuned.frame.kind == "single" and tuned.names:
+            answer = tuned.names[answer]
+        said = " ".join(answer) if isinstance(answer, list) else answer
+        asked = [row[key] for key in ("text", "pair") if key in row] or [" ".join(row["tokens"])]
+        print(f"{said:.3f}" if isinstance(said, float) else said, *asked, sep="\t")
 
 
 @app.command()
 def generate(
-    model: Model,
+    model: _Model,
     prompt: Annotated[str, typer.Argument(help="How the text begins.")] = "",
     new: Annotated[int, typer.Option(help="At most so many tokens more.", min=1)] = 60,
     sample: Annotated[bool, typer.Option("--sample", help="Draw tokens; otherwise the likeliest is taken.")] = False,
@@ -192,30 +235,19 @@ def generate(
     """
     import torch
 
-    from course_lib import zoo
-    from course_lib.generate import stream
+    from course_lib.generation import stream
+    from course_lib.pretrained import checkpoints
 
-    _set_threads(threads)
-    loaded = zoo.open_model(model)
+    loaded = checkpoints.open_model(model)
     vocab = loaded.tokenizer.vocab
     start = [] if vocab.bos is None else [vocab.bos]
     ids = start + loaded.tokenizer.encode(prompt, special=False).ids
     if not ids:
         raise CourseError("This model has no start token; give it a prompt.")
-    said = list(ids)
-    shown = len(print_text := loaded.tokenizer.decode(said))
-    print(print_text, end="", flush=True)
-    for step in stream(
-        loaded.model,
-        torch.tensor([ids]),
-        max_new_tokens=new,
-        do_sample=sample,
-        temperature=temperature,
-        top_k=top_k,
-        top_p=top_p,
-        eos=vocab.eos,
-        generator=torch.Generator().manual_seed(seed) if sample else None,
-    ):
+    said, shown = list(ids), 0
+    how: dict[str, Any] = {"do_sample": sample, "temperature": temperature, "top_k": top_k, "top_p": top_p}
+    how |= {"eos": vocab.eos, "generator": torch.Generator().manual_seed(seed) if sample else None}
+    for step in stream(loaded.model, torch.tensor([ids]), max_new_tokens=new, **how):
         said.append(int(step.token[0]))
         text = loaded.tokenizer.decode(said)
         if not text.endswith("\N{REPLACEMENT CHARACTER}"):  # half a character: wait for the rest
@@ -229,151 +261,131 @@ def info(
     model: Annotated[str | None, typer.Argument(help="A checkpoint or folder; without it, this machine.")] = None,
 ) -> None:
     """Show what a model is made of, or what this machine has."""
-    from rich.console import Console
-    from rich.table import Table
+    import platform
 
-    from course_lib import facts
+    import torch
 
-    table = Table(show_header=False)
-    for name, value in facts.of_model(model) if model else facts.of_machine():
-        table.add_row(name, value)
-    Console().print(table)
+    from course_lib import __version__
+    from course_lib.pretrained import checkpoints
+    from course_lib.training.loop import has_bf16
+
+    if model:
+        _print_table(checkpoints.facts(model))
+        return
+    _print_table(
+        [
+            ("course_lib", __version__),
+            ("Python", platform.python_version()),
+            ("PyTorch", torch.__version__),
+            ("cores", f"{os.cpu_count()}, of which PyTorch uses {torch.get_num_threads()}"),
+            ("bf16 on the CPU", "yes" if has_bf16("cpu") else "no"),
+            ("GPU", torch.cuda.get_device_name() if torch.cuda.is_available() else "none"),
+        ]
+    )
 
 
 @zoo_app.command("list")
 def zoo_list() -> None:
     """Show what is there, and how well each fills in words that stood earlier in the text."""
-    from rich.console import Console
-    from rich.table import Table
+    from course_lib.pretrained import checkpoints
 
-    from course_lib import zoo
-
-    table = Table("name", "steps", "tokens", "scores")
-    for name in zoo.names():
-        card = zoo.card(name)
+    rows = []
+    for name in checkpoints.names():
+        card = checkpoints.card(name)
         scores = ", ".join(f"{key} {value:.3f}" for key, value in card["scores"].items())
-        table.add_row(name, f"{card['steps']:,}", f"{card['tokens']:,}", scores)
-    Console().print(table)
+        rows.append([name, f"{card['steps']:,}", f"{card['tokens']:,}", scores])
+    _print_table(rows, "name", "steps", "tokens", "scores")
 
 
 @zoo_app.command("check")
 def zoo_check() -> None:
     """Load every checkpoint: all files whole, hashes right, all weights in place."""
-    from course_lib import zoo
+    from course_lib.pretrained import checkpoints
 
-    for name in zoo.names():
-        loaded = zoo.load(name)
-        count = sum(p.numel() for p in loaded.model.parameters())
+    for name in checkpoints.names():
+        loaded = checkpoints.load(name)
+        model: Any = loaded.model
+        count = model.matrix.numel() if hasattr(model, "matrix") else sum(p.numel() for p in model.parameters())
         print(f"{name}: good, {count:,} parameters")
 
 
-@zoo_app.command("build")
-def zoo_build(
-    names: Annotated[list[str] | None, typer.Argument(help="Which to make; all if none is named.")] = None,
-    work: Annotated[Path, typer.Option(help="Folder of the unfinished runs; a stopped one goes on.")] = Path(
-        "build/checkpoints"
-    ),
-    to: Annotated[Path | None, typer.Option(help="Where they go; data/checkpoints if not given.")] = None,
-    steps: Annotated[int | None, typer.Option(help="Updates, in place of the recipe's.", min=1)] = None,
-    threads: Threads = 0,
-    device: Device = "cpu",
-) -> None:
-    """Make the checkpoints again by their recipes. Takes hours on a CPU; stop and go on as you like."""
-    from course_lib import recipes, zoo
-
-    _set_threads(threads)
-    for name in names or list(recipes.RECIPES):
-        print(f"{name}: in {work / name}", flush=True)
-        for point in recipes.build(name, work=work, to=to or zoo.FOLDER, steps=steps, device=_device(device)):
-            probe = "".join(f"  {kind} {share:.0%}" for kind, share in (point.probe or {}).items())
-            print(
-                f"{name} step {point.step:6,}  loss {point.loss:.3f}  lr {point.lr:.1e}  "
-                f"{point.tokens_per_second:6,.0f} tokens/s{probe}",
-                flush=True,
-            )
-        print(f"{name}: written to {(to or zoo.FOLDER) / name}", flush=True)
+def _columns(text: str | None) -> "dict[str, str | int] | None":
+    """ "text=review,label=2" -> {"text": "review", "label": 2}."""
+    if text is None:
+        return None
+    parts = [part.partition("=") for part in text.split(",")]
+    if not all(ours.strip() and theirs.strip() for ours, _, theirs in parts):
+        raise CourseError(f"--columns {text!r} is not understood; say it as text=review,label=stars.")
+    return {ours.strip(): int(theirs) if theirs.strip().isdigit() else theirs.strip() for ours, _, theirs in parts}
 
 
-@app.command()
-def grade(
-    submissions: Annotated[Path, typer.Argument(help="A folder with a notebook, zip or folder for each student.")],
-    assignment: Annotated[str, typer.Option(help="hw1, or the path of a master notebook.")],
-    out: Annotated[Path, typer.Option(help="Folder for points, feedback and marks; what is in it is not done again.")],
-    jobs: Annotated[int, typer.Option(help="Submissions at once.", min=1)] = 2,
-    timeout: Annotated[float, typer.Option(help="Seconds for a whole submission.", min=1)] = 180,
-    cell_timeout: Annotated[float, typer.Option(help="Seconds for one cell, or one function's test.", min=1)] = 20,
-    seed: Annotated[int | None, typer.Option(help="Of the tests' inputs; drawn once and kept if not given.")] = None,
-    again: Annotated[bool, typer.Option("--again", help="Also grade what has not changed.")] = False,
-) -> None:
-    """Grade a folder of homework; again after marking written answers. docs/teaching.md tells how.
+def _rows(source: str, pair: str | None, columns: "dict[str, str | int] | None", kind: str) -> list[dict[str, Any]]:
+    """The rows to predict: a text, or those of a file, with or without their labels."""
+    from course_lib import data as doors
 
-    Example: python -m course_lib grade submissions/ --assignment hw1 --out grades/
-    """
-    from course_lib.grade import box
-    from course_lib.grade.run import grade as run
-
-    way = box.sandbox()
-    if not way.boxed:
-        print(
-            f"warning: {way.why}. Students' code runs with limits on time and memory only: it can read and change what "
-            "you can. Grade on a machine or an account that holds nothing else.",
-            file=sys.stderr,
-        )
-    limits = box.Limits(seconds=timeout, cell_seconds=cell_timeout)
-    for record in run(submissions, assignment, out, jobs=jobs, limits=limits, way=way, seed=seed, again=again):
-        tests = record["tests"].values()
-        points = f", {sum(t['points'] for t in tests):g} of {sum(t['of'] for t in tests):g}" if tests else ""
-        print(f"{record['student']}: {record['status']}{points}", flush=True)
-    print(f"points in {out / 'grades.csv'}, pages in {out / 'feedback'}, to mark by hand: {out / 'marks.csv'}")
+    path, second = Path(source), {} if pair is None else {"pair": pair}
+    if not path.is_file() and path.suffix in (".txt", ".tsv", ".csv", ".json", ".jsonl") and " " not in source:
+        raise CourseError(f"There is no file {source}.")
+    if not path.is_file() or (path.suffix == ".txt" and columns is None):
+        lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else [source]
+        texts = [line.strip() for line in lines if line.strip()]
+        return [{"tokens": text.split()} if kind == "tagging" else {"text": text} | second for text in texts]
+    try:
+        return [dict(row) for row in doors.task(source, columns=columns)]
+    except CourseError:
+        if kind != "single" or set(columns or ()) - {"text"}:
+            raise
+        return [dict(row) for row in doors.corpus(source, column=cast("str | None", (columns or {}).get("text")))]
 
 
-def _bar(run: "Iterable[Step]", steps: int) -> "Iterator[Step]":
-    """Pass the steps on and show them as a progress bar."""
-    with _Progress(steps) as watch:
-        for step in run:
-            watch(step)
-            yield step
+@contextmanager
+def _progress(steps: int) -> "Iterator[Callable[[Step], Step]]":
+    """What training steps are shown to: a bar on stderr from the first one on, with loss, speed and time left."""
+    bars: list[Any] = []
 
-
-class _Progress:
-    """A bar on stderr that follows training steps: loss, tokens a second, time left."""
-
-    def __init__(self, steps: int) -> None:
+    def show(step: "Step") -> "Step":
         from tqdm import tqdm
 
-        self.bar = tqdm(total=steps, unit="step", dynamic_ncols=True)
+        if not bars:
+            bars.append(tqdm(total=steps, unit="step", dynamic_ncols=True))
+        speed = f"loss {step.loss:.3f}, {step.tokens / step.seconds:,.0f} tokens/s"
+        bars[0].set_postfix_str(speed, refresh=False)
+        bars[0].update(step.step - bars[0].n)
+        return step
 
-    def __enter__(self) -> "_Progress":
-        return self
-
-    def __call__(self, step: "Step") -> None:
-        self.bar.update(step.step - self.bar.n)
-        self.bar.set_postfix_str(f"loss {step.loss:.3f}, {step.tokens / step.seconds:,.0f} tokens/s", refresh=False)
-
-    def __exit__(self, *error: object) -> None:
-        self.bar.close()
-
-
-def _set_threads(threads: int) -> None:
-    if threads:
-        import torch
-
-        torch.set_num_threads(threads)
+    try:
+        yield show
+    finally:
+        for bar in bars:
+            bar.close()
 
 
-def _device(device: str) -> str:
-    import torch
+def _print_table(rows: "Iterable[Sequence[str]]", *columns: str) -> None:
+    from rich.console import Console
+    from rich.table import Table
 
-    if device != "auto":
-        return device
-    if torch.cuda.is_available():
-        return "cuda"
-    return "mps" if torch.backends.mps.is_available() else "cpu"
+    table = Table(*columns, show_header=bool(columns))
+    for row in rows:
+        table.add_row(*row)
+    Console().print(table)
+
+
+def add_commands() -> None:
+    """Add what other packages register under `course_lib.commands`: a Typer app, a function, or GROUP.NAME of one."""
+    groups = {"": app, "zoo": zoo_app}
+    for point in sorted(entry_points(group="course_lib.commands"), key=lambda point: point.name):
+        group, _, name = point.name.rpartition(".")
+        command = point.load()
+        if isinstance(command, typer.Typer):
+            groups[group].add_typer(command, name=name)
+        else:
+            groups[group].command(name)(command)
 
 
 def main() -> None:
     """The command line; a `CourseError` becomes one line on stderr and exit code 1, as does Ctrl-C."""
     try:
+        add_commands()
         app()
     except CourseError as error:
         rank = os.environ.get("RANK", "0")  # one of several processes: accelerate launch

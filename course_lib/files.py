@@ -12,39 +12,13 @@ from typing import IO, Any
 
 from course_lib.errors import CourseError
 
-
-@contextmanager
-def atomic_write(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
-    """Open a temporary file beside `path` and rename it to `path` once the block has ended well.
-
-    A crash, a full disk or a SIGKILL leaves the previous file as it was. Text is UTF-8.
-
-    Raises:
-        CourseError: the folder or the file cannot be written (no space, no permission, no such place).
-    """
-    path = Path(path)
-    temporary: str | None = None
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-        with os.fdopen(handle, mode, encoding=None if "b" in mode else "utf-8") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).chmod(0o666 & ~_umask())
-        Path(temporary).replace(path)
-    except OSError as error:
-        _remove(temporary)
-        reason = error.strerror or str(error)
-        raise CourseError(f"Could not write {path}: {reason}. The earlier file, if any, is unchanged.") from error
-    except BaseException:
-        _remove(temporary)
-        raise
+COURSE = Path(__file__).resolve().parents[1]  # the checkout: data/, notebooks/, build/ stand beside the packages
 
 
 @contextmanager
 def atomic_path(path: str | Path) -> Iterator[Path]:
-    """The same for a library that writes by name: a path in a new folder beside `path`, renamed to it in the end."""
+    """A path in a new folder beside `path`, for whoever writes it by name; renamed to `path` once the block ends well:
+    a crash, a full disk or a SIGKILL leaves the previous file as it was."""
     path = Path(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -53,11 +27,19 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
             yield written
             with written.open("r+b") as file:
                 os.fsync(file.fileno())
-            written.chmod(0o666 & ~_umask())
+            os.umask(mask := os.umask(0o022))
+            written.chmod(0o666 & ~mask)  # safetensors writes for the owner only
             written.replace(path)
     except OSError as error:
         reason = error.strerror or str(error)
         raise CourseError(f"Could not write {path}: {reason}. The earlier file, if any, is unchanged.") from error
+
+
+@contextmanager
+def atomic_write(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
+    """The same as an open file; text is UTF-8."""
+    with atomic_path(path) as new, new.open(mode, encoding=None if "b" in mode else "utf-8") as file:
+        yield file
 
 
 def sweep(path: str | Path) -> None:
@@ -82,14 +64,3 @@ def read_json(path: str | Path) -> Any:
         raise CourseError(f"There is no file {path}.") from None
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise CourseError(f"{path} is not valid JSON ({error}); restore it or make it again.") from None
-
-
-def _remove(temporary: str | None) -> None:
-    if temporary is not None:
-        Path(temporary).unlink(missing_ok=True)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -14,13 +14,14 @@ from pathlib import Path
 
 from nbformat import NotebookNode
 
+from classroom.figures.course_map import planned
 from course_lib.errors import CourseError
 from course_lib.files import atomic_write, read_json
-from course_lib.view.course_map import COURSE, planned
 from tools import papers
 from tools.notebooks import ROOT, find, lessons, navigation, scrub
 from tools.notebooks.build import read
 
+COURSE = ROOT / "data" / "course.json"
 GLOSSARY = ROOT / "data" / "glossary.json"
 
 
@@ -51,8 +52,7 @@ def glossary() -> str:
             letter = row["term"][0].upper()
             lines += ["", f"## {letter}", ""]
         lesson = course[row["lesson"]]
-        name = f"{lesson.number} {lesson.title}"
-        place = f"[{name}](../notebooks/{lesson.name}.ipynb)" if lesson.ready else f"{name}, to come"
+        place = f"[{lesson.number} {lesson.title}](../notebooks/{lesson.name}.ipynb)"
         lines.append(f'* <a id="{anchor(row["term"])}"></a>**{row["term"]}**: {row["says"]} ({place})')
     return "\n".join(lines) + "\n"
 
@@ -67,7 +67,7 @@ def written(notebooks: dict[str, NotebookNode]) -> dict[Path, str]:
     return {
         COURSE: table(notebooks),
         ROOT / "docs" / "glossary.md": glossary(),
-        papers.path(): papers.markdown(notebooks),
+        papers.PAGE: papers.markdown(notebooks),
     }
 
 

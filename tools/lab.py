@@ -46,14 +46,14 @@ def command(port: int) -> list[str]:
     return words
 
 
-def wait(address: str, server: subprocess.Popen[bytes], seconds: float = 120) -> None:
+def wait(address: str, server: subprocess.Popen[bytes], seconds: float = 600) -> None:
     """Until the server answers; CourseError where it ends or stays silent."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if server.poll() is not None:
             raise CourseError("JupyterLab ended while it started; its last lines above say why.")
         try:
-            urllib.request.urlopen(address, timeout=5).close()
+            urllib.request.urlopen(address, timeout=60).close()
             return
         except (urllib.error.URLError, OSError):
             time.sleep(0.2)

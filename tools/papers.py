@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from nbformat import NotebookNode
@@ -13,6 +12,7 @@ from nbformat import NotebookNode
 from course_lib.files import atomic_write, read_json
 from tools.notebooks import ROOT
 
+PAGE = ROOT / "docs" / "papers.md"
 LIST = ROOT / "data" / "bibliography.json"
 FIGURES = ROOT / "data" / "papers"
 _ITEM = re.compile(r"^[*-] (.*)$", re.MULTILINE)
@@ -139,8 +139,3 @@ def _sources(value: Any) -> list[str]:
     if isinstance(value.get("paper"), str):
         own.append(f"{value['paper']}, {value.get('venue', '')}")
     return own + [text for item in value.values() if isinstance(item, dict | list) for text in _sources(item)]
-
-
-def path() -> Path:
-    """Where the list in Markdown stands."""
-    return ROOT / "docs" / "papers.md"

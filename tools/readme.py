@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import base64
 import re
-from pathlib import Path
 
 from course_lib.errors import CourseError
 from course_lib.files import atomic_write
 from tools.notebooks import ROOT, lessons, record
 from tools.notebooks.build import read
+from tools.notebooks.navigation import opening
 
 README = ROOT / "README.md"
 PICTURE = ROOT / "docs" / "picture.png"
@@ -54,12 +54,6 @@ def picture() -> bytes:
             if "image/png" in output.get("data", {}):
                 return base64.b64decode(output.data["image/png"])
     raise CourseError(f"There is no figure in {lesson}, cell {cell_id}; choose another in tools/readme.py.")
-
-
-def opening(path: Path) -> tuple[str, str]:
-    """A lesson's title and first paragraph."""
-    title, _, rest = read(path).cells[0].source.partition("\n")
-    return title.lstrip("# ").strip(), rest.strip().partition("\n\n")[0].replace("\n", " ").replace("|", "\\|")
 
 
 def main() -> None:

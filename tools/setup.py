@@ -16,11 +16,13 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = ROOT / "requirements.lock"
 LEAST_PYTHON = (3, 11)
 LEAST_FREE = 3_000_000_000  # bytes; the CPU build of the environment takes about two thirds of it
+PIPED: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "errors": "replace"}
 VENV = Path(os.environ.get("COURSE_VENV") or ROOT / ".venv")
 
 # What a line of pip's log means, and what the reader can do about it.
@@ -118,20 +120,13 @@ def _create() -> None:
 
 
 def _run(*command: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+    return subprocess.run(command, **PIPED)
 
 
 def _pip(command: list[str]) -> None:
     """Run pip: its whole output into the log, one line of progress on the screen."""
-    log = VENV / "setup.log"
-    screen = sys.stdout.isatty()
-    output: list[str] = []
-    with (
-        log.open("a", encoding="utf-8") as file,
-        subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
-        ) as process,
-    ):
+    log, screen, output = VENV / "setup.log", sys.stdout.isatty(), []
+    with log.open("a", encoding="utf-8") as file, subprocess.Popen(command, **PIPED) as process:
         for line in process.stdout or ():
             output.append(line)
             file.write(line)
@@ -169,13 +164,9 @@ def _quiet_lab() -> None:
 def main() -> int:
     """Set up unless it is done; returns the exit status."""
     try:
-        if sys.version_info >= LEAST_PYTHON and ready():
-            return 0
-        setup()
-    except SetupError as error:
-        print(f"Set-up stopped: {error}.", file=sys.stderr)
-        return 1
-    except OSError as error:
+        if sys.version_info < LEAST_PYTHON or not ready():
+            setup()
+    except (SetupError, OSError) as error:
         print(f"Set-up stopped: {_cause(str(error)) or error}.", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

@@ -7,19 +7,8 @@
 Both give a `datasets.Dataset`. `encode_corpus` turns documents into token numbers, and `batches` has the sources of
 training batches made from them.
 """
+# ruff: noqa: F401  the names are the package's
 
-from course_lib.data.batches import DocumentBatches, MaskedBatches, SentencePairBatches, WindowBatches
-from course_lib.data.corpora import corpus
-from course_lib.data.tasks import task
+from course_lib.data.batches import CorruptedBatches, DocumentBatches, StreamBatches, WindowBatches
+from course_lib.data.doors import corpus, held_out, task
 from course_lib.data.token_store import TokenStore, encode_corpus
-
-__all__ = [
-    "DocumentBatches",
-    "MaskedBatches",
-    "SentencePairBatches",
-    "TokenStore",
-    "WindowBatches",
-    "corpus",
-    "encode_corpus",
-    "task",
-]

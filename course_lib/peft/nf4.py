@@ -8,6 +8,7 @@ The 16 levels are quantiles of the normal distribution: what trained weights loo
 often. One of them is 0, so there are 7 below it and 8 above.
 """
 
+from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -15,40 +16,26 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from course_lib.errors import CourseError
-
 BLOCK, OUTER = 64, 256
 FP8 = torch.float8_e4m3fn
 FP8_MAX = 448.0
 
 
 def levels() -> Float[Tensor, "16"]:
-    """The 16 values, from -1 to 1.
-
-    Appendix E's table to the last bit. It follows the released code: on each side of 0 evenly spaced probabilities, in
-    float32, up to the mean of 1 - 1/30 and 1 - 1/32; equation 4 of the paper would give other numbers.
-    """
-    outermost = 0.9677083
-
-    def side(n: int) -> Tensor:
-        quantiles: Tensor = torch.special.ndtri(torch.linspace(outermost, 0.5, n + 1)[:-1].double())
-        return quantiles.float()
-
-    below, above = side(7), side(8)
+    """The 16 values, from -1 to 1: appendix E's table to the last bit. As in the released code, on each side of 0
+    evenly spaced probabilities, in float32, up to the mean of 1 - 1/30 and 1 - 1/32; equation 4 gives others."""
+    spaced = (torch.linspace(0.9677083, 0.5, n + 1)[:-1].double() for n in (7, 8))
+    below, above = (torch.special.ndtri(side).float() for side in spaced)
     return torch.cat((-below, below.new_zeros(1), above.flip(0))) / above[0]
 
 
 class NF4(NamedTuple):
-    """A quantised tensor of N values.
+    """A quantised tensor of N values. The last block of each is padded."""
 
-    codes: uint8[N / 2], two levels a byte. scales: float8[N / 64]. steps: float32[N / 64 / 256]. mean: float32[1].
-    The last block of each is padded.
-    """
-
-    codes: Tensor
-    scales: Tensor
-    steps: Tensor
-    mean: Tensor
+    codes: Tensor  # uint8[N / 2], two levels a byte
+    scales: Tensor  # float8[N / 64]
+    steps: Tensor  # float32[N / 64 / 256]
+    mean: Tensor  # float32[1]
 
     @property
     def bits(self) -> int:
@@ -76,17 +63,20 @@ def dequantise(q: NF4, shape: torch.Size | tuple[int, ...]) -> Tensor:
     """The float32 tensor of this shape that the codes stand for."""
     largest = _blocks(q.scales.float(), OUTER) * q.steps[:, None] + q.mean
     largest = largest.flatten()[: len(q.scales)].clamp(min=0.0)
-    pairs = torch.stack((q.codes >> 4, q.codes & 15), dim=-1)  # N/2 2
-    values = levels().to(q.codes.device)[pairs.view(-1, BLOCK).long()] * largest[:, None]
+    values = F.embedding(q.codes.int(), _pairs(q.codes.device)).view(-1, BLOCK) * largest[:, None]
     size = torch.Size(shape).numel()
     return values.flatten()[:size].view(shape)
 
 
-class QuantisedLinear(nn.Module):
-    """A Linear whose weight is kept in NF4 and made a float matrix for the moment it is multiplied with.
+@cache
+def _pairs(device: torch.device) -> Float[Tensor, "256 2"]:
+    """The two values that each byte of `NF4.codes` stands for."""
+    return torch.cartesian_prod(levels(), levels()).to(device)
 
-    The weight cannot be trained; the gradient passes through it to what lies before. The bias stays as it was.
-    """
+
+class QuantisedLinear(nn.Module):
+    """A Linear whose weight is kept in NF4 and made a float matrix for the moment it is multiplied with. It cannot be
+    trained; the gradient passes through it to what lies before."""
 
     codes: Tensor
     scales: Tensor
@@ -108,8 +98,6 @@ class QuantisedLinear(nn.Module):
         return dequantise(parts, (self.out_features, self.in_features))
 
     def forward(self, x: Float[Tensor, "*T I"]) -> Float[Tensor, "*T O"]:
-        if x.shape[-1] != self.in_features:
-            raise CourseError(f"This Linear takes vectors of {self.in_features}, not of {x.shape[-1]}.")
         y: Tensor = _Product.apply(x, self)  # type: ignore[no-untyped-call]
         return y if self.bias is None else y + self.bias.to(y.dtype)
 

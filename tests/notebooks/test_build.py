@@ -2,7 +2,6 @@
 
 import re
 
-import nbformat
 import pytest
 
 from course_lib.errors import CourseError
@@ -40,14 +39,12 @@ def test_two_builds_give_the_same_bytes(copy):
 
 
 def test_the_stored_form(built):
+    """The network is cut."""
     assert build.is_scrubbed(built)
+    assert _output(built, "socket") == "cut\n"
     assert _output(built, "object()") == "<object at 0x...>"
     assert _output(built, "clear_output") == "seen in the end\n"
     assert all(c.execution_count for c in build.read(built).cells if c.cell_type == "code")
-
-
-def test_the_network_is_cut(built):
-    assert _output(built, "socket") == "cut\n"
 
 
 def test_the_network_is_cut_where_the_system_cannot(copy, monkeypatch):
@@ -62,26 +59,6 @@ def test_seconds_and_memory_are_recorded(built):
     assert entry["seconds"] > 0
     assert entry["peak_mb"] > 20  # an interpreter alone holds as much
     assert entry["hardware"]["cores"] >= 1
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("mean 0.123456", "mean 0.133456", "0.133456 is stored"),
-        ("loss 2.3456", "loss 4.3456", "4.3456 is stored"),
-        ('"alt": "A line that rises', '"alt": "A line that falls', "the text differs"),
-        ('"execution_count": 3', '"execution_count": null', "never executed"),
-    ],
-)
-def test_check_finds_a_tampered_output(copy, old, new, message):
-    text = copy.read_text()
-    assert old in text
-    copy.write_text(text.replace(old, new))
-    assert any(message in line for line in build.check(copy))
-
-
-def test_check_passes_what_was_built(copy):
-    assert build.check(copy) == []
 
 
 def test_an_error_is_refused_and_the_file_stays(tmp_path):
@@ -105,25 +82,17 @@ def test_run_gives_a_notebook_and_a_page_that_stands_alone(copy, tmp_path):
     assert _output(executed, "print(SCALE") == "smoke sum 45 mean 7.123456\n"
     text = web.read_text("utf-8")
     assert page.fetched(text) == []
+    assert page.fetched(text + "<img src='https://example.org/a.png'>") == ["https://example.org/a.png"]
     assert 'alt="A line that rises faster and faster"' in text
     assert text.count("<math") == 1
     assert not re.search(r"\\mathrm", text)
 
 
-def test_the_page_test_would_see_a_fetch():
-    made = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell("<img src='https://example.org/a.png'>")])
-    assert page.fetched(page.html(made, "x")) == ["https://example.org/a.png"]
-
-
-def test_run_refuses_what_the_lesson_does_not_know(copy, tmp_path):
+def test_run_refuses_what_the_lesson_does_not_know_and_names_the_cell_that_failed(copy, tmp_path):
     with pytest.raises(CourseError, match="no parameter SCLAE; it has SCALE, SEED"):
         run.run(copy, {"SCLAE": "smoke"}, tmp_path, progress=False)
     with pytest.raises(CourseError, match="SCALE=huge is not a scale; choose one of smoke"):
         run.run(copy, {"SCALE": "huge"}, tmp_path, progress=False)
-
-
-def test_run_names_the_cell_that_failed(tmp_path):
     made = [toy.code('SCALE = "lesson"', "parameters"), toy.code("1 / 0")]
-    path = toy.write(tmp_path / "52_bad.ipynb", made)
     with pytest.raises(CourseError, match="ZeroDivisionError"):
-        run.run(path, {"SCALE": "smoke"}, tmp_path / "out", progress=False)
+        run.run(toy.write(tmp_path / "52_bad.ipynb", made), {"SCALE": "smoke"}, tmp_path / "out", progress=False)

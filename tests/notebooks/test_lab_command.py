@@ -22,7 +22,7 @@ def test_the_printed_address_opens_the_first_lesson(tmp_path):
     env |= {name: str(tmp_path / name) for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR")}
     command = [sys.executable, "-m", "tools.lab"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env, cwd=lab.ROOT) as server:
-        stop = threading.Timer(200, server.kill)
+        stop = threading.Timer(1200, server.kill)
         stop.start()
         try:
             said = ""
@@ -32,31 +32,25 @@ def test_the_printed_address_opens_the_first_lesson(tmp_path):
                     break
             address = re.search(r"http://127\.0\.0\.1:\d+/lab/tree/notebooks/00_start_here\.ipynb\?token=\w+", said)
             assert address, said
-            with urllib.request.urlopen(address[0], timeout=60) as answer:
+            with urllib.request.urlopen(address[0], timeout=600) as answer:
                 assert "JupyterLab" in answer.read().decode()
             with pytest.raises(urllib.error.HTTPError, match=r"40[13]|Forbidden"):  # nobody else gets in
-                urllib.request.urlopen(address[0].split("/lab/")[0] + "/api/contents", timeout=60)
+                urllib.request.urlopen(address[0].split("/lab/")[0] + "/api/contents", timeout=600)
         finally:
             server.send_signal(signal.SIGTERM)
-            server.wait(60)
+            server.wait(600)
             stop.cancel()
     assert server.returncode is not None
 
 
 def test_a_server_that_ends_early_is_reported():
-    with (
-        subprocess.Popen([sys.executable, "-c", ""]) as server,
-        pytest.raises(CourseError, match="ended while it started"),
-    ):
-        lab.wait("http://127.0.0.1:9/api", server, seconds=60)
+    server = subprocess.Popen([sys.executable, "-c", ""])
+    with server, pytest.raises(CourseError, match="ended while it started"):
+        lab.wait("http://127.0.0.1:9/api", server, seconds=600)
 
 
 def test_screen(monkeypatch):
     monkeypatch.setattr(sys, "platform", "linux")
-    for name in ("DISPLAY", "WAYLAND_DISPLAY", "SSH_CONNECTION", "NO_BROWSER"):
-        monkeypatch.delenv(name, raising=False)
-    assert not lab.has_screen()
-    monkeypatch.setenv("DISPLAY", ":0")
-    assert lab.has_screen()
-    monkeypatch.setenv("SSH_CONNECTION", "x")
-    assert not lab.has_screen()
+    for given, seen in (({}, False), ({"DISPLAY": ":0"}, True), ({"DISPLAY": ":0", "SSH_CONNECTION": "x"}, False)):
+        monkeypatch.setattr(os, "environ", given)
+        assert lab.has_screen() == seen

@@ -1,55 +1,43 @@
 """The plugin that tests stored cells (tools.notebooks.stored): it passes a built notebook and fails a tampered one."""
 
+import os
+import re
 import subprocess
 import sys
-
-import pytest
 
 from tests.notebooks import toy
 from tools.notebooks import ROOT, build
 
-pytestmark = pytest.mark.slow
+TAMPERED = (
+    ("mean 0.123456", "mean 0.133456"),
+    ("loss 2.3456", "loss 4.3456"),
+    ('"alt": "A line that rises', '"alt": "A line that falls'),
+    ('"execution_count": 5', '"execution_count": null'),
+)
 
-CONFTEST = "from tools.notebooks.stored import collect as pytest_collect_file\n"
 
-
-@pytest.fixture(scope="module")
-def built(tmp_path_factory):
-    path = toy.write(tmp_path_factory.mktemp("built") / "50_toy.ipynb")
+def test_stored_cells(tmp_path):
+    """One run over two notebooks: as built but for numbers changed by hand, and one with a cell that fails."""
+    path = toy.write(tmp_path / "a path" / "51_tampered.ipynb")
     build.build(path, None)
-    return path.read_text("utf-8")
+    text = path.read_text("utf-8")
+    for old, new in TAMPERED:
+        assert text.count(old) == 1
+        text = text.replace(old, new)
+    path.write_text(text, "utf-8")
+    failing = toy.write(path.with_stem("52_failing"), [toy.code(line) for line in ("1", "1 / 0", "2")])
+    text_failing = failing.read_text("utf-8")
+    failing.write_text(text_failing.replace('"execution_count": null', '"execution_count": 1'), "utf-8")
 
-
-def _pytest(folder, text):
-    (folder / "50_toy.ipynb").write_text(text, "utf-8")
-    (folder / "conftest.py").write_text(CONFTEST)
-    (folder / "pytest.ini").write_text("[pytest]\nmarkers = notebooks: x\n")
-    command = [sys.executable, "-m", "pytest", "-q", "--color=no", "-rfE", "-p", "no:cacheprovider", str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=250)
-    return done.stdout
-
-
-def test_a_built_notebook_passes(built, tmp_path):
-    out = _pytest(tmp_path, built)
-    assert "failed" not in out, out
-    cells = built.count('"cell_type": "code"')
-    assert f"{cells + 1} passed" in out  # every cell and the rebuilt file
-
-
-def test_tampered_cells_fail_and_only_they(built, tmp_path):
-    for old, new in (
-        ("mean 0.123456", "mean 0.133456"),
-        ("loss 2.3456", "loss 4.3456"),
-        ('"alt": "A line that rises', '"alt": "A line that falls'),
-    ):
-        assert built.count(old) == 1
-        built = built.replace(old, new)
-    out = _pytest(tmp_path, built)
-    assert "4 failed" in out, out  # three cells and the rebuilt file
-    assert "0.133456 is stored, 0.123456 is fresh" in out
-    assert "4.3456 is stored, 2.3456 is fresh" in out
-
-
-def test_a_stripped_notebook_fails(tmp_path):
-    out = _pytest(tmp_path, toy.write(tmp_path / "50_toy.ipynb").read_text())
-    assert " passed" not in out, out
+    (path.parent / "pytest.ini").write_text("[pytest]\nmarkers = notebooks: x\n")
+    command = [sys.executable, "-m", "pytest", "-q", "--color=no", "-rfEs", "-p", "tools.notebooks.stored"]
+    env = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run([*command, str(path.parent)], capture_output=True, text=True, cwd=path.parent, env=env)
+    out = done.stdout
+    failed = re.findall(r"^FAILED (\w+)\.ipynb::Cell (\d+)", out, re.MULTILINE)
+    assert failed == [*(("51_tampered", n) for n in "2345"), ("52_failing", "0")], out
+    cells = text.count('"cell_type": "code"')
+    assert f"5 failed, {cells - 4} passed, 2 skipped" in out
+    assert "Cell 4: The cell was never executed" in out
+    for said in ("4.3456 is stored, 2.3456 is fresh", "the text differs", "ZeroDivisionError: division by zero"):
+        assert said in out

@@ -1,7 +1,11 @@
-"""The batch that every parity test runs on."""
+"""The batch that every parity test runs on, and how much of generation's grids a quick run takes."""
+
+import random
 
 import pytest
 import torch
+
+GRIDS = "test_generate.py"
 
 
 @pytest.fixture
@@ -9,6 +13,21 @@ def batch() -> dict[str, torch.Tensor]:
     """Three rows of 11, 7 and 1 real tokens, padded on the right."""
     rng = torch.Generator().manual_seed(1)
     ids = torch.randint(5, 60, (3, 11), generator=rng)
-    keep = torch.arange(11) < torch.tensor([[11], [7], [1]])
-    segments = (torch.arange(11) > 3).long().expand(3, 11) * keep
-    return {"ids": ids * keep, "keep": keep, "segments": segments}
+    attention_mask = torch.arange(11) < torch.tensor([[11], [7], [1]])
+    segments = (torch.arange(11) > 3).long().expand(3, 11) * attention_mask
+    return {"ids": ids * attention_mask, "attention_mask": attention_mask, "segments": segments}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of generation's grids a quick run takes points at random until every value of every parameter has come up in each
+    test; the others are slow."""
+    grid = [item for item in items if item.path.name == GRIDS and hasattr(item, "callspec")]
+    random.Random(0).shuffle(grid)
+    seen: set[tuple[str, str, str]] = set()
+    for item in grid:
+        test = f"{item.path.name}::{item.originalname}"  # type: ignore[attr-defined]
+        values = {(test, name, str(value)) for name, value in item.callspec.params.items()}  # type: ignore[attr-defined]
+        if values <= seen:
+            item.add_marker(pytest.mark.slow)
+        seen |= values

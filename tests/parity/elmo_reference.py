@@ -47,35 +47,29 @@ def token(w, options, ids):
     return x
 
 
-def lstm(w, options, side, layer, inputs, h, c):
-    """One direction of one layer over the vectors `inputs`, from (h, c): outputs, cells, and the last (h, c)."""
+def lstm(w, options, side, layer, inputs):
+    """One direction of one layer over the vectors `inputs`, from zeros: outputs, and (h, c) of every step."""
     cell = f"RNN_{side}/RNN/MultiRNNCell/Cell{layer}/LSTMCell"
     settings, outputs, cells = options["lstm"], [], []
+    h, c = (np.zeros(settings[name], inputs[0].dtype) for name in ("projection_dim", "dim"))
     for x in inputs:
         i, j, f, o = np.split(np.concatenate([x, h]) @ w[f"{cell}/W_0"] + w[f"{cell}/B"], 4)
         c = clip(sigmoid(f + 1.0) * c + sigmoid(i) * np.tanh(j), settings.get("cell_clip"))
         h = clip((sigmoid(o) * np.tanh(c)) @ w[f"{cell}/W_P_0"], settings.get("proj_clip"))
         outputs.append(h + x if layer and settings["use_skip_connections"] else h)
         cells.append((h, c))
-    return outputs, cells, (h, c)
+    return outputs, cells
 
 
-def row(w, options, ids, state=None):
-    """All layers of one row of words, ids [T C]: a list of (forward [T P], backward [T P]), the token layer first.
-
-    state: {(layer, side): (h, c)}, read and written.
-    """
-    state = {} if state is None else state
-    width, hidden = options["lstm"]["projection_dim"], options["lstm"]["dim"]
+def row(w, options, ids):
+    """All layers of one row of words, ids [T C]: a list of (forward [T P], backward [T P]), the token layer first."""
     tokens = [token(w, options, word) for word in ids]
-    kind = tokens[0].dtype
     sides, inner = [], []
     for side in (0, 1):
         x = tokens if side == 0 else tokens[::-1]
         layers = [x]
         for layer in range(options["lstm"]["n_layers"]):
-            start = state.get((layer, side), (np.zeros(width, kind), np.zeros(hidden, kind)))
-            x, cells, state[layer, side] = lstm(w, options, side, layer, x, *start)
+            x, cells = lstm(w, options, side, layer, x)
             inner += cells
             layers.append(x)
         sides.append([np.stack(x if side == 0 else x[::-1]) for x in layers])
@@ -95,9 +89,3 @@ def loss(w, options, rows, numbers):
                     top = logits.max()
                     terms.append(top + np.log(np.exp(logits - top).sum()) - logits[words[target]])
     return np.mean(terms)
-
-
-def mix(layers, scores, gamma):
-    """gamma * sum_j s_j h_j with s = softmax(scores), over arrays of one shape."""
-    shares = np.exp(scores - scores.max())
-    return gamma * sum(s * h for s, h in zip(shares / shares.sum(), layers, strict=True))

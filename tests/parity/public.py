@@ -1,12 +1,21 @@
-"""Random public models to compare with: tiny, float32, with random norms and biases."""
+"""Random public models to compare with, tiny and float32, and what every comparison does."""
+
+from pathlib import Path
+from typing import Any
 
 import torch
+import transformers
+from torch import Tensor, nn
+
+from course_lib.families import family
+from course_lib.families.rules import convert
+from course_lib.pretrained import hf
 
 TOLERANCE = 1e-5
 POSITIONS = ("position_embeddings.weight", "embed_positions.weight")
 
 
-def randomise(model: torch.nn.Module, seed: int = 0) -> torch.nn.Module:
+def randomise(model: nn.Module, seed: int = 0) -> nn.Module:
     """Every weight drawn anew, norms and biases too: a fresh model's ones and zeros would hide a swapped pair."""
     rng = torch.Generator().manual_seed(seed)
     with torch.no_grad():
@@ -17,12 +26,12 @@ def randomise(model: torch.nn.Module, seed: int = 0) -> torch.nn.Module:
     return model.eval()
 
 
-def close(ours: torch.Tensor, theirs: torch.Tensor) -> bool:
+def close(ours: Tensor, theirs: Tensor) -> bool:
     """Equal to 1e-5, absolute, or relative where values are above one."""
     return torch.allclose(ours, theirs, atol=TOLERANCE, rtol=TOLERANCE)
 
 
-def same_weights(one: torch.nn.Module, other: torch.nn.Module, unread: int = 0) -> bool:
+def same_weights(one: nn.Module, other: nn.Module, unread: int = 0) -> bool:
     """Every parameter and buffer equal to the last bit. (Outputs need not be: some kernels add in another order where a
     weight happens to lie otherwise in memory.)
 
@@ -31,3 +40,42 @@ def same_weights(one: torch.nn.Module, other: torch.nn.Module, unread: int = 0) 
     a, b = one.state_dict(), other.state_dict()
     first = {name: unread if name.endswith(POSITIONS) else 0 for name in a}
     return a.keys() == b.keys() and all(torch.equal(a[name][first[name] :], b[name][first[name] :]) for name in a)
+
+
+def theirs_on(model: nn.Module, batch: dict[str, Tensor], **more: Any) -> Any:
+    """Their outputs on our batch."""
+    return model(input_ids=batch["ids"], attention_mask=batch["attention_mask"].long(), **more)
+
+
+def read(theirs: nn.Module, folder: Path) -> Any:
+    """Ours, by way of their folder."""
+    theirs.save_pretrained(folder / "theirs")  # type: ignore[operator]
+    return hf.load_pretrained(folder / "theirs")
+
+
+def written(ours: nn.Module, theirs: nn.Module, folder: Path, unread: int = 0) -> Any:
+    """Theirs, by way of our folder: every weight has come back to the last bit."""
+    config: Any = theirs.config
+    hf.save_pretrained(ours, folder / "ours", model_type=config.model_type, architecture=type(theirs).__name__)
+    again, info = getattr(transformers, type(theirs).__name__).from_pretrained(
+        folder / "ours", attn_implementation=config._attn_implementation, output_loading_info=True
+    )
+    assert not any(info[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    assert same_weights(again, theirs, unread)
+    return again.eval()
+
+
+def assert_gradients(theirs: nn.Module, their_loss: Tensor, ours: nn.Module, our_loss: Tensor) -> None:
+    """The loss, and its gradient for every weight of ours."""
+    assert close(our_loss, their_loss)
+    their_loss.backward()
+    our_loss.backward()
+    config: Any = theirs.config
+    table = family(config.model_type)
+    grads = {n: torch.zeros_like(p) if p.grad is None else p.grad for n, p in theirs.named_parameters()}
+    grads |= {n: torch.zeros_like(b) for n, b in theirs.named_buffers() if n == "final_logits_bias"}
+    translated = convert(table.bare(grads), table.all_rules(type(theirs).__name__, ours), ours)
+    weights = dict(ours.named_parameters())
+    assert translated.keys() >= weights.keys()
+    for name, weight in weights.items():
+        assert weight.grad is not None and close(weight.grad, translated[name]), name

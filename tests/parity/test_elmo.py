@@ -1,15 +1,18 @@
-"""ELMo against a plain NumPy reference: every layer, both directions, state, loss, gradients, and the file layout."""
+"""ELMo, from files as published, against a plain NumPy reference: layers, both directions, loss, gradients."""
 
 import json
 import math
+from dataclasses import replace
 
 import h5py
 import numpy as np
 import pytest
 import torch
 
-from course_lib.models import elmo
-from course_lib.models.elmo import Vocabulary, characters, language_model_batch
+from course_lib.errors import CourseError
+from course_lib.families import elmo
+from course_lib.families.elmo import Vocabulary, characters, language_model_batch
+from course_lib.families.rules import convert
 from tests.parity import elmo_reference as reference
 from tests.parity.public import close
 
@@ -79,10 +82,10 @@ def spelled(texts, length=12):
 def test_every_layer_and_both_directions(name, tmp_path):
     weights = random_weights(options(name))
     publish(tmp_path, options(name), weights)
-    ours = elmo.load(tmp_path)
+    ours = elmo.load_published(tmp_path)
     batch = characters(TEXTS, 12)
     with torch.no_grad():
-        layers = ours(batch["ids"], keep=batch["keep"])
+        layers = ours(batch["ids"], attention_mask=batch["attention_mask"])
     assert len(layers) == OPTIONS[name][3] + 1
     bitten = []
     for b, ids in enumerate(spelled(TEXTS)):
@@ -96,28 +99,12 @@ def test_every_layer_and_both_directions(name, tmp_path):
         assert bound is None or 0.02 < (inner >= 0.999 * bound).mean() < 0.98  # the clips are at work
 
 
-def test_the_state_goes_on_from_batch_to_batch(tmp_path):
-    name = "relu, clips, skip"
-    weights = random_weights(options(name), seed=1)
-    publish(tmp_path, options(name), weights)
-    ours, state = elmo.load(tmp_path), elmo.State()
-    remembered: list[dict] = [{} for _ in TEXTS]
-    for texts in (TEXTS, TEXTS[1:3], [*TEXTS[2:], *TEXTS[:2]]):  # a smaller batch leaves the other rows as they were
-        batch = characters(texts, 12)
-        with torch.no_grad():
-            layers = ours(batch["ids"], keep=batch["keep"], state=state)
-        for b, ids in enumerate(spelled(texts)):
-            expected = reference.row(weights, options(name), ids, remembered[b])
-            for layer, sides in zip(layers, expected, strict=True):
-                assert close(layer[b, : len(ids)], torch.from_numpy(np.concatenate(sides, axis=1)))
-
-
 def bilm(tmp_path, name: str, words: int, seed: int):
     """Ours and the reference's weights of one random language model."""
     weights = random_weights(options(name), words=words, seed=seed)
     publish(tmp_path, options(name), weights)
-    body = elmo.load(tmp_path)
-    ours = elmo.model(elmo.from_dict({**vars(body.config), "vocab": words})).eval()
+    body = elmo.load_published(tmp_path)
+    ours = elmo.model(replace(body.config, vocab=words)).eval()
     ours.elmo.load_state_dict(body.state_dict())
     with torch.no_grad():
         ours.softmax.weight.copy_(torch.from_numpy(weights["softmax/W"].T))
@@ -126,63 +113,63 @@ def bilm(tmp_path, name: str, words: int, seed: int):
 
 
 @pytest.mark.parametrize("name", OPTIONS)
-def test_the_loss_of_both_directions(name, tmp_path):
-    vocabulary = Vocabulary.count(TEXTS[:2])
-    ours, weights = bilm(tmp_path, name, len(vocabulary), seed=2)
-    rows = [["<S>", *text, "</S>"] for text in TEXTS]
-    value = elmo.loss(ours, language_model_batch(rows, vocabulary, 12))
-    expected = reference.loss(weights, options(name), spelled(TEXTS), [vocabulary.ids(row) for row in rows])
-    assert math.isclose(value.item(), float(expected), rel_tol=1e-5)
-
-
-@pytest.mark.parametrize("name", OPTIONS)
-def test_gradients_are_the_reference_s_differences(name, tmp_path):
+def test_the_loss_is_the_reference_s_and_gradients_its_differences(name, tmp_path):
     """Along a random direction in each weight, float64: what the loss changes by is what our gradient says."""
     vocabulary, rng = Vocabulary.count(TEXTS[:2]), np.random.default_rng(3)
     ours, weights = bilm(tmp_path, name, len(vocabulary), seed=3)
     rows = [["<S>", *text, "</S>"] for text in TEXTS[1:]]
-    elmo.loss(ours.double(), language_model_batch(rows, vocabulary, 12)).backward()
-    with torch.no_grad():
-        for weight in ours.parameters():
-            weight.copy_(weight.grad)
-    gradients = elmo.files._theirs(ours.requires_grad_(False).elmo)  # in the file's layout
-    gradients |= {"softmax/W": ours.softmax.weight.t().float(), "softmax/b": ours.softmax.bias.float()}
+    loss = elmo.loss(ours.double(), language_model_batch(rows, vocabulary, 12))
+    loss.backward()
+    gradients = {name: weight.grad for name, weight in ours.elmo.named_parameters()}
+    softmax = {"softmax/W": ours.softmax.weight.grad.t(), "softmax/b": ours.softmax.bias.grad}
     exact = {key: value.astype(np.float64) for key, value in weights.items()}
     numbers = [vocabulary.ids(row) for row in rows]
-    assert gradients.keys() == exact.keys()
+    stated = reference.loss(exact, options(name), spelled(TEXTS[1:]), numbers)
+    assert math.isclose(loss.item(), stated, rel_tol=1e-5)
     for key in exact:
         step = rng.normal(size=exact[key].shape)
         sides = [
             reference.loss({**exact, key: exact[key] + e * step}, options(name), spelled(TEXTS[1:]), numbers)
             for e in (1e-6, -1e-6)
         ]
-        found = float((gradients[key].double().numpy() * step).sum())
+        along = {name: torch.zeros(value.shape, dtype=torch.double) for name, value in exact.items()}
+        along = along | {key: torch.from_numpy(step)}
+        outside = [along.pop(name) for name in softmax]
+        moved = convert(along, elmo.rules(ours.elmo.config), ours.elmo)  # as loading is linear, by the same rules
+        assert moved.keys() == gradients.keys()
+        found = sum(float((gradients[name] * value).sum()) for name, value in moved.items())
+        found += sum(float((grad * value).sum()) for grad, value in zip(softmax.values(), outside, strict=True))
         assert math.isclose((sides[0] - sides[1]) / 2e-6, found, rel_tol=1e-4, abs_tol=1e-6), key
 
 
-def test_the_mix():
-    rng = np.random.default_rng(4)
-    layers, scores, gamma = rng.normal(size=(3, 2, 5, 8)), rng.normal(size=3), 1.7
-    ours = elmo.ScalarMix(3).double()
-    assert torch.allclose(ours.weights, torch.full((3,), 1 / 3, dtype=torch.double))
-    with torch.no_grad():
-        ours.scores.copy_(torch.from_numpy(scores))
-        ours.gamma.fill_(gamma)
-    expected = reference.mix(list(layers), scores, gamma)
-    assert np.allclose(ours([torch.from_numpy(x) for x in layers]).detach(), expected, atol=1e-12)
+def damaged(folder, change: str) -> None:
+    publish(folder, options("relu, clips, skip"), random_weights(options("relu, clips, skip")))
+    if change == "options":
+        (folder / "options.json").write_text('{"lstm": {}, "char_cnn": {}}')
+        return
+    if change == "bytes":
+        (folder / "weights.hdf5").write_bytes(b"nothing of the kind")
+        return
+    with h5py.File(folder / "weights.hdf5", "a") as file:
+        if change == "more":
+            file["RNN_0/more"] = np.zeros(2)
+            return
+        del file["CNN_proj/b_proj"]
+        if change == "shape":
+            file["CNN_proj/b_proj"] = np.zeros(2)
 
 
-@pytest.mark.parametrize("name", OPTIONS)
-def test_the_files_go_out_as_they_came_in(name, tmp_path):
-    weights = random_weights(options(name), seed=5)
-    (tmp_path / "in").mkdir()
-    publish(tmp_path / "in", options(name), weights)
-    elmo.save(elmo.load(tmp_path / "in"), tmp_path / "out")
-    back = json.loads((tmp_path / "out" / "options.json").read_text())
-    assert {part: back[part] for part in ("lstm", "char_cnn")} == options(name)
-    with h5py.File(tmp_path / "out" / "weights.hdf5") as file:
-        found = {}
-        file.visititems(lambda key, item: found.update({key: item[...]}) if isinstance(item, h5py.Dataset) else None)
-    assert found.keys() == weights.keys()
-    for key, value in weights.items():
-        assert np.array_equal(found[key], value), key
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ("missing", "lacks 1 weights .* CNN_proj/b_proj"),
+        ("more", "holds RNN_0/more"),
+        ("shape", "not those of options.json"),
+        ("bytes", "cannot be read"),
+        ("options", "not the options of an ELMo: 'projection_dim' is missing"),
+    ],
+)
+def test_damaged_files_are_one_sentence(change, sentence, tmp_path):
+    damaged(tmp_path, change)
+    with pytest.raises(CourseError, match=sentence):
+        elmo.load_published(tmp_path)

@@ -1,82 +1,123 @@
-"""Generation against transformers on random weights: the same tokens, the same distributions."""
+"""Generation against transformers on random weights, token for token: GPT-2, BART and T5; the same distributions."""
+
+import itertools
 
 import pytest
 import torch
 import transformers
 
-from course_lib import hf
-from course_lib.attention import KVCache
-from course_lib.generate import generate, left_pad, next_distribution
+from course_lib.analysis import capture
+from course_lib.generation import generate, generate_several, left_pad, next_distribution
+from course_lib.pretrained import hf
 from tests.parity.public import close, randomise
 
-PAD, EOS, VOCAB = 1, 2, 60
+PAD, EOS, START, VOCAB, NEW = 1, 2, 3, 60, 14
+IDS = {"pad_token_id": PAD, "eos_token_id": EOS, "bos_token_id": 0}
 
 
-@pytest.fixture(scope="module", params=range(4))
-def models(request, tmp_path_factory):
-    """The same random GPT-2, ours and theirs; the output is peaked enough to tell beams apart."""
-    config = transformers.GPT2Config(
-        vocab_size=VOCAB, n_positions=48, n_embd=32, n_head=4, n_layer=2, bos_token_id=EOS, eos_token_id=EOS,
-        pad_token_id=PAD,
+def public(kind):
+    if kind == "gpt2":
+        config = transformers.GPT2Config(vocab_size=VOCAB, n_positions=48, n_embd=32, n_head=4, n_layer=2, **IDS)
+        return transformers.GPT2LMHeadModel(config)
+    if kind == "bart":
+        sides = {f"{s}_{n}": v for s in ("encoder", "decoder")
+                 for n, v in {"layers": 2, "attention_heads": 4, "ffn_dim": 40}.items()}  # fmt: skip
+        config = transformers.BartConfig(
+            vocab_size=VOCAB, max_position_embeddings=48, d_model=32, decoder_start_token_id=START,
+            forced_eos_token_id=None, **sides, **IDS
+        )  # fmt: skip
+        return transformers.BartForConditionalGeneration(config)
+    config = transformers.T5Config(
+        vocab_size=VOCAB, d_model=32, d_kv=8, d_ff=40, num_layers=2, num_heads=4, decoder_start_token_id=START,
+        feed_forward_proj="gated-gelu" if kind == "t5 1.1" else "relu", tie_word_embeddings=kind != "t5 1.1", **IDS
     )  # fmt: skip
-    theirs = randomise(transformers.GPT2LMHeadModel(config), seed=request.param)
-    folder = tmp_path_factory.mktemp("gpt2")
+    return transformers.T5ForConditionalGeneration(config)
+
+
+@pytest.fixture(scope="module", params=list(itertools.product(["gpt2", "bart", "t5", "t5 1.1"], range(2))), ids=str)
+def models(request, tmp_path_factory):
+    """The same random model, ours and theirs; the output is peaked enough to tell beams apart."""
+    kind, seed = request.param
+    theirs = randomise(public(kind), seed)
+    if kind != "gpt2":  # larger scores, so that not every row says the same
+        with torch.no_grad():
+            for name, weight in theirs.named_parameters():
+                if name.endswith(("shared.weight", "EncDecAttention.o.weight", "encoder_attn.out_proj.weight")):
+                    weight.mul_(4)
+    folder = tmp_path_factory.mktemp("model")
     theirs.save_pretrained(folder)
     return hf.load_pretrained(folder), theirs
 
 
-@pytest.fixture(params=range(2))
-def prompts(request):
-    rng = torch.Generator().manual_seed(100 + request.param)
-    rows = [torch.randint(3, VOCAB, (n,), generator=rng).tolist() for n in (9, 4, 1, 6)]
-    return left_pad(rows, PAD)
+@pytest.fixture
+def prompts(models):
+    rng = torch.Generator().manual_seed(100)
+    rows = [torch.randint(4, VOCAB, (n,), generator=rng).tolist() for n in (9, 4, 1, 6)]
+    ids, attention_mask = left_pad(rows, PAD)
+    return (ids.flip(1), attention_mask.flip(1)) if models[1].config.is_encoder_decoder else (ids, attention_mask)
 
 
-def theirs_on(model, ids, keep, eos, **options):
-    # An id outside the vocabulary never comes: generation without an end.
-    return model.generate(
-        ids, attention_mask=keep.long(), max_new_tokens=20, pad_token_id=PAD, eos_token_id=eos, **options
+def both(models, prompts, rank=None, **options):
+    """(ours, theirs). rank: which of the most frequent free tokens ends a text; None: nothing does."""
+    ours, theirs = models
+    ids, attention_mask = prompts
+    eos = None
+    if rank is not None:
+        free = generate(ours, ids, attention_mask=attention_mask, max_new_tokens=NEW)[:, -NEW:]
+        eos = int(free.flatten().bincount().argsort(descending=True)[rank])
+    torch.manual_seed(7)
+    expected = theirs.generate(
+        ids, attention_mask=attention_mask.long(), pad_token_id=PAD, eos_token_id=VOCAB + 5 if eos is None else eos,
+        max_new_tokens=NEW, **{"do_sample": False} | options
+    )  # fmt: skip
+    rng = torch.Generator().manual_seed(7)
+    found = generate(
+        ours, ids, attention_mask=attention_mask, eos=eos, pad=PAD, max_new_tokens=NEW, generator=rng, **options
     )
+    return found, expected
 
 
-def often(out, width, rank):
-    """The `rank`-th most frequent new token: as eos it ends rows early, at different columns."""
-    return int(out[:, width:].flatten().bincount().argsort(descending=True)[rank])
+LEAST = {"min_new_tokens": 6}
 
 
-@pytest.mark.parametrize("rank", [None, 0, 1, 2])
-def test_greedy_token_for_token(models, prompts, rank):
-    ours, theirs = models
-    ids, keep = prompts
-    free = generate(ours, ids, keep=keep, max_new_tokens=20)
-    eos = None if rank is None else often(free, 9, rank)
-    expected = theirs_on(theirs, ids, keep, VOCAB + 5 if eos is None else eos, do_sample=False)
-    out = generate(ours, ids, keep=keep, max_new_tokens=20, eos=eos, pad=PAD)
-    assert torch.equal(out, expected)
-    assert (eos is None) == torch.equal(out, free)
+@pytest.mark.parametrize(("eos", "least"), [(None, {}), (0, {}), (1, {}), (2, LEAST), (0, LEAST)])
+def test_greedy(models, prompts, eos, least):
+    ours, theirs = both(models, prompts, eos, **least)
+    assert torch.equal(ours, theirs)
+    assert eos is not None or len({tuple(row) for row in ours[:, -NEW:].tolist()}) > 1  # the source or prompt is read
 
 
-@pytest.mark.parametrize("rank", [None, 0, 1])
+@pytest.mark.parametrize(("eos", "least"), [(None, {}), (1, {}), (1, LEAST)])
 @pytest.mark.parametrize(("beams", "penalty"), [(2, 1.0), (3, 0.0), (4, 2.0), (5, -1.0)])
-def test_beam_search_token_for_token(models, prompts, beams, penalty, rank):
+def test_beam_search(models, prompts, beams, penalty, eos, least):
+    assert torch.equal(*both(models, prompts, eos, num_beams=beams, length_penalty=penalty, **least))
+
+
+@pytest.mark.parametrize("least", [{}, LEAST], ids=str)
+def test_sampling_from_the_same_seed(models, prompts, least):
+    options = {"do_sample": True, "top_k": 12, "top_p": 0.9, "temperature": 1.3}
+    assert torch.equal(*both(models, prompts, 2, **options, **least))
+
+
+@pytest.mark.parametrize(("beams", "returned", "penalty"), [(3, 3, 1.0), (4, 2, 0.5)])
+def test_several_beams_with_their_scores(models, prompts, beams, returned, penalty):
     ours, theirs = models
-    ids, keep = prompts
-    options = {"num_beams": beams, "length_penalty": penalty}
-    free = generate(ours, ids, keep=keep, max_new_tokens=20, **options)
-    eos = None if rank is None else often(free, 9, min(rank, len(free[:, 9:].unique()) - 1))
-    expected = theirs_on(theirs, ids, keep, VOCAB + 5 if eos is None else eos, do_sample=False, **options)
-    out = generate(ours, ids, keep=keep, max_new_tokens=20, eos=eos, pad=PAD, **options)
-    assert torch.equal(out, expected)
-    if eos is not None and penalty <= 0:  # short texts win, so some must have ended
-        assert (out[:, 9:] == eos).any()
+    ids, attention_mask = prompts
+    options = {"max_new_tokens": NEW, "num_beams": beams, "length_penalty": penalty}
+    expected = theirs.generate(
+        ids, attention_mask=attention_mask.long(), pad_token_id=PAD, eos_token_id=EOS, do_sample=False,
+        num_return_sequences=returned, output_scores=True, return_dict_in_generate=True, **options
+    )  # fmt: skip
+    found = generate_several(ours, ids, returned, attention_mask=attention_mask, eos=EOS, pad=PAD, **options)
+    assert torch.equal(found.ids, expected.sequences)
+    assert close(found.scores, expected.sequences_scores)
 
 
-@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("top_k", [None, 1, 7, 1000])
 @pytest.mark.parametrize("top_p", [None, 0.05, 0.6, 0.95])
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 1.7])
-def test_next_distribution_equals_the_public_warpers(seed, top_k, top_p, temperature):
-    logits = 3 * torch.randn(5, VOCAB, generator=torch.Generator().manual_seed(seed))
+def test_next_distribution_equals_the_public_warpers(top_k, top_p, temperature):
+    logits = 3 * torch.randn(15, VOCAB, generator=torch.Generator().manual_seed(0))
     warped = transformers.TemperatureLogitsWarper(temperature)(None, logits)
     if top_k is not None:
         warped = transformers.TopKLogitsWarper(top_k)(None, warped)
@@ -88,36 +129,32 @@ def test_next_distribution_equals_the_public_warpers(seed, top_k, top_p, tempera
     assert close(ours, expected)
 
 
-def test_sampling_draws_the_same_tokens_from_the_same_seed(models, prompts):
+@pytest.mark.parametrize("beams", [1, 3])
+def test_the_source_is_read_once_and_its_keys_are_computed_once(models, prompts, beams):
     ours, theirs = models
-    ids, keep = prompts
-    torch.manual_seed(5)
-    expected = theirs_on(theirs, ids, keep, EOS, do_sample=True, top_k=12, top_p=0.9, temperature=0.8)
-    rng = torch.Generator().manual_seed(5)
-    out = generate(
-        ours, ids, keep=keep, max_new_tokens=20, do_sample=True, top_k=12, top_p=0.9, temperature=0.8, eos=EOS,
-        pad=PAD, generator=rng,
-    )  # fmt: skip
-    assert torch.equal(out, expected)
+    if not theirs.config.is_encoder_decoder:
+        pytest.skip("there is no source")
+    ids, attention_mask = prompts
+    calls = {"encoder": 0, "k": 0}
 
+    def count(name):
+        def hook(*_):
+            calls[name] += 1
 
-def test_a_filled_cache_is_a_prefix_as_in_the_public_model(models):
-    ours, theirs = models
-    rng = torch.Generator().manual_seed(3)
-    heads, dh, length, layers = 4, 8, 5, 2
-    filled = [(torch.randn(3, heads, length, dh, generator=rng), torch.randn(3, heads, length, dh, generator=rng))
-              for _ in range(layers)]  # fmt: skip
-    ids = torch.randint(3, VOCAB, (3, 7), generator=rng)
+        return hook
 
-    public = transformers.DynamicCache()
-    cache = KVCache(layers)
-    for layer, (k, v) in enumerate(filled):
-        public.update(k.clone(), v.clone(), layer)
-        cache.own[layer].extend(k, v)
-    with torch.no_grad():
-        expected = theirs(input_ids=ids, past_key_values=public).logits
-        assert close(ours(ids, cache=cache.copy()), expected)
-    assert cache.length == length
-    first = generate(ours, ids, max_new_tokens=6, cache=cache)
-    assert cache.length == length, "generate changed the caller's prefix"
-    assert torch.equal(first[:, 7], expected[:, -1].argmax(-1))
+    handles = [
+        ours.stack.encoder.register_forward_hook(count("encoder")),
+        ours.stack.decoder.blocks[0].cross.k.register_forward_hook(count("k")),
+    ]
+    with_cache = generate(ours, ids, attention_mask=attention_mask, max_new_tokens=NEW, num_beams=beams)
+    assert calls == {"encoder": 1, "k": 1}
+    without = generate(ours, ids, attention_mask=attention_mask, max_new_tokens=NEW, num_beams=beams, cache=False)
+    assert calls == {"encoder": 2, "k": 1 + NEW}
+    assert torch.equal(with_cache, without)
+    for handle in handles:
+        handle.remove()
+    with capture(ours, "decoder.blocks.0.cross.probs") as seen:
+        generate(ours, ids, attention_mask=attention_mask, max_new_tokens=2)
+    probs = seen["decoder.blocks.0.cross.probs"]  # B H 1 T
+    assert (probs[~attention_mask[:, None, None].expand_as(probs)] == 0).all(), "padding of the source is read"

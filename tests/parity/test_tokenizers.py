@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from course_lib.tokenizers import Tokenizer, train_bpe, train_wordpiece
+from course_lib.pretrained.tokenizers import Tokenizer, train_bpe, train_wordpiece
 
 transformers = pytest.importorskip("transformers")
 
@@ -45,59 +45,40 @@ def same(ours: Tokenizer, theirs: Any) -> None:
         assert role == "unk" or getattr(ours.vocab, role) == named, role
 
 
-def wordpiece_vocab(lowercase: bool) -> dict[str, int]:
-    return dict(train_wordpiece(TRAINING, 220, lowercase=lowercase).backend.get_vocab())
-
-
-def bpe_files(folder: Path, special: list[str]) -> None:
-    """A vocab.json and merges.txt in the old layout, with these special tokens in front."""
-    model = json.loads(train_bpe(TRAINING, 400).backend.to_str())["model"]
-    tokens = sorted(model["vocab"], key=model["vocab"].get)[2:]
-    (folder / "vocab.json").write_text(json.dumps({t: i for i, t in enumerate(special + tokens)}), encoding="utf-8")
-    lines = ["#version: 0.2", *(" ".join(pair) for pair in model["merges"]), ""]
-    (folder / "merges.txt").write_text("\n".join(lines), encoding="utf-8")
-
-
 @pytest.mark.parametrize("lowercase", [True, False])
-def test_bert_saved_by_transformers(tmp_path: Path, lowercase: bool) -> None:
-    theirs = transformers.BertTokenizerFast(vocab=wordpiece_vocab(lowercase), do_lower_case=lowercase)
+def test_bert(tmp_path: Path, lowercase: bool) -> None:
+    vocab = dict(train_wordpiece(TRAINING, 220, lowercase=lowercase).backend.get_vocab())
+    theirs = transformers.BertTokenizerFast(vocab=vocab, do_lower_case=lowercase)
     theirs.save_pretrained(tmp_path)
     same(Tokenizer.load(tmp_path), theirs)
 
 
-@pytest.mark.parametrize("lowercase", [True, False])
-def test_bert_from_vocab_txt(tmp_path: Path, lowercase: bool) -> None:
-    vocab = wordpiece_vocab(lowercase)
+SPECIAL = {"gpt2": ["<|endoftext|>"], "roberta": ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]}
+
+
+@pytest.mark.parametrize("saved", [True, False])
+@pytest.mark.parametrize("family", SPECIAL)
+def test_byte_level(tmp_path: Path, family: str, saved: bool) -> None:
+    """As transformers saves it, and in the older layout of two files."""
+    model = json.loads(train_bpe(TRAINING, 400).backend.to_str())["model"]
+    tokens = SPECIAL[family] + sorted(model["vocab"], key=model["vocab"].get)[2:]
+    (tmp_path / "vocab.json").write_text(json.dumps({token: i for i, token in enumerate(tokens)}), encoding="utf-8")
+    merges = [f"{' '.join(pair)}\n" for pair in model["merges"]]
+    (tmp_path / "merges.txt").write_text("".join(["#version: 0.2\n", *merges]), encoding="utf-8")
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": family}))
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    if saved:
+        theirs.save_pretrained(tmp_path / "saved")
+    same(Tokenizer.load(tmp_path / "saved" if saved else tmp_path), theirs)
+
+
+def test_older_files_without_a_configuration_are_berts_and_gpt2s(tmp_path: Path) -> None:
+    vocab, bpe = train_wordpiece(TRAINING, 220).backend.get_vocab(), train_bpe(TRAINING, 400)
     (tmp_path / "vocab.txt").write_text("".join(f"{t}\n" for t in sorted(vocab, key=vocab.__getitem__)), "utf-8")
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": lowercase}), "utf-8")
-    same(Tokenizer.load(tmp_path), transformers.BertTokenizerFast.from_pretrained(tmp_path))
-
-
-@pytest.mark.parametrize("saved", [True, False])
-def test_gpt2(tmp_path: Path, saved: bool) -> None:
-    bpe_files(tmp_path, ["<|endoftext|>"])
-    theirs = transformers.GPT2TokenizerFast.from_pretrained(tmp_path)
-    if saved:
-        theirs.save_pretrained(tmp_path / "saved")
-    same(Tokenizer.load(tmp_path / "saved" if saved else tmp_path), theirs)
-
-
-@pytest.mark.parametrize("saved", [True, False])
-def test_roberta(tmp_path: Path, saved: bool) -> None:
-    bpe_files(tmp_path, ["<s>", "<pad>", "</s>", "<unk>", "<mask>"])
-    theirs = transformers.RobertaTokenizerFast.from_pretrained(tmp_path)
-    if saved:
-        theirs.save_pretrained(tmp_path / "saved")
-    same(Tokenizer.load(tmp_path / "saved" if saved else tmp_path), theirs)
-
-
-def test_gpt1_from_vocab_and_merges(tmp_path: Path) -> None:
-    letters = sorted({c for text in TRAINING for c in text.lower() if not c.isspace()})
-    merges = [("t", "h"), ("th", "e</w>"), ("o", "x</w>"), ("f", "ox</w>"), ("d", "o"), ("do", "g</w>")]
-    tokens = ["<unk>", *letters, *(c + "</w>" for c in letters), *("".join(m) for m in merges)]
-    (tmp_path / "vocab.json").write_text(json.dumps({t: i for i, t in enumerate(tokens)}), "utf-8")
-    (tmp_path / "merges.txt").write_text("#version: 0.2\n" + "".join(f"{a} {b}\n" for a, b in merges), "utf-8")
-    same(Tokenizer.load(tmp_path), transformers.OpenAIGPTTokenizerFast.from_pretrained(tmp_path))
+    same(Tokenizer.load(tmp_path), transformers.BertTokenizerFast(vocab=dict(vocab)))
+    (tmp_path / "gpt2").mkdir()
+    bpe.backend.model.save(str(tmp_path / "gpt2"))
+    assert Tokenizer.load(tmp_path / "gpt2").ids(TEXTS[:-1]) == bpe.ids(TEXTS[:-1])
 
 
 def test_transformers_opens_what_we_save(tmp_path: Path) -> None:

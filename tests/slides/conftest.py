@@ -21,16 +21,3 @@ def pages(stored, tmp_path_factory):
         result[name] = folder / f"{name}.html"
         result[name].write_text(page.html(notebook), "utf-8")
     return result
-
-
-@pytest.fixture
-def tab(browser):
-    """A fresh tab; `tab.asked` holds the addresses outside the file, `tab.said` its errors."""
-    page = browser.new_page(viewport={"width": 1280, "height": 720})
-    page.asked, page.said = [], []
-    inside = ("file:", "data:", "about:", "blob:")
-    page.on("request", lambda r: page.asked.append(r.url) if not r.url.startswith(inside) else None)
-    page.on("console", lambda m: page.said.append(m.text) if m.type in ("error", "warning") else None)
-    page.on("pageerror", lambda error: page.said.append(str(error)))
-    yield page
-    page.close()

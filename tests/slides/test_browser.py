@@ -1,6 +1,7 @@
 """Decks as a class sees them: opened from disk in a browser without a network, stepped through, printed."""
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -8,56 +9,10 @@ from tests.slides.toy import cell, code, deck, picture
 from tools.slides import decks, page, pdf
 from tools.slides.deck import slides
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.browser
 
 NAMES = [path.stem for path in decks()]
-# Everything that is wrong with the looks of a deck, all steps shown, in the slide's own pixels.
-LOOKS = """() => {
-  const wrong = [];
-  const inside = (r, box, slack) => r.left >= box.left - slack && r.right <= box.right + slack
-    && r.top >= box.top - slack && r.bottom <= box.bottom + slack;
-  [...document.querySelectorAll('.slides > section')].forEach((slide, index) => {
-    Reveal.slide(index);
-    slide.querySelectorAll('.fragment').forEach(f => f.classList.add('visible'));
-    const box = slide.getBoundingClientRect(), scale = box.width / Reveal.getConfig().width;
-    const say = (what, e) => wrong.push([slide.id, what, e.tagName, e.textContent.trim().slice(0, 40)].join(' '));
-    const shown = e => { const r = e.getBoundingClientRect(); return r.width && r.height ? r : null; };
-    const room = {left: box.left + 20 * scale, right: box.right - 20 * scale, top: box.top,
-                  bottom: box.bottom - 26 * scale};
-    for (const e of slide.querySelectorAll('.sheet *')) {
-      const r = shown(e);
-      if (r && !inside(r, room, 1)) say('leaves the slide', e);
-    }
-    for (const row of slide.querySelectorAll('.sheet > .row, .column > .row')) {
-      for (const e of row.querySelectorAll('*')) {
-        const r = shown(e);
-        if (r && !inside(r, row.getBoundingClientRect(), 4 * scale)) { say('leaves its place', e); break; }
-      }
-    }
-    for (const image of slide.querySelectorAll('img')) {
-      const ratio = image.getBoundingClientRect().width / scale / image.naturalWidth;
-      if (!image.complete || !image.naturalWidth) say('broken', image);
-      if (!(ratio >= 0.62)) say('too small to read, ' + ratio.toFixed(2), image.parentNode);
-      if (image.alt.length < 20) say('no text alternative', image.parentNode);
-    }
-    for (const e of slide.querySelectorAll('.sheet *')) {
-      const text = [...e.childNodes].some(n => n.nodeType === 3 && n.data.trim());
-      if (text && !e.closest('math') && parseFloat(getComputedStyle(e).fontSize) < 18) say('small type', e);
-    }
-    for (const e of slide.querySelectorAll('math')) if (shown(e) === null) say('empty', e);
-    if (!Reveal.getSlideNotes(slide)) say('no notes', slide);
-  });
-  return wrong;
-}"""
-
-MARGINS = """() => [...document.querySelectorAll('.pdf-page')].flatMap(page => {
-  const box = page.getBoundingClientRect();
-  return [...page.querySelectorAll('.sheet *')].filter(e => {
-    const r = e.getBoundingClientRect();
-    return r.width && r.height && (r.left < box.left + 20 || r.right > box.right - 20 || r.top < box.top + 20
-      || r.bottom > box.bottom - 20);
-  }).map(e => page.querySelector('section').id + ' ' + e.tagName + ' ' + e.textContent.trim().slice(0, 30));
-})"""
+LOOKS, MARGINS = ((Path(__file__).parent / f"{name}.js").read_text("utf-8") for name in ("looks", "margins"))
 
 
 def opened(tab, path, width=1280, height=720):
@@ -69,37 +24,37 @@ def opened(tab, path, width=1280, height=720):
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(("width", "height"), [(1280, 720), (1024, 768)], ids=["16:9", "4:3"])
-def test_every_slide_fits_and_asks_for_nothing(tab, pages, name, width, height):
+def test_every_slide_is_there_fits_and_asks_for_nothing(tab, pages, stored, name, width, height):
     assert opened(tab, pages[name], width, height) == []
     assert (tab.asked, tab.said) == ([], [])
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_every_slide_is_there(tab, pages, stored, name):
-    tab.goto(pages[name].as_uri())
     there = tab.evaluate("[...document.querySelectorAll('.slides > section')].map(s => s.id)")
     assert there == [slide.name for slide in slides(stored[name])]
 
 
-def test_an_answer_comes_on_the_next_step(tab, pages):
+@pytest.fixture
+def two_mice(tab, pages):
+    """A slide with a question and notes."""
     tab.goto(pages["1_attention"].as_uri() + "#/two-mice")
     tab.wait_for_function("window.Reveal && Reveal.isReady()")
+    return tab
+
+
+def test_an_answer_comes_on_the_next_step(two_mice):
+    tab = two_mice
     answer = tab.locator("#two-mice .answer")
     assert tab.locator("#two-mice blockquote").first.is_visible()
     assert not answer.is_visible()
     tab.keyboard.press("ArrowRight")
-    answer.wait_for(state="visible", timeout=5000)
+    answer.wait_for(state="visible", timeout=120_000)
     assert "never sees the sentence" in answer.inner_text()
     tab.keyboard.press("ArrowRight")
     assert tab.evaluate("Reveal.getCurrentSlide().id") != "two-mice"
 
 
-def test_the_speaker_sees_notes(tab, pages):
-    tab.goto(pages["1_attention"].as_uri() + "#/two-mice")
-    tab.wait_for_function("window.Reveal && Reveal.isReady()")
-    with tab.expect_popup() as popup:
-        tab.keyboard.press("s")
-    popup.value.wait_for_function("document.body.innerText.includes('Let people vote')", timeout=20_000)
+def test_the_speaker_sees_notes(two_mice):
+    with two_mice.expect_popup() as popup:
+        two_mice.keyboard.press("s")
+    popup.value.wait_for_function("document.body.innerText.includes('Let people vote')", timeout=120_000)
 
 
 def toy(tmp_path, *cells):

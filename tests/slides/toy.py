@@ -29,7 +29,7 @@ def png(width=1000, height=600):
 
 
 def picture(alt="A blue square, a hundred pixels wide", caption="A square to look at."):
-    """What `view.show` leaves in a notebook."""
+    """What `figures.show` leaves in a notebook."""
     data = {"image/png": png(), "text/plain": f"[figure: {alt}]"}
     below = {"text/html": f"<p><em>{caption}</em></p>", "text/plain": caption}
     return [

@@ -1,7 +1,8 @@
-"""Build, check and run the lessons: `python -m tools.notebooks build | check | run | site`."""
+"""Build and run the lessons: `python -m tools.notebooks build | run | site`."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from course_lib.errors import CourseError
@@ -15,14 +16,14 @@ def lessons() -> list[Path]:
     return sorted(FOLDER.glob("[0-9][0-9]_*.ipynb"))
 
 
-def find(name: str) -> Path:
-    """The lesson called "09_bert", "09", "09_bert.ipynb" or by its path; CourseError names the lessons there are."""
+def find(name: str, books: Callable[[], list[Path]] = lessons, kind: str = "lesson") -> Path:
+    """The lesson or deck called "09_bert", "09", "09_bert.ipynb" or by its path; CourseError names those there are."""
     path = Path(name)
     if path.suffix == ".ipynb" and path.is_file():
         return path.resolve()
     stem = path.name.removesuffix(".ipynb")
-    found = [lesson for lesson in lessons() if stem and (lesson.stem == stem or lesson.stem.startswith(stem + "_"))]
+    found = [book for book in books() if stem and (book.stem == stem or book.stem.startswith(stem + "_"))]
     if len(found) == 1:
         return found[0]
-    names = ", ".join(lesson.stem for lesson in lessons()) or "none yet"
-    raise CourseError(f"There is no lesson {name!r}. Say LESSON=<one of: {names}>.")
+    names = ", ".join(book.stem for book in books()) or "none yet"
+    raise CourseError(f"There is no {kind} {name!r}. Say {kind.upper()}=<one of: {names}>.")

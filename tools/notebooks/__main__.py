@@ -1,4 +1,4 @@
-"""The command line: python -m tools.notebooks build | check | run | site."""
+"""The command line: python -m tools.notebooks build | run | site."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import typer
 from course_lib.errors import CourseError
 from tools.notebooks import ROOT, find, lessons
 from tools.notebooks.build import build as build_one
-from tools.notebooks.build import check as check_one
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__, pretty_exceptions_enable=False)
 Names = Annotated[list[str] | None, typer.Argument(help="lessons such as 09_bert or 09; all if none is named")]
@@ -20,21 +19,9 @@ Names = Annotated[list[str] | None, typer.Argument(help="lessons such as 09_bert
 @app.command()
 def build(names: Names = None) -> None:
     """Execute lessons and store them with their outputs, their seconds and their memory."""
-    for path in _paths(names):
+    for path in [find(name) for name in names] if names else lessons():
         measure = build_one(path)
         print(f"{path.stem}: built in {measure.seconds:.0f} s, {measure.peak_mb:.0f} MB", flush=True)
-
-
-@app.command()
-def check(names: Names = None) -> None:
-    """Execute lessons again and say where the stored outputs differ; nothing is written."""
-    wrong = 0
-    for path in _paths(names):
-        problems = check_one(path)
-        wrong += bool(problems)
-        print("\n  ".join([f"{path.stem}: {'as stored' if not problems else 'differs'}", *problems]), flush=True)
-    if wrong:
-        raise CourseError(f"{wrong} notebook(s) differ from what is stored; `make build` stores them anew.")
 
 
 @app.command()
@@ -70,10 +57,6 @@ def site(out: Annotated[Path, typer.Option(help="folder for the pages")] = ROOT 
     from tools.notebooks.site import build as build_site
 
     print(build_site(out, {path.stem: path for path in lessons()}, record.known()))
-
-
-def _paths(names: list[str] | None) -> list[Path]:
-    return [find(name) for name in names] if names else lessons()
 
 
 def main() -> None:

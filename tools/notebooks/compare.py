@@ -73,23 +73,6 @@ def tolerance(tags: Iterable[str]) -> Tolerance:
     return TIMING if "timing" in tags else CHANCE if "chance" in tags else LOOSE if "loose" in tags else STRICT
 
 
-def notebooks(stored: NotebookNode, fresh: NotebookNode) -> list[str]:
-    """What differs between two scrubbed notebooks, one line each, empty where they agree."""
-    problems = []
-    if len(stored.cells) != len(fresh.cells):
-        problems.append(f"{len(stored.cells)} cells are stored, {len(fresh.cells)} were built")
-    if stored.metadata != fresh.metadata:
-        problems.append("the notebook's metadata differs")
-    for number, (old, new) in enumerate(zip(stored.cells, fresh.cells, strict=False)):
-        if (old.cell_type, old.source, old.metadata) != (new.cell_type, new.source, new.metadata):
-            problems.append(f"cell {number}: the source or metadata differs")
-        elif old.cell_type == "code":
-            if old.execution_count is None:
-                problems.append(f"cell {number}: was never executed")
-            problems += [f"cell {number}: {line}" for line in cells(old, new.outputs)]
-    return problems
-
-
 def cells(stored: NotebookNode, fresh: list[NotebookNode]) -> list[str]:
     """What differs between a stored code cell's outputs and fresh ones, both scrubbed."""
     tags = stored.metadata.get("tags", [])

@@ -1,9 +1,10 @@
-"""Execute a notebook the way it is built: no network, no clock in its outputs, two threads, measured."""
+"""Execute a notebook by papermill: as a user's own run, or the way it is built, without a network and measured."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import logging
 import os
 import platform
 import shutil
@@ -12,55 +13,44 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import nbformat
+import papermill
 import psutil
-from jupyter_client.manager import AsyncKernelManager, KernelManager
-from nbclient import NotebookClient
-from nbclient.exceptions import CellExecutionError
+from jupyter_client.manager import AsyncKernelManager
 from nbformat import NotebookNode
+from papermill.exceptions import PapermillExecutionError
 
 from course_lib.errors import CourseError
 
 # Two threads are what the lessons are timed on; a fixed number also fixes the order of floating-point sums.
 THREADS = 2
-CELL_TIMEOUT = 600  # seconds; a guard against a hang, not a budget
+CELL_TIMEOUT = 1800  # seconds; a guard against a hang, not a budget: a shared machine may be twenty times slower
 
 # Python runs this before the notebook's own code where the system cannot cut the network for a process.
 SITECUSTOMIZE = """\
 import socket
 
-_connect, _sendto = socket.socket.connect, socket.socket.sendto
+
+def cut(call, address_of):
+    def guarded(*given, **named):
+        address = address_of(given)
+        if isinstance(address, (tuple, str)):
+            host = address if isinstance(address, str) else str(address[0])
+            if host not in ("", "127.0.0.1", "::1", "localhost"):
+                raise OSError(101, "Network is unreachable (cut for this run)")
+        return call(*given, **named)
+
+    return guarded
 
 
-def _inside(address):
-    return not isinstance(address, tuple) or str(address[0]) in ("127.0.0.1", "::1", "localhost")
-
-
-def connect(self, address):
-    if not _inside(address):
-        raise OSError(101, "Network is unreachable (cut for this run)")
-    return _connect(self, address)
-
-
-def sendto(self, data, *rest):
-    if not _inside(rest[-1]):
-        raise OSError(101, "Network is unreachable (cut for this run)")
-    return _sendto(self, data, *rest)
-
-
-def getaddrinfo(host, *rest, **named):
-    if host not in (None, "", "localhost", "127.0.0.1", "::1"):
-        raise socket.gaierror(-3, "Temporary failure in name resolution (network cut for this run)")
-    return _getaddrinfo(host, *rest, **named)
-
-
-_getaddrinfo = socket.getaddrinfo
-socket.socket.connect, socket.socket.sendto, socket.getaddrinfo = connect, sendto, getaddrinfo
+socket.socket.connect = cut(socket.socket.connect, lambda given: given[1] if isinstance(given[1], tuple) else None)
+socket.socket.sendto = cut(socket.socket.sendto, lambda given: given[-1] if isinstance(given[-1], tuple) else None)
+socket.getaddrinfo = cut(socket.getaddrinfo, lambda given: given[0])
 """
 
 
@@ -68,8 +58,10 @@ socket.socket.connect, socket.socket.sendto, socket.getaddrinfo = connect, sendt
 class Measure:
     """What an execution took.
 
-    seconds: by the clock. cpu_seconds: of all threads together, which other programs disturb less.
-    peak_mb: the most memory that the kernel and its children held at once.
+    Attributes:
+        seconds: by the clock.
+        cpu_seconds: of all threads together, which other programs disturb less.
+        peak_mb: the most memory that the kernel and its children held at once.
     """
 
     seconds: float = 0.0
@@ -83,24 +75,24 @@ def cut_prefix() -> tuple[str, ...]:
     for prefix in (("unshare", "-n", "--"), ("unshare", "-rn", "--")):
         if shutil.which(prefix[0]):
             with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-                if subprocess.run([*prefix, "true"], capture_output=True, timeout=10).returncode == 0:
+                if subprocess.run([*prefix, "true"], capture_output=True, timeout=60).returncode == 0:
                     return prefix
     return ()
 
 
 @contextlib.contextmanager
-def environment() -> Iterator[dict[str, str]]:
-    """The environment of a kernel whose run can be repeated; its folder is removed afterwards."""
-    with tempfile.TemporaryDirectory(prefix="course-") as folder:
-        env = dict(os.environ)
-        env |= {
+def environment(threads: int = THREADS) -> Iterator[None]:
+    """This process has the environment of a kernel whose run can be repeated; undone afterwards."""
+    before = dict(os.environ)
+    with tempfile.TemporaryDirectory(prefix="course-", ignore_cleanup_errors=True) as folder:
+        os.environ |= {
             "CUDA_VISIBLE_DEVICES": "",
             "HF_DATASETS_CACHE": folder,
             "HF_HUB_OFFLINE": "1",
             "IPYTHONDIR": folder,
-            "MKL_NUM_THREADS": str(THREADS),
+            "MKL_NUM_THREADS": str(threads),
             "NO_COLOR": "1",
-            "OMP_NUM_THREADS": str(THREADS),
+            "OMP_NUM_THREADS": str(threads),
             # Waiting threads spin for a moment, then leave the core to others: spinning on brings a busy machine to a
             # stand, never spinning costs a quiet one two thirds of its speed.
             "GOMP_SPINCOUNT": "20000",
@@ -110,12 +102,16 @@ def environment() -> Iterator[dict[str, str]]:
         }
         if not cut_prefix():
             (Path(folder) / "sitecustomize.py").write_text(SITECUSTOMIZE, "utf-8")
-            env["PYTHONPATH"] = os.pathsep.join(filter(None, (folder, env.get("PYTHONPATH"))))
-        yield env
+            os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (folder, os.environ.get("PYTHONPATH"))))
+        try:
+            yield
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
 
 
-class _Offline:
-    """Mixed into a kernel manager: the kernel is started in this Python and, where the system can, without a network.
+class OfflineKernelManager(AsyncKernelManager):
+    """Starts the kernel in this Python and, where the system can, without a network.
 
     The messages go through files (ipc) instead of local ports, which a process without a network cannot open to us.
     """
@@ -128,83 +124,102 @@ class _Offline:
 
     def format_kernel_cmd(self, extra_arguments: list[str] | None = None) -> list[str]:
         """The kernel's command line."""
-        command = super().format_kernel_cmd(extra_arguments)  # type: ignore[misc]
+        command = super().format_kernel_cmd(extra_arguments)
         return [*cut_prefix(), sys.executable, *command[1:]]
 
     def cleanup_connection_file(self) -> None:
         """Remove the messages' files with the connection's."""
-        super().cleanup_connection_file()  # type: ignore[misc]
+        super().cleanup_connection_file()
         if self.transport == "ipc":
             shutil.rmtree(Path(self.ip).parent, ignore_errors=True)
 
 
-class OfflineKernelManager(_Offline, KernelManager):
-    """A blocking kernel manager whose kernel has no network."""
+def execute(notebook: NotebookNode | Path, where: Path, threads: int = THREADS) -> tuple[NotebookNode, Measure]:
+    """Execute a copy of the notebook in the folder `where`, as lessons are built and tested.
 
-
-class AsyncOfflineKernelManager(_Offline, AsyncKernelManager):
-    """An asynchronous kernel manager whose kernel has no network."""
-
-
-def execute(notebook: NotebookNode, where: Path) -> tuple[NotebookNode, Measure]:
-    """Execute a copy of the notebook in the folder `where`; returns it with its measure.
+    Returns:
+        the executed notebook and what it took.
 
     Raises:
-        CourseError: a cell failed or ran past CELL_TIMEOUT; says which, and the error's last line.
+        CourseError: a cell failed, or the kernel died; says which cell, and the error's last line.
     """
-    copy = nbformat.from_dict(notebook)
-    measure = Measure()
-    with environment() as env:
-        client = NotebookClient(
-            copy,
-            kernel_name="python3",
-            kernel_manager_class=AsyncOfflineKernelManager,
-            timeout=CELL_TIMEOUT,
-            startup_timeout=120,
-            iopub_timeout=60,  # for the last outputs of a cell; nbclient drops what comes later than 4 s
-            record_timing=False,
+    with environment(threads):
+        return papermilled(
+            notebook,
+            where,
+            None,
+            kernel_manager_class=OfflineKernelManager,
+            request_save_on_cell_execute=False,
             coalesce_streams=True,
-            resources={"metadata": {"path": str(where)}},
+            iopub_timeout=60,  # for the last outputs of a cell; nbclient drops what comes later than 4 s
         )
-        with watched(measure, lambda: getattr(getattr(client.km, "provisioner", None), "pid", None)):
-            try:
-                client.execute(env=env)
-            except CellExecutionError as error:
-                raise CourseError(f"A cell failed with {error.ename}: {error.evalue}\n{error}") from None
-            except (TimeoutError, RuntimeError) as error:
-                raise CourseError(f"The notebook did not run to its end: {error}") from None
-    return copy, measure
+
+
+def papermilled(
+    notebook: NotebookNode | Path,
+    where: Path,
+    out: Path | None,
+    parameters: Mapping[str, Any] | None = None,
+    **named: Any,
+) -> tuple[NotebookNode, Measure]:
+    """Execute by papermill, in this process's environment; `out`: the executed notebook's place, if it has one."""
+    logging.getLogger("papermill").setLevel(logging.ERROR)
+    try:
+        with _measured() as measure, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            executed = papermill.execute_notebook(
+                notebook,
+                out,
+                dict(parameters or {}),
+                kernel_name="python3",
+                language="python",
+                cwd=where,
+                start_timeout=600,
+                execution_timeout=CELL_TIMEOUT,
+                extra_arguments=[
+                    "--IPKernelApp.log_level=50",  # what it says of ports and of its end is no news
+                    '--IPKernelApp.exec_lines=__import__("gc").set_threshold(50_000)',  # imports make many objects
+                ],
+                **{"progress_bar": False} | named,
+            )
+    except PapermillExecutionError as error:
+        more = f" (all of it: {out})" if out else f"\n{error}"
+        raise CourseError(f"Cell {error.cell_index} failed with {error.ename}: {error.evalue}{more}") from None
+    except (TimeoutError, RuntimeError) as error:
+        raise CourseError(f"The notebook did not run to its end: {error}") from None
+    return executed, measure
 
 
 @contextlib.contextmanager
-def watched(measure: Measure, pid_of: Callable[[], int | None]) -> Iterator[None]:
-    """Measure a process and its children, ten times a second while the block runs; pid_of: None where it is not yet."""
-    done = threading.Event()
-    start = time.monotonic()
+def _measured() -> Iterator[Measure]:
+    """Measure the process that the block starts, the kernel, and its children, four times a second."""
+    measure, done, start = Measure(), threading.Event(), time.monotonic()
+    mine = psutil.Process()
+    before = {process.pid for process in mine.children()}
 
     def watch() -> None:
-        while not done.wait(0.1):
-            pid = pid_of()
-            if pid is not None:
-                megabytes, cpu_seconds = _tree(pid)
+        kernel = None
+        while not done.wait(0.25):
+            kernel = kernel or next((process for process in mine.children() if process.pid not in before), None)
+            if kernel is not None:
+                megabytes, cpu_seconds = _tree(kernel)
                 measure.peak_mb = max(measure.peak_mb, megabytes)
                 measure.cpu_seconds = max(measure.cpu_seconds, cpu_seconds)
 
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()
     try:
-        yield
+        yield measure
     finally:
         done.set()
         thread.join()
         measure.seconds = time.monotonic() - start
 
 
-def _tree(pid: int) -> tuple[float, float]:
+def _tree(parent: psutil.Process) -> tuple[float, float]:
     """Resident megabytes and seconds of processor time of a process and its children."""
     size = seconds = 0.0
     with contextlib.suppress(psutil.Error):
-        parent = psutil.Process(pid)
         for process in (parent, *parent.children(recursive=True)):
             with contextlib.suppress(psutil.Error):
                 size += process.memory_info().rss / 2**20

@@ -7,10 +7,11 @@ neighbours and has the course's links by itself. What a lesson builds on stays i
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
-from nbformat import NotebookNode
+from nbformat import NotebookNode, read
 
-from course_lib.view.course_map import Planned, planned
+from classroom.figures.course_map import Planned, planned
 
 GLOSSARY, PAPERS = "../docs/glossary.md", "../docs/papers.md"
 MAP = "00_start_here.ipynb#map"
@@ -21,9 +22,8 @@ _LESSON = re.compile(r"\]\((\d\d_\w+)\.ipynb[^)]*\)")
 
 
 def link(lesson: Planned) -> str:
-    """A link to a lesson that stands; the plain name of one to come."""
-    text = f"{lesson.number} {lesson.title}"
-    return f"[{text}]({lesson.name}.ipynb)" if lesson.ready else text
+    """A link to a lesson."""
+    return f"[{lesson.number} {lesson.title}]({lesson.name}.ipynb)"
 
 
 def line(name: str, course: dict[str, Planned] | None = None) -> str:
@@ -62,3 +62,9 @@ def needs(notebook: NotebookNode) -> list[str]:
 def title(notebook: NotebookNode) -> str:
     """A lesson's title without its number and without what stands behind a colon."""
     return str(notebook.cells[0].source).splitlines()[0].partition("·")[2].partition(":")[0].strip()
+
+
+def opening(path: Path) -> tuple[str, str]:
+    """A lesson's title and first paragraph."""
+    first, _, rest = read(path, as_version=4).cells[0].source.partition("\n")
+    return first.lstrip("# ").strip(), rest.strip().partition("\n\n")[0].replace("\n", " ").replace("|", "\\|")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import latex2mathml.converter
@@ -10,48 +11,6 @@ import mistune
 from nbconvert.exporters.html import HTMLExporter
 from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 from nbformat import NotebookNode
-
-# nbconvert's page of JupyterLab's looks, without the libraries that it would load, and with the pictures' text
-# alternatives, which it leaves out.
-TEMPLATE = """\
-{%- extends 'lab/index.html.j2' -%}
-{%- block html_head_js -%}{%- endblock -%}
-{%- block jupyter_widgets -%}{%- endblock -%}
-{%- block html_head_js_mathjax -%}{%- endblock -%}
-{%- block html_head_js_mermaidjs -%}{%- endblock -%}
-{%- block html_head_css -%}
-<style>
-  main { max-width: 60rem; margin: 0 auto; padding: 1rem; }
-  img { max-width: 100%; height: auto; }
-  .jp-RenderedHTMLCommon math { font-size: 1.05em; font-family: "STIX Two Math", "Cambria Math", "Latin Modern Math",
-    "DejaVu Math TeX Gyre", math; }
-  .jp-CodeCell .highlight pre, .jp-OutputArea-output pre {
-    white-space: pre-wrap; word-break: normal !important; overflow-wrap: anywhere;
-  }
-  .jp-RenderedHTMLCommon table { display: block; overflow-x: auto; max-width: 100%; }
-  .jp-RenderedHTMLCommon math[display="block"] { overflow-x: auto; max-width: 100%; }
-  @media (max-width: 45rem) {
-    main { padding: .5rem; }
-    .jp-InputPrompt, .jp-OutputPrompt, .jp-InputCollapser, .jp-OutputCollapser { display: none !important; }
-    .jp-Cell, .jp-Notebook { padding: 2px 0 !important; }
-    .jp-RenderedHTMLCommon { padding-right: 0 !important; }
-    .jp-OutputArea-output { margin-left: 0 !important; overflow-x: auto; }
-  }
-  @media print {
-    .jp-InputPrompt, .jp-OutputPrompt { display: none !important; }
-    .jp-Cell, .jp-OutputArea-output, .jp-OutputArea-child { overflow: visible !important; }
-    img, svg, table, .highlight pre { break-inside: avoid; }
-    h1, h2, h3 { break-after: avoid; }
-  }
-</style>
-{%- endblock -%}
-{%- block data_png scoped -%}
-<div class="jp-RenderedImage jp-OutputArea-output {{ extra_class }}">
-<img src="data:image/png;base64,{{ output.data['image/png'] | escape_html }}"
-     alt="{{ (output | get_metadata('alt', 'image/png')) or '' | escape_html }}">
-</div>
-{%- endblock -%}
-"""
 
 # What a browser fetches by itself when it opens the page (a link that a reader may click is no such thing).
 FETCHED = re.compile(
@@ -78,7 +37,7 @@ class _Renderer(IPythonRenderer):
 
 
 class _Exporter(HTMLExporter):
-    raw_template = TEMPLATE
+    raw_template = (Path(__file__).parent / "page.html.j2").read_text("utf-8")
 
     def default_filters(self) -> Any:
         yield from super().default_filters()  # type: ignore[no-untyped-call]

@@ -37,8 +37,9 @@ def scrub(notebook: NotebookNode) -> NotebookNode:
     result.metadata = nbformat.from_dict(kept | METADATA)
     result.nbformat, result.nbformat_minor = 4, 5
     for cell in result.cells:
-        cell.metadata.pop("execution", None)
-        cell.metadata.pop("papermill", None)
+        for key in ("execution", "papermill", "tags"):
+            if key != "tags" or not cell.metadata.get(key):  # papermill gives every cell an empty list of tags
+                cell.metadata.pop(key, None)
         if cell.cell_type == "code":
             cell.outputs = outputs(cell.outputs)
     return result

@@ -1,157 +1,134 @@
-"""A pytest plugin on top of nbval: each stored cell of a lesson is a test, and so is the notebook rebuilt from them.
+"""A pytest plugin on top of nbval: each stored cell of a lesson is a test, held against one execution by papermill.
 
-nbval collects the cells, runs them one by one in a kernel and reports. Three things are done in our way: the kernel has
-no network; what a cell displays is what a reader sees in the end (a live curve that is drawn anew counts once); and
-stored and fresh outputs are compared by `compare.cells`, numbers within a tolerance. One execution of the lesson so
-gives the comparison of its outputs, the proof that it needs no network, and the rebuilt file.
+nbval collects the cells and reports. The lessons are executed in two other processes, without a network, a thread each,
+beside the other tests and giving way to them, so that two cores are always busy and the tests are not slowed.
+Stored and fresh outputs are compared by `compare.cells`, numbers within a tolerance.
 """
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 from collections.abc import Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import nbformat
 import pytest
 from nbformat import NotebookNode
-from nbval.kernel import RunningKernel
 from nbval.plugin import IPyNbCell, IPyNbFile
 
+from course_lib.errors import CourseError
 from tools.notebooks import compare, scrub
-from tools.notebooks.build import is_scrubbed, read
-from tools.notebooks.execute import CELL_TIMEOUT, OfflineKernelManager, environment
+from tools.notebooks.execute import Measure, execute
 
-DISPLAYS = ("display_data", "execute_result")
+BACKGROUND = pytest.StashKey[ProcessPoolExecutor]()
+TOOK = pytest.StashKey[dict[str, Measure]]()
 
 
-class Kernel(RunningKernel):  # type: ignore[misc]
-    """nbval's kernel, offline, with the messages of a cell settled before nbval sees them."""
+def give_way() -> None:
+    """Let this process wait for others where the cores are too few (Linux, macOS)."""
+    with suppress(AttributeError, OSError):
+        os.nice(5)
 
-    def __init__(self, folder: Path, env: dict[str, str]) -> None:
-        self.km = OfflineKernelManager(kernel_name="python3")
-        self.km.start_kernel(cwd=str(folder), env=env)
-        self.kc = self.km.client()
-        self.kc.start_channels()
-        self.kc.wait_for_ready(timeout=120)
-        self.waiting: list[dict[str, Any]] = []
-        self.shown: dict[str, dict[str, Any]] = {}
 
-    def get_message(self, stream: str, timeout: float | None = None) -> Any:
-        """The next message; those of iopub once the whole cell has spoken."""
-        if stream != "iopub":
-            return super().get_message(stream, timeout)
-        if not self.waiting:
-            heard: list[dict[str, Any]] = []
-            while not heard or heard[-1]["content"].get("execution_state") != "idle":
-                heard.append(super().get_message("iopub", timeout))
-            self.waiting = self._settle(heard)
-        return self.waiting.pop(0)
-
-    def _settle(self, heard: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Apply updates and clearings of the display, as a notebook's page does."""
-        settled: list[dict[str, Any]] = []
-        clear = False
-        for message in heard:
-            kind, content = message["msg_type"], message["content"]
-            name = content.get("transient", {}).get("display_id")
-            if kind == "clear_output":
-                clear = True
-                if content.get("wait"):
-                    continue
-            elif kind == "update_display_data":
-                self.shown.get(name, {}).update(data=content["data"], metadata=content["metadata"])
-                continue
-            if clear and kind in (*DISPLAYS, "stream", "error", "clear_output"):
-                settled = [m for m in settled if m["msg_type"] not in (*DISPLAYS, "stream")]
-                clear = False
-            if kind in DISPLAYS and name is not None:
-                self.shown[name] = content
-            if kind != "clear_output":
-                settled.append(message)
-        return settled
+def execution(path: Path) -> tuple[list[NotebookNode], Measure]:
+    """A lesson's code cells as one execution leaves them, in the stored form, and what it took."""
+    notebook, measure = execute(path, path.parent, threads=1)
+    return [cell for cell in scrub.scrub(notebook).cells if cell.cell_type == "code"], measure
 
 
 class Cell(IPyNbCell):  # type: ignore[misc]
     """One stored code cell: it must have been executed, and executing it again must give the stored outputs."""
 
     def runtest(self) -> None:
-        """Execute and compare."""
+        """Compare."""
         if self.cell.execution_count is None:
             self.raise_cell_error("The cell was never executed: build the notebook again.", "")
-        super().runtest()
+        try:
+            cells = self.parent.fresh()
+        except CourseError as error:
+            if self.parent.failed:
+                pytest.skip("the lesson failed, see its first cell")
+            self.parent.failed = True
+            self.raise_cell_error(str(error), "")
+        if not self.compare_outputs(cells[self.cell_num].outputs, self.cell.outputs):
+            self.raise_cell_error("Cell outputs differ", "\n".join(self.comparison_traceback))
 
     def compare_outputs(self, test: Any, ref: Any, skip_compare: Any = None) -> bool:
-        """True where the fresh outputs agree with the stored ones; called by nbval."""
-        problems = compare.cells(self.cell, scrub.outputs(test))
-        self.comparison_traceback = problems
-        return not problems
-
-
-class Rebuilt(pytest.Item):
-    """The notebook put together from the fresh outputs is the stored one, in the form that the build writes."""
-
-    def runtest(self) -> None:
-        """Compare the whole file."""
-        assert isinstance(self.parent, Lesson)
-        assert is_scrubbed(self.path), "the file is not as the build writes it; `make build` writes it anew"
-        problems = compare.notebooks(scrub.scrub(read(self.path)), self.parent.rebuilt())
-        assert not problems, "\n".join(problems)
-
-    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> str:
-        """The differences, without a traceback through pytest."""
-        return str(excinfo.value)
-
-    def reportinfo(self) -> tuple[Path, int | None, str]:
-        """Where a failure is reported."""
-        return self.path, None, f"{self.path.name}: rebuilt"
+        """True where the fresh outputs agree with the stored ones."""
+        self.comparison_traceback = compare.cells(self.cell, test)
+        return not self.comparison_traceback
 
 
 class Lesson(IPyNbFile):  # type: ignore[misc]
-    """A notebook; its items are its code cells and, at the end, the rebuilt file."""
+    """A notebook; its items are its code cells. A lesson that fails fails once, with its first cell."""
+
+    future: Future[Any]
+    failed = False
 
     def collect(self) -> Iterator[pytest.Item]:
         """The cells as nbval finds them, as ours."""
-        self.items = []
         for found in super().collect():
-            options = found.options
-            options["check"] = True  # what is not compared, and how closely the rest is, `compare` decides by tags
-            item = Cell.from_parent(self, name=found.name, cell_num=found.cell_num, cell=found.cell, options=options)
-            item.output_timeout = 60  # seconds between messages; nbval's five are too few on a busy machine
-            self.items.append(item)
-        yield from self.items
-        yield Rebuilt.from_parent(self, name="rebuilt")
+            yield Cell.from_parent(
+                self, name=found.name, cell_num=found.cell_num, cell=found.cell, options=found.options
+            )
 
     def setup(self) -> None:
-        """Start the kernel."""
-        self.config.option.nbval_cell_timeout = CELL_TIMEOUT
-        self.surroundings = environment()
-        self.kernel = Kernel(self.path.parent, self.surroundings.__enter__())
+        """No kernel: another process has it."""
 
-    def teardown(self) -> None:
-        """Stop it."""
-        super().teardown()
-        self.surroundings.__exit__(None, None, None)
+    def start(self) -> None:
+        """Execute the lesson in the background."""
+        self.future = self.config.stash[BACKGROUND].submit(execution, self.path)
 
-    def rebuilt(self) -> NotebookNode:
-        """The stored notebook with the outputs of this run."""
-        fresh = nbformat.from_dict(self.nb)
-        items = iter(self.items)
-        for cell in fresh.cells:
-            if cell.cell_type == "code":
-                outputs = next(items).test_outputs
-                cell.outputs = [nbformat.v4.new_output(**_as_output(output)) for output in outputs or []]
-        return scrub.scrub(fresh)
+    def fresh(self) -> list[NotebookNode]:
+        """The code cells, executed; waits for them."""
+        cells, self.config.stash[TOOK][self.path.stem] = self.future.result()
+        return list(cells)
 
 
-def _as_output(output: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in output.items() if key != "execution_count"}
+@pytest.fixture(scope="session")
+def background(pytestconfig: pytest.Config) -> ProcessPoolExecutor:
+    """Where tests execute whole lessons, two at a time."""
+    return pytestconfig.stash[BACKGROUND]
 
 
-def collect(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    """For `pytest_collect_file`: the lessons in notebooks/, each as a collector of its cells."""
-    if file_path.suffix != ".ipynb" or parent.config.option.nbval or parent.config.option.nbval_lax:
+def pytest_configure(config: pytest.Config) -> None:
+    """The processes start with their first job."""
+    config.stash[BACKGROUND] = ProcessPoolExecutor(2, multiprocessing.get_context("spawn"), give_way)
+    config.stash[TOOK] = {}
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """End what a broken-off run left."""
+    config.stash[BACKGROUND].shutdown(wait=False, cancel_futures=True)
+    for process in multiprocessing.active_children():
+        process.terminate()
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """Notebooks, as collectors of their cells; pytest's `timeout` is not for them."""
+    if file_path.suffix != ".ipynb":
         return None
     lesson: pytest.Collector = Lesson.from_parent(parent, path=file_path)
     lesson.add_marker("notebooks")
+    lesson.add_marker(pytest.mark.timeout(0))
     return lesson
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """The lessons that were chosen start beside the first tests; the last first, for the first are the short ones, and
+    none is left running alone for long."""
+    if not session.config.option.collectonly:
+        for lesson in reversed(dict.fromkeys(item.parent for item in session.items if isinstance(item, Cell))):
+            lesson.start()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """What the lessons took; their tests only waited."""
+    took = config.stash[TOOK]
+    if len(took) > 1:
+        terminalreporter.section(f"lessons: {sum(m.cpu_seconds for m in took.values()):.0f} seconds of processor time")
+        for name, measure in took.items():
+            terminalreporter.write_line(f"{measure.cpu_seconds:7.0f} {measure.peak_mb:7.0f} MB  {name}")

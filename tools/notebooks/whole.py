@@ -9,15 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from course_lib.errors import CourseError
 from course_lib.files import read_json, write_json
-from tools.notebooks import exercises, lessons, record, run, site
+from tools.notebooks import lessons, record, run, site
 from tools.notebooks.build import read
-from tools.notebooks.execute import Measure, watched
 
-HEAD = f"{'lesson':<24}{'time':>8}{'memory':>10}{'checks':>9}"
+HEAD = f"{'lesson':<24}{'time':>8}{'memory':>10}"
 
 
 def run_all(
@@ -31,10 +28,9 @@ def run_all(
 ) -> Path:
     """Execute every lesson with the given parameters and make the site of them; returns the site's first page.
 
-    A line is said as each lesson ends: time, peak memory, and how many of its checks accept their folded answers. What
-    has been executed is kept in `out`/run: a call after a failure, or after a stop by hand, executes only what is
-    missing or has been edited since. A run that went through is followed by a new one. With `keep`, what went through
-    is also noted there, for README's table.
+    A line is said as each lesson ends: time and peak memory. What has been executed is kept in `out`/run: a call after
+    a failure, or after a stop by hand, executes only what is missing or has been edited since. A run that went through
+    is followed by a new one. With `keep`, what went through is also noted there, for README's table.
 
     Raises:
         CourseError: lessons failed; all others have been executed.
@@ -58,33 +54,27 @@ def run_all(
                 continue
         say(_line(path.stem, entry) + note)
     entries = record.known(folder)
-    say(f"{'-' * len(HEAD)}\n{_sum(entries)}")
+    total = {
+        "seconds": sum(entry["seconds"] for entry in entries.values()),
+        "peak_mb": max((entry["peak_mb"] for entry in entries.values()), default=0),
+    }
+    say(f"{'-' * len(HEAD)}\n{_line(f'{len(entries)} lessons', total)}")
     if failed:
         names = ", ".join(failed)
         raise CourseError(f"{len(failed)} of {len(lessons())} failed: {names}. The same command runs only these again.")
     if keep is not None:
         for name, entry in entries.items():
-            write_json(keep / f"{name}.json", {key: entry[key] for key in entry if key not in ("checks", "source")})
+            write_json(keep / f"{name}.json", {key: entry[key] for key in entry if key != "source"})
     write_json(done, {"at": time.strftime("%Y-%m-%d %H:%M:%S")})
     return site.build(out / "site", {path.stem: folder / path.name for path in lessons()}, entries, given)
 
 
 def _one(path: Path, given: dict[str, Any], folder: Path, progress: bool) -> dict[str, Any]:
     """Execute one lesson and note what it took."""
-    mine = psutil.Process()
-    before = {process.pid for process in mine.children()}
-
-    def kernel() -> int | None:
-        return next((process.pid for process in mine.children() if process.pid not in before), None)
-
-    measure = Measure()
-    with watched(measure, kernel):
-        run.execute(path, given, folder, progress=progress)
-    notebook = read(path)
-    passed, checks = exercises.passed(notebook)
+    _, measure = run.execute(path, given, folder, progress=progress)
     words = " ".join(f"--{name.lower()} {value}" for name, value in given.items())
     command = f"python -m tools.notebooks run {path.stem} {words}".strip()
-    return record.note(path.stem, measure, command, folder, checks=[passed, checks], source=_source(path))
+    return record.note(path.stem, measure, command, folder, source=_source(path))
 
 
 def _kept(path: Path, folder: Path) -> dict[str, Any] | None:
@@ -100,14 +90,4 @@ def _source(path: Path) -> str:
 
 
 def _line(name: str, entry: dict[str, Any]) -> str:
-    passed, checks = entry["checks"]
-    return f"{name:<24}{entry['seconds']:>6.0f} s{entry['peak_mb'] / 1024:>7.1f} GB{f'{passed}/{checks}':>9}"
-
-
-def _sum(entries: dict[str, dict[str, Any]]) -> str:
-    total = {
-        "seconds": sum(entry["seconds"] for entry in entries.values()),
-        "peak_mb": max((entry["peak_mb"] for entry in entries.values()), default=0),
-        "checks": [sum(entry["checks"][i] for entry in entries.values()) for i in (0, 1)],
-    }
-    return _line(f"{len(entries)} lessons", total)
+    return f"{name:<24}{entry['seconds']:>6.0f} s{entry['peak_mb'] / 1024:>7.1f} GB"

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from course_lib.errors import CourseError
+from tools import notebooks
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+ROOT = notebooks.ROOT
 FOLDER = ROOT / "slides"
 
 
@@ -26,12 +26,4 @@ def decks() -> list[Path]:
 
 def find(name: str) -> Path:
     """The deck called "1_attention", "1" or by its path; CourseError names the decks there are."""
-    path = Path(name)
-    if path.suffix == ".ipynb" and path.is_file():
-        return path.resolve()
-    stem = path.name.removesuffix(".ipynb")
-    found = [deck for deck in decks() if stem and (deck.stem == stem or deck.stem.startswith(stem + "_"))]
-    if len(found) == 1:
-        return found[0]
-    names = ", ".join(deck.stem for deck in decks()) or "none yet"
-    raise CourseError(f"There is no deck {name!r}. Say DECK=<one of: {names}>.")
+    return notebooks.find(name, decks, "deck")

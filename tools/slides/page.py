@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import jinja2
 from nbformat import NotebookNode
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
@@ -18,35 +19,6 @@ from tools.slides.deck import Piece, Slide, slides
 
 HERE = Path(__file__).resolve().parent
 VENDOR = HERE / "vendor" / "reveal"
-WIDTH, HEIGHT = 1280, 720  # of a slide, in its own pixels; the browser scales it to the screen
-
-START = f"""
-Reveal.initialize({{
-  width: {WIDTH}, height: {HEIGHT}, margin: 0, center: false, hash: true, slideNumber: 'c/t', controls: false,
-  transition: 'none', backgroundTransition: 'none', pdfSeparateFragments: false, pdfMaxPagesPerSlide: 1,
-  plugins: [RevealNotes],
-}});
-"""
-TEMPLATE = """\
-<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title>
-<style>{reveal_css}</style>
-<style>{theme}</style>
-</head>
-<body>
-<div class="reveal"><div class="slides">
-{sections}
-</div></div>
-<script>{reveal_js}</script>
-<script>{notes_js}</script>
-<script>{start}</script>
-</body>
-</html>
-"""
 
 
 def html(notebook: NotebookNode) -> str:
@@ -60,15 +32,15 @@ def html(notebook: NotebookNode) -> str:
             raise CourseError(f"Cell {number} of the deck was never executed; run: python -m tools.slides build.")
     deck = slides(notebook)
     title = notebook.metadata.get("title") or (deck[0].title if deck else "Slides")
-    return TEMPLATE.format(
+    made: str = jinja2.Template((HERE / "deck.html.j2").read_text("utf-8")).render(
         title=_html.escape(title),
         reveal_css=_vendored("reveal.css"),
         theme=(HERE / "theme.css").read_text("utf-8"),
         sections="\n".join(section(slide) for slide in deck),
         reveal_js=_script("reveal.js"),
         notes_js=_script("notes.js"),
-        start=START,
     )
+    return made
 
 
 def section(slide: Slide) -> str:

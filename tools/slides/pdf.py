@@ -16,9 +16,10 @@ SHOW = ".forEach(e => { e.removeAttribute('aria-hidden'); e.removeAttribute('hid
 def write(browser: Browser, page: Path, pdf: Path) -> None:
     """Print the deck's HTML file into `pdf`."""
     tab = browser.new_page(viewport={"width": 1280, "height": 720})
+    tab.set_default_timeout(600_000)
     try:
         tab.goto(f"{page.resolve().as_uri()}?print-pdf&pdfSeparateFragments=false")
-        tab.wait_for_selector(".pdf-page", timeout=60_000)
+        tab.wait_for_selector(".pdf-page")
         tab.wait_for_function("[...document.images].every(image => image.complete)")
         # reveal.js hides all slides but the first from screen readers; on paper all are there.
         tab.evaluate("document.querySelectorAll('.pdf-page section, .pdf-page section *')" + SHOW)

@@ -1,0 +1,190 @@
+"""Lesson 01: scaled dot-product attention, masks, heads."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Generator, Tensor
+
+from classroom.checks.base import Case, Crash, normal, outcome, row_mask
+from classroom.checks.exercise import exercise
+
+
+def qkv(g: Generator, tq: int, tk: int, width: int, value_width: int, *batch: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries, keys and values to draw."""
+    return 2 * normal(g, *batch, tq, width), normal(g, *batch, tk, width), normal(g, *batch, tk, value_width)
+
+
+def _by_loops(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    if q.dim() > 2:
+        return torch.stack([_by_loops(*one) for one in zip(q, k, v, strict=True)])
+    scores = [torch.stack([query.dot(key) for key in k]) / len(query) ** 0.5 for query in q]
+    return torch.stack([sum((w * x for w, x in zip(s.softmax(0), v, strict=True)), torch.tensor(0.0)) for s in scores])
+
+
+@exercise(
+    lambda g: [qkv(g, 4, 4, 4, 4), qkv(g, 3, 5, 8, 6), qkv(g, 6, 4, 4, 16, 4), qkv(g, 3, 5, 8, 4, 2, 3)],
+    """
+    unscaled: / math.sqrt(q.shape[-1]) =>
+    by_width: math.sqrt(q.shape[-1]) => q.shape[-1]
+    multiplied: / math.sqrt => * math.sqrt
+    by_keys: math.sqrt(q.shape[-1]) => math.sqrt(k.shape[-2])
+    over_queries: softmax(-1) => softmax(-2)
+    over_batch: softmax(-1) => softmax(0)
+    over_dim_1: softmax(-1) => softmax(1)
+    weights: @ v =>
+    scaled_late: / math.sqrt(q.shape[-1]) => && softmax(-1) @ v => softmax(-1) / math.sqrt(q.shape[-1]) @ v
+    no_softmax: .softmax(-1) =>
+    scores: .softmax(-1) @ v =>
+    untransposed: k.transpose(-2, -1) => k
+    exchanged: q @ k.transpose => k @ q.transpose
+    keys_for_values: @ v => @ k
+    all_dims_turned: k.transpose(-2, -1) => k.T
+    batch_swapped: k.transpose(-2, -1) => k.transpose(0, 1)
+    """,
+    also=[
+        F.scaled_dot_product_attention,
+        _by_loops,
+        lambda q, k, v: (q.double() @ k.double().mT / q.size(-1) ** 0.5).softmax(-1) @ v.double(),
+    ],
+    together=3,
+)
+def softmax_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """softmax(q k^T / sqrt(Dh)) v, for q [... Tq Dh], k [... Tk Dh], v [... Tk Dv]."""
+    scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
+    return scores.softmax(-1) @ v
+
+
+@exercise(
+    [(4,), (1,), (2,), (7,)],
+    """
+    no_diagonal: tril() => tril(-1)
+    next_word: tril() => tril(1)
+    inverted: tril() => triu(1)
+    transposed: tril() => triu()
+    all_true: .tril() =>
+    additive: => torch.full((T, T), -math.inf).triu(1)
+    floats: dtype=torch.bool => dtype=torch.float
+    whole_numbers: dtype=torch.bool => dtype=torch.long
+    blocked_ones: dtype=torch.bool => dtype=torch.float && tril() => triu(1)
+    """,
+    also=[
+        lambda n: torch.arange(n)[:, None] >= torch.arange(n),
+        lambda n: torch.tensor([[j <= i for j in range(n)] for i in range(n)]),
+    ],
+)
+def causal_mask(T: int) -> Tensor:
+    """Bool[T T], True where the query (row) may attend to the key (column): on and below the diagonal."""
+    return torch.ones(T, T, dtype=torch.bool).tril()
+
+
+def _leak(fn: object, case: Case) -> str:
+    """Does the output move when only a blocked value changes? Then the blocking is too weak, whatever else."""
+    changed = {**case, "v": case["v"].clone()}
+    changed["v"][..., -1, :] += 1000.0
+    before, after = outcome(fn, case), outcome(fn, changed)
+    fits = all(isinstance(x, Tensor) and x.shape == case["q"].shape for x in (before, after))
+    return masked_attention.says["leak"] if fits and not torch.allclose(before[..., 0, :], after[..., 0, :]) else ""
+
+
+def _masked(fn: object) -> None:
+    """A query that may attend nowhere must not give NaN; what else it gives is free."""
+    masked_attention.compare(fn)
+    case = masked_attention.draw()[0]
+    value = outcome(fn, case | {"mask": case["mask"] & (torch.arange(5) != 2)[:, None]})
+    masked_attention.refuse(isinstance(value, Crash) or value.isnan().any(), "nan_row")
+
+
+_CAUSAL = torch.ones(5, 5, dtype=torch.bool).tril()
+
+
+@exercise(
+    lambda g: [
+        (*qkv(g, 5, 5, 8, 8), _CAUSAL),
+        (*qkv(g, 3, 4, 8, 6, 2), row_mask(4, 2)[:, None]),
+        (*qkv(g, 5, 5, 4, 4, 2, 3), _CAUSAL),
+    ],
+    """
+    after_softmax: scores.masked_fill(~mask, least).softmax(-1) => (scores.softmax(-1) * mask)
+    multiplied: scores.masked_fill(~mask, least) => (scores * mask)
+    inverted: ~mask => mask
+    inverted: ~mask => mask && least) => -math.inf)
+    unused: .masked_fill(~mask, least) =>
+    added: scores.masked_fill(~mask, least) => (scores + mask)
+    unscaled: / math.sqrt(q.shape[-1]) =>
+    over_queries: softmax(-1) => softmax(-2)
+    zero_times_inf: scores.masked_fill(~mask, least) => (scores + (~mask) * -math.inf)
+    nan_row...: least) => -math.inf)
+    leak...: least) => -5.0)
+    """,
+    also=[
+        lambda q, k, v, mask: (
+            (q @ k.mT / q.shape[-1] ** 0.5).masked_fill(~mask, -math.inf).softmax(-1).nan_to_num() @ v
+        ),
+        lambda q, k, v, mask: (
+            F.normalize((q @ k.mT / q.shape[-1] ** 0.5).softmax(-1) * mask, p=1, dim=-1, eps=1e-9) @ v
+        ),
+    ],
+    hint=_leak,
+    judge=_masked,
+)
+def masked_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+    """Attention with a mask Bool[#... Tq Tk], True = may attend."""
+    scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
+    least = torch.finfo(scores.dtype).min
+    return scores.masked_fill(~mask, least).softmax(-1) @ v
+
+
+@exercise(
+    lambda g: [(normal(g, 2, 5, 12), 3), (normal(g, 1, 4, 8), 4), (normal(g, 3, 4, 16), 4)],
+    """
+    view: => x.reshape(x.shape[0], heads, x.shape[1], -1)
+    no_transpose: .transpose(1, 2) =>
+    interleaved: heads, -1).transpose(1, 2) => -1, heads).permute(0, 3, 1, 2)
+    """,
+    also=[lambda x, h: torch.stack(x.chunk(h, -1), 1)],
+)
+def split_heads(x: Tensor, heads: int) -> Tensor:
+    """[B T D] -> [B H T Dh]; head h takes the components h*Dh to (h+1)*Dh."""
+    return x.reshape(*x.shape[:2], heads, -1).transpose(1, 2)
+
+
+@exercise(
+    lambda g: [(normal(g, 2, 3, 5, 4),), (normal(g, 1, 4, 4, 2),), (normal(g, 3, 4, 4, 4),)],
+    """
+    no_transpose: => x.reshape(x.shape[0], x.shape[2], -1)
+    interleaved: transpose(1, 2) => permute(0, 2, 3, 1)
+    not_flat: .flatten(2) =>
+    averaged: => x.mean(1)
+    """,
+    also=[lambda x: torch.cat(list(x.unbind(1)), -1)],
+)
+def merge_heads(x: Tensor) -> Tensor:
+    """[B H T Dh] -> [B T D], the inverse of split_heads."""
+    return x.transpose(1, 2).flatten(2)
+
+
+@exercise(
+    lambda g: [
+        (normal(g, batch, length, width), *(normal(g, width, width) / math.sqrt(width) for _ in range(4)), heads)
+        for batch, length, width, heads in ((1, 4, 8, 2), (2, 5, 12, 3), (3, 4, 16, 4))
+    ],
+    """
+    by_model_width: math.sqrt(q.shape[-1]) => math.sqrt(x.shape[-1])
+    unscaled: / math.sqrt(q.shape[-1]) =>
+    no_output: @ wo =>
+    merged_without_transpose: out.transpose(1, 2).flatten(2) => out.reshape(x.shape)
+    interleaved: out.transpose(1, 2) => out.permute(0, 2, 3, 1)
+    split_by_view: .view(*x.shape[:2], heads, -1).transpose(1, 2) => .view(len(x), heads, x.shape[1], -1)
+    split_and_merged: .view(*x.shape[:2], heads, -1).transpose(1, 2) => .view(len(x), heads, x.shape[1], -1) && out.transpose(1, 2).flatten(2) => out.reshape(x.shape)
+    transposed_matrices: x @ w) => x @ w.T) && @ wo => @ wo.T
+    one_head: => softmax_attention.reference(x @ wq, x @ wk, x @ wv) @ wo
+    one_head: => softmax_attention.reference(x @ wq * math.sqrt(heads), x @ wk, x @ wv) @ wo
+    between_heads: .transpose(1, 2) =>
+    """,  # noqa: E501
+)
+def multi_head(x: Tensor, wq: Tensor, wk: Tensor, wv: Tensor, wo: Tensor, heads: int) -> Tensor:
+    """x [B T D], matrices [D D] applied as x @ w, full attention, no biases."""
+    q, k, v = ((x @ w).view(*x.shape[:2], heads, -1).transpose(1, 2) for w in (wq, wk, wv))  # [B H T Dh]
+    out = (q @ k.mT / math.sqrt(q.shape[-1])).softmax(-1) @ v
+    return out.transpose(1, 2).flatten(2) @ wo

@@ -1,0 +1,169 @@
+"""Lesson 02: layer norm, the residual branch; what the decoder reads, label smoothing, one step of the beam."""
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch import Generator, Tensor
+
+from classroom.checks.base import Case, integers, normal, outcome
+from classroom.checks.exercise import exercise
+
+_Function = Callable[[Tensor], Tensor]
+
+
+@exercise(
+    lambda g: [
+        *((3 * normal(g, *s) + 2, normal(g, s[-1]), normal(g, s[-1])) for s in ((4, 3), (2, 5, 8), (3, 16))),
+        (1e-3 * normal(g, 2, 4), normal(g, 4), normal(g, 4)),  # eps counts here
+    ],
+    """
+    unbiased: unbiased=False => unbiased=True
+    over_positions: (-1, => (-2,
+    over_batch: (-1, => (0,
+    over_all: -1, keepdim=True =>  && (, un => (un
+    eps_outside: (variance + 1e-5).sqrt() => (variance.sqrt() + 1e-5)
+    no_eps: + 1e-5 =>
+    no_root: .sqrt() =>
+    no_mean: centred / => x /
+    rms: => x / (x.square().mean(-1, keepdim=True) + 1e-5).sqrt() * weight + bias
+    no_scale: * weight =>
+    no_shift: + bias =>
+    neither: * weight + bias =>
+    scaled_bias: * weight + bias => * weight + bias * weight
+    """,
+    also=[lambda x, w, b: F.layer_norm(x, x.shape[-1:], w, b, 1e-5)],
+)
+def layer_norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """(x - mean) / sqrt(variance + 1e-5) * weight + bias over the last axis; x [... T D]."""
+    centred = x - x.mean(-1, keepdim=True)
+    variance = x.var(-1, keepdim=True, unbiased=False)
+    return centred / (variance + 1e-5).sqrt() * weight + bias
+
+
+class _Part:
+    """What stands in for attention, feed-forward or norm: a fixed function of each position."""
+
+    def __init__(self, name: str, does: _Function) -> None:
+        self.name, self.does = name, does
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self.does(x)
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+def _branches(g: Generator) -> list[tuple[Tensor, _Function, _Function, bool]]:
+    """The norm has a scale and a shift, so that leaving it out or doing it twice shows."""
+    scale, shift = 1 + 0.5 * normal(g, 6), 0.5 * normal(g, 6)
+    norm = _Part("norm", lambda x: F.layer_norm(x, (6,), scale, shift))
+    parts = [_Part("f", partial(lambda m, x: torch.tanh(x @ m) + 0.3, m)) for m in normal(g, 2, 6, 6)]
+    return [(normal(g, 2, 4, 6), f, norm, pre) for f in parts for pre in (False, True)]
+
+
+@exercise(
+    _branches,
+    """
+    exchanged: if pre => if not pre
+    no_residual: x + f(norm => f(norm && x + f(x) => f(x)
+    pre_normed_residual: x + f(norm => norm(x) + f(norm
+    pre_both: x + f(norm(x)) => norm(x + f(norm(x)))
+    pre_outside_only: norm(x + f(x)) => x + norm(f(x))
+    always_post: x + f(norm(x)) => x + norm(f(x))
+    always_pre: if pre => if False
+    no_norm: if pre => if True
+    post_branch_only: => x + f(x)
+    """,
+)
+def residual_branch(x: Tensor, f: _Function, norm: _Function, pre: bool) -> Tensor:
+    """norm(x + f(x)) where pre is False, x + f(norm(x)) where it is True."""
+    return x + f(norm(x)) if pre else norm(x + f(x))
+
+
+@exercise(
+    lambda g: [
+        (torch.tensor([[5, 6, 7, 3]]), 2),
+        (4 + integers(g, 16, 3, 6), 1),
+        (torch.tensor([[9], [8]]), 0),
+    ],
+    """
+    target: => target
+    not_dropped: target[:, :-1] => target
+    left: => torch.cat((target[:, 1:], torch.full_like(target[:, :1], start)), dim=1)
+    roll: => target.roll(1, dims=1)
+    overwritten: target[:, :-1] => target[:, 1:]
+    at_end: first, target[:, :-1] => target[:, :-1], first
+    row_roll: => torch.cat((torch.tensor([start]), target.flatten()[:-1])).view(target.shape)
+    """,
+)
+def decoder_input(target: Tensor, start: int) -> Tensor:
+    """The target Int[B U] one place to the right, `start` in front, the last token dropped."""
+    first = torch.full_like(target[:, :1], start)
+    return torch.cat((first, target[:, :-1]), dim=1)
+
+
+@exercise(
+    lambda g: [(2 * normal(g, n, v), integers(g, v, n), s) for n, v, s in ((4, 5, 0.1), (6, 9, 0.3), (3, 4, 0.0))],
+    """
+    no_smoothing: (1 - smoothing) * hot + smoothing / V => hot
+    others_only: smoothing / V => smoothing / (V - 1) * (1 - hot)
+    full_target: (1 - smoothing) * hot => hot
+    whole_share: smoothing / V => smoothing
+    target_without_share: smoothing / V => smoothing / V * (1 - hot)
+    exchanged: => F.cross_entropy(logits, target, label_smoothing=1 - smoothing)
+    summed: sum(-1).mean() => sum()
+    sign: return - => return
+    logits: .log_softmax(-1) =>
+    no_log: log_softmax => softmax
+    mean_over_all: .sum(-1) =>
+    """,
+    also=[lambda z, t, s: F.cross_entropy(z, t, label_smoothing=s)],
+)
+def smoothed_loss(logits: Tensor, target: Tensor, smoothing: float) -> Tensor:
+    """Mean cross-entropy against (1 - smoothing) on the target plus smoothing / V on each of the V tokens.
+
+    logits [N V], target Int[N].
+    """
+    V = logits.shape[-1]
+    hot = F.one_hot(target, V)
+    wanted = (1 - smoothing) * hot + smoothing / V
+    return -(wanted * logits.log_softmax(-1)).sum(-1).mean()
+
+
+def _sorted(fn: object, case: Case) -> str:
+    """The right ones in another order?"""
+    value, (*_, best) = outcome(fn, case), beam_step.reference(**case)
+    fits = isinstance(value, tuple | list) and len(value) == 3 and all(isinstance(part, Tensor) for part in value)
+    same = fits and value[2].shape == best.shape and torch.allclose(value[2].sort(descending=True).values, best)
+    return beam_step.says["unsorted"] if same else ""
+
+
+@exercise(
+    lambda g: [
+        (-3 * normal(g, w).abs(), (2 * normal(g, w, v)).log_softmax(-1), n)
+        for w, v, n in ((3, 7, 3), (2, 5, 4), (4, 6, 2))
+    ],
+    """
+    no_scores: scores[:, None] + =>
+    products: scores[:, None] + => scores[:, None] *
+    exchanged: return flat // V, flat % V, => return flat % V, flat // V,
+    by_texts: log_probs.shape[-1] => len(scores)
+    one_each: => (torch.arange(len(scores)), *(scores[:, None] + log_probs).max(-1)[::-1])
+    worst: topk(width) => topk(width, largest=False)
+    probabilities: + log_probs) => + log_probs.exp())
+    axis: scores[:, None] => scores
+    exponentials: % V, score => % V, score.exp()
+    unsorted...: flat // V, flat % V, score => (flat // V).flip(0), (flat % V).flip(0), score.flip(0)
+    """,
+    hint=_sorted,
+)
+def beam_step(scores: Tensor, log_probs: Tensor, width: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The best `width` ways to go on: (parent Int[width], token Int[width], score Float[width]), best first.
+
+    scores Float[W], the sum of log probabilities of each text so far; log_probs Float[W V] of the next token.
+    """
+    V = log_probs.shape[-1]
+    score, flat = (scores[:, None] + log_probs).flatten().topk(width)
+    return flat // V, flat % V, score

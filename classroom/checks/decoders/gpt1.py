@@ -1,0 +1,119 @@
+"""Lesson 08: GELU, the next-token loss, temperature, an input of two texts."""
+
+import inspect
+import math
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Generator, Tensor
+
+from classroom.checks.base import integers, listed, normal, row_mask
+from classroom.checks.exercise import exercise
+
+
+@exercise(
+    lambda g: [(torch.linspace(-6, 6, 97),), (normal(g, 2, 3, 4),)],
+    """
+    tanh: => F.gelu(x, approximate="tanh")
+    sigmoid: => x * (1.702 * x).sigmoid()
+    unscaled: x / math.sqrt(2) => x
+    multiplied: x / math.sqrt(2) => x * math.sqrt(2)
+    by_two: math.sqrt(2) => 2
+    no_half: x / 2 => x
+    gate: x / 2 => 1 / 2
+    no_one: 1 + =>
+    relu: => x.relu()
+    silu: => x * x.sigmoid()
+    density: => x * torch.exp(-(x**2) / 2) / math.sqrt(2 * math.pi)
+    """,
+    also=[F.gelu, lambda x: x * torch.special.ndtr(x)],
+)
+def gelu(x: Tensor) -> Tensor:
+    """x Phi(x) = x/2 (1 + erf(x / sqrt 2)), exactly (Hendrycks and Gimpel 2016)."""
+    return x / 2 * (1 + torch.erf(x / math.sqrt(2)))
+
+
+def _with_or_without_mask(fn: Any) -> str:
+    """A function of logits and ids alone is checked on rows without padding."""
+    cases = next_token_loss.draw()
+    try:
+        inspect.signature(fn).bind(*cases[0].values())
+    except (TypeError, ValueError):
+        next_token_loss.compare(fn, [{name: case[name] for name in ("logits", "ids")} for case in cases[1:]])
+        return next_token_loss.says["verified_unmasked"]
+    next_token_loss.compare(fn)
+    return next_token_loss.verified
+
+
+def _language(g: Generator, vocab: int, *lengths: int) -> tuple[Tensor, Tensor, Tensor]:
+    attention_mask = row_mask(*lengths)
+    return 2 * normal(g, *attention_mask.shape, vocab), integers(g, vocab, *attention_mask.shape), attention_mask
+
+
+@exercise(
+    lambda g: [_language(g, 7, 6, 3), _language(g, 7, 6, 6), _language(g, 11, 4), _language(g, 5, 5, 5, 5)],
+    """
+    no_shift: [:, :-1] => && [:, 1:] =>
+    backwards: logits[:, :-1] => logits[:, 1:] && ids[:, 1:] => ids[:, :-1] && real[:, 1:] => real[:, :-1]
+    backwards: logits[:, :-1] => logits[:, 1:] && ids[:, 1:] => ids[:, :-1]
+    roll: logits[:, :-1] => logits && ids[:, 1:] => ids.roll(-1, 1) && real[:, 1:] => real
+    padding: losses[kept] => losses
+    padding_in_mean: losses[kept] => (losses * kept)
+    unshifted_mask: real[:, 1:] => real[:, :-1]
+    summed: .mean() => .sum()
+    row_sums: losses[kept] => (losses * kept).sum(1)
+    row_means: losses[kept] => ((losses * kept).sum(1) / kept.sum(1))
+    double_softmax: logits[:, :-1] => logits[:, :-1].softmax(-1)
+    sign: return losses => return -losses
+    bits: .mean() => .mean() / math.log(2)
+    mean_over_vocabulary: => -logits[:, :-1].log_softmax(-1).mean()
+    """,
+    judge=_with_or_without_mask,
+)
+def next_token_loss(logits: Tensor, ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+    """Mean cross-entropy in nats of each token given those before it; `attention_mask` may be left out.
+
+    logits [B T V], ids Int[B T], attention_mask Bool[B T] (True = real token; only real targets count).
+    """
+    real = torch.ones_like(ids, dtype=torch.bool) if attention_mask is None else attention_mask
+    kept = real[:, 1:]
+    losses = F.cross_entropy(logits[:, :-1].mT, ids[:, 1:], reduction="none")
+    return losses[kept].mean()
+
+
+@exercise(
+    lambda g: [(2 * normal(g, 6), 0.5), (2 * normal(g, 2, 6), 2.0), (2 * normal(g, 6), 1.0)],
+    """
+    multiplied: / temperature => * temperature
+    late: (logits / temperature).softmax(-1) => logits.softmax(-1) / temperature
+    unused: / temperature =>
+    logits: .softmax(-1) =>
+    over_batch: softmax(-1) => softmax(0)
+    """,
+)
+def temperature(logits: Tensor, temperature: float) -> Tensor:
+    """The softmax of logits / temperature over the last dimension."""
+    return (logits / temperature).softmax(-1)
+
+
+@exercise(
+    [([11, 12, 13], [21, 22], 1, 2, 3), ([31], [41, 42, 43, 44], 7, 8, 9)],
+    """
+    no_delimiter: delim, *hypothesis => *hypothesis
+    exchanged: *premise, delim, *hypothesis => *hypothesis, delim, *premise
+    no_start: [start, *premise => [*premise
+    no_extract: *hypothesis, extract] => *hypothesis]
+    bare: [start, *premise => [*premise && *hypothesis, extract] => *hypothesis]
+    extract_early: [start, *premise => [extract, start, *premise && *hypothesis, extract] => *hypothesis]
+    ends_exchanged: [start, *premise => [extract, *premise && *hypothesis, extract] => *hypothesis, start]
+    delimiter_too_many: *hypothesis, => *hypothesis, delim,
+    delimiter_at_end: *hypothesis, extract] => *hypothesis, delim]
+    nested: *premise => premise && *hypothesis => hypothesis
+    """,
+    also=[lambda p, h, s, d, e: torch.tensor([s] + p + [d] + h + [e])],
+    form=listed,
+)
+def entailment_input(premise: list[int], hypothesis: list[int], start: int, delim: int, extract: int) -> list[int]:
+    """The list of ids: start, premise, delim, hypothesis, extract."""
+    return [start, *premise, delim, *hypothesis, extract]

@@ -1,0 +1,159 @@
+"""Lesson 06: a word's features from its characters, the biLM's targets, turned rows, the mix, neighbours."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Generator, Tensor
+
+from classroom.checks.base import normal
+from classroom.checks.embeddings.word_vectors import whole
+from classroom.checks.exercise import exercise
+
+
+def _spelled(g: Generator, n: int, e: int, c: int, *kinds: tuple[int, int]) -> tuple[Any, ...]:
+    """A word of which one filter fires nowhere is among them: its largest value is below 0."""
+    x = normal(g, n, e, c)
+    filters = [normal(g, many, e, wide) for many, wide in kinds]
+    x[0] = -filters[0][0].mean(-1, keepdim=True)
+    return x, filters
+
+
+@exercise(
+    lambda g: [_spelled(g, 4, 3, 9, (2, 1), (3, 2)), _spelled(g, 2, 5, 7, (4, 3))],
+    """
+    no_relu: .relu() =>
+    mean: amax(-1) => mean(-1)
+    late_mean: amax(-1).relu() => relu().mean(-1)
+    sum: amax(-1) => sum(-1)
+    over_filters: amax(-1) => amax(1)
+    last_place: .amax(-1) => [..., -1]
+    first_width: in filters] => in filters[:1]]
+    tanh: relu() => tanh()
+    padded: weight) => weight, padding=weight.shape[-1] - 1)
+    flipped: weight) => weight.flip(-1))
+    """,
+)
+def char_features(x: Tensor, filters: Sequence[Tensor]) -> Tensor:
+    """[N F]: every filter's largest value over the places of a word, then ReLU, side by side.
+
+    x [N E C]: the characters' vectors of N words. filters: weights [F E w], one tensor for each width w.
+    """
+    return torch.cat([F.conv1d(x, weight).amax(-1).relu() for weight in filters], dim=-1)
+
+
+@exercise(
+    [
+        (torch.tensor([[1, 7, 8, 9, 2], [1, 5, 2, 0, 0]]), torch.tensor([5, 3])),
+        (torch.tensor([[1, 4, 4, 2]]), torch.tensor([4])),
+        (torch.tensor([[1, 3, 6, 2, 0, 0], [1, 9, 8, 5, 7, 2], [1, 2, 0, 0, 0, 0]]), torch.tensor([4, 6, 2])),
+    ],
+    """
+    exchanged: (1, -1) => (-1, 1)
+    both_next: (1, -1) => (1, 1)
+    both_before: (1, -1) => (-1, -1)
+    unshifted: (1, -1) => (0, 0)
+    wrapped: .where(there, -100) =>
+    padding: lengths[:, None] => ids.shape[1]
+    zeros: -100 => 0
+    minus_one: -100 => -1
+    two_away: (1, -1) => (2, -2)
+    """,
+)
+def bilm_labels(ids: Tensor, lengths: Tensor) -> Tensor:
+    """Int[B 2 T]: at [:, 0] the word after each place, at [:, 1] the word before it, -100 where there is none.
+
+    ids Int[B T], padded on the right. lengths Int[B]: real places of each row.
+    """
+    place, end = torch.arange(ids.shape[1]), lengths[:, None]
+    sides = []
+    for step in (1, -1):
+        there = (place + step >= 0) & (place + step < end) & (place < end)
+        sides.append(ids.roll(-step, 1).where(there, -100))
+    return torch.stack(sides, dim=1)
+
+
+@exercise(
+    lambda g: [
+        (normal(g, 3, 5, 2), torch.tensor([5, 3, 1])),
+        (normal(g, 2, 4, 3), torch.tensor([2, 4])),
+        (normal(g, 1, 6, 1), torch.tensor([4])),
+    ],
+    """
+    whole_row: => x.flip(1)
+    unturned: => x
+    rows: => x.flip(0)
+    components: => x.flip(-1)
+    zero_padding: x.clone() => torch.zeros_like(x)
+    one_short: :length => :length - 1
+    """,
+)
+def turn_rows(x: Tensor, lengths: Tensor) -> Tensor:
+    """x with the real places of every row in reverse order; padding stays where it is.
+
+    x [B T D], padded on the right. lengths Int[B].
+    """
+    turned = x.clone()
+    for row, length in enumerate(lengths.tolist()):
+        turned[row, :length] = x[row, :length].flip(0)
+    return turned
+
+
+@exercise(
+    lambda g: [
+        (normal(g, layers, *shape), 0.5 + normal(g, layers).abs(), gamma)
+        for layers, shape, gamma in ((3, (2, 4, 5), 1.7), (2, (1, 3, 4), 0.4), (3, (1, 1, 6), 3.0))
+    ],
+    """
+    no_softmax: .softmax(0) =>
+    no_gamma: gamma * =>
+    gamma_inside: gamma * torch => torch && scores.softmax => (gamma * scores).softmax
+    gamma_added: gamma * => gamma +
+    by_sum: scores.softmax(0) => scores / scores.sum()
+    sigmoid: softmax(0) => sigmoid()
+    mean: softmax(0) => softmax(0) / len(scores)
+    equal: scores.softmax(0) => torch.ones_like(scores) / len(scores)
+    top: => gamma * layers[-1]
+    layer_softmax: => gamma * (layers.softmax(0) * scores[:, None, None, None]).sum(0)
+    """,
+)
+def elmo_mix(layers: Tensor, scores: Tensor, gamma: float) -> Tensor:
+    """[B T F]: gamma times the sum of the layers, each with its share softmax(scores).
+
+    layers [L B T F]; scores [L]; gamma a number.
+    """
+    return gamma * torch.einsum("l,lbtf->btf", scores.softmax(0), layers)
+
+
+def _uses(g: Generator) -> tuple[Tensor, Tensor, int]:
+    """Uses of unlike lengths. The two others of the query's text are the nearest of all."""
+    vectors, order = normal(g, 30, 6), torch.randperm(30, generator=g).tolist()
+    query, beside = order[0], order[1:3]
+    vectors[beside] = vectors[query] + 0.3 * normal(g, 2, 6)
+    vectors *= 0.5 + 2 * torch.rand(30, 1, generator=g)
+    texts = torch.arange(30)
+    texts[beside] = query
+    return vectors, texts, query
+
+
+@exercise(
+    lambda g: [_uses(g) for _ in range(12)],
+    """
+    itself: texts == texts[query] => torch.tensor(False)
+    itself: texts == => texts !=
+    same_text: texts == texts[query] => torch.arange(len(texts)) == query
+    dot: F.cosine_similarity(vectors, vectors[query][None]) => vectors @ vectors[query]
+    distance: F.cosine_similarity(vectors, vectors[query][None]) => -(vectors - vectors[query]).norm(dim=-1)
+    farthest: F.cosine => -F.cosine
+    """,
+    form=whole,
+)
+def nearest_use(vectors: Tensor, texts: Tensor, query: int) -> int:
+    """The number of the use with the largest cosine to use `query`, out of those that stand in another text.
+
+    vectors [N F]: one for each use of a word. texts Int[N]: the text that it stands in. query: its number.
+    """
+    cosines = F.cosine_similarity(vectors, vectors[query][None])
+    return int(cosines.masked_fill(texts == texts[query], -math.inf).argmax())

@@ -1,0 +1,254 @@
+"""Lesson 05: byte-pair encoding; the longest match, the most probable split, bits per byte."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from operator import itemgetter
+
+from classroom.checks.exercise import exercise
+
+Pair = tuple[str, str]
+
+
+def _split(counts: Mapping[str, int]) -> dict[tuple[str, ...], int]:
+    return {tuple(word): n for word, n in counts.items()}
+
+
+def _ranks(symbols: str) -> dict[str, int]:
+    return {symbol: i for i, symbol in enumerate(symbols)}
+
+
+@exercise(
+    [
+        (_split({"hug": 3, "pug": 4, "hum": 2, "bun": 1}), _ranks("ughpmbn")),
+        (_split({"abab": 2, "bc": 3, "cb": 3}), _ranks("abc")),  # twice in one word
+        (_split({"xy": 2, "ab": 2, "ba": 1}), _ranks("xyab")),  # a tie
+        (_split({"ac": 2, "ab": 2, "bc": 2}), _ranks("cba")),  # a tie of three
+        (_split({"ca": 1, "db": 1, "ac": 1, "bd": 1, "cd": 1}), _ranks("bacd")),  # and of five
+        (_split({"da": 3, "bc": 3, "ab": 3, "cb": 3, "dc": 3}), _ranks("cabd")),
+        (_split({"ba": 2, "a": 5, "b": 5, "cd": 3}), _ranks("abcd")),  # a, b meet between words only
+        ({("ab", "c"): 2, ("a", "b", "c"): 1, ("d", "e"): 3}, _ranks("eabcd") | {"ab": 5}),
+    ],
+    """
+    no_counts: += n => += 1
+    once_a_word: in pairwise(symbols) => in dict.fromkeys(pairwise(symbols))
+    across_words: in words.items() => in [([s for word, n in words.items() for _ in range(n) for s in word], 1)]
+    first_met: rank[pair[0]], rank[pair[1]] => 0
+    last_met: min(counts => min(reversed(counts) && rank[pair[0]], rank[pair[1]] => 0
+    highest_rank: rank[pair => -rank[pair
+    first_letter: rank[pair[0]], rank[pair[1]] => pair
+    last_letter: min( => max( && -counts[pair], rank[pair[0]], rank[pair[1]] => counts[pair], pair
+    order: rank[pair[0]], rank[pair[1]] => rank[pair[1]], rank[pair[0]]
+    rarest: -counts => counts
+    joined: return min => return "".join(min && pair[1]])) => pair[1]])))
+    count: return min => return counts[min && pair[1]])) => pair[1]]))]
+    """,
+)
+def best_pair(words: Mapping[tuple[str, ...], int], rank: Mapping[str, int]) -> Pair:
+    """The most frequent pair of neighbours; among equals the lowest (rank[left], rank[right])."""
+    counts: Counter[Pair] = Counter()
+    for symbols, n in words.items():
+        for pair in pairwise(symbols):
+            counts[pair] += n
+    return min(counts, key=lambda pair: (-counts[pair], rank[pair[0]], rank[pair[1]]))
+
+
+def _from_right(symbols: Sequence[str], pair: Pair) -> tuple[str, ...]:
+    flipped = merge_pair.reference([s[::-1] for s in symbols][::-1], (pair[1][::-1], pair[0][::-1]))
+    return tuple(s[::-1] for s in flipped[::-1])
+
+
+@exercise(
+    [
+        (tuple("making"), ("i", "n")),
+        (tuple("banana"), ("a", "n")),
+        (tuple("caaad"), ("a", "a")),
+        (("xa", "b", "a", "b"), ("a", "b")),
+        (("a", "bx", "a", "b"), ("a", "b")),
+        (("ba", "ba"), ("b", "a")),
+        (("a", "a", "a", "a", "aa"), ("a", "a")),
+        (("b", "a"), ("a", "b")),
+        (("ab",), ("a", "b")),
+    ],
+    """
+    text: => tuple(" ".join(symbols).replace(" ".join(pair), "".join(pair)).split())
+    first_only: == tuple(pair) => == tuple(pair) and len(out) == i
+    from_right: => _from_right(symbols, pair)
+    overlap: 2 if here else 1 => 2 if here and tuple(symbols[i + 1 : i + 3]) != tuple(pair) else 1
+    kept_second: 2 if here else 1 => 1
+    both_orders: tuple(symbols[i : i + 2]) == tuple(pair) => sorted(symbols[i : i + 2]) == sorted(pair) && "".join(pair) => "".join(symbols[i : i + 2])
+    string: tuple(out) => "".join(out)
+    unmerged: => tuple(symbols)
+    """,  # noqa: E501
+)
+def merge_pair(symbols: Sequence[str], pair: Pair) -> tuple[str, ...]:
+    """The symbols with every occurrence of the pair joined, from left to right."""
+    out = []
+    i = 0
+    while i < len(symbols):
+        here = tuple(symbols[i : i + 2]) == tuple(pair)
+        out.append("".join(pair) if here else symbols[i])
+        i += 2 if here else 1
+    return tuple(out)
+
+
+def _greedy(word: str, merges: Sequence[Pair]) -> list[str]:
+    """The longest piece of the vocabulary from the left, again and again."""
+    known, text, out = {"".join(pair) for pair in merges}, word + "·", []
+    while text:
+        size = next((n for n in range(len(text), 1, -1) if text[:n] in known), 1)
+        out.append(text[:size])
+        text = text[size:]
+    return out
+
+
+def _leftmost(word: str, merges: Sequence[Pair]) -> list[str]:
+    """Whatever known pair stands furthest left, whenever it was learned."""
+    symbols = [*word, "·"]
+    while (at := next((i for i, p in enumerate(pairwise(symbols)) if p in merges), None)) is not None:
+        symbols[at : at + 2] = ["".join(symbols[at : at + 2])]
+    return symbols
+
+
+_MERGES = [("a", "k"), ("i", "n"), ("in", "g"), ("ing", "·"), ("b", "ak"), ("k", "e"), ("ak", "e"), ("e", "·")]
+_CROSSING = [("b", "c"), ("a", "b"), ("ab", "c"), ("c", "d"), ("bc", "d")]
+
+
+@exercise(
+    [(word, _MERGES) for word in ("baking", "bake", "akak", "king", "inin", "x", "lingering")]
+    + [(word, _CROSSING) for word in ("abc", "abcd", "bcd")]
+    + [("xyz", [("y", "z"), ("x", "yz"), ("x", "y")])],  # the pair furthest left is not the longest piece
+    """
+    no_end: (*word, "·") => tuple(word)
+    end_in_front: (*word, "·") => ("·", *word)
+    longest: => _greedy(word, merges)
+    leftmost: => _leftmost(word, merges)
+    reversed: in merges: => in merges[::-1]:
+    one_place: merge_pair.reference => merge_pair.variant(("== tuple(pair)", "== tuple(pair) and len(out) == i"))
+    one_merge: merge_pair.reference(symbols, pair) => merge_pair.reference(symbols, pair) if len(symbols) > len(word) else symbols
+    string: list(symbols) => " ".join(symbols)
+    """,  # noqa: E501
+)
+def bpe_encode(word: str, merges: Sequence[Pair]) -> list[str]:
+    """The list of pieces: letters and the end mark "·", then the merges, earliest learned first."""
+    symbols: tuple[str, ...] = (*word, "·")
+    for pair in merges:
+        symbols = merge_pair.reference(symbols, pair)
+    return list(symbols)
+
+
+def _from_behind(word: str, vocab: set[str]) -> list[str]:
+    out: list[str] = []
+    end = len(word)
+    while end:
+        start = next((s for s in range(end) if ("##" if s else "") + word[s:end] in vocab), None)
+        if start is None:
+            return ["[UNK]"]
+        out.insert(0, ("##" if start else "") + word[start:end])
+        end = start
+    return out
+
+
+_VOCAB = {"un", "una", "play", "p", "l", "##able", "##ab", "##le", "##a", "##b", "##play", "##ing", "##i", "##ings"}
+_VOCAB |= {"able", "ing", "u", "##n", "##s", "##u", "##aff"}
+_WORDS = ["playing", "unplayable", "unable", "playings", "u", "unaff", "playx", "xplay", "lab", "p", "unuuable"]
+
+
+@exercise(
+    [(word, _VOCAB) for word in _WORDS],
+    """
+    no_marks: "##" if start else "" => ""
+    marks_dropped: append(mark + word => append(word
+    shortest: range(len(word), start, -1) => range(start + 1, len(word) + 1)
+    from_end: => _from_behind(word, vocab)
+    keeps_start: return ["[UNK]"] => return [*out, "[UNK]"]
+    letter_unknown: return ["[UNK]"] => out.append("[UNK]"); start += 1; continue
+    string: return ["[UNK]"] => return "[UNK]"
+    empty: return ["[UNK]"] => return []
+    """,
+)
+def wordpiece_encode(word: str, vocab: set[str]) -> list[str]:
+    """The list of pieces: the longest piece that fits, "##" inside a word, ["[UNK]"] if none fits."""
+    out: list[str] = []
+    start = 0
+    while start < len(word):
+        mark = "##" if start else ""
+        end = next((e for e in range(len(word), start, -1) if mark + word[start:e] in vocab), None)
+        if end is None:
+            return ["[UNK]"]
+        out.append(mark + word[start:end])
+        start = end
+    return out
+
+
+def _next_piece(word: str, log_p: Mapping[str, float], score: Callable[[str], float]) -> list[str]:
+    """The piece with the greatest score, again and again from the left."""
+    out: list[str] = []
+    while word:
+        out.append(max((word[:n] for n in range(1, len(word) + 1) if word[:n] in log_p), key=score))
+        word = word[len(out[-1]) :]
+    return out
+
+
+def _splits(word: str, log_p: Mapping[str, float]) -> Iterator[list[str]]:
+    if not word:
+        yield []
+    for size in range(1, len(word) + 1):
+        if word[:size] in log_p:
+            yield from ([word[:size], *rest] for rest in _splits(word[size:], log_p))
+
+
+def _best_mean(word: str, log_p: Mapping[str, float]) -> list[str]:
+    if len(word) > 12:
+        return []
+    return max(_splits(word, log_p), key=lambda pieces: sum(log_p[p] for p in pieces) / len(pieces))
+
+
+_SHARES = {"a": 0.05, "b": 0.05, "c": 0.04, "d": 0.04, "ab": 0.12, "bc": 0.2, "cd": 0.15, "abc": 0.02, "bcd": 0.001}
+_LOG_P = {piece: math.log(share) for piece, share in _SHARES.items()}
+_STEEP = {"a": -0.1, "b": -0.1, "ab": -5.0, "aba": -1.0}
+
+
+@exercise(
+    [(word, _LOG_P) for word in ("abc", "abcd", "a", "bcd", "dabcab", "cabcdbcd")]
+    + [(word, _STEEP) for word in ("ab", "aba", "abab")]
+    + [("abcde", dict.fromkeys("abcde", -0.1) | {"ab": -3.0, "abc": -9.0, "cde": -9.0}), ("abcd" * 8, _LOG_P)],
+    """
+    longest: => _next_piece(word, log_p, len)
+    greedy: => _next_piece(word, log_p, log_p.__getitem__)
+    letters: => _next_piece(word, log_p, lambda piece: -len(piece))
+    fewest: + log_p[word[start:end]] => - 1
+    fewest: + log_p[word[start:end]] => - 1 && itemgetter(0) => None
+    least: + log_p => - log_p
+    added: + log_p[word[start:end]] => + math.exp(log_p[word[start:end]])
+    means: => _best_mean(word, log_p)
+    """,
+)
+def best_split(word: str, log_p: Mapping[str, float]) -> list[str]:
+    """The list of pieces that spell the word, with the greatest sum of `log_p`."""
+    best: list[tuple[float, list[str]]] = [(0.0, [])]
+    for end in range(1, len(word) + 1):
+        options = [
+            (best[start][0] + log_p[word[start:end]], [*best[start][1], word[start:end]])
+            for start in range(end)
+            if word[start:end] in log_p
+        ]
+        best.append(max(options, key=itemgetter(0), default=(-math.inf, [])))
+    return best[-1][1]
+
+
+@exercise(
+    [(2.0, 4, "the mill stood still"), (3.5, 7, "naïve café 🙂"), (0.5, 30, "日本語のテキスト")],
+    """
+    characters: text.encode() => text
+    nats: / math.log(2) =>
+    per_token: => loss / math.log(2)
+    one_token: * tokens =>
+    multiplied: / math.log(2) => * math.log(2)
+    words: text.encode() => text.split()
+    """,
+)
+def bits_per_byte(loss: float, tokens: int, text: str) -> float:
+    """Bits of the whole text over its UTF-8 bytes; loss in nats, the mean of a token."""
+    return loss * tokens / math.log(2) / len(text.encode())

@@ -1,0 +1,164 @@
+"""Lesson 07: a text's last state, a classifier that starts from a language model, how far a layer has moved, a learning
+rate for each layer."""
+
+import copy
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Generator, Tensor, nn
+
+from classroom.checks.base import Crash, normal, outcome, row_mask
+from classroom.checks.exercise import exercise
+
+
+@exercise(
+    lambda g: [
+        (normal(g, 3, 6, 3), F.pad(row_mask(5, 2, 4), (0, 1))),
+        (normal(g, 2, 3, 3), row_mask(1, 3)),
+        (normal(g, 4, 4, 3), row_mask(4, 4, 1, 2)),
+    ],
+    """
+    last_column: => h[:, -1]
+    first_token: => h[:, 0]
+    one_too_far: - 1 =>
+    one_too_far: attention_mask.sum(1) - 1 => attention_mask.sum(1).clamp(max=h.shape[1] - 1)
+    mean: => (h * attention_mask[..., None]).sum(1) / attention_mask.sum(1, keepdim=True)
+    padded_mean: => h.mean(1)
+    all_pairs: torch.arange(len(h)) => :
+    longest: attention_mask.sum(1) => attention_mask.sum(1).max()
+    """,
+)
+def last_state(h: Tensor, attention_mask: Tensor) -> Tensor:
+    """The state after the last real token of each row [B H].
+
+    h [B T H]; attention_mask Bool[B T], True at real tokens, padding on the right.
+    """
+    return h[torch.arange(len(h)), attention_mask.sum(1) - 1]
+
+
+class _Model(nn.Module):
+    """A body of two parts and a linear layer on top."""
+
+    body: nn.ModuleDict
+
+    def __init__(self, outputs: int) -> None:
+        super().__init__()
+        self.body = nn.ModuleDict({"embed": nn.Embedding(9, 4), "lstm": nn.LSTM(4, 5, batch_first=True)})
+        self.out = nn.Linear(5, outputs)
+
+
+def _started(fn: object) -> None:
+    for seed in (0, 1):
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            _judge_start(fn, _Model(2), _Model(9))
+
+
+def _judge_start(fn: object, classifier: _Model, lm: _Model) -> None:
+    refuse = start_from.refuse
+    fresh, learned = (copy.deepcopy(model.state_dict()) for model in (classifier, lm))
+    got = outcome(fn, {"classifier": classifier, "lm": lm})
+    if isinstance(got, Crash):
+        refuse(all(word in str(got.error) for word in ("out.weight", "size mismatch")), "whole_state")
+        refuse(True, "crash", kind=type(got.error).__name__, text=str(got.error).split("\n")[0])
+    refuse(got is lm, "language_model")
+    refuse(not isinstance(got, _Model) or got.out.out_features != 2, "other_thing", kind=type(got).__name__)
+    theirs = {weight.data_ptr() for weight in lm.parameters()}
+    refuse(any(weight.data_ptr() in theirs for weight in got.parameters()), "shared")
+    refuse(not all(torch.equal(value, learned[name]) for name, value in lm.state_dict().items()), "lm_changed")
+    parts = ("body.embed", "body.lstm", "out.")
+    state = {part: {k: v for k, v in got.state_dict().items() if k.startswith(part)} for part in parts}
+    same = {part: [torch.equal(v, learned[k]) for k, v in state[part].items()] for part in parts}
+    refuse(not any(same["body.embed"] + same["body.lstm"]), "body_random")
+    refuse(not any(same["body.lstm"]), "vectors_only")
+    refuse(not any(same["body.embed"]), "lstm_only")
+    refuse(not all(same["body.lstm"]), "lstm_part")
+    refuse(not all(torch.equal(value, fresh[name]) for name, value in state["out."].items()), "head_changed")
+    refuse(not all(weight.requires_grad for weight in got.parameters()), "closed")
+
+
+@exercise(
+    mistakes="""
+    whole_state...: .body =>
+    language_model...: return classifier => return lm
+    other_thing...: return classifier => return classifier.body
+    shared...: classifier.body.load_state_dict(lm.body.state_dict()) => classifier.body = lm.body
+    lm_changed...: return classifier => lm.out.weight.data.zero_(); return classifier
+    lm_changed...: classifier.body.load_state_dict(lm.body.state_dict()) => lm.body.load_state_dict(classifier.body.state_dict())
+    body_random...: classifier.body.load_state_dict(lm.body.state_dict()) => pass
+    vectors_only...: .body => .body["embed"]
+    lstm_only...: .body => .body["lstm"]
+    head_changed...: return classifier => nn.init.zeros_(classifier.out.bias); return classifier
+    closed...: return classifier => classifier.body.requires_grad_(False); return classifier
+    """,  # noqa: E501
+    also=[
+        lambda classifier, lm: (
+            [p.data.copy_(q.data) for p, q in zip(classifier.body.parameters(), lm.body.parameters(), strict=True)]
+            and classifier
+        )
+    ],
+    judge=_started,
+)
+def start_from(classifier: _Model, lm: _Model) -> nn.Module:
+    """The classifier, whose body holds a copy of the language model's; its head stays.
+
+    Both are modules with a `body` of the same shape and an `out` of another.
+    """
+    classifier.body.load_state_dict(lm.body.state_dict())
+    return classifier
+
+
+def _layer(g: Generator, *shapes: tuple[int, ...]) -> tuple[list[Tensor], list[Tensor]]:
+    before = [(2.0 + 3 * i) * normal(g, *shape) for i, shape in enumerate(shapes)]
+    return before, [old + normal(g, *old.shape) for old in before]
+
+
+@exercise(
+    lambda g: [_layer(g, (4, 3), (4,)), _layer(g, (2, 5), (5, 5), (3,))],
+    """
+    absolute: / old.norm() =>
+    by_after: / old.norm() => / new.norm()
+    lengths: (new - old).norm() => (new.norm() - old.norm())
+    lengths: (new - old).norm() => (new.norm() - old.norm()).abs()
+    mean_ratio: => sum(float((b - a).norm() / a.norm()) for a, b in zip(before, after)) / len(before)
+    summed_lengths: => float(sum((b - a).norm() for a, b in zip(before, after)) / sum(a.norm() for a in before))
+    squared: (new - old).norm() / old.norm() => ((new - old).norm() / old.norm()) ** 2
+    first_tensor: in layer] => in layer[:1]]
+    each_weight: (new - old).norm() / old.norm() => ((new - old) / old).norm()
+    """,
+)
+def weight_change(before: list[Tensor], after: list[Tensor]) -> float:
+    """How far one layer has moved: |after - before| / |before| over all its weights together.
+
+    before, after: lists of the layer's tensors.
+    """
+    old, new = (torch.cat([tensor.flatten() for tensor in layer]) for layer in (before, after))
+    return float((new - old).norm() / old.norm())
+
+
+def _as_list(got: Any) -> Any:
+    """Any sequence of numbers as a list of floats."""
+    if isinstance(got, Tensor) and got.dim() == 1:
+        got = got.tolist()
+    if isinstance(got, list | tuple):
+        return [float(rate) if isinstance(rate, int | float | Tensor) else rate for rate in got]
+    return got
+
+
+@exercise(
+    [(0.01, 4, 2.6), (0.3, 3, 2.0)],
+    """
+    upside_down: in range(layers)] => in reversed(range(layers))]
+    multiplied: lr / => lr *
+    lowest_is_lr: lr / factor ** (layers - 1 - i) => lr * factor**i
+    top_divided: layers - 1 - i => layers - i
+    one_step: ** (layers - 1 - i) => ** (i < layers - 1)
+    one_rate: / factor ** (layers - 1 - i) =>
+    linear: => [lr / (factor * (layers - 1 - i)) for i in range(layers - 1)] + [lr]
+    """,
+    form=_as_list,
+)
+def layer_rates(lr: float, layers: int, factor: float) -> list[float]:
+    """Learning rates from the lowest layer to the top one, which has `lr`; each is the next higher one's / `factor`."""
+    return [lr / factor ** (layers - 1 - i) for i in range(layers)]

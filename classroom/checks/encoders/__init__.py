@@ -1,0 +1,1 @@
+"""Lessons 09 to 15: BERT and its relatives."""

@@ -1,0 +1,290 @@
+"""Lesson 09: masking 80/10/10, the masked-LM loss, BERT's two-segment input, next-sentence pairs."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.nn.functional as F
+from torch import Generator, Tensor
+
+from classroom.checks.base import Case, answer, integers, listed, normal, rng
+from classroom.checks.exercise import exercise
+
+if TYPE_CHECKING:
+    from course_lib.pretrained.tokenizers import Vocab
+
+
+def _masking(fn: object) -> None:
+    """The same twice, then the shares of 600,000 tokens: 81% and 80% are eight standard errors apart."""
+    from course_lib.pretrained.tokenizers import Vocab
+
+    vocab = Vocab(size=5000, pad=0, unk=1, cls=2, sep=3, mask=4, special=(0, 1, 2, 3, 4))
+    ids = torch.randint(5, vocab.size, (600, 1000), generator=rng(0))
+    ids[:, 0], ids[:, -1] = 2, 3
+    ids[::2, -20:-1] = 0
+    small = {"ids": ids[:4, :40].clone(), "rng": rng(1), "vocab": vocab}
+    first, again = _parts(fn, small), _parts(fn, small)
+    mask_tokens.refuse(not all(map(torch.equal, first, again)), "draws")
+    _judge(ids, *_parts(fn, {"ids": ids, "rng": rng(2), "vocab": vocab}), vocab)
+
+
+def _parts(fn: object, case: Case) -> tuple[Tensor, Tensor]:
+    refuse, value, ids = mask_tokens.refuse, answer(fn, case), case["ids"]
+    refuse(not isinstance(value, tuple | list) or len(value) not in (2, 3), "pair")
+    for name, part in zip(("inputs", "labels"), value, strict=False):
+        refuse(not isinstance(part, Tensor), "tensor", name=name, kind=type(part).__name__)
+        refuse(part.shape != ids.shape, "shape", name=name, shape=list(part.shape), wanted=list(ids.shape))
+        refuse(part.is_floating_point() or part.dtype == torch.bool, "dtype", name=name, dtype=part.dtype)
+    return value[0], value[1]
+
+
+def _judge(ids: Tensor, inputs: Tensor, labels: Tensor, vocab: "Vocab") -> None:
+    """Refuse the first thing that is wrong: labels, what was chosen, how often, what became of it."""
+    refuse = mask_tokens.refuse
+    special = torch.isin(ids, torch.tensor(vocab.special))
+    chosen, changed, masked = labels != -100, inputs != ids, inputs == vocab.mask
+    right = bool((labels == ids)[chosen].all())
+    refuse(torch.equal(labels, ids), "all_labelled")
+    refuse(chosen.all(), "none_ignored")
+    refuse(not chosen.any(), "none_asked")
+    stray = bool((changed & ~chosen).any())
+    refuse(stray and right and (changed & chosen).any(), "unlabelled")
+    refuse(stray, "inverted")
+    refuse(not right and (labels == inputs)[chosen].all(), "corrupted_labels")
+    refuse(not right, "other_labels")
+    refuse((chosen & special).any(), "specials")
+    refuse(not (changed & masked).any(), "no_mask")
+    refuse(torch.equal(chosen[1], chosen[3]), "equal_rows")
+    _judge_share("rate", _RATES, int((~special).sum()), 0.004, chosen)
+    _judge_share("shares", _SHARES, int(chosen.sum()), 0.005, masked & chosen, changed & ~masked, ~changed & chosen)
+    drawn = inputs[changed & ~masked]
+    kinds = len(torch.unique(drawn))
+    refuse(kinds < vocab.size // 4, "not_random", draws=len(drawn), kinds=kinds, spread=kinds / len(drawn))
+
+
+_RATES = {
+    (0.15,): "rate_asked",
+    (0.0225,): "rate_twice",
+    (0.12,): "masked_only",
+    (0.135,): "changed_only",
+    (0.85,): "above_rate",
+}
+_SHARES = {  # masked, random, kept
+    (0.80, 0.10, 0.10): "shares_asked",
+    (0.81, 0.10, 0.09): "left_over",
+    (0.81, 0.09, 0.10): "left_over",
+    (0.80, 0.02, 0.18): "tenth_random",
+    (0.80, 0.18, 0.02): "tenth_kept",
+    (0.72, 0.10, 0.18): "overwritten",
+    (0.80, 0.08, 0.12): "overlap",
+    (1.00, 0.00, 0.00): "all_masked",
+    (0.80, 0.20, 0.00): "none_kept",
+    (0.80, 0.00, 0.20): "none_random",
+    (0.10, 0.10, 0.80): "mask_and_keep",
+    (0.10, 0.80, 0.10): "mask_and_random",
+}
+
+
+def _judge_share(name: str, known: Mapping[Any, str], total: int, near: float, *parts: Tensor) -> None:
+    """The first of `known` is right, the others are the shares that known mistakes give."""
+    found = [int(part.sum()) / total for part in parts]
+    gaps = [(max(abs(a - b) for a, b in zip(found, shares, strict=True)), why) for shares, why in known.items()]
+    (gap, why), (nearest, mistake) = gaps[0], min(gaps)
+    why = mask_tokens.says[mistake if nearest <= near else why]
+    mask_tokens.refuse(gap > near, name, found=found, why=why)
+
+
+@exercise(
+    mistakes="""
+    left_over...: fate < 0.8) => fate < 0.81) && fate >= 0.8) & (fate < 0.9) => fate >= 0.81) & (fate < 0.91)
+    left_over...: fate < 0.8) => fate < 0.81) && fate >= 0.8) => fate >= 0.81)
+    tenth_random...: fate < 0.9) => fate < 0.82)
+    tenth_kept...: fate < 0.9) => fate < 0.98)
+    overwritten...: loss_mask & (fate >= 0.8) & (fate < 0.9) => loss_mask & (torch.rand(ids.shape, generator=rng) < 0.1)
+    overlap...: fate < 0.9) => fate < 0.88)
+    all_masked...: fate < 0.8 => fate < 1 && fate >= 0.8 => fate >= 1
+    none_kept...: fate < 0.9 => fate < 1
+    none_random...: fate < 0.9 => fate < 0.8
+    mask_and_keep...: fate < 0.8) => fate < 0.1) && fate >= 0.8) & (fate < 0.9) => fate >= 0.1) & (fate < 0.2)
+    mask_and_random...: fate < 0.8) => fate < 0.1) && fate >= 0.8) => fate >= 0.1)
+    shares...: fate < 0.8) => fate < 0.5) && fate >= 0.8) => fate >= 0.5)
+    specials...: & ~special =>
+    all_labelled...: labels[~loss_mask] = -100 => pass
+    none_ignored...: -100 => 0
+    none_asked...: ~loss_mask => loss_mask | True
+    corrupted_labels...: labels[~loss_mask] = -100 => labels = inputs.where(loss_mask, -100)
+    other_labels...: labels[~loss_mask] = -100 => labels = (ids + 1).where(loss_mask, -100)
+    unlabelled...: labels[~loss_mask] = -100 => labels[~masked] = -100
+    inverted...: labels[~loss_mask] => labels[loss_mask]
+    masked_only...: labels[~loss_mask] = -100 => labels[~masked] = -100; inputs[swapped] = ids[swapped]
+    changed_only...: labels[~loss_mask] => labels[~(masked | swapped)]
+    rate_twice...: < 0.15 => < 0.15 * 0.15
+    above_rate...: < 0.15 => > 0.15
+    rate...: < 0.15 => < 0.3
+    equal_rows...: torch.rand(ids.shape, generator=rng) < 0.15 => torch.rand(ids.shape[1], generator=rng).expand(ids.shape) < 0.15
+    no_mask...: vocab.mask => vocab.unk
+    not_random...: torch.randint(5, vocab.size, (int(swapped.sum()),), generator=rng) => 77
+    in_place...: ids.clone(), ids.clone() => ids, ids.clone()
+    draws...: torch.rand(ids.shape, generator=rng) < 0.15 => torch.rand(ids.shape) < 0.15
+    pair...: => ids
+    tensor...: return inputs, => return inputs.tolist(),
+    shape...: return inputs, labels => return inputs, labels[1:]
+    dtype...: return inputs, => return inputs.float(),
+    """,  # noqa: E501
+    judge=_masking,
+)
+def mask_tokens(ids: Tensor, rng: Generator, vocab: Any) -> tuple[Tensor, Tensor]:
+    """(inputs, labels), or the library's Corrupted: BERT's masking.
+
+    ids Int[B T]; rng a torch.Generator; vocab has .size, .mask and .special (a tuple of ids). Of the tokens that are
+    not special 15% are chosen; 80% of them become vocab.mask, 10% a random token, 10% stay. labels: the original
+    token where chosen, -100 elsewhere.
+    """
+    inputs, labels = ids.clone(), ids.clone()
+    special = torch.isin(ids, torch.tensor(vocab.special))
+    loss_mask = (torch.rand(ids.shape, generator=rng) < 0.15) & ~special
+    fate = torch.rand(ids.shape, generator=rng)
+    masked, swapped = loss_mask & (fate < 0.8), loss_mask & (fate >= 0.8) & (fate < 0.9)
+    inputs[masked] = vocab.mask
+    inputs[swapped] = torch.randint(5, vocab.size, (int(swapped.sum()),), generator=rng)
+    labels[~loss_mask] = -100
+    return inputs, labels
+
+
+def _chosen(g: Generator, batch: int, length: int, vocab: int) -> tuple[Tensor, ...]:
+    loss_mask = torch.rand(batch, length, generator=g) < 0.4
+    loss_mask[:, 1] = True  # some in every row, not all of the first
+    loss_mask[0, 2] = False
+    return 2 * normal(g, batch, length, vocab), integers(g, vocab, batch, length), loss_mask
+
+
+@exercise(
+    lambda g: [_chosen(g, 2, 8, 6), _chosen(g, 3, 5, 11), _chosen(g, 1, 9, 4)],
+    """
+    all_tokens: losses[loss_mask] => losses
+    others: [loss_mask] => [~loss_mask]
+    divided_by_all: losses[loss_mask] => (losses * loss_mask)
+    summed: .mean() => .sum()
+    shifted: logits.mT, ids => logits[:, :-1].mT, ids[:, 1:] && [loss_mask] => [loss_mask[:, 1:]]
+    row_means: losses[loss_mask] => ((losses * loss_mask).sum(1) / loss_mask.sum(1))
+    double_softmax: logits.mT => logits.softmax(-1).mT
+    sign: return losses => return -losses
+    masked_logits: logits.mT => (logits * loss_mask[..., None]).mT && losses[loss_mask] => losses
+    """,
+)
+def mlm_loss(logits: Tensor, ids: Tensor, loss_mask: Tensor) -> Tensor:
+    """Mean cross-entropy at the chosen positions.
+
+    logits [B T V], ids Int[B T] the original tokens, loss_mask Bool[B T].
+    """
+    losses = F.cross_entropy(logits.mT, ids, reduction="none")
+    return losses[loss_mask].mean()
+
+
+@exercise(
+    [([11, 12, 13], [21, 22], 2, 3), ([31], [41, 42, 43, 44], 101, 102)],
+    """
+    no_last_sep: *b, sep] => *b] && (len(b) + 1) => len(b)
+    no_first_sep: *a, sep, => *a, && (len(a) + 2) => (len(a) + 1)
+    no_cls: [cls, *a => [*a && (len(a) + 2) => (len(a) + 1)
+    second_cls: *a, sep, => *a, sep, cls, && (len(b) + 1) => (len(b) + 2)
+    exchanged: [cls, *a, sep, *b, sep] => [sep, *a, cls, *b, cls]
+    texts_exchanged: [cls, *a, sep, *b, sep] => [cls, *b, sep, *a, sep] && (len(a) + 2) + [1] * (len(b) + 1) => (len(b) + 2) + [1] * (len(a) + 1)
+    segments_exchanged: [0] * (len(a) + 2) + [1] * => [1] * (len(a) + 2) + [0] *
+    early_segment: (len(a) + 2) + [1] * (len(b) + 1) => (len(a) + 1) + [1] * (len(b) + 2)
+    late_segment: (len(b) + 1) => len(b) + [0]
+    from_one: [1] * => [2] * && [0] * => [1] *
+    one_segment: [1] * => [0] *
+    specials_left_out: (len(a) + 2) => len(a) && (len(b) + 1) => len(b)
+    ids_only: return ids, segments => return ids
+    """,  # noqa: E501
+    also=[lambda a, b, c, s: (torch.tensor([c, *a, s, *b, s]), torch.tensor([0] * (len(a) + 2) + [1] * (len(b) + 1)))],
+    form=listed,
+)
+def bert_input(a: list[int], b: list[int], cls: int, sep: int) -> tuple[list[int], list[int]]:
+    """(ids, segments) of [CLS] a [SEP] b [SEP]; segment 0 up to the first [SEP], 1 after it."""
+    ids = [cls, *a, sep, *b, sep]
+    segments = [0] * (len(a) + 2) + [1] * (len(b) + 1)
+    return ids, segments
+
+
+_LabelledPair = tuple[str, str, int]
+_DOCUMENTS = [[f"document {d} sentence {s}" for s in range(3 + d % 4)] for d in range(40)]
+
+
+def _next_sentences(fn: object) -> None:
+    """The same twice, then what 2,000 pairs are made of."""
+    case = {"documents": _DOCUMENTS, "rng": rng(0), "n": 2000}
+    pairs = _pairs(fn, case)
+    nsp_pairs.refuse(pairs != _pairs(fn, case), "draws")
+    _judge_pairs(pairs, 2000)
+
+
+def _pairs(fn: object, case: Case) -> list[_LabelledPair]:
+    refuse, value = nsp_pairs.refuse, answer(fn, case)
+    refuse(not isinstance(value, Sequence) or isinstance(value, str), "list", kind=type(value).__name__)
+    pairs: list[_LabelledPair] = []
+    for item in value:
+        parts: Any = (item.text, item.pair, item.next) if hasattr(item, "next") and hasattr(item, "pair") else item
+        triple = isinstance(parts, Sequence) and len(parts) == 3 and all(isinstance(p, str) for p in parts[:2])
+        refuse(not triple, "triples", item=item)
+        refuse(parts[2] not in (0, 1), "labels", label=parts[2])
+        pairs.append((parts[0], parts[1], int(parts[2])))
+    return pairs
+
+
+def _judge_pairs(pairs: list[_LabelledPair], n: int) -> None:
+    refuse = nsp_pairs.refuse
+    place = {text: (d, s) for d, document in enumerate(_DOCUMENTS) for s, text in enumerate(document)}
+    refuse(len(pairs) != n, "number", n=n, found=len(pairs))
+    for text in (text for pair in pairs for text in pair[:2]):
+        refuse(text not in place, "strange", text=text)
+    placed = [(*place[first], *place[second], label) for first, second, label in pairs]
+    labels = [label for *_, label in placed]
+    refuse(labels == [int(d == e and t == s + 1) for d, s, e, t, _ in placed] and 0 < sum(labels) < n, "inverted")
+    for d, s, e, t, label in placed:
+        refuse(label == 0 and d == e and s == t + 1, "order")
+        refuse(label == 0 and not (d == e and t == s + 1), "no_neighbours")
+        refuse(label == 1 and d == e, "same_document")
+    refuse(abs(sum(labels) / n - 0.5) > 0.06, "half", share=sum(labels) / n)
+    refuse(len({row[:2] for row in placed}) < 40, "same_few")
+
+
+@exercise(
+    mistakes="""
+    same_document...: (d + draw(1, len(documents))) % len(documents) => d
+    half...: draw(0, 2) => draw(0, 3)
+    inverted...: follows, int(random) => follows, 1 - int(random)
+    order...: documents[d][s], documents[d][s + 1] => documents[d][s + 1], documents[d][s]
+    no_neighbours...: documents[d][s + 1] => documents[d][s]
+    draws...: generator=rng => generator=None
+    number...: range(n) => range(n - 1)
+    same_few...: d, s = draw(0, len(documents)), 0 => d, s = 7, 0
+    triples...: => [("a", "b")] * n
+    strange...: first, follows, => first + ".", follows,
+    labels...: int(random) => 2 * int(random)
+    list...: => (pair for pair in ())
+    """,
+    judge=_next_sentences,
+)
+def nsp_pairs(documents: list[list[str]], rng: Generator, n: int) -> list[_LabelledPair]:
+    """n tuples (first, second, label), label 0 = follows, 1 = random, or SentencePairs.
+
+    documents: lists of sentences. Half of the pairs are neighbours in one document; in the other half the second
+    sentence comes from another document.
+    """
+
+    def draw(low: int, high: int) -> int:
+        return int(torch.randint(low, high, (1,), generator=rng))
+
+    pairs = []
+    for _ in range(n):
+        d, s = draw(0, len(documents)), 0
+        s = draw(0, len(documents[d]) - 1)
+        first, follows = documents[d][s], documents[d][s + 1]
+        random = draw(0, 2) > 0
+        if random:
+            other = documents[(d + draw(1, len(documents))) % len(documents)]
+            follows = other[draw(0, len(other))]
+        pairs.append((first, follows, int(random)))
+    return pairs

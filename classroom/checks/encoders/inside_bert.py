@@ -1,0 +1,187 @@
+"""Lesson 11: attention between words, the governor that a head finds, the best fixed distance, a control task's labels,
+the last four layers as features."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Generator, Tensor
+
+from classroom.checks.base import Case, answer, integers, listed, normal, rng
+from classroom.checks.exercise import exercise
+
+_Words = Sequence[int | None]
+Pairs = Sequence[tuple[int, int]]
+
+
+def _with_specials(weights: Tensor, words: _Words) -> Tensor:
+    end = max(word for word in words if word is not None) + 2
+    numbers = [0 if n == 0 else end if word is None else word + 1 for n, word in enumerate(words)]
+    between: Tensor = by_words.reference(weights, numbers)
+    return between
+
+
+@exercise(
+    lambda g: [
+        (normal(g, len(words), len(words)).softmax(-1), words)
+        for words in ([None, 0, 1, 1, 2, 3, 3, 3, None], [None, 0, 0, 1, None])
+    ],
+    """
+    sum_from: mean @ weights => belongs @ weights
+    mean_to: @ belongs.T => @ mean.T
+    exchanged: mean @ weights @ belongs.T => belongs @ weights @ mean.T
+    first_piece: float(word == n) for word in words => float(i == words.index(n)) for i in range(len(words))
+    turned: mean @ weights @ belongs.T => (mean @ weights @ belongs.T).T
+    rescaled: return mean @ weights @ belongs.T => out = mean @ weights @ belongs.T; return out / out.sum(-1, keepdim=True)
+    specials: => _with_specials(weights, words)
+    """,  # noqa: E501
+)
+def by_words(weights: Tensor, words: _Words) -> Tensor:
+    """Attention between words [W W].
+
+    weights [T T]; words: of each of the T pieces the number of its word, None at special tokens.
+    """
+    count = max(word for word in words if word is not None) + 1
+    belongs = torch.tensor([[float(word == n) for word in words] for n in range(count)])  # [W T]
+    mean = belongs / belongs.sum(1, keepdim=True)
+    return mean @ weights @ belongs.T
+
+
+def _parsed(g: Generator, governors: list[int]) -> tuple[Tensor, list[int]]:
+    """Five heads, of which some look at the governor, some at dependents, some mostly at themselves."""
+    count = len(governors)
+    scores = normal(g, 5, count, count)
+    for word, governor in enumerate(governors):
+        if governor >= 0:
+            scores[0, word, governor] += 3
+            scores[1, governor, word] += 3
+            scores[2, word, governor] += 1.5
+    scores[2:4] += 4 * torch.eye(count)
+    return scores.softmax(-1), governors
+
+
+@exercise(
+    lambda g: [_parsed(g, [1, 2, -1, 4, 2, 4]), _parsed(g, [-1, 0, 3, 1])],
+    """
+    diagonal: others.argmax => attention.argmax
+    root: [:, right >= 0] =>
+    both: others.argmax => attention.argmax && [:, right >= 0] =>
+    columns: argmax(-1) => argmax(-2)
+    last_word: == right => == right % len(right) && [:, right >= 0] =>
+    amount: => torch.stack([attention[:, w, p] for w, p in enumerate(governors) if p >= 0]).mean(0)
+    count: mean(-1) => sum(-1)
+    one_number: mean(-1) => mean()
+    """,
+)
+def finds_governor(attention: Tensor, governors: Sequence[int]) -> Tensor:
+    """For each head the share of words whose most attended other word governs them [H].
+
+    attention [H W W]; governors: of each word the place of its governor, -1 at the root, which is not counted.
+    """
+    right = torch.tensor(governors)
+    others = attention.masked_fill(torch.eye(len(right), dtype=torch.bool), -1)
+    found = others.argmax(-1) == right
+    return found[:, right >= 0].float().mean(-1)
+
+
+@exercise(
+    [
+        ([(1, 2), (3, 4), (0, 1), (5, 2), (7, 3), (2, 9)], [(0, 1), (3, 1), (6, 4), (4, 2), (2, 3)]),
+        ([(4, 2), (6, 4), (2, 0), (0, 1), (1, 2), (9, 1), (8, 1)], [(3, 1), (0, 1), (1, 3), (2, 3)]),
+    ],
+    """
+    chosen_on_score: in choose => in score
+    scored_on_choose: in score) / len(score) => in choose) / len(choose)
+    exchanged: in score) / len(score) => in choose) / len(choose) && choose).most => score).most
+    sign: return offset => return -offset
+    mean: Counter(g - d for d, g in choose).most_common(1)[0][0] => round(sum(g - d for d, g in choose) / len(choose))
+    unsigned: g - d => abs(g - d)
+    order: offset, share => share, offset
+    offset_only: offset, share => offset
+    count: / len(score) =>
+    """,
+)
+def best_offset(choose: Pairs, score: Pairs) -> tuple[int, float]:
+    """(offset, share): the commonest governor - dependent among the arcs of `choose`, and the share of the arcs of
+    `score` that have it. Both are lists of (dependent, governor)."""
+    offset = Counter(g - d for d, g in choose).most_common(1)[0][0]
+    share = sum(g - d == offset for d, g in score) / len(score)
+    return offset, share
+
+
+def _control(fn: object) -> None:
+    for seed in (0, 1):
+        draw, types = rng(seed), [f"w{number}" for number in range(900)]
+        words = types + [types[n] for n in integers(draw, 900, 2100).tolist()]
+        frequent = (torch.rand(3000, generator=draw) < 0.8).tolist()
+        labels = [0 if often else 1 + n % 3 for n, often in enumerate(frequent)]  # 80% of 0, the rest of 1, 2, 3
+        _judge_control(fn, {"words": words, "labels": labels, "rng": rng(7 + seed)})
+
+
+def _judge_control(fn: object, case: Case) -> None:
+    refuse, got = control_labels.refuse, listed(answer(fn, case))
+    words, labels, _ = case.values()
+    refuse(isinstance(got, dict), "table")
+    refuse(not isinstance(got, list) or len(got) != len(words), "length", count=len(words))
+    refuse(not set(got) <= set(labels), "strange")
+    refuse(got == labels, "own")
+    table = dict(zip(words, got, strict=True))
+    refuse(got != [table[word] for word in words], "not_by_word")
+    refuse(len(set(got)) == 1, "one_label")
+    places: dict[str, list[Any]] = {}
+    for word, label in zip(words, labels, strict=True):
+        places.setdefault(word, []).append(label)
+    commonest = [Counter(places[word]).most_common(1)[0][0] for word in words]
+    refuse(got in ([places[word][0] for word in words], commonest), "task_label")
+    share = list(table.values()).count(0) / len(table)
+    refuse(share < 0.5, "from_set", asked=labels.count(0) / len(labels), share=share)
+    refuse(listed(answer(fn, {**case, "rng": rng(99)})) == got, "other_seed")
+    refuse(listed(answer(fn, case)) != got, "redrawn")
+
+
+@exercise(
+    mistakes="""
+    table...: [table[word] for word in words] => table
+    length...: for word in words] => for word in table]
+    strange...: [table[word] for => [9 + table[word] for
+    own...: => list(labels)
+    not_by_word...: => [labels[int(torch.randint(len(labels), (1,), generator=rng))] for _ in words]
+    one_label...: labels[int( => labels[0 * int(
+    task_label...: => list(map(dict(zip(words[::-1], labels[::-1])).get, words))
+    from_set...: labels[int(torch.randint(len(labels) => list(set(labels))[int(torch.randint(len(set(labels))
+    other_seed...: generator=rng => generator=torch.Generator().manual_seed(int(word[1:]))
+    redrawn...: , generator=rng =>
+    """,
+    judge=_control,
+)
+def control_labels(words: Sequence[str], labels: Sequence[Any], rng: Generator) -> list[Any]:
+    """New labels: every word (whatever its place) has one, drawn from `labels`.
+
+    words: N strings; labels: their N labels; rng: a torch.Generator.
+    """
+    table = {word: labels[int(torch.randint(len(labels), (1,), generator=rng))] for word in dict.fromkeys(words)}
+    return [table[word] for word in words]
+
+
+@exercise(
+    lambda g: [(normal(g, 7, 5, 3),), (normal(g, 5, 2, 3),)],
+    """
+    first_four: [-4:] => [:4]
+    all: [-4:] =>
+    no_top: [-4:] => [-5:-1]
+    mean: top.sum(0) => top.mean(0)
+    reshape: torch.cat(list(top), dim=-1) => top.reshape(layers.shape[1], -1)
+    top_first: list(top) => list(top.flip(0))
+    stacked: dim=-1 => dim=0
+    order: top.sum(0), torch.cat(list(top), dim=-1) => torch.cat(list(top), dim=-1), top.sum(0)
+    summed_tokens: sum(0) => sum((0, 1))
+    """,
+)
+def last_four(layers: Tensor) -> tuple[Tensor, Tensor]:
+    """(sum [T D], concatenation [T 4D]) of the last four layers.
+
+    layers [L+1 T D]; [0] is the embeddings, [-1] the top.
+    """
+    top = layers[-4:]
+    return top.sum(0), torch.cat(list(top), dim=-1)

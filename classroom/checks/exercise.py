@@ -1,0 +1,212 @@
+"""An exercise, declared once: the right function, inputs, and the known mistakes as patches of its source.
+
+The lesson's check, the test of that check and the grader all read the same object:
+
+    @exercise(
+        lambda g: [(normal(g, 4),), (normal(g, 2, 3),)],           # the arguments of each call
+        '''
+        no_sum: / weights.sum(-1, keepdim=True) =>
+        over_batch: (-1, => (0,
+        unchanged: => x
+        ''',
+    )
+    def softmax(x):
+        \"\"\"exp(x) over its sum, along the last dimension.\"\"\"
+        weights = x.exp()
+        return weights / weights.sum(-1, keepdim=True)
+
+A line of the mistakes is `name: old => new`, several such patches joined by `&&`, or `name: => expression` where the
+whole function is another; a name has a line for each form of its mistake. What the student reads stands under that name
+in the .toml file beside the module, in the exercise's table, with `verified`, what passing proves. A name that ends in
+"..." is only proven: the hint or the judge says its sentence.
+"""
+
+import ast
+import inspect
+import textwrap
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property, partial
+from itertools import combinations
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from classroom.checks.base import (
+    Case,
+    CheckResult,
+    Crash,
+    WrongError,
+    close,
+    compare,
+    difference,
+    outcome,
+    report,
+    result,
+    rng,
+)
+from course_lib.errors import CourseError
+
+Function = Callable[..., Any]
+Form = Callable[[Any], Any]
+Arguments = Sequence[tuple[Any, ...]]
+
+
+class Mistake(NamedTuple):
+    """A known wrong answer: the sentence that names it, and pieces of the right source with what stands there then."""
+
+    says: str
+    patches: tuple[tuple[str, str], ...]
+    only_proven: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Exercise:
+    """One function that a student writes. Calling it checks the student's function and prints the verdict.
+
+    Args:
+        reference: the right function; its name is the exercise's, its arguments' names appear in sentences.
+        cases: the arguments of each call, or generator -> them.
+        mistakes: known wrong answers, the likeliest first. verified: what passing proves, for the message.
+        says: sentences by name, for the judge and the hint. also: other right functions, which must pass.
+        form: brings results into one form before they are compared.
+        hint: (student's function, first case) -> a sentence to prefer to "the numbers differ", or "".
+        judge: decides instead of the comparison on the cases: raises WrongError, may return another `verified`.
+        together: how many mistakes at once are looked for.
+    """
+
+    reference: Function
+    cases: Arguments | Callable[[torch.Generator], Arguments]
+    mistakes: Sequence[Mistake]
+    verified: str
+    says: Mapping[str, str] = field(default_factory=dict)
+    also: Sequence[Function] = ()
+    form: Form | None = None
+    hint: Callable[[Any, Case], str] | None = None
+    judge: Callable[[Any], str | None] | None = None
+    together: int = 2
+
+    @property
+    def name(self) -> str:
+        """The function's name."""
+        return self.reference.__name__
+
+    def __call__(self, fn: object) -> CheckResult:
+        """Check the student's function."""
+        return report(self.name, lambda: (self.judge or self.compare)(fn) or self.verified)
+
+    def compare(self, fn: object, cases: Sequence[Case] | None = None) -> None:
+        """Raise the sentence that fits if a function differs from the right one on any case (its own by default)."""
+        cases = cases or self.draw()
+        got = [outcome(fn, case, self.form) for case in cases]
+        right = [result(self.reference, case, self.form) for case in cases]
+        good = [close(value, true) for value, true in zip(got, right, strict=True)]
+
+        def otherwise() -> str:
+            where = good.index(False)
+            hint = self.hint(fn, cases[0]) if self.hint is not None else ""
+            return hint or difference(cases[where], got[where], right[where])
+
+        compare(got, outcome(fn, cases[0], self.form), good, self._known(got, cases), otherwise)
+
+    def refuse(self, when: object, name: str, /, **values: object) -> None:
+        """Raise the sentence of this name, with its values filled in, if `when` is true."""
+        if when:
+            raise WrongError(self.says[name].format(**values))
+
+    def draw(self, seed: int = 0) -> list[dict[str, Any]]:
+        """The cases, argument name -> value."""
+        drawn = self.cases(rng(seed)) if callable(self.cases) else self.cases
+        names = inspect.signature(self.reference).parameters
+        return [dict(zip(names, values, strict=False)) for values in drawn]
+
+    @cached_property
+    def wrong(self) -> list[tuple[str, Function]]:
+        """The mistakes as functions."""
+        return [(mistake.says, self.variant(*mistake.patches)) for mistake in self.mistakes]
+
+    def variant(self, *patches: tuple[str, str]) -> Function:
+        """The reference with pieces of its source replaced; with an empty piece, another body."""
+        source = self._patched(patches)
+        space: dict[str, Any] = dict(self.reference.__globals__)
+        exec(compile(source, f"<{self.name}>", "exec"), space)  # noqa: S102  the course's own code
+        made: Function = space[self.name]
+        return made
+
+    @cached_property
+    def _source(self) -> tuple[str, str]:
+        """The reference's head and its body, without decorators and docstring."""
+        lines = textwrap.dedent(inspect.getsource(self.reference)).splitlines(keepends=True)
+        tree = ast.parse("".join(lines)).body[0]
+        assert isinstance(tree, ast.FunctionDef)
+        body = tree.body[1:] if ast.get_docstring(tree) is not None else tree.body
+        head = lines[tree.lineno - 1 : tree.body[0].lineno - 1]
+        return "".join(head), "".join(lines[body[0].lineno - 1 :])
+
+    def _patched(self, patches: Sequence[tuple[str, str]]) -> str:
+        head, body = self._source
+        source = head + body
+        for old, new in patches:
+            if old not in source:
+                raise CourseError(f"{self.name}: the solution has no {old!r} any more; mend the list of mistakes.")
+            source = source.replace(old, new) if old else f"{head}    return {new}\n"
+        return source
+
+    def _known(self, got: Sequence[Any], cases: Sequence[Case]) -> Iterator[tuple[str, Callable[[], bool]]]:
+        """The mistakes one by one, then several of them together."""
+
+        def fits(fn: Function, nan: bool = True) -> bool:
+            return all(close(v, result(fn, case, self.form), nan=nan) for v, case in zip(got, cases, strict=True))
+
+        for mistake, (says, fn) in zip(self.mistakes, self.wrong, strict=True):
+            if not mistake.only_proven:
+                yield says, partial(fits, fn)
+        if any(isinstance(value, Crash) for value in got) or all(close(value, got[0], nan=True) for value in got[1:]):
+            return  # what crashes, or says the same to everything, has no two mistakes
+        slips = [m for m in self.mistakes if all(old for old, _ in m.patches) and not m.only_proven]
+        for number in range(2, self.together + 1):
+            for several in combinations(slips, number):
+                if both := self._joined(several):
+                    yield " And: ".join(m.says for m in several), partial(fits, both, nan=False)
+
+    def _joined(self, mistakes: Sequence[Mistake]) -> Function | None:
+        """The reference with several mistakes; None if they touch the same piece or make no program together."""
+        there, back = ([p for m in order for p in m.patches] for order in (mistakes, mistakes[::-1]))
+        if len({m.says for m in mistakes}) < len(mistakes):
+            return None
+        try:
+            return self.variant(*there) if self._patched(there) == self._patched(back) else None
+        except (CourseError, SyntaxError):
+            return None
+
+
+def exercise(
+    cases: Arguments | Callable[[torch.Generator], Arguments] = (), mistakes: str = "", **options: Any
+) -> Callable[[Function], Exercise]:
+    """Make the decorated function, which is the right answer, an `Exercise`; `options` are the fields of it."""
+
+    def declared(fn: Function) -> Exercise:
+        says = _sentences(inspect.getfile(fn))[fn.__name__]
+        made = Exercise(fn, cases, parse(mistakes, says), says["verified"], says, **options)
+        object.__setattr__(made, "__doc__", fn.__doc__)  # what `checks.name?` shows
+        return made
+
+    return declared
+
+
+@cache
+def _sentences(module: str) -> dict[str, dict[str, str]]:
+    return tomllib.loads(Path(module).with_suffix(".toml").read_text("utf-8"))
+
+
+def parse(text: str, says: Mapping[str, str]) -> list[Mistake]:
+    """Mistakes from lines `name: old => new && old => new`."""
+    found = []
+    for line in filter(None, map(str.strip, text.splitlines())):
+        name, _, patches = line.partition(": ")
+        pairs = [part.partition("=>") for part in patches.split("&&")]
+        patched = tuple((old.strip(), new.strip()) for old, _, new in pairs)
+        found.append(Mistake(says[name.removesuffix("...")], patched, name.endswith("...")))
+    return found

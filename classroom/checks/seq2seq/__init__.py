@@ -1,0 +1,1 @@
+"""Lessons 16 and 17: BART and T5."""

@@ -1,0 +1,359 @@
+"""Curves, bars, points: every series labelled where it ends, no legend to look up."""
+
+import math
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Circle, Patch
+
+from classroom.figures.labels import place_labels
+from classroom.figures.style import (
+    BLUE,
+    DASHES,
+    GREY,
+    INK,
+    PALE,
+    PALETTE,
+    TINTS,
+    VERMILION,
+    Numbers,
+    array,
+    arrow,
+    canvas,
+    centred,
+    note,
+    panels,
+    styled,
+)
+
+if TYPE_CHECKING:
+    from course_lib.training.spans import Reading
+
+Curve = Numbers | tuple[Numbers, Numbers]
+_Size = tuple[float, float]
+DOTTED: dict[str, Any] = {"color": GREY, "linestyle": ":", "linewidth": 1.6}
+
+
+@styled
+def curves(
+    series: Mapping[str, Curve],
+    *,
+    x: str = "step",
+    y: str = "loss",
+    bands: Mapping[str, tuple[Numbers, Numbers]] | None = None,
+    marks: Mapping[float, str] | None = None,
+    levels: Mapping[str, float] | None = None,
+    log_x: bool = False,
+    log_y: bool = False,
+    smooth: int = 1,
+    size: _Size = (8.5, 4.6),
+) -> Figure:
+    """Several lines with their names at the right end.
+
+    Args:
+        series: name -> y values, or name -> (x values, y values).
+        bands: name -> (lower, upper) of a shaded band, the interval over seeds for instance.
+        marks: x position -> note, a dotted vertical line.
+        levels: note -> y, a dotted horizontal line (chance, a baseline).
+        smooth: running mean over this many points; the raw line stays, pale.
+    """
+    figure, axes = canvas(*size)
+    points = {name: _points(curve) for name, curve in series.items()}
+    ends: list[tuple[float, str, str]] = []
+    for index, (name, (xs, ys)) in enumerate(points.items()):
+        colour = PALETTE[index % len(PALETTE)]
+        if smooth > 1 and len(ys) > smooth:
+            axes.plot(xs, ys, color=colour, alpha=0.25, linewidth=1)
+            ys = _running_mean(ys, smooth)
+        if bands and name in bands:
+            lower, upper = bands[name]
+            axes.fill_between(xs, array(lower), array(upper), color=colour, alpha=0.18, linewidth=0)
+        marker = "o" if len(ys) <= 8 else None
+        axes.plot(xs, ys, color=colour, linestyle=DASHES[index % len(DASHES)], marker=marker, markersize=5)
+        ends.append((float(ys[-1]), name, colour))
+    places = sorted({float(place) for xs, _ in points.values() for place in xs})
+    if log_x:
+        axes.set_xscale("log")
+        if len(places) <= 10:  # where the points are few, they are the ticks
+            axes.set_xticks(places, [f"{place:g}" for place in places])
+            axes.set_xticks([], minor=True)
+    elif all(place.is_integer() for place in places):
+        axes.locator_params(axis="x", integer=True)  # no half epochs
+    if log_y:
+        axes.set_yscale("log")
+    for place, says in (marks or {}).items():
+        axes.axvline(place, **DOTTED)
+        above = axes.get_xaxis_transform()
+        axes.text(place, 0.98, f" {says}", color=GREY, fontsize=12, ha="left", va="top", transform=above)
+    ends += _levels(axes, levels or {})
+    axes.set(xlabel=x, ylabel=y)
+    axes.margins(x=0.01)
+    lines = 1 + max(name.count("\n") for name in series)
+    _label_ends(axes, max(float(xs[-1]) for xs, _ in points.values()), [end for end in ends if end[1]], lines)
+    return figure
+
+
+@styled
+def scaling(
+    series: Mapping[str, tuple[Numbers, Numbers]], *, x: str = "length", y: str = "cost", size: _Size = (8.5, 4.8)
+) -> Figure:
+    """Cost against length on two logarithmic axes, each line with the slope of its upper half: y ~ x^slope."""
+    named: dict[str, Curve] = {}
+    for name, curve in series.items():
+        xs, ys = _points(curve)
+        half = len(xs) // 2 if len(xs) > 3 else 0
+        slope = float(np.polyfit(np.log(xs[half:]), np.log(ys[half:]), 1)[0])
+        named[f"{name}\n(slope {slope:.1f})"] = (xs, ys)
+    figure = curves(named, x=x, y=y, log_x=True, log_y=True, size=size)
+    figure.axes[0].grid(True)
+    return figure
+
+
+@styled
+def learning_curve(loss: Curve, skill: Mapping[str, Curve], *, phase: tuple[float, str] | None = None) -> Figure:
+    """Loss above, what the model can do below, on one time axis: the moment when the one falls and the other rises.
+
+    skill: name -> share of right answers (0 to 1). phase: (step, what happens there).
+    """
+    figure, (upper, lower) = panels(8.5, 5.8, 2, 1, sharex=True)
+    steps, losses = _points(loss)
+    upper.plot(steps, losses, color=INK)
+    upper.set_ylabel("loss")
+    ends = []
+    for index, (name, curve) in enumerate(skill.items()):
+        xs, ys = _points(curve)
+        lower.plot(xs, 100 * ys, color=PALETTE[index], linestyle=DASHES[index % len(DASHES)])
+        ends.append((100 * float(ys[-1]), name, PALETTE[index]))
+    lower.set(ylim=(-2, 104), ylabel="right (%)", xlabel="step")
+    if phase is not None:
+        for axes in (upper, lower):
+            axes.axvline(phase[0], **DOTTED)
+        _, top = upper.get_ylim()
+        upper.text(phase[0], top, " " + phase[1], va="top", ha="left", fontsize=12, color=GREY)
+    _label_ends(lower, float(steps[-1]), ends)
+    return figure
+
+
+@styled
+def bars(
+    values: Mapping[str, Any],
+    *,
+    paper: Mapping[str, float] | None = None,
+    y: str = "accuracy (%)",
+    levels: Mapping[str, float] | None = None,
+    digits: int = 1,
+    size: _Size | None = None,
+) -> Figure:
+    """Bars side by side, with the spread over seeds and the paper's figure beside.
+
+    Args:
+        values: name -> number; or name -> list of seeds' numbers (bar at the mean, a dot a seed, a whisker for
+            the 95% interval of the mean); or group -> {name: either of these}.
+        paper: name (or "group / name") -> the published figure, drawn as a hollow diamond.
+        levels: note -> height of a dotted line (chance, a baseline).
+    """
+    grouped = isinstance(next(iter(values.values())), Mapping)
+    groups: Mapping[str, Mapping[str, Any]] = values if grouped else {name: {name: values[name]} for name in values}
+    names = list(dict.fromkeys(name for group in groups.values() for name in group))
+    gap, wide = (0.8, 14) if grouped else (0.0, 11)  # between groups; letters of a label's line
+    count = sum(len(group) for group in groups.values()) + (len(groups) - 1 if grouped else 0)
+    figure, axes = canvas(*(size or (max(5.0, 0.95 * count + 1.5), 4.8)))
+    near = 0.1 * max(abs(float(array(value).mean())) for group in groups.values() for value in group.values())
+    place, ticks = 0.0, []
+    for group_name, group in groups.items():
+        first = place
+        for name, value in group.items():
+            colour = PALETTE[names.index(name) % len(PALETTE)] if grouped else PALETTE[0]
+            published = (paper or {}).get(f"{group_name} / {name}" if grouped else name)
+            _bar(axes, place, array(value).reshape(-1), colour, published, digits, near)
+            place += 1
+        ticks.append((first + place - 1) / 2)
+        place += gap
+    axes.set_xticks(ticks, ["\n".join(textwrap.wrap(name, wide, break_long_words=False)) or name for name in groups])
+    axes.tick_params(axis="x", length=0)
+    axes.set_ylabel(y)
+    axes.margins(y=0.14)
+    if levels:
+        for label in axes.texts:
+            label.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 0.5})  # no level strikes it out
+    for height, says, colour in _levels(axes, levels or {}):
+        axes.text(1.01, height, says, color=colour, fontsize=12, va="center", transform=axes.get_yaxis_transform())
+    if grouped or paper:
+        _legend(axes, names if grouped else [], bool(paper), above=bool(levels))
+    return figure
+
+
+@styled
+def scatter(
+    points: Numbers,
+    labels: Sequence[str] | None = None,
+    *,
+    groups: Sequence[str] | None = None,
+    x: str = "",
+    y: str = "",
+    size: _Size = (8.0, 5.6),
+) -> Figure:
+    """Points [N 2] with their words beside them; points of a group share colour and marker."""
+    xy = array(points)
+    kinds = list(groups) if groups is not None else [""] * len(xy)
+    figure, axes = canvas(*size)
+    for index, kind in enumerate(dict.fromkeys(kinds)):
+        chosen = [i for i, k in enumerate(kinds) if k == kind]
+        look: dict[str, Any] = {"color": PALETTE[index % len(PALETTE)], "marker": "osD^vP*X"[index % 8]}
+        axes.scatter(xy[chosen, 0], xy[chosen, 1], s=46, label=kind or None, **look)
+    axes.margins(0.12)
+    if labels is not None:
+        place_labels(axes, [(float(a), float(b)) for a, b in xy], list(labels))
+    if groups is not None:
+        axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    axes.set(xlabel=x, ylabel=y)
+    return figure
+
+
+@styled
+def histogram(values: Mapping[str, Numbers], *, x: str = "", bins: int = 30, size: _Size = (8.5, 4.4)) -> Figure:
+    """Distributions over one axis, as outlines that may overlap."""
+    data = {name: array(v).reshape(-1) for name, v in values.items()}
+    edges = np.linspace(min(v.min() for v in data.values()), max(v.max() for v in data.values()), bins + 1)
+    figure, axes = canvas(*size)
+    for index, (name, v) in enumerate(data.items()):
+        share = 100 * np.histogram(v, edges)[0] / max(1, len(v))
+        style: dict[str, Any] = {"color": PALETTE[index], "label": name, "linestyle": DASHES[index % len(DASHES)]}
+        axes.stairs(share, edges, linewidth=2.2, **style)
+        axes.stairs(share, edges, fill=True, alpha=0.12, color=PALETTE[index])
+    if len(data) > 1:
+        axes.legend()
+    axes.set(xlabel=x, ylabel="share (%)")
+    return figure
+
+
+@styled
+def span_bars(reading: "Reading") -> Figure:
+    """A passage word by word: above, the probability that the answer starts there; below, that it ends there."""
+    count = len(reading.tokens)
+    figure, axes = canvas(min(15.5, max(7.0, 0.27 * count + 2.4)), 4.4)
+    places = range(count)
+    first, last = reading.best
+    axes.axvspan(first - 0.5, last + 0.5, color=TINTS["yellow"], zorder=0)
+    axes.bar(places, reading.start, width=0.8, color=BLUE)
+    axes.bar(places, [-p for p in reading.end], width=0.8, color=VERMILION)
+    axes.axhline(0, color=GREY, linewidth=1)
+    axes.set(ylim=(-1.05, 1.05), xlim=(-0.7, count - 0.3), ylabel="probability", title=reading.question)
+    axes.set_yticks([-1, -0.5, 0, 0.5, 1], ["1", "0.5", "0", "0.5", "1"])
+    axes.set_xticks(places, reading.tokens, rotation=90, fontsize=11 if count <= 50 else 9)
+    axes.tick_params(axis="x", length=0)
+    for height, does, colour in ((0.75, "starts", BLUE), (0.25, "ends", VERMILION)):
+        axes.text(1.01, height, f"the answer\n{does} here", color=colour, va="center", transform=axes.transAxes)
+    return figure
+
+
+@styled
+def arrows(vectors: Mapping[str, Mapping[str, Numbers]], *, groups: Mapping[str, int] | None = None) -> Figure:
+    """Arrows from the origin, in one or several panels side by side, with the unit circle.
+
+    vectors: title of a panel -> (name -> vector of two numbers). groups: name -> number of its colour; by default every
+        arrow has its own.
+    """
+    figure, grid = panels(3.4 * len(vectors), 3.7, 1, len(vectors))
+    for axes, (title, named) in zip(grid, vectors.items(), strict=True):
+        axes.add_patch(Circle((0, 0), 1, fill=False, edgecolor="#c8ccd0", linewidth=1.2))
+        for spot in (axes.axhline, axes.axvline):
+            spot(0, color="#e0e3e6", linewidth=1, zorder=0)
+        for index, (name, vector) in enumerate(named.items()):
+            x, y = (float(value) for value in array(vector).reshape(-1))
+            colour = PALETTE[(groups or {}).get(name, index) % len(PALETTE)]
+            arrow(axes, (0, 0), (x, y), color=colour, lw=2.4)
+            size = math.hypot(x, y) or 1.0
+            centred(axes, x + 0.14 * x / size, y + 0.12 * y / size, name, color=colour, fontsize=13)
+        axes.set(xlim=(-1.25, 1.25), ylim=(-1.25, 1.25), aspect="equal")
+        axes.set_axis_off()
+        axes.set_title(title, loc="center")
+    return figure
+
+
+def _points(curve: Curve) -> tuple[Any, Any]:
+    """x and y values; x counts from 1 where it is not given."""
+    if isinstance(curve, tuple):
+        return array(curve[0]), array(curve[1])
+    ys = array(curve)
+    return np.arange(1, len(ys) + 1, dtype=float), ys
+
+
+def _running_mean(ys: Any, window: int) -> Any:
+    """Mean over the last `window` points, over as many as there are at the start."""
+    total = np.cumsum(np.insert(ys, 0, 0.0))
+    last = np.arange(1, len(ys) + 1)
+    first = np.maximum(0, last - window)
+    return (total[last] - total[first]) / (last - first)
+
+
+def _label_ends(axes: Axes, right: float, ends: list[tuple[float, str, str]], lines: int = 1) -> None:
+    """Names at the right ends of the lines, pushed apart where they would overlap.
+
+    ends: (y, name, colour) of each line. lines: of text in a name.
+    """
+    spec = axes.get_subplotspec()
+    rows = spec.get_gridspec().nrows if spec is not None else 1
+    gap = lines * 0.24 / (0.8 * axes.figure.get_size_inches()[1] / rows)  # type: ignore[union-attr]
+    scale = axes.yaxis.get_transform()
+    low, high = scale.transform(axes.get_ylim())  # get_ylim first brings the limits up to date
+    wanted = sorted(((float(scale.transform([y])[0]) - low) / (high - low), name, colour) for y, name, colour in ends)
+    placed: list[float] = []
+    for height, _, _ in wanted:
+        placed.append(max(height, placed[-1] + gap) if placed else height)
+    roof = 1.02 if lines == 1 else 0.97
+    for i in reversed(range(len(placed))):  # what stands too high comes down, and pushes only what it meets
+        placed[i] = min(placed[i], roof)
+        roof = placed[i] - gap
+    for height, (_, name, colour) in zip(placed, wanted, strict=True):
+        look: dict[str, Any] = {"color": colour, "va": "center", "annotation_clip": False}
+        note(axes, (right, height), name, (8, 0), xycoords=("data", "axes fraction"), **look)
+
+
+def _levels(axes: Axes, levels: Mapping[str, float]) -> list[tuple[float, str, str]]:
+    """Dotted lines at these heights; (height, name, colour) of each."""
+    for height in levels.values():
+        axes.axhline(height, zorder=3, **DOTTED)
+    return [(height, name, GREY) for name, height in levels.items()]
+
+
+def _bar(axes: Axes, place: float, seeds: Any, colour: str, published: float | None, digits: int, near: float) -> None:
+    """near: how far beyond the bar a diamond still meets the label."""
+    mean = float(seeds.mean())
+    axes.bar(place, mean, width=0.72, color=colour, zorder=2)
+    low = top = mean
+    if len(seeds) > 1:
+        from scipy.special import stdtrit
+
+        interval = float(stdtrit(len(seeds) - 1, 0.975)) * float(seeds.std(ddof=1)) / math.sqrt(len(seeds))
+        axes.errorbar(place, mean, yerr=interval, color=INK, capsize=5, linewidth=1.6, zorder=4)
+        axes.scatter([place + 0.2] * len(seeds), seeds, s=22, color="white", edgecolors=INK, linewidths=1, zorder=5)
+        low, top = min(mean - interval, float(seeds.min())), max(mean + interval, float(seeds.max()))
+    if published is not None:
+        look: dict[str, Any] = {"marker": "D", "facecolors": "white", "edgecolors": INK, "linewidths": 1.6}
+        axes.scatter([place - 0.2], [published], s=70, zorder=6, **look)
+        if published - top < near:
+            top = max(top, published)
+        if low - published < near:
+            low = min(low, published)
+    spot, offset, side = (top, 9, "bottom") if mean >= 0 else (low, -9, "top")
+    note(axes, (place, spot), f"{mean:.{digits}f}", (0, offset), ha="center", va=side, fontsize=12, zorder=7)
+
+
+def _legend(axes: Axes, names: Sequence[str], paper: bool, above: bool) -> None:
+    """Beside the axes, or above them where their right side bears the notes of levels."""
+    handles: list[Any] = [Patch(color=PALETTE[i % len(PALETTE)], label=name) for i, name in enumerate(names)]
+    if paper:
+        look: dict[str, Any] = {"marker": "D", "markerfacecolor": "white", "markeredgecolor": INK}
+        handles.append(Line2D([], [], linestyle="", label="the paper's figure", **look))
+    if above:
+        axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=len(handles))
+    else:
+        axes.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    axes.yaxis.grid(True, color=PALE, zorder=0)
+    axes.set_axisbelow(True)

@@ -1,0 +1,234 @@
+"""The box: one process for one student's code, without a network, without others' files, within limits.
+
+On Linux with bubblewrap the process sees an empty home, this Python and the course's code, all else is absent. It runs
+without rights in namespaces of its own, and killing it kills all it has started. Elsewhere it is a plain subprocess
+with limits.
+"""
+
+import contextlib
+import functools
+import json
+import os
+import queue
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from classroom.grading import wire
+from course_lib.files import COURSE
+
+NOBODY = 65534
+UNNAMED = 60_000  # and the numbers above: users that no system gives out; one a grading process
+HOME = "/home/student"
+START_SECONDS = 600  # a guard against a hang: Python and torch may start slowly, and no student's code runs yet
+PATIENCE = 10  # how much longer than its processor time something may take by the clock: other programs run, too
+LATE = "ran past its time and was stopped"
+GIVEN = ("PATH", "LD_LIBRARY_PATH", "SYSTEMROOT", "LANG")  # of the grader's environment; nothing else goes in
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one submission may use. Seconds are of processor time; `PATIENCE` times as many by the clock."""
+
+    seconds: float = 180.0  # in all
+    cell_seconds: float = 20.0  # for one cell, or for one function's tests
+    memory_gb: float = 6.0  # address space
+    file_mb: int = 200  # one file, and all files together
+    processes: int = 128  # and threads; by bubblewrap only
+    restarts: int = 5  # of a process that died
+
+
+class Sandbox(NamedTuple):
+    """How processes are shut in: by bubblewrap with a user namespace ("users"), by bubblewrap where the grader is root
+    ("root": the process changes to a user without a name, whose processes can be counted), or not at all ("plain")."""
+
+    kind: Literal["root", "users", "plain"]
+    why: str = ""  # where plain, the reason, for the warning
+
+    @property
+    def boxed(self) -> bool:
+        """By bubblewrap, either way."""
+        return self.kind != "plain"
+
+
+class GoneError(Exception):
+    """The process died, or did something that ends it; the message says what, for the student."""
+
+
+@functools.cache
+def sandbox() -> Sandbox:
+    """The strongest that this machine allows; each is tried once."""
+    if sys.platform != "linux":
+        return Sandbox("plain", "this system has no bubblewrap")
+    if shutil.which("bwrap") is None:
+        return Sandbox("plain", "bubblewrap is not installed (Debian, Ubuntu: apt install bubblewrap)")
+    said = ""
+    kinds: tuple[Literal["root", "users"], ...] = ("root", "users") if os.getuid() == 0 else ("users",)
+    for way in map(Sandbox, kinds):
+        try:
+            with Box(way, Limits()) as box:
+                box.ask(START_SECONDS / PATIENCE, do="run", source="open('tried', 'w').close()")
+                return way
+        except (GoneError, OSError) as error:
+            said = said or str(error)
+    return Sandbox("plain", f"bubblewrap cannot start here: {said}")
+
+
+class Box:
+    """A running process of `worker.py`; `files` are copied into (plain) or shown in (boxed) its home."""
+
+    def __init__(self, way: Sandbox, limits: Limits, files: tuple[Path, ...] = ()) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="homework-", ignore_cleanup_errors=True)
+        folder = Path(self._folder.name)
+        if not way.boxed:
+            for file in files:
+                shutil.copy(file, folder / file.name)
+        inner = {
+            "memory": int(limits.memory_gb * 2**30),
+            "file": limits.file_mb * 2**20,
+            "processes": limits.processes if way.boxed else 0,
+            "user": UNNAMED + os.getpid() % 5000 if way.kind == "root" else 0,
+        }
+        places = (HOME, "/course", "/tmp") if way.boxed else (str(folder), str(COURSE), str(folder))  # noqa: S108
+        program = [sys.executable, "-m", "classroom.grading.worker", json.dumps(inner)]
+        prefix = _command(way, files, limits.file_mb) if way.boxed else []
+        self._process = subprocess.Popen(
+            [*prefix, *program],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            cwd="/" if way.boxed else folder,
+            env=_environment(*places),
+            start_new_session=True,
+        )
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._to, self._from = self._process.stdin, self._process.stdout
+        self._answers: queue.Queue[Any] = queue.Queue(maxsize=4)
+        threading.Thread(target=self._listen, daemon=True).start()
+        self._number = 0
+        self._wait(0, time.monotonic() + START_SECONDS)
+
+    def __enter__(self) -> "Box":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def ask(self, seconds: float, **request: Any) -> dict[str, Any]:
+        """Send a request and wait for its answer; GoneError, and the end of the process, where none comes in time.
+        seconds: of processor time, which the process limits for itself (not on Windows)."""
+        self._number += 1
+        with contextlib.suppress(OSError):  # it died; what follows says how
+            wire.write(self._to, {"id": self._number, "seconds": seconds, **request})
+        return self._wait(self._number, time.monotonic() + PATIENCE * seconds)
+
+    def close(self) -> None:
+        """Kill the process and all that it has started."""
+        with contextlib.suppress(OSError):
+            if os.name == "posix":
+                os.killpg(self._process.pid, signal.SIGKILL)
+        with contextlib.suppress(OSError):
+            self._process.kill()
+        self._process.wait()
+        with contextlib.suppress(OSError):
+            self._to.close()
+        self._folder.cleanup()
+
+    def _wait(self, number: int, until: float) -> dict[str, Any]:
+        while True:
+            try:
+                answer = self._answers.get(timeout=max(0.0, until - time.monotonic()))
+            except queue.Empty:
+                self.close()
+                raise GoneError(LATE) from None
+            if not isinstance(answer, dict):
+                says = answer or self._death()
+                self.close()
+                raise GoneError(says)
+            if answer.get("id") == number:
+                return answer
+
+    def _listen(self) -> None:
+        """Put what the process says into the queue; None or a sentence at the end."""
+        with self._from as pipe, contextlib.suppress(OSError, ValueError):
+            try:
+                while (message := wire.read(pipe)) is not None:
+                    self._answers.put(message)
+                self._answers.put(None)
+            except wire.BrokenFrameError:
+                self._answers.put("wrote into the grader's own channel and was stopped")
+
+    def _death(self) -> str:
+        try:
+            code = self._process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            return "closed the grader's own channel and was stopped"
+        killer = -code if code < 0 else code - 128
+        if killer == getattr(signal, "SIGXCPU", None):
+            return LATE
+        return f"ended Python itself ({f'signal {killer}' if killer > 0 else f'exit status {code}'})"
+
+
+# Of the environment in the box, whatever the grader's is.
+FIXED = {
+    "USER": "student",
+    "MPLBACKEND": "module://matplotlib_inline.backend_inline",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "PYTHONHASHSEED": "0",
+    "PYTHONIOENCODING": "utf-8",
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "CUDA_VISIBLE_DEVICES": "",
+    "HF_HUB_OFFLINE": "1",
+    "PIP_NO_INDEX": "1",
+    "NO_COLOR": "1",
+}
+
+
+def _environment(home: str, course: str, temporary: str) -> dict[str, str]:
+    given = {name: os.environ[name] for name in GIVEN if name in os.environ}
+    places = dict.fromkeys(("HOME", "IPYTHONDIR", "MPLCONFIGDIR"), home)
+    return given | FIXED | places | {"TMPDIR": temporary, "PYTHONPATH": course}
+
+
+def _command(way: Sandbox, files: tuple[Path, ...], megabytes: int) -> list[str]:
+    """The bubblewrap command line up to the program."""
+    words = ["bwrap", "--die-with-parent", "--new-session", "--unshare-all", "--hostname", "box", "--cap-drop", "ALL"]
+    if way.kind == "root":  # all but the user namespace; `worker.py` changes the user, and with that loses these two
+        words[3:4] = [f"--unshare-{each}" for each in ("ipc", "pid", "net", "uts")]
+        words += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
+    else:
+        words += ["--uid", str(NOBODY), "--gid", str(NOBODY)]
+    words += ["--dir", "/etc"]
+    for place in ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache", "/etc/alternatives"):
+        if Path(place).is_symlink():
+            words += ["--symlink", str(Path(place).readlink()), place]
+        elif Path(place).exists():
+            words += ["--ro-bind", place, place]
+    words += ["--proc", "/proc", "--dev", "/dev"]
+    for place in ("/dev/shm", "/tmp", HOME):  # noqa: S108
+        words += ["--perms", "1777", "--size", str(megabytes * 2**20), "--tmpfs", place]
+    # After the empty places: this Python may itself live under /home or /tmp.
+    shown = {place: place for place in _python_places()}
+    shown |= {f"/course/{package}": str(COURSE / package) for package in ("course_lib", "classroom")}
+    for place, source in shown.items():
+        for above in reversed(Path(place).parents[:-1]):  # made by --ro-bind, nobody but root could pass through them
+            words += ["--dir", str(above)]
+        words += ["--ro-bind", source, place]
+    for file in files:
+        words += ["--ro-bind", str(file), f"{HOME}/{file.name}"]
+    return [*words, "--remount-ro", "/", "--chdir", HOME, "--"]
+
+
+def _python_places() -> list[str]:
+    """Folders of this Python and its environment that the system's do not contain."""
+    executable = Path(sys.executable).resolve().parent.parent
+    wanted = {executable, *map(Path, (sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix))}
+    return sorted(str(p) for p in wanted if not p.is_relative_to("/usr") and p != Path("/"))

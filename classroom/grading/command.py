@@ -1,0 +1,39 @@
+"""`python -m course_lib grade`: points and feedback for a folder of homework."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def grade(
+    submissions: Annotated[Path, typer.Argument(help="A folder with a notebook, zip or folder for each student.")],
+    assignment: Annotated[str, typer.Option(help="hw1, or the path of a master notebook.")],
+    out: Annotated[Path, typer.Option(help="Folder for points, feedback and marks; what is in it is not done again.")],
+    jobs: Annotated[int, typer.Option(help="Submissions at once.", min=1)] = 2,
+    timeout: Annotated[float, typer.Option(help="Seconds for a whole submission.", min=1)] = 180,
+    cell_timeout: Annotated[float, typer.Option(help="Seconds for one cell, or one function's test.", min=1)] = 20,
+    seed: Annotated[int | None, typer.Option(help="Of the tests' inputs; drawn once and kept if not given.")] = None,
+    again: Annotated[bool, typer.Option("--again", help="Also grade what has not changed.")] = False,
+) -> None:
+    """Grade a folder of homework; again after marking written answers. docs/teaching.md tells how.
+
+    Example: python -m course_lib grade submissions/ --assignment hw1 --out grades/
+    """
+    from classroom.grading import box
+    from classroom.grading.run import grade as run
+
+    way = box.sandbox()
+    if not way.boxed:
+        print(
+            f"warning: {way.why}. Students' code runs with limits on time and memory only: it can read and change what "
+            "you can. Grade on a machine or an account that holds nothing else.",
+            file=sys.stderr,
+        )
+    limits = box.Limits(seconds=timeout, cell_seconds=cell_timeout)
+    for record in run(submissions, assignment, out, jobs=jobs, limits=limits, way=way, seed=seed, again=again):
+        tests = record["tests"].values()
+        points = f", {sum(t['points'] for t in tests):g} of {sum(t['of'] for t in tests):g}" if tests else ""
+        print(f"{record['student']}: {record['status']}{points}", flush=True)
+    print(f"points in {out / 'grades.csv'}, pages in {out / 'feedback'}, to mark by hand: {out / 'marks.csv'}")

@@ -1,0 +1,205 @@
+"""The program in the box: runs a student's cells in an IPython shell and calls their functions, when asked to.
+
+Whatever a student does in this process can hurt this process only: the grader outside holds the clock, the inputs and
+the comparisons. Started as `python -m classroom.grading.worker LIMITS`, LIMITS as JSON.
+"""
+
+import builtins
+import contextlib
+import copy
+import io
+import json
+import math
+import os
+import sys
+import time
+from collections.abc import Iterator
+from typing import IO, Any, cast
+
+from classroom.checks.base import same
+from classroom.grading import wire
+
+LARGEST_TEXT = 20_000  # characters of one cell's outputs that are kept
+LARGEST_PICTURE = 2_000_000
+OWN = os.getpid()
+
+
+def limit(limits: dict[str, int]) -> None:
+    """Give up the superuser's rights (`user`), and set limits: bytes of memory and of a file, processes, open files."""
+    if limits["user"]:
+        os.setgroups([])
+        os.setgid(limits["user"])
+        os.setuid(limits["user"])
+    try:
+        import resource
+    except ImportError:  # Windows: the grader's clock is the only limit
+        return
+    wanted = {
+        resource.RLIMIT_AS: limits["memory"],
+        resource.RLIMIT_FSIZE: limits["file"],
+        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_NOFILE: 512,
+    }
+    if limits["processes"]:
+        wanted[resource.RLIMIT_NPROC] = limits["processes"]
+    for which, value in wanted.items():
+        with contextlib.suppress(ValueError, OSError):  # already lower, or not on this system
+            resource.setrlimit(which, (value, value))
+
+
+def allow(seconds: float) -> None:
+    """Limit the processor time from now on; the kernel counts whole seconds, and ends a process that takes more."""
+    with contextlib.suppress(ImportError, ValueError, OSError):  # on Windows the grader's clock is the only limit
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(time.process_time() + seconds), resource.RLIM_INFINITY))
+
+
+class CellOutputs:
+    """The outputs of one cell in a notebook's form, cut where there is too much."""
+
+    def __init__(self) -> None:
+        self.items: list[dict[str, Any]] = []
+        self.room, self.pictures = LARGEST_TEXT, LARGEST_PICTURE
+
+    def stream(self, name: str, text: str) -> None:
+        """Text on stdout or stderr."""
+        if self.room <= 0:
+            return
+        kept, self.room = text[: self.room], self.room - len(text)
+        if self.room <= 0:
+            kept += "\n... (cut: too much output)\n"
+        if self.items and self.items[-1].get("name") == name:
+            self.items[-1]["text"] += kept
+        else:
+            self.items.append({"output_type": "stream", "name": name, "text": kept})
+
+    def show(self, data: dict[str, Any]) -> None:
+        """A result or a display: its text, and its PNG where there is one."""
+        kept: dict[str, str] = {}
+        if isinstance(text := data.get("text/plain"), str) and self.room > 0:
+            kept["text/plain"], self.room = text[: self.room], self.room - len(text)
+        if isinstance(picture := data.get("image/png"), str) and len(picture) < self.pictures:
+            kept["image/png"], self.pictures = picture, self.pictures - len(picture)
+        if kept:
+            self.items.append({"output_type": "display_data", "data": kept, "metadata": {}})
+
+    def error(self, name: str, value: str, lines: list[str]) -> None:
+        """An exception with its traceback."""
+        text = "\n".join(lines)
+        text = text if len(text) <= 8000 else text[:4000] + "\n...\n" + text[-4000:]
+        self.items.append({"output_type": "error", "ename": name, "evalue": value[:1000], "traceback": [text]})
+
+
+class Stream(io.TextIOBase):
+    """stdout or stderr of the student's code."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.outputs = CellOutputs()
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        self.outputs.stream(self.name, str(text))
+        return len(text)
+
+
+class Shell:
+    """IPython's shell with its outputs collected. Cells see what they see in a notebook, but nobody answers input()."""
+
+    def __init__(self) -> None:
+        from IPython.core.interactiveshell import InteractiveShell
+        from traitlets.config import Config
+
+        config = Config()
+        config.HistoryManager.enabled = False
+        config.InteractiveShell.colors = "nocolor"
+        config.InteractiveShell.xmode = "Context"
+        self.inner = cast(Any, InteractiveShell.instance(config=config))
+        self.outputs = CellOutputs()
+        self.out, self.err = Stream("stdout"), Stream("stderr")
+        raised, publisher, hook = self.inner.showtraceback, self.inner.display_pub, self.inner.displayhook
+
+        def showtraceback(*args: Any, **named: Any) -> None:
+            leave_if_forked()
+            raised(*args, **named)
+
+        def error(etype: Any, evalue: Any, lines: Any) -> None:
+            self.outputs.error(getattr(etype, "__name__", "Error"), str(evalue), [str(line) for line in lines])
+
+        self.inner.showtraceback, self.inner._showtraceback = showtraceback, error
+        publisher.publish = lambda data, *args, **named: self.outputs.show(data)
+        publisher.clear_output = lambda wait=False: self.outputs.items.clear()
+        hook.write_format_data = lambda data, metadata=None: self.outputs.show(data)
+        hook.start_displayhook = hook.write_output_prompt = hook.finish_displayhook = lambda: None
+
+    @contextlib.contextmanager
+    def collecting(self) -> Iterator[CellOutputs]:
+        """Everything that is written or displayed inside goes into these outputs."""
+        self.outputs = self.out.outputs = self.err.outputs = outputs = CellOutputs()
+        with contextlib.redirect_stdout(self.out), contextlib.redirect_stderr(self.err):
+            yield outputs
+
+    def run(self, source: str) -> dict[str, Any]:
+        """Run one cell: {"outputs"}."""
+        with self.collecting() as outputs:
+            self.inner.run_cell(source, store_history=False)
+        return {"outputs": outputs.items}
+
+    def call(self, name: str, args: list[Any]) -> dict[str, Any]:
+        """Call a function of the student's: {"value"}, or {"error", "text"} with the exception's name."""
+        if name not in self.inner.user_ns:
+            return {"error": "missing", "text": ""}
+        given = copy.deepcopy(args)
+        with self.collecting():
+            try:
+                value = self.inner.user_ns[name](*given)
+            except NotImplementedError:
+                return {"error": "stub", "text": ""}
+            except BaseException as error:  # noqa: BLE001  SystemExit as well
+                return {"error": "raised", "type": type(error).__name__, "text": str(error)[:300]}
+        changed = [i for i, (a, b) in enumerate(zip(given, args, strict=True)) if not same(a, b)]
+        return {"error": "changed", "text": str(changed[0])} if changed else {"value": value}
+
+
+def leave_if_forked() -> None:
+    """A copy of this process that the student's code has forked off must not join the conversation."""
+    if os.getpid() != OWN:
+        os._exit(0)
+
+
+def refuse_input(prompt: object = "") -> str:
+    """In the place of input()."""
+    raise EOFError("nobody can answer input() while the homework is graded; write the value into the cell")
+
+
+def serve(inbox: IO[bytes], outbox: IO[bytes]) -> None:
+    """Answer requests until the grader hangs up."""
+    shell = Shell()
+    builtins.input = refuse_input
+    wire.write(outbox, {"id": 0})
+    while (request := wire.read(inbox)) is not None:
+        allow(request["seconds"])
+        began = time.process_time()
+        if request["do"] == "run":
+            answer = shell.run(request["source"])
+        else:
+            answer = shell.call(request["name"], request["args"])
+        leave_if_forked()
+        try:
+            wire.write(outbox, {"id": request["id"], "took": time.process_time() - began, **answer})
+        except Exception as error:  # noqa: BLE001  a result that cannot be sent is the student's error
+            failed = {"error": "raised", "type": "ResultError", "text": str(error)[:300]}
+            wire.write(outbox, {"id": request["id"], **failed})
+
+
+if __name__ == "__main__":
+    # The conversation moves to files of its own; what the student's code or its children print goes nowhere.
+    conversation = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for standard in (0, 1, 2):
+        os.dup2(nowhere, standard)
+    limit(json.loads(sys.argv[1]))
+    serve(*conversation)

@@ -1,0 +1,112 @@
+"""The ledger, data/claims.yaml: every statement of the lectures that the course puts to the test."""
+
+import re
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from course_lib.errors import CourseError
+from course_lib.files import COURSE, read_json
+
+DATA = COURSE / "data"
+LEDGER = DATA / "claims.yaml"
+
+ClaimKind = Literal["exact", "computed", "measured"]
+KINDS: tuple[str, ...] = get_args(ClaimKind)
+LESSONS = (
+    "00_start_here", "01_self_attention", "02_transformer", "03_positions", "04_word_embeddings", "05_tokenization",
+    "06_elmo", "07_transfer", "08_gpt1", "09_bert", "10_bert_finetuning", "11_inside_bert", "12_roberta",
+    "13_distilbert", "14_electra", "15_sbert", "16_bart", "17_t5", "18_gpt2", "19_gpt3", "20_peft", "21_choosing",
+)  # fmt: skip
+NEEDED = ("id", "lesson", "kind", "says", "shows")
+ALLOWED = (*NEEDED, "paper", "note", "rule", "tried")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One row of the ledger.
+
+    id: its name. lesson: where it is tested live. kind: "exact", "computed" or "measured". says: the lecture's words.
+    shows: what the course measures. paper: the lecture's figures, in whatever shape they have; None without any.
+    rule: when the verdict is which, written before the first run. tried: what was tried to find out why it does not
+        show.
+    """
+
+    id: str
+    lesson: str
+    kind: ClaimKind
+    says: str
+    shows: str
+    paper: Any = None
+    note: str = ""
+    rule: str = ""
+    tried: tuple[str, ...] = ()
+
+
+@cache
+def read(path: Path = LEDGER) -> dict[str, Claim]:
+    """The claims of a ledger by their id, in its order."""
+    import yaml
+
+    try:
+        entries = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise CourseError(f"The ledger {path} cannot be read ({error.strerror}); restore it.") from error
+    except yaml.YAMLError as error:
+        where = getattr(error, "problem_mark", None)
+        line = f", line {where.line + 1}" if where else ""
+        raise CourseError(f"{path.name}{line} is not YAML: {getattr(error, 'problem', error)}.") from error
+    if not isinstance(entries, list) or not entries:
+        raise CourseError(f"{path.name} must be a list of claims, each beginning with '- id:'.")
+    claims: dict[str, Claim] = {}
+    for number, entry in enumerate(entries, start=1):
+        found = _claim(path.name, number, entry)
+        if found.id in claims:
+            raise CourseError(f"{path.name}: the id {found.id!r} stands twice; every claim needs its own.")
+        claims[found.id] = found
+    return claims
+
+
+def published(lesson: str) -> dict[str, Any]:
+    """The papers' figures of a lesson, data/papers, by claim."""
+    return dict(read_json(DATA / "papers" / f"{lesson}.json"))
+
+
+def claim(name: str) -> Claim:
+    """The claim of this id."""
+    claims = read()
+    if name not in claims:
+        like = get_close_matches(name, claims, n=3, cutoff=0.4)
+        hint = f"did you mean {', '.join(like)}?" if like else "`claims list` shows all."
+        raise CourseError(f"There is no claim {name!r}; {hint}")
+    return claims[name]
+
+
+def of_lesson(name: str) -> list[Claim]:
+    """The claims of a lesson, by its name or number ("09_bert", "09")."""
+    lesson = next((known for known in LESSONS if name in (known, known[:2])), None)
+    if lesson is None:
+        raise CourseError(f"There is no lesson {name!r}; there are {', '.join(LESSONS)}.")
+    return [found for found in read().values() if found.lesson == lesson]
+
+
+def _claim(file: str, number: int, entry: Any) -> Claim:
+    if not isinstance(entry, dict):
+        raise CourseError(f"{file}: entry {number} is {entry!r}; it must have the keys {', '.join(NEEDED)}.")
+    name = f"{file}: entry {number} ({entry.get('id', 'without an id')})"
+    if missing := [key for key in NEEDED if key not in entry]:
+        raise CourseError(f"{name} lacks the key {missing[0]!r}.")
+    if unknown := [key for key in entry if key not in ALLOWED]:
+        raise CourseError(f"{name} has the unknown key {unknown[0]!r}; there are {', '.join(ALLOWED)}.")
+    for key in (*NEEDED, "note", "rule"):
+        if not isinstance(entry.get(key, ""), str) or entry.get(key) == "":
+            raise CourseError(f"{name}: {key} is {entry[key]!r}; it must be a text.")
+    if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", entry["id"]):
+        raise CourseError(f"{name}: an id has small letters and digits, joined by single hyphens.")
+    if entry["kind"] not in KINDS:
+        raise CourseError(f"{name}: kind is {entry['kind']!r}; it must be one of {', '.join(KINDS)}.")
+    if entry["lesson"] not in LESSONS:
+        raise CourseError(f"{name}: there is no lesson {entry['lesson']!r}.")
+    return Claim(**entry | {"tried": tuple(entry.get("tried", ()))})

@@ -1,0 +1,136 @@
+"""Records told: one sentence, a table beside the paper's, a report of all (report.md.j2, report.html.j2)."""
+
+from collections import Counter
+from collections.abc import Mapping
+from math import isclose
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from classroom.records.ledger import Claim, read
+from classroom.records.record import RESULTS, VERDICTS, Record, difference, record
+from course_lib.errors import CourseError
+from course_lib.files import atomic_write
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from classroom.figures.display import Html
+
+NOT_YET = "not recorded yet"
+COLOURS = {"reproduced": "green", "partly": "yellow", "not at this scale": "red"}
+
+
+def summary(name: str, folder: str | Path = RESULTS) -> str:
+    """One or two sentences on a claim: verdict, how it was found, the main figures."""
+    found = record(name, folder)
+    if found is None:
+        return f"{name}: {NOT_YET}; `python -m course_lib claims run {name}` makes the record."
+    return f"{name}: {found.verdict} ({basis(found)}). {found.why}"
+
+
+def basis(found: Record) -> str:
+    """What a verdict rests on."""
+    if found.kind != "measured":
+        return found.kind
+    return f"{len(found.seeds)} seeds, mean and 95% interval"
+
+
+def beside(
+    name: str,
+    rows: Mapping[str, str],
+    *,
+    scale: float = 1.0,
+    digits: int = 2,
+    folder: str | Path = RESULTS,
+) -> "Html":
+    """A lesson's table: chosen figures of a record; the summary's sentence if there is none.
+
+    rows: what a row is called -> the record's figure. scale: a factor; 100 makes shares percent.
+    """
+    from classroom.figures.display import Html
+    from classroom.figures.tables import table as drawn
+    from classroom.templates import escape
+
+    found = record(name, folder)
+    if found is None:
+        return Html(f"<p>{escape(summary(name, folder))}</p>", summary(name, folder))
+    shown = {label: _as_shown(found, key, scale=scale) for label, key in rows.items()}
+    return drawn([{name: label, "recorded": ours} for label, ours in shown.items()], digits=digits)
+
+
+def recorded(
+    name: str, key: str, minus: str = "", *, scale: float = 1.0, folder: str | Path = RESULTS
+) -> float | tuple[float, float, float] | None:
+    """A record's figure as a table shows it: (mean, low, high) of its 95% interval, one number where there is no
+    interval, None where there is no record. minus: a figure to subtract, seed by seed. scale: a factor."""
+    found = record(name, folder)
+    return None if found is None else _as_shown(found, key, minus, scale)
+
+
+def _as_shown(found: Record, key: str, minus: str = "", scale: float = 1.0) -> float | tuple[float, float, float]:
+    absent = [each for each in (key, minus) if each and each not in found.figures]
+    if absent:
+        raise CourseError(f"The record of {found.id} has no figure {absent[0]!r}; it has {', '.join(found.figures)}.")
+    figure = difference(found.figures[key], found.figures[minus]) if minus else found.figures[key]
+    low, high = figure.interval or (figure.mean, figure.mean)
+    return figure.mean * scale if isclose(low, high) else (figure.mean * scale, low * scale, high * scale)
+
+
+def flat(paper: Any, prefix: str = "") -> list[tuple[str, Any]]:
+    """The lecture's figures, in whatever shape the ledger has them, as (name, value) pairs.
+
+    >>> flat({"BERT": {"MNLI": 84.6, "span": [1, 2]}})
+    [('BERT/MNLI', 84.6), ('BERT/span/1', 1), ('BERT/span/2', 2)]
+    """
+    if paper is None:
+        return []
+    if isinstance(paper, Mapping):
+        pairs = [(str(key), value) for key, value in paper.items()]
+    elif isinstance(paper, list):
+        pairs = [(str(number), value) for number, value in enumerate(paper, start=1)]
+    else:
+        return [(prefix, paper)]
+    return [item for key, value in pairs for item in flat(value, f"{prefix}/{key}" if prefix else key)]
+
+
+def overview(folder: str | Path = RESULTS) -> list[tuple[Claim, Record | None]]:
+    """Every claim of the ledger with its record."""
+    return [(found, record(name, folder)) for name, found in read().items()]
+
+
+def tally(rows: list[tuple[Claim, Record | None]]) -> str:
+    """How many of which verdict.
+
+    >>> tally([])
+    '0 of 0 claims recorded'
+    """
+    counts: Counter[str] = Counter(found.verdict for _, found in rows if found)
+    said = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict])
+    return f"{sum(counts.values())} of {len(rows)} claims recorded" + (f": {said}" if said else "")
+
+
+def rich_table(rows: list[tuple[Claim, Record | None]], *, why: bool = True) -> "Table":
+    """For the terminal."""
+    from rich.table import Table
+
+    shown = Table("lesson", "claim", "kind", "verdict", "why" if why else "seeds")
+    for entry, found in rows:
+        verdict = "–" if found is None else f"[{COLOURS[found.verdict]}]{found.verdict}[/]"
+        last = "" if found is None else found.why if why else str(len(found.seeds))
+        shown.add_row(entry.lesson[:2], entry.id, entry.kind, verdict, last)
+    return shown
+
+
+def save(path: str | Path, folder: str | Path = RESULTS) -> Path:
+    """Write all records with rules, figures and what was tried: HTML if the name ends so, Markdown otherwise."""
+    import jinja2
+
+    path, rows = Path(path), overview(folder)
+    kind = "html" if path.suffix in (".html", ".htm") else "md"
+    templates = jinja2.Environment(
+        loader=jinja2.PackageLoader("classroom.records", "."), autoescape=kind == "html", keep_trailing_newline=True
+    )
+    text = templates.get_template(f"report.{kind}.j2").render(rows=rows, tally=tally(rows), basis=basis, flat=flat)
+    with atomic_write(path) as file:
+        file.write(text)
+    return path

@@ -1,0 +1,40 @@
+"""The world's tasks, by name. A new task is a subclass of `TownTask` and a line here."""
+
+from classroom.town.tasks.base import TownTask
+from classroom.town.tasks.choices import Analogies, Continuation, Pronouns
+from classroom.town.tasks.labels import Acceptability, Entities, FilmSentiment, FoodSentiment, PartsOfSpeech, Sentiment
+from classroom.town.tasks.pairs import NLI, QNLI, RTE, Mismatched, Paraphrase, Similarity, WordInContext
+from classroom.town.tasks.prompted import Arithmetic, ArithmeticInWords, InContext, InContextRandom
+from classroom.town.tasks.reading import Cloze, OpenQuestions, Questions, Retrieval, Summaries
+from classroom.town.tasks.translation import Translation
+
+__all__ = ["TASKS", "TownTask"]
+
+TASKS: dict[str, type[TownTask]] = {
+    "acceptability": Acceptability,
+    "sentiment": Sentiment,
+    "sentiment-food": FoodSentiment,
+    "sentiment-film": FilmSentiment,
+    "paraphrase": Paraphrase,
+    "similarity": Similarity,
+    "nli": NLI,
+    "nli-mismatched": Mismatched,
+    "rte": RTE,
+    "qnli": QNLI,
+    "pronouns": Pronouns,
+    "wic": WordInContext,
+    "continuation": Continuation,
+    "cloze": Cloze,
+    "questions": Questions,
+    "questions-open": OpenQuestions,
+    "retrieval": Retrieval,
+    "pos": PartsOfSpeech,
+    "entities": Entities,
+    "summaries": Summaries,
+    "translation": Translation,
+    "arithmetic": Arithmetic,
+    "arithmetic-words": ArithmeticInWords,
+    "analogies": Analogies,
+    "in-context": InContext,
+    "in-context-random": InContextRandom,
+}

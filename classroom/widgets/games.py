@@ -1,0 +1,113 @@
+"""Questions and games: a quiz that explains every choice; masked and replaced words and answers, against the model."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from classroom.figures.display import Html
+from classroom.templates import escape, trusted
+from classroom.widgets.card import card
+
+if TYPE_CHECKING:
+    from course_lib.training.spans import Reading
+
+
+def quiz(question: str, choices: Sequence[str], answer: int, explanations: Sequence[str]) -> Html:
+    """A question whose every choice opens its own explanation. No script, no kernel; works on GitHub and on paper.
+
+    answer: index of the right choice, from 0. explanations: for each choice, why it is right or what the mistake behind
+        it is. Backticks mark code.
+    """
+    both = list(zip(choices, explanations, strict=True))
+    html = card("quiz", "Quiz: choose, then read why", question=question, choices=both, answer=answer)
+    told = [f"  {letter}. {choice}" for letter, choice in zip("ABCDEFGH", choices, strict=False)]
+    return Html(html, "\n".join([f"Quiz: {question}", *told]))
+
+
+class ClozeItem(NamedTuple):
+    """A sentence with one hidden word. `top`: the model's best guesses with their probabilities, best first."""
+
+    sentence: str
+    answer: str
+    top: Sequence[tuple[str, float]]
+    mask: str = "[MASK]"
+
+
+def fill_in(items: Sequence[ClozeItem], title: str = "Fill in the word before the model does") -> Html:
+    """Sentences with a masked word; the model's best guesses stay folded until the player has guessed."""
+    data = [{"answer": item.answer, "top": [[word, round(float(p), 4)] for word, p in item.top]} for item in items]
+    html = card("fill", title, data, items=[(item, *item.sentence.split(item.mask)) for item in items])
+    told = [f"  {i.sentence}  (model: {', '.join(word for word, _ in i.top)}; text: {i.answer})" for i in items]
+    return Html(html, "\n".join([title, *told]))
+
+
+class ReplacedText(NamedTuple):
+    """Tokens of which a generator wrote some; the original ones; the discriminator's suspicion of each, 0 to 1."""
+
+    tokens: Sequence[str]
+    original: Sequence[str]
+    suspicion: Sequence[float]
+
+    @property
+    def fates(self) -> list[tuple[bool, bool]]:
+        """Of each token whether it was replaced, and whether the discriminator says so."""
+        return [(now != then, p > 0.5) for now, then, p in self._rows]
+
+    @property
+    def judged(self) -> list[tuple[str, str]]:
+        """Each token with its suspicion, and the colour of what became of it, a value of `FATES`."""
+        return [(f"{now} {100 * p:.0f}%", FATES[now != then, p > 0.5]) for now, then, p in self._rows]
+
+    @property
+    def stood(self) -> str:
+        """What stood at the replaced places, in words."""
+        changed = [row for row in self._rows if row[0] != row[1]]
+        quoted = [f"“{then}” for “{now}” (suspected with {100 * p:.0f}%)" for now, then, p in changed]
+        return f"In the text stood: {', '.join(quoted)}." if quoted else "Nothing was replaced."
+
+    @property
+    def _rows(self) -> list[tuple[str, str, float]]:
+        return list(zip(self.tokens, self.original, self.suspicion, strict=True))
+
+
+FATES = {(True, True): "green", (True, False): "orange", (False, True): "blue", (False, False): "plain"}
+LEGEND = [("replaced and found", "green"), ("replaced, not found", "orange"), ("false alarm", "blue")]
+
+
+def which_replaced(texts: Sequence[ReplacedText], title: str = "Which words were replaced?") -> Html:
+    """Texts whose suspicious words the player marks; the answer and the discriminator's guesses stay folded until then.
+
+    Without a script the texts and, folded, the answers are there to read.
+    """
+    data = [{"replaced": [a for a, _ in text.fates], "said": [b for _, b in text.fates]} for text in texts]
+    items = [(text.tokens, text.judged, text.stood) for text in texts]
+    told = [line for text in texts for line in (f"  {' '.join(text.tokens)}", f"    {text.stood}")]
+    return Html(card("replaced", title, data, items=items, legend=LEGEND), "\n".join([title, *told]))
+
+
+LONGEST = 30  # tokens of an answer, as in course_lib.training.spans
+
+
+def span_reader(readings: Sequence["Reading"], title: str = "Where does the answer start, where does it end?") -> Html:
+    """Passages whose words are shaded by the probability of being the answer's first (above) and last word (below).
+
+    With scripts: pick a question, point at a word. Without: every passage and its three likeliest answers.
+    """
+    items, told, data = [], [title], []
+    for reading in readings:
+        likeliest = [(text, f"{100 * p:.0f}%") for text, p in answers(reading)]
+        items.append((reading, [(escape(text), p) for text, p in likeliest]))
+        told.append(f"  {reading.question}  ({', '.join(f'{text} {p}' for text, p in likeliest)})")
+        start, end = ([round(10_000 * p) for p in values] for values in (reading.start, reading.end))
+        data.append({"words": reading.tokens, "start": start, "end": end, "longest": LONGEST})
+    html = card("spans", title, data, readings=items, mark=trusted('data-word role="button" '))
+    return Html(html, "\n".join(told))
+
+
+def answers(reading: "Reading", count: int = 3) -> list[tuple[str, float]]:
+    """The likeliest answers and their probabilities among all that are allowed, best first."""
+    n = len(reading.tokens)
+    pairs = [(i, j) for i in range(n) for j in range(i, min(n, i + LONGEST))]
+    weights = [reading.start[i] * reading.end[j] for i, j in pairs]
+    total = sum(weights) or 1.0
+    ranked = sorted(zip(weights, pairs, strict=True), key=lambda row: (-row[0], row[1]))[:count]
+    return [(" ".join(reading.tokens[i : j + 1]), weight / total) for weight, (i, j) in ranked]

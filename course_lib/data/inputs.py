@@ -1,0 +1,207 @@
+"""From a task's rows to what a model reads.
+
+Encoders (BERT): [CLS] text [SEP] or [CLS] text [SEP] pair [SEP]; so do encoder-decoders, where there are labels.
+Decoders (GPT-1, section 3.3): start text extract, or start text delimiter pair extract, three new tokens at the end of
+the vocabulary; the vector at extract is what the classifier reads.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from tokenizers.processors import TemplateProcessing
+
+from course_lib.data.batches import Shuffled
+from course_lib.errors import CourseError
+from course_lib.model.config import Learned, StackConfig
+from course_lib.objectives import IGNORE
+from course_lib.objectives.collate import pad_to_longest
+from course_lib.objectives.losses import Batch
+from course_lib.pretrained.tokenizers import Tokenizer
+
+Kind = Literal["single", "pair", "tagging", "choice", "span"]
+COLUMNS: dict[Kind, tuple[str, ...]] = {
+    "span": ("text", "pair", "answer", "start"),  # a question, a text, the answer and its first character in the text
+    "choice": ("text", "choices", "label"),  # which of the continuations
+    "tagging": ("tokens", "labels"),  # one label a word
+    "pair": ("text", "pair", "label"),
+    "single": ("text", "label"),
+}
+NAMES = ("<start>", "<delimiter>", "<extract>")  # tokens that a decoder's inputs need beside the vocabulary
+MARKS = len(NAMES)
+
+
+@dataclass(frozen=True)
+class EncodedRow:
+    """One framed input. For "choice" there is one inner list a candidate, otherwise one in all.
+
+    label: class number, score, or a list (a label a token; the answer's first and last token). truth: what a prediction
+    is compared with: the label, the labels of all words, the target's or answer's text (a list where several count).
+    words: the token that carries each word's tag, -1 where it was cut off. context: the text of an answer, and the
+    characters (first, past the last) of each token in it, None outside it.
+    """
+
+    ids: list[list[int]]
+    segments: list[list[int]]
+    label: Any
+    truth: Any = None
+    words: tuple[int, ...] = ()
+    context: tuple[str, tuple[tuple[int, int] | None, ...]] | None = None
+
+
+def kind_of(columns: Iterable[str]) -> Kind:
+    """The kind of task that these columns make."""
+    have = set(columns)
+    for kind, needed in COLUMNS.items():
+        if have >= set(needed):
+            return kind
+    known = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in COLUMNS.items())
+    raise CourseError(f"The columns {', '.join(sorted(have))} make no task the course knows ({known}).")
+
+
+class Frame:
+    """Turns rows of a task into `EncodedRow`s, and these into batches. config: the stack's; a decoder alone gets
+    GPT-1's frame. classes: number of labels, None for scores. max_length: in tokens, if the positions allow more."""
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        config: StackConfig,
+        kind: Kind,
+        *,
+        classes: int | None = None,
+        max_length: int | None = None,
+    ) -> None:
+        self.kind, self.classes, self.length = kind, classes, _length(config, max_length)
+        self.causal, self.segments = config.causal and not config.cross, config.embed.segments > 1
+        self.tokenizer = with_marks(tokenizer) if self.causal else tokenizer
+
+    def rows(self, data: Iterable[Mapping[str, Any]]) -> list[EncodedRow]:
+        """Frame every row of a task."""
+        make = {"tagging": self._tagging, "span": self._span}.get(self.kind, self._texts)
+        rows = []
+        for number, item in enumerate(data):
+            if missing := [name for name in COLUMNS[self.kind] if name not in item]:
+                raise CourseError(f"A {self.kind} task needs the column {missing[0]!r}; row {number} has none.")
+            row = make(item)
+            classes = len(row.ids) if self.kind == "choice" else self.classes
+            if self.kind != "span" and classes is not None:
+                for label in row.label if isinstance(row.label, list) else [row.label]:
+                    if label != IGNORE and label not in range(classes):
+                        says = f"Row {number} has the label {label!r}; the labels are 0 to {classes - 1}."
+                        raise CourseError(says)
+            rows.append(row)
+        return rows
+
+    def collate(self, rows: Sequence[EncodedRow]) -> Batch:
+        """Pad to the longest: ids, attention_mask, segments and labels; [B N T] for "choice", otherwise [B T]."""
+        batch = pad_to_longest([ids for row in rows for ids in row.ids], self.tokenizer.vocab.pad or 0)
+        if self.segments:
+            batch["segments"] = pad_to_longest([parts for row in rows for parts in row.segments], 0)["ids"]
+        if self.kind == "choice":
+            batch = {name: value.view(len(rows), len(rows[0].ids), -1) for name, value in batch.items()}
+        labels = [row.label for row in rows]
+        if self.kind == "tagging":
+            return batch | {"labels": pad_to_longest(labels, IGNORE)["ids"]}
+        scores = self.classes is None and self.kind in ("single", "pair")
+        return batch | {"labels": torch.tensor(labels, dtype=torch.float32 if scores else torch.int64)}
+
+    def _texts(self, item: Mapping[str, Any]) -> EncodedRow:
+        """A text, alone, with its pair, or with each of the candidates."""
+        seconds = item["choices"] if self.kind == "choice" else [item["pair"] if self.kind == "pair" else None]
+        codes = [self.tokenizer.encode(item["text"], second, max_length=self.length) for second in seconds]
+        return EncodedRow([code.ids for code in codes], [code.segments for code in codes], item["label"], item["label"])
+
+    def _tagging(self, item: Mapping[str, Any]) -> EncodedRow:
+        """An encoder labels the first piece of each word; a decoder the last, which has read the whole word."""
+        words, labels = list(item["tokens"]), list(item["labels"])
+        code = self.tokenizer.encode(words, max_length=self.length)
+        carrier: dict[int, int] = {}
+        for token, word in enumerate(code.words):
+            if word is not None and (self.causal or word not in carrier):
+                carrier[word] = token
+        label = [IGNORE] * len(code)
+        for word, token in carrier.items():
+            label[token] = labels[word]
+        carriers = tuple(carrier.get(i, -1) for i in range(len(words)))
+        return EncodedRow([code.ids], [code.segments], label, labels, words=carriers)
+
+    def _span(self, item: Mapping[str, Any]) -> EncodedRow:
+        """The answer as token numbers, both -100 if the text was cut before its end."""
+        code = self.tokenizer.encode(item["text"], item["pair"], max_length=self.length)
+        between = code.words.index(None, 1)  # the special token behind the question
+        tokens = enumerate(zip(code.offsets, code.words, strict=True))
+        inside = tuple(place if t > between and word is not None else None for t, (place, word) in tokens)
+        start, end = item["start"], item["start"] + len(item["answer"])
+        hit = [t for t, place in enumerate(inside) if place is not None and place[0] < end and place[1] > start]
+        whole = bool(hit) and inside[hit[-1]][1] >= end  # type: ignore[index]
+        label = [hit[0], hit[-1]] if whole else [IGNORE, IGNORE]
+        several = item.get("answers") or ()
+        truth = list(several) if len(several) > 1 else item["answer"]
+        return EncodedRow([code.ids], [code.segments], label, truth, context=(item["pair"], inside))
+
+
+def with_marks(tokenizer: Tokenizer) -> Tokenizer:
+    """A copy of a decoder's tokenizer with the three marks behind its vocabulary, which it sets as GPT-1 does (Radford
+    et al. 2018, figure 1)."""
+    backend = type(tokenizer.backend).from_str(tokenizer.backend.to_str())
+    backend.add_special_tokens(list(NAMES))  # those of a saved one are there
+    start, delimiter, extract = NAMES
+    places = [(name, backend.token_to_id(name)) for name in NAMES]
+    single, pair = f"{start} $A {extract}", f"{start} $A {delimiter} $B {extract}"
+    backend.post_processor = TemplateProcessing(single=single, pair=pair, special_tokens=places)
+    return type(tokenizer)(backend)
+
+
+class SourceTarget:
+    """Sources and targets for an encoder-decoder, with the tokenizer's special tokens around both; collated, the batch
+    that `losses.seq2seq` reads. max_length, max_target: in tokens, if below what the decoder's positions allow."""
+
+    def __init__(
+        self, tokenizer: Tokenizer, config: StackConfig, *, max_length: int | None = None, max_target: int | None = None
+    ) -> None:
+        self.tokenizer = tokenizer
+        self.length, self.target = _length(config, max_length), _length(config, max_target)
+        if not tokenizer.encode("").ids:
+            raise CourseError("This tokenizer marks no end of a text, so a target would have none; take another.")
+
+    def rows(self, data: Iterable[Mapping[str, Any]]) -> list[EncodedRow]:
+        """Frame the columns `text` and `target` of every row."""
+        items = list(data)
+        sources = self.tokenizer.ids([item["text"] for item in items], max_length=self.length)
+        targets = self.tokenizer.ids([item["target"] for item in items], max_length=self.target)
+        return [
+            EncodedRow([source], [[0] * len(source)], target, item["target"])
+            for source, target, item in zip(sources, targets, items, strict=True)
+        ]
+
+    def collate(self, rows: Sequence[EncodedRow]) -> Batch:
+        """ids and attention_mask [B T] of the sources, labels [B U] of the targets, -100 behind their ends."""
+        batch = pad_to_longest([row.ids[0] for row in rows], self.tokenizer.vocab.pad or 0)
+        return batch | {"labels": pad_to_longest([row.label for row in rows], IGNORE)["ids"]}
+
+
+class TaskBatches:
+    """Shuffled batches, epoch after epoch."""
+
+    def __init__(self, frame: Frame | SourceTarget, rows: Sequence[EncodedRow], batch: int, seed: int) -> None:
+        self.frame, self.rows, self.plan = frame, rows, Shuffled(len(rows), batch, seed)
+        self.per_epoch = self.plan.steps
+
+    def __getitem__(self, step: int, /) -> Batch:
+        """The batch of this step."""
+        return self.frame.collate([self.rows[i] for i in self.plan[step]])
+
+
+def in_order(frame: Frame | SourceTarget, rows: Sequence[EncodedRow], batch: int) -> Iterator[tuple[list[int], Batch]]:
+    """Batches for prediction, longest rows together: (row numbers, batch)."""
+    order = sorted(range(len(rows)), key=lambda i: max(map(len, rows[i].ids)))
+    for start in range(0, len(order), batch):
+        numbers = order[start : start + batch]
+        yield numbers, frame.collate([rows[i] for i in numbers])
+
+
+def _length(config: StackConfig, asked: int | None) -> int:
+    limit = config.position.length if isinstance(config.position, Learned) else 512
+    return min(limit, asked or limit)

@@ -1,0 +1,119 @@
+"""Every task as text in and text out, in T5's wording (Raffel et al. 2020, section 2.4 and appendix D), and the mixing
+of tasks (section 3.5.2): how often each is drawn, and batches of the mixture.
+
+    mrpc sentence1: He left. sentence2: He went away.      -> equivalent
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from course_lib.data.batches import Shuffled
+from course_lib.data.inputs import EncodedRow, SourceTarget
+from course_lib.objectives import seeded_generator
+from course_lib.objectives.losses import Batch
+
+STEP = 0.2  # scores are rounded to this before they are written, as T5 does for STS-B
+BLOCK = 1024  # draws made at a time
+
+
+@dataclass(frozen=True)
+class Wording:
+    """How one task is said. prefix: in front. fields: the course's column -> its name in the text. labels: the classes
+    as words; none for a score, or a target that is text already."""
+
+    prefix: str
+    fields: Mapping[str, str] = field(default_factory=lambda: {"text": "sentence"})
+    labels: Sequence[str] = ()
+
+    def row(self, item: Mapping[str, Any]) -> dict[str, str]:
+        """What the encoder reads, and the decoder says: text, a label as a word, or the rounded score."""
+        parts = [f"{name}: {item[column]}" if name else str(item[column]) for column, name in self.fields.items()]
+        target = item.get("target", item.get("answer"))
+        if target is None:
+            target = self.labels[item["label"]] if self.labels else f"{round(item['label'] / STEP) * STEP:.1f}"
+        return {"text": " ".join([self.prefix, *parts]), "target": str(target)}
+
+
+PAIR = {"text": "sentence1", "pair": "sentence2"}
+WORDINGS = {
+    "cola": Wording("cola", labels=("unacceptable", "acceptable")),
+    "sst2": Wording("sst2", labels=("negative", "positive")),
+    "mrpc": Wording("mrpc", PAIR, ("not_equivalent", "equivalent")),
+    "stsb": Wording("stsb", PAIR),
+    "rte": Wording("rte", PAIR, ("entailment", "not_entailment")),
+    "mnli": Wording("mnli", {"pair": "hypothesis", "text": "premise"}, ("entailment", "neutral", "contradiction")),
+    "qnli": Wording("qnli", {"text": "question", "pair": "sentence"}, ("entailment", "not_entailment")),
+    "summary": Wording("summarize:", {"text": ""}),
+    "squad": Wording("question:", {"text": "", "pair": "context"}),
+}
+
+
+def translation(source: str, target: str) -> Wording:
+    """The wording of a translation between two languages, named in English."""
+    return Wording(f"translate {source} to {target}:", {"text": ""})
+
+
+def rows(data: Iterable[Mapping[str, Any]], wording: Wording | str) -> Iterator[dict[str, str]]:
+    """Columns `text` and `target` for `inputs.SourceTarget`, of examples in the course's columns."""
+    wording = WORDINGS[wording] if isinstance(wording, str) else wording
+    return map(wording.row, data)
+
+
+def mixing_rates(sizes: Sequence[int], temperature: float = 1.0, *, limit: int | None = None) -> list[float]:
+    """Each task's share of the draws: by its size, no more than `limit` (K), to the power 1 / temperature. 1 is
+    examples-proportional mixing; the larger the temperature, the more equal, and math.inf draws every task alike.
+
+    >>> mixing_rates([100, 300, 10_000], limit=400), mixing_rates([100, 900], temperature=2)
+    ([0.125, 0.375, 0.5], [0.25, 0.75])
+    """
+    scaled = [(size if limit is None else min(size, limit)) ** (1 / temperature) for size in sizes]
+    return [rate / sum(scaled) for rate in scaled]
+
+
+class Draws:
+    """Draw number -> (task, how many draws of this task came before): a pure function of the rates and the seed.
+
+    >>> draws = Draws([0.5, 0.5], seed=0)
+    >>> [draws[i] for i in range(4)]
+    [(1, 0), (1, 1), (1, 2), (0, 0)]
+    """
+
+    def __init__(self, rates: Sequence[float], seed: int) -> None:
+        self.rates, self.seed = torch.tensor(rates, dtype=torch.float64), seed
+        self._before = [torch.zeros(len(rates), dtype=torch.int64)]  # draws of each task before each block
+        self._block = lru_cache(maxsize=1)(self._drawn)
+
+    def __getitem__(self, number: int) -> tuple[int, int]:
+        block, index = divmod(number, BLOCK)
+        while len(self._before) <= block:
+            counts = torch.bincount(self._block(len(self._before) - 1), minlength=len(self.rates))
+            self._before.append(self._before[-1] + counts)
+        drawn = self._block(block)
+        task = int(drawn[index])
+        return task, int(self._before[block][task] + (drawn[:index] == task).sum())
+
+    def _drawn(self, block: int) -> Tensor:
+        return torch.multinomial(self.rates, BLOCK, replacement=True, generator=seeded_generator(self.seed, block))
+
+
+class MixedTasks:
+    """Batches whose rows come from several tasks of one frame, each row drawn by its task's rate, as T5 mixes them; a
+    task is read in random order, from end to end before it is read again. tasks: name -> framed rows."""
+
+    def __init__(
+        self, frame: SourceTarget, tasks: Mapping[str, Sequence[EncodedRow]], rates: Sequence[float], *, batch: int,
+        seed: int = 0
+    ) -> None:  # fmt: skip
+        self.frame, self.tasks = frame, list(tasks.values())
+        self.draws, self.batch = Draws(rates, seed), batch
+        self.orders = [Shuffled(len(rows), 1, seed, task) for task, rows in enumerate(self.tasks)]
+
+    def __getitem__(self, step: int, /) -> Batch:
+        """The batch of this step."""
+        drawn = [self.draws[i] for i in range(step * self.batch, (step + 1) * self.batch)]
+        return self.frame.collate([self.tasks[task][self.orders[task][number][0]] for task, number in drawn])

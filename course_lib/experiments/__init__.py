@@ -1,1 +1,0 @@
-"""Longer runs whose figures are recorded in data/results."""

@@ -1,0 +1,110 @@
+"""The Transformer of 2017, and all families that share its core; one file a family says how it differs from that one.
+
+    preset("bert-base")                                      # a published size; "bert-mini" is the classroom's
+    family("bert").config(3072, width=128, layers=4, heads=4, length=160)
+    family("gpt2") is family("gpt")
+
+A new family is one file and one more entry here. ELMo, static word vectors and the LSTMs stand by themselves: they have
+no configuration in common with these.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from torch import nn
+
+from course_lib.errors import CourseError
+from course_lib.families.albert import FAMILY as ALBERT
+from course_lib.families.bart import FAMILY as BART
+from course_lib.families.bert import DISTIL_FAMILY as DISTILBERT
+from course_lib.families.bert import FAMILY as BERT
+from course_lib.families.bert import MEGATRON_FAMILY as MEGATRON
+from course_lib.families.bert import ROBERTA_FAMILY as ROBERTA
+from course_lib.families.deberta import FAMILY as DEBERTA
+from course_lib.families.electra import FAMILY as ELECTRA
+from course_lib.families.gpt import GPT1_FAMILY as GPT1
+from course_lib.families.gpt import GPT2_FAMILY as GPT2
+from course_lib.families.rules import Family, transformer
+from course_lib.families.t5 import FAMILY as T5
+from course_lib.model.config import StackConfig, diff
+from course_lib.model.seq2seq import EncoderDecoder, Seq2SeqLM
+
+
+def transformer_lm(config: StackConfig, start: int = 0) -> Seq2SeqLM:
+    """The whole model, from source and shifted target to the logits of the target."""
+    return Seq2SeqLM(EncoderDecoder(config, start=start))
+
+
+_ALL = (BERT, MEGATRON, ROBERTA, ALBERT, DISTILBERT, ELECTRA, DEBERTA, GPT1, GPT2, BART, T5)
+FAMILIES: dict[str, Family] = {family.name: family for family in _ALL}
+MODEL_TYPES: dict[str, Family] = {family.model_type: family for family in _ALL}
+
+# The classroom's have no dropout: they see every document once.
+_MINI: dict[str, Any] = {"vocab": 3072, "width": 128, "heads": 4, "dropout": 0.0}
+PRESETS: dict[str, Callable[..., StackConfig]] = {
+    "transformer-base": partial(transformer, width=512, layers=6, heads=8),  # a side; Vaswani et al. 2017, table 3
+    "transformer-big": partial(transformer, width=1024, layers=6, heads=16, dropout=0.3),
+    "bert-base": partial(BERT.config, width=768, layers=12, heads=12),  # the paper's 110M
+    "bert-large": partial(BERT.config, width=1024, layers=24, heads=16),  # 340M
+    "bert-mini": partial(BERT.config, **_MINI, layers=4, length=160),
+    "roberta-base": partial(ROBERTA.config, width=768, layers=12, heads=12),  # 125M
+    "distilbert-base": partial(DISTILBERT.config, width=768, layers=6, heads=12),  # 66M
+    "albert-base": partial(ALBERT.config, width=768, layers=12, heads=12),  # 12M
+    "albert-large": partial(ALBERT.config, width=1024, layers=24, heads=16),  # 18M
+    "albert-xlarge": partial(ALBERT.config, width=2048, layers=24, heads=16),  # 60M
+    "albert-xxlarge": partial(ALBERT.config, width=4096, layers=12, heads=64),  # 235M printed, 223M counted
+    "electra-small": partial(ELECTRA.config, width=256, layers=12, heads=4, embed=128),  # 14M
+    "electra-base": partial(ELECTRA.config, width=768, layers=12, heads=12),  # 110M
+    "electra-mini": partial(ELECTRA.config, **_MINI, layers=4, length=160),
+    "deberta-base": partial(DEBERTA.config, width=768, layers=12, heads=12),  # 139M
+    "bart-base": partial(BART.config, width=768, layers=6, heads=12),  # 139M; layers a side
+    "bart-large": partial(BART.config, width=1024, layers=12, heads=16),  # 406M
+    "bart-mini": partial(BART.config, **_MINI, layers=3, length=160),
+    "gpt-mini": partial(GPT2.config, **_MINI, layers=4, length=160),
+    "t5-mini": partial(T5.config, **_MINI, layers=3),
+}
+
+
+def preset(name: str, **changes: Any) -> StackConfig:
+    """A size by its name, of the table above. changes: other arguments of the family's function, as `vocab`."""
+    if name not in PRESETS:
+        raise CourseError(f"There is no preset {name!r}; there are {', '.join(PRESETS)}.")
+    return PRESETS[name](**changes)
+
+
+def family(name: str) -> Family:
+    """A family by its name here or by its model type in config.json."""
+    found = FAMILIES.get(name) or MODEL_TYPES.get(name)
+    if found is None:
+        known = ", ".join(dict.fromkeys([*FAMILIES, *MODEL_TYPES]))
+        raise CourseError(f"There is no model family {name!r}; there are {known}.")
+    return found
+
+
+def public_class(model: nn.Module, family: Family) -> str | None:
+    """The first public class of a family that equals a model's head, if there is one."""
+    return next((name for name, made in family.architectures.items() if made.head is type(model)), None)
+
+
+def family_of(model: nn.Module) -> Family:
+    """The family whose public layout can express a model; of several, the one whose own configuration of that size
+    differs from the model's in the fewest fields."""
+    config: StackConfig = model.stack.config  # type: ignore[assignment, union-attr]
+    size = {"width": config.width, "layers": config.layers, "heads": config.heads}
+    size["length"] = getattr(config.position, "length", 512)
+    found = [f for f in FAMILIES.values() if public_class(model, f) and expresses(f, config)]
+    if not found:
+        raise CourseError(
+            f"No public layout has a {type(model).__name__} with this configuration; compare it with a family's by "
+            "`diff(config, family(name).config(...))`."
+        )
+    return min(found, key=lambda f: len(diff(config, f.config(config.embed.vocab, **size))))
+
+
+def expresses(family: Family, config: StackConfig) -> bool:
+    """Whether a family's config.json says this configuration."""
+    try:
+        return family.read_config(family.write_config(config)) == config
+    except (CourseError, KeyError, TypeError):
+        return False

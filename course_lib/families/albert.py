@@ -1,0 +1,71 @@
+"""ALBERT (Lan et al. 2020).
+
+Differs from BERT by: one block applied L times; token vectors of 128, projected to the model's width; the second task
+tells the order of two neighbouring pieces of text, instead of neighbours from strangers (all section 3.1). Version 2,
+which is said here, has no dropout and the tanh GELU.
+"""
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from course_lib.families import bert
+from course_lib.families.bert import CLASSIFIER, EMBEDDINGS, per_token, pooled
+from course_lib.families.rules import Architecture, Fields, dropped, pairs
+from course_lib.model import heads
+from course_lib.model.config import StackConfig
+
+
+def albert(vocab: int = 30000, *, embed: int = 128, dropout: float = 0.0, **size: Any) -> StackConfig:
+    """An ALBERT of any size; `embed` is the width of the token vectors, other arguments as for `bert.bert`."""
+    config = bert.bert(vocab, dropout=dropout, **size)
+    return replace(config, embed=replace(config.embed, width=embed), shared=True, activation="gelu_tanh")
+
+
+FIELDS = Fields(
+    {
+        **bert.FIELDS.entries,
+        "hidden_act": ("activation", "gelu_new"),
+        "hidden_dropout_prob": ("dropout", 0.0),
+        "attention_probs_dropout_prob": ("attention_dropout", 0.0),
+        "embedding_size": ("embed.width", None),
+    },
+    fixed={**bert.FIELDS.fixed, "shared": True},
+    published={"num_hidden_groups": 1, "inner_group_num": 1},
+)
+_SHARED = "encoder.albert_layer_groups.0.albert_layers.0"
+BODY = (
+    *EMBEDDINGS,
+    *pairs("encoder.embedding_hidden_mapping_in", "embed.project"),
+    *pairs(f"{_SHARED}.attention", "blocks.0.attn", query="q", key="k", value="v", dense="out"),
+    *pairs(f"{_SHARED}.attention.LayerNorm", "blocks.0.attn_norm"),
+    *pairs(f"{_SHARED}.ffn", "blocks.0.ff.up"),
+    *pairs(f"{_SHARED}.ffn_output", "blocks.0.ff.down"),
+    *pairs(f"{_SHARED}.full_layer_layer_norm", "blocks.0.ff_norm"),
+)
+POOLER = pairs("pooler", "pooler.dense")
+NO_POOLER = dropped("pooler.weight", "pooler.bias")
+MASKED = bert.masked("predictions.dense", "predictions.LayerNorm", "predictions.bias", "predictions.decoder")
+ORDER = pairs("sop_classifier.classifier", "next")
+NO_ORDER = dropped("sop_classifier.classifier.weight", "sop_classifier.classifier.bias")
+_classified = partial(pooled, rules=POOLER + CLASSIFIER, dropout="classifier_dropout_prob", default=0.1)
+
+FAMILY = replace(
+    bert.FAMILY,
+    name="albert",
+    model_type="albert",
+    config=albert,
+    read_config=FIELDS.read,
+    write_config=FIELDS.write,
+    prefix="albert.",
+    rules=BODY,
+    pooler=POOLER,
+    architectures={
+        "AlbertModel": Architecture(heads.Pooled, POOLER, has_prefix=False),
+        "AlbertForMaskedLM": Architecture(heads.MLM, MASKED + NO_POOLER + NO_ORDER),
+        "AlbertForPreTraining": Architecture(heads.Pretraining, MASKED + POOLER + ORDER),
+        "AlbertForSequenceClassification": _classified(heads.Classifier),
+        "AlbertForMultipleChoice": _classified(heads.MultipleChoice),
+        **per_token("Albert"),
+    },
+)

@@ -1,0 +1,294 @@
+"""BERT (Devlin et al. 2019), Megatron-BERT (Shoeybi et al. 2019), RoBERTa (Liu et al. 2019), DistilBERT (Sanh et al.
+2019).
+
+BERT differs from the 2017 Transformer by: the encoder alone; learned positions; a segment table; a norm on the
+embedding; GELU; a masked-word and a next-sentence head. Megatron-BERT differs from BERT by: the norm stands before each
+sublayer and behind the last block, none on the embedding; what flows into the residual starts smaller. The classroom's
+`bert-mini` is built so. RoBERTa differs from BERT by how it is trained, a byte-level vocabulary, a single segment.
+DistilBERT differs from BERT by: half the layers, no segments and no pooler.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from course_lib.families.rules import Architecture, Family, Fields, Rule, Values, classes, dropped, pairs, transformer
+from course_lib.model import heads
+from course_lib.model.config import EmbedConfig, Learned, StackConfig
+from course_lib.model.seq2seq import Hidden
+from course_lib.model.transformer import Transformer
+
+
+def bert(vocab: int = 30522, *, length: int = 512, segments: int = 2, **size: Any) -> StackConfig:
+    """A BERT of any size; `size` as of `transformer`."""
+    return replace(
+        transformer(vocab, **size),
+        embed=EmbedConfig(vocab, segments=segments, norm=True),
+        position=Learned(length),
+        causal=False,
+        cross=False,
+        eps=1e-12,
+        activation="gelu",
+        init_std=0.02,
+    )
+
+
+def moved_norms(config: StackConfig) -> StackConfig:
+    """A BERT's configuration with Megatron-BERT's norms and first weights (section 3 and figure 7)."""
+    return replace(config, norm="pre", final_norm=True, scaled_init=True, embed=replace(config.embed, norm=False))
+
+
+FIELDS = Fields(
+    {
+        "vocab_size": ("embed.vocab", None),
+        "type_vocab_size": ("embed.segments", 2),
+        "hidden_size": ("width", None),
+        "num_hidden_layers": ("layers", None),
+        "num_attention_heads": ("heads", None),
+        "intermediate_size": ("hidden", None),
+        "max_position_embeddings": ("position.length", None),
+        "layer_norm_eps": ("eps", 1e-12),
+        "hidden_act": ("activation", "gelu"),
+        "hidden_dropout_prob": ("dropout", 0.1),
+        "attention_probs_dropout_prob": ("attention_dropout", 0.1),
+        "initializer_range": ("init_std", 0.02),
+    },
+    fixed={"embed": {"norm": True}, "norm": "post"},
+    published={"position_embedding_type": "absolute", "is_decoder": False},
+)
+EMBEDDINGS = (
+    Rule("embeddings.word_embeddings.weight", "embed.tokens.weight"),
+    Rule("embeddings.token_type_embeddings.weight", "embed.segments.weight"),
+    Rule("embeddings.position_embeddings.weight", "position.table.weight"),
+    Rule("embeddings.position_ids", None),
+    *pairs("embeddings.LayerNorm", "embed.norm"),
+)
+# What stands between the attention and the next layer, under the same names in RoBERTa, ELECTRA and DeBERTa.
+AROUND = (
+    *pairs("encoder.layer.{}.attention.output.dense", "blocks.{}.attn.out"),
+    *pairs("encoder.layer.{}.attention.output.LayerNorm", "blocks.{}.attn_norm"),
+    *pairs("encoder.layer.{}.intermediate.dense", "blocks.{}.ff.up"),
+    *pairs("encoder.layer.{}.output.dense", "blocks.{}.ff.down"),
+    *pairs("encoder.layer.{}.output.LayerNorm", "blocks.{}.ff_norm"),
+)
+BODY = (
+    *EMBEDDINGS,
+    *pairs("encoder.layer.{}.attention.self", "blocks.{}.attn", query="q", key="k", value="v"),
+    *AROUND,
+)
+POOLER = pairs("pooler.dense", "pooler.dense")
+NO_POOLER = dropped("pooler.dense.weight", "pooler.dense.bias")
+CLASSIFIER = pairs("classifier", "out")
+
+
+def masked(dense: str, norm: str, bias: str, output: str) -> tuple[Rule, ...]:
+    """The rules of a masked-word head; the output matrix is tied to the token vectors, and its bias to `bias`."""
+    tied = dropped(f"{output}.weight", *([] if bias == f"{output}.bias" else [f"{output}.bias"]))
+    return (*pairs(dense, "head.dense"), *pairs(norm, "head.norm"), Rule(bias, "head.bias"), *tied)
+
+
+_CLS = "cls.predictions"
+MASKED = masked(f"{_CLS}.transform.dense", f"{_CLS}.transform.LayerNorm", f"{_CLS}.bias", f"{_CLS}.decoder")
+NEXT = pairs("cls.seq_relationship", "next")
+NO_NEXT = dropped("cls.seq_relationship.weight", "cls.seq_relationship.bias")
+
+
+def per_token(name: str) -> dict[str, Architecture]:
+    """The two classes that have one layer on every token, the same in all encoders."""
+    return {
+        f"{name}ForTokenClassification": Architecture(heads.TokenClassifier, CLASSIFIER, classes),
+        f"{name}ForQuestionAnswering": Architecture(heads.QuestionAnswering, pairs("qa_outputs", "out")),
+    }
+
+
+def pooled(
+    head: type[nn.Module], rules: tuple[Rule, ...], dropout: str, default: float | None = None, *,
+    activation: Callable[[Tensor], Tensor] = torch.tanh, inner: str = "",
+) -> Architecture:  # fmt: skip
+    """A class with one layer on the first token's pooled vector that differs from BERT's. dropout, inner: config.json's
+    names of the last layer's and the pooler's dropout. default: without them, None the stack's."""
+
+    def options(body: Transformer, values: Values) -> dict[str, Any]:
+        rate = values.get(dropout, default)
+        rate = body.config.dropout if rate is None else rate
+        before = rate if inner == dropout else values.get(inner, 0.0)
+        made = {"pooler": heads.Pooler(body, activation, before), "dropout": rate}
+        return made | (classes(body, values) if head is heads.Classifier else {})
+
+    def write(model: Any) -> dict[str, Any]:
+        return {dropout: model.dropout.p} | ({inner: model.pooler.dropout.p} if inner else {})
+
+    return Architecture(head, rules, options, write=write)
+
+
+FAMILY = Family(
+    name="bert",
+    model_type="bert",
+    config=bert,
+    model=lambda config, start: heads.MLM(Transformer(config)),
+    objective="masked",
+    loss="mlm",
+    read_config=FIELDS.read,
+    write_config=FIELDS.write,
+    prefix="bert.",
+    rules=BODY,
+    pooler=POOLER,
+    architectures={
+        "BertModel": Architecture(heads.Pooled, POOLER, has_prefix=False),
+        "BertForMaskedLM": Architecture(heads.MLM, MASKED + NO_POOLER + NO_NEXT),
+        "BertForPreTraining": Architecture(heads.Pretraining, MASKED + POOLER + NEXT),
+        "BertForSequenceClassification": Architecture(heads.Classifier, POOLER + CLASSIFIER, classes),
+        "BertForMultipleChoice": Architecture(heads.MultipleChoice, POOLER + CLASSIFIER),
+        **per_token("Bert"),
+    },
+)
+
+
+def _megatron(rule: Rule) -> Rule:
+    """The same weight under Megatron-BERT's name."""
+    theirs = rule.theirs.replace("attention.output.LayerNorm", "attention.ln")
+    return replace(rule, theirs=theirs.replace("layer.{}.output.LayerNorm", "layer.{}.ln"))
+
+
+MEGATRON_FAMILY = replace(
+    FAMILY,
+    name="megatron-bert",
+    model_type="megatron-bert",
+    config=lambda vocab=30522, **size: moved_norms(bert(vocab, **size)),
+    read_config=lambda values: moved_norms(FIELDS.read(values)),
+    rules=(
+        *(_megatron(rule) for rule in BODY if not rule.theirs.startswith("embeddings.LayerNorm")),
+        *pairs("encoder.ln", "norm"),
+    ),
+    architectures={f"Megatron{name}": made for name, made in FAMILY.architectures.items()},
+)
+
+
+PAD = 1  # <pad> in RoBERTa's published vocabulary
+OFFSET = PAD + 1  # rows in front of the published position table that no position uses: counting begins behind PAD
+
+
+def roberta(vocab: int = 50265, **size: Any) -> StackConfig:
+    """A RoBERTa of any size; arguments as for `bert`."""
+    return replace(bert(vocab, segments=1, **size), eps=1e-5)
+
+
+ROBERTA_FIELDS = replace(
+    FIELDS, published={**FIELDS.published, "pad_token_id": PAD}, position=lambda length: Learned(length - OFFSET)
+)
+
+
+def _write_roberta(config: StackConfig) -> dict[str, Any]:
+    values = ROBERTA_FIELDS.write(config)
+    values["max_position_embeddings"] += OFFSET
+    return values | {"bos_token_id": 0, "eos_token_id": 2}
+
+
+def without_offset(x: Tensor) -> Tensor:
+    """The rows of a published position table that positions use."""
+    return x[OFFSET:]
+
+
+def with_offset(x: Tensor) -> Tensor:
+    """The reverse of `without_offset`."""
+    return torch.cat((x.new_zeros(OFFSET, x.shape[1]), x))
+
+
+def gelu_head(body: Transformer, values: Values) -> dict[str, Any]:
+    """The masked-word head has GELU whatever the layers have, as in transformers."""
+    return {"activation": "gelu"}
+
+
+TABLE = Rule("embeddings.position_embeddings.weight", "position.table.weight", without_offset, with_offset)
+ROBERTA_MASKED = masked("lm_head.dense", "lm_head.layer_norm", "lm_head.bias", "lm_head.decoder")
+DENSE_CLASSIFIER = (*pairs("classifier.dense", "pooler.dense"), *pairs("classifier.out_proj", "out"))
+ROBERTA_FAMILY = replace(
+    FAMILY,
+    name="roberta",
+    model_type="roberta",
+    config=roberta,
+    model=lambda config, start: heads.MLM(Transformer(config), activation="gelu"),
+    tokenizer="bpe",
+    read_config=ROBERTA_FIELDS.read,
+    write_config=_write_roberta,
+    prefix="roberta.",
+    rules=tuple(TABLE if rule.theirs == TABLE.theirs else rule for rule in BODY),
+    architectures={
+        "RobertaModel": Architecture(heads.Pooled, POOLER, has_prefix=False),
+        "RobertaForMaskedLM": Architecture(heads.MLM, ROBERTA_MASKED + NO_POOLER, gelu_head),
+        "RobertaForSequenceClassification": pooled(
+            heads.Classifier, DENSE_CLASSIFIER, "classifier_dropout", inner="classifier_dropout"
+        ),
+        "RobertaForMultipleChoice": Architecture(heads.MultipleChoice, POOLER + CLASSIFIER),
+        **per_token("Roberta"),
+    },
+)
+
+
+def student(teacher: Transformer, layers: int | None = None) -> Transformer:
+    """A student that begins as every second layer of its teacher (section 2, "student initialization"), or as so many
+    `layers`, taken evenly. The segment table's first row, which stood in every sum, joins the positions."""
+    config = teacher.config
+    layers = layers or max(1, config.layers // 2)
+    own = Transformer(replace(config, layers=layers, embed=replace(config.embed, segments=0)))
+    weights = {n: w for n, w in teacher.state_dict().items() if not n.startswith(("blocks.", "embed.segments."))}
+    if teacher.embed.segments is not None:
+        weights["position.table.weight"] = weights["position.table.weight"] + teacher.embed.segments.weight[0]
+    own.load_state_dict(weights, strict=False)
+    for layer, block in enumerate(own.blocks):
+        block.load_state_dict(teacher.blocks[layer * config.layers // layers].state_dict())
+    return own
+
+
+DISTIL_FIELDS = Fields(
+    {
+        "vocab_size": ("embed.vocab", None),
+        "dim": ("width", None),
+        "n_layers": ("layers", None),
+        "n_heads": ("heads", None),
+        "hidden_dim": ("hidden", None),
+        "max_position_embeddings": ("position.length", None),
+        "activation": ("activation", "gelu"),
+        "dropout": ("dropout", 0.1),
+        "attention_dropout": ("attention_dropout", 0.1),
+        "initializer_range": ("init_std", 0.02),
+    },
+    fixed={**FIELDS.fixed, "eps": 1e-12},  # which its config.json does not say
+)
+DISTIL_BODY = (
+    Rule("embeddings.word_embeddings.weight", "embed.tokens.weight"),
+    Rule("embeddings.position_embeddings.weight", "position.table.weight"),
+    *dropped("embeddings.position_ids"),
+    *pairs("embeddings.LayerNorm", "embed.norm"),
+    *pairs("transformer.layer.{}.attention", "blocks.{}.attn", q_lin="q", k_lin="k", v_lin="v", out_lin="out"),
+    *pairs("transformer.layer.{}.sa_layer_norm", "blocks.{}.attn_norm"),
+    *pairs("transformer.layer.{}.ffn.lin1", "blocks.{}.ff.up"),
+    *pairs("transformer.layer.{}.ffn.lin2", "blocks.{}.ff.down"),
+    *pairs("transformer.layer.{}.output_layer_norm", "blocks.{}.ff_norm"),
+)
+DISTIL_MASKED = masked("vocab_transform", "vocab_layer_norm", "vocab_projector.bias", "vocab_projector")
+DISTIL_POOLED = (*pairs("pre_classifier", "pooler.dense"), *CLASSIFIER)
+_distilled = partial(pooled, rules=DISTIL_POOLED, dropout="seq_classif_dropout", default=0.2, activation=torch.relu)
+
+DISTIL_FAMILY = replace(
+    FAMILY,
+    name="distilbert",
+    model_type="distilbert",
+    config=lambda vocab=30522, **size: bert(vocab, segments=0, **size),
+    read_config=DISTIL_FIELDS.read,
+    write_config=DISTIL_FIELDS.write,
+    prefix="distilbert.",
+    rules=DISTIL_BODY,
+    pooler=(),
+    architectures={
+        "DistilBertModel": Architecture(Hidden, has_prefix=False),
+        "DistilBertForMaskedLM": Architecture(heads.MLM, DISTIL_MASKED),
+        "DistilBertForSequenceClassification": _distilled(heads.Classifier),
+        "DistilBertForMultipleChoice": _distilled(heads.MultipleChoice),
+        **per_token("DistilBert"),
+    },
+)

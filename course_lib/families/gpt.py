@@ -1,0 +1,191 @@
+"""GPT-1 (Radford et al. 2018), GPT-2 (Radford et al. 2019) and GPT-3 (Brown et al. 2020).
+
+GPT-1 differs from the 2017 Transformer by: the decoder alone, without cross-attention; learned positions; GELU (its
+tanh approximation). GPT-2 differs from GPT-1 by: the norm before each part instead of after it, one more norm at the
+end, smaller initial weights into the residual, a byte-level vocabulary, twice the context. GPT-3 differs from GPT-2
+by: size, and twice the context again. Known departure: every other layer of GPT-3 attends to a band of nearby positions
+only (Child et al. 2019); here all attend to all.
+"""
+
+from collections import namedtuple
+from dataclasses import replace
+from functools import partial
+from typing import Any, Literal
+
+from torch import Tensor
+
+from course_lib.errors import CourseError
+from course_lib.families.rules import Architecture, Family, Fields, Rule, Values, classes, dropped, pairs, transformer
+from course_lib.model import heads
+from course_lib.model.config import EmbedConfig, Learned, StackConfig
+from course_lib.model.transformer import Transformer
+
+
+def gpt(vocab: int, *, length: int, norm: Literal["pre", "post"] = "pre", **size: Any) -> StackConfig:
+    """A decoder of any size: norm="post" is GPT-1's block, norm="pre" GPT-2's; `size` as of `transformer`."""
+    return replace(
+        transformer(vocab, norm=norm, **size),
+        embed=EmbedConfig(vocab),
+        position=Learned(length),
+        cross=False,
+        activation="gelu_tanh",
+        init_std=0.02,
+        scaled_init=norm == "pre",
+    )
+
+
+def gpt1() -> StackConfig:
+    """12 layers of 768, 12 heads, context 512, 40,478 tokens: 117M."""
+    return gpt(40478, width=768, layers=12, heads=12, length=512, norm="post")
+
+
+GPT2_SIZES = {  # name: layers, width, heads. The paper's table 2 says 117M, 345M, 762M, 1542M.
+    "124M": (12, 768, 12),
+    "355M": (24, 1024, 16),
+    "774M": (36, 1280, 20),
+    "1558M": (48, 1600, 25),
+}
+
+
+def gpt2(size: str = "124M") -> StackConfig:
+    """One of the four GPT-2s, context 1,024, 50,257 byte-level tokens."""
+    layers, width, heads = GPT2_SIZES[size]
+    return gpt(50257, width=width, layers=layers, heads=heads, length=1024)
+
+
+# A row of Brown et al. 2020, table 2.1, as printed. parameters: rounded. batch: tokens a step. lr: peak rate.
+GPT3Row = namedtuple("GPT3Row", "parameters layers width heads head_width batch lr")
+GPT3_SIZES = {
+    "Small": GPT3Row(125e6, 12, 768, 12, 64, 0.5e6, 6.0e-4),
+    "Medium": GPT3Row(350e6, 24, 1024, 16, 64, 0.5e6, 3.0e-4),
+    "Large": GPT3Row(760e6, 24, 1536, 16, 96, 0.5e6, 2.5e-4),
+    "XL": GPT3Row(1.3e9, 24, 2048, 24, 128, 1e6, 2.0e-4),
+    "2.7B": GPT3Row(2.7e9, 32, 2560, 32, 80, 1e6, 1.6e-4),
+    "6.7B": GPT3Row(6.7e9, 32, 4096, 32, 128, 2e6, 1.2e-4),
+    "13B": GPT3Row(13.0e9, 40, 5140, 40, 128, 2e6, 1.0e-4),
+    "175B": GPT3Row(175.0e9, 96, 12288, 96, 128, 3.2e6, 0.6e-4),
+}
+
+
+def gpt3(size: str = "175B") -> StackConfig:
+    """One of the eight GPT-3s of table 2.1, context 2,048, GPT-2's vocabulary. In two rows width is not heads x head
+    width; the paper's own counts (table D.1) tell what was meant. XL (width 2048, 24 heads of 128): 16 heads, 1,316M of
+    the 1,320M. 13B (5140, 40 heads of 128): width 5120, 12,853M of the 12,850M."""
+    row = GPT3_SIZES[size]
+    width = {"13B": 5120}.get(size, row.width)
+    return gpt(50257, width=width, layers=row.layers, heads=width // row.head_width, length=2048)
+
+
+FIELDS = Fields(
+    {
+        "vocab_size": ("embed.vocab", None),
+        "n_embd": ("width", None),
+        "n_layer": ("layers", None),
+        "n_head": ("heads", None),
+        "n_inner": ("hidden", None),
+        "n_positions": ("position.length", None),
+        "layer_norm_epsilon": ("eps", 1e-5),
+        "resid_pdrop": ("dropout", 0.1),
+        "attn_pdrop": ("attention_dropout", 0.1),
+        "initializer_range": ("init_std", 0.02),
+        "activation_function": ("activation", "gelu_new"),
+    },
+    fixed={"causal": True},
+    published={"scale_attn_by_inverse_layer_idx": False, "add_cross_attention": False},
+)
+
+
+def _read(values: Values, norm: Literal["pre", "post"]) -> StackConfig:
+    said = {**values, "n_inner": values.get("n_inner") or 4 * values["n_embd"]}
+    return FIELDS.read(said, norm=norm, final_norm=norm == "pre", scaled_init=norm == "pre")
+
+
+def _read_gpt1(values: Values) -> StackConfig:
+    """config.json of transformers' OpenAIGPTModel to ours; its "gelu" is the tanh approximation."""
+    name = values.get("afn", "gelu")
+    return _read({**values, "activation_function": "gelu_new" if name == "gelu" else name}, "post")
+
+
+def _write_gpt1(config: StackConfig) -> dict[str, Any]:
+    """The reverse of `_read_gpt1`; the public class knows no other feed-forward than one four times as wide."""
+    values = _write_gpt2(config)
+    name = values.pop("activation_function")
+    if values.pop("n_inner") != 4 * config.width:
+        raise CourseError("A GPT-1's feed-forward is four times as wide as the model.")
+    return values | {"afn": "gelu" if name == "gelu_new" else name}
+
+
+def _write_gpt2(config: StackConfig) -> dict[str, Any]:
+    return FIELDS.write(config) | {"embd_pdrop": config.dropout}
+
+
+def transposed(x: Tensor) -> Tensor:
+    """GPT's `Conv1D` stores [in, out]; a Linear stores [out, in]. Its own inverse."""
+    return x.t().contiguous() if x.ndim == 2 else x
+
+
+def _conv(theirs: str, *ours: str) -> tuple[Rule, Rule]:
+    """A `Conv1D`: transposed weight; several of ours stand side by side in it."""
+    weight, bias = tuple(o + ".weight" for o in ours), tuple(o + ".bias" for o in ours)
+    return Rule(theirs + ".weight", weight, transposed, transposed), Rule(theirs + ".bias", bias)
+
+
+BLOCK = (
+    *_conv("h.{}.attn.c_attn", "blocks.{}.attn.q", "blocks.{}.attn.k", "blocks.{}.attn.v"),
+    *_conv("h.{}.attn.c_proj", "blocks.{}.attn.out"),
+    *_conv("h.{}.mlp.c_fc", "blocks.{}.ff.up"),
+    *_conv("h.{}.mlp.c_proj", "blocks.{}.ff.down"),
+    *pairs("h.{}.ln_1", "blocks.{}.attn_norm"),
+    *pairs("h.{}.ln_2", "blocks.{}.ff_norm"),
+    *dropped("h.{}.attn.bias", "h.{}.attn.masked_bias"),  # the causal mask, kept as a buffer by older files
+)
+
+
+def _family(public: str, **own: Any) -> Family:
+    return Family(
+        model=lambda config, start: heads.LM(Transformer(config)),
+        objective="causal",
+        loss="clm",
+        tokenizer="bpe",
+        prefix="transformer.",
+        architectures={
+            f"{public}LMHeadModel": Architecture(heads.LM, dropped("lm_head.weight")),  # tied to the token vectors
+            f"{public}Model": Architecture(heads.LM, has_prefix=False),
+            f"{public}ForSequenceClassification": Architecture(
+                heads.Classifier,
+                (Rule("score.weight", "out.weight"),),
+                lambda body, values: classes(body, values) | {"pool": "last", "bias": False},
+            ),
+        },
+        **own,
+    )
+
+
+GPT1_FAMILY = _family(
+    "OpenAIGPT",
+    name="gpt1",
+    model_type="openai-gpt",
+    config=partial(gpt, norm="post"),
+    read_config=_read_gpt1,
+    write_config=_write_gpt1,
+    rules=(
+        Rule("tokens_embed.weight", "embed.tokens.weight"),
+        Rule("positions_embed.weight", "position.table.weight"),
+        *dropped("position_ids"),
+        *BLOCK,
+    ),
+)
+GPT2_FAMILY = _family(
+    "GPT2",
+    name="gpt",
+    model_type="gpt2",
+    config=gpt,
+    read_config=partial(_read, norm="pre"),
+    write_config=_write_gpt2,
+    rules=(
+        Rule("wte.weight", "embed.tokens.weight"),
+        Rule("wpe.weight", "position.table.weight"),
+        *BLOCK,
+        *pairs("ln_f", "norm"),
+    ),
+)

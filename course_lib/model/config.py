@@ -1,0 +1,187 @@
+"""What a model is, as data. Two models differ in exactly what `diff(a, b)` prints.
+
+Letters used in every shape of this package:
+B batch, T (or Tq, Tk for queries and keys) positions, D width, H heads, Dh head width, V vocabulary.
+"""
+
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from typing import Any, Literal, get_args
+
+from course_lib.errors import CourseError
+
+
+@dataclass(frozen=True)
+class NoPosition:
+    """Attention without any notion of order."""
+
+
+@dataclass(frozen=True)
+class Learned:
+    """One trained vector a position (BERT, GPT). `length` rows: no sequence may be longer."""
+
+    length: int = 512
+
+
+@dataclass(frozen=True)
+class Sinusoidal:
+    """Fixed sines and cosines (Vaswani et al. 2017, section 3.5)."""
+
+    base: float = 10000.0
+
+
+@dataclass(frozen=True)
+class Rope:
+    """Rotary embedding (Su et al. 2021): queries and keys are turned by an angle that grows with the position.
+    interleaved: it pairs neighbouring components, as in the paper; else component i with i + Dh/2, as in Llama."""
+
+    base: float = 10000.0
+    interleaved: bool = False
+
+
+@dataclass(frozen=True)
+class T5Buckets:
+    """A learned bias for each head and distance bucket (Raffel et al. 2020, section 2.1). bidirectional: by default
+    unless the stack is causal."""
+
+    buckets: int = 32
+    max_distance: int = 128
+    bidirectional: bool | None = None
+
+
+@dataclass(frozen=True)
+class Shaw:
+    """Learned vectors for clipped distances, added to keys and to values (Shaw et al. 2018, equations 3 and 4)."""
+
+    clip: int = 16
+
+
+@dataclass(frozen=True)
+class Alibi:
+    """A penalty on the score that grows linearly with distance, steeper for some heads (Press et al. 2022)."""
+
+
+@dataclass(frozen=True)
+class Disentangled:
+    """Content and distance stay two vectors (DeBERTa, He et al. 2021, section 3.1). Distances are clipped to
+    [-clip, clip), and each has a trained vector. A score sums content with content, `content_to_position` (what I say,
+    how far you are) and `position_to_content` (how far I am, what you say)."""
+
+    clip: int = 512
+    content_to_position: bool = True
+    position_to_content: bool = True
+
+
+PositionConfig = NoPosition | Learned | Sinusoidal | Rope | T5Buckets | Shaw | Alibi | Disentangled
+_POSITIONS: dict[str, type[Any]] = {kind.__name__: kind for kind in get_args(PositionConfig)}
+
+Activation = Literal["relu", "gelu", "gelu_tanh", "silu"]
+
+
+@dataclass(frozen=True)
+class EmbedConfig:
+    """How token ids become vectors."""
+
+    vocab: int
+    width: int | None = None  # of the token vectors where a layer projects them to D (ALBERT, ELECTRA)
+    segments: int = 0  # rows of the segment table
+    norm: bool = False  # LayerNorm on the sum
+    scale: float = 1.0  # factor on the token vectors (the 2017 Transformer uses sqrt(D))
+
+
+@dataclass(frozen=True)
+class StackConfig:
+    """A whole transformer stack."""
+
+    embed: EmbedConfig
+    width: int  # D
+    layers: int  # L
+    heads: int  # H
+    hidden: int  # width of the feed-forward
+    position: PositionConfig = field(default_factory=Learned)
+    causal: bool = False
+    norm: Literal["pre", "post"] = "post"  # where LayerNorm stands: post in 2017, BERT, GPT-1; pre in GPT-2, T5
+    final_norm: bool = False  # one more after the last block
+    rms: bool = False  # RMSNorm instead of LayerNorm
+    eps: float = 1e-5
+    bias: bool = True
+    activation: Activation = "gelu"
+    gated: bool = False  # the feed-forward multiplies by a second projection (T5 1.1)
+    head_width: int | None = None  # Dh, by default D / H
+    scale: bool = True  # divide the scores by sqrt(Dh)
+    cross: bool = False  # every block also attends to a memory (decoders of encoder-decoder models)
+    shared: bool = False  # one block applied L times (ALBERT)
+    dropout: float = 0.1
+    attention_dropout: float = 0.1
+    init_std: float = 0.02
+    scaled_init: bool = False  # smaller initial weights on what flows into the residual (GPT-2)
+
+    def __post_init__(self) -> None:
+        if min(self.width, self.layers, self.heads, self.hidden, self.embed.vocab) < 1:
+            raise CourseError("width, layers, heads, hidden and embed.vocab of a StackConfig are at least 1.")
+        if self.head_width is None and self.width % self.heads:
+            wanted = "change one of them, or give head_width"
+            raise CourseError(f"width {self.width} does not divide into {self.heads} heads; {wanted}.")
+        if isinstance(self.position, Rope) and self.dh % 2:
+            raise CourseError(f"Rope turns pairs of components, so the head width {self.dh} must be even.")
+        if isinstance(self.position, Disentangled) and (self.terms == 1 or self.cross):
+            raise CourseError("Disentangled attention needs one of its two terms, and a stack without cross-attention.")
+
+    @property
+    def dh(self) -> int:
+        """Dh."""
+        return self.head_width if self.head_width is not None else self.width // self.heads
+
+    @property
+    def terms(self) -> int:
+        """How many products a score sums: one, and one more for each term of disentangled attention."""
+        if not isinstance(self.position, Disentangled):
+            return 1
+        return 1 + self.position.content_to_position + self.position.position_to_content
+
+    @property
+    def score_factor(self) -> float:
+        """What the scores are multiplied by: 1 / sqrt(Dh), or 1 / sqrt(3 Dh) for a sum of three terms (DeBERTa)."""
+        return (self.terms * self.dh) ** -0.5 if self.scale else 1.0
+
+
+def flatten(config: Any, prefix: str = "") -> dict[str, Any]:
+    """Every leaf of a nested config by its dotted name; a position scheme also says its `kind`."""
+    leaves: dict[str, Any] = {}
+    for item in fields(config):
+        value, name = getattr(config, item.name), prefix + item.name
+        if is_dataclass(value) and not isinstance(value, type):
+            if item.name == "position":
+                leaves[name] = type(value).__name__
+            leaves |= flatten(value, name + ".")
+        else:
+            leaves[name] = value
+    return leaves
+
+
+def diff(a: StackConfig, b: StackConfig) -> dict[str, tuple[Any, Any]]:
+    """What two models differ in: dotted field name -> (value in a, value in b). None where one has no such field.
+
+    >>> small = StackConfig(EmbedConfig(vocab=100), width=8, layers=2, heads=2, hidden=32)
+    >>> deep = StackConfig(EmbedConfig(vocab=100), width=8, layers=4, heads=2, hidden=32)
+    >>> diff(small, deep)
+    {'layers': (2, 4)}
+    """
+    left, right = flatten(a), flatten(b)
+    order = [item.name for item in fields(a)]
+    names = sorted(left | right, key=lambda name: order.index(name.split(".")[0]))
+    return {n: (left.get(n), right.get(n)) for n in names if left.get(n) != right.get(n)}
+
+
+def to_dict(config: StackConfig) -> dict[str, Any]:
+    """A JSON-ready dict; `from_dict` gives the equal config back."""
+    return asdict(config) | {"position": {"kind": type(config.position).__name__, **asdict(config.position)}}
+
+
+def from_dict(values: dict[str, Any]) -> StackConfig:
+    """The config that `to_dict` wrote."""
+    try:
+        position = dict(values["position"])
+        kind = _POSITIONS[position.pop("kind")]
+        return StackConfig(**values | {"embed": EmbedConfig(**values["embed"]), "position": kind(**position)})
+    except (KeyError, TypeError) as error:
+        raise CourseError(f"The stored configuration does not fit this version of the course: {error}.") from None

@@ -1,0 +1,241 @@
+"""What stands on top of a stack: one small module for each kind of question.
+
+Every head owns its `stack`, takes ids [B, T] and options as `Transformer.run` does, and returns logits. `LM`, `MLM` and
+`Pretraining` also take `loss_mask`, Bool[B, T]: the positions that are asked; the logits are then [N, V], of those
+alone, for the output matrix is most of a small model's work.
+"""
+
+from collections.abc import Callable
+from typing import Any, Literal, cast
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from course_lib.errors import CourseError
+from course_lib.model.config import Activation
+from course_lib.model.layers import ACTIVATIONS, norm
+from course_lib.model.transformer import Transformer
+
+Pool = Literal["first", "last", "mean", "max"]
+Mask = Bool[Tensor, "B T"] | None  # True = a real token; as loss_mask, a position that is asked
+Segments = Int[Tensor, "B T"] | None
+
+
+class LM(nn.Module):
+    """Next-token logits with the token vectors as output matrix (GPT-1, GPT-2)."""
+
+    def __init__(self, stack: Transformer) -> None:
+        super().__init__()
+        self.stack = stack
+
+    def forward(
+        self, ids: Int[Tensor, "B T"], *, loss_mask: Mask = None, **options: Any
+    ) -> Float[Tensor, "B T V"] | Float[Tensor, "N V"]:
+        h = self.stack(ids, **options)
+        return nn.functional.linear(h if loss_mask is None else h[loss_mask], self.stack.embed.tokens.weight)
+
+
+class MaskedHead(nn.Module):
+    """dense, activation, norm, then the token vectors as output, and a bias (Devlin et al. 2019, section 3.1).
+    activation: by default the layers'; RoBERTa and ELECTRA have GELU here whatever the layers have."""
+
+    def __init__(self, stack: Transformer, activation: Activation | None = None) -> None:
+        super().__init__()
+        config = stack.config
+        width = config.embed.width or config.width
+        self.dense = nn.Linear(config.width, width)
+        self.norm = norm(config, width)
+        self.bias = nn.Parameter(torch.zeros(config.embed.vocab))
+        self.activation = ACTIVATIONS[activation or config.activation]
+        init(stack, self.dense)
+
+    def forward(self, h: Float[Tensor, "*N D"], tokens: Float[Tensor, "V E"]) -> Float[Tensor, "*N V"]:
+        return nn.functional.linear(self.norm(self.activation(self.dense(h))), tokens, self.bias)
+
+
+class MLM(nn.Module):
+    """Masked-language-model logits."""
+
+    def __init__(self, stack: Transformer, activation: Activation | None = None) -> None:
+        super().__init__()
+        self.stack = stack
+        self.head = MaskedHead(stack, activation)
+
+    def forward(
+        self, ids: Int[Tensor, "B T"], *, loss_mask: Mask = None, **options: Any
+    ) -> Float[Tensor, "B T V"] | Float[Tensor, "N V"]:
+        h = self.stack(ids, **options)
+        return self.head(h if loss_mask is None else h[loss_mask], self.stack.embed.tokens.weight)
+
+
+class Pooler(nn.Module):
+    """tanh(dense(first token)): BERT's sentence vector (Devlin et al. 2019, section 3.1, the vector C). activation: in
+    place of tanh; DistilBERT has ReLU here, ELECTRA and DeBERTa GELU."""
+
+    def __init__(
+        self, stack: Transformer, activation: Callable[[Tensor], Tensor] = torch.tanh, dropout: float = 0.0
+    ) -> None:
+        super().__init__()
+        self.dropout = nn.Dropout(dropout)
+        self.dense = nn.Linear(stack.config.width, stack.config.width)
+        self.activation = activation
+        init(stack, self.dense)
+
+    def forward(self, h: Float[Tensor, "B T D"]) -> Float[Tensor, "B D"]:
+        return self.activation(self.dense(self.dropout(h[:, 0])))
+
+
+class Head(nn.Module):
+    """A stack and what it is asked: `answer` is all that tells one head from another."""
+
+    stack: Any  # a Transformer, or an EncoderDecoder
+    class_names: tuple[str, ...] | None = None  # what a classifier's classes are called, where someone has said so
+
+    def __init__(self, stack: nn.Module) -> None:
+        super().__init__()
+        self.stack = stack
+
+    def forward(self, ids: Int[Tensor, "B T"], *, attention_mask: Mask = None, segments: Segments = None) -> Any:
+        return self.answer(self.stack(ids, attention_mask=attention_mask, segments=segments), attention_mask)
+
+    def answer(self, h: Float[Tensor, "B T D"], attention_mask: Mask) -> Any:
+        raise NotImplementedError
+
+
+class Pooled(Head):
+    """A stack and its pooler: (hidden states [B, T, D], sentence vector [B, D])."""
+
+    def __init__(self, stack: Transformer) -> None:
+        super().__init__(stack)
+        self.pooler = Pooler(stack)
+
+    def answer(
+        self, h: Float[Tensor, "B T D"], attention_mask: Mask
+    ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B D"]]:
+        return h, self.pooler(h)
+
+
+class Pretraining(nn.Module):
+    """Both objectives of BERT on one stack: (masked-LM logits, next-sentence logits [B, 2]: class 0 = the second
+    sentence is the next one, 1 = a random one)."""
+
+    def __init__(self, stack: Transformer) -> None:
+        super().__init__()
+        self.stack = stack
+        self.head = MaskedHead(stack)
+        self.pooler = Pooler(stack)
+        self.next = nn.Linear(stack.config.width, 2)
+        init(stack, self.next)
+
+    def forward(
+        self, ids: Int[Tensor, "B T"], *, loss_mask: Mask = None, **options: Any
+    ) -> tuple[Tensor, Float[Tensor, "B 2"]]:
+        h = self.stack(ids, **options)
+        words = self.head(h if loss_mask is None else h[loss_mask], self.stack.embed.tokens.weight)
+        return words, self.next(self.pooler(h))
+
+
+class Classifier(Head):
+    """One label for a whole input: class logits [B, C] (C = 1 for a score). pool: "first" is BERT's pooler on [CLS] (or
+    `pooler`); "last", as GPT-1 reads its extract token. dropout: before the last layer, by default the stack's."""
+
+    def __init__(
+        self,
+        stack: Transformer,
+        classes: int,
+        pool: Pool = "first",
+        bias: bool = True,
+        *,
+        pooler: Pooler | None = None,
+        dropout: float | None = None,
+    ) -> None:
+        super().__init__(stack)
+        self.pool = pool
+        if pool == "first":
+            self.pooler = pooler or Pooler(stack)
+        self.dropout = nn.Dropout(stack.config.dropout if dropout is None else dropout)
+        self.out = nn.Linear(stack.config.width, classes, bias=bias)
+        init(stack, self.out)
+
+    def answer(self, h: Float[Tensor, "B T D"], attention_mask: Mask) -> Float[Tensor, "B C"]:
+        vector = self.pooler(h) if self.pool == "first" else pool(h, attention_mask, self.pool)
+        return self.out(self.dropout(vector))
+
+
+class MultipleChoice(Classifier):
+    """Which of N continuations? Each is read on its own and gets one score: ids [B, N, T] -> [B, N]."""
+
+    def __init__(self, stack: Transformer, pool: Pool = "first", **options: Any) -> None:
+        super().__init__(stack, 1, pool, **options)
+
+    def forward(self, ids: Int[Tensor, "B N T"], **options: Int[Tensor, "B N T"] | None) -> Float[Tensor, "B N"]:
+        flat = {name: None if x is None else x.flatten(0, 1) for name, x in options.items()}
+        return super().forward(ids.flatten(0, 1), **flat).view(ids.shape[:2])
+
+
+class TokenClassifier(Head):
+    """One label a token: [B, T, C]."""
+
+    def __init__(self, stack: Transformer, classes: int) -> None:
+        super().__init__(stack)
+        self.dropout = nn.Dropout(stack.config.dropout)
+        self.out = nn.Linear(stack.config.width, classes)
+        init(stack, self.out)
+
+    def answer(self, h: Float[Tensor, "B T D"], attention_mask: Mask) -> Float[Tensor, "B T C"]:
+        return self.out(self.dropout(h))
+
+
+class RTD(Head):
+    """Was this token replaced? One logit a token, above zero = yes (ELECTRA, Clark et al. 2020, section 3.1)."""
+
+    def __init__(self, stack: Transformer) -> None:
+        super().__init__(stack)
+        self.dense = nn.Linear(stack.config.width, stack.config.width)
+        self.activation = ACTIVATIONS[stack.config.activation]
+        self.score = nn.Linear(stack.config.width, 1)
+        init(stack, self.dense, self.score)
+
+    def answer(self, h: Float[Tensor, "B T D"], attention_mask: Mask) -> Float[Tensor, "B T"]:
+        return self.score(self.activation(self.dense(h))).squeeze(-1)
+
+
+class QuestionAnswering(Head):
+    """Where the answer starts and ends: two logits a token, ([B, T], [B, T]) (Devlin et al. 2019, section 4.2)."""
+
+    def __init__(self, stack: Any) -> None:
+        super().__init__(stack)
+        self.out = nn.Linear(stack.config.width, 2)
+        init(stack, self.out)
+
+    def answer(
+        self, h: Float[Tensor, "B T D"], attention_mask: Mask
+    ) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B T"]]:
+        start, end = self.out(h).unbind(-1)
+        return start, end
+
+
+def pool(h: Float[Tensor, "B T D"], attention_mask: Mask, how: Pool) -> Float[Tensor, "B D"]:
+    """One vector a row: the first token's, the last kept token's, or the mean or the maximum over kept tokens."""
+    real = h.new_ones(h.shape[:2], dtype=torch.bool) if attention_mask is None else attention_mask.bool()
+    match how:
+        case "first":
+            return h[:, 0]
+        case "last":
+            last = (torch.arange(h.shape[1], device=h.device) * real).argmax(dim=1)
+            return h[torch.arange(len(h), device=h.device), last]
+        case "mean":
+            weights = real.to(h.dtype)[..., None]
+            return (h * weights).sum(1) / weights.sum(1).clamp(min=1)
+        case "max":
+            return h.masked_fill(~real[..., None], -torch.inf).max(dim=1).values
+    raise CourseError(f"Unknown pooling {how!r}; there are first, last, mean and max.")
+
+
+def init(stack: nn.Module, *linears: nn.Linear) -> None:
+    """Fresh weights as the stack's are."""
+    for linear in linears:
+        nn.init.normal_(linear.weight, std=cast(Any, stack).config.init_std)
+        if linear.bias is not None:
+            nn.init.zeros_(linear.bias)

@@ -1,0 +1,158 @@
+"""Encoder-decoder models: two stacks, the second causal and attending to the first (Vaswani et al. 2017, figure 1).
+
+    a source -> encoder -> memory -> decoder, fed with the target moved one to the right -> the target
+
+BART and T5 are `EncoderDecoder` with different `StackConfig`s; the heads on top are below. U is the target's length.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from course_lib.errors import CourseError
+from course_lib.model.config import StackConfig
+from course_lib.model.heads import Head, Mask, Segments, init, pool
+from course_lib.model.transformer import Transformer
+from course_lib.objectives import IGNORE
+
+
+def encoder_config(config: StackConfig) -> StackConfig:
+    """The encoder that belongs to a decoder: it sees both sides and has no memory to attend to."""
+    return replace(config, causal=False, cross=False)
+
+
+def shift_right(ids: Int[Tensor, "B U"], start: int, attention_mask: Mask = None) -> Int[Tensor, "B U"]:
+    """What the decoder reads when it should say `ids`: the start token, then all but the last (teacher forcing).
+
+    -100 (no target) becomes the start token. attention_mask: real tokens, so that left padding stays to the left.
+
+    >>> shift_right(torch.tensor([[5, 6, 7]]), start=2).tolist()
+    [[2, 5, 6]]
+    """
+    shifted = ids.roll(1, dims=1)
+    shifted[:, 0] = start
+    if attention_mask is not None:
+        shifted = shifted.masked_fill(attention_mask.bool() & (attention_mask.cumsum(dim=1) == 1), start)
+    return shifted.masked_fill(shifted == IGNORE, start)
+
+
+class EncoderDecoder(nn.Module):
+    """Two stacks over one table of token vectors. config: the decoder's. encoder: by default the same without `causal`
+    and `cross`. start: the token that the decoder begins with (BART: end of sentence; T5: padding)."""
+
+    def __init__(self, config: StackConfig, *, encoder: StackConfig | None = None, start: int = 0) -> None:
+        super().__init__()
+        if not (config.causal and config.cross):
+            raise CourseError("An encoder-decoder is given its decoder's configuration: causal=True, cross=True.")
+        if encoder is not None and (encoder.width, encoder.embed) != (config.width, config.embed):
+            raise CourseError("Encoder and decoder share their token vectors; give both the same width and embedding.")
+        self.config, self.start = config, start
+        self.encoder = Transformer(encoder or encoder_config(config))
+        self.decoder = Transformer(config)
+        self.decoder.embed.tokens = self.encoder.embed.tokens
+
+    def forward(
+        self,
+        ids: Int[Tensor, "B T"],
+        decoder_ids: Int[Tensor, "B U"] | None = None,
+        *,
+        attention_mask: Mask = None,
+        decoder_attention_mask: Mask = None,
+        segments: Segments = None,
+    ) -> Float[Tensor, "B U D"]:
+        """The decoder's hidden states. Without decoder_ids it reads the source itself, moved one to the right, as BART
+        reads a text to judge it (Lewis et al. 2020, section 3.1)."""
+        if decoder_ids is None:
+            decoder_ids, decoder_attention_mask = shift_right(ids, self.start, attention_mask), attention_mask
+        memory = self.encoder(ids, attention_mask=attention_mask, segments=segments)
+        return self.decoder(
+            decoder_ids, attention_mask=decoder_attention_mask, memory=memory, memory_mask=attention_mask
+        )
+
+
+class Hidden(nn.Module):
+    """No head: the hidden states of a stack, or of an encoder-decoder's decoder."""
+
+    def __init__(self, stack: Transformer | EncoderDecoder) -> None:
+        super().__init__()
+        self.stack = stack
+
+    def forward(self, ids: Int[Tensor, "B T"], *more: Tensor, **options: Tensor | None) -> Float[Tensor, "B U D"]:
+        return self.stack(ids, *more, **options)
+
+
+class Seq2SeqLM(nn.Module):
+    """Logits of the target's tokens. tied: the token vectors are the output matrix; otherwise one of its own (T5 1.1).
+    scaled: hidden states are divided by sqrt(D) before it (T5 1.0). bias: a constant added to the logits, never trained
+    (BART's `final_logits_bias`)."""
+
+    bias: Tensor | None
+
+    def __init__(self, stack: EncoderDecoder, *, tied: bool = True, scaled: bool = False, bias: bool = False) -> None:
+        super().__init__()
+        width, vocab = stack.config.width, stack.config.embed.vocab
+        self.stack, self.scaled = stack, scaled
+        self.head = None if tied else nn.Linear(width, vocab, bias=False)
+        self.register_buffer("bias", torch.zeros(vocab) if bias else None)
+        if self.head is not None:
+            init(stack, self.head)
+
+    def forward(
+        self,
+        ids: Int[Tensor, "B T"],
+        decoder_ids: Int[Tensor, "B U"],
+        *,
+        attention_mask: Mask = None,
+        decoder_attention_mask: Mask = None,
+        loss_mask: Mask = None,
+    ) -> Float[Tensor, "B U V"] | Float[Tensor, "N V"]:
+        """decoder_ids: the target moved one to the right (`shift_right`). loss_mask: as in `heads`."""
+        h = self.stack(ids, decoder_ids, attention_mask=attention_mask, decoder_attention_mask=decoder_attention_mask)
+        return self.logits(h if loss_mask is None else h[loss_mask])
+
+    def logits(self, h: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
+        """Hidden states of the decoder to scores of the vocabulary."""
+        matrix = self.stack.decoder.embed.tokens.weight if self.head is None else self.head.weight
+        h = h * self.stack.config.width**-0.5 if self.scaled else h
+        bias = None if self.bias is None else self.bias.to(h.dtype)  # `bf16_copy` leaves buffers as they are
+        return nn.functional.linear(h, matrix, bias)
+
+    def given(self, ids: Int[Tensor, "B T"], attention_mask: Mask = None, copies: int = 1) -> "Conditioned":
+        """The language model of the targets of these sources, `copies` rows each: what `generate` continues."""
+        memory = self.stack.encoder(ids, attention_mask=attention_mask)
+        attention_mask = None if attention_mask is None else attention_mask.repeat_interleave(copies, dim=0)
+        return Conditioned(self, memory.repeat_interleave(copies, dim=0), attention_mask)
+
+
+class Conditioned(nn.Module):
+    """A `Seq2SeqLM` whose sources have been read: called as `heads.LM` is, with the targets so far."""
+
+    def __init__(self, model: Seq2SeqLM, memory: Float[Tensor, "B T D"], memory_mask: Mask) -> None:
+        super().__init__()
+        self.model, self.memory, self.memory_mask = model, memory, memory_mask
+        self.stack = model.stack.decoder
+
+    def forward(
+        self, ids: Int[Tensor, "B U"], *, loss_mask: Mask = None, **options: Any
+    ) -> Float[Tensor, "B U V"] | Float[Tensor, "N V"]:
+        h = self.stack(ids, memory=self.memory, memory_mask=self.memory_mask, **options)
+        return self.model.logits(h if loss_mask is None else h[loss_mask])
+
+
+class Seq2SeqClassifier(Head):
+    """One label a text, read from the decoder's last token after it has seen all (Lewis et al. 2020, section 3.1):
+    encoder and decoder are both fed with the text; tanh(dense) and a projection follow. Logits [B, C]."""
+
+    def __init__(self, stack: EncoderDecoder, classes: int) -> None:
+        super().__init__(stack)
+        self.dropout = nn.Dropout(stack.config.dropout)
+        self.dense = nn.Linear(stack.config.width, stack.config.width)
+        self.out = nn.Linear(stack.config.width, classes)
+        init(stack, self.dense, self.out)
+
+    def answer(self, h: Float[Tensor, "B T D"], attention_mask: Mask) -> Float[Tensor, "B C"]:
+        last = pool(h, attention_mask, "last")
+        return self.out(self.dropout(torch.tanh(self.dense(self.dropout(last)))))

@@ -1,0 +1,145 @@
+"""Names of the Hugging Face hub, and what lies in the cache.
+
+    hub:glue:sst2                  a dataset and one of its configurations
+    hub:owner/name@5f1e0c9         a commit, branch or tag of it; without one the newest that can be had
+    hub:path/to/folder             a folder laid out as on the hub
+    bert-base-uncased@v1           where a model is asked for, also without "hub:", unless there is such a folder
+
+What was fetched once is used again without a network. Nothing of a hub is ever executed: no scripts, no pickles.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from course_lib.errors import CourseError
+
+PREFIX = "hub:"
+MODEL_FILES = ("*.json", "*.safetensors", "vocab.txt", "merges.txt")  # all that `hf` and `Tokenizer` read; no pickles
+PATIENCE = 5.0  # seconds to wait for the hub's first answer
+COMMIT = re.compile(r"[0-9a-f]{40}")
+REPOSITORY = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
+ABSENT = "cannot be had: the hub does not answer (or HF_HUB_OFFLINE is set), and the cache holds no copy."
+# What an error means, by its class's name (the libraries use two versions of one HTTP client) or by words in it.
+MEANING = {
+    ("RevisionNotFoundError", "Revision '"): "does not exist; look its revisions up on its page.",
+    ("GatedRepoError", "gated dataset"): "is given only to those who asked its owners; ask on its page and log in.",
+    ("RepositoryNotFoundError", "DatasetNotFoundError"): "is not on the hub, or is private; check the spelling.",
+    ("ConnectionError", "TransportError", "TimeoutException", "LocalEntryNotFoundError", "find cache for"): ABSENT,
+    ("no longer supported",): (
+        "comes as a Python script, and the course executes no code of others; many such datasets have their tables "
+        "under the revision refs/convert/parquet."
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Name:
+    """A name taken apart. place: "owner/name" on the hub, or the path of a folder."""
+
+    place: str
+    config: str | None = None
+    revision: str | None = None
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder that is meant, if the place is one."""
+        path = Path(self.place).expanduser()
+        return path if self.place and path.is_dir() else None  # an empty path would be the current folder
+
+
+def parse(source: str) -> Name:
+    """Take "hub:PLACE:CONFIG@REVISION" apart; the last two may be missing."""
+    rest = source.removeprefix(PREFIX)
+    if Name(rest).folder is not None:  # a path may hold ":" and "@" itself
+        return Name(rest)
+    rest, _, revision = rest.partition("@")
+    place, _, config = rest.rpartition(":") if ":" in rest else (rest, "", "")
+    name = Name(place, config or None, revision or None)
+    if name.folder is not None:
+        if revision:
+            raise CourseError(f"{source}: a folder has no revisions; leave out @{revision}.")
+    elif not REPOSITORY.fullmatch(place):
+        say = "write hub:NAME or hub:OWNER/NAME, then :CONFIG and @REVISION if wanted"
+        raise CourseError(f"{source} names neither a folder that exists nor a repository; {say}.")
+    return name
+
+
+def is_repository(source: str | Path) -> bool:
+    """Whether a text could be the name of a model on the hub, with or without "hub:". A `Path` never is."""
+    name = source.partition("@")[0] if isinstance(source, str) else ""
+    return name.startswith(PREFIX) or REPOSITORY.fullmatch(name) is not None
+
+
+def pretrained(source: str | Path) -> Path:
+    """The folder of a checkpoint: itself, or that of "OWNER/NAME@REVISION", fetched or from the cache."""
+    from huggingface_hub import snapshot_download
+
+    folder = Path(source).expanduser()
+    if str(source) and folder.is_dir():  # an empty path would be the current folder
+        return folder
+    if not is_repository(source):
+        say = "give the path of a downloaded model (config.json + safetensors), or OWNER/NAME of the hub"
+        raise CourseError(f"There is no folder {str(source)!r}; {say}.")
+    name = parse(str(source))
+    if name.folder is not None:
+        return name.folder
+    if name.config:
+        raise CourseError(f"{source}: a model has no configurations; leave out :{name.config}.")
+    files = {"allow_patterns": list(MODEL_FILES), "ignore_patterns": ["*/*"]}
+    try:
+        with reached():
+            folder = Path(snapshot_download(name.place, revision=name.revision, **files))  # type: ignore[call-overload]
+    except Exception as error:  # the library has a dozen kinds, and httpx's beside
+        raise explain(error, name, "model") from error
+    if not (folder / "config.json").is_file():
+        raise CourseError(f"The model {name.place!r} has no config.json, so it is none that the course can read.")
+    return folder
+
+
+def commit(name: Name) -> str | None:
+    """The commit that a dataset's revision ("main" if there is none) stood for when it was last fetched, if ever."""
+    from huggingface_hub import constants
+
+    revision = name.revision or "main"
+    if COMMIT.fullmatch(revision):
+        return revision
+    ref = Path(constants.HF_HUB_CACHE) / f"datasets--{name.place.replace('/', '--')}" / "refs" / revision
+    return ref.read_text(encoding="utf-8").strip() if ref.is_file() else None
+
+
+def explain(error: BaseException, name: Name, kind: Literal["model", "dataset"]) -> CourseError:
+    """One sentence for what went wrong on the way to the hub, or with a folder in its layout."""
+    what = f"The {kind} {name.place!r}" + (f" at revision {name.revision!r}" if name.revision else "")
+    said = set()
+    cause: BaseException | None = error
+    while cause is not None and str(cause) not in said:
+        said |= {str(cause), *(parent.__name__ for parent in type(cause).__mro__)}
+        cause = cause.__cause__ or cause.__context__
+    for signs, meaning in MEANING.items():
+        if any(sign in one for sign in signs for one in said) and not (meaning == ABSENT and name.folder):
+            return CourseError(f"{what} {meaning}")
+    reason = " ".join(str(error).split())[:400].rstrip(".")
+    return CourseError(f"{what} could not be loaded: {reason or type(error).__name__}.")
+
+
+@contextmanager
+def reached() -> Iterator[None]:
+    """Ask the hub first whether it answers; if not, the libraries work from their caches inside of this context, where
+    they would try again for half a minute, file by file."""
+    import datasets
+    from huggingface_hub import constants, get_session
+
+    answers, before = False, (constants.HF_HUB_OFFLINE, datasets.config.HF_HUB_OFFLINE)
+    with suppress(Exception):  # whatever stands between: no network, a proxy, HF_HUB_OFFLINE
+        get_session().head(constants.ENDPOINT, timeout=PATIENCE)
+        answers = True
+    try:
+        if not answers:
+            constants.HF_HUB_OFFLINE = datasets.config.HF_HUB_OFFLINE = True
+        yield
+    finally:
+        constants.HF_HUB_OFFLINE, datasets.config.HF_HUB_OFFLINE = before

@@ -1,0 +1,121 @@
+"""Several processes, one training run: data parallel, or weights in shards (FSDP).
+
+`accelerate launch --multi_gpu --num_processes 2 -m course_lib pretrain ...` starts the processes (on CPUs too, with
+`--device cpu` behind `pretrain`); `train()` finds itself among them. Every process takes its rows of the same batch, so
+the update is that of one process alone. With `--use_fsdp` in place of `--multi_gpu` the weights and the optimizer's
+moments are cut into shards, one a process (ZeRO stage 3, Rajbhandari et al. 2020), gathered block by block.
+"""
+
+import os
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, cast
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from course_lib.model.layers import Block
+
+PATIENCE = timedelta(days=2)  # a corpus may take long to tokenize
+
+
+@dataclass(frozen=True)
+class Processes:
+    """This process among how many. sharded: by FSDP. With one process, everything below does nothing."""
+
+    rank: int = 0
+    world: int = 1
+    sharded: bool = False
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this is the process that writes files."""
+        return self.rank == 0
+
+    def sum(self, value: Tensor) -> Tensor:
+        """The sum over all processes, in place."""
+        if self.world > 1:
+            dist.all_reduce(value)
+        return value
+
+    def gather(self, value: Any) -> list[Any]:
+        """Every process's value, by rank; on the main process (elsewhere nothing)."""
+        if self.world == 1:
+            return [value]
+        values: list[Any] | None = [None] * self.world if self.is_main else None
+        dist.gather_object(value, values)
+        return values or []
+
+    def agree(self, value: Any) -> Any:
+        """The main process's value, on all of them."""
+        if self.world == 1:
+            return value
+        values = [value]
+        dist.broadcast_object_list(values, src=0)
+        return values[0]
+
+    def wait(self) -> None:
+        """Until all processes have come here, however long one of them takes."""
+        if self.world > 1:
+            dist.monitored_barrier(dist.new_group(backend="gloo", timeout=PATIENCE), PATIENCE)
+
+
+def join(device: torch.device) -> tuple[Processes, torch.device]:
+    """The processes that a launcher started, this one among them, and this one's device ("cuda" -> "cuda:1")."""
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        return Processes(), device
+    from accelerate import PartialState
+
+    state = PartialState(cpu=device.type == "cpu")
+    sharded = os.environ.get("ACCELERATE_USE_FSDP", "false").lower() == "true"
+    mine = device if device.type == "cpu" or device.index is not None else state.device
+    return Processes(state.process_index, state.num_processes, sharded), mine
+
+
+def spread(objective: nn.Module, optimizer: torch.optim.Optimizer, processes: Processes) -> nn.Module:
+    """The module whose backward pass averages gradients over the processes; the optimizer is adapted in place. With
+    shards the model's own parameters become `DTensor`s, of which each process holds a part."""
+    if processes.world == 1:
+        return objective
+    if not processes.sharded:
+        device = next(objective.parameters()).device
+        return nn.parallel.DistributedDataParallel(objective, device_ids=[device] if device.index is not None else None)
+    from torch.distributed.fsdp import fully_shard
+
+    names = {id(p): name for name, p in objective.named_parameters()}
+    groups = [[names[id(p)] for p in group["params"]] for group in optimizer.param_groups]
+    for module in list(objective.modules()):
+        if isinstance(module, Block):
+            fully_shard(module)
+    fully_shard(objective)
+    shards = dict(objective.named_parameters())
+    for group, kept in zip(optimizer.param_groups, groups, strict=True):
+        group["params"] = [shards[name] for name in kept]
+    return objective
+
+
+def silent(net: nn.Module, on: bool) -> AbstractContextManager[object]:
+    """Where on, gradients only accumulate; the backward pass that has it off averages them over the processes."""
+    if isinstance(net, nn.parallel.DistributedDataParallel):
+        return net.no_sync() if on else nullcontext()
+    if hasattr(net, "set_requires_gradient_sync"):
+        cast(Any, net).set_requires_gradient_sync(not on)  # FSDP
+    return nullcontext()
+
+
+def whole(value: Tensor) -> Tensor:
+    """A tensor out of its shards; all processes have to ask for it."""
+    cut: Any = value
+    return cut.full_tensor() if hasattr(cut, "full_tensor") else value  # a DTensor; importing the class costs a second
+
+
+def shard_like(value: Tensor, like: Tensor) -> Tensor:
+    """A whole tensor, which every process has, cut as `like` is."""
+    cut: Any = like
+    if not hasattr(cut, "full_tensor"):
+        return value
+    from torch.distributed.tensor import distribute_tensor
+
+    return distribute_tensor(value.to(cut.device), cut.device_mesh, cut.placements, src_data_rank=None)

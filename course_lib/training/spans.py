@@ -1,0 +1,113 @@
+"""From two logits a token to an answer in a passage (Devlin et al. 2019, section 4.2).
+
+Letters: T tokens of one input, [CLS] question [SEP] passage [SEP]. `inside` Bool[T]: the passage's tokens.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from course_lib.data.inputs import EncodedRow
+from course_lib.errors import CourseError
+
+if TYPE_CHECKING:
+    from course_lib.training.finetune import Result
+
+Logits = Float[Tensor, " T"]
+LONGEST = 30  # tokens of an answer, as in BERT's code
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a fine-tuned model sees in one passage. tokens: its words and signs as the text spells them. start, end:
+    each one's probability of holding the answer's first and last token (a word of several pieces has their sum). best:
+    places of the first and the last. answer: that text."""
+
+    question: str
+    tokens: list[str]
+    start: list[float]
+    end: list[float]
+    best: tuple[int, int]
+    answer: str
+
+
+def totals(start: Logits, end: Logits, inside: Bool[Tensor, " T"]) -> Float[Tensor, "T T"]:
+    """[i, j]: start[i] + end[j], -inf where i..j is no answer: not in the passage, not in order or too long."""
+    ordered = torch.ones(len(inside), len(inside), dtype=torch.bool).triu().tril(LONGEST - 1)
+    allowed = ordered & inside[:, None] & inside[None, :]
+    return (start.float()[:, None] + end.float()[None, :]).masked_fill(~allowed, float("-inf"))
+
+
+def joint(start: Logits, end: Logits, inside: Bool[Tensor, " T"]) -> Float[Tensor, "T T"]:
+    """The probability of each answer i..j: a softmax over all that there are."""
+    total = totals(start, end, inside)
+    return total.flatten().softmax(-1).view_as(total)
+
+
+def best(start: Logits, end: Logits, inside: Bool[Tensor, " T"]) -> tuple[int, int]:
+    """The answer i..j with the highest start[i] + end[j]."""
+    if not inside.any():
+        raise CourseError("There is no passage to answer from: the question alone fills the input.")
+    return divmod(int(totals(start, end, inside).argmax()), len(start))
+
+
+def answer(row: EncodedRow, start: Logits, end: Logits) -> str:
+    """The best answer as the passage spells it; empty where the passage was cut away. Logits of padding may follow."""
+    assert row.context is not None
+    text, places = row.context
+    here = _inside(row)
+    if not here.any():
+        return ""
+    first, last = best(start[: len(places)].float().cpu(), end[: len(places)].float().cpu(), here)
+    a, b = places[first], places[last]
+    return "" if a is None or b is None else text[a[0] : b[1]].strip()
+
+
+@torch.no_grad()
+def read(result: "Result", item: Mapping[str, Any]) -> Reading:
+    """Start and end probabilities over the passage of one row of a span task, by a model fine-tuned on it."""
+    if result.frame.kind != "span":
+        raise CourseError(f"spans.read needs a model fine-tuned on a span task; this one's is {result.frame.kind!r}.")
+    (row,) = result.frame.rows([item])
+    device = next(result.model.parameters()).device
+    batch = {name: value.to(device) for name, value in result.frame.collate([row]).items() if name != "labels"}
+    start, end = (logits[0].float().cpu() for logits in result.model(**batch))
+    here = _inside(row)
+    first, last = best(start, end, here)
+    words, of = _words(result, row)
+    p_start, p_end = (logits.masked_fill(~here, float("-inf")).softmax(-1) for logits in (start, end))
+    return Reading(
+        question=item["text"],
+        tokens=words,
+        start=[float(p_start[of == i].sum()) for i in range(len(words))],
+        end=[float(p_end[of == i].sum()) for i in range(len(words))],
+        best=(int(of[first]), int(of[last])),
+        answer=answer(row, start, end),
+    )
+
+
+def _inside(row: EncodedRow) -> Bool[Tensor, " T"]:
+    """Which of a framed row's tokens are the passage's."""
+    assert row.context is not None
+    return torch.tensor([place is not None for place in row.context[1]])
+
+
+def _words(result: "Result", row: EncodedRow) -> tuple[list[str], Tensor]:
+    """The passage's words, and for each token of the input the number of its word, -1 outside the passage."""
+    assert row.context is not None
+    text, places = row.context
+    spelled = result.frame.tokenizer.words(torch.tensor(row.ids[0])).tolist()
+    of, before = torch.full((len(places),), -1), None
+    bounds: list[list[int]] = []
+    for token, (place, word) in enumerate(zip(places, spelled, strict=True)):
+        if place is None:
+            continue
+        if word != before:
+            bounds.append([*place])
+        bounds[-1][1] = place[1]
+        of[token], before = len(bounds) - 1, word
+    return [text[first:last].strip() for first, last in bounds], of

@@ -1,0 +1,1 @@
+"""The measurements behind the lessons: every claim, the recipes of the shipped checkpoints, the bench."""

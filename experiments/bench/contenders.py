@@ -1,0 +1,285 @@
+"""What is measured, and of whom: a model of the course, or the public one of the same family, in one process.
+
+The public model is built from the configuration that the course writes for it, so that both have the same weights.
+"""
+
+import statistics
+import subprocess
+import sys
+import timeit
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from course_lib.errors import CourseError
+from course_lib.families import FAMILIES, public_class
+from course_lib.generation import bf16_copy, generate
+from course_lib.model import heads
+from course_lib.model.config import StackConfig
+from course_lib.model.transformer import Transformer
+from course_lib.objectives import losses
+from course_lib.objectives.losses import Batch
+from course_lib.training.loop import Precision, train
+
+Measured = dict[str, float]
+MASKED, GENERATED = 0.15, 8  # share of masked tokens; rows that are continued at a time
+OPTIONS = {"albert": {"embed": 32}}  # of a family's configuration, beside its size
+
+
+@dataclass(frozen=True)
+class ModelSize:
+    """A model and its batch. tokens: T; batch: B."""
+
+    layers: int
+    width: int
+    heads: int
+    tokens: int
+    batch: int
+    vocab: int
+
+
+SIZES = {
+    "S": ModelSize(layers=4, width=128, heads=4, tokens=64, batch=64, vocab=2048),
+    "M": ModelSize(layers=4, width=256, heads=4, tokens=128, batch=32, vocab=8192),
+    "GPT-2": ModelSize(layers=12, width=768, heads=12, tokens=512, batch=1, vocab=50_257),
+    "tiny": ModelSize(layers=1, width=16, heads=2, tokens=8, batch=2, vocab=64),
+}
+
+
+@dataclass(frozen=True)
+class Timing:
+    """How to measure.
+
+    steps: timed ones, after `warmup`. new: tokens to generate. tiny: models of no size, for tests.
+    """
+
+    rounds: int = 3
+    steps: int = 6
+    warmup: int = 2
+    new: int = 32
+    tiny: bool = False
+
+    def size(self, name: str) -> ModelSize:
+        return SIZES["tiny" if self.tiny else name]
+
+
+Contender = Callable[[Timing], Measured]
+
+
+def config_of(family: str, size: ModelSize) -> StackConfig:
+    """A configuration of this size, without dropout."""
+    shape = {"width": size.width, "layers": size.layers, "heads": size.heads, "length": 2 * size.tokens}
+    config = FAMILIES[family].config(size.vocab, **shape, **OPTIONS.get(family, {}))
+    return replace(config, dropout=0.0, attention_dropout=0.0)
+
+
+def ours(family: str, size: ModelSize) -> nn.Module:
+    """The course's model; of ELECTRA the discriminator, as the public class has it."""
+    config = config_of(family, size)
+    return heads.RTD(Transformer(config)) if family == "electra" else FAMILIES[family].model(config, 0)
+
+
+def theirs(family: str, size: ModelSize) -> Any:
+    """The public model of the same configuration, with random weights."""
+    import transformers
+
+    found = FAMILIES[family]
+    special = {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 1, "decoder_start_token_id": 0}
+    values = found.write_config(config_of(family, size)) | special
+    with torch.device("meta"):
+        name = public_class(ours(family, size), found) or ""
+    return getattr(transformers, name)(transformers.AutoConfig.for_model(found.model_type, **values))
+
+
+def batches_of(family: str, size: ModelSize) -> list[Batch]:
+    """Four batches of random tokens, with the labels of the family's objective."""
+    rng = torch.Generator().manual_seed(0)
+    rows = [torch.randint(size.vocab, (size.batch, size.tokens), generator=rng) for _ in range(4)]
+    return [_labelled(FAMILIES[family].objective, ids) for ids in rows]
+
+
+def _labelled(objective: str, ids: Tensor) -> Batch:
+    if objective == "masked":
+        at = torch.rand(ids.shape, generator=torch.Generator().manual_seed(1)) < MASKED
+        return {"ids": ids.masked_fill(at, 4), "labels": ids.masked_fill(~at, -100), "loss_mask": at}
+    if objective == "replaced":
+        return {"ids": ids, "labels": (ids % 7 == 0).long()}
+    return {"ids": ids} if objective == "causal" else {"ids": ids, "labels": ids[:, : ids.shape[1] // 2].contiguous()}
+
+
+def _replaced(model: nn.Module, batch: Batch) -> Tensor:
+    return nn.functional.binary_cross_entropy_with_logits(model(batch["ids"]), batch["labels"].float())
+
+
+def our_steps(family: str, model: nn.Module, batches: list[Batch], precision: Precision) -> Iterator[Any]:
+    """The course's `train()`."""
+    loss = _replaced if family == "electra" else getattr(losses, FAMILIES[family].loss)
+    return train(model, batches, loss, steps=10**6, precision=precision)
+
+
+def their_steps(model: Any, batches: Sequence[Batch]) -> Iterator[Any]:
+    """The training loop that transformers' documentation shows."""
+    inputs = [{"input_ids": b["ids"], "labels": b.get("labels", b["ids"])} for b in batches]
+    model.train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    while True:
+        for batch in inputs:
+            loss = model(**batch).loss
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            optimizer.zero_grad()
+            yield loss.item()
+
+
+def train_figures(side: str, family: str, size: ModelSize, precision: Precision, t: Timing) -> tuple[Any, Measured]:
+    """A trained model, tokens a second, and MiB that the work added at its peak to what its imports hold."""
+    batches = batches_of(family, size)
+    if side == "transformers":
+        theirs(family, replace(size, width=2 * size.heads, layers=1))  # what it imports is not its memory
+    before = peak_from_here()
+    model: Any = theirs(family, size) if side == "transformers" else ours(family, size)
+    steps = their_steps(model, batches) if side == "transformers" else our_steps(family, model, batches, precision)
+    seconds = median_of(lambda: next(steps), t.steps, t.warmup)
+    return model, {"training": size.batch * size.tokens / seconds, "peak memory": status("VmHWM") - before}
+
+
+def every_figure(side: str, precision: Precision, family: str, t: Timing) -> Measured:
+    """Training, peak memory, inference and, where the family writes, generation."""
+    size, t = t.size("S"), replace(t, steps=max(1, t.steps // 2), warmup=1)
+    model, found = train_figures(side, family, size, precision, t)
+    model = bf16_copy(model.eval()) if precision == "bf16" else model.eval()
+    batch = batches_of(family, size)[0]
+    decoder = [batch["labels"]] if FAMILIES[family].loss == "seq2seq" else []
+    names = ("input_ids", "decoder_input_ids")
+    forward = partial(model, batch["ids"], *decoder)
+    if side == "transformers":
+        forward = partial(model, **dict(zip(names, (batch["ids"], *decoder), strict=False)))
+    with torch.inference_mode():
+        found["inference"] = size.batch * size.tokens / median_of(forward, t.steps, 1)
+    if writes(family):
+        short = replace(t, new=min(t.new, size.tokens))
+        found["generation"] = generation(side, model, size.vocab, GENERATED, size.tokens // 2, short)
+    return found
+
+
+def one_figure(side: str, precision: Precision, figure: str, family: str, size: str, t: Timing) -> Measured:
+    """Training or peak memory alone, with all steps."""
+    return {figure: train_figures(side, family, t.size(size), precision, t)[1][figure]}
+
+
+def writer(side: str, precision: Precision, batch: int, t: Timing) -> Measured:
+    """New tokens a second of a GPT-2 of 124M random weights, greedily, with its cache."""
+    size = t.size("GPT-2")
+    model: Any = (theirs if side == "transformers" else ours)("gpt", size).eval()
+    if precision == "bf16":
+        model = model.to(torch.bfloat16) if side == "transformers" else bf16_copy(model)
+    short = replace(t, steps=max(1, t.steps // 2), new=min(t.new, 2 * size.tokens - 8))
+    return {"generation": generation(side, model, size.vocab, batch, min(16, size.tokens), short)}
+
+
+def generation(side: str, model: Any, vocab: int, batch: int, prompt: int, t: Timing) -> float:
+    """New tokens a second."""
+    options: dict[str, Any] = {"max_new_tokens": t.new, "min_new_tokens": t.new}
+    ids = torch.randint(vocab, (batch, prompt), generator=torch.Generator().manual_seed(0))
+    if side == "transformers":
+        run = partial(model.generate, ids, attention_mask=torch.ones_like(ids), do_sample=False, **options)
+    else:
+        run = partial(generate, model, ids, eos=1, **options)
+    if run().shape[1] not in (prompt + t.new, 1 + t.new):  # an encoder-decoder begins with its start token
+        raise CourseError("A contender stopped before the asked number of tokens: the measure would be unfair.")
+    return batch * t.new / median_of(run, t.steps)
+
+
+def importing(statement: str, t: Timing) -> Measured:
+    """CPU seconds of an import in a fresh interpreter."""
+    code = f"import time; t = time.process_time(); {statement}; print(time.process_time() - t)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return {"import": float(done.stdout)}
+
+
+def writes(family: str) -> bool:
+    """Whether the family's models generate text."""
+    return FAMILIES[family].loss in ("clm", "seq2seq")
+
+
+def median_of(run: Callable[[], Any], times: int, warmup: int = 0) -> float:
+    """Seconds of one run."""
+    for _ in range(warmup):
+        run()
+    return statistics.median(timeit.repeat(run, number=1, repeat=times))
+
+
+def peak_from_here() -> float:
+    """MiB held now; the high-water mark begins anew (Linux; elsewhere 0)."""
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+    return status("VmRSS")
+
+
+def status(field: str) -> float:
+    """MiB, from /proc: getrusage would also count what the parent held before exec."""
+    file = Path("/proc/self/status")
+    lines = file.read_text().splitlines() if file.exists() else []
+    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith(field + ":")), 0.0)
+
+
+PARTS = ("core", "families")
+UNITS = {"training": "tokens/s", "peak memory": "MiB", "inference": "tokens/s", "generation": "tokens/s"}
+TRAINED = {
+    "training GPT S": ("training", "gpt", "S"),
+    "training GPT M": ("training", "gpt", "M"),
+    "training BERT M": ("training", "bert", "M"),
+    "peak memory, training GPT M": ("peak memory", "gpt", "M"),
+}
+NAMES = {  # as people call them; GPT-1 and Megatron differ from GPT-2 and BERT by the place of their norms only
+    "gpt": "GPT-2", "bert": "BERT", "roberta": "RoBERTa", "albert": "ALBERT", "distilbert": "DistilBERT",
+    "electra": "ELECTRA", "deberta": "DeBERTa", "bart": "BART", "t5": "T5",
+}  # fmt: skip
+SIDES = {name: tuple(name.split()) for name in ("transformers fp32", "course fp32", "course bf16")}
+BOTH_HALVED = SIDES | {"transformers bf16": ("transformers", "bf16")}
+IMPORTS = {
+    "torch": "import torch",
+    "course_lib": "from course_lib import analysis, generation; from course_lib.model import heads; "
+    "from course_lib.pretrained import hf; from course_lib.training import loop",
+    "transformers": "from transformers import BertModel, GPT2LMHeadModel",
+}
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Figures of several contenders: name -> unit.
+
+    against: the contender by which the others are divided. part: the core's measures are records under their own name,
+    the others' one for each figure.
+    """
+
+    figures: Mapping[str, str]
+    contenders: Mapping[str, Contender]
+    against: str = "transformers fp32"
+    part: str = "core"
+
+
+def measures() -> dict[str, Measurement]:
+    """Everything that is measured, by name."""
+
+    def of(sides: Mapping[str, tuple[str, ...]], make: Callable[..., Measured], *what: Any) -> dict[str, Contender]:
+        return {name: partial(make, *side, *what) for name, side in sides.items()}
+
+    found: dict[str, Measurement] = {}
+    for name, (figure, family, size) in TRAINED.items():
+        found[name] = Measurement({figure: UNITS[figure]}, of(SIDES, one_figure, figure, family, size))
+    for batch in (1, 16):
+        found[f"generation, batch {batch}"] = Measurement({"generation": "tokens/s"}, of(BOTH_HALVED, writer, batch))
+    imports = {name: partial(importing, statement) for name, statement in IMPORTS.items()}
+    found["import"] = Measurement({"import": "CPU s"}, imports, against="torch")
+    for family, name in NAMES.items():
+        figures = {figure: unit for figure, unit in UNITS.items() if figure != "generation" or writes(family)}
+        found[name] = Measurement(figures, of(SIDES, every_figure, family), part="families")
+    return found

@@ -1,0 +1,1 @@
+"""How a claim is run: arms, fine-tunings, seeds, a record."""

@@ -1,0 +1,299 @@
+"""Pretraining arms: small models that several claims share, each trained once and named by what it is.
+
+    arm = Arm("mlm_nsp", config, seed=0)
+    model, tokenizer, card = trained(arm)          # trains it into build/arms/<name>/ if it is not there yet
+
+The name is the hash of everything that the weights follow from, the documents included; so a claim that asks for the
+same arm finds it done, and one that asks for another never gets the wrong one. Files: safetensors and JSON only.
+"""
+
+import hashlib
+import json
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import KW_ONLY, asdict, dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load as from_bytes
+from safetensors.torch import save as to_bytes
+from torch import Tensor, nn
+
+from course_lib.data.batches import StreamBatches
+from course_lib.errors import CourseError
+from course_lib.families import elmo
+from course_lib.families.elmo import ElmoConfig
+from course_lib.files import COURSE, atomic_write, read_json, write_json
+from course_lib.model import heads
+from course_lib.model.config import StackConfig, to_dict
+from course_lib.model.initialization import mimetic
+from course_lib.model.transformer import Transformer
+from course_lib.objectives import collate, losses, seeded_generator
+from course_lib.objectives.losses import Batch, Loss
+from course_lib.pretrained.tokenizers import Tokenizer, train_wordpiece
+from course_lib.training import checkpoint, optim
+from course_lib.training.loop import Batches, Step
+from course_lib.training.pretraining import Point, read_curve, train_in_folder
+
+FOLDER = COURSE / "build" / "arms"
+LOG, SAVE = 20, 200  # steps between two points of the curve, and between two states to resume from
+TOKENIZER_DOCUMENTS = 10_000
+BERTS_PARTS = (0.8, 0.1, 0.1)  # of the chosen tokens: [MASK], random, as they are
+
+ObjectiveName = Literal["mlm_nsp", "mlm", "clm", "bilm"]
+Sentences = Callable[[int], list[str]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """What an arm or a shipped checkpoint's recipe says of its training.
+
+    rows: of a batch. The learning rate warms up, stays at `lr`, and falls to 0 over the last `decay` of the steps.
+    world: seed of the town whose texts are read; seed: of which texts, their order and the first weights.
+    """
+
+    steps: int
+    rows: int
+    lr: float
+    warmup: int
+    decay: float = 0.2
+    weight_decay: float = 0.01
+    beta2: float = 0.98
+    world: int = 0
+    seed: int = 0
+    precision: Literal["fp32", "bf16", "auto"] = "auto"
+
+    def run(self, folder: Path, model: nn.Module, batches: Batches, loss: Loss, **options: Any) -> Iterator[Point]:
+        """`train_in_folder` by what is said here."""
+        optimizer = optim.adamw(model, self.lr, weight_decay=self.weight_decay, betas=(0.9, self.beta2))
+        schedule = optim.wsd(self.steps, min(self.warmup, self.steps), self.decay)
+        options = {"steps": self.steps, "precision": self.precision} | options
+        return train_in_folder(folder, model, batches, loss, optimizer, schedule, **options)
+
+    def words(self, split: str) -> elmo.WordsOf:
+        """Document number -> its words."""
+        read = sentences(self.world, split, self.seed)
+        return lambda index: elmo.split(" ".join(read(index)))
+
+
+@dataclass(frozen=True)
+class Arm(Training):
+    """One pretraining run, as data.
+
+    objective: "mlm_nsp" (BERT), "mlm" (without next sentences), "clm" (next token; with a model that is not causal,
+    the one that can cheat), "bilm" (ELMo). documents: fingerprint of the town's, which are read whole, one a row. stop:
+    the run ends there, as the whole one would have stood. parts: what becomes of the chosen tokens ([MASK], random, as
+    they are). mimetic: strength of the mimetic start of a transformer's attention and positions
+    (`initialization.mimetic`), 0 for none. keep: steps at which the weights are kept beside those of the end.
+    """
+
+    objective: ObjectiveName
+    model: StackConfig | ElmoConfig
+    _: KW_ONLY
+    steps: int = 1000
+    rows: int = 32
+    lr: float = 2e-3
+    warmup: int = 100
+    documents: str = ""
+    length: int = 128
+    stop: int | None = None
+    pairs: float = 0.0
+    rate: float = 0.15
+    parts: tuple[float, float, float] = BERTS_PARTS
+    mimetic: float = 0.4
+    keep: tuple[int, ...] = ()
+
+    @property
+    def end(self) -> int:
+        """Updates in all."""
+        return self.steps if self.stop is None else self.stop
+
+    @property
+    def name(self) -> str:
+        """Hash of the canonical JSON of every field."""
+        return short_hash(json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":")))
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        model = self.model
+        return {**asdict(self), "model": to_dict(model) if isinstance(model, StackConfig) else asdict(model)}
+
+    @property
+    def vocab(self) -> int:
+        """Entries of the vocabulary."""
+        return self.model.embed.vocab if isinstance(self.model, StackConfig) else self.model.vocab
+
+    def __str__(self) -> str:
+        return f"{self.objective} {self.model.layers} x {self.model.width}, {self.end:,} steps, seed {self.seed}"
+
+
+class Trained(NamedTuple):
+    """A finished arm. model: in eval mode. tokenizer: a biLM's is its list of words. card: its arm, curve (means of
+    `LOG` steps), tokens, processor seconds."""
+
+    model: nn.Module
+    tokenizer: Any  # Tokenizer, or elmo.Vocabulary
+    card: dict[str, Any]
+
+
+@cache
+def town(seed: int) -> Any:
+    """The generated town; made once a process."""
+    from classroom.town import World
+
+    return World(seed)
+
+
+@cache
+def fingerprint(world: int) -> str:
+    """Of the documents that a town's arms read: its first ones."""
+    return short_hash("\n".join(town(world).document(i)["text"] for i in range(32)))
+
+
+def short_hash(text: str) -> str:
+    """Twelve hexadecimal digits: a name that follows from a text."""
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def sentences(world: int, split: str, seed: int = 0) -> Sentences:
+    """Document number -> its sentences."""
+    return lambda index: list(town(world).document(index, split, seed)["sentences"])
+
+
+def learned(path: Path, read: Sentences, documents: int, learn: Callable[[Iterable[str]], Any]) -> Any:
+    """A vocabulary, pieces or a biLM's words, learned once from the first documents and kept in a file."""
+    if not path.exists():
+        learn(" ".join(read(i)) for i in range(documents)).save(path)
+    return (elmo.Vocabulary if path.suffix == ".txt" else Tokenizer).load(path)
+
+
+def learn_words(texts: Iterable[str], size: int) -> elmo.Vocabulary:
+    """The commonest words, for a softmax of this size."""
+    return elmo.Vocabulary.count(map(elmo.split, texts), most=size - 3)
+
+
+def vocabulary(arm: Arm, folder: Path = FOLDER) -> Any:
+    """The vocabulary of an arm's town; all arms of one town and size share it."""
+    place = folder / f"vocabulary-{arm.documents}-{arm.vocab}-{TOKENIZER_DOCUMENTS}"
+    name, learn = ("words.txt", learn_words) if arm.objective == "bilm" else ("tokenizer.json", train_wordpiece)
+    return learned(place / name, sentences(arm.world, "train"), TOKENIZER_DOCUMENTS, partial(learn, size=arm.vocab))
+
+
+class ArmBatches(StreamBatches):
+    """Batch `step` of an arm: depends on (seed, step) only. The rows are the same for every objective."""
+
+    def __init__(self, arm: Arm, tokenizer: Tokenizer, split: str = "train", *, pool: int = 64) -> None:
+        size: dict[str, Any] = {"rows": arm.rows, "length": arm.length, "pool": pool}
+        super().__init__(sentences(arm.world, split, arm.seed), tokenizer, pairs=arm.pairs, seed=arm.seed, **size)
+        self.arm = arm
+
+    def __getitem__(self, step: int, /) -> Batch:
+        batch = super().__getitem__(step)
+        return {name: batch[name] for name in ("ids", "attention_mask")} if self.arm.objective == "clm" else batch
+
+    def ask(self, step: int, ids: Tensor, attention_mask: Tensor) -> Batch:
+        """The objective."""
+        arm = self.arm
+        if arm.objective == "clm":
+            return {"ids": ids, "attention_mask": attention_mask}
+        how: dict[str, Any] = {"vocab": self.tokenizer.vocab, "rate": arm.rate, "parts": arm.parts}
+        rng = seeded_generator(arm.seed, 1 if arm.parts == BERTS_PARTS else 2, step)
+        return collate.masked(ids, attention_mask, rng, **how)
+
+
+def batches_of(arm: Arm, known: Any) -> Any:
+    """The arm's training batches."""
+    if isinstance(arm.model, StackConfig):
+        return ArmBatches(arm, known)
+    return elmo.BiLMBatches(arm.words("train"), known, arm.model, rows=arm.rows, length=arm.length, seed=arm.seed)
+
+
+def build(arm: Arm) -> nn.Module:
+    """A fresh model, by the arm's seed."""
+    torch.manual_seed(arm.seed)
+    if not isinstance(arm.model, StackConfig):
+        return elmo.model(arm.model)
+    stack = Transformer(arm.model)
+    if arm.mimetic:
+        mimetic(stack, strength=arm.mimetic)
+    head = {"mlm_nsp": heads.Pretraining, "mlm": heads.MLM, "clm": heads.LM}[arm.objective]
+    model: nn.Module = head(stack)
+    return model
+
+
+def loss_of(arm: Arm) -> Loss:
+    """The objective."""
+    sees_all = isinstance(arm.model, StackConfig) and not arm.model.causal
+    clm = two_sided if sees_all else losses.clm
+    return {"mlm_nsp": losses.mlm_nsp, "mlm": losses.mlm, "bilm": elmo.loss, "clm": clm}[arm.objective]
+
+
+def two_sided(model: nn.Module, batch: Batch) -> Tensor:
+    """Next-token prediction by a model that sees the next token; padding stays hidden."""
+    labels = losses.next_tokens(batch["ids"], batch["attention_mask"])
+    at = labels != -100
+    return losses.cross_entropy(model(batch["ids"], attention_mask=batch["attention_mask"], loss_mask=at), labels[at])
+
+
+def finished(arm: Arm, folder: Path = FOLDER) -> bool:
+    """Whether the arm is trained."""
+    return (folder / arm.name / "card.json").exists()
+
+
+def trained(arm: Arm, folder: Path = FOLDER, *, at: int | None = None, device: str = "cpu") -> Trained:
+    """The arm's model, trained now unless it is there. A run that was killed goes on where its last state was saved.
+
+    at: the weights after that step, one of `arm.keep`; those of the end by default.
+    """
+    place = folder / arm.name
+    known = vocabulary(arm, folder) if finished(arm, folder) else _train(arm, folder, device)
+    model = build(arm)
+    _load(model, place / _weights(arm.end if at is None else at))
+    return Trained(model.eval().to(device), known, dict(read_json(place / "card.json")))
+
+
+def _train(arm: Arm, folder: Path, device: str) -> Any:
+    if arm.documents != fingerprint(arm.world):
+        raise CourseError(f"The arm {arm.name} is of documents {arm.documents}; the world writes others now.")
+    place, known = folder / arm.name, vocabulary(arm, folder)
+    place.mkdir(parents=True, exist_ok=True)
+    write_json(place / "arm.json", arm.to_dict())
+    state, model = place / "state.safetensors", build(arm)
+    done = checkpoint.steps_done(state) if state.exists() else 0
+    if any(step <= done and not (place / _weights(step)).exists() for step in arm.keep):
+        state.unlink()  # from the beginning, if the weights of a step that it would skip were not kept
+
+    def keep_weights(step: Step) -> None:
+        if step.step in arm.keep:
+            _save(model, place / _weights(step.step))
+
+    options: dict[str, Any] = {"log": LOG, "every": SAVE, "device": device, "clock": time.process_time}
+    made = batches_of(arm, known), loss_of(arm)
+    deque(arm.run(place, model, *made, steps=arm.end, watch=keep_weights, **options), maxlen=0)
+    _save(model, place / _weights(arm.end))
+    curve = read_curve(place)
+    spent = {key: round(sum(point[key] for point in curve), 1) for key in ("tokens", "seconds")}
+    write_json(place / "card.json", {"name": arm.name, "arm": arm.to_dict(), **spent, "curve": curve})
+    state.unlink(missing_ok=True)
+    return known
+
+
+def _weights(step: int) -> str:
+    return f"weights-{step}.safetensors"
+
+
+def _save(model: nn.Module, path: Path) -> None:
+    tensors = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
+    with atomic_write(path, "wb") as file:
+        file.write(to_bytes(tensors))
+
+
+def _load(model: nn.Module, path: Path) -> None:
+    try:
+        model.load_state_dict(from_bytes(path.read_bytes()))
+    except (OSError, SafetensorError, RuntimeError) as error:
+        raise CourseError(f"{path} is damaged or missing; remove its folder, and the arm is trained again.") from error

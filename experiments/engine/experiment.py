@@ -1,0 +1,117 @@
+"""What a claim's experiment is: a function that measures, and the rule that makes a verdict of its figures."""
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from classroom.records.ledger import Claim, claim
+from classroom.records.record import Figure, Verdict, figure
+from course_lib.errors import CourseError
+from experiments.engine.arms import Arm
+from experiments.engine.judging import Judge
+
+if TYPE_CHECKING:
+    from experiments.engine.lab import Lab, Plan, Tuning
+
+LESSONS = Path(__file__).parents[1] / "lessons"  # BLOCK/LESSON.py holds the experiments of a lesson
+Measure = Callable[["Lab", int], dict[str, float]]  # lab, seed -> the figures' values with that seed
+Needs = Callable[["Plan", int], Sequence[Arm]]
+_FOUND: dict[str, "Experiment"] = {}
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """How one claim is tested.
+
+    verdict: the ledger's rule as a function of the figures, and of nothing else. measure: one seed's values by name,
+    the same names with every seed. needs: the pretraining arms that it asks the lab for, which are then trained
+    beforehand, side by side. config: settings beside the plan's.
+    """
+
+    id: str
+    verdict: Judge
+    measure: Measure
+    needs: Needs
+    config: dict[str, Any]
+
+    @property
+    def claim(self) -> Claim:
+        """The ledger's row, the rule's words among them."""
+        return claim(self.id)
+
+    @property
+    def rule_hash(self) -> str:
+        """Of the rule's words: what was measured under another rule is measured again."""
+        return hashlib.sha256(self.claim.rule.encode()).hexdigest()[:12]
+
+
+@cache
+def given(name: str) -> Any:
+    """What a lesson's experiments take as given (lessons/given.yaml): their sizes at each scale, their words."""
+    import yaml
+
+    return yaml.safe_load((LESSONS / "given.yaml").read_text(encoding="utf-8"))[name]
+
+
+def experiment(
+    name: str, *, judge: Judge, needs: Needs = lambda plan, seed: (), config: dict[str, Any] | None = None
+) -> Callable[[Measure], Measure]:
+    """Register the decorated function as the experiment of a claim. config: beside its settings in given.yaml."""
+
+    def register(measure: Measure) -> Measure:
+        _FOUND[name] = Experiment(name, judge, measure, needs, given("settings").get(name, {}) | (config or {}))
+        return measure
+
+    return register
+
+
+def suite(
+    name: str, systems: Callable[["Plan", int], dict[str, "Tuning"]], tasks: Sequence[str], judge: Judge, **config: Any
+) -> None:
+    """The experiment of a claim that compares systems on several tasks by their scores as SYSTEM/TASK, and their means,
+    SYSTEM/average."""
+
+    def needs(plan: "Plan", seed: int) -> list[Arm]:
+        return list(dict.fromkeys(s.source for s in systems(plan, seed).values() if isinstance(s.source, Arm)))
+
+    @experiment(name, judge=judge, needs=needs, config={"tasks": tasks, **config})
+    def measure(lab: "Lab", seed: int) -> dict[str, float]:
+        values: dict[str, float] = {}
+        for system, tuning in systems(lab.plan, seed).items():
+            scores = {f"{system}/{task}": lab.score(replace(tuning, task=task)) for task in tasks}
+            values |= scores | {f"{system}/average": sum(scores.values()) / len(tasks)}
+        return values
+
+
+def find(name: str) -> Experiment:
+    """The experiment of a claim."""
+    lesson = claim(name).lesson[3:]  # 09_bert: encoders/bert.py
+    for path in LESSONS.glob(f"*/{lesson}.py"):
+        import_module(f"experiments.lessons.{path.parent.name}.{lesson}")
+    if name not in _FOUND:
+        raise CourseError(f"The claim {name!r} has no experiment yet; `claims list` shows which have.")
+    return _FOUND[name]
+
+
+def judge(name: str, values: Mapping[str, Figure | float | Sequence[float]]) -> tuple[Verdict, str]:
+    """A claim's rule applied: to a record's figures, or to what a lesson's live run has just measured.
+
+        verdict, why = judge("gelu-converges", {"held-out loss/GELU": 3.1, "held-out loss/ReLU": 3.2})
+
+    values: by the figures' names in the record; plain numbers are one value a seed. One seed has no interval, so that a
+    rule which asks for one cannot say "reproduced".
+    """
+    found = find(name)
+    figures: dict[str, Figure] = {}
+    for key, value in values.items():
+        seeds = [value] if isinstance(value, float | int) else value
+        exact = found.claim.kind != "measured"
+        figures[key] = seeds if isinstance(seeds, Figure) else figure(list(seeds), exact=exact)
+    try:
+        return found.verdict(figures)
+    except KeyError as error:
+        raise CourseError(f"The rule of {name} asks for the figure {error}; it got {', '.join(figures)}.") from error

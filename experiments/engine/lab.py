@@ -1,0 +1,238 @@
+"""What an experiment works with: the sizes of this run, pretrained arms, fine-tuning scores. All of it kept on disk.
+
+A score is a file beside its arm, named by the hash of what it follows from, the rows' own text included; so claims
+share scores as they share arms, and a run that was killed goes on with the next one.
+"""
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from course_lib import data
+from course_lib.families.baselines import Words, task_words, word_tokenizer
+from course_lib.families.elmo import BiLM
+from course_lib.files import read_json, write_json
+from course_lib.model.transformer import Transformer
+from course_lib.objectives import seeded_generator
+from course_lib.objectives.losses import Batch, Loss
+from course_lib.pretrained import checkpoints
+from course_lib.training import optim
+from course_lib.training.finetune import Result, finetune
+from course_lib.training.loop import Batches, Precision, train
+from experiments.engine import arms
+from experiments.engine.arms import Arm, Trained
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The sizes of a run. "cpu" is what data/results records; "smoke" proves the path in seconds.
+
+    layers, width: of the arms that do not vary them. steps, rows, length: of pretraining. labels, epochs, batch, lr: of
+    fine-tuning, on so many test rows. tests. probes: questions a kind of probe. seeds: if no other number is asked for.
+    """
+
+    scale: Literal["smoke", "cpu", "gpu"]
+    layers: int
+    width: int
+    steps: int
+    rows: int
+    length: int
+    labels: int
+    tests: int
+    epochs: int
+    batch: int
+    lr: float
+    probes: int
+    seeds: int = 3
+    vocab: int = 3072
+
+
+PLANS: dict[str, Plan] = {
+    "smoke": Plan("smoke", 1, 64, 5, 8, 64, 24, 16, 1, 8, 1e-3, 8, seeds=2),
+    "cpu": Plan("cpu", 2, 96, 900, 16, 128, 240, 240, 4, 16, 1e-3, 150),
+    "gpu": Plan("gpu", 4, 256, 20_000, 128, 128, 1000, 2000, 4, 16, 3e-4, 2000, seeds=5),
+}
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """One fine-tuning of a pretrained model.
+
+    source: an arm, or a shipped checkpoint's name. at: the arm's weights after that step. task: of the world. top: what
+    stands between body and head, "none" or "bilstm". The other fields are those of `finetune`; None: the plan's.
+    """
+
+    source: Arm | str
+    task: str
+    seed: int = 0
+    at: int | None = None
+    pretrained: bool = True
+    frozen: bool = False
+    top: Literal["none", "bilstm"] = "none"
+    labels: int | None = None
+    tests: int | None = None
+    epochs: int | None = None
+    batch: int | None = None
+    lr: float | None = None
+
+    def filled(self, plan: Plan) -> "Tuning":
+        """With the plan's numbers where none are given."""
+        names = ("labels", "tests", "epochs", "batch", "lr")
+        return replace(self, **{name: getattr(plan, name) for name in names if getattr(self, name) is None})
+
+
+@dataclass
+class Lab:
+    """The workplace of experiments.
+
+    seconds: processor time of the scores that this lab has given out, whether computed now or before.
+    """
+
+    plan: Plan
+    folder: Path = arms.FOLDER
+    device: str = "cpu"
+    seconds: float = field(default=0.0, init=False)
+
+    def model(self, arm: Arm, at: int | None = None) -> Trained:
+        """The arm's model after step `at` (by default its last), trained first if need be."""
+        return arms.trained(arm, self.folder, at=at, device=self.device)
+
+    def source(self, tuning: Tuning) -> Trained:
+        """The model that a fine-tuning starts from."""
+        if isinstance(tuning.source, Arm):
+            return self.model(tuning.source, tuning.at)
+        return Trained(*checkpoints.load(tuning.source))
+
+    def score(self, tuning: Tuning, by: str | None = None) -> float:
+        """The test score of a fine-tuning, computed once. by: for spans also "token_f1"."""
+        tuning = tuning.filled(self.plan)
+        rows = task_rows(tuning.task, tuning.seed, train=tuning.labels, test=tuning.tests)
+        path, about = self._path(tuning, rows), _said(tuning)
+        kept = once(path, lambda: _tune(tuning, self.source(tuning), rows, self.device), tuning=about)
+        self.seconds += kept["seconds"] if by is None else 0
+        return float(kept[by or "score"])
+
+    def kept(self, name: str, follows: Any, make: Callable[[], dict[str, float]]) -> dict[str, float]:
+        """Figures that several claims share, made once and kept in a file named by all that they follow from."""
+        path = self.folder / "shared" / f"{name}-{arms.short_hash(json.dumps(follows, sort_keys=True))}.json"
+        kept = once(path, lambda: {"values": make()}, follows=follows)
+        self.seconds += kept["seconds"]
+        return dict(kept["values"])
+
+    def _path(self, tuning: Tuning, rows: dict[str, Any]) -> Path:
+        text = json.dumps([_said(tuning), {split: part.to_list() for split, part in rows.items()}], sort_keys=True)
+        key = arms.short_hash(text)
+        source = tuning.source
+        place = source.name if isinstance(source, Arm) else f"{source}-{checkpoint_hash(source)}"
+        return self.folder / place / "scores" / f"{tuning.task}-{key}.json"
+
+
+def once(path: Path, make: Callable[[], dict[str, Any]], **about: Any) -> dict[str, Any]:
+    """What a file holds, made first if it is not there, with the processor's seconds and what it is about."""
+    if not path.exists():
+        start = time.process_time()
+        write_json(path, {**make(), "seconds": round(time.process_time() - start, 2), **about})
+    return dict(read_json(path))
+
+
+def task_rows(task: str, seed: int, **counts: int | None) -> dict[str, Any]:
+    """Rows of a task of the town, so many of each split."""
+    return {split: data.task(f"world/{task}", split=split, n=n, seed=seed) for split, n in counts.items()}
+
+
+@dataclass(frozen=True)
+class Made:
+    """Batches that a function makes of the step's number."""
+
+    make: Callable[[int], Batch]
+
+    def __getitem__(self, step: int, /) -> Batch:
+        return self.make(step)
+
+
+def windows(stream: Int[Tensor, " N"], length: int, rows: int, *keys: int, ahead: int = 1) -> Made:
+    """For each step that many rows of `length` consecutive tokens from anywhere in a stream, and `ahead` more."""
+
+    def make(step: int) -> Batch:
+        at = torch.randint(len(stream) - length, (rows, 1), generator=seeded_generator(*keys, step))
+        return {"ids": stream[at + torch.arange(length + ahead)]}
+
+    return Made(make)
+
+
+def fit(
+    model: nn.Module,
+    batches: Batches,
+    loss: Loss,
+    steps: int,
+    lr: float,
+    schedule: optim.Schedule | None = None,
+    *,
+    device: str = "cpu",
+    precision: Precision | None = None,
+    **adamw: Any,
+) -> list[float]:
+    """Train what is not frozen, in place, and leave it in eval mode; the losses of all steps. schedule: by default
+    linear, up over a tenth of the steps and down. adamw: its options."""
+    optimizer, schedule = optim.adamw(model, lr, **adamw), schedule or optim.linear(steps, steps // 10)
+    how: dict[str, Any] = {"steps": steps, "device": device, "precision": precision}
+    history = [step.loss for step in train(model, batches, loss, optimizer, schedule, **how)]
+    model.eval()
+    return history
+
+
+class Recurrent(nn.Module):
+    """A bidirectional LSTM over a stack's hidden states, of the same width, for any head to stand on."""
+
+    def __init__(self, stack: Transformer) -> None:
+        super().__init__()
+        self.stack, self.config = stack, stack.config
+        self.lstm = nn.LSTM(stack.config.width, stack.config.width // 2, batch_first=True, bidirectional=True)
+
+    def forward(
+        self,
+        ids: Int[Tensor, "B T"],
+        *,
+        attention_mask: Bool[Tensor, "B T"] | None = None,
+        segments: Int[Tensor, "B T"] | None = None,
+    ) -> Float[Tensor, "B T D"]:
+        h = self.stack(ids, attention_mask=attention_mask, segments=segments)
+        lengths = torch.full((len(ids),), ids.shape[1]) if attention_mask is None else attention_mask.sum(1).cpu()
+        packed = nn.utils.rnn.pack_padded_sequence(h, lengths, batch_first=True, enforce_sorted=False)
+        out, _ = self.lstm(packed)
+        return nn.utils.rnn.pad_packed_sequence(out, batch_first=True, total_length=ids.shape[1])[0]
+
+
+def _tune(tuning: Tuning, source: Trained, rows: dict[str, Any], device: str) -> dict[str, float]:
+    names = ("epochs", "batch", "lr", "seed", "pretrained", "frozen")
+    options: dict[str, Any] = {name: getattr(tuning, name) for name in names} | {"device": device}
+    if isinstance(source.model, BiLM):  # BiLSTM and attention over ELMo's vectors, in fp32: it is a loop of small steps
+        tokenizer = word_tokenizer(task_words(rows))
+        return _scores(finetune(Words(tokenizer, elmo=source.model.elmo), rows, tokenizer, **options))
+    stack, top = source.model.stack, Recurrent if tuning.top == "bilstm" else None
+    assert isinstance(stack, Transformer)
+    pool = "last" if stack.config.causal and top is None else "mean"
+    options |= {"dropout": 0.1, "pool": pool, "on_top": top, "precision": "auto"}
+    return _scores(finetune(stack, rows, source.tokenizer, **options))
+
+
+def _scores(result: Result) -> dict[str, float]:
+    return {"score": result.score} | ({"token_f1": result.by("token_f1")} if result.frame.kind == "span" else {})
+
+
+def _said(tuning: Tuning) -> dict[str, Any]:
+    """A fine-tuning in JSON, its arm by name."""
+    values = asdict(replace(tuning, source=""))
+    return values | {"source": tuning.source.name if isinstance(tuning.source, Arm) else tuning.source}
+
+
+def checkpoint_hash(name: str) -> str:
+    """Of a shipped checkpoint's weights: a new build of it gives new scores."""
+    return str(checkpoints.entry(name)["files"]["model.safetensors"]["sha256"])[:12]

@@ -1,0 +1,152 @@
+"""What the claims ask a pretrained model directly, without fine-tuning: held-out loss, hidden words, evidence."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from course_lib.analysis.evaluation import Blank, fill_in_accuracy, mean_loss
+from course_lib.data.inputs import EncodedRow, SourceTarget, in_order
+from course_lib.families import elmo
+from course_lib.families.lstm import LstmSeq2Seq
+from course_lib.generation import generate
+from course_lib.model import heads
+from course_lib.objectives import losses, original, seeded_generator
+from course_lib.objectives.losses import Batch
+from course_lib.pretrained.tokenizers import Tokenizer
+from experiments.engine.arms import Arm, ArmBatches, Trained, loss_of, sentences
+from experiments.engine.small_models import WORLD
+
+HELD_OUT, ASKED = 8, 256  # batches of the validation split; documents of which a biLM's word is hidden
+
+
+class Gap(NamedTuple):
+    """Rows with one hidden word: ids Int[B T], attention_mask Bool[B T], loss_mask Bool[B T] (the word's place)."""
+
+    ids: Tensor
+    attention_mask: Tensor
+    loss_mask: Tensor
+
+
+def held_out(arm: Arm, tokenizer: Tokenizer, n: int = HELD_OUT) -> list[Batch]:
+    """Batches of documents that no arm has read, the same for all arms of a seed."""
+    batches = ArmBatches(arm, tokenizer, "validation", pool=n)
+    return [batches[i] for i in range(n)]
+
+
+def held_out_loss(source: Trained, arm: Arm) -> float:
+    """Mean loss of the arm's own objective on held-out documents."""
+    return mean_loss(source.model, loss_of(arm), held_out(arm, source.tokenizer))
+
+
+def word_logits(model: nn.Module, ids: Tensor, **options: Any) -> Tensor:
+    """A language model's logits, those of its next-sentence head left out."""
+    out = model(ids, **options)
+    logits: Tensor = out[0] if isinstance(out, tuple) else out
+    return logits
+
+
+def words_loss(model: nn.Module, batch: Batch) -> Tensor:
+    """The loss of masked words alone, whatever else a model was trained on."""
+    seen = {name: batch[name] for name in ("attention_mask", "segments", "loss_mask") if name in batch}
+    return losses.cross_entropy(word_logits(model, batch["ids"], **seen), batch["labels"][batch["loss_mask"]])
+
+
+def gaps(arm: Arm, tokenizer: Tokenizer) -> list[Gap]:
+    """Held-out documents, one ordinary token of each hidden; the same gaps for all arms of a seed."""
+    rows = []
+    special = torch.tensor(tokenizer.vocab.special)
+    for number, batch in enumerate(held_out(arm, tokenizer)):
+        ids = batch["ids"]
+        if "loss_mask" in batch:
+            ids = original(ids, batch["labels"], batch["loss_mask"])
+        ordinary = batch["attention_mask"] & ~torch.isin(ids, special)
+        draw = torch.rand(ids.shape, generator=seeded_generator(arm.seed, 3, number)).masked_fill(~ordinary, -1)
+        rows.append(Gap(ids, batch["attention_mask"], torch.arange(ids.shape[1]) == draw.argmax(dim=1)[:, None]))
+    return rows
+
+
+def hidden_word(source: Trained, questions: Sequence[Gap]) -> float:
+    """Share of hidden words that a model says.
+
+    A masked model sees both sides. A next-token model sees what stands before, whatever its mask would allow.
+    """
+    said = torch.cat([_say(source.model, gap, source.tokenizer) for gap in questions])
+    return float((said == torch.cat([gap.ids[gap.loss_mask] for gap in questions])).double().mean())
+
+
+@torch.no_grad()
+def _say(model: nn.Module, gap: Gap, tokenizer: Tokenizer) -> Tensor:
+    """The likeliest token in each row's gap, Int[B]."""
+    device = next(model.parameters()).device
+    ids, attention_mask, at = gap.ids.masked_fill(gap.loss_mask, tokenizer.vocab.mask or 0), *gap[1:]
+    if isinstance(model, heads.LM):
+        ids, attention_mask = gap.ids, gap.attention_mask & (gap.loss_mask.int().cumsum(dim=1) == 0)
+        at = gap.loss_mask.roll(-1, dims=1)
+    seen = {"attention_mask": attention_mask.to(device), "loss_mask": at.to(device)}
+    return word_logits(model, ids.to(device), **seen).argmax(-1).cpu()
+
+
+def fill_in(source: Trained, items: Sequence[dict[str, Any]]) -> float:
+    """Share of the evidence's hidden words that a model fills in, every piece; a next-token model piece by piece."""
+    tokenizer, model, right = source.tokenizer, source.model, 0
+    blanks = [Blank(item["text_before"] + " ", item["answer"], item["text_after"]) for item in items]
+    if isinstance(model, elmo.BiLM):
+        return elmo_accuracy(model, tokenizer, blanks)
+    if not isinstance(model, heads.LM) or tokenizer.vocab.mask is None:
+        return fill_in_accuracy(model, tokenizer, blanks)
+    for item in items:
+        start, answer = (tokenizer.encode(item[part], special=False).ids for part in ("text_before", "answer"))
+        right += _continues(model, [tokenizer.vocab.cls or 0, *start], answer)
+    return right / len(items)
+
+
+@torch.no_grad()
+def _continues(model: nn.Module, before: list[int], answer: list[int]) -> bool:
+    """Whether a next-token model with word pieces, which our arms have and `evaluation` does not know, says it."""
+    device = next(model.parameters()).device
+    ids = torch.tensor([[*before, *answer]])
+    at = torch.zeros(ids.shape, dtype=torch.bool)
+    at[0, len(before) - 1 : -1] = True
+    logits = model(ids.to(device), loss_mask=at.to(device))
+    return bool((logits.argmax(-1).cpu() == torch.tensor(answer)).all())
+
+
+def elmo_hidden_word(source: Trained, seed: int) -> float:
+    """Share of hidden words of held-out documents that a biLM guesses.
+
+    Words, not pieces: a little harder than what `hidden_word` asks, where a piece of a word may be hidden.
+    """
+    write, rng = sentences(WORLD, "validation", seed), seeded_generator(seed, 4)
+    texts = [elmo.split(" ".join(write(number))) for number in range(ASKED)]
+    places = [int(torch.randint(len(words), (), generator=rng)) for words in texts]
+    blanks = [Blank(" ".join(w[:i]), w[i], " ".join(w[i + 1 :])) for w, i in zip(texts, places, strict=True)]
+    assert isinstance(source.model, elmo.BiLM)
+    return elmo_accuracy(source.model, source.tokenizer, blanks)
+
+
+def elmo_accuracy(model: elmo.BiLM, vocabulary: elmo.Vocabulary, blanks: Sequence[Blank], batch: int = 64) -> float:
+    """Share of the blanks that a biLM fills, by both directions' probabilities together."""
+    right = 0
+    for start in range(0, len(blanks), batch):
+        some = blanks[start : start + batch]
+        before, after = ([elmo.split(getattr(blank, side)) for blank in some] for side in ("left", "right"))
+        left, back = elmo.hidden_word(model, before, after)
+        said = [vocabulary.words[i] for i in (left + back).argmax(-1).tolist()]
+        right += sum(word == blank.answer for word, blank in zip(said, some, strict=True))
+    return right / len(blanks)
+
+
+def answers(model: nn.Module, frame: SourceTarget, rows: list[EncodedRow], most: int, batch: int = 120) -> list[str]:
+    """What an encoder-decoder, a Transformer or LSTMs, says to each row's source, greedily."""
+    vocab, said = frame.tokenizer.vocab, [""] * len(rows)
+    for numbers, some in in_order(frame, rows, batch):
+        how: dict[str, Any] = {"attention_mask": some["attention_mask"], "max_new_tokens": most, "eos": vocab.sep}
+        if isinstance(model, LstmSeq2Seq):
+            out = model.greedy(some["ids"], **how)
+        else:
+            out = generate(model, some["ids"], pad=vocab.pad, **how)
+        for number, ids in zip(numbers, out[:, 1:].tolist(), strict=True):
+            said[number] = frame.tokenizer.decode(ids)
+    return said

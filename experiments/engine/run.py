@@ -1,0 +1,196 @@
+"""Run experiments: arms first, then seeds, side by side, each job in a process with one thread.
+
+Every job leaves its result in a file as soon as it is done. A run that is killed, at any time, goes on from there.
+"""
+
+import json
+import os
+import platform
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import asdict, dataclass
+from functools import partial
+from importlib import metadata
+from multiprocessing import get_context, parent_process
+from pathlib import Path
+from threading import Thread
+from typing import Any, NamedTuple
+
+import torch
+
+from classroom.records.record import RESULTS, Record, figure, write
+from course_lib.errors import CourseError
+from course_lib.files import read_json, write_json
+from experiments.engine import arms
+from experiments.engine.arms import Arm
+from experiments.engine.experiment import Experiment, find
+from experiments.engine.lab import PLANS, Lab, Plan
+
+WORK = arms.FOLDER.parent / "claims"  # one file a seed
+PACKAGES = ("torch", "tokenizers", "numpy", "scipy", "scikit-learn")
+
+
+class Done(NamedTuple):
+    """One finished job: the arm or the claim and seed, and its seconds by the wall's clock."""
+
+    what: str
+    seconds: float
+    record: Record | None = None
+
+
+@dataclass(frozen=True)
+class _Job:
+    claim: str
+    seed: int
+    arm: Arm | None = None
+
+    def __str__(self) -> str:
+        return f"arm {self.arm.name} ({self.arm})" if self.arm else f"{self.claim} seed {self.seed}"
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """Where and how large a run is. plan: a key of `PLANS`, or a plan. seeds: how many; None: the plan's."""
+
+    plan: Plan = PLANS["cpu"]
+    seeds: int | None = None
+    device: str = "cpu"
+    out: Path = RESULTS
+    work: Path = WORK
+    arms: Path = arms.FOLDER
+
+    def numbers(self, experiment: Experiment) -> list[int]:
+        """The seeds of an experiment; what is exact or computed needs one."""
+        if experiment.claim.kind != "measured":
+            return [0]
+        return list(range(self.plan.seeds if self.seeds is None else self.seeds))
+
+
+def run(names: Sequence[str], settings: RunSettings, *, jobs: int = 1) -> Iterator[Done]:
+    """Make the records of claims, in this order; one `Done` after each job, with the record where one is complete.
+
+    jobs: processes side by side, of one thread each; 1: in this process.
+    """
+    experiments = [find(name) for name in names]
+    if settings.plan.scale == "smoke" and settings.out.resolve() == RESULTS.resolve():
+        raise CourseError("A smoke run proves the path and measures nothing; name another folder for it: --out.")
+    pending = dict.fromkeys(job for experiment in experiments for job in _jobs(experiment, settings))
+    left = Counter(job.claim for job in pending)
+    for experiment in experiments:
+        if not left[experiment.id]:
+            yield Done(experiment.id, 0.0, compose(experiment, settings))
+    for some in ([job for job in pending if job.arm], [job for job in pending if not job.arm]):
+        for job, seconds in side_by_side(partial(_do, settings=settings), some, jobs):
+            left[job.claim] -= 1
+            complete = job.arm is None and not left[job.claim]
+            yield Done(str(job), seconds, compose(find(job.claim), settings) if complete else None)
+
+
+def compose(experiment: Experiment, settings: RunSettings) -> Record:
+    """The record of an experiment whose seeds are all done, written to `settings.out`."""
+    numbers = settings.numbers(experiment)
+    parts = [read_json(_seed_file(experiment, seed, settings)) for seed in numbers]
+    exact = experiment.claim.kind != "measured"
+    figures = {name: figure([part["values"][name] for part in parts], exact=exact) for name in parts[0]["values"]}
+    verdict, why = experiment.verdict(figures)
+    needed = [list(experiment.needs(settings.plan, seed)) for seed in numbers]
+    spent = {arm.name: read_json(settings.arms / arm.name / "card.json")["seconds"] for row in needed for arm in row}
+    made = Record(
+        id=experiment.id,
+        kind=experiment.claim.kind,
+        rule=experiment.claim.rule,
+        rule_hash=experiment.rule_hash,
+        verdict=verdict,
+        why=why,
+        figures=figures,
+        seeds=numbers,
+        config=_config(experiment, settings.plan) | {"arms": [arm.to_dict() for arm in needed[0]]},
+        arms=list(spent),
+        versions={"python": platform.python_version()} | {name: metadata.version(name) for name in PACKAGES},
+        hardware=parts[-1]["hardware"],
+        seconds=round(sum(part["seconds"] for part in parts) + sum(spent.values()), 1),
+        made=parts[-1]["made"],
+        tried=list(experiment.claim.tried),
+    )
+    write(made, settings.out)
+    return made
+
+
+def _jobs(experiment: Experiment, settings: RunSettings) -> Iterator[_Job]:
+    for seed in settings.numbers(experiment):
+        if _seed_file(experiment, seed, settings).exists():
+            continue
+        for arm in experiment.needs(settings.plan, seed):
+            if not arms.finished(arm, settings.arms):
+                yield _Job("", 0, arm)
+        yield _Job(experiment.id, seed)
+
+
+def side_by_side(do: Callable[[Any], Any], what: Sequence[Any], jobs: int) -> Iterator[tuple[Any, Any]]:
+    """Each thing with what is done to it, as it is done, in so many processes of one thread; 1: in this process."""
+    if jobs == 1:
+        yield from ((each, do(each)) for each in what)
+        return
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_one_thread) as pool:
+        futures = {pool.submit(do, each): each for each in what}
+        try:
+            for future in as_completed(futures):
+                yield futures[future], future.result()
+        except BrokenProcessPool as error:
+            raise CourseError("A job's process died; run the same command again, what was finished stays.") from error
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _one_thread() -> None:
+    """A worker's start: one thread for its work, and one that ends it when the run was killed."""
+    os.environ["OMP_NUM_THREADS"] = "1"
+    torch.set_num_threads(1)
+    parent = parent_process()
+    assert parent is not None
+
+    def follow() -> None:
+        parent.join()
+        os._exit(1)
+
+    Thread(target=follow, daemon=True).start()
+
+
+def _do(job: _Job, settings: RunSettings) -> float:
+    """One job, its result to disk; wall-clock seconds."""
+    start, clock = time.perf_counter(), time.process_time()
+    if job.arm is not None:
+        arms.trained(job.arm, settings.arms, device=settings.device)
+        return time.perf_counter() - start
+    experiment = find(job.claim)
+    lab = Lab(settings.plan, settings.arms, settings.device)
+    values = experiment.measure(lab, job.seed)
+    found = {
+        "values": {name: float(value) for name, value in values.items()},
+        "seconds": round(max(lab.seconds, time.process_time() - clock), 1),
+        "hardware": _hardware(settings.device),
+        "made": time.strftime("%Y-%m-%d"),
+    }
+    write_json(_seed_file(experiment, job.seed, settings), found)
+    return time.perf_counter() - start
+
+
+def _seed_file(experiment: Experiment, seed: int, settings: RunSettings) -> Path:
+    """Named by what the values follow from: the plan, the arms, the rule under which they were measured."""
+    needed = [arm.name for arm in experiment.needs(settings.plan, seed)]
+    follows = [_config(experiment, settings.plan), needed, experiment.rule_hash]
+    key = arms.short_hash(json.dumps(follows, sort_keys=True))
+    return settings.work / experiment.id / f"seed-{seed}-{key}.json"
+
+
+def _config(experiment: Experiment, plan: Plan) -> dict[str, Any]:
+    return {"plan": asdict(plan), **experiment.config}
+
+
+def _hardware(device: str) -> str:
+    if device.startswith("cuda"):
+        return torch.cuda.get_device_name(device)
+    return f"{platform.machine()} CPU, {torch.get_num_threads()} thread{'s' * (torch.get_num_threads() > 1)} a job"

@@ -1,0 +1,214 @@
+"""The claims of lesson 03: order from nothing but positions, what relative ones bring, what rotary ones promise."""
+
+from collections import deque
+from dataclasses import replace
+from functools import cache
+from itertools import pairwise
+from statistics import mean
+
+import torch
+from torch import Tensor
+
+from course_lib.model import config as c
+from course_lib.model import heads, positions
+from course_lib.model.transformer import Transformer
+from course_lib.objectives import losses, seeded_generator
+from course_lib.training import optim
+from course_lib.training.loop import train
+from experiments.engine.judging import above, all_of, any_of, clearly, exactly, most_of, such_that, verdict
+from experiments.lessons import Lab, Plan, Tuning, experiment, small_models, suite, town, windows
+from experiments.lessons.encoders.bert_finetuning import SUITE
+
+LENGTH, TIMES = 64, 4  # characters trained on, and how many times as many are read in the test
+WIDTH, LAYERS, HEADS, ROWS = 64, 2, 4, 16
+LR, OWN_RATE = 3e-3, 10.0  # of the model, and how much faster what a scheme owns learns
+ABSOLUTE, RELATIVE = ("sinusoidal", "learned"), ("Shaw", "T5", "rotary")
+RISE = 0.1  # bits a character: what a scheme may lose beyond the trained length
+PARTS = {  # of a test's positions
+    "trained length": (0, LENGTH), "its second half": (LENGTH // 2, LENGTH), "up to twice": (LENGTH, 2 * LENGTH),
+    "up to four times": (2 * LENGTH, None),
+}  # fmt: skip
+BASES = (100.0, 10_000.0, 1_000_000.0)
+SCHEMES: dict[str, c.PositionConfig] = {
+    "none": c.NoPosition(),
+    "sinusoidal": c.Sinusoidal(),
+    "learned": c.Learned(TIMES * LENGTH),
+    "Shaw": c.Shaw(16),
+    "T5": c.T5Buckets(16, LENGTH // 2),
+    "rotary": c.Rope(),
+    "ALiBi": c.Alibi(),
+}
+
+
+def _shuffled(position: c.PositionConfig, causal: bool, seed: int) -> float:
+    """Greatest difference between shuffling the input and shuffling the output, in double precision."""
+    torch.manual_seed(seed)
+    config = c.StackConfig(c.EmbedConfig(100), 32, 2, 4, 64, position=position, causal=causal, init_std=0.2)
+    stack = Transformer(config).double().eval()
+    ids, order = torch.randint(100, (1, 24)), torch.randperm(24)
+    with torch.no_grad():
+        return float((stack(ids)[:, order] - stack(ids[:, order])).abs().max())
+
+
+@experiment(
+    "permutation-equivariance",
+    judge=verdict(all_of(above(1e-10, "none"), *[above(name, 1e-2) for name in SCHEMES if name != "none"])),
+)
+def permutation_equivariance(lab: Lab, seed: int) -> dict[str, float]:
+    """Differences for each scheme, and for a causal stack without positions."""
+    values = {name: _shuffled(scheme, False, seed) for name, scheme in SCHEMES.items()}
+    return values | {"none, causal": _shuffled(c.NoPosition(), True, seed)}
+
+
+@cache
+def _text() -> tuple[Tensor, Tensor, int]:
+    """The town's documents as characters: training stream, held-out stream, number of characters."""
+    write = town(small_models.WORLD).document
+    texts = [
+        "\n".join(write(i, s)["text"] for i in range(count)) for s, count in (("train", 4000), ("validation", 400))
+    ]
+    known = {char: i for i, char in enumerate(sorted(set("".join(texts))))}
+    read, held = (torch.tensor([known[char] for char in text]) for text in texts)
+    return read, held, len(known)
+
+
+def model_of(scheme: c.PositionConfig, vocab: int) -> heads.LM:
+    """The small causal model. With sinusoids the token vectors are scaled by sqrt(D), as the 2017 Transformer's are."""
+    embed = c.EmbedConfig(vocab, scale=WIDTH**0.5 if isinstance(scheme, c.Sinusoidal) else 1.0)
+    config = c.StackConfig(
+        embed, WIDTH, LAYERS, HEADS, 4 * WIDTH, position=scheme, causal=True, norm="pre", final_norm=True, dropout=0.0,
+        attention_dropout=0.0, init_std=0.1,
+    )  # fmt: skip
+    return heads.LM(Transformer(config))
+
+
+def optimizer_of(model: heads.LM) -> torch.optim.Optimizer:
+    """AdamW in which what the scheme owns learns `OWN_RATE` times as fast.
+
+    A bias has to reach several units to matter in a softmax, and Adam moves a number by its rate a step: at the
+    model's rate a run of some hundred steps would end before T5's buckets are of use.
+    """
+    own = list(model.stack.position.parameters())
+    optimizer = optim.adamw(model, LR, betas=(0.9, 0.98))
+    for group in optimizer.param_groups if own else ():
+        group["params"] = [p for p in group["params"] if p not in set(own)]
+    if own:
+        optimizer.add_param_group({"params": own, "lr": OWN_RATE * LR, "weight_decay": 0.0})
+    return optimizer
+
+
+@torch.no_grad()
+def bits(model: heads.LM, rows: Tensor) -> Tensor:
+    """Loss at each position in bits, [B T], of rows Int[B T + 1]."""
+    model.eval()
+    parts = [model(part[:, :-1]).log_softmax(-1).gather(-1, part[:, 1:, None])[..., 0] for part in torch.split(rows, 8)]
+    return -torch.cat(parts) / torch.tensor(2.0).log()
+
+
+@cache
+def _losses(plan: Plan, seed: int) -> dict[str, float]:
+    """Each scheme's loss on held-out text within the trained length, up to twice and up to four times of it."""
+    stream, held, vocab = _text()
+    tests = windows(held, TIMES * LENGTH, 8 * ROWS, seed, TIMES * LENGTH)[0]["ids"]
+    values: dict[str, float] = {}
+    for name, scheme in SCHEMES.items():
+        torch.manual_seed(seed)
+        model = model_of(scheme, vocab)
+        schedule = optim.wsd(plan.steps, warmup=plan.steps // 10)
+        batches = windows(stream, LENGTH, ROWS, seed, LENGTH)
+        deque(train(model, batches, losses.clm, optimizer_of(model), schedule, steps=plan.steps), maxlen=0)
+        loss = bits(model, tests).mean(0)
+        values |= {f"{part}/{name}": float(loss[start:end].mean()) for part, (start, end) in PARTS.items()}
+    return values
+
+
+PAIRS = [(f"trained length/{worse}", f"trained length/{better}") for worse in ABSOLUTE for better in RELATIVE]
+BETTER = verdict(all_of(*[clearly(*pair) for pair in PAIRS]), most_of(*[above(*pair) for pair in PAIRS]))
+HOLDS = {name: ~above(f"up to four times/{name}", f"its second half/{name}", by=RISE) for name in SCHEMES}
+ALL = all_of(*[HOLDS[name] for name in RELATIVE], *[~HOLDS[name] for name in ABSOLUTE])
+MORE = such_that(lambda f: mean(HOLDS[n](f) for n in RELATIVE) > mean(HOLDS[n](f) for n in ABSOLUTE))
+
+
+@experiment("relative-beats-absolute", judge=BETTER)
+@experiment("relative-extrapolates", judge=verdict(ALL, MORE))
+def schemes(lab: Lab, seed: int) -> dict[str, float]:
+    """Loss by distance from the start, with each scheme: one training for both claims."""
+    return _losses(lab.plan, seed)
+
+
+def forms(x: Tensor, place: int) -> tuple[Tensor, Tensor, Tensor]:
+    """A vector [Dh] turned by its place, written with complex numbers, blocks of a matrix, elementwise (Su et al. 2021,
+    equations 13, 15 and 34)."""
+    angles = place * 10_000.0 ** (-torch.arange(0, len(x), 2, dtype=x.dtype) / len(x))
+    complex_form = torch.view_as_complex(x.view(-1, 2)) * torch.polar(torch.ones_like(angles), angles)
+    cos, sin = angles.cos(), angles.sin()
+    blocks = torch.stack((cos, -sin, sin, cos), -1).view(-1, 2, 2)
+    a, b = x[0::2], x[1::2]
+    return (
+        torch.view_as_real(complex_form).flatten(),
+        torch.block_diag(*blocks) @ x,  # type: ignore[no-untyped-call]
+        torch.stack((a * cos - b * sin, a * sin + b * cos), -1).flatten(),
+    )
+
+
+SAME = all_of(*[above(1e-9, name) for name in ("shift", "forms", "library")])
+
+
+@experiment("rope-relative", judge=verdict(SAME & above("another distance", 1e-3)))
+def rope_relative(lab: Lab, seed: int) -> dict[str, float]:
+    """Greatest differences over random places and shifts."""
+    rng = seeded_generator(seed)
+    rope = positions.RopePosition(c.Rope(interleaved=True), 64).double()
+    rope.frequencies = 10_000.0 ** (-torch.arange(0, 64, 2, dtype=torch.double) / 64)
+    found: dict[str, list[float]] = {"shift": [], "forms": [], "library": [], "another distance": []}
+    for _ in range(200):
+        q, k = torch.randn(2, 64, dtype=torch.double, generator=rng)
+        m, n, shift = torch.randint(0, 2000, (3,), generator=rng).tolist()
+        turned, *others = forms(q, m)
+        score = turned @ forms(k, n)[0]
+        found["shift"].append(float((forms(q, m + shift)[0] @ forms(k, n + shift)[0] - score).abs()))
+        found["forms"] += [float((other - turned).abs().max()) for other in others]
+        library = rope.rotate(q.view(1, 1, 1, -1), torch.tensor([[m]])).flatten()
+        found["library"].append(float((library - turned).abs().max()))
+        found["another distance"].append(float((turned @ forms(k, n + 1)[0] - score).abs()))
+    return {name: (min if name == "another distance" else max)(gaps) for name, gaps in found.items()}
+
+
+def bound(base: float) -> Tensor:
+    """The upper bound on similarity at distances 0 to 1,024 for a width of 128, as a share of that at 0: the mean size
+    of the partial sums of the pairs' rotations, by Abel's summation (Su et al. 2021, section 3.4.3)."""
+    frequencies = base ** (-torch.arange(0, 128, 2, dtype=torch.double) / 128)
+    angles = torch.arange(1025, dtype=torch.double)[:, None] * frequencies
+    sums = torch.polar(torch.ones_like(angles), angles).cumsum(-1).abs().mean(-1)
+    return sums / sums[0]
+
+
+FALLS = {base: exactly(f"octaves that fall/{base:g}", "octaves") for base in BASES}
+
+
+@experiment("rope-decay", judge=verdict(FALLS[10_000.0], any_of(*FALLS.values())), config={"bases": BASES})
+def rope_decay(lab: Lab, seed: int) -> dict[str, float]:
+    """The bound's mean by octave, and how often it rises from one distance to the next."""
+    octaves = [2**i for i in range(11)]
+    values: dict[str, float] = {"octaves": len(octaves) - 2}
+    for base in BASES:
+        curve = bound(base)
+        means = torch.stack([curve[a:b].mean() for a, b in pairwise(octaves)])
+        values[f"octaves that fall/{base:g}"] = float((means.diff() < 0).sum())
+        values[f"neighbours that rise/{base:g}"] = float((curve.diff() > 0).double().mean())
+        values |= {f"at {a}/{base:g}": float(mean) for a, mean in zip(octaves, means, strict=False)}
+    return values
+
+
+def _encoders(plan: Plan, seed: int) -> dict[str, Tuning]:
+    """BERT with learned and with rotary positions, both from noise: the mimetic start is made for a learned table."""
+    bert = replace(small_models.bert_arm(plan, seed), mimetic=0.0, keep=())
+    assert isinstance(bert.model, c.StackConfig)
+    rotary = replace(bert, model=replace(bert.model, position=c.Rope()))
+    return {"BERT": Tuning(bert, "", seed), "RoFormer": Tuning(rotary, "", seed)}
+
+
+BOTH_WAYS = (("RoFormer", "BERT"), ("BERT", "RoFormer"))
+MIXED = all_of(*[any_of(*[above(f"{a}/{task}", f"{b}/{task}") for task in SUITE]) for a, b in BOTH_WAYS])
+AHEAD = any_of(*[clearly(f"{a}/average", f"{b}/average") for a, b in BOTH_WAYS])
+suite("roformer-table", _encoders, SUITE, verdict(MIXED & ~AHEAD, MIXED))

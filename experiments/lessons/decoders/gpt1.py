@@ -1,0 +1,85 @@
+"""The claims of lesson 08: GELU, GPT-1's size, its advantage over ReLU, and what pretraining a decoder is worth."""
+
+import math
+from dataclasses import replace
+
+import torch
+import torch.nn.functional as F
+
+from course_lib.analysis import cost
+from course_lib.families.gpt import gpt1
+from experiments.engine.judging import above, all_of, clearly, exactly, most_of, near, verdict
+from experiments.lessons import Lab, Plan, Tuning, experiment, probes, small_models, suite
+
+TASKS = ("acceptability", "sentiment", "nli", "qnli", "paraphrase", "similarity", "entities")
+IDENTITIES = ("x Phi(x)", "erf form", "derivative", "at 0", "beyond 6", "below -6")
+
+
+@experiment(
+    "gelu", judge=verdict(all_of(*[above(1e-8, name) for name in IDENTITIES], above(1e-3, "largest jump of the slope")))
+)
+def gelu(lab: Lab, seed: int) -> dict[str, float]:
+    """Greatest deviations from the identities, and of the tanh approximation."""
+    x = torch.linspace(-10, 10, 200_001, dtype=torch.float64, requires_grad=True)
+    y = F.gelu(x)
+    (slope,) = torch.autograd.grad(y.sum(), x)
+    with torch.no_grad():
+        phi, density = torch.special.ndtr(x), torch.exp(-x * x / 2) / math.sqrt(2 * math.pi)
+        off = (F.gelu(x, approximate="tanh") - y).abs()
+        values = {
+            "x Phi(x)": (y - x * phi).abs().max(),
+            "erf form": (y - x / 2 * (1 + torch.erf(x / math.sqrt(2)))).abs().max(),
+            "derivative": (slope - phi - x * density).abs().max(),
+            "at 0": F.gelu(torch.zeros(1, dtype=torch.float64)).abs().max(),
+            "beyond 6": (y - x)[x > 6].abs().max(),
+            "below -6": y[x < -6].abs().max(),
+            "largest jump of the slope": slope.diff().abs().max(),
+            "tanh form, greatest error": off.max(),
+            "tanh form, at |x|": x[off.argmax()].abs(),
+        }
+    return {name: value.item() for name, value in values.items()}
+
+
+@experiment("gpt1-size", judge=verdict(exactly("parameters", "transformers") & near("parameters", 117e6, 0.01)))
+def gpt1_size(lab: Lab, seed: int) -> dict[str, float]:
+    """Counted on the meta device, without memory for the weights."""
+    from transformers import OpenAIGPTConfig, OpenAIGPTLMHeadModel
+
+    config = gpt1()
+    return {
+        "layers": config.layers,
+        "width": config.width,
+        "heads": config.heads,
+        "parameters": cost.parameters(config),
+        "transformers": cost.parameters(lambda: OpenAIGPTLMHeadModel(OpenAIGPTConfig())),
+    }
+
+
+_activations = small_models.together(small_models.causal_arm, small_models.relu_arm)
+LOSSES = ("held-out loss/ReLU", "held-out loss/GELU")
+
+
+@experiment("gelu-converges", judge=verdict(clearly(*LOSSES), above(*LOSSES)), needs=_activations)
+def gelu_converges(lab: Lab, seed: int) -> dict[str, float]:
+    """Held-out loss and training loss where the ReLU arm ends."""
+    values: dict[str, float] = {}
+    end = small_models.after(lab.plan, 0.4)
+    for name, arm in zip(("GELU", "ReLU"), _activations(lab.plan, seed), strict=True):
+        source = lab.model(arm, at=end)
+        values[f"held-out loss/{name}"] = probes.held_out_loss(source, arm)
+        seen = [point["loss"] for point in source.card["curve"] if 0.8 * end < point["step"] <= end]
+        values[f"training loss/{name}"] = sum(seen) / max(1, len(seen))
+    return values | {"steps": end}
+
+
+SCORES = {task: (f"pretrained/{task}", f"from scratch/{task}") for task in (*TASKS, "average")}
+MOST = most_of(*[above(*SCORES[task]) for task in TASKS])
+
+
+def _systems(plan: Plan, seed: int) -> dict[str, Tuning]:
+    """The same decoder, pretrained and from scratch."""
+    tuning = Tuning(small_models.causal_arm(plan, seed), "", seed)
+    return {"pretrained": tuning, "from scratch": replace(tuning, pretrained=False)}
+
+
+suite("gpt1-table", _systems, TASKS, verdict(MOST & clearly(*SCORES["average"]), above(*SCORES["average"])))

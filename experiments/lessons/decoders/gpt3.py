@@ -1,0 +1,337 @@
+"""The claims of lesson 19: tables of sizes and compute, learning from the prompt, sums, laws of scale, wordings."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache, partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from course_lib import data
+from course_lib.analysis import cost
+from course_lib.errors import CourseError
+from course_lib.families.gpt import GPT3_SIZES, gpt, gpt1, gpt2, gpt3
+from course_lib.generation import prompting
+from course_lib.model import heads
+from course_lib.model.transformer import Transformer
+from course_lib.objectives import losses, seeded_generator
+from course_lib.pretrained import checkpoints
+from course_lib.pretrained.tokenizers import Tokenizer
+from course_lib.training import optim
+from course_lib.training.loop import Batches
+from experiments.engine.judging import BILLION, MILLION
+from experiments.lessons import Figures, Lab, Made, experiment, fit, given, published, rule, small_models, windows
+
+SIZES, PEOPLE, THINGS, WORDINGS = given("gpt3").values()  # wordings of a fact, each with what is asked for
+sized = partial(small_models.only, SIZES)
+CHANCE = 0.25
+HAD = next(iter(WORDINGS))
+MARK = prompting.Template("{word}: {answer}.", words=("name", "thing"))
+SHOTS, MANY = (0, 1, 4, 12), 12
+WIDTHS, EXAMPLES = (8, 16, 32, 64), 5
+PROBLEMS = torch.tensor([(a, b) for a in range(10) for b in range(a + 1)])
+TAUGHT = PROBLEMS[torch.arange(len(PROBLEMS)) % 5 > 0]  # the others stand on no page
+PLUS, MINUS, UNKNOWN = 0, 1, 2
+SHAPES, LENGTH = ((1, 8), (1, 16), (2, 16), (2, 32), (2, 48), (2, 64)), 64  # layers, width; letters a row
+
+
+def accuracy(model: nn.Module, tokenizer: Tokenizer, asked: Sequence[prompting.Question]) -> float:
+    """Share of the questions whose right choice is the likeliest."""
+    ranks = prompting.rank(model, tokenizer, asked, batch=100)
+    return sum(int(rank.argmax()) == question.label for rank, question in zip(ranks, asked, strict=True)) / len(asked)
+
+
+def pairs(rng: random.Random, asks: str) -> list[dict[str, Any]]:
+    """Four people, each with a thing, as rows of a task that asks for the one or the other."""
+    who, what = rng.sample(PEOPLE, 4), rng.sample(THINGS, 4)
+    choices = what if asks == "what" else who
+    return [{"who": who[i], "what": what[i], "choices": choices, "label": i} for i in range(4)]
+
+
+def facts(wording: str, shots: int, n: int, seed: int, *, random_labels: bool = False) -> list[prompting.Question]:
+    """Questions about four new pairs each; `shots` sentences drawn from the pairs stand before."""
+    asked, template = [], prompting.Template(wording)
+    for number in range(n):
+        rng = random.Random(f"{seed}/{number}")
+        rows = pairs(rng, WORDINGS[wording])
+        row, shown = rng.choice(rows), rng.choices(rows, k=shots)
+        if random_labels:
+            shown = [other | {"label": rng.randrange(4)} for other in shown]
+        asked.append(template.ask(row, shown))
+    return asked
+
+
+def told_once(wording: str, back: int, n: int, seed: int) -> list[prompting.Question]:
+    """Four facts, each told once; the one asked for stands so many sentences back."""
+    towns = [pairs(random.Random(f"{seed}/{number}"), WORDINGS[wording]) for number in range(n)]
+    return [prompting.Template(wording).ask(rows[-back], rows) for rows in towns]
+
+
+def marked(shots: int, n: int, seed: int) -> list[prompting.Question]:
+    """Words to be marked as a name or a thing, each after `shots` marked ones: GPT-NER in small."""
+    asked = []
+    for number in range(n):
+        rng = random.Random(f"{seed}/{number}")
+        pool = [(word, 0) for word in rng.sample(PEOPLE, 7)] + [(word, 1) for word in rng.sample(THINGS, 7)]
+        rows = [{"word": word, "label": label} for word, label in rng.sample(pool, shots + 1)]
+        asked.append(MARK.ask(rows[-1], rows[:-1]))
+    return asked
+
+
+def _prompting(f: Figures) -> rule.Judge:
+    """The best wording is well above chance, and clearly above the worst one."""
+    worst, *_, best = sorted((f"wording/{wording}" for wording in WORDINGS), key=lambda key: f[key].mean)
+    return rule.statements(
+        rule.above(best, CHANCE, by=0.15), rule.clearly(best, worst) & rule.above(best, worst, by=0.1)
+    )
+
+
+@experiment(
+    "prompting",
+    judge=rule.by_figures(_prompting),
+    config={
+        "sizes": sized("asked"),
+        "wordings": tuple(WORDINGS),
+        "shots": MANY,
+        "checkpoints": small_models.shipped("gpt-mini"),
+    },
+)
+def wordings(lab: Lab, seed: int) -> dict[str, float]:
+    """Accuracy on facts that only the prompt tells: by wording, by order; and of words marked by example."""
+    n = SIZES[lab.plan.scale]["asked"]
+    model, tokenizer, _ = checkpoints.load("gpt-mini")
+    values = {f"wording/{text}": accuracy(model, tokenizer, facts(text, MANY, n, seed)) for text in WORDINGS}
+    for back in (4, 3, 2, 1):
+        values[f"order/{back} back"] = accuracy(model, tokenizer, told_once(HAD, back, n, seed))
+    for shots in (0, 4, MANY):
+        values[f"marked/{shots} shots"] = accuracy(model, tokenizer, marked(shots, n, seed))
+    return values
+
+
+def pages(
+    rows: int, rng: torch.Generator, signs: Sequence[int] = (PLUS, MINUS, UNKNOWN), random_labels: bool = False
+) -> Tensor:
+    """Pages of six sums, Int[rows 36], one sign a page. @ means plus on half of the pages, minus on the others.
+
+    Tokens: numbers 0 to 18, + - @ = and the full stop. random_labels: on a page each @ means plus or minus.
+    """
+    a, b = TAUGHT[torch.randint(len(TAUGHT), (rows, 6), generator=rng)].unbind(-1)
+    sign = torch.tensor(signs)[torch.randint(len(signs), (rows, 1), generator=rng)].expand(rows, 6)
+    hidden = torch.rand(rows, 6 if random_labels else 1, generator=rng) < 0.5
+    result = torch.where((sign == MINUS) | ((sign == UNKNOWN) & hidden), a - b, a + b)
+    return torch.stack((a, 19 + sign, b, torch.full_like(a, 22), result, torch.full_like(a, 23)), -1).flatten(1)
+
+
+def sums(seed: int) -> Made:
+    """New pages for every step."""
+    return Made(lambda step: {"ids": pages(48, seeded_generator(seed, step))})
+
+
+def fresh(vocab: int, layers: int, width: int, length: int, seed: int) -> heads.LM:
+    """A GPT with GPT-2's block; first weights that suit its width."""
+    torch.manual_seed(seed)
+    config = gpt(vocab, layers=layers, width=width, heads=max(1, width // 16), length=length, dropout=0.0)
+    return heads.LM(Transformer(replace(config, init_std=0.5 * width**-0.5)))
+
+
+def trained(model: heads.LM, batches: Batches, steps: int, lr: float, decay: float, device: str) -> list[float]:
+    """Train in place; the losses of all steps."""
+    schedule = optim.wsd(steps, max(1, steps // 12), decay)
+    history = fit(model, batches, losses.clm, steps, lr, schedule, device=device)
+    model.cpu()
+    return history
+
+
+@cache
+def calculators(steps: int, seed: int, device: str) -> dict[int, heads.LM]:
+    """Four sizes, two layers and 8 to 64 numbers wide, that have read the same pages; for two claims."""
+    models = {width: fresh(24, 2, width, 36, seed) for width in WIDTHS}
+    for width, model in models.items():
+        trained(model, sums(seed), steps, 0.03 / width**0.4, 0.3, device)
+    return models
+
+
+@torch.no_grad()
+def by_shots(model: nn.Module, rows: int, seed: int, signs: Sequence[int], **options: Any) -> list[float]:
+    """Accuracy of the sums after 0 to 5 examples: one pass over a page answers it at all of them."""
+    ids = pages(rows, seeded_generator(seed, 10**7), signs, **options)
+    said = model(ids)[:, 3::6].argmax(-1)
+    return [float(share) for share in (said == ids[:, 4::6]).float().mean(0)]
+
+
+SMALL_WIDTH, LARGE_WIDTH = f"width {WIDTHS[0]}", f"width {WIDTHS[-1]}"
+
+
+def _gain(name: str) -> tuple[str, str]:
+    """What the examples bring."""
+    return f"{name}/{EXAMPLES} shots", f"{name}/0 shots"
+
+
+ZERO, ONE, FIVE = (f"{LARGE_WIDTH}/{shots} shots" for shots in (0, 1, EXAMPLES))
+RISES = rule.above(ONE, ZERO, by=0.02) & rule.above(FIVE, ONE, by=0.02) & rule.clearly(FIVE, ZERO)
+GROWS = rule.above(_gain(LARGE_WIDTH), _gain(SMALL_WIDTH), by=0.1)
+CONTROL = ~rule.above(*_gain("random signs"), by=0.05)
+
+
+@experiment(
+    "in-context-learning",
+    judge=rule.verdict(RISES & GROWS & CONTROL, RISES | GROWS),
+    config={
+        "sizes": sized("asked", "steps", "pages"),
+        "widths": WIDTHS,
+        "checkpoints": small_models.shipped(*small_models.GPTS),
+    },
+)
+def in_context(lab: Lab, seed: int) -> dict[str, float]:
+    """The unexplained sign by size and shots; new facts by shipped size and shots; both with random labels."""
+    size = SIZES[lab.plan.scale]
+    values: dict[str, float] = {}
+    models = calculators(size["steps"], seed, lab.device)
+    rows = {f"width {width}": by_shots(model, size["pages"], seed, (UNKNOWN,)) for width, model in models.items()}
+    rows["random signs"] = by_shots(models[WIDTHS[-1]], size["pages"], seed, (UNKNOWN,), random_labels=True)
+    for name, shares in rows.items():
+        values |= {f"{name}/{k} shots": share for k, share in enumerate(shares)}
+    for name in small_models.shipped(*small_models.GPTS):
+        model, tokenizer, _ = checkpoints.load(name)
+        for shots in SHOTS:
+            asked = facts(HAD, shots, size["asked"], seed)
+            values[f"facts/{name}/{shots} shots"] = accuracy(model, tokenizer, asked)
+    asked = facts(HAD, MANY, size["asked"], seed, random_labels=True)  # of the last, the largest
+    return values | {f"facts, random/{name}/{MANY} shots": accuracy(model, tokenizer, asked)}
+
+
+@experiment(
+    "arithmetic",
+    judge=rule.statements(
+        rule.above(f"+ and -/{LARGE_WIDTH}/{EXAMPLES} shots", f"+ and -/{SMALL_WIDTH}/{EXAMPLES} shots", by=0.2),
+        rule.any_of(*[rule.above(*_gain(f"{sign}/{LARGE_WIDTH}"), by=0.05) for sign in "+-"]),
+    ),
+    config={"sizes": sized("steps", "pages"), "widths": WIDTHS},
+)
+def arithmetic(lab: Lab, seed: int) -> dict[str, float]:
+    """Both explained signs by size and shots."""
+    size = SIZES[lab.plan.scale]
+    values: dict[str, float] = {}
+    for width, model in calculators(size["steps"], seed, lab.device).items():
+        found = {sign: by_shots(model, size["pages"], seed, (number,)) for sign, number in (("+", PLUS), ("-", MINUS))}
+        for k in (0, 1, EXAMPLES):
+            values |= {f"{sign}/width {width}/{k} shots": shares[k] for sign, shares in found.items()}
+            values[f"+ and -/width {width}/{k} shots"] = (found["+"][k] + found["-"][k]) / 2
+    return values
+
+
+def law(x: Sequence[float], loss: Sequence[float]) -> tuple[float, float]:
+    """Exponent of the fitted power law and its largest residual; 0 and 1 where the loss does not fall."""
+    try:
+        found = cost.fit_power_law(x, loss)
+        return found.exponent, max(map(abs, found.residuals))
+    except CourseError:
+        return 0.0, 1.0
+
+
+SIZE_LAW, COMPUTE_LAW = rule.clearly("exponent/parameters"), rule.clearly("exponent/compute")
+
+
+@experiment(
+    "scaling-laws",
+    judge=rule.verdict(SIZE_LAW & rule.within("largest residual", -0.03, 0.03) & COMPUTE_LAW, SIZE_LAW),
+    config={"sizes": sized("letters", "updates"), "layers and width": SHAPES, "length": LENGTH},
+)
+def scaling_laws(lab: Lab, seed: int) -> dict[str, float]:
+    """Held-out loss of six sizes, and the exponents of the laws of size and of compute spent best."""
+    size = SIZES[lab.plan.scale]
+    texts = data.corpus("docs", n=size["letters"])["text"]
+    codes = torch.tensor([min(ord(letter), 127) for letter in "\n".join(texts)])
+    cut, updates = int(0.95 * len(codes)), size["updates"]
+    batches = windows(codes[:cut], LENGTH, 16, seed, ahead=0)
+    test = {"ids": codes[cut:][: len(codes[cut:]) // LENGTH * LENGTH].view(-1, LENGTH)[:128]}
+    window = max(1, updates // 12)
+    final: dict[int, float] = {}
+    spent: list[float] = []
+    reached: list[float] = []
+    for layers, width in SHAPES:
+        model = fresh(128, layers, width, LENGTH, seed)
+        seen = trained(model, batches, updates, 0.024 / width**0.4, 0.2, lab.device)
+        step = 3 * 16 * cost.forward_flops(model.stack.config, LENGTH)  # forward, and twice that backward
+        ends = range(window, updates + 1, window)
+        spent += [step * end for end in ends]
+        reached += [sum(seen[end - window : end]) / window for end in ends]
+        with torch.no_grad():
+            weights = sum(p.numel() for p in model.stack.blocks.parameters())
+            final[weights] = losses.clm(model, test).item()
+    edge = cost.frontier(spent, reached)
+    exponent, off = law(list(final), list(final.values()))
+    compute, _ = law([spent[i] for i in edge], [reached[i] for i in edge])
+    return {f"loss/{weights}": loss for weights, loss in final.items()} | {
+        "exponent/parameters": exponent,
+        "exponent/compute": compute,
+        "largest residual": off,
+        "points of the frontier": len(edge),
+    }
+
+
+FITS = {size: rule.exactly(f"heads x head width/{size}", f"printed width/{size}") for size in GPT3_SIZES}
+NEAR = [rule.near(f"counted/{size}", f"printed/{size}", 0.02) for size in GPT3_SIZES]
+ODD = [~FITS[size] if size in ("XL", "13B") else FITS[size] for size in GPT3_SIZES]
+
+
+@experiment("gpt3-table", judge=rule.statements(rule.all_of(*NEAR), rule.all_of(*ODD)))
+def gpt3_table(lab: Lab, seed: int) -> dict[str, float]:
+    """Parameters, operations and days of the eight rows; the widths that they print."""
+    values: dict[str, float] = {}
+    for size, row in GPT3_SIZES.items():
+        counted = cost.parameters(gpt3(size))
+        operations = cost.training_flops(counted, 300 * BILLION)
+        bill = cost.bill(operations, cost.DEVICES["V100"], devices=1000, utilisation=0.3)
+        values |= {
+            f"printed/{size}": row.parameters,
+            f"counted/{size}": counted,
+            f"printed width/{size}": row.width,
+            f"heads x head width/{size}": row.heads * row.head_width,
+            f"operations/{size}": operations,
+            f"days of 1,000 V100 at 30%/{size}": bill.days,
+        }
+    return values
+
+
+SMALL, LARGE = published("19_gpt3")["training-compute"]["states"]["pair"]
+DAYS, PARAMETERS = "petaflop/s-days/{}".format, "parameters/{}".format
+EQUAL = rule.all_of(*[rule.near(DAYS(name), 50.0, 0.15) for name in (SMALL, LARGE)])
+LARGER = rule.ratio(PARAMETERS(LARGE), PARAMETERS(SMALL), least=9.0)
+
+
+@experiment("training-compute", judge=rule.statements(EQUAL, LARGER))
+def training_compute(lab: Lab, seed: int) -> dict[str, float]:
+    """6 N D of the published models, of GPT-1 and of the course's own, and hours of one A100."""
+    models = {name: row[:3] for name, row in published("19_gpt3")["training-compute"]["rows"].items()}
+    mini, tokens = checkpoints.load("gpt-mini")[0], checkpoints.card("gpt-mini")["tokens"]
+    models["GPT-1"] = [cost.parameters(gpt1()) / MILLION, 100, 6]
+    models["gpt-mini"] = [cost.parameters(mini.stack.config) / MILLION, tokens / BILLION, 6]
+    values: dict[str, float] = {}
+    for name, (millions, billions, each) in models.items():
+        operations = cost.training_flops(millions * MILLION, billions * BILLION, per_parameter=each)
+        values |= {
+            PARAMETERS(name): millions * MILLION,
+            DAYS(name): cost.petaflop_days(operations),
+            f"hours of one A100/{name}": cost.bill(operations, cost.DEVICES["A100"]).device_hours,
+        }
+    return values
+
+
+COMPARED = ("GPT-1", "GPT-2", "GPT-3")  # the lecture's other two are estimates and not judged
+
+
+@experiment(
+    "gpt-comparison",
+    judge=rule.statements(*[rule.near(f"counted/{name}", f"the lecture says/{name}", 0.05) for name in COMPARED]),
+)
+def gpt_comparison(lab: Lab, seed: int) -> dict[str, float]:
+    """What the lecture says of all five, and the counts of the three that are published."""
+    rows = published("19_gpt3")["gpt-comparison"]["rows"]
+    unit = {"M": MILLION, "B": BILLION, "T": 1e12}
+    said = {name: row[0].rstrip("+") for name, row in rows.items()}
+    values = {f"the lecture says/{name}": float(size[:-1]) * unit[size[-1]] for name, size in said.items()}
+    configs = {"GPT-1": gpt1(), "GPT-2": gpt2("1558M"), "GPT-3": gpt3()}
+    return values | {f"counted/{name}": cost.parameters(config) for name, config in configs.items()}

@@ -1,0 +1,257 @@
+"""The claims of lesson 20: parameter-efficient fine-tuning against fine-tuning everything."""
+
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import replace
+from functools import cached_property, partial
+from typing import Any, cast
+
+import torch
+from torch import nn
+
+from course_lib import data, peft
+from course_lib.analysis import cost, evaluation
+from course_lib.data.batches import pad
+from course_lib.families.gpt import gpt3
+from course_lib.model import heads
+from course_lib.model.transformer import Transformer
+from course_lib.objectives import collate, losses, seeded_generator
+from course_lib.peft import nf4
+from course_lib.pretrained import checkpoints
+from course_lib.training.finetune import Result, finetune, predict
+from experiments.lessons import Figures, Lab, experiment, given, rule, small_models, task_rows
+
+BODY = "bert-mini"
+NEAR, CLEAR = 0.03, 0.02  # "within three points", and a gap that is clearly smaller
+SIZES: dict[str, dict[str, int]] = given("peft")["sizes"]
+RANKS, WIDTHS, LENGTHS = (1, 4, 16), (1, 4, 8, 16), (1, 4, 8, 16)
+
+
+def qlora(body: Transformer) -> nn.Module:
+    """LoRA beside matrices in four bits."""
+    return peft.lora(peft.quantise(body), rank=4)
+
+
+METHODS: dict[str, dict[str, Any]] = {
+    "everything": {"lr": 2e-3},
+    "head only": {"frozen": True, "lr": 3e-2},
+    "BitFit": {"peft": peft.bitfit, "lr": 4e-2},
+    "prompt": {"peft": partial(peft.prompt, length=8), "lr": 3e-2},
+    "prefix": {"peft": partial(peft.prefix, length=8), "lr": 3e-2},
+    "adapters": {"peft": partial(peft.adapters, width=8), "lr": 2e-2},
+    "LoRA": {"peft": partial(peft.lora, rank=4), "lr": 2e-2},
+    "QLoRA": {"peft": qlora, "lr": 2e-2},
+}
+FIVE = ("BitFit", "prompt", "prefix", "adapters", "LoRA")
+CONFIG = {
+    "task": "entities",
+    "sizes": SIZES,
+    "learning rates": {name: options["lr"] for name, options in METHODS.items()},
+    "checkpoints": small_models.shipped(BODY),
+}
+
+
+class Setup:
+    """One seed's rows, and the shipped body to tune on them."""
+
+    def __init__(self, lab: Lab, seed: int) -> None:
+        self.lab, self.seed, self.size = lab, seed, SIZES[lab.plan.scale]
+        self.model, self.tokenizer, _ = checkpoints.load(BODY)
+        self.task = self.rows("entities")
+        some = self.task["train"].select(range(self.size["few"]))
+        self.few = self.task | {"train": some, "validation": some}  # scored on the very rows it learns, too
+
+    def rows(self, task: str) -> dict[str, Any]:
+        """Training and test rows of a task of the town."""
+        return task_rows(task, self.seed, train=self.size["labels"], test=self.size["tests"])
+
+    def tune(
+        self, method: dict[str, Any], task: dict[str, Any] | None = None, times: int = 1, body: Any = None
+    ) -> Result:
+        """Fine-tune a copy of a body, by default the shipped one on all labels, for `times` as many epochs."""
+        options: dict[str, Any] = {"batch": 16, "max_length": 96, "seed": self.seed, "device": self.lab.device}
+        epochs = times * self.size["epochs"]
+        return finetune(body or self.model, task or self.task, self.tokenizer, epochs=epochs, **options, **method)
+
+    @cached_property
+    def documents(self) -> list[losses.Batch]:
+        """Held-out documents with masks, always the same."""
+        texts = data.corpus("world", split="validation", n=self.size["documents"], seed=self.seed)["text"]
+        rows, rng = [ids[:96] for ids in self.tokenizer.ids(list(texts))], seeded_generator(self.seed, 1)
+        vocab = self.tokenizer.vocab
+        padded = [pad(rows[i : i + 25], vocab.pad or 0).values() for i in range(0, len(rows), 25)]
+        return [collate.masked(ids, attention_mask, rng, vocab=vocab) for ids, attention_mask in padded]
+
+    def documents_loss(self, body: Transformer) -> float:
+        """Masked-LM loss of a body under the head that it was pretrained with."""
+        model = heads.MLM(body)
+        model.head = self.model.head
+        return evaluation.mean_loss(model.to(self.lab.device), losses.mlm, self.documents)
+
+
+def body_of(result: Result) -> Transformer:
+    """The tuned body, without its head."""
+    return cast(Transformer, result.model.stack)
+
+
+def compared(lab: Lab, seed: int, figures: Sequence[str], methods: Sequence[str]) -> dict[str, float]:
+    """These figures of these methods, of the comparison that all claims read: each method on all labels and on few."""
+
+    def make() -> dict[str, float]:
+        setup, values = Setup(lab, seed), {}
+        values["documents/pretrained"] = setup.documents_loss(setup.model.stack)
+        for name, method in METHODS.items():
+            many, few = setup.tune(method), setup.tune(method, setup.few, times=3)
+            values |= {
+                f"all labels/{name}": many.score,
+                f"few labels/{name}": few.score,
+                f"few labels, their own rows/{name}": few.validation[-1],
+                f"trained/{name}": peft.count(body_of(many)).trainable,
+                f"bytes/{name}": peft.count(many.model).bytes,
+                f"documents/{name}": setup.documents_loss(body_of(many)),
+            }
+        return values
+
+    values = lab.kept("peft", [seed, lab.plan.scale, CONFIG], make)
+    return {f"{figure}/{name}": values[f"{figure}/{name}"] for figure in figures for name in methods}
+
+
+ALL = "all labels/{}".format
+LORA = rule.above(ALL("LoRA"), ALL("everything"), by=-NEAR), rule.clearly(ALL("LoRA"), ALL("prefix"))
+
+
+@experiment("lora", judge=rule.statements(*LORA), config=CONFIG)
+def lora(lab: Lab, seed: int) -> dict[str, float]:
+    """Scores of LoRA, prefix and everything, LoRA by rank; what merging changes; GPT-3 by count."""
+    setup, values = Setup(lab, seed), compared(lab, seed, ("all labels", "trained"), ("everything", "prefix", "LoRA"))
+    for rank in RANKS:
+        result = setup.tune({"peft": partial(peft.lora, rank=rank), "lr": METHODS["LoRA"]["lr"]})
+        values[f"by rank/{rank}"] = result.score
+    body, ids = body_of(result), setup.documents[0]["ids"].to(lab.device)
+    with torch.no_grad():
+        beside = body(ids)
+        peft.merge(body)
+        values["merged, greatest difference"] = float((body(ids) - beside).abs().max())
+    with torch.device("meta"):
+        giant = peft.count(peft.lora(Transformer(gpt3()), rank=4))
+    memory = cost.training_bytes(giant.total) / cost.training_bytes(giant.total, trained=giant.trainable)
+    values["GPT-3/times fewer trained"] = giant.total / giant.trainable
+    return values | {"GPT-3/times less memory": memory}
+
+
+def _few_weights(by: float) -> rule.Statement:
+    """Adapters of at most a twentieth of the weights are as good as training everything, but for so much."""
+    small = {width: ~rule.above(f"share trained/width {width}", 0.05 + 1e-12) for width in WIDTHS}
+    return rule.any_of(*[few & rule.above(f"score/width {w}", ALL("everything"), by=by) for w, few in small.items()])
+
+
+@experiment(
+    "adapters",
+    judge=rule.verdict(_few_weights(-NEAR) & rule.above(0.05, "changed at the start"), _few_weights(-2 * NEAR)),
+    config=CONFIG,
+)
+def adapters(lab: Lab, seed: int) -> dict[str, float]:
+    """Score and share of trained weights by width; how much fresh adapters change the output."""
+    setup, values = Setup(lab, seed), compared(lab, seed, ("all labels",), ("everything",))
+    for width in WIDTHS:
+        result = setup.tune(METHODS["adapters"] | {"peft": partial(peft.adapters, width=width)})
+        values[f"score/width {width}"] = result.score
+        values[f"share trained/width {width}"] = peft.count(body_of(result)).share
+    torch.manual_seed(seed)
+    ids, body = setup.documents[0]["ids"], setup.model.stack.cpu().eval()
+    with torch.no_grad():
+        before, after = body(ids), peft.adapters(deepcopy(body), width=8)(ids)
+    return values | {"changed at the start": float((after - before).norm() / before.norm())}
+
+
+LABELS = ("all labels", "few labels")
+AS_GOOD = [rule.above(f"{labels}/prefix", f"{labels}/everything", by=-NEAR) for labels in LABELS]
+
+
+@experiment("prefix-tuning", judge=rule.statements(*AS_GOOD), config=CONFIG)
+def prefix_tuning(lab: Lab, seed: int) -> dict[str, float]:
+    """Scores of the prefix and of everything, with all labels and with few."""
+    return compared(lab, seed, (*LABELS, "trained"), ("everything", "prefix"))
+
+
+def _prompt(f: Figures) -> rule.Judge:
+    """A prompt does as well as a prefix with fewer weights; a larger body closes the gap to full fine-tuning."""
+    sizes = rule.names(f, "by size, everything")
+    first, *_, last = [(f"by size, everything/{size}", f"by size, prompt/{size}") for size in sizes]
+    thrifty = rule.above(ALL("prompt"), ALL("prefix"), by=-NEAR) & rule.above("trained/prefix", "trained/prompt")
+    return rule.statements(thrifty, rule.clearly(first, last))
+
+
+@experiment(
+    "prompt-tuning",
+    judge=rule.by_figures(_prompt),
+    needs=lambda plan, seed: [small_models.size_arm(plan, seed, *size) for size in small_models.sizes(plan)],
+    config=CONFIG,
+)
+def prompt_tuning(lab: Lab, seed: int) -> dict[str, float]:
+    """Scores by the prompt's length, and by the size of the body, prompt against everything."""
+    setup, plan = Setup(lab, seed), lab.plan
+    values = compared(lab, seed, ("all labels", "trained"), ("everything", "prefix", "prompt"))
+    for length in LENGTHS:
+        method = METHODS["prompt"] | {"peft": partial(peft.prompt, length=length)}
+        values[f"by length/{length}"] = setup.tune(method).score
+    for layers, width in small_models.sizes(plan):
+        setup.model, setup.tokenizer, _ = lab.model(small_models.size_arm(plan, seed, layers, width))
+        for name in ("everything", "prompt"):
+            values[f"by size, {name}/{layers} x {width}"] = setup.tune(METHODS[name]).score
+    return values
+
+
+LESS_MEMORY = rule.above("bytes/LoRA", "bytes/QLoRA")
+
+
+@experiment(
+    "qlora",
+    judge=rule.verdict(LESS_MEMORY & rule.above(ALL("QLoRA"), ALL("LoRA"), by=-NEAR), LESS_MEMORY),
+    config=CONFIG,
+)
+def qlora_memory(lab: Lab, seed: int) -> dict[str, float]:
+    """Memory and scores of LoRA with and without the quantised base; bits a weight, counted."""
+    matrix = checkpoints.load(BODY).model.stack.blocks[0].ff.up.weight
+    values = compared(lab, seed, ("all labels", "few labels", "bytes"), ("everything", "LoRA", "QLoRA"))
+    return values | {"bits a weight": nf4.quantise(matrix).bits / matrix.numel()}
+
+
+GAPS = {name: (f"few labels, their own rows/{name}", f"few labels/{name}") for name in METHODS}
+
+
+@experiment(
+    "peft-overfits-less",
+    judge=rule.statements(*[rule.above(GAPS["everything"], GAPS[name], by=CLEAR) for name in FIVE]),
+    config=CONFIG,
+)
+def overfits_less(lab: Lab, seed: int) -> dict[str, float]:
+    """Scores on the few rows that were trained on, and on new ones, of every method."""
+    return compared(lab, seed, ("few labels", "few labels, their own rows"), tuple(METHODS))
+
+
+WORSE = rule.above("documents/everything", "documents/pretrained", by=0.2)
+LOST = rule.above("first task/before", "first task/then everything", by=CLEAR)
+LESS = [("documents/everything", "documents/LoRA"), ("first task/then LoRA", "first task/then everything")]
+FORGETS = rule.verdict(rule.all_of(WORSE, LOST, *[rule.clearly(*pair) for pair in LESS]), WORSE | LOST)
+
+
+@experiment("catastrophic-forgetting", judge=FORGETS, config=CONFIG)
+def forgetting(lab: Lab, seed: int) -> dict[str, float]:
+    """Loss on documents after each method, and the first task's score before and after the second task."""
+    setup, values = Setup(lab, seed), compared(lab, seed, ("documents",), ("pretrained", *METHODS))
+    rows = setup.rows("pos")
+    first = setup.tune(METHODS["everything"], rows)
+
+    def again(body: Transformer) -> float:
+        """The first task's score with this body under the first task's head."""
+        model = deepcopy(first.model)
+        model.stack = body
+        said = predict(replace(first, model=model), rows["test"])
+        return replace(first, predictions=said).by(first.metric)
+
+    values["first task/before"] = first.score
+    for name in ("everything", "LoRA"):
+        second = setup.tune(METHODS[name], body=body_of(first))
+        values[f"first task/then {name}"] = again(body_of(second))
+    return values

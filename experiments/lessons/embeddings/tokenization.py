@@ -1,0 +1,48 @@
+"""The claim of lesson 05: what a byte-level tokenizer restores."""
+
+import torch
+
+from course_lib.objectives import seeded_generator
+from course_lib.pretrained import checkpoints
+from course_lib.pretrained.tokenizers import train_bpe, train_wordpiece
+from experiments.engine.judging import all_of, any_of, exactly, statements
+from experiments.lessons import Lab, experiment, small_models, town
+
+BYTES = ("bytes alone", "byte-level BPE", "byte-level BPE, gpt-mini")
+PIECES = ("WordPiece", "WordPiece, bert-mini")
+TEXTS = ("all of Unicode", "random strings", "held-out documents")
+RESTORES = {
+    name: all_of(exactly(f"unknown/{name}", 0.0), *[exactly(f"restored/{name}/{kind}", 1.0) for kind in TEXTS])
+    for name in (*BYTES, *PIECES)
+}
+
+
+@experiment(
+    "bytes-bpe",
+    judge=statements(
+        all_of(*[RESTORES[name] & exactly(f"has an unknown token/{name}", 0.0) for name in BYTES]),
+        ~any_of(*[RESTORES[name] for name in PIECES]),
+    ),
+)
+def bytes_bpe(lab: Lab, seed: int) -> dict[str, float]:
+    """Share of the texts that come back to the letter, and unknown tokens, by tokenizer. The texts: every character of
+    UTF-8, in random company; random strings; documents that no tokenizer has read."""
+    points = [*range(0xD800), *range(0xE000, 0x110000)]  # without the surrogates
+    chars = [chr(points[i]) for i in torch.randperm(len(points), generator=seeded_generator(seed, 1)).tolist()]
+    whole = ["".join(chars[i : i + 64]) for i in range(0, len(chars), 64)]
+    random = ["".join(chars[7 * i : 7 * i + i % 40 + 1]) for i in range(2000)]
+    write = town(small_models.WORLD).document
+    read, unread = ([write(i, s)["text"] for i in range(n)] for s, n in (("train", 2000), ("validation", 300)))
+    bpe = train_bpe(read[:50], 258), train_bpe(read, 4096), checkpoints.load("gpt-mini")[1]
+    wordpiece = train_wordpiece(read, 4096, lowercase=False), checkpoints.load("bert-mini")[1]
+    values: dict[str, float] = {}
+    for name, tokenizer in zip((*BYTES, *PIECES), (*bpe, *wordpiece), strict=True):
+        unknown, unknowns = -1 if tokenizer.vocab.unk is None else tokenizer.vocab.unk, 0
+        for kind, texts in zip(TEXTS, (whole, random, unread), strict=True):
+            rows = tokenizer.ids(texts, special=False)
+            back = tokenizer.backend.decode_batch(rows, skip_special_tokens=False)
+            values[f"restored/{name}/{kind}"] = sum(a == b for a, b in zip(texts, back, strict=True)) / len(texts)
+            unknowns += sum(row.count(unknown) for row in rows)
+        values[f"unknown/{name}"] = unknowns
+        values[f"has an unknown token/{name}"] = float(unknown >= 0)
+    return values

@@ -1,0 +1,172 @@
+"""The claims of lesson 07: an LSTM that has read before it is taught, the labels that this saves, another domain, and
+how far the weights move."""
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from statistics import mean, stdev
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from course_lib import data
+from course_lib.analysis import metrics
+from course_lib.data.batches import pad
+from course_lib.families.baselines import task_words, word_tokenizer
+from course_lib.families.elmo import split
+from course_lib.families.lstm import LstmAutoencoder, LstmBody, LstmConfig, LstmLM, LstmTask, reconstruction
+from course_lib.objectives import losses
+from course_lib.objectives.losses import Loss
+from course_lib.pretrained import checkpoints
+from course_lib.training.finetune import finetune, predict
+from experiments.engine.judging import Judge, above, all_of, any_of, by_figures, names, statements, verdict
+from experiments.lessons import Figures, Lab, experiment, fit, given, small_models, town
+
+STARTS = ("random", "LM", "autoencoder")
+LAYERS = {"word vectors": "embed", "lower LSTM": "_l0", "upper LSTM": "_l1"}  # what the names of their weights share
+WORDS = 60  # of a text, at most
+SIZES: dict[str, dict[str, Any]] = given("transfer")["sizes"]
+
+
+def reviews(domain: str, n: int, split: str, seed: int) -> list[dict[str, Any]]:
+    """n labelled reviews of "food" or "film" whose opinion is meant as it is said."""
+    rows = town(small_models.WORLD).task(f"sentiment-{domain}", 6 * n + 100, split, seed, gold=True)
+    plain = [row for row in rows if set(row["gold"]["kinds"]) == {"plain"} and " than " not in row["text"]]
+    return [{"text": row["text"], "label": row["label"]} for row in plain[:n]]
+
+
+def moved(before: nn.Module, after: nn.Module, layers: Mapping[str, str]) -> dict[str, float]:
+    """How far each layer's weights have moved, as a share of their length. layers: a layer -> what the names of its
+    weights share. Rows of a table that were added on the way do not count."""
+    old, new, change = before.state_dict(), after.state_dict(), {}
+    for layer, part in layers.items():
+        keys = [key for key in old if part in key]
+        first = torch.cat([old[key].flatten() for key in keys])
+        last = torch.cat([new[key][: len(old[key])].cpu().flatten() for key in keys])
+        change[layer] = float((last - first).norm() / first.norm())
+    return change
+
+
+class Outcome(NamedTuple):
+    """A classifier of food reviews: its accuracy on new reviews of each domain, and how far its layers have moved."""
+
+    food: float
+    film: float
+    moved: dict[str, float]
+
+
+class Classifiers:
+    """One seed's two pretrainings, and the classifiers that start from them or from nothing, each trained once."""
+
+    def __init__(self, sizes: dict[str, Any], seed: int, device: str) -> None:
+        self.sizes, self.seed, self.device = sizes, seed, device
+        source = data.task("world/sentiment", n=sizes["texts"], seed=seed + 99)["text"]
+        texts = [" ".join(split(text)[:WORDS]) for text in source]
+        self.tokenizer = word_tokenizer(task_words({"texts": [{"text": text} for text in texts]}))
+        rows = sorted(self.tokenizer.ids(texts), key=len)  # of like length side by side
+        batches = [pad(rows[i : i + 32], self.tokenizer.vocab.pad or 0) for i in range(0, len(rows), 32)]
+        order = torch.randperm(len(batches), generator=torch.Generator().manual_seed(seed)).tolist()
+        self.batches = [batches[i] for i in order]
+        lm, autoencoder = self.pretrain(LstmLM, losses.clm), self.pretrain(LstmAutoencoder, reconstruction)
+        self.bodies = {"random": lm, "LM": lm, "autoencoder": autoencoder}  # of "random" only the shape is used
+        self.tests = {domain: reviews(domain, sizes["tests"], "test", seed) for domain in ("food", "film")}
+        self.tuned = cache(self._tune)
+
+    def pretrain(self, model_of: Callable[[LstmBody], nn.Module], loss: Loss) -> LstmBody:
+        """A fresh body, trained on the texts with what `model_of` puts on it."""
+        torch.manual_seed(self.seed)
+        body = LstmBody(LstmConfig(self.tokenizer.vocab.size, width=32, cells=64, layers=2, dropout=0.1))
+        fit(model_of(body), self.batches, loss, self.sizes["steps"], 1e-2, device=self.device)
+        return body.cpu()
+
+    def labelled(self, labels: int, run: int = 0) -> list[dict[str, Any]]:
+        """A run's food reviews."""
+        return reviews("food", labels, "train", 10 * self.seed + run)
+
+    def _tune(self, start: str, labels: int, run: int) -> Outcome:
+        """A classifier from one of `STARTS`; a run has labelled reviews, a first head and an order of its own."""
+        seed, body = 10 * self.seed + run, self.bodies[start]
+        epochs = max(4 if self.sizes["updates"] > 4 else 1, round(self.sizes["updates"] * 16 / labels))
+        task = {"train": self.labelled(labels, run), "test": self.tests["food"]}
+        how: dict[str, Any] = {"pretrained": start != "random", "epochs": epochs, "lr": 1e-2, "seed": seed}
+        result = finetune(body, task, self.tokenizer, classes=("bad", "good"), batch=16, device=self.device, **how)
+        torch.manual_seed(seed)  # as `finetune` does: the random start's first weights
+        first = body if start != "random" else body.for_task("single", 2, pretrained=False).body
+        assert isinstance(result.model, LstmTask)
+        films = self.tests["film"]
+        film = metrics.accuracy(predict(result, films), [row["label"] for row in films])
+        return Outcome(result.score, film, moved(first, result.model.body, LAYERS))
+
+    def tuned_gpt(self) -> dict[str, float]:
+        """How far gpt-mini's layers move over the same reviews."""
+        gpt, tokenizer, _ = checkpoints.load("gpt-mini")
+        task = {"train": self.labelled(self.sizes["few"]), "test": self.tests["food"][:16]}
+        how: dict[str, Any] = {"epochs": 6 if self.sizes["updates"] > 4 else 1, "lr": 3e-3, "max_length": WORDS}
+        how |= {"classes": ("bad", "good"), "batch": 16, "seed": self.seed, "device": self.device}
+        stack: Any = finetune(gpt, task, tokenizer, **how).model.stack
+        blocks = {f"block {i + 1}": f"blocks.{i}." for i in range(len(stack.blocks))}
+        return moved(gpt.stack, stack, {"token vectors": "embed.tokens"} | blocks)
+
+
+@cache
+def reader(scale: str, seed: int, device: str) -> Classifiers:
+    """The claims of a process share it."""
+    return Classifiers(SIZES[scale], seed, device)
+
+
+AHEAD = [above(f"accuracy/{start}", "accuracy/random", by=0.02) for start in STARTS[1:]]
+CALM = [~above(f"spread/{start}", "spread/random") for start in STARTS[1:]]
+
+
+@experiment("pretraining-helps-lstm", judge=verdict(all_of(*AHEAD, *CALM), any_of(*AHEAD)))
+def pretraining_helps(lab: Lab, seed: int) -> dict[str, float]:
+    """Mean accuracy and spread of each start."""
+    read = reader(lab.plan.scale, seed, lab.device)
+    values: dict[str, float] = {}
+    for start in STARTS:
+        scores = [read.tuned(start, read.sizes["few"], run).food for run in range(read.sizes["runs"])]
+        values |= {f"accuracy/{start}": mean(scores), f"spread/{start}": stdev(scores)}
+    return values
+
+
+def _labels(f: Figures) -> Judge:
+    """A pretrained start with a quarter of the labels is as good as a random one; or is far ahead with equally many."""
+    amounts = [int(n) for n in names(f, "LM")]
+    saved = [~above(f"random/{4 * n}", f"LM/{n}") for n in amounts if 4 * n in amounts]
+    return verdict(all_of(*saved), any_of(*saved, *[above(f"LM/{n}", f"random/{n}", by=0.1) for n in amounts]))
+
+
+@experiment("finetuning-beats-scratch", judge=by_figures(_labels))
+def finetuning_beats_scratch(lab: Lab, seed: int) -> dict[str, float]:
+    """Accuracy of both starts at every number of labels."""
+    read = reader(lab.plan.scale, seed, lab.device)
+    return {f"{start}/{n}": read.tuned(start, n, 0).food for start in STARTS[:2] for n in read.sizes["amounts"]}
+
+
+FALL = {start: (f"{start}/food", f"{start}/film") for start in STARTS[:2]}
+FALLS = above(*FALL["random"], by=0.1)
+
+
+@experiment("domain-shift", judge=verdict(FALLS & above(FALL["random"], FALL["LM"]), FALLS))
+def domain_shift(lab: Lab, seed: int) -> dict[str, float]:
+    """Accuracy of both starts on both domains."""
+    read = reader(lab.plan.scale, seed, lab.device)
+    out = {start: read.tuned(start, read.sizes["amounts"][-1], 0) for start in FALL}
+    return {f"{start}/{domain}": getattr(out[start], domain) for start in FALL for domain in ("food", "film")}
+
+
+def _close(f: Figures) -> Judge:
+    """The pretrained start moves less in every layer; and the top moves more than the bottom in both models."""
+    close = [above(f"random start/{layer}", f"LM start/{layer}") for layer in LAYERS]
+    first, *_, last = [name for name in names(f, "gpt-mini") if name.startswith("block")]
+    tops = [above("LM start/upper LSTM", "LM start/lower LSTM"), above(f"gpt-mini/{last}", f"gpt-mini/{first}")]
+    return statements(all_of(*close), all_of(*tops))
+
+
+@experiment("finetuning-stays-close", judge=by_figures(_close))
+def finetuning_stays_close(lab: Lab, seed: int) -> dict[str, float]:
+    """Relative change of every layer, after fine-tuning with few labels."""
+    read = reader(lab.plan.scale, seed, lab.device)
+    found = {f"{start} start": read.tuned(start, read.sizes["few"], 0).moved for start in ("LM", "random")}
+    found["gpt-mini"] = read.tuned_gpt()
+    return {f"{start}/{layer}": change for start, layers in found.items() for layer, change in layers.items()}

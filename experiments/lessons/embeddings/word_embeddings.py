@@ -1,0 +1,130 @@
+"""The claim of lesson 04: one vector a word mixes its senses."""
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import groupby
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from course_lib.analysis import probing
+from course_lib.data.columns import Row
+from course_lib.families import elmo, word_vectors
+from course_lib.families.word_vectors import WordVectors
+from course_lib.pretrained import checkpoints
+from experiments.engine.judging import above, all_of, clearly, exactly, statements
+from experiments.lessons import Lab, experiment, given, small_models, town
+from experiments.lessons.embeddings import senses
+
+SIZES: dict[str, dict[str, int]] = given("word_embeddings")["sizes"]
+METHODS = ("skip-gram", "CBOW", "GloVe")
+NEIGHBOURS = 10
+Embed = Callable[[Sequence[Row], str], Tensor]  # rows, side -> the word's vectors, Float[layers N F]
+
+
+class Company:
+    """Which words stand in the sentences of each sense, and so for which sense of a word another one speaks."""
+
+    def __init__(self, sentences: Sequence[tuple[list[str], list[str | None]]], known: Sequence[str]) -> None:
+        self.seen: Counter[str] = Counter()
+        self.beside: dict[str, Counter[str]] = defaultdict(Counter)
+        for words, marks in sentences:
+            for sense in filter(None, marks):
+                self.seen[sense] += 1
+                self.beside[sense].update(set(words))
+        by_word = {word: [*found] for word, found in groupby(sorted(self.seen), lambda sense: sense.split("/")[0])}
+        self.senses = {word: found for word, found in by_word.items() if len(found) > 1 and word in set(known)}
+
+    def belongs(self, word: str, neighbour: str) -> str:
+        """The sense of `word` that a neighbour speaks for: it stands in one of twenty of that sense's sentences at
+        least, and more than twice as often as in those of any other; "" if for none."""
+        shares = sorted(((self.beside[s][neighbour] / self.seen[s], s) for s in self.senses[word]), reverse=True)
+        (best, sense), (second, _) = shares[:2]
+        return sense if best >= 0.05 and best > 2 * second else ""
+
+    def mixed(self, vectors: WordVectors) -> float:
+        """The share of ambiguous words whose nearest neighbours speak for two senses or more."""
+        told = [{self.belongs(word, near) for near, _ in vectors.nearest(word, NEIGHBOURS)} for word in self.senses]
+        return sum(len(found - {""}) > 1 for found in told) / len(told)
+
+
+def learned(text: word_vectors.CountedText, sizes: Mapping[str, int], seed: int) -> dict[str, WordVectors]:
+    """The vectors of the three methods."""
+    size = {"size": sizes["size"], "seed": seed}
+    word2vec = {**size, "epochs": sizes["epochs"]}
+    models: tuple[word_vectors.Word2Vec | word_vectors.GloVe, ...] = (
+        word_vectors.Word2Vec(text, word_vectors.Word2VecConfig("skip-gram", **word2vec)),
+        word_vectors.Word2Vec(text, word_vectors.Word2VecConfig("cbow", lr=0.05, **word2vec)),
+        word_vectors.GloVe(text, word_vectors.GloVeConfig(window=8, x_max=2.0, lr=0.1, epochs=sizes["GloVe"], **size)),
+    )
+    for model in models:
+        deque(model.train(), maxlen=0)
+    return {name: model.vectors() for name, model in zip(METHODS, models, strict=True)}
+
+
+def threshold_probe(cosines: tuple[Tensor, Tensor], same: tuple[Tensor, Tensor]) -> tuple[float, float]:
+    """Two uses have the same sense from that cosine on which is best on the tune rows: accuracy on these and on the
+    test rows."""
+    right = ((cosines[0] >= cosines[0][:, None]) == same[0]).float().mean(1)
+    best = cosines[0][right.argmax()]
+    return float(right.max()), float(((cosines[1] >= best) == same[1]).float().mean())
+
+
+def by_reader(name: str, rows: Sequence[Row], side: str) -> Tensor:
+    """The word's vector after each of bert-mini's blocks or of elmo-mini's LSTM layers."""
+    model, tokenizer, _ = checkpoints.load(name)
+    texts = [elmo.split(row[side]) for row in rows]
+    at = [senses.place(words, row["word"]) for words, row in zip(texts, rows, strict=True)]
+    if isinstance(model, elmo.BiLM):
+        return senses.elmo_vectors(model.elmo, texts, at)[1:]
+    layers = probing.word_layers(model, tokenizer, texts)
+    return torch.stack([layer[1:, i] for layer, i in zip(layers, at, strict=True)], dim=1)
+
+
+def by_company(vectors: WordVectors, counts: Tensor, rows: Sequence[Row], side: str) -> Tensor:
+    """The mean of the other words' vectors, frequent words weighing less (Arora et al. 2017)."""
+    weighed, found = vectors.units() * (1e-3 / (1e-3 + counts / counts.sum()))[:, None], []
+    for words, row in zip(word_vectors.sentences(row[side] for row in rows), rows, strict=True):
+        others = [vectors.numbers[w] for w in words if w in vectors and w != row["word"]]
+        found.append(weighed[others].sum(0))
+    return torch.stack(found)[None]
+
+
+@experiment(
+    "static-mixes-senses",
+    judge=statements(
+        all_of(*[above(f"two senses or more/{name}", 0.0, by=0.5) for name in METHODS]),
+        exactly("same sense/static", 0.5) & clearly("same sense/bert-mini", 0.5),
+    ),
+    config={"sizes": SIZES["cpu"]},
+)
+def static_mixes_senses(lab: Lab, seed: int) -> dict[str, float]:
+    """Shares of ambiguous words with mixed neighbours; accuracies of the probe."""
+    sizes, world = SIZES[lab.plan.scale], town(small_models.WORLD)
+    documents = world.documents(sizes["whole"] + sizes["marked"], seed=seed)
+    read = [
+        [([*map(str.lower, words)], labels) for words, labels in senses.by_sentence(d, senses.marks(d))]
+        for d in documents
+    ]
+    whole = [[word for words, _ in rows for word in words] for rows in read[: sizes["whole"]]]
+    marked = [words for rows in read[sizes["whole"] :] for words, labels in rows if any(labels)]
+    text = word_vectors.count(whole + marked, least=5)
+    company = Company([row for rows in read for row in rows], text.words)
+    vectors = learned(text, sizes, seed)
+    values = {f"two senses or more/{name}": company.mixed(found) for name, found in vectors.items()}
+
+    splits = {"train": sizes["tune"], "test": sizes["test"]}
+    pairs = [world.task("wic", n, split, seed=seed) for split, n in splits.items()]
+    same = [torch.tensor([row["label"] == 1 for row in part]) for part in pairs]
+    ways: dict[str, Embed] = {
+        "static": lambda rows, side: torch.ones(1, len(rows), 1),  # the word's own vector, whatever it is
+        **{name: partial(by_reader, name) for name in ("bert-mini", "elmo-mini")},
+        "mean of the other words": partial(by_company, vectors["skip-gram"], text.counts),
+    }
+    for name, embed in ways.items():
+        cosines = [F.cosine_similarity(embed(part, "text"), embed(part, "pair"), dim=-1) for part in pairs]
+        tried = [threshold_probe((a, b), (same[0], same[1])) for a, b in zip(*cosines, strict=True)]
+        values[f"same sense/{name}"] = max(tried, key=lambda scores: scores[0])[1]
+    return values

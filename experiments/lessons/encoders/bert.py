@@ -1,0 +1,300 @@
+"""The claims of lesson 09: recipes and size, BERT as a writer; ways of pretraining, objectives, sizes, masking."""
+
+import math
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
+from statistics import mean
+
+import torch
+from torch import nn
+
+from course_lib import objectives
+from course_lib.analysis import cost, evaluation
+from course_lib.families import preset
+from course_lib.generation import draw, generate
+from course_lib.objectives import IGNORE, seeded_generator
+from course_lib.pretrained.tokenizers import Vocab
+from experiments.engine.arms import town
+from experiments.engine.experiment import suite
+from experiments.lessons import Arm, Figures, Lab, Plan, Tuning, experiment, probes, rule, sentences, small_models
+
+SHARES = {"[MASK]": 0.8, "random": 0.1, "as it is": 0.1}
+WRITTEN, STORIES = 24, 24  # tokens each text is continued by, and how many texts
+NEVER = ("special tokens chosen", "labels elsewhere", "changed elsewhere")
+CLEAN = rule.all_of(*[rule.exactly(what, 0.0) for what in NEVER])
+INSIDE = [~rule.above(f"{name}, lowest", name) & ~rule.above(name, f"{name}, highest") for name in SHARES]
+
+
+@experiment("mlm-recipe", judge=rule.verdict(CLEAN & rule.all_of(*INSIDE) & rule.within("share chosen", 0.148, 0.152)))
+def mlm_recipe(lab: Lab, seed: int) -> dict[str, float]:
+    """Counts over half a million tokens, some of them special, some padding."""
+    from scipy.stats import binom
+
+    vocab = Vocab(3072, pad=0, unk=1, cls=2, sep=3, mask=4, special=(0, 1, 2, 3, 4))
+    rng = seeded_generator(seed)
+    ids = torch.randint(3072, (4000, 128), generator=rng)
+    attention_mask = torch.arange(128)[None] < torch.randint(100, 129, (4000, 1), generator=rng)
+    hidden = objectives.mask_tokens(ids, rng, vocab=vocab, attention_mask=attention_mask)
+    ordinary = attention_mask & ~torch.isin(ids, torch.tensor(vocab.special))
+    chosen = int(hidden.loss_mask.sum())
+    same, masked = (hidden.ids == ids)[hidden.loss_mask], hidden.ids[hidden.loss_mask].eq(4)
+    counts = {"[MASK]": int(masked.sum()), "random": int((~masked & ~same).sum()), "as it is": int(same.sum())}
+    total = int(ordinary.sum())
+    values: dict[str, float] = {"ordinary tokens": total, "chosen": chosen, "share chosen": chosen / total}
+    for name, count in counts.items():
+        low, high = binom.interval(0.999, chosen, SHARES[name])
+        values |= {name: count, f"{name}, lowest": float(low), f"{name}, highest": float(high)}
+    return values | {
+        "special tokens chosen": int((hidden.loss_mask & ~ordinary).sum()),
+        "labels elsewhere": int(((hidden.labels != IGNORE) & ~hidden.loss_mask).sum()),
+        "changed elsewhere": int(((hidden.ids != ids) & ~hidden.loss_mask).sum()),
+    }
+
+
+@experiment(
+    "nsp-recipe",
+    judge=rule.verdict(
+        rule.ratio("labelled as following", "pairs", 0.5, 0.5)
+        & rule.exactly("following, and so labelled", "labelled as following")
+        & rule.exactly("of the same document, labelled random", 0.0)
+    ),
+)
+def nsp_recipe(lab: Lab, seed: int) -> dict[str, float]:
+    """Each sentence is its own address, so that no two look alike."""
+    documents = [[f"{d} {s}" for s in range(1 + d % 9)] for d in range(2000)]
+    pairs = objectives.nsp_pairs(documents, seeded_generator(seed), n=10_000)
+    placed = [(*map(int, pair.text.split()), *map(int, pair.pair.split()), pair.next) for pair in pairs]
+    return {
+        "pairs": len(pairs),
+        "labelled as following": sum(label == 0 for *_, label in placed),
+        "following, and so labelled": sum(d == e and t == s + 1 and label == 0 for d, s, e, t, label in placed),
+        "of the same document, labelled random": sum(d == e and label == 1 for d, s, e, t, label in placed),
+    }
+
+
+COUNTED = rule.all_of(*[rule.exactly(name, f"{name}, transformers") for name in ("BERT-base", "BERT-large")])
+
+
+@experiment(
+    "bert-params",
+    judge=rule.verdict(COUNTED & rule.near("BERT-base", 110e6, 0.02) & rule.near("BERT-large", 340e6, 0.02), COUNTED),
+)
+def bert_params(lab: Lab, seed: int) -> dict[str, float]:
+    """Counted on the meta device, beside what transformers counts: embeddings, blocks, pooler."""
+    from transformers import BertConfig, BertModel
+
+    values: dict[str, float] = {}
+    for name, config in {"BERT-base": preset("bert-base"), "BERT-large": preset("bert-large")}.items():
+        theirs = BertConfig(
+            hidden_size=config.width, num_hidden_layers=config.layers, num_attention_heads=config.heads,
+            intermediate_size=config.hidden,
+        )  # fmt: skip
+        values[name] = small_models.published_size(config)
+        values[f"{name}, word pieces"] = config.embed.vocab
+        values[f"{name}, transformers"] = cost.parameters(partial(BertModel, theirs))
+    return values
+
+
+_racers = small_models.together(small_models.masked_arm, small_models.causal_arm)
+
+
+def _writers(plan: Plan, seed: int) -> list[Arm]:
+    """BERT, GPT, and the judge: the GPT of another seed."""
+    return [*_racers(plan, seed), small_models.causal_arm(plan, (seed + 1) % max(plan.seeds, 2))]
+
+
+@experiment(
+    "bert-cannot-generate",
+    judge=rule.statements(
+        rule.always("perplexity/BERT", "perplexity/GPT", times=1.5),
+        rule.ratio("positions/BERT", "positions/GPT", least=3.0),
+    ),
+    needs=_writers,
+    config={"tokens written": WRITTEN, "texts": STORIES},
+)
+def bert_cannot_generate(lab: Lab, seed: int) -> dict[str, float]:
+    """Continue held-out documents, and let the judge read the new part."""
+    (bert, tokens, _), (gpt, *_), (judge, *_) = (lab.model(arm) for arm in _writers(lab.plan, seed))
+    read = sentences(small_models.WORLD, "validation", seed + 50)
+    coded = tokens.ids([" ".join(read(i)) for i in range(STORIES)], special=False)
+    whole = [[tokens.vocab.cls or 0, *ids] for ids in coded if len(ids) >= 2 * WRITTEN]
+    rng, values = seeded_generator(seed, 5), {}
+    written = {"real text": [ids[: 2 * WRITTEN] for ids in whole]}
+    for name, model, write in (("GPT", gpt, _next_tokens), ("BERT", bert, _masks_at_the_end)):
+        made = [write(model, tokens.vocab, ids[:WRITTEN], rng) for ids in whole]
+        values[f"positions/{name}"] = sum(positions for _, positions in made)
+        written[name] = [ids for ids, _ in made]
+    return values | {f"perplexity/{name}": _perplexity(judge, texts) for name, texts in written.items()}
+
+
+def _next_tokens(gpt: nn.Module, vocab: Vocab, ids: list[int], rng: torch.Generator) -> tuple[list[int], int]:
+    out = generate(gpt, torch.tensor([ids]), max_new_tokens=WRITTEN, do_sample=True, generator=rng)
+    return out[0].tolist(), len(out[0]) - 1
+
+
+@torch.no_grad()
+def _masks_at_the_end(bert: nn.Module, vocab: Vocab, ids: list[int], rng: torch.Generator) -> tuple[list[int], int]:
+    positions = 0
+    for _ in range(WRITTEN):
+        row = torch.tensor([[*ids, vocab.mask or 0, vocab.sep or 0]])
+        logits = bert(row, loss_mask=torch.arange(row.shape[1])[None] == len(ids))
+        ids = [*ids, int(draw(logits.softmax(-1), rng))]
+        positions += row.shape[1]
+    return ids, positions
+
+
+@torch.no_grad()
+def _perplexity(judge: nn.Module, texts: list[list[int]]) -> float:
+    """Of what follows the first `WRITTEN` tokens, a token."""
+    total = count = 0.0
+    for row in torch.tensor(texts)[:, None]:
+        terms = judge(row).log_softmax(-1)[0, :-1].gather(1, row[0, 1:, None])[WRITTEN - 1 :]
+        total, count = total - terms.sum().item(), count + len(terms)
+    return math.exp(total / count)
+
+
+ABLATION_TASKS = ("nli", "qnli", "sentiment", "questions")
+SIZE_TASKS = ("sentiment", "entities")
+RACE_TASKS = ("entities",)
+MISMATCH_TASKS = ("nli", "entities")
+FROZEN_RATE = 1e-2  # of a linear head alone
+_cheaters = small_models.together(small_models.causal_arm, small_models.two_sided_arm)
+LOWER = rule.always("loss/causal", "loss/two-sided", times=2.0)
+BLIND = rule.always("hidden word/causal", "hidden word/two-sided", times=5.0)
+
+
+@experiment("two-sided-lm-cheats", judge=rule.statements(LOWER, BLIND), needs=_cheaters)
+def two_sided_lm_cheats(lab: Lab, seed: int) -> dict[str, float]:
+    """Training loss at the end, and words guessed from the left alone."""
+    end, values = small_models.after(lab.plan, 0.2), {}
+    for name, arm in zip(("causal", "two-sided"), _cheaters(lab.plan, seed), strict=True):
+        source = lab.model(arm, at=end)
+        values[f"loss/{name}"] = next(p["loss"] for p in source.card["curve"] if p["step"] >= end)
+        values[f"hidden word/{name}"] = probes.hidden_word(source, probes.gaps(arm, source.tokenizer))
+    return values
+
+
+_both_ways = small_models.together(small_models.masked_arm, small_models.causal_arm, small_models.elmo_arm)
+
+
+def _sees_more(model: str, other: str) -> list[rule.Statement]:
+    return [rule.above(f"{model}/{side}", f"{other}/{side}", by=0.1) for side in ("right", "both")]
+
+
+ARMS, SHIPPED = _sees_more("BERT", "GPT") + _sees_more("BERT", "biLM"), _sees_more("bert-mini", "gpt-mini")
+CLEAR = rule.all_of(*[rule.clearly("hidden word/BERT", f"hidden word/{other}") for other in ("GPT", "biLM")])
+
+
+@experiment(
+    "bidirectional-wins",
+    judge=rule.verdict(CLEAR & (rule.all_of(*ARMS) | rule.all_of(*SHIPPED)), CLEAR | rule.any_of(*ARMS, *SHIPPED)),
+    needs=_both_ways,
+)
+def bidirectional_wins(lab: Lab, seed: int) -> dict[str, float]:
+    """Hidden words of documents, and of the evidence probe, for each model."""
+    arms = _both_ways(lab.plan, seed)
+    bert, gpt, bilm = map(lab.model, arms)
+    questions = probes.gaps(arms[0], bert.tokenizer)
+    values = {f"hidden word/{name}": probes.hidden_word(m, questions) for name, m in (("BERT", bert), ("GPT", gpt))}
+    values["hidden word/biLM"] = probes.elmo_hidden_word(bilm, seed)
+    shipped = {name: lab.source(Tuning(name, "nli")) for name in ("bert-mini", "gpt-mini")}
+    for side in ("left", "right", "both"):
+        items = town(small_models.WORLD).evidence(lab.plan.probes, seed=seed, side=side)
+        for name, source in {"BERT": bert, "GPT": gpt, **shipped, "biLM": bilm}.items():
+            values[f"{name}/{side}"] = probes.fill_in(source, items)
+    return values
+
+
+def _ablated(plan: Plan, seed: int) -> dict[str, Tuning]:
+    """The four rows of the table."""
+    arms = (small_models.bert_arm, small_models.masked_arm, small_models.causal_arm)
+    bert, masked, causal = (Tuning(arm(plan, seed), "", seed) for arm in arms)
+    return {"BERT": bert, "no NSP": masked, "LTR, no NSP": causal, "+ BiLSTM": replace(causal, top="bilstm")}
+
+
+NSP = ("BERT/average", "no NSP/average")  # what leaving it out costs, and
+LTR = ("no NSP/average", "LTR, no NSP/average")  # going left to right
+COSTS = rule.above(LTR, NSP) & rule.clearly(*LTR) & rule.above(*NSP, by=-0.01)
+suite("bert-ablation", _ablated, ABLATION_TASKS, rule.verdict(COSTS, rule.above(*LTR)))
+
+
+def _family(plan: Plan, seed: int) -> list[Arm]:
+    return [small_models.size_arm(plan, seed, *size) for size in small_models.sizes(plan)]
+
+
+def _larger(f: Figures) -> rule.Judge:
+    """Perplexity falls with every step in size, and the largest is clearly better at the tasks."""
+    perplexities, averages = ([key for key in f if key.startswith(what)] for what in ("perplexity/", "average/"))
+    lower = rule.clearly(perplexities[0], perplexities[-1])
+    falls = [rule.above(a, b) for a, b in pairwise(perplexities)]
+    return rule.verdict(rule.all_of(lower, *falls, rule.clearly(averages[-1], averages[0])), lower)
+
+
+@experiment("bert-size", judge=rule.by_figures(_larger), needs=_family, config={"tasks": SIZE_TASKS})
+def bert_size(lab: Lab, seed: int) -> dict[str, float]:
+    """Perplexity and mean score of each size."""
+    values: dict[str, float] = {}
+    for (layers, width), arm in zip(small_models.sizes(lab.plan), _family(lab.plan, seed), strict=True):
+        name, (model, tokens, _) = f"{layers} x {width}", lab.model(arm)
+        loss = evaluation.mean_loss(model, probes.words_loss, probes.held_out(arm, tokens))
+        values[f"perplexity/{name}"] = math.exp(loss)
+        values[f"average/{name}"] = mean(lab.score(Tuning(arm, task, seed)) for task in SIZE_TASKS)
+    return values
+
+
+def _race(f: Figures) -> rule.Judge:
+    """Masked words are learned more slowly at first and better in the end."""
+    moments = sorted(int(moment) for moment in rule.names(f, "hidden word/masked"))
+    slower = rule.above(f"hidden word/left to right/{moments[0]}", f"hidden word/masked/{moments[0]}")
+    better, tasks = (
+        rule.above(f"{what}/masked/{moments[-1]}", f"{what}/left to right/{moments[-1]}")
+        for what in ("hidden word", "tasks")
+    )
+    return rule.verdict(slower & better & tasks, slower | better)
+
+
+@experiment("mlm-converges-slower", judge=rule.by_figures(_race), needs=_racers, config={"tasks": RACE_TASKS})
+def mlm_converges_slower(lab: Lab, seed: int) -> dict[str, float]:
+    """Hidden words and task scores at five moments of the race."""
+    values: dict[str, float] = {}
+    arms = dict(zip(("masked", "left to right"), _racers(lab.plan, seed), strict=True))
+    for moment in small_models.moments(lab.plan):
+        for name, arm in arms.items():
+            source = lab.model(arm, at=moment)
+            gaps = probes.gaps(small_models.masked_arm(lab.plan, seed), source.tokenizer)
+            values[f"hidden word/{name}/{moment}"] = probes.hidden_word(source, gaps)
+            scores = [lab.score(Tuning(arm, task, seed, at=moment)) for task in RACE_TASKS]
+            values[f"tasks/{name}/{moment}"] = mean(scores)
+    return values
+
+
+def _recipes(plan: Plan, seed: int) -> list[Arm]:
+    return [small_models.masked_arm(plan, seed, recipe) for recipe in small_models.RECIPES]
+
+
+FROZEN, TUNED = [(f"{how}/80/10/10", f"{how}/100/0/0") for how in ("frozen", "fine-tuned")]
+
+
+def _indifferent(f: Figures) -> bool:
+    """Fine-tuned, the recipes differ by less than frozen."""
+    frozen, tuned = (abs(f[a].mean - f[b].mean) for a, b in (FROZEN, TUNED))
+    return tuned < frozen
+
+
+@experiment(
+    "mask-mismatch",
+    judge=rule.verdict(rule.clearly(*FROZEN) & rule.such_that(_indifferent), rule.above(*FROZEN)),
+    needs=_recipes,
+    config={"tasks": MISMATCH_TASKS, "frozen": f"a linear head on the top layer, learning rate {FROZEN_RATE}"},
+)
+def mask_mismatch(lab: Lab, seed: int) -> dict[str, float]:
+    """Scores of the three recipes, frozen and fine-tuned."""
+    values: dict[str, float] = {}
+    for recipe, arm in zip(small_models.RECIPES, _recipes(lab.plan, seed), strict=True):
+        tuned = Tuning(arm, "", seed, at=small_models.compared(lab.plan))
+        for how, way in (("frozen", replace(tuned, frozen=True, lr=FROZEN_RATE)), ("fine-tuned", tuned)):
+            scores = [lab.score(replace(way, task=task)) for task in MISMATCH_TASKS]
+            values |= {f"{task}, {how}/{recipe}": score for task, score in zip(MISMATCH_TASKS, scores, strict=True)}
+            values[f"{how}/{recipe}"] = mean(scores)
+    return values

@@ -1,0 +1,141 @@
+"""The claims of lesson 11: what single heads find, and which layers serve as features."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from course_lib.analysis import metrics, probing
+from course_lib.model.initialization import mimetic
+from course_lib.model.transformer import Transformer
+from course_lib.pretrained import checkpoints
+from course_lib.pretrained.tokenizers import Tokenizer
+from experiments.lessons import Figures, Lab, Tuning, experiment, given, rule, small_models, task_rows, town
+
+BODY = "bert-mini"
+SIZES: dict[str, list[int]] = given("inside_bert")["sizes"]
+PARTS = {"choose": "train", "score": "test"}  # heads and distances are chosen on the one and scored on the other
+LONGEST = 160  # pieces
+LEAD = 0.05
+RULES = {"det": ("best distance",), "obj": ("best distance",), "coreference": ("nearest mention", "same word")}
+_Columns = Mapping[str, Sequence[Any]]
+CONFIG = {"checkpoints": small_models.shipped(BODY)}
+
+
+def mentions(document: Mapping[str, Any]) -> Iterator[tuple[int, list[int], list[int]]]:
+    """Of each mention whose entity was named before: its word, the earlier mentions' words, the right ones of them.
+
+    A mention's word is the one whose governor stands outside.
+    """
+    spans = [(range(mention["start"], mention["end"]), mention["entity"]) for mention in document["mentions"]]
+    words = sorted((next(i for i in span if document["heads"][i] not in span), entity) for span, entity in spans)
+    for place, entity in words:
+        before = [(p, e) for p, e in words if p < place]
+        same = [p for p, e in before if e == entity]
+        if same and len(before) > 1:
+            yield place, [p for p, _ in before], same
+
+
+def links(attention: Sequence[Tensor], documents: Sequence[Any]) -> Tensor:
+    """Whether an antecedent is chosen: by the nearest mention, by the nearest of the same word, by each head.
+    Bool[2 + L H, N]."""
+    found = []
+    for document, weights in zip(documents, attention, strict=True):
+        words = [word.lower() for word in document["tokens"]]
+        for place, before, same in mentions(document):
+            alike = [p for p in before if words[p] == words[place]] or before
+            heads = weights[..., place, before].flatten(0, 1).argmax(-1)
+            choices = torch.tensor([before[-1], alike[-1], *(before[i] for i in heads.tolist())])
+            found.append(torch.isin(choices, torch.tensor(same)))
+    return torch.stack(found, dim=-1)
+
+
+def heads_of(body: nn.Module, tokenizer: Tokenizer, parsed: _Columns, linked: _Columns) -> dict[str, float]:
+    """What the best head of a body finds: governors or dependents of two relations, and antecedents."""
+
+    def look(rows: Sequence[Any]) -> list[Tensor]:
+        return probing.word_attention(body, tokenizer, [row["tokens"] for row in rows])
+
+    found = [probing.hits(look(parsed[part]), parsed[part]) for part in PARTS]
+    for part, right in zip(PARTS, found, strict=True):
+        right["coreference"] = links(look(linked[part]), linked[part])[2:]
+    values: dict[str, float] = {}
+    for name in RULES:
+        chosen, scored = (right[name].float().mean(-1).flatten() for right in found)
+        values[name] = float(scored[chosen.argmax()])
+    return values
+
+
+def _finds(relation: str) -> rule.Statement:
+    """The best head is five points ahead of the simple rules and of random weights, and clearly."""
+    head = f"best head/{relation}"
+    controls = [f"{name}/{relation}" for name in (*RULES[relation], "random weights")]
+    return rule.all_of(*[rule.above(head, other, by=LEAD) & rule.clearly(head, other) for other in controls])
+
+
+@experiment("heads-learn-syntax", judge=rule.statements(*[_finds(relation) for relation in RULES]), config=CONFIG)
+def heads_learn_syntax(lab: Lab, seed: int) -> dict[str, float]:
+    """Shares found by the best head, by the simple rules, and by the best heads of untrained bodies."""
+    model, tokenizer, card = checkpoints.load(BODY)
+    many, some, _ = SIZES[lab.plan.scale]
+    world = town(small_models.WORLD)
+    parsed = {p: probing.sentences(world.documents(many, split=s, seed=10 + seed)) for p, s in PARTS.items()}
+    linked = {
+        p: [d for d in world.documents(some, split=s, seed=20 + seed) if len(tokenizer.encode(d["tokens"])) <= LONGEST]
+        for p, s in PARTS.items()
+    }
+    torch.manual_seed(seed)
+    bodies: dict[str, nn.Module] = {"best head": model.stack, "random weights": Transformer(model.stack.config).eval()}
+    if strength := card.get("recipe", {}).get("mimetic"):
+        begun = Transformer(model.stack.config).eval()
+        mimetic(begun, strength=strength)
+        bodies["before step 1"] = begun
+    values: dict[str, float] = {}
+    for name, body in bodies.items():
+        found = heads_of(body.to(lab.device), tokenizer, parsed, linked)
+        values |= {f"{name}/{relation}": share for relation, share in found.items()}
+    chosen, scored = (probing.distances(parsed[part]) for part in PARTS)
+    for relation in ("det", "obj"):
+        right = scored[relation] == probing.usual(chosen[relation])
+        values[f"best distance/{relation}"] = float(right.float().mean())
+    silent = [torch.zeros(0, 1, len(row["tokens"]), len(row["tokens"])) for row in linked["score"]]
+    nearest, same = links(silent, linked["score"]).float().mean(-1).tolist()
+    return values | {"nearest mention/coreference": nearest, "same word/coreference": same}
+
+
+MIXED = ("sum of all", "last 4, summed", "last 4, side by side")
+
+
+def features(layers: Tensor) -> dict[str, Tensor]:
+    """The ways to use layers [L+1 N D] as features [N D], the embeddings being layer 0."""
+    single = {f"layer {number}": layer for number, layer in enumerate(layers)}
+    mixed = (layers.sum(0), layers[-4:].sum(0), torch.cat(list(layers[-4:]), dim=-1))
+    return single | dict(zip(MIXED, mixed, strict=True))
+
+
+def _layers(f: Figures) -> rule.Judge:
+    """Every block is better than the embeddings; the best combination is better than the top block."""
+    blocks = [name for name in f if name.startswith("layer ") and name != "layer 0"]
+    return rule.statements(
+        rule.all_of(*[rule.above(block, "layer 0") for block in blocks]),
+        rule.above(rule.highest(f, list(MIXED)), blocks[-1]),
+    )
+
+
+@experiment("layers-as-features", judge=rule.by_figures(_layers), config=CONFIG)
+def layers_as_features(lab: Lab, seed: int) -> dict[str, float]:
+    """F1 of names from every layer and combination, and of the same body fine-tuned."""
+    model, tokenizer, _ = checkpoints.load(BODY)
+    n = SIZES[lab.plan.scale][2]
+    rows = task_rows("entities", seed, train=n, test=n)
+    tags = rows["train"].features["labels"].feature.names
+    made = {s: features(torch.cat(probing.word_layers(model, tokenizer, r["tokens"]), dim=1)) for s, r in rows.items()}
+    truth = [[tags[label] for label in labels] for labels in rows["test"]["labels"]]
+    labels = torch.tensor([label for row in rows["train"]["labels"] for label in row])
+    values = {}
+    for name, x in made["train"].items():
+        said = probing.linear_probe(x, labels, len(tags), steps=40)(made["test"][name]).argmax(-1)
+        guessed = [[tags[i] for i in part.tolist()] for part in said.split([len(row) for row in truth])]
+        values[name] = metrics.entity_f1(guessed, truth)
+    return values | {"fine-tuned": lab.score(Tuning(BODY, "entities", seed, labels=n, tests=n))}

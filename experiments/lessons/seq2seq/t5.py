@@ -1,0 +1,321 @@
+"""The claims of lesson 17: span corruption, architectures and objectives, many tasks at once, sizes."""
+
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import replace
+from functools import cache, partial
+from itertools import chain, pairwise
+from pydoc_data.topics import topics
+from typing import Any, cast
+
+import torch
+from torch import nn
+
+from course_lib import data, objectives
+from course_lib.analysis import cost
+from course_lib.analysis.evaluation import mean_loss, target_accuracy
+from course_lib.data import text_to_text
+from course_lib.data.batches import pad
+from course_lib.data.inputs import EncodedRow, SourceTarget, TaskBatches
+from course_lib.families.t5 import T5_SIZES, t5, t5_lm, t5_size, write_config
+from course_lib.model import heads, masks
+from course_lib.model.config import StackConfig, T5Buckets
+from course_lib.model.seq2seq import EncoderDecoder, Seq2SeqLM, shift_right
+from course_lib.model.transformer import Transformer
+from course_lib.objectives import IGNORE, collate, losses, seeded_generator
+from course_lib.objectives.losses import Batch, Loss
+from course_lib.pretrained import checkpoints
+from course_lib.pretrained.tokenizers import train_wordpiece
+from experiments.engine.small_models import WORLD
+from experiments.lessons import Figures, Lab, experiment, fit, given, probes, published, rule, small_models, town
+
+SIZES: dict[str, dict[str, int]] = given("t5")["sizes"]
+sized = partial(small_models.only, SIZES)
+LENGTH, WIDTHS, HELD_OUT = 48, (32, 64, 96), 8
+PAPER = published("17_t5")
+TASKS = {
+    "sentiment": text_to_text.WORDINGS["sst2"],
+    "paraphrase": text_to_text.WORDINGS["mrpc"],
+    "translation": text_to_text.translation("English", "Velin"),
+}
+WORDINGS = TASKS | {"summaries": text_to_text.WORDINGS["summary"]}
+
+
+class TextsAndTasks:
+    """One seed's texts and tasks, in the tokens of t5-mini."""
+
+    def __init__(self, size: dict[str, int], seed: int) -> None:
+        self.size, self.seed = size, seed
+        self.task = cache(self._task)
+        self.t5_mini, self.tokenizer, _ = checkpoints.load("t5-mini")
+        self.vocab, self.sentinels = self.tokenizer.vocab, objectives.sentinels(self.tokenizer)
+        self.special = torch.tensor([i for i in self.vocab.special if i not in self.sentinels])
+        self.frame = SourceTarget(self.tokenizer, self.t5_mini.stack.config, max_length=64)
+        texts = list(data.corpus("world", n=size["documents"], seed=seed)["text"])
+        long = self.tokenizer.ids(texts, special=False)
+        cut = [ids[i : i + LENGTH] for ids in long for i in range(0, len(ids), LENGTH)]
+        rows = [[cast(int, self.vocab.cls), *ids, cast(int, self.vocab.sep)] for ids in cut if len(ids) > 8]
+        self.rows = [rows[i] for i in torch.randperm(len(rows), generator=seeded_generator(seed)).tolist()]
+
+    def texts(self, step: int) -> Batch:
+        first = step * self.size["rows"]
+        rows = [self.rows[i % len(self.rows)] for i in range(first, first + self.size["rows"])]
+        return pad(rows, self.vocab.pad or 0)
+
+    def spans(self, step: int) -> Batch:
+        (ids, real), rng = self.texts(step).values(), seeded_generator(self.seed, 1, step)
+        return collate.span_corrupted(ids, real, rng, vocab=self.vocab, sentinels=self.sentinels)
+
+    def parts(self, step: int) -> Batch:
+        """Each text cut in two: the LM objective of an encoder-decoder and of a prefix LM."""
+        ids, real = self.texts(step).values()
+        return collate.prefixed(ids, real, seeded_generator(self.seed, 2, step), vocab=self.vocab)
+
+    def _task(self, name: str, split: str = "train") -> list[EncodedRow]:
+        """Rows of a task as text in and text out."""
+        n = self.size["tests" if split == "test" else "labels"]
+        items = data.task(f"world/{name}", split=split, n=n, seed=self.seed)
+        return self.frame.rows(text_to_text.rows(items, WORDINGS[name]))
+
+    def fresh(self, width: int = 64) -> StackConfig:
+        """A T5 for these minutes, two layers a side."""
+        return t5(self.vocab.size, width=width, layers=2, heads=width // 32, hidden=4 * width, dropout=0.0)
+
+
+def learn(model: nn.Module, batches: list[Batch], loss: Loss, device: str, lr: float = 3e-3) -> None:
+    """Train on a list of batches, one step each."""
+    fit(model, batches, loss, len(batches), lr, device=device)
+    model.cpu()
+
+
+@torch.no_grad()
+def judged(model: Any, loss: Loss, batch: Batch, special: torch.Tensor) -> tuple[float, float]:
+    """Of the targets' tokens, special ones apart, each after the right beginning: share said rightly, nats a token."""
+    labels = batch["labels"]
+    at = (labels != IGNORE) & ~torch.isin(labels, special)
+    seen: dict[str, Any] = {"attention_mask": batch["attention_mask"], "loss_mask": at}
+    if loss is losses.seq2seq:
+        logits = model(batch["ids"], shift_right(labels, model.stack.start), **seen)
+    else:
+        mask = masks.prefix(batch["prefix"], labels.shape[1]) if loss is losses.prefix_lm else None
+        logits = model(batch["ids"], mask=mask, **seen)
+    right = (logits.argmax(-1) == labels[at]).float().mean()
+    return right.item(), losses.cross_entropy(logits, labels[at]).item()
+
+
+KINDS: dict[str, Loss] = {
+    "encoder-decoder": losses.seq2seq,
+    "shared": losses.seq2seq,
+    "half the layers": losses.seq2seq,
+    "language model": losses.clm,
+    "prefix LM": losses.prefix_lm,
+}
+
+
+def build(kind: str, config: StackConfig) -> nn.Module:
+    """A fresh network. Language models read source and target as one text. Shared is one set of blocks for both sides;
+    the decoder's cross-attention is its self-attention once more."""
+    if KINDS[kind] is not losses.seq2seq:
+        one = replace(config, cross=False, position=T5Buckets(32, 128, bidirectional=True))
+        return heads.LM(Transformer(one))
+    layers = config.layers // 2 if kind == "half the layers" else config.layers
+    model = Seq2SeqLM(EncoderDecoder(replace(config, layers=layers)))
+    for reads, writes in zip(model.stack.encoder.blocks, model.stack.decoder.blocks, strict=True):
+        if kind == "shared":
+            writes.attn = writes.cross = reads.attn
+            writes.attn_norm = writes.cross_norm = reads.attn_norm
+            writes.ff, writes.ff_norm = reads.ff, reads.ff_norm
+    return model
+
+
+BEST, OBJECTIVES, CONTROL = "encoder-decoder", ("denoising", "LM"), "no pretraining"
+
+
+def summarised(town: TextsAndTasks, kind: str, objective: str, device: str) -> tuple[float, float]:
+    """Pretrain (or not), tune on summaries, ask."""
+    loss, steps = KINDS[kind], range(town.size["before"])
+    form: Callable[[Batch], Batch] = dict if loss is losses.seq2seq else partial(collate.joined, vocab=town.vocab)
+    torch.manual_seed(town.seed)
+    model = build(kind, replace(town.fresh(), scale=True, init_std=0.05))
+    if objective == "LM" and loss is losses.clm:
+        learn(model, [town.texts(step) for step in steps], loss, device)
+    elif objective != CONTROL:
+        read = town.spans if objective == "denoising" else town.parts
+        learn(model, [form(read(step)) for step in steps], loss, device)
+    stories = TaskBatches(town.frame, town.task("summaries"), town.size["rows"], town.seed)
+    learn(model, [form(stories[step]) for step in range(town.size["after"])], loss, device, lr=2e-3)
+    return judged(model, loss, form(town.frame.collate(town.task("summaries", "test"))), town.special)
+
+
+NATS = {kind: [f"nats/{kind}/{objective}" for objective in OBJECTIVES] for kind in KINDS}
+FIRST, WITHOUT = NATS[BEST][0], f"nats/{BEST}/{CONTROL}"
+HELPED = rule.above(WITHOUT, FIRST, by=0.1) & rule.clearly(WITHOUT, FIRST)
+CLAIMED = [
+    ~rule.any_of(*[rule.above(FIRST, other) for other in (WITHOUT, *chain(*NATS.values()))]),
+    rule.all_of(*[rule.above(lm, denoising) for denoising, lm in NATS.values()]),
+    ~rule.above(NATS["shared"][0], FIRST, by=0.05 + 1e-12),
+]
+
+
+@experiment(
+    "t5-architectures",
+    judge=rule.verdict(rule.all_of(HELPED, *CLAIMED), HELPED & rule.any_of(*CLAIMED)),
+    config={"sizes": sized("documents", "rows", "before", "after", "labels", "tests"), "length": LENGTH},
+)
+def architectures(lab: Lab, seed: int) -> dict[str, float]:
+    """The ten rows, and the first of them without pretraining."""
+    town = TextsAndTasks(SIZES[lab.plan.scale], seed)
+    rows = [(kind, objective) for objective in OBJECTIVES for kind in KINDS]
+    values: dict[str, float] = {}
+    for kind, objective in [*rows, (BEST, CONTROL)]:
+        key = f"{kind}/{objective}"
+        values[f"tokens right/{key}"], values[f"nats/{key}"] = summarised(town, kind, objective, lab.device)
+    return values
+
+
+def same_formats() -> bool:
+    """Whether the course's wordings of the three tasks are the paper's, to the letter."""
+    ours = text_to_text.WORDINGS | {"translation": text_to_text.translation("English", "German")}
+    example = {"text": "He left.", "pair": "He went away.", "target": ""}
+    formats = PAPER["t5-text-to-text"]["formats"].items()
+    return all(
+        ours[name].row(example)["text"] == form.format(**example) and list(ours[name].labels) == labels
+        for name, (form, labels) in formats
+    )
+
+
+def answered(town: TextsAndTasks, model: Seq2SeqLM, name: str) -> float:
+    """Share of answers that are the target's text; of a translation's, of its tokens that are right."""
+    rows = town.task(name, "test")
+    if not TASKS[name].labels:
+        return judged(model, losses.seq2seq, town.frame.collate(rows), town.special)[0]
+    said = probes.answers(model, town.frame, rows, most=24)
+    right = [text == town.tokenizer.decode(row.label) for text, row in zip(said, rows, strict=True)]
+    return float(sum(right) / len(rows))
+
+
+SAME = rule.exactly("formats as the paper's", 1.0)
+
+
+def _learned(f: Figures) -> bool:
+    """The joint model is right on six of ten rows with two labels."""
+    return f["one for all/sentiment"].mean + f["one for all/paraphrase"].mean >= 1.2
+
+
+@experiment(
+    "t5-text-to-text",
+    judge=rule.verdict(
+        SAME & rule.above("one for all/average", "one model each/average", by=-0.02) & rule.such_that(_learned),
+        SAME & rule.above("one for all/average", "one model each/average", by=-0.1),
+    ),
+    config={
+        "sizes": sized("rows", "each", "labels", "tests"),
+        "tasks": tuple(TASKS),
+        "checkpoints": small_models.shipped("t5-mini"),
+    },
+)
+def text_in_text_out(lab: Lab, seed: int) -> dict[str, float]:
+    """Scores of one model a task and of one for all, every task seen as often either way."""
+    size = SIZES[lab.plan.scale]
+    town = TextsAndTasks(size, seed)
+    taught = {name: town.task(name) for name in TASKS}
+    shares = text_to_text.mixing_rates([size["labels"]] * len(TASKS))
+    every = text_to_text.MixedTasks(town.frame, taught, shares, batch=size["rows"], seed=seed)
+    joint = deepcopy(town.t5_mini)
+    learn(joint, [every[step] for step in range(len(TASKS) * size["each"])], losses.seq2seq, lab.device)
+    values = {"formats as the paper's": float(same_formats())}
+    for name in TASKS:
+        single, own = deepcopy(town.t5_mini), TaskBatches(town.frame, taught[name], size["rows"], seed)
+        learn(single, [own[step] for step in range(size["each"])], losses.seq2seq, lab.device)
+        values[f"one model each/{name}"] = answered(town, single, name)
+        values[f"one for all/{name}"] = answered(town, joint, name)
+    for who in ("one model each", "one for all"):
+        values[f"{who}/average"] = sum(values[f"{who}/{name}"] for name in TASKS) / len(TASKS)
+    return values
+
+
+TABLE = rule.exactly("the paper's columns that rise", float(len(PAPER["t5-sizes"]["columns"]))) & rule.all_of(
+    *[
+        rule.exactly(f"parameters/{name}", f"transformers/{name}")
+        & rule.near(f"parameters/{name}", 1e6 * row["millions"], 0.1)
+        for name, row in PAPER["t5-sizes"]["rows"].items()
+    ]
+)
+
+
+def _improves(a: int, b: int) -> rule.Statement:
+    return rule.above(f"held-out loss/{a}", f"held-out loss/{b}") & rule.above(f"tokens right/{b}", f"tokens right/{a}")
+
+
+EACH, ENDS = [_improves(a, b) for a, b in pairwise(WIDTHS)], [_improves(WIDTHS[0], WIDTHS[-1])]
+
+
+@experiment(
+    "t5-sizes",
+    judge=rule.verdict(TABLE & rule.all_of(*EACH), TABLE & rule.all_of(*ENDS)),
+    config={"sizes": sized("documents", "rows", "alone"), "widths": WIDTHS, "length": LENGTH},
+)
+def sizes(lab: Lab, seed: int) -> dict[str, float]:
+    """Full-size counts, and what three small sizes reach on the same rows in the same order."""
+    from transformers import T5Config, T5ForConditionalGeneration
+
+    values: dict[str, float] = {}
+    for name in T5_SIZES:
+        config = t5_size(name)
+        values[f"parameters/{name}"] = cost.parameters(partial(t5_lm, config))
+        theirs = partial(T5ForConditionalGeneration, T5Config(**write_config(config)))
+        values[f"transformers/{name}"] = cost.parameters(theirs)
+    scores = [row["scores"] for row in PAPER["t5-sizes"]["rows"].values()]
+    rises = [all(a < b for a, b in pairwise(column)) for column in zip(*scores, strict=True)]
+    values["the paper's columns that rise"] = sum(rises)
+    town = TextsAndTasks(SIZES[lab.plan.scale], seed)
+    steps = town.size["alone"]
+    held_out = [town.spans(step) for step in range(steps, steps + HELD_OUT)]
+    for width in WIDTHS:
+        torch.manual_seed(seed)
+        model = t5_lm(town.fresh(width))
+        learn(model, [town.spans(step) for step in range(steps)], losses.seq2seq, lab.device)
+        values[f"held-out loss/{width}"] = mean_loss(model, losses.seq2seq, held_out)
+        values[f"tokens right/{width}"] = target_accuracy(model, held_out)
+    return values
+
+
+CORPORA = ("world", "Python's manual")
+EXAMPLE = published("17_t5")["t5-span-corruption"]
+SPANS, SIGNS = [(2, 2), (8, 1)], ("<X>", "<Y>", "<Z>")  # "for inviting", "last": (start, length)
+LETTERS = [rule.exactly(f"as in the lecture/{side}", 1.0) for side in ("input", "target")]
+RESTORED = [rule.exactly(f"restored/{name}", 1.0) for name in ("the lecture's example", *CORPORA)]
+AMOUNTS = [
+    rule.within(f"share hidden/{name}", 0.145, 0.155) & rule.within(f"mean span/{name}", 2.7, 3.3) for name in CORPORA
+]
+
+
+@experiment("t5-span-corruption", judge=rule.verdict(rule.all_of(*LETTERS, *RESTORED, *AMOUNTS), rule.all_of(*LETTERS)))
+def t5_span_corruption(lab: Lab, seed: int) -> dict[str, float]:
+    """The lecture's example, and the amounts on documents of the town and on Python's manual."""
+    words = EXAMPLE["text"].split()
+    signs = list(range(len(words), len(words) + len(SIGNS)))
+    marked = objectives.mark_spans(torch.arange(len(words)), SPANS, signs)
+    said = {side: " ".join([*words, *SIGNS][i] for i in ids.tolist()) for side, ids in marked._asdict().items()}
+    values = {f"as in the lecture/{side}": float(text == EXAMPLE[side]) for side, text in said.items()}
+    back = objectives.restore(*marked, signs)
+    values["restored/the lecture's example"] = float(torch.equal(back, torch.arange(len(words))))
+    read = ([town(WORLD).document(i)["text"] for i in range(750)], list(topics.values()))
+    for name, texts in zip(CORPORA, read, strict=True):
+        values |= {f"{what}/{name}": value for what, value in _amounts(texts, seed).items()}
+    return values
+
+
+def _amounts(texts: list[str], seed: int) -> dict[str, float]:
+    """Over the texts of one corpus, in its own word pieces: their number, share hidden, mean span, share restored."""
+    pieces = objectives.add_sentinels(train_wordpiece(texts, 2000))
+    signs, rng = objectives.sentinels(pieces), seeded_generator(seed, 2)
+    found: list[tuple[float, ...]] = []
+    for ids in pieces.ids([text[:2000] for text in texts], special=False):
+        if len(ids) >= 50:
+            pair = objectives.span_corruption(torch.tensor(ids), rng, vocab=pieces.vocab, sentinels=signs)
+            spans = int(torch.isin(pair.input, torch.tensor(signs)).sum())
+            hidden, back = len(ids) - len(pair.input) + spans, objectives.restore(*pair, signs).tolist() == ids
+            found.append((hidden / len(ids), (len(pair.target) - spans - 1) / spans, back))
+    means = (sum(column) / len(found) for column in zip(*found, strict=True))
+    return {"texts": len(found)} | dict(zip(("share hidden", "mean span", "restored"), means, strict=True))

@@ -1,0 +1,162 @@
+"""Public tasks: a small encoder from random weights, pretrained on the town, pretrained on English, and a linear
+model of counted words and letters.
+
+    python -m experiments.real.tasks FOLDER [--task sst2 ...]
+
+FOLDER has the published files. An arm's learning rate (the linear model's regularisation) is chosen on a tenth of the
+training rows, then it is trained on all of them, once a seed, and scored on rows that chose nothing. Every finished arm
+is written to data/results/real_NAME.json at once; one that stands there is not run again.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+from datasets import Dataset
+from scipy import sparse
+from sklearn.feature_extraction import DictVectorizer
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression, Ridge
+
+from classroom.records.record import RESULTS, figure
+from course_lib import data
+from course_lib.analysis.metrics import METRICS
+from course_lib.files import read_json, write_json
+from course_lib.pretrained import checkpoints
+from course_lib.training.finetune import finetune
+
+RATES = (1e-4, 3e-4, 1e-3)  # peak learning rates that are tried
+PENALTIES = (0.1, 1.0, 10.0, 100.0)  # inverse regularisations of the linear model
+Run = Callable[[Dataset, Dataset, float, int], float]  # (training rows, rows to score, rate or penalty, seed) -> score
+
+
+@dataclass(frozen=True)
+class PublicTask:
+    """train, test: file or folder, and split. bert_base: the published score, of the paper's own test rows.
+    epochs: over the training rows, the same for every arm."""
+
+    train: tuple[str, str]
+    test: tuple[str, str]
+    metric: str
+    bert_base: float | None = None
+    epochs: int = 4
+
+
+# bert_base: Devlin et al. 2019, table 1, on GLUE's hidden test sets.
+TASKS = {
+    "cola": PublicTask(("cola/raw", "train"), ("cola/raw", "validation"), "matthews", 0.521),
+    "stsb": PublicTask(("stsb_en", "train"), ("stsb_en", "test"), "spearman", 0.858),
+    "wnut17": PublicTask(("wnut17", "train"), ("wnut17", "validation"), "entity_f1", epochs=8),
+    "ud_tags": PublicTask(("ud_english_ewt", "validation"), ("ud_english_ewt", "test"), "accuracy", epochs=8),
+    "mrpc": PublicTask(("mrpc", "train"), ("mrpc", "test"), "f1", 0.889),
+    "sst2": PublicTask(("sst2", "train"), ("sst2", "test"), "accuracy", 0.935),
+}
+
+
+def encoder(name: str, task: PublicTask, *, pretrained: bool) -> Run:
+    """Fine-tuning of a checkpoint, or of its configuration with random weights."""
+    model, tokenizer, _ = checkpoints.open_model(name)
+
+    def run(train: Dataset, test: Dataset, rate: float, seed: int) -> float:
+        rows = {"train": train, "test": test}
+        how: dict[str, Any] = {"epochs": task.epochs, "metric": task.metric, "precision": "bf16"}
+        return finetune(model, rows, tokenizer, lr=rate, seed=seed, pretrained=pretrained, **how).score
+
+    return run
+
+
+def linear(task: PublicTask) -> Run:
+    """Ridge or logistic regression. Texts: TF-IDF of words (one and two) and of letters (two to five); pairs: what
+    both texts share and what only one has. Tags: the word, its beginning and end, its shape, its neighbours."""
+
+    def run(train: Dataset, test: Dataset, penalty: float, seed: int) -> float:
+        tags = "tokens" in train.column_names
+        known, asked = (_words if tags else _texts)(train, test)
+        truth = [tag for row in train["labels"] for tag in row] if tags else train["label"]
+        ridge = isinstance(truth[0], float)
+        model = Ridge(alpha=1 / penalty) if ridge else LogisticRegression(C=penalty, max_iter=2000)
+        said = model.fit(known, truth).predict(asked).tolist()
+        if not tags:
+            return float(METRICS[task.metric](said, test["label"]))
+        names, flat = test.features["labels"].feature.names, iter(said)
+        spoken = [[names[next(flat)] for _ in row] for row in test["labels"]]
+        return float(METRICS[task.metric](spoken, [[names[tag] for tag in row] for row in test["labels"]]))
+
+    return run
+
+
+def _texts(*parts: Dataset) -> list[sparse.csr_matrix]:
+    columns = [name for name in ("text", "pair") if name in parts[0].column_names]
+    found: list[list[Any]] = [[] for _ in parts]
+    for analyzer, grams in (("word", (1, 2)), ("char_wb", (2, 5))):
+        counter = TfidfVectorizer(analyzer=analyzer, ngram_range=grams, min_df=2, sublinear_tf=True)
+        counter.fit([text for name in columns for text in parts[0][name]])
+        for blocks, part in zip(found, parts, strict=True):
+            one, *other = (counter.transform(part[name]) for name in columns)
+            cosine = [sparse.csr_matrix(one.multiply(o).sum(1)) for o in other]
+            blocks += [one, *cosine, *(abs(one - o) for o in other), *(one.multiply(o) for o in other)]
+    return [sparse.hstack(blocks).tocsr() for blocks in found]
+
+
+def _words(*parts: Dataset) -> list[sparse.csr_matrix]:
+    counter = DictVectorizer()
+    counter.fit([one for row in parts[0]["tokens"] for one in _features(row)])
+    return [counter.transform([one for row in part["tokens"] for one in _features(row)]) for part in parts]
+
+
+def _features(tokens: Sequence[str]) -> list[dict[str, bool]]:
+    lower, found = ["<", *(token.lower() for token in tokens), ">"], []
+    for i, token in enumerate(tokens, start=1):
+        shape = "".join("A" if c.isupper() else "9" if c.isdigit() else "a" if c.isalpha() else c for c in token)
+        said = [f"word {lower[i]}", f"before {lower[i - 1]}", f"after {lower[i + 1]}", f"shape {shape}"]
+        for size in (1, 2, 3):
+            said += [f"ends {token[-size:]}", f"begins {token[:size]}"]
+        found.append(dict.fromkeys(said, True))
+    return found
+
+
+def arm(run: Run, choices: Sequence[float], train: Dataset, test: Dataset, seeds: int) -> dict[str, Any]:
+    """Choose on a tenth of the training rows, train on all of them `seeds` times, score."""
+    start, parts = time.perf_counter(), train.train_test_split(test_size=0.1, seed=0)
+    tried = {choice: run(parts["train"], parts["test"], choice, 0) for choice in choices}
+    best = max(tried, key=tried.__getitem__)
+    found = asdict(figure([run(train, test, best, seed) for seed in range(seeds)]))
+    return found | {"chosen": best, "tried": tried, "seconds": round(time.perf_counter() - start)}
+
+
+def main(
+    folder: Annotated[Path, typer.Argument(help="Folder of the public data.")],
+    english: Annotated[str, typer.Option(help="The encoder that has read English.")] = "bert-english",
+    town: Annotated[str, typer.Option(help="The one that has read the town.")] = "bert-mini",
+    task: Annotated[list[str] | None, typer.Option(help="Only these.")] = None,
+    seeds: Annotated[int, typer.Option(help="Trainings of an arm.", min=1)] = 5,
+    out: Annotated[Path, typer.Option(help="Folder of the figures.")] = RESULTS,
+) -> None:
+    """Fine-tune on public tasks and record the scores."""
+    torch.set_num_threads(1)
+    for name in task or TASKS:
+        this = TASKS[name]
+        train, test = (data.task(str(folder / path), split=part) for path, part in (this.train, this.test))
+        arms: dict[str, tuple[Run, Sequence[float], int]] = {
+            "linear": (linear(this), PENALTIES, 1),
+            "english": (encoder(english, this, pretrained=True), RATES, seeds),
+            "scratch": (encoder(english, this, pretrained=False), RATES, seeds),
+            "town": (encoder(town, this, pretrained=True), RATES, seeds),
+        }
+        file = out / f"real_{name}.json"
+        found: dict[str, Any] = read_json(file) if file.exists() else {"arms": {}}
+        found |= {"task": asdict(this), "rows": {"train": len(train), "test": len(test)}}
+        found |= {"torch": torch.__version__, "made": time.strftime("%Y-%m-%d")}
+        for label, (run, choices, count) in arms.items():
+            if label not in found["arms"]:
+                found["arms"][label] = arm(run, choices, train, test, count)
+                write_json(file, found)
+                typer.echo(f"{name} {label} {found['arms'][label]}")
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,292 @@
+"""Transformers pretrained on whole documents: BERT, RoBERTa, DistilBERT, ELECTRA, GPT, BART, T5.
+
+objective          what a batch asks                              the model it makes
+mlm_nsp            masked tokens, and does the second half follow    BERT
+mlm                masked tokens                                     RoBERTa
+distil             masked tokens, and what a teacher says of them    DistilBERT
+electra            masked tokens, and which ones were filled in      ELECTRA
+clm                the next token                                    GPT
+denoise            a noised text restored                            BART
+span_corruption    spans behind their sentinels                      T5
+"""
+
+import random
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any, Literal, cast
+
+import torch
+from torch import Tensor, nn
+
+from course_lib import families, objectives
+from course_lib.analysis import evaluation
+from course_lib.data.batches import StreamBatches
+from course_lib.errors import CourseError
+from course_lib.families.bert import moved_norms
+from course_lib.families.electra import Electra
+from course_lib.families.rules import Family
+from course_lib.model import heads
+from course_lib.model.config import StackConfig
+from course_lib.model.initialization import identity_init_, mimetic
+from course_lib.model.seq2seq import Seq2SeqLM
+from course_lib.model.transformer import Transformer
+from course_lib.objectives import InputRow, losses, mask_known, seeded_generator
+from course_lib.objectives.losses import Batch, Loss
+from course_lib.pretrained import checkpoints
+from course_lib.pretrained.tokenizers import Tokenizer, train_bpe, train_wordpiece
+from course_lib.training import distill
+from course_lib.training.pretraining import objective_of
+from experiments.engine.arms import Sentences
+from experiments.recipes.base import HELD_OUT, RecipeTraining, Scores, TrainingJob
+
+
+@dataclass(frozen=True)
+class Recipe(RecipeTraining):
+    """A transformer and the documents it reads. rows: documents a batch; each is read once.
+
+    objective: see above. layers: of each side of an encoder-decoder. teacher: the checkpoint that a "distil" learns
+    from and is cut from. format: one document a row, or RoBERTa's rows, packed with whole sentences. pairs: share of
+    rows cut in two for next-sentence prediction, every second one with a wrong second half. primer: so many of the
+    steps read the pages of each level of the world's primer, whole; there a masked model is asked for a name in
+    `primer_mask_rate` of the sentences that say what is known (`objectives.mask_known`). made_up: share of the pages'
+    names that nobody has read before, once the causal start is over. replay: share of pages among the documents
+    afterwards. pool: batches whose rows are sorted by length together. causal: so many of the first steps a masked
+    model sees what stands to the left only and is asked for every next token (`losses.left_to_right`): so each word
+    learns what it stands behind. init_std: 0.02 suits a width of 768, not one of 128; T5 has its own. mimetic: strength
+    of the mimetic start of attention and positions (`initialization.mimetic`); 0 for none. parent: a decoder whose
+    weights it starts from instead, on both sides of an encoder-decoder (`warm_start_from`). pre_norm: a BERT with
+    Megatron-BERT's norms, a BART with mBART's but none on the embedding (`bert.moved_norms`), which bear a larger
+    learning rate (Xiong et al. 2020).
+    """
+
+    objective: Literal["mlm_nsp", "mlm", "distil", "electra", "clm", "denoise", "span_corruption"]
+    vocab: int = 3072
+    length: int = 160
+    layers: int = 4
+    width: int = 128
+    heads: int = 4
+    teacher: str = ""
+    format: Literal["documents", "full-sentences"] = "documents"
+    mask_rate: float = 0.15
+    primer: tuple[int, int] = (0, 0)
+    primer_mask_rate: float = 0.5
+    made_up: float = 0.0
+    replay: float = 0.0
+    causal: int = 0
+    pairs: float = 0.5
+    pool: int = 64
+    init_std: float = 0.05
+    mimetic: float = 0.4
+    parent: str = ""
+    pre_norm: bool = False
+
+    @property
+    def family(self) -> Family:
+        others = {"clm": "gpt", "electra": "electra", "denoise": "bart", "span_corruption": "t5"}
+        return families.family(others.get(self.objective, "bert"))
+
+
+class RecipeBatches(StreamBatches):
+    """A recipe's rows: batch `step` depends on (seed, step) only.
+
+    For "clm" a row is bos, document, eos; otherwise [CLS] document [SEP], masked or corrupted anew; for "mlm_nsp" it
+    may be a pair. In full sentences rows are packed (`objectives.packed_sentences`), the primer's pages are not.
+    """
+
+    def __init__(
+        self, sentences: Sentences, tokenizer: Tokenizer, recipe: Recipe, *, names: Collection[int] = (), seed: int = 0
+    ) -> None:
+        """names: the tokens that a masked model is asked for in the primer."""
+        pairs = recipe.pairs if recipe.objective == "mlm_nsp" else None
+        size: dict[str, Any] = {"rows": recipe.rows, "length": recipe.length, "pool": recipe.pool}
+        objective = objective_of(recipe.family, tokenizer, recipe.mask_rate)
+        super().__init__(sentences, tokenizer, objective, pairs=pairs, seed=seed, **size)
+        self.recipe, self.names, self.ends = recipe, names, objectives.sentence_ends(tokenizer)
+
+    def __getitem__(self, step: int, /) -> Batch:
+        batch = super().__getitem__(step)
+        return {name: batch[name] for name in ("ids", "attention_mask")} if step < self.recipe.causal else batch
+
+    def ask(self, step: int, ids: Tensor, attention_mask: Tensor) -> Batch:
+        recipe = self.recipe
+        if step < recipe.causal:
+            return {"ids": ids, "attention_mask": attention_mask}
+        masked = recipe.objective not in ("clm", "denoise", "span_corruption")
+        if masked and step < sum(recipe.primer):
+            rng, rate = seeded_generator(self.seed, 1, step), recipe.primer_mask_rate
+            words = self.tokenizer.words(ids) if recipe.made_up else None
+            how: dict[str, Any] = {"names": self.names, "ends": self.ends, "rate": rate, "words": words}
+            known = mask_known(ids, rng, vocab=self.tokenizer.vocab, **how)._asdict()
+            return known | {"attention_mask": attention_mask}
+        return super().ask(step, ids, attention_mask)
+
+    def pool(self, number: int) -> list[list[InputRow]]:
+        """The rows of a pool's batches; the primer's pages stay whole."""
+        recipe = self.recipe
+        if number * recipe.pool < sum(recipe.primer):
+            count = recipe.rows * recipe.pool
+            pages = [self.sentences(number * count + i) for i in range(count)]
+            return self.framed(pages, list(map(len, pages)), seeded_generator(self.seed, 0, number))
+        return self._packed(number) if recipe.format == "full-sentences" else super().pool(number)
+
+    def _packed(self, number: int) -> list[list[InputRow]]:
+        """RoBERTa's full sentences: each row as many as fit, on into the next document."""
+        recipe, count = self.recipe, self.recipe.rows * self.recipe.pool
+        coded = [self.tokenizer.ids(self.sentences(number * count + i), special=False) for i in range(count)]
+        rows = objectives.packed_sentences(coded, vocab=self.tokenizer.vocab, length=recipe.length)
+        order = torch.randperm(len(rows), generator=seeded_generator(self.seed, 0, number)).tolist()
+        return [[rows[i] for i in order[k :: recipe.pool]] for k in range(recipe.pool)]
+
+    def row(self, first: list[int], second: list[int], follows: int) -> InputRow:
+        """A decoder's row is bos, document, eos."""
+        if self.recipe.objective != "clm":
+            return super().row(first, second, follows)
+        vocab = self.tokenizer.vocab
+        ids = [token for token in (vocab.bos, *first, vocab.eos) if token is not None][: self.length]
+        return InputRow(ids, [0] * len(ids))
+
+
+@dataclass(frozen=True)
+class Run(TrainingJob):
+    """A transformer's recipe at work in its folder."""
+
+    recipe: Recipe
+
+    @property
+    def data(self) -> str:
+        primer = "primer, then " if sum(self.recipe.primer) else ""
+        return f"World({self.recipe.world}): {primer}documents of the split train, never one twice"
+
+    def lessons(self) -> Sentences:
+        """Row number -> sentences, as training meets them: both levels of the primer, then documents."""
+        first, second = (sum(self.recipe.primer[:n]) * self.recipe.rows for n in (1, 2))
+        documents, causal = self.sentences("train"), self.recipe.causal * self.recipe.rows
+
+        def read(row: int) -> list[str]:
+            again = random.Random(f"replay/{self.recipe.seed}/{row}").random() < self.recipe.replay
+            if row >= second and not again:
+                return list(documents(row))
+            level, rounds = 1 if row < first else 2, self.recipe.objective == "clm" or row < causal
+            made_up = self.recipe.made_up if row >= causal else 0.0
+            page = self.world.primer(row, level, self.recipe.seed, rounds=rounds, made_up=made_up)
+            return list(page["sentences"])
+
+        return read
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """A pure function of the world, so that the models of one kind of tokenizer, size of vocabulary and seed have
+        the same one. T5's has sentinels behind it."""
+        learn = train_bpe if self.recipe.objective == "clm" else train_wordpiece
+
+        def made(texts: Iterable[str]) -> Tokenizer:
+            words = learn(texts, self.recipe.vocab)
+            return objectives.add_sentinels(words) if self.recipe.objective == "span_corruption" else words
+
+        return cast(Tokenizer, self.learned("tokenizer.json", made))
+
+    @cached_property
+    def config(self) -> StackConfig:
+        recipe = self.recipe
+        vocab = self.tokenizer.vocab.size
+        preset = families.preset(f"{recipe.family.name}-mini", vocab=vocab, length=recipe.length)
+        preset = moved_norms(preset) if recipe.pre_norm else preset
+        layers, width, heads = recipe.layers, recipe.width, recipe.heads
+        head_width = None if preset.head_width is None else width // heads
+        size: dict[str, Any] = {"layers": layers, "width": width, "heads": heads, "hidden": 4 * width}
+        return replace(preset, **size, head_width=head_width, init_std=recipe.init_std)
+
+    def model(self) -> nn.Module:
+        recipe, family = self.recipe, self.recipe.family
+        torch.manual_seed(recipe.seed)
+        if recipe.objective == "distil":
+            teacher = checkpoints.load(recipe.teacher, folder=self.shipped).model
+            return distill.Distilled(distill.student(teacher, recipe.layers), teacher)
+        if recipe.objective == "mlm_nsp":
+            model: nn.Module = heads.Pretraining(Transformer(self.config))
+        else:
+            model = family.model(self.config, getattr(self.tokenizer.vocab, family.start) or 0)
+        body: Any = model.discriminator.stack if isinstance(model, Electra) else model.stack
+        stacks = [body.encoder, body.decoder] if isinstance(model, Seq2SeqLM) else [body]
+        if recipe.mimetic:
+            for stack in stacks:
+                mimetic(stack, strength=recipe.mimetic)
+            for part in model.modules():
+                if isinstance(part, heads.MaskedHead):
+                    identity_init_(part)
+        if recipe.parent:
+            decoder, words, _ = checkpoints.load(recipe.parent, folder=self.shipped)
+            for stack in stacks:
+                warm_start_from(stack, self.tokenizer, decoder.stack, words)
+        return model
+
+    @property
+    def loss(self) -> Loss:  # type: ignore[override]
+        recipe = self.recipe
+        others: dict[str, Loss] = {
+            "mlm_nsp": partial(losses.mlm_nsp, weight=recipe.pairs), "distil": distill.distilbert
+        }  # fmt: skip
+        loss = others.get(recipe.objective) or getattr(losses, recipe.family.loss)
+        return partial(_from_the_left, loss) if recipe.causal else loss
+
+    def batches(self) -> RecipeBatches:
+        named = self.world.names() if sum(self.recipe.primer) else []
+        names = {token for ids in self.tokenizer.ids(named, special=False) for token in ids}
+        return RecipeBatches(self.lessons(), self.tokenizer, self.recipe, names=names, seed=self.recipe.seed)
+
+    @cached_property
+    def heldout(self) -> list[Batch]:
+        recipe = replace(self.recipe, pool=HELD_OUT, primer=(0, 0), causal=0)
+        batches = RecipeBatches(self.sentences("validation"), self.tokenizer, recipe, seed=2)
+        return [batches[i] for i in range(HELD_OUT)]
+
+    def probe(self, model: nn.Module) -> Scores:
+        """The copy probe; for ELECTRA what both models get right."""
+        if isinstance(model, Electra):
+            return evaluation.detection(model, self.heldout)
+        fill: Callable[..., float] = evaluation.fill_in_accuracy
+        if isinstance(model, Seq2SeqLM):
+            signs = objectives.sentinels(self.tokenizer) if self.recipe.objective == "span_corruption" else ()
+            fill = partial(evaluation.restore_accuracy, sentinels=signs)
+        reader: Any = model.student if isinstance(model, distill.Distilled) else model
+        return {kind: fill(reader, self.tokenizer, blanks) for kind, blanks in self.blanks.items()}
+
+    def scores(self, model: nn.Module) -> Scores:
+        """The loss on held-out documents; how many of the target's tokens an encoder-decoder says rightly."""
+        found = {"loss": evaluation.mean_loss(model, self.loss, self.heldout)}
+        if isinstance(model, Seq2SeqLM):
+            found["tokens"] = evaluation.target_accuracy(model, self.heldout)
+        return found
+
+    def exports(self, model: nn.Module) -> dict[str, nn.Module]:
+        if isinstance(model, distill.Distilled):
+            model = model.student
+        if isinstance(model, Electra):
+            return {self.name: model.discriminator, f"{self.name}-generator": model.generator}
+        return {self.name: model}
+
+
+def _from_the_left(later: Loss, model: nn.Module, batch: losses.Batch) -> torch.Tensor:
+    """What a batch asks: its labels, or (a batch of the causal start has none) every next token."""
+    return later(model, batch) if "labels" in batch else losses.left_to_right(model, batch)
+
+
+@torch.no_grad()
+def warm_start_from(stack: Transformer, words: Tokenizer, parent: Transformer, parents: Tokenizer) -> None:
+    """Overwrites a fresh model with another one's positions and blocks. A word piece gets the mean of the vectors that
+    the parent has for its text, in small letters or with a capital, whichever takes fewer pieces.
+
+    A decoder may so become an encoder (BehnamGhader et al. 2024, COLM), or both sides of an encoder-decoder (Rothe et
+    al. 2020, TACL), whose cross-attention stays as it is. words: WordPiece; parents: byte-level.
+    """
+    given = {name: weight for name, weight in parent.state_dict().items() if not name.startswith("embed.")}
+    odd = stack.load_state_dict(given, strict=False)
+    if odd.unexpected_keys or any(not n.startswith("embed.") and ".cross" not in n for n in odd.missing_keys):
+        raise CourseError("The parent does not fit this model; give both the same layers, widths and norms.")
+    table = parent.embed.tokens.weight
+    special = set(words.vocab.special)
+    for token, text in enumerate(words.tokens(range(words.vocab.size))):
+        if token not in special:
+            forms = [text[2:]] if text.startswith("##") else [f" {text}", f" {text.capitalize()}"]
+            stack.embed.tokens.weight[token] = table[min(parents.ids(forms, special=False), key=len)].mean(0)

@@ -1,0 +1,134 @@
+"""Models that read words instead of pieces: ELMo from their characters, word2vec and GloVe from whom they meet."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import torch
+from torch import nn
+
+from course_lib.analysis import evaluation
+from course_lib.families import elmo, word_vectors
+from course_lib.families.sentence import WordAverage, sts
+from course_lib.pretrained import checkpoints
+from course_lib.training.pretraining import Point
+from experiments.engine.arms import learn_words
+from experiments.engine.probes import elmo_accuracy
+from experiments.recipes.base import HELD_OUT, Job, RecipeTraining, Scores, TrainingJob
+
+ASKED = 500  # analogies, and pairs of texts to judge
+
+
+@dataclass(frozen=True)
+class ElmoRecipe(RecipeTraining):
+    """A biLM and the documents it reads. rows: documents a batch; each is read once.
+
+    vocab: most words of the softmax. width: of a direction; hidden: cells of an LSTM. length: most words of a row.
+    """
+
+    vocab: int = 3072
+    width: int = 64
+    hidden: int = 336
+    length: int = 160
+    pool: int = 64
+
+
+@dataclass(frozen=True)
+class ElmoRun(TrainingJob):
+    """ELMo's recipe at work in its folder."""
+
+    recipe: ElmoRecipe
+    loss = staticmethod(elmo.loss)
+
+    @property
+    def data(self) -> str:
+        return f"World({self.recipe.world}): documents of the split train, never one twice"
+
+    @cached_property
+    def tokenizer(self) -> elmo.Vocabulary:
+        """The words of the softmax, counted once, in the first documents."""
+        return cast(elmo.Vocabulary, self.learned("vocabulary.txt", partial(learn_words, size=self.recipe.vocab)))
+
+    @property
+    def config(self) -> elmo.ElmoConfig:
+        size = {"width": self.recipe.width, "hidden": self.recipe.hidden}
+        return replace(elmo.elmo_mini(len(self.tokenizer)), **size)  # type: ignore[arg-type]
+
+    def model(self) -> elmo.BiLM:
+        torch.manual_seed(self.recipe.seed)
+        return elmo.model(self.config)
+
+    def batches(self, split: str = "train", **options: int) -> elmo.BiLMBatches:
+        recipe = self.recipe
+        how = {"rows": recipe.rows, "length": recipe.length, "pool": recipe.pool, "seed": recipe.seed} | options
+        return elmo.BiLMBatches(recipe.words(split), self.tokenizer, self.config, **how)
+
+    def probe(self, model: nn.Module) -> Scores:
+        assert isinstance(model, elmo.BiLM)
+        return {kind: elmo_accuracy(model, self.tokenizer, blanks) for kind, blanks in self.blanks.items()}
+
+    def scores(self, model: nn.Module) -> Scores:
+        """The loss a word on held-out documents, the mean of both directions."""
+        batches = self.batches("validation", seed=2, pool=HELD_OUT)
+        return {"loss": evaluation.mean_loss(model, elmo.loss, [batches[i] for i in range(HELD_OUT)])}
+
+
+@dataclass(frozen=True)
+class StaticRecipe:
+    """Word vectors and the documents they are learned from, in lower case. least: rarer words have none. epochs, lr,
+    window: the method's own by default."""
+
+    kind: Literal["skip-gram", "cbow", "glove"]
+    documents: int = 8_000
+    size: int = 64
+    least: int = 5
+    epochs: int | None = None
+    lr: float | None = None
+    window: int = 5
+    world: int = 0
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class StaticRun(Job):
+    """Static vectors' recipe at work. It takes a minute and starts anew if it is stopped."""
+
+    recipe: StaticRecipe
+
+    @property
+    def data(self) -> str:
+        return f"World({self.recipe.world}): the first {self.recipe.documents:,} documents of the split train"
+
+    def learner(self) -> word_vectors.Word2Vec | word_vectors.GloVe:
+        """What learns, before its first epoch."""
+        recipe, read = self.recipe, self.sentences("train")
+        texts = (" ".join(read(i)) for i in range(recipe.documents))
+        text = word_vectors.count(word_vectors.sentences(texts), least=recipe.least)
+        given = {name: value for name in ("epochs", "lr") if (value := getattr(recipe, name)) is not None}
+        options: dict[str, Any] = {"size": recipe.size, "window": recipe.window, "seed": recipe.seed, **given}
+        if recipe.kind == "glove":
+            return word_vectors.GloVe(text, word_vectors.GloVeConfig(**options))
+        return word_vectors.Word2Vec(text, word_vectors.Word2VecConfig(recipe.kind, **options))
+
+    def build(self, to: Path, device: str = "cpu") -> Iterator[Point]:
+        learner, points, start = self.learner(), list[dict[str, Any]](), time.perf_counter()
+        words = len(learner.text.ids)
+        for epoch in learner.train():
+            seconds, start = round(time.perf_counter() - start, 1), time.perf_counter()
+            points.append({"step": epoch.epoch, "loss": round(epoch.loss, 4), "tokens": words, "seconds": seconds})
+            yield Point(epoch.epoch, epoch.loss, learner.config.lr, words, seconds)
+        vectors = learner.vectors()
+        card = self.card(self.scores(vectors), points) | {"learner": asdict(learner.config)}
+        checkpoints.export(self.name, vectors, None, card, to)
+
+    def scores(self, vectors: word_vectors.WordVectors) -> Scores:
+        """Analogies, out of all words and out of four; Spearman's correlation of texts' cosines with their grades."""
+        asked = word_vectors.questions(self.world.task("analogies", ASKED, "test"))
+        found = word_vectors.analogies(vectors, asked)
+        rows = self.world.task("similarity", ASKED, "validation")
+        columns = [[row[name] for row in rows] for name in ("text", "pair", "label")]
+        similarity = sts(WordAverage(vectors.numbers, vectors.matrix), *columns)
+        return {"analogies": found.accuracy, "choice": found.choice, "similarity": similarity}

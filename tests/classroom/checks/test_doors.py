@@ -1,0 +1,228 @@
+"""Lessons 07 to 21 with another model or other texts: what a network would bring, from local folders."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+
+from course_lib import objectives
+from course_lib.families import electra
+from course_lib.families.albert import albert
+from course_lib.families.bart import bart, bart_lm
+from course_lib.families.bert import bert
+from course_lib.families.t5 import t5, t5_lm
+from course_lib.model.heads import MLM
+from course_lib.model.transformer import Transformer
+from course_lib.pretrained import checkpoints
+from course_lib.pretrained.tokenizers import train_wordpiece
+from tests.classroom.checks.lessons import ROOT, cells_of, own_labels, public, run_cells, started
+
+pytestmark = pytest.mark.slow
+HUB = pytest.mark.parametrize("form", ["hub:{}", "{}"])
+
+
+def small_public_bert(folder: Path, layers: int) -> str:
+    """By transformers itself."""
+    _, tokenizer, _ = checkpoints.load("bert-mini")
+    torch.manual_seed(0)
+    size = {"hidden_size": 32, "num_hidden_layers": layers, "num_attention_heads": 2, "intermediate_size": 64}
+    model = transformers.BertForPreTraining(transformers.BertConfig(vocab_size=tokenizer.vocab.size, **size))
+    model.save_pretrained(folder)
+    tokenizer.save(folder)
+    return str(folder)
+
+
+def working(lesson: str) -> list[str]:
+    """All cells behind the first but exercises and quizzes."""
+    ids = dict.fromkeys(re.sub(r"_\d$", "", cell.id) for cell in cells_of(lesson))
+    return [name for name in ids if not name.startswith(("ex-", "quiz-", "parameters", "start"))]
+
+
+SIZE: dict[str, Any] = {"width": 16, "layers": 1, "heads": 2}
+PUBLIC = [  # a lesson's cell; the model's type and head, how it is built for so many tokens; what is said how often
+    ("12_roberta", "public-ask", "bert", "BertForMaskedLM", lambda n: MLM(Transformer(bert(n, **SIZE))), "%", 9),
+    ("12_roberta", "public-ask", "albert", "AlbertForMaskedLM",
+     lambda n: MLM(Transformer(albert(n, embed=8, **SIZE))), "%", 9),
+    ("16_bart", "public", "bart", "BartForConditionalGeneration", lambda n: bart_lm(bart(n, **SIZE), start=3), "\n", 1),
+    ("17_t5", "public-ask", "t5", "T5ForConditionalGeneration", lambda n: t5_lm(t5(n, hidden=32, **SIZE)), " -> ", 4),
+]  # fmt: skip
+
+
+@HUB
+@pytest.mark.parametrize(("lesson", "cell", "kind", "head", "build", "says", "often"), PUBLIC)
+def test_a_public_model(
+    lesson: str,
+    cell: str,
+    kind: str,
+    head: str,
+    build: Any,
+    says: str,
+    often: int,
+    form: str,
+    tmp_path: Path,
+    capsys: Any,
+) -> None:  # fmt: skip
+    words = train_wordpiece(["Nadia bought the lamp. Paul bought the coin in 2017."] * 3, 200, lowercase=False)
+    torch.manual_seed(0)
+    words = objectives.add_sentinels(words) if kind == "t5" else words
+    folder = public(tmp_path, build(words.vocab.size), words, kind, head)
+    space = started(lesson, tmp_path)
+    capsys.readouterr()
+    run_cells(lesson, space, cell, swap={'PUBLIC = ""': f'PUBLIC = "{form.format(folder)}"'})
+    said = capsys.readouterr().out
+    assert said.count(says) == often and "nothing is fetched" not in said
+
+
+@HUB
+def test_14_a_public_electra(tmp_path: Path, form: str) -> None:
+    words = train_wordpiece(["the chef cooked a meal for the family . it rained all night ."] * 3, 90)
+    torch.manual_seed(0)
+    generator, discriminator = electra.pair(electra.electra(words.vocab.size, width=16, layers=1, heads=4, length=160))
+    places = [
+        public(tmp_path / "d", discriminator, words, "electra", "ElectraForPreTraining"),
+        public(tmp_path / "g", generator, words, "electra", "ElectraForMaskedLM"),
+    ]
+    swap = {"PUBLIC = []": f"PUBLIC = {[form.format(place) for place in places]}"}
+    cells = ("game-rounds", "game-tools", "public")
+    shown = repr(started("14_electra", tmp_path, *cells, swap=swap, Electra=electra.Electra)["shown"])
+    assert "chef" in shown and "In the text stood" in shown
+
+
+@pytest.mark.parametrize("pair", [False, True], ids=["one text", "two texts"])
+def test_10_a_folder_of_labels(pair: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    space = started("10_bert_finetuning", tmp_path, "data", "by-hand-batches", source=own_labels(tmp_path, pair))
+    assert space["OWN"] and space["names"] == ["bad", "good"]
+    assert all(text.startswith("mine dev") for text in space["single"]["test"]["text"]), "a test set has no labels"
+    assert space["frame"].kind == ("pair" if pair else "single")
+    assert "classes: ['bad', 'good']" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("lesson", "cell"), [("20_peft", "data"), ("21_choosing", "shipped-run")])
+def test_a_folder_of_labels(lesson: str, cell: str, tmp_path: Path) -> None:
+    space = started(lesson, tmp_path, cell, source=own_labels(tmp_path))
+    assert space["task"]["train"].features["label"].names == ["bad", "good"]
+    assert all(text.startswith("mine dev") for text in space["task"]["test"]["text"])
+    if lesson == "21_choosing":
+        space["FAMILY"] = {"bert-mini": "encoder"}
+        assert "accuracy (%)" in run_cells(lesson, space, "shipped-tune")["tuned"][0]
+
+
+def test_07_a_folder_of_labels(tmp_path: Path) -> None:
+    space = started("07_transfer", tmp_path, "data", "texts", source=own_labels(tmp_path, rows=90))
+    assert all(row["text"].startswith("mine train") for row in space["reviews"]("food", 20))
+    assert all(row["text"].startswith("mine dev") for row in space["reviews"]("film", 20, "test"))
+    assert set(space["tokenizer"].tokens(range(4, space["tokenizer"].vocab.size))) >= {"mine", "train", "0", "89"}
+
+
+TREEBANK = """1\tThe\t_\tDET\t_\t_\t3\tdet\t_\t_
+2\told\t_\tADJ\t_\t_\t3\tamod\t_\t_
+3\tdog\t_\tNOUN\t_\t_\t4\tnsubj\t_\t_
+4\tsaw\t_\tVERB\t_\t_\t0\troot\t_\t_
+5\ta\t_\tDET\t_\t_\t6\tdet\t_\t_
+6\tcat\t_\tNOUN\t_\t_\t4\tobj\t_\t_
+
+"""
+
+
+def test_11_a_public_model_and_a_treebank(tmp_path: Path) -> None:
+    model = small_public_bert(tmp_path / "model", layers=3)
+    (tmp_path / "small.conllu").write_text(TREEBANK * 40, "utf-8")
+    swap = {'BODY = "bert-mini"': f'BODY = "{model}"', "../data/papers": str(ROOT / "data" / "papers")}
+    ids = working("11_inside_bert")
+    stretches = [("load", "parse"), ("sets", "hits"), ("best", "positional-run"), ("parser-data", "probe-data")]
+    parsing = [name for first, end in stretches for name in ids[ids.index(first) : ids.index(end)]]
+    space = started("11_inside_bert", tmp_path, *parsing, source=tmp_path / "small.conllu", swap=swap)
+    assert (space["LAYERS"], space["HEADS"]) == (3, 2)
+    assert set(space["RELATIONS"]) == {"det", "nsubj", "obj", "amod"}
+    assert list(space["untrained"]) == ["random weights"]  # no recipe, no mimetic start
+    assert space["scores"]["best distance"]["obj"] == 100
+    assert space["found"]["distances"] > 50
+
+
+OWN_TEXTS = [  # a lesson's cells, and where the texts are then
+    ("12_roberta", ["text"], lambda space: space["texts"]),
+    ("14_electra", ["text", "text-rows", "batches"], lambda space: space["texts"]),
+    ("18_gpt2", ["texts"], lambda space: space["texts"]["real"] + space["texts"]["held out"]),
+    ("19_gpt3", ["text"], lambda space: space["texts"]),
+]
+
+
+@pytest.mark.parametrize(("lesson", "cells", "found"), OWN_TEXTS)
+def test_texts_of_ones_own(lesson: str, cells: list[str], found: Any, tmp_path: Path) -> None:
+    pages = [f"My own page says the {word} again, naïve 🙂. " * 5 for word in ("lamp", "coin", "shelf", "mill") * 10]
+    (tmp_path / "train.txt").write_text("\n\n".join(pages), "utf-8")
+    texts = found(started(lesson, tmp_path, *cells, source=tmp_path))
+    assert texts and all("own page" in text.lower() for text in texts)
+
+
+@HUB
+def test_13_another_teacher_and_texts(form: str, tmp_path: Path) -> None:
+    _, tokenizer, _ = checkpoints.load("bert-mini")
+    torch.manual_seed(0)
+    config = bert(tokenizer.vocab.size, width=32, layers=6, heads=2, hidden=64, length=80, dropout=0.0)
+    place = form.format(public(tmp_path / "model", MLM(Transformer(config)), tokenizer, "bert", "BertForMaskedLM"))
+    rows = [f"Nadia bought {i} lamps and gave {i % 7} of them to Theo ." for i in range(60)]
+    (tmp_path / "mine.tsv").write_text("\n".join(["text", *rows]) + "\n", "utf-8")
+    swap = {'TEACHER = "bert-mini"': f'TEACHER = "{place}"'}
+    space = started("13_distilbert", tmp_path, *working("13_distilbert"), source=tmp_path / "mine.tsv", swap=swap)
+    assert space["half"].layers == 3 and space["kept"] == [0, 2, 4]
+    assert all("Nadia bought" in text for text in space["texts"])
+    assert set(space["score"]) == {"teacher", "cut, untrained", "no teacher", "distilled", "layer by layer"}
+    assert space["students"]["distilled", "many", 0].stack.config.layers == 3
+
+
+def test_15_another_body_pairs_and_texts(tmp_path: Path) -> None:
+    model = small_public_bert(tmp_path / "model", layers=2)
+    for folder in ("pairs", "texts"):
+        (tmp_path / folder).mkdir()
+    pairs = [f"the lamp of {i} fell\tthe lamp of {i * 7 % 40} rose\t{i % 6}.0" for i in range(40)]
+    for split in ("train", "dev"):
+        (tmp_path / "pairs" / f"{split}.tsv").write_text("\n".join(["text\tpair\tlabel", *pairs]) + "\n", "utf-8")
+    for split in ("train", "test"):
+        old = [f"Title {split} {i}. The {'old ' * (i % 7)} mill number {i} stands by the river of {i}, " * 2
+               for i in range(30)]  # fmt: skip
+        (tmp_path / "texts" / f"{split}.jsonl").write_text("\n".join(json.dumps({"text": t}) for t in old), "utf-8")
+    swap = {'"bert-mini", "world/similarity"': f'"{model}", "{tmp_path / "pairs"}"', '"docs"': "DATA"}
+    space = started("15_sbert", tmp_path, *working("15_sbert"), source=tmp_path / "texts", swap=swap)
+    assert space["body"].config.width == 32
+    assert len(space["grades"]) == 40
+    assert space["KINDS"] == ["first sentence"]
+    assert space["LR"] == 2e-5
+    assert all(query.text.startswith("Title test") for query in space["shelf"].queries)
+
+
+def test_16_stories_of_ones_own(tmp_path: Path) -> None:
+    rows = [{"text": f"My {i} cats sleep. It rains.", "target": f"{i} cats."} for i in range(90)]
+    (tmp_path / "train.jsonl").write_text("\n".join(map(json.dumps, rows)), "utf-8")
+    space = started("16_bart", tmp_path, "stories", source=tmp_path)
+    assert len(space["short"]) == 80 and {row["target"] for row in space["short"]} <= {row["target"] for row in rows}
+
+
+def test_19_a_public_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    mini = checkpoints.load("gpt-mini")
+    folder = public(tmp_path / "gpt2", mini.model, mini.tokenizer, "gpt2", "GPT2LMHeadModel")
+    swap = {'MODEL = "gpt-mini"': f"MODEL = {folder!r}"}
+    space = started("19_gpt3", tmp_path, "facts-run", "facts-look", "facts-curve", "score-library", swap=swap)
+    space["PROMPTS"] = {"one": "Lily had the rope. Lily had the"}
+    run_cells("19_gpt3", space, "playground-still")
+    assert list(space["shipped"]) == [folder]
+    assert "by hand = library: True" in capsys.readouterr().out
+
+
+def test_21_the_pronouns_of_public_models(tmp_path: Path) -> None:
+    """The same answers as the shipped ones give."""
+    space = started("21_choosing", tmp_path, "pronoun", "pronoun-who")
+    kinds = {"gpt-mini": ("gpt2", "GPT2LMHeadModel"), "bert-mini": ("megatron-bert", "MegatronBertForPreTraining")}
+    copies = {}
+    for name, (kind, head) in kinds.items():
+        model, tokenizer, _ = checkpoints.load(name)
+        copies[name] = public(tmp_path / name, model, tokenizer, kind, head)
+    space["ASKED"] = [*kinds, *copies.values()]
+    shares = run_cells("21_choosing", space, "pronoun-run", "pronoun-says")["shares"]
+    for name, copy in copies.items():
+        for text, by in shares[name].items():
+            assert by == pytest.approx(shares[copy][text], abs=2e-3)

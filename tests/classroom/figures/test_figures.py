@@ -1,0 +1,264 @@
+"""Figures and tables: no global state, the same bytes twice, what they show is right, bad input named."""
+
+import base64
+import re
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from classroom import figures
+from classroom.figures.display import png
+from classroom.figures.live import progress_html
+from classroom.figures.trees import probability
+from course_lib import CourseError
+from course_lib.training.spans import Reading
+
+WORDS = ["The", "cat", "drank", "because", "it", "was", "thirsty"]
+WEIGHTS = torch.randn(4, 7, 7, generator=torch.Generator().manual_seed(0)).mul(2).softmax(-1)
+MASKS = {"causal": torch.ones(7, 7).tril().bool(), "full": torch.ones(7, 7)}
+READING = Reading("Who fell?", ["Rita", "fell", "."], [0.7, 0.2, 0], [0.6, 0.3, 0], (0, 0), "Rita")
+SCORES: dict[str, dict[str, float | None]] = {"a": {"x": 1.0, "y": 60.5}, "b": {"x": 2.0, "y": None}}
+ARC_WORDS, GOVERNORS = ["the", "cat", "sat", "<down>"], [1, 2, -1, 2]
+NEXT = torch.eye(4).roll(1, dims=1)  # everybody looks at the next word, the last at the first
+SEARCH = [
+    [figures.Option(0, "a", -0.6, "kept"), figures.Option(0, "the", -0.8, "kept")],
+    [figures.Option(1, "lamp", -0.9, "kept"), figures.Option(0, "mill", -1.7, "dropped")],
+    [figures.Option(0, "</s>", -1.0, "ended")],
+]
+TABLE = {(): {"a": 0.6, "b": 0.4}, ("a",): {"x": 0.5, "y": 0.5}, ("b",): {"x": 0.9, "y": 0.1}}
+RISING = {"a": [3.0, 2.0, 1.0], "b": ([1, 2], [2.0, 1.9])}
+BAND = {"a": ([2.0, 1.0], [4.0, 3.0])}
+GROUPS = {"SST": {"a": 1.0, "b": [2.0, 3.0]}, "CoLA": {"a": 2.0}}
+SKILL = {"name": [0.0, 0.1, 0.9]}
+LINES = {"input": ["a", ("[MASK]", "orange")], "labels": [".", "cat"]}
+ARROWS = {"one": {"q": torch.tensor([0.0, 1.0])}, "two": {"q": [1, 0], "k": [0, -1]}}
+
+FIGURES: dict[str, Callable[[], Any]] = {
+    "attention_map": lambda: figures.attention_map(WEIGHTS[0], WORDS),
+    "heads_grid": lambda: figures.heads_grid(WEIGHTS, WORDS),
+    "mask_picture": lambda: figures.mask_picture(MASKS, WORDS),
+    "curves": lambda: figures.curves(RISING, marks={2: "x"}, levels={"chance": 2.5}),
+    "curves with bands": lambda: figures.curves({"a": [3.0, 2.0]}, bands=BAND, log_x=True, log_y=True),
+    "scaling": lambda: figures.scaling({"attention": ([1, 2, 4, 8], [1, 4, 16, 64])}),
+    "learning_curve": lambda: figures.learning_curve([3.0, 2.0, 1.0], SKILL, phase=(2, "copies")),
+    "bars": lambda: figures.bars({"a": [80.0, 81.0, 82.0], "b": 70.0}, paper={"a": 85.0}, levels={"chance": 50}),
+    "bars in groups": lambda: figures.bars(GROUPS, paper={"SST / a": 3.0}),
+    "scatter": lambda: figures.scatter(torch.eye(2), ["x", "y"], groups=["g", "h"]),
+    "histogram": lambda: figures.histogram({"d": torch.randn(50), "e": torch.randn(9)}),
+    "tokens": lambda: figures.tokens(WORDS * 6),
+    "tokens in rows": lambda: figures.tokens(LINES),
+    "bert_input": lambda: figures.bert_input(["[CLS]", "a", "[SEP]", "b", "[SEP]"], [0, 0, 0, 1, 1]),
+    "gpt1_inputs": figures.gpt1_inputs,
+    "bert_heads": figures.bert_heads,
+    "confusion": lambda: figures.confusion([[3, 1], [0, 4]], ["no", "yes"]),
+    "score_grid": lambda: figures.score_grid(SCORES),
+    "span_bars": lambda: figures.span_bars(READING),
+    "head_arcs": lambda: figures.head_arcs(NEXT, ARC_WORDS, GOVERNORS, title="head 1-1"),
+    "beam_picture": lambda: figures.beam_picture(SEARCH),
+    "search_tree": lambda: figures.search_tree(TABLE, {"best": ("b", "x")}),
+    "arrows": lambda: figures.arrows(ARROWS),
+    "signed_map": lambda: figures.signed_map([[1.0, -1.0]], size=(2, 1), bar="sign"),
+    "number_map": lambda: figures.number_map({"d": [[0, 1], [-1, 0]]}),
+    "block": figures.block,
+    "stacks": figures.stacks,
+    "gelu": figures.gelu,
+    "timeline": figures.timeline,
+    "lesson_map": lambda: figures.lesson_map("09_bert"),
+}
+
+
+TWICE = ("attention_map", "curves with bands", "histogram", "lesson_map", "scatter", "search_tree")
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_figures_are_pure_and_reproducible(name: str) -> None:
+    import matplotlib as mpl
+    import matplotlib.pyplot as plt
+
+    before, open_before = dict(mpl.rcParams), plt.get_fignums()
+    torch.manual_seed(0)
+    first = png(FIGURES[name](), dpi=55)
+    if name in TWICE:
+        torch.manual_seed(0)
+        assert png(FIGURES[name](), dpi=55) == first
+    assert dict(mpl.rcParams) == before and plt.get_fignums() == open_before
+    width, height = png_size(first)
+    assert 20 < width < 900 and 20 < height < 700
+    assert len(first) < 200_000
+
+
+def png_size(picture: str) -> tuple[int, int]:
+    data = base64.b64decode(picture)
+    assert data[:8] == b"\x89PNG\r\n\x1a\n"
+    return int.from_bytes(data[16:20], "big"), int.from_bytes(data[20:24], "big")
+
+
+def words(figure: Any) -> list[str]:
+    return [text.get_text() for axes in figure.axes for text in axes.texts]
+
+
+def test_slides_show_more_pixels_of_the_same_figure() -> None:
+    figure = FIGURES["signed_map"]()
+    (narrow, _), (wide, _) = png_size(png(figure)), png_size(png(figure, dpi=220))
+    assert wide == pytest.approx(2 * narrow, rel=0.05)
+    assert figure.axes[0].images[0].get_clim() == (-1.0, 1.0)  # white at zero
+
+
+@pytest.mark.parametrize(
+    ("figure", "says"),
+    [
+        (lambda: figures.confusion([[3, 1], [0, 4]], ["no", "yes"]), ["3\n75%", "1\n25%", "0\n0%", "4\n100%"]),
+        (lambda: figures.confusion([[0, 0], [1, 1]], ["no", "yes"]), ["0\n0%", "0\n0%", "1\n50%", "1\n50%"]),
+        (FIGURES["number_map"], ["0", "+1", "-1", "0"]),
+        (FIGURES["beam_picture"], ["a  -0.6", "the  -0.8", "lamp  -0.9", "mill  -1.7", "</s>  -1.0"]),
+    ],
+    ids=["confusion", "confusion of nobody", "number_map", "beam_picture"],
+)
+def test_every_number_is_written(figure: Callable[[], Any], says: list[str]) -> None:
+    assert words(figure()) == says
+
+
+def test_score_grid_has_the_best_of_each_column_in_bold_and_leaves_gaps() -> None:
+    texts = figures.score_grid(SCORES).axes[0].texts
+    assert [(t.get_text(), t.get_weight()) for t in texts] == [("1.0", "normal"), ("2.0", "bold"), ("60.5", "bold")]
+
+
+def test_blocks_and_stacks_have_their_parts() -> None:
+    block, stacks = words(figures.block()), words(figures.stacks())
+    assert [block.count(part) for part in ("attention", "feed-forward", "norm", "+")] == [2, 2, 4, 4]
+    assert [stacks.count(part) for part in ("attention", "causal attention", "cross-attention")] == [2, 2, 1]
+
+
+def test_arrows_stand_where_they_are_given() -> None:
+    figure = figures.arrows(ARROWS)
+    assert [axes.get_title(loc="center") for axes in figure.axes] == ["one", "two"]
+    assert [t.xy for t in figure.axes[1].texts if not t.get_text()] == [(1.0, 0.0), (0.0, -1.0)]
+    label = next(t for t in figure.axes[0].texts if t.get_text() == "q")
+    assert label.get_position()[1] > 1 > label.get_position()[0]
+
+
+def test_search_tree_multiplies_along_its_branches() -> None:
+    assert probability(TABLE, ("b", "x")) == pytest.approx(0.36)
+    shown = words(FIGURES["search_tree"]())
+    assert "0.360   best" in shown and shown.count("0.300") == 2
+
+
+def test_a_head_has_an_arc_a_word_and_the_parse_one_a_governor() -> None:
+    figure = figures.head_arcs(NEXT, ARC_WORDS, GOVERNORS)
+    lines = figure.axes[0].lines
+    assert len(lines) == 3 + 4
+    assert len({line.get_color() for line in lines[3:]}) == 3
+    assert [word for word in words(figure) if word] == ARC_WORDS
+
+
+def test_only_the_labels_that_would_overlap_are_moved() -> None:
+    lines = {"low": 0.1, "a": 0.98, "b": 0.99, "c": 1.0}
+    figure = figures.curves({name: [0.0, end] for name, end in lines.items()})
+    figure.canvas.draw()
+    (axes,) = figure.axes
+    bottom, top = axes.get_ylim()
+    height = {label.get_text(): label.xy[1] for label in axes.texts}
+    assert height["low"] == pytest.approx((0.1 - bottom) / (top - bottom))
+    assert height["c"] <= 1.03
+    boxes = [text.get_window_extent() for text in axes.texts]
+    assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[i + 1 :])
+
+
+@pytest.mark.parametrize(("log", "smooth"), [(False, 1), (True, 3)])
+def test_end_labels_stand_at_the_ends_of_their_lines(log: bool, smooth: int) -> None:
+    series = {"high": [9.0, 8.0] * 20, "low": [9.0, 0.1] * 20}
+    figure = figures.curves(series, log_y=log, smooth=smooth)
+    figure.canvas.draw()
+    axes = figure.axes[0]
+    heights = {t.get_text(): t.get_window_extent().get_points()[:, 1].mean() for t in axes.texts}
+    for line, name in zip([x for x in axes.lines if x.get_alpha() is None], series, strict=True):
+        end = axes.transData.transform((1, line.get_ydata()[-1]))[1]
+        assert abs(heights[name] - end) < 12
+
+
+def test_a_bars_label_stands_below_zero_or_above_a_near_diamond() -> None:
+    (axes,) = figures.bars({"a": -2.0, "b": 3.0}).axes
+    stands = {label.get_text(): (label.xy[1], label.xyann[1], label.get_va()) for label in axes.texts}
+    assert stands == {"-2.0": (-2.0, -9, "top"), "3.0": (3.0, 9, "bottom")}
+    (axes,) = figures.bars({"a": 20.0, "b": 20.0}, paper={"a": 60.0, "b": 21.0}).axes
+    assert [label.xy[1] for label in axes.texts] == [20.0, 21.0]
+
+
+@pytest.mark.parametrize(("epochs", "whole"), [([1, 2, 3], True), ([0.5, 1.5, 2.5], False)])
+def test_there_are_no_half_epochs(epochs: list[float], whole: bool) -> None:
+    axes = figures.curves({"loss": (epochs, [3.0, 2.0, 1.5])}, x="epoch").axes[0]
+    assert all(float(tick).is_integer() for tick in axes.get_xticks()) == whole
+
+
+def test_results_table_shows_missing_figures_as_a_dash_and_no_empty_column() -> None:
+    row = figures.ResultRow
+    shown = figures.results_table([row("a", paper=1.0), row("b", here=2.0, verdict="reproduced")], unit="%").text
+    assert [re.split("  +", line) for line in shown.split("\n")] == [
+        ["measure", "paper (%)", "this run (%)", "verdict"],
+        ["a", "1.0", "–"],
+        ["b", "–", "2.0", "reproduced"],
+    ]
+    shown = figures.results_table([row("a", recorded=(1.0, 0.5, 1.5)), row("b", recorded=2.0)]).text
+    assert [line.split() for line in shown.split("\n")[1:]] == [["a", "1.0", "[0.5,", "1.5]"], ["b", "2.0"]]
+
+
+def test_a_table_sets_words_to_the_left_and_figures_to_the_right() -> None:
+    rows = [
+        {"row": "a", "says": "a long sentence", "size": "110M", "share": None, "verdict": "partly"},
+        {"row": "bb", "says": "no", "size": "<1K", "share": 0.5, "verdict": ""},
+    ]
+    found = figures.table(rows, digits=1)
+    assert found.text.split("\n") == [
+        "row  says             size  share  verdict",
+        "a    a long sentence  110M      –  partly",
+        "bb   no                <1K    0.5",
+    ]
+    sides = re.findall(r"text-align:(\w+)", found.html)
+    assert sides == ["left", "left", "right", "right", "left"] * 3
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: figures.attention_map(WEIGHTS[0], WORDS[:3]), "3 row words .* one example and one head"),
+        (lambda: figures.head_arcs(torch.ones(3, 3), ARC_WORDS, GOVERNORS), "weights .* 4 4"),
+        (lambda: figures.show(FIGURES["gelu"](), caption="x", alt=" "), "caption and a text alternative"),
+    ],
+)
+def test_bad_input_is_one_sentence(make: Callable[[], object], words: str) -> None:
+    with pytest.raises(CourseError, match=words):
+        make()
+
+
+def test_show_sends_picture_alternative_and_caption(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[tuple[dict[str, str], dict[str, Any]]] = []
+    monkeypatch.setattr("classroom.figures.display.send", lambda data, metadata: sent.append((data, metadata)))
+    figures.show(figures.gelu(), caption="Look <here>.", alt="GELU and ReLU")
+    (picture, metadata), (caption, _) = sent
+    assert metadata == {"image/png": {"alt": "GELU and ReLU"}}
+    assert picture["text/plain"] == "[figure: GELU and ReLU]"
+    assert png_size(picture["image/png"])[0] > 300
+    assert "Look &lt;here&gt;." in caption["text/html"]
+
+
+def test_live_yields_every_record_and_one_still_picture(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TQDM_DISABLE", "1")
+    steps = [SimpleNamespace(step=i, loss=5.0 - i) for i in range(1, 4)]
+    assert figures.train_with_progress(iter(steps), 3) == steps
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    assert captured.out.startswith("[figure: loss against step, from 4.00 at step 1 to 2.00 at step 3.]\n")
+    assert figures.train_with_progress(iter(steps), 3, picture=False) == steps
+    assert capsys.readouterr().out == ""
+    assert figures.train_with_progress(iter([]), 3) == []
+
+
+def test_progress_stays_small_however_long_the_run() -> None:
+    html = progress_html([(i, 5.0 / i) for i in range(1, 20_001)], 20_000, "loss", 10.0)
+    assert len(html) < 5_000
+    assert 'value="20000"' in html

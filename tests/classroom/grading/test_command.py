@@ -1,0 +1,63 @@
+"""`python -m course_lib grade` and `make homework`: what they say, without grading anything."""
+
+import sys
+
+import pytest
+
+from classroom.grading import box, release, run
+from course_lib import __main__ as cli
+
+
+@pytest.fixture
+def call(monkeypatch, capfd):
+    """Run the command as a teacher would: (exit code, stdout, stderr)."""
+
+    def go(*words):
+        monkeypatch.setattr(sys, "argv", ["course", "grade", *map(str, words)])
+        code = 0
+        try:
+            cli.main()
+        except SystemExit as end:
+            code = int(end.code or 0)
+        return code, *capfd.readouterr()
+
+    return go
+
+
+def test_each_submission_is_one_line_and_a_missing_box_one_warning(call, monkeypatch, tmp_path):
+    def fake(submissions, assignment, out, **named):
+        assert named["limits"] == box.Limits(seconds=60, cell_seconds=5) and named["jobs"] == 3
+        yield {"student": "anna", "status": "graded", "tests": {"t": {"points": 4.0, "of": 6.0}}}
+        yield {"student": "ben", "status": "empty file", "tests": {}}
+
+    monkeypatch.setattr(run, "grade", fake)
+    monkeypatch.setattr(box, "sandbox", lambda: box.Sandbox("plain", "there is no bubblewrap"))
+    words = ("--assignment", "hw1", "--out", tmp_path, "--jobs", 3, "--timeout", 60, "--cell-timeout", 5)
+    code, said, warned = call(tmp_path, *words)
+    assert code == 0
+    assert said.splitlines()[:2] == ["anna: graded, 4 of 6", "ben: empty file"]
+    assert "grades.csv" in said and "marks.csv" in said
+    assert len(warned.splitlines()) == 1 and warned.startswith("warning: there is no bubblewrap.")
+    monkeypatch.setattr(box, "sandbox", lambda: box.Sandbox("users"))
+    assert call(tmp_path, *words)[2] == ""
+
+
+def test_what_is_wrong_is_one_line(call, monkeypatch, tmp_path):
+    monkeypatch.setattr(box, "sandbox", lambda: box.Sandbox("users"))
+    code, _, said = call(tmp_path / "none", "--assignment", "hw1", "--out", tmp_path)
+    assert code == 1 and said.count("\n") == 1 and "is not a folder" in said
+    (tmp_path / "anna.ipynb").write_text("")
+    code, _, said = call(tmp_path, "--assignment", "hw9", "--out", tmp_path)
+    assert code == 1 and "There is no assignment 'hw9'; there are: hw1." in said
+
+
+def test_the_release_command_says_where_and_explains_itself(monkeypatch, capsys, tmp_path, hw1):
+    monkeypatch.setattr(release.build, "__defaults__", (tmp_path,))
+    monkeypatch.setattr(release, "Assignment", lambda name: hw1)
+    release.main(["hw1"])
+    assert f"{tmp_path / 'hw1'}: 7 questions, 100 points" in capsys.readouterr().out
+    assert (tmp_path / "hw1" / "hw1.zip").exists()
+    with pytest.raises(SystemExit):
+        release.main(["--help"])
+    told = capsys.readouterr().out
+    assert "usage: python -m classroom.grading.release [-h] [MASTER ...]" in told and "hw1.zip (the same" in told

@@ -1,0 +1,111 @@
+"""A whole class of broken, careless and hostile notebooks, graded two at a time: each to the end, each with its reason.
+
+Makers and expectations stand in faulty.py. Slow: about fifty notebooks are really run, in real boxes.
+"""
+
+import copy
+import csv
+import hashlib
+import io
+import json
+
+import nbformat
+import pytest
+
+from classroom.grading import box, collect, score
+from classroom.grading.run import grade
+from tests.classroom.grading.faulty import FULL, KINDS, cell
+
+pytestmark = pytest.mark.slow
+WAY = box.sandbox()
+
+
+def digests(folder):
+    files = sorted(p for p in folder.rglob("*") if p.is_file() and not p.is_symlink())
+    return {str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest() for p in files}
+
+
+@pytest.fixture(scope="module")
+def graded(tmp_path_factory, solved):
+    """(records by student, the folder of results)."""
+    folder, out = tmp_path_factory.mktemp("submissions"), tmp_path_factory.mktemp("out")
+    for name, (maker, expect) in KINDS.items():
+        if expect.boxed and not WAY.boxed:
+            continue
+        notebook, place = copy.deepcopy(solved), folder / name
+        if not maker(notebook, place):
+            (folder / f"{name}.ipynb").write_text(json.dumps(notebook), "utf-8")
+    before = digests(folder)
+    limits = box.Limits(seconds=180, cell_seconds=10)
+    records = {r["student"]: r for r in grade(folder, "hw1", out, jobs=2, limits=limits, way=WAY, seed=3)}
+    assert digests(folder) == before, "a submission has changed another"
+    return records, out
+
+
+@pytest.mark.parametrize("name", list(KINDS), ids=lambda name: name[:40].encode("ascii", "replace").decode())
+def test_each_kind(graded, name):
+    records, out = graded
+    expect = KINDS[name][1]
+    if expect.boxed and not WAY.boxed:
+        pytest.skip(WAY.why)
+    record = records[name]
+    assert record["status"] == expect.status, record["notes"]
+    assert expect.notes in "; ".join(record["notes"])
+    page = (out / "feedback" / f"{record['key']}.html").read_text("utf-8")
+    assert expect.shows in page
+    earned = dict.fromkeys(FULL, 0.0)
+    for test, found in record["tests"].items():
+        earned[test.split("-")[0]] += found["points"]
+    if expect.status == "graded":
+        assert earned == {q: of - dict(expect.lost).get(q, 0) for q, of in FULL.items()}, record["tests"]
+        assert "A sum has no order" in record["written"]["q7-written"] or name == "old_format"
+    else:
+        assert not record["tests"]
+
+
+def test_nothing_hidden_and_nothing_live_in_any_feedback(graded, hw1):
+    for path in (graded[1] / "feedback").iterdir():
+        page = path.read_text("utf-8")
+        assert len(page) < 1_000_000
+        assert "<script" not in page and "Task(" not in page and "BEGIN HIDDEN" not in page
+        assert "default-src 'none'" in page
+
+
+def test_the_table_has_everybody(graded):
+    records, out = graded
+    rows = list(csv.DictReader(io.StringIO((out / "grades.csv").read_text("utf-8-sig"))))
+    assert len(rows) == len(records)
+    for row in rows:
+        assert not row["student"].startswith("=")
+        if row["status"] != "graded":
+            assert row["total"] == "" and row["q1"] == ""  # never an honest-looking zero
+
+
+@pytest.mark.skipif(not WAY.boxed, reason=WAY.why)
+def test_the_whole_time_is_limited(solved, hw1, tmp_path, monkeypatch):
+    monkeypatch.setattr(box, "PATIENCE", 1)
+    notebook = copy.deepcopy(solved)
+    cell(notebook, "import time\ntime.sleep(1000)")
+    record = one(notebook, hw1, tmp_path, box.Limits(seconds=60, cell_seconds=1000), WAY)
+    assert record["status"] == "timed out" and "stopped after 60 seconds in all" in record["notes"]
+    assert record["tests"]["q1-attention-hidden"]["passed"]  # what came before counts
+    assert not record["tests"]["q5-rotate-hidden"]["passed"]
+
+
+def test_without_a_box(solved, hw1, tmp_path):
+    """The plain subprocess of other systems: the same points, deaths included, and nothing left in its folder."""
+    notebook = copy.deepcopy(solved)
+    cell(notebook, "import os\nopen('left', 'w').write(os.getcwd())\nos._exit(3)")
+    record = one(notebook, hw1, tmp_path, box.Limits(), box.Sandbox("plain", "for this test"))
+    assert all(test["passed"] for test in record["tests"].values())
+    assert any("exit status 3" in note for note in record["notes"])
+
+
+def one(notebook, hw1, folder, limits, way):
+    """Grade one notebook in this process."""
+    path = folder / "one.ipynb"
+    path.write_text(nbformat.writes(notebook), "utf-8")
+    checks = folder / "hw1_checks.json"
+    checks.write_text(hw1.checks(), "utf-8")
+    run = score.GradingRun(hw1, 5, limits, way, checks)
+    return score.grade(collect.read(path, "one", "one", hw1), run)

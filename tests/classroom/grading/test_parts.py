@@ -1,0 +1,288 @@
+"""The grader's parts, one by one, without a process: what travels, what is read, what is put right, what is shown."""
+
+import csv
+import io
+import json
+import zipfile
+from pathlib import Path
+
+import nbformat
+import numpy as np
+import pytest
+import torch
+
+from classroom.grading import box, collect, report, run, score, wire
+from classroom.grading.collect import SubmittedCell, repair, written
+from course_lib.errors import CourseError
+
+
+def there_and_back(value):
+    pipe = io.BytesIO()
+    wire.write(pipe, value)
+    pipe.seek(0)
+    return wire.read(pipe)
+
+
+@pytest.mark.parametrize(
+    "value", [None, True, 3, -0.5, float("inf"), "Zoë", [1, (2, "x")], {"a": [None], "$tensor": "no"}, (), "\x00"]
+)
+def test_data_travels(value):
+    assert there_and_back({"value": value}) == {"value": value}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.bool])
+def test_tensors_travel(dtype):
+    value = torch.arange(6).reshape(2, 3).to(dtype).T  # not contiguous
+    back = there_and_back((value, torch.zeros(0, 2), value[0]))
+    assert back[0].dtype == dtype and torch.equal(back[0], value)
+    assert back[1].shape == (0, 2) and torch.equal(back[2], value[0])
+
+
+def test_what_is_no_data_leaves_its_name_only():
+    back = there_and_back([np.zeros(3), np.float64(2.5), torch.zeros(2).to_sparse(), lambda x: x, ...])
+    assert type(back[0]).__name__ == "ndarray" and type(back[0]).__module__ == "numpy"
+    assert back[1] == 2.5 and isinstance(back[2], wire.Odd) and isinstance(back[3], wire.Odd) and back[4] is None
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"\xff" * 20,
+        wire.HEAD.pack(2, 0) + b"[x",
+        wire.HEAD.pack(3, 4) + b"{} \x00\x00\x00\x00",
+        wire.HEAD.pack(200_000, 0) + b"[" * 200_000,
+        wire.HEAD.pack(17, 0) + b'{"$tensor": "no"}',
+        wire.HEAD.pack(20, 0) + b'{"a": 1, "b": [2, 3]}'[:20],
+    ],
+)
+def test_garbage_on_the_wire_is_one_error(raw):
+    with pytest.raises(wire.BrokenFrameError):
+        wire.read(io.BytesIO(raw))
+
+
+def test_the_ends_of_the_wire():
+    assert wire.read(io.BytesIO(b"")) is None
+    with pytest.raises(wire.BrokenFrameError, match="larger than 64 MB"):
+        wire.write(io.BytesIO(), torch.zeros(2**24 + 10))
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "says"),
+    [
+        ({"error": "missing"}, "MissingFunction", "no function of this name"),
+        ({"error": "stub"}, "NotWrittenError", None),
+        ({"error": "changed", "text": "1"}, "WrongError", "argument number 2 in place"),
+        ({"error": "raised", "type": "RuntimeError", "text": "bad shape"}, "RuntimeError", "bad shape"),
+        ({"error": "raised", "type": "<b>", "text": "x"}, "Error", "x"),
+    ],
+)
+def test_errors_of_a_call_are_told_apart(answer, kind, says):
+    with pytest.raises(BaseException, match=says) as error:
+        score._result(answer)
+    assert type(error.value).__name__ == kind
+
+
+# What is handed in.
+
+
+def test_each_entry_has_a_key_of_its_own(tmp_path):
+    with pytest.raises(CourseError, match="nothing in"):
+        collect.collect(tmp_path)
+    names = ["anna.ipynb", "Anna.ipynb", "anna.zip", "-x.ipynb", "a b.ipynb", "a_b.ipynb", "é" * 80 + ".zip", "..zip"]
+    for name in names:
+        (tmp_path / name).write_text("x")
+    (tmp_path / ".DS_Store").write_text("x")
+    named = collect.collect(tmp_path)
+    keys = [key for _, key in named.values()]
+    assert len({key.casefold() for key in keys}) == len(named) == 7  # hidden files are nobody's
+    assert all(len(key) < 60 and not key.startswith("-") and Path(key).name == key for key in keys)
+    assert len({student for student, _ in named.values()}) == len(named)
+
+
+def test_an_encrypted_zip_cannot_be_read(tmp_path, hw1):
+    path = tmp_path / "a.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("hw1.ipynb", "{}")
+    raw = bytearray(path.read_bytes())
+    for mark in (b"PK\x03\x04", b"PK\x01\x02"):  # the flag that says: encrypted
+        at = raw.index(mark) + (6 if mark == b"PK\x03\x04" else 8)
+        raw[at] |= 1
+    path.write_bytes(raw)
+    assert collect.read(path, "a", "a", hw1).status == "cannot be read"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda nb: nb.update(cells=[{"cell_type": "code", "source": ["a\n", "b"], "metadata": {"nbgrader": 7}}]),
+        lambda nb: nb.update(cells=[{"cell_type": 3, "metadata": None}]),
+        lambda nb: nb.update(cells={"a": 1}),
+        lambda nb: nb.update(metadata=3),
+        lambda nb: nb.update(nbformat="four"),
+        lambda nb: nb["cells"][0].update(source={"a": 1}),
+    ],
+)
+def test_notebooks_of_the_wrong_form_never_raise(tmp_path, hw1, solved, change):
+    raw = json.loads(nbformat.writes(solved))
+    change(raw)
+    (tmp_path / "a.ipynb").write_text(json.dumps(raw))
+    found = collect.read(tmp_path / "a.ipynb", "a", "a", hw1)
+    assert found.status in ("", "not a notebook", "another assignment")
+
+
+def cells(notebook):
+    return [collect._cell(cell) for cell in notebook.cells]
+
+
+def test_a_clean_notebook_needs_no_repair(hw1, solved):
+    steps, notes = repair(cells(solved), hw1)
+    assert notes == []
+    assert [step.id for step in steps if step.do == "test"] == list(hw1.tests)
+    assert sum(step.do == "skip" for step in steps) == 3  # the demonstrations are not run again
+
+
+def test_a_changed_test_is_put_back_and_its_code_still_runs(hw1, solved):
+    found = cells(solved)
+    at = next(i for i, c in enumerate(found) if c.id == "q5-rotate-visible")
+    found[at] = SubmittedCell("code", "helper = 1", "q5-rotate-visible")
+    steps, notes = repair(found, hw1)
+    assert notes == ["course cells changed (the originals count): q5-rotate-visible"]
+    assert [(s.do, s.source) for s in steps[at : at + 2]] == [
+        ("run", "helper = 1"),
+        ("test", 'right = hw.check("rotate", rotate)'),
+    ]
+
+
+def test_missing_cells_come_back_the_setup_first(hw1):
+    steps, (note,) = repair([SubmittedCell("code", "x = 1", "")], hw1)
+    assert steps[0].id == "setup" and steps[1].source == "x = 1"
+    assert [step.id for step in steps[2:]] == list(hw1.tests)
+    assert note.startswith("course cells missing (put back): setup, q1-")
+
+
+def test_written_answers_are_found_once(hw1):
+    found = [SubmittedCell("markdown", "yes", "q7-written"), SubmittedCell("markdown", " yes ", "q7-written")]
+    assert written(found, hw1) == {"q7-written": "yes"}
+    assert written([SubmittedCell("markdown", hw1.release.cells[-2].source, "q7-written")], hw1) == {"q7-written": ""}
+
+
+# What comes out.
+
+
+@pytest.fixture
+def records(hw1):
+    """Two graded students and one who handed in something else."""
+    made = []
+    for student, status, answer in (("=Anna", "graded", "Because."), ("Ben", "graded", ""), ("Cem", "empty file", "")):
+        record = score.unread(collect.Submission(student, student.strip("="), status))
+        if status == "graded":
+            for test in hw1.tests.values():
+                full = {"points": test.points, "of": test.points, "passed": True, "says": "Right."}
+                record["tests"][test.id] = full
+        record["written"] = {"q7-written": answer}
+        made.append(record)
+    return made
+
+
+def table(path):
+    return list(csv.DictReader(io.StringIO(path.read_text("utf-8-sig"))))
+
+
+def test_marks_are_asked_for_kept_and_added(tmp_path, hw1, records):
+    report.write(records, hw1, tmp_path)
+    anna, ben, cem = table(tmp_path / "grades.csv")
+    assert (anna["student"], anna["q1"], anna["q7"], anna["total"]) == ("'=Anna", "24", "", "")
+    assert (ben["q7"], ben["total"], ben["of"]) == ("0", "90", "100")  # nothing written: nothing to mark
+    assert (cem["status"], cem["q1"], cem["total"]) == ("empty file", "", "")
+    (row,) = table(tmp_path / "marks.csv")
+    assert (row["student"], row["key"], row["points"], row["of"]) == ("'=Anna", "Anna", "", "10")
+    shown = (tmp_path / "answers.html").read_text()
+    assert "Because." in shown and "Ben" not in shown
+
+    text = "student;key;cell;points;of;comment\r\n=Anna;Anna;q7-written;7,5;10;<b>Good</b>, but short\r\n"
+    (tmp_path / "marks.csv").write_text(text, "utf-8")  # as a spreadsheet saves it where 7.5 is written 7,5
+    report.write(records, hw1, tmp_path)
+    anna, *_ = table(tmp_path / "grades.csv")
+    assert (anna["q7"], anna["total"]) == ("7.5", "97.5")
+    assert table(tmp_path / "marks.csv")[0]["comment"] == "<b>Good</b>, but short"
+    assert "&lt;b&gt;Good&lt;/b&gt;, but short" in (tmp_path / "feedback" / "Anna.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("a,a,q7-written,11,10,", "line 2: '11' is not a number from 0 to 10"),
+        ("a,a,q7-written,good,10,", "'good' is not a number"),
+        ("a,a,q7-written,nan,10,", "'nan' is not a number"),
+        ("a,a,q1-attention-visible,3,10,", "no cell 'q1-attention-visible' to mark"),
+        ("a,a", "a column is missing"),
+    ],
+)
+def test_a_slip_in_the_marks_is_named_before_anything_is_written(tmp_path, hw1, records, line, says):
+    (tmp_path / "marks.csv").write_text(f"student,key,cell,points,of,comment\n{line}\n")
+    with pytest.raises(CourseError, match=says):
+        report.write(records, hw1, tmp_path)
+    assert [p.name for p in tmp_path.iterdir()] == ["marks.csv"]
+
+
+def test_what_students_write_reaches_no_browser_as_code(hw1, records):
+    evil = "<script>alert(1)</script>"
+    outputs = [
+        {"output_type": "stream", "name": "stdout", "text": evil + " 10%\r 100%\n\x1b[31mred"},
+        {"output_type": "display_data", "data": {"text/html": evil, "text/plain": evil, "image/png": "PHN2Zz4="}},
+        {"output_type": "error", "traceback": [evil]},
+        {"output_type": "error", "traceback": 7},
+        {"data": 3},
+        "nonsense",
+    ]
+    records[0]["student"] = records[0]["notes"] = evil
+    records[0]["cells"] = [{"do": "run", "source": evil, "id": "", "outputs": outputs}]
+    records[0]["cells"].append({"do": "text", "source": evil, "id": "", "outputs": []})
+    page = report.feedback(records[0], hw1, {})
+    assert "<script" not in page and "<img" not in page and "\x1b" not in page
+    assert page.count("&lt;script&gt;") >= 6 and " 100%\nred" in page and " 10%" not in page
+
+
+def test_a_folder_belongs_to_one_assignment(tmp_path):
+    assert run._seed(tmp_path, "hw1", None) == run._seed(tmp_path, "hw1", None)
+    assert run._seed(tmp_path, "hw1", 5) == run._seed(tmp_path, "hw1", None) == 5
+    with pytest.raises(CourseError, match="holds the grades of hw1"):
+        run._seed(tmp_path, "hw2", None)
+
+
+def test_only_what_changed_is_graded_again(tmp_path, solved, hw1, monkeypatch):
+    """With the box's part replaced: what is new, what is kept, and that everything is in the tables."""
+    folder, out = tmp_path / "in", tmp_path / "out"
+    folder.mkdir()
+    for name in ("anna", "ben"):
+        (folder / f"{name}.ipynb").write_text(nbformat.writes(solved) + f"\n{' ' * len(name)}")
+    (folder / "cem.ipynb").write_text("")
+    graded = []
+
+    def fake(waiting, jobs, given):
+        for entry, student, key in waiting:
+            graded.append(student)
+            yield score.unread(collect.read(entry, student, key, hw1))
+
+    monkeypatch.setattr(run, "_parallel", fake)
+    monkeypatch.setattr(run, "Assignment", lambda name: hw1)
+
+    def go(**named):
+        graded.clear()
+        return [r["student"] for r in run.grade(folder, "hw1", out, way=box.Sandbox("plain"), **named)], sorted(graded)
+
+    assert go() == (["anna", "ben", "cem"], ["anna", "ben", "cem"])
+    assert go() == (["anna", "ben", "cem"], [])
+    (folder / "ben.ipynb").write_text(nbformat.writes(solved))
+    (folder / "cem.ipynb").write_text(nbformat.writes(solved))
+    assert go()[1] == ["ben", "cem"]
+    assert go(again=True)[1] == ["anna", "ben", "cem"]
+    assert go(seed=9)[1] == ["anna", "ben", "cem"]
+    (out / "results" / "anna.json").write_text("{")
+    assert go()[1] == ["anna"]
+    assert len(table(out / "grades.csv")) == 3
+
+
+def test_a_dead_grading_process_costs_its_submissions_only(monkeypatch):
+    (lost,) = run._parallel([(Path("none"), "anna", "anna")], 1, ("no such assignment", 0, box.Limits(), None, None))
+    assert (lost["status"], lost["notes"]) == ("grader failed", ["the grading process died"])

@@ -1,0 +1,60 @@
+"""Collections to search: who answers is told by the words; the distilled table says what the encoder says."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from classroom.town import searches
+from course_lib.analysis.retrieval import words
+from course_lib.errors import CourseError
+
+
+@pytest.fixture(scope="module")
+def town() -> searches.Collection:
+    return searches.collection("world", split="test", n=60)
+
+
+def test_a_deed_is_a_verb_and_one_thing() -> None:
+    text = "At noon, Kate purchased the lamp. Did Ben buy the vase? Ben did not buy the vase. The coin was bought."
+    assert searches.deeds(text) == [("kate", "purchased", "buy", "lamp"), ("", "bought", "buy", "coin")]
+
+
+def test_queries_are_what_their_kind_says(town: searches.Collection) -> None:
+    assert {query.kind for query in town.queries} == set(searches.KINDS)
+    for query in town.queries:
+        asked = set(words(query.text))
+        assert query.passage in query.answers
+        for answer in query.answers:
+            shared = asked & set(words(town.passages[answer]))
+            if query.kind == "other words":
+                assert not shared
+            elif query.kind == "name, other words":
+                assert shared == {words(query.text)[0]}
+        if query.kind == "same words":
+            assert asked <= set(words(town.passages[query.passage]))
+
+
+def test_nothing_else_answers(town: searches.Collection) -> None:
+    for query in (q for q in town.queries if q.kind == "same words"):
+        meaning, thing = words(query.text)
+        for number, passage in enumerate(town.passages):
+            told = {(deed.verb, deed.thing) for deed in searches.deeds(passage)}
+            assert number in query.answers or (meaning, thing) not in told
+
+
+def test_the_splits_ask_of_different_documents(town: searches.Collection) -> None:
+    other = searches.collection("world", split="train", n=60)
+    assert not set(town.passages) & set(other.passages)
+    assert town == searches.collection("world", split="test", n=60)
+
+
+def test_other_texts_are_asked_for_by_their_first_sentence(tmp_path: Path) -> None:
+    texts = [f"Title number {i}. {'word ' * 90}end{i}." for i in range(3)] + ["Too short. It ends."]
+    (tmp_path / "train.jsonl").write_text("\n".join(json.dumps({"text": text}) for text in texts), "utf-8")
+    found = searches.collection(tmp_path / "train.jsonl", split="train")
+    assert sorted(q.text for q in found.queries) == [f"Title number {i}." for i in range(3)]
+    assert all(len(passage.split()) <= searches.LONGEST for passage in found.passages)
+    (tmp_path / "bad.txt").write_text("One sentence only", "utf-8")
+    with pytest.raises(CourseError, match="nothing to search"):
+        searches.collection(tmp_path / "bad.txt", split="train")

@@ -1,0 +1,219 @@
+"""Widgets: whole and escaped without a script, offline, deterministic, right in what they say, bad input named."""
+
+import json
+import re
+import tomllib
+from collections.abc import Callable
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+import torch
+
+from classroom import figures, widgets
+from classroom.widgets import card
+from classroom.widgets.calculators import written
+from classroom.widgets.games import answers
+from course_lib import CourseError
+from course_lib.analysis import cost
+from course_lib.files import COURSE
+from course_lib.training.spans import Reading
+
+BAD = "</script><!--<i a=\"'"  # may stand nowhere as it is
+WORDS = ["The", "cat", BAD, "it"]
+GOVERNORS = [1, 2, -1, 2]
+NEXT = torch.eye(4).roll(1, dims=1)  # everybody looks at the next word, the last at the first
+WEIGHTS = torch.stack([NEXT, 0.6 * torch.eye(4) + 0.4 * NEXT.T])[:, None]  # two layers of one head
+SEARCH = [
+    [figures.Option(0, "a", -0.6, "kept"), figures.Option(0, BAD, -0.8, "kept")],
+    [figures.Option(1, "lamp", -0.9, "kept"), figures.Option(0, "mill", -1.7, "dropped")],
+    [figures.Option(0, "</s>", -1.0, "ended"), figures.Option(0, "</s>", -1.6, "ended")],
+]
+LIKELY = [[(" bought", 0.5), (" sold", 0.25)], [(BAD, 1.0), (" a", 0.0)]]
+SAID = {
+    1.0: {"teacher": [0.75, 0.125], BAD: [0.5, 0.25]},
+    4.0: {"teacher": [0.4, 0.3], BAD: [0.35, 0.25]},
+}
+ROUND = widgets.ReplacedText(
+    ["the", "wolf", "ate", "a", BAD], ["the", "wolf", "saw", "a", "sheep"], [0.1, 0.7, 0.2, 0.0, 0.9]
+)
+READING = Reading(f"Who {BAD}?", ["Rita", "fell", BAD], [0.7, 0.1, 0.2], [0.6, 0.1, 0.3], (0, 0), "Rita")
+ENTRIES = [
+    widgets.ReportEntry("lora", "20_peft", "measured", BAD, "partly", "3 seeds", "1/3", "20_peft.ipynb#lora"),
+    widgets.ReportEntry(BAD, "08_gpt1", "exact", "x Phi(x)", "", "shown live in lesson 08"),
+]
+WIDGETS: dict[str, Callable[[], figures.Html]] = {
+    "attention": lambda: widgets.attention(WEIGHTS, WORDS),
+    "head_player": lambda: widgets.head_player(WEIGHTS, WORDS, GOVERNORS),
+    "beam_tree": lambda: widgets.beam_tree({"2 beams": SEARCH, BAD: SEARCH[:1]}),
+    "bill_calculator": lambda: widgets.bill_calculator(1e9, 1e10),
+    "calculator": lambda: widgets.calculator(title=BAD),
+    "fill_in": lambda: widgets.fill_in([widgets.ClozeItem("The [MASK] barked.", "dog", [("dog", 0.7), (BAD, 0.1)])]),
+    "masking": lambda: widgets.masking(
+        ["[CLS]", "a", BAD, "b", "[SEP]"], [0, 1, 1, 1, 0], ["[CLS]", "[MASK]", BAD, "x", "[SEP]"], rate=0.3
+    ),
+    "next_words": lambda: widgets.next_words(["Nadia", " bought"], LIKELY, [1.5, 0.0]),
+    "quiz": lambda: widgets.quiz(f"Why `1/sqrt(d)` & {BAD}?", ["speed", "variance"], 1, ["No.", "Yes."]),
+    "report_card": lambda: widgets.report_card(ENTRIES),
+    "rotation": widgets.rotation,
+    "samples": lambda: widgets.samples([(0, 8.0, [BAD]), (9, 2.0, ["the cat", "a dog"])]),
+    "soft_targets": lambda: widgets.soft_targets(["the", BAD], 1, ["lamp", BAD], SAID, truth="lamp"),
+    "span_reader": lambda: widgets.span_reader([READING, replace(READING, question="Who saw?")]),
+    "which_replaced": lambda: widgets.which_replaced([ROUND]),
+    "word_map": lambda: widgets.word_map(torch.eye(3)[:, :2], ["bank", BAD, "river"], {"bank": [("river", 0.5)]}),
+    "word_steps": lambda: widgets.word_steps({"one": [(BAD, "plain")]}, BAD),
+}
+
+
+class Outline(HTMLParser):
+    """Open elements balanced? Which attributes, how many scripts, and what text outside scripts?"""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.tags: list[str] = []
+        self.text = ""
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.attributes += attrs
+        self.tags.append(tag)
+        if tag not in ("br", "input"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.attributes += attrs
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open and self.open.pop() == tag, f"</{tag}> closes nothing"
+
+    def handle_data(self, data: str) -> None:
+        if not self.open or self.open[-1] not in ("script", "style"):
+            self.text += data + " "
+
+
+@pytest.mark.parametrize("name", WIDGETS)
+def test_widgets_are_sound_escaped_offline_and_deterministic(name: str) -> None:
+    widget = WIDGETS[name]()
+    assert widget.html == WIDGETS[name]().html == widget._repr_html_()
+    assert repr(widget) == widget.text
+    outline = Outline(widget.html)
+    assert outline.open == []
+    assert outline.tags.count("script") <= 1 and "i" not in outline.tags
+    assert "<!--" not in widget.html and BAD not in widget.html
+    assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)|src=|@import|url\((?!#|'#)", widget.html)
+    names = [value for key, value in outline.attributes if key == "id"]
+    assert len(names) == len(set(names))
+    assert ("role", "group") in outline.attributes
+    assert any(key == "aria-label" and value for key, value in outline.attributes)
+    assert ("data-lm-suppress-shortcuts", "true") in outline.attributes
+
+
+def test_a_widgets_name_follows_from_its_content() -> None:
+    one, two, again = (widgets.quiz(q, ["a", "b"], 0, ["x", "y"]).html for q in ("one", "two", "one"))
+    names = [re.search(r'data-course="([^"]+)"', html)[1] for html in (one, two)]  # type: ignore[index]
+    assert one == again and names[0] != names[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("quiz", ["speed", "No.", "Right. Yes.", "Not so. No."]),
+        ("masking", ["Chosen: 3 of 5", "the rate is 30%", "“a”: replaced by [MASK]", "left as", "random token, “x”"]),
+        ("samples", ["step 9, loss 2.00", "a dog"]),
+        ("next_words", ["1.5 bits, as open as 3 equally likely words", "comes “bought”", "0.0 bits", "sold"]),
+        ("soft_targets", ["temperature 1", "temperature 4", "75.0%", "12.5%", "all other words"]),
+        ("span_reader", ["Who saw?", "52%", "Rita"]),
+        ("which_replaced", ["“saw” for “ate” (suspected with 20%)", "“sheep” for"]),
+        ("beam_tree", ["lamp", "mill", "number: sum of log probabilities"]),
+        ("report_card", ["2 claims: 1 partly, 1 not recorded yet", "shown live in lesson 08"]),
+    ],
+)
+def test_without_scripts_everything_can_be_read(name: str, says: list[str]) -> None:
+    text = " ".join(Outline(WIDGETS[name]().html).text.split())
+    assert [piece for piece in says if piece not in text] == []
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: widgets.attention(WEIGHTS, WORDS[:2]), "2 words"),
+        (lambda: widgets.head_player(WEIGHTS, WORDS[:2], GOVERNORS), r"weights \[.. 2 2\]"),
+        (lambda: widgets.calculator(parameters=10), "slider of parameters"),
+    ],
+)
+def test_bad_input_is_one_sentence(make: Callable[[], object], words: str) -> None:
+    with pytest.raises(CourseError, match=words):
+        make()
+
+
+def test_each_word_is_judged_by_what_was_done_and_what_was_said() -> None:
+    assert [tint for _, tint in ROUND.judged] == ["plain", "blue", "orange", "plain", "green"]
+    assert ROUND._replace(original=ROUND.tokens).stood == "Nothing was replaced."
+
+
+def test_each_word_has_the_arc_of_its_largest_weight() -> None:
+    made = widgets.head_player(WEIGHTS, WORDS, GOVERNORS)
+    found = re.search(r"var data=(\{.*?\});", made.html)
+    assert found
+    one, two = json.loads(found[1])["heads"]
+    assert [arc[0] for arc in one] == [1, 2, 3, 0]
+    assert [arc[2] for arc in one] == ["governor", "governor", "dependent", "neither"]
+    assert [arc[0] for arc in two] == [3, 0, 1, 2]  # not itself, though that has more
+    assert [arc[3] for arc in two] == [0.4] * 4
+    assert "The > cat (at its governor)" in repr(made)
+    second = widgets.head_player(WEIGHTS, WORDS, GOVERNORS, first=(1, 0))
+    assert '<option value="1" selected>2-1</option>' in second.html
+    assert "head 2-1: The > it (elsewhere)" in repr(second)
+
+
+def test_the_beams_winner_has_the_best_score_for_its_length() -> None:
+    steps = [
+        [figures.Option(0, "yes", -0.5, "kept"), figures.Option(0, "</s>", -0.7, "ended")],
+        [figures.Option(0, "</s>", -0.9, "ended")],
+    ]
+    assert "yes </s> (-0.90)" in repr(widgets.beam_tree({"": steps}))
+
+
+def test_the_likeliest_answers_are_those_of_all_that_are_allowed() -> None:
+    ranked = answers(READING, 4)
+    total = sum(s * e for i, s in enumerate(READING.start) for e in READING.end[i:])
+    assert ranked[0] == ("Rita", pytest.approx(0.42 / total))
+    assert ranked[1] == (f"Rita fell {BAD}", pytest.approx(0.21 / total))
+    assert answers(replace(READING, start=[0.0] * 3)) != [], "no division by zero"
+
+
+def test_the_calculators_numbers_are_the_librarys() -> None:
+    how = {"utilisation": 0.4, "price": 2.0, "overhead": 1.1, "grid": 400.0}
+    shown = repr(widgets.bill_calculator(110e6, 137e9, device="H100", devices=8))
+    bill = cost.bill(cost.training_flops(110e6, 137e9), cost.DEVICES["H100"], devices=8, **how)
+    assert f"rent ($) {written(bill.money)}" in shown and f"device-hours {written(bill.device_hours)}" in shown
+    assert f"electricity (kWh) {written(bill.kwh)}" in shown and f"CO2 (kg) {written(bill.kg_co2)}" in shown
+    shown = repr(widgets.calculator(175e9, 300e9, device="A100", devices=1000, utilisation=0.4))
+    bill = cost.bill(cost.training_flops(175e9, 300e9), cost.DEVICES["A100"], devices=1000, utilisation=0.4)
+    assert f"days of training {bill.days:.1f}" in shown and "3.15e23" in shown
+    assert "devices to hold the weights 5, devices to train 35" in shown
+
+
+def test_the_report_guesses_no_verdict() -> None:
+    shown = WIDGETS["report_card"]()
+    assert "20 lora: partly (3 seeds)" in repr(shown) and "not recorded yet (shown live in lesson 08)" in repr(shown)
+    assert 'href="20_peft.ipynb#lora"' in shown.html and shown.html.count("<a href") == 1
+
+
+def test_rounding_uses_the_whole_byte_and_errs_by_half_a_step() -> None:
+    rows = torch.tensor([[1e-3], [1], [9], [80], [0]])
+    matrix = torch.randn(5, 40, generator=torch.Generator().manual_seed(0)) * rows
+    whole, scale = card.rounded(matrix)
+    assert whole.dtype == torch.int8 and whole.abs().amax(dim=1).tolist() == [127, 127, 127, 127, 0]
+    assert ((whole * scale[:, None] - matrix).abs() <= 0.501 * scale[:, None]).all()
+    lines = card.lines(bytes(range(256)), width=50)
+    assert {len(line) for line in lines[:-1]} == {50} and 0 < len(lines[-1]) <= 50
+
+
+@pytest.mark.parametrize("room", ["figures", "grading", "widgets"])
+def test_an_installed_package_has_the_templates_and_scripts(room: str) -> None:
+    assets = {path.suffix for path in (COURSE / "classroom" / room / "assets").iterdir()}
+    setup = tomllib.loads((COURSE / "pyproject.toml").read_text("utf-8"))["tool"]["setuptools"]
+    assert {f"assets/*{suffix}" for suffix in assets} == set(setup["package-data"][f"classroom.{room}"])

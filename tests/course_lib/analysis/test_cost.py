@@ -1,0 +1,153 @@
+"""Costs against published figures and what PyTorch counts on small models; power laws against straight lines."""
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from course_lib.analysis import capture, cost
+from course_lib.errors import CourseError
+from course_lib.families import preset
+from course_lib.families.gpt import GPT3_SIZES, gpt3
+from course_lib.model import heads
+from course_lib.model.attention import KVCache
+from course_lib.model.config import EmbedConfig, Learned, StackConfig, T5Buckets
+from course_lib.model.transformer import Transformer
+
+# Brown et al. 2020, table D.1: millions of parameters, billions of tokens, FLOPs a parameter and token, FLOPs,
+# petaflop/s-days.
+TABLE_D1 = {
+    "T5-11B": (11000, 1000, 3, 3.30e22, 3.82e02),
+    "BERT-Base": (109, 250, 6, 1.64e20, 1.89e00),
+    "RoBERTa-Large": (355, 2000, 6, 4.26e21, 4.93e01),
+    "Small": (125, 300, 6, 2.25e20, 2.60e00),
+    "Medium": (356, 300, 6, 6.41e20, 7.42e00),
+    "Large": (760, 300, 6, 1.37e21, 1.58e01),
+    "XL": (1320, 300, 6, 2.38e21, 2.75e01),
+    "2.7B": (2650, 300, 6, 4.77e21, 5.52e01),
+    "6.7B": (6660, 300, 6, 1.20e22, 1.39e02),
+    "13B": (12850, 300, 6, 2.31e22, 2.68e02),
+    "175B": (174600, 300, 6, 3.14e23, 3.64e03),
+}
+
+
+@pytest.mark.parametrize("name", TABLE_D1)
+def test_training_compute_of_gpt3s_table(name: str) -> None:
+    """To the three digits that are printed; and from our own counts."""
+    millions, billions, per, flops, days = TABLE_D1[name]
+    computed = cost.training_flops(millions * 1e6, billions * 1e9, per_parameter=per)
+    assert computed == pytest.approx(flops, rel=5e-3) and cost.petaflop_days(computed) == pytest.approx(days, rel=5e-3)
+    if name in GPT3_SIZES:
+        ours = cost.petaflop_days(cost.training_flops(cost.parameters(gpt3(name)), billions * 1e9))
+        assert ours == pytest.approx(days, rel=5e-3)
+
+
+def test_six_n_is_what_the_matrix_products_take_but_for_attention() -> None:
+    for size, row in GPT3_SIZES.items():
+        config = gpt3(size)
+        exact = 3 * cost.forward_flops(config, 2048) / 2048
+        attention = 3 * 4 * row.layers * config.width * 2049 / 2
+        outside = 6 * (2048 + 13 * row.layers + 2) * config.width  # positions, biases, norms
+        six_n = 6 * cost.parameters(config)
+        assert exact == pytest.approx(six_n + attention - outside, rel=1e-9)
+        assert 1.0 < exact / six_n < 1.15
+
+
+SMALL = {"embed": EmbedConfig(vocab=50), "width": 16, "layers": 3, "heads": 4, "hidden": 40, "position": Learned(20)}
+SHAPES = {
+    "encoder": {},
+    "decoder": {"causal": True},
+    "gated, wide heads": {"gated": True, "head_width": 6, "bias": False, "position": T5Buckets()},
+    "narrow tokens, one block": {"embed": EmbedConfig(vocab=50, width=8), "shared": True},
+    "cross-attention": {"causal": True, "cross": True},
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_operations_are_those_that_pytorch_counts(shape: str) -> None:
+    config = StackConfig(**(SMALL | SHAPES[shape]), dropout=0.0)
+    stack = Transformer(config).eval()
+    ids, memory = torch.randint(50, (1, 11)), torch.randn(1, 7, 16) if config.cross else None
+    narrow = config.embed.width or config.width
+    with (
+        FlopCounterMode(display=False) as counter,
+        torch.no_grad(),
+        capture(stack, "blocks.*.attn.probs", *(["blocks.*.cross.probs"] if config.cross else [])),
+    ):
+        h = stack(ids, memory=memory)
+        torch.nn.functional.linear(h[..., :narrow], stack.embed.tokens.weight)
+    computed = cost.forward_flops(config, 11, memory=7 if config.cross else 0)
+    few = cost.forward_flops(config, 11, memory=7 if config.cross else 0, outputs=2)
+    assert computed - few == 9 * 2 * narrow * 50  # only the positions asked for are scored
+    # Our causal attention computes the whole square and throws a triangle away.
+    thrown = 4 * config.layers * config.heads * config.dh * 11 * 10 // 2 if config.causal else 0
+    assert computed + thrown == counter.get_total_flops()
+
+
+def test_the_cache_is_as_large_as_it_is() -> None:
+    config = StackConfig(**(SMALL | {"causal": True, "head_width": 6}))
+    cache = KVCache(config.layers)
+    with torch.no_grad():
+        Transformer(config).eval()(torch.randint(50, (2, 9)), cache=cache)
+    held = sum(t.numel() * t.element_size() for layer in cache.own for t in (layer.k, layer.v))
+    assert cost.kv_cache_bytes(config, 9) == held / 2 / 2  # of one text, in half precision
+    assert cost.kv_cache_bytes(gpt3(), 2048) == pytest.approx(9.66e9, rel=1e-3)
+
+
+def test_parameters_of_what_is_built() -> None:
+    for more in SHAPES.values():
+        config = StackConfig(**(SMALL | more))
+        assert cost.parameters(config) == sum(p.numel() for p in heads.LM(Transformer(config)).parameters())
+    config = preset("bert-base")
+    with torch.device("meta"):
+        built = heads.MLM(Transformer(config))
+    assert cost.parameters(lambda: heads.MLM(Transformer(config))) == sum(p.numel() for p in built.parameters())
+    assert cost.parameters(config) < cost.parameters(lambda: heads.MLM(Transformer(config)))
+
+
+def test_memory_of_training() -> None:
+    assert cost.training_bytes(7.5e9) == 120e9  # Rajbhandari et al. 2020, figure 1
+    assert cost.training_bytes(175e9) == pytest.approx(2.8e12)
+    assert cost.training_bytes(175e9, trained=18e6) == pytest.approx(350e9, rel=1e-3)  # LoRA's 350 GB, section 4.2
+
+
+def test_a_bill_adds_up() -> None:
+    on = cost.Accelerator("toy", flops=1e12, memory=1e9, watts=500)
+    got = cost.bill(3.6e15 * 12, on, devices=4, utilisation=0.5, price=3.0, overhead=1.5, grid=200)
+    assert got == cost.Bill(days=24 / 4 / 24, device_hours=24, kwh=18, money=72, kg_co2=3.6)
+
+
+SIZES = [2e5 * 2**i for i in range(7)]
+
+
+def law(scale: float, exponent: float) -> np.ndarray:
+    return np.array([(scale / x) ** exponent for x in SIZES])
+
+
+@pytest.mark.parametrize(("scale", "exponent"), [(8.8e13, 0.076), (3e7, 0.3)])
+def test_an_exact_power_law_is_found(scale: float, exponent: float) -> None:
+    found = cost.fit_power_law(SIZES, law(scale, exponent))
+    assert found.exponent == pytest.approx(exponent, rel=1e-9) and found.scale == pytest.approx(scale, rel=1e-6)
+    assert found.interval == pytest.approx((exponent, exponent), abs=1e-6)
+    assert found.residuals == pytest.approx([0.0] * 7, abs=1e-9)
+    assert found(6.4e7) == pytest.approx((scale / 6.4e7) ** exponent)
+
+
+def test_frontier() -> None:
+    compute = [1.0, 2.0, 4.0, 1.0, 3.0, 8.0, 8.0]
+    loss = [5.0, 4.0, 3.0, 4.5, 4.2, 3.0, 2.5]
+    assert cost.frontier(compute, loss) == [3, 1, 2, 6]
+
+
+def test_bad_input() -> None:
+    config = StackConfig(**SMALL)
+    for call, said in (
+        (lambda: cost.forward_flops(config, 5, memory=3), "only there"),
+        (lambda: cost.forward_flops(StackConfig(**(SMALL | SHAPES["cross-attention"])), 5), "only there"),
+        (lambda: cost.fit_power_law([1, 2], [2, 1]), "takes 3 measurements at 2"),
+        (lambda: cost.fit_power_law([1, 1, 1], [4, 3, 2]), "at 2 different sizes"),
+        (lambda: cost.fit_power_law([1, 2, 3], [3, 2, 0]), "all above 0"),
+        (lambda: cost.fit_power_law([1, 2, 3], [1, 2, 3]), "does not fall"),
+    ):
+        with pytest.raises(CourseError, match=said):
+            call()

@@ -1,0 +1,157 @@
+"""The whole model: a cache changes nothing, padding changes nothing, the future is not seen, bad input is named."""
+
+import pytest
+import torch
+
+from course_lib.errors import CourseError
+from course_lib.model import config as c
+from course_lib.model.attention import KVCache
+from course_lib.model.config import EmbedConfig, Learned, NoPosition, StackConfig
+from course_lib.model.layers import evaluating
+from course_lib.model.transformer import Transformer
+
+SCHEMES = [
+    Learned(40), c.Sinusoidal(), c.Rope(), c.Rope(interleaved=True), c.T5Buckets(8, 12), c.Shaw(3), c.Alibi(),
+    NoPosition(),
+]  # fmt: skip
+each_scheme = pytest.mark.parametrize("position", SCHEMES, ids=repr)
+VOCAB = 30
+
+
+def build(position=None, *, seed=0, **more):
+    torch.manual_seed(seed)
+    values = {"embed": EmbedConfig(VOCAB), "width": 16, "layers": 2, "heads": 4, "hidden": 24, "causal": True,
+              "position": position or Learned(40)} | more  # fmt: skip
+    stack = Transformer(StackConfig(**values))
+    with torch.no_grad():
+        for weight in stack.parameters():
+            weight.add_(0.2 * torch.randn_like(weight))
+    return stack.eval().requires_grad_(False)
+
+
+def left_padded():
+    ids = torch.randint(VOCAB, (3, 9), generator=torch.Generator().manual_seed(1))
+    attention_mask = torch.arange(9) >= torch.tensor([[0], [4], [7]])
+    return ids, attention_mask
+
+
+@each_scheme
+@pytest.mark.parametrize("sizes", [(9,), (1,) * 9, (4, 1, 3, 1)], ids=str)
+def test_cached_equals_uncached(position, sizes):
+    stack = build(position)
+    ids, attention_mask = left_padded()
+    expected = stack(ids, attention_mask=attention_mask)
+    cache, out, start = KVCache(2), [], 0
+    for size in sizes:
+        end = start + size
+        out.append(stack(ids[:, start:end], attention_mask=attention_mask[:, :end], cache=cache))
+        start = end
+    assert cache.length == 9
+    torch.testing.assert_close(torch.cat(out, dim=1)[attention_mask], expected[attention_mask], atol=1e-5, rtol=1e-4)
+
+
+@each_scheme
+@pytest.mark.parametrize("causal", [True, False])
+def test_padding_on_either_side_changes_nothing(position, causal):
+    stack = build(position, causal=causal)
+    row = torch.randint(VOCAB, (1, 5))
+    alone = stack(row)
+    for attention_mask in ([1] * 5 + [0] * 3, [0] * 3 + [1] * 5):
+        attention_mask = torch.tensor([attention_mask], dtype=torch.bool)
+        for filler in (0, 7):
+            padded = torch.full((1, 8), filler)
+            padded[attention_mask] = row[0]
+            torch.testing.assert_close(
+                stack(padded, attention_mask=attention_mask)[attention_mask], alone[0], atol=1e-5, rtol=1e-4
+            )
+
+
+@each_scheme
+def test_a_causal_stack_does_not_see_the_future_and_a_full_one_does(position):
+    ids = torch.randint(VOCAB, (2, 7))
+    changed = ids.clone()
+    changed[:, 4] = (changed[:, 4] + 1) % VOCAB
+    causal, full = build(position), build(position, causal=False)
+    torch.testing.assert_close(causal(changed)[:, :4], causal(ids)[:, :4])
+    assert (causal(changed)[:, 4:] - causal(ids)[:, 4:]).abs().amin(dim=(0, 2)).gt(0).all()
+    assert (full(changed)[:, :4] - full(ids)[:, :4]).abs().max() > 1e-4
+
+
+def test_embedding_scale_and_segments():
+    stack = build(embed=EmbedConfig(VOCAB, segments=2, scale=3.0), position=NoPosition())
+    ids, segments = torch.tensor([[4, 5]]), torch.tensor([[0, 1]])
+    seen = []
+    handle = stack.embed.register_forward_hook(lambda m, i, o: seen.append(o))
+    stack(ids, segments=segments)
+    stack(ids)
+    handle.remove()
+    tokens = 3.0 * stack.embed.tokens.weight[ids]
+    torch.testing.assert_close(seen[0], tokens + stack.embed.segments.weight[segments])
+    torch.testing.assert_close(seen[1], tokens + stack.embed.segments.weight[0])
+
+
+@pytest.fixture
+def decoder():
+    return build(cross=True)
+
+
+def test_cross_attention_reads_the_real_part_of_the_memory_only(decoder):
+    ids, memory = torch.randint(VOCAB, (2, 4)), torch.randn(2, 5, 16)
+    real = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]], dtype=torch.bool)
+    base = decoder(ids, memory=memory, memory_mask=real)
+    noisy = memory.clone()
+    noisy[1, 3:] += 5
+    torch.testing.assert_close(decoder(ids, memory=noisy, memory_mask=real), base)
+    noisy[1, 2] += 5
+    assert (decoder(ids, memory=noisy, memory_mask=real)[1] - base[1]).abs().max() > 1e-3
+
+
+def test_a_decoder_with_memory_is_causal_and_cached_equals_uncached(decoder):
+    """More than one target token: with one, a decoder that sees the future looks right."""
+    ids, memory = torch.randint(VOCAB, (2, 5)), torch.randn(2, 3, 16)
+    expected = decoder(ids, memory=memory)
+    cache = KVCache(2)
+    out = [decoder(part, memory=memory, cache=cache) for part in ids.split(1, dim=1)]
+    torch.testing.assert_close(torch.cat(out, 1), expected, atol=1e-5, rtol=1e-4)
+    assert cache.cross[0].k.shape[2] == 3, "the memory is cached once"
+
+
+ZEROS = torch.zeros(1, 2, dtype=torch.long)
+
+
+@pytest.mark.parametrize(("call", "message"), [
+    (lambda s: s(torch.tensor([[1, VOCAB]])), "vocabulary has 30.*another model's tokenizer"),
+    (lambda s: s(torch.tensor([[-100, 2]])), "from -100 to 2"),
+    (lambda s: s(torch.zeros(1, 41, dtype=torch.long)), "reaches 41 positions.*learned 40"),
+    (lambda s: s(ZEROS, attention_mask=torch.ones(1, 3)), "attention_mask has 3 columns for 2"),
+    (lambda s: s(ZEROS, memory=torch.zeros(1, 2, 16)), "memory= exactly if"),
+    (lambda s: build(cross=True)(ZEROS), "memory= exactly if"),
+    (lambda s: s(ZEROS, segments=torch.zeros(1, 2)), "without a segment table"),
+])  # fmt: skip
+def test_bad_input_is_one_clear_sentence(call, message):
+    with pytest.raises(CourseError, match=message):
+        call(build())
+
+
+def test_the_limit_counts_the_cache_but_no_padding():
+    stack, cache = build(Learned(4)), KVCache(2)
+    attention_mask = torch.tensor([[0, 1, 1, 1]], dtype=torch.bool)
+    assert stack(torch.zeros(1, 4, dtype=torch.long), attention_mask=attention_mask).isfinite().all()
+    stack(torch.zeros(1, 4, dtype=torch.long), cache=cache)
+    with pytest.raises(CourseError, match="reaches 5 positions"):
+        stack(torch.zeros(1, 1, dtype=torch.long), cache=cache)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_evaluating_returns_each_part_to_its_own_mode(fails):
+    model = build().train()
+    model.blocks[0].eval()  # frozen by whoever trains the rest
+    before = [part.training for part in model.modules()]
+    try:
+        with evaluating(model):
+            assert not any(part.training for part in model.modules())
+            if fails:
+                raise ValueError
+    except ValueError:
+        assert fails
+    assert [part.training for part in model.modules()] == before and True in before and False in before

@@ -1,0 +1,141 @@
+"""Weights from a folder: every way a folder can be wrong is one clear sentence, and no model is half-loaded."""
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from course_lib.errors import CourseError
+from course_lib.families.bert import bert
+from course_lib.model.heads import MLM
+from course_lib.model.transformer import Transformer
+from course_lib.pretrained import hf
+
+IDS = torch.tensor([[1, 2, 3, 4], [5, 6, 7, 8]])
+SIZES = {"width": 16, "layers": 2, "heads": 2, "length": 10}
+
+
+@pytest.fixture
+def model():
+    torch.manual_seed(0)
+    return MLM(Transformer(bert(20, **SIZES))).eval()
+
+
+@pytest.fixture
+def folder(model, tmp_path):
+    hf.save_pretrained(model, tmp_path / "model", model_type="bert", architecture="BertForMaskedLM")
+    return tmp_path / "model"
+
+
+def change_weights(folder, change):
+    file = folder / "model.safetensors"
+    weights = load_file(file)
+    change(weights)
+    save_file(weights, file)
+
+
+def change_config(folder, **values):
+    file = folder / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | values))
+
+
+NAME = "bert.encoder.layer.1.output.dense.weight"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda w: w.pop(NAME), r"lacks 1 weights.*encoder\.layer\.1\.output\.dense\.weight"),
+        (lambda w: w.update({"bert.encoder.layer.1.extra": torch.ones(2)}), r"holds encoder\.layer\.1\.extra"),
+        (
+            lambda w: w.update({NAME.replace("1", "7"): w[NAME].clone()}),
+            r"holds encoder\.layer\.7\.output",
+        ),
+        (lambda w: w.update({NAME: torch.ones(3, 3)}), r"blocks\.1\.ff\.down\.weight has shape \[3, 3\].*\[16, 64\]"),
+    ],
+    ids=["missing", "unknown", "one layer too many", "shape"],
+)
+def test_weights_that_do_not_fit(folder, change, message):
+    change_weights(folder, change)
+    with pytest.raises(CourseError, match=message):
+        hf.load_pretrained(folder)
+
+
+def test_files_that_are_cut_short_or_pickled(folder):
+    file = folder / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:-100])
+    with pytest.raises(CourseError, match=r"model\.safetensors cannot be read.*damaged or cut short"):
+        hf.load_pretrained(folder)
+    file.unlink()
+    (folder / "pytorch_model.bin").write_bytes(b"not opened")
+    with pytest.raises(CourseError, match="no safetensors file; pickled weights are not opened"):
+        hf.load_pretrained(folder)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"model_type": "mystery"}, "no model family 'mystery'; there are bert"),
+        ({"architectures": ["BertForTea"]}, "'BertForTea' is no architecture of bert; choose one of"),
+        ({"hidden_act": "swoosh"}, "Activation 'swoosh'"),
+        ({"position_embedding_type": "relative_key"}, "position_embedding_type absolute, not relative_key"),
+    ],
+)
+def test_configs_that_are_not_understood(folder, values, message):
+    change_config(folder, **values)
+    with pytest.raises(CourseError, match=message):
+        hf.load_pretrained(folder)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", r"config\.json is not valid JSON"),
+        (json.dumps({"model_type": "bert", "architectures": ["BertModel"]}), "has no field 'vocab_size'"),
+        (None, r"no file .*config\.json"),
+    ],
+)
+def test_config_files_that_are_none(folder, content, message):
+    (folder / "config.json").unlink()
+    if content is not None:
+        (folder / "config.json").write_text(content)
+    with pytest.raises(CourseError, match=message):
+        hf.load_pretrained(folder)
+
+
+def test_old_names_and_buffers_in_parts(model, folder):
+    """Norms called gamma and beta, a buffer that later versions leave out, the file cut in three."""
+
+    def rename(weights):
+        for name in list(weights):
+            if "LayerNorm" in name:
+                old = name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta")
+                weights[old] = weights.pop(name)
+        assert sum("gamma" in n for n in weights) == 6
+        weights["bert.embeddings.position_ids"] = torch.arange(10)[None]
+
+    change_weights(folder, lambda w: w.update({n: t.half() for n, t in w.items()}))
+    loaded = hf.load_pretrained(folder)
+    assert not loaded.training and {p.dtype for p in loaded.parameters()} == {torch.float32}
+    hf.save_pretrained(model, folder)
+    change_weights(folder, rename)
+    weights = load_file(folder / "model.safetensors")
+    names = sorted(weights)
+    (folder / "model.safetensors").unlink()
+    for n in range(3):
+        save_file({name: weights[name] for name in names[n::3]}, folder / f"model-0000{n + 1}-of-00003.safetensors")
+    assert torch.equal(hf.load_pretrained(folder)(IDS), model(IDS))
+    (folder / "model-00002-of-00003.safetensors").unlink()
+    with pytest.raises(CourseError, match=r"lacks .* weights"):
+        hf.load_pretrained(folder)
+
+
+def test_saving_refuses_what_the_public_model_cannot_say(model, tmp_path):
+    with pytest.raises(CourseError, match="Nothing is known of 'BertForTea'"):
+        hf.save_pretrained(model, tmp_path / "x", model_type="bert", architecture="BertForTea")
+    with pytest.raises(CourseError, match="cannot express this configuration"):
+        hf.save_pretrained(model, tmp_path / "x", model_type="gpt2", architecture="GPT2LMHeadModel")
+    with pytest.raises(CourseError, match=r"no weight .*, which the public layout needs|No rule says"):
+        hf.save_pretrained(model, tmp_path / "x", model_type="bert", architecture="BertForQuestionAnswering")
+    assert not (tmp_path / "x").exists()

@@ -1,0 +1,184 @@
+"""The command line, in process where nothing is trained and once as a student would call it."""
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from course_lib import __main__ as cli
+from course_lib.families.bert import bert
+from course_lib.families.gpt import gpt
+from course_lib.files import COURSE, read_json
+from course_lib.model import heads
+from course_lib.model.transformer import Transformer
+from course_lib.pretrained import checkpoints
+from course_lib.pretrained.tokenizers import train_bpe, train_wordpiece
+from course_lib.training import finetune
+from experiments import recipes
+
+TEXT = "the judge went home. the fathers of the judge came. anna saw the judge at the mill. " * 20
+BOOK = "\n\n".join(f"{TEXT[: 200 + 37 * i]}" for i in range(12))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A zoo of a tiny gpt and a tiny bert."""
+    place = tmp_path_factory.mktemp("zoo")
+    torch.manual_seed(0)
+    for name, learn, size in (("tiny-gpt", train_bpe, 280), ("tiny-bert", train_wordpiece, 60)):
+        tokenizer = learn([TEXT], size)
+        shape = {"width": 8, "layers": 1, "heads": 2, "length": 64, "dropout": 0.0}
+        config = (gpt if name == "tiny-gpt" else bert)(tokenizer.vocab.size, **shape)
+        model = (heads.LM if name == "tiny-gpt" else heads.MLM)(Transformer(config))
+        card = {"name": name, "steps": 7, "tokens": 99, "scores": {"name": 0.5}, "curve": [], "data": "none"}
+        checkpoints.export(name, model, tokenizer, card, place)
+    return place
+
+
+@pytest.fixture
+def call(folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]):  # type: ignore[no-untyped-def]
+    """Run a command as `main` does: (exit code, stdout, stderr)."""
+    monkeypatch.setattr(checkpoints, "FOLDER", folder)
+    for function in (checkpoints.names, checkpoints.card, checkpoints.load):
+        defaults = function.__kwdefaults__ or {}
+        if "folder" in defaults:
+            monkeypatch.setitem(defaults, "folder", folder)
+        else:
+            monkeypatch.setattr(function, "__defaults__", (folder,))
+
+    def run(*words: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["course", *words])
+        code = 0
+        try:
+            cli.main()
+        except SystemExit as end:
+            code = int(end.code or 0)
+        out, err = capfd.readouterr()
+        return code, out, err
+
+    return run
+
+
+def reviews(folder: Path, labelled_test: bool = True) -> Path:
+    """A folder in GLUE's layout, but for its columns' names."""
+    folder.mkdir()
+    for split in ("train", "dev", "test"):
+        rows = [f"{word} saw the judge\t{kind}" for word, kind in [("anna", "good"), ("the mill", "bad")] * 8]
+        rows = ["review\tverdict", *rows]
+        if split == "test" and not labelled_test:
+            rows = [row.partition("\t")[0] for row in rows]
+        (folder / f"{split}.tsv").write_text("\n".join(rows) + "\n")
+    return folder
+
+
+NAMED = ["--columns", "text=review,label=verdict"]
+
+
+def test_generate_continues_the_prompt_and_follows_the_seed(call) -> None:  # type: ignore[no-untyped-def]
+    code, greedy, _ = call("generate", "tiny-gpt", "the judge", "--new", "12")
+    assert code == 0 and greedy.startswith("the judge") and len(greedy) > len("the judge\n")
+    texts = [call("generate", "tiny-gpt", "the", "--new", "12", "--sample", "--seed", s)[1] for s in ("1", "1", "2")]
+    assert texts[0] == texts[1] != texts[2]
+
+
+def test_zoo_list_and_check_and_info(call) -> None:  # type: ignore[no-untyped-def]
+    code, out, _ = call("zoo", "list")
+    assert code == 0 and "tiny-bert" in out and "name 0.500" in out
+    code, out, _ = call("zoo", "check")
+    assert code == 0 and out.count("good") == 2
+    code, out, _ = call("info", "tiny-gpt")
+    assert code == 0 and "causal" in out and "True" in out
+    code, out, _ = call("info")
+    assert code == 0 and "PyTorch" in out and torch.__version__ in out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["generate", "no-such-model", "x"], "There is no checkpoint 'no-such-model'; there are tiny-bert, tiny-gpt."),
+        (["generate", "tiny-bert", "x"], "causal"),
+        (["zoo", "build", "no-such-recipe"], "There is no recipe 'no-such-recipe'"),
+        (["finetune", "tiny-bert", "--task", "no/such/folder"], "no/such/folder"),
+        (["pretrain", "gpt", "--data", "no/such.txt", "--out", "never-made"], "no/such.txt"),
+        (["pretrain", "gpt-huge", "--out", "never-made"], "There is no model 'gpt-huge' to pretrain"),
+        (["pretrain", "gpt", "--width", "10", "--out", "never-made"], "cannot be shared by 4 heads"),
+        (["predict", "tiny-gpt", "x"], "tiny-gpt is not fine-tuned"),
+        (["finetune", "tiny-bert", "--task", "x", "--columns", "text"], "say it as text=review,label=stars"),
+        (["pretrain", "gpt", "--data", __file__, "--out", __file__, "--vocab", "300"], "test_cli.py"),
+    ],
+)
+def test_errors_are_one_line_without_a_traceback(call, words: list[str], said: str) -> None:  # type: ignore[no-untyped-def]
+    code, _, err = call(*words)
+    assert code == 1
+    assert err.startswith("error: ") and err.count("\n") == 1 and "Traceback" not in err
+    assert said in err
+    assert not Path("never-made").exists()
+
+
+def test_pretrain_finetune_and_generate_from_files(call, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    book, out = tmp_path / "book.txt", tmp_path / "my model"
+    book.write_text(BOOK)
+    size = ["--vocab", "300", "--layers", "1", "--width", "16", "--heads", "2", "--length", "48", "--tokens", "256"]
+    small = ["pretrain", "gpt", "--data", str(book), "--out", str(out), *size, "--device", "cpu"]
+    code, first, err = call(*small, "--steps", "4")
+    assert code == 0 and "written to" in first and "4/4" in err and "loss" in err and "going on" not in first, err
+    code, second, err = call(*small, "--steps", "6")
+    assert code == 0 and "going on" in second and "6/6" in err, err
+    assert "is finished" in call(*small, "--steps", "6")[1]
+    code, _, err = call(*small, "--steps", "2")
+    assert code == 1 and "has made 6 steps, more than 2" in err
+    code, third, err = call(*small, "--steps", "2", "--afresh")
+    assert code == 0 and "going on" not in third and "2/2" in err, err
+    code, text, err = call("generate", str(out), "the judge", "--new", "5")
+    assert code == 0 and text.startswith("the judge"), err
+    task = reviews(tmp_path / "task", labelled_test=False)
+    fit = ["--epochs", "1", "--batch", "4", "--device", "cpu"]
+    code, text, err = call("finetune", str(out), "--task", str(task), *NAMED, *fit)
+    assert code == 0 and "precision" in text and "accuracy" in text and "on 16 validation rows" in text, err
+
+
+def test_a_fine_tuned_model_is_kept_and_asked(call, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    task, out = reviews(tmp_path / "reviews"), tmp_path / "my judge"
+    fit = ["--epochs", "30", "--lr", "0.02", "--batch", "4", "--device", "cpu"]
+    code, text, err = call("finetune", "tiny-bert", "--task", str(task), *NAMED, *fit, "--out", str(out))
+    assert code == 0 and "accuracy 1.0000 on 16 test rows" in text and f"written to {out}" in text, err
+    assert read_json(out / "config.json")["id2label"] == {"0": "bad", "1": "good"}
+    code, text, err = call("predict", str(out), "anna saw the judge")
+    assert code == 0 and text == "good\tanna saw the judge\n", err
+    (tmp_path / "new.txt").write_text("the mill saw the judge\n\nanna saw the judge\n")
+    (tmp_path / "new.tsv").write_text("index\tsentence\n0\tthe mill saw the judge\n1\tanna saw the judge\n")
+    for file in ("new.txt", "new.tsv"):
+        code, text, err = call("predict", str(out), str(tmp_path / file))
+        assert code == 0 and text == "bad\tthe mill saw the judge\ngood\tanna saw the judge\n", err
+    code, text, err = call("predict", str(out), str(task / "test.tsv"), *NAMED)
+    assert code == 0 and text.startswith("good\tanna saw") and text.count("\n") == 16, err
+
+
+def test_the_trained_pooler_is_where_the_command_begins(call, tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    seen: list[object] = []
+    monkeypatch.setattr(finetune, "finetune", lambda model, *_, **__: seen.append(model) or sys.exit(0))
+    call("finetune", "tiny-bert", "--task", str(reviews(tmp_path / "reviews")), *NAMED)
+    assert isinstance(seen[0], heads.MLM), "the whole model, with whatever pooler it owns"
+
+
+def test_a_recipe_is_built_by_its_command(call, tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    small = replace(recipes.RECIPES["gpt-mini"], steps=2, rows=2, pool=2, vocab=700, warmup=1, probe_every=1)
+    monkeypatch.setattr(recipes, "RECIPES", {"gpt-mini": small})
+    monkeypatch.setattr("experiments.recipes.base.TOKENIZER_DOCUMENTS", 300)
+    monkeypatch.setattr("experiments.recipes.base.BLANKS", 4)
+    code, out, err = call("zoo", "build", "--work", str(tmp_path / "work"), "--to", str(tmp_path / "done"))
+    assert code == 0 and out.count("name ") >= 2 and "written to" in out, err
+    assert checkpoints.load("gpt-mini", folder=tmp_path / "done").card["steps"] == 2
+
+
+def test_as_a_student_calls_it(tmp_path: Path) -> None:
+    environment = os.environ | {"PYTHONPATH": str(COURSE)}
+    done = subprocess.run(
+        [sys.executable, "-m", "course_lib", "generate", str(tmp_path / "nothing"), "x"],
+        env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=1200,
+    )  # fmt: skip
+    assert done.returncode == 1 and done.stderr.startswith("error: ") and done.stderr.count("\n") == 1

@@ -1,0 +1,151 @@
+"""From text to a folder: every kind, token files written apart, runs that are not mixed up."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from course_lib import families
+from course_lib.data.token_store import TokenStore
+from course_lib.errors import CourseError
+from course_lib.files import read_json
+from course_lib.pretrained import hf
+from course_lib.pretrained.tokenizers import Tokenizer
+from course_lib.training import pretraining
+from course_lib.training.loop import Step
+from course_lib.training.pretraining import FAMILIES, pretrain, tokenize
+
+TEXT = "the judge went home. the fathers of the judge came. anna saw the judge at the mill. " * 20
+SIZE: dict[str, int | None] = {"width": 16, "layers": 1, "heads": 2, "length": 32}
+
+
+@pytest.fixture(scope="module")
+def book(tmp_path_factory: pytest.TempPathFactory) -> str:
+    file = tmp_path_factory.mktemp("book") / "book.txt"
+    file.write_text("\n\n".join(TEXT[: 100 + 37 * i] for i in range(12)))
+    return str(file)
+
+
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_every_family_learns_and_is_written_in_the_public_layout(kind: str, book: str, tmp_path: Path) -> None:
+    seen: list[Step] = []
+    said: list[str] = []
+    pretrain(
+        f"{kind}-mini", tmp_path, data=book, vocab=300, size=SIZE, steps=12, tokens=256, lr=3e-2, precision="fp32",
+        say=said.append, watch=seen.append,
+    )  # fmt: skip
+    assert len(seen) == 12 and seen[-1].loss < seen[0].loss
+    assert "parameters" in said[0] and said[-1].startswith(f"written to {tmp_path}; no held-out text")
+    model, tokenizer = hf.load_pretrained(tmp_path), Tokenizer.load(tmp_path)
+    assert families.family_of(model).name == kind and model.stack.config.width == 16  # type: ignore[union-attr]
+    card = read_json(tmp_path / "card.json")
+    assert card["steps"] == 12 and card["tokens"] == sum(step.tokens for step in seen) and not card["scores"]
+    assert card["curve"] == read_json(tmp_path / "run" / "curve.json") and tokenizer.vocab.size
+
+
+def test_tokens_are_streamed_and_written_once_and_read_by_any_run(book: str, tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    place, asked, real = tmp_path / "tokens of a book", [], pretraining.doors.corpus
+    monkeypatch.setattr(
+        pretraining.doors, "corpus", lambda *a, **how: asked.append(how.get("streaming")) or real(*a, **how)
+    )
+    ready = tokenize(book, place, vocab=300)
+    assert asked == [None, True, True]  # the validation split is short; the vocabulary, the tokens
+    assert ready.store.tokens > 500 and ready.tokenizer.vocab.size <= 300
+    monkeypatch.setattr(pretraining, "encode_corpus", None)  # nothing is tokenized a second time
+    assert tokenize(book, place, vocab=300).store.stream(0, 50).tolist() == ready.store.stream(0, 50).tolist()
+    out = tmp_path / "model"
+    pretrain("gpt", out, data=str(place), size=SIZE, steps=1, tokens=256)
+    assert not (out / "tokens").exists() and (out / "tokenizer.json").exists() and (out / "config.json").exists()
+    with pytest.raises(CourseError, match=r"\[CLS\]"):
+        pretrain("bert", tmp_path / "other", data=str(place), size=SIZE, steps=1)
+
+
+def test_a_run_on_other_data_is_not_gone_on_with(book: str, tmp_path: Path) -> None:
+    how: dict[str, Any] = {"data": book, "vocab": 300, "size": SIZE, "steps": 1, "tokens": 256}
+    pretrain("gpt", tmp_path, **how)
+    before = (tmp_path / "run" / "state.safetensors").read_bytes()
+    with pytest.raises(CourseError, match=r"holds a run on other data .*seed 0, not .*seed 1.*--afresh"):
+        pretrain("gpt", tmp_path, seed=1, **how)
+    assert (tmp_path / "run" / "state.safetensors").read_bytes() == before
+    pretrain("gpt", tmp_path, seed=1, resume=False, **how)
+    assert TokenStore.open(tmp_path / "tokens").note["seed"] == 1
+    with pytest.raises(CourseError, match="another model"):
+        pretrain("gpt", tmp_path, seed=1, **how | {"size": SIZE | {"width": 8}})
+
+
+def test_tokens_that_were_written_apart_bring_their_held_out_text(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    for split, start in (("train", 100), ("valid", 130)):
+        (source / f"{split}.txt").write_text("\n\n".join(TEXT[: start + 37 * i] for i in range(12)))
+    said: list[list[str]] = [[], []]
+    how: dict[str, Any] = {"size": SIZE, "steps": 2, "tokens": 256, "vocab": 300}
+    pretrain("gpt", tmp_path / "at once", data=str(source), say=said[0].append, **how)
+    tokenize(str(source), tmp_path / "tokens", vocab=300)
+    source.rename(tmp_path / "gone")  # a token folder may travel without its source
+    pretrain("gpt", tmp_path / "apart", data=str(tmp_path / "tokens"), say=said[1].append, **how)
+    losses = [lines[-1].partition(";")[0] for lines in said]
+    assert losses[0].startswith("loss on held-out text ") and losses[0] == losses[1]
+
+
+def test_documents_are_kept_aside_where_there_is_no_validation_split(tmp_path: Path) -> None:
+    book, said = str(tmp_path / "stories.jsonl"), list[str]()
+    Path(book).write_text("".join(json.dumps({"text": TEXT[: 100 + 37 * i]}) + "\n" for i in range(12)))
+    how = {"size": SIZE, "steps": 2, "tokens": 256, "vocab": 300}
+    with pytest.raises(CourseError, match="12 documents kept aside leave nothing to train on"):
+        tokenize(book, tmp_path / "none", vocab=300, held_out=12)
+    assert not (tmp_path / "none").exists()
+    pretrain("gpt", tmp_path, data=book, held_out=3, say=said.append, **how)  # type: ignore[arg-type]
+    assert said[-1].startswith("loss on held-out text ")
+    trained, aside = (TokenStore.open(tmp_path / part) for part in ("tokens", "held_out"))
+    assert len(aside) == 3
+    whole = tokenize(book, tmp_path / "all", vocab=300).store
+    assert len(trained) == len(whole) - 3 and trained[0].tolist() == whole[3].tolist()
+
+
+def test_a_run_may_begin_with_the_weights_of_another(book: str, tmp_path: Path) -> None:
+    how: dict[str, Any] = {"data": book, "steps": 8, "tokens": 256, "lr": 3e-2, "precision": "fp32"}
+    pretrain("bert", tmp_path / "one", vocab=300, size=SIZE, **how)
+    first = {}
+    for name, start in (("warm", tmp_path / "one"), ("cold", None)):
+        seen: list[Step] = []
+        size = None if start else SIZE
+        once = how | {"steps": 1, "vocab": 300, "watch": seen.append}
+        pretrain("bert", tmp_path / name, init_from=start, size=size, **once)
+        first[name] = seen[0].loss
+    assert first["warm"] < first["cold"] - 0.2
+    assert (tmp_path / "warm" / "tokenizer.json").read_bytes() == (tmp_path / "one" / "tokenizer.json").read_bytes()
+    with pytest.raises(CourseError, match="no model that a gpt could begin with"):
+        pretrain("gpt", tmp_path / "x", init_from=tmp_path / "one", **how)
+    with pytest.raises(CourseError, match="leave layers, width and heads"):
+        pretrain("bert", tmp_path / "x", init_from=tmp_path / "one", size=SIZE, **how)
+
+
+def test_muon_short_rows_capitals_and_first_weights(tmp_path: Path) -> None:
+    """Stopped and resumed such a run is the same."""
+    (tmp_path / "books").mkdir()
+    for number in range(4):
+        text = TEXT.replace("anna", "Anna").replace(" the", " The") if number % 2 else TEXT
+        (tmp_path / "books" / f"{number}.txt").write_text(text)
+    how: dict[str, Any] = {"data": str(tmp_path / "books"), "vocab": 300, "held_out": 1, "tokens": 256, "lr": 3e-3}
+    how |= {"schedule": "wsd", "warmup": 2}
+    how |= {"optimizer": "muon", "weight_decay": 0.1, "short": 16, "mask_rate": 0.4, "cased": True, "every": 3}
+    how |= {"dropout": 0.0, "init_std": 0.04, "size": {"width": 32, "heads": 2, "layers": 1, "length": 32}}
+    pretrain("megatron-bert", tmp_path / "whole", steps=10, **how)
+
+    def stop(step) -> None:  # type: ignore[no-untyped-def]
+        if step.step == 7:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        pretrain("megatron-bert", tmp_path / "cut", steps=10, watch=stop, **how)
+    pretrain("megatron-bert", tmp_path / "cut", steps=10, **how)
+    whole, cut = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "cut"))
+    assert whole == cut
+    the, small = Tokenizer.load(tmp_path / "whole").ids(["The", "the"], special=False)
+    assert the != small
+    config = read_json(tmp_path / "whole" / "config.json")
+    assert config["initializer_range"] == 0.04 and config["hidden_dropout_prob"] == 0.0
+    points = pretraining.read_curve(tmp_path / "whole" / "run")
+    assert [point["step"] for point in points if "probe" in point] == [3, 6, 9, 10]

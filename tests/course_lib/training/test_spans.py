@@ -1,0 +1,51 @@
+"""Spans: the best answer is an answer, and the probabilities are those of all answers that there are."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from course_lib.errors import CourseError
+from course_lib.pretrained.tokenizers import Tokenizer
+from course_lib.training import spans
+from tests.course_lib.training.test_finetune import BPE, WORDPIECE, rows, run
+
+# Seven tokens: [CLS] question [SEP] a b c [SEP]
+INSIDE = torch.tensor([False, False, False, True, True, True, False])
+
+
+def test_the_best_of_all_pairs_by_counting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spans, "LONGEST", 2)
+    rng = torch.Generator().manual_seed(0)
+    for _ in range(50):
+        start, end = torch.randn(7, generator=rng), torch.randn(7, generator=rng)
+        pairs = [(i, j) for i in range(3, 6) for j in range(i, 6) if j - i < 2]
+        assert spans.best(start, end, INSIDE) == max(pairs, key=lambda p: float(start[p[0]] + end[p[1]]))
+        joint = spans.joint(start, end, INSIDE)
+        assert sorted(map(tuple, joint.nonzero().tolist())) == sorted(pairs)
+        assert joint.sum() == pytest.approx(1, abs=1e-5)
+        assert divmod(int(joint.argmax()), 7) == spans.best(start, end, INSIDE)
+
+
+@pytest.mark.parametrize("tokenizer", [WORDPIECE, BPE], ids=["encoder", "decoder"])
+def test_a_reading_says_what_the_result_predicted(tokenizer: Tokenizer) -> None:
+    result = run("span", tokenizer)
+    for item, said in zip(rows("span", 40, 1)[:10], result.predictions[:10], strict=True):
+        reading = spans.read(result, item)
+        assert reading.answer == said and reading.question == item["text"]
+        assert len(reading.start) == len(reading.end) == len(reading.tokens)
+        assert sum(reading.start) == pytest.approx(1, abs=1e-4) and sum(reading.end) == pytest.approx(1, abs=1e-4)
+        assert reading.tokens == item["pair"].split(), "pieces of a word are put together"
+        first, last = reading.best
+        assert said.replace(" ", "") in "".join(reading.tokens[first : last + 1]), "whole words"
+
+
+def test_without_a_passage_or_a_span_task_there_is_no_answer() -> None:
+    (row,) = run("span", WORDPIECE, epochs=1).frame.rows([rows("span", 1, 0)[0]])
+    assert row.context is not None
+    cut = replace(row, context=(row.context[0], (None,) * len(row.context[1])))  # the whole passage cut away
+    assert spans.answer(cut, torch.zeros(20), torch.zeros(20)) == ""
+    with pytest.raises(CourseError, match="no passage"):
+        spans.best(torch.zeros(3), torch.zeros(3), torch.zeros(3, dtype=torch.bool))
+    with pytest.raises(CourseError, match="span task; this one's is 'single'"):
+        spans.read(run("single", WORDPIECE, epochs=1), rows("span", 1, 0)[0])

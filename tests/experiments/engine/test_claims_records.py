@@ -1,0 +1,57 @@
+"""The shipped records follow from their figures, and the claims that need no training are made again here."""
+
+from pathlib import Path
+
+import pytest
+
+from classroom import records
+from classroom.records import ledger
+from classroom.records.record import RESULTS, Record, figure
+from experiments.engine.experiment import find
+from experiments.engine.lab import PLANS
+from experiments.engine.run import RunSettings, run
+
+LESSONS = ("00_start_here", "01_self_attention", "08_gpt1", "09_bert", "10_bert_finetuning")
+CLAIMS = [claim.id for lesson in LESSONS for claim in ledger.of_lesson(lesson)]
+LIVE = [name for name in CLAIMS if records.claim(name).kind != "measured"]
+
+
+def recorded(name: str) -> Record:
+    found = records.record(name)
+    assert found is not None, f"python -m course_lib claims run {name}"
+    return found
+
+
+@pytest.mark.parametrize("name", ledger.read())
+def test_a_record_follows_from_its_figures(name: str) -> None:
+    found, test = recorded(name), find(name)
+    assert test is not None
+    assert found.rule == test.claim.rule
+    assert found.verdict == test.verdict(found.figures)[0], "the rule has changed since; run the claim again"
+    exact = found.kind != "measured"
+    for key, value in found.figures.items():
+        assert value == figure(value.seeds, exact=exact), key
+        assert len(value.seeds) == len(found.seeds)
+    assert exact or len(found.seeds) >= 3
+    assert found.kind == records.claim(name).kind
+    assert found.config["plan"]["scale"] in ("cpu", "gpu")
+    assert found.tried == list(test.claim.tried)
+    assert found.tried or found.verdict != "not at this scale", "say what was tried"
+    assert records.summary(name).startswith(f"{name}: {found.verdict}")
+
+
+def test_every_record_in_the_folder_is_of_a_claim() -> None:
+    others = {"bench", "lessons", "world_tasks"}
+    names = {path.stem for path in RESULTS.glob("*.json")} - others
+    assert {name for name in names if not name.startswith("real_")} <= set(ledger.read())
+
+
+@pytest.mark.parametrize("name", LIVE)
+def test_exact_and_computed_claims_hold_here_too(name: str, tmp_path: Path) -> None:
+    settings = RunSettings(PLANS["cpu"], out=tmp_path, work=tmp_path / "claims", arms=tmp_path / "arms")
+    *_, done = run([name], settings)
+    assert done.record is not None
+    assert done.record.verdict == "reproduced"
+    shipped = recorded(name)
+    if name != "gelu":  # rounding differs between machines
+        assert done.record.figures == shipped.figures

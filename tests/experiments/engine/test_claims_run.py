@@ -1,0 +1,256 @@
+"""Runs lose nothing when they are killed, make what is missing and no more, and the records say what was found."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from classroom import records
+from classroom.records import ledger, report
+from classroom.records.record import RESULTS, Figure, difference, figure, read, short
+from course_lib.errors import CourseError
+from experiments.engine import experiment
+from experiments.engine import run as running
+from experiments.engine.cli import app
+from experiments.engine.experiment import find
+from experiments.engine.lab import PLANS
+from experiments.engine.run import RunSettings, run
+from tools.lock import ROOT
+
+FROM_HERE = {**os.environ, "PYTHONPATH": str(ROOT)}
+NAME = "gelu-converges"  # a measured claim of the ledger, here with an experiment that takes no time
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> RunSettings:
+    return RunSettings(PLANS["smoke"], 3, out=tmp_path / "results", work=tmp_path / "claims", arms=tmp_path / "arms")
+
+
+@pytest.fixture
+def toy(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """An experiment of NAME that notes which seeds it was asked for."""
+    asked: list[int] = []
+    find(NAME)
+    register(monkeypatch, asked)
+    return asked
+
+
+def judge(f: records.Figures) -> tuple[str, str]:
+    return "reproduced" if f["a"].mean > f["b"].mean else "partly", f"a is {f['a'].mean:.1f}."
+
+
+def other_judge(f: records.Figures) -> tuple[str, str]:
+    return "not at this scale", "no."
+
+
+def register(monkeypatch: pytest.MonkeyPatch, asked: list[int], **changed: Any) -> None:
+    def measure(lab: Any, seed: int) -> dict[str, float]:
+        asked.append(seed)
+        return {"a": 1.0 + seed, "b": 0.5}
+
+    chosen = changed.pop("measure", measure)
+    words = {key: changed.pop(key) for key in ("rule", "tried") if key in changed}
+    told = replace(ledger.claim(NAME), **{"rule": "a above b", "tried": ()} | words)  # the ledger's row
+    monkeypatch.setitem(ledger.read(), NAME, told)
+    monkeypatch.setattr(experiment, "_FOUND", dict(experiment._FOUND))
+    experiment.experiment(NAME, **{"judge": judge} | changed)(chosen)
+
+
+def test_a_record_says_it_all(settings: RunSettings, toy: list[int]) -> None:
+    done = list(run([NAME], settings))
+    assert [each.what for each in done] == [f"{NAME} seed {seed}" for seed in (0, 1, 2)]
+    assert done[0].record is None
+    found = records.record(NAME, settings.out)
+    assert found == done[-1].record
+    assert found is not None
+    assert (found.verdict, found.why, found.seeds) == ("reproduced", "a is 2.0.", [0, 1, 2])
+    assert found.figures["a"].seeds == [1.0, 2.0, 3.0]
+    low, high = found.figures["a"].interval or (0, 0)
+    assert (low + high) / 2 == pytest.approx(2.0)
+    assert high - 2 == pytest.approx(4.30265 / 3**0.5, rel=1e-4)  # Student's t, two degrees of freedom
+    assert found.rule == "a above b"
+    assert found.config["plan"]["scale"] == "smoke"
+    assert {"python", "torch"} <= set(found.versions)
+
+
+def test_finished_seeds_are_not_done_again(
+    settings: RunSettings, monkeypatch: pytest.MonkeyPatch, toy: list[int]
+) -> None:
+    for _ in range(2):
+        list(run([NAME], settings))
+    assert toy == [0, 1, 2]
+    list(run([NAME], replace(settings, seeds=5)))
+    assert toy == [0, 1, 2, 3, 4]
+    before = records.record(NAME, settings.out)
+    assert before is not None and before.seeds == [0, 1, 2, 3, 4]
+    register(monkeypatch, toy, judge=other_judge, tried=("longer",))
+    list(run([NAME], settings))
+    assert len(toy) == 5, "a judge that says the same words otherwise asks for no new figures"
+    assert records.record(NAME, settings.out).tried == ["longer"]  # type: ignore[union-attr]
+    register(monkeypatch, toy, rule="a well above b")
+    list(run([NAME], settings))
+    after = records.record(NAME, settings.out)
+    assert toy == [0, 1, 2, 3, 4, 0, 1, 2], "another rule is another run"
+    assert after is not None and before.rule_hash != after.rule_hash
+
+
+def test_arms_come_before_their_seeds_and_once(
+    settings: RunSettings, monkeypatch: pytest.MonkeyPatch, toy: list[int]
+) -> None:
+    from experiments.engine import small_models
+
+    made: list[str] = []
+
+    def trained(arm: Any, folder: Path, **options: Any) -> None:
+        made.append(arm.name)
+        running.write_json(folder / arm.name / "card.json", {"seconds": 60.0})
+
+    monkeypatch.setattr(running.arms, "trained", trained)
+    monkeypatch.setattr("experiments.engine.small_models.fingerprint", lambda world: "x")
+    register(
+        monkeypatch, toy, needs=lambda plan, seed: [small_models.bert_arm(plan, seed), small_models.bert_arm(plan, 0)]
+    )
+    done = [each.what for each in run([NAME], settings)]
+    assert [what.split()[0] for what in done] == ["arm"] * 3 + [NAME] * 3
+    found = records.record(NAME, settings.out)
+    assert found is not None
+    assert found.arms == made
+    assert len(made) == 3
+    assert found.seconds == pytest.approx(180, abs=5)
+    assert found.config["arms"][0]["objective"] == "mlm_nsp"
+
+
+def test_bad_numbers_are_one_sentence(settings: RunSettings, toy: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(CourseError, match="measures nothing; name another folder"):
+        list(run([NAME], replace(settings, out=RESULTS)))
+    with monkeypatch.context() as bare:
+        bare.setattr(experiment, "LESSONS", Path("nowhere"))
+        bare.setattr(experiment, "_FOUND", {})
+        with pytest.raises(CourseError, match="The claim 'lora' has no experiment yet"):
+            list(run(["lora"], settings))
+    assert toy == []
+    with pytest.raises(CourseError, match=r"needs finite numbers, one a seed; it got \[1.0, nan\]"):
+        figure([1.0, float("nan")])
+
+
+def test_figures() -> None:
+    assert figure([2.0]).interval is None
+    assert figure([2.0], exact=True).interval == (2.0, 2.0)
+    assert difference(figure([1.0, 2.0]), figure([0.5, 1.5])) == Figure([0.5, 0.5], 0.5, (0.5, 0.5))
+    told = {3: "3", 1234567: "1,234,567", 0.5: "0.500", 12.34: "12.3", 123.4: "123", 1e-6: "1.0e-06"}
+    assert [short(number) for number in told] == list(told.values())
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda r: r.pop("why"), "is no record of a claim .*'why'"),
+        (lambda r: r.update(verdict="true"), "and the verdict 'true'"),
+        (lambda r: r.update(id="gelu"), "names the claim 'gelu'"),
+        (lambda r: r.update(figures={"a": {}}), "is no record of a claim"),
+        (lambda r: r.update(figures=3), "is no record of a claim"),
+    ],
+)
+def test_a_file_that_is_no_record(settings: RunSettings, toy: list[int], change: Any, sentence: str) -> None:
+    list(run([NAME], settings))
+    path = settings.out / f"{NAME}.json"
+    values = json.loads(path.read_text())
+    change(values)
+    path.write_text(json.dumps(values))
+    with pytest.raises(CourseError, match=sentence):
+        records.record(NAME, settings.out)
+
+
+def test_telling(settings: RunSettings, toy: list[int], tmp_path: Path) -> None:
+    assert records.summary(NAME, settings.out).startswith(f"{NAME}: not recorded yet; `python -m course_lib claims run")
+    list(run([NAME], settings))
+    assert records.summary(NAME, settings.out) == f"{NAME}: reproduced (3 seeds, mean and 95% interval). a is 2.0."
+    shown = records.beside(NAME, {"ours": "a"}, scale=100, folder=settings.out)
+    assert repr(shown).split("\n")[1].split() == ["ours", "200.00", "[-48.41,", "448.41]"]
+    assert "<td" in shown._repr_html_()
+    with pytest.raises(CourseError, match="has no figure 'c'; it has a, b"):
+        records.beside(NAME, {"ours": "c"}, folder=settings.out)
+    assert "not recorded yet" in repr(records.beside("gelu", {"ours": "a"}, folder=settings.out))
+    mean, low, high = records.recorded(NAME, "a", "b", scale=10, folder=settings.out)
+    differences = difference(*(records.record(NAME, settings.out).figures[key] for key in "ab"))
+    assert mean == pytest.approx(15) and (low, high) == pytest.approx([10 * end for end in differences.interval])
+    assert records.recorded("gelu", "a", folder=settings.out) is None
+    with pytest.raises(CourseError, match="has no figure 'c'"):
+        records.recorded(NAME, "a", "c", folder=settings.out)
+    page, text = (report.save(tmp_path / f"report.{kind}", settings.out).read_text() for kind in ("html", "md"))
+    for told in (page, text):
+        assert "1 of 80 claims recorded: 1 reproduced" in told
+        assert "a is 2.0." in told
+        assert "a above b" in told
+    assert "<script" not in page
+
+
+def test_command_line(settings: RunSettings, toy: list[int], tmp_path: Path) -> None:
+    def call(*words: str) -> str:
+        done = CliRunner().invoke(app, [*words, "--out", str(settings.out)], terminal_width=200)
+        assert done.exit_code == 0, done.output
+        return done.output
+
+    work = ["--work", str(tmp_path / "work")]
+    assert "gelu-converges: reproduced. a is 2.0." in call("run", NAME, "--scale", "smoke", "--seeds", "3", *work)
+    assert call("run", NAME, "--scale", "smoke", "--seeds", "3", *work).startswith(f"{NAME}: 0 s")
+    listed = call("list", "--lesson", "08")
+    assert "gpt1-table" in listed
+    assert "1 of 4 claims recorded: 1 reproduced" in listed
+    assert "mlm-recipe" not in listed
+    assert "a is 2.0" in call("report", "--to", str(tmp_path / "all.html"))
+    assert (tmp_path / "all.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["run"], "Name the claims to run"),
+        (["run", "gelux", "--scale", "smoke", "--out", "x"], "There is no claim 'gelux'; did you mean gelu"),
+        (["run", "gelu", "--scale", "smoke"], "A smoke run proves the path and measures nothing"),
+        (["list", "--lesson", "42"], "There is no lesson '42'"),
+    ],
+)
+def test_command_line_mistakes(words: list[str], sentence: str) -> None:
+    done = CliRunner().invoke(app, words)
+    assert isinstance(done.exception, CourseError)
+    assert sentence in str(done.exception)
+
+
+@pytest.mark.slow
+def test_a_killed_run_leaves_no_process_behind(tmp_path: Path) -> None:
+    import psutil
+
+    words = ["claims", "run", "gelu-converges", "--scale", "smoke", "--seeds", "9", "--jobs", "2", "--out", "out"]
+    run = subprocess.Popen([sys.executable, "-m", "course_lib", *words, "--work", "work"], cwd=tmp_path, env=FROM_HERE)
+    workers: list[psutil.Process] = []
+    for _ in range(1200):
+        workers = [p for p in psutil.Process(run.pid).children() if "spawn_main" in " ".join(p.cmdline())]
+        if len(workers) == 2 and list((tmp_path / "work").glob("arms/*/arm.json")):
+            break
+        time.sleep(0.1)
+    run.kill()
+    run.wait()
+    _, alive = psutil.wait_procs(workers, timeout=30)
+    assert len(workers) == 2
+    assert alive == []
+
+
+@pytest.mark.slow
+def test_side_by_side_in_processes(tmp_path: Path) -> None:
+    """Two jobs at once, as a student would call it; and the second call finds everything done."""
+    words = ["claims", "run", "nsp-recipe", "causal-mask", "--jobs", "2", "--out", str(tmp_path / "out")]
+    command = [sys.executable, "-m", "course_lib", *words, "--work", str(tmp_path)]
+    for expected in ("causal-mask seed 0", "causal-mask: 0 s"):
+        done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=FROM_HERE)
+        assert done.returncode == 0, done.stderr
+        assert expected in done.stdout
+        assert "nsp-recipe: reproduced." in done.stdout
+    assert read(tmp_path / "out" / "causal-mask.json").verdict == "reproduced"

@@ -1,0 +1,70 @@
+"""What the experiments of lessons 11 to 15 are made of measures what it says; arms differ as they say."""
+
+from dataclasses import replace
+
+import torch
+
+from experiments.engine.experiment import find
+from experiments.engine.lab import PLANS, Lab
+from experiments.lessons.encoders import electra, roberta
+from experiments.lessons.encoders import inside_bert as inside
+from experiments.lessons.encoders.roberta import BASE, Change, MaskedRows
+
+STORY = {  # the wolf saw a sheep ; it saw the wolf
+    "tokens": ["The", "wolf", "saw", "a", "sheep", "It", "saw", "the", "wolf"],
+    "heads": [1, 2, -1, 4, 2, 6, -1, 8, 6],
+    "mentions": [
+        {"start": 0, "end": 2, "entity": "wolf"},
+        {"start": 3, "end": 5, "entity": "sheep"},
+        {"start": 5, "end": 6, "entity": "sheep"},
+        {"start": 7, "end": 9, "entity": "wolf"},
+    ],
+}
+
+
+def test_a_mention_is_asked_for_an_earlier_one_of_its_own() -> None:
+    assert list(inside.mentions(STORY)) == [(5, [1, 4], [4]), (8, [1, 4, 5], [1])]
+
+
+def test_links_of_the_rules_and_of_a_head() -> None:
+    heads = torch.zeros(2, 9, 9)
+    heads[0, :, 1] = heads[1, :, 4] = 1  # the one always at the first wolf, the other at the sheep
+    found = inside.links([heads[None]], [STORY])
+    assert found.T.tolist() == [[True, True, False, True], [False, True, True, False]]  # nearest, same word, two heads
+
+
+PLAN = replace(PLANS["smoke"], steps=27)
+
+
+def batches(change: Change, seed: int = 0) -> MaskedRows:
+    return MaskedRows(roberta.rows_of(PLAN, change.format, change.few), roberta.text(PLAN).words, change, seed)
+
+
+def tokens(change: Change) -> int:
+    return sum(int(batches(change)[step]["attention_mask"].sum()) for step in range(4))
+
+
+def test_questions_are_on_words_in_several_pieces() -> None:
+    words, texts = roberta.text(PLAN).words, ["Jasper bought the tapestry.", "Is it a key?"] * 20
+    for ids, place, word in roberta.questions(words, texts, 32, 0):
+        assert word[place] and word.sum() > 1 and len(set(words.words(ids)[word].tolist())) == 1
+
+
+def test_arms_differ_and_claims_share_them() -> None:
+    longer, base = (roberta.held_out(Lab(PLAN), 0, change) for change in (Change(longer=2), BASE))
+    assert longer != base == find("input-formats").measure(Lab(PLAN), 0)["held-out loss/full-sentences"]
+
+
+SHORT = replace(PLANS["smoke"], steps=15)
+
+
+def test_every_objective_starts_from_the_same_body_and_pays_for_what_it_trains() -> None:
+    starts = [electra.fresh(SHORT, name, 0)[1].state_dict() for name in electra.OBJECTIVES]
+    assert all(value.equal(start[key]) for start in starts[1:] for key, value in starts[0].items())
+    count = electra.steps(replace(SHORT, steps=900))
+    assert count["ELECTRA"] == count["ELECTRA 15%"] == 240 < count["MLM"] < 300
+
+
+def test_what_is_labelled_is_not_read() -> None:
+    known = electra.known(SHORT)
+    assert not {" ".join(row["tokens"]) for row in known.labelled} & set(known.read)

@@ -1,0 +1,98 @@
+"""The scores of real English: windows, sentences, and the arms of public tasks."""
+
+import json
+import math
+import zipfile
+from functools import partial
+
+import pytest
+import torch
+from datasets import ClassLabel, Dataset, Features, List, Value
+
+from course_lib.pretrained import checkpoints
+from experiments.real import tasks, text
+
+PAIRS = [
+    ("He has been waiting for two hours.", "He has been waiting at two hours."),
+    ("She opened the door and went in.", "She opened the door and gone in."),
+    ("I was so tired that I fell asleep.", "I was so tired that I fell kitchen."),
+]
+
+
+@pytest.mark.parametrize(("name", "scorer"), [("gpt-english", text.causal), ("bert-english", text.masked)])
+def test_the_likelier_sentence_is_english(name, scorer):
+    model, tokenizer, _ = checkpoints.load(name)
+    with torch.inference_mode():
+        assert scorer(model, tokenizer, PAIRS) == [0, 0, 0]
+        assert scorer(model, tokenizer, [(bad, good) for good, bad in PAIRS]) == [1, 1, 1]
+
+
+def test_every_token_is_predicted_once():
+    class Uniform:
+        def __call__(self, ids):
+            return torch.zeros(*ids.shape, tokenizer.vocab.size)
+
+    tokenizer = checkpoints.load("gpt-english").tokenizer
+    long = "The old man sat by the fire. " * 9
+    found = text.likelihood(Uniform(), tokenizer, [long, "One line.\nAnother.\n"], length=16)
+    tokens = sum(len(tokenizer.encode(part).ids) for part in (long, "One line.\nAnother.\n"))
+    assert found["tokens"] == tokens and math.isclose(found["perplexity_per_token"], tokenizer.vocab.size, rel_tol=1e-5)
+    nats, size = tokens * math.log(tokenizer.vocab.size), len(long.encode()) + 19
+    assert math.isclose(found["bits_per_byte"], nats / math.log(2) / size, rel_tol=1e-5)
+    assert math.isclose(found["perplexity_per_word"], math.exp(nats / (63 + 1 + 3 + 2)), rel_tol=1e-4)
+
+
+def test_windows_give_a_model_half_their_length_to_look_back():
+    model, tokenizer, _ = checkpoints.load("gpt-english")
+    story = "The king went to the sea, and the king saw the ship, and the ship was on the sea. " * 3
+    with torch.inference_mode():
+        whole, short = (text.likelihood(model, tokenizer, [story], length) for length in (256, 16))
+    assert whole["tokens"] == short["tokens"] and whole["bits_per_byte"] < short["bits_per_byte"]
+
+
+def test_blimp_is_a_mean_over_paradigms(tmp_path):
+    with zipfile.ZipFile(tmp_path / "BLiMP.zip", "w") as archive:
+        for name, term, right in (("a", "binding", 3), ("b", "binding", 1), ("c", "island", 2)):
+            rows = [{"sentence_good": str(i < right), "sentence_bad": "", "linguistics_term": term} for i in range(4)]
+            archive.writestr(f"BLiMP/data/{name}.jsonl", "\n".join(map(json.dumps, rows)))
+    found = text.blimp(lambda pairs: [int(good != "True") for good, _ in pairs], tmp_path / "BLiMP.zip", pairs=1000)
+    assert found == {"mean": 0.5, "terms": {"binding": 0.5, "island": 0.5}, "pairs": 1000}
+
+
+def test_what_english_teaches():
+    model, tokenizer, _ = checkpoints.load("gpt-english")
+    with torch.inference_mode():
+        found = text.knowledge(partial(text.causal, model, tokenizer))
+    recorded = json.loads((tasks.RESULTS / "real_text.json").read_text("utf-8"))["gpt-english"]["knowledge"]
+    assert found == pytest.approx(recorded, abs=0.03), "of float32 weights; those that ship are halved"
+
+
+def test_an_arm_chooses_on_training_rows_and_is_scored_on_others():
+    seen = []
+
+    def run(train, test, choice, seed):
+        seen.append((len(train), len(test), choice, seed))
+        return {1: 0.4, 2: 0.9, 3: 0.7}[choice] + seed / 100
+
+    rows = Dataset.from_dict({"text": ["x"] * 100})
+    found = tasks.arm(run, (1, 2, 3), rows, rows.select(range(30)), seeds=5)
+    assert found["chosen"] == 2 and found["mean"] == pytest.approx(0.92) and len(found["seeds"]) == 5
+    assert seen[:3] == [(90, 10, choice, 0) for choice in (1, 2, 3)]
+    assert seen[3:] == [(100, 30, 2, seed) for seed in range(5)]
+
+
+def test_the_linear_model_reads_words_letters_and_pairs():
+    label = Features({"text": Value("string"), "label": ClassLabel(names=["bad", "good"])})
+    kind = ["a good film", "a bad film", "good fun", "bad luck"] * 4
+    single = Dataset.from_dict({"text": kind, "label": [1, 0] * 8}, features=label)
+    assert tasks.linear(tasks.TASKS["sst2"])(single, single.select(range(4)), 100.0, 0) == 1.0
+    pair = {
+        "text": ["a cat sat", "a dog ran", "the sun rose"] * 4,
+        "pair": ["a cat sat", "the sun rose", "sun rose"] * 4,
+    }
+    scores = Dataset.from_dict(pair | {"label": [5.0, 0.0, 4.0] * 4})
+    assert tasks.linear(tasks.TASKS["stsb"])(scores, scores.select(range(3)), 10.0, 0) == pytest.approx(1.0)
+    names = Features({"tokens": List(Value("string")), "labels": List(ClassLabel(names=["O", "B-person"]))})
+    words = {"tokens": [["Anna", "sat"], ["he", "met", "Bert"]] * 4, "labels": [[1, 0], [0, 0, 1]] * 4}
+    tagged = Dataset.from_dict(words, features=names)
+    assert tasks.linear(tasks.TASKS["wnut17"])(tagged, tagged.select(range(2)), 100.0, 0) == 1.0
