@@ -9,8 +9,9 @@ is written to data/results/real_NAME.json at once; one that stands there is not 
 """
 
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,11 +26,17 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from classroom.records.record import RESULTS, figure
 from course_lib import data
 from course_lib.analysis.metrics import METRICS
+from course_lib.families.sentence import Sentence, SentenceEncoder, TextBatches, cosine_regression, sts
 from course_lib.files import read_json, write_json
+from course_lib.model.transformer import Transformer
 from course_lib.pretrained import checkpoints
+from course_lib.pretrained.tokenizers import Tokenizer
+from course_lib.training import optim
 from course_lib.training.finetune import finetune
+from course_lib.training.loop import train
 
 RATES = (1e-4, 3e-4, 1e-3)  # peak learning rates that are tried
+DROPOUT = 0.1
 PENALTIES = (0.1, 1.0, 10.0, 100.0)  # inverse regularisations of the linear model
 Run = Callable[[Dataset, Dataset, float, int], float]  # (training rows, rows to score, rate or penalty, seed) -> score
 
@@ -58,25 +65,42 @@ TASKS = {
 
 
 def encoder(name: str, task: PublicTask, *, pretrained: bool) -> Run:
-    """Fine-tuning of a checkpoint, or of its configuration with random weights."""
+    """Fine-tuning of a checkpoint, or of its configuration with random weights. A text is the mean of its vectors; two
+    texts are read together, but a graded pair as two vectors and their cosine (Reimers and Gurevych 2019)."""
     model, tokenizer, _ = checkpoints.open_model(name)
+    config = replace(model.stack.config, dropout=DROPOUT, attention_dropout=DROPOUT)
 
-    def run(train: Dataset, test: Dataset, rate: float, seed: int) -> float:
-        rows = {"train": train, "test": test}
-        how: dict[str, Any] = {"epochs": task.epochs, "metric": task.metric, "precision": "bf16"}
-        return finetune(model, rows, tokenizer, lr=rate, seed=seed, pretrained=pretrained, **how).score
+    def run(rows: Dataset, test: Dataset, rate: float, seed: int) -> float:
+        torch.manual_seed(seed)
+        body = Transformer(config)
+        if pretrained:
+            body.load_state_dict(model.stack.state_dict())
+        if task.metric == "spearman":
+            return _cosines(Sentence(body), rows, test, tokenizer, rate, seed, task.epochs)
+        how: dict[str, Any] = {"epochs": task.epochs, "metric": task.metric, "precision": "bf16", "pool": "mean"}
+        return finetune(body, {"train": rows, "test": test}, tokenizer, lr=rate, seed=seed, **how).score
 
     return run
+
+
+def _cosines(
+    model: Sentence, rows: Dataset, test: Dataset, tokenizer: Tokenizer, rate: float, seed: int, epochs: int
+) -> float:
+    batches = TextBatches(rows, tokenizer, batch=32, seed=seed, best=max(rows["label"]))
+    steps = epochs * batches.per_epoch
+    optimizer, schedule = optim.adamw(model, rate), optim.linear(steps, steps // 10)
+    deque(train(model, batches, cosine_regression, optimizer, schedule, steps=steps, precision="bf16"), maxlen=0)
+    return sts(SentenceEncoder(model, tokenizer), test["text"], test["pair"], test["label"])
 
 
 def linear(task: PublicTask) -> Run:
     """Ridge or logistic regression. Texts: TF-IDF of words (one and two) and of letters (two to five); pairs: what
     both texts share and what only one has. Tags: the word, its beginning and end, its shape, its neighbours."""
 
-    def run(train: Dataset, test: Dataset, penalty: float, seed: int) -> float:
-        tags = "tokens" in train.column_names
-        known, asked = (_words if tags else _texts)(train, test)
-        truth = [tag for row in train["labels"] for tag in row] if tags else train["label"]
+    def run(rows: Dataset, test: Dataset, penalty: float, seed: int) -> float:
+        tags = "tokens" in rows.column_names
+        known, asked = (_words if tags else _texts)(rows, test)
+        truth = [tag for row in rows["labels"] for tag in row] if tags else rows["label"]
         ridge = isinstance(truth[0], float)
         model = Ridge(alpha=1 / penalty) if ridge else LogisticRegression(C=penalty, max_iter=2000)
         said = model.fit(known, truth).predict(asked).tolist()
@@ -119,12 +143,12 @@ def _features(tokens: Sequence[str]) -> list[dict[str, bool]]:
     return found
 
 
-def arm(run: Run, choices: Sequence[float], train: Dataset, test: Dataset, seeds: int) -> dict[str, Any]:
+def arm(run: Run, choices: Sequence[float], rows: Dataset, test: Dataset, seeds: int) -> dict[str, Any]:
     """Choose on a tenth of the training rows, train on all of them `seeds` times, score."""
-    start, parts = time.perf_counter(), train.train_test_split(test_size=0.1, seed=0)
+    start, parts = time.perf_counter(), rows.train_test_split(test_size=0.1, seed=0)
     tried = {choice: run(parts["train"], parts["test"], choice, 0) for choice in choices}
     best = max(tried, key=tried.__getitem__)
-    found = asdict(figure([run(train, test, best, seed) for seed in range(seeds)]))
+    found = asdict(figure([run(rows, test, best, seed) for seed in range(seeds)]))
     return found | {"chosen": best, "tried": tried, "seconds": round(time.perf_counter() - start)}
 
 
@@ -140,7 +164,7 @@ def main(
     torch.set_num_threads(1)
     for name in task or TASKS:
         this = TASKS[name]
-        train, test = (data.task(str(folder / path), split=part) for path, part in (this.train, this.test))
+        rows, test = (data.task(str(folder / path), split=part) for path, part in (this.train, this.test))
         arms: dict[str, tuple[Run, Sequence[float], int]] = {
             "linear": (linear(this), PENALTIES, 1),
             "english": (encoder(english, this, pretrained=True), RATES, seeds),
@@ -149,11 +173,11 @@ def main(
         }
         file = out / f"real_{name}.json"
         found: dict[str, Any] = read_json(file) if file.exists() else {"arms": {}}
-        found |= {"task": asdict(this), "rows": {"train": len(train), "test": len(test)}}
+        found |= {"task": asdict(this), "rows": {"train": len(rows), "test": len(test)}}
         found |= {"torch": torch.__version__, "made": time.strftime("%Y-%m-%d")}
         for label, (run, choices, count) in arms.items():
             if label not in found["arms"]:
-                found["arms"][label] = arm(run, choices, train, test, count)
+                found["arms"][label] = arm(run, choices, rows, test, count)
                 write_json(file, found)
                 typer.echo(f"{name} {label} {found['arms'][label]}")
 
