@@ -1,25 +1,24 @@
 """What a claim's experiment is: a function that measures, and the rule that makes a verdict of its figures."""
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import yaml
 
 from classroom.records.ledger import Claim, claim
-from classroom.records.record import Figure, Verdict, figure
 from course_lib.errors import CourseError
 from experiments.engine.arms import Arm
 from experiments.engine.judging import Judge
-
-if TYPE_CHECKING:
-    from experiments.engine.lab import Lab, Plan, Tuning
+from experiments.engine.lab import Lab, Plan, Tuning, shipped
 
 LESSONS = Path(__file__).parents[1] / "lessons"  # BLOCK/LESSON.py holds the experiments of a lesson
-Measure = Callable[["Lab", int], dict[str, float]]  # lab, seed -> the figures' values with that seed
-Needs = Callable[["Plan", int], Sequence[Arm]]
+Measure = Callable[[Lab, int], dict[str, float]]  # lab, seed -> the figures' values with that seed
+Needs = Callable[[Plan, int], Sequence[Arm]]
 _FOUND: dict[str, "Experiment"] = {}
 
 
@@ -52,34 +51,39 @@ class Experiment:
 @cache
 def given(name: str) -> Any:
     """What a lesson's experiments take as given (lessons/given.yaml): their sizes at each scale, their words."""
-    import yaml
-
     return yaml.safe_load((LESSONS / "given.yaml").read_text(encoding="utf-8"))[name]
 
 
+def settings(name: str) -> dict[str, Any]:
+    """A claim's in given.yaml. A list of sizes is these columns of the lesson's table; checkpoints get their hashes."""
+    found: dict[str, Any] = dict(given("settings").get(name, {}))
+    if isinstance(columns := found.get("sizes"), list):
+        table = given(claim(name).lesson[3:])["sizes"]
+        found["sizes"] = {scale: {column: row[column] for column in columns} for scale, row in table.items()}
+    return found | ({"checkpoints": shipped(*found["checkpoints"])} if "checkpoints" in found else {})
+
+
 def experiment(
-    name: str, *, judge: Judge, needs: Needs = lambda plan, seed: (), config: dict[str, Any] | None = None
+    name: str, judge: Judge, needs: Needs = lambda plan, seed: (), **config: Any
 ) -> Callable[[Measure], Measure]:
     """Register the decorated function as the experiment of a claim. config: beside its settings in given.yaml."""
 
     def register(measure: Measure) -> Measure:
-        _FOUND[name] = Experiment(name, judge, measure, needs, given("settings").get(name, {}) | (config or {}))
+        _FOUND[name] = Experiment(name, judge, measure, needs, settings(name) | config)
         return measure
 
     return register
 
 
-def suite(
-    name: str, systems: Callable[["Plan", int], dict[str, "Tuning"]], tasks: Sequence[str], judge: Judge, **config: Any
-) -> None:
+def suite(name: str, systems: Callable[[Plan, int], dict[str, Tuning]], tasks: Sequence[str], judge: Judge) -> None:
     """The experiment of a claim that compares systems on several tasks by their scores as SYSTEM/TASK, and their means,
     SYSTEM/average."""
 
-    def needs(plan: "Plan", seed: int) -> list[Arm]:
+    def needs(plan: Plan, seed: int) -> list[Arm]:
         return list(dict.fromkeys(s.source for s in systems(plan, seed).values() if isinstance(s.source, Arm)))
 
-    @experiment(name, judge=judge, needs=needs, config={"tasks": tasks, **config})
-    def measure(lab: "Lab", seed: int) -> dict[str, float]:
+    @experiment(name, judge, needs, tasks=tasks)
+    def measure(lab: Lab, seed: int) -> dict[str, float]:
         values: dict[str, float] = {}
         for system, tuning in systems(lab.plan, seed).items():
             scores = {f"{system}/{task}": lab.score(replace(tuning, task=task)) for task in tasks}
@@ -95,23 +99,3 @@ def find(name: str) -> Experiment:
     if name not in _FOUND:
         raise CourseError(f"The claim {name!r} has no experiment yet; `claims list` shows which have.")
     return _FOUND[name]
-
-
-def judge(name: str, values: Mapping[str, Figure | float | Sequence[float]]) -> tuple[Verdict, str]:
-    """A claim's rule applied: to a record's figures, or to what a lesson's live run has just measured.
-
-        verdict, why = judge("gelu-converges", {"held-out loss/GELU": 3.1, "held-out loss/ReLU": 3.2})
-
-    values: by the figures' names in the record; plain numbers are one value a seed. One seed has no interval, so that a
-    rule which asks for one cannot say "reproduced".
-    """
-    found = find(name)
-    figures: dict[str, Figure] = {}
-    for key, value in values.items():
-        seeds = [value] if isinstance(value, float | int) else value
-        exact = found.claim.kind != "measured"
-        figures[key] = seeds if isinstance(seeds, Figure) else figure(list(seeds), exact=exact)
-    try:
-        return found.verdict(figures)
-    except KeyError as error:
-        raise CourseError(f"The rule of {name} asks for the figure {error}; it got {', '.join(figures)}.") from error

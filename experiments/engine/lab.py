@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from course_lib import data
 from course_lib.families.baselines import Words, task_words, word_tokenizer
 from course_lib.families.elmo import BiLM
 from course_lib.files import read_json, write_json
+from course_lib.model.heads import Mask
 from course_lib.model.transformer import Transformer
 from course_lib.objectives import seeded_generator
 from course_lib.objectives.losses import Batch, Loss
@@ -179,12 +180,12 @@ def fit(
     precision: Precision | None = None,
     **adamw: Any,
 ) -> list[float]:
-    """Train what is not frozen, in place, and leave it in eval mode; the losses of all steps. schedule: by default
-    linear, up over a tenth of the steps and down. adamw: its options."""
+    """Train what is not frozen, in place, and leave it on the CPU, in eval mode; the losses of all steps. schedule: by
+    default linear, up over a tenth of the steps and down. adamw: its options."""
     optimizer, schedule = optim.adamw(model, lr, **adamw), schedule or optim.linear(steps, steps // 10)
     how: dict[str, Any] = {"steps": steps, "device": device, "precision": precision}
     history = [step.loss for step in train(model, batches, loss, optimizer, schedule, **how)]
-    model.eval()
+    model.eval().cpu()
     return history
 
 
@@ -197,11 +198,7 @@ class Recurrent(nn.Module):
         self.lstm = nn.LSTM(stack.config.width, stack.config.width // 2, batch_first=True, bidirectional=True)
 
     def forward(
-        self,
-        ids: Int[Tensor, "B T"],
-        *,
-        attention_mask: Bool[Tensor, "B T"] | None = None,
-        segments: Int[Tensor, "B T"] | None = None,
+        self, ids: Int[Tensor, "B T"], *, attention_mask: Mask = None, segments: Int[Tensor, "B T"] | None = None
     ) -> Float[Tensor, "B T D"]:
         h = self.stack(ids, attention_mask=attention_mask, segments=segments)
         lengths = torch.full((len(ids),), ids.shape[1]) if attention_mask is None else attention_mask.sum(1).cpu()
@@ -236,3 +233,8 @@ def _said(tuning: Tuning) -> dict[str, Any]:
 def checkpoint_hash(name: str) -> str:
     """Of a shipped checkpoint's weights: a new build of it gives new scores."""
     return str(checkpoints.entry(name)["files"]["model.safetensors"]["sha256"])[:12]
+
+
+def shipped(*names: str) -> dict[str, str]:
+    """Those of these checkpoints that are there, each with its hash: what a record that reads them hangs on."""
+    return {name: checkpoint_hash(name) for name in names if name in checkpoints.names()}

@@ -1,6 +1,6 @@
 """The small pretrained models of the claims. Few, and the same for all: what two claims both need is trained once."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 
 from torch import nn
@@ -12,13 +12,12 @@ from course_lib.families.lstm import LstmConfig, LstmEncoderDecoder, LstmSeq2Seq
 from course_lib.model import heads
 from course_lib.model.config import StackConfig
 from course_lib.model.transformer import Transformer
-from course_lib.pretrained import checkpoints
 from experiments.engine.arms import Arm, ObjectiveName, fingerprint
-from experiments.engine.lab import Plan, checkpoint_hash
+from experiments.engine.lab import Plan, shipped
 
 WORLD = 0
 MOMENTS = (0.1, 0.2, 0.4, 0.6, 1.0)  # of the steps: where the arms of the race keep their weights
-GPTS = ("gpt-nano", "gpt-tiny", "gpt-mini", "gpt-small")  # of one recipe, smallest first
+GPTS = tuple(shipped("gpt-nano", "gpt-tiny", "gpt-mini", "gpt-small"))  # of one recipe, smallest first
 RECIPES = {"80/10/10": (0.8, 0.1, 0.1), "100/0/0": (1.0, 0.0, 0.0), "0/100/0": (0.0, 1.0, 0.0)}
 
 
@@ -121,14 +120,3 @@ def attentional_lstm(vocab: int, width: int, cells: int, start: int) -> LstmSeq2
 def published_size(config: StackConfig) -> int:
     """Parameters of an encoder with its pooler, as papers count them."""
     return cost.parameters(lambda: heads.Pooled(Transformer(config)))
-
-
-def shipped(*names: str) -> dict[str, str]:
-    """Those of these checkpoints that are there, each with the beginning of its weights' SHA-256: what a record that
-    reads them hangs on."""
-    return {name: checkpoint_hash(name) for name in names if name in checkpoints.names()}
-
-
-def only(sizes: Mapping[str, Mapping[str, int]], *names: str) -> dict[str, dict[str, int]]:
-    """Of a table of sizes, scale -> name -> number, what one experiment takes: for its configuration."""
-    return {scale: {name: row[name] for name in names} for scale, row in sizes.items()}

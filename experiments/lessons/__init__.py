@@ -5,10 +5,10 @@ from classroom.records.record import Figures
 from experiments.engine import judging as rule
 from experiments.engine import probes, small_models
 from experiments.engine.arms import Arm, sentences, town
-from experiments.engine.experiment import experiment, given, suite
+from experiments.engine.experiment import experiment, given, settings, suite
 from experiments.engine.lab import Lab, Made, Plan, Tuning, fit, task_rows, windows
 
 __all__ = [
     "Arm", "Figures", "Lab", "Made", "Plan", "Tuning", "experiment", "fit", "given", "probes",
-    "published", "rule", "sentences", "small_models", "suite", "task_rows", "town", "windows",
+    "published", "rule", "sentences", "settings", "small_models", "suite", "task_rows", "town", "windows",
 ]  # fmt: skip

@@ -52,7 +52,7 @@ def _shuffled(position: c.PositionConfig, causal: bool, seed: int) -> float:
 
 @experiment(
     "permutation-equivariance",
-    judge=verdict(all_of(above(1e-10, "none"), *[above(name, 1e-2) for name in SCHEMES if name != "none"])),
+    verdict(all_of(above(1e-10, "none"), *[above(name, 1e-2) for name in SCHEMES if name != "none"])),
 )
 def permutation_equivariance(lab: Lab, seed: int) -> dict[str, float]:
     """Differences for each scheme, and for a causal stack without positions."""
@@ -129,8 +129,8 @@ ALL = all_of(*[HOLDS[name] for name in RELATIVE], *[~HOLDS[name] for name in ABS
 MORE = such_that(lambda f: mean(HOLDS[n](f) for n in RELATIVE) > mean(HOLDS[n](f) for n in ABSOLUTE))
 
 
-@experiment("relative-beats-absolute", judge=BETTER)
-@experiment("relative-extrapolates", judge=verdict(ALL, MORE))
+@experiment("relative-beats-absolute", BETTER)
+@experiment("relative-extrapolates", verdict(ALL, MORE))
 def schemes(lab: Lab, seed: int) -> dict[str, float]:
     """Loss by distance from the start, with each scheme: one training for both claims."""
     return _losses(lab.plan, seed)
@@ -154,7 +154,7 @@ def forms(x: Tensor, place: int) -> tuple[Tensor, Tensor, Tensor]:
 SAME = all_of(*[above(1e-9, name) for name in ("shift", "forms", "library")])
 
 
-@experiment("rope-relative", judge=verdict(SAME & above("another distance", 1e-3)))
+@experiment("rope-relative", verdict(SAME & above("another distance", 1e-3)))
 def rope_relative(lab: Lab, seed: int) -> dict[str, float]:
     """Greatest differences over random places and shifts."""
     rng = seeded_generator(seed)
@@ -186,7 +186,7 @@ def bound(base: float) -> Tensor:
 FALLS = {base: exactly(f"octaves that fall/{base:g}", "octaves") for base in BASES}
 
 
-@experiment("rope-decay", judge=verdict(FALLS[10_000.0], any_of(*FALLS.values())), config={"bases": BASES})
+@experiment("rope-decay", verdict(FALLS[10_000.0], any_of(*FALLS.values())), bases=BASES)
 def rope_decay(lab: Lab, seed: int) -> dict[str, float]:
     """The bound's mean by octave, and how often it rises from one distance to the next."""
     octaves = [2**i for i in range(11)]

@@ -112,7 +112,7 @@ WAITS = GROWS["recurrence"] & ~any_of(GROWS["self-attention"], GROWS["convolutio
 REACH = [exactly(f"rounds/{layer}/{n}", count) for layer, row in ROUNDS.items() for n, count in row.items()]
 
 
-@experiment("attention-complexity", judge=statements(all_of(*SLOPES), WAITS, all_of(*REACH)))
+@experiment("attention-complexity", statements(all_of(*SLOPES), WAITS, all_of(*REACH)))
 def attention_complexity(lab: Lab, seed: int) -> dict[str, float]:
     """Slopes, chains, rounds and times of the three kinds of layer."""
     torch.manual_seed(seed)
@@ -150,7 +150,7 @@ FALL = [ratio(*pair, most=0.5) for pair in ENDS["not divided"]]
 LEVEL = [near(*pair, 0.1) for pair in ENDS["divided"]]
 
 
-@experiment("attention-scaling", judge=verdict(all_of(*FALL, *LEVEL), any_of(*FALL)))
+@experiment("attention-scaling", verdict(all_of(*FALL, *LEVEL), any_of(*FALL)))
 def attention_scaling(lab: Lab, seed: int) -> dict[str, float]:
     """Entropy and gradient at each width, with and without the division, mean of eight draws."""
     values: dict[str, float] = {}
@@ -169,7 +169,7 @@ def unchanged_cuts(stack: Transformer, tokens: Tensor, others: Tensor) -> int:
     return sum(torch.equal(before[:, :t], stack(row)[:, :t]) for t, row in enumerate(changed, start=1))
 
 
-@experiment("causal-mask", judge=verdict(exactly("unchanged, causal", "cuts") & exactly("unchanged, no mask", 0.0)))
+@experiment("causal-mask", verdict(exactly("unchanged, causal", "cuts") & exactly("unchanged, no mask", 0.0)))
 def causal_mask(lab: Lab, seed: int) -> dict[str, float]:
     """Cuts at which the past does not change, with the mask and without."""
     torch.manual_seed(seed)

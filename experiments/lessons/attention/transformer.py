@@ -21,15 +21,13 @@ from course_lib.objectives import losses
 from course_lib.objectives.losses import Batch
 from course_lib.pretrained.tokenizers import train_wordpiece
 from course_lib.training import optim
-from experiments.engine.judging import clearly, exactly, statements, verdict
-from experiments.lessons import Lab, experiment, fit, given, probes, small_models
+from experiments.lessons import Lab, experiment, fit, given, probes, rule, small_models
 
-SIZES: dict[str, dict[str, int]] = given("transformer")["sizes"]
+SIZES, LENGTH = given("transformer").values()
 TESTS = ("known words", "strangers")
-LENGTH = 12
 
 
-@experiment("parallel-training", judge=verdict(exactly("agree to 1e-10", 1.0)), config={"length": LENGTH})
+@experiment("parallel-training", rule.verdict(rule.exactly("agree to 1e-10", 1.0)))
 @torch.no_grad()
 def parallel_training(lab: Lab, seed: int) -> dict[str, float]:
     """1 where the loss of one teacher-forced pass is the sum over its prefixes, in double precision."""
@@ -50,11 +48,10 @@ def step_flops(model: nn.Module, batch: Batch) -> float:
     return float(counter.get_total_flops())
 
 
-@experiment(
-    "transformer-translation",
-    judge=statements(*[clearly(f"BLEU/Transformer/{test}", f"BLEU/attentional LSTM/{test}") for test in TESTS]),
-    config={"sizes": SIZES},
-)
+MORE = [rule.clearly(f"BLEU/Transformer/{test}", f"BLEU/attentional LSTM/{test}") for test in TESTS]
+
+
+@experiment("transformer-translation", rule.statements(*MORE))
 def transformer_translation(lab: Lab, seed: int) -> dict[str, float]:
     """BLEU, size, operations and time of both models."""
     sizes, budget = SIZES[lab.plan.scale], 0.0
@@ -91,5 +88,5 @@ def transformer_translation(lab: Lab, seed: int) -> dict[str, float]:
         }
         for test, rows, said in zip(TESTS, tests, (known, strangers), strict=True):
             right = [tokenizer.decode(tokenizer.encode(pair["target"]).ids) for pair in said]
-            values[f"BLEU/{name}/{test}"] = metrics.bleu(probes.answers(model.cpu(), frame, rows, most=40), right)
+            values[f"BLEU/{name}/{test}"] = metrics.bleu(probes.answers(model, frame, rows, most=40), right)
     return values

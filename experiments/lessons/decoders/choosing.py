@@ -27,10 +27,9 @@ from experiments.engine.judging import Judge, all_of, by_figures, clearly, names
 from experiments.lessons import Figures, Lab, Made, experiment, fit, given, published
 
 _Example = tuple[str, str, str]  # task, source, target
-SIZES, PEOPLE, THINGS, PLACES, REST, FORMS = given("choosing").values()
+SIZES, WIDTH, ROWS, PEOPLE, THINGS, PLACES, REST, FORMS = given("choosing").values()
 KINDS = ENCODER, DECODER, BOTH = "encoder", "decoder", "encoder-decoder"
 TASKS = ("who", "roles", "velin", "then")
-WIDTH, ROWS = 64, 8  # rows of each task a batch
 LOSS: dict[str, Loss] = {ENCODER: losses.mlm, DECODER: losses.clm, BOTH: losses.seq2seq}
 CHANCE = {"who": 1 / 8, "roles": 0.0, "search": 1 / 2}
 SIGNS = ("[PAD]", "[CLS]", "[SEP]", "[MASK]", *(f"{task}?" for task in TASKS), *PEOPLE, *THINGS, *PLACES, *REST.split())
@@ -172,11 +171,7 @@ LIGHT = all_of(
 MANY = all_of(*[clearly(f"many tasks/{BOTH}", f"many tasks/{other}") for other in (ENCODER, DECODER)])
 
 
-@experiment(
-    "which-architecture",
-    judge=statements(WRITES, LIGHT, MANY),
-    config={"width": WIDTH, "rows a batch": ROWS * len(TASKS), "decoder's steps and test rows": SIZES},
-)
+@experiment("which-architecture", statements(WRITES, LIGHT, MANY))
 def which_architecture(lab: Lab, seed: int) -> dict[str, float]:
     """Right answers by task, surprise by stories, search, and what training and an answer cost, of each network."""
     count, tests = SIZES[lab.plan.scale]
@@ -208,7 +203,7 @@ def _pretraining_cost(f: Figures) -> Judge:
     return statements(all_of(*bills), all_of(*[within(f"share of peak, {MIDDLE}/{name}", 0.1, 1.0) for name in BERTS]))
 
 
-@experiment("pretraining-cost", judge=by_figures(_pretraining_cost))
+@experiment("pretraining-cost", by_figures(_pretraining_cost))
 def pretraining_cost(lab: Lab, seed: int) -> dict[str, float]:
     """The lecture's dollars, hours times the nearest list price, shares of the peak, and today's dollars."""
     said = published("21_choosing")["pretraining-cost"]

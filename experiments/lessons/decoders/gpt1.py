@@ -16,7 +16,7 @@ IDENTITIES = ("x Phi(x)", "erf form", "derivative", "at 0", "beyond 6", "below -
 
 
 @experiment(
-    "gelu", judge=verdict(all_of(*[above(1e-8, name) for name in IDENTITIES], above(1e-3, "largest jump of the slope")))
+    "gelu", verdict(all_of(*[above(1e-8, name) for name in IDENTITIES], above(1e-3, "largest jump of the slope")))
 )
 def gelu(lab: Lab, seed: int) -> dict[str, float]:
     """Greatest deviations from the identities, and of the tanh approximation."""
@@ -40,7 +40,7 @@ def gelu(lab: Lab, seed: int) -> dict[str, float]:
     return {name: value.item() for name, value in values.items()}
 
 
-@experiment("gpt1-size", judge=verdict(exactly("parameters", "transformers") & near("parameters", 117e6, 0.01)))
+@experiment("gpt1-size", verdict(exactly("parameters", "transformers") & near("parameters", 117e6, 0.01)))
 def gpt1_size(lab: Lab, seed: int) -> dict[str, float]:
     """Counted on the meta device, without memory for the weights."""
     from transformers import OpenAIGPTConfig, OpenAIGPTLMHeadModel
@@ -59,7 +59,7 @@ _activations = small_models.together(small_models.causal_arm, small_models.relu_
 LOSSES = ("held-out loss/ReLU", "held-out loss/GELU")
 
 
-@experiment("gelu-converges", judge=verdict(clearly(*LOSSES), above(*LOSSES)), needs=_activations)
+@experiment("gelu-converges", verdict(clearly(*LOSSES), above(*LOSSES)), _activations)
 def gelu_converges(lab: Lab, seed: int) -> dict[str, float]:
     """Held-out loss and training loss where the ReLU arm ends."""
     values: dict[str, float] = {}

@@ -21,11 +21,9 @@ from course_lib.objectives import losses
 from course_lib.pretrained import checkpoints
 from course_lib.pretrained.tokenizers import Tokenizer
 from course_lib.training import optim
-from experiments.engine.judging import MILLION
 from experiments.lessons import Figures, Lab, experiment, fit, given, probes, published, rule, small_models
 
 SIZES: dict[str, dict[str, int]] = given("gpt2")["sizes"]
-sized = partial(small_models.only, SIZES)
 PROMPTED = {"cloze": "choice", "pronouns": "pronoun"}
 SHARES = ("last word", "choice", "pronoun")
 NEW = 24  # tokens that a summary is written with
@@ -54,18 +52,14 @@ def _zero_shot(f: Figures) -> rule.Judge:
     return rule.verdict(rule.all_of(*better) & rule.such_that(lambda f: len(between) >= 2), rule.at_least(2, *better))
 
 
-@experiment(
-    "gpt2-zero-shot",
-    judge=rule.by_figures(_zero_shot),
-    config={"sizes": sized("tests", "texts"), "checkpoints": small_models.shipped(*small_models.GPTS)},
-)
+@experiment("gpt2-zero-shot", rule.by_figures(_zero_shot))
 def zero_shot(lab: Lab, seed: int) -> dict[str, float]:
     """The four measures of every shipped size."""
     size = SIZES[lab.plan.scale]
     tasks = {name: data.task(f"world/{name}", split="test", n=size["tests"], seed=seed) for name in PROMPTED}
     texts = data.corpus("world", split="validation", n=size["texts"], seed=seed)["text"]
     values: dict[str, float] = {}
-    for name in small_models.shipped(*small_models.GPTS):
+    for name in small_models.GPTS:
         model, tokenizer, _ = checkpoints.load(name)
         said = prompting.complete(model, tokenizer, tasks["cloze"]["text"], stop=["."], max_new_tokens=8)
         values[f"last word/{name}"] = metrics.exact_match(said, tasks["cloze"]["answer"])
@@ -102,7 +96,6 @@ def lstm_summaries(stories: Sequence[str], size: dict[str, int], seed: int, devi
     schedule = optim.wsd(steps, warmup=max(1, steps // 10), decay=0.5)
     batches = TaskBatches(frame, rows, 16, seed)
     fit(model, batches, losses.seq2seq, steps, 6e-3, schedule, betas=(0.9, 0.98), weight_decay=0.0, device=device)
-    model.cpu()
     sources = frame.rows({"text": story, "target": ""} for story in stories)
     return probes.answers(model, frame, sources, most=2 * NEW)
 
@@ -112,8 +105,7 @@ HINT, NONE = "mean/In short,", "mean/no hint"
 
 @experiment(
     "gpt2-tldr",
-    judge=rule.statements(rule.above(HINT, NONE, by=5.0) & rule.clearly(HINT, NONE), rule.clearly("mean/Lead-3", HINT)),
-    config={"sizes": sized("stories", "labels", "steps"), "checkpoints": small_models.shipped("gpt-mini")},
+    rule.statements(rule.above(HINT, NONE, by=5.0) & rule.clearly(HINT, NONE), rule.clearly("mean/Lead-3", HINT)),
 )
 def tldr(lab: Lab, seed: int) -> dict[str, float]:
     """Mean of three ROUGEs: with each hint, of sentences taken from the story, of an LSTM trained to summarise."""
@@ -135,18 +127,11 @@ def tldr(lab: Lab, seed: int) -> dict[str, float]:
     return values
 
 
-ENDS = rule.all_of(
-    *[rule.clearly(f"{what}/{CONTEXTS[0]}", f"{what}/{CONTEXTS[-1]}") for what in ("surprise", "entropy")]
-)
+ENDS = [rule.clearly(f"{what}/{CONTEXTS[0]}", f"{what}/{CONTEXTS[-1]}") for what in ("surprise", "entropy")]
+FALLS = [rule.above(f"surprise/{a}", f"surprise/{b}") for a, b in pairwise(CONTEXTS)]
 
 
-@experiment(
-    "lm-sharpens",
-    judge=rule.verdict(
-        ENDS & rule.all_of(*[rule.above(f"surprise/{a}", f"surprise/{b}") for a, b in pairwise(CONTEXTS)]), ENDS
-    ),
-    config={"sizes": sized("texts", "places"), "checkpoints": small_models.shipped("gpt-mini")},
-)
+@experiment("lm-sharpens", rule.verdict(rule.all_of(*ENDS, *FALLS), rule.all_of(*ENDS)))
 def sharpens(lab: Lab, seed: int) -> dict[str, float]:
     """Mean surprise and entropy in bits, for each length of the context."""
     size = SIZES[lab.plan.scale]
@@ -170,13 +155,13 @@ def sharpens(lab: Lab, seed: int) -> dict[str, float]:
 LABELS = [[rule.near(f"counted/{size}", f"label/{size}", by) for size in GPT2_SIZES] for by in (0.01, 0.1)]
 
 
-@experiment("gpt2-sizes", judge=rule.verdict(*[rule.all_of(*near) for near in LABELS]))
+@experiment("gpt2-sizes", rule.verdict(*[rule.all_of(*near) for near in LABELS]))
 def gpt2_sizes(lab: Lab, seed: int) -> dict[str, float]:
     """Counted on the meta device: ours, transformers', and with 40,478 tokens and a context of 512."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
     values: dict[str, float] = {}
-    labels = {row["layers"]: row["millions"] * MILLION for row in published("18_gpt2")["gpt2-sizes"]["rows"]}
+    labels = {row["layers"]: row["millions"] * rule.MILLION for row in published("18_gpt2")["gpt2-sizes"]["rows"]}
     for size, (layers, width, heads) in GPT2_SIZES.items():
         theirs = partial(GPT2LMHeadModel, GPT2Config(n_layer=layers, n_embd=width, n_head=heads))
         old = gpt(40_478, width=width, layers=layers, heads=heads, length=512)

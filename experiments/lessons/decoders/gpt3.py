@@ -3,7 +3,7 @@
 import random
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import torch
@@ -21,20 +21,17 @@ from course_lib.pretrained import checkpoints
 from course_lib.pretrained.tokenizers import Tokenizer
 from course_lib.training import optim
 from course_lib.training.loop import Batches
-from experiments.engine.judging import BILLION, MILLION
 from experiments.lessons import Figures, Lab, Made, experiment, fit, given, published, rule, small_models, windows
 
-SIZES, PEOPLE, THINGS, WORDINGS = given("gpt3").values()  # wordings of a fact, each with what is asked for
-sized = partial(small_models.only, SIZES)
+SIZES, WIDTHS, SHAPES, LENGTH, PEOPLE, THINGS, WORDINGS = given("gpt3").values()
 CHANCE = 0.25
 HAD = next(iter(WORDINGS))
 MARK = prompting.Template("{word}: {answer}.", words=("name", "thing"))
 SHOTS, MANY = (0, 1, 4, 12), 12
-WIDTHS, EXAMPLES = (8, 16, 32, 64), 5
+EXAMPLES = 5
 PROBLEMS = torch.tensor([(a, b) for a in range(10) for b in range(a + 1)])
 TAUGHT = PROBLEMS[torch.arange(len(PROBLEMS)) % 5 > 0]  # the others stand on no page
 PLUS, MINUS, UNKNOWN = 0, 1, 2
-SHAPES, LENGTH = ((1, 8), (1, 16), (2, 16), (2, 32), (2, 48), (2, 64)), 64  # layers, width; letters a row
 
 
 def accuracy(model: nn.Module, tokenizer: Tokenizer, asked: Sequence[prompting.Question]) -> float:
@@ -88,16 +85,7 @@ def _prompting(f: Figures) -> rule.Judge:
     )
 
 
-@experiment(
-    "prompting",
-    judge=rule.by_figures(_prompting),
-    config={
-        "sizes": sized("asked"),
-        "wordings": tuple(WORDINGS),
-        "shots": MANY,
-        "checkpoints": small_models.shipped("gpt-mini"),
-    },
-)
+@experiment("prompting", rule.by_figures(_prompting), wordings=tuple(WORDINGS), shots=MANY)
 def wordings(lab: Lab, seed: int) -> dict[str, float]:
     """Accuracy on facts that only the prompt tells: by wording, by order; and of words marked by example."""
     n = SIZES[lab.plan.scale]["asked"]
@@ -138,10 +126,7 @@ def fresh(vocab: int, layers: int, width: int, length: int, seed: int) -> heads.
 
 def trained(model: heads.LM, batches: Batches, steps: int, lr: float, decay: float, device: str) -> list[float]:
     """Train in place; the losses of all steps."""
-    schedule = optim.wsd(steps, max(1, steps // 12), decay)
-    history = fit(model, batches, losses.clm, steps, lr, schedule, device=device)
-    model.cpu()
-    return history
+    return fit(model, batches, losses.clm, steps, lr, optim.wsd(steps, max(1, steps // 12), decay), device=device)
 
 
 @cache
@@ -175,15 +160,7 @@ GROWS = rule.above(_gain(LARGE_WIDTH), _gain(SMALL_WIDTH), by=0.1)
 CONTROL = ~rule.above(*_gain("random signs"), by=0.05)
 
 
-@experiment(
-    "in-context-learning",
-    judge=rule.verdict(RISES & GROWS & CONTROL, RISES | GROWS),
-    config={
-        "sizes": sized("asked", "steps", "pages"),
-        "widths": WIDTHS,
-        "checkpoints": small_models.shipped(*small_models.GPTS),
-    },
-)
+@experiment("in-context-learning", rule.verdict(RISES & GROWS & CONTROL, RISES | GROWS))
 def in_context(lab: Lab, seed: int) -> dict[str, float]:
     """The unexplained sign by size and shots; new facts by shipped size and shots; both with random labels."""
     size = SIZES[lab.plan.scale]
@@ -193,7 +170,7 @@ def in_context(lab: Lab, seed: int) -> dict[str, float]:
     rows["random signs"] = by_shots(models[WIDTHS[-1]], size["pages"], seed, (UNKNOWN,), random_labels=True)
     for name, shares in rows.items():
         values |= {f"{name}/{k} shots": share for k, share in enumerate(shares)}
-    for name in small_models.shipped(*small_models.GPTS):
+    for name in small_models.GPTS:
         model, tokenizer, _ = checkpoints.load(name)
         for shots in SHOTS:
             asked = facts(HAD, shots, size["asked"], seed)
@@ -204,11 +181,10 @@ def in_context(lab: Lab, seed: int) -> dict[str, float]:
 
 @experiment(
     "arithmetic",
-    judge=rule.statements(
+    rule.statements(
         rule.above(f"+ and -/{LARGE_WIDTH}/{EXAMPLES} shots", f"+ and -/{SMALL_WIDTH}/{EXAMPLES} shots", by=0.2),
         rule.any_of(*[rule.above(*_gain(f"{sign}/{LARGE_WIDTH}"), by=0.05) for sign in "+-"]),
     ),
-    config={"sizes": sized("steps", "pages"), "widths": WIDTHS},
 )
 def arithmetic(lab: Lab, seed: int) -> dict[str, float]:
     """Both explained signs by size and shots."""
@@ -235,9 +211,7 @@ SIZE_LAW, COMPUTE_LAW = rule.clearly("exponent/parameters"), rule.clearly("expon
 
 
 @experiment(
-    "scaling-laws",
-    judge=rule.verdict(SIZE_LAW & rule.within("largest residual", -0.03, 0.03) & COMPUTE_LAW, SIZE_LAW),
-    config={"sizes": sized("letters", "updates"), "layers and width": SHAPES, "length": LENGTH},
+    "scaling-laws", rule.verdict(SIZE_LAW & rule.within("largest residual", -0.03, 0.03) & COMPUTE_LAW, SIZE_LAW)
 )
 def scaling_laws(lab: Lab, seed: int) -> dict[str, float]:
     """Held-out loss of six sizes, and the exponents of the laws of size and of compute spent best."""
@@ -277,13 +251,13 @@ NEAR = [rule.near(f"counted/{size}", f"printed/{size}", 0.02) for size in GPT3_S
 ODD = [~FITS[size] if size in ("XL", "13B") else FITS[size] for size in GPT3_SIZES]
 
 
-@experiment("gpt3-table", judge=rule.statements(rule.all_of(*NEAR), rule.all_of(*ODD)))
+@experiment("gpt3-table", rule.statements(rule.all_of(*NEAR), rule.all_of(*ODD)))
 def gpt3_table(lab: Lab, seed: int) -> dict[str, float]:
     """Parameters, operations and days of the eight rows; the widths that they print."""
     values: dict[str, float] = {}
     for size, row in GPT3_SIZES.items():
         counted = cost.parameters(gpt3(size))
-        operations = cost.training_flops(counted, 300 * BILLION)
+        operations = cost.training_flops(counted, 300 * rule.BILLION)
         bill = cost.bill(operations, cost.DEVICES["V100"], devices=1000, utilisation=0.3)
         values |= {
             f"printed/{size}": row.parameters,
@@ -302,18 +276,18 @@ EQUAL = rule.all_of(*[rule.near(DAYS(name), 50.0, 0.15) for name in (SMALL, LARG
 LARGER = rule.ratio(PARAMETERS(LARGE), PARAMETERS(SMALL), least=9.0)
 
 
-@experiment("training-compute", judge=rule.statements(EQUAL, LARGER))
+@experiment("training-compute", rule.statements(EQUAL, LARGER))
 def training_compute(lab: Lab, seed: int) -> dict[str, float]:
     """6 N D of the published models, of GPT-1 and of the course's own, and hours of one A100."""
     models = {name: row[:3] for name, row in published("19_gpt3")["training-compute"]["rows"].items()}
     mini, tokens = checkpoints.load("gpt-mini")[0], checkpoints.card("gpt-mini")["tokens"]
-    models["GPT-1"] = [cost.parameters(gpt1()) / MILLION, 100, 6]
-    models["gpt-mini"] = [cost.parameters(mini.stack.config) / MILLION, tokens / BILLION, 6]
+    models["GPT-1"] = [cost.parameters(gpt1()) / rule.MILLION, 100, 6]
+    models["gpt-mini"] = [cost.parameters(mini.stack.config) / rule.MILLION, tokens / rule.BILLION, 6]
     values: dict[str, float] = {}
     for name, (millions, billions, each) in models.items():
-        operations = cost.training_flops(millions * MILLION, billions * BILLION, per_parameter=each)
+        operations = cost.training_flops(millions * rule.MILLION, billions * rule.BILLION, per_parameter=each)
         values |= {
-            PARAMETERS(name): millions * MILLION,
+            PARAMETERS(name): millions * rule.MILLION,
             DAYS(name): cost.petaflop_days(operations),
             f"hours of one A100/{name}": cost.bill(operations, cost.DEVICES["A100"]).device_hours,
         }
@@ -325,12 +299,12 @@ COMPARED = ("GPT-1", "GPT-2", "GPT-3")  # the lecture's other two are estimates 
 
 @experiment(
     "gpt-comparison",
-    judge=rule.statements(*[rule.near(f"counted/{name}", f"the lecture says/{name}", 0.05) for name in COMPARED]),
+    rule.statements(*[rule.near(f"counted/{name}", f"the lecture says/{name}", 0.05) for name in COMPARED]),
 )
 def gpt_comparison(lab: Lab, seed: int) -> dict[str, float]:
     """What the lecture says of all five, and the counts of the three that are published."""
     rows = published("19_gpt3")["gpt-comparison"]["rows"]
-    unit = {"M": MILLION, "B": BILLION, "T": 1e12}
+    unit = {"M": rule.MILLION, "B": rule.BILLION, "T": 1e12}
     said = {name: row[0].rstrip("+") for name, row in rows.items()}
     values = {f"the lecture says/{name}": float(size[:-1]) * unit[size[-1]] for name, size in said.items()}
     configs = {"GPT-1": gpt1(), "GPT-2": gpt2("1558M"), "GPT-3": gpt3()}

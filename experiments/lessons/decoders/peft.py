@@ -7,7 +7,6 @@ from functools import cached_property, partial
 from typing import Any, cast
 
 import torch
-from torch import nn
 
 from course_lib import data, peft
 from course_lib.analysis import cost, evaluation
@@ -19,36 +18,24 @@ from course_lib.objectives import collate, losses, seeded_generator
 from course_lib.peft import nf4
 from course_lib.pretrained import checkpoints
 from course_lib.training.finetune import Result, finetune, predict
-from experiments.lessons import Figures, Lab, experiment, given, rule, small_models, task_rows
+from experiments.lessons import Figures, Lab, experiment, given, rule, settings, small_models, task_rows
 
 BODY = "bert-mini"
 NEAR, CLEAR = 0.03, 0.02  # "within three points", and a gap that is clearly smaller
-SIZES: dict[str, dict[str, int]] = given("peft")["sizes"]
+SIZES, RATES = given("peft").values()
 RANKS, WIDTHS, LENGTHS = (1, 4, 16), (1, 4, 8, 16), (1, 4, 8, 16)
 
-
-def qlora(body: Transformer) -> nn.Module:
-    """LoRA beside matrices in four bits."""
-    return peft.lora(peft.quantise(body), rank=4)
-
-
 METHODS: dict[str, dict[str, Any]] = {
-    "everything": {"lr": 2e-3},
-    "head only": {"frozen": True, "lr": 3e-2},
-    "BitFit": {"peft": peft.bitfit, "lr": 4e-2},
-    "prompt": {"peft": partial(peft.prompt, length=8), "lr": 3e-2},
-    "prefix": {"peft": partial(peft.prefix, length=8), "lr": 3e-2},
-    "adapters": {"peft": partial(peft.adapters, width=8), "lr": 2e-2},
-    "LoRA": {"peft": partial(peft.lora, rank=4), "lr": 2e-2},
-    "QLoRA": {"peft": qlora, "lr": 2e-2},
+    "everything": {},
+    "head only": {"frozen": True},
+    "BitFit": {"peft": peft.bitfit},
+    "prompt": {"peft": partial(peft.prompt, length=8)},
+    "prefix": {"peft": partial(peft.prefix, length=8)},
+    "adapters": {"peft": partial(peft.adapters, width=8)},
+    "LoRA": {"peft": partial(peft.lora, rank=4)},
+    "QLoRA": {"peft": lambda body: peft.lora(peft.quantise(body), rank=4)},
 }
 FIVE = ("BitFit", "prompt", "prefix", "adapters", "LoRA")
-CONFIG = {
-    "task": "entities",
-    "sizes": SIZES,
-    "learning rates": {name: options["lr"] for name, options in METHODS.items()},
-    "checkpoints": small_models.shipped(BODY),
-}
 
 
 class Setup:
@@ -65,13 +52,11 @@ class Setup:
         """Training and test rows of a task of the town."""
         return task_rows(task, self.seed, train=self.size["labels"], test=self.size["tests"])
 
-    def tune(
-        self, method: dict[str, Any], task: dict[str, Any] | None = None, times: int = 1, body: Any = None
-    ) -> Result:
+    def tune(self, method: str, task: Any = None, times: int = 1, body: Any = None, **changes: Any) -> Result:
         """Fine-tune a copy of a body, by default the shipped one on all labels, for `times` as many epochs."""
-        options: dict[str, Any] = {"batch": 16, "max_length": 96, "seed": self.seed, "device": self.lab.device}
-        epochs = times * self.size["epochs"]
-        return finetune(body or self.model, task or self.task, self.tokenizer, epochs=epochs, **options, **method)
+        options = {"batch": 16, "max_length": 96, "seed": self.seed, "device": self.lab.device, "lr": RATES[method]}
+        options |= {"epochs": times * self.size["epochs"]} | METHODS[method] | changes
+        return finetune(body or self.model, task or self.task, self.tokenizer, **options)
 
     @cached_property
     def documents(self) -> list[losses.Batch]:
@@ -100,8 +85,8 @@ def compared(lab: Lab, seed: int, figures: Sequence[str], methods: Sequence[str]
     def make() -> dict[str, float]:
         setup, values = Setup(lab, seed), {}
         values["documents/pretrained"] = setup.documents_loss(setup.model.stack)
-        for name, method in METHODS.items():
-            many, few = setup.tune(method), setup.tune(method, setup.few, times=3)
+        for name in METHODS:
+            many, few = setup.tune(name), setup.tune(name, setup.few, times=3)
             values |= {
                 f"all labels/{name}": many.score,
                 f"few labels/{name}": few.score,
@@ -112,7 +97,7 @@ def compared(lab: Lab, seed: int, figures: Sequence[str], methods: Sequence[str]
             }
         return values
 
-    values = lab.kept("peft", [seed, lab.plan.scale, CONFIG], make)
+    values = lab.kept("peft", [seed, lab.plan.scale, settings("lora")], make)
     return {f"{figure}/{name}": values[f"{figure}/{name}"] for figure in figures for name in methods}
 
 
@@ -120,12 +105,12 @@ ALL = "all labels/{}".format
 LORA = rule.above(ALL("LoRA"), ALL("everything"), by=-NEAR), rule.clearly(ALL("LoRA"), ALL("prefix"))
 
 
-@experiment("lora", judge=rule.statements(*LORA), config=CONFIG)
+@experiment("lora", rule.statements(*LORA))
 def lora(lab: Lab, seed: int) -> dict[str, float]:
     """Scores of LoRA, prefix and everything, LoRA by rank; what merging changes; GPT-3 by count."""
     setup, values = Setup(lab, seed), compared(lab, seed, ("all labels", "trained"), ("everything", "prefix", "LoRA"))
     for rank in RANKS:
-        result = setup.tune({"peft": partial(peft.lora, rank=rank), "lr": METHODS["LoRA"]["lr"]})
+        result = setup.tune("LoRA", peft=partial(peft.lora, rank=rank))
         values[f"by rank/{rank}"] = result.score
     body, ids = body_of(result), setup.documents[0]["ids"].to(lab.device)
     with torch.no_grad():
@@ -147,14 +132,13 @@ def _few_weights(by: float) -> rule.Statement:
 
 @experiment(
     "adapters",
-    judge=rule.verdict(_few_weights(-NEAR) & rule.above(0.05, "changed at the start"), _few_weights(-2 * NEAR)),
-    config=CONFIG,
+    rule.verdict(_few_weights(-NEAR) & rule.above(0.05, "changed at the start"), _few_weights(-2 * NEAR)),
 )
 def adapters(lab: Lab, seed: int) -> dict[str, float]:
     """Score and share of trained weights by width; how much fresh adapters change the output."""
     setup, values = Setup(lab, seed), compared(lab, seed, ("all labels",), ("everything",))
     for width in WIDTHS:
-        result = setup.tune(METHODS["adapters"] | {"peft": partial(peft.adapters, width=width)})
+        result = setup.tune("adapters", peft=partial(peft.adapters, width=width))
         values[f"score/width {width}"] = result.score
         values[f"share trained/width {width}"] = peft.count(body_of(result)).share
     torch.manual_seed(seed)
@@ -168,7 +152,7 @@ LABELS = ("all labels", "few labels")
 AS_GOOD = [rule.above(f"{labels}/prefix", f"{labels}/everything", by=-NEAR) for labels in LABELS]
 
 
-@experiment("prefix-tuning", judge=rule.statements(*AS_GOOD), config=CONFIG)
+@experiment("prefix-tuning", rule.statements(*AS_GOOD))
 def prefix_tuning(lab: Lab, seed: int) -> dict[str, float]:
     """Scores of the prefix and of everything, with all labels and with few."""
     return compared(lab, seed, (*LABELS, "trained"), ("everything", "prefix"))
@@ -184,21 +168,19 @@ def _prompt(f: Figures) -> rule.Judge:
 
 @experiment(
     "prompt-tuning",
-    judge=rule.by_figures(_prompt),
+    rule.by_figures(_prompt),
     needs=lambda plan, seed: [small_models.size_arm(plan, seed, *size) for size in small_models.sizes(plan)],
-    config=CONFIG,
 )
 def prompt_tuning(lab: Lab, seed: int) -> dict[str, float]:
     """Scores by the prompt's length, and by the size of the body, prompt against everything."""
     setup, plan = Setup(lab, seed), lab.plan
     values = compared(lab, seed, ("all labels", "trained"), ("everything", "prefix", "prompt"))
     for length in LENGTHS:
-        method = METHODS["prompt"] | {"peft": partial(peft.prompt, length=length)}
-        values[f"by length/{length}"] = setup.tune(method).score
+        values[f"by length/{length}"] = setup.tune("prompt", peft=partial(peft.prompt, length=length)).score
     for layers, width in small_models.sizes(plan):
         setup.model, setup.tokenizer, _ = lab.model(small_models.size_arm(plan, seed, layers, width))
         for name in ("everything", "prompt"):
-            values[f"by size, {name}/{layers} x {width}"] = setup.tune(METHODS[name]).score
+            values[f"by size, {name}/{layers} x {width}"] = setup.tune(name).score
     return values
 
 
@@ -207,8 +189,7 @@ LESS_MEMORY = rule.above("bytes/LoRA", "bytes/QLoRA")
 
 @experiment(
     "qlora",
-    judge=rule.verdict(LESS_MEMORY & rule.above(ALL("QLoRA"), ALL("LoRA"), by=-NEAR), LESS_MEMORY),
-    config=CONFIG,
+    rule.verdict(LESS_MEMORY & rule.above(ALL("QLoRA"), ALL("LoRA"), by=-NEAR), LESS_MEMORY),
 )
 def qlora_memory(lab: Lab, seed: int) -> dict[str, float]:
     """Memory and scores of LoRA with and without the quantised base; bits a weight, counted."""
@@ -222,8 +203,7 @@ GAPS = {name: (f"few labels, their own rows/{name}", f"few labels/{name}") for n
 
 @experiment(
     "peft-overfits-less",
-    judge=rule.statements(*[rule.above(GAPS["everything"], GAPS[name], by=CLEAR) for name in FIVE]),
-    config=CONFIG,
+    rule.statements(*[rule.above(GAPS["everything"], GAPS[name], by=CLEAR) for name in FIVE]),
 )
 def overfits_less(lab: Lab, seed: int) -> dict[str, float]:
     """Scores on the few rows that were trained on, and on new ones, of every method."""
@@ -236,12 +216,12 @@ LESS = [("documents/everything", "documents/LoRA"), ("first task/then LoRA", "fi
 FORGETS = rule.verdict(rule.all_of(WORSE, LOST, *[rule.clearly(*pair) for pair in LESS]), WORSE | LOST)
 
 
-@experiment("catastrophic-forgetting", judge=FORGETS, config=CONFIG)
+@experiment("catastrophic-forgetting", FORGETS)
 def forgetting(lab: Lab, seed: int) -> dict[str, float]:
     """Loss on documents after each method, and the first task's score before and after the second task."""
     setup, values = Setup(lab, seed), compared(lab, seed, ("documents",), ("pretrained", *METHODS))
     rows = setup.rows("pos")
-    first = setup.tune(METHODS["everything"], rows)
+    first = setup.tune("everything", rows)
 
     def again(body: Transformer) -> float:
         """The first task's score with this body under the first task's head."""
@@ -252,6 +232,6 @@ def forgetting(lab: Lab, seed: int) -> dict[str, float]:
 
     values["first task/before"] = first.score
     for name in ("everything", "LoRA"):
-        second = setup.tune(METHODS[name], body=body_of(first))
+        second = setup.tune(name, body=body_of(first))
         values[f"first task/then {name}"] = again(body_of(second))
     return values

@@ -17,17 +17,12 @@ from course_lib.training.finetune import finetune
 from experiments.lessons import Figures, Lab, experiment, given, rule, small_models, town
 from experiments.lessons.embeddings import senses
 
-SIZES: dict[str, dict[str, int]] = given("elmo")["sizes"]
+SIZES, KINDS = given("elmo").values()
 CONFIG = elmo.ElmoConfig(0, width=16, hidden=40, filters=((1, 8), (2, 16), (3, 16)), length=12, dropout=0.0)
 SIDES = ("forward", "backward")
 PAIRS = 1500  # of sentences with an ambiguous word, in either split: so many that all of the town's are among them
 LAYERS = ("token layer", "layer 1", "layer 2")
 COLUMNS = {"part of speech": "tags", "relation": "deprels", "name": "entities"}
-KINDS = {
-    "opinions": "sentiment", "names": "entities", "relations": "", "entailment": "nli", "pronouns": "pronouns",
-    "questions": "questions",
-}  # fmt: skip
-SHIPPED = {"elmo-mini": "the shipped checkpoint: one pretraining; the seeds are of texts, first weights and batches"}
 _Vectors = tuple[Tensor, list[str]]  # vectors in every layer, Float[layers N F], and their labels
 _Sentences = list[tuple[list[str], list[Any]]]  # sentences as words, and each word's label, None where nothing is asked
 
@@ -49,11 +44,7 @@ def influence(model: elmo.Elmo, sentence: list[str]) -> Tensor:
 SEES = [rule.exactly(f"{side}, other side", 0.0) & rule.above(f"{side}, own side", 0.0) for side in SIDES]
 
 
-@experiment(
-    "elmo-shallow-bidirectional",
-    judge=rule.verdict(rule.all_of(*SEES)),
-    config={"width": CONFIG.width, "layers": CONFIG.layers},
-)
+@experiment("elmo-shallow-bidirectional", rule.verdict(rule.all_of(*SEES)), width=CONFIG.width, layers=CONFIG.layers)
 def shallow_bidirectional(lab: Lab, seed: int) -> dict[str, float]:
     """The largest derivative by a word of the other side, the smallest by one of the own side, for each half."""
     torch.manual_seed(seed)
@@ -82,7 +73,7 @@ def hits(vectors: Tensor, other: Tensor, same: Tensor) -> Tensor:
 
 @experiment(
     "elmo-picks-sense",
-    judge=rule.statements(
+    rule.statements(
         rule.clearly("biLM/layer 2", "static"), rule.within("elmo-mini/layer 2 minus static, low end", 1e-12, 1.0)
     ),
     needs=lambda plan, seed: [small_models.elmo_arm(plan, seed)],
@@ -189,9 +180,7 @@ NO_WORSE, BETTER = ([rule.above(*pair, by=by) for pair in MIXES] for by in (-0.0
 
 
 @experiment(
-    "elmo-layer-mix",
-    judge=rule.statements(rule.such_that(_layers_differ), rule.all_of(*NO_WORSE) & rule.any_of(*BETTER)),
-    config=SHIPPED,
+    "elmo-layer-mix", rule.statements(rule.such_that(_layers_differ), rule.all_of(*NO_WORSE) & rule.any_of(*BETTER))
 )
 def layer_mix(lab: Lab, seed: int) -> dict[str, float]:
     """Learned shares, and test accuracies with the mix and with the top layer alone."""
@@ -211,11 +200,7 @@ def layer_mix(lab: Lab, seed: int) -> dict[str, float]:
 HIGHER = [rule.above(f"static + ELMo/{kind}", f"static/{kind}") for kind in KINDS]
 
 
-@experiment(
-    "elmo-improves-baselines",
-    judge=rule.verdict(rule.all_of(*HIGHER), rule.most_of(*HIGHER)),
-    config=SHIPPED | {"kinds": KINDS},
-)
+@experiment("elmo-improves-baselines", rule.verdict(rule.all_of(*HIGHER), rule.most_of(*HIGHER)))
 def improves_baselines(lab: Lab, seed: int) -> dict[str, float]:
     """Scores of every kind of task with both inputs."""
     size, reader = SIZES[lab.plan.scale], baselines.ReaderConfig(cells=48, hidden=48, dropout=0.1)

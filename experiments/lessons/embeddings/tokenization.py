@@ -19,7 +19,7 @@ RESTORES = {
 
 @experiment(
     "bytes-bpe",
-    judge=statements(
+    statements(
         all_of(*[RESTORES[name] & exactly(f"has an unknown token/{name}", 0.0) for name in BYTES]),
         ~any_of(*[RESTORES[name] for name in PIECES]),
     ),

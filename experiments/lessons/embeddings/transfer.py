@@ -1,7 +1,7 @@
 """The claims of lesson 07: an LSTM that has read before it is taught, the labels that this saves, another domain, and
 how far the weights move."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from statistics import mean, stdev
 from typing import Any, NamedTuple
@@ -16,7 +16,6 @@ from course_lib.families.baselines import task_words, word_tokenizer
 from course_lib.families.elmo import split
 from course_lib.families.lstm import LstmAutoencoder, LstmBody, LstmConfig, LstmLM, LstmTask, reconstruction
 from course_lib.objectives import losses
-from course_lib.objectives.losses import Loss
 from course_lib.pretrained import checkpoints
 from course_lib.training.finetune import finetune, predict
 from experiments.engine.judging import Judge, above, all_of, any_of, by_figures, names, statements, verdict
@@ -28,6 +27,7 @@ WORDS = 60  # of a text, at most
 SIZES: dict[str, dict[str, Any]] = given("transfer")["sizes"]
 
 
+@cache
 def reviews(domain: str, n: int, split: str, seed: int) -> list[dict[str, Any]]:
     """n labelled reviews of "food" or "film" whose opinion is meant as it is said."""
     rows = town(small_models.WORLD).task(f"sentiment-{domain}", 6 * n + 100, split, seed, gold=True)
@@ -55,76 +55,51 @@ class Outcome(NamedTuple):
     moved: dict[str, float]
 
 
-class Classifiers:
-    """One seed's two pretrainings, and the classifiers that start from them or from nothing, each trained once."""
-
-    def __init__(self, sizes: dict[str, Any], seed: int, device: str) -> None:
-        self.sizes, self.seed, self.device = sizes, seed, device
-        source = data.task("world/sentiment", n=sizes["texts"], seed=seed + 99)["text"]
-        texts = [" ".join(split(text)[:WORDS]) for text in source]
-        self.tokenizer = word_tokenizer(task_words({"texts": [{"text": text} for text in texts]}))
-        rows = sorted(self.tokenizer.ids(texts), key=len)  # of like length side by side
-        batches = [pad(rows[i : i + 32], self.tokenizer.vocab.pad or 0) for i in range(0, len(rows), 32)]
-        order = torch.randperm(len(batches), generator=torch.Generator().manual_seed(seed)).tolist()
-        self.batches = [batches[i] for i in order]
-        lm, autoencoder = self.pretrain(LstmLM, losses.clm), self.pretrain(LstmAutoencoder, reconstruction)
-        self.bodies = {"random": lm, "LM": lm, "autoencoder": autoencoder}  # of "random" only the shape is used
-        self.tests = {domain: reviews(domain, sizes["tests"], "test", seed) for domain in ("food", "film")}
-        self.tuned = cache(self._tune)
-
-    def pretrain(self, model_of: Callable[[LstmBody], nn.Module], loss: Loss) -> LstmBody:
-        """A fresh body, trained on the texts with what `model_of` puts on it."""
-        torch.manual_seed(self.seed)
-        body = LstmBody(LstmConfig(self.tokenizer.vocab.size, width=32, cells=64, layers=2, dropout=0.1))
-        fit(model_of(body), self.batches, loss, self.sizes["steps"], 1e-2, device=self.device)
-        return body.cpu()
-
-    def labelled(self, labels: int, run: int = 0) -> list[dict[str, Any]]:
-        """A run's food reviews."""
-        return reviews("food", labels, "train", 10 * self.seed + run)
-
-    def _tune(self, start: str, labels: int, run: int) -> Outcome:
-        """A classifier from one of `STARTS`; a run has labelled reviews, a first head and an order of its own."""
-        seed, body = 10 * self.seed + run, self.bodies[start]
-        epochs = max(4 if self.sizes["updates"] > 4 else 1, round(self.sizes["updates"] * 16 / labels))
-        task = {"train": self.labelled(labels, run), "test": self.tests["food"]}
-        how: dict[str, Any] = {"pretrained": start != "random", "epochs": epochs, "lr": 1e-2, "seed": seed}
-        result = finetune(body, task, self.tokenizer, classes=("bad", "good"), batch=16, device=self.device, **how)
-        torch.manual_seed(seed)  # as `finetune` does: the random start's first weights
-        first = body if start != "random" else body.for_task("single", 2, pretrained=False).body
-        assert isinstance(result.model, LstmTask)
-        films = self.tests["film"]
-        film = metrics.accuracy(predict(result, films), [row["label"] for row in films])
-        return Outcome(result.score, film, moved(first, result.model.body, LAYERS))
-
-    def tuned_gpt(self) -> dict[str, float]:
-        """How far gpt-mini's layers move over the same reviews."""
-        gpt, tokenizer, _ = checkpoints.load("gpt-mini")
-        task = {"train": self.labelled(self.sizes["few"]), "test": self.tests["food"][:16]}
-        how: dict[str, Any] = {"epochs": 6 if self.sizes["updates"] > 4 else 1, "lr": 3e-3, "max_length": WORDS}
-        how |= {"classes": ("bad", "good"), "batch": 16, "seed": self.seed, "device": self.device}
-        stack: Any = finetune(gpt, task, tokenizer, **how).model.stack
-        blocks = {f"block {i + 1}": f"blocks.{i}." for i in range(len(stack.blocks))}
-        return moved(gpt.stack, stack, {"token vectors": "embed.tokens"} | blocks)
+@cache
+def pretrained(scale: str, seed: int, device: str) -> tuple[Any, dict[str, LstmBody]]:
+    """A tokenizer of the town's reviews, and bodies that have learned to go on with them or to say them again."""
+    size = SIZES[scale]
+    texts = data.task("world/sentiment", n=size["texts"], seed=seed + 99)["text"]
+    texts = [" ".join(split(text)[:WORDS]) for text in texts]
+    tokenizer = word_tokenizer(task_words({"texts": [{"text": text} for text in texts]}))
+    rows = sorted(tokenizer.ids(texts), key=len)  # of like length side by side
+    batches = [pad(rows[i : i + 32], tokenizer.vocab.pad or 0) for i in range(0, len(rows), 32)]
+    order = torch.randperm(len(batches), generator=torch.Generator().manual_seed(seed)).tolist()
+    bodies = {}
+    for name, head, loss in (("LM", LstmLM, losses.clm), ("autoencoder", LstmAutoencoder, reconstruction)):
+        torch.manual_seed(seed)
+        bodies[name] = LstmBody(LstmConfig(tokenizer.vocab.size, width=32, cells=64, layers=2, dropout=0.1))
+        fit(head(bodies[name]), [batches[i] for i in order], loss, size["steps"], 1e-2, device=device)
+    return tokenizer, bodies | {"random": bodies["LM"]}  # of "random" only the shape is used
 
 
 @cache
-def reader(scale: str, seed: int, device: str) -> Classifiers:
-    """The claims of a process share it."""
-    return Classifiers(SIZES[scale], seed, device)
+def tuned(scale: str, seed: int, device: str, start: str, labels: int, run: int = 0) -> Outcome:
+    """A classifier from one of `STARTS`; a run has labelled reviews, a first head and an order of its own."""
+    size, (tokenizer, bodies) = SIZES[scale], pretrained(scale, seed, device)
+    body, own = bodies[start], 10 * seed + run
+    epochs = max(4 if size["updates"] > 4 else 1, round(size["updates"] * 16 / labels))
+    foods, films = (reviews(domain, size["tests"], "test", seed) for domain in ("food", "film"))
+    task = {"train": reviews("food", labels, "train", own), "test": foods}
+    how: dict[str, Any] = {"pretrained": start != "random", "epochs": epochs, "lr": 1e-2, "seed": own}
+    result = finetune(body, task, tokenizer, classes=("bad", "good"), batch=16, device=device, **how)
+    torch.manual_seed(own)  # as `finetune` does: the random start's first weights
+    first = body if start != "random" else body.for_task("single", 2, pretrained=False).body
+    assert isinstance(result.model, LstmTask)
+    film = metrics.accuracy(predict(result, films), [row["label"] for row in films])
+    return Outcome(result.score, film, moved(first, result.model.body, LAYERS))
 
 
 AHEAD = [above(f"accuracy/{start}", "accuracy/random", by=0.02) for start in STARTS[1:]]
 CALM = [~above(f"spread/{start}", "spread/random") for start in STARTS[1:]]
 
 
-@experiment("pretraining-helps-lstm", judge=verdict(all_of(*AHEAD, *CALM), any_of(*AHEAD)))
+@experiment("pretraining-helps-lstm", verdict(all_of(*AHEAD, *CALM), any_of(*AHEAD)))
 def pretraining_helps(lab: Lab, seed: int) -> dict[str, float]:
     """Mean accuracy and spread of each start."""
-    read = reader(lab.plan.scale, seed, lab.device)
-    values: dict[str, float] = {}
+    size, values = SIZES[lab.plan.scale], {}
     for start in STARTS:
-        scores = [read.tuned(start, read.sizes["few"], run).food for run in range(read.sizes["runs"])]
+        scores = [tuned(lab.plan.scale, seed, lab.device, start, size["few"], run).food for run in range(size["runs"])]
         values |= {f"accuracy/{start}": mean(scores), f"spread/{start}": stdev(scores)}
     return values
 
@@ -136,22 +111,22 @@ def _labels(f: Figures) -> Judge:
     return verdict(all_of(*saved), any_of(*saved, *[above(f"LM/{n}", f"random/{n}", by=0.1) for n in amounts]))
 
 
-@experiment("finetuning-beats-scratch", judge=by_figures(_labels))
+@experiment("finetuning-beats-scratch", by_figures(_labels))
 def finetuning_beats_scratch(lab: Lab, seed: int) -> dict[str, float]:
     """Accuracy of both starts at every number of labels."""
-    read = reader(lab.plan.scale, seed, lab.device)
-    return {f"{start}/{n}": read.tuned(start, n, 0).food for start in STARTS[:2] for n in read.sizes["amounts"]}
+    where, amounts = (lab.plan.scale, seed, lab.device), SIZES[lab.plan.scale]["amounts"]
+    return {f"{start}/{n}": tuned(*where, start, n).food for start in STARTS[:2] for n in amounts}
 
 
 FALL = {start: (f"{start}/food", f"{start}/film") for start in STARTS[:2]}
 FALLS = above(*FALL["random"], by=0.1)
 
 
-@experiment("domain-shift", judge=verdict(FALLS & above(FALL["random"], FALL["LM"]), FALLS))
+@experiment("domain-shift", verdict(FALLS & above(FALL["random"], FALL["LM"]), FALLS))
 def domain_shift(lab: Lab, seed: int) -> dict[str, float]:
     """Accuracy of both starts on both domains."""
-    read = reader(lab.plan.scale, seed, lab.device)
-    out = {start: read.tuned(start, read.sizes["amounts"][-1], 0) for start in FALL}
+    labels = SIZES[lab.plan.scale]["amounts"][-1]
+    out = {start: tuned(lab.plan.scale, seed, lab.device, start, labels) for start in FALL}
     return {f"{start}/{domain}": getattr(out[start], domain) for start in FALL for domain in ("food", "film")}
 
 
@@ -163,10 +138,17 @@ def _close(f: Figures) -> Judge:
     return statements(all_of(*close), all_of(*tops))
 
 
-@experiment("finetuning-stays-close", judge=by_figures(_close))
+@experiment("finetuning-stays-close", by_figures(_close))
 def finetuning_stays_close(lab: Lab, seed: int) -> dict[str, float]:
     """Relative change of every layer, after fine-tuning with few labels."""
-    read = reader(lab.plan.scale, seed, lab.device)
-    found = {f"{start} start": read.tuned(start, read.sizes["few"], 0).moved for start in ("LM", "random")}
-    found["gpt-mini"] = read.tuned_gpt()
+    size = SIZES[lab.plan.scale]
+    starts = ("LM", "random")
+    found = {f"{s} start": tuned(lab.plan.scale, seed, lab.device, s, size["few"]).moved for s in starts}
+    gpt, tokenizer, _ = checkpoints.load("gpt-mini")
+    labelled, tests = reviews("food", size["few"], "train", 10 * seed), reviews("food", size["tests"], "test", seed)
+    how: dict[str, Any] = {"epochs": 6 if size["updates"] > 4 else 1, "lr": 3e-3, "max_length": WORDS, "seed": seed}
+    how |= {"classes": ("bad", "good"), "batch": 16, "device": lab.device}
+    stack: Any = finetune(gpt, {"train": labelled, "test": tests[:16]}, tokenizer, **how).model.stack
+    blocks = {f"block {i + 1}": f"blocks.{i}." for i in range(len(stack.blocks))}
+    found["gpt-mini"] = moved(gpt.stack, stack, {"token vectors": "embed.tokens"} | blocks)
     return {f"{start}/{layer}": change for start, layers in found.items() for layer, change in layers.items()}

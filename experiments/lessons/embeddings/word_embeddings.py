@@ -14,40 +14,34 @@ from course_lib.data.columns import Row
 from course_lib.families import elmo, word_vectors
 from course_lib.families.word_vectors import WordVectors
 from course_lib.pretrained import checkpoints
-from experiments.engine.judging import above, all_of, clearly, exactly, statements
-from experiments.lessons import Lab, experiment, given, small_models, town
+from experiments.lessons import Lab, experiment, given, rule, small_models, town
 from experiments.lessons.embeddings import senses
 
 SIZES: dict[str, dict[str, int]] = given("word_embeddings")["sizes"]
 METHODS = ("skip-gram", "CBOW", "GloVe")
 NEIGHBOURS = 10
+_Senses = dict[str, dict[str, float]]  # sense -> word -> share of the sense's sentences in which it stands
 Embed = Callable[[Sequence[Row], str], Tensor]  # rows, side -> the word's vectors, Float[layers N F]
 
 
-class Company:
-    """Which words stand in the sentences of each sense, and so for which sense of a word another one speaks."""
+def company(sentences: Sequence[tuple[list[str], list[str | None]]], known: Sequence[str]) -> dict[str, _Senses]:
+    """Of each known word of several senses, for each of these: in which share of its sentences another word stands."""
+    seen, beside = Counter[str](), defaultdict[str, Counter[str]](Counter)
+    for words, marks in sentences:
+        for sense in filter(None, marks):
+            seen[sense] += 1
+            beside[sense].update(set(words))
+    shares = {sense: {word: n / seen[sense] for word, n in beside[sense].items()} for sense in sorted(seen)}
+    found = {word: {s: shares[s] for s in group} for word, group in groupby(shares, lambda sense: sense.split("/")[0])}
+    return {word: senses for word, senses in found.items() if len(senses) > 1 and word in set(known)}
 
-    def __init__(self, sentences: Sequence[tuple[list[str], list[str | None]]], known: Sequence[str]) -> None:
-        self.seen: Counter[str] = Counter()
-        self.beside: dict[str, Counter[str]] = defaultdict(Counter)
-        for words, marks in sentences:
-            for sense in filter(None, marks):
-                self.seen[sense] += 1
-                self.beside[sense].update(set(words))
-        by_word = {word: [*found] for word, found in groupby(sorted(self.seen), lambda sense: sense.split("/")[0])}
-        self.senses = {word: found for word, found in by_word.items() if len(found) > 1 and word in set(known)}
 
-    def belongs(self, word: str, neighbour: str) -> str:
-        """The sense of `word` that a neighbour speaks for: it stands in one of twenty of that sense's sentences at
-        least, and more than twice as often as in those of any other; "" if for none."""
-        shares = sorted(((self.beside[s][neighbour] / self.seen[s], s) for s in self.senses[word]), reverse=True)
-        (best, sense), (second, _) = shares[:2]
-        return sense if best >= 0.05 and best > 2 * second else ""
-
-    def mixed(self, vectors: WordVectors) -> float:
-        """The share of ambiguous words whose nearest neighbours speak for two senses or more."""
-        told = [{self.belongs(word, near) for near, _ in vectors.nearest(word, NEIGHBOURS)} for word in self.senses]
-        return sum(len(found - {""}) > 1 for found in told) / len(told)
+def sense_of(neighbour: str, senses: _Senses) -> str:
+    """The sense that a neighbour speaks for: it stands in one of twenty of its sentences at least, and more than twice
+    as often as in those of any other; "" if for none."""
+    shares = sorted(((there.get(neighbour, 0.0), sense) for sense, there in senses.items()), reverse=True)
+    (best, sense), (second, _) = shares[:2]
+    return sense if best >= 0.05 and best > 2 * second else ""
 
 
 def learned(text: word_vectors.CountedText, sizes: Mapping[str, int], seed: int) -> dict[str, WordVectors]:
@@ -94,11 +88,10 @@ def by_company(vectors: WordVectors, counts: Tensor, rows: Sequence[Row], side: 
 
 @experiment(
     "static-mixes-senses",
-    judge=statements(
-        all_of(*[above(f"two senses or more/{name}", 0.0, by=0.5) for name in METHODS]),
-        exactly("same sense/static", 0.5) & clearly("same sense/bert-mini", 0.5),
+    rule.statements(
+        rule.all_of(*[rule.above(f"two senses or more/{name}", 0.0, by=0.5) for name in METHODS]),
+        rule.exactly("same sense/static", 0.5) & rule.clearly("same sense/bert-mini", 0.5),
     ),
-    config={"sizes": SIZES["cpu"]},
 )
 def static_mixes_senses(lab: Lab, seed: int) -> dict[str, float]:
     """Shares of ambiguous words with mixed neighbours; accuracies of the probe."""
@@ -111,9 +104,11 @@ def static_mixes_senses(lab: Lab, seed: int) -> dict[str, float]:
     whole = [[word for words, _ in rows for word in words] for rows in read[: sizes["whole"]]]
     marked = [words for rows in read[sizes["whole"] :] for words, labels in rows if any(labels)]
     text = word_vectors.count(whole + marked, least=5)
-    company = Company([row for rows in read for row in rows], text.words)
-    vectors = learned(text, sizes, seed)
-    values = {f"two senses or more/{name}": company.mixed(found) for name, found in vectors.items()}
+    shares, vectors = company([row for rows in read for row in rows], text.words), learned(text, sizes, seed)
+    values: dict[str, float] = {}
+    for name, found in vectors.items():  # for how many senses do a word's nearest neighbours speak?
+        told = [{sense_of(near, s) for near, _ in found.nearest(w, NEIGHBOURS)} - {""} for w, s in shares.items()]
+        values[f"two senses or more/{name}"] = sum(len(senses) > 1 for senses in told) / len(told)
 
     splits = {"train": sizes["tune"], "test": sizes["test"]}
     pairs = [world.task("wic", n, split, seed=seed) for split, n in splits.items()]

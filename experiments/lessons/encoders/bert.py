@@ -26,7 +26,7 @@ CLEAN = rule.all_of(*[rule.exactly(what, 0.0) for what in NEVER])
 INSIDE = [~rule.above(f"{name}, lowest", name) & ~rule.above(name, f"{name}, highest") for name in SHARES]
 
 
-@experiment("mlm-recipe", judge=rule.verdict(CLEAN & rule.all_of(*INSIDE) & rule.within("share chosen", 0.148, 0.152)))
+@experiment("mlm-recipe", rule.verdict(CLEAN & rule.all_of(*INSIDE) & rule.within("share chosen", 0.148, 0.152)))
 def mlm_recipe(lab: Lab, seed: int) -> dict[str, float]:
     """Counts over half a million tokens, some of them special, some padding."""
     from scipy.stats import binom
@@ -54,7 +54,7 @@ def mlm_recipe(lab: Lab, seed: int) -> dict[str, float]:
 
 @experiment(
     "nsp-recipe",
-    judge=rule.verdict(
+    rule.verdict(
         rule.ratio("labelled as following", "pairs", 0.5, 0.5)
         & rule.exactly("following, and so labelled", "labelled as following")
         & rule.exactly("of the same document, labelled random", 0.0)
@@ -78,7 +78,7 @@ COUNTED = rule.all_of(*[rule.exactly(name, f"{name}, transformers") for name in 
 
 @experiment(
     "bert-params",
-    judge=rule.verdict(COUNTED & rule.near("BERT-base", 110e6, 0.02) & rule.near("BERT-large", 340e6, 0.02), COUNTED),
+    rule.verdict(COUNTED & rule.near("BERT-base", 110e6, 0.02) & rule.near("BERT-large", 340e6, 0.02), COUNTED),
 )
 def bert_params(lab: Lab, seed: int) -> dict[str, float]:
     """Counted on the meta device, beside what transformers counts: embeddings, blocks, pooler."""
@@ -106,12 +106,11 @@ def _writers(plan: Plan, seed: int) -> list[Arm]:
 
 @experiment(
     "bert-cannot-generate",
-    judge=rule.statements(
+    rule.statements(
         rule.always("perplexity/BERT", "perplexity/GPT", times=1.5),
         rule.ratio("positions/BERT", "positions/GPT", least=3.0),
     ),
     needs=_writers,
-    config={"tokens written": WRITTEN, "texts": STORIES},
 )
 def bert_cannot_generate(lab: Lab, seed: int) -> dict[str, float]:
     """Continue held-out documents, and let the judge read the new part."""
@@ -164,7 +163,7 @@ LOWER = rule.always("loss/causal", "loss/two-sided", times=2.0)
 BLIND = rule.always("hidden word/causal", "hidden word/two-sided", times=5.0)
 
 
-@experiment("two-sided-lm-cheats", judge=rule.statements(LOWER, BLIND), needs=_cheaters)
+@experiment("two-sided-lm-cheats", rule.statements(LOWER, BLIND), _cheaters)
 def two_sided_lm_cheats(lab: Lab, seed: int) -> dict[str, float]:
     """Training loss at the end, and words guessed from the left alone."""
     end, values = small_models.after(lab.plan, 0.2), {}
@@ -188,7 +187,7 @@ CLEAR = rule.all_of(*[rule.clearly("hidden word/BERT", f"hidden word/{other}") f
 
 @experiment(
     "bidirectional-wins",
-    judge=rule.verdict(CLEAR & (rule.all_of(*ARMS) | rule.all_of(*SHIPPED)), CLEAR | rule.any_of(*ARMS, *SHIPPED)),
+    rule.verdict(CLEAR & (rule.all_of(*ARMS) | rule.all_of(*SHIPPED)), CLEAR | rule.any_of(*ARMS, *SHIPPED)),
     needs=_both_ways,
 )
 def bidirectional_wins(lab: Lab, seed: int) -> dict[str, float]:
@@ -231,7 +230,7 @@ def _larger(f: Figures) -> rule.Judge:
     return rule.verdict(rule.all_of(lower, *falls, rule.clearly(averages[-1], averages[0])), lower)
 
 
-@experiment("bert-size", judge=rule.by_figures(_larger), needs=_family, config={"tasks": SIZE_TASKS})
+@experiment("bert-size", rule.by_figures(_larger), _family, tasks=SIZE_TASKS)
 def bert_size(lab: Lab, seed: int) -> dict[str, float]:
     """Perplexity and mean score of each size."""
     values: dict[str, float] = {}
@@ -254,7 +253,7 @@ def _race(f: Figures) -> rule.Judge:
     return rule.verdict(slower & better & tasks, slower | better)
 
 
-@experiment("mlm-converges-slower", judge=rule.by_figures(_race), needs=_racers, config={"tasks": RACE_TASKS})
+@experiment("mlm-converges-slower", rule.by_figures(_race), _racers, tasks=RACE_TASKS)
 def mlm_converges_slower(lab: Lab, seed: int) -> dict[str, float]:
     """Hidden words and task scores at five moments of the race."""
     values: dict[str, float] = {}
@@ -282,12 +281,10 @@ def _indifferent(f: Figures) -> bool:
     return tuned < frozen
 
 
-@experiment(
-    "mask-mismatch",
-    judge=rule.verdict(rule.clearly(*FROZEN) & rule.such_that(_indifferent), rule.above(*FROZEN)),
-    needs=_recipes,
-    config={"tasks": MISMATCH_TASKS, "frozen": f"a linear head on the top layer, learning rate {FROZEN_RATE}"},
-)
+LESS = rule.clearly(*FROZEN) & rule.such_that(_indifferent)
+
+
+@experiment("mask-mismatch", rule.verdict(LESS, rule.above(*FROZEN)), _recipes, tasks=MISMATCH_TASKS)
 def mask_mismatch(lab: Lab, seed: int) -> dict[str, float]:
     """Scores of the three recipes, frozen and fine-tuned."""
     values: dict[str, float] = {}

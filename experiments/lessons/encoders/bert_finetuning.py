@@ -4,15 +4,14 @@ from dataclasses import replace
 from itertools import pairwise, product
 
 from experiments.engine.judging import Judge, above, all_of, any_of, at_least, by_figures, clearly, such_that, verdict
-from experiments.lessons import Arm, Figures, Lab, Plan, Tuning, experiment, small_models, suite
+from experiments.lessons import Arm, Figures, Lab, Plan, Tuning, experiment, given, small_models, suite
 
 SUITE = ("nli", "paraphrase", "qnli", "sentiment", "acceptability", "similarity")
 SYSTEMS = ("BiLSTM+ELMo+Attn", "GPT", "BERT", "bert-mini")
 READER_RATE = 2e-3  # for the BiLSTM on top of ELMo, which starts from nothing
 FROZEN_RATE = 5e-3
 TUNED_TASKS = ("entities", "sentiment", "nli", "similarity")
-RATES, EPOCHS = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2), (1, 4)
-SWEEP_TASK = "entities"
+SWEEP_TASK, RATES, EPOCHS = given("settings")["finetuning-recipe"].values()
 _arms = small_models.together(small_models.elmo_arm, small_models.causal_arm, small_models.bert_arm)
 
 
@@ -34,7 +33,7 @@ LEARNED = above("BERT", 0.3)
 
 @experiment(
     "bert-swag",
-    judge=verdict(
+    verdict(
         all_of(clearly("BERT", "GPT"), clearly("BERT", SYSTEMS[0]), LEARNED),
         all_of(above("BERT", "GPT"), above("BERT", SYSTEMS[0]), LEARNED) | clearly("bert-mini", "gpt-mini"),
     ),
@@ -52,7 +51,7 @@ HELPS = [(f"F1/{name}", f"F1/{start}") for name, start in SCRATCH.items()]
 
 @experiment(
     "bert-squad",
-    judge=verdict(all_of(*[clearly(*pair) for pair in HELPS]), any_of(*[above(*pair) for pair in HELPS])),
+    verdict(all_of(*[clearly(*pair) for pair in HELPS]), any_of(*[above(*pair) for pair in HELPS])),
     needs=small_models.together(small_models.bert_arm),
 )
 def bert_squad(lab: Lab, seed: int) -> dict[str, float]:
@@ -95,12 +94,7 @@ def _plateau(f: Figures) -> Judge:
     return verdict(plateau & cliff & slope, plateau & (cliff | slope))
 
 
-@experiment(
-    "finetuning-recipe",
-    judge=by_figures(_plateau),
-    needs=small_models.together(small_models.bert_arm),
-    config={"task": SWEEP_TASK, "learning rates": RATES, "epochs": EPOCHS},
-)
+@experiment("finetuning-recipe", by_figures(_plateau), small_models.together(small_models.bert_arm))
 def finetuning_recipe(lab: Lab, seed: int) -> dict[str, float]:
     """Score at every learning rate and number of epochs."""
     tuning = Tuning(small_models.bert_arm(lab.plan, seed), SWEEP_TASK, seed)

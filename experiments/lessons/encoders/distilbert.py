@@ -13,38 +13,32 @@ from course_lib.objectives.losses import Batch, Loss
 from course_lib.pretrained import checkpoints
 from course_lib.training import distill
 from course_lib.training.finetune import finetune
-from experiments.engine.judging import Ratio, clearly, ratio, verdict
-from experiments.lessons import Lab, experiment, fit, given, probes, small_models, task_rows
+from experiments.lessons import Lab, experiment, fit, given, probes, rule, task_rows
 
 TEACHER = "bert-mini"
 ROWS, LENGTH = 16, 64
 TASKS = ("entities", "pos")
 SIZES: dict[str, dict[str, int]] = given("distilbert")["sizes"]
-SMALLER = ratio("parameters/DistilBERT", "parameters/BERT-base", 0.58, 0.62)
-KEPT = clearly(Ratio("score/distilled", "score/teacher"), 0.95)
-TAUGHT = clearly("score/distilled", "score/no teacher")
+SMALLER = rule.ratio("parameters/DistilBERT", "parameters/BERT-base", 0.58, 0.62)
+KEPT = rule.clearly(rule.Ratio("score/distilled", "score/teacher"), 0.95)
+TAUGHT = rule.clearly("score/distilled", "score/no teacher")
 
 
 @torch.no_grad()
-def filled(model: Any, kept: list[Batch], device: str) -> float:
+def filled(model: Any, kept: list[Batch]) -> float:
     """Share of masked words of the documents kept aside that a model says."""
-    right = []
+    right, device = [], next(model.parameters()).device
     for batch in kept:
         seen = {name: batch[name].to(device) for name in ("ids", "attention_mask", "loss_mask")}
-        right.append(probes.word_logits(model.eval(), **seen).argmax(-1).cpu() == batch["labels"][batch["loss_mask"]])
+        right.append(probes.word_logits(model, **seen).argmax(-1).cpu() == batch["labels"][batch["loss_mask"]])
     return float(torch.cat(right).float().mean())
 
 
-@experiment(
-    "distilbert",
-    judge=verdict(SMALLER & KEPT & TAUGHT, SMALLER & (KEPT | TAUGHT)),
-    config={"sizes": SIZES, "tasks": TASKS, "checkpoints": small_models.shipped(TEACHER)},
-)
+@experiment("distilbert", rule.verdict(SMALLER & KEPT & TAUGHT, SMALLER & (KEPT | TAUGHT)), tasks=TASKS)
 def distilbert(lab: Lab, seed: int) -> dict[str, float]:
     """Scores of the teacher and of students taught with and without it; gaps they fill after many documents and few."""
     size = SIZES[lab.plan.scale]
     teacher, tokenizer, _ = checkpoints.load(TEACHER)
-    teacher.to(lab.device).eval()
     aside, few, many = (size[name] for name in ("aside", "few", "many"))
     texts = list(data.corpus("world", n=aside + many, seed=seed)["text"])
     how: dict[str, Any] = {"length": LENGTH, "seed": seed}  # the masks are drawn anew each time
@@ -54,11 +48,11 @@ def distilbert(lab: Lab, seed: int) -> dict[str, float]:
     def taught(documents: list[str], loss: Loss) -> Any:
         """A student of half the layers, cut out of the teacher; only `losses.mlm` does without it."""
         torch.manual_seed(seed)
-        student = distill.student(teacher).to(lab.device)
+        student = distill.student(teacher)
         model = student if loss is losses.mlm else distill.Distilled(student, teacher)
         batches = data.CorruptedBatches(documents, tokenizer, rows=ROWS, **how)
         fit(model, batches, loss, size["steps"], 2e-3, device=lab.device)
-        return student.eval()
+        return student
 
     arms: dict[str, Loss] = {"no teacher": losses.mlm, "distilled": distill.distilbert}
     tasks = {name: task_rows(name, seed, train=size[name], test=size["tests"]) for name in TASKS}
@@ -66,12 +60,12 @@ def distilbert(lab: Lab, seed: int) -> dict[str, float]:
     options |= {"seed": seed, "device": lab.device}
     values: dict[str, float] = {}
     for name, model in {"teacher": teacher, **{arm: taught(texts[aside:], loss) for arm, loss in arms.items()}}.items():
-        values[f"masked words/{name}"] = filled(model, kept, lab.device)
+        values[f"masked words/{name}"] = filled(model, kept)
         scores = [finetune(model.stack, task, tokenizer, **options).score for task in tasks.values()]
         values |= {f"{task}/{name}": score for task, score in zip(TASKS, scores, strict=True)}
         values[f"score/{name}"] = mean(scores)
     for arm, loss in arms.items():
         model = taught(texts[aside : aside + few], loss)
-        values[f"masked words, few documents/{arm}"] = filled(model, kept, lab.device)
+        values[f"masked words, few documents/{arm}"] = filled(model, kept)
     papers = {"BERT-base": "bert-base", "DistilBERT": "distilbert-base"}
     return values | {f"parameters/{name}": cost.parameters(preset(config)) for name, config in papers.items()}

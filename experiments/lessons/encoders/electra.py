@@ -20,8 +20,7 @@ from course_lib.objectives.losses import Loss
 from course_lib.pretrained.tokenizers import Tokenizer, train_wordpiece
 from course_lib.training import optim
 from course_lib.training.finetune import finetune
-from experiments.engine.judging import clearly, statements
-from experiments.lessons import Lab, Plan, experiment, fit, given, small_models, town
+from experiments.lessons import Lab, Plan, experiment, fit, given, rule, small_models, town
 from experiments.recipes.documents import Recipe, RecipeBatches
 
 COMMON, ROWS, WIDTH, LABELS = 500, 32, 64, 60  # commonest words; rows a batch; width; sentences that are learned from
@@ -109,7 +108,7 @@ def score(plan: Plan, stack: Transformer, seed: int) -> float:
 
 @experiment(
     "electra-efficiency",
-    judge=statements(*[clearly("full budget/ELECTRA", f"full budget/{other}") for other in ("MLM", "ELECTRA 15%")]),
+    rule.statements(*[rule.clearly("full budget/ELECTRA", f"full budget/{other}") for other in ("MLM", "ELECTRA 15%")]),
 )
 def electra_efficiency(lab: Lab, seed: int) -> dict[str, float]:
     """Share of words right without pretraining, and after each objective's."""

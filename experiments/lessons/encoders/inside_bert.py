@@ -20,7 +20,6 @@ LONGEST = 160  # pieces
 LEAD = 0.05
 RULES = {"det": ("best distance",), "obj": ("best distance",), "coreference": ("nearest mention", "same word")}
 _Columns = Mapping[str, Sequence[Any]]
-CONFIG = {"checkpoints": small_models.shipped(BODY)}
 
 
 def mentions(document: Mapping[str, Any]) -> Iterator[tuple[int, list[int], list[int]]]:
@@ -74,7 +73,7 @@ def _finds(relation: str) -> rule.Statement:
     return rule.all_of(*[rule.above(head, other, by=LEAD) & rule.clearly(head, other) for other in controls])
 
 
-@experiment("heads-learn-syntax", judge=rule.statements(*[_finds(relation) for relation in RULES]), config=CONFIG)
+@experiment("heads-learn-syntax", rule.statements(*[_finds(relation) for relation in RULES]))
 def heads_learn_syntax(lab: Lab, seed: int) -> dict[str, float]:
     """Shares found by the best head, by the simple rules, and by the best heads of untrained bodies."""
     model, tokenizer, card = checkpoints.load(BODY)
@@ -123,7 +122,7 @@ def _layers(f: Figures) -> rule.Judge:
     )
 
 
-@experiment("layers-as-features", judge=rule.by_figures(_layers), config=CONFIG)
+@experiment("layers-as-features", rule.by_figures(_layers))
 def layers_as_features(lab: Lab, seed: int) -> dict[str, float]:
     """F1 of names from every layer and combination, and of the same body fine-tuned."""
     model, tokenizer, _ = checkpoints.load(BODY)

@@ -29,8 +29,7 @@ from course_lib.objectives.losses import Batch
 from course_lib.pretrained import checkpoints
 from course_lib.pretrained.tokenizers import Tokenizer, train_wordpiece
 from course_lib.training.finetune import finetune
-from experiments.engine.judging import Judge, Statement, all_of, always, any_of, clearly, statements, verdict, within
-from experiments.lessons import Lab, Plan, experiment, fit, probes, published, sentences, small_models, task_rows
+from experiments.lessons import Lab, Plan, experiment, fit, probes, published, rule, sentences, small_models, task_rows
 
 PIECES, LENGTH, WIDTH, TOKENS = 300, 64, 64, 780  # of the vocabulary, of a row, of the model, about so many a batch
 ASKED = 96  # held-out rows
@@ -164,40 +163,40 @@ def held_out(lab: Lab, seed: int, change: Change, unit: Unit = "token") -> float
     return evaluation.mean_loss(trained(lab.plan, seed, change), probes.words_loss, [exam])
 
 
-def worse(arm: str, base: str = "baseline", of: str = "held-out loss") -> Statement:
+def worse(arm: str, base: str = "baseline", of: str = "held-out loss") -> rule.Statement:
     """An arm's loss is clearly above another's."""
-    return clearly(f"{of}/{arm}", f"{of}/{base}")
+    return rule.clearly(f"{of}/{arm}", f"{of}/{base}")
 
 
-def better(arm: str, base: str = "baseline", of: str = "held-out loss") -> Statement:
+def better(arm: str, base: str = "baseline", of: str = "held-out loss") -> rule.Statement:
     """An arm's loss is clearly below another's."""
     return worse(base, arm, of)
 
 
-def compare(name: str, arms: dict[str, Change], judge: Judge) -> None:
+def compare(name: str, arms: dict[str, Change], judge: rule.Judge) -> None:
     """An experiment that measures the arms' held-out losses and nothing else."""
 
-    @experiment(name, judge=judge)
+    @experiment(name, judge)
     def measure(lab: Lab, seed: int) -> dict[str, float]:
         return {f"held-out loss/{arm}": held_out(lab, seed, change) for arm, change in arms.items()}
 
 
-SAFE = ~any_of(better("a single mask", "dynamic"), better("ten masks in turn", "dynamic"))
+SAFE = ~rule.any_of(better("a single mask", "dynamic"), better("ten masks in turn", "dynamic"))
 PAIRS_WORSE = [worse(name, "full-sentences") for name in ("segment-pair", "sentence-pair")]
 compare(
     "dynamic-masking",
     {"dynamic": FEW, "ten masks in turn": replace(FEW, copies=10), "a single mask": replace(FEW, copies=1)},
-    verdict(SAFE & worse("a single mask", "dynamic"), SAFE),
+    rule.verdict(SAFE & worse("a single mask", "dynamic"), SAFE),
 )
 compare(
     "input-formats",
     {format: Change(format=format) for format in get_args(Format)},
-    verdict(all_of(*PAIRS_WORSE, ~worse("doc-sentences", "full-sentences")), any_of(*PAIRS_WORSE)),
+    rule.verdict(rule.all_of(*PAIRS_WORSE, ~worse("doc-sentences", "full-sentences")), rule.any_of(*PAIRS_WORSE)),
 )
 compare(
     "undertrained",
     {"baseline": BASE, "few documents": FEW, "twice the batch": Change(batch=2), "twice the steps": Change(longer=2)},
-    statements(worse("few documents"), better("twice the batch"), better("twice the steps")),
+    rule.statements(worse("few documents"), better("twice the batch"), better("twice the steps")),
 )
 
 
@@ -228,9 +227,9 @@ def easier(n: int, seed: int) -> dict[str, float]:
 
 @experiment(
     "whole-word-masking",
-    judge=statements(
-        clearly("pieces right/rest in view", "pieces right/word hidden"),
-        clearly("tags right/whole words", "tags right/pieces"),
+    rule.statements(
+        rule.clearly("pieces right/rest in view", "pieces right/word hidden"),
+        rule.clearly("tags right/whole words", "tags right/pieces"),
     ),
 )
 def whole_word_masking(lab: Lab, seed: int) -> dict[str, float]:
@@ -246,13 +245,13 @@ def whole_word_masking(lab: Lab, seed: int) -> dict[str, float]:
     return values
 
 
-ALBERT = all_of(*[within(f"parameters, of the paper's/{name}", 0.94, 1.06) for name in PUBLISHED])
-SPANBERT = always("loss on spans/trained on tokens", "loss on tokens/trained on tokens")
+ALBERT = rule.all_of(*[rule.within(f"parameters, of the paper's/{name}", 0.94, 1.06) for name in PUBLISHED])
+SPANBERT = rule.always("loss on spans/trained on tokens", "loss on tokens/trained on tokens")
 
 
 @experiment(
     "span-and-sharing",
-    judge=statements(
+    rule.statements(
         ALBERT & ~worse("both (ALBERT)", "BERT"),
         SPANBERT & better("trained on spans", "trained on tokens", of="loss on spans"),
         better("disentangled (DeBERTa)", "BERT"),

@@ -15,14 +15,12 @@ from course_lib.objectives import losses, seeded_generator
 from course_lib.objectives.losses import Loss
 from course_lib.pretrained import checkpoints
 from course_lib.training import optim
-from experiments.engine.judging import above, all_of, clearly, exactly, statements, verdict
-from experiments.lessons import Lab, experiment, fit, given, small_models, task_rows
+from experiments.lessons import Lab, experiment, fit, given, rule, task_rows
 
 BODY, STATIC = "bert-mini", {"avg GloVe": "glove-mini", "avg word2vec": "word2vec-mini"}
 SIZES: dict[str, list[int]] = given("sbert")["sizes"]
 UNTRAINED = ("avg GloVe", "avg BERT", "BERT CLS")
 TRAINED = "S-BERT softmax"
-CONFIG = {"checkpoints": small_models.shipped(BODY, *STATIC.values())}
 
 
 def averages() -> dict[str, sentence.Embedder]:
@@ -51,12 +49,11 @@ def taught(
 
 @experiment(
     "sbert-pooling",
-    judge=statements(
-        clearly("STS/avg GloVe", "STS/avg BERT"),
-        clearly("STS/avg BERT", "STS/BERT CLS"),
-        all_of(*[clearly(f"STS/{TRAINED}", f"STS/{other}") for other in UNTRAINED]),
+    rule.statements(
+        rule.clearly("STS/avg GloVe", "STS/avg BERT"),
+        rule.clearly("STS/avg BERT", "STS/BERT CLS"),
+        rule.all_of(*[rule.clearly(f"STS/{TRAINED}", f"STS/{other}") for other in UNTRAINED]),
     ),
-    config=CONFIG,
 )
 def sbert_pooling(lab: Lab, seed: int) -> dict[str, float]:
     """Spearman's correlation times 100 with the grades of the town's pairs, by system."""
@@ -84,11 +81,11 @@ def sbert_pooling(lab: Lab, seed: int) -> dict[str, float]:
 
 HARDEST, OWN = KINDS[-1], "S-BERT"
 OTHERS = ("BM25", "TF-IDF", "avg word2vec", "avg GloVe")
-DENSE = [clearly(f"MRR, {HARDEST}/{OWN}", f"MRR, {HARDEST}/{other}") for other in OTHERS]
-HYBRID = [clearly("MRR, all/hybrid", f"MRR, all/{other}") for other in ("BM25", OWN)]
+DENSE = [rule.clearly(f"MRR, {HARDEST}/{OWN}", f"MRR, {HARDEST}/{other}") for other in OTHERS]
+HYBRID = [rule.clearly("MRR, all/hybrid", f"MRR, all/{other}") for other in ("BM25", OWN)]
 
 
-@experiment("dense-retrieval", judge=statements(all_of(*DENSE), all_of(*HYBRID)), config=CONFIG)
+@experiment("dense-retrieval", rule.statements(rule.all_of(*DENSE), rule.all_of(*HYBRID)))
 def dense_retrieval(lab: Lab, seed: int) -> dict[str, float]:
     """Mean reciprocal rank and nDCG of the first ten places, by system and kind of query."""
     import numpy as np
@@ -121,11 +118,11 @@ def dense_retrieval(lab: Lab, seed: int) -> dict[str, float]:
     return values
 
 
-AGREE = [exactly(f"{what} that agree", "triplets") for what in ("values", "gradients")]
-IDLE = exactly("margin held", "of these without loss and gradient") & above("margin held", 0.0)
+AGREE = [rule.exactly(f"{what} that agree", "triplets") for what in ("values", "gradients")]
+IDLE = rule.exactly("margin held", "of these without loss and gradient") & rule.above("margin held", 0.0)
 
 
-@experiment("sbert-triplet", judge=verdict(all_of(*AGREE, IDLE)))
+@experiment("sbert-triplet", rule.verdict(rule.all_of(*AGREE, IDLE)))
 def sbert_triplet(lab: Lab, seed: int) -> dict[str, float]:
     """How many values, and gradients by anchor, positive and negative, agree with the formula."""
     triplets = torch.randn(3, 500, 1, 8, generator=seeded_generator(seed), dtype=torch.float64)

@@ -169,7 +169,7 @@ POOR = [_poorer(a, b) for a, b in product(ORDER, LOST)]
 BEHIND = [_poorer(name, BEST) for name in (*LOST, *ORDER) if name != BEST]
 
 
-@experiment("bart-which-noise", judge=statements(all_of(*POOR), all_of(*BEHIND)))
+@experiment("bart-which-noise", statements(all_of(*POOR), all_of(*BEHIND)))
 def which_noise(lab: Lab, seed: int) -> dict[str, float]:
     """Perplexity of new summaries; before the tuning, how well each copies."""
     frame, _, tested = summaries()
@@ -208,7 +208,7 @@ LEARNED = all_of(*[clearly(name, "BART, not pretrained") for name in ("BART", "e
 
 @experiment(
     "bart-classifies-too",
-    judge=verdict(LEARNED & clearly(0.05, ("encoder", "BART")), LEARNED & ~clearly("encoder", "BART")),
+    verdict(LEARNED & clearly(0.05, ("encoder", "BART")), LEARNED & ~clearly("encoder", "BART")),
 )
 def classifies_too(lab: Lab, seed: int) -> dict[str, float]:
     """Accuracy of each."""
@@ -294,7 +294,7 @@ SUMMARISES = all_of(*[clearly("ROUGE-2/BART", f"ROUGE-2/{name}") for name in RIV
 TRANSLATES = all_of(*[clearly("BLEU/tuned", f"BLEU/{name}") for name in ("frozen", "baseline")])
 
 
-@experiment("bart-generates", judge=statements(SUMMARISES, TRANSLATES))
+@experiment("bart-generates", statements(SUMMARISES, TRANSLATES))
 def generates(lab: Lab, seed: int) -> dict[str, float]:
     """ROUGE-2 of summaries, BLEU of translations."""
     return rouge(lab.plan, seed) | bleu(lab.plan, seed)
@@ -324,7 +324,7 @@ def _as_it_says(name: str, text: Tensor, left: Tensor, ends: Tensor, spans: int)
     return whole and bool((left[:-1][breaks] == text[-1]).all())
 
 
-@experiment("bart-noise", judge=verdict(all_of(*[exactly(f"holds/{name}", "texts") for name in objectives.NOISES])))
+@experiment("bart-noise", verdict(all_of(*[exactly(f"holds/{name}", "texts") for name in objectives.NOISES])))
 def bart_noise(lab: Lab, seed: int) -> dict[str, float]:
     """On how many texts each corruption does what its name says."""
     values: dict[str, float] = {"texts": NOISED} | {f"holds/{name}": 0.0 for name in objectives.NOISES}

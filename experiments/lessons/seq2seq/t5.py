@@ -27,11 +27,10 @@ from course_lib.objectives.losses import Batch, Loss
 from course_lib.pretrained import checkpoints
 from course_lib.pretrained.tokenizers import train_wordpiece
 from experiments.engine.small_models import WORLD
-from experiments.lessons import Figures, Lab, experiment, fit, given, probes, published, rule, small_models, town
+from experiments.lessons import Figures, Lab, Made, experiment, fit, given, probes, published, rule, town
 
-SIZES: dict[str, dict[str, int]] = given("t5")["sizes"]
-sized = partial(small_models.only, SIZES)
-LENGTH, WIDTHS, HELD_OUT = 48, (32, 64, 96), 8
+SIZES, LENGTH, WIDTHS = given("t5").values()
+HELD_OUT = 8  # batches
 PAPER = published("17_t5")
 TASKS = {
     "sentiment": text_to_text.WORDINGS["sst2"],
@@ -82,12 +81,6 @@ class TextsAndTasks:
         return t5(self.vocab.size, width=width, layers=2, heads=width // 32, hidden=4 * width, dropout=0.0)
 
 
-def learn(model: nn.Module, batches: list[Batch], loss: Loss, device: str, lr: float = 3e-3) -> None:
-    """Train on a list of batches, one step each."""
-    fit(model, batches, loss, len(batches), lr, device=device)
-    model.cpu()
-
-
 @torch.no_grad()
 def judged(model: Any, loss: Loss, batch: Batch, special: torch.Tensor) -> tuple[float, float]:
     """Of the targets' tokens, special ones apart, each after the right beginning: share said rightly, nats a token."""
@@ -133,17 +126,17 @@ BEST, OBJECTIVES, CONTROL = "encoder-decoder", ("denoising", "LM"), "no pretrain
 
 def summarised(town: TextsAndTasks, kind: str, objective: str, device: str) -> tuple[float, float]:
     """Pretrain (or not), tune on summaries, ask."""
-    loss, steps = KINDS[kind], range(town.size["before"])
+    loss, steps = KINDS[kind], town.size["before"]
     form: Callable[[Batch], Batch] = dict if loss is losses.seq2seq else partial(collate.joined, vocab=town.vocab)
     torch.manual_seed(town.seed)
     model = build(kind, replace(town.fresh(), scale=True, init_std=0.05))
     if objective == "LM" and loss is losses.clm:
-        learn(model, [town.texts(step) for step in steps], loss, device)
+        fit(model, Made(town.texts), loss, steps, 3e-3, device=device)
     elif objective != CONTROL:
         read = town.spans if objective == "denoising" else town.parts
-        learn(model, [form(read(step)) for step in steps], loss, device)
+        fit(model, Made(lambda step: form(read(step))), loss, steps, 3e-3, device=device)
     stories = TaskBatches(town.frame, town.task("summaries"), town.size["rows"], town.seed)
-    learn(model, [form(stories[step]) for step in range(town.size["after"])], loss, device, lr=2e-3)
+    fit(model, Made(lambda step: form(stories[step])), loss, town.size["after"], 2e-3, device=device)
     return judged(model, loss, form(town.frame.collate(town.task("summaries", "test"))), town.special)
 
 
@@ -157,11 +150,7 @@ CLAIMED = [
 ]
 
 
-@experiment(
-    "t5-architectures",
-    judge=rule.verdict(rule.all_of(HELPED, *CLAIMED), HELPED & rule.any_of(*CLAIMED)),
-    config={"sizes": sized("documents", "rows", "before", "after", "labels", "tests"), "length": LENGTH},
-)
+@experiment("t5-architectures", rule.verdict(rule.all_of(HELPED, *CLAIMED), HELPED & rule.any_of(*CLAIMED)))
 def architectures(lab: Lab, seed: int) -> dict[str, float]:
     """The ten rows, and the first of them without pretraining."""
     town = TextsAndTasks(SIZES[lab.plan.scale], seed)
@@ -194,7 +183,7 @@ def answered(town: TextsAndTasks, model: Seq2SeqLM, name: str) -> float:
     return float(sum(right) / len(rows))
 
 
-SAME = rule.exactly("formats as the paper's", 1.0)
+SAME, AVERAGES = rule.exactly("formats as the paper's", 1.0), ("one for all/average", "one model each/average")
 
 
 def _learned(f: Figures) -> bool:
@@ -204,15 +193,10 @@ def _learned(f: Figures) -> bool:
 
 @experiment(
     "t5-text-to-text",
-    judge=rule.verdict(
-        SAME & rule.above("one for all/average", "one model each/average", by=-0.02) & rule.such_that(_learned),
-        SAME & rule.above("one for all/average", "one model each/average", by=-0.1),
+    rule.verdict(
+        SAME & rule.above(*AVERAGES, by=-0.02) & rule.such_that(_learned), SAME & rule.above(*AVERAGES, by=-0.1)
     ),
-    config={
-        "sizes": sized("rows", "each", "labels", "tests"),
-        "tasks": tuple(TASKS),
-        "checkpoints": small_models.shipped("t5-mini"),
-    },
+    tasks=tuple(TASKS),
 )
 def text_in_text_out(lab: Lab, seed: int) -> dict[str, float]:
     """Scores of one model a task and of one for all, every task seen as often either way."""
@@ -222,11 +206,11 @@ def text_in_text_out(lab: Lab, seed: int) -> dict[str, float]:
     shares = text_to_text.mixing_rates([size["labels"]] * len(TASKS))
     every = text_to_text.MixedTasks(town.frame, taught, shares, batch=size["rows"], seed=seed)
     joint = deepcopy(town.t5_mini)
-    learn(joint, [every[step] for step in range(len(TASKS) * size["each"])], losses.seq2seq, lab.device)
+    fit(joint, every, losses.seq2seq, len(TASKS) * size["each"], 3e-3, device=lab.device)
     values = {"formats as the paper's": float(same_formats())}
     for name in TASKS:
         single, own = deepcopy(town.t5_mini), TaskBatches(town.frame, taught[name], size["rows"], seed)
-        learn(single, [own[step] for step in range(size["each"])], losses.seq2seq, lab.device)
+        fit(single, own, losses.seq2seq, size["each"], 3e-3, device=lab.device)
         values[f"one model each/{name}"] = answered(town, single, name)
         values[f"one for all/{name}"] = answered(town, joint, name)
     for who in ("one model each", "one for all"):
@@ -250,11 +234,7 @@ def _improves(a: int, b: int) -> rule.Statement:
 EACH, ENDS = [_improves(a, b) for a, b in pairwise(WIDTHS)], [_improves(WIDTHS[0], WIDTHS[-1])]
 
 
-@experiment(
-    "t5-sizes",
-    judge=rule.verdict(TABLE & rule.all_of(*EACH), TABLE & rule.all_of(*ENDS)),
-    config={"sizes": sized("documents", "rows", "alone"), "widths": WIDTHS, "length": LENGTH},
-)
+@experiment("t5-sizes", rule.verdict(TABLE & rule.all_of(*EACH), TABLE & rule.all_of(*ENDS)))
 def sizes(lab: Lab, seed: int) -> dict[str, float]:
     """Full-size counts, and what three small sizes reach on the same rows in the same order."""
     from transformers import T5Config, T5ForConditionalGeneration
@@ -274,7 +254,7 @@ def sizes(lab: Lab, seed: int) -> dict[str, float]:
     for width in WIDTHS:
         torch.manual_seed(seed)
         model = t5_lm(town.fresh(width))
-        learn(model, [town.spans(step) for step in range(steps)], losses.seq2seq, lab.device)
+        fit(model, Made(town.spans), losses.seq2seq, steps, 3e-3, device=lab.device)
         values[f"held-out loss/{width}"] = mean_loss(model, losses.seq2seq, held_out)
         values[f"tokens right/{width}"] = target_accuracy(model, held_out)
     return values
@@ -290,7 +270,7 @@ AMOUNTS = [
 ]
 
 
-@experiment("t5-span-corruption", judge=rule.verdict(rule.all_of(*LETTERS, *RESTORED, *AMOUNTS), rule.all_of(*LETTERS)))
+@experiment("t5-span-corruption", rule.verdict(rule.all_of(*LETTERS, *RESTORED, *AMOUNTS), rule.all_of(*LETTERS)))
 def t5_span_corruption(lab: Lab, seed: int) -> dict[str, float]:
     """The lecture's example, and the amounts on documents of the town and on Python's manual."""
     words = EXAMPLE["text"].split()

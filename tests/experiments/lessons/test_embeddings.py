@@ -49,9 +49,10 @@ def test_the_test_of_the_senses_was_not_learned() -> None:
 def test_a_neighbour_speaks_for_the_sense_beside_which_it_stands() -> None:
     river: tuple[list[str], list[str | None]] = (["muddy", "the", "bank"], [None, None, "bank/river"])
     money: tuple[list[str], list[str | None]] = (["lent", "the", "bank"], [None, None, "bank/money"])
-    company = words.Company([river] * 3 + [money], ["bank"])
-    assert company.senses == {"bank": ["bank/money", "bank/river"]}
-    assert [company.belongs("bank", w) for w in ("muddy", "lent", "the")] == ["bank/river", "bank/money", ""]
+    shares = words.company([river] * 3 + [money], ["bank"])
+    assert {word: sorted(senses) for word, senses in shares.items()} == {"bank": ["bank/money", "bank/river"]}
+    spoken = [words.sense_of(w, shares["bank"]) for w in ("muddy", "lent", "the")]
+    assert spoken == ["bank/river", "bank/money", ""]
 
 
 def test_how_far_a_layer_moves() -> None:
@@ -66,11 +67,11 @@ def test_how_far_a_layer_moves() -> None:
 
 
 def test_claims_share_classifiers_and_runs_have_reviews_of_their_own() -> None:
-    read = transfer.reader("smoke", 0, "cpu")
-    assert read.labelled(8, run=0) != read.labelled(8, run=1)
-    assert read.labelled(8) == read.labelled(16)[:8]
+    one, other = (transfer.reviews("food", 8, "train", run) for run in (0, 1))
+    assert one != other
+    assert one == transfer.reviews("food", 16, "train", 0)[:8]
     transfer.domain_shift(Lab(PLANS["smoke"]), 0)
-    trained = read.tuned.cache_info().misses
-    tuned = read.tuned("random", 64, 0)
-    assert read.tuned.cache_info().misses == trained, "it was trained for the claim"
+    trained = transfer.tuned.cache_info().misses
+    tuned = transfer.tuned("smoke", 0, "cpu", "random", 64)
+    assert transfer.tuned.cache_info().misses == trained, "it was trained for the claim"
     assert 0 < tuned.moved["upper LSTM"] < 1, "its change is counted from its own first weights"

@@ -12,12 +12,13 @@ from torch import Tensor
 from course_lib import objectives
 from course_lib.model.seq2seq import shift_right
 from course_lib.objectives import losses
-from experiments.engine.experiment import find, judge
+from experiments.engine.experiment import find
 from experiments.engine.lab import PLANS, Lab
 from experiments.lessons.encoders import sbert
 from experiments.lessons.seq2seq import bart, t5
 from experiments.lessons.seq2seq.t5 import KINDS, TASKS
 from tests.classroom.checks.lessons import run_cells
+from tests.experiments.engine.judged import judge
 
 
 def test_the_corner_is_the_lessons() -> None:

@@ -7,8 +7,9 @@ import pytest
 
 from classroom import records
 from classroom.records import ledger
-from experiments.engine.experiment import find, judge
+from experiments.engine.experiment import find
 from experiments.engine.lab import PLANS, Lab
+from tests.experiments.engine.judged import judge
 
 SLOW = (
     "attention-complexity", "bart-classifies-too", "bart-generates", "bart-which-noise", "bytes-bpe",
