@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 import typer
 
 from course_lib.errors import CourseError
+from course_lib.files import COURSE, read_json
 
 if TYPE_CHECKING:
     from course_lib.training.loop import Step
@@ -303,10 +304,25 @@ def zoo_check() -> None:
     from course_lib.pretrained import checkpoints
 
     for name in checkpoints.names():
-        loaded = checkpoints.load(name)
-        model: Any = loaded.model
-        count = model.matrix.numel() if hasattr(model, "matrix") else sum(p.numel() for p in model.parameters())
-        print(f"{name}: good, {count:,} parameters")
+        print(f"{name}: good, {dict(checkpoints.facts(name))['parameters']} parameters")
+
+
+@app.command()
+def fetch(wanted: Annotated[Path, typer.Argument(help="What a class needs.")] = COURSE / "data" / "class.json") -> None:
+    """Fetch a list of models and datasets from the hub; afterwards they work without a network."""
+    from course_lib import data
+    from course_lib.pretrained import hub
+
+    by_kind, missing = {"models": hub.pretrained, "tasks": data.task, "corpora": data.corpus}, []
+    for kind, entries in read_json(wanted).items():
+        for entry in entries:
+            print(f"{entry['name']} ({entry['megabytes']} MB) ...", flush=True)
+            try:
+                by_kind[kind](hub.PREFIX + entry["name"] + (f"@{entry['revision']}" if "revision" in entry else ""))
+            except CourseError as error:
+                missing.append(str(error))
+    if missing:
+        raise CourseError(" ".join(missing))
 
 
 def _columns(text: str | None) -> "dict[str, str | int] | None":

@@ -13,12 +13,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from course_lib.errors import CourseError
 
 PREFIX = "hub:"
 MODEL_FILES = ("*.json", "*.safetensors", "vocab.txt", "merges.txt")  # all that `hf` and `Tokenizer` read; no pickles
+NOT_MODULES = "[!0-9]*/*"  # folders that are no part of a sentence-transformers model as 1_Pooling is: onnx, openvino
 PATIENCE = 5.0  # seconds to wait for the hub's first answer
 COMMIT = re.compile(r"[0-9a-f]{40}")
 REPOSITORY = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
@@ -89,10 +90,10 @@ def pretrained(source: str | Path) -> Path:
         return name.folder
     if name.config:
         raise CourseError(f"{source}: a model has no configurations; leave out :{name.config}.")
-    files = {"allow_patterns": list(MODEL_FILES), "ignore_patterns": ["*/*"]}
     try:
         with reached():
-            folder = Path(snapshot_download(name.place, revision=name.revision, **files))  # type: ignore[call-overload]
+            files: Any = {"allow_patterns": list(MODEL_FILES), "ignore_patterns": NOT_MODULES}
+            folder = Path(snapshot_download(name.place, revision=name.revision, **files))
     except Exception as error:  # the library has a dozen kinds, and httpx's beside
         raise explain(error, name, "model") from error
     if not (folder / "config.json").is_file():

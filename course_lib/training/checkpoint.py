@@ -68,10 +68,7 @@ def load(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, process
         for v in values.values()
     )
     if not fits:
-        raise CourseError(
-            f"{path} was written with another optimizer ({rest['kind']}, or other parameters trained); "
-            "remove it to start afresh."
-        )
+        raise CourseError(f"{path} is of another optimizer ({rest['kind']}) or trains other weights: remove it.")
 
     groups = optimizer.state_dict()["param_groups"]
     mine = model.state_dict()

@@ -283,9 +283,7 @@ def _parts(model: Transformer | nn.Module) -> tuple[Transformer, heads.Pooler | 
         return cast(Transformer, model), None
     stack = model if isinstance(model, Transformer) else getattr(model, "stack", None)
     if not isinstance(stack, Transformer):
-        raise CourseError(
-            f"Fine-tuning starts from a Transformer or a model that owns one; a {type(model).__name__} has none."
-        )
+        raise CourseError(f"Fine-tuning starts from a Transformer, or its owner; a {type(model).__name__} has none.")
     return stack, getattr(model, "pooler", None)
 
 

@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 import torch
+from huggingface_hub.utils import filter_repo_objects
 
 from course_lib import __main__ as cli
 from course_lib.families.bert import bert
 from course_lib.families.gpt import gpt
-from course_lib.files import COURSE, read_json
+from course_lib.files import COURSE, read_json, write_json
 from course_lib.model import heads
 from course_lib.model.transformer import Transformer
-from course_lib.pretrained import checkpoints
+from course_lib.pretrained import checkpoints, hf, hub
 from course_lib.pretrained.tokenizers import train_bpe, train_wordpiece
 from course_lib.training import finetune
 from experiments import recipes
@@ -94,6 +95,42 @@ def test_zoo_list_and_check_and_info(call) -> None:  # type: ignore[no-untyped-d
     assert code == 0 and "causal" in out and "True" in out
     code, out, _ = call("info")
     assert code == 0 and "PyTorch" in out and torch.__version__ in out
+
+
+def test_fetch_takes_all_that_it_can_and_says_what_is_missing(call, tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    torch.manual_seed(0)
+    tokenizer = train_wordpiece([TEXT], 60)
+    body = Transformer(bert(tokenizer.vocab.size, width=8, layers=1, heads=2, length=64))
+    hf.save_pretrained(heads.MLM(body), tmp_path / "model", tokenizer=tokenizer)
+    (tmp_path / "text").mkdir()
+    (tmp_path / "text" / "train.txt").write_text(BOOK, "utf-8")
+    wanted = {
+        "models": [{"name": "nobody/nothing", "revision": "v1", "megabytes": 1}]
+        + [{"name": str(tmp_path / "model"), "megabytes": 1}],
+        "corpora": [{"name": str(tmp_path / "text"), "megabytes": 1}],
+    }
+    write_json(tmp_path / "wanted.json", wanted)
+    code, out, err = call("fetch", str(tmp_path / "wanted.json"))
+    assert code == 1 and out.count("(1 MB) ...") == 3
+    assert "error: The model 'nobody/nothing' at revision 'v1' cannot be had" in err and "Traceback" not in err
+    write_json(tmp_path / "wanted.json", {"models": wanted["models"][1:], "corpora": wanted["corpora"]})
+    assert call("fetch", str(tmp_path / "wanted.json"))[0] == 0
+
+
+def test_the_list_of_a_class_names_commits() -> None:
+    entries = [entry for kind in read_json(COURSE / "data" / "class.json").values() for entry in kind]
+    assert len(entries) == len({entry["name"] for entry in entries}) > 5
+    for entry in entries:
+        assert hub.COMMIT.fullmatch(entry["revision"]) and hub.REPOSITORY.fullmatch(entry["name"].partition(":")[0])
+        assert all(next((COURSE / "notebooks").glob(f"{lesson}_*.ipynb")) for lesson in entry["lessons"])
+
+
+def test_of_a_repository_only_what_is_read_is_fetched() -> None:
+    there = ["config.json", "model.safetensors", "1_Pooling/config.json", "2_Dense/model.safetensors", "modules.json"]
+    rest = ["onnx/config.json", "pytorch_model.bin", "openvino/vocab.txt", "1_Pooling/code.py", "README.md"]
+    patterns = {"allow_patterns": list(hub.MODEL_FILES), "ignore_patterns": hub.NOT_MODULES}
+    assert list(filter_repo_objects(there + rest, **patterns)) == there
 
 
 @pytest.mark.parametrize(

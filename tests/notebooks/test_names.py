@@ -1,4 +1,4 @@
-"""What a lesson calls exists: cells that stored outputs never reach, such as branches for other data, are read as well."""
+"""What a lesson calls exists, also in branches that the stored run never takes."""
 
 import ast
 import importlib
