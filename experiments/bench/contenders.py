@@ -15,19 +15,19 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+import yaml
+from torch import nn
 
 from course_lib.errors import CourseError
 from course_lib.families import FAMILIES, public_class
 from course_lib.generation import bf16_copy, generate
-from course_lib.model import heads
+from course_lib.model import heads, transformer
 from course_lib.model.config import StackConfig
-from course_lib.model.transformer import Transformer
 from course_lib.objectives import losses
-from course_lib.objectives.losses import Batch
 from course_lib.training.loop import Precision, train
 
 Measured = dict[str, float]
+GIVEN = yaml.safe_load(Path(__file__).with_name("given.yaml").read_text(encoding="utf-8"))
 MASKED, GENERATED = 0.15, 8  # share of masked tokens; rows that are continued at a time
 OPTIONS = {"albert": {"embed": 32}}  # of a family's configuration, beside its size
 
@@ -44,12 +44,7 @@ class ModelSize:
     vocab: int
 
 
-SIZES = {
-    "S": ModelSize(layers=4, width=128, heads=4, tokens=64, batch=64, vocab=2048),
-    "M": ModelSize(layers=4, width=256, heads=4, tokens=128, batch=32, vocab=8192),
-    "GPT-2": ModelSize(layers=12, width=768, heads=12, tokens=512, batch=1, vocab=50_257),
-    "tiny": ModelSize(layers=1, width=16, heads=2, tokens=8, batch=2, vocab=64),
-}
+SIZES = {name: ModelSize(**size) for name, size in GIVEN["sizes"].items()}
 
 
 @dataclass(frozen=True)
@@ -82,7 +77,7 @@ def config_of(family: str, size: ModelSize) -> StackConfig:
 def ours(family: str, size: ModelSize) -> nn.Module:
     """The course's model; of ELECTRA the discriminator, as the public class has it."""
     config = config_of(family, size)
-    return heads.RTD(Transformer(config)) if family == "electra" else FAMILIES[family].model(config, 0)
+    return heads.RTD(transformer.Transformer(config)) if family == "electra" else FAMILIES[family].model(config, 0)
 
 
 def theirs(family: str, size: ModelSize) -> Any:
@@ -97,33 +92,23 @@ def theirs(family: str, size: ModelSize) -> Any:
     return getattr(transformers, name)(transformers.AutoConfig.for_model(found.model_type, **values))
 
 
-def batches_of(family: str, size: ModelSize) -> list[Batch]:
+def batches_of(family: str, size: ModelSize) -> list[losses.Batch]:
     """Four batches of random tokens, with the labels of the family's objective."""
-    rng = torch.Generator().manual_seed(0)
-    rows = [torch.randint(size.vocab, (size.batch, size.tokens), generator=rng) for _ in range(4)]
-    return [_labelled(FAMILIES[family].objective, ids) for ids in rows]
-
-
-def _labelled(objective: str, ids: Tensor) -> Batch:
-    if objective == "masked":
+    made, rng = list[losses.Batch](), torch.Generator().manual_seed(0)
+    for _ in range(4):
+        ids = torch.randint(size.vocab, (size.batch, size.tokens), generator=rng)
         at = torch.rand(ids.shape, generator=torch.Generator().manual_seed(1)) < MASKED
-        return {"ids": ids.masked_fill(at, 4), "labels": ids.masked_fill(~at, -100), "loss_mask": at}
-    if objective == "replaced":
-        return {"ids": ids, "labels": (ids % 7 == 0).long()}
-    return {"ids": ids} if objective == "causal" else {"ids": ids, "labels": ids[:, : ids.shape[1] // 2].contiguous()}
+        labelled: dict[str, losses.Batch] = {
+            "masked": {"ids": ids.masked_fill(at, 4), "labels": ids.masked_fill(~at, -100), "loss_mask": at},
+            "replaced": {"ids": ids, "labels": (ids % 7 == 0).long()},
+            "causal": {"ids": ids},
+        }
+        halves = {"ids": ids, "labels": ids[:, : ids.shape[1] // 2].contiguous()}
+        made.append(labelled.get(FAMILIES[family].objective, halves))
+    return made
 
 
-def _replaced(model: nn.Module, batch: Batch) -> Tensor:
-    return nn.functional.binary_cross_entropy_with_logits(model(batch["ids"]), batch["labels"].float())
-
-
-def our_steps(family: str, model: nn.Module, batches: list[Batch], precision: Precision) -> Iterator[Any]:
-    """The course's `train()`."""
-    loss = _replaced if family == "electra" else getattr(losses, FAMILIES[family].loss)
-    return train(model, batches, loss, steps=10**6, precision=precision)
-
-
-def their_steps(model: Any, batches: Sequence[Batch]) -> Iterator[Any]:
+def their_steps(model: Any, batches: Sequence[losses.Batch]) -> Iterator[Any]:
     """The training loop that transformers' documentation shows."""
     inputs = [{"input_ids": b["ids"], "labels": b.get("labels", b["ids"])} for b in batches]
     model.train()
@@ -143,9 +128,17 @@ def train_figures(side: str, family: str, size: ModelSize, precision: Precision,
     batches = batches_of(family, size)
     if side == "transformers":
         theirs(family, replace(size, width=2 * size.heads, layers=1))  # what it imports is not its memory
-    before = peak_from_here()
+    with suppress(OSError):  # the high-water mark begins anew (Linux; elsewhere 0)
+        Path("/proc/self/clear_refs").write_text("5")
+    before = status("VmRSS")
     model: Any = theirs(family, size) if side == "transformers" else ours(family, size)
-    steps = their_steps(model, batches) if side == "transformers" else our_steps(family, model, batches, precision)
+    if side == "transformers":
+        steps = their_steps(model, batches)
+    else:
+        loss: losses.Loss = getattr(losses, FAMILIES[family].loss)
+        if family == "electra":  # the discriminator alone
+            loss = lambda model, batch: losses.detection_loss(model(batch["ids"]), batch["labels"])  # noqa: E731
+        steps = train(model, batches, loss, steps=10**6, precision=precision)
     seconds = median_of(lambda: next(steps), t.steps, t.warmup)
     return model, {"training": size.batch * size.tokens / seconds, "peak memory": status("VmHWM") - before}
 
@@ -216,13 +209,6 @@ def median_of(run: Callable[[], Any], times: int, warmup: int = 0) -> float:
     return statistics.median(timeit.repeat(run, number=1, repeat=times))
 
 
-def peak_from_here() -> float:
-    """MiB held now; the high-water mark begins anew (Linux; elsewhere 0)."""
-    with suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5")
-    return status("VmRSS")
-
-
 def status(field: str) -> float:
     """MiB, from /proc: getrusage would also count what the parent held before exec."""
     file = Path("/proc/self/status")
@@ -232,24 +218,9 @@ def status(field: str) -> float:
 
 PARTS = ("core", "families")
 UNITS = {"training": "tokens/s", "peak memory": "MiB", "inference": "tokens/s", "generation": "tokens/s"}
-TRAINED = {
-    "training GPT S": ("training", "gpt", "S"),
-    "training GPT M": ("training", "gpt", "M"),
-    "training BERT M": ("training", "bert", "M"),
-    "peak memory, training GPT M": ("peak memory", "gpt", "M"),
-}
-NAMES = {  # as people call them; GPT-1 and Megatron differ from GPT-2 and BERT by the place of their norms only
-    "gpt": "GPT-2", "bert": "BERT", "roberta": "RoBERTa", "albert": "ALBERT", "distilbert": "DistilBERT",
-    "electra": "ELECTRA", "deberta": "DeBERTa", "bart": "BART", "t5": "T5",
-}  # fmt: skip
+NAMES: dict[str, str] = GIVEN["names"]
 SIDES = {name: tuple(name.split()) for name in ("transformers fp32", "course fp32", "course bf16")}
 BOTH_HALVED = SIDES | {"transformers bf16": ("transformers", "bf16")}
-IMPORTS = {
-    "torch": "import torch",
-    "course_lib": "from course_lib import analysis, generation; from course_lib.model import heads; "
-    "from course_lib.pretrained import hf; from course_lib.training import loop",
-    "transformers": "from transformers import BertModel, GPT2LMHeadModel",
-}
 
 
 @dataclass(frozen=True)
@@ -273,11 +244,11 @@ def measures() -> dict[str, Measurement]:
         return {name: partial(make, *side, *what) for name, side in sides.items()}
 
     found: dict[str, Measurement] = {}
-    for name, (figure, family, size) in TRAINED.items():
+    for name, (figure, family, size) in GIVEN["training"].items():
         found[name] = Measurement({figure: UNITS[figure]}, of(SIDES, one_figure, figure, family, size))
     for batch in (1, 16):
         found[f"generation, batch {batch}"] = Measurement({"generation": "tokens/s"}, of(BOTH_HALVED, writer, batch))
-    imports = {name: partial(importing, statement) for name, statement in IMPORTS.items()}
+    imports = {name: partial(importing, statement) for name, statement in GIVEN["imports"].items()}
     found["import"] = Measurement({"import": "CPU s"}, imports, against="torch")
     for family, name in NAMES.items():
         figures = {figure: unit for figure, unit in UNITS.items() if figure != "generation" or writes(family)}

@@ -26,17 +26,14 @@ from torch import Tensor, nn
 from course_lib.data.batches import StreamBatches
 from course_lib.errors import CourseError
 from course_lib.families import elmo
-from course_lib.families.elmo import ElmoConfig
 from course_lib.files import COURSE, atomic_write, read_json, write_json
-from course_lib.model import heads
+from course_lib.model import heads, transformer
 from course_lib.model.config import StackConfig, to_dict
 from course_lib.model.initialization import mimetic
-from course_lib.model.transformer import Transformer
 from course_lib.objectives import collate, losses, seeded_generator
 from course_lib.objectives.losses import Batch, Loss
 from course_lib.pretrained.tokenizers import Tokenizer, train_wordpiece
-from course_lib.training import checkpoint, optim
-from course_lib.training.loop import Batches, Step
+from course_lib.training import checkpoint, loop, optim
 from course_lib.training.pretraining import Point, read_curve, train_in_folder
 
 FOLDER = COURSE / "build" / "arms"
@@ -67,7 +64,7 @@ class Training:
     seed: int = 0
     precision: Literal["fp32", "bf16", "auto"] = "auto"
 
-    def run(self, folder: Path, model: nn.Module, batches: Batches, loss: Loss, **options: Any) -> Iterator[Point]:
+    def run(self, folder: Path, model: nn.Module, batches: loop.Batches, loss: Loss, **options: Any) -> Iterator[Point]:
         """`train_in_folder` by what is said here."""
         optimizer = optim.adamw(model, self.lr, weight_decay=self.weight_decay, betas=(0.9, self.beta2))
         schedule = optim.wsd(self.steps, min(self.warmup, self.steps), self.decay)
@@ -92,7 +89,7 @@ class Arm(Training):
     """
 
     objective: ObjectiveName
-    model: StackConfig | ElmoConfig
+    model: StackConfig | elmo.ElmoConfig
     _: KW_ONLY
     steps: int = 1000
     rows: int = 32
@@ -217,7 +214,7 @@ def build(arm: Arm) -> nn.Module:
     torch.manual_seed(arm.seed)
     if not isinstance(arm.model, StackConfig):
         return elmo.model(arm.model)
-    stack = Transformer(arm.model)
+    stack = transformer.Transformer(arm.model)
     if arm.mimetic:
         mimetic(stack, strength=arm.mimetic)
     head = {"mlm_nsp": heads.Pretraining, "mlm": heads.MLM, "clm": heads.LM}[arm.objective]
@@ -251,8 +248,11 @@ def trained(arm: Arm, folder: Path = FOLDER, *, at: int | None = None, device: s
     """
     place = folder / arm.name
     known = vocabulary(arm, folder) if finished(arm, folder) else _train(arm, folder, device)
-    model = build(arm)
-    _load(model, place / _weights(arm.end if at is None else at))
+    model, path = build(arm), place / _weights(arm.end if at is None else at)
+    try:
+        model.load_state_dict(from_bytes(path.read_bytes()))
+    except (OSError, SafetensorError, RuntimeError) as error:
+        raise CourseError(f"{path} is damaged or missing; remove its folder, and the arm is trained again.") from error
     return Trained(model.eval().to(device), known, dict(read_json(place / "card.json")))
 
 
@@ -267,7 +267,7 @@ def _train(arm: Arm, folder: Path, device: str) -> Any:
     if any(step <= done and not (place / _weights(step)).exists() for step in arm.keep):
         state.unlink()  # from the beginning, if the weights of a step that it would skip were not kept
 
-    def keep_weights(step: Step) -> None:
+    def keep_weights(step: loop.Step) -> None:
         if step.step in arm.keep:
             _save(model, place / _weights(step.step))
 
@@ -290,10 +290,3 @@ def _save(model: nn.Module, path: Path) -> None:
     tensors = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
     with atomic_write(path, "wb") as file:
         file.write(to_bytes(tensors))
-
-
-def _load(model: nn.Module, path: Path) -> None:
-    try:
-        model.load_state_dict(from_bytes(path.read_bytes()))
-    except (OSError, SafetensorError, RuntimeError) as error:
-        raise CourseError(f"{path} is damaged or missing; remove its folder, and the arm is trained again.") from error

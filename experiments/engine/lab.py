@@ -19,16 +19,12 @@ from course_lib import data
 from course_lib.families.baselines import Words, task_words, word_tokenizer
 from course_lib.families.elmo import BiLM
 from course_lib.files import read_json, write_json
-from course_lib.model.heads import Mask
-from course_lib.model.transformer import Transformer
-from course_lib.objectives import seeded_generator
-from course_lib.objectives.losses import Batch, Loss
+from course_lib.model import heads, transformer
+from course_lib.objectives import losses, seeded_generator
 from course_lib.pretrained import checkpoints
-from course_lib.training import optim
-from course_lib.training.finetune import Result, finetune
-from course_lib.training.loop import Batches, Precision, train
+from course_lib.training import loop, optim
+from course_lib.training.finetune import finetune
 from experiments.engine import arms
-from experiments.engine.arms import Arm, Trained
 
 
 @dataclass(frozen=True)
@@ -70,7 +66,7 @@ class Tuning:
     stands between body and head, "none" or "bilstm". The other fields are those of `finetune`; None: the plan's.
     """
 
-    source: Arm | str
+    source: arms.Arm | str
     task: str
     seed: int = 0
     at: int | None = None
@@ -82,11 +78,6 @@ class Tuning:
     epochs: int | None = None
     batch: int | None = None
     lr: float | None = None
-
-    def filled(self, plan: Plan) -> "Tuning":
-        """With the plan's numbers where none are given."""
-        names = ("labels", "tests", "epochs", "batch", "lr")
-        return replace(self, **{name: getattr(plan, name) for name in names if getattr(self, name) is None})
 
 
 @dataclass
@@ -101,21 +92,26 @@ class Lab:
     device: str = "cpu"
     seconds: float = field(default=0.0, init=False)
 
-    def model(self, arm: Arm, at: int | None = None) -> Trained:
+    def model(self, arm: arms.Arm, at: int | None = None) -> arms.Trained:
         """The arm's model after step `at` (by default its last), trained first if need be."""
         return arms.trained(arm, self.folder, at=at, device=self.device)
 
-    def source(self, tuning: Tuning) -> Trained:
+    def source(self, tuning: Tuning) -> arms.Trained:
         """The model that a fine-tuning starts from."""
-        if isinstance(tuning.source, Arm):
+        if isinstance(tuning.source, arms.Arm):
             return self.model(tuning.source, tuning.at)
-        return Trained(*checkpoints.load(tuning.source))
+        return arms.Trained(*checkpoints.load(tuning.source))
 
     def score(self, tuning: Tuning, by: str | None = None) -> float:
         """The test score of a fine-tuning, computed once. by: for spans also "token_f1"."""
-        tuning = tuning.filled(self.plan)
+        names = [n for n in ("labels", "tests", "epochs", "batch", "lr") if getattr(tuning, n) is None]
+        tuning = replace(tuning, **{name: getattr(self.plan, name) for name in names})
         rows = task_rows(tuning.task, tuning.seed, train=tuning.labels, test=tuning.tests)
-        path, about = self._path(tuning, rows), _said(tuning)
+        source = tuning.source.name if isinstance(tuning.source, arms.Arm) else tuning.source
+        about = asdict(replace(tuning, source="")) | {"source": source}
+        key = json.dumps([about, {split: part.to_list() for split, part in rows.items()}], sort_keys=True)
+        place = source if isinstance(tuning.source, arms.Arm) else f"{source}-{checkpoint_hash(source)}"
+        path = self.folder / place / "scores" / f"{tuning.task}-{arms.short_hash(key)}.json"
         kept = once(path, lambda: _tune(tuning, self.source(tuning), rows, self.device), tuning=about)
         self.seconds += kept["seconds"] if by is None else 0
         return float(kept[by or "score"])
@@ -126,13 +122,6 @@ class Lab:
         kept = once(path, lambda: {"values": make()}, follows=follows)
         self.seconds += kept["seconds"]
         return dict(kept["values"])
-
-    def _path(self, tuning: Tuning, rows: dict[str, Any]) -> Path:
-        text = json.dumps([_said(tuning), {split: part.to_list() for split, part in rows.items()}], sort_keys=True)
-        key = arms.short_hash(text)
-        source = tuning.source
-        place = source.name if isinstance(source, Arm) else f"{source}-{checkpoint_hash(source)}"
-        return self.folder / place / "scores" / f"{tuning.task}-{key}.json"
 
 
 def once(path: Path, make: Callable[[], dict[str, Any]], **about: Any) -> dict[str, Any]:
@@ -152,16 +141,16 @@ def task_rows(task: str, seed: int, **counts: int | None) -> dict[str, Any]:
 class Made:
     """Batches that a function makes of the step's number."""
 
-    make: Callable[[int], Batch]
+    make: Callable[[int], losses.Batch]
 
-    def __getitem__(self, step: int, /) -> Batch:
+    def __getitem__(self, step: int, /) -> losses.Batch:
         return self.make(step)
 
 
 def windows(stream: Int[Tensor, " N"], length: int, rows: int, *keys: int, ahead: int = 1) -> Made:
     """For each step that many rows of `length` consecutive tokens from anywhere in a stream, and `ahead` more."""
 
-    def make(step: int) -> Batch:
+    def make(step: int) -> losses.Batch:
         at = torch.randint(len(stream) - length, (rows, 1), generator=seeded_generator(*keys, step))
         return {"ids": stream[at + torch.arange(length + ahead)]}
 
@@ -170,21 +159,21 @@ def windows(stream: Int[Tensor, " N"], length: int, rows: int, *keys: int, ahead
 
 def fit(
     model: nn.Module,
-    batches: Batches,
-    loss: Loss,
+    batches: loop.Batches,
+    loss: losses.Loss,
     steps: int,
     lr: float,
     schedule: optim.Schedule | None = None,
     *,
     device: str = "cpu",
-    precision: Precision | None = None,
+    precision: loop.Precision | None = None,
     **adamw: Any,
 ) -> list[float]:
     """Train what is not frozen, in place, and leave it on the CPU, in eval mode; the losses of all steps. schedule: by
     default linear, up over a tenth of the steps and down. adamw: its options."""
     optimizer, schedule = optim.adamw(model, lr, **adamw), schedule or optim.linear(steps, steps // 10)
     how: dict[str, Any] = {"steps": steps, "device": device, "precision": precision}
-    history = [step.loss for step in train(model, batches, loss, optimizer, schedule, **how)]
+    history = [step.loss for step in loop.train(model, batches, loss, optimizer, schedule, **how)]
     model.eval().cpu()
     return history
 
@@ -192,13 +181,13 @@ def fit(
 class Recurrent(nn.Module):
     """A bidirectional LSTM over a stack's hidden states, of the same width, for any head to stand on."""
 
-    def __init__(self, stack: Transformer) -> None:
+    def __init__(self, stack: transformer.Transformer) -> None:
         super().__init__()
         self.stack, self.config = stack, stack.config
         self.lstm = nn.LSTM(stack.config.width, stack.config.width // 2, batch_first=True, bidirectional=True)
 
     def forward(
-        self, ids: Int[Tensor, "B T"], *, attention_mask: Mask = None, segments: Int[Tensor, "B T"] | None = None
+        self, ids: Int[Tensor, "B T"], *, attention_mask: heads.Mask = None, segments: Int[Tensor, "B T"] | None = None
     ) -> Float[Tensor, "B T D"]:
         h = self.stack(ids, attention_mask=attention_mask, segments=segments)
         lengths = torch.full((len(ids),), ids.shape[1]) if attention_mask is None else attention_mask.sum(1).cpu()
@@ -207,27 +196,18 @@ class Recurrent(nn.Module):
         return nn.utils.rnn.pad_packed_sequence(out, batch_first=True, total_length=ids.shape[1])[0]
 
 
-def _tune(tuning: Tuning, source: Trained, rows: dict[str, Any], device: str) -> dict[str, float]:
+def _tune(tuning: Tuning, source: arms.Trained, rows: dict[str, Any], device: str) -> dict[str, float]:
     names = ("epochs", "batch", "lr", "seed", "pretrained", "frozen")
     options: dict[str, Any] = {name: getattr(tuning, name) for name in names} | {"device": device}
     if isinstance(source.model, BiLM):  # BiLSTM and attention over ELMo's vectors, in fp32: it is a loop of small steps
         tokenizer = word_tokenizer(task_words(rows))
-        return _scores(finetune(Words(tokenizer, elmo=source.model.elmo), rows, tokenizer, **options))
-    stack, top = source.model.stack, Recurrent if tuning.top == "bilstm" else None
-    assert isinstance(stack, Transformer)
-    pool = "last" if stack.config.causal and top is None else "mean"
-    options |= {"dropout": 0.1, "pool": pool, "on_top": top, "precision": "auto"}
-    return _scores(finetune(stack, rows, source.tokenizer, **options))
-
-
-def _scores(result: Result) -> dict[str, float]:
+        body: Any = Words(tokenizer, elmo=source.model.elmo)
+    else:
+        body, tokenizer, top = source.model.stack, source.tokenizer, Recurrent if tuning.top == "bilstm" else None
+        pool = "last" if body.config.causal and top is None else "mean"
+        options |= {"dropout": 0.1, "pool": pool, "on_top": top, "precision": "auto"}
+    result = finetune(body, rows, tokenizer, **options)
     return {"score": result.score} | ({"token_f1": result.by("token_f1")} if result.frame.kind == "span" else {})
-
-
-def _said(tuning: Tuning) -> dict[str, Any]:
-    """A fine-tuning in JSON, its arm by name."""
-    values = asdict(replace(tuning, source=""))
-    return values | {"source": tuning.source.name if isinstance(tuning.source, Arm) else tuning.source}
 
 
 def checkpoint_hash(name: str) -> str:

@@ -8,15 +8,12 @@ from torch import Tensor, nn
 
 from course_lib.analysis.evaluation import Blank, fill_in_accuracy, mean_loss
 from course_lib.data.inputs import EncodedRow, SourceTarget, in_order
-from course_lib.families import elmo
-from course_lib.families.lstm import LstmSeq2Seq
+from course_lib.families import elmo, lstm
 from course_lib.generation import generate
 from course_lib.model import heads
 from course_lib.objectives import losses, original, seeded_generator
-from course_lib.objectives.losses import Batch
 from course_lib.pretrained.tokenizers import Tokenizer
-from experiments.engine.arms import Arm, ArmBatches, Trained, loss_of, sentences
-from experiments.engine.small_models import WORLD
+from experiments.engine import arms, small_models
 
 HELD_OUT, ASKED = 8, 256  # batches of the validation split; documents of which a biLM's word is hidden
 
@@ -29,15 +26,15 @@ class Gap(NamedTuple):
     loss_mask: Tensor
 
 
-def held_out(arm: Arm, tokenizer: Tokenizer, n: int = HELD_OUT) -> list[Batch]:
+def held_out(arm: arms.Arm, tokenizer: Tokenizer, n: int = HELD_OUT) -> list[losses.Batch]:
     """Batches of documents that no arm has read, the same for all arms of a seed."""
-    batches = ArmBatches(arm, tokenizer, "validation", pool=n)
+    batches = arms.ArmBatches(arm, tokenizer, "validation", pool=n)
     return [batches[i] for i in range(n)]
 
 
-def held_out_loss(source: Trained, arm: Arm) -> float:
+def held_out_loss(source: arms.Trained, arm: arms.Arm) -> float:
     """Mean loss of the arm's own objective on held-out documents."""
-    return mean_loss(source.model, loss_of(arm), held_out(arm, source.tokenizer))
+    return mean_loss(source.model, arms.loss_of(arm), held_out(arm, source.tokenizer))
 
 
 def word_logits(model: nn.Module, ids: Tensor, **options: Any) -> Tensor:
@@ -47,13 +44,13 @@ def word_logits(model: nn.Module, ids: Tensor, **options: Any) -> Tensor:
     return logits
 
 
-def words_loss(model: nn.Module, batch: Batch) -> Tensor:
+def words_loss(model: nn.Module, batch: losses.Batch) -> Tensor:
     """The loss of masked words alone, whatever else a model was trained on."""
     seen = {name: batch[name] for name in ("attention_mask", "segments", "loss_mask") if name in batch}
     return losses.cross_entropy(word_logits(model, batch["ids"], **seen), batch["labels"][batch["loss_mask"]])
 
 
-def gaps(arm: Arm, tokenizer: Tokenizer) -> list[Gap]:
+def gaps(arm: arms.Arm, tokenizer: Tokenizer) -> list[Gap]:
     """Held-out documents, one ordinary token of each hidden; the same gaps for all arms of a seed."""
     rows = []
     special = torch.tensor(tokenizer.vocab.special)
@@ -67,28 +64,26 @@ def gaps(arm: Arm, tokenizer: Tokenizer) -> list[Gap]:
     return rows
 
 
-def hidden_word(source: Trained, questions: Sequence[Gap]) -> float:
+@torch.no_grad()
+def hidden_word(source: arms.Trained, questions: Sequence[Gap]) -> float:
     """Share of hidden words that a model says.
 
     A masked model sees both sides. A next-token model sees what stands before, whatever its mask would allow.
     """
-    said = torch.cat([_say(source.model, gap, source.tokenizer) for gap in questions])
-    return float((said == torch.cat([gap.ids[gap.loss_mask] for gap in questions])).double().mean())
+    model, right = source.model, []
+    device = next(model.parameters()).device
+    for gap in questions:
+        ids, attention_mask, at = gap.ids.masked_fill(gap.loss_mask, source.tokenizer.vocab.mask or 0), *gap[1:]
+        if isinstance(model, heads.LM):
+            ids, attention_mask = gap.ids, gap.attention_mask & (gap.loss_mask.int().cumsum(dim=1) == 0)
+            at = gap.loss_mask.roll(-1, dims=1)
+        seen = {"attention_mask": attention_mask.to(device), "loss_mask": at.to(device)}
+        right.append(word_logits(model, ids.to(device), **seen).argmax(-1).cpu() == gap.ids[gap.loss_mask])
+    return float(torch.cat(right).double().mean())
 
 
 @torch.no_grad()
-def _say(model: nn.Module, gap: Gap, tokenizer: Tokenizer) -> Tensor:
-    """The likeliest token in each row's gap, Int[B]."""
-    device = next(model.parameters()).device
-    ids, attention_mask, at = gap.ids.masked_fill(gap.loss_mask, tokenizer.vocab.mask or 0), *gap[1:]
-    if isinstance(model, heads.LM):
-        ids, attention_mask = gap.ids, gap.attention_mask & (gap.loss_mask.int().cumsum(dim=1) == 0)
-        at = gap.loss_mask.roll(-1, dims=1)
-    seen = {"attention_mask": attention_mask.to(device), "loss_mask": at.to(device)}
-    return word_logits(model, ids.to(device), **seen).argmax(-1).cpu()
-
-
-def fill_in(source: Trained, items: Sequence[dict[str, Any]]) -> float:
+def fill_in(source: arms.Trained, items: Sequence[dict[str, Any]]) -> float:
     """Share of the evidence's hidden words that a model fills in, every piece; a next-token model piece by piece."""
     tokenizer, model, right = source.tokenizer, source.model, 0
     blanks = [Blank(item["text_before"] + " ", item["answer"], item["text_after"]) for item in items]
@@ -96,29 +91,23 @@ def fill_in(source: Trained, items: Sequence[dict[str, Any]]) -> float:
         return elmo_accuracy(model, tokenizer, blanks)
     if not isinstance(model, heads.LM) or tokenizer.vocab.mask is None:
         return fill_in_accuracy(model, tokenizer, blanks)
-    for item in items:
+    device = next(model.parameters()).device
+    for item in items:  # word pieces, which our arms have and `evaluation` does not know of a next-token model
         start, answer = (tokenizer.encode(item[part], special=False).ids for part in ("text_before", "answer"))
-        right += _continues(model, [tokenizer.vocab.cls or 0, *start], answer)
+        ids = torch.tensor([[tokenizer.vocab.cls or 0, *start, *answer]])
+        at = torch.arange(ids.shape[1])[None] >= len(start)
+        at[:, -1] = False
+        said = model(ids.to(device), loss_mask=at.to(device)).argmax(-1).cpu()
+        right += bool((said == torch.tensor(answer)).all())
     return right / len(items)
 
 
-@torch.no_grad()
-def _continues(model: nn.Module, before: list[int], answer: list[int]) -> bool:
-    """Whether a next-token model with word pieces, which our arms have and `evaluation` does not know, says it."""
-    device = next(model.parameters()).device
-    ids = torch.tensor([[*before, *answer]])
-    at = torch.zeros(ids.shape, dtype=torch.bool)
-    at[0, len(before) - 1 : -1] = True
-    logits = model(ids.to(device), loss_mask=at.to(device))
-    return bool((logits.argmax(-1).cpu() == torch.tensor(answer)).all())
-
-
-def elmo_hidden_word(source: Trained, seed: int) -> float:
+def elmo_hidden_word(source: arms.Trained, seed: int) -> float:
     """Share of hidden words of held-out documents that a biLM guesses.
 
     Words, not pieces: a little harder than what `hidden_word` asks, where a piece of a word may be hidden.
     """
-    write, rng = sentences(WORLD, "validation", seed), seeded_generator(seed, 4)
+    write, rng = arms.sentences(small_models.WORLD, "validation", seed), seeded_generator(seed, 4)
     texts = [elmo.split(" ".join(write(number))) for number in range(ASKED)]
     places = [int(torch.randint(len(words), (), generator=rng)) for words in texts]
     blanks = [Blank(" ".join(w[:i]), w[i], " ".join(w[i + 1 :])) for w, i in zip(texts, places, strict=True)]
@@ -143,7 +132,7 @@ def answers(model: nn.Module, frame: SourceTarget, rows: list[EncodedRow], most:
     vocab, said = frame.tokenizer.vocab, [""] * len(rows)
     for numbers, some in in_order(frame, rows, batch):
         how: dict[str, Any] = {"attention_mask": some["attention_mask"], "max_new_tokens": most, "eos": vocab.sep}
-        if isinstance(model, LstmSeq2Seq):
+        if isinstance(model, lstm.LstmSeq2Seq):
             out = model.greedy(some["ids"], **how)
         else:
             out = generate(model, some["ids"], pad=vocab.pad, **how)

@@ -25,7 +25,6 @@ from classroom.records.record import RESULTS, Record, figure, write
 from course_lib.errors import CourseError
 from course_lib.files import read_json, write_json
 from experiments.engine import arms
-from experiments.engine.arms import Arm
 from experiments.engine.experiment import Experiment, find
 from experiments.engine.lab import PLANS, Lab, Plan
 
@@ -45,7 +44,7 @@ class Done(NamedTuple):
 class _Job:
     claim: str
     seed: int
-    arm: Arm | None = None
+    arm: arms.Arm | None = None
 
     def __str__(self) -> str:
         return f"arm {self.arm.name} ({self.arm})" if self.arm else f"{self.claim} seed {self.seed}"

@@ -9,9 +9,8 @@ from course_lib.analysis import cost
 from course_lib.families.bert import bert
 from course_lib.families.elmo import ElmoConfig
 from course_lib.families.lstm import LstmConfig, LstmEncoderDecoder, LstmSeq2Seq
-from course_lib.model import heads
+from course_lib.model import heads, transformer
 from course_lib.model.config import StackConfig
-from course_lib.model.transformer import Transformer
 from experiments.engine.arms import Arm, ObjectiveName, fingerprint
 from experiments.engine.lab import Plan, shipped
 
@@ -119,4 +118,4 @@ def attentional_lstm(vocab: int, width: int, cells: int, start: int) -> LstmSeq2
 
 def published_size(config: StackConfig) -> int:
     """Parameters of an encoder with its pooler, as papers count them."""
-    return cost.parameters(lambda: heads.Pooled(Transformer(config)))
+    return cost.parameters(lambda: heads.Pooled(transformer.Transformer(config)))

@@ -23,20 +23,15 @@ from course_lib import families, objectives
 from course_lib.analysis import evaluation
 from course_lib.data.batches import StreamBatches
 from course_lib.errors import CourseError
-from course_lib.families.bert import moved_norms
-from course_lib.families.electra import Electra
-from course_lib.families.rules import Family
-from course_lib.model import heads
+from course_lib.families import bert, electra, rules
+from course_lib.model import heads, seq2seq
 from course_lib.model.config import StackConfig
 from course_lib.model.initialization import identity_init_, mimetic
-from course_lib.model.seq2seq import Seq2SeqLM
 from course_lib.model.transformer import Transformer
 from course_lib.objectives import InputRow, losses, mask_known, seeded_generator
-from course_lib.objectives.losses import Batch, Loss
 from course_lib.pretrained import checkpoints
 from course_lib.pretrained.tokenizers import Tokenizer, train_bpe, train_wordpiece
-from course_lib.training import distill
-from course_lib.training.pretraining import objective_of
+from course_lib.training import distill, pretraining
 from experiments.engine.arms import Sentences
 from experiments.recipes.base import HELD_OUT, RecipeTraining, Scores, TrainingJob
 
@@ -82,7 +77,7 @@ class Recipe(RecipeTraining):
     pre_norm: bool = False
 
     @property
-    def family(self) -> Family:
+    def family(self) -> rules.Family:
         others = {"clm": "gpt", "electra": "electra", "denoise": "bart", "span_corruption": "t5"}
         return families.family(others.get(self.objective, "bert"))
 
@@ -100,15 +95,15 @@ class RecipeBatches(StreamBatches):
         """names: the tokens that a masked model is asked for in the primer."""
         pairs = recipe.pairs if recipe.objective == "mlm_nsp" else None
         size: dict[str, Any] = {"rows": recipe.rows, "length": recipe.length, "pool": recipe.pool}
-        objective = objective_of(recipe.family, tokenizer, recipe.mask_rate)
+        objective = pretraining.objective_of(recipe.family, tokenizer, recipe.mask_rate)
         super().__init__(sentences, tokenizer, objective, pairs=pairs, seed=seed, **size)
         self.recipe, self.names, self.ends = recipe, names, objectives.sentence_ends(tokenizer)
 
-    def __getitem__(self, step: int, /) -> Batch:
+    def __getitem__(self, step: int, /) -> losses.Batch:
         batch = super().__getitem__(step)
         return {name: batch[name] for name in ("ids", "attention_mask")} if step < self.recipe.causal else batch
 
-    def ask(self, step: int, ids: Tensor, attention_mask: Tensor) -> Batch:
+    def ask(self, step: int, ids: Tensor, attention_mask: Tensor) -> losses.Batch:
         recipe = self.recipe
         if step < recipe.causal:
             return {"ids": ids, "attention_mask": attention_mask}
@@ -191,7 +186,7 @@ class Run(TrainingJob):
         recipe = self.recipe
         vocab = self.tokenizer.vocab.size
         preset = families.preset(f"{recipe.family.name}-mini", vocab=vocab, length=recipe.length)
-        preset = moved_norms(preset) if recipe.pre_norm else preset
+        preset = bert.moved_norms(preset) if recipe.pre_norm else preset
         layers, width, heads = recipe.layers, recipe.width, recipe.heads
         head_width = None if preset.head_width is None else width // heads
         size: dict[str, Any] = {"layers": layers, "width": width, "heads": heads, "hidden": 4 * width}
@@ -207,8 +202,8 @@ class Run(TrainingJob):
             model: nn.Module = heads.Pretraining(Transformer(self.config))
         else:
             model = family.model(self.config, getattr(self.tokenizer.vocab, family.start) or 0)
-        body: Any = model.discriminator.stack if isinstance(model, Electra) else model.stack
-        stacks = [body.encoder, body.decoder] if isinstance(model, Seq2SeqLM) else [body]
+        body: Any = model.discriminator.stack if isinstance(model, electra.Electra) else model.stack
+        stacks = [body.encoder, body.decoder] if isinstance(model, seq2seq.Seq2SeqLM) else [body]
         if recipe.mimetic:
             for stack in stacks:
                 mimetic(stack, strength=recipe.mimetic)
@@ -222,9 +217,9 @@ class Run(TrainingJob):
         return model
 
     @property
-    def loss(self) -> Loss:  # type: ignore[override]
+    def loss(self) -> losses.Loss:  # type: ignore[override]
         recipe = self.recipe
-        others: dict[str, Loss] = {
+        others: dict[str, losses.Loss] = {
             "mlm_nsp": partial(losses.mlm_nsp, weight=recipe.pairs), "distil": distill.distilbert
         }  # fmt: skip
         loss = others.get(recipe.objective) or getattr(losses, recipe.family.loss)
@@ -236,17 +231,17 @@ class Run(TrainingJob):
         return RecipeBatches(self.lessons(), self.tokenizer, self.recipe, names=names, seed=self.recipe.seed)
 
     @cached_property
-    def heldout(self) -> list[Batch]:
+    def heldout(self) -> list[losses.Batch]:
         recipe = replace(self.recipe, pool=HELD_OUT, primer=(0, 0), causal=0)
         batches = RecipeBatches(self.sentences("validation"), self.tokenizer, recipe, seed=2)
         return [batches[i] for i in range(HELD_OUT)]
 
     def probe(self, model: nn.Module) -> Scores:
         """The copy probe; for ELECTRA what both models get right."""
-        if isinstance(model, Electra):
+        if isinstance(model, electra.Electra):
             return evaluation.detection(model, self.heldout)
         fill: Callable[..., float] = evaluation.fill_in_accuracy
-        if isinstance(model, Seq2SeqLM):
+        if isinstance(model, seq2seq.Seq2SeqLM):
             signs = objectives.sentinels(self.tokenizer) if self.recipe.objective == "span_corruption" else ()
             fill = partial(evaluation.restore_accuracy, sentinels=signs)
         reader: Any = model.student if isinstance(model, distill.Distilled) else model
@@ -255,19 +250,19 @@ class Run(TrainingJob):
     def scores(self, model: nn.Module) -> Scores:
         """The loss on held-out documents; how many of the target's tokens an encoder-decoder says rightly."""
         found = {"loss": evaluation.mean_loss(model, self.loss, self.heldout)}
-        if isinstance(model, Seq2SeqLM):
+        if isinstance(model, seq2seq.Seq2SeqLM):
             found["tokens"] = evaluation.target_accuracy(model, self.heldout)
         return found
 
     def exports(self, model: nn.Module) -> dict[str, nn.Module]:
         if isinstance(model, distill.Distilled):
             model = model.student
-        if isinstance(model, Electra):
+        if isinstance(model, electra.Electra):
             return {self.name: model.discriminator, f"{self.name}-generator": model.generator}
         return {self.name: model}
 
 
-def _from_the_left(later: Loss, model: nn.Module, batch: losses.Batch) -> torch.Tensor:
+def _from_the_left(later: losses.Loss, model: nn.Module, batch: losses.Batch) -> torch.Tensor:
     """What a batch asks: its labels, or (a batch of the causal start has none) every next token."""
     return later(model, batch) if "labels" in batch else losses.left_to_right(model, batch)
 

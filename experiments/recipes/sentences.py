@@ -11,9 +11,7 @@ from torch import Tensor, nn
 from course_lib.families.sentence import PairClassifier, Sentence, SentenceEncoder, TextBatches, cosine_regression, sts
 from course_lib.model.heads import Pool
 from course_lib.objectives import losses
-from course_lib.objectives.losses import Batch
-from course_lib.pretrained import checkpoints
-from course_lib.pretrained.tokenizers import Tokenizer
+from course_lib.pretrained import checkpoints, tokenizers
 from experiments.engine.lab import Made
 from experiments.recipes.base import RecipeTraining, Scores, TrainingJob
 
@@ -52,8 +50,8 @@ class SentenceRun(TrainingJob):
         return checkpoints.load(self.recipe.parent, folder=self.shipped)
 
     @property
-    def tokenizer(self) -> Tokenizer:
-        return cast(Tokenizer, self.start.tokenizer)
+    def tokenizer(self) -> tokenizers.Tokenizer:
+        return cast(tokenizers.Tokenizer, self.start.tokenizer)
 
     def model(self) -> nn.Module:
         torch.manual_seed(self.recipe.seed)
@@ -72,7 +70,7 @@ class SentenceRun(TrainingJob):
         return Made(lambda step: nli[step] if step < steps else graded[step - steps])
 
     @staticmethod
-    def loss(model: nn.Module, batch: Batch) -> Tensor:
+    def loss(model: nn.Module, batch: losses.Batch) -> Tensor:
         """Classes by the softmax, grades by the cosine."""
         if batch["labels"].is_floating_point():
             return cosine_regression(cast(nn.Module, model.sentence), batch)

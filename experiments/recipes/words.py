@@ -11,12 +11,10 @@ import torch
 from torch import nn
 
 from course_lib.analysis import evaluation
-from course_lib.families import elmo, word_vectors
-from course_lib.families.sentence import WordAverage, sts
+from course_lib.families import elmo, sentence, word_vectors
 from course_lib.pretrained import checkpoints
 from course_lib.training.pretraining import Point
-from experiments.engine.arms import learn_words
-from experiments.engine.probes import elmo_accuracy
+from experiments.engine import arms, probes
 from experiments.recipes.base import HELD_OUT, Job, RecipeTraining, Scores, TrainingJob
 
 ASKED = 500  # analogies, and pairs of texts to judge
@@ -50,7 +48,7 @@ class ElmoRun(TrainingJob):
     @cached_property
     def tokenizer(self) -> elmo.Vocabulary:
         """The words of the softmax, counted once, in the first documents."""
-        return cast(elmo.Vocabulary, self.learned("vocabulary.txt", partial(learn_words, size=self.recipe.vocab)))
+        return cast(elmo.Vocabulary, self.learned("vocabulary.txt", partial(arms.learn_words, size=self.recipe.vocab)))
 
     @property
     def config(self) -> elmo.ElmoConfig:
@@ -68,7 +66,7 @@ class ElmoRun(TrainingJob):
 
     def probe(self, model: nn.Module) -> Scores:
         assert isinstance(model, elmo.BiLM)
-        return {kind: elmo_accuracy(model, self.tokenizer, blanks) for kind, blanks in self.blanks.items()}
+        return {kind: probes.elmo_accuracy(model, self.tokenizer, blanks) for kind, blanks in self.blanks.items()}
 
     def scores(self, model: nn.Module) -> Scores:
         """The loss a word on held-out documents, the mean of both directions."""
@@ -130,5 +128,5 @@ class StaticRun(Job):
         found = word_vectors.analogies(vectors, asked)
         rows = self.world.task("similarity", ASKED, "validation")
         columns = [[row[name] for row in rows] for name in ("text", "pair", "label")]
-        similarity = sts(WordAverage(vectors.numbers, vectors.matrix), *columns)
+        similarity = sentence.sts(sentence.WordAverage(vectors.numbers, vectors.matrix), *columns)
         return {"analogies": found.accuracy, "choice": found.choice, "similarity": similarity}

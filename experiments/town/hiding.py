@@ -24,8 +24,7 @@ from course_lib.data.batches import pad
 from course_lib.model.layers import evaluating
 from course_lib.objectives.masking import mask_of
 from course_lib.pretrained.tokenizers import Tokenizer
-from experiments.engine.arms import town
-from experiments.engine.probes import word_logits
+from experiments.engine import arms, probes
 from experiments.engine.small_models import WORLD
 from experiments.town.views import Rows, View, apart, judge
 
@@ -66,7 +65,7 @@ def word_scores(
             at = torch.zeros_like(inputs["attention_mask"])
             at[range(len(some)), [asked[i].place for i in some]] = True
             seen = {"attention_mask": inputs["attention_mask"].to(device), "loss_mask": at.to(device)}
-            logits = word_logits(model, inputs["ids"].to(device), **seen)
+            logits = probes.word_logits(model, inputs["ids"].to(device), **seen)
             for i, logs in zip(some, logits.float().log_softmax(-1).cpu(), strict=True):
                 own = logs[asked[i].piece].item()
                 rival = logs[asked[i].others].max().item() if asked[i].others else -float("inf")
@@ -155,7 +154,7 @@ def features(rows: Rows, model: nn.Module, tokenizer: Tokenizer) -> np.ndarray:
     said, contexts = ([row.get(side, "") for row in apart(rows)] for side in ("text", "pair"))
     if 0 < sum(map(len, contexts)) <= sum(map(len, said)):
         contexts, said = said, contexts
-    people, objects = (whole_words(tokenizer, town(WORLD).names(kind)) for kind in ("people", "objects"))
+    people, objects = (whole_words(tokenizer, arms.town(WORLD).names(kind)) for kind in ("people", "objects"))
     known = (stand_ins(tokenizer, both, people, objects) for both in zip(contexts, said, strict=True))
     contexts, said = map(list, zip(*known, strict=True))
     return np.stack([summary(scores).numpy() for scores in word_scores(model, tokenizer, contexts, said)])

@@ -29,19 +29,13 @@ from classroom.records.record import Figure, difference, figure
 from classroom.town import World
 from course_lib.data.batches import Shuffled, pad
 from course_lib.files import write_json
-from course_lib.model import heads
-from course_lib.model.transformer import Transformer
+from course_lib.model import heads, transformer
 from course_lib.objectives import IGNORE, losses
-from course_lib.objectives.losses import Batch
-from course_lib.pretrained import checkpoints
-from course_lib.pretrained.tokenizers import Tokenizer
+from course_lib.pretrained import checkpoints, tokenizers
 from course_lib.training import optim
 from course_lib.training.finetune import finetune
-from experiments.engine.arms import short_hash
-from experiments.engine.lab import checkpoint_hash, fit, once
-from experiments.engine.run import side_by_side
+from experiments.engine import arms, lab, run
 from experiments.town import hiding, views
-from experiments.town.views import Rows, View, view
 
 WORK, OUT = Path("build/world_tasks"), Path("data/results/world_tasks.json")
 PACKAGES = ("torch", "tokenizers", "numpy", "scikit-learn")
@@ -88,16 +82,16 @@ class Grid:
 
     def file(self, cell: Cell) -> Path:
         """Where the cell's score is kept: another recipe, checkpoint or text of the task is another file."""
-        weights = checkpoint_hash(DECODER if view(cell.task).kind == "target" else ENCODER)
+        weights = lab.checkpoint_hash(DECODER if views.view(cell.task).kind == "target" else ENCODER)
         follows = [asdict(self.settings), asdict(cell), _fingerprint(cell.task), weights, hiding.HOW]
         name = f"{cell.task}-{cell.labels}-{cell.start.replace(' ', '_')}-{cell.seed}"
-        return self.work / f"{name}-{short_hash(json.dumps(follows))}.json"
+        return self.work / f"{name}-{arms.short_hash(json.dumps(follows))}.json"
 
 
 @cache
 def _fingerprint(task: str) -> str:
     """Of the first rows of the task: other templates or words are another task."""
-    return short_hash(json.dumps([view(task).rows(40, split, 0) for split in ("train", "test")]))
+    return arms.short_hash(json.dumps([views.view(task).rows(40, split, 0) for split in ("train", "test")]))
 
 
 _model = cache(checkpoints.load)
@@ -105,11 +99,11 @@ _model = cache(checkpoints.load)
 
 def measure(cell: Cell, grid: Grid) -> dict[str, float]:
     """The score of one cell, from its file if it was measured before; and its seconds."""
-    return once(grid.file(cell), lambda: {"score": round(float(_score(cell, grid)), 4)})
+    return lab.once(grid.file(cell), lambda: {"score": round(float(_score(cell, grid)), 4)})
 
 
 def _score(cell: Cell, grid: Grid) -> float:
-    what = view(cell.task)
+    what = views.view(cell.task)
     train = what.rows(cell.labels, "train", cell.seed)
     test = what.rows(grid.settings.test_rows, "test", views.TEST_SEED)
     if cell.start == "majority":
@@ -126,9 +120,9 @@ def _score(cell: Cell, grid: Grid) -> float:
     return tune(what, {"train": train, "test": test}, cell, grid.settings)
 
 
-def _encoder(what: View, rows: dict[str, Rows], cell: Cell, use: Hyperparameters) -> float:
+def _encoder(what: views.View, rows: dict[str, views.Rows], cell: Cell, use: Hyperparameters) -> float:
     loaded, many, choice = _model(ENCODER), cell.labels > 100, what.kind == "choice"
-    assert what.kind != "target" and isinstance(loaded.model.stack, Transformer)
+    assert what.kind != "target" and isinstance(loaded.model.stack, transformer.Transformer)
     epochs, batch = (use.choice_epochs, use.choices) if choice else (use.epochs, use.batch)
     return finetune(
         loaded.model.stack, rows, loaded.tokenizer, kind=what.kind, classes=what.classes or None, metric=what.metric,
@@ -145,14 +139,14 @@ def _asked(task: str, n: int, split: str, draw: int, seed: int | None) -> np.nda
     if seed is not None:
         with torch.random.fork_rng():
             torch.manual_seed(seed)
-            model = heads.MLM(Transformer(model.stack.config))
-    return hiding.features(view(task).rows(n, split, draw), model, tokenizer)
+            model = heads.MLM(transformer.Transformer(model.stack.config))
+    return hiding.features(views.view(task).rows(n, split, draw), model, tokenizer)
 
 
 class _Targets:
     """Batches of text and target in one row, labels on the target's tokens and the end mark alone."""
 
-    def __init__(self, rows: Rows, tokenizer: Tokenizer, batch: int, seed: int, most: int) -> None:
+    def __init__(self, rows: views.Rows, tokenizer: tokenizers.Tokenizer, batch: int, seed: int, most: int) -> None:
         vocab = tokenizer.vocab
         assert vocab.bos is not None and vocab.eos is not None
         self.rows: list[tuple[list[int], int]] = []
@@ -163,10 +157,10 @@ class _Targets:
             self.rows.append((text + target, len(text)))
         self.pad, self.most, self.plan = vocab.pad or 0, most, Shuffled(len(rows), batch, seed)
 
-    def __getitem__(self, step: int, /) -> Batch:
+    def __getitem__(self, step: int, /) -> losses.Batch:
         return self.collate(self.plan[step])
 
-    def collate(self, numbers: Sequence[int]) -> Batch:
+    def collate(self, numbers: Sequence[int]) -> losses.Batch:
         """These rows: ids, attention_mask, labels Int[B T] (what each position should predict)."""
         batch = dict(pad([self.rows[i][0] for i in numbers], self.pad, most=self.most))
         labels = losses.next_tokens(batch["ids"], batch["attention_mask"])
@@ -175,7 +169,7 @@ class _Targets:
         return batch | {"labels": labels}
 
 
-def _decoder(what: View, rows: dict[str, Rows], cell: Cell, use: Hyperparameters) -> float:
+def _decoder(what: views.View, rows: dict[str, views.Rows], cell: Cell, use: Hyperparameters) -> float:
     """Fine-tune on text and target; the share of test targets (or of their tokens) that are predicted rightly.
 
     Each token is predicted after the right ones before it; where all of a target's are right, greedy writing gives
@@ -183,17 +177,17 @@ def _decoder(what: View, rows: dict[str, Rows], cell: Cell, use: Hyperparameters
     """
     loaded, many = _model(DECODER), cell.labels > 100
     old = loaded.model.stack
-    assert isinstance(old, Transformer)
+    assert isinstance(old, transformer.Transformer)
     most = getattr(old.config.position, "length", 512)
     batches = _Targets(rows["train"], loaded.tokenizer, use.batch[many], cell.seed, most)
     with torch.random.fork_rng():
         torch.manual_seed(cell.seed)
-        model = heads.LM(Transformer(old.config))
+        model = heads.LM(transformer.Transformer(old.config))
         if cell.start == "pretrained":
             model.stack.load_state_dict(old.state_dict())
         steps = use.target_epochs[many] * batches.plan.steps
         schedule = optim.linear(steps, round(use.warmup * steps))
-        fit(model, batches, losses.clm, steps, use.lr, schedule, weight_decay=use.weight_decay, precision="auto")
+        lab.fit(model, batches, losses.clm, steps, use.lr, schedule, weight_decay=use.weight_decay, precision="auto")
     test = _Targets(rows["test"], loaded.tokenizer, 64, 0, most)
     hits: list[Tensor] = []
     for start in range(0, len(test.rows), 64):
@@ -211,7 +205,7 @@ def cells(tasks: Sequence[str], labels: Sequence[int], seeds: int) -> list[Cell]
 
 def starts(task: str) -> tuple[str, ...]:
     """How the task's scores come about."""
-    return (*STARTS, *ASKED) if view(task).kind in hiding.KINDS else STARTS
+    return (*STARTS, *ASKED) if views.view(task).kind in hiding.KINDS else STARTS
 
 
 def record(table: Sequence[Cell], grid: Grid) -> dict[str, Any]:
@@ -219,7 +213,7 @@ def record(table: Sequence[Cell], grid: Grid) -> dict[str, Any]:
     results = {cell: measure(cell, grid) for cell in table}
     counts, tasks = sorted({cell.labels for cell in table}), {}
     for task in dict.fromkeys(cell.task for cell in table):
-        what = view(task)
+        what = views.view(task)
         rows: dict[str, Any] = {"kind": what.kind, "metric": what.metric}
         rows["model"] = DECODER if what.kind == "target" else ENCODER
         for n in counts:
@@ -241,7 +235,7 @@ def record(table: Sequence[Cell], grid: Grid) -> dict[str, Any]:
         "clearly_ahead": [task for task, rows in tasks.items() if rows["clearly_ahead"]],
         "seeds": sorted({cell.seed for cell in table}),
         "config": asdict(grid.settings) | {"labels": counts},
-        "checkpoints": {name: checkpoint_hash(name) for name in (ENCODER, DECODER)},
+        "checkpoints": {name: lab.checkpoint_hash(name) for name in (ENCODER, DECODER)},
         "versions": {name: metadata.version(name) for name in PACKAGES},
         "hardware": f"{platform.machine()} CPU, {os.cpu_count()} cores",
         "seconds": round(sum(result["seconds"] for result in results.values()), 1),
@@ -271,7 +265,7 @@ def main(
     """Measure every cell that is not there yet, then write the record."""
     names = tasks.split(",") if tasks else list(World.task_names())
     grid, table = Grid(work=work), cells(names, [int(n) for n in labels.split(",")], seeds)
-    for number, (cell, result) in enumerate(side_by_side(partial(measure, grid=grid), table, jobs), 1):
+    for number, (cell, result) in enumerate(run.side_by_side(partial(measure, grid=grid), table, jobs), 1):
         typer.echo(f"{number}/{len(table)} {cell}: {result['score']:.3f} ({result['seconds']:.0f} s)")
     values = record(table, grid)
     write_json(out, values)

@@ -13,12 +13,10 @@ from sklearn.pipeline import make_pipeline
 
 from classroom.town import World
 from course_lib.analysis import metrics
-from course_lib.data.columns import Row
-from course_lib.data.inputs import Kind, kind_of
-from experiments.engine.arms import town
-from experiments.engine.small_models import WORLD
+from course_lib.data import columns, inputs
+from experiments.engine import arms, small_models
 
-Rows = list[Row]
+Rows = list[columns.Row]
 
 TEST_SEED = 1000  # of the test rows, the same for every run
 WORDS = r"\w+|[.,?]"
@@ -29,28 +27,28 @@ class View:
     """A task as it is learned: its kind, its metric, the names of its classes (where it has some)."""
 
     task: str
-    kind: Kind | Literal["target"]
+    kind: inputs.Kind | Literal["target"]
     metric: str
     classes: tuple[str, ...] = ()
 
     def rows(self, n: int, split: str, seed: int) -> Rows:
         """`n` rows with the columns of the kind; another genre is learned from the usual one."""
         name = "nli" if (self.task, split) == ("nli-mismatched", "train") else self.task
-        return [_shaped(row, i) for i, row in enumerate(town(WORLD).task(name, n, split, seed))]
+        return [_shaped(row, i) for i, row in enumerate(arms.town(small_models.WORLD).task(name, n, split, seed))]
 
 
 def view(name: str) -> View:
     """How the task of this name is learned and scored."""
-    labels, row = World.label_names(name), _shaped(town(WORLD).task(name, 1)[0], 0)
+    labels, row = World.label_names(name), _shaped(arms.town(small_models.WORLD).task(name, 1)[0], 0)
     if "target" in row:
         return View(name, "target", "exact" if name.startswith("arithmetic") else "tokens")
-    kind: Kind = "pair" if name == "questions-open" else kind_of(row)  # is there an answer?
+    kind: inputs.Kind = "pair" if name == "questions-open" else inputs.kind_of(row)  # is there an answer?
     scores = kind == "pair" and not labels
     metric = {"entities": "entity_f1", "questions": "exact_match"}.get(name, "pearson" if scores else "accuracy")
     return View(name, kind, metric, labels if kind in ("single", "pair", "tagging") else ())
 
 
-def _shaped(row: Row, index: int) -> Row:
+def _shaped(row: columns.Row, index: int) -> columns.Row:
     """Retrieval as a choice among passages; other rows as they are."""
     if "query" not in row:
         return row
@@ -123,7 +121,7 @@ def judge(view: View, model: Any, train: Rows, test: Rows, told: Any, asked: Any
     return score(view, list(chances.argmax(1)), test)
 
 
-def _bag(row: Row) -> str:
+def _bag(row: columns.Row) -> str:
     """The words of a text, or those of a pair: each text's marked as its own, and the shared ones once more."""
     if "pair" not in row:
         return str(row["text"])
@@ -148,7 +146,7 @@ def _by_word(view: View, train: Rows, test: Rows) -> list[list[str]]:
     return [[best.get(word.lower(), common) for word in row["tokens"]] for row in test]
 
 
-def _stretches(row: Row) -> list[tuple[str, str]]:
+def _stretches(row: columns.Row) -> list[tuple[str, str]]:
     """(stretch, its words each with the question's first word, and the words around it)."""
     words, wh = row["pair"].split(), row["text"].split()[0]
     found = []

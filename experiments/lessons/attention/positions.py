@@ -10,11 +10,9 @@ import torch
 from torch import Tensor
 
 from course_lib.model import config as c
-from course_lib.model import heads, positions
-from course_lib.model.transformer import Transformer
+from course_lib.model import heads, positions, transformer
 from course_lib.objectives import losses, seeded_generator
-from course_lib.training import optim
-from course_lib.training.loop import train
+from course_lib.training import loop, optim
 from experiments.engine.judging import above, all_of, any_of, clearly, exactly, most_of, such_that, verdict
 from experiments.lessons import Lab, Plan, Tuning, experiment, small_models, suite, town, windows
 from experiments.lessons.encoders.bert_finetuning import SUITE
@@ -44,7 +42,7 @@ def _shuffled(position: c.PositionConfig, causal: bool, seed: int) -> float:
     """Greatest difference between shuffling the input and shuffling the output, in double precision."""
     torch.manual_seed(seed)
     config = c.StackConfig(c.EmbedConfig(100), 32, 2, 4, 64, position=position, causal=causal, init_std=0.2)
-    stack = Transformer(config).double().eval()
+    stack = transformer.Transformer(config).double().eval()
     ids, order = torch.randint(100, (1, 24)), torch.randperm(24)
     with torch.no_grad():
         return float((stack(ids)[:, order] - stack(ids[:, order])).abs().max())
@@ -79,7 +77,7 @@ def model_of(scheme: c.PositionConfig, vocab: int) -> heads.LM:
         embed, WIDTH, LAYERS, HEADS, 4 * WIDTH, position=scheme, causal=True, norm="pre", final_norm=True, dropout=0.0,
         attention_dropout=0.0, init_std=0.1,
     )  # fmt: skip
-    return heads.LM(Transformer(config))
+    return heads.LM(transformer.Transformer(config))
 
 
 def optimizer_of(model: heads.LM) -> torch.optim.Optimizer:
@@ -116,7 +114,7 @@ def _losses(plan: Plan, seed: int) -> dict[str, float]:
         model = model_of(scheme, vocab)
         schedule = optim.wsd(plan.steps, warmup=plan.steps // 10)
         batches = windows(stream, LENGTH, ROWS, seed, LENGTH)
-        deque(train(model, batches, losses.clm, optimizer_of(model), schedule, steps=plan.steps), maxlen=0)
+        deque(loop.train(model, batches, losses.clm, optimizer_of(model), schedule, steps=plan.steps), maxlen=0)
         loss = bits(model, tests).mean(0)
         values |= {f"{part}/{name}": float(loss[start:end].mean()) for part, (start, end) in PARTS.items()}
     return values

@@ -14,11 +14,9 @@ from torch.utils.flop_counter import FlopCounterMode
 from course_lib import data
 from course_lib.analysis import metrics
 from course_lib.data.inputs import SourceTarget, TaskBatches
-from course_lib.families import transformer_lm
-from course_lib.families.rules import transformer
+from course_lib.families import rules, transformer_lm
 from course_lib.model.seq2seq import shift_right
 from course_lib.objectives import losses
-from course_lib.objectives.losses import Batch
 from course_lib.pretrained.tokenizers import train_wordpiece
 from course_lib.training import optim
 from experiments.lessons import Lab, experiment, fit, given, probes, rule, small_models
@@ -32,20 +30,12 @@ TESTS = ("known words", "strangers")
 def parallel_training(lab: Lab, seed: int) -> dict[str, float]:
     """1 where the loss of one teacher-forced pass is the sum over its prefixes, in double precision."""
     torch.manual_seed(seed)
-    model = transformer_lm(transformer(50, width=32, layers=2, heads=4, dropout=0.0), start=2).double()
+    model = transformer_lm(rules.transformer(50, width=32, layers=2, heads=4, dropout=0.0), start=2).double()
     source, target = torch.randint(3, 50, (2, 1, LENGTH))
     read = shift_right(target, start=2)
     one = F.cross_entropy(model(source, read)[0], target[0], reduction="sum").item()
     many = sum(F.cross_entropy(model(source, read[:, : t + 1])[0, -1], target[0, t]).item() for t in range(LENGTH))
     return {"agree to 1e-10": float(abs(one - many) / one < 1e-10)}
-
-
-def step_flops(model: nn.Module, batch: Batch) -> float:
-    """Operations of one training step, counted while it runs: in double precision, in which the LSTM is made of matrix
-    products that the counter sees."""
-    with FlopCounterMode(display=False) as counter:
-        losses.seq2seq(deepcopy(model).double(), batch).backward()  # type: ignore[no-untyped-call]
-    return float(counter.get_total_flops())
 
 
 MORE = [rule.clearly(f"BLEU/Transformer/{test}", f"BLEU/attentional LSTM/{test}") for test in TESTS]
@@ -63,7 +53,7 @@ def transformer_translation(lab: Lab, seed: int) -> dict[str, float]:
         [p[side] for p in pairs for side in ("text", "target")], sizes["vocab"], lowercase=False
     )
     vocab, start = tokenizer.vocab.size, tokenizer.vocab.cls or 0
-    config = transformer(vocab, width=sizes["width"], layers=2, heads=4, dropout=0.0, norm="pre")
+    config = rules.transformer(vocab, width=sizes["width"], layers=2, heads=4, dropout=0.0, norm="pre")
     frame = SourceTarget(tokenizer, config)
     # Targets do not begin with the start token: the decoder has its own.
     taught, *tests = ([replace(r, label=r.label[1:]) for r in frame.rows(some)] for some in (pairs, known, strangers))
@@ -74,7 +64,9 @@ def transformer_translation(lab: Lab, seed: int) -> dict[str, float]:
     for name, build in models.items():
         torch.manual_seed(seed)
         model = build()
-        cost = step_flops(model, frame.collate(taught[: sizes["rows"]]))
+        with FlopCounterMode(display=False) as counter:  # in double precision, where it sees the LSTM's products
+            losses.seq2seq(deepcopy(model).double(), frame.collate(taught[: sizes["rows"]])).backward()  # type: ignore[no-untyped-call]
+        cost = float(counter.get_total_flops())
         budget = budget or cost * sizes["steps"]
         steps = max(1, round(budget / cost))
         how: dict[str, Any] = {"betas": (0.9, 0.98), "weight_decay": 0.0, "device": lab.device}

@@ -16,11 +16,9 @@ from course_lib.analysis import cost
 from course_lib.data.batches import pad
 from course_lib.families import preset
 from course_lib.families.gpt import gpt
-from course_lib.model import heads
+from course_lib.model import heads, transformer
 from course_lib.model.seq2seq import EncoderDecoder, Seq2SeqLM, shift_right
-from course_lib.model.transformer import Transformer
 from course_lib.objectives import IGNORE, collate, losses
-from course_lib.objectives.losses import Batch, Loss
 from course_lib.pretrained.tokenizers import Vocab
 from course_lib.training import optim
 from experiments.engine.judging import Judge, all_of, by_figures, clearly, names, near, statements, such_that, within
@@ -30,7 +28,7 @@ _Example = tuple[str, str, str]  # task, source, target
 SIZES, WIDTH, ROWS, PEOPLE, THINGS, PLACES, REST, FORMS = given("choosing").values()
 KINDS = ENCODER, DECODER, BOTH = "encoder", "decoder", "encoder-decoder"
 TASKS = ("who", "roles", "velin", "then")
-LOSS: dict[str, Loss] = {ENCODER: losses.mlm, DECODER: losses.clm, BOTH: losses.seq2seq}
+LOSS: dict[str, losses.Loss] = {ENCODER: losses.mlm, DECODER: losses.clm, BOTH: losses.seq2seq}
 CHANCE = {"who": 1 / 8, "roles": 0.0, "search": 1 / 2}
 SIGNS = ("[PAD]", "[CLS]", "[SEP]", "[MASK]", *(f"{task}?" for task in TASKS), *PEOPLE, *THINGS, *PLACES, *REST.split())
 NUMBER = {sign: number for number, sign in enumerate(SIGNS)}
@@ -62,7 +60,7 @@ def ids(text: str) -> list[int]:
     return [*(NUMBER[word] for word in text.split()), END]
 
 
-def form(kind: str, rows: Sequence[_Example]) -> Batch:
+def form(kind: str, rows: Sequence[_Example]) -> losses.Batch:
     """The same rows as each architecture reads them: ids, attention_mask, and labels where an answer is wanted.
 
     An encoder has tags at the words themselves, and masks behind the source for what is to be written.
@@ -84,11 +82,11 @@ def build(kind: str, seed: int) -> nn.Module:
     """A fresh network. A token passes two layers in each; the encoder-decoder has them once a side."""
     torch.manual_seed(seed)
     if kind == ENCODER:
-        return heads.MLM(Transformer(SEEN))
-    return heads.LM(Transformer(ONE)) if kind == DECODER else Seq2SeqLM(EncoderDecoder(TWO, start=START))
+        return heads.MLM(transformer.Transformer(SEEN))
+    return heads.LM(transformer.Transformer(ONE)) if kind == DECODER else Seq2SeqLM(EncoderDecoder(TWO, start=START))
 
 
-def flops(kind: str, batch: Batch) -> float:
+def flops(kind: str, batch: losses.Batch) -> float:
     """Operations of a forward pass over a row, on average; padding is not counted."""
     read, said = (float(part.sum()) / len(part) for part in (batch["attention_mask"], batch["labels"] != IGNORE))
     read, said = cast(tuple[Any, Any], (read, said))  # means, which the formula takes as well
@@ -100,7 +98,7 @@ def flops(kind: str, batch: Batch) -> float:
 def task_batches(kind: str, seed: int) -> Made:
     """New rows of all four tasks, the same for every architecture."""
 
-    def make(step: int) -> Batch:
+    def make(step: int) -> losses.Batch:
         rng = random.Random(100_000 * seed + step)
         return form(kind, [asked(task, rng) for task in TASKS for _ in range(ROWS)])
 

@@ -14,13 +14,10 @@ from course_lib.analysis import cost
 from course_lib.errors import CourseError
 from course_lib.families.gpt import GPT3_SIZES, gpt, gpt1, gpt2, gpt3
 from course_lib.generation import prompting
-from course_lib.model import heads
-from course_lib.model.transformer import Transformer
+from course_lib.model import heads, transformer
 from course_lib.objectives import losses, seeded_generator
-from course_lib.pretrained import checkpoints
-from course_lib.pretrained.tokenizers import Tokenizer
+from course_lib.pretrained import checkpoints, tokenizers
 from course_lib.training import optim
-from course_lib.training.loop import Batches
 from experiments.lessons import Figures, Lab, Made, experiment, fit, given, published, rule, small_models, windows
 
 SIZES, WIDTHS, SHAPES, LENGTH, PEOPLE, THINGS, WORDINGS = given("gpt3").values()
@@ -34,7 +31,7 @@ TAUGHT = PROBLEMS[torch.arange(len(PROBLEMS)) % 5 > 0]  # the others stand on no
 PLUS, MINUS, UNKNOWN = 0, 1, 2
 
 
-def accuracy(model: nn.Module, tokenizer: Tokenizer, asked: Sequence[prompting.Question]) -> float:
+def accuracy(model: nn.Module, tokenizer: tokenizers.Tokenizer, asked: Sequence[prompting.Question]) -> float:
     """Share of the questions whose right choice is the likeliest."""
     ranks = prompting.rank(model, tokenizer, asked, batch=100)
     return sum(int(rank.argmax()) == question.label for rank, question in zip(ranks, asked, strict=True)) / len(asked)
@@ -121,12 +118,7 @@ def fresh(vocab: int, layers: int, width: int, length: int, seed: int) -> heads.
     """A GPT with GPT-2's block; first weights that suit its width."""
     torch.manual_seed(seed)
     config = gpt(vocab, layers=layers, width=width, heads=max(1, width // 16), length=length, dropout=0.0)
-    return heads.LM(Transformer(replace(config, init_std=0.5 * width**-0.5)))
-
-
-def trained(model: heads.LM, batches: Batches, steps: int, lr: float, decay: float, device: str) -> list[float]:
-    """Train in place; the losses of all steps."""
-    return fit(model, batches, losses.clm, steps, lr, optim.wsd(steps, max(1, steps // 12), decay), device=device)
+    return heads.LM(transformer.Transformer(replace(config, init_std=0.5 * width**-0.5)))
 
 
 @cache
@@ -134,7 +126,8 @@ def calculators(steps: int, seed: int, device: str) -> dict[int, heads.LM]:
     """Four sizes, two layers and 8 to 64 numbers wide, that have read the same pages; for two claims."""
     models = {width: fresh(24, 2, width, 36, seed) for width in WIDTHS}
     for width, model in models.items():
-        trained(model, sums(seed), steps, 0.03 / width**0.4, 0.3, device)
+        schedule = optim.wsd(steps, max(1, steps // 12), 0.3)
+        fit(model, sums(seed), losses.clm, steps, 0.03 / width**0.4, schedule, device=device)
     return models
 
 
@@ -222,12 +215,11 @@ def scaling_laws(lab: Lab, seed: int) -> dict[str, float]:
     batches = windows(codes[:cut], LENGTH, 16, seed, ahead=0)
     test = {"ids": codes[cut:][: len(codes[cut:]) // LENGTH * LENGTH].view(-1, LENGTH)[:128]}
     window = max(1, updates // 12)
-    final: dict[int, float] = {}
-    spent: list[float] = []
-    reached: list[float] = []
+    final, spent, reached = dict[int, float](), list[float](), list[float]()
     for layers, width in SHAPES:
         model = fresh(128, layers, width, LENGTH, seed)
-        seen = trained(model, batches, updates, 0.024 / width**0.4, 0.2, lab.device)
+        schedule = optim.wsd(updates, window)
+        seen = fit(model, batches, losses.clm, updates, 0.024 / width**0.4, schedule, device=lab.device)
         step = 3 * 16 * cost.forward_flops(model.stack.config, LENGTH)  # forward, and twice that backward
         ends = range(window, updates + 1, window)
         spent += [step * end for end in ends]

@@ -12,8 +12,7 @@ from course_lib import data, peft
 from course_lib.analysis import cost, evaluation
 from course_lib.data.batches import pad
 from course_lib.families.gpt import gpt3
-from course_lib.model import heads
-from course_lib.model.transformer import Transformer
+from course_lib.model import heads, transformer
 from course_lib.objectives import collate, losses, seeded_generator
 from course_lib.peft import nf4
 from course_lib.pretrained import checkpoints
@@ -67,16 +66,16 @@ class Setup:
         padded = [pad(rows[i : i + 25], vocab.pad or 0).values() for i in range(0, len(rows), 25)]
         return [collate.masked(ids, attention_mask, rng, vocab=vocab) for ids, attention_mask in padded]
 
-    def documents_loss(self, body: Transformer) -> float:
+    def documents_loss(self, body: transformer.Transformer) -> float:
         """Masked-LM loss of a body under the head that it was pretrained with."""
         model = heads.MLM(body)
         model.head = self.model.head
         return evaluation.mean_loss(model.to(self.lab.device), losses.mlm, self.documents)
 
 
-def body_of(result: Result) -> Transformer:
+def body_of(result: Result) -> transformer.Transformer:
     """The tuned body, without its head."""
-    return cast(Transformer, result.model.stack)
+    return cast(transformer.Transformer, result.model.stack)
 
 
 def compared(lab: Lab, seed: int, figures: Sequence[str], methods: Sequence[str]) -> dict[str, float]:
@@ -118,7 +117,7 @@ def lora(lab: Lab, seed: int) -> dict[str, float]:
         peft.merge(body)
         values["merged, greatest difference"] = float((body(ids) - beside).abs().max())
     with torch.device("meta"):
-        giant = peft.count(peft.lora(Transformer(gpt3()), rank=4))
+        giant = peft.count(peft.lora(transformer.Transformer(gpt3()), rank=4))
     memory = cost.training_bytes(giant.total) / cost.training_bytes(giant.total, trained=giant.trainable)
     values["GPT-3/times fewer trained"] = giant.total / giant.trainable
     return values | {"GPT-3/times less memory": memory}
@@ -223,7 +222,7 @@ def forgetting(lab: Lab, seed: int) -> dict[str, float]:
     rows = setup.rows("pos")
     first = setup.tune("everything", rows)
 
-    def again(body: Transformer) -> float:
+    def again(body: transformer.Transformer) -> float:
         """The first task's score with this body under the first task's head."""
         model = deepcopy(first.model)
         model.stack = body

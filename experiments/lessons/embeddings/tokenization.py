@@ -3,8 +3,7 @@
 import torch
 
 from course_lib.objectives import seeded_generator
-from course_lib.pretrained import checkpoints
-from course_lib.pretrained.tokenizers import train_bpe, train_wordpiece
+from course_lib.pretrained import checkpoints, tokenizers
 from experiments.engine.judging import all_of, any_of, exactly, statements
 from experiments.lessons import Lab, experiment, small_models, town
 
@@ -33,8 +32,8 @@ def bytes_bpe(lab: Lab, seed: int) -> dict[str, float]:
     random = ["".join(chars[7 * i : 7 * i + i % 40 + 1]) for i in range(2000)]
     write = town(small_models.WORLD).document
     read, unread = ([write(i, s)["text"] for i in range(n)] for s, n in (("train", 2000), ("validation", 300)))
-    bpe = train_bpe(read[:50], 258), train_bpe(read, 4096), checkpoints.load("gpt-mini")[1]
-    wordpiece = train_wordpiece(read, 4096, lowercase=False), checkpoints.load("bert-mini")[1]
+    bpe = tokenizers.train_bpe(read[:50], 258), tokenizers.train_bpe(read, 4096), checkpoints.load("gpt-mini")[1]
+    wordpiece = tokenizers.train_wordpiece(read, 4096, lowercase=False), checkpoints.load("bert-mini")[1]
     values: dict[str, float] = {}
     for name, tokenizer in zip((*BYTES, *PIECES), (*bpe, *wordpiece), strict=True):
         unknown, unknowns = -1 if tokenizer.vocab.unk is None else tokenizer.vocab.unk, 0

@@ -97,7 +97,7 @@ CALM = [~above(f"spread/{start}", "spread/random") for start in STARTS[1:]]
 @experiment("pretraining-helps-lstm", verdict(all_of(*AHEAD, *CALM), any_of(*AHEAD)))
 def pretraining_helps(lab: Lab, seed: int) -> dict[str, float]:
     """Mean accuracy and spread of each start."""
-    size, values = SIZES[lab.plan.scale], {}
+    size, values = SIZES[lab.plan.scale], dict[str, float]()
     for start in STARTS:
         scores = [tuned(lab.plan.scale, seed, lab.device, start, size["few"], run).food for run in range(size["runs"])]
         values |= {f"accuracy/{start}": mean(scores), f"spread/{start}": stdev(scores)}

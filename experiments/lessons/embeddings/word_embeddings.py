@@ -12,7 +12,6 @@ from torch import Tensor
 from course_lib.analysis import probing
 from course_lib.data.columns import Row
 from course_lib.families import elmo, word_vectors
-from course_lib.families.word_vectors import WordVectors
 from course_lib.pretrained import checkpoints
 from experiments.lessons import Lab, experiment, given, rule, small_models, town
 from experiments.lessons.embeddings import senses
@@ -44,7 +43,7 @@ def sense_of(neighbour: str, senses: _Senses) -> str:
     return sense if best >= 0.05 and best > 2 * second else ""
 
 
-def learned(text: word_vectors.CountedText, sizes: Mapping[str, int], seed: int) -> dict[str, WordVectors]:
+def learned(text: word_vectors.CountedText, sizes: Mapping[str, int], seed: int) -> dict[str, word_vectors.WordVectors]:
     """The vectors of the three methods."""
     size = {"size": sizes["size"], "seed": seed}
     word2vec = {**size, "epochs": sizes["epochs"]}
@@ -77,7 +76,7 @@ def by_reader(name: str, rows: Sequence[Row], side: str) -> Tensor:
     return torch.stack([layer[1:, i] for layer, i in zip(layers, at, strict=True)], dim=1)
 
 
-def by_company(vectors: WordVectors, counts: Tensor, rows: Sequence[Row], side: str) -> Tensor:
+def by_company(vectors: word_vectors.WordVectors, counts: Tensor, rows: Sequence[Row], side: str) -> Tensor:
     """The mean of the other words' vectors, frequent words weighing less (Arora et al. 2017)."""
     weighed, found = vectors.units() * (1e-3 / (1e-3 + counts / counts.sum()))[:, None], []
     for words, row in zip(word_vectors.sentences(row[side] for row in rows), rows, strict=True):

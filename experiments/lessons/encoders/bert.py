@@ -13,7 +13,7 @@ from course_lib import objectives
 from course_lib.analysis import cost, evaluation
 from course_lib.families import preset
 from course_lib.generation import draw, generate
-from course_lib.objectives import IGNORE, seeded_generator
+from course_lib.objectives import IGNORE, losses, seeded_generator
 from course_lib.pretrained.tokenizers import Vocab
 from experiments.engine.arms import town
 from experiments.engine.experiment import suite
@@ -118,13 +118,18 @@ def bert_cannot_generate(lab: Lab, seed: int) -> dict[str, float]:
     read = sentences(small_models.WORLD, "validation", seed + 50)
     coded = tokens.ids([" ".join(read(i)) for i in range(STORIES)], special=False)
     whole = [[tokens.vocab.cls or 0, *ids] for ids in coded if len(ids) >= 2 * WRITTEN]
-    rng, values = seeded_generator(seed, 5), {}
+    rng, values = seeded_generator(seed, 5), dict[str, float]()
     written = {"real text": [ids[: 2 * WRITTEN] for ids in whole]}
     for name, model, write in (("GPT", gpt, _next_tokens), ("BERT", bert, _masks_at_the_end)):
         made = [write(model, tokens.vocab, ids[:WRITTEN], rng) for ids in whole]
         values[f"positions/{name}"] = sum(positions for _, positions in made)
         written[name] = [ids for ids, _ in made]
-    return values | {f"perplexity/{name}": _perplexity(judge, texts) for name, texts in written.items()}
+    for name, texts in written.items():  # of what follows the first `WRITTEN` tokens
+        labels = losses.next_tokens(torch.tensor(texts))
+        labels[:, : WRITTEN - 1] = IGNORE
+        batch = {"ids": torch.tensor(texts), "labels": labels}
+        values[f"perplexity/{name}"] = math.exp(evaluation.mean_loss(judge, losses.clm, [batch]))
+    return values
 
 
 def _next_tokens(gpt: nn.Module, vocab: Vocab, ids: list[int], rng: torch.Generator) -> tuple[list[int], int]:
@@ -141,16 +146,6 @@ def _masks_at_the_end(bert: nn.Module, vocab: Vocab, ids: list[int], rng: torch.
         ids = [*ids, int(draw(logits.softmax(-1), rng))]
         positions += row.shape[1]
     return ids, positions
-
-
-@torch.no_grad()
-def _perplexity(judge: nn.Module, texts: list[list[int]]) -> float:
-    """Of what follows the first `WRITTEN` tokens, a token."""
-    total = count = 0.0
-    for row in torch.tensor(texts)[:, None]:
-        terms = judge(row).log_softmax(-1)[0, :-1].gather(1, row[0, 1:, None])[WRITTEN - 1 :]
-        total, count = total - terms.sum().item(), count + len(terms)
-    return math.exp(total / count)
 
 
 ABLATION_TASKS = ("nli", "qnli", "sentiment", "questions")

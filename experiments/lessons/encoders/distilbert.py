@@ -9,7 +9,6 @@ from course_lib import data
 from course_lib.analysis import cost
 from course_lib.families import preset
 from course_lib.objectives import losses
-from course_lib.objectives.losses import Batch, Loss
 from course_lib.pretrained import checkpoints
 from course_lib.training import distill
 from course_lib.training.finetune import finetune
@@ -25,7 +24,7 @@ TAUGHT = rule.clearly("score/distilled", "score/no teacher")
 
 
 @torch.no_grad()
-def filled(model: Any, kept: list[Batch]) -> float:
+def filled(model: Any, kept: list[losses.Batch]) -> float:
     """Share of masked words of the documents kept aside that a model says."""
     right, device = [], next(model.parameters()).device
     for batch in kept:
@@ -45,7 +44,7 @@ def distilbert(lab: Lab, seed: int) -> dict[str, float]:
     source = data.CorruptedBatches(texts[:aside], tokenizer, rows=50, **how)
     kept = [source[step] for step in range(source.steps)]
 
-    def taught(documents: list[str], loss: Loss) -> Any:
+    def taught(documents: list[str], loss: losses.Loss) -> Any:
         """A student of half the layers, cut out of the teacher; only `losses.mlm` does without it."""
         torch.manual_seed(seed)
         student = distill.student(teacher)
@@ -54,7 +53,7 @@ def distilbert(lab: Lab, seed: int) -> dict[str, float]:
         fit(model, batches, loss, size["steps"], 2e-3, device=lab.device)
         return student
 
-    arms: dict[str, Loss] = {"no teacher": losses.mlm, "distilled": distill.distilbert}
+    arms: dict[str, losses.Loss] = {"no teacher": losses.mlm, "distilled": distill.distilbert}
     tasks = {name: task_rows(name, seed, train=size[name], test=size["tests"]) for name in TASKS}
     options: dict[str, Any] = {"lr": 3e-3, "epochs": size["epochs"], "batch": 16, "max_length": LENGTH}
     options |= {"seed": seed, "device": lab.device}

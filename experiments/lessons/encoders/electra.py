@@ -10,13 +10,9 @@ from torch import nn
 
 from course_lib.analysis import cost, probing
 from course_lib.families import electra
-from course_lib.families.electra import Electra
-from course_lib.model import heads
+from course_lib.model import heads, initialization, transformer
 from course_lib.model.config import StackConfig
-from course_lib.model.initialization import mimetic
-from course_lib.model.transformer import Transformer
 from course_lib.objectives import losses, seeded_generator
-from course_lib.objectives.losses import Loss
 from course_lib.pretrained.tokenizers import Tokenizer, train_wordpiece
 from course_lib.training import optim
 from course_lib.training.finetune import finetune
@@ -24,7 +20,7 @@ from experiments.lessons import Lab, Plan, experiment, fit, given, rule, small_m
 from experiments.recipes.documents import Recipe, RecipeBatches
 
 COMMON, ROWS, WIDTH, LABELS = 500, 32, 64, 60  # commonest words; rows a batch; width; sentences that are learned from
-OBJECTIVES: dict[str, tuple[Literal["mlm", "electra"], Loss]] = {
+OBJECTIVES: dict[str, tuple[Literal["mlm", "electra"], losses.Loss]] = {
     "MLM": ("mlm", losses.mlm),
     "ELECTRA": ("electra", losses.electra),
     "ELECTRA 15%": ("electra", partial(losses.electra, chosen_only=True)),
@@ -70,17 +66,17 @@ def body(vocab: int) -> StackConfig:
     return replace(config, init_std=0.8 * WIDTH**-0.5)
 
 
-def fresh(plan: Plan, name: str, seed: int) -> tuple[nn.Module, Transformer]:
+def fresh(plan: Plan, name: str, seed: int) -> tuple[nn.Module, transformer.Transformer]:
     """A model to train, and the body in it that is kept: the same for all objectives of a seed."""
     config = body(known(plan).tokenizer.vocab.size)
     torch.manual_seed(seed)
-    stack = Transformer(config)
-    mimetic(stack)
+    stack = transformer.Transformer(config)
+    initialization.mimetic(stack)
     if name == "MLM":
         return heads.MLM(stack), stack
-    writer = heads.MLM(Transformer(electra.generator(config)))
+    writer = heads.MLM(transformer.Transformer(electra.generator(config)))
     electra.share_embedding(stack, writer.stack)
-    return Electra(writer, heads.RTD(stack)), stack
+    return electra.Electra(writer, heads.RTD(stack)), stack
 
 
 def steps(plan: Plan) -> dict[str, int]:
@@ -96,7 +92,7 @@ def steps(plan: Plan) -> dict[str, int]:
     return {"MLM": count * (writes + detects) // fills, "ELECTRA": count, "ELECTRA 15%": count}
 
 
-def score(plan: Plan, stack: Transformer, seed: int) -> float:
+def score(plan: Plan, stack: transformer.Transformer, seed: int) -> float:
     """Share of the words of new sentences that get their right relation, after fine-tuning on a few."""
     tokenizer, _, labelled, relations = known(plan)
     tests = 4 * len(labelled) // 7

@@ -9,8 +9,7 @@ from torch import Tensor, nn
 from course_lib.analysis import metrics, probing
 from course_lib.model.initialization import mimetic
 from course_lib.model.transformer import Transformer
-from course_lib.pretrained import checkpoints
-from course_lib.pretrained.tokenizers import Tokenizer
+from course_lib.pretrained import checkpoints, tokenizers
 from experiments.lessons import Figures, Lab, Tuning, experiment, given, rule, small_models, task_rows, town
 
 BODY = "bert-mini"
@@ -50,7 +49,7 @@ def links(attention: Sequence[Tensor], documents: Sequence[Any]) -> Tensor:
     return torch.stack(found, dim=-1)
 
 
-def heads_of(body: nn.Module, tokenizer: Tokenizer, parsed: _Columns, linked: _Columns) -> dict[str, float]:
+def heads_of(body: nn.Module, tokenizer: tokenizers.Tokenizer, parsed: _Columns, linked: _Columns) -> dict[str, float]:
     """What the best head of a body finds: governors or dependents of two relations, and antecedents."""
 
     def look(rows: Sequence[Any]) -> list[Tensor]:

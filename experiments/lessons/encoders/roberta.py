@@ -19,13 +19,9 @@ from course_lib.analysis import evaluation
 from course_lib.data.batches import pad
 from course_lib.families import preset
 from course_lib.families.bert import roberta
-from course_lib.model import heads
+from course_lib.model import heads, initialization, transformer
 from course_lib.model.config import Disentangled, StackConfig
-from course_lib.model.initialization import identity_init_, mimetic
-from course_lib.model.transformer import Transformer
 from course_lib.objectives import IGNORE, Format, InputRow, collate, losses, seeded_generator
-from course_lib.objectives.collate import Unit
-from course_lib.objectives.losses import Batch
 from course_lib.pretrained import checkpoints
 from course_lib.pretrained.tokenizers import Tokenizer, train_wordpiece
 from course_lib.training.finetune import finetune
@@ -47,7 +43,7 @@ class Change:
     format: Format = "full-sentences"
     few: bool = False
     copies: int | None = None
-    unit: Unit = "token"
+    unit: collate.Unit = "token"
     batch: int = 1
     longer: int = 1
     shape: str = "BERT"
@@ -92,7 +88,7 @@ def input_rows(known: Corpus, documents: list[list[list[int]]], format: Format) 
     return objectives.input_rows(documents, seeded_generator(0), vocab=known.words.vocab, format=format, length=LENGTH)
 
 
-def hidden(rows: Iterable[InputRow], words: Tokenizer, rng: torch.Generator, unit: Unit) -> Batch:
+def hidden(rows: Iterable[InputRow], words: Tokenizer, rng: torch.Generator, unit: collate.Unit) -> losses.Batch:
     """Rows, padded and masked."""
     ids, attention_mask = pad([row.ids for row in rows], words.vocab.pad or 0).values()
     return collate.masked(ids, attention_mask, rng, vocab=words.vocab, unit=unit, words=words.words(ids))
@@ -106,7 +102,7 @@ class MaskedRows:
         self.each = max(1, round(change.batch * TOKENS * len(rows) / sum(len(row.ids) for row in rows)))
         self.order = cache(lambda epoch: torch.randperm(len(rows), generator=seeded_generator(seed, 0, epoch)).tolist())
 
-    def __getitem__(self, step: int, /) -> Batch:
+    def __getitem__(self, step: int, /) -> losses.Batch:
         places = [divmod(step * self.each + i, len(self.rows)) for i in range(self.each)]
         picked = [(epoch, self.order(epoch)[place]) for epoch, place in places]
         rows = [self.rows[i] for _, i in picked]
@@ -146,16 +142,16 @@ def trained(plan: Plan, seed: int, change: Change) -> nn.Module:
     if pairs:
         config = replace(config, embed=replace(config.embed, segments=2))
     torch.manual_seed(seed)
-    model = (heads.Pretraining if pairs else heads.MLM)(Transformer(config))
+    model = (heads.Pretraining if pairs else heads.MLM)(transformer.Transformer(config))
     if change.start:
-        mimetic(model.stack)
-        identity_init_(model.head)
+        initialization.mimetic(model.stack)
+        initialization.identity_init_(model.head)
     count = change.longer * steps(plan)
     fit(model, MaskedRows(rows, words, change, seed), losses.mlm_nsp if pairs else losses.mlm, count, 3e-3)
     return model
 
 
-def held_out(lab: Lab, seed: int, change: Change, unit: Unit = "token") -> float:
+def held_out(lab: Lab, seed: int, change: Change, unit: collate.Unit = "token") -> float:
     """An arm's loss in nats at hidden tokens of documents that nobody has read, the same for all arms and seeds."""
     known = text(lab.plan)
     rows = input_rows(known, known.unread, "full-sentences")
@@ -265,7 +261,7 @@ def span_and_sharing(lab: Lab, seed: int) -> dict[str, float]:
         values[f"parameters, of the paper's/{name}"] = ours / (1e6 * millions)
     for name in shapes(text(lab.plan).words.vocab.size):
         values[f"held-out loss/{name}"] = held_out(lab, seed, Change(start=False, shape=name))
-    units: tuple[Unit, Unit] = ("token", "span")
+    units: tuple[collate.Unit, collate.Unit] = ("token", "span")
     for on, read in product(units, units):
         values[f"loss on {on}s/trained on {read}s"] = held_out(lab, seed, Change(unit=read), on)
     return values

@@ -12,7 +12,6 @@ from course_lib.families import sentence
 from course_lib.families.sentence import Sentence, SentenceEncoder, TextBatches, WordAverage, encode, triplet_loss
 from course_lib.model.heads import Pool
 from course_lib.objectives import losses, seeded_generator
-from course_lib.objectives.losses import Loss
 from course_lib.pretrained import checkpoints
 from course_lib.training import optim
 from experiments.lessons import Lab, experiment, fit, given, rule, task_rows
@@ -36,7 +35,7 @@ def shipped(lab: Lab, pool: Pool = "mean") -> SentenceEncoder:
 
 
 def taught(
-    lab: Lab, seed: int, rows: Sequence[Any], loss: Loss, lr: float, best: float | None = None
+    lab: Lab, seed: int, rows: Sequence[Any], loss: losses.Loss, lr: float, best: float | None = None
 ) -> SentenceEncoder:
     """The body with mean pooling, trained on pairs; those of three classes under a classifier."""
     reader, steps = shipped(lab), SIZES[lab.plan.scale][-1]

@@ -22,14 +22,11 @@ from course_lib.data.inputs import EncodedRow, Frame, SourceTarget, TaskBatches
 from course_lib.families.bart import bart, bart_lm
 from course_lib.families.bert import bert
 from course_lib.families.lstm import LstmSeq2Seq
-from course_lib.model import heads
-from course_lib.model.attention import Attention
+from course_lib.model import attention, heads, initialization
 from course_lib.model.config import EmbedConfig, StackConfig
-from course_lib.model.initialization import mimetic
 from course_lib.model.seq2seq import EncoderDecoder, Seq2SeqClassifier, Seq2SeqLM
 from course_lib.model.transformer import Transformer
 from course_lib.objectives import collate, losses, seeded_generator
-from course_lib.objectives.losses import Batch, Loss
 from course_lib.pretrained.tokenizers import Tokenizer, Vocab, train_wordpiece
 from course_lib.training.loop import Batches
 from experiments.engine.judging import Ratio, Statement, all_of, clearly, exactly, statements, verdict
@@ -100,7 +97,7 @@ def noised_stories(noises: Sequence[str], seed: int) -> Made:
     pieces, documents = language(), language().ids(corpus())
     vocab, ends = pieces.vocab, objectives.sentence_ends(pieces)
 
-    def make(step: int) -> Batch:
+    def make(step: int) -> losses.Batch:
         some = [documents[(ROWS * step + i) % len(documents)] for i in range(ROWS)]
         ids, attention_mask = pad(some, vocab.pad or 0).values()
         rng = seeded_generator(seed, step)
@@ -122,11 +119,11 @@ def fresh(seed: int) -> Seq2SeqLM:
     torch.manual_seed(seed)
     model = bart_lm(config(), start=language().vocab.sep or 0)
     for stack in (model.stack.encoder, model.stack.decoder):
-        mimetic(stack)
+        initialization.mimetic(stack)
     return model
 
 
-def trained(model: M, batches: Batches, count: int, lr: float = 5e-3, loss: Loss = losses.seq2seq) -> M:
+def trained(model: M, batches: Batches, count: int, lr: float = 5e-3, loss: losses.Loss = losses.seq2seq) -> M:
     """The model, trained."""
     fit(model, batches, loss, count, lr)
     return model
@@ -152,14 +149,6 @@ def summariser(model: M, seed: int) -> M:
     return trained(deepcopy(model), TaskBatches(frame, taught, ROWS, seed), TUNING, lr=3e-3)
 
 
-@cache
-def unseen() -> Batch:
-    """New stories with nothing hidden, to be said again."""
-    pieces, rng = language(), random.Random(1)
-    ids, attention_mask = pad(pieces.ids([story(rng)["text"] for _ in range(150)]), pieces.vocab.pad or 0).values()
-    return {"ids": ids, "attention_mask": attention_mask, "labels": ids.masked_fill(~attention_mask, objectives.IGNORE)}
-
-
 def _poorer(a: str, b: str) -> Statement:
     """The first noise leaves clearly more perplexity than the second, in logarithms, paired by seed."""
     return clearly(Ratio(f"perplexity/{a}", f"perplexity/{b}", log=True))
@@ -173,24 +162,15 @@ BEHIND = [_poorer(name, BEST) for name in (*LOST, *ORDER) if name != BEST]
 def which_noise(lab: Lab, seed: int) -> dict[str, float]:
     """Perplexity of new summaries; before the tuning, how well each copies."""
     frame, _, tested = summaries()
-    values: dict[str, float] = {}
+    pieces, rng, values = language(), random.Random(1), dict[str, float]()
+    ids, real = pad(pieces.ids([story(rng)["text"] for _ in range(150)]), pieces.vocab.pad or 0).values()
+    unseen = {"ids": ids, "attention_mask": real, "labels": ids.masked_fill(~real, objectives.IGNORE)}  # to be copied
     for name in ARMS:
         body = pretrained(lab.plan, seed, name)
         loss = evaluation.mean_loss(summariser(body, seed), losses.seq2seq, [frame.collate(tested)])
         values[f"perplexity/{name}"] = metrics.perplexity(loss)
-        values[f"copies/{name}"] = evaluation.target_accuracy(body, [unseen()])
+        values[f"copies/{name}"] = evaluation.target_accuracy(body, [unseen])
     return values
-
-
-def classified(model: nn.Module, seed: int) -> float:
-    """Share of new stories of which a classifier says the kind of the first event."""
-    frame, rng = Frame(language(), config(), "single", classes=len(KINDS)), random.Random(3)
-    taught, tested = (frame.rows(told_apart(rng, n)) for n in (200, 300))
-    trained(model, TaskBatches(frame, taught, ROWS, seed), JUDGING, lr=2e-3, loss=losses.classification)
-    batch = dict(frame.collate(tested))
-    truth = batch.pop("labels")
-    with torch.no_grad():
-        return float((model(**batch).argmax(-1) == truth).float().mean())
 
 
 def encoder(plan: Plan, seed: int) -> Transformer:
@@ -199,7 +179,7 @@ def encoder(plan: Plan, seed: int) -> Transformer:
     shape = replace(bert(size, width=WIDTH, layers=2, heads=2, length=LENGTH, dropout=0.0), init_std=0.05)
     torch.manual_seed(seed)
     model = heads.MLM(Transformer(shape))
-    mimetic(model.stack)
+    initialization.mimetic(model.stack)
     return trained(model, noised_stories((), seed), steps(plan), loss=losses.mlm).stack
 
 
@@ -211,17 +191,23 @@ LEARNED = all_of(*[clearly(name, "BART, not pretrained") for name in ("BART", "e
     verdict(LEARNED & clearly(0.05, ("encoder", "BART")), LEARNED & ~clearly("encoder", "BART")),
 )
 def classifies_too(lab: Lab, seed: int) -> dict[str, float]:
-    """Accuracy of each."""
+    """Share of new stories of which each says the kind of the first event."""
     bodies: dict[str, Transformer | EncoderDecoder] = {
         "BART": deepcopy(pretrained(lab.plan, seed).stack),
         "encoder": encoder(lab.plan, seed),
         "BART, not pretrained": fresh(seed).stack,
     }
-    values, classes = {}, len(KINDS)
+    values, classes, rng = dict[str, float](), len(KINDS), random.Random(3)
+    frame = Frame(language(), config(), "single", classes=classes)
+    taught, tested = (frame.rows(told_apart(rng, n)) for n in (200, 300))
+    batch = dict(frame.collate(tested))
+    truth = batch.pop("labels")
     for name, body in bodies.items():
         torch.manual_seed(seed)
         head = heads.Classifier(body, classes) if isinstance(body, Transformer) else Seq2SeqClassifier(body, classes)
-        values[name] = classified(head, seed)
+        trained(head, TaskBatches(frame, taught, ROWS, seed), JUDGING, lr=2e-3, loss=losses.classification)
+        with torch.no_grad():
+            values[name] = float((head(**batch).argmax(-1) == truth).float().mean())
     return values
 
 
@@ -232,7 +218,7 @@ class Behind(nn.Module):
         super().__init__()
         self.front = Transformer(replace(inner.config, embed=EmbedConfig(foreign, norm=True), layers=1))
         self.inner, self.config = inner, inner.config
-        mimetic(self.front)
+        initialization.mimetic(self.front)
 
     def forward(self, ids: Tensor, *, attention_mask: Tensor | None = None, segments: Tensor | None = None) -> Tensor:
         h: Tensor = self.inner.run(self.front(ids, attention_mask=attention_mask), attention_mask=attention_mask)
@@ -249,7 +235,7 @@ def translator(model: Seq2SeqLM, foreign: int, seed: int, *, frozen: bool) -> Se
     made.stack.encoder = behind  # type: ignore[assignment]
     if frozen:
         made.requires_grad_(False)
-        first = cast(Attention, inner.blocks[0].attn)
+        first = cast(attention.Attention, inner.blocks[0].attn)
         for part in (behind.front, inner.position, outer.position, first.q, first.k, first.v):
             part.requires_grad_(True)
     return made

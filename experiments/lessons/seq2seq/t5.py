@@ -12,20 +12,14 @@ import torch
 from torch import nn
 
 from course_lib import data, objectives
-from course_lib.analysis import cost
-from course_lib.analysis.evaluation import mean_loss, target_accuracy
-from course_lib.data import text_to_text
-from course_lib.data.batches import pad
-from course_lib.data.inputs import EncodedRow, SourceTarget, TaskBatches
+from course_lib.analysis import cost, evaluation
+from course_lib.data import batches, inputs, text_to_text
 from course_lib.families.t5 import T5_SIZES, t5, t5_lm, t5_size, write_config
-from course_lib.model import heads, masks
+from course_lib.model import heads, masks, seq2seq, transformer
 from course_lib.model.config import StackConfig, T5Buckets
-from course_lib.model.seq2seq import EncoderDecoder, Seq2SeqLM, shift_right
-from course_lib.model.transformer import Transformer
 from course_lib.objectives import IGNORE, collate, losses, seeded_generator
 from course_lib.objectives.losses import Batch, Loss
-from course_lib.pretrained import checkpoints
-from course_lib.pretrained.tokenizers import train_wordpiece
+from course_lib.pretrained import checkpoints, tokenizers
 from experiments.engine.small_models import WORLD
 from experiments.lessons import Figures, Lab, Made, experiment, fit, given, probes, published, rule, town
 
@@ -49,7 +43,7 @@ class TextsAndTasks:
         self.t5_mini, self.tokenizer, _ = checkpoints.load("t5-mini")
         self.vocab, self.sentinels = self.tokenizer.vocab, objectives.sentinels(self.tokenizer)
         self.special = torch.tensor([i for i in self.vocab.special if i not in self.sentinels])
-        self.frame = SourceTarget(self.tokenizer, self.t5_mini.stack.config, max_length=64)
+        self.frame = inputs.SourceTarget(self.tokenizer, self.t5_mini.stack.config, max_length=64)
         texts = list(data.corpus("world", n=size["documents"], seed=seed)["text"])
         long = self.tokenizer.ids(texts, special=False)
         cut = [ids[i : i + LENGTH] for ids in long for i in range(0, len(ids), LENGTH)]
@@ -59,7 +53,7 @@ class TextsAndTasks:
     def texts(self, step: int) -> Batch:
         first = step * self.size["rows"]
         rows = [self.rows[i % len(self.rows)] for i in range(first, first + self.size["rows"])]
-        return pad(rows, self.vocab.pad or 0)
+        return batches.pad(rows, self.vocab.pad or 0)
 
     def spans(self, step: int) -> Batch:
         (ids, real), rng = self.texts(step).values(), seeded_generator(self.seed, 1, step)
@@ -70,7 +64,7 @@ class TextsAndTasks:
         ids, real = self.texts(step).values()
         return collate.prefixed(ids, real, seeded_generator(self.seed, 2, step), vocab=self.vocab)
 
-    def _task(self, name: str, split: str = "train") -> list[EncodedRow]:
+    def _task(self, name: str, split: str = "train") -> list[inputs.EncodedRow]:
         """Rows of a task as text in and text out."""
         n = self.size["tests" if split == "test" else "labels"]
         items = data.task(f"world/{name}", split=split, n=n, seed=self.seed)
@@ -88,7 +82,7 @@ def judged(model: Any, loss: Loss, batch: Batch, special: torch.Tensor) -> tuple
     at = (labels != IGNORE) & ~torch.isin(labels, special)
     seen: dict[str, Any] = {"attention_mask": batch["attention_mask"], "loss_mask": at}
     if loss is losses.seq2seq:
-        logits = model(batch["ids"], shift_right(labels, model.stack.start), **seen)
+        logits = model(batch["ids"], seq2seq.shift_right(labels, model.stack.start), **seen)
     else:
         mask = masks.prefix(batch["prefix"], labels.shape[1]) if loss is losses.prefix_lm else None
         logits = model(batch["ids"], mask=mask, **seen)
@@ -110,9 +104,9 @@ def build(kind: str, config: StackConfig) -> nn.Module:
     the decoder's cross-attention is its self-attention once more."""
     if KINDS[kind] is not losses.seq2seq:
         one = replace(config, cross=False, position=T5Buckets(32, 128, bidirectional=True))
-        return heads.LM(Transformer(one))
+        return heads.LM(transformer.Transformer(one))
     layers = config.layers // 2 if kind == "half the layers" else config.layers
-    model = Seq2SeqLM(EncoderDecoder(replace(config, layers=layers)))
+    model = seq2seq.Seq2SeqLM(seq2seq.EncoderDecoder(replace(config, layers=layers)))
     for reads, writes in zip(model.stack.encoder.blocks, model.stack.decoder.blocks, strict=True):
         if kind == "shared":
             writes.attn = writes.cross = reads.attn
@@ -135,7 +129,7 @@ def summarised(town: TextsAndTasks, kind: str, objective: str, device: str) -> t
     elif objective != CONTROL:
         read = town.spans if objective == "denoising" else town.parts
         fit(model, Made(lambda step: form(read(step))), loss, steps, 3e-3, device=device)
-    stories = TaskBatches(town.frame, town.task("summaries"), town.size["rows"], town.seed)
+    stories = inputs.TaskBatches(town.frame, town.task("summaries"), town.size["rows"], town.seed)
     fit(model, Made(lambda step: form(stories[step])), loss, town.size["after"], 2e-3, device=device)
     return judged(model, loss, form(town.frame.collate(town.task("summaries", "test"))), town.special)
 
@@ -173,7 +167,7 @@ def same_formats() -> bool:
     )
 
 
-def answered(town: TextsAndTasks, model: Seq2SeqLM, name: str) -> float:
+def answered(town: TextsAndTasks, model: seq2seq.Seq2SeqLM, name: str) -> float:
     """Share of answers that are the target's text; of a translation's, of its tokens that are right."""
     rows = town.task(name, "test")
     if not TASKS[name].labels:
@@ -209,7 +203,7 @@ def text_in_text_out(lab: Lab, seed: int) -> dict[str, float]:
     fit(joint, every, losses.seq2seq, len(TASKS) * size["each"], 3e-3, device=lab.device)
     values = {"formats as the paper's": float(same_formats())}
     for name in TASKS:
-        single, own = deepcopy(town.t5_mini), TaskBatches(town.frame, taught[name], size["rows"], seed)
+        single, own = deepcopy(town.t5_mini), inputs.TaskBatches(town.frame, taught[name], size["rows"], seed)
         fit(single, own, losses.seq2seq, size["each"], 3e-3, device=lab.device)
         values[f"one model each/{name}"] = answered(town, single, name)
         values[f"one for all/{name}"] = answered(town, joint, name)
@@ -255,8 +249,8 @@ def sizes(lab: Lab, seed: int) -> dict[str, float]:
         torch.manual_seed(seed)
         model = t5_lm(town.fresh(width))
         fit(model, Made(town.spans), losses.seq2seq, steps, 3e-3, device=lab.device)
-        values[f"held-out loss/{width}"] = mean_loss(model, losses.seq2seq, held_out)
-        values[f"tokens right/{width}"] = target_accuracy(model, held_out)
+        values[f"held-out loss/{width}"] = evaluation.mean_loss(model, losses.seq2seq, held_out)
+        values[f"tokens right/{width}"] = evaluation.target_accuracy(model, held_out)
     return values
 
 
@@ -288,7 +282,7 @@ def t5_span_corruption(lab: Lab, seed: int) -> dict[str, float]:
 
 def _amounts(texts: list[str], seed: int) -> dict[str, float]:
     """Over the texts of one corpus, in its own word pieces: their number, share hidden, mean span, share restored."""
-    pieces = objectives.add_sentinels(train_wordpiece(texts, 2000))
+    pieces = objectives.add_sentinels(tokenizers.train_wordpiece(texts, 2000))
     signs, rng = objectives.sentinels(pieces), seeded_generator(seed, 2)
     found: list[tuple[float, ...]] = []
     for ids in pieces.ids([text[:2000] for text in texts], special=False):

@@ -178,7 +178,7 @@ def _heard(source: Any, gap: probes.Gap, other: probes.Gap) -> bool:
 
     handle = source.model.stack.register_forward_hook(keep_it)
     for question in (gap, other):
-        probes._say(source.model, question, source.tokenizer)
+        probes.hidden_word(source, [question])
     handle.remove()
     at = gap.loss_mask.roll(-1, dims=1) if not hasattr(source.model, "head") else gap.loss_mask
     return not torch.allclose(seen[0][at], seen[1][at])
