@@ -106,7 +106,7 @@ def compose(experiment: Experiment, settings: RunSettings) -> Record:
         why=why,
         figures=figures,
         seeds=numbers,
-        config=_config(experiment, settings.plan) | {"arms": [arm.to_dict() for arm in needed[0]]},
+        config={"plan": asdict(settings.plan), **experiment.config, "arms": [arm.to_dict() for arm in needed[0]]},
         arms=list(spent),
         versions={"python": platform.python_version()} | {name: metadata.version(name) for name in PACKAGES},
         hardware=parts[-1]["hardware"],
@@ -180,13 +180,9 @@ def _do(job: _Job, settings: RunSettings) -> float:
 def _seed_file(experiment: Experiment, seed: int, settings: RunSettings) -> Path:
     """Named by what the values follow from: the plan, the arms, the rule under which they were measured."""
     needed = [arm.name for arm in experiment.needs(settings.plan, seed)]
-    follows = [_config(experiment, settings.plan), needed, experiment.rule_hash]
+    follows = [{"plan": asdict(settings.plan), **experiment.config}, needed, experiment.rule_hash]
     key = arms.short_hash(json.dumps(follows, sort_keys=True))
     return settings.work / experiment.id / f"seed-{seed}-{key}.json"
-
-
-def _config(experiment: Experiment, plan: Plan) -> dict[str, Any]:
-    return {"plan": asdict(plan), **experiment.config}
 
 
 def _hardware(device: str) -> str:

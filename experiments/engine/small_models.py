@@ -74,6 +74,11 @@ def sizes(plan: Plan) -> list[tuple[int, int]]:
     return [(max(1, layers // 2), width // 2), (layers, width // 2), (layers, width), (layers, 3 * width // 2)]
 
 
+def family(plan: Plan, seed: int) -> list[Arm]:
+    """BERT in all sizes."""
+    return [size_arm(plan, seed, *size) for size in sizes(plan)]
+
+
 def masked_arm(plan: Plan, seed: int, recipe: str = "80/10/10") -> Arm:
     """Masked words alone; `recipe`: [MASK]/random/as it is, other than BERT's up to `compared` only."""
     if recipe == "80/10/10":
@@ -100,9 +105,8 @@ def two_sided_arm(plan: Plan, seed: int) -> Arm:
 def elmo_arm(plan: Plan, seed: int) -> Arm:
     """A biLM as wide as the plan's BERT, on a third of its documents, which takes as much processor time."""
     filters = tuple((wide, max(1, plan.width * many // 128)) for wide, many in ((1, 16), (2, 32), (3, 64), (4, 64)))
-    model = ElmoConfig(
-        plan.vocab, filters=filters, length=24, dropout=0.0, width=plan.width // 2, hidden=plan.width, layers=2
-    )
+    width, hidden = plan.width // 2, plan.width
+    model = ElmoConfig(plan.vocab, filters=filters, length=24, dropout=0.0, width=width, hidden=hidden, layers=2)
     steps = max(1, plan.steps // 4)
     return arm(plan, "bilm", model, seed, rows=4 * plan.rows // 3, steps=steps, warmup=steps // 10)
 

@@ -113,9 +113,8 @@ def _score(cell: Cell, grid: Grid) -> float:
     if cell.start in ASKED:
         seed = None if cell.start == "asked" else cell.seed
         told = _asked(cell.task, cell.labels, "train", cell.seed, seed)
-        return hiding.asked_score(
-            what, train, test, told, _asked(cell.task, grid.settings.test_rows, "test", views.TEST_SEED, seed)
-        )
+        asked = _asked(cell.task, grid.settings.test_rows, "test", views.TEST_SEED, seed)
+        return hiding.asked_score(what, train, test, told, asked)
     tune = _decoder if what.kind == "target" else _encoder
     return tune(what, {"train": train, "test": test}, cell, grid.settings)
 
@@ -149,12 +148,12 @@ class _Targets:
     def __init__(self, rows: views.Rows, tokenizer: tokenizers.Tokenizer, batch: int, seed: int, most: int) -> None:
         vocab = tokenizer.vocab
         assert vocab.bos is not None and vocab.eos is not None
-        self.rows: list[tuple[list[int], int]] = []
+        self.rows: list[tuple[list[int], list[int]]] = []
         for row in rows:
             text = [vocab.bos, *tokenizer.encode(row["text"], special=False).ids]
             target = [*tokenizer.encode(f" {row['target']}", special=False).ids, vocab.eos]
             text = text[-(most - len(target)) :]  # what is too long loses its beginning
-            self.rows.append((text + target, len(text)))
+            self.rows.append((text + target, [IGNORE] * (len(text) - 1) + target + [IGNORE]))
         self.pad, self.most, self.plan = vocab.pad or 0, most, Shuffled(len(rows), batch, seed)
 
     def __getitem__(self, step: int, /) -> losses.Batch:
@@ -162,11 +161,8 @@ class _Targets:
 
     def collate(self, numbers: Sequence[int]) -> losses.Batch:
         """These rows: ids, attention_mask, labels Int[B T] (what each position should predict)."""
-        batch = dict(pad([self.rows[i][0] for i in numbers], self.pad, most=self.most))
-        labels = losses.next_tokens(batch["ids"], batch["attention_mask"])
-        for line, number in zip(labels, numbers, strict=True):
-            line[: self.rows[number][1] - 1] = IGNORE
-        return batch | {"labels": labels}
+        rows, labels = zip(*(self.rows[i] for i in numbers), strict=True)
+        return pad(rows, self.pad, most=self.most) | {"labels": pad(labels, IGNORE, most=self.most)["ids"]}
 
 
 def _decoder(what: views.View, rows: dict[str, views.Rows], cell: Cell, use: Hyperparameters) -> float:

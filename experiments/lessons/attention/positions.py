@@ -48,10 +48,10 @@ def _shuffled(position: c.PositionConfig, causal: bool, seed: int) -> float:
         return float((stack(ids)[:, order] - stack(ids[:, order])).abs().max())
 
 
-@experiment(
-    "permutation-equivariance",
-    verdict(all_of(above(1e-10, "none"), *[above(name, 1e-2) for name in SCHEMES if name != "none"])),
-)
+MOVES = [above(name, 1e-2) for name in SCHEMES if name != "none"]
+
+
+@experiment("permutation-equivariance", verdict(all_of(above(1e-10, "none"), *MOVES)))
 def permutation_equivariance(lab: Lab, seed: int) -> dict[str, float]:
     """Differences for each scheme, and for a causal stack without positions."""
     values = {name: _shuffled(scheme, False, seed) for name, scheme in SCHEMES.items()}
@@ -62,9 +62,8 @@ def permutation_equivariance(lab: Lab, seed: int) -> dict[str, float]:
 def _text() -> tuple[Tensor, Tensor, int]:
     """The town's documents as characters: training stream, held-out stream, number of characters."""
     write = town(small_models.WORLD).document
-    texts = [
-        "\n".join(write(i, s)["text"] for i in range(count)) for s, count in (("train", 4000), ("validation", 400))
-    ]
+    counts = {"train": 4000, "validation": 400}
+    texts = ["\n".join(write(i, split)["text"] for i in range(count)) for split, count in counts.items()]
     known = {char: i for i, char in enumerate(sorted(set("".join(texts))))}
     read, held = (torch.tensor([known[char] for char in text]) for text in texts)
     return read, held, len(known)

@@ -173,9 +173,8 @@ def unchanged_cuts(stack: Transformer, tokens: Tensor, others: Tensor) -> int:
 def causal_mask(lab: Lab, seed: int) -> dict[str, float]:
     """Cuts at which the past does not change, with the mask and without."""
     torch.manual_seed(seed)
-    masked, unmasked = (
-        Transformer(StackConfig(EmbedConfig(100), 64, 4, 4, 256, causal=causal)).eval() for causal in (True, False)
-    )
+    shapes = (StackConfig(EmbedConfig(100), 64, 4, 4, 256, causal=causal) for causal in (True, False))
+    masked, unmasked = (Transformer(shape).eval() for shape in shapes)
     unmasked.load_state_dict(masked.state_dict())
     tokens, others = torch.randint(100, (2, 1, 24), generator=seeded_generator(seed))
     others = torch.where(others == tokens, (tokens + 1) % 100, others)

@@ -49,9 +49,8 @@ def transformer_translation(lab: Lab, seed: int) -> dict[str, float]:
     pairs = list({p["text"]: p for p in data.task("world/translation", n=sizes["pairs"], seed=seed)}.values())
     known, pairs = pairs[: sizes["tests"]], pairs[sizes["tests"] :]
     strangers = list(data.task("world/translation", split="test", n=sizes["tests"], seed=seed))
-    tokenizer = train_wordpiece(
-        [p[side] for p in pairs for side in ("text", "target")], sizes["vocab"], lowercase=False
-    )
+    texts = [pair[side] for pair in pairs for side in ("text", "target")]
+    tokenizer = train_wordpiece(texts, sizes["vocab"], lowercase=False)
     vocab, start = tokenizer.vocab.size, tokenizer.vocab.cls or 0
     config = rules.transformer(vocab, width=sizes["width"], layers=2, heads=4, dropout=0.0, norm="pre")
     frame = SourceTarget(tokenizer, config)

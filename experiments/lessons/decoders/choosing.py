@@ -209,11 +209,8 @@ def pretraining_cost(lab: Lab, seed: int) -> dict[str, float]:
     for name, used in said["hardware"].items():
         hours, dollars = used["devices"] * used["days"] * 24, said["dollars"][name]
         listed = min(said["prices"][used["kind"]].values(), key=lambda price: abs(price - dollars / hours))
-        values |= {
-            f"the lecture says/{name}": dollars,
-            f"device-hours/{name}": hours,
-            f"hours x list price/{name}": hours * listed,
-        }
+        values |= {f"the lecture says/{name}": dollars, f"device-hours/{name}": hours}
+        values[f"hours x list price/{name}"] = hours * listed
     for name in BERTS:
         used, counted = said["hardware"][name], cost.parameters(preset(name.lower()))
         operations = cost.training_flops(counted, said["tokens"][MIDDLE])

@@ -13,11 +13,10 @@ from experiments.lessons import Lab, Plan, Tuning, experiment, probes, small_mod
 
 TASKS = ("acceptability", "sentiment", "nli", "qnli", "paraphrase", "similarity", "entities")
 IDENTITIES = ("x Phi(x)", "erf form", "derivative", "at 0", "beyond 6", "below -6")
+HOLD = [*[above(1e-8, name) for name in IDENTITIES], above(1e-3, "largest jump of the slope")]
 
 
-@experiment(
-    "gelu", verdict(all_of(*[above(1e-8, name) for name in IDENTITIES], above(1e-3, "largest jump of the slope")))
-)
+@experiment("gelu", verdict(all_of(*HOLD)))
 def gelu(lab: Lab, seed: int) -> dict[str, float]:
     """Greatest deviations from the identities, and of the tanh approximation."""
     x = torch.linspace(-10, 10, 200_001, dtype=torch.float64, requires_grad=True)

@@ -101,12 +101,10 @@ def lstm_summaries(stories: Sequence[str], size: dict[str, int], seed: int, devi
 
 
 HINT, NONE = "mean/In short,", "mean/no hint"
+HELPS = rule.above(HINT, NONE, by=5.0) & rule.clearly(HINT, NONE)
 
 
-@experiment(
-    "gpt2-tldr",
-    rule.statements(rule.above(HINT, NONE, by=5.0) & rule.clearly(HINT, NONE), rule.clearly("mean/Lead-3", HINT)),
-)
+@experiment("gpt2-tldr", rule.statements(HELPS, rule.clearly("mean/Lead-3", HINT)))
 def tldr(lab: Lab, seed: int) -> dict[str, float]:
     """Mean of three ROUGEs: with each hint, of sentences taken from the story, of an LSTM trained to summarise."""
     size = SIZES[lab.plan.scale]

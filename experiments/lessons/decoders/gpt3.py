@@ -77,9 +77,8 @@ def marked(shots: int, n: int, seed: int) -> list[prompting.Question]:
 def _prompting(f: Figures) -> rule.Judge:
     """The best wording is well above chance, and clearly above the worst one."""
     worst, *_, best = sorted((f"wording/{wording}" for wording in WORDINGS), key=lambda key: f[key].mean)
-    return rule.statements(
-        rule.above(best, CHANCE, by=0.15), rule.clearly(best, worst) & rule.above(best, worst, by=0.1)
-    )
+    apart = rule.clearly(best, worst) & rule.above(best, worst, by=0.1)
+    return rule.statements(rule.above(best, CHANCE, by=0.15), apart)
 
 
 @experiment("prompting", rule.by_figures(_prompting), wordings=tuple(WORDINGS), shots=MANY)
@@ -172,13 +171,11 @@ def in_context(lab: Lab, seed: int) -> dict[str, float]:
     return values | {f"facts, random/{name}/{MANY} shots": accuracy(model, tokenizer, asked)}
 
 
-@experiment(
-    "arithmetic",
-    rule.statements(
-        rule.above(f"+ and -/{LARGE_WIDTH}/{EXAMPLES} shots", f"+ and -/{SMALL_WIDTH}/{EXAMPLES} shots", by=0.2),
-        rule.any_of(*[rule.above(*_gain(f"{sign}/{LARGE_WIDTH}"), by=0.05) for sign in "+-"]),
-    ),
-)
+BETTER = rule.above(f"+ and -/{LARGE_WIDTH}/{EXAMPLES} shots", f"+ and -/{SMALL_WIDTH}/{EXAMPLES} shots", by=0.2)
+HELPED = [rule.above(*_gain(f"{sign}/{LARGE_WIDTH}"), by=0.05) for sign in "+-"]
+
+
+@experiment("arithmetic", rule.statements(BETTER, rule.any_of(*HELPED)))
 def arithmetic(lab: Lab, seed: int) -> dict[str, float]:
     """Both explained signs by size and shots."""
     size = SIZES[lab.plan.scale]
@@ -201,11 +198,10 @@ def law(x: Sequence[float], loss: Sequence[float]) -> tuple[float, float]:
 
 
 SIZE_LAW, COMPUTE_LAW = rule.clearly("exponent/parameters"), rule.clearly("exponent/compute")
+STRAIGHT = rule.within("largest residual", -0.03, 0.03)
 
 
-@experiment(
-    "scaling-laws", rule.verdict(SIZE_LAW & rule.within("largest residual", -0.03, 0.03) & COMPUTE_LAW, SIZE_LAW)
-)
+@experiment("scaling-laws", rule.verdict(SIZE_LAW & STRAIGHT & COMPUTE_LAW, SIZE_LAW))
 def scaling_laws(lab: Lab, seed: int) -> dict[str, float]:
     """Held-out loss of six sizes, and the exponents of the laws of size and of compute spent best."""
     size = SIZES[lab.plan.scale]
@@ -287,12 +283,10 @@ def training_compute(lab: Lab, seed: int) -> dict[str, float]:
 
 
 COMPARED = ("GPT-1", "GPT-2", "GPT-3")  # the lecture's other two are estimates and not judged
+AS_SAID = [rule.near(f"counted/{name}", f"the lecture says/{name}", 0.05) for name in COMPARED]
 
 
-@experiment(
-    "gpt-comparison",
-    rule.statements(*[rule.near(f"counted/{name}", f"the lecture says/{name}", 0.05) for name in COMPARED]),
-)
+@experiment("gpt-comparison", rule.statements(*AS_SAID))
 def gpt_comparison(lab: Lab, seed: int) -> dict[str, float]:
     """What the lecture says of all five, and the counts of the three that are published."""
     rows = published("19_gpt3")["gpt-comparison"]["rows"]

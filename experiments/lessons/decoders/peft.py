@@ -129,10 +129,10 @@ def _few_weights(by: float) -> rule.Statement:
     return rule.any_of(*[few & rule.above(f"score/width {w}", ALL("everything"), by=by) for w, few in small.items()])
 
 
-@experiment(
-    "adapters",
-    rule.verdict(_few_weights(-NEAR) & rule.above(0.05, "changed at the start"), _few_weights(-2 * NEAR)),
-)
+AS_BEFORE = rule.above(0.05, "changed at the start")
+
+
+@experiment("adapters", rule.verdict(_few_weights(-NEAR) & AS_BEFORE, _few_weights(-2 * NEAR)))
 def adapters(lab: Lab, seed: int) -> dict[str, float]:
     """Score and share of trained weights by width; how much fresh adapters change the output."""
     setup, values = Setup(lab, seed), compared(lab, seed, ("all labels",), ("everything",))
@@ -165,11 +165,7 @@ def _prompt(f: Figures) -> rule.Judge:
     return rule.statements(thrifty, rule.clearly(first, last))
 
 
-@experiment(
-    "prompt-tuning",
-    rule.by_figures(_prompt),
-    needs=lambda plan, seed: [small_models.size_arm(plan, seed, *size) for size in small_models.sizes(plan)],
-)
+@experiment("prompt-tuning", rule.by_figures(_prompt), small_models.family)
 def prompt_tuning(lab: Lab, seed: int) -> dict[str, float]:
     """Scores by the prompt's length, and by the size of the body, prompt against everything."""
     setup, plan = Setup(lab, seed), lab.plan
@@ -186,10 +182,7 @@ def prompt_tuning(lab: Lab, seed: int) -> dict[str, float]:
 LESS_MEMORY = rule.above("bytes/LoRA", "bytes/QLoRA")
 
 
-@experiment(
-    "qlora",
-    rule.verdict(LESS_MEMORY & rule.above(ALL("QLoRA"), ALL("LoRA"), by=-NEAR), LESS_MEMORY),
-)
+@experiment("qlora", rule.verdict(LESS_MEMORY & rule.above(ALL("QLoRA"), ALL("LoRA"), by=-NEAR), LESS_MEMORY))
 def qlora_memory(lab: Lab, seed: int) -> dict[str, float]:
     """Memory and scores of LoRA with and without the quantised base; bits a weight, counted."""
     matrix = checkpoints.load(BODY).model.stack.blocks[0].ff.up.weight
@@ -198,12 +191,10 @@ def qlora_memory(lab: Lab, seed: int) -> dict[str, float]:
 
 
 GAPS = {name: (f"few labels, their own rows/{name}", f"few labels/{name}") for name in METHODS}
+SMALLER = [rule.above(GAPS["everything"], GAPS[name], by=CLEAR) for name in FIVE]
 
 
-@experiment(
-    "peft-overfits-less",
-    rule.statements(*[rule.above(GAPS["everything"], GAPS[name], by=CLEAR) for name in FIVE]),
-)
+@experiment("peft-overfits-less", rule.statements(*SMALLER))
 def overfits_less(lab: Lab, seed: int) -> dict[str, float]:
     """Scores on the few rows that were trained on, and on new ones, of every method."""
     return compared(lab, seed, ("few labels", "few labels, their own rows"), tuple(METHODS))

@@ -71,13 +71,10 @@ def hits(vectors: Tensor, other: Tensor, same: Tensor) -> Tensor:
     return same[torch.arange(len(near)), near].float()
 
 
-@experiment(
-    "elmo-picks-sense",
-    rule.statements(
-        rule.clearly("biLM/layer 2", "static"), rule.within("elmo-mini/layer 2 minus static, low end", 1e-12, 1.0)
-    ),
-    needs=lambda plan, seed: [small_models.elmo_arm(plan, seed)],
-)
+TOLD = [rule.clearly("biLM/layer 2", "static"), rule.within("elmo-mini/layer 2 minus static, low end", 1e-12, 1.0)]
+
+
+@experiment("elmo-picks-sense", rule.statements(*TOLD), small_models.together(small_models.elmo_arm))
 def picks_sense(lab: Lab, seed: int) -> dict[str, float]:
     """How often the nearest use of a word shares its sense, by every layer; without training; by the company alone."""
     uses = senses.uses(PAIRS, seed)
@@ -177,11 +174,10 @@ def _layers_differ(f: Figures) -> bool:
 
 MIXES = [(f"accuracy/{task}/mix", f"accuracy/{task}/layer 2") for task in (*COLUMNS, "sense")]
 NO_WORSE, BETTER = ([rule.above(*pair, by=by) for pair in MIXES] for by in (-0.005, 0.01))
+MIXED = rule.all_of(*NO_WORSE) & rule.any_of(*BETTER)
 
 
-@experiment(
-    "elmo-layer-mix", rule.statements(rule.such_that(_layers_differ), rule.all_of(*NO_WORSE) & rule.any_of(*BETTER))
-)
+@experiment("elmo-layer-mix", rule.statements(rule.such_that(_layers_differ), MIXED))
 def layer_mix(lab: Lab, seed: int) -> dict[str, float]:
     """Learned shares, and test accuracies with the mix and with the top layer alone."""
     size = SIZES[lab.plan.scale]

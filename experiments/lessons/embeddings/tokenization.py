@@ -16,13 +16,10 @@ RESTORES = {
 }
 
 
-@experiment(
-    "bytes-bpe",
-    statements(
-        all_of(*[RESTORES[name] & exactly(f"has an unknown token/{name}", 0.0) for name in BYTES]),
-        ~any_of(*[RESTORES[name] for name in PIECES]),
-    ),
-)
+WHOLE = all_of(*[RESTORES[name] & exactly(f"has an unknown token/{name}", 0.0) for name in BYTES])
+
+
+@experiment("bytes-bpe", statements(WHOLE, ~any_of(*[RESTORES[name] for name in PIECES])))
 def bytes_bpe(lab: Lab, seed: int) -> dict[str, float]:
     """Share of the texts that come back to the letter, and unknown tokens, by tokenizer. The texts: every character of
     UTF-8, in random company; random strings; documents that no tokenizer has read."""

@@ -85,21 +85,17 @@ def by_company(vectors: word_vectors.WordVectors, counts: Tensor, rows: Sequence
     return torch.stack(found)[None]
 
 
-@experiment(
-    "static-mixes-senses",
-    rule.statements(
-        rule.all_of(*[rule.above(f"two senses or more/{name}", 0.0, by=0.5) for name in METHODS]),
-        rule.exactly("same sense/static", 0.5) & rule.clearly("same sense/bert-mini", 0.5),
-    ),
-)
+MIXED = rule.all_of(*[rule.above(f"two senses or more/{name}", 0.0, by=0.5) for name in METHODS])
+TOLD = rule.exactly("same sense/static", 0.5) & rule.clearly("same sense/bert-mini", 0.5)
+
+
+@experiment("static-mixes-senses", rule.statements(MIXED, TOLD))
 def static_mixes_senses(lab: Lab, seed: int) -> dict[str, float]:
     """Shares of ambiguous words with mixed neighbours; accuracies of the probe."""
     sizes, world = SIZES[lab.plan.scale], town(small_models.WORLD)
     documents = world.documents(sizes["whole"] + sizes["marked"], seed=seed)
-    read = [
-        [([*map(str.lower, words)], labels) for words, labels in senses.by_sentence(d, senses.marks(d))]
-        for d in documents
-    ]
+    marked_up = [senses.by_sentence(document, senses.marks(document)) for document in documents]
+    read = [[([*map(str.lower, words)], labels) for words, labels in rows] for rows in marked_up]
     whole = [[word for words, _ in rows for word in words] for rows in read[: sizes["whole"]]]
     marked = [words for rows in read[sizes["whole"] :] for words, labels in rows if any(labels)]
     text = word_vectors.count(whole + marked, least=5)

@@ -52,14 +52,12 @@ def mlm_recipe(lab: Lab, seed: int) -> dict[str, float]:
     }
 
 
-@experiment(
-    "nsp-recipe",
-    rule.verdict(
-        rule.ratio("labelled as following", "pairs", 0.5, 0.5)
-        & rule.exactly("following, and so labelled", "labelled as following")
-        & rule.exactly("of the same document, labelled random", 0.0)
-    ),
-)
+HALF = rule.ratio("labelled as following", "pairs", 0.5, 0.5)
+RIGHTLY = rule.exactly("following, and so labelled", "labelled as following")
+ELSEWHERE = rule.exactly("of the same document, labelled random", 0.0)
+
+
+@experiment("nsp-recipe", rule.verdict(HALF & RIGHTLY & ELSEWHERE))
 def nsp_recipe(lab: Lab, seed: int) -> dict[str, float]:
     """Each sentence is its own address, so that no two look alike."""
     documents = [[f"{d} {s}" for s in range(1 + d % 9)] for d in range(2000)]
@@ -73,19 +71,20 @@ def nsp_recipe(lab: Lab, seed: int) -> dict[str, float]:
     }
 
 
-COUNTED = rule.all_of(*[rule.exactly(name, f"{name}, transformers") for name in ("BERT-base", "BERT-large")])
+STATED = {"BERT-base": 110e6, "BERT-large": 340e6}
+COUNTED = rule.all_of(*[rule.exactly(name, f"{name}, transformers") for name in STATED])
 
 
-@experiment(
-    "bert-params",
-    rule.verdict(COUNTED & rule.near("BERT-base", 110e6, 0.02) & rule.near("BERT-large", 340e6, 0.02), COUNTED),
-)
+AS_STATED = rule.all_of(*[rule.near(name, count, 0.02) for name, count in STATED.items()])
+
+
+@experiment("bert-params", rule.verdict(COUNTED & AS_STATED, COUNTED))
 def bert_params(lab: Lab, seed: int) -> dict[str, float]:
     """Counted on the meta device, beside what transformers counts: embeddings, blocks, pooler."""
     from transformers import BertConfig, BertModel
 
     values: dict[str, float] = {}
-    for name, config in {"BERT-base": preset("bert-base"), "BERT-large": preset("bert-large")}.items():
+    for name, config in {name: preset(name.lower()) for name in STATED}.items():
         theirs = BertConfig(
             hidden_size=config.width, num_hidden_layers=config.layers, num_attention_heads=config.heads,
             intermediate_size=config.hidden,
@@ -104,14 +103,11 @@ def _writers(plan: Plan, seed: int) -> list[Arm]:
     return [*_racers(plan, seed), small_models.causal_arm(plan, (seed + 1) % max(plan.seeds, 2))]
 
 
-@experiment(
-    "bert-cannot-generate",
-    rule.statements(
-        rule.always("perplexity/BERT", "perplexity/GPT", times=1.5),
-        rule.ratio("positions/BERT", "positions/GPT", least=3.0),
-    ),
-    needs=_writers,
-)
+WORSE = rule.always("perplexity/BERT", "perplexity/GPT", times=1.5)
+DEARER = rule.ratio("positions/BERT", "positions/GPT", least=3.0)
+
+
+@experiment("bert-cannot-generate", rule.statements(WORSE, DEARER), _writers)
 def bert_cannot_generate(lab: Lab, seed: int) -> dict[str, float]:
     """Continue held-out documents, and let the judge read the new part."""
     (bert, tokens, _), (gpt, *_), (judge, *_) = (lab.model(arm) for arm in _writers(lab.plan, seed))
@@ -180,11 +176,10 @@ ARMS, SHIPPED = _sees_more("BERT", "GPT") + _sees_more("BERT", "biLM"), _sees_mo
 CLEAR = rule.all_of(*[rule.clearly("hidden word/BERT", f"hidden word/{other}") for other in ("GPT", "biLM")])
 
 
-@experiment(
-    "bidirectional-wins",
-    rule.verdict(CLEAR & (rule.all_of(*ARMS) | rule.all_of(*SHIPPED)), CLEAR | rule.any_of(*ARMS, *SHIPPED)),
-    needs=_both_ways,
-)
+ALL, ANY = rule.all_of(*ARMS) | rule.all_of(*SHIPPED), rule.any_of(*ARMS, *SHIPPED)
+
+
+@experiment("bidirectional-wins", rule.verdict(CLEAR & ALL, CLEAR | ANY), _both_ways)
 def bidirectional_wins(lab: Lab, seed: int) -> dict[str, float]:
     """Hidden words of documents, and of the evidence probe, for each model."""
     arms = _both_ways(lab.plan, seed)
@@ -213,10 +208,6 @@ COSTS = rule.above(LTR, NSP) & rule.clearly(*LTR) & rule.above(*NSP, by=-0.01)
 suite("bert-ablation", _ablated, ABLATION_TASKS, rule.verdict(COSTS, rule.above(*LTR)))
 
 
-def _family(plan: Plan, seed: int) -> list[Arm]:
-    return [small_models.size_arm(plan, seed, *size) for size in small_models.sizes(plan)]
-
-
 def _larger(f: Figures) -> rule.Judge:
     """Perplexity falls with every step in size, and the largest is clearly better at the tasks."""
     perplexities, averages = ([key for key in f if key.startswith(what)] for what in ("perplexity/", "average/"))
@@ -225,11 +216,11 @@ def _larger(f: Figures) -> rule.Judge:
     return rule.verdict(rule.all_of(lower, *falls, rule.clearly(averages[-1], averages[0])), lower)
 
 
-@experiment("bert-size", rule.by_figures(_larger), _family, tasks=SIZE_TASKS)
+@experiment("bert-size", rule.by_figures(_larger), small_models.family, tasks=SIZE_TASKS)
 def bert_size(lab: Lab, seed: int) -> dict[str, float]:
     """Perplexity and mean score of each size."""
     values: dict[str, float] = {}
-    for (layers, width), arm in zip(small_models.sizes(lab.plan), _family(lab.plan, seed), strict=True):
+    for (layers, width), arm in zip(small_models.sizes(lab.plan), small_models.family(lab.plan, seed), strict=True):
         name, (model, tokens, _) = f"{layers} x {width}", lab.model(arm)
         loss = evaluation.mean_loss(model, probes.words_loss, probes.held_out(arm, tokens))
         values[f"perplexity/{name}"] = math.exp(loss)

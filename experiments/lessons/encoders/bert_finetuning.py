@@ -28,17 +28,11 @@ BEST_OF_THREE = all_of(*[above(AVERAGE("BERT"), AVERAGE(system)) for system in S
 ALL_STEPS = all_of(*STEPS, clearly(AVERAGE(SYSTEMS[-1]), AVERAGE(SYSTEMS[0])))
 suite("bert-glue", _systems, SUITE, verdict(ALL_STEPS, BEST_OF_THREE | at_least(2, *STEPS)))
 
-LEARNED = above("BERT", 0.3)
+CLEARLY, AHEAD = ([better("BERT", other) for other in ("GPT", SYSTEMS[0])] for better in (clearly, above))
+LEARNED, SHIPPED = above("BERT", 0.3), clearly("bert-mini", "gpt-mini")
 
 
-@experiment(
-    "bert-swag",
-    verdict(
-        all_of(clearly("BERT", "GPT"), clearly("BERT", SYSTEMS[0]), LEARNED),
-        all_of(above("BERT", "GPT"), above("BERT", SYSTEMS[0]), LEARNED) | clearly("bert-mini", "gpt-mini"),
-    ),
-    needs=_arms,
-)
+@experiment("bert-swag", verdict(all_of(*CLEARLY, LEARNED), all_of(*AHEAD, LEARNED) | SHIPPED), _arms)
 def bert_swag(lab: Lab, seed: int) -> dict[str, float]:
     """Accuracy of each system at choosing the continuation."""
     systems = _systems(lab.plan, seed) | {"gpt-mini": Tuning("gpt-mini", "", seed)}
@@ -49,11 +43,10 @@ SCRATCH = {"BERT": "from scratch", "bert-mini": "bert-mini's shape, from scratch
 HELPS = [(f"F1/{name}", f"F1/{start}") for name, start in SCRATCH.items()]
 
 
-@experiment(
-    "bert-squad",
-    verdict(all_of(*[clearly(*pair) for pair in HELPS]), any_of(*[above(*pair) for pair in HELPS])),
-    needs=small_models.together(small_models.bert_arm),
-)
+BOTH, ONE = all_of(*[clearly(*pair) for pair in HELPS]), any_of(*[above(*pair) for pair in HELPS])
+
+
+@experiment("bert-squad", verdict(BOTH, ONE), small_models.together(small_models.bert_arm))
 def bert_squad(lab: Lab, seed: int) -> dict[str, float]:
     """Exact match and F1, pretrained and from scratch."""
     values: dict[str, float] = {}

@@ -46,9 +46,8 @@ def known(plan: Plan) -> LabelledCorpus:
     simple = [i for i, words in enumerate(lower) if 5 <= len(words) <= 30 and common.issuperset(words)]
     order = [simple[i] for i in torch.randperm(len(simple), generator=seeded_generator(0)).tolist()]
     relations = sorted({relation for row in rows for relation in row["deprels"]})
-    labelled = [
-        {"tokens": rows[i]["tokens"], "labels": [relations.index(r) for r in rows[i]["deprels"]]} for i in order[:kept]
-    ]
+    parsed = [(rows[i]["tokens"], rows[i]["deprels"]) for i in order[:kept]]
+    labelled = [{"tokens": words, "labels": [*map(relations.index, found)]} for words, found in parsed]
     texts = [" ".join(rows[i]["tokens"]) for i in order]
     return LabelledCorpus(train_wordpiece(texts, 4000), texts[kept:], labelled, relations)
 
@@ -102,10 +101,10 @@ def score(plan: Plan, stack: transformer.Transformer, seed: int) -> float:
     return finetune(stack, task, tokenizer, epochs=6, **options).score
 
 
-@experiment(
-    "electra-efficiency",
-    rule.statements(*[rule.clearly("full budget/ELECTRA", f"full budget/{other}") for other in ("MLM", "ELECTRA 15%")]),
-)
+AHEAD = [rule.clearly("full budget/ELECTRA", f"full budget/{other}") for other in ("MLM", "ELECTRA 15%")]
+
+
+@experiment("electra-efficiency", rule.statements(*AHEAD))
 def electra_efficiency(lab: Lab, seed: int) -> dict[str, float]:
     """Share of words right without pretraining, and after each objective's."""
     values: dict[str, float] = {"no pretraining": score(lab.plan, fresh(lab.plan, "MLM", seed)[1], seed)}

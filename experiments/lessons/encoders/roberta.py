@@ -221,13 +221,11 @@ def easier(n: int, seed: int) -> dict[str, float]:
     return {f"pieces right/{name}": mean(hits) for name, hits in right.items()}
 
 
-@experiment(
-    "whole-word-masking",
-    rule.statements(
-        rule.clearly("pieces right/rest in view", "pieces right/word hidden"),
-        rule.clearly("tags right/whole words", "tags right/pieces"),
-    ),
-)
+EASIER = rule.clearly("pieces right/rest in view", "pieces right/word hidden")
+WHOLE = rule.clearly("tags right/whole words", "tags right/pieces")
+
+
+@experiment("whole-word-masking", rule.statements(EASIER, WHOLE))
 def whole_word_masking(lab: Lab, seed: int) -> dict[str, float]:
     """What bert-mini guesses, and both arms as taggers."""
     values = easier(lab.plan.tests, seed)
@@ -245,14 +243,11 @@ ALBERT = rule.all_of(*[rule.within(f"parameters, of the paper's/{name}", 0.94, 1
 SPANBERT = rule.always("loss on spans/trained on tokens", "loss on tokens/trained on tokens")
 
 
-@experiment(
-    "span-and-sharing",
-    rule.statements(
-        ALBERT & ~worse("both (ALBERT)", "BERT"),
-        SPANBERT & better("trained on spans", "trained on tokens", of="loss on spans"),
-        better("disentangled (DeBERTa)", "BERT"),
-    ),
-)
+SPANS = better("trained on spans", "trained on tokens", of="loss on spans")
+DEBERTA = better("disentangled (DeBERTa)", "BERT")
+
+
+@experiment("span-and-sharing", rule.statements(ALBERT & ~worse("both (ALBERT)", "BERT"), SPANBERT & SPANS, DEBERTA))
 def span_and_sharing(lab: Lab, seed: int) -> dict[str, float]:
     """Parameters of the published sizes; held-out loss of each shape; the loss on spans and tokens."""
     values: dict[str, float] = {}

@@ -186,10 +186,10 @@ def encoder(plan: Plan, seed: int) -> Transformer:
 LEARNED = all_of(*[clearly(name, "BART, not pretrained") for name in ("BART", "encoder")])
 
 
-@experiment(
-    "bart-classifies-too",
-    verdict(LEARNED & clearly(0.05, ("encoder", "BART")), LEARNED & ~clearly("encoder", "BART")),
-)
+BEHIND_BY = ("encoder", "BART")
+
+
+@experiment("bart-classifies-too", verdict(LEARNED & clearly(0.05, BEHIND_BY), LEARNED & ~clearly(*BEHIND_BY)))
 def classifies_too(lab: Lab, seed: int) -> dict[str, float]:
     """Share of new stories of which each says the kind of the first event."""
     bodies: dict[str, Transformer | EncoderDecoder] = {

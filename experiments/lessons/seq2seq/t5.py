@@ -185,13 +185,10 @@ def _learned(f: Figures) -> bool:
     return f["one for all/sentiment"].mean + f["one for all/paraphrase"].mean >= 1.2
 
 
-@experiment(
-    "t5-text-to-text",
-    rule.verdict(
-        SAME & rule.above(*AVERAGES, by=-0.02) & rule.such_that(_learned), SAME & rule.above(*AVERAGES, by=-0.1)
-    ),
-    tasks=tuple(TASKS),
-)
+EQUAL, NEARLY = (SAME & rule.above(*AVERAGES, by=by) for by in (-0.02, -0.1))
+
+
+@experiment("t5-text-to-text", rule.verdict(EQUAL & rule.such_that(_learned), NEARLY), tasks=tuple(TASKS))
 def text_in_text_out(lab: Lab, seed: int) -> dict[str, float]:
     """Scores of one model a task and of one for all, every task seen as often either way."""
     size = SIZES[lab.plan.scale]
@@ -254,14 +251,12 @@ def sizes(lab: Lab, seed: int) -> dict[str, float]:
     return values
 
 
-CORPORA = ("world", "Python's manual")
+CORPORA, STATED = ("world", "Python's manual"), (("share hidden", 0.145, 0.155), ("mean span", 2.7, 3.3))
 EXAMPLE = published("17_t5")["t5-span-corruption"]
 SPANS, SIGNS = [(2, 2), (8, 1)], ("<X>", "<Y>", "<Z>")  # "for inviting", "last": (start, length)
 LETTERS = [rule.exactly(f"as in the lecture/{side}", 1.0) for side in ("input", "target")]
 RESTORED = [rule.exactly(f"restored/{name}", 1.0) for name in ("the lecture's example", *CORPORA)]
-AMOUNTS = [
-    rule.within(f"share hidden/{name}", 0.145, 0.155) & rule.within(f"mean span/{name}", 2.7, 3.3) for name in CORPORA
-]
+AMOUNTS = [rule.within(f"{what}/{name}", *ends) for name in CORPORA for what, *ends in STATED]
 
 
 @experiment("t5-span-corruption", rule.verdict(rule.all_of(*LETTERS, *RESTORED, *AMOUNTS), rule.all_of(*LETTERS)))
