@@ -63,9 +63,7 @@ def settings(name: str) -> dict[str, Any]:
     return found | ({"checkpoints": shipped(*found["checkpoints"])} if "checkpoints" in found else {})
 
 
-def experiment(
-    name: str, judge: Judge, needs: Needs = lambda plan, seed: (), **config: Any
-) -> Callable[[Measure], Measure]:
+def experiment(name: str, judge: Judge, needs: Needs = lambda *_: (), **config: Any) -> Callable[[Measure], Measure]:
     """Register the decorated function as the experiment of a claim. config: beside its settings in given.yaml."""
 
     def register(measure: Measure) -> Measure:

@@ -150,8 +150,7 @@ class Run(TrainingJob):
 
     @property
     def data(self) -> str:
-        primer = "primer, then " if sum(self.recipe.primer) else ""
-        return f"World({self.recipe.world}): {primer}documents of the split train, never one twice"
+        return super().data.replace(": ", ": primer, then ") if sum(self.recipe.primer) else super().data
 
     def lessons(self) -> Sentences:
         """Row number -> sentences, as training meets them: both levels of the primer, then documents."""

@@ -41,10 +41,6 @@ class ElmoRun(TrainingJob):
     recipe: ElmoRecipe
     loss = staticmethod(elmo.loss)
 
-    @property
-    def data(self) -> str:
-        return f"World({self.recipe.world}): documents of the split train, never one twice"
-
     @cached_property
     def tokenizer(self) -> elmo.Vocabulary:
         """The words of the softmax, counted once, in the first documents."""

@@ -213,12 +213,8 @@ def record(table: Sequence[Cell], grid: Grid) -> dict[str, Any]:
         rows: dict[str, Any] = {"kind": what.kind, "metric": what.metric}
         rows["model"] = DECODER if what.kind == "target" else ENCODER
         for n in counts:
-            found = {
-                start: figure(
-                    [r["score"] for c, r in results.items() if (c.task, c.labels, c.start) == (task, n, start)]
-                )
-                for start in starts(task)
-            }
+            scores = [(c.start, result["score"]) for c, result in results.items() if (c.task, c.labels) == (task, n)]
+            found = {start: figure([score for s, score in scores if s == start]) for start in starts(task)}
             rows[str(n)] = {start: asdict(value) for start, value in found.items()} | {"ahead": ahead(found)}
         rows["clearly_ahead"] = any(rows[str(n)]["ahead"]["clear"] for n in counts)
         tasks[task] = rows

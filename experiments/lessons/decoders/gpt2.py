@@ -119,10 +119,8 @@ def tldr(lab: Lab, seed: int) -> dict[str, float]:
     written["Lead-3"] = [" ".join(some[:3]) for some in sentences]
     written["Random-3"] = [" ".join(rng.sample(some, min(3, len(some)))) for some in sentences]
     written["Seq2Seq+Attn"] = lstm_summaries(stories, size, seed, lab.device)
-    values: dict[str, float] = {}
-    for name, said in written.items():
-        values[f"mean/{name}"] = sum(100 * metrics.rouge(said, wanted, kind=kind) for kind in ROUGES) / len(ROUGES)
-    return values
+    scores = {name: [100 * metrics.rouge(said, wanted, kind=kind) for kind in ROUGES] for name, said in written.items()}
+    return {f"mean/{name}": sum(three) / len(three) for name, three in scores.items()}
 
 
 ENDS = [rule.clearly(f"{what}/{CONTEXTS[0]}", f"{what}/{CONTEXTS[-1]}") for what in ("surprise", "entropy")]

@@ -28,7 +28,7 @@ SHOTS, MANY = (0, 1, 4, 12), 12
 EXAMPLES = 5
 PROBLEMS = torch.tensor([(a, b) for a in range(10) for b in range(a + 1)])
 TAUGHT = PROBLEMS[torch.arange(len(PROBLEMS)) % 5 > 0]  # the others stand on no page
-PLUS, MINUS, UNKNOWN = 0, 1, 2
+PLUS, MINUS, UNKNOWN = SIGNS = 0, 1, 2
 
 
 def accuracy(model: nn.Module, tokenizer: tokenizers.Tokenizer, asked: Sequence[prompting.Question]) -> float:
@@ -94,9 +94,7 @@ def wordings(lab: Lab, seed: int) -> dict[str, float]:
     return values
 
 
-def pages(
-    rows: int, rng: torch.Generator, signs: Sequence[int] = (PLUS, MINUS, UNKNOWN), random_labels: bool = False
-) -> Tensor:
+def pages(rows: int, rng: torch.Generator, signs: Sequence[int] = SIGNS, random_labels: bool = False) -> Tensor:
     """Pages of six sums, Int[rows 36], one sign a page. @ means plus on half of the pages, minus on the others.
 
     Tokens: numbers 0 to 18, + - @ = and the full stop. random_labels: on a page each @ means plus or minus.
