@@ -21,7 +21,7 @@ def place_labels(
 ) -> None:
     """Write each label beside its point (data coordinates), in the first free place. The limits must be final."""
     figure, size = axes.figure, 12
-    figure.canvas.draw()
+    figure.draw_without_rendering()
     dots = axes.transData.transform(list(points))
     scale = figure.dpi / 72
     frame = axes.get_window_extent()

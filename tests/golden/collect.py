@@ -4,7 +4,7 @@
     python tests/golden/collect.py --write    # makes golden.json anew (only where a change is meant), or some groups of it
 
 A group is a function () -> {name: value}; a value is a text, a list of whole numbers, or a list of floats, which may
-differ by 1e-5. Batches are hashed tensor by tensor under the names of `KEYS`, so a renamed key changes one line there.
+differ by 3e-5 (another processor adds in another order). Batches are hashed tensor by tensor under the names of `KEYS`, so a renamed key changes one line there.
 """
 
 # ruff: noqa: E501, E402
@@ -469,7 +469,7 @@ def compute(name: str) -> Values:
 
 
 def differences(expected: Values, found: Values) -> list[str]:
-    """One line for every value that is not as it was; floats may differ by 1e-5."""
+    """One line for every value that is not as it was; floats may differ by 3e-5."""
     lines = [f"gone: {name}" for name in expected if name not in found]
     lines += [f"new: {name} = {found[name]!r:.100}" for name in found if name not in expected]
     for name in sorted(expected.keys() & found.keys()):
@@ -478,7 +478,7 @@ def differences(expected: Values, found: Values) -> list[str]:
             lines.append(f"{name}: {len(old)} -> {len(new)} parts")
         for a, b in zip(old, new, strict=False):
             floats = isinstance(a, float) and isinstance(b, float)
-            if a != b and not (floats and abs(a - b) <= 1e-5 * max(1.0, abs(a))):
+            if a != b and not (floats and abs(a - b) <= 3e-5 * max(1.0, abs(a))):
                 lines.append(f"{name}: {a!r:.150} -> {b!r:.150}")
     return lines
 
