@@ -42,9 +42,6 @@ def relatives(counts: bool, albert: float, spans: float, harder: bool, deberta: 
     return given | {"by_spans": None, "surprise": lambda *_: (spans, 0.0)}
 
 
-TAUGHT = {"ahead": (2.0, 3.0, 2.5), "level": (1.0, -1.0, 0.2), "behind": (-2.0, -3.0, -2.5)}
-
-
 def pooled(glove: float, bert: float, cls: float, ours: float) -> dict[str, Any]:
     """Each system's cosines are the grades with so much noise."""
     draw = torch.Generator().manual_seed(0)
@@ -73,13 +70,6 @@ def ranked(ours: int, hybrid: int, by_words: int) -> dict[str, Any]:
 def spans(letters: bool = True, hidden: float = 0.15, back: bool = True) -> dict[str, Any]:
     row = {"corpus": "town", "texts": 9, "hidden": hidden, "mean span": 3.1, "restored": back}
     return {"letters": letters, "pages": ["town"], "counted": lambda name: dict(row)}
-
-
-def ten(first: float, lm: float, shared: float = 5.03, without: float = 6.0) -> dict[str, Any]:
-    kinds = ("encoder-decoder", "shared", "half the layers", "language model", "prefix LM")
-    score = {(kind, "denoising"): 5.3 for kind in kinds} | {(kind, "LM"): lm for kind in kinds}
-    score |= {("encoder-decoder", "denoising"): first, ("shared", "denoising"): shared}
-    return {"score": score, "ARMS": kinds, "without": without}
 
 
 def unknown(small: tuple[int, ...], large: tuple[int, ...], control: int) -> dict[str, Any]:
@@ -141,15 +131,6 @@ def test_a_live_verdict_follows_its_rule(name: str, row: Any, verdict: str, caps
     run_cells(lesson, space, *cells)
     found = re.findall(r"this run:\s(.*)", capsys.readouterr().out)
     assert re.match(rf"{verdict}(\W|$)", found[-1])
-
-
-@pytest.mark.parametrize(("word", "says"), [("ahead", "helps"), ("level", "no difference"), ("behind", "harms")])
-def test_distilberts_difference_within_two_standard_errors_is_none(
-    word: str, says: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    scores = {"no teacher": [70.0] * 3, "distilled": [70.0 + gap for gap in TAUGHT[word]]}
-    run_cells("13_distilbert", KNOWN | {"parts": ["few"], "of": lambda arm, _: scores[arm]}, "live-said")
-    assert capsys.readouterr().out.rstrip().endswith(says)
 
 
 def test_a_difference_that_the_seeds_do_not_share_is_none() -> None:
