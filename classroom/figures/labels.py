@@ -20,7 +20,7 @@ def place_labels(
     axes: Axes, points: Sequence[tuple[float, float]], labels: Sequence[str], colours: Sequence[str] | None = None
 ) -> None:
     """Write each label beside its point (data coordinates), in the first free place. The limits must be final."""
-    figure, size = axes.figure, 12
+    figure, size = axes.figure.figure, 12
     figure.draw_without_rendering()
     dots = axes.transData.transform(list(points))
     scale = figure.dpi / 72

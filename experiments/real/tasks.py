@@ -99,7 +99,7 @@ def linear(task: PublicTask) -> Run:
 
     def run(rows: Dataset, test: Dataset, penalty: float, seed: int) -> float:
         tags = "tokens" in rows.column_names
-        known, asked = (_words if tags else _texts)(rows, test)
+        known, asked = (_words if tags else texts)(rows, test)
         truth = [tag for row in rows["labels"] for tag in row] if tags else rows["label"]
         ridge = isinstance(truth[0], float)
         model = Ridge(alpha=1 / penalty) if ridge else LogisticRegression(C=penalty, max_iter=2000)
@@ -113,7 +113,8 @@ def linear(task: PublicTask) -> Run:
     return run
 
 
-def _texts(*parts: Dataset) -> list[sparse.csr_matrix]:
+def texts(*parts: Dataset) -> list[sparse.csr_matrix]:
+    """What a linear model reads of texts or pairs; the first part's words and letters count."""
     columns = [name for name in ("text", "pair") if name in parts[0].column_names]
     found: list[list[Any]] = [[] for _ in parts]
     for analyzer, grams in (("word", (1, 2)), ("char_wb", (2, 5))):

@@ -171,7 +171,7 @@ def test_13_another_teacher_and_texts(form: str, tmp_path: Path) -> None:
     space = started("13_distilbert", tmp_path, *working("13_distilbert"), source=tmp_path / "mine.tsv", swap=swap)
     assert space["half"].layers == 3 and space["kept"] == [0, 2, 4]
     assert all("Nadia bought" in text for text in space["texts"])
-    assert set(space["score"]) == {"teacher", "cut, untrained", "no teacher", "distilled", "layer by layer"}
+    assert set(space["results"]) == {"teacher", "no teacher", "distilled", "layer by layer"}
     assert space["students"]["distilled", "many", 0].stack.config.layers == 3
 
 

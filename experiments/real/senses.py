@@ -1,0 +1,115 @@
+"""Word senses (CoarseWSD-20, Loureiro et al. 2021): does a frozen model's vector of a word say which one is meant?
+
+    python -m experiments.real.senses FOLDER
+
+FOLDER has a folder a word. A linear classifier reads the vector that the model gives the word (the mean over its
+layers), or counts of the words around it; its regularisation is chosen on a tenth of the training rows. The score is
+macro F1, the mean over the words; intervals are over the words. Written to data/results/real_senses.json.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+from datasets import Dataset, concatenate_datasets
+from jaxtyping import Float
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from torch import Tensor, nn
+
+from classroom.records.record import RESULTS, Figure, difference, figure
+from course_lib.analysis import metrics, probing
+from course_lib.files import write_json
+from course_lib.model.transformer import Transformer
+from course_lib.pretrained import checkpoints
+from course_lib.pretrained.tokenizers import Tokenizer
+from experiments.real import tasks
+
+AROUND = 25  # words on either side of the one that is asked about
+CHUNK = 256  # texts at a time
+Run = tasks.Run
+PENALTIES = dict.fromkeys(("scratch", "town", "english"), (1e-3, 1e-2, 0.1, 1.0)) | {"linear": tasks.PENALTIES}
+
+
+def read(folder: Path) -> tuple[Dataset, Dataset]:
+    """Training and test rows of one word: the words around it, its place among them, the number of its sense, and the
+    number of the row."""
+    found: list[Dataset] = []
+    for split in ("train", "test"):
+        lines, gold = ((folder / f"{split}.{kind}.txt").read_text("utf-8").splitlines() for kind in ("data", "gold"))
+        rows: dict[str, list[Any]] = {"text": [], "place": [], "label": [int(sense) for sense in gold]}
+        for line in lines:
+            place, _, text = line.partition("\t")
+            start = max(0, int(place) - AROUND)
+            rows["text"].append(" ".join(text.split()[start : int(place) + AROUND + 1]))
+            rows["place"].append(int(place) - start)
+        first = len(found[0]) if found else 0
+        found.append(Dataset.from_dict(rows | {"row": list(range(first, first + len(lines)))}))
+    return found[0], found[1]
+
+
+def vectors(model: nn.Module, tokenizer: Tokenizer, rows: Dataset) -> Float[Tensor, "N D"]:
+    """Of each row the vector at its word: the mean over the layers without the embeddings."""
+    texts, places, found = [text.split() for text in rows["text"]], rows["place"], []
+    for start in range(0, len(texts), CHUNK):
+        layers = probing.word_layers(model, tokenizer, texts[start : start + CHUNK])
+        found += [each[1:, place].mean(0) for each, place in zip(layers, places[start : start + CHUNK], strict=True)]
+    return torch.stack(found)
+
+
+def probe(known: Float[Tensor, "N D"]) -> Run:
+    """A linear classifier of the rows' vectors; for `tasks.arm`."""
+
+    def run(rows: Dataset, test: Dataset, penalty: float, seed: int) -> float:
+        classifier = make_pipeline(StandardScaler(), LogisticRegression(C=penalty, max_iter=500))
+        classifier.fit(known[rows["row"]].numpy(), rows["label"])
+        return macro_f1(classifier.predict(known[test["row"]].numpy()).tolist(), test["label"])
+
+    return run
+
+
+def macro_f1(said: Sequence[int], truth: Sequence[int]) -> float:
+    """The mean of the senses' F1."""
+    return metrics.f1(list(said), list(truth), macro=True)
+
+
+def counted(rows: Dataset, test: Dataset, penalty: float, seed: int) -> float:
+    """The words and letters around, by TF-IDF; for `tasks.arm`."""
+    known, asked = tasks.texts(rows, test)
+    classifier = LogisticRegression(C=penalty, max_iter=2000).fit(known, rows["label"])
+    return macro_f1(classifier.predict(asked).tolist(), test["label"])
+
+
+def main(
+    folder: Annotated[Path, typer.Argument(help="CoarseWSD-20.")],
+    out: Annotated[Path, typer.Option(help="File of the figures.")] = RESULTS / "real_senses.json",
+) -> None:
+    """Score the counts and every model, and write the figures."""
+    torch.set_num_threads(1)
+    english, town = (checkpoints.load(name) for name in ("bert-english", "bert-mini"))
+    torch.manual_seed(0)
+    random = Transformer(english.model.stack.config).eval()
+    arms: dict[str, Callable[[Dataset], Run]] = {
+        "linear": lambda rows: counted,
+        "scratch": lambda rows: probe(vectors(random, english.tokenizer, rows)),
+        "town": lambda rows: probe(vectors(town.model, town.tokenizer, rows)),
+        "english": lambda rows: probe(vectors(english.model, english.tokenizer, rows)),
+    }
+    words = {path.name: read(path) for path in sorted(folder.iterdir()) if path.is_dir()}
+    found: dict[str, Figure] = {}
+    for name, make in arms.items():
+        runs = [(make(concatenate_datasets(parts)), parts) for parts in words.values()]
+        found[name] = figure([tasks.arm(run, PENALTIES[name], *parts, seeds=1)["mean"] for run, parts in runs])
+        typer.echo(f"senses {name} {found[name].mean:.4f} {found[name].interval}")
+    ahead = {name: asdict(difference(found["english"], found[name])) for name in arms if name != "english"}
+    about = {"words": list(words), "torch": torch.__version__, "made": time.strftime("%Y-%m-%d")}
+    write_json(out, {"arms": {name: asdict(value) for name, value in found.items()}, "ahead": ahead} | about)
+
+
+if __name__ == "__main__":
+    typer.run(main)
