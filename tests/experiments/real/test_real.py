@@ -7,10 +7,10 @@ from functools import partial
 
 import pytest
 import torch
-from datasets import ClassLabel, Dataset, Features, List, Value
+from datasets import ClassLabel, Dataset, Features, List, Value, concatenate_datasets
 
 from course_lib.pretrained import checkpoints
-from experiments.real import tasks, text
+from experiments.real import senses, tasks, text
 
 PAIRS = [
     ("He has been waiting for two hours.", "He has been waiting at two hours."),
@@ -96,3 +96,23 @@ def test_the_linear_model_reads_words_letters_and_pairs():
     words = {"tokens": [["Anna", "sat"], ["he", "met", "Bert"]] * 4, "labels": [[1, 0], [0, 0, 1]] * 4}
     tagged = Dataset.from_dict(words, features=names)
     assert tasks.linear(tasks.TASKS["wnut17"])(tagged, tagged.select(range(2)), 100.0, 0) == 1.0
+
+
+def test_a_word_s_vector_says_which_sense_is_meant(tmp_path):
+    river = [f"the boat lay at the bank of the {name} in the water ." for name in ("river", "stream", "sea", "lake")]
+    money = [f"he took {sum_} dollars from the bank and paid the tax ." for sum_ in ("two", "five", "ten", "nine")]
+    for split, texts in (("train", river[:3] + money[:3]), ("test", [f"{'so ' * 40}{river[3]}", money[3]])):
+        lines = [f"{text.split().index('bank')}\t{text}" for text in texts]
+        (tmp_path / f"{split}.data.txt").write_text("\n".join(lines) + "\n", "utf-8")
+        gold = [int("dollars" in text) for text in texts]
+        (tmp_path / f"{split}.gold.txt").write_text("".join(f"{sense}\n" for sense in gold), "utf-8")
+    rows, test = senses.read(tmp_path)
+    both = concatenate_datasets([rows, test])
+    assert {text.split()[place] for text, place in zip(both["text"], both["place"], strict=True)} == {"bank"}
+    assert both["row"] == list(range(8))
+    assert len(test["text"][0].split()) == senses.AROUND + len("bank of the lake in the water .".split())
+    model, tokenizer, _ = checkpoints.load("bert-english")
+    known = senses.vectors(model, tokenizer, both)
+    assert known.shape == (8, 256)
+    assert senses.probe(known)(rows, test, 0.1, 0) == 1.0 == senses.counted(rows, test, 100.0, 0)
+    assert senses.probe(known)(rows, test.map(lambda row: {"label": 1 - row["label"]}), 0.1, 0) == 0.0
