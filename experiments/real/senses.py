@@ -54,8 +54,16 @@ def read(folder: Path) -> tuple[Dataset, Dataset]:
 
 
 def vectors(model: nn.Module, tokenizer: Tokenizer, rows: Dataset) -> Float[Tensor, "N D"]:
-    """Of each row the vector at its word: the mean over the layers without the embeddings."""
-    texts, places, found = [text.split() for text in rows["text"]], rows["place"], []
+    """Of each row the vector at its word: the mean over the layers without the embeddings. What is too long for the
+    model loses words at its ends."""
+    body: Any = getattr(model, "stack", model)
+    most, texts, places, found = body.config.position.length, [], [], []
+    for text, place in zip(rows["text"], rows["place"], strict=True):
+        words = text.split()
+        while len(tokenizer.encode(words).ids) > most:
+            words, place = (words[1:], place - 1) if place > len(words) // 2 else (words[:-1], place)
+        texts.append(words)
+        places.append(place)
     for start in range(0, len(texts), CHUNK):
         layers = probing.word_layers(model, tokenizer, texts[start : start + CHUNK])
         found += [each[1:, place].mean(0) for each, place in zip(layers, places[start : start + CHUNK], strict=True)]
