@@ -49,7 +49,6 @@ def device_named(device: str) -> str:
     return "mps" if torch.backends.mps.is_available() else "cpu"
 
 
-CLASS = COURSE / "data" / "class.json"
 DATA = "world, docs, a text file or folder, or hub:NAME"
 Threads = Annotated[int, typer.Option(help="CPU threads; 0 = all cores.", min=0, callback=set_threads)]
 Device = Annotated[str, typer.Option(help="cpu, cuda, mps, or auto = the best there is.", callback=device_named)]
@@ -309,7 +308,7 @@ def zoo_check() -> None:
 
 
 @app.command()
-def fetch(wanted: Annotated[Path, typer.Argument(help="The list.", show_default="data/class.json")] = CLASS) -> None:
+def fetch(wanted: Annotated[Path, typer.Argument(show_default="data/class.json")] = COURSE / "data/class.json") -> None:
     """Fetch a list of models and datasets from the hub; afterwards they work without a network."""
     from course_lib import data
     from course_lib.pretrained import hub

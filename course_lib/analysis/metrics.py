@@ -159,6 +159,7 @@ def ndcg(rankings: Sequence[Sequence[Any]], truth: Sequence[Collection[Any]], *,
 METRICS: dict[str, Callable[[Sequence[Any], Sequence[Any]], float]] = {
     **{m.__name__: m for m in (accuracy, f1, matthews, pearson, spearman, entity_f1, exact_match, token_f1, bleu)},
     **{kind: partial(rouge, kind=kind) for kind in ("rouge1", "rouge2", "rougeL")},
+    "macro_f1": partial(f1, macro=True),
 }
 
 

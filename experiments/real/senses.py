@@ -8,7 +8,6 @@ macro F1, the mean over the words; intervals are over the words. Written to data
 """
 
 import time
-from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,7 +22,8 @@ from sklearn.preprocessing import StandardScaler
 from torch import Tensor, nn
 
 from classroom.records.record import RESULTS, Figure, difference, figure
-from course_lib.analysis import metrics, probing
+from course_lib.analysis import probing
+from course_lib.analysis.metrics import METRICS
 from course_lib.files import write_json
 from course_lib.model.transformer import Transformer
 from course_lib.pretrained import checkpoints
@@ -32,8 +32,8 @@ from experiments.real import tasks
 
 AROUND = 25  # words on either side of the one that is asked about
 CHUNK = 256  # texts at a time
-Run = tasks.Run
-PENALTIES = dict.fromkeys(("scratch", "town", "english"), (1e-3, 1e-2, 0.1, 1.0)) | {"linear": tasks.PENALTIES}
+PENALTIES = (1e-3, 1e-2, 0.1, 1.0)  # inverse regularisations of a classifier of vectors
+METRIC = "macro_f1"
 
 
 def read(folder: Path) -> tuple[Dataset, Dataset]:
@@ -70,27 +70,15 @@ def vectors(model: nn.Module, tokenizer: Tokenizer, rows: Dataset) -> Float[Tens
     return torch.stack(found)
 
 
-def probe(known: Float[Tensor, "N D"]) -> Run:
+def probe(known: Float[Tensor, "N D"]) -> tasks.Run:
     """A linear classifier of the rows' vectors; for `tasks.arm`."""
 
     def run(rows: Dataset, test: Dataset, penalty: float, seed: int) -> float:
         classifier = make_pipeline(StandardScaler(), LogisticRegression(C=penalty, max_iter=500))
         classifier.fit(known[rows["row"]].numpy(), rows["label"])
-        return macro_f1(classifier.predict(known[test["row"]].numpy()).tolist(), test["label"])
+        return METRICS[METRIC](classifier.predict(known[test["row"]].numpy()).tolist(), test["label"])
 
     return run
-
-
-def macro_f1(said: Sequence[int], truth: Sequence[int]) -> float:
-    """The mean of the senses' F1."""
-    return metrics.f1(list(said), list(truth), macro=True)
-
-
-def counted(rows: Dataset, test: Dataset, penalty: float, seed: int) -> float:
-    """The words and letters around, by TF-IDF; for `tasks.arm`."""
-    known, asked = tasks.texts(rows, test)
-    classifier = LogisticRegression(C=penalty, max_iter=2000).fit(known, rows["label"])
-    return macro_f1(classifier.predict(asked).tolist(), test["label"])
 
 
 def main(
@@ -101,20 +89,26 @@ def main(
     torch.set_num_threads(1)
     english, town = (checkpoints.load(name) for name in ("bert-english", "bert-mini"))
     torch.manual_seed(0)
-    random = Transformer(english.model.stack.config).eval()
-    arms: dict[str, Callable[[Dataset], Run]] = {
-        "linear": lambda rows: counted,
-        "scratch": lambda rows: probe(vectors(random, english.tokenizer, rows)),
-        "town": lambda rows: probe(vectors(town.model, town.tokenizer, rows)),
-        "english": lambda rows: probe(vectors(english.model, english.tokenizer, rows)),
+    readers = {
+        "scratch": (Transformer(english.model.stack.config).eval(), english.tokenizer),
+        "town": (town.model, town.tokenizer),
+        "english": (english.model, english.tokenizer),
     }
     words = {path.name: read(path) for path in sorted(folder.iterdir()) if path.is_dir()}
     found: dict[str, Figure] = {}
-    for name, make in arms.items():
-        runs = [(make(concatenate_datasets(parts)), parts) for parts in words.values()]
-        found[name] = figure([tasks.arm(run, PENALTIES[name], *parts, seeds=1)["mean"] for run, parts in runs])
+    for name in ("linear", *readers):
+        scores: list[float] = []
+        for parts in words.values():
+            if name == "linear":
+                done = tasks.arm(tasks.linear(METRIC), tasks.PENALTIES, *parts, seeds=1)
+            else:
+                done = tasks.arm(
+                    probe(vectors(*readers[name], concatenate_datasets(parts))), PENALTIES, *parts, seeds=1
+                )
+            scores.append(done["mean"])
+        found[name] = figure(scores)
         typer.echo(f"senses {name} {found[name].mean:.4f} {found[name].interval}")
-    ahead = {name: asdict(difference(found["english"], found[name])) for name in arms if name != "english"}
+    ahead = {name: asdict(difference(found["english"], found[name])) for name in found if name != "english"}
     about = {"words": list(words), "torch": torch.__version__, "made": time.strftime("%Y-%m-%d")}
     write_json(out, {"arms": {name: asdict(value) for name, value in found.items()}, "ahead": ahead} | about)
 

@@ -9,7 +9,6 @@ is written to data/results/real_NAME.json at once; one that stands there is not 
 """
 
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -30,10 +29,8 @@ from course_lib.families.sentence import Sentence, SentenceEncoder, TextBatches,
 from course_lib.files import read_json, write_json
 from course_lib.model.transformer import Transformer
 from course_lib.pretrained import checkpoints
-from course_lib.pretrained.tokenizers import Tokenizer
-from course_lib.training import optim
 from course_lib.training.finetune import finetune
-from course_lib.training.loop import train
+from experiments.engine.lab import fit
 
 RATES = (1e-4, 3e-4, 1e-3)  # peak learning rates that are tried
 DROPOUT = 0.1
@@ -69,52 +66,45 @@ def encoder(name: str, task: PublicTask, *, pretrained: bool) -> Run:
     texts are read together, but a graded pair as two vectors and their cosine (Reimers and Gurevych 2019)."""
     model, tokenizer, _ = checkpoints.open_model(name)
     config = replace(model.stack.config, dropout=DROPOUT, attention_dropout=DROPOUT)
+    how: dict[str, Any] = {"epochs": task.epochs, "metric": task.metric, "precision": "bf16", "pool": "mean"}
+    how |= {"pretrained": pretrained, "dropout": DROPOUT}
 
-    def run(rows: Dataset, test: Dataset, rate: float, seed: int) -> float:
+    def tuned(rows: Dataset, test: Dataset, rate: float, seed: int) -> float:
+        return finetune(model, {"train": rows, "test": test}, tokenizer, lr=rate, seed=seed, **how).score
+
+    def as_vectors(rows: Dataset, test: Dataset, rate: float, seed: int) -> float:
         torch.manual_seed(seed)
-        body = Transformer(config)
+        sentence = Sentence(Transformer(config))
         if pretrained:
-            body.load_state_dict(model.stack.state_dict())
-        if task.metric == "spearman":
-            return _cosines(Sentence(body), rows, test, tokenizer, rate, seed, task.epochs)
-        how: dict[str, Any] = {"epochs": task.epochs, "metric": task.metric, "precision": "bf16", "pool": "mean"}
-        return finetune(body, {"train": rows, "test": test}, tokenizer, lr=rate, seed=seed, **how).score
+            sentence.stack.load_state_dict(model.stack.state_dict())
+        batches = TextBatches(rows, tokenizer, batch=32, seed=seed, best=max(rows["label"]))
+        fit(sentence, batches, cosine_regression, task.epochs * batches.per_epoch, rate, precision="bf16")
+        return sts(SentenceEncoder(sentence, tokenizer), test["text"], test["pair"], test["label"])
 
-    return run
-
-
-def _cosines(
-    model: Sentence, rows: Dataset, test: Dataset, tokenizer: Tokenizer, rate: float, seed: int, epochs: int
-) -> float:
-    batches = TextBatches(rows, tokenizer, batch=32, seed=seed, best=max(rows["label"]))
-    steps = epochs * batches.per_epoch
-    optimizer, schedule = optim.adamw(model, rate), optim.linear(steps, steps // 10)
-    deque(train(model, batches, cosine_regression, optimizer, schedule, steps=steps, precision="bf16"), maxlen=0)
-    return sts(SentenceEncoder(model, tokenizer), test["text"], test["pair"], test["label"])
+    return as_vectors if task.metric == "spearman" else tuned
 
 
-def linear(task: PublicTask) -> Run:
+def linear(metric: str) -> Run:
     """Ridge or logistic regression. Texts: TF-IDF of words (one and two) and of letters (two to five); pairs: what
     both texts share and what only one has. Tags: the word, its beginning and end, its shape, its neighbours."""
 
     def run(rows: Dataset, test: Dataset, penalty: float, seed: int) -> float:
         tags = "tokens" in rows.column_names
-        known, asked = (_words if tags else texts)(rows, test)
+        known, asked = (_words if tags else _texts)(rows, test)
         truth = [tag for row in rows["labels"] for tag in row] if tags else rows["label"]
         ridge = isinstance(truth[0], float)
         model = Ridge(alpha=1 / penalty) if ridge else LogisticRegression(C=penalty, max_iter=2000)
         said = model.fit(known, truth).predict(asked).tolist()
         if not tags:
-            return float(METRICS[task.metric](said, test["label"]))
+            return float(METRICS[metric](said, test["label"]))
         names, flat = test.features["labels"].feature.names, iter(said)
         spoken = [[names[next(flat)] for _ in row] for row in test["labels"]]
-        return float(METRICS[task.metric](spoken, [[names[tag] for tag in row] for row in test["labels"]]))
+        return float(METRICS[metric](spoken, [[names[tag] for tag in row] for row in test["labels"]]))
 
     return run
 
 
-def texts(*parts: Dataset) -> list[sparse.csr_matrix]:
-    """What a linear model reads of texts or pairs; the first part's words and letters count."""
+def _texts(*parts: Dataset) -> list[sparse.csr_matrix]:
     columns = [name for name in ("text", "pair") if name in parts[0].column_names]
     found: list[list[Any]] = [[] for _ in parts]
     for analyzer, grams in (("word", (1, 2)), ("char_wb", (2, 5))):
@@ -167,7 +157,7 @@ def main(
         this = TASKS[name]
         rows, test = (data.task(str(folder / path), split=part) for path, part in (this.train, this.test))
         arms: dict[str, tuple[Run, Sequence[float], int]] = {
-            "linear": (linear(this), PENALTIES, 1),
+            "linear": (linear(this.metric), PENALTIES, 1),
             "english": (encoder(english, this, pretrained=True), RATES, seeds),
             "scratch": (encoder(english, this, pretrained=False), RATES, seeds),
             "town": (encoder(town, this, pretrained=True), RATES, seeds),

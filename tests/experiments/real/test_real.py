@@ -85,17 +85,17 @@ def test_the_linear_model_reads_words_letters_and_pairs():
     label = Features({"text": Value("string"), "label": ClassLabel(names=["bad", "good"])})
     kind = ["a good film", "a bad film", "good fun", "bad luck"] * 4
     single = Dataset.from_dict({"text": kind, "label": [1, 0] * 8}, features=label)
-    assert tasks.linear(tasks.TASKS["sst2"])(single, single.select(range(4)), 100.0, 0) == 1.0
+    assert tasks.linear(tasks.TASKS["sst2"].metric)(single, single.select(range(4)), 100.0, 0) == 1.0
     pair = {
         "text": ["a cat sat", "a dog ran", "the sun rose"] * 4,
         "pair": ["a cat sat", "the sun rose", "sun rose"] * 4,
     }
     scores = Dataset.from_dict(pair | {"label": [5.0, 0.0, 4.0] * 4})
-    assert tasks.linear(tasks.TASKS["stsb"])(scores, scores.select(range(3)), 10.0, 0) == pytest.approx(1.0)
+    assert tasks.linear(tasks.TASKS["stsb"].metric)(scores, scores.select(range(3)), 10.0, 0) == pytest.approx(1.0)
     names = Features({"tokens": List(Value("string")), "labels": List(ClassLabel(names=["O", "B-person"]))})
     words = {"tokens": [["Anna", "sat"], ["he", "met", "Bert"]] * 4, "labels": [[1, 0], [0, 0, 1]] * 4}
     tagged = Dataset.from_dict(words, features=names)
-    assert tasks.linear(tasks.TASKS["wnut17"])(tagged, tagged.select(range(2)), 100.0, 0) == 1.0
+    assert tasks.linear(tasks.TASKS["wnut17"].metric)(tagged, tagged.select(range(2)), 100.0, 0) == 1.0
 
 
 def test_a_word_s_vector_says_which_sense_is_meant(tmp_path):
@@ -114,5 +114,5 @@ def test_a_word_s_vector_says_which_sense_is_meant(tmp_path):
     model, tokenizer, _ = checkpoints.load("bert-english")
     known = senses.vectors(model, tokenizer, both)
     assert known.shape == (8, 256)
-    assert senses.probe(known)(rows, test, 0.1, 0) == 1.0 == senses.counted(rows, test, 100.0, 0)
+    assert senses.probe(known)(rows, test, 0.1, 0) == 1.0 == tasks.linear(senses.METRIC)(rows, test, 100.0, 0)
     assert senses.probe(known)(rows, test.map(lambda row: {"label": 1 - row["label"]}), 0.1, 0) == 0.0
