@@ -3,6 +3,7 @@
 import base64
 import re
 from collections.abc import Callable
+from itertools import combinations
 from types import SimpleNamespace
 from typing import Any
 
@@ -262,3 +263,11 @@ def test_progress_stays_small_however_long_the_run() -> None:
     html = progress_html([(i, 5.0 / i) for i in range(1, 20_001)], 20_000, "loss", 10.0)
     assert len(html) < 5_000
     assert 'value="20000"' in html
+
+
+def test_labels_of_near_points_do_not_lie_on_each_other() -> None:
+    near = [[3.76, 72.8], [3.91, 72.9], [4.24, 72.7], [6.07, 74.7], [3.91, 56.5]]
+    figure = figures.scatter(torch.tensor(near), ["BitFit", "LoRA", "adapters", "everything", "prefix"])
+    figure.draw_without_rendering()
+    boxes = [label.get_window_extent() for label in figure.axes[0].texts]
+    assert len(boxes) == 5 and not any(a.overlaps(b) for a, b in combinations(boxes, 2))

@@ -9,6 +9,7 @@ import pytest
 import torch
 from datasets import ClassLabel, Dataset, Features, List, Value, concatenate_datasets
 
+from course_lib.analysis import probing
 from course_lib.pretrained import checkpoints
 from experiments.real import senses, tasks, text
 
@@ -114,5 +115,7 @@ def test_a_word_s_vector_says_which_sense_is_meant(tmp_path):
     model, tokenizer, _ = checkpoints.load("bert-english")
     known = senses.vectors(model, tokenizer, both)
     assert known.shape == (8, 256)
+    layers = probing.word_layers(model, tokenizer, [rows["text"][0].split()])[0]
+    assert torch.allclose(known[0], layers[1:, rows["place"][0]].mean(0), atol=1e-5)
     assert senses.probe(known)(rows, test, 0.1, 0) == 1.0 == tasks.linear(senses.METRIC)(rows, test, 100.0, 0)
     assert senses.probe(known)(rows, test.map(lambda row: {"label": 1 - row["label"]}), 0.1, 0) == 0.0
