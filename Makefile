@@ -7,6 +7,7 @@ DECK   ?=
 SCALE  ?= lesson
 SEED   ?= 0
 DATA   ?= world
+MODEL  ?=
 DEVICE ?= auto
 MINUTES ?= 8
 PART   ?=
@@ -70,7 +71,7 @@ check: ready
 
 run: ready
 	@$(RUN) -m tools.notebooks run '$(LESSON)' --scale '$(SCALE)' --seed '$(SEED)' --data '$(DATA)' \
-	  --device '$(DEVICE)' $(if $(AGAIN),--again) $(if $(RECORD),--record)
+	  --device '$(DEVICE)' $(if $(MODEL),--model '$(MODEL)') $(if $(AGAIN),--again) $(if $(RECORD),--record)
 
 site: ready
 	@$(RUN) -m tools.notebooks site

@@ -74,6 +74,9 @@ def pretrain(
     init_from: Annotated[
         str | None, typer.Option(help="Begin with the weights of a checkpoint or folder, its size and tokenizer.")
     ] = None,
+    teacher: Annotated[
+        str | None, typer.Option(help="Distil this masked model; the student begins as every second layer of it.")
+    ] = None,
     vocab: Annotated[int, typer.Option(help="Size of the vocabulary to learn.")] = 3072,
     layers: Annotated[int | None, typer.Option(help="In place of the size's; so for the next three.", min=1)] = None,
     width: Annotated[int | None, typer.Option(min=1)] = None,

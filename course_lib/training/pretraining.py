@@ -34,7 +34,7 @@ from course_lib.objectives import collate, losses
 from course_lib.objectives.losses import Batch, Loss
 from course_lib.pretrained import checkpoints, hf
 from course_lib.pretrained.tokenizers import Tokenizer, train_bpe, train_wordpiece
-from course_lib.training import checkpoint, distributed, optim
+from course_lib.training import checkpoint, distill, distributed, optim
 from course_lib.training.loop import Batches, Step, train
 
 LEARN_FROM = 50_000  # documents at the beginning, for the vocabulary
@@ -161,6 +161,7 @@ def pretrain(
     vocab: int = 3072,
     size: Mapping[str, int | None] | None = None,
     init_from: str | Path | None = None,
+    teacher: str | Path | None = None,
     steps: int = 1000,
     tokens: int = 4096,
     lr: float = 1e-3,
@@ -193,7 +194,14 @@ def pretrain(
         say: takes lines of text, watch: each step; both on the main process only. options: of `train`.
     """
     family, shape = _named(name, size or {})
+    master = None if teacher is None else checkpoints.open_model(teacher)
     parent = None if init_from is None else checkpoints.open_model(init_from)
+    if master is not None:
+        if init_from is not None:
+            raise CourseError("A student begins with layers of its teacher; leave --init-from.")
+        layers = None if size is None else size.get("layers")
+        init_from, size = teacher, {**(size or {}), "layers": None}
+        parent = master._replace(model=distill.student(master.model, layers))
     if parent is not None:
         theirs = families.family_of(parent.model) if hasattr(parent.model, "stack") else None
         if theirs is None or theirs.objective != family.objective:
@@ -225,7 +233,7 @@ def pretrain(
     changes: dict[str, Any] = {"dropout": dropout, "attention_dropout": dropout, "init_std": init_std}
     config = replace(config, **{name: value for name, value in changes.items() if value is not None})
     torch.manual_seed(seed)
-    model = _model(family, config, ready.tokenizer)
+    model = _model(family, config, ready.tokenizer, master and master.model)
     if parent is not None:
         _warm_start(model, parent.model, str(init_from))
 
@@ -233,7 +241,7 @@ def pretrain(
     batches = rows(ready.store, length=shape["length"])
     if short is not None:
         batches = _Lengthened(rows(ready.store, length=min(short, shape["length"])), batches, steps * 9 // 10)
-    loss = getattr(losses, family.loss)
+    loss = getattr(losses, family.loss) if master is None else distill.distilbert
     judge = None
     if ready.held_out is not None:
         judge = partial(_held_out_loss, loss=loss, batches=rows(ready.held_out, length=shape["length"]))
@@ -261,7 +269,7 @@ def pretrain(
     )
     deque(training, maxlen=0)
     if processes.is_main:
-        model = _model(family, config, ready.tokenizer)  # the trained one may be in shards
+        model = _model(family, config, ready.tokenizer, master and master.model)  # the trained one may be in shards
         checkpoint.load_model(state, model)
         judged = {} if judge is None else judge(model)
         about = {"name": name, "data": data, "documents": len(ready.store), "from": str(init_from or ""), "lr": lr}
@@ -370,8 +378,9 @@ def _learn(family: Family, texts: Iterable[str], size: int, cased: bool) -> Toke
     return objectives.add_sentinels(learned) if family.objective == "span_corrupted" else learned
 
 
-def _model(family: Family, config: StackConfig, tokenizer: Tokenizer) -> nn.Module:
-    return family.model(config, getattr(tokenizer.vocab, family.start) or 0)
+def _model(family: Family, config: StackConfig, tokenizer: Tokenizer, teacher: nn.Module | None = None) -> nn.Module:
+    model = family.model(config, getattr(tokenizer.vocab, family.start) or 0)
+    return model if teacher is None else distill.Distilled(model, teacher)
 
 
 def _warm_start(model: nn.Module, parent: nn.Module, name: str) -> None:
@@ -385,8 +394,9 @@ def _warm_start(model: nn.Module, parent: nn.Module, name: str) -> None:
 
 
 def _public(model: nn.Module) -> nn.Module:
-    """What is written of a model: of ELECTRA's two the discriminator."""
-    return model.discriminator if isinstance(model, Electra) else model
+    """What is written of a model: of ELECTRA's two the discriminator, of teacher and student the student."""
+    found = model.discriminator if isinstance(model, Electra) else model
+    return found.student if isinstance(found, distill.Distilled) else found
 
 
 def _batches(

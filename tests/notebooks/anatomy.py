@@ -52,8 +52,8 @@ def frame(notebook: NotebookNode) -> Iterator[str]:
     code = _code(notebook)
     if not code or "parameters" not in code[0][1].metadata.get("tags", []):
         yield "the first code cell is not tagged `parameters`"
-    elif declared(notebook) != PARAMETERS:
-        yield f"the parameters are {declared(notebook)}, not {PARAMETERS}"
+    elif {name: value for name, value in declared(notebook).items() if name != "MODEL"} != PARAMETERS:
+        yield f"the parameters are {declared(notebook)}, not {PARAMETERS}, with MODEL where one can be chosen"
 
 
 def lengths(notebook: NotebookNode) -> Iterator[str]:

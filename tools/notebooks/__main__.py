@@ -30,6 +30,7 @@ def run(
     scale: Annotated[str, typer.Option(help="smoke (seconds), lesson (a minute), cpu (an hour), gpu")] = "lesson",
     seed: Annotated[int, typer.Option(help="random seed")] = 0,
     data: Annotated[str, typer.Option(help="world, docs, a path, or hub:NAME")] = "world",
+    model: Annotated[str, typer.Option(help="in place of a lesson's own: a shipped name, a folder, or hub:NAME")] = "",
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
     out: Annotated[Path, typer.Option(help="folder for the results")] = ROOT / "build",
     again: Annotated[bool, typer.Option(help="all lessons: keep nothing of a run that was broken off")] = False,
@@ -40,7 +41,7 @@ def run(
     from tools.notebooks.run import run as run_one
     from tools.notebooks.whole import run_all
 
-    given = {"SCALE": scale, "SEED": seed, "DATA": data, "DEVICE": device}
+    given = {"SCALE": scale, "SEED": seed, "DATA": data, "DEVICE": device} | ({"MODEL": model} if model else {})
     if not name:
         if record and given != {"SCALE": "lesson", "SEED": 0, "DATA": "world", "DEVICE": "auto"}:
             raise CourseError("README's table is about the lessons as they stand: --record goes with no other option.")
