@@ -276,16 +276,11 @@ def info(
     if model:
         _print_table(checkpoints.facts(model))
         return
-    _print_table(
-        [
-            ("course_lib", __version__),
-            ("Python", platform.python_version()),
-            ("PyTorch", torch.__version__),
-            ("cores", f"{os.cpu_count()}, of which PyTorch uses {torch.get_num_threads()}"),
-            ("bf16 on the CPU", "yes" if has_bf16("cpu") else "no"),
-            ("GPU", torch.cuda.get_device_name() if torch.cuda.is_available() else "none"),
-        ]
-    )
+    here = {"course_lib": __version__, "Python": platform.python_version(), "PyTorch": torch.__version__}
+    here["cores"] = f"{os.cpu_count()}, of which PyTorch uses {torch.get_num_threads()}"
+    here["bf16 on the CPU"] = "yes" if has_bf16("cpu") else "no"
+    here["GPU"] = torch.cuda.get_device_name() if torch.cuda.is_available() else "none"
+    _print_table(here.items())
 
 
 @zoo_app.command("list")
@@ -360,23 +355,16 @@ def _rows(source: str, pair: str | None, columns: "dict[str, str | int] | None",
 @contextmanager
 def _progress(steps: int) -> "Iterator[Callable[[Step], Step]]":
     """What training steps are shown to: a bar on stderr from the first one on, with loss, speed and time left."""
-    bars: list[Any] = []
+    from tqdm import tqdm
 
-    def show(step: "Step") -> "Step":
-        from tqdm import tqdm
+    with tqdm(total=steps, unit="step", dynamic_ncols=True, delay=1e-3) as bar:
 
-        if not bars:
-            bars.append(tqdm(total=steps, unit="step", dynamic_ncols=True))
-        speed = f"loss {step.loss:.3f}, {step.tokens / step.seconds:,.0f} tokens/s"
-        bars[0].set_postfix_str(speed, refresh=False)
-        bars[0].update(step.step - bars[0].n)
-        return step
+        def show(step: "Step") -> "Step":
+            bar.set_postfix_str(f"loss {step.loss:.3f}, {step.tokens / step.seconds:,.0f} tokens/s", refresh=False)
+            bar.update(step.step - bar.n)
+            return step
 
-    try:
         yield show
-    finally:
-        for bar in bars:
-            bar.close()
 
 
 def _print_table(rows: "Iterable[Sequence[str]]", *columns: str) -> None:

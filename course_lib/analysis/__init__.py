@@ -2,7 +2,8 @@
 
 import fnmatch
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import partial
 
 from torch import Tensor, nn
 
@@ -16,8 +17,11 @@ def capture(model: nn.Module, *patterns: str, detach: bool = True) -> Iterator[d
     states after each block). detach: False keeps the gradient, for a loss on what is seen."""
     parts = [(name.removeprefix("stack."), module) for name, module in model.named_modules()]
     seen: dict[str, Tensor] = {}
-    handles = []
-    try:
+
+    def keep(name: str, module: nn.Module, inputs: object, output: Tensor) -> None:
+        seen[name] = output.detach() if detach else output
+
+    with ExitStack() as hooks:
         for pattern in patterns:
             depth = pattern.count(".")
             found = [(n, m) for n, m in parts if n.count(".") == depth and fnmatch.fnmatchcase(n, pattern)]
@@ -25,12 +29,5 @@ def capture(model: nn.Module, *patterns: str, detach: bool = True) -> Iterator[d
                 some = ", ".join(name for name, _ in parts[1:12])
                 raise CourseError(f"No part of the model is called {pattern!r}; it has {some}, ...")
             for name, module in found:
-
-                def keep(module: nn.Module, inputs: object, output: Tensor, name: str = name) -> None:
-                    seen[name] = output.detach() if detach else output
-
-                handles.append(module.register_forward_hook(keep))
+                hooks.callback(module.register_forward_hook(partial(keep, name)).remove)
         yield seen
-    finally:
-        for handle in handles:
-            handle.remove()

@@ -231,16 +231,17 @@ ROBERTA_FAMILY = replace(
 
 def student(teacher: Transformer, layers: int | None = None) -> Transformer:
     """A student that begins as every second layer of its teacher (section 2, "student initialization"), or as so many
-    `layers`, taken evenly. The segment table's first row, which stood in every sum, joins the positions; only where the
-    norms come first, as in Megatron-BERT, whose public layout has segments, is it left as the one row."""
+    `layers`, taken evenly. The segment table's first row, which stood in every sum, joins the positions; a pre-norm
+    student keeps it, for Megatron-BERT's layout has such a table."""
     config, kept = teacher.config, int(teacher.config.norm == "pre")
     layers = layers or max(1, config.layers // 2)
     own = Transformer(replace(config, layers=layers, embed=replace(config.embed, segments=kept)))
     weights = {n: w for n, w in teacher.state_dict().items() if not n.startswith(("blocks.", "embed.segments."))}
-    if teacher.embed.segments is not None and own.embed.segments is not None:
-        weights["embed.segments.weight"] = teacher.embed.segments.weight[:1]
-    elif teacher.embed.segments is not None:
-        weights["position.table.weight"] = weights["position.table.weight"] + teacher.embed.segments.weight[0]
+    first = torch.zeros(1, config.width) if teacher.embed.segments is None else teacher.embed.segments.weight[:1]
+    if kept:
+        weights["embed.segments.weight"] = first
+    else:
+        weights["position.table.weight"] = weights["position.table.weight"] + first
     own.load_state_dict(weights, strict=False)
     for layer, block in enumerate(own.blocks):
         block.load_state_dict(teacher.blocks[layer * config.layers // layers].state_dict())

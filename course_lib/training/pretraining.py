@@ -26,7 +26,6 @@ from course_lib.analysis.evaluation import mean_loss
 from course_lib.data.batches import CorruptedBatches, DocumentBatches, Objective, Source
 from course_lib.data.token_store import TokenStore, encode_corpus
 from course_lib.errors import CourseError
-from course_lib.families.electra import Electra
 from course_lib.families.rules import Family
 from course_lib.files import read_json, write_json
 from course_lib.model.config import StackConfig
@@ -199,9 +198,8 @@ def pretrain(
     if master is not None:
         if init_from is not None:
             raise CourseError("A student begins with layers of its teacher; leave --init-from.")
-        layers = None if size is None else size.get("layers")
+        parent = master._replace(model=distill.student(master.model, (size or {}).get("layers")))
         init_from, size = teacher, {**(size or {}), "layers": None}
-        parent = master._replace(model=distill.student(master.model, layers))
     if parent is not None:
         theirs = families.family_of(parent.model) if hasattr(parent.model, "stack") else None
         if theirs is None or theirs.objective != family.objective:
@@ -395,8 +393,8 @@ def _warm_start(model: nn.Module, parent: nn.Module, name: str) -> None:
 
 def _public(model: nn.Module) -> nn.Module:
     """What is written of a model: of ELECTRA's two the discriminator, of teacher and student the student."""
-    found = model.discriminator if isinstance(model, Electra) else model
-    return found.student if isinstance(found, distill.Distilled) else found
+    found: nn.Module = getattr(model, "discriminator", getattr(model, "student", model))
+    return found
 
 
 def _batches(

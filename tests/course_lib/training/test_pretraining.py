@@ -122,6 +122,27 @@ def test_a_run_may_begin_with_the_weights_of_another(book: str, tmp_path: Path) 
         pretrain("bert", tmp_path / "x", init_from=tmp_path / "one", size=SIZE, **how)
 
 
+def test_a_student_by_the_command(book: str, tmp_path: Path) -> None:
+    """Every second layer of the teacher to begin with; what it learns is written in a public layout."""
+    how: dict[str, Any] = {"data": book, "steps": 4, "tokens": 256, "lr": 1e-2, "precision": "fp32"}
+    pretrain("megatron-bert", tmp_path / "teacher", vocab=300, size=SIZE | {"layers": 4}, **how)
+    said: list[str] = []
+    how |= {"teacher": tmp_path / "teacher", "say": said.append}
+    pretrain("bert", tmp_path / "student", size={"layers": 1}, **how)
+    teacher, student = (hf.load_pretrained(tmp_path / name) for name in ("teacher", "student"))
+    assert (teacher.stack.config.layers, student.stack.config.layers) == (4, 1)
+    far, near = (
+        (student.stack.blocks[0].ff.up.weight - block.ff.up.weight).norm()
+        for block in (teacher.stack.blocks[3], teacher.stack.blocks[0])
+    )
+    assert 0 < near < far / 2  # it began as the first layer, and learned
+    assert "going on" not in " ".join(said)
+    pretrain("bert", tmp_path / "student", size={"layers": 1}, **how | {"steps": 6})
+    assert "going on" in " ".join(said)
+    with pytest.raises(CourseError, match="leave --init-from"):
+        pretrain("bert", tmp_path / "x", init_from=tmp_path / "teacher", **how)
+
+
 def test_muon_short_rows_capitals_and_first_weights(tmp_path: Path) -> None:
     """Stopped and resumed such a run is the same."""
     (tmp_path / "books").mkdir()
