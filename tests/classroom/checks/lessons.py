@@ -40,9 +40,9 @@ def run_cells(lesson: str, space: dict[str, Any], *names: str, swap: Mapping[str
 def started(
     lesson: str, folder: Path, *names: str, source: Any = "world", swap: Mapping[str, str] = UNCHANGED, **known: Any
 ) -> dict[str, Any]:
-    """The lesson's first cell at scale smoke, with another source of texts, and further cells in its space."""
+    """The lesson's first cells at scale smoke and further ones, in one space. known: as MODEL, or what cells made."""
     given = {"SCALE": "smoke", "SEED": 0, "DEVICE": "cpu", "DATA": str(source), "OUT": str(folder / "out")}
-    return run_cells(lesson, known | given, "start", *names, swap=swap)
+    return run_cells(lesson, run_cells(lesson, {}, "parameters") | known | given, "start", *names, swap=swap)
 
 
 def paper(lesson: str) -> Any:
