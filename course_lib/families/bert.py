@@ -231,17 +231,15 @@ ROBERTA_FAMILY = replace(
 
 def student(teacher: Transformer, layers: int | None = None) -> Transformer:
     """A student that begins as every second layer of its teacher (section 2, "student initialization"), or as so many
-    `layers`, taken evenly. The segment table's first row, which stood in every sum, joins the positions; a pre-norm
-    student keeps it, for Megatron-BERT's layout has such a table."""
-    config, kept = teacher.config, int(teacher.config.norm == "pre")
+    `layers`, taken evenly. The segment table's first row, which stood in every sum, joins the positions; students of
+    a pre-norm BERT and of a RoBERTa keep it: Megatron-BERT's and RoBERTa's layouts have such a table."""
+    config, kept = teacher.config, int(teacher.config.norm == "pre" or teacher.config.embed.segments == 1)
     layers = layers or max(1, config.layers // 2)
     own = Transformer(replace(config, layers=layers, embed=replace(config.embed, segments=kept)))
     weights = {n: w for n, w in teacher.state_dict().items() if not n.startswith(("blocks.", "embed.segments."))}
-    first = torch.zeros(1, config.width) if teacher.embed.segments is None else teacher.embed.segments.weight[:1]
-    if kept:
-        weights["embed.segments.weight"] = first
-    else:
-        weights["position.table.weight"] = weights["position.table.weight"] + first
+    table = weights["position.table.weight"]
+    first = torch.zeros_like(table[:1]) if teacher.embed.segments is None else teacher.embed.segments.weight[:1]
+    weights |= {"embed.segments.weight": first} if kept else {"position.table.weight": table + first}
     own.load_state_dict(weights, strict=False)
     for layer, block in enumerate(own.blocks):
         block.load_state_dict(teacher.blocks[layer * config.layers // layers].state_dict())
