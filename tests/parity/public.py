@@ -1,5 +1,7 @@
 """Random public models to compare with, tiny and float32, and what every comparison does."""
 
+import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +12,10 @@ from torch import Tensor, nn
 from course_lib.families import family
 from course_lib.families.rules import convert
 from course_lib.pretrained import hf
+from course_lib.pretrained.tokenizers import train_bpe, train_wordpiece
 
 TOLERANCE = 1e-5
+TRAINING = ["The judge went home, and the quick brown fox jumped over the lazy dogs."] * 5
 POSITIONS = ("position_embeddings.weight", "embed_positions.weight")
 
 
@@ -24,6 +28,20 @@ def randomise(model: nn.Module, seed: int = 0) -> nn.Module:
             is_norm = weight.ndim == 1 and name.endswith("weight")
             weight.copy_(1 + 0.3 * noise if is_norm else 0.15 * noise)
     return model.eval()
+
+
+def wordpiece(kind: str, texts: Sequence[str] = TRAINING, size: int = 80, cased: bool = False) -> Any:
+    """A tokenizer class of theirs with pieces learned here."""
+    pieces = train_wordpiece(texts, size, lowercase=not cased).backend.get_vocab()
+    return getattr(transformers, kind)(vocab=dict(pieces), do_lower_case=not cased)
+
+
+def byte_level(kind: str, *special: str, texts: Sequence[str] = TRAINING, size: int = 300) -> Any:
+    """The same of bytes; `special` come first."""
+    model = json.loads(train_bpe(texts, size).backend.to_str())["model"]
+    tokens = sorted(model["vocab"], key=model["vocab"].get)[2:]
+    vocab = {token: i for i, token in enumerate([*special, *tokens])}
+    return getattr(transformers, kind)(vocab=vocab, merges=[tuple(m) for m in model["merges"]])
 
 
 def close(ours: Tensor, theirs: Tensor) -> bool:

@@ -1,6 +1,5 @@
 """Checkpoints by name: model and tokenizer of every family, as transformers wrote them, from the cache and offline."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -10,25 +9,12 @@ import transformers
 from course_lib.errors import CourseError
 from course_lib.families import MODEL_TYPES
 from course_lib.pretrained import checkpoints, hf
-from course_lib.pretrained.tokenizers import train_bpe, train_wordpiece
-from tests.parity.public import close, randomise
+from tests.parity.public import TRAINING, byte_level, close, randomise, wordpiece
 
 OLD, NEW = "a" * 40, "b" * 40
-TRAINING = ["The judge went home, and the quick brown fox jumped over the lazy dogs."] * 5
 TEXTS = [("the judge went home", None), ("The quick dogs", "went over the fox, home.")]
 SMALL = {"hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 2, "intermediate_size": 24}
 GPT = {"n_embd": 16, "n_layer": 2, "n_head": 2}
-
-
-def wordpiece(kind):
-    return getattr(transformers, kind)(vocab=dict(train_wordpiece(TRAINING, 80).backend.get_vocab()))
-
-
-def byte_level(kind, *special):
-    model = json.loads(train_bpe(TRAINING, 300).backend.to_str())["model"]
-    tokens = sorted(model["vocab"], key=model["vocab"].get)[2:]
-    vocab = {token: i for i, token in enumerate([*special, *tokens])}
-    return getattr(transformers, kind)(vocab=vocab, merges=[tuple(m) for m in model["merges"]])
 
 
 def unigram(kind, *special):
