@@ -70,9 +70,10 @@ def test_a_public_model(
     torch.manual_seed(0)
     words = objectives.add_sentinels(words) if kind == "t5" else words
     folder = public(tmp_path, build(words.vocab.size), words, kind, head)
-    space = started(lesson, tmp_path)
+    place = form.format(folder)
+    space = started(lesson, tmp_path, **({"MODEL": place} if lesson == "12_roberta" else {}))
     capsys.readouterr()
-    run_cells(lesson, space, cell, swap={'PUBLIC = ""': f'PUBLIC = "{form.format(folder)}"'})
+    run_cells(lesson, space, cell, swap={} if "MODEL" in space else {'PUBLIC = ""': f'PUBLIC = "{place}"'})
     said = capsys.readouterr().out
     assert said.count(says) == often and "nothing is fetched" not in said
 
@@ -186,12 +187,12 @@ def test_15_another_body_pairs_and_texts(tmp_path: Path) -> None:
         old = [f"Title {split} {i}. The {'old ' * (i % 7)} mill number {i} stands by the river of {i}, " * 2
                for i in range(30)]  # fmt: skip
         (tmp_path / "texts" / f"{split}.jsonl").write_text("\n".join(json.dumps({"text": t}) for t in old), "utf-8")
-    swap = {'"bert-mini", "world/similarity"': f'"{model}", "{tmp_path / "pairs"}"', '"docs"': "DATA"}
-    space = started("15_sbert", tmp_path, *working("15_sbert"), source=tmp_path / "texts", swap=swap)
+    swap = {'"world/similarity"': f'"{tmp_path / "pairs"}"', '"docs"': "DATA"}
+    space = started("15_sbert", tmp_path, *working("15_sbert"), source=tmp_path / "texts", swap=swap, MODEL=model)
     assert space["body"].config.width == 32
     assert len(space["grades"]) == 40
     assert space["KINDS"] == ["first sentence"]
-    assert space["LR"] == 2e-5
+    assert space["LR"] == 1e-3  # as for all that are no wider than bert-mini
     assert all(query.text.startswith("Title test") for query in space["shelf"].queries)
 
 
