@@ -1,0 +1,112 @@
+"""A sentence encoder that has read English, and a search by it.
+
+    python -m experiments.real.sentences BODY --corpus ENGLISH --sts FOLDER --xquad FILE --out FOLDER
+
+First a sentence finds the one behind it among those of 63 other paragraphs (`ranking`; neighbours stand for pairs as in
+Logeswaran and Lee 2018), then the cosine of a pair becomes its grade (STS-B's training part). After each of them:
+Spearman's correlation on STS-B's test part, and the search for the paragraph that answers a question (XQuAD). Written
+to data/results/real_sentences.json; the model, `sbert-english`, into --out.
+"""
+
+import random
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+from gensim.parsing.porter import PorterStemmer  # type: ignore[import-untyped]
+
+from classroom.records.record import RESULTS
+from course_lib import data
+from course_lib.analysis.retrieval import How, Index
+from course_lib.families import sentence as sentences
+from course_lib.families.sentence import Embedder, SentenceEncoder, TextBatches
+from course_lib.files import write_json
+from course_lib.pretrained import checkpoints
+from experiments.engine.lab import fit
+
+ENDS = re.compile(r"(?<=[.!?])(?<!\bMr\.)(?<!\bMrs\.)(?<!\bDr\.)\s+(?=[A-Z\"'])")
+SHORTEST, LONGEST = 5, 64  # words of a sentence
+DATA = "neighbouring sentences of openly licensed English, then the training part of STS-B; neither is in the course"
+STEMMER = PorterStemmer()
+
+
+def neighbours(corpus: str, seed: int = 0) -> Iterator[dict[str, Any]]:
+    """Of each paragraph with two sentences in a row that are neither short nor long: such a pair, drawn by `seed`."""
+    rng = random.Random(seed)
+    for document in data.corpus(corpus)["text"]:
+        for paragraph in document.split("\n"):
+            found = ENDS.split(paragraph)
+            fits = [SHORTEST <= len(sentence.split()) <= LONGEST for sentence in found]
+            if starts := [i for i in range(len(found) - 1) if fits[i] and fits[i + 1]]:
+                at = rng.choice(starts)
+                yield {"query": found[at], "positive": found[at + 1], "negatives": []}
+
+
+def search(questions: Any, embedder: Embedder | None, stem: bool = False, how: How = "bm25") -> dict[str, float]:
+    """How high the right paragraph stands for a question: mean reciprocal rank, share in the first place and five."""
+
+    def said(texts: list[str]) -> list[str]:
+        return [" ".join(STEMMER.stem(word) for word in sentences.words(text)) for text in texts] if stem else texts
+
+    paragraphs = list(dict.fromkeys(questions["pair"]))
+    index = Index(said(paragraphs), embedder=embedder)
+    found = index.search_all(said(questions["text"]), len(paragraphs), how=how)
+    right = [paragraphs.index(text) for text in questions["pair"]]
+    pairs = zip(found, right, strict=True)
+    ranks = [next((r for r, hit in enumerate(hits, 1) if hit.number == n), 10**6) for hits, n in pairs]
+    shares = {f"recall@{k}": sum(rank <= k for rank in ranks) / len(ranks) for k in (1, 5)}
+    return {"mrr": sum(1 / rank for rank in ranks) / len(ranks)} | shares
+
+
+def main(
+    body: Annotated[str, typer.Argument(help="The encoder to begin with.")],
+    corpus: Annotated[str, typer.Option(help="Documents whose sentences stand beside each other.")],
+    graded: Annotated[str, typer.Option("--sts", help="Folder of STS-B.")],
+    xquad: Annotated[str, typer.Option(help="Questions and their paragraphs.")],
+    out: Annotated[Path, typer.Option(help="Folder for the checkpoint.")],
+    steps: Annotated[int, typer.Option(help="With neighbours.")] = 1500,
+    lr: Annotated[float, typer.Option(help="Peak learning rate of both parts.")] = 3e-4,
+    record: Annotated[Path, typer.Option(help="File of the figures.")] = RESULTS / "real_sentences.json",
+) -> None:
+    """Train, score, write."""
+    torch.set_num_threads(1)
+    start, (model, tokenizer, _) = time.perf_counter(), checkpoints.open_model(body)
+    sentence, questions = sentences.Sentence(model.stack), data.task(xquad)
+    encoder, test = SentenceEncoder(sentence, tokenizer), data.task(graded, split="test")
+    found: dict[str, Any] = {"BM25": search(questions, None), "BM25, stems": search(questions, None, stem=True)}
+
+    def score(name: str) -> None:
+        found[name] = {"sts": sentences.sts(encoder, test["text"], test["pair"], test["label"])}
+        found[name] |= search(questions, encoder, how="dense")
+        found[f"{name}, with BM25"] = search(questions, encoder, how="rrf")
+        typer.echo(f"{time.perf_counter() - start:.0f} s {name} {found[name]}")
+
+    score("as pretrained")
+    near = TextBatches(list(neighbours(corpus)), tokenizer, batch=64, max_length=48)
+    fit(sentence, near, sentences.ranking, steps, lr, precision="bf16")
+    score("neighbours")
+    pairs = TextBatches(data.task(graded), tokenizer, batch=32, best=5.0)
+    fit(sentence, pairs, sentences.cosine_regression, 4 * pairs.per_epoch, lr, precision="bf16")
+    score("neighbours, then grades")
+    about = {"body": body, "pairs": len(near.texts), "steps": steps, "lr": lr, "seed": 0, "torch": torch.__version__}
+    about |= {"seconds": round(time.perf_counter() - start), "made": time.strftime("%Y-%m-%d")}
+    write_json(record, {"questions": len(questions), "arms": found} | about)
+    scores = {name: round(value, 4) for name, value in found["neighbours, then grades"].items()}
+    recipe = "python -m experiments.real.sentences, from " + body
+    card = about | {
+        "name": "sbert-english",
+        "recipe": recipe,
+        "data": recipe,
+        "tokens": 0,
+        "scores": scores,
+        "curve": [],
+    }
+    checkpoints.export("sbert-english", sentence, tokenizer, card, out)
+
+
+if __name__ == "__main__":
+    typer.run(main)
