@@ -113,12 +113,16 @@ def save_pretrained(
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
     """All tensors of a folder's safetensors files, in float32."""
+    import psutil
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
     files = sorted(folder.glob("*.safetensors"))
+    size, free = (n / 1e9 for n in (sum(file.stat().st_size for file in files), psutil.virtual_memory().available))
     if not files:
         raise CourseError(f"{folder} holds no safetensors file; pickled weights are not opened, so convert them first.")
+    if 2 * size > free:  # the file's tensors and the model's
+        raise CourseError(f"{folder}: {size:.1f} GB of weights need twice as much memory; {free:.1f} GB are free.")
     weights: dict[str, Tensor] = {}
     for file in files:
         try:

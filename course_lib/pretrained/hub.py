@@ -30,10 +30,7 @@ MEANING = {
     ("GatedRepoError", "gated dataset"): "is given only to those who asked its owners; ask on its page and log in.",
     ("RepositoryNotFoundError", "DatasetNotFoundError"): "is not on the hub, or is private; check the spelling.",
     ("ConnectionError", "TransportError", "TimeoutException", "LocalEntryNotFoundError", "find cache for"): ABSENT,
-    ("no longer supported",): (
-        "comes as a Python script, and the course executes no code of others; many such datasets have their tables "
-        "under the revision refs/convert/parquet."
-    ),
+    ("no longer supported",): "comes as a Python script, which is not executed; try its revision refs/convert/parquet.",
 }
 
 

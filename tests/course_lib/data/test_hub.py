@@ -169,7 +169,7 @@ def test_no_code_of_a_hub_is_executed(tmp_path: Path) -> None:
     lay(tmp_path / "pickles", {"train.pkl": b"cos\nsystem\n(S'touch ran'\ntR."})
     lay(tmp_path / "images", {"train/a.png": b"x", "train/b.png": b"y"})
     for name, message in (
-        (tmp_path / "set", "comes as a Python script, and the course executes no code of others"),
+        (tmp_path / "set", "comes as a Python script, which is not executed"),
         (tmp_path / "pickles", "could not be loaded"),
         (tmp_path / "images", "comes as imagefolder, and the course reads tables only"),
         ("csv", "names a format and no dataset"),

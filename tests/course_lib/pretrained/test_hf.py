@@ -1,6 +1,7 @@
 """Weights from a folder: every way a folder can be wrong is one clear sentence, and no model is half-loaded."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -70,6 +71,12 @@ def test_files_that_are_cut_short_or_pickled(folder):
     file.unlink()
     (folder / "pytorch_model.bin").write_bytes(b"not opened")
     with pytest.raises(CourseError, match="no safetensors file; pickled weights are not opened"):
+        hf.load_pretrained(folder)
+
+
+def test_a_model_too_large_for_memory(folder, monkeypatch):
+    monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=10_000))
+    with pytest.raises(CourseError, match=r"GB of weights need twice as much memory; 0\.0 GB are free"):
         hf.load_pretrained(folder)
 
 
