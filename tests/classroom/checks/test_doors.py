@@ -168,8 +168,7 @@ def test_13_another_teacher_and_texts(form: str, tmp_path: Path) -> None:
     place = form.format(public(tmp_path / "model", MLM(Transformer(config)), tokenizer, "bert", "BertForMaskedLM"))
     rows = [f"Nadia bought {i} lamps and gave {i % 7} of them to Theo ." for i in range(60)]
     (tmp_path / "mine.tsv").write_text("\n".join(["text", *rows]) + "\n", "utf-8")
-    swap = {'TEACHER = "bert-mini"': f'TEACHER = "{place}"'}
-    space = started("13_distilbert", tmp_path, *working("13_distilbert"), source=tmp_path / "mine.tsv", swap=swap)
+    space = started("13_distilbert", tmp_path, *working("13_distilbert"), source=tmp_path / "mine.tsv", MODEL=place)
     assert space["half"].layers == 3 and space["kept"] == [0, 2, 4]
     assert all("Nadia bought" in text for text in space["texts"])
     assert set(space["results"]) == {"teacher", "no teacher", "distilled", "layer by layer"}
