@@ -84,12 +84,11 @@ def test_14_a_public_electra(tmp_path: Path, form: str) -> None:
     torch.manual_seed(0)
     generator, discriminator = electra.pair(electra.electra(words.vocab.size, width=16, layers=1, heads=4, length=160))
     places = [
-        public(tmp_path / "d", discriminator, words, "electra", "ElectraForPreTraining"),
-        public(tmp_path / "g", generator, words, "electra", "ElectraForMaskedLM"),
+        public(tmp_path / "small-discriminator", discriminator, words, "electra", "ElectraForPreTraining"),
+        public(tmp_path / "small-generator", generator, words, "electra", "ElectraForMaskedLM"),
     ]
-    swap = {"PUBLIC = []": f"PUBLIC = {[form.format(place) for place in places]}"}
-    cells = ("game-rounds", "game-tools", "public")
-    shown = repr(started("14_electra", tmp_path, *cells, swap=swap, Electra=electra.Electra)["shown"])
+    known = {"MODEL": form.format(places[0]), "Electra": electra.Electra}
+    shown = repr(started("14_electra", tmp_path, "game-rounds", "game-tools", "public", **known)["shown"])
     assert "chef" in shown and "In the text stood" in shown
 
 
