@@ -131,11 +131,11 @@ TREEBANK = """1\tThe\t_\tDET\t_\t_\t3\tdet\t_\t_
 def test_11_a_public_model_and_a_treebank(tmp_path: Path) -> None:
     model = small_public_bert(tmp_path / "model", layers=3)
     (tmp_path / "small.conllu").write_text(TREEBANK * 40, "utf-8")
-    swap = {'BODY = "bert-mini"': f'BODY = "{model}"', "../data/papers": str(ROOT / "data" / "papers")}
+    swap = {"../data/papers": str(ROOT / "data" / "papers")}
     ids = working("11_inside_bert")
     stretches = [("load", "parse"), ("sets", "hits"), ("best", "positional-run"), ("parser-data", "probe-data")]
     parsing = [name for first, end in stretches for name in ids[ids.index(first) : ids.index(end)]]
-    space = started("11_inside_bert", tmp_path, *parsing, source=tmp_path / "small.conllu", swap=swap)
+    space = started("11_inside_bert", tmp_path, *parsing, source=tmp_path / "small.conllu", swap=swap, MODEL=model)
     assert (space["LAYERS"], space["HEADS"]) == (3, 2)
     assert set(space["RELATIONS"]) == {"det", "nsubj", "obj", "amod"}
     assert list(space["untrained"]) == ["random weights"]  # no recipe, no mimetic start
