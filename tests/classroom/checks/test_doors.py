@@ -10,10 +10,8 @@ import torch
 import transformers
 
 from course_lib import objectives
-from course_lib.families import electra
 from course_lib.families.albert import albert
 from course_lib.families.bart import bart, bart_lm
-from course_lib.families.bert import bert
 from course_lib.families.t5 import t5, t5_lm
 from course_lib.model.heads import MLM
 from course_lib.model.transformer import Transformer
@@ -44,7 +42,6 @@ def working(lesson: str) -> list[str]:
 
 SIZE: dict[str, Any] = {"width": 16, "layers": 1, "heads": 2}
 PUBLIC = [  # a lesson's cell; the model's type and head, how it is built for so many tokens; what is said how often
-    ("12_roberta", "public-ask", "bert", "BertForMaskedLM", lambda n: MLM(Transformer(bert(n, **SIZE))), "%", 9),
     ("12_roberta", "public-ask", "albert", "AlbertForMaskedLM",
      lambda n: MLM(Transformer(albert(n, embed=8, **SIZE))), "%", 9),
     ("16_bart", "public", "bart", "BartForConditionalGeneration", lambda n: bart_lm(bart(n, **SIZE), start=3), "\n", 1),
@@ -55,15 +52,7 @@ PUBLIC = [  # a lesson's cell; the model's type and head, how it is built for so
 @HUB
 @pytest.mark.parametrize(("lesson", "cell", "kind", "head", "build", "says", "often"), PUBLIC)
 def test_a_public_model(
-    lesson: str,
-    cell: str,
-    kind: str,
-    head: str,
-    build: Any,
-    says: str,
-    often: int,
-    form: str,
-    tmp_path: Path,
+    lesson: str, cell: str, kind: str, head: str, build: Any, says: str, often: int, form: str, tmp_path: Path,
     capsys: Any,
 ) -> None:  # fmt: skip
     words = train_wordpiece(["Nadia bought the lamp. Paul bought the coin in 2017."] * 3, 200, lowercase=False)
@@ -76,20 +65,6 @@ def test_a_public_model(
     run_cells(lesson, space, cell, swap={} if "MODEL" in space else {'PUBLIC = ""': f'PUBLIC = "{place}"'})
     said = capsys.readouterr().out
     assert said.count(says) == often and "nothing is fetched" not in said
-
-
-@HUB
-def test_14_a_public_electra(tmp_path: Path, form: str) -> None:
-    words = train_wordpiece(["the chef cooked a meal for the family . it rained all night ."] * 3, 90)
-    torch.manual_seed(0)
-    generator, discriminator = electra.pair(electra.electra(words.vocab.size, width=16, layers=1, heads=4, length=160))
-    places = [
-        public(tmp_path / "small-discriminator", discriminator, words, "electra", "ElectraForPreTraining"),
-        public(tmp_path / "small-generator", generator, words, "electra", "ElectraForMaskedLM"),
-    ]
-    known = {"MODEL": form.format(places[0]), "Electra": electra.Electra}
-    shown = repr(started("14_electra", tmp_path, "game-rounds", "game-tools", "public", **known)["shown"])
-    assert "chef" in shown and "In the text stood" in shown
 
 
 @pytest.mark.parametrize("pair", [False, True], ids=["one text", "two texts"])
@@ -145,6 +120,7 @@ def test_11_a_public_model_and_a_treebank(tmp_path: Path) -> None:
 
 OWN_TEXTS = [  # a lesson's cells, and where the texts are then
     ("12_roberta", ["text"], lambda space: space["texts"]),
+    ("13_distilbert", ["load", "documents"], lambda space: space["texts"]),
     ("14_electra", ["text", "text-rows", "batches"], lambda space: space["texts"]),
     ("18_gpt2", ["texts"], lambda space: space["texts"]["real"] + space["texts"]["held out"]),
     ("19_gpt3", ["text"], lambda space: space["texts"]),
@@ -157,21 +133,6 @@ def test_texts_of_ones_own(lesson: str, cells: list[str], found: Any, tmp_path: 
     (tmp_path / "train.txt").write_text("\n\n".join(pages), "utf-8")
     texts = found(started(lesson, tmp_path, *cells, source=tmp_path))
     assert texts and all("own page" in text.lower() for text in texts)
-
-
-@HUB
-def test_13_another_teacher_and_texts(form: str, tmp_path: Path) -> None:
-    _, tokenizer, _ = checkpoints.load("bert-mini")
-    torch.manual_seed(0)
-    config = bert(tokenizer.vocab.size, width=32, layers=6, heads=2, hidden=64, length=80, dropout=0.0)
-    place = form.format(public(tmp_path / "model", MLM(Transformer(config)), tokenizer, "bert", "BertForMaskedLM"))
-    rows = [f"Nadia bought {i} lamps and gave {i % 7} of them to Theo ." for i in range(60)]
-    (tmp_path / "mine.tsv").write_text("\n".join(["text", *rows]) + "\n", "utf-8")
-    space = started("13_distilbert", tmp_path, *working("13_distilbert"), source=tmp_path / "mine.tsv", MODEL=place)
-    assert space["half"].layers == 3 and space["kept"] == [0, 2, 4]
-    assert all("Nadia bought" in text for text in space["texts"])
-    assert set(space["results"]) == {"teacher", "no teacher", "distilled", "layer by layer"}
-    assert space["students"]["distilled", "many", 0].stack.config.layers == 3
 
 
 def test_15_another_body_pairs_and_texts(tmp_path: Path) -> None:

@@ -10,8 +10,9 @@ import torch
 from datasets import ClassLabel, Dataset, Features, List, Value, concatenate_datasets
 
 from course_lib.analysis import probing
+from course_lib.families import word_vectors
 from course_lib.pretrained import checkpoints
-from experiments.real import senses, tasks, text
+from experiments.real import senses, sentences, tasks, text, words
 
 PAIRS = [
     ("He has been waiting for two hours.", "He has been waiting at two hours."),
@@ -94,8 +95,8 @@ def test_the_linear_model_reads_words_letters_and_pairs():
     scores = Dataset.from_dict(pair | {"label": [5.0, 0.0, 4.0] * 4})
     assert tasks.linear(tasks.TASKS["stsb"].metric)(scores, scores.select(range(3)), 10.0, 0) == pytest.approx(1.0)
     names = Features({"tokens": List(Value("string")), "labels": List(ClassLabel(names=["O", "B-person"]))})
-    words = {"tokens": [["Anna", "sat"], ["he", "met", "Bert"]] * 4, "labels": [[1, 0], [0, 0, 1]] * 4}
-    tagged = Dataset.from_dict(words, features=names)
+    tags = {"tokens": [["Anna", "sat"], ["he", "met", "Bert"]] * 4, "labels": [[1, 0], [0, 0, 1]] * 4}
+    tagged = Dataset.from_dict(tags, features=names)
     assert tasks.linear(tasks.TASKS["wnut17"].metric)(tagged, tagged.select(range(2)), 100.0, 0) == 1.0
 
 
@@ -119,3 +120,33 @@ def test_a_word_s_vector_says_which_sense_is_meant(tmp_path):
     assert torch.allclose(known[0], layers[1:, rows["place"][0]].mean(0), atol=1e-5)
     assert senses.probe(known)(rows, test, 0.1, 0) == 1.0 == tasks.linear(senses.METRIC)(rows, test, 100.0, 0)
     assert senses.probe(known)(rows, test.map(lambda row: {"label": 1 - row["label"]}), 0.1, 0) == 0.0
+
+
+def test_neighbours_stand_in_one_paragraph(tmp_path):
+    one = "Mrs. Bell opened the old green door. She saw a ship upon the sea. No. It was gone before she could call."
+    (tmp_path / "train.txt").write_text(
+        f"= A =\n\n{one}\nA paragraph of one long sentence gives nothing here.\n", "utf-8"
+    )
+    (row,) = sentences.neighbours(str(tmp_path))
+    assert row["query"] == "Mrs. Bell opened the old green door." and row["positive"].endswith("upon the sea.")
+
+
+def test_a_search_is_judged_by_the_paragraph_of_the_question():
+    texts = ["The cats were running home.", "A dog sat by the sea.", "Nobody came to the mill."]
+    asked = {"text": ["who ran to the mill", "a cat runs"], "pair": [texts[2], texts[0]]}
+    rows = Dataset.from_dict({name: [*some, texts[1]] for name, some in asked.items()})
+    whole, stems = (sentences.search(rows, None, stem=stem) for stem in (False, True))
+    assert stems == {"mrr": 1.0, "recall@1": 1.0, "recall@5": 1.0} and whole["recall@1"] == pytest.approx(2 / 3)
+
+
+def test_pairs_of_words_and_analogies(tmp_path):
+    spelled = ["king", "queen", "man", "woman", "runs"]
+    table = torch.tensor([[3.0, 0, 1], [3, 1, 0], [0, 0, 1], [0, 1, 0], [-1, 2, 2]])
+    vectors = word_vectors.WordVectors(spelled, table)
+    (tmp_path / "pairs").write_text("king Queen 9.5\nman woman 4\nking runs 1\nking absent 3\n", "utf-8")
+    found = words.similarity(vectors, tmp_path / "pairs")
+    assert found["vectors"] == pytest.approx(1.0) and (found["pairs"], found["of"]) == (3, 4)
+    assert words.letters("man", "man") == 1.0 > words.letters("man", "woman") > words.letters("man", "king") == 0.0
+    (tmp_path / "asked").write_text(": family\nman king woman queen\n: gram1\nman men king kings\n", "utf-8")
+    asked = words.questions(tmp_path / "asked", vectors)
+    assert word_vectors.analogies(vectors, asked["meaning"]).accuracy == 1.0 and asked["form"] == []
