@@ -151,7 +151,7 @@ def test_15_another_body_pairs_and_texts(tmp_path: Path) -> None:
     assert space["body"].config.width == 32
     assert len(space["grades"]) == 40
     assert space["KINDS"] == ["first sentence"]
-    assert space["LR"] == 1e-3  # as for all that are no wider than bert-mini
+    assert space["LR"] == 1e-3  # as for all up to a width of 256
     assert all(query.text.startswith("Title test") for query in space["shelf"].queries)
 
 
