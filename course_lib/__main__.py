@@ -357,7 +357,7 @@ def _progress(steps: int) -> "Iterator[Callable[[Step], Step]]":
     """What training steps are shown to: a bar on stderr from the first one on, with loss, speed and time left."""
     from tqdm import tqdm
 
-    with tqdm(total=steps, unit="step", dynamic_ncols=True, delay=1e-3) as bar:
+    with tqdm(total=steps, unit="step", dynamic_ncols=True, delay=1e-3, mininterval=0) as bar:
 
         def show(step: "Step") -> "Step":
             bar.set_postfix_str(f"loss {step.loss:.3f}, {step.tokens / step.seconds:,.0f} tokens/s", refresh=False)
