@@ -130,7 +130,7 @@ OWN_TEXTS = [  # a lesson's cells, and where the texts are then
 @pytest.mark.parametrize(("lesson", "cells", "found"), OWN_TEXTS)
 def test_texts_of_ones_own(lesson: str, cells: list[str], found: Any, tmp_path: Path) -> None:
     pages = [f"My own page says the {word} again, naïve 🙂. " * 5 for word in ("lamp", "coin", "shelf", "mill") * 10]
-    (tmp_path / "train.txt").write_text("\n\n".join(pages), "utf-8")
+    (tmp_path / "train.jsonl").write_text("\n".join(json.dumps({"text": page}) for page in pages), "utf-8")
     texts = found(started(lesson, tmp_path, *cells, source=tmp_path))
     assert texts and all("own page" in text.lower() for text in texts)
 
