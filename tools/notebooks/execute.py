@@ -30,6 +30,7 @@ from course_lib.errors import CourseError
 # Two threads are what the lessons are timed on; a fixed number also fixes the order of floating-point sums.
 THREADS = 2
 CELL_TIMEOUT = 1800  # seconds; a guard against a hang, not a budget: a shared machine may be twenty times slower
+IDLE = 120.0  # seconds
 
 # Python runs this before the notebook's own code where the system cannot cut the network for a process.
 SITECUSTOMIZE = """\
@@ -62,11 +63,13 @@ class Measure:
         seconds: by the clock.
         cpu_seconds: of all threads together, which other programs disturb less.
         peak_mb: the most memory that the kernel and its children held at once.
+        idle: the kernel did nothing for `IDLE` seconds, and was killed.
     """
 
     seconds: float = 0.0
     cpu_seconds: float = 0.0
     peak_mb: float = 0.0
+    idle: bool = False
 
 
 @functools.cache
@@ -160,9 +163,14 @@ def papermilled(
     where: Path,
     out: Path | None,
     parameters: Mapping[str, Any] | None = None,
+    again: bool = True,
     **named: Any,
 ) -> tuple[NotebookNode, Measure]:
-    """Execute by papermill, in this process's environment; `out`: the executed notebook's place, if it has one."""
+    """Execute by papermill, in this process's environment; `out`: the executed notebook's place, if it has one.
+
+    A widget's cell ends, once in some hundred runs, without its reply reaching us (jupyter_client 8.10, ipykernel 7.4);
+    so a kernel that does nothing for `IDLE` seconds is killed, and the notebook executed once more.
+    """
     logging.getLogger("papermill").setLevel(logging.ERROR)
     try:
         with _measured() as measure, warnings.catch_warnings():
@@ -186,6 +194,8 @@ def papermilled(
         more = f" (all of it: {out})" if out else f"\n{error}"
         raise CourseError(f"Cell {error.cell_index} failed with {error.ename}: {error.evalue}{more}") from None
     except (TimeoutError, RuntimeError) as error:
+        if measure.idle and again:
+            return papermilled(notebook, where, out, parameters, again=False, **named)
         raise CourseError(f"The notebook did not run to its end: {error}") from None
     return executed, measure
 
@@ -198,13 +208,18 @@ def _measured() -> Iterator[Measure]:
     before = {process.pid for process in mine.children()}
 
     def watch() -> None:
-        kernel = None
-        while not done.wait(0.25):
+        kernel, worked = None, (start, 0.0)  # when it last had something to do, and its processor time then
+        while not (measure.idle or done.wait(0.25)):
             kernel = kernel or next((process for process in mine.children() if process.pid not in before), None)
             if kernel is not None:
                 megabytes, cpu_seconds = _tree(kernel)
                 measure.peak_mb = max(measure.peak_mb, megabytes)
                 measure.cpu_seconds = max(measure.cpu_seconds, cpu_seconds)
+                if cpu_seconds > worked[1] + 0.1:
+                    worked = time.monotonic(), cpu_seconds
+                measure.idle = time.monotonic() - worked[0] > IDLE
+                if measure.idle:
+                    kernel.kill()
 
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()
