@@ -17,10 +17,7 @@ from tools.notebooks.run import declared
 LESSONS = {  # and what they can be about
     "09_bert": ["bert", "roberta"], "10_bert_finetuning": ["bert", "distilbert"], "11_inside_bert": ["roberta"],
     "12_roberta": ["roberta"], "13_distilbert": ["bert"],
-    "14_electra": ["electra"],
-    "15_sbert": ["bert", "distilbert"],
-    "18_gpt2": ["gpt2"],
-    "20_peft": ["roberta"],
+    "14_electra": ["electra"], "15_sbert": ["bert", "distilbert"], "18_gpt2": ["gpt2"], "20_peft": ["roberta"],
 }  # fmt: skip
 SIZE: dict[str, int] = {"num_hidden_layers": 2, "num_attention_heads": 6, "intermediate_size": 120}
 SIZE |= {"hidden_size": 48, "max_position_embeddings": 258}

@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
+import math
 import os
 import platform
+import queue
 import shutil
 import subprocess
 import sys
@@ -21,16 +23,18 @@ from typing import Any
 
 import papermill
 import psutil
+from jupyter_client.asynchronous.client import AsyncKernelClient
+from jupyter_client.channels import AsyncZMQSocketChannel
 from jupyter_client.manager import AsyncKernelManager
 from nbformat import NotebookNode
 from papermill.exceptions import PapermillExecutionError
+from traitlets import Type
 
 from course_lib.errors import CourseError
 
 # Two threads are what the lessons are timed on; a fixed number also fixes the order of floating-point sums.
 THREADS = 2
 CELL_TIMEOUT = 1800  # seconds; a guard against a hang, not a budget: a shared machine may be twenty times slower
-IDLE = 120.0  # seconds
 
 # Python runs this before the notebook's own code where the system cannot cut the network for a process.
 SITECUSTOMIZE = """\
@@ -63,13 +67,11 @@ class Measure:
         seconds: by the clock.
         cpu_seconds: of all threads together, which other programs disturb less.
         peak_mb: the most memory that the kernel and its children held at once.
-        idle: the kernel did nothing for `IDLE` seconds, and was killed.
     """
 
     seconds: float = 0.0
     cpu_seconds: float = 0.0
     peak_mb: float = 0.0
-    idle: bool = False
 
 
 @functools.cache
@@ -113,7 +115,37 @@ def environment(threads: int = THREADS) -> Iterator[None]:
             os.environ.update(before)
 
 
-class OfflineKernelManager(AsyncKernelManager):
+class PatientChannel(AsyncZMQSocketChannel):
+    """Looks each second whether a message has come.
+
+    The socket signals a message once, and `Session.send`, which goes past the asyncio socket, may take that signal: a
+    widget's cell, in which both sides send, then waits for a reply that lies there (one such cell in eighty).
+    """
+
+    async def get_msg(self, timeout: float | None = None) -> dict[str, Any]:  # type: ignore[override]
+        """The next message; `queue.Empty` if none comes within so many seconds."""
+        end = math.inf if timeout is None else time.monotonic() + timeout
+        while True:
+            try:
+                return await super().get_msg(min(1.0, max(0.0, end - time.monotonic())))
+            except queue.Empty:
+                if time.monotonic() >= end:
+                    raise
+
+
+class PatientClient(AsyncKernelClient):
+    """A client whose replies come by a `PatientChannel`."""
+
+    shell_channel_class = Type(PatientChannel)
+
+
+class PatientKernelManager(AsyncKernelManager):
+    """Its clients are `PatientClient`s."""
+
+    client_factory = Type(PatientClient)
+
+
+class OfflineKernelManager(PatientKernelManager):
     """Starts the kernel in this Python and, where the system can, without a network.
 
     The messages go through files (ipc) instead of local ports, which a process without a network cannot open to us.
@@ -163,14 +195,9 @@ def papermilled(
     where: Path,
     out: Path | None,
     parameters: Mapping[str, Any] | None = None,
-    again: bool = True,
     **named: Any,
 ) -> tuple[NotebookNode, Measure]:
-    """Execute by papermill, in this process's environment; `out`: the executed notebook's place, if it has one.
-
-    A widget's cell ends, once in some hundred runs, without its reply reaching us (jupyter_client 8.10, ipykernel 7.4);
-    so a kernel that does nothing for `IDLE` seconds is killed, and the notebook executed once more.
-    """
+    """Execute by papermill, in this process's environment; `out`: the executed notebook's place, if it has one."""
     logging.getLogger("papermill").setLevel(logging.ERROR)
     try:
         with _measured() as measure, warnings.catch_warnings():
@@ -188,14 +215,12 @@ def papermilled(
                     "--IPKernelApp.log_level=50",  # what it says of ports and of its end is no news
                     '--IPKernelApp.exec_lines=__import__("gc").set_threshold(50_000)',  # imports make many objects
                 ],
-                **{"progress_bar": False} | named,
+                **{"progress_bar": False, "kernel_manager_class": PatientKernelManager} | named,
             )
     except PapermillExecutionError as error:
         more = f" (all of it: {out})" if out else f"\n{error}"
         raise CourseError(f"Cell {error.cell_index} failed with {error.ename}: {error.evalue}{more}") from None
     except (TimeoutError, RuntimeError) as error:
-        if measure.idle and again:
-            return papermilled(notebook, where, out, parameters, again=False, **named)
         raise CourseError(f"The notebook did not run to its end: {error}") from None
     return executed, measure
 
@@ -208,18 +233,13 @@ def _measured() -> Iterator[Measure]:
     before = {process.pid for process in mine.children()}
 
     def watch() -> None:
-        kernel, worked = None, (start, 0.0)  # when it last had something to do, and its processor time then
-        while not (measure.idle or done.wait(0.25)):
+        kernel = None
+        while not done.wait(0.25):
             kernel = kernel or next((process for process in mine.children() if process.pid not in before), None)
             if kernel is not None:
                 megabytes, cpu_seconds = _tree(kernel)
                 measure.peak_mb = max(measure.peak_mb, megabytes)
                 measure.cpu_seconds = max(measure.cpu_seconds, cpu_seconds)
-                if cpu_seconds > worked[1] + 0.1:
-                    worked = time.monotonic(), cpu_seconds
-                measure.idle = time.monotonic() - worked[0] > IDLE
-                if measure.idle:
-                    kernel.kill()
 
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()
