@@ -1,10 +1,10 @@
 """Building, checking and running a notebook, on a toy; each proof is also seen to fail."""
 
-import asyncio
 import queue
 import re
 
 import pytest
+from jupyter_core.utils import run_sync
 
 from course_lib.errors import CourseError
 from tests.notebooks import toy
@@ -110,4 +110,4 @@ def test_a_reply_whose_signal_was_lost_is_found(monkeypatch):
         raise queue.Empty
 
     monkeypatch.setattr(execute.AsyncZMQSocketChannel, "get_msg", one)
-    assert asyncio.run(object.__new__(execute.PatientChannel).get_msg(timeout=1800)) == {"msg_id": "a"}
+    assert run_sync(object.__new__(execute.PatientChannel).get_msg)(timeout=1800) == {"msg_id": "a"}
