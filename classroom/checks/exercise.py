@@ -4,21 +4,28 @@ The lesson's check, the test of that check and the grader all read the same obje
 
     @exercise(
         lambda g: [(normal(g, 4),), (normal(g, 2, 3),)],           # the arguments of each call
-        '''
-        no_sum: / weights.sum(-1, keepdim=True) =>
-        over_batch: (-1, => (0,
-        unchanged: => x
-        ''',
+        also=[lambda x: x.softmax(-1)],                            # other right answers
     )
     def softmax(x):
         \"\"\"exp(x) over its sum, along the last dimension.\"\"\"
         weights = x.exp()
         return weights / weights.sum(-1, keepdim=True)
 
-A line of the mistakes is `name: old => new`, several such patches joined by `&&`, or `name: => expression` where the
-whole function is another; a name has a line for each form of its mistake. What the student reads stands under that name
-in the .toml file beside the module, in the exercise's table, with `verified`, what passing proves. A name that ends in
-"..." is only proven: the hint or the judge says its sentence.
+What the student reads stands in the .toml file beside the module, in the exercise's table: `verified`, what passing
+proves; a sentence for each known mistake; and `mistakes`, their patches:
+
+    [softmax]
+    verified = "one vector and a batch"
+    no_sum = "Divide by the sum of the exponentials."
+    unchanged = "It returns its input."
+    mistakes = '''
+    no_sum: / weights.sum(-1, keepdim=True) =>
+    unchanged: => x
+    '''
+
+A line of them is `name: old => new`, several such patches joined by `&&`, or `name: => expression` where the whole
+function is another; a name has a line for each form of its mistake. A name that ends in "..." is only proven: the hint
+or the judge says its sentence.
 """
 
 import ast
@@ -183,13 +190,14 @@ class Exercise:
 
 
 def exercise(
-    cases: Arguments | Callable[[torch.Generator], Arguments] = (), mistakes: str = "", **options: Any
+    cases: Arguments | Callable[[torch.Generator], Arguments] = (), **options: Any
 ) -> Callable[[Function], Exercise]:
     """Make the decorated function, which is the right answer, an `Exercise`; `options` are the fields of it."""
 
     def declared(fn: Function) -> Exercise:
-        says = _sentences(inspect.getfile(fn))[fn.__name__]
-        made = Exercise(fn, cases, parse(mistakes, says), says["verified"], says, **options)
+        says = dict(_tables(inspect.getfile(fn))[fn.__name__])
+        mistakes = parse(says.pop("mistakes", ""), says)
+        made = Exercise(fn, cases, mistakes, says["verified"], says, **options)
         object.__setattr__(made, "__doc__", fn.__doc__)  # what `checks.name?` shows
         return made
 
@@ -197,7 +205,7 @@ def exercise(
 
 
 @cache
-def _sentences(module: str) -> dict[str, dict[str, str]]:
+def _tables(module: str) -> dict[str, dict[str, str]]:
     return tomllib.loads(Path(module).with_suffix(".toml").read_text("utf-8"))
 
 

@@ -10,14 +10,6 @@ from classroom.checks.exercise import exercise
 
 @exercise(
     [([1, 0, 1, 1], [1, 1, 1, 0]), ([0, 2, 1, 2, 1], [0, 2, 1, 2, 0]), ([1], [1]), ([0, 0, 1], [1, 1, 0])],
-    """
-    count: hits / len(gold) => float(hits)
-    errors: return => return 1 -
-    percent: return => return 100 *
-    floor: hits / len(gold) => float(hits // len(gold))
-    floor: => float(predicted == gold)
-    ones_only: p == g => p == g == 1
-    """,
     also=[
         lambda p, g: float(np.mean(np.array(p) == np.array(g))),
         lambda p, g: (torch.tensor(p) == torch.tensor(g)).float().mean(),
@@ -31,17 +23,6 @@ def accuracy(predicted: list[int], gold: list[int]) -> float:
 
 @exercise(
     [(["the cat sat on the mat", "the dog sat"],), (["a b", "b a", "The the"],), (["one"],)],
-    """
-    repeated: {word => [word && .split()} => .split()]
-    characters: => len(set("".join(texts)))
-    characters: => len(set(" ".join(texts)))
-    twice: => sum(len(set(text.split())) for text in texts)
-    one_text: in texts => in texts[:1]
-    one_text: in texts => in texts[-1:]
-    texts: => len(set(texts))
-    lower: {word => {word.lower()
-    words: len(words) => words
-    """,
     also=[lambda t: len(set(" ".join(t).split())), lambda t: len({w for x in t for w in x.split(" ")})],
 )
 def vocabulary_size(texts: list[str]) -> int:
@@ -52,14 +33,6 @@ def vocabulary_size(texts: list[str]) -> int:
 
 @exercise(
     [(["pos", "neg", "pos"],), ([0, 0, 2, 1, 0],), (["x"],)],
-    """
-    one_short: labels.count(label) => labels.count(label) - 1
-    ones: labels.count(label) => 1
-    shares: labels.count(label) => labels.count(label) / len(labels)
-    labels: => len(set(labels))
-    examples: => len(labels)
-    no_labels: => [labels.count(label) for label in dict.fromkeys(labels)]
-    """,
     also=[Counter],
 )
 def label_counts(labels: list[object]) -> dict[object, int]:

@@ -24,24 +24,6 @@ def _by_loops(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 @exercise(
     lambda g: [qkv(g, 4, 4, 4, 4), qkv(g, 3, 5, 8, 6), qkv(g, 6, 4, 4, 16, 4), qkv(g, 3, 5, 8, 4, 2, 3)],
-    """
-    unscaled: / math.sqrt(q.shape[-1]) =>
-    by_width: math.sqrt(q.shape[-1]) => q.shape[-1]
-    multiplied: / math.sqrt => * math.sqrt
-    by_keys: math.sqrt(q.shape[-1]) => math.sqrt(k.shape[-2])
-    over_queries: softmax(-1) => softmax(-2)
-    over_batch: softmax(-1) => softmax(0)
-    over_dim_1: softmax(-1) => softmax(1)
-    weights: @ v =>
-    scaled_late: / math.sqrt(q.shape[-1]) => && softmax(-1) @ v => softmax(-1) / math.sqrt(q.shape[-1]) @ v
-    no_softmax: .softmax(-1) =>
-    scores: .softmax(-1) @ v =>
-    untransposed: k.transpose(-2, -1) => k
-    exchanged: q @ k.transpose => k @ q.transpose
-    keys_for_values: @ v => @ k
-    all_dims_turned: k.transpose(-2, -1) => k.T
-    batch_swapped: k.transpose(-2, -1) => k.transpose(0, 1)
-    """,
     also=[
         F.scaled_dot_product_attention,
         _by_loops,
@@ -57,17 +39,6 @@ def softmax_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 @exercise(
     [(4,), (1,), (2,), (7,)],
-    """
-    no_diagonal: tril() => tril(-1)
-    next_word: tril() => tril(1)
-    inverted: tril() => triu(1)
-    transposed: tril() => triu()
-    all_true: .tril() =>
-    additive: => torch.full((T, T), -math.inf).triu(1)
-    floats: dtype=torch.bool => dtype=torch.float
-    whole_numbers: dtype=torch.bool => dtype=torch.long
-    blocked_ones: dtype=torch.bool => dtype=torch.float && tril() => triu(1)
-    """,
     also=[
         lambda n: torch.arange(n)[:, None] >= torch.arange(n),
         lambda n: torch.tensor([[j <= i for j in range(n)] for i in range(n)]),
@@ -104,19 +75,6 @@ _CAUSAL = torch.ones(5, 5, dtype=torch.bool).tril()
         (*qkv(g, 3, 4, 8, 6, 2), row_mask(4, 2)[:, None]),
         (*qkv(g, 5, 5, 4, 4, 2, 3), _CAUSAL),
     ],
-    """
-    after_softmax: scores.masked_fill(~mask, least).softmax(-1) => (scores.softmax(-1) * mask)
-    multiplied: scores.masked_fill(~mask, least) => (scores * mask)
-    inverted: ~mask => mask
-    inverted: ~mask => mask && least) => -math.inf)
-    unused: .masked_fill(~mask, least) =>
-    added: scores.masked_fill(~mask, least) => (scores + mask)
-    unscaled: / math.sqrt(q.shape[-1]) =>
-    over_queries: softmax(-1) => softmax(-2)
-    zero_times_inf: scores.masked_fill(~mask, least) => (scores + (~mask) * -math.inf)
-    nan_row...: least) => -math.inf)
-    leak...: least) => -5.0)
-    """,
     also=[
         lambda q, k, v, mask: (
             (q @ k.mT / q.shape[-1] ** 0.5).masked_fill(~mask, -math.inf).softmax(-1).nan_to_num() @ v
@@ -137,11 +95,6 @@ def masked_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
 
 @exercise(
     lambda g: [(normal(g, 2, 5, 12), 3), (normal(g, 1, 4, 8), 4), (normal(g, 3, 4, 16), 4)],
-    """
-    view: => x.reshape(x.shape[0], heads, x.shape[1], -1)
-    no_transpose: .transpose(1, 2) =>
-    interleaved: heads, -1).transpose(1, 2) => -1, heads).permute(0, 3, 1, 2)
-    """,
     also=[lambda x, h: torch.stack(x.chunk(h, -1), 1)],
 )
 def split_heads(x: Tensor, heads: int) -> Tensor:
@@ -151,12 +104,6 @@ def split_heads(x: Tensor, heads: int) -> Tensor:
 
 @exercise(
     lambda g: [(normal(g, 2, 3, 5, 4),), (normal(g, 1, 4, 4, 2),), (normal(g, 3, 4, 4, 4),)],
-    """
-    no_transpose: => x.reshape(x.shape[0], x.shape[2], -1)
-    interleaved: transpose(1, 2) => permute(0, 2, 3, 1)
-    not_flat: .flatten(2) =>
-    averaged: => x.mean(1)
-    """,
     also=[lambda x: torch.cat(list(x.unbind(1)), -1)],
 )
 def merge_heads(x: Tensor) -> Tensor:
@@ -169,19 +116,6 @@ def merge_heads(x: Tensor) -> Tensor:
         (normal(g, batch, length, width), *(normal(g, width, width) / math.sqrt(width) for _ in range(4)), heads)
         for batch, length, width, heads in ((1, 4, 8, 2), (2, 5, 12, 3), (3, 4, 16, 4))
     ],
-    """
-    by_model_width: math.sqrt(q.shape[-1]) => math.sqrt(x.shape[-1])
-    unscaled: / math.sqrt(q.shape[-1]) =>
-    no_output: @ wo =>
-    merged_without_transpose: out.transpose(1, 2).flatten(2) => out.reshape(x.shape)
-    interleaved: out.transpose(1, 2) => out.permute(0, 2, 3, 1)
-    split_by_view: .view(*x.shape[:2], heads, -1).transpose(1, 2) => .view(len(x), heads, x.shape[1], -1)
-    split_and_merged: .view(*x.shape[:2], heads, -1).transpose(1, 2) => .view(len(x), heads, x.shape[1], -1) && out.transpose(1, 2).flatten(2) => out.reshape(x.shape)
-    transposed_matrices: x @ w) => x @ w.T) && @ wo => @ wo.T
-    one_head: => softmax_attention.reference(x @ wq, x @ wk, x @ wv) @ wo
-    one_head: => softmax_attention.reference(x @ wq * math.sqrt(heads), x @ wk, x @ wv) @ wo
-    between_heads: .transpose(1, 2) =>
-    """,  # noqa: E501
 )
 def multi_head(x: Tensor, wq: Tensor, wk: Tensor, wv: Tensor, wo: Tensor, heads: int) -> Tensor:
     """x [B T D], matrices [D D] applied as x @ w, full attention, no biases."""

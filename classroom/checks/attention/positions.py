@@ -12,19 +12,6 @@ from classroom.checks.exercise import exercise
 
 @exercise(
     [(torch.arange(6), 8), (torch.tensor([3, 0, 50]), 4), (torch.tensor([7, 2, 2, 11, 4]), 12)],
-    """
-    halves_cosine_first: stack((angles.sin(), angles.cos()), dim=-1).flatten(-2) => cat((angles.cos(), angles.sin()), dim=-1)
-    halves: stack((angles.sin(), angles.cos()), dim=-1).flatten(-2) => cat((angles.sin(), angles.cos()), dim=-1)
-    cosine_first: (angles.sin(), angles.cos()) => (angles.cos(), angles.sin())
-    from_one: positions[:, None] => (positions + 1)[:, None]
-    half_exponent: -2 * i => -1 * i
-    exponent_sign: -2 * i => 2 * i
-    double_exponent: -2 * i => -4 * i
-    base: 10000.0 => 1000.0
-    unused: positions[:, None] => torch.arange(len(positions))[:, None]
-    no_pairs: width // 2 => width && -2 * i => -i && angles.sin(), angles.cos()), dim=-1).flatten(-2) => angles.sin()[:, ::2], angles.cos()[:, 1::2]), dim=-1).flatten(-2)
-    transposed: .flatten(-2) => .flatten(-2).T
-    """,  # noqa: E501
 )
 def sinusoidal(positions: Tensor, width: int) -> Tensor:
     """[T width]: sin(p / 10000^(2i / width)) at component 2i, its cosine at 2i + 1.
@@ -42,19 +29,6 @@ def sinusoidal(positions: Tensor, width: int) -> Tensor:
         (torch.tensor([9]), torch.arange(10), 4),
         (torch.tensor([0, 5, 1]), torch.tensor([2, 8, 3, 0]), 3),
     ],
-    """
-    no_clip: .clamp(-clip, clip) =>
-    not_moved: + clip =>
-    sign: k_pos - q_pos[:, None] => q_pos[:, None] - k_pos
-    transposed: => ((k_pos - q_pos[:, None]).clamp(-clip, clip) + clip).T
-    unsigned: away.clamp(-clip, clip) + clip => away.abs().clamp(max=clip)
-    unsigned: away.clamp(-clip => away.abs().clamp(-clip
-    right_only: -clip, clip) => max=clip)
-    left_only: -clip, clip) => min=-clip)
-    added_first: away.clamp(-clip, clip) + clip => (away + clip).clamp(-clip, clip)
-    too_early: (-clip, clip) + clip => (1 - clip, clip - 1) + clip - 1
-    unused: k_pos - q_pos[:, None] => torch.arange(len(k_pos)) - torch.arange(len(q_pos))[:, None]
-    """,
 )
 def relative_index(q_pos: Tensor, k_pos: Tensor, clip: int) -> Tensor:
     """Int[Tq Tk]: the row of a table of 2 clip + 1 vectors for each query and key.
@@ -81,25 +55,6 @@ def _from_one(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 @exercise(
     lambda g: [qkv(g, 5, 5, 4, 4), qkv(g, 4, 4, 6, 6, 2), qkv(g, 7, 7, 8, 8, 2, 3)],
-    """
-    values_turned: @ v => @ turn(v)
-    queries_only: turn(k) => k
-    keys_only: turn(q) => q
-    none_turned: turn(q) => q && turn(k) => k
-    sign: + first) * sign => + first) * -sign
-    opposite: turn(k) => turn(k, sign=-1)
-    opposite: turn(q) => turn(q, sign=-1)
-    halves: x[..., 0::2], x[..., 1::2] => x.chunk(2, -1) && stack => cat && .flatten(-2) =>
-    one_speed: 10000.0 => 1.0
-    half_speed: -torch.arange(0, width, 2) => -torch.arange(width // 2)
-    growing: -torch.arange => torch.arange
-    unscaled: / math.sqrt(q.shape[-1]) =>
-    over_batch: axis = -2 => axis = 0
-    over_heads: axis = -2 => axis = 1
-    queries_from_one: turn(q) => turn(q, first=1)
-    keys_from_one: turn(k) => turn(k, first=1)
-    single_word...: @ v => @ v * 1.01
-    """,
     also=[_from_one],
     hint=_first_only,
 )
@@ -125,17 +80,6 @@ def rotary_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 @exercise(
     [(4, 5), (8, 3), (2, 6)],
-    """
-    sign: -slopes => slopes
-    from_zero: (h + 1) => h
-    always_8: -8 * (h + 1) / heads => -(h + 1.0)
-    linear: 2.0 ** (-8 * (h + 1) / heads) => 1 - h / heads
-    right_rewarded: away.abs() => away
-    left_rewarded: away.abs() => -away
-    squared: away.abs() => away**2
-    one_slope: (h + 1) => (0 * h + 1)
-    heads_last: [:, None, None] * away.abs() => * away.abs()[..., None]
-    """,
 )
 def alibi_bias(heads: int, length: int) -> Tensor:
     """[heads length length]: minus the head's slope times the distance of query and key.

@@ -18,21 +18,6 @@ _Function = Callable[[Tensor], Tensor]
         *((3 * normal(g, *s) + 2, normal(g, s[-1]), normal(g, s[-1])) for s in ((4, 3), (2, 5, 8), (3, 16))),
         (1e-3 * normal(g, 2, 4), normal(g, 4), normal(g, 4)),  # eps counts here
     ],
-    """
-    unbiased: unbiased=False => unbiased=True
-    over_positions: (-1, => (-2,
-    over_batch: (-1, => (0,
-    over_all: -1, keepdim=True =>  && (, un => (un
-    eps_outside: (variance + 1e-5).sqrt() => (variance.sqrt() + 1e-5)
-    no_eps: + 1e-5 =>
-    no_root: .sqrt() =>
-    no_mean: centred / => x /
-    rms: => x / (x.square().mean(-1, keepdim=True) + 1e-5).sqrt() * weight + bias
-    no_scale: * weight =>
-    no_shift: + bias =>
-    neither: * weight + bias =>
-    scaled_bias: * weight + bias => * weight + bias * weight
-    """,
     also=[lambda x, w, b: F.layer_norm(x, x.shape[-1:], w, b, 1e-5)],
 )
 def layer_norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -65,17 +50,6 @@ def _branches(g: Generator) -> list[tuple[Tensor, _Function, _Function, bool]]:
 
 @exercise(
     _branches,
-    """
-    exchanged: if pre => if not pre
-    no_residual: x + f(norm => f(norm && x + f(x) => f(x)
-    pre_normed_residual: x + f(norm => norm(x) + f(norm
-    pre_both: x + f(norm(x)) => norm(x + f(norm(x)))
-    pre_outside_only: norm(x + f(x)) => x + norm(f(x))
-    always_post: x + f(norm(x)) => x + norm(f(x))
-    always_pre: if pre => if False
-    no_norm: if pre => if True
-    post_branch_only: => x + f(x)
-    """,
 )
 def residual_branch(x: Tensor, f: _Function, norm: _Function, pre: bool) -> Tensor:
     """norm(x + f(x)) where pre is False, x + f(norm(x)) where it is True."""
@@ -88,15 +62,6 @@ def residual_branch(x: Tensor, f: _Function, norm: _Function, pre: bool) -> Tens
         (4 + integers(g, 16, 3, 6), 1),
         (torch.tensor([[9], [8]]), 0),
     ],
-    """
-    target: => target
-    not_dropped: target[:, :-1] => target
-    left: => torch.cat((target[:, 1:], torch.full_like(target[:, :1], start)), dim=1)
-    roll: => target.roll(1, dims=1)
-    overwritten: target[:, :-1] => target[:, 1:]
-    at_end: first, target[:, :-1] => target[:, :-1], first
-    row_roll: => torch.cat((torch.tensor([start]), target.flatten()[:-1])).view(target.shape)
-    """,
 )
 def decoder_input(target: Tensor, start: int) -> Tensor:
     """The target Int[B U] one place to the right, `start` in front, the last token dropped."""
@@ -106,19 +71,6 @@ def decoder_input(target: Tensor, start: int) -> Tensor:
 
 @exercise(
     lambda g: [(2 * normal(g, n, v), integers(g, v, n), s) for n, v, s in ((4, 5, 0.1), (6, 9, 0.3), (3, 4, 0.0))],
-    """
-    no_smoothing: (1 - smoothing) * hot + smoothing / V => hot
-    others_only: smoothing / V => smoothing / (V - 1) * (1 - hot)
-    full_target: (1 - smoothing) * hot => hot
-    whole_share: smoothing / V => smoothing
-    target_without_share: smoothing / V => smoothing / V * (1 - hot)
-    exchanged: => F.cross_entropy(logits, target, label_smoothing=1 - smoothing)
-    summed: sum(-1).mean() => sum()
-    sign: return - => return
-    logits: .log_softmax(-1) =>
-    no_log: log_softmax => softmax
-    mean_over_all: .sum(-1) =>
-    """,
     also=[lambda z, t, s: F.cross_entropy(z, t, label_smoothing=s)],
 )
 def smoothed_loss(logits: Tensor, target: Tensor, smoothing: float) -> Tensor:
@@ -145,18 +97,6 @@ def _sorted(fn: object, case: Case) -> str:
         (-3 * normal(g, w).abs(), (2 * normal(g, w, v)).log_softmax(-1), n)
         for w, v, n in ((3, 7, 3), (2, 5, 4), (4, 6, 2))
     ],
-    """
-    no_scores: scores[:, None] + =>
-    products: scores[:, None] + => scores[:, None] *
-    exchanged: return flat // V, flat % V, => return flat % V, flat // V,
-    by_texts: log_probs.shape[-1] => len(scores)
-    one_each: => (torch.arange(len(scores)), *(scores[:, None] + log_probs).max(-1)[::-1])
-    worst: topk(width) => topk(width, largest=False)
-    probabilities: + log_probs) => + log_probs.exp())
-    axis: scores[:, None] => scores
-    exponentials: % V, score => % V, score.exp()
-    unsorted...: flat // V, flat % V, score => (flat // V).flip(0), (flat % V).flip(0), score.flip(0)
-    """,
     hint=_sorted,
 )
 def beam_step(scores: Tensor, log_probs: Tensor, width: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -10,15 +10,6 @@ from classroom.checks.exercise import exercise
 
 @exercise(
     [(n, *sizes, cache) for n, *sizes in ((124_000_000, 100, 50), (10, 7, 1), (3, 2, 4)) for cache in (True, False)],
-    """
-    training: 2.0 => 6.0
-    half: 2.0 => 1.0
-    cache_one_more: read + written - 1 => read + written
-    no_cache: if cache => if True
-    exchanged: if cache => if not cache
-    not_growing: sum(read + i => sum(read
-    unread: read + written - 1 => written && sum(read + i => sum(i
-    """,
 )
 def answer_flops(parameters: float, read: int, written: int, cache: bool) -> float:
     """Operations of one answer, 2 for each parameter and token that passes.
@@ -32,15 +23,6 @@ def answer_flops(parameters: float, read: int, written: int, cache: bool) -> flo
 
 @exercise(
     [(110e6, 137e9, 312e12, 0.4, 2.0), (175e9, 300e9, 125e12, 0.2, 1.5), (1e6, 2e9, 1e12, 0.5, 0.3)],
-    """
-    forward_only: 6 * => 2 *
-    no_utilisation: (peak * utilisation) => peak
-    multiplied: (peak * utilisation) => peak * utilisation
-    seconds: / 3600 =>
-    minutes: 3600 => 60
-    hours: hours * price => hours
-    divided_by_price: hours * price => hours / price
-    """,
 )
 def training_bill(parameters: float, tokens: float, peak: float, utilisation: float, price: float) -> float:
     """Dollars: 6 N D operations, devices rented by the hour.
@@ -58,15 +40,6 @@ def _shares(g: Generator) -> tuple[Tensor, Tensor]:
 
 @exercise(
     lambda g: [_shares(g) for _ in range(3)],
-    """
-    signed: => (said - corpus).mean()
-    unsigned: => (said - corpus).abs().mean()
-    order: return beyond => return -beyond
-    summed: .mean() => .sum()
-    model_only: - (corpus - 0.5).abs() =>
-    late_abs: => (said.mean() - 0.5).abs() - (corpus.mean() - 0.5).abs()
-    squared: abs() => square()
-    """,
 )
 def amplification(corpus: Tensor, said: Tensor) -> Tensor:
     """Mean over the words of |said - 1/2| - |corpus - 1/2|, a scalar tensor.
@@ -83,16 +56,6 @@ def amplification(corpus: Tensor, said: Tensor) -> Tensor:
         (normal(g, 5), normal(g, 5)),
         (torch.tensor([-150.0, 2.0]), torch.tensor([150.0, 1.0])),
     ],
-    """
-    infinite: F.logsigmoid(chosen - rejected) => (chosen - rejected).sigmoid().log()
-    exchanged: chosen - rejected => rejected - chosen
-    sign: -F. => F.
-    summed: .mean() => .sum()
-    no_log: -F.logsigmoid(chosen - rejected) => (rejected - chosen).sigmoid()
-    separate: F.logsigmoid(chosen - rejected) => (F.logsigmoid(chosen) + F.logsigmoid(-rejected))
-    hinge: -F.logsigmoid(chosen - rejected) => (1 - chosen + rejected).clamp(min=0)
-    difference: -F.logsigmoid(chosen - rejected) => (rejected - chosen)
-    """,
     also=[lambda chosen, rejected: F.softplus(rejected - chosen).mean()],
 )
 def preference_loss(chosen: Tensor, rejected: Tensor) -> Tensor:

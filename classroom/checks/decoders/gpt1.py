@@ -14,19 +14,6 @@ from classroom.checks.exercise import exercise
 
 @exercise(
     lambda g: [(torch.linspace(-6, 6, 97),), (normal(g, 2, 3, 4),)],
-    """
-    tanh: => F.gelu(x, approximate="tanh")
-    sigmoid: => x * (1.702 * x).sigmoid()
-    unscaled: x / math.sqrt(2) => x
-    multiplied: x / math.sqrt(2) => x * math.sqrt(2)
-    by_two: math.sqrt(2) => 2
-    no_half: x / 2 => x
-    gate: x / 2 => 1 / 2
-    no_one: 1 + =>
-    relu: => x.relu()
-    silu: => x * x.sigmoid()
-    density: => x * torch.exp(-(x**2) / 2) / math.sqrt(2 * math.pi)
-    """,
     also=[F.gelu, lambda x: x * torch.special.ndtr(x)],
 )
 def gelu(x: Tensor) -> Tensor:
@@ -53,22 +40,6 @@ def _language(g: Generator, vocab: int, *lengths: int) -> tuple[Tensor, Tensor, 
 
 @exercise(
     lambda g: [_language(g, 7, 6, 3), _language(g, 7, 6, 6), _language(g, 11, 4), _language(g, 5, 5, 5, 5)],
-    """
-    no_shift: [:, :-1] => && [:, 1:] =>
-    backwards: logits[:, :-1] => logits[:, 1:] && ids[:, 1:] => ids[:, :-1] && real[:, 1:] => real[:, :-1]
-    backwards: logits[:, :-1] => logits[:, 1:] && ids[:, 1:] => ids[:, :-1]
-    roll: logits[:, :-1] => logits && ids[:, 1:] => ids.roll(-1, 1) && real[:, 1:] => real
-    padding: losses[kept] => losses
-    padding_in_mean: losses[kept] => (losses * kept)
-    unshifted_mask: real[:, 1:] => real[:, :-1]
-    summed: .mean() => .sum()
-    row_sums: losses[kept] => (losses * kept).sum(1)
-    row_means: losses[kept] => ((losses * kept).sum(1) / kept.sum(1))
-    double_softmax: logits[:, :-1] => logits[:, :-1].softmax(-1)
-    sign: return losses => return -losses
-    bits: .mean() => .mean() / math.log(2)
-    mean_over_vocabulary: => -logits[:, :-1].log_softmax(-1).mean()
-    """,
     judge=_with_or_without_mask,
 )
 def next_token_loss(logits: Tensor, ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
@@ -84,13 +55,6 @@ def next_token_loss(logits: Tensor, ids: Tensor, attention_mask: Tensor | None =
 
 @exercise(
     lambda g: [(2 * normal(g, 6), 0.5), (2 * normal(g, 2, 6), 2.0), (2 * normal(g, 6), 1.0)],
-    """
-    multiplied: / temperature => * temperature
-    late: (logits / temperature).softmax(-1) => logits.softmax(-1) / temperature
-    unused: / temperature =>
-    logits: .softmax(-1) =>
-    over_batch: softmax(-1) => softmax(0)
-    """,
 )
 def temperature(logits: Tensor, temperature: float) -> Tensor:
     """The softmax of logits / temperature over the last dimension."""
@@ -99,18 +63,6 @@ def temperature(logits: Tensor, temperature: float) -> Tensor:
 
 @exercise(
     [([11, 12, 13], [21, 22], 1, 2, 3), ([31], [41, 42, 43, 44], 7, 8, 9)],
-    """
-    no_delimiter: delim, *hypothesis => *hypothesis
-    exchanged: *premise, delim, *hypothesis => *hypothesis, delim, *premise
-    no_start: [start, *premise => [*premise
-    no_extract: *hypothesis, extract] => *hypothesis]
-    bare: [start, *premise => [*premise && *hypothesis, extract] => *hypothesis]
-    extract_early: [start, *premise => [extract, start, *premise && *hypothesis, extract] => *hypothesis]
-    ends_exchanged: [start, *premise => [extract, *premise && *hypothesis, extract] => *hypothesis, start]
-    delimiter_too_many: *hypothesis, => *hypothesis, delim,
-    delimiter_at_end: *hypothesis, extract] => *hypothesis, delim]
-    nested: *premise => premise && *hypothesis => hypothesis
-    """,
     also=[lambda p, h, s, d, e: torch.tensor([s] + p + [d] + h + [e])],
     form=listed,
 )

@@ -13,18 +13,6 @@ _SHOWN = [("sea", "mer"), ("bread and butter", "pain et beurre"), ("cheese", "fr
 
 @exercise(
     [("English to French:", _SHOWN[:n], "milk") for n in (2, 0, 1, 3)],
-    r"""
-    space: question + arrow => question + arrow + " "
-    line_break: question + arrow => question + arrow + "\n"
-    no_instruction: [instruction, => [
-    zero_shot: *shown, =>
-    no_answers: {arrow} {answer} => {arrow}
-    no_arrow: question + arrow => question
-    reversed: in examples => in examples[::-1]
-    one_line: "\n" => " "
-    repeated: => "\n".join(f"{instruction}\n{text} => {a}" for text, a in [*examples, (question, "")]).rstrip()
-    lines: "\n".join => list
-    """,
 )
 def few_shot_prompt(instruction: str, examples: Sequence[tuple[str, str]], question: str) -> str:
     """The prompt: the instruction, "text => answer" a line, "question =>".
@@ -43,18 +31,6 @@ def _choices(g: Generator, *lengths: int) -> tuple[list[Tensor], list[Tensor]]:
 
 @exercise(
     lambda g: [_choices(g, 1, 3, 2), _choices(g, 2, 5), _choices(g, 1, 1, 4, 2)],
-    """
-    no_bare: - b.sum() =>
-    sign: g.sum() - b.sum() => b.sum() - g.sum()
-    divided: - b.sum() => / b.sum()
-    means: sum() => mean()
-    question_mean: g.sum() => g.mean()
-    first_token: .sum() => [0]
-    probabilities: torch.stack(scores) => torch.stack(scores).exp()
-    list: torch.stack(scores) => scores
-    numbers: torch.stack(scores) => torch.stack(scores).tolist()
-    best: torch.stack(scores) => int(torch.stack(scores).argmax())
-    """,
 )
 def choice_scores(given: list[Tensor], bare: list[Tensor]) -> Tensor:
     """Float[C], of each choice log P(choice | question) - log P(choice | "Answer:").
@@ -75,15 +51,6 @@ def _most_often(followers: list[int]) -> int:
         for ids in ([5, 7, 9, 5], [3, 8, 4, 3, 6, 1, 3], [1, 2, 3], [4, 4], [2, 9, 9, 1, 9], [6])
         + ([3, 8, 3, 6, 3, 6, 3, 5, 3],)
     ],
-    """
-    first: places[-1] => places[0]
-    before: places[-1] + 1 => places[-1] - 1
-    itself: places[-1] + 1 => places[-1]
-    place: ids[places[-1] + 1] => places[-1]
-    last: len(ids) - 1 => len(ids)
-    never: else -1 => else ids[-1]
-    commonest: => _most_often([b for a, b in zip(ids, ids[1:]) if a == ids[-1]])
-    """,
 )
 def induction(ids: list[int]) -> int:
     """What followed the last token when it was met before, the latest time; -1 if it never was."""
@@ -93,19 +60,6 @@ def induction(ids: list[int]) -> int:
 
 @exercise(
     [(96, 12288, 50257, 2048), (12, 768, 50257, 1024), (3, 20, 100, 16)],
-    """
-    matrices: => 12 * layers * width**2 + (vocab + length) * width
-    no_final_norm: + 2 * width =>
-    half_final_norm: + 2 * width => + width
-    no_positions: vocab + length => vocab
-    no_tokens: vocab + length => length
-    untied: vocab + length => 2 * vocab + length
-    no_norms: down + norms => down
-    no_biases: + 4 * width => && width**2 + width => width**2
-    three_attention: attention = 4 => attention = 3
-    one_feed_forward: 4 * width**2 + width => width
-    one_layer: layers * ( => (
-    """,
 )
 def gpt_parameters(layers: int, width: int, vocab: int, length: int) -> int:
     """How many weights a GPT-2 or GPT-3 has, biases and norms included.
@@ -126,18 +80,6 @@ def _points(g: Generator, scale: float, exponent: float, noise: float) -> tuple[
 
 @exercise(
     lambda g: [_points(g, 2e5, 0.1, 0.0), _points(g, 5e4, 0.25, 0.03)],
-    """
-    sign: , -slope => , slope
-    height: math.exp(height / -slope) => height
-    unscaled_height: height / -slope => height
-    line: return math.exp(height / -slope), -slope => return slope, height
-    order: return math.exp(height / -slope), -slope => return -slope, math.exp(height / -slope)
-    half_log: loss.log() => loss
-    no_log: x.log(), loss.log() => x, loss && math.exp(height / -slope) => math.inf
-    no_log: x.log(), loss.log() => x, loss
-    two_points: x.log(), loss.log() => x[[0, -1]].log(), loss[[0, -1]].log()
-    base_10: log() => log10()
-    """,
 )
 def power_law(x: Tensor, loss: Tensor) -> tuple[float, float]:
     """(scale, exponent) of L = (scale / x) ** exponent, by least squares in the logarithms."""

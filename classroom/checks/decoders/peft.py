@@ -22,18 +22,6 @@ def _beside(g: Generator, rows: int, inputs: int, outputs: int, rank: int, alpha
 
 @exercise(
     lambda g: [_beside(g, 3, 5, 5, 2, 4.0), _beside(g, 2, 6, 4, 3, 1.0)],
-    """
-    no_factor: alpha / len(a) * =>
-    no_rank: / len(a) =>
-    no_alpha: alpha / => 1 /
-    inverse: alpha / len(a) => len(a) / alpha
-    columns: len(a) => a.shape[1]
-    no_frozen: x @ w.T + bias + =>
-    no_bias: + bias =>
-    no_update: + update =>
-    all_scaled: x @ w.T + => alpha / len(a) * (x @ w.T) +
-    subtracted: + update => - update
-    """,
     also=[lambda x, w, bias, a, b, alpha: F.linear(x, w + alpha / a.size(0) * b @ a, bias)],
 )
 def lora_forward(x: Tensor, w: Tensor, bias: Tensor, a: Tensor, b: Tensor, alpha: float) -> Tensor:
@@ -47,16 +35,6 @@ def lora_forward(x: Tensor, w: Tensor, bias: Tensor, a: Tensor, b: Tensor, alpha
 
 @exercise(
     lambda g: [(*_matrices(g, 5, 5, 2), 4.0), (*_matrices(g, 6, 4, 3), 1.0)],
-    """
-    no_factor: alpha / len(a) * =>
-    no_rank: / len(a) =>
-    no_alpha: alpha / => 1 /
-    twice: alpha / => 2 * alpha /
-    a_b: b @ a => a.T @ b.T
-    update: w + =>
-    subtracted: w + => w -
-    in_place...: w + alpha / len(a) * (b @ a) => w.add_(alpha / len(a) * (b @ a))
-    """,
 )
 def lora_merge(w: Tensor, a: Tensor, b: Tensor, alpha: float) -> Tensor:
     """The one matrix [O I] that does what W and its update do."""
@@ -97,20 +75,6 @@ def _judge_start(got: Any, linear: nn.Linear, rank: int) -> None:
 
 
 @exercise(
-    mistakes="""
-    both_zero...: torch.randn => torch.zeros
-    none_zero...: torch.zeros => torch.randn
-    a_zero...: torch.randn => torch.ones && torch.zeros => torch.randn && torch.ones => torch.zeros
-    a_constant...: torch.randn => torch.ones
-    a_infinite...: torch.randn( => torch.inf * torch.randn(
-    base_open...: linear.requires_grad_(False) => pass
-    bias_open...: linear.requires => linear.weight.requires
-    base_changed...: return a, b => linear.weight.data.zero_(); return a, b
-    shape...: rank, linear.in_features => linear.in_features, rank
-    exchanged...: return a, b => return b, a
-    untrained...: return a, b => return a.detach(), b
-    two_tensors...: return a, b => return b @ a
-    """,
     also=[
         lambda linear, rank: (
             linear.requires_grad_(False)
@@ -132,16 +96,6 @@ def lora_start(linear: nn.Linear, rank: int) -> tuple[Tensor, Tensor]:
         (normal(g, rows, width), normal(g, m, width), normal(g, m), normal(g, width, m), normal(g, width))
         for rows, width, m in ((3, 6, 2), (2, 5, 5))
     ],
-    """
-    no_skip: h + narrow => narrow
-    no_activation: F.gelu =>
-    relu: F.gelu => F.relu
-    second_activation: narrow @ up.T + up_bias => F.gelu(narrow @ up.T + up_bias)
-    early_activation: F.gelu(h @ down.T + down_bias) => F.gelu(h) @ down.T + down_bias
-    no_biases: + down_bias => && + up_bias =>
-    no_down_bias: + down_bias =>
-    no_up_bias: + up_bias =>
-    """,
 )
 def adapter_forward(h: Tensor, down: Tensor, down_bias: Tensor, up: Tensor, up_bias: Tensor) -> Tensor:
     """h + up(gelu(down(h))).
@@ -181,20 +135,6 @@ def _which_value(fn: object, case: Case) -> str:
 
 @exercise(
     lambda g: [(0.3 * normal(g, 64) - offset, nf4.levels()) for offset in (0.0, 0.4)],
-    """
-    linspace: - levels => - torch.linspace(-1, 1, 16)
-    undivided: block[:, None] / scale => block[:, None]
-    below: (block[:, None] / scale - levels).abs().argmin(dim=1) => torch.bucketize(block / scale, levels, right=True) - 1
-    mean: abs().max() => abs().mean()
-    deviation: abs().max() => std()
-    signed: abs().max() => max()
-    range: block.abs().max() => block.max() - block.min()
-    unscaled: block.abs().max() => torch.ones(())
-    values...: return codes => return levels[codes]
-    nearest...: argmin => argmax
-    one_scale...: return codes, scale => return codes, block[None]
-    pair...: return codes, scale => return codes
-    """,  # noqa: E501
     also=[
         lambda block, levels: (
             torch.bucketize(block / block.abs().max(), (levels[1:] + levels[:-1]) / 2).to(torch.uint8),

@@ -23,18 +23,6 @@ def _spelled(g: Generator, n: int, e: int, c: int, *kinds: tuple[int, int]) -> t
 
 @exercise(
     lambda g: [_spelled(g, 4, 3, 9, (2, 1), (3, 2)), _spelled(g, 2, 5, 7, (4, 3))],
-    """
-    no_relu: .relu() =>
-    mean: amax(-1) => mean(-1)
-    late_mean: amax(-1).relu() => relu().mean(-1)
-    sum: amax(-1) => sum(-1)
-    over_filters: amax(-1) => amax(1)
-    last_place: .amax(-1) => [..., -1]
-    first_width: in filters] => in filters[:1]]
-    tanh: relu() => tanh()
-    padded: weight) => weight, padding=weight.shape[-1] - 1)
-    flipped: weight) => weight.flip(-1))
-    """,
 )
 def char_features(x: Tensor, filters: Sequence[Tensor]) -> Tensor:
     """[N F]: every filter's largest value over the places of a word, then ReLU, side by side.
@@ -50,17 +38,6 @@ def char_features(x: Tensor, filters: Sequence[Tensor]) -> Tensor:
         (torch.tensor([[1, 4, 4, 2]]), torch.tensor([4])),
         (torch.tensor([[1, 3, 6, 2, 0, 0], [1, 9, 8, 5, 7, 2], [1, 2, 0, 0, 0, 0]]), torch.tensor([4, 6, 2])),
     ],
-    """
-    exchanged: (1, -1) => (-1, 1)
-    both_next: (1, -1) => (1, 1)
-    both_before: (1, -1) => (-1, -1)
-    unshifted: (1, -1) => (0, 0)
-    wrapped: .where(there, -100) =>
-    padding: lengths[:, None] => ids.shape[1]
-    zeros: -100 => 0
-    minus_one: -100 => -1
-    two_away: (1, -1) => (2, -2)
-    """,
 )
 def bilm_labels(ids: Tensor, lengths: Tensor) -> Tensor:
     """Int[B 2 T]: at [:, 0] the word after each place, at [:, 1] the word before it, -100 where there is none.
@@ -81,14 +58,6 @@ def bilm_labels(ids: Tensor, lengths: Tensor) -> Tensor:
         (normal(g, 2, 4, 3), torch.tensor([2, 4])),
         (normal(g, 1, 6, 1), torch.tensor([4])),
     ],
-    """
-    whole_row: => x.flip(1)
-    unturned: => x
-    rows: => x.flip(0)
-    components: => x.flip(-1)
-    zero_padding: x.clone() => torch.zeros_like(x)
-    one_short: :length => :length - 1
-    """,
 )
 def turn_rows(x: Tensor, lengths: Tensor) -> Tensor:
     """x with the real places of every row in reverse order; padding stays where it is.
@@ -106,18 +75,6 @@ def turn_rows(x: Tensor, lengths: Tensor) -> Tensor:
         (normal(g, layers, *shape), 0.5 + normal(g, layers).abs(), gamma)
         for layers, shape, gamma in ((3, (2, 4, 5), 1.7), (2, (1, 3, 4), 0.4), (3, (1, 1, 6), 3.0))
     ],
-    """
-    no_softmax: .softmax(0) =>
-    no_gamma: gamma * =>
-    gamma_inside: gamma * torch => torch && scores.softmax => (gamma * scores).softmax
-    gamma_added: gamma * => gamma +
-    by_sum: scores.softmax(0) => scores / scores.sum()
-    sigmoid: softmax(0) => sigmoid()
-    mean: softmax(0) => softmax(0) / len(scores)
-    equal: scores.softmax(0) => torch.ones_like(scores) / len(scores)
-    top: => gamma * layers[-1]
-    layer_softmax: => gamma * (layers.softmax(0) * scores[:, None, None, None]).sum(0)
-    """,
 )
 def elmo_mix(layers: Tensor, scores: Tensor, gamma: float) -> Tensor:
     """[B T F]: gamma times the sum of the layers, each with its share softmax(scores).
@@ -140,14 +97,6 @@ def _uses(g: Generator) -> tuple[Tensor, Tensor, int]:
 
 @exercise(
     lambda g: [_uses(g) for _ in range(12)],
-    """
-    itself: texts == texts[query] => torch.tensor(False)
-    itself: texts == => texts !=
-    same_text: texts == texts[query] => torch.arange(len(texts)) == query
-    dot: F.cosine_similarity(vectors, vectors[query][None]) => vectors @ vectors[query]
-    distance: F.cosine_similarity(vectors, vectors[query][None]) => -(vectors - vectors[query]).norm(dim=-1)
-    farthest: F.cosine => -F.cosine
-    """,
     form=whole,
 )
 def nearest_use(vectors: Tensor, texts: Tensor, query: int) -> int:

@@ -30,20 +30,6 @@ def _ranks(symbols: str) -> dict[str, int]:
         (_split({"ba": 2, "a": 5, "b": 5, "cd": 3}), _ranks("abcd")),  # a, b meet between words only
         ({("ab", "c"): 2, ("a", "b", "c"): 1, ("d", "e"): 3}, _ranks("eabcd") | {"ab": 5}),
     ],
-    """
-    no_counts: += n => += 1
-    once_a_word: in pairwise(symbols) => in dict.fromkeys(pairwise(symbols))
-    across_words: in words.items() => in [([s for word, n in words.items() for _ in range(n) for s in word], 1)]
-    first_met: rank[pair[0]], rank[pair[1]] => 0
-    last_met: min(counts => min(reversed(counts) && rank[pair[0]], rank[pair[1]] => 0
-    highest_rank: rank[pair => -rank[pair
-    first_letter: rank[pair[0]], rank[pair[1]] => pair
-    last_letter: min( => max( && -counts[pair], rank[pair[0]], rank[pair[1]] => counts[pair], pair
-    order: rank[pair[0]], rank[pair[1]] => rank[pair[1]], rank[pair[0]]
-    rarest: -counts => counts
-    joined: return min => return "".join(min && pair[1]])) => pair[1]])))
-    count: return min => return counts[min && pair[1]])) => pair[1]]))]
-    """,
 )
 def best_pair(words: Mapping[tuple[str, ...], int], rank: Mapping[str, int]) -> Pair:
     """The most frequent pair of neighbours; among equals the lowest (rank[left], rank[right])."""
@@ -71,16 +57,6 @@ def _from_right(symbols: Sequence[str], pair: Pair) -> tuple[str, ...]:
         (("b", "a"), ("a", "b")),
         (("ab",), ("a", "b")),
     ],
-    """
-    text: => tuple(" ".join(symbols).replace(" ".join(pair), "".join(pair)).split())
-    first_only: == tuple(pair) => == tuple(pair) and len(out) == i
-    from_right: => _from_right(symbols, pair)
-    overlap: 2 if here else 1 => 2 if here and tuple(symbols[i + 1 : i + 3]) != tuple(pair) else 1
-    kept_second: 2 if here else 1 => 1
-    both_orders: tuple(symbols[i : i + 2]) == tuple(pair) => sorted(symbols[i : i + 2]) == sorted(pair) && "".join(pair) => "".join(symbols[i : i + 2])
-    string: tuple(out) => "".join(out)
-    unmerged: => tuple(symbols)
-    """,  # noqa: E501
 )
 def merge_pair(symbols: Sequence[str], pair: Pair) -> tuple[str, ...]:
     """The symbols with every occurrence of the pair joined, from left to right."""
@@ -119,16 +95,6 @@ _CROSSING = [("b", "c"), ("a", "b"), ("ab", "c"), ("c", "d"), ("bc", "d")]
     [(word, _MERGES) for word in ("baking", "bake", "akak", "king", "inin", "x", "lingering")]
     + [(word, _CROSSING) for word in ("abc", "abcd", "bcd")]
     + [("xyz", [("y", "z"), ("x", "yz"), ("x", "y")])],  # the pair furthest left is not the longest piece
-    """
-    no_end: (*word, "·") => tuple(word)
-    end_in_front: (*word, "·") => ("·", *word)
-    longest: => _greedy(word, merges)
-    leftmost: => _leftmost(word, merges)
-    reversed: in merges: => in merges[::-1]:
-    one_place: merge_pair.reference => merge_pair.variant(("== tuple(pair)", "== tuple(pair) and len(out) == i"))
-    one_merge: merge_pair.reference(symbols, pair) => merge_pair.reference(symbols, pair) if len(symbols) > len(word) else symbols
-    string: list(symbols) => " ".join(symbols)
-    """,  # noqa: E501
 )
 def bpe_encode(word: str, merges: Sequence[Pair]) -> list[str]:
     """The list of pieces: letters and the end mark "·", then the merges, earliest learned first."""
@@ -157,16 +123,6 @@ _WORDS = ["playing", "unplayable", "unable", "playings", "u", "unaff", "playx", 
 
 @exercise(
     [(word, _VOCAB) for word in _WORDS],
-    """
-    no_marks: "##" if start else "" => ""
-    marks_dropped: append(mark + word => append(word
-    shortest: range(len(word), start, -1) => range(start + 1, len(word) + 1)
-    from_end: => _from_behind(word, vocab)
-    keeps_start: return ["[UNK]"] => return [*out, "[UNK]"]
-    letter_unknown: return ["[UNK]"] => out.append("[UNK]"); start += 1; continue
-    string: return ["[UNK]"] => return "[UNK]"
-    empty: return ["[UNK]"] => return []
-    """,
 )
 def wordpiece_encode(word: str, vocab: set[str]) -> list[str]:
     """The list of pieces: the longest piece that fits, "##" inside a word, ["[UNK]"] if none fits."""
@@ -214,16 +170,6 @@ _STEEP = {"a": -0.1, "b": -0.1, "ab": -5.0, "aba": -1.0}
     [(word, _LOG_P) for word in ("abc", "abcd", "a", "bcd", "dabcab", "cabcdbcd")]
     + [(word, _STEEP) for word in ("ab", "aba", "abab")]
     + [("abcde", dict.fromkeys("abcde", -0.1) | {"ab": -3.0, "abc": -9.0, "cde": -9.0}), ("abcd" * 8, _LOG_P)],
-    """
-    longest: => _next_piece(word, log_p, len)
-    greedy: => _next_piece(word, log_p, log_p.__getitem__)
-    letters: => _next_piece(word, log_p, lambda piece: -len(piece))
-    fewest: + log_p[word[start:end]] => - 1
-    fewest: + log_p[word[start:end]] => - 1 && itemgetter(0) => None
-    least: + log_p => - log_p
-    added: + log_p[word[start:end]] => + math.exp(log_p[word[start:end]])
-    means: => _best_mean(word, log_p)
-    """,
 )
 def best_split(word: str, log_p: Mapping[str, float]) -> list[str]:
     """The list of pieces that spell the word, with the greatest sum of `log_p`."""
@@ -240,14 +186,6 @@ def best_split(word: str, log_p: Mapping[str, float]) -> list[str]:
 
 @exercise(
     [(2.0, 4, "the mill stood still"), (3.5, 7, "naïve café 🙂"), (0.5, 30, "日本語のテキスト")],
-    """
-    characters: text.encode() => text
-    nats: / math.log(2) =>
-    per_token: => loss / math.log(2)
-    one_token: * tokens =>
-    multiplied: / math.log(2) => * math.log(2)
-    words: text.encode() => text.split()
-    """,
 )
 def bits_per_byte(loss: float, tokens: int, text: str) -> float:
     """Bits of the whole text over its UTF-8 bytes; loss in nats, the mean of a token."""

@@ -18,16 +18,6 @@ from classroom.checks.exercise import exercise
         (normal(g, 2, 3, 3), row_mask(1, 3)),
         (normal(g, 4, 4, 3), row_mask(4, 4, 1, 2)),
     ],
-    """
-    last_column: => h[:, -1]
-    first_token: => h[:, 0]
-    one_too_far: - 1 =>
-    one_too_far: attention_mask.sum(1) - 1 => attention_mask.sum(1).clamp(max=h.shape[1] - 1)
-    mean: => (h * attention_mask[..., None]).sum(1) / attention_mask.sum(1, keepdim=True)
-    padded_mean: => h.mean(1)
-    all_pairs: torch.arange(len(h)) => :
-    longest: attention_mask.sum(1) => attention_mask.sum(1).max()
-    """,
 )
 def last_state(h: Tensor, attention_mask: Tensor) -> Tensor:
     """The state after the last real token of each row [B H].
@@ -79,19 +69,6 @@ def _judge_start(fn: object, classifier: _Model, lm: _Model) -> None:
 
 
 @exercise(
-    mistakes="""
-    whole_state...: .body =>
-    language_model...: return classifier => return lm
-    other_thing...: return classifier => return classifier.body
-    shared...: classifier.body.load_state_dict(lm.body.state_dict()) => classifier.body = lm.body
-    lm_changed...: return classifier => lm.out.weight.data.zero_(); return classifier
-    lm_changed...: classifier.body.load_state_dict(lm.body.state_dict()) => lm.body.load_state_dict(classifier.body.state_dict())
-    body_random...: classifier.body.load_state_dict(lm.body.state_dict()) => pass
-    vectors_only...: .body => .body["embed"]
-    lstm_only...: .body => .body["lstm"]
-    head_changed...: return classifier => nn.init.zeros_(classifier.out.bias); return classifier
-    closed...: return classifier => classifier.body.requires_grad_(False); return classifier
-    """,  # noqa: E501
     also=[
         lambda classifier, lm: (
             [p.data.copy_(q.data) for p, q in zip(classifier.body.parameters(), lm.body.parameters(), strict=True)]
@@ -116,17 +93,6 @@ def _layer(g: Generator, *shapes: tuple[int, ...]) -> tuple[list[Tensor], list[T
 
 @exercise(
     lambda g: [_layer(g, (4, 3), (4,)), _layer(g, (2, 5), (5, 5), (3,))],
-    """
-    absolute: / old.norm() =>
-    by_after: / old.norm() => / new.norm()
-    lengths: (new - old).norm() => (new.norm() - old.norm())
-    lengths: (new - old).norm() => (new.norm() - old.norm()).abs()
-    mean_ratio: => sum(float((b - a).norm() / a.norm()) for a, b in zip(before, after)) / len(before)
-    summed_lengths: => float(sum((b - a).norm() for a, b in zip(before, after)) / sum(a.norm() for a in before))
-    squared: (new - old).norm() / old.norm() => ((new - old).norm() / old.norm()) ** 2
-    first_tensor: in layer] => in layer[:1]]
-    each_weight: (new - old).norm() / old.norm() => ((new - old) / old).norm()
-    """,
 )
 def weight_change(before: list[Tensor], after: list[Tensor]) -> float:
     """How far one layer has moved: |after - before| / |before| over all its weights together.
@@ -148,15 +114,6 @@ def _as_list(got: Any) -> Any:
 
 @exercise(
     [(0.01, 4, 2.6), (0.3, 3, 2.0)],
-    """
-    upside_down: in range(layers)] => in reversed(range(layers))]
-    multiplied: lr / => lr *
-    lowest_is_lr: lr / factor ** (layers - 1 - i) => lr * factor**i
-    top_divided: layers - 1 - i => layers - i
-    one_step: ** (layers - 1 - i) => ** (i < layers - 1)
-    one_rate: / factor ** (layers - 1 - i) =>
-    linear: => [lr / (factor * (layers - 1 - i)) for i in range(layers - 1)] + [lr]
-    """,
     form=_as_list,
 )
 def layer_rates(lr: float, layers: int, factor: float) -> list[float]:

@@ -18,16 +18,6 @@ def whole(found: Any) -> Any:
 
 @exercise(
     [(["the", "cat", "drank", "warm", "milk"], 1), (list("abacde"), 2), (list("xyz"), 5), (["alone"], 2)],
-    """
-    itself: j != i => True
-    one_short: i + window + 1 => i + window
-    after_only: max(0, i - window) => i
-    before_only: min(len(words), i + window + 1) => i + 1
-    turned_pairs: (words[i], words[j]) => (words[j], words[i])
-    by_words: j != i => words[j] != words[i]
-    wrapped: max(0, i - window) => i - window
-    full_windows: range(len(words)): => range(window, len(words) - window):
-    """,
     form=lambda found: [tuple(pair) for pair in found] if isinstance(found, list | tuple) else found,
 )
 def context_pairs(words: list[str], window: int) -> list[tuple[str, str]]:
@@ -45,18 +35,6 @@ def context_pairs(words: list[str], window: int) -> list[tuple[str, str]]:
 
 @exercise(
     lambda g: [(normal(g, b, d), normal(g, b, d), normal(g, b, k, d)) for b, k, d in ((4, 3, 6), (1, 5, 4), (7, 2, 3))],
-    """
-    noise_sign: -drawn => drawn
-    exchanged: (seen) => (-seen) && -drawn => drawn
-    mean_noise: (-drawn).sum(-1) => (-drawn).mean(-1)
-    summed: .mean() => .sum()
-    sign: -(F. => (F.
-    no_noise: + F.logsigmoid(-drawn).sum(-1) =>
-    softmax: => -torch.cat([(v * u).sum(-1)[:, None], (noise * v[:, None]).sum(-1)], 1).log_softmax(-1)[:, 0].mean()
-    no_log: F.logsigmoid => torch.sigmoid
-    output_vectors: v[:, None] => u[:, None]
-    late_sum: (-drawn).sum(-1) => (-drawn.sum(-1))
-    """,
 )
 def negative_loss(v: Tensor, u: Tensor, noise: Tensor) -> Tensor:
     """The mean over pairs of -log sigma(v . u) - sum over k of log sigma(-v . noise_k).
@@ -70,17 +48,6 @@ def negative_loss(v: Tensor, u: Tensor, noise: Tensor) -> Tensor:
 
 @exercise(
     [(torch.tensor(counts),) for counts in ([81, 16, 1], [1000, 10, 10, 3, 1], [3, 2, 1])],
-    """
-    no_power: ** 0.75 =>
-    no_power: ** 0.75 => * 0.75
-    late_power: => (counts / counts.sum()) ** 0.75
-    no_sum: / weights.sum() =>
-    softmax: => counts.float().softmax(0)
-    softmax_of_powers: weights / weights.sum() => weights.softmax(0)
-    inverse_power: 0.75 => (1 / 0.75)
-    negative_power: 0.75 => -0.75
-    uniform: => torch.ones(len(counts)) / len(counts)
-    """,
 )
 def noise_distribution(counts: Tensor) -> Tensor:
     """The probabilities with which words are drawn: counts ** 0.75, divided by their sum. counts Int[V]."""
@@ -96,18 +63,6 @@ def _met(g: Generator, pairs: int, d: int) -> tuple[Tensor, ...]:
 
 @exercise(
     lambda g: [_met(g, 6, 4), _met(g, 3, 8), _met(g, 1, 2)],
-    """
-    no_weight: f * =>
-    no_cap: .clamp(max=1) =>
-    no_exponent: .pow(0.75) =>
-    no_division: (x / 100).pow(0.75).clamp(max=1) => x.pow(0.75).clamp(max=100)
-    inside_square: f * difference.square() => (f * difference).square()
-    no_log: x.log() => x
-    no_biases: + b + d =>
-    no_square: .square() => .abs()
-    mean: square()).sum() => square()).mean()
-    log_plus_one: x.log() => x.log1p()
-    """,
 )
 def glove_loss(w: Tensor, c: Tensor, b: Tensor, d: Tensor, x: Tensor) -> Tensor:
     """GloVe's J over P pairs, with x_max = 100 and alpha = 0.75.
@@ -137,18 +92,6 @@ def _asked(g: Generator, near: bool) -> tuple[Tensor, int, int, int]:
 
 @exercise(
     lambda g: [_asked(g, near=i < 8) for i in range(12)],
-    """
-    given_words: [[a, b, c]] => [[]]
-    only_c: [[a, b, c]] => [[c]]
-    only_b_and_c: [[a, b, c]] => [[b, c]]
-    turned: units[b] - units[a] => units[a] - units[b]
-    summed: - units[a] => + units[a]
-    other_question: - units[a] + units[c] => + units[a] - units[c]
-    dot: F.normalize(vectors, dim=-1) => vectors
-    long_given: (units[b] - units[a] + units[c]) => (vectors[b] - vectors[a] + vectors[c])
-    long_candidates: units @ => vectors @
-    farthest: units @ (units[b] - units[a] + units[c]) => (units - units[b] + units[a] - units[c]).norm(dim=-1)
-    """,
     form=whole,
 )
 def analogy(vectors: Tensor, a: int, b: int, c: int) -> int:

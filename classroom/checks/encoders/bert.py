@@ -95,42 +95,6 @@ def _judge_share(name: str, known: Mapping[Any, str], total: int, near: float, *
 
 
 @exercise(
-    mistakes="""
-    left_over...: fate < 0.8) => fate < 0.81) && fate >= 0.8) & (fate < 0.9) => fate >= 0.81) & (fate < 0.91)
-    left_over...: fate < 0.8) => fate < 0.81) && fate >= 0.8) => fate >= 0.81)
-    tenth_random...: fate < 0.9) => fate < 0.82)
-    tenth_kept...: fate < 0.9) => fate < 0.98)
-    overwritten...: loss_mask & (fate >= 0.8) & (fate < 0.9) => loss_mask & (torch.rand(ids.shape, generator=rng) < 0.1)
-    overlap...: fate < 0.9) => fate < 0.88)
-    all_masked...: fate < 0.8 => fate < 1 && fate >= 0.8 => fate >= 1
-    none_kept...: fate < 0.9 => fate < 1
-    none_random...: fate < 0.9 => fate < 0.8
-    mask_and_keep...: fate < 0.8) => fate < 0.1) && fate >= 0.8) & (fate < 0.9) => fate >= 0.1) & (fate < 0.2)
-    mask_and_random...: fate < 0.8) => fate < 0.1) && fate >= 0.8) => fate >= 0.1)
-    shares...: fate < 0.8) => fate < 0.5) && fate >= 0.8) => fate >= 0.5)
-    specials...: & ~special =>
-    all_labelled...: labels[~loss_mask] = -100 => pass
-    none_ignored...: -100 => 0
-    none_asked...: ~loss_mask => loss_mask | True
-    corrupted_labels...: labels[~loss_mask] = -100 => labels = inputs.where(loss_mask, -100)
-    other_labels...: labels[~loss_mask] = -100 => labels = (ids + 1).where(loss_mask, -100)
-    unlabelled...: labels[~loss_mask] = -100 => labels[~masked] = -100
-    inverted...: labels[~loss_mask] => labels[loss_mask]
-    masked_only...: labels[~loss_mask] = -100 => labels[~masked] = -100; inputs[swapped] = ids[swapped]
-    changed_only...: labels[~loss_mask] => labels[~(masked | swapped)]
-    rate_twice...: < 0.15 => < 0.15 * 0.15
-    above_rate...: < 0.15 => > 0.15
-    rate...: < 0.15 => < 0.3
-    equal_rows...: torch.rand(ids.shape, generator=rng) < 0.15 => torch.rand(ids.shape[1], generator=rng).expand(ids.shape) < 0.15
-    no_mask...: vocab.mask => vocab.unk
-    not_random...: torch.randint(5, vocab.size, (int(swapped.sum()),), generator=rng) => 77
-    in_place...: ids.clone(), ids.clone() => ids, ids.clone()
-    draws...: torch.rand(ids.shape, generator=rng) < 0.15 => torch.rand(ids.shape) < 0.15
-    pair...: => ids
-    tensor...: return inputs, => return inputs.tolist(),
-    shape...: return inputs, labels => return inputs, labels[1:]
-    dtype...: return inputs, => return inputs.float(),
-    """,  # noqa: E501
     judge=_masking,
 )
 def mask_tokens(ids: Tensor, rng: Generator, vocab: Any) -> tuple[Tensor, Tensor]:
@@ -160,17 +124,6 @@ def _chosen(g: Generator, batch: int, length: int, vocab: int) -> tuple[Tensor, 
 
 @exercise(
     lambda g: [_chosen(g, 2, 8, 6), _chosen(g, 3, 5, 11), _chosen(g, 1, 9, 4)],
-    """
-    all_tokens: losses[loss_mask] => losses
-    others: [loss_mask] => [~loss_mask]
-    divided_by_all: losses[loss_mask] => (losses * loss_mask)
-    summed: .mean() => .sum()
-    shifted: logits.mT, ids => logits[:, :-1].mT, ids[:, 1:] && [loss_mask] => [loss_mask[:, 1:]]
-    row_means: losses[loss_mask] => ((losses * loss_mask).sum(1) / loss_mask.sum(1))
-    double_softmax: logits.mT => logits.softmax(-1).mT
-    sign: return losses => return -losses
-    masked_logits: logits.mT => (logits * loss_mask[..., None]).mT && losses[loss_mask] => losses
-    """,
 )
 def mlm_loss(logits: Tensor, ids: Tensor, loss_mask: Tensor) -> Tensor:
     """Mean cross-entropy at the chosen positions.
@@ -183,21 +136,6 @@ def mlm_loss(logits: Tensor, ids: Tensor, loss_mask: Tensor) -> Tensor:
 
 @exercise(
     [([11, 12, 13], [21, 22], 2, 3), ([31], [41, 42, 43, 44], 101, 102)],
-    """
-    no_last_sep: *b, sep] => *b] && (len(b) + 1) => len(b)
-    no_first_sep: *a, sep, => *a, && (len(a) + 2) => (len(a) + 1)
-    no_cls: [cls, *a => [*a && (len(a) + 2) => (len(a) + 1)
-    second_cls: *a, sep, => *a, sep, cls, && (len(b) + 1) => (len(b) + 2)
-    exchanged: [cls, *a, sep, *b, sep] => [sep, *a, cls, *b, cls]
-    texts_exchanged: [cls, *a, sep, *b, sep] => [cls, *b, sep, *a, sep] && (len(a) + 2) + [1] * (len(b) + 1) => (len(b) + 2) + [1] * (len(a) + 1)
-    segments_exchanged: [0] * (len(a) + 2) + [1] * => [1] * (len(a) + 2) + [0] *
-    early_segment: (len(a) + 2) + [1] * (len(b) + 1) => (len(a) + 1) + [1] * (len(b) + 2)
-    late_segment: (len(b) + 1) => len(b) + [0]
-    from_one: [1] * => [2] * && [0] * => [1] *
-    one_segment: [1] * => [0] *
-    specials_left_out: (len(a) + 2) => len(a) && (len(b) + 1) => len(b)
-    ids_only: return ids, segments => return ids
-    """,  # noqa: E501
     also=[lambda a, b, c, s: (torch.tensor([c, *a, s, *b, s]), torch.tensor([0] * (len(a) + 2) + [1] * (len(b) + 1)))],
     form=listed,
 )
@@ -251,20 +189,6 @@ def _judge_pairs(pairs: list[_LabelledPair], n: int) -> None:
 
 
 @exercise(
-    mistakes="""
-    same_document...: (d + draw(1, len(documents))) % len(documents) => d
-    half...: draw(0, 2) => draw(0, 3)
-    inverted...: follows, int(random) => follows, 1 - int(random)
-    order...: documents[d][s], documents[d][s + 1] => documents[d][s + 1], documents[d][s]
-    no_neighbours...: documents[d][s + 1] => documents[d][s]
-    draws...: generator=rng => generator=None
-    number...: range(n) => range(n - 1)
-    same_few...: d, s = draw(0, len(documents)), 0 => d, s = 7, 0
-    triples...: => [("a", "b")] * n
-    strange...: first, follows, => first + ".", follows,
-    labels...: int(random) => 2 * int(random)
-    list...: => (pair for pair in ())
-    """,
     judge=_next_sentences,
 )
 def nsp_pairs(documents: list[list[str]], rng: Generator, n: int) -> list[_LabelledPair]:

@@ -13,20 +13,6 @@ def _logits(g: Generator, gaps: int, words: int) -> tuple[Tensor, Tensor]:
 
 @exercise(
     lambda g: [(*_logits(g, 3, 7), 2.0), (*_logits(g, 5, 4), 3.0), (*_logits(g, 2, 6), 1.0)],
-    """
-    no_square: * temperature**2 =>
-    one_t: temperature**2 => temperature
-    teacher_only: student / temperature => student
-    student_only: teacher / temperature => teacher
-    multiplied: / temperature => * temperature
-    no_temperature: / temperature =>
-    reverse_kl: (teacher / temperature).soft => (student / temperature).soft && (student / temperature).log => (teacher / temperature).log
-    cross_entropy: (p.log() - log_q) => -log_q
-    mean_over_words: .sum(-1).mean() => .mean()
-    summed: .sum(-1).mean() => .sum()
-    hard_label: => F.cross_entropy(student / temperature, teacher.argmax(-1)) * temperature**2
-    sign: return kl => return -kl
-    """,  # noqa: E501
 )
 def soft_loss(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
     """T^2 KL(teacher || student) of softened probabilities, the mean over N. student, teacher: logits [N V]."""
@@ -44,14 +30,6 @@ def _whole_numbers(fn: object) -> None:
 
 @exercise(
     [(4, 2), (12, 6), (12, 4), (6, 6)],
-    """
-    first: => list(range(student))
-    last: => list(range(teacher - student, teacher))
-    from_one: range(0, teacher, => range(1, teacher + 1,
-    group_ends: range(0, => range(teacher // student - 1,
-    every_second: teacher // student => 2
-    floats...: => [i * teacher / student for i in range(student)]
-    """,
     judge=_whole_numbers,
 )
 def kept_layers(teacher: int, student: int) -> list[int]:
@@ -69,17 +47,6 @@ def _states(g: Generator, width: int, *lengths: int) -> tuple[Tensor, Tensor, Te
 
 @exercise(
     lambda g: [_states(g, 4, 5, 3), _states(g, 3, 6, 2, 4)],
-    """
-    padding: apart[attention_mask] => apart
-    divided_by_all: apart[attention_mask] => (apart * attention_mask)
-    cosine: 1 - F. => F.
-    minus_cosine: 1 - F. => -F.
-    dot: F.cosine_similarity(student, teacher, dim=-1) => (student * teacher).sum(-1)
-    along_text: dim=-1 => dim=1 && apart[attention_mask] => apart
-    summed: .mean() => .sum()
-    text_means: apart[attention_mask] => ((apart * attention_mask).sum(1) / attention_mask.sum(1))
-    squared: 1 - F.cosine_similarity(student, teacher, dim=-1) => (student - teacher).square().mean(-1)
-    """,
 )
 def cosine_loss(student: Tensor, teacher: Tensor, attention_mask: Tensor) -> Tensor:
     """1 - cosine of each real token's two vectors, the mean over real tokens.
@@ -95,18 +62,6 @@ def cosine_loss(student: Tensor, teacher: Tensor, attention_mask: Tensor) -> Ten
         (*_logits(g, gaps, words), integers(g, words, gaps), *settings)
         for gaps, words, *settings in ((4, 7, 2.0, 5.0, 2.0), (3, 5, 3.0, 0.5, 0.25))
     ],
-    """
-    soft_labels: cross_entropy(student => cross_entropy(student / temperature
-    swapped: soft * softened + hard * => hard * softened + soft *
-    no_square: softened + => softened / temperature**2 +
-    teacher_label: labels) => teacher.argmax(-1))
-    teacher_loss: cross_entropy(student => cross_entropy(teacher
-    no_hard: + hard * F.cross_entropy(student, labels) =>
-    no_soft: soft * softened + =>
-    unweighted: soft * softened + hard * => softened +
-    normalised: soft * softened + hard * => soft / (soft + hard) * softened + hard / (soft + hard) *
-    reverse_kl: (student, teacher, temperature) => (teacher, student, temperature)
-    """,
 )
 def distil_loss(
     student: Tensor, teacher: Tensor, labels: Tensor, temperature: float, soft: float, hard: float

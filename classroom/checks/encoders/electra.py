@@ -49,21 +49,6 @@ def _tokens(got: Any, count: int, vocabulary: int) -> Tensor:
 
 
 @exercise(
-    mistakes="""
-    likeliest...: => logits.argmax(-1)
-    uniform...: logits.softmax(-1) => torch.ones_like(logits)
-    inverted...: logits.softmax => (-logits).softmax
-    shares...: logits.softmax => (logits / 2).softmax
-    one_draw...: logits.softmax => logits[:1].softmax && [:, 0] => [:, 0].expand(len(logits))
-    neighbours...: logits.softmax => logits[::2].softmax && [:, 0] => [:, 0].repeat_interleave(2)
-    redrawn...: , generator=rng =>
-    other_seed...: generator=rng => generator=torch.Generator().manual_seed(0)
-    column...: [:, 0] =>
-    shape...: [:, 0] => [:3, 0]
-    dtype...: => logits.softmax(-1)
-    tensor...: [:, 0] => [:, 0].tolist()
-    outside...: [:, 0] => [:, 0] + 9
-    """,
     judge=_drawn,
 )
 def sample_words(logits: Tensor, rng: Generator) -> Tensor:
@@ -84,17 +69,6 @@ def sample_words(logits: Tensor, rng: Generator) -> Tensor:
             torch.tensor([9, 4, 2]),
         ),
     ],
-    """
-    all_chosen: seen, seen != ids => seen, loss_mask
-    inverted: seen != ids => seen == ids
-    exchanged: return seen, seen != ids => return seen != ids, seen
-    original: => (ids, loss_mask)
-    complement: (loss_mask, sampled) => (~loss_mask, sampled.repeat(9))
-    columns: ids.masked_scatter(loss_mask, sampled) => ids.T.masked_scatter(loss_mask.T, sampled).T
-    reversed: (loss_mask, sampled) => (loss_mask, sampled.flip(0))
-    text_only: return seen, seen != ids => return seen
-    replaced_only: return seen, seen != ids => return seen != ids
-    """,
 )
 def replace_tokens(ids: Tensor, loss_mask: Tensor, sampled: Tensor) -> tuple[Tensor, Tensor]:
     """(seen, replaced): the text with the samples in it, and where it is another than before.
@@ -113,20 +87,6 @@ def _detected(g: Generator, *lengths: int) -> tuple[Tensor, Tensor, Tensor]:
 
 @exercise(
     lambda g: [_detected(g, 6, 3, 4), _detected(g, 5, 2)],
-    """
-    padding: each[attention_mask] => each
-    divided_by_all: each[attention_mask] => (each * attention_mask)
-    replaced_only: [attention_mask] => [replaced]
-    kept_only: [attention_mask] => [attention_mask & ~replaced]
-    inverted: replaced.float() => (~replaced).float()
-    summed: .mean() => .sum()
-    row_means: each[attention_mask] => ((each * attention_mask).sum(1) / attention_mask.sum(1))
-    double_sigmoid: (logits, => (logits.sigmoid(),
-    half: => -(replaced * F.logsigmoid(logits))[attention_mask].mean()
-    squared: => (logits.sigmoid() - replaced.float())[attention_mask].square().mean()
-    sign: return each => return -each
-    unreduced: .mean() =>
-    """,
 )
 def rtd_loss(logits: Tensor, replaced: Tensor, attention_mask: Tensor) -> Tensor:
     """The mean binary cross-entropy of "was it replaced?" over the real tokens.
@@ -139,18 +99,6 @@ def rtd_loss(logits: Tensor, replaced: Tensor, attention_mask: Tensor) -> Tensor
 
 @exercise(
     [(1_000_000, [900, 100], 32), (5_000_000, [1_100], 16), (2_500_000, [700, 90], 8)],
-    """
-    forward_only: 3 * =>
-    twice: 3 * => 2 *
-    first_model: sum(forwards) => forwards[0]
-    last_model: sum(forwards) => forwards[-1]
-    mean: sum(forwards) => sum(forwards) / len(forwards)
-    no_batch: rows * =>
-    rounded_up: int(budget // step) => math.ceil(budget / step)
-    nearest: int(budget // step) => round(budget / step)
-    fraction: int(budget // step) => budget / step
-    one_step: int(budget // step) => step
-    """,
     also=[lambda budget, forwards, rows: math.floor(budget / (3 * rows * sum(forwards)))],
 )
 def steps_for(budget: float, forwards: Sequence[float], rows: int) -> int:

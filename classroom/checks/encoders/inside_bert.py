@@ -27,15 +27,6 @@ def _with_specials(weights: Tensor, words: _Words) -> Tensor:
         (normal(g, len(words), len(words)).softmax(-1), words)
         for words in ([None, 0, 1, 1, 2, 3, 3, 3, None], [None, 0, 0, 1, None])
     ],
-    """
-    sum_from: mean @ weights => belongs @ weights
-    mean_to: @ belongs.T => @ mean.T
-    exchanged: mean @ weights @ belongs.T => belongs @ weights @ mean.T
-    first_piece: float(word == n) for word in words => float(i == words.index(n)) for i in range(len(words))
-    turned: mean @ weights @ belongs.T => (mean @ weights @ belongs.T).T
-    rescaled: return mean @ weights @ belongs.T => out = mean @ weights @ belongs.T; return out / out.sum(-1, keepdim=True)
-    specials: => _with_specials(weights, words)
-    """,  # noqa: E501
 )
 def by_words(weights: Tensor, words: _Words) -> Tensor:
     """Attention between words [W W].
@@ -63,16 +54,6 @@ def _parsed(g: Generator, governors: list[int]) -> tuple[Tensor, list[int]]:
 
 @exercise(
     lambda g: [_parsed(g, [1, 2, -1, 4, 2, 4]), _parsed(g, [-1, 0, 3, 1])],
-    """
-    diagonal: others.argmax => attention.argmax
-    root: [:, right >= 0] =>
-    both: others.argmax => attention.argmax && [:, right >= 0] =>
-    columns: argmax(-1) => argmax(-2)
-    last_word: == right => == right % len(right) && [:, right >= 0] =>
-    amount: => torch.stack([attention[:, w, p] for w, p in enumerate(governors) if p >= 0]).mean(0)
-    count: mean(-1) => sum(-1)
-    one_number: mean(-1) => mean()
-    """,
 )
 def finds_governor(attention: Tensor, governors: Sequence[int]) -> Tensor:
     """For each head the share of words whose most attended other word governs them [H].
@@ -90,17 +71,6 @@ def finds_governor(attention: Tensor, governors: Sequence[int]) -> Tensor:
         ([(1, 2), (3, 4), (0, 1), (5, 2), (7, 3), (2, 9)], [(0, 1), (3, 1), (6, 4), (4, 2), (2, 3)]),
         ([(4, 2), (6, 4), (2, 0), (0, 1), (1, 2), (9, 1), (8, 1)], [(3, 1), (0, 1), (1, 3), (2, 3)]),
     ],
-    """
-    chosen_on_score: in choose => in score
-    scored_on_choose: in score) / len(score) => in choose) / len(choose)
-    exchanged: in score) / len(score) => in choose) / len(choose) && choose).most => score).most
-    sign: return offset => return -offset
-    mean: Counter(g - d for d, g in choose).most_common(1)[0][0] => round(sum(g - d for d, g in choose) / len(choose))
-    unsigned: g - d => abs(g - d)
-    order: offset, share => share, offset
-    offset_only: offset, share => offset
-    count: / len(score) =>
-    """,
 )
 def best_offset(choose: Pairs, score: Pairs) -> tuple[int, float]:
     """(offset, share): the commonest governor - dependent among the arcs of `choose`, and the share of the arcs of
@@ -141,18 +111,6 @@ def _judge_control(fn: object, case: Case) -> None:
 
 
 @exercise(
-    mistakes="""
-    table...: [table[word] for word in words] => table
-    length...: for word in words] => for word in table]
-    strange...: [table[word] for => [9 + table[word] for
-    own...: => list(labels)
-    not_by_word...: => [labels[int(torch.randint(len(labels), (1,), generator=rng))] for _ in words]
-    one_label...: labels[int( => labels[0 * int(
-    task_label...: => list(map(dict(zip(words[::-1], labels[::-1])).get, words))
-    from_set...: labels[int(torch.randint(len(labels) => list(set(labels))[int(torch.randint(len(set(labels))
-    other_seed...: generator=rng => generator=torch.Generator().manual_seed(int(word[1:]))
-    redrawn...: , generator=rng =>
-    """,
     judge=_control,
 )
 def control_labels(words: Sequence[str], labels: Sequence[Any], rng: Generator) -> list[Any]:
@@ -166,17 +124,6 @@ def control_labels(words: Sequence[str], labels: Sequence[Any], rng: Generator) 
 
 @exercise(
     lambda g: [(normal(g, 7, 5, 3),), (normal(g, 5, 2, 3),)],
-    """
-    first_four: [-4:] => [:4]
-    all: [-4:] =>
-    no_top: [-4:] => [-5:-1]
-    mean: top.sum(0) => top.mean(0)
-    reshape: torch.cat(list(top), dim=-1) => top.reshape(layers.shape[1], -1)
-    top_first: list(top) => list(top.flip(0))
-    stacked: dim=-1 => dim=0
-    order: top.sum(0), torch.cat(list(top), dim=-1) => torch.cat(list(top), dim=-1), top.sum(0)
-    summed_tokens: sum(0) => sum((0, 1))
-    """,
 )
 def last_four(layers: Tensor) -> tuple[Tensor, Tensor]:
     """(sum [T D], concatenation [T 4D]) of the last four layers.

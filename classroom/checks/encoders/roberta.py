@@ -23,20 +23,6 @@ def _cut_anywhere(sentences: Sequence[Sequence[int]], length: int, cls: int, sep
         ([[11, 12], [13, 14], [15, 16], [17, 18], [19]], 6, 2, 3),
         ([[11, 12, 13]], 9, 2, 3),
     ],
-    """
-    last_row: [*rows, [cls, *row, sep]] => rows
-    too_long: length - 2 => length
-    one_special: length - 2 => length - 1
-    too_short: > room => >= room
-    cut: => _cut_anywhere(sentences, length, cls, sep)
-    lost: row = [] => row = []; continue
-    one_each: if row and len(row) + len(sentence) > room => if row
-    no_sep: *row, sep] => *row]
-    no_cls: [cls, *row => [*row
-    no_specials: [cls, *row, sep] => row
-    every_sep: > room => + 1 > length - 1 && *row, sep] => *row] && *sentence] => *sentence, sep]
-    exchanged: [cls, *row, sep] => [sep, *row, cls]
-    """,
 )
 def pack_sentences(sentences: Sequence[Sequence[int]], length: int, cls: int, sep: int) -> list[list[int]]:
     """Rows [cls] ... [sep], each with as many whole sentences as fit."""
@@ -56,18 +42,6 @@ _PIECES = ["Mar", "##a", "gave", "The", "##od", "##or", "the", "lamp", "##s", ".
 
 @exercise(
     [(_PIECES, chosen) for chosen in ([4], [0, 6], [8, 3], [5, 4, 2], [])],
-    """
-    pieces_only: numbers[j] in hidden => j in chosen
-    from_drawn: numbers[j] in hidden => any(numbers[i] == numbers[j] and i <= j for i in chosen)
-    to_drawn: numbers[j] in hidden => any(numbers[i] == numbers[j] and i >= j for i in chosen)
-    one_mask: enumerate(pieces)] => enumerate(pieces) if numbers[j] not in hidden or not piece.startswith("##")]
-    word_numbers: {numbers[i] for => {i + 1 for
-    first_only: in chosen} => in chosen[:1]}
-    last_only: in chosen} => in chosen[-1:]}
-    inverted: in hidden => not in hidden
-    marked: "[MASK]" if => "##" * piece.startswith("##") + "[MASK]" if
-    unmasked: => list(pieces)
-    """,
 )
 def mask_words(pieces: Sequence[str], chosen: Sequence[int]) -> list[str]:
     """[MASK] at every piece of each word that a chosen position belongs to."""
@@ -78,18 +52,6 @@ def mask_words(pieces: Sequence[str], chosen: Sequence[int]) -> list[str]:
 
 @exercise(
     [(100, 8, 8, 3, False), (100, 8, 4, 3, False), (50, 16, 16, 5, True), (30_000, 768, 128, 12, True)],
-    """
-    no_projection: + projection =>
-    always_projection: if embed != width else 0 =>
-    shared_times: 1 if shared else layers => layers
-    never_shared: 1 if shared else layers => 1
-    inverted: if shared => if not shared
-    no_feed_forward: attention + feed_forward => attention
-    small_feed_forward: 8 * width => 4 * width
-    three_attention: attention, feed_forward = 4 => attention, feed_forward = 3
-    wide_table: vocab * embed => vocab * width
-    no_table: vocab * embed + =>
-    """,
 )
 def encoder_weights(vocab: int, width: int, embed: int, layers: int, shared: bool) -> int:
     """Numbers in the token table, its projection and the blocks."""
@@ -107,19 +69,6 @@ def _apart(g: Generator, length: int, width: int, clip: int) -> tuple[Tensor, Te
 
 @exercise(
     lambda g: [_apart(g, 6, 3, 2), _apart(g, 5, 4, 8), _apart(g, 7, 2, 1)],
-    """
-    by_d: 3 * q => q
-    undivided: / math.sqrt(3 * q.shape[1]) =>
-    by_3d: math.sqrt =>
-    content_only: + to_place + from_place =>
-    no_third: + from_place =>
-    no_second: + to_place =>
-    no_content: q @ k.T + =>
-    sign: place[:, None] - place => place - place[:, None]
-    third_delta: gather(1, delta.T).T => gather(1, delta).T
-    third_untransposed: gather(1, delta.T).T => gather(1, delta)
-    exchanged: q @ kr.T => q @ qr.T && k @ qr.T => k @ kr.T
-    """,
 )
 def disentangled_scores(q: Tensor, k: Tensor, qr: Tensor, kr: Tensor, clip: int) -> Tensor:
     """(q k' + q kr' at i - j + k qr' at i - j) / sqrt(3 D), Float[T T]."""

@@ -15,16 +15,6 @@ from classroom.checks.exercise import exercise
     lambda g: [
         (normal(g, len(lengths), max(lengths), 4), row_mask(*lengths)) for lengths in ((5, 2, 3), (1, 4), (3, 3, 6, 2))
     ],
-    """
-    padding: => x.mean(1)
-    divided_by_all: attention_mask.sum(1, keepdim=True) => x.shape[1]
-    padding_in_sum: (x * attention_mask[..., None]).sum(1) => x.sum(1)
-    summed: / attention_mask.sum(1, keepdim=True) =>
-    cls: => x[:, 0]
-    maximum: => x.masked_fill(~attention_mask[..., None], -math.inf).amax(1)
-    inverted: attention_mask[..., None] => ~attention_mask[..., None] && attention_mask.sum => (~attention_mask).sum
-    one_vector: => x[attention_mask].mean(0)
-    """,
 )
 def mean_pool(x: Tensor, attention_mask: Tensor) -> Tensor:
     """The mean of each text's real tokens; x [B T D], attention_mask Bool[B T], True = a real token."""
@@ -43,18 +33,6 @@ def _triplets(g: Generator, rows: int, margin: float) -> tuple[Tensor, Tensor, T
         *(_triplets(g, rows, margin) for rows, margin in ((6, 1.0), (8, 0.3), (4, 2.5))),
         (torch.zeros(2, 3), torch.eye(3)[:2], 9 * torch.eye(3)[:2], 1.0),
     ],
-    """
-    no_max: .relu() =>
-    late_max: relu().mean() => mean().relu()
-    exchanged: near - far => far - near
-    squared: norm(dim=-1) => square().sum(-1)
-    no_margin: + margin =>
-    minus_margin: + margin => - margin
-    summed: .mean() => .sum()
-    unreduced: .mean() =>
-    from_positive: anchor - negative => positive - negative
-    cosines: => (F.cosine_similarity(anchor, positive) - F.cosine_similarity(anchor, negative) + margin).relu().mean()
-    """,
 )
 def triplet_loss(anchor: Tensor, positive: Tensor, negative: Tensor, margin: float) -> Tensor:
     """Mean of max(|a - p| - |a - n| + margin, 0); all three [B E]."""
@@ -70,18 +48,6 @@ def _own_texts(g: Generator, rows: int, scale: float) -> tuple[Tensor, Tensor, f
 
 @exercise(
     lambda g: [_own_texts(g, rows, scale) for rows, scale in ((4, 20.0), (6, 5.0), (3, 1.0))],
-    """
-    no_norm: F.normalize(queries, dim=-1) @ F.normalize(texts, dim=-1).T => queries @ texts.T
-    no_scale: scale * =>
-    divided: scale * cosines => cosines / scale
-    over_queries: * cosines => * cosines.T
-    always_first: torch.arange(len(queries)) => torch.zeros(len(queries), dtype=torch.long)
-    summed: len(queries))) => len(queries)), reduction="sum")
-    unreduced: len(queries))) => len(queries)), reduction="none")
-    queries_only: normalize(texts => normalize(queries
-    diagonal: => -(scale * F.cosine_similarity(queries, texts)).mean()
-    double_softmax: scale * cosines => (scale * cosines).softmax(-1)
-    """,
 )
 def in_batch_loss(queries: Tensor, texts: Tensor, scale: float) -> Tensor:
     """Cross-entropy of each query's own text among all of the batch; both [B E]."""
@@ -97,18 +63,6 @@ def in_batch_loss(queries: Tensor, texts: Tensor, scale: float) -> Tensor:
         (0, 4, 20, 9, 9.0, 1.2, 0.75),
         (3, 5, 40, 20, 10.0, 0.9, 0.0),
     ],
-    """
-    no_idf: idf * =>
-    no_one: 1 + (n => (n
-    tfidf_idf: 1 + (n - holding + 0.5) / (holding + 0.5) => n / holding
-    unsaturated: (count + k1 => (k1
-    tfidf: / (count + k1 * norm) =>
-    no_length: k1 * norm => k1
-    inverse_length: length / mean_length => mean_length / length
-    exchanged: 1 - b + b * => b + (1 - b) *
-    factor: idf * count => idf * (k1 + 1) * count
-    log2: math.log => math.log2
-    """,
 )
 def bm25_weight(count: int, holding: int, n: int, length: int, mean_length: float, k1: float, b: float) -> float:
     """What one word of the query adds to a document's score."""
@@ -125,16 +79,6 @@ def bm25_weight(count: int, holding: int, n: int, length: int, mean_length: floa
         ([[8, 1, 5, 2, 6], [6, 2, 1, 7, 8], [7, 5, 9]], 0.5),
         ([[1, 2, 3, 4, 5, 6, 9], [8, 7, 6, 5, 4, 9, 1]], 3),
     ],
-    """
-    worst_first: (-worth[document], document)) => (-worth[document], document))[::-1]
-    no_k: k + rank => rank
-    from_zero: start=1 => start=0
-    best_rank: worth.get(document, 0.0) + 1 / (k + rank) => max(worth.get(document, 0.0), 1 / (k + rank))
-    common_only: sorted(worth => sorted([d for d in worth if all(d in ranking for ranking in rankings)]
-    ranks: 1 / (k + rank) => rank && -worth => worth
-    first_ranking: => list(rankings[0])
-    concatenated: => list(dict.fromkeys(document for ranking in rankings for document in ranking))
-    """,
 )
 def fuse_ranks(rankings: Sequence[Sequence[int]], k: float) -> list[int]:
     """Documents by the sum of 1 / (k + rank), best first, equal ones by number."""

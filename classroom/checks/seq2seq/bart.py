@@ -32,19 +32,6 @@ def _moved(ids: Tensor, spans: Spans, mask: int) -> Tensor:
             (4, []),
         )
     ],
-    """
-    one_each: mask] => *[mask] * length]
-    one_each: => ids.masked_fill(torch.tensor([any(s <= i < s + n for s, n in spans) for i in range(len(ids))]), mask)
-    no_empty: in spans: => in [span for span in spans if span[1]]:
-    empty_swallows: start + length => start + max(length, 1)
-    no_mask: , mask] => ]
-    moved: => _moved(ids, spans, mask)
-    no_rest: *ids[done:].tolist() =>
-    kept: start + length => start
-    one_left: start + length => start + max(length - 1, 0)
-    one_more: start + length => start + length + 1
-    joined: mask] => *[mask] * (done < start or not said)]
-    """,
 )
 def infill(ids: Tensor, spans: Spans, mask: int) -> Tensor:
     """One `mask` in place of each (start, length) of ids Int[T]; a length of 0 puts one in before `start`.
@@ -69,18 +56,6 @@ def infill(ids: Tensor, spans: Spans, mask: int) -> Tensor:
             ([41, 3, 42, 3, 43, 3, 44, 3], [3, 1, 0, 2]),
         )
     ],
-    """
-    unchanged: => ids
-    inverse: sentences[i] for i in order => sentences[order.index(i)] for i in range(len(order))
-    stop_first: [:, 0] + 1 => [:, 0]
-    no_stops: sentences[i] for => sentences[i][sentences[i] != end] for
-    stop_added: sentences[i] for => torch.cat([sentences[i][sentences[i] != end], ids.new_tensor([end])]) for
-    rest_stays: in order] => in sorted(order, key=lambda i: bool(sentences[i][-1] != end))]
-    rest_lost: in order] => in order if sentences[i][-1] == end]
-    turned: sentences[i] for => sentences[i].flip(0) for
-    list: torch.cat( => list(
-    reversed: torch.cat([sentences[i] for i in order]) => torch.cat(sentences[::-1])
-    """,
 )
 def permute_sentences(ids: Tensor, end: int, order: Sequence[int]) -> Tensor:
     """The sentences of ids Int[T] in another order.
@@ -106,21 +81,6 @@ def permute_sentences(ids: Tensor, end: int, order: Sequence[int]) -> Tensor:
             ("a b a b c", "a b a b", 3),
         )
     ],
-    """
-    recall: 2 * p * r / (p + r) if p + r else 0.0 => r
-    precision: 2 * p * r / (p + r) if p + r else 0.0 => p
-    arithmetic: 2 * p * r / (p + r) if p + r else 0.0 => (p + r) / 2
-    product: 2 * p * r / (p + r) if p + r else 0.0 => p * r
-    no_two: 2 * p => p
-    sets: common = => a, b = Counter(set(a)), Counter(set(b)); common =
-    unclipped: p, r = common => p, r = sum(a[x] for x in a if x in b) && , common / => , sum(b[x] for x in b if x in a) /
-    words_only: i + n => i + 1 && - n + 1 =>
-    nothing_shared: if p + r else 0.0 =>
-    by_words: a.total() => len(said) && b.total() => len(right)
-    percent: 2 * p => 200 * p
-    count: 2 * p * r / (p + r) if p + r else 0.0 => common
-    one_short: - n + 1 => - n
-    """,  # noqa: E501
 )
 def rouge_n(said: Sequence[str], right: Sequence[str], n: int) -> float:
     """The F-measure of the n-grams that two lists of words share, each counted as often as both have it.

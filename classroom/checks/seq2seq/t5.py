@@ -18,18 +18,6 @@ from classroom.checks.exercise import exercise
         ),
         (torch.zeros(2, 3), torch.ones(3)),
     ],
-    """
-    layer_norm: => F.layer_norm(x, x.shape[-1:], weight, eps=1e-6)
-    no_eps: + 1e-6 =>
-    eps_outside: (mean_square + 1e-6).sqrt() => (mean_square.sqrt() + 1e-6)
-    summed: mean(-1, => sum(-1,
-    no_root: .sqrt() =>
-    no_weight: * weight =>
-    added: * weight => + weight
-    deviation: x.square().mean(-1, keepdim=True) => x.var(-1, keepdim=True, unbiased=False)
-    over_words: mean(-1, => mean(-2,
-    one_scale: mean(-1, keepdim=True) => mean()
-    """,
     also=[lambda x, weight: F.rms_norm(x, x.shape[-1:], weight, eps=1e-6)],
 )
 def rms_norm(x: Tensor, weight: Tensor) -> Tensor:
@@ -44,20 +32,6 @@ _MARKS = ["<X>", "<Y>", "<Z>", "<W>"]
 
 @exercise(
     [(_TEXT, spans, _MARKS) for spans in ([(2, 2), (8, 1)], [(0, 1), (4, 3), (9, 1)], [(3, 4)], [(1, 3), (6, 1)])],
-    """
-    no_last: [*said, sentinels[len(spans)]] => said
-    exchanged: return [*read, *tokens[done:]], [*said, sentinels[len(spans)]] => return [*said, sentinels[len(spans)]], [*read, *tokens[done:]]
-    no_trace: [*tokens[done:start], sign] => tokens[done:start]
-    one_each: tokens[done:start], sign] => tokens[done:start], *[sign] * length]
-    same_sentinel: zip(sentinels => zip(sentinels[:1] * len(spans) && sentinels[len(spans)] => sentinels[0]
-    whole_text: [*said, sentinels[len(spans)]] => tokens
-    no_sentinels: [sign, *tokens[start:stop]] => tokens[start:stop] && [*said, sentinels[len(spans)]] => said
-    only_last: [sign, *tokens[start:stop]] => tokens[start:stop]
-    behind: [sign, *tokens[start:stop]] => [*tokens[start:stop], sign]
-    stop: stop = start + length => stop = length
-    no_rest: [*read, *tokens[done:]] => read
-    kept: done = stop => done = start
-    """,  # noqa: E501
 )
 def corrupt_spans(
     tokens: list[str], spans: Sequence[tuple[int, int]], sentinels: list[str]
@@ -76,18 +50,6 @@ def corrupt_spans(
 
 @exercise(
     [(3, 6), (1, 5), (4, 7), (5, 5)],
-    """
-    causal: causal | in_source => causal
-    full: .tril() =>
-    target_open: causal | in_source => causal | in_source[:, None]
-    one_few: < source => < source - 1
-    one_many: < source => < source + 1
-    inverted: causal | in_source => ~(causal | in_source)
-    transposed: causal | in_source => (causal | in_source).T
-    no_source: causal | in_source => in_source[:, None] & in_source | causal & ~in_source
-    source_only: causal | in_source => in_source.expand(length, length).clone()
-    source_alone: causal | in_source => in_source[:, None] & in_source
-    """,
 )
 def prefix_mask(source: int, length: int) -> Tensor:
     """Bool[T T], True = may attend: the first `source` see each other, the rest looks back."""
@@ -103,17 +65,6 @@ def prefix_mask(source: int, length: int) -> Tensor:
         ([50, 2_000, 70_000, 400_000], 30_000, 4.0),
         ([10, 10], 5, 3.0),
     ],
-    """
-    no_limit: min(size, limit) => size
-    no_temperature: ** (1 / temperature) =>
-    plain: min(size, limit) ** (1 / temperature) => size
-    power: 1 / temperature => temperature
-    no_sum: weight / sum(weights) => weight
-    early_sum: => [(min(x, limit) / sum(min(y, limit) for y in sizes)) ** (1 / temperature) for x in sizes]
-    maximum: min( => max(
-    late_limit: min(size, limit) ** (1 / temperature) => min(size ** (1 / temperature), limit)
-    equal: => [1 / len(sizes)] * len(sizes)
-    """,
 )
 def mixing_rates(sizes: list[int], limit: int, temperature: float) -> list[float]:
     """Shares min(e, limit) ** (1 / temperature), made to add up to 1."""
