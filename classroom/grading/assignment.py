@@ -15,7 +15,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from classroom.checks.homework import write_sheets
-from classroom.grading.task import Task
+from classroom.grading.task import VISIBLE_SEED, Task
 from course_lib.errors import CourseError
 from course_lib.files import COURSE
 
@@ -25,7 +25,6 @@ ANSWER = "*Your answer (double-click here and write).*"
 KEY = "course_homework"  # of the release's metadata: which assignment it is
 HIDDEN = ("### BEGIN HIDDEN TESTS", "### END HIDDEN TESTS")
 SOLUTION = ("### BEGIN SOLUTION", "### END SOLUTION")
-VISIBLE_SEED = 0
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,8 @@ class Part:
 
 def grade_id(cell: Any) -> str:
     """nbgrader's name of a cell, or ""."""
-    found = cell.get("metadata", {}).get("nbgrader")
+    data = cell.get("metadata")
+    found = data.get("nbgrader") if isinstance(data, dict) else None
     name = found.get("grade_id") if isinstance(found, dict) else None
     return name if isinstance(name, str) else ""
 
@@ -69,8 +69,8 @@ class Assignment:
         self.name = path.stem
         try:
             self.master: NotebookNode = nbformat.reads(path.read_text("utf-8"), as_version=4)
-        except (OSError, ValueError) as error:
-            raise CourseError(f"{path} is not a notebook: {str(error).splitlines()[0]}") from None
+        except Exception as error:  # noqa: BLE001  nbformat's are of many kinds
+            raise CourseError(f"{path} is not a notebook: {str(error).partition(chr(10))[0]}") from None
         self.digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
         self.tests: dict[str, Part] = {}
         self.written: dict[str, Part] = {}
@@ -78,6 +78,8 @@ class Assignment:
         self.release = self._release(solutions=False)
         for cell in self.release.cells:
             self._note(cell)
+        if not self.questions:
+            raise CourseError(f"{path} is no assignment: no cell of it carries points.")
         self.tasks = {task.name: task for task in self._execute().values() if isinstance(task, Task)}
         if lost := {test.function for test in self.tests.values()} - set(self.tasks):
             raise CourseError(f"{self.name}: no Task for {', '.join(sorted(lost))}.")

@@ -2,24 +2,28 @@
 
 import hashlib
 import json
+import os
 import re
 import unicodedata
-import warnings
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
-
-import nbformat
+from typing import IO, Any, Literal, NamedTuple
 
 from classroom.grading.assignment import ANSWER, KEY, Assignment, grade_id
 from course_lib.errors import CourseError
 
 LARGEST = 20 * 2**20  # bytes of a notebook
+MOST = 60 * 2**20  # bytes that are read of one submission, zip files unpacked
 MOST_FILES = 500  # that are looked at in one submission
+LONGEST = 100_000  # characters of a cell
 GradingRecord = dict[str, Any]  # all about one submission, as JSON: see `score.unread`
 KINDS = ("markdown", "code", "raw")
+# Colours of a terminal, its other control characters, and those that turn the direction of writing.
+UNSHOWN = re.compile(r"\x1b\[[0-9;]*m|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 class SubmittedCell(NamedTuple):
@@ -39,12 +43,25 @@ class Submission:
     status: str = ""  # "" where there is a notebook to grade, else why not
     cells: list[SubmittedCell] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)  # what was unusual
-    digest: str = ""  # of the file
+
+
+def clean(value: Any) -> Any:
+    """A value as every file, page and terminal can take it: plain JSON, finite numbers, text without half characters
+    and control characters."""
+    if isinstance(value, str):
+        return UNSHOWN.sub("", _text(value))
+    if isinstance(value, dict):
+        return {clean(str(key)): clean(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [clean(item) for item in value]
+    if value is None or (isinstance(value, int | float) and abs(value) < 2**53):  # not NaN
+        return value
+    return f"({type(value).__name__})"
 
 
 def collect(folder: Path) -> dict[Path, tuple[str, str]]:
     """One entry a student (a folder, a notebook or a zip file) with the student's name and key; keys are unlike even
-    where letter case is not told apart."""
+    where letter case is not told apart, and nobody can take another's by the choice of a name."""
     if not folder.is_dir():
         raise CourseError(f"{folder} is not a folder; give the one that holds a file or a folder for each student.")
     entries = sorted(p for p in folder.iterdir() if not p.name.startswith((".", "__MACOSX")))
@@ -54,51 +71,100 @@ def collect(folder: Path) -> dict[Path, tuple[str, str]]:
     used: set[str] = set()
     stems = [entry.stem if entry.is_file() else entry.name for entry in entries]
     for entry, stem in zip(entries, stems, strict=True):
-        student = stem if stems.count(stem) == 1 else entry.name
-        key = re.sub(r"[^\w-]+", "_", unicodedata.normalize("NFC", student)).lstrip("-")[:40]
-        if key != student or key.casefold() in used:
-            key += "-" + hashlib.sha256(entry.name.encode("utf-8", "surrogateescape")).hexdigest()[:8]
+        name = stem if stems.count(stem) == 1 else entry.name
+        key = re.sub(r"[^\w-]+", "_", unicodedata.normalize("NFC", name)).lstrip("-")[:40]
+        if key != name or key.casefold() in used or re.search(r"-[0-9a-f]{8}$", key):
+            key += "-" + hashlib.sha256(os.fsencode(name)).hexdigest()[:8]
+        key += f"-{len(used)}" if key.casefold() in used else ""
         used.add(key.casefold())
-        named[entry] = _text(student), key
+        student = _shown(name)
+        named[entry] = f"{student} ({key})" if student in {said for said, _ in named.values()} else student, key
     return named
 
 
+def digest(entry: Path) -> str:
+    """Of all that one submission holds, as far as it is read; "" where it cannot be."""
+    made = hashlib.sha256()
+    try:
+        for path in _paths(entry):
+            with path.open("rb") as file:
+                data = file.read(LARGEST + 1)
+            made.update(f"{path.stat().st_size} ".encode() + hashlib.sha256(os.fsencode(path.name) + data).digest())
+    except (OSError, RecursionError):
+        return ""
+    return made.hexdigest()
+
+
 def read(entry: Path, student: str, key: str, assignment: Assignment) -> Submission:
-    """Read one submission. Never raises: whatever is wrong becomes its status."""
+    """Read one submission. Never raises: whatever is wrong becomes its status, with the reason in its notes."""
     made = Submission(student, key)
     try:
-        files = list(_files(entry))
-    except (OSError, zipfile.BadZipFile, RuntimeError, NotImplementedError, ValueError) as error:
-        made.status = "cannot be read"
-        made.notes.append(str(error))
-        return made
-    notebooks = [(name, data) for name, data in files if name.lower().endswith(".ipynb")]
-    if not notebooks:
-        notebooks = [(name, data) for name, data in files if data and data.lstrip()[:1] == b"{" and b'"cells"' in data]
-        made.notes += [f"the file is called {_name(name)}, not .ipynb" for name, _ in notebooks[:1]]
-    if not notebooks:
-        made.status = "no notebook"
-        made.notes.append("found: " + (", ".join(_name(name) for name, _ in files[:5]) or "nothing"))
-        return made
-    tried = [(name, *_parse(data, assignment), data) for name, data in notebooks]
-    good = [row for row in tried if not row[2]] or [row for row in tried if row[1]] or tried
-    name, made.cells, made.status, data = good[0]
-    made.digest = hashlib.sha256(data or b"").hexdigest()
-    if len(notebooks) > 1:
-        made.notes.append(f"{len(notebooks)} notebooks were handed in; this is {_name(name)}")
+        _read(made, list(_files(entry)), assignment)
+    except Exception as error:  # noqa: BLE001  anything at all may be in there
+        made.status, made.cells = "cannot be read", []
+        made.notes.append(_reason(error))
     return made
 
 
-def _files(entry: Path) -> Iterator[tuple[str, bytes | None]]:
-    """(name, content) of the files of one entry, zip files opened; None where one is too large. No link is followed."""
+class _File(NamedTuple):
+    name: str
+    data: bytes
+    status: str = ""  # why it could not be read
+    why: str = ""
+
+
+def _read(made: Submission, files: list[_File], assignment: Assignment) -> None:
+    notebooks = [file for file in files if file.name.lower().endswith(".ipynb")]
+    if not notebooks:
+        notebooks = [file for file in files if file.data.lstrip()[:1] == b"{" and b'"cells"' in file.data]
+        made.notes += [f"the file is called {file.name}, not .ipynb" for file in notebooks[:1]]
+    notebooks = notebooks or [file for file in files if file.status]
+    if not notebooks:
+        made.status = "no notebook"
+        made.notes.append("found: " + (", ".join(file.name for file in files[:5]) or "nothing"))
+        return
+    tried = [(file, *_parse(file, assignment)) for file in notebooks]
+    good = [row for row in tried if not row[2]] or [row for row in tried if row[1]] or tried
+    file, made.cells, made.status, said = good[0]
+    made.notes += said
+    if len(notebooks) > 1:
+        made.notes.append(f"{len(notebooks)} notebooks were handed in; this is {file.name}")
+
+
+def _files(entry: Path) -> Iterator[_File]:
+    """The files of one entry, zip files opened. No link is followed."""
     if entry.is_symlink():
         raise OSError("it is a link, which is not followed")
-    paths = [entry] if entry.is_file() else sorted(_inside(entry))[:MOST_FILES]
-    for path in paths:
-        if path.suffix.lower() == ".zip":
-            yield from _zipped(path)
+    room = MOST
+    for name, opened in _openers(entry):
+        most = max(0, min(LARGEST, room))
+        try:
+            with opened() as file:
+                data = file.read(most + 1)  # whatever size an archive claims
+        except Exception as error:  # noqa: BLE001  a damaged archive may raise anything
+            yield _File(_shown(name), b"", "cannot be read", _reason(error))
+            continue
+        room -= len(data)
+        if len(data) <= most:
+            yield _File(_shown(name), data)
         else:
-            yield path.name, path.read_bytes() if path.stat().st_size <= LARGEST else None
+            yield _File(_shown(name), b"", "too large", f"{_shown(name)} holds more than {most / 2**20:.3g} MB")
+
+
+def _openers(entry: Path) -> Iterator[tuple[str, Callable[[], IO[bytes]]]]:
+    for path in _paths(entry):
+        if path.suffix.lower() != ".zip":
+            yield path.name, partial(path.open, "rb")
+            continue
+        with zipfile.ZipFile(path) as archive:
+            for info in archive.infolist()[:MOST_FILES]:
+                name = Path(info.filename).name
+                if not (info.is_dir() or name.startswith(".") or info.filename.startswith("__MACOSX")):
+                    yield name, partial(archive.open, info)
+
+
+def _paths(entry: Path) -> list[Path]:
+    return [entry] if entry.is_file() else sorted(islice(_inside(entry), MOST_FILES))
 
 
 def _inside(folder: Path) -> Iterator[Path]:
@@ -111,56 +177,61 @@ def _inside(folder: Path) -> Iterator[Path]:
             yield path
 
 
-def _zipped(path: Path) -> Iterator[tuple[str, bytes | None]]:
-    with zipfile.ZipFile(path) as archive:
-        for info in archive.infolist()[:MOST_FILES]:
-            name = Path(info.filename).name
-            if info.is_dir() or name.startswith(".") or info.filename.startswith("__MACOSX"):
-                continue
-            with archive.open(info) as file:
-                data = file.read(LARGEST + 1)  # whatever size the archive claims
-            yield name, data if len(data) <= LARGEST else None
-
-
-def _parse(data: bytes | None, assignment: Assignment) -> tuple[list[SubmittedCell], str]:
-    """The cells of a notebook, and why it cannot be graded, or ""."""
-    if data is None:
-        return [], "too large"
-    if not data.strip():
-        return [], "empty file"
+def _parse(file: _File, assignment: Assignment) -> tuple[list[SubmittedCell], str, list[str]]:
+    """The cells of a notebook; why it cannot be graded, or ""; notes."""
+    if file.status:
+        return [], file.status, [file.why]
+    if not file.data.strip():
+        return [], "empty file", ["there is nothing in it"]
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            notebook = nbformat.reads(data.decode("utf-8-sig"), as_version=4)
-        cells = [_cell(cell) for cell in notebook["cells"]]
-    except Exception:  # noqa: BLE001  anything at all may be in there
-        return [], "not a notebook"
-    return cells, "" if _belongs(notebook.get("metadata"), cells, assignment) else "another assignment"
+        notebook = json.loads(file.data)
+        sheets = [notebook] if "cells" in notebook else notebook["worksheets"]  # before format 4
+        cells = [_cell(cell) for sheet in sheets for cell in sheet["cells"]]
+        metadata = notebook.get("metadata")
+    except Exception as error:  # noqa: BLE001  anything at all may be in there
+        return [], "not a notebook", [_reason(error)]
+    return cells, *_belongs(metadata if isinstance(metadata, dict) else {}, cells, assignment)
 
 
 def _cell(cell: Any) -> SubmittedCell:
-    source, kind = cell.get("source", ""), cell.get("cell_type")
+    source, kind = cell.get("source", cell.get("input", "")), cell.get("cell_type")
     text = source if isinstance(source, str) else "".join(str(line) for line in source)
-    return SubmittedCell(kind if kind in KINDS else "raw", _text(text), grade_id(cell))
+    return SubmittedCell(kind if kind in KINDS else "raw", _text(text[: LONGEST + 1]), _text(grade_id(cell)))
 
 
-def _belongs(metadata: Any, cells: list[SubmittedCell], assignment: Assignment) -> bool:
-    said = metadata.get(KEY) if isinstance(metadata, dict) else None
+def _belongs(metadata: GradingRecord, cells: list[SubmittedCell], assignment: Assignment) -> tuple[str, list[str]]:
+    """"another assignment", or ""; notes."""
+    said, kernel = metadata.get(KEY), metadata.get("kernelspec")
+    language = kernel.get("language", "python") if isinstance(kernel, dict) else "python"
+    notes = [] if language == "python" else [f"written for {_shown(str(language))}, not for Python"]
     if isinstance(said, dict) and isinstance(said.get("assignment"), str):
-        return bool(said["assignment"] == assignment.name)
+        if said["assignment"] == assignment.name:
+            return "", notes
+        return "another assignment", [*notes, f"it says that it is {_shown(said['assignment'])}"]
     ids = {*assignment.tests, *assignment.written}
-    defines = re.compile(rf"^\s*(def +)?({'|'.join(assignment.tasks)})\b *(\(|=)", re.MULTILINE)
-    return any(cell.id in ids or (cell.kind == "code" and defines.search(cell.source)) for cell in cells)
-
-
-def _name(name: str) -> str:
-    text = json.dumps(name, ensure_ascii=False)
-    return text if len(text) <= 60 else text[:57] + '..."'
+    defines = re.compile(rf"^[ \t]*(def +)?({'|'.join(assignment.tasks)})\b *(\(|=)", re.MULTILINE)
+    if any(cell.id in ids or (cell.kind == "code" and defines.search(cell.source)) for cell in cells):
+        return "", notes
+    return "another assignment", [*notes, f"no cell of {assignment.name} is in it"]
 
 
 def _text(text: str) -> str:
-    """Text that can be written as UTF-8."""
-    return text.encode("utf-8", "replace").decode()
+    """Text that can be written as UTF-8: halves of a character are joined or replaced."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _shown(name: str) -> str:
+    """A file's name on one line, also where its bytes are of another system's encoding."""
+    raw = name.encode("utf-8", "surrogateescape") if name.isprintable() is False else name.encode()
+    try:
+        name = raw.decode()
+    except UnicodeDecodeError:
+        name = raw.decode("cp1252", "replace")
+    return " ".join(clean(" ".join(name.split()))[:100].split())
+
+
+def _reason(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error)[:200].split())}"
 
 
 class GradingStep(NamedTuple):
@@ -183,6 +254,7 @@ def repair(cells: list[SubmittedCell], assignment: Assignment) -> tuple[list[Gra
     seen: set[str] = set()
     changed: list[str] = []
     twice: list[str] = []
+    long: list[str] = []
     for cell in cells:
         name = cell.id if cell.id in assignment.locked else by_source.get(cell.source.strip(), "")
         if cell.kind != "code":
@@ -196,6 +268,9 @@ def repair(cells: list[SubmittedCell], assignment: Assignment) -> tuple[list[Gra
                 continue
             seen.add(name)
             steps.append(_course_step(name, assignment))
+        elif len(cell.source) > LONGEST:
+            steps.append(GradingStep("skip", cell.source))
+            long.append(str(len(steps)))
         elif cell.source in demos:
             steps.append(GradingStep("skip", cell.source))
         elif cell.source.strip():
@@ -208,17 +283,26 @@ def repair(cells: list[SubmittedCell], assignment: Assignment) -> tuple[list[Gra
         "there twice (they count once)": twice,
         "missing (put back)": missing,
     }
-    return steps, [f"course cells {what}: {', '.join(names)}" for what, names in said.items() if names]
+    notes = [f"course cells {what}: {', '.join(names)}" for what, names in said.items() if names]
+    return steps, notes + [f"cell {number} is longer than {LONGEST:,} characters and was not run" for number in long[:9]]
 
 
 def _course_step(name: str, assignment: Assignment) -> GradingStep:
     return GradingStep("test" if name in assignment.tests else "run", assignment.locked[name].source, name)
 
 
-def written(cells: list[SubmittedCell], assignment: Assignment) -> dict[str, str]:
-    """The answers that a person marks; "" where there is none."""
+def written(cells: list[SubmittedCell], assignment: Assignment) -> tuple[dict[str, str], list[str]]:
+    """The answers that a person marks, "" where there is none; notes. Where the cell of an answer is as it was given
+    out, all text that the student has added stands for it."""
+    given = {ANSWER, *(cell.source.strip() for cell in assignment.release.cells)}
+    own = [cell.source.strip() for cell in cells if cell.kind != "code" and cell.source.strip() not in given]
     texts: dict[str, str] = {}
-    for name in assignment.written:
+    notes: list[str] = []
+    for name, part in assignment.written.items():
         found = [cell.source.strip() for cell in cells if cell.id == name]
         texts[name] = "\n\n".join(dict.fromkeys(text for text in found if text and text != ANSWER))
-    return texts
+        if own and not texts[name]:
+            texts[name] = "\n\n".join(dict.fromkeys(text for text in own if text))
+            notes.append(f"the cell for {part.question} is empty; shown is what was written into other cells")
+        texts[name] = texts[name][:LONGEST]
+    return texts, notes

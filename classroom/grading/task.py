@@ -14,6 +14,7 @@ from classroom.checks.homework import Sheet, alike, compare, fingerprint
 from course_lib.errors import CourseError
 
 Draw = Callable[[torch.Generator, bool], Sequence[Case]]
+VISIBLE_SEED = 0  # of the inputs that students get
 
 
 @dataclass(frozen=True)
@@ -49,10 +50,19 @@ class Task:
             self.band,
         )
 
+    def visible(self, seed: int) -> Sheet:
+        """The visible test as it is graded: drawn anew until the published results cannot answer it all."""
+        known = self.sheet(VISIBLE_SEED, hidden=False).right
+        for number in range(50):
+            sheet = self.sheet(seed + 1_000_003 * number, hidden=False)
+            if not all(any(sheet.accepts(old, right) for old in known) for right in sheet.right):
+                return sheet
+        raise CourseError(f"{self.name}: the published results answer the visible test for any seed; draw its inputs.")
+
     def prove(self, seed: int = 0) -> None:
         """The solution passes; every mistake fails, on visible and on hidden inputs, or CourseError names it."""
-        for hidden in (False, True):
-            sheet = self.sheet(seed, hidden=hidden)
+        published, hidden_one = self.sheet(VISIBLE_SEED, hidden=False), self.sheet(seed, hidden=True)
+        for sheet, hidden in ((published, False), (self.visible(seed), False), (hidden_one, True)):
             compare(self.fn, sheet)
             right = [fingerprint(value) for value in sheet.right]
             for says, prints in sheet.mistakes:

@@ -8,7 +8,8 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 HEAD = struct.Struct(">II")
-LARGEST = 64 * 2**20  # bytes of one frame's part; a longer one ends the conversation
+LARGEST = 16 * 2**20  # bytes of one frame's part; a longer one ends the conversation
+LARGEST_INTEGER = 2**63
 
 # Bound here, so that code which replaces functions in these modules does not reach the conversation by accident.
 _dumps, _loads, _save, _load = json.dumps, json.loads, save, load
@@ -28,7 +29,7 @@ def write(file: IO[bytes], message: Any) -> None:
     text = _dumps(_pack(message, tensors)).encode()
     blob = _save(tensors) if tensors else b""
     if len(text) > LARGEST or len(blob) > LARGEST:
-        raise BrokenFrameError("the result is larger than 64 MB")
+        raise BrokenFrameError("the result is larger than 16 MB")
     file.write(HEAD.pack(len(text), len(blob)) + text + blob)
     file.flush()
 
@@ -49,7 +50,7 @@ def read(file: IO[bytes]) -> Any:
 
 
 def _pack(value: Any, tensors: dict[str, Tensor]) -> Any:
-    if value is None or isinstance(value, bool | int | float | str):
+    if value is None or isinstance(value, float | str) or (isinstance(value, int) and abs(value) < LARGEST_INTEGER):
         return value
     if isinstance(value, Tensor) and not value.is_sparse and not value.is_complex() and not value.is_quantized:
         name = str(len(tensors))
@@ -69,6 +70,8 @@ def _pack(value: Any, tensors: dict[str, Tensor]) -> Any:
 def _unpack(value: Any, tensors: dict[str, Tensor]) -> Any:
     if isinstance(value, list):
         return [_unpack(item, tensors) for item in value]
+    if isinstance(value, int) and abs(value) >= LARGEST_INTEGER:
+        return Odd()  # too large for a float, and so for a comparison
     if not isinstance(value, dict):
         return value
     ((kind, inner),) = value.items()

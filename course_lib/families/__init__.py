@@ -16,6 +16,7 @@ from torch import nn
 
 from course_lib.errors import CourseError
 from course_lib.families.albert import FAMILY as ALBERT
+from course_lib.families.bart import BLENDERBOT_FAMILY as BLENDERBOT
 from course_lib.families.bart import FAMILY as BART
 from course_lib.families.bert import DISTIL_FAMILY as DISTILBERT
 from course_lib.families.bert import FAMILY as BERT
@@ -36,7 +37,7 @@ def transformer_lm(config: StackConfig, start: int = 0) -> Seq2SeqLM:
     return Seq2SeqLM(EncoderDecoder(config, start=start))
 
 
-_ALL = (BERT, MEGATRON, ROBERTA, ALBERT, DISTILBERT, ELECTRA, DEBERTA, GPT1, GPT2, BART, T5)
+_ALL = (BERT, MEGATRON, ROBERTA, ALBERT, DISTILBERT, ELECTRA, DEBERTA, GPT1, GPT2, BART, BLENDERBOT, T5)
 FAMILIES: dict[str, Family] = {family.name: family for family in _ALL}
 MODEL_TYPES: dict[str, Family] = {family.model_type: family for family in _ALL}
 

@@ -53,7 +53,6 @@ _classified = partial(pooled, rules=POOLER + CLASSIFIER, dropout="classifier_dro
 FAMILY = replace(
     bert.FAMILY,
     name="albert",
-    model_type="albert",
     config=albert,
     read_config=FIELDS.read,
     write_config=FIELDS.write,

@@ -2,6 +2,7 @@
 
 Differs from the 2017 Transformer by: learned positions; a norm on the embedding of both sides; GELU; the decoder begins
 with the end-of-sentence token. To classify, the decoder reads the text a second time and its last token speaks.
+Blenderbot (Roller et al. 2021) has its norms before the sublayers, as the classroom's do.
 """
 
 from dataclasses import replace
@@ -11,7 +12,7 @@ from typing import Any
 import torch
 
 from course_lib.errors import CourseError
-from course_lib.families.bert import with_offset, without_offset
+from course_lib.families.bert import moved_norms, with_offset, without_offset
 from course_lib.families.rules import Architecture, Family, Fields, Rule, Values, classes, dropped, pairs, transformer
 from course_lib.model.config import EmbedConfig, Learned, StackConfig
 from course_lib.model.heads import QuestionAnswering
@@ -127,7 +128,6 @@ def _body(config: StackConfig, values: Values) -> EncoderDecoder:
 _made = partial(Architecture, body=_body, write=_write_sides)
 FAMILY = Family(
     name="bart",
-    model_type="bart",
     config=bart,
     model=bart_lm,
     objective="denoised",
@@ -142,5 +142,21 @@ FAMILY = Family(
         "BartForConditionalGeneration": _made(Seq2SeqLM, LM_HEAD, lambda body, values: {"bias": True}),
         "BartForSequenceClassification": _made(Seq2SeqClassifier, CLASSIFIER, classes),
         "BartForQuestionAnswering": _made(QuestionAnswering, pairs("qa_outputs", "out")),
+    },
+)
+
+BLENDERBOT_FAMILY = replace(
+    FAMILY,
+    name="blenderbot",
+    config=lambda vocab=8008, **size: moved_norms(bart(vocab, **size)),
+    read_config=lambda values: moved_norms(_read_config(values)),
+    write_config=lambda config: write_config(config) | {"encoder_no_repeat_ngram_size": 0},
+    rules=(
+        *(rule for rule in BODY if "layernorm_embedding" not in rule.theirs and "positions" not in rule.theirs),
+        *(part for side in ("encoder", "decoder") for part in pairs(f"{side}.layer_norm", f"{side}.norm")),
+        *(Rule(f"{side}.embed_positions.weight", f"{side}.position.table.weight") for side in ("encoder", "decoder")),
+    ),
+    architectures={
+        f"Blenderbot{what}": FAMILY.architectures[f"Bart{what}"] for what in ("Model", "ForConditionalGeneration")
     },
 )

@@ -127,7 +127,6 @@ def pooled(
 
 FAMILY = Family(
     name="bert",
-    model_type="bert",
     config=bert,
     model=lambda config, start: heads.MLM(Transformer(config)),
     objective="masked",
@@ -157,7 +156,6 @@ def _megatron(rule: Rule) -> Rule:
 MEGATRON_FAMILY = replace(
     FAMILY,
     name="megatron-bert",
-    model_type="megatron-bert",
     config=lambda vocab=30522, **size: moved_norms(bert(vocab, **size)),
     read_config=lambda values: moved_norms(FIELDS.read(values)),
     rules=(
@@ -209,7 +207,6 @@ DENSE_CLASSIFIER = (*pairs("classifier.dense", "pooler.dense"), *pairs("classifi
 ROBERTA_FAMILY = replace(
     FAMILY,
     name="roberta",
-    model_type="roberta",
     config=roberta,
     model=lambda config, start: heads.MLM(Transformer(config), activation="gelu"),
     tokenizer="bpe",
@@ -279,7 +276,6 @@ _distilled = partial(pooled, rules=DISTIL_POOLED, dropout="seq_classif_dropout",
 DISTIL_FAMILY = replace(
     FAMILY,
     name="distilbert",
-    model_type="distilbert",
     config=lambda vocab=30522, **size: bert(vocab, segments=0, **size),
     read_config=DISTIL_FIELDS.read,
     write_config=DISTIL_FIELDS.write,

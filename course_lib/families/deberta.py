@@ -91,7 +91,6 @@ PUBLISHED_HEAD = (  # the names of the published files
 FAMILY = replace(
     bert.FAMILY,
     name="deberta",
-    model_type="deberta",
     config=deberta,
     tokenizer="bpe",
     read_config=_read_config,

@@ -93,10 +93,6 @@ def _read_config(values: Values) -> StackConfig:
     return replace(config, embed=replace(config.embed, width=None if embed == config.width else embed))
 
 
-def _write_config(config: StackConfig) -> dict[str, Any]:
-    return bert.FIELDS.write(config) | {"embedding_size": config.embed.width or config.width}
-
-
 def body(model: Any) -> tuple[Rule, ...]:
     """BERT's rules, and one more layer where the token vectors are narrower than the model."""
     return bert.BODY if model.stack.embed.project is None else bert.BODY + pairs("embeddings_project", "embed.project")
@@ -114,13 +110,12 @@ CHOICE = (*pairs("sequence_summary.summary", "pooler.dense"), *CLASSIFIER)
 FAMILY = replace(
     bert.FAMILY,
     name="electra",
-    model_type="electra",
     config=electra,
     model=lambda config, start: Electra(*pair(config)),
     objective="replaced",
     loss="electra",
     read_config=_read_config,
-    write_config=_write_config,
+    write_config=lambda config: bert.FIELDS.write(config) | {"embedding_size": config.embed.width or config.width},
     prefix="electra.",
     rules=body,
     pooler=(),

@@ -164,7 +164,7 @@ def _family(public: str, **own: Any) -> Family:
 GPT1_FAMILY = _family(
     "OpenAIGPT",
     name="gpt1",
-    model_type="openai-gpt",
+    published_as="openai-gpt",
     config=partial(gpt, norm="post"),
     read_config=_read_gpt1,
     write_config=_write_gpt1,
@@ -178,7 +178,7 @@ GPT1_FAMILY = _family(
 GPT2_FAMILY = _family(
     "GPT2",
     name="gpt",
-    model_type="gpt2",
+    published_as="gpt2",
     config=gpt,
     read_config=partial(_read, norm="pre"),
     write_config=_write_gpt2,

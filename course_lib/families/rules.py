@@ -154,7 +154,6 @@ class Family:
     head. pooler: its rules, where public files count it to the body. start: the role of a decoder's first token."""
 
     name: str
-    model_type: str  # the name in config.json
     config: Callable[..., StackConfig]  # (vocab, *, width, layers, heads, length)
     model: Callable[[StackConfig, int], nn.Module]  # (config, start)
     objective: Literal["causal", "masked", "replaced", "denoised", "span_corrupted"]
@@ -167,6 +166,12 @@ class Family:
     pooler: tuple[Rule, ...] = ()
     tokenizer: Literal["wordpiece", "bpe"] = "wordpiece"
     start: Literal["sep", "pad"] = "pad"
+    published_as: str = ""
+
+    @property
+    def model_type(self) -> str:
+        """The name in config.json."""
+        return self.published_as or self.name
 
     def body_rules(self, model: nn.Module) -> tuple[Rule, ...]:
         """The body's table for a model of ours, ours relative to the stack."""

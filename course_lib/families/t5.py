@@ -182,7 +182,6 @@ def _write_lm(model: Seq2SeqLM) -> dict[str, Any]:
 
 FAMILY = Family(
     name="t5",
-    model_type="t5",
     config=t5,
     model=t5_lm,
     objective="span_corrupted",

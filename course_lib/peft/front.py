@@ -35,11 +35,6 @@ class Vectors(Added):
         """The vectors themselves."""
         return self.weight if self.network is None else self.network(self.weight)
 
-    @torch.no_grad()
-    def fold(self) -> None:
-        """Keep the table alone: once trained, the network is not needed (section 4.3)."""
-        self.weight, self.network = nn.Parameter(self.table.clone()), None
-
 
 class Front(Transformer):
     """A stack with `length` positions in front of every text."""

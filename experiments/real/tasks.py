@@ -9,7 +9,7 @@ is written to data/results/real_NAME.json at once; one that stands there is not 
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,31 +17,25 @@ from typing import Annotated, Any
 import torch
 import typer
 from datasets import Dataset
-from scipy import sparse
-from sklearn.feature_extraction import DictVectorizer
-from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.linear_model import LogisticRegression, Ridge
 
 from classroom.records.record import RESULTS, figure
 from course_lib import data
-from course_lib.analysis.metrics import METRICS
 from course_lib.families.sentence import Sentence, SentenceEncoder, TextBatches, cosine_regression, sts
 from course_lib.files import read_json, write_json
 from course_lib.model.transformer import Transformer
 from course_lib.pretrained import checkpoints
 from course_lib.training.finetune import finetune
 from experiments.engine.lab import fit
+from experiments.real.baselines import PENALTIES, Run, linear
 
 RATES = (1e-4, 3e-4, 1e-3)  # peak learning rates that are tried
 DROPOUT = 0.1
-PENALTIES = (0.1, 1.0, 10.0, 100.0)  # inverse regularisations of the linear model
-Run = Callable[[Dataset, Dataset, float, int], float]  # (training rows, rows to score, rate or penalty, seed) -> score
 
 
 @dataclass(frozen=True)
 class PublicTask:
-    """train, test: file or folder, and split. bert_base: the published score, of the paper's own test rows.
-    epochs: over the training rows, the same for every arm."""
+    """train, test: file or folder, and split; one file for both: every fourth article is for testing. bert_base: the
+    published score, of the paper's own test rows. epochs: over the training rows, the same for every arm."""
 
     train: tuple[str, str]
     test: tuple[str, str]
@@ -56,6 +50,7 @@ TASKS = {
     "stsb": PublicTask(("stsb_en", "train"), ("stsb_en", "test"), "spearman", 0.858),
     "wnut17": PublicTask(("wnut17", "train"), ("wnut17", "validation"), "entity_f1", epochs=8),
     "ud_tags": PublicTask(("ud_english_ewt", "validation"), ("ud_english_ewt", "test"), "accuracy", epochs=8),
+    "xquad": PublicTask(*2 * (("xquad_en/xquad.en.json", "train"),), "token_f1", epochs=8),
     "mrpc": PublicTask(("mrpc", "train"), ("mrpc", "test"), "f1", 0.889),
     "sst2": PublicTask(("sst2", "train"), ("sst2", "test"), "accuracy", 0.935),
 }
@@ -84,54 +79,13 @@ def encoder(name: str, task: PublicTask, *, pretrained: bool) -> Run:
     return as_vectors if task.metric == "spearman" else tuned
 
 
-def linear(metric: str) -> Run:
-    """Ridge or logistic regression. Texts: TF-IDF of words (one and two) and of letters (two to five); pairs: what
-    both texts share and what only one has. Tags: the word, its beginning and end, its shape, its neighbours."""
-
-    def run(rows: Dataset, test: Dataset, penalty: float, seed: int) -> float:
-        tags = "tokens" in rows.column_names
-        known, asked = (_words if tags else _texts)(rows, test)
-        truth = [tag for row in rows["labels"] for tag in row] if tags else rows["label"]
-        ridge = isinstance(truth[0], float)
-        model = Ridge(alpha=1 / penalty) if ridge else LogisticRegression(C=penalty, max_iter=2000)
-        said = model.fit(known, truth).predict(asked).tolist()
-        if not tags:
-            return float(METRICS[metric](said, test["label"]))
-        names, flat = test.features["labels"].feature.names, iter(said)
-        spoken = [[names[next(flat)] for _ in row] for row in test["labels"]]
-        return float(METRICS[metric](spoken, [[names[tag] for tag in row] for row in test["labels"]]))
-
-    return run
-
-
-def _texts(*parts: Dataset) -> list[sparse.csr_matrix]:
-    columns = [name for name in ("text", "pair") if name in parts[0].column_names]
-    found: list[list[Any]] = [[] for _ in parts]
-    for analyzer, grams in (("word", (1, 2)), ("char_wb", (2, 5))):
-        counter = TfidfVectorizer(analyzer=analyzer, ngram_range=grams, min_df=2, sublinear_tf=True)
-        counter.fit([text for name in columns for text in parts[0][name]])
-        for blocks, part in zip(found, parts, strict=True):
-            one, *other = (counter.transform(part[name]) for name in columns)
-            cosine = [sparse.csr_matrix(one.multiply(o).sum(1)) for o in other]
-            blocks += [one, *cosine, *(abs(one - o) for o in other), *(one.multiply(o) for o in other)]
-    return [sparse.hstack(blocks).tocsr() for blocks in found]
-
-
-def _words(*parts: Dataset) -> list[sparse.csr_matrix]:
-    counter = DictVectorizer()
-    counter.fit([one for row in parts[0]["tokens"] for one in _features(row)])
-    return [counter.transform([one for row in part["tokens"] for one in _features(row)]) for part in parts]
-
-
-def _features(tokens: Sequence[str]) -> list[dict[str, bool]]:
-    lower, found = ["<", *(token.lower() for token in tokens), ">"], []
-    for i, token in enumerate(tokens, start=1):
-        shape = "".join("A" if c.isupper() else "9" if c.isdigit() else "a" if c.isalpha() else c for c in token)
-        said = [f"word {lower[i]}", f"before {lower[i - 1]}", f"after {lower[i + 1]}", f"shape {shape}"]
-        for size in (1, 2, 3):
-            said += [f"ends {token[-size:]}", f"begins {token[:size]}"]
-        found.append(dict.fromkeys(said, True))
-    return found
+def parts(folder: Path, task: PublicTask) -> list[Dataset]:
+    """Training rows and rows to score."""
+    if task.train != task.test:
+        return [data.task(str(folder / path), split=split) for path, split in (task.train, task.test)]
+    rows = data.task(str(folder / task.train[0]), split=task.train[1])
+    aside = sorted(set(rows["title"]))[::4]
+    return [rows.filter(lambda row, test=test: (row["title"] in aside) is test) for test in (False, True)]
 
 
 def arm(run: Run, choices: Sequence[float], rows: Dataset, test: Dataset, seeds: int) -> dict[str, Any]:
@@ -155,7 +109,7 @@ def main(
     torch.set_num_threads(1)
     for name in task or TASKS:
         this = TASKS[name]
-        rows, test = (data.task(str(folder / path), split=part) for path, part in (this.train, this.test))
+        rows, test = parts(folder, this)
         arms: dict[str, tuple[Run, Sequence[float], int]] = {
             "linear": (linear(this.metric), PENALTIES, 1),
             "english": (encoder(english, this, pretrained=True), RATES, seeds),

@@ -1,4 +1,4 @@
-"""BART and its heads against transformers: hidden states, logits, loss, gradients, and back."""
+"""BART, its heads and Blenderbot against transformers: hidden states, logits, loss, gradients, and back."""
 
 import pytest
 import torch
@@ -24,6 +24,7 @@ CONFIGS = {
         "d_model": 24, "layers": 3, "attention_heads": 2, "ffn_dim": 40, "decoder_layers": 1,
         "decoder_attention_heads": 3, "decoder_ffn_dim": 20,
     },
+    "norms before": {"d_model": 32, "layers": 2, "attention_heads": 4, "ffn_dim": 64, "decoder_layers": 3},
 }  # fmt: skip
 ARCHITECTURES = [
     "BartModel", "BartForConditionalGeneration", "BartForSequenceClassification", "BartForQuestionAnswering",
@@ -35,10 +36,11 @@ def public(name, architecture="BartForConditionalGeneration"):
     for part in ("layers", "attention_heads", "ffn_dim"):
         value = sizes.pop(part)
         sizes = {f"encoder_{part}": value, f"decoder_{part}": value} | sizes
-    config = transformers.BartConfig(
+    family = "Blenderbot" if name == "norms before" else "Bart"
+    config = getattr(transformers, f"{family}Config")(
         vocab_size=60, max_position_embeddings=20, num_labels=3, attn_implementation="eager", **sizes
     )
-    model = randomise(getattr(transformers, architecture)(config))
+    model = randomise(getattr(transformers, architecture.replace("Bart", family))(config))
     if architecture == "BartForConditionalGeneration":
         model.final_logits_bias.copy_(torch.randn(1, 60, generator=torch.Generator().manual_seed(3)))
     return model
@@ -68,7 +70,8 @@ def test_every_hidden_state_of_both_sides_is_equal(name, pair, tmp_path):
     for side, at in real.items():
         states = expected[f"{side}_hidden_states"]
         assert len(states) == getattr(theirs.config, f"{side}_layers") + 1
-        for layer, state in enumerate(states[1:]):
+        last = -1 if name == "norms before" else None  # theirs is given behind the final norm
+        for layer, state in enumerate(states[1:last]):
             assert close(seen[f"{side}.blocks.{layer}"][at], state[at]), (side, layer)
     assert close(logits[real["decoder"]], expected.logits[real["decoder"]])
 
@@ -85,7 +88,11 @@ def test_loss_and_every_gradient_are_equal(name, smoothing, pair, tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "architecture"),
-    [("unequal sides", ARCHITECTURES[1]), *(("other start", architecture) for architecture in ARCHITECTURES)],
+    [
+        ("unequal sides", ARCHITECTURES[1]),
+        ("norms before", ARCHITECTURES[1]),
+        *(("other start", architecture) for architecture in ARCHITECTURES),
+    ],
 )
 def test_outputs_are_equal_and_survive_the_way_back(name, architecture, pair, tmp_path):
     theirs = public(name, architecture)
