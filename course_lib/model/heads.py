@@ -20,6 +20,7 @@ from course_lib.model.transformer import Transformer
 Pool = Literal["first", "last", "mean", "max"]
 Mask = Bool[Tensor, "B T"] | None  # True = a real token; as loss_mask, a position that is asked
 Segments = Int[Tensor, "B T"] | None
+Scores = Float[Tensor, "B T V"] | Float[Tensor, "N V"]
 
 
 class LM(nn.Module):
@@ -29,9 +30,7 @@ class LM(nn.Module):
         super().__init__()
         self.stack = stack
 
-    def forward(
-        self, ids: Int[Tensor, "B T"], *, loss_mask: Mask = None, **options: Any
-    ) -> Float[Tensor, "B T V"] | Float[Tensor, "N V"]:
+    def forward(self, ids: Int[Tensor, "B T"], *, loss_mask: Mask = None, **options: Any) -> Scores:
         h = self.stack(ids, **options)
         return nn.functional.linear(h if loss_mask is None else h[loss_mask], self.stack.embed.tokens.weight)
 
@@ -62,9 +61,7 @@ class MLM(nn.Module):
         self.stack = stack
         self.head = MaskedHead(stack, activation)
 
-    def forward(
-        self, ids: Int[Tensor, "B T"], *, loss_mask: Mask = None, **options: Any
-    ) -> Float[Tensor, "B T V"] | Float[Tensor, "N V"]:
+    def forward(self, ids: Int[Tensor, "B T"], *, loss_mask: Mask = None, **options: Any) -> Scores:
         h = self.stack(ids, **options)
         return self.head(h if loss_mask is None else h[loss_mask], self.stack.embed.tokens.weight)
 

@@ -159,7 +159,10 @@ def finetune(
                 body.requires_grad_(False)
         if out is not None:  # before any training: is there a public class for this model?
             family = families.family_of(model)
-            convert_back(model.state_dict(), family.all_rules(families.public_class(model, family) or "", model), model)
+            name = families.public_class(model, family) or ""
+            convert_back(model.state_dict(), family.all_rules(name, model), model)
+            if pooled := family.architectures[name].options(body, {}).get("pooler"):
+                model.pooler.activation = pooled.activation  # ELECTRA's and DistilBERT's classes have their own
         batches = TaskBatches(frame, rows["train"], batch, seed)
         steps = epochs * batches.per_epoch
         validation: list[float] = []

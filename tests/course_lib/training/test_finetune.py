@@ -10,7 +10,7 @@ import torch
 
 from course_lib.data.inputs import Frame, Kind
 from course_lib.errors import CourseError
-from course_lib.families.gpt import gpt
+from course_lib.families import family
 from course_lib.model import heads
 from course_lib.model.config import EmbedConfig, Learned, StackConfig
 from course_lib.model.transformer import Transformer
@@ -247,14 +247,14 @@ def test_a_saved_model_answers_new_rows_without_labels(kind: Kind, tmp_path: Pat
     assert load(tmp_path).names == result.names
 
 
-@pytest.mark.parametrize("tokenizer", [WORDPIECE, BPE], ids=["encoder", "decoder"])
+@pytest.mark.parametrize("name", ["bert", "electra", "distilbert", "gpt"])
 @pytest.mark.parametrize("kind", ["single", "pair"])
-def test_a_saved_model_answers_in_transformers_as_here(kind: Kind, tokenizer: Tokenizer, tmp_path: Path) -> None:
+def test_a_saved_model_answers_in_transformers_as_here(kind: Kind, name: str, tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
     task = {"train": rows(kind, 160, 0), "test": rows(kind, 40, 1)}
-    body = stack(WORDPIECE)
-    if tokenizer is BPE:
-        body = Transformer(gpt(BPE.vocab.size, width=32, layers=1, heads=2, length=32))
+    tokenizer = BPE if name == "gpt" else WORDPIECE
+    size = {"width": 32, "layers": 1, "heads": 2, "length": 32} | ({"embed": 16} if name == "electra" else {})
+    body = Transformer(family(name).config(tokenizer.vocab.size, **size))
     options: dict[str, Any] = {"epochs": 2, "lr": 1e-2, "batch": 16, "dropout": 0.0}
     result = finetune(body, task, tokenizer, out=tmp_path, classes=["no", "yes"], **options)
     theirs = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path).eval()
