@@ -1,7 +1,8 @@
-"""What the homework's tests share: the assignment, a solved submission, and the seed of the tests' inputs."""
+"""What the homework's tests share: the assignments, what judges a function, and a solved submission."""
 
 import copy
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -10,30 +11,36 @@ import pytest
 from nbformat import NotebookNode
 
 from classroom.grading import box, score
-from classroom.grading.assignment import Assignment, grade_id
+from classroom.grading.assignment import MASTERS, Assignment, grade_id
+
+
+@cache
+def assignment(name: str) -> Assignment:
+    return Assignment(name)
+
+
+@cache
+def grading(name: str) -> score.GradingRun:
+    """A grading without a box, for functions that are trusted, with a seed of the tests' own."""
+    return score.GradingRun(assignment(name), 7, box.Limits(), box.Sandbox("plain"), Path("none"))
+
+
+def points(name: str, function: str, fn: Callable[..., Any]) -> dict[str, bool]:
+    """test id -> passed, of a function in the place of one that this homework asks for."""
+    tests = [t for t in assignment(name).tests.values() if t.function == function]
+    assert tests
+    return {test.id: score.judge(fn, test, grading(name))[0] for test in tests}
+
+
+@pytest.fixture(params=sorted(path.stem for path in MASTERS.glob("*.ipynb")))
+def master(request: pytest.FixtureRequest) -> Assignment:
+    """Each of the course's masters."""
+    return assignment(request.param)
 
 
 @pytest.fixture(scope="session")
 def hw1() -> Assignment:
-    return Assignment("hw1")
-
-
-@pytest.fixture(scope="session")
-def run(hw1: Assignment) -> score.GradingRun:
-    """A grading without a box, for functions that are trusted."""
-    return score.GradingRun(hw1, 7, box.Limits(), box.Sandbox("plain"), Path("none"))
-
-
-@pytest.fixture(scope="session")
-def points(hw1: Assignment, run: score.GradingRun) -> Callable[[Callable[..., Any]], dict[str, bool]]:
-    """test id -> passed, of a function that bears the name of one that the homework asks for."""
-
-    def judge(fn: Callable[..., Any], name: str = "") -> dict[str, bool]:
-        tests = [t for t in hw1.tests.values() if t.function == (name or fn.__name__)]
-        assert tests
-        return {test.id: score.judge(fn, test, run)[0] for test in tests}
-
-    return judge
+    return assignment("hw1")
 
 
 @pytest.fixture(scope="session")

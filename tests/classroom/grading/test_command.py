@@ -48,7 +48,7 @@ def test_what_is_wrong_is_one_line(call, monkeypatch, tmp_path):
     assert code == 1 and said.count("\n") == 1 and "is not a folder" in said
     (tmp_path / "anna.ipynb").write_text("")
     code, _, said = call(tmp_path, "--assignment", "hw9", "--out", tmp_path)
-    assert code == 1 and "There is no assignment 'hw9'; there are: hw1." in said
+    assert code == 1 and "There is no assignment 'hw9'; there are: hw1" in said
 
 
 def test_the_release_command_says_where_and_explains_itself(monkeypatch, capsys, tmp_path, hw1):

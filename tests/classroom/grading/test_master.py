@@ -1,4 +1,4 @@
-"""The master and what is made of it: solved, it earns everything; released, it holds no answer; both run."""
+"""The masters and what is made of them: solved, one earns everything; released, it holds no answer; both run."""
 
 import ast
 import inspect
@@ -14,57 +14,65 @@ from classroom.grading import release
 from classroom.grading.assignment import Assignment, grade_id
 from course_lib.errors import CourseError
 from course_lib.files import COURSE
+from tests.classroom.grading.test_mutants import ANSWERS
 from tools.notebooks.execute import execute
 
 
-def test_the_points_are_those_of_the_text(hw1):
-    assert hw1.questions == {"q1": 24, "q2": 16, "q3": 10, "q4": 16, "q5": 12, "q6": 12, "q7": 10}
-    assert sum(hw1.questions.values()) == 100
-    for name in hw1.tasks:  # each function has a visible and a hidden test
-        assert sorted(t.hidden for t in hw1.tests.values() if t.function == name) == [False, True]
-    lines = "\n".join(cell.source for cell in hw1.release.cells).splitlines()
-    for question, points in hw1.questions.items():
+def test_the_points_are_those_of_the_text(master):
+    assert 4 <= len(master.questions) <= 8 and sum(master.questions.values()) == 100 and master.written
+    for name in master.tasks:  # each function has a visible and a hidden test
+        assert sorted(t.hidden for t in master.tests.values() if t.function == name) == [False, True]
+    lines = "\n".join(cell.source for cell in master.release.cells).splitlines()
+    table = COURSE.joinpath("docs/teaching.md").read_text("utf-8").splitlines()
+    for question, points in master.questions.items():
         head = f"## Question {question.removeprefix('q')} "
         assert any(line.startswith(head) and line.endswith(f"({points:g} points)") for line in lines), question
-    cells = {grade_id(cell): cell.source for cell in hw1.release.cells}
-    assert all(cells[t.id].startswith(f"# {t.points:g} points.") for t in hw1.tests.values() if t.hidden)
+        row = f"| {master.name} | {question.removeprefix('q')} |"
+        assert any(line.startswith(row) and f"| {points:g} |" in line for line in table), row
+    cells = {grade_id(cell): cell.source for cell in master.release.cells}
+    assert all(cells[t.id].startswith(f"# {t.points:g} points.") for t in master.tests.values() if t.hidden)
 
 
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow)])
-def test_every_seed_will_do(hw1, seed):
-    for task in hw1.tasks.values():
-        task.prove(seed)
+def test_every_seed_will_do(master, seed):
+    for task in master.tasks.values():
+        if seed > 1 or task.name not in ANSWERS[master.name].get("slow", ()):
+            task.prove(seed)
 
 
-def test_the_release_holds_no_answer(hw1):
-    text = nbformat.writes(hw1.release) + hw1.checks()
-    for word in ("SOLUTION", "HIDDEN TESTS", "Task(", "For teachers", "A sum has no order"):
+def test_the_release_holds_no_answer(master):
+    text = nbformat.writes(master.release) + master.checks()
+    for word in ("SOLUTION", "HIDDEN TESTS", "Task(", "For teachers", *model_answers(master)):
         assert word not in text, word
-    code = "\n".join(cell.source for cell in hw1.release.cells if cell.cell_type == "code")
-    for name, task in hw1.tasks.items():
+    code = "\n".join(cell.source for cell in master.release.cells if cell.cell_type == "code")
+    hints = "".join(cell.source for cell in master.release.cells if "<details>" in cell.source)
+    for name, task in master.tasks.items():
         lines = ast.unparse(ast.parse(inspect.getsource(task.fn)).body[0].body[1:]).splitlines()
-        assert not [line for line in lines if len(line) > 25 and line in code], name
-    assert not any(cell.get("outputs") for cell in hw1.release.cells)
+        assert not [line for line in lines if len(line) > 25 and line.strip() in code], name
+        last = lines[-1].strip().removeprefix("return ").strip("()")  # a hint does not hand it over
+        assert len(last) < 8 or last not in hints, name
+    assert not any(cell.get("outputs") for cell in master.release.cells)
 
 
-def test_the_build_is_the_same_twice(hw1, tmp_path):
-    once, twice = (release.build(hw1, tmp_path / name) for name in "ab")
-    files = sorted(p.relative_to(once) for p in once.rglob("*") if p.is_file())
-    assert [str(f) for f in files] == ["hw1.zip", "release/hw1.ipynb", "release/hw1_checks.json", "solutions/hw1.ipynb"]
+def test_the_build_is_the_same_twice(master, tmp_path):
+    name = master.name
+    once, twice = (release.build(master, tmp_path / folder) for folder in "ab")
+    files = sorted(str(p.relative_to(once)) for p in once.rglob("*") if p.is_file())
+    assert files == [f"{name}.zip", f"release/{name}.ipynb", f"release/{name}_checks.json", f"solutions/{name}.ipynb"]
     assert all((once / f).read_bytes() == (twice / f).read_bytes() for f in files)
-    with zipfile.ZipFile(once / "hw1.zip") as archive:
-        assert archive.namelist() == ["hw1/hw1.ipynb", "hw1/hw1_checks.json"]
-    answers = nbformat.read(once / "solutions" / "hw1.ipynb", as_version=4)
+    with zipfile.ZipFile(once / f"{name}.zip") as archive:
+        assert archive.namelist() == [f"{name}/{name}.ipynb", f"{name}/{name}_checks.json"]
+    answers = nbformat.read(once / "solutions" / f"{name}.ipynb", as_version=4)
     text = "\n".join(cell.source for cell in answers.cells)
-    assert "masked_fill" in text and "A sum has no order" in text
+    assert all(word in text for word in model_answers(master)) and "raise NotImplementedError" not in text
     assert "HIDDEN" not in text and "SOLUTION" not in text and "Task(" not in text
 
 
-def test_checks_survive_the_file(hw1, tmp_path):
-    path = tmp_path / "hw1_checks.json"
-    path.write_text(hw1.checks(), "utf-8")
+def test_checks_survive_the_file(master, tmp_path):
+    path = tmp_path / "checks.json"
+    path.write_text(master.checks(), "utf-8")
     sheets = homework.read_sheets(path)
-    for name, task in hw1.tasks.items():
+    for name, task in master.tasks.items():
         homework.compare(task.fn, sheets[name])
         for says, wrong in task.exercise.wrong:
             with pytest.raises(base.WrongError) as error:
@@ -75,24 +83,24 @@ def test_checks_survive_the_file(hw1, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_release_runs_as_it_is(hw1, tmp_path):
-    folder = release.build(hw1, tmp_path) / "release"
-    executed, _ = execute(nbformat.read(folder / "hw1.ipynb", as_version=4), folder)
+def test_the_release_runs_as_it_is(master, tmp_path):
+    folder = release.build(master, tmp_path) / "release"
+    executed, _ = execute(nbformat.read(folder / f"{master.name}.ipynb", as_version=4), folder)
     said = _said(executed)
-    for name in hw1.tasks:
+    for name in master.tasks:
         assert f"{name}: not written yet. It returns nothing so far; fill it in and run both cells." in said
     assert "right." not in said
 
 
 @pytest.mark.slow
-def test_the_master_runs_and_is_right(hw1, tmp_path):
-    folder = release.build(hw1, tmp_path) / "release"
-    executed, measure = execute(hw1.master, folder)
+def test_the_master_runs_and_is_right(master, tmp_path):
+    folder = release.build(master, tmp_path) / "release"
+    executed, measure = execute(master.master, folder)
     said = _said(executed)
-    for name in hw1.tasks:
+    for name in master.tasks:
         assert f"{name}: right. Verified:" in said and f"{name}: right, and " in said
     pictures = [o for c in executed.cells for o in c.get("outputs", []) if "image/png" in o.get("data", {})]
-    assert len(pictures) == 4
+    assert len(pictures) >= sum("figures.show(" in cell.source for cell in executed.cells) > 0
     assert measure.cpu_seconds < 300
 
 
@@ -133,15 +141,20 @@ def test_a_mistake_that_gets_through_is_named(hw1):
         harmless.prove()
 
 
-def test_every_marker_in_the_repository_is_nbgraders(hw1):
+def test_every_marker_in_the_repository_is_nbgraders(master):
     """The master opens in nbgrader: its schema, its fields."""
-    for cell in hw1.master.cells:
+    for cell in master.master.cells:
         data = cell.metadata.get("nbgrader")
         if data:
             assert data["schema_version"] == 3 and {"grade", "solution", "locked", "task", "grade_id"} <= set(data)
             assert ("points" in data) == data["grade"]
-    raw = json.loads(COURSE.joinpath("notebooks/homework/hw1.ipynb").read_text("utf-8"))
+    raw = json.loads(COURSE.joinpath(f"notebooks/homework/{master.name}.ipynb").read_text("utf-8"))
     assert all(not cell.get("outputs") and cell.get("execution_count") is None for cell in raw["cells"])
+
+
+def model_answers(master):
+    """How the answers begin that students do not get."""
+    return [cell.source[:60] for cell in master.master.cells if grade_id(cell) in master.written]
 
 
 def _said(notebook):
