@@ -2,13 +2,16 @@
 
     python -m experiments.real.text MODEL --corpus ENGLISH --wikitext FILE --blimp ZIP --out FILE
 
-MODEL is what `checkpoints.open_model` takes, causal or masked. The figures are of float32 weights on the CPU.
+MODEL is what `checkpoints.open_model` takes: causal, masked, or an encoder-decoder, which only fills in words. The
+figures are of float32 weights on the CPU.
 """
 
 import csv
 import io
 import json
 import math
+import random
+import re
 import time
 import zipfile
 from collections import defaultdict
@@ -23,11 +26,13 @@ import typer
 from torch import nn
 
 from course_lib import data
+from course_lib.analysis.evaluation import Blank, fill_in_accuracy, restore_accuracy
 from course_lib.data.batches import CorruptedBatches
 from course_lib.data.token_store import encode_corpus
 from course_lib.files import COURSE, write_json
 from course_lib.generation import prompting
 from course_lib.model import heads
+from course_lib.model.seq2seq import Seq2SeqLM
 from course_lib.objectives.collate import pad_to_longest
 from course_lib.pretrained import checkpoints
 from course_lib.pretrained.tokenizers import Tokenizer
@@ -120,6 +125,20 @@ def masked_accuracy(model: nn.Module, tokenizer: Tokenizer, rows: Any, length: i
     return {"accuracy": right / total, "loss": nats / total, "tokens": total}
 
 
+def hidden_words(model: nn.Module, tokenizer: Tokenizer, texts: Iterable[str], count: int = 1000) -> dict[str, float]:
+    """Share of words that the model fills in rightly, all pieces of them: one small-letter word of a sentence of 8 to
+    30 words. Standard error: of the share."""
+    rng, blanks = random.Random(0), []
+    for sentence in (part for text in texts for part in re.split(r"(?<=[.!?])\s+", text)):
+        if 8 <= len(sentence.split()) <= 30 and (words := [*re.finditer(r"\b[a-z]+\b", sentence)]):
+            word = rng.choice(words)
+            blanks.append(Blank(sentence[: word.start()], word.group(), sentence[word.end() :]))
+    chosen = rng.sample(blanks, min(count, len(blanks)))
+    fill: Callable[..., float] = restore_accuracy if isinstance(model, Seq2SeqLM) else fill_in_accuracy
+    right = fill(model, tokenizer, chosen)
+    return {"right": right, "standard error": math.sqrt(right * (1 - right) / len(chosen)), "words": len(chosen)}
+
+
 @torch.inference_mode()
 def main(
     name: Annotated[str, typer.Argument(help="A checkpoint, or a folder in the Hugging Face layout.")],
@@ -135,7 +154,13 @@ def main(
     length, is_causal = model.stack.config.position.length, isinstance(model, heads.LM)
     likeliest: Scorer = partial(causal if is_causal else masked, model, tokenizer)
     found: dict[str, Any] = {"model": name, "torch": torch.__version__, "made": time.strftime("%Y-%m-%d")}
-    found["knowledge"] = knowledge(likeliest)
+    if corpus is not None:
+        texts = (row["text"] for row in data.corpus(corpus, split="test"))
+        found["hidden words"] = hidden_words(model, tokenizer, texts)
+    if isinstance(model, Seq2SeqLM):
+        corpus = wikitext = archive = None
+    else:
+        found["knowledge"] = knowledge(likeliest)
     if corpus is not None and is_causal:
         texts = (row["text"] for row in data.corpus(corpus, split="test"))
         found["corpus"] = likelihood(model, tokenizer, texts, length)
