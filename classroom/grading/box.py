@@ -10,6 +10,7 @@ import functools
 import json
 import os
 import queue
+import re
 import shutil
 import signal
 import subprocess
@@ -30,6 +31,9 @@ HOME = "/home/student"
 START_SECONDS = 600  # a guard against a hang: Python and torch may start slowly, and no student's code runs yet
 PATIENCE = 10  # how much longer than its processor time something may take by the clock: other programs run, too
 LATE = "ran past its time and was stopped"
+FULL = "used too much memory, in all its processes together, and was stopped"
+LOOK = 0.2  # seconds between two looks at the memory
+BUS = ("XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS")  # systemd-run finds systemd by them; they go no further
 GIVEN = ("PATH", "LD_LIBRARY_PATH", "SYSTEMROOT", "LANG")  # of the grader's environment; nothing else goes in
 
 
@@ -39,7 +43,7 @@ class Limits:
 
     seconds: float = 180.0  # in all
     cell_seconds: float = 20.0  # for one cell, or for one function's tests
-    memory_gb: float = 6.0  # address space
+    memory_gb: float = 6.0  # of all processes together; and the address space of each
     file_mb: int = 200  # one file, and all files together
     processes: int = 128  # and threads; by bubblewrap only
     restarts: int = 5  # of a process that died
@@ -47,10 +51,12 @@ class Limits:
 
 class Sandbox(NamedTuple):
     """How processes are shut in: by bubblewrap with a user namespace ("users"), by bubblewrap where the grader is root
-    ("root": the process changes to a user without a name, whose processes can be counted), or not at all ("plain")."""
+    ("root": the process changes to a user without a name, whose processes can be counted), or not at all ("plain").
+    cgroup: can systemd keep the memory of all its processes together within the limit? Else it is counted."""
 
     kind: Literal["root", "users", "plain"]
     why: str = ""  # where plain, the reason, for the warning
+    cgroup: bool = False
 
     @property
     def boxed(self) -> bool:
@@ -71,13 +77,14 @@ def sandbox() -> Sandbox:
         return Sandbox("plain", "bubblewrap is not installed (Debian, Ubuntu: apt install bubblewrap)")
     said = ""
     kinds: tuple[Literal["root", "users"], ...] = ("root", "users") if os.getuid() == 0 else ("users",)
-    for way in map(Sandbox, kinds):
+    groups = (True, False) if shutil.which("systemd-run") else (False,)
+    for way in (Sandbox(kind, cgroup=group) for kind in kinds for group in groups):
         try:
             with Box(way, Limits()) as box:
                 box.ask(START_SECONDS / PATIENCE, do="run", source="open('tried', 'w').close()")
                 return way
         except (GoneError, OSError) as error:
-            said = said or str(error)
+            said = said if way.cgroup else said or str(error)
     return Sandbox("plain", f"bubblewrap cannot start here: {said}")
 
 
@@ -98,21 +105,22 @@ class Box:
         }
         places = (HOME, "/course", "/tmp") if way.boxed else (str(folder), str(COURSE), str(folder))  # noqa: S108
         program = [sys.executable, "-m", "classroom.grading.worker", json.dumps(inner)]
-        prefix = _command(way, files, limits.file_mb) if way.boxed else []
+        prefix = _group(limits) if way.cgroup else []
+        prefix += _command(way, files, limits.file_mb) if way.boxed else []
         self._process = subprocess.Popen(
             [*prefix, *program],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             cwd="/" if way.boxed else folder,
-            env=_environment(*places),
+            env=_environment(*places) | {name: os.environ[name] for name in BUS if way.cgroup and name in os.environ},
             start_new_session=True,
         )
         assert self._process.stdin is not None and self._process.stdout is not None
         self._to, self._from = self._process.stdin, self._process.stdout
         self._answers: queue.Queue[Any] = queue.Queue(maxsize=4)
         threading.Thread(target=self._listen, daemon=True).start()
-        self._number = 0
+        self._number, self._memory = 0, inner["memory"]
         self._wait(0, time.monotonic() + START_SECONDS)
 
     def __enter__(self) -> "Box":
@@ -142,18 +150,23 @@ class Box:
         self._folder.cleanup()
 
     def _wait(self, number: int, until: float) -> dict[str, Any]:
+        pause = LOOK
         while True:
-            try:
-                answer = self._answers.get(timeout=max(0.0, until - time.monotonic()))
-            except queue.Empty:
-                self.close()
-                raise GoneError(LATE) from None
-            if not isinstance(answer, dict):
-                says = answer or self._death()
+            left, answer = until - time.monotonic(), None
+            with contextlib.suppress(queue.Empty):
+                answer = (self._answers.get(timeout=max(0.0, min(left, pause))),)
+            if answer and isinstance(answer[0], dict):
+                if type(said := answer[0].get("id")) is int and said == number:
+                    return answer[0]
+            elif answer:
+                says = answer[0] or self._death()
                 self.close()
                 raise GoneError(says)
-            if answer.get("id") == number:
-                return answer
+            began = time.thread_time()
+            if left <= 0 or used_memory(self._process.pid, self._memory) > self._memory:
+                self.close()
+                raise GoneError(LATE if left <= 0 else FULL)
+            pause = max(LOOK, 50 * (time.thread_time() - began))  # so a look costs no more than a fiftieth
 
     def _listen(self) -> None:
         """Put what the process says into the queue; None or a sentence at the end."""
@@ -176,6 +189,34 @@ class Box:
         return f"ended Python itself ({f'signal {killer}' if killer > 0 else f'exit status {code}'})"
 
 
+def used_memory(process: int, limit: int) -> int:
+    """Bytes that a process and all that come from it hold (on Linux; elsewhere 0). Beyond `limit` they are counted
+    exactly: what several share, once."""
+    if sys.platform != "linux":
+        return 0
+    parents: dict[int, int] = {}
+    for place in Path("/proc").iterdir():
+        with contextlib.suppress(OSError, ValueError, IndexError):  # no process, or it has just ended
+            parents[int(place.name)] = int((place / "stat").read_bytes().rpartition(b")")[2].split()[1])
+    family = {process}
+    while more := {child for child, parent in parents.items() if parent in family} - family:
+        family |= more
+    held: dict[int, int] = {}
+    for file, field in (("status", rb"\nVmRSS:\s+(\d+)"), ("smaps_rollup", rb"\nPss:\s+(\d+)")):
+        for each in family:
+            with contextlib.suppress(OSError):
+                if size := re.search(field, Path(f"/proc/{each}/{file}").read_bytes()):
+                    held[each] = 1024 * int(size[1])
+        if sum(held.values()) <= limit:
+            break
+    return sum(held.values())
+
+
+# Of the system, what is shown; /usr/local and /usr/src may hold a teacher's own.
+SYSTEM = (
+    *(f"/usr/{name}" for name in ("bin", "sbin", "lib", "lib32", "lib64", "libexec", "share", "local/lib")),
+    *("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache", "/etc/alternatives"),
+)
 # Of the environment in the box, whatever the grader's is.
 FIXED = {
     "USER": "student",
@@ -206,8 +247,8 @@ def _command(way: Sandbox, files: tuple[Path, ...], megabytes: int) -> list[str]
         words += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
     else:
         words += ["--uid", str(NOBODY), "--gid", str(NOBODY)]
-    words += ["--dir", "/etc"]
-    for place in ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache", "/etc/alternatives"):
+    words += ["--dir", "/etc", *(word for name in BUS for word in ("--unsetenv", name))]
+    for place in SYSTEM:
         if Path(place).is_symlink():
             words += ["--symlink", str(Path(place).readlink()), place]
         elif Path(place).exists():
@@ -227,8 +268,15 @@ def _command(way: Sandbox, files: tuple[Path, ...], megabytes: int) -> list[str]
     return [*words, "--remount-ro", "/", "--chdir", HOME, "--"]
 
 
+def _group(limits: Limits) -> list[str]:
+    """What goes before bubblewrap so that systemd gives the processes a cgroup with a limit."""
+    most = ["-p", f"MemoryMax={int(limits.memory_gb * 2**30)}", "-p", "MemorySwapMax=0"]
+    return ["systemd-run", *([] if os.getuid() == 0 else ["--user"]), "--scope", "--quiet", "--collect", *most, "--"]
+
+
 def _python_places() -> list[str]:
     """Folders of this Python and its environment that the system's do not contain."""
     executable = Path(sys.executable).resolve().parent.parent
     wanted = {executable, *map(Path, (sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix))}
-    return sorted(str(p) for p in wanted if not p.is_relative_to("/usr") and p != Path("/"))
+    shown = [Path(place) for place in SYSTEM if place.startswith("/usr")]
+    return sorted(str(p) for p in wanted - {Path("/"), Path("/usr")} if not any(map(p.is_relative_to, shown)))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from classroom.grading.assignment import ANSWER, KEY, Assignment, grade_id
 from course_lib.errors import CourseError
@@ -22,8 +22,10 @@ MOST_FILES = 500  # that are looked at in one submission
 LONGEST = 100_000  # characters of a cell
 GradingRecord = dict[str, Any]  # all about one submission, as JSON: see `score.unread`
 KINDS = ("markdown", "code", "raw")
+METADATA = (KEY, "kernelspec", "language_info")
 # Colours of a terminal, its other control characters, and those that turn the direction of writing.
 UNSHOWN = re.compile(r"\x1b\[[0-9;]*m|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+FOREIGN = re.compile("[\udc80-\udcff]+")  # in a file's name: bytes that are not UTF-8
 
 
 class SubmittedCell(NamedTuple):
@@ -84,11 +86,12 @@ def collect(folder: Path) -> dict[Path, tuple[str, str]]:
 
 def digest(entry: Path) -> str:
     """Of all that one submission holds, as far as it is read; "" where it cannot be."""
-    made = hashlib.sha256()
+    made, room = hashlib.sha256(), 2 * MOST
     try:
-        for path in _paths(entry):
+        for path in [] if entry.is_symlink() else _paths(entry):
             with path.open("rb") as file:
-                data = file.read(LARGEST + 1)
+                data = file.read(max(0, min(LARGEST, room)))
+            room -= len(data)
             made.update(f"{path.stat().st_size} ".encode() + hashlib.sha256(os.fsencode(path.name) + data).digest())
     except (OSError, RecursionError):
         return ""
@@ -151,12 +154,17 @@ def _files(entry: Path) -> Iterator[_File]:
             yield _File(_shown(name), b"", "too large", f"{_shown(name)} holds more than {most / 2**20:.3g} MB")
 
 
-def _openers(entry: Path) -> Iterator[tuple[str, Callable[[], IO[bytes]]]]:
+def _openers(entry: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
     for path in _paths(entry):
         if path.suffix.lower() != ".zip":
             yield path.name, partial(path.open, "rb")
             continue
-        with zipfile.ZipFile(path) as archive:
+        try:
+            archive = zipfile.ZipFile(path)
+        except Exception:  # noqa: BLE001  said when it is tried again, beside what else there is
+            yield path.name, partial(zipfile.ZipFile, path)
+            continue
+        with archive:
             for info in archive.infolist()[:MOST_FILES]:
                 name = Path(info.filename).name
                 if not (info.is_dir() or name.startswith(".") or info.filename.startswith("__MACOSX")):
@@ -200,11 +208,11 @@ def _cell(cell: Any) -> SubmittedCell:
 
 
 def _belongs(metadata: GradingRecord, cells: list[SubmittedCell], assignment: Assignment) -> tuple[str, list[str]]:
-    """"another assignment", or ""; notes."""
-    said, kernel = metadata.get(KEY), metadata.get("kernelspec")
-    language = kernel.get("language", "python") if isinstance(kernel, dict) else "python"
-    notes = [] if language == "python" else [f"written for {_shown(str(language))}, not for Python"]
-    if isinstance(said, dict) and isinstance(said.get("assignment"), str):
+    """The status "another assignment", or ""; notes."""
+    said, kernel, info = (found if isinstance(found := metadata.get(name), dict) else {} for name in METADATA)
+    language = str(kernel.get("language") or info.get("name") or "python")
+    notes = [] if "python" in language.lower() else [f"written for {_shown(language)}, not for Python"]
+    if isinstance(said.get("assignment"), str):
         if said["assignment"] == assignment.name:
             return "", notes
         return "another assignment", [*notes, f"it says that it is {_shown(said['assignment'])}"]
@@ -222,11 +230,7 @@ def _text(text: str) -> str:
 
 def _shown(name: str) -> str:
     """A file's name on one line, also where its bytes are of another system's encoding."""
-    raw = name.encode("utf-8", "surrogateescape") if name.isprintable() is False else name.encode()
-    try:
-        name = raw.decode()
-    except UnicodeDecodeError:
-        name = raw.decode("cp1252", "replace")
+    name = FOREIGN.sub(lambda match: os.fsencode(match[0]).decode("cp1252", "replace"), name)
     return " ".join(clean(" ".join(name.split()))[:100].split())
 
 
@@ -257,7 +261,10 @@ def repair(cells: list[SubmittedCell], assignment: Assignment) -> tuple[list[Gra
     long: list[str] = []
     for cell in cells:
         name = cell.id if cell.id in assignment.locked else by_source.get(cell.source.strip(), "")
-        if cell.kind != "code":
+        if cell.kind == "code" and len(cell.source) > LONGEST:
+            steps.append(GradingStep("skip", cell.source))
+            long.append(f"cell {len(steps)}")
+        elif cell.kind != "code":
             steps.append(GradingStep("text", cell.source, cell.id))
         elif name:
             if cell.source.strip() != assignment.locked[name].source.strip():
@@ -268,9 +275,6 @@ def repair(cells: list[SubmittedCell], assignment: Assignment) -> tuple[list[Gra
                 continue
             seen.add(name)
             steps.append(_course_step(name, assignment))
-        elif len(cell.source) > LONGEST:
-            steps.append(GradingStep("skip", cell.source))
-            long.append(str(len(steps)))
         elif cell.source in demos:
             steps.append(GradingStep("skip", cell.source))
         elif cell.source.strip():
@@ -284,7 +288,7 @@ def repair(cells: list[SubmittedCell], assignment: Assignment) -> tuple[list[Gra
         "missing (put back)": missing,
     }
     notes = [f"course cells {what}: {', '.join(names)}" for what, names in said.items() if names]
-    return steps, notes + [f"cell {number} is longer than {LONGEST:,} characters and was not run" for number in long[:9]]
+    return steps, notes + [f"{cell} is longer than {LONGEST:,} characters and was not run" for cell in long[:9]]
 
 
 def _course_step(name: str, assignment: Assignment) -> GradingStep:
@@ -294,7 +298,7 @@ def _course_step(name: str, assignment: Assignment) -> GradingStep:
 def written(cells: list[SubmittedCell], assignment: Assignment) -> tuple[dict[str, str], list[str]]:
     """The answers that a person marks, "" where there is none; notes. Where the cell of an answer is as it was given
     out, all text that the student has added stands for it."""
-    given = {ANSWER, *(cell.source.strip() for cell in assignment.release.cells)}
+    given = {"", ANSWER, *(cell.source.strip() for cell in assignment.release.cells)}
     own = [cell.source.strip() for cell in cells if cell.kind != "code" and cell.source.strip() not in given]
     texts: dict[str, str] = {}
     notes: list[str] = []
@@ -302,7 +306,7 @@ def written(cells: list[SubmittedCell], assignment: Assignment) -> tuple[dict[st
         found = [cell.source.strip() for cell in cells if cell.id == name]
         texts[name] = "\n\n".join(dict.fromkeys(text for text in found if text and text != ANSWER))
         if own and not texts[name]:
-            texts[name] = "\n\n".join(dict.fromkeys(text for text in own if text))
+            texts[name] = "\n\n".join(dict.fromkeys(own))
             notes.append(f"the cell for {part.question} is empty; shown is what was written into other cells")
         texts[name] = texts[name][:LONGEST]
     return texts, notes

@@ -1,6 +1,7 @@
 """`python -m course_lib grade`: points and feedback for a folder of homework."""
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -14,14 +15,18 @@ def grade(
     jobs: Annotated[int, typer.Option(help="Submissions at once.", min=1)] = 2,
     timeout: Annotated[float, typer.Option(help="Seconds for a whole submission.", min=1)] = 180,
     cell_timeout: Annotated[float, typer.Option(help="Seconds for one cell, or one function's test.", min=1)] = 20,
-    seed: Annotated[int | None, typer.Option(help="Of the tests' inputs; drawn once and kept if not given.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Of the tests' inputs; drawn once and kept if not given.", min=0, max=10**9)
+    ] = None,
     again: Annotated[bool, typer.Option("--again", help="Also grade what has not changed.")] = False,
 ) -> None:
     """Grade a folder of homework; again after marking written answers. docs/teaching.md tells how.
 
     Example: python -m course_lib grade submissions/ --assignment hw1 --out grades/
     """
-    from classroom.grading import box
+    from tqdm import tqdm
+
+    from classroom.grading import box, collect
     from classroom.grading.run import grade as run
 
     way = box.sandbox()
@@ -32,8 +37,18 @@ def grade(
             file=sys.stderr,
         )
     limits = box.Limits(seconds=timeout, cell_seconds=cell_timeout)
-    for record in run(submissions, assignment, out, jobs=jobs, limits=limits, way=way, seed=seed, again=again):
+    said: list[str] = []
+    failed, count = 0, len(collect.collect(submissions))
+    given = partial(run, jobs=jobs, limits=limits, way=way, seed=seed, again=again, say=said.append)
+    for record in tqdm(given(submissions, assignment, out), total=count, unit="", disable=None):
         tests = record["tests"].values()
         points = f", {sum(t['points'] for t in tests):g} of {sum(t['of'] for t in tests):g}" if tests else ""
-        print(f"{record['student']}: {record['status']}{points}", flush=True)
+        tqdm.write(f"{record['student']}: {record['status']}{points}")
+        failed += record["status"] == "grader failed"
     print(f"points in {out / 'grades.csv'}, pages in {out / 'feedback'}, to mark by hand: {out / 'marks.csv'}")
+    if failed:
+        said.append(f"the grader itself failed on {failed} of {count}; the notes say why. Call it again.")
+    for sentence in said:
+        print(f"warning: {sentence}", file=sys.stderr)
+    if failed:
+        raise typer.Exit(1)

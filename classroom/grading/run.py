@@ -1,23 +1,29 @@
 """Grade a folder of submissions: in parallel, each in a box of its own, only what has changed since the last time."""
 
+import contextlib
 import hashlib
+import json
 import secrets
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
+import signal
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from multiprocessing import get_context
+from multiprocessing.connection import wait
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from classroom.grading import box, collect, report, score
 from classroom.grading.assignment import Assignment
 from classroom.grading.box import Limits, Sandbox
 from classroom.grading.collect import GradingRecord
+from classroom.grading.worker import allow
 from course_lib.errors import CourseError
 from course_lib.files import atomic_write, read_json, write_json
 
-_RUN: list[score.GradingRun] = []  # the one of this process
+FORMAT = 2  # of the records; earlier ones are made anew
+OUTSIDE = 120  # seconds of processor time for all that happens outside the box to one submission
 
 
 def grade(
@@ -30,13 +36,17 @@ def grade(
     way: Sandbox | None = None,
     seed: int | None = None,
     again: bool = False,
+    say: Callable[[str], object] = str,
 ) -> Iterator[GradingRecord]:
     """Grade all submissions of a folder into `out`; yields each record when it is there, earlier ones first.
 
     assignment: "hw1" or a master's path. way: how students' code is shut in; by default the strongest there is. seed:
-        of the tests' inputs; by default drawn once and kept in `out`. again: also grade what has not changed.
+        of the tests' inputs; by default drawn once and kept in `out`. again: also grade what has not changed. say: gets
+        sentences for the teacher, about marks that do not fit.
     """
     limits = limits or Limits()
+    if out.resolve().is_relative_to(submissions.resolve()):
+        raise CourseError(f"{out} is inside {submissions} and would be a submission; take another folder for --out.")
     entries = collect.collect(submissions)
     master = Assignment(assignment)
     report.read_marks(out / report.MARKS, master)  # a slip in there is said now, not after an hour
@@ -44,57 +54,118 @@ def grade(
     checks = (out / "tests" / f"{master.name}_checks.json").resolve()
     with atomic_write(checks) as file:
         file.write(master.checks())
-    version = hashlib.sha256(f"{master.digest} {seed} {asdict(limits)}".encode()).hexdigest()[:16]
+    version = hashlib.sha256(f"{FORMAT} {master.digest} {seed} {asdict(limits)}".encode()).hexdigest()[:16]
 
     records: dict[str, GradingRecord] = {}
-    waiting: list[tuple[Path, str, str]] = []
+    waiting: list[Job] = []
+    digests = {key: collect.digest(entry) for entry, (_, key) in entries.items()}
     for entry, (student, key) in entries.items():
-        old = {} if again else _earlier(out, key)
-        if old.get("version") == version:
-            new = collect.read(entry, student, key, master)
-            if (new.digest, new.status or old["status"]) == (old["digest"], old["status"]):
-                records[key] = old
-                yield old
-                continue
-        waiting.append((entry, student, key))
+        old = {} if again else _earlier(out, key, master)
+        if digests[key] and (old.get("version"), old.get("digest")) == (version, digests[key]):
+            records[key] = old = old | {"student": student}
+            yield old
+        else:
+            waiting.append(Job(entry, student, key))
     for record in _parallel(waiting, jobs, (assignment, seed, limits, way or box.sandbox(), checks)):
-        record["version"] = version
+        record |= {"version": version, "digest": digests[record["key"]]}
         write_json(out / "results" / f"{record['key']}.json", record)
         records[record["key"]] = record
         yield record
-    report.write([records[key] for _, key in entries.values()], master, out)
+    for sentence in report.write([records[key] for _, key in entries.values()], master, out):
+        say(sentence)
 
 
-def _parallel(waiting: list[tuple[Path, str, str]], jobs: int, given: tuple[Any, ...]) -> Iterator[GradingRecord]:
-    """Records as they come. A grading process that dies costs the submissions it had in hand, which say so."""
-    if not waiting:
-        return
-    jobs = max(1, min(jobs, len(waiting)))
-    with ProcessPoolExecutor(jobs, get_context("spawn"), _start, given) as pool:
-        futures = {pool.submit(_one, *item): item for item in waiting}
-        try:
-            for future in as_completed(futures):
-                try:
-                    yield future.result()
-                except BrokenProcessPool:
-                    _, student, key = futures[future]
-                    lost = collect.Submission(student, key, "grader failed", notes=["the grading process died"])
-                    yield score.unread(lost)
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+class Job(NamedTuple):
+    """One submission to grade."""
+
+    entry: Path
+    student: str
+    key: str
 
 
-def _start(assignment: str, seed: int, limits: Limits, way: Sandbox, checks: Path) -> None:
-    """Set up one grading process."""
+class _Worker:
+    """A process that grades one submission after another."""
+
+    def __init__(self, given: tuple[Any, ...]) -> None:
+        context = get_context("spawn")
+        self.pipe, theirs = context.Pipe()
+        self.process = context.Process(target=_serve, args=(theirs, *given), daemon=True)
+        self.process.start()
+        theirs.close()
+        self.job: Job | None = None
+        limits: Limits = given[2]
+        starts = (limits.restarts + 2) * box.START_SECONDS
+        self.longest = starts + box.PATIENCE * (2 * limits.seconds + OUTSIDE)  # by the clock: a guard against a hang
+
+    def give(self, job: Job) -> None:
+        """Let it grade this one."""
+        self.job, self.until = job, time.monotonic() + self.longest
+        with contextlib.suppress(OSError):  # it died; what follows says so
+            self.pipe.send(job)
+
+    def result(self) -> GradingRecord | None:
+        """Its record, where there is one or will be none."""
+        assert self.job is not None
+        waits = self.process.is_alive() and time.monotonic() < self.until
+        with contextlib.suppress(EOFError, OSError):
+            if self.pipe.poll():
+                record: GradingRecord = json.loads(self.pipe.recv_bytes())
+                return record
+            if waits:
+                return None
+        self.process.join(5)
+        late = self.process.exitcode in (None, -getattr(signal, "SIGXCPU", 0))
+        self.end()
+        why = "reading and comparing took too long" if late else "the grading process died"
+        return score.unread(self.job.student, self.job.key, "grader failed", [why])
+
+    def end(self) -> None:
+        """Kill it, and with it the box that it has started."""
+        self.process.kill()
+        self.process.join()
+        self.pipe.close()
+
+
+def _parallel(waiting: list[Job], jobs: int, given: tuple[Any, ...]) -> Iterator[GradingRecord]:
+    """Records as they come. A grading process that dies costs the submission it had in hand, which says so."""
+    todo, workers = deque(waiting), list[_Worker]()
+    try:
+        while todo or workers:
+            while todo and len(workers) < jobs:
+                workers.append(_Worker(given))
+                workers[-1].give(todo.popleft())
+            wait([each for worker in workers for each in (worker.pipe, worker.process.sentinel)], timeout=5)
+            for worker in list(workers):
+                if (record := worker.result()) is None:
+                    continue
+                if todo and worker.process.is_alive():
+                    worker.give(todo.popleft())
+                else:
+                    workers.remove(worker)
+                    worker.end()
+                yield record
+    finally:
+        for worker in workers:
+            worker.end()
+
+
+def _serve(pipe: Any, assignment: str, seed: int, limits: Limits, way: Sandbox, checks: Path) -> None:
+    """A grading process; ends when the one that started it does."""
     import torch
 
     torch.set_num_threads(1)
-    _RUN.append(score.GradingRun(Assignment(assignment), seed, limits, way, checks))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal; the process that started this one ends it
+    run = score.GradingRun(Assignment(assignment), seed, limits, way, checks)
+    with contextlib.suppress(ImportError, ValueError, OSError):
+        import resource
 
-
-def _one(entry: Path, student: str, key: str) -> GradingRecord:
-    run = _RUN[-1]
-    return score.grade(collect.read(entry, student, key, run.assignment), run)
+        resource.setrlimit(resource.RLIMIT_AS, (int(limits.memory_gb * 2**30), resource.RLIM_INFINITY))
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            job = pipe.recv()
+            allow(OUTSIDE)  # the box counts its own
+            submission = collect.read(job.entry, job.student, job.key, run.assignment)
+            pipe.send_bytes(json.dumps(score.grade(submission, run)).encode())
 
 
 def _seed(out: Path, name: str, seed: int | None) -> int:
@@ -108,10 +179,10 @@ def _seed(out: Path, name: str, seed: int | None) -> int:
     return chosen
 
 
-def _earlier(out: Path, key: str) -> GradingRecord:
-    path = out / "results" / f"{key}.json"
+def _earlier(out: Path, key: str, master: Assignment) -> GradingRecord:
+    """What was found last time; nothing where it was the grader that failed."""
     try:
-        found = read_json(path) if path.exists() else {}
+        found = report.sound(read_json(out / "results" / f"{key}.json"), master)
     except CourseError:
-        found = {}
-    return found if isinstance(found, dict) else {}
+        return {}
+    return found if found["status"] != "grader failed" else {}

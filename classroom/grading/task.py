@@ -39,8 +39,7 @@ class Task:
 
     def sheet(self, seed: int, *, hidden: bool) -> Sheet:
         """Inputs, right results and what the mistakes give, for one seed; decimals cut to three, as in the release."""
-        generator = torch.Generator().manual_seed(2 * seed + hidden)
-        cases = [{name: _short(value) for name, value in case.items()} for case in self.cases(generator, hidden)]
+        cases = self._draw(seed, hidden=hidden)
         return Sheet(
             self.name,
             self.verified,
@@ -50,19 +49,27 @@ class Task:
             self.band,
         )
 
-    def visible(self, seed: int) -> Sheet:
-        """The visible test as it is graded: drawn anew until the published results cannot answer it all."""
-        known = self.sheet(VISIBLE_SEED, hidden=False).right
-        for number in range(50):
-            sheet = self.sheet(seed + 1_000_003 * number, hidden=False)
-            if not all(any(sheet.accepts(old, right) for old in known) for right in sheet.right):
-                return sheet
+    def visible_seed(self, seed: int) -> int:
+        """This one, or the next that draws visible inputs which the published results do not answer."""
+        accepts = Sheet(self.name, "", (), (), (), self.band).accepts
+        known = self._right(VISIBLE_SEED)
+        for other in range(seed, seed + 50 * 1_000_003, 1_000_003):
+            if not all(any(accepts(old, right) for old in known) for right in self._right(other)):
+                return other
         raise CourseError(f"{self.name}: the published results answer the visible test for any seed; draw its inputs.")
+
+    def _draw(self, seed: int, *, hidden: bool) -> list[Case]:
+        generator = torch.Generator().manual_seed(2 * seed + hidden)
+        return [{name: _short(value) for name, value in case.items()} for case in self.cases(generator, hidden)]
+
+    def _right(self, seed: int) -> list[Any]:
+        return [self.fn(*case.values()) for case in self._draw(seed, hidden=False)]
 
     def prove(self, seed: int = 0) -> None:
         """The solution passes; every mistake fails, on visible and on hidden inputs, or CourseError names it."""
-        published, hidden_one = self.sheet(VISIBLE_SEED, hidden=False), self.sheet(seed, hidden=True)
-        for sheet, hidden in ((published, False), (self.visible(seed), False), (hidden_one, True)):
+        drawn = self.visible_seed(seed)
+        for hidden in (False, True):
+            sheet = self.sheet(drawn if seed != VISIBLE_SEED and not hidden else seed, hidden=hidden)
             compare(self.fn, sheet)
             right = [fingerprint(value) for value in sheet.right]
             for says, prints in sheet.mistakes:

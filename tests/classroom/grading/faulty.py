@@ -1,20 +1,24 @@
 """Everything that students (and their machines) do to a notebook, each as a change of a solved one.
 
-A maker gets (notebook, place, name): it changes the notebook and returns None, or writes whatever it likes at `place`
-and returns True. `Expect` says what grading must make of it.
+Most are data: own_cells.json says what a cell of the student's own holds, and where it stands; what answers are; what
+grading must make of it. A maker gets (notebook, place, name): it changes the notebook and returns None, or writes
+whatever it likes at `place` and returns True. `Expect` says what grading must make of it.
 """
 
 import json
+import os
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import nbformat
 from nbformat import NotebookNode
-from nbformat.v4 import new_code_cell
+from nbformat.v4 import new_code_cell, new_markdown_cell
 
+from classroom.grading.assignment import ANSWER
 from course_lib.files import COURSE
 
 FULL = {"q1": 24, "q2": 16, "q3": 10, "q4": 16, "q5": 12, "q6": 12}
@@ -45,10 +49,11 @@ def kind(expect: Expect = Expect(), name: str = "") -> Callable[[Maker], Maker]:
     return register
 
 
-def cell(notebook: NotebookNode, source: str, place: int = -1) -> None:
-    """A code cell of the student's own; by default in the middle, behind question 2."""
-    where = place if place >= 0 else next(i for i, c in enumerate(notebook.cells) if c.id == "q2-hints")
-    notebook.cells.insert(where, new_code_cell(source))
+def cell(notebook: NotebookNode, source: str, before: str = "q2-hints", **metadata: Any) -> None:
+    """A code cell of the student's own, before the one of this id (or grade_id); "": at the end."""
+    ids = [(c.id, c.metadata.get("nbgrader", {}).get("grade_id")) for c in notebook.cells]
+    where = next((i for i, names in enumerate(ids) if before in names), len(ids))
+    notebook.cells.insert(where, new_code_cell(source, metadata=metadata))
 
 
 def named(notebook: NotebookNode, grade_id: str) -> NotebookNode:
@@ -59,21 +64,6 @@ def function(notebook: NotebookNode, grade_id: str, body: str) -> None:
     """Another body for one of the answers."""
     answer = named(notebook, grade_id)
     answer.source = answer.source[: answer.source.index('"""') - 4] + "    " + body.replace("\n", "\n    ")
-
-
-def adds(source: str, expect: Expect = Expect(), name: str = "") -> None:
-    """A kind that only adds one cell."""
-    kind(expect, name)(lambda notebook, place: cell(notebook, source))
-
-
-def answers(name: str, expect: Expect, **bodies: str) -> None:
-    """A kind that only answers otherwise: question and function (q5_rotate) -> body."""
-
-    def change(notebook: NotebookNode, place: Path) -> None:
-        for answer, body in bodies.items():
-            function(notebook, answer.replace("_", "-", 1), body)
-
-    kind(expect, name)(change)
 
 
 def hands_in(name: str, expect: Expect, data: bytes, file: str = "") -> None:
@@ -88,9 +78,28 @@ def hands_in(name: str, expect: Expect, data: bytes, file: str = "") -> None:
     kind(expect, name)(write)
 
 
-# It adds a cell that ends badly or never, takes more than its share, or meddles.
-for own in json.loads((Path(__file__).parent / "own_cells.json").read_text("utf-8")):
-    adds("\n".join(own.pop("cell")), name=own.pop("name"), expect=Expect(**own))
+def from_data(name: str, cells: list[dict[str, Any]], answers: dict[str, list[str]], **expect: Any) -> None:
+    """A kind of own_cells.json."""
+
+    def change(notebook: NotebookNode, place: Path) -> None:
+        for own in cells:
+            cell(notebook, "\n".join(own["source"]) * own.get("times", 1), own.get("before", "q2-hints"),
+                 **own.get("metadata", {}))  # fmt: skip
+        for answer, body in answers.items():
+            function(notebook, answer, "\n".join(body))
+
+    kind(Expect(**expect), name)(change)
+
+
+for each in json.loads((Path(__file__).parent / "own_cells.json").read_text("utf-8")):
+    each["lost"] = tuple(each.pop("lost", {}).items())
+    cells = [{"source": each.pop("cell")}] if "cell" in each else each.pop("cells", [])
+    if "raw" in each:
+        hands_in(
+            each.pop("name"), data=each.pop("raw").encode("latin-1"), file=each.pop("file", ""), expect=Expect(**each)
+        )
+    else:
+        from_data(cells=cells, answers=each.pop("answers", {}), **each)
 
 
 @kind(Expect(boxed=True))
@@ -99,76 +108,32 @@ def writes_to_other_submissions(notebook: NotebookNode, place: Path) -> None:
          "    for name in names:\n        open(os.path.join(root, name), 'w').write('mine')")  # fmt: skip
 
 
-# It cheats.
-
-
-@kind(Expect(lost=(("q1", 14), ("q3", 10))))
-def patches_the_comparison(notebook: NotebookNode, place: Path) -> None:
-    cell(notebook, "import torch, classroom.checks.base as base, classroom.checks.homework as hwk\n"
-         "torch.allclose = torch.equal = lambda *a, **k: True\nbase.close = hwk.close = lambda *a, **k: True\n"
-         "hwk.compare = lambda *a, **k: None\nhwk.Sheet.accepts = lambda *a: True", 3)  # fmt: skip
-    function(notebook, "q1-attention", "return q, k")
-    function(notebook, "q3-sinusoidal", "return positions")
-
-
-@kind(Expect(lost=(("q3", 10),)))
-def patches_torch(notebook: NotebookNode, place: Path) -> None:
-    cell(notebook, "import torch\nclass Yes:\n    def __eq__(self, other): return True\n"
-         "    shape = property(lambda self: Yes())\n    def __getattr__(self, name): return lambda *a, **k: Yes()\n"
-         "torch.Tensor.__eq__ = lambda a, b: True\ntorch.Tensor.item = lambda self: 0", 3)  # fmt: skip
-    function(notebook, "q3-sinusoidal", "return Yes()")
-    # The other answers do not need what was patched, except the experiment, which calls item().
-    answer = named(notebook, "q6-order_change")
-    answer.source = answer.source.replace(".item()", "")
-
-
-@kind(Expect(lost=(("q5", 12),)))
-def hard_coded_results(notebook: NotebookNode, place: Path) -> None:
-    cell(notebook, "import json\nSHOWN = json.load(open('hw1_checks.json'))['rotate']", 5)
-    function(notebook, "q5-rotate", "for case, right in zip(SHOWN['cases'], SHOWN['right']):\n"
-             "    if case['x']['shape'] == list(x.shape):\n"
-             "        return torch.tensor(right['data']).reshape(right['shape'])\nreturn x")  # fmt: skip
-
-
-@kind(Expect(lost=(("q3", 10),)))
-def rewrites_the_tests(notebook: NotebookNode, place: Path) -> None:
-    function(notebook, "q3-sinusoidal", "return None")
-    for name in ("q3-sinusoidal-visible", "q3-sinusoidal-hidden"):
-        named(notebook, name).source = "print('all right, full points')"
-
-
-# A function ends badly.
-LOST5, LOST3 = (("q5", 12),), (("q3", 10),)
-answers("endless_function", Expect(lost=LOST5, shows="ran past its time"), q5_rotate="while True:\n    pass")
-answers("deadly_function", Expect(lost=LOST3, shows="ended Python itself"), q3_sinusoidal="import os\nos._exit(1)")
-answers(
-    "odd_results",
-    Expect(lost=(*LOST3, *LOST5, ("q6", 12))),
-    q3_sinusoidal="return torch.zeros(8000, 8000)",
-    q5_rotate="return torch.randn(3).to_sparse()",
-    q6_order_change="raise SystemExit(0)",
-)
-
-
-@kind(Expect(lost=(("q3", 10),), shows="SyntaxError"))
-def syntax_error_in_an_answer(notebook: NotebookNode, place: Path) -> None:
-    named(notebook, "q3-sinusoidal").source += "\n    return ("
+@kind(Expect(notes="shown is what was written into other cells"))
+def answer_in_a_new_cell(notebook: NotebookNode, place: Path) -> None:
+    answer = named(notebook, "q7-written")
+    notebook.cells.append(new_markdown_cell(answer.source))
+    answer.source = ANSWER
 
 
 # The notebook is not as it was given out.
-@kind(Expect(notes="missing (put back): q1-make_mask-visible"))
-def deleted_tests(notebook: NotebookNode, place: Path) -> None:
-    notebook.cells = [c for c in notebook.cells if "points" not in c.metadata.get("nbgrader", {}) or "written" in c.id]
+def changed(name: str, expect: Expect, change: Callable[[NotebookNode], Any]) -> None:
+    kind(expect, name)(lambda notebook, place: change(notebook) and None)
 
 
-@kind(Expect(notes="missing (put back): setup"))
-def missing_imports(notebook: NotebookNode, place: Path) -> None:
-    notebook.cells = [c for c in notebook.cells if c.id != "setup"]
+def has_points(one: NotebookNode) -> bool:
+    return "points" in one.metadata.get("nbgrader", {}) and "written" not in one.id
 
 
-@kind(Expect(notes="there twice (they count once): setup, q1-make_mask-visible"))
-def duplicated_cells(notebook: NotebookNode, place: Path) -> None:
-    notebook.cells = [c for each in notebook.cells for c in (each, each.copy())]
+changed("another_kernel", Expect(notes="written for R"), lambda n: n.metadata.update(kernelspec={"language": "R"}))
+changed("another_assignment", Expect("another assignment"), lambda n: n.metadata.course_homework.update(assignment="2"))
+changed("deleted_tests", Expect(notes="missing (put back): q1-make_mask-visible"),
+        lambda n: n.update(cells=[c for c in n.cells if not has_points(c)]))  # fmt: skip
+changed("missing_imports", Expect(notes="missing (put back): setup"),
+        lambda n: n.update(cells=[c for c in n.cells if c.id != "setup"]))  # fmt: skip
+changed("duplicated_cells", Expect(notes="there twice (they count once): setup, q1-make_mask-visible"),
+        lambda n: n.update(cells=[c for each in n.cells for c in (each, each.copy())]))  # fmt: skip
+changed("syntax_error_in_an_answer", Expect(lost=(("q3", 10),), shows="SyntaxError"),
+        lambda n: named(n, "q3-sinusoidal").update(source="def sinusoidal(:\n    return ("))  # fmt: skip
 
 
 @kind()
@@ -176,16 +141,6 @@ def renamed_cells(notebook: NotebookNode, place: Path) -> None:
     for number, each in enumerate(notebook.cells):
         if "nbgrader" in each.metadata and "written" not in each.id:
             each.metadata["nbgrader"]["grade_id"] = f"cell-{number}"
-
-
-@kind(Expect(notes="changed (the originals count): q3-sinusoidal-visible"))
-def copied_cell_ids(notebook: NotebookNode, place: Path) -> None:
-    """A test cell was copied, and a helper that the answer needs was written over it."""
-    helper = named(notebook, "q3-sinusoidal-visible").copy()
-    helper.source = "def my_angles(p, w, b):\n    return p[:, None] * b ** (-torch.arange(0, w, 2) / w)"
-    notebook.cells.insert(3, helper)
-    function(notebook, "q3-sinusoidal", "angles = my_angles(positions, width, base)\n"
-             "return torch.stack((angles.sin(), angles.cos()), -1).flatten(-2)")  # fmt: skip
 
 
 @kind()
@@ -196,65 +151,59 @@ def no_metadata_at_all(notebook: NotebookNode, place: Path) -> None:
             each.metadata = {}
 
 
-@kind()
-def answers_at_the_end(notebook: NotebookNode, place: Path) -> None:
-    """The stubs stand where they stood; the work was done below."""
-    for name in ("q3-sinusoidal", "q5-rotate"):
-        source = named(notebook, name).source
-        notebook.cells.append(new_code_cell(source))
-        function(notebook, name, "raise NotImplementedError")
-
-
 # The file is not what was asked for.
-def stored(notebook: NotebookNode, path: Path) -> bool:
+def stored(notebook: NotebookNode, path: Path, version: int = 4) -> bool:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(nbformat.writes(notebook), "utf-8")
+    path.write_text(nbformat.writes(notebook, version=version), "utf-8")
     return True
 
 
-hands_in("empty_file", Expect("empty file"), b"")
-hands_in("not_json", Expect("not a notebook"), b"\x89PNG\r\n\x1a\n" + bytes(range(256)))
-hands_in("half_a_file", Expect("not a notebook"), b'{"cells": [{"cell_type": "code", "sou')
-hands_in("deep_json", Expect("not a notebook"), b'{"cells":' + b"[" * 100_000)
 hands_in("too_large", Expect("too large"), bytes(21 * 2**20))
-hands_in("another_kind_of_file", Expect("no notebook", notes="hw1.pdf"), b"%PDF-1.7", "hw1.pdf")
 hands_in("a_lesson", Expect("another assignment"), (COURSE / "notebooks" / "00_start_here.ipynb").read_bytes())
-hands_in("broken_zip", Expect("cannot be read"), b"PK\x03\x04 and no more", ".zip")
 
 
-@kind(Expect("no notebook"))
-def empty_folder(notebook: NotebookNode, place: Path) -> bool:
-    place.mkdir()
-    return True
+def packed(content: bytes, method: int = zipfile.ZIP_DEFLATED, *names: str, spoil: int = 0, cut: int = 0) -> bytes:
+    """A zip file of notebooks; `spoil`: from here on some bytes are changed; `cut`: so many in front are lost."""
+    file = BytesIO()
+    with zipfile.ZipFile(file, "w", method) as archive:
+        for name in names or ["hw1.ipynb"]:
+            archive.writestr(name, content)
+    raw = file.getvalue()
+    return (
+        raw[cut:spoil] + bytes(byte ^ 90 for byte in raw[spoil : spoil + 100]) + raw[spoil + 100 :]
+        if spoil
+        else raw[cut:]
+    )
 
 
-@kind(Expect("cannot be read"))
-def a_link(notebook: NotebookNode, place: Path) -> bool:
-    place.with_suffix(".ipynb").symlink_to("/etc/passwd")
-    return True
+NOISE = os.urandom(3000)
+hands_in("damaged_zip", Expect("cannot be read"), packed(NOISE + b" " * 3000, spoil=60), ".zip")
+hands_in("damaged_lzma", Expect("cannot be read"), packed(NOISE, zipfile.ZIP_LZMA, spoil=60), ".zip")
+hands_in("damaged_bzip2", Expect("cannot be read"), packed(NOISE, zipfile.ZIP_BZIP2, spoil=60), ".zip")
+hands_in("encrypted_zip", Expect("cannot be read", notes="encrypted"),
+         packed(b"{}").replace(b"\x14\0\0\0\x08", b"\x14\0\1\0\x08"), ".zip")  # fmt: skip
+hands_in("cut_zip", Expect("cannot be read"), packed(NOISE, cut=2000), ".zip")
+hands_in("zip_bomb", Expect("too large"), packed(b" " * 60_000_000), ".zip")
+hands_in(
+    "many_zip_bombs",
+    Expect("empty file", notes="40 notebooks"),
+    packed(b" " * 15_000_000, 8, *(f"{i}.ipynb" for i in range(40))),
+    ".zip",
+)
+hands_in("wide_json", Expect("another assignment"), b'{"cells": [' + b"{}," * 900_000 + b"{}]}")
 
 
-@kind(Expect("no notebook"))
 def a_link_in_a_folder(notebook: NotebookNode, place: Path) -> bool:
     place.mkdir()
     (place / "hw1.ipynb").symlink_to(COURSE / "notebooks" / "homework" / "hw1.ipynb")
     return True
 
 
-@kind(Expect("another assignment"))
-def another_assignment(notebook: NotebookNode, place: Path) -> None:
-    notebook.metadata["course_homework"]["assignment"] = "hw2"
-
-
-@kind(Expect(notes="not .ipynb"))
-def wrong_extension(notebook: NotebookNode, place: Path) -> bool:
-    return stored(notebook, place / "hw1.ipynb.json")
-
-
-@kind()
-def old_format(notebook: NotebookNode, place: Path) -> bool:
-    place.with_suffix(".ipynb").write_text(nbformat.writes(nbformat.convert(notebook, 3), version=3), "utf-8")
-    return True
+kind(Expect("no notebook"))(a_link_in_a_folder)
+kind(Expect("no notebook"), "empty_folder")(lambda notebook, place: place.mkdir() or True)
+kind(Expect("cannot be read"), "a_link")(lambda notebook, place: place.symlink_to("/etc/passwd") or True)
+kind(Expect(notes="not .ipynb"), "wrong_extension")(lambda notebook, place: stored(notebook, place / "1.ipynb.json"))
+kind(name="old_format")(lambda notebook, place: stored(nbformat.convert(notebook, 3), place.with_suffix(".ipynb"), 3))
 
 
 @kind(Expect(notes="2 notebooks"))
@@ -266,29 +215,19 @@ def two_notebooks(notebook: NotebookNode, place: Path) -> bool:
     return True
 
 
-@kind()
-def zipped(notebook: NotebookNode, place: Path) -> bool:
-    with zipfile.ZipFile(place.with_suffix(".zip"), "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("__MACOSX/hw1/._hw1.ipynb", "x")
-        archive.writestr("hw1/hw1.ipynb", nbformat.writes(notebook))
-    return True
+kind(name="zipped")(lambda notebook, place: place.with_suffix(".zip").write_bytes(
+    packed(nbformat.writes(notebook).encode(), 8, "__MACOSX/hw1/._hw1.ipynb", "hw1/hw1.ipynb")))  # fmt: skip
 
 
-@kind(Expect("too large"))
-def zip_bomb(notebook: NotebookNode, place: Path) -> bool:
-    with zipfile.ZipFile(place.with_suffix(".zip"), "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("hw1.ipynb", b" " * 60_000_000)
-    return True
-
-
-def good(notebook: NotebookNode, place: Path) -> None:
+def called(name: str, file: str = "") -> None:
     """As it should be, whatever it is called."""
+    kind(name=name)(lambda notebook, place: stored(notebook, place.with_name(file or f"{name}.ipynb")))
 
 
-for called in (
-    "a_good_one", "Zoë Åström 王小明 (🎓) =1+2", "a_very_long_name_" * 13, "x/../../etc/passwd".replace("/", "\\"),
-):  # fmt: skip
-    kind(name=called)(good)
+for name in ("a_good_one", "Zoë Åström 王小明 (🎓) =1+2", "a_very_long_" * 8, "x\\..\\..\\etc\\passwd"):
+    called(name)
+called("Müller", os.fsdecode(b"M\xfcller.ipynb"))
+called("of two lines and red", "of two\nlines\x1b[31m and red.ipynb")
 
 
 @kind(Expect(lost=tuple(FULL.items())))

@@ -1,7 +1,11 @@
 """`python -m course_lib grade` and `make homework`: what they say, without grading anything."""
 
+import os
+import subprocess
 import sys
+import time
 
+import nbformat
 import pytest
 
 from classroom.grading import box, release, run
@@ -32,14 +36,20 @@ def test_each_submission_is_one_line_and_a_missing_box_one_warning(call, monkeyp
 
     monkeypatch.setattr(run, "grade", fake)
     monkeypatch.setattr(box, "sandbox", lambda: box.Sandbox("plain", "there is no bubblewrap"))
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "anna.ipynb").write_text("")
     words = ("--assignment", "hw1", "--out", tmp_path, "--jobs", 3, "--timeout", 60, "--cell-timeout", 5)
-    code, said, warned = call(tmp_path, *words)
+    code, said, warned = call(tmp_path / "in", *words)
     assert code == 0
     assert said.splitlines()[:2] == ["anna: graded, 4 of 6", "ben: empty file"]
     assert "grades.csv" in said and "marks.csv" in said
     assert len(warned.splitlines()) == 1 and warned.startswith("warning: there is no bubblewrap.")
     monkeypatch.setattr(box, "sandbox", lambda: box.Sandbox("users"))
-    assert call(tmp_path, *words)[2] == ""
+    assert call(tmp_path / "in", *words)[2] == ""
+    failed = {"student": "cem", "status": "grader failed", "tests": {}}
+    monkeypatch.setattr(run, "grade", lambda *given, say, **named: (say("a mark is loose"), iter([failed]))[1])
+    code, _, warned = call(tmp_path / "in", *words)
+    assert code == 1 and "warning: a mark is loose\n" in warned and "failed on 1 of 1" in warned
 
 
 def test_what_is_wrong_is_one_line(call, monkeypatch, tmp_path):
@@ -47,7 +57,9 @@ def test_what_is_wrong_is_one_line(call, monkeypatch, tmp_path):
     code, _, said = call(tmp_path / "none", "--assignment", "hw1", "--out", tmp_path)
     assert code == 1 and said.count("\n") == 1 and "is not a folder" in said
     (tmp_path / "anna.ipynb").write_text("")
-    code, _, said = call(tmp_path, "--assignment", "hw9", "--out", tmp_path)
+    code, _, said = call(tmp_path, "--assignment", "hw1", "--out", tmp_path / "grades")
+    assert code == 1 and "would be a submission" in said
+    code, _, said = call(tmp_path, "--assignment", "hw9", "--out", tmp_path.parent)
     assert code == 1 and "There is no assignment 'hw9'; there are: hw1" in said
 
 
@@ -61,3 +73,25 @@ def test_the_release_command_says_where_and_explains_itself(monkeypatch, capsys,
         release.main(["--help"])
     told = capsys.readouterr().out
     assert "usage: python -m classroom.grading.release [-h] [MASTER ...]" in told and "hw1.zip (the same" in told
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name == "nt", reason="there is no pseudo-terminal on Windows")
+def test_a_killed_run_goes_on_where_it_stood(solved, tmp_path):
+    (tmp_path / "in").mkdir()
+    for name in ("anna", "ben", "cem", "dora"):
+        (tmp_path / "in" / f"{name}.ipynb").write_text(nbformat.writes(solved), "utf-8")
+    words = [sys.executable, "-m", "course_lib", "grade", "in", "--assignment", "hw1", "--out", "out", "--seed", "3"]
+    results = tmp_path / "out" / "results"
+    ours, theirs = os.openpty()
+    with subprocess.Popen(words, cwd=tmp_path) as first:
+        while not list(results.glob("*.json")):
+            time.sleep(0.1)
+        first.kill()
+    done = {path: path.stat().st_mtime_ns for path in results.glob("*.json")}
+    assert 0 < len(done) < 4
+    subprocess.run(words, cwd=tmp_path, stderr=theirs, check=True)
+    assert all(path.stat().st_mtime_ns == then for path, then in done.items())
+    assert "4/4" in os.read(ours, 100_000).decode()
+    rows = (tmp_path / "out" / "grades.csv").read_text("utf-8-sig").splitlines()
+    assert len(rows) == 5 and all(",graded,24,16,10,16,12,12,," in row for row in rows[1:])

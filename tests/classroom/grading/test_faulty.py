@@ -36,7 +36,7 @@ def graded(tmp_path_factory, solved):
         if not maker(notebook, place):
             (folder / f"{name}.ipynb").write_text(json.dumps(notebook), "utf-8")
     before = digests(folder)
-    limits = box.Limits(seconds=180, cell_seconds=10)
+    limits = box.Limits(seconds=180, cell_seconds=10, memory_gb=3)
     records = {r["student"]: r for r in grade(folder, "hw1", out, jobs=2, limits=limits, way=WAY, seed=3)}
     assert digests(folder) == before, "a submission has changed another"
     return records, out
