@@ -151,7 +151,8 @@ def _files(entry: Path) -> Iterator[_File]:
         if len(data) <= most:
             yield _File(_shown(name), data)
         else:
-            yield _File(_shown(name), b"", "too large", f"{_shown(name)} holds more than {most / 2**20:.3g} MB")
+            why = f"{_shown(name)} is larger than {LARGEST / 2**20:g} MB, or all together than {MOST / 2**20:g} MB"
+            yield _File(_shown(name), b"", "too large", why)
 
 
 def _openers(entry: Path) -> Iterator[tuple[str, Callable[[], Any]]]:

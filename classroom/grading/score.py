@@ -247,8 +247,8 @@ class _Grading:
                 for test in tests.values():
                     self._test(test)
                 changed = {name for name in self.right if not self._published(name)}
-                lost = {name for name, test in tests.items() if test.function in changed and not self._passed(name)}
-                if lost:
+                wrong = [name for name, found in self.record["tests"].items() if not found["passed"]]
+                if lost := {name for name in wrong if tests[name].function in changed}:
                     self._test_in_place(lost, steps)
         finally:
             self.session.close()
@@ -305,9 +305,6 @@ class _Grading:
 
     def _test(self, test: Part) -> None:
         self._note(test, *judge(self.session.function(test.function), test, self.run))
-
-    def _passed(self, name: str) -> bool:
-        return bool(self.record["tests"][name]["passed"])
 
     def _note(self, test: Part, passed: bool, says: str) -> None:
         points = test.points if passed else 0.0

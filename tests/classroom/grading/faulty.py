@@ -1,8 +1,7 @@
 """Everything that students (and their machines) do to a notebook, each as a change of a solved one.
 
-Most are data: own_cells.json says what a cell of the student's own holds, and where it stands; what answers are; what
-grading must make of it. A maker gets (notebook, place, name): it changes the notebook and returns None, or writes
-whatever it likes at `place` and returns True. `Expect` says what grading must make of it.
+Most are data (own_cells.json). A maker gets (notebook, place): it changes the notebook and returns None, or writes
+whatever it likes at `place` and returns something. `Expect` says what grading must make of it.
 """
 
 import json
@@ -79,8 +78,6 @@ def hands_in(name: str, expect: Expect, data: bytes, file: str = "") -> None:
 
 
 def from_data(name: str, cells: list[dict[str, Any]], answers: dict[str, list[str]], **expect: Any) -> None:
-    """A kind of own_cells.json."""
-
     def change(notebook: NotebookNode, place: Path) -> None:
         for own in cells:
             cell(notebook, "\n".join(own["source"]) * own.get("times", 1), own.get("before", "q2-hints"),
@@ -193,13 +190,9 @@ hands_in(
 hands_in("wide_json", Expect("another assignment"), b'{"cells": [' + b"{}," * 900_000 + b"{}]}")
 
 
-def a_link_in_a_folder(notebook: NotebookNode, place: Path) -> bool:
-    place.mkdir()
-    (place / "hw1.ipynb").symlink_to(COURSE / "notebooks" / "homework" / "hw1.ipynb")
-    return True
-
-
-kind(Expect("no notebook"))(a_link_in_a_folder)
+kind(Expect("no notebook"), "a_link_in_a_folder")(
+    lambda notebook, place: (place.mkdir(), (place / "hw1.ipynb").symlink_to(COURSE / "notebooks/homework/hw1.ipynb"))
+)
 kind(Expect("no notebook"), "empty_folder")(lambda notebook, place: place.mkdir() or True)
 kind(Expect("cannot be read"), "a_link")(lambda notebook, place: place.symlink_to("/etc/passwd") or True)
 kind(Expect(notes="not .ipynb"), "wrong_extension")(lambda notebook, place: stored(notebook, place / "1.ipynb.json"))
@@ -228,10 +221,3 @@ for name in ("a_good_one", "Zoë Åström 王小明 (🎓) =1+2", "a_very_long_"
     called(name)
 called("Müller", os.fsdecode(b"M\xfcller.ipynb"))
 called("of two lines and red", "of two\nlines\x1b[31m and red.ipynb")
-
-
-@kind(Expect(lost=tuple(FULL.items())))
-def nothing_done(notebook: NotebookNode, place: Path) -> None:
-    for each in notebook.cells:
-        if each.metadata.get("nbgrader", {}).get("solution") and each.cell_type == "code":
-            each.source = each.source[: each.source.index('"""')] + "raise NotImplementedError"

@@ -7,7 +7,6 @@ import io
 import json
 import multiprocessing
 import threading
-import time
 from pathlib import Path
 
 import nbformat
@@ -76,7 +75,6 @@ def test_the_ends_of_the_wire():
         ({"error": "stub"}, "NotWrittenError", None),
         ({"error": "changed", "text": "1"}, "WrongError", "argument number 2 in place"),
         ({"error": "raised", "type": "RuntimeError", "text": "bad shape"}, "RuntimeError", "bad shape"),
-        ({"error": "raised", "type": "<b>", "text": "x"}, "Error", "x"),
         ({"error": "raised", "type": "the_hidden_inputs_are", "text": "x"}, "Error", "x"),
     ],
 )
@@ -115,23 +113,13 @@ def test_a_clean_notebook_needs_no_repair(hw1, solved):
     assert sum(step.do == "skip" for step in steps) == 3  # the demonstrations are not run again
 
 
-def test_a_changed_test_is_put_back_and_its_code_still_runs(hw1, solved):
-    found = cells(solved)
-    at = next(i for i, c in enumerate(found) if c.id == "q5-rotate-visible")
-    found[at] = SubmittedCell("code", "helper = 1", "q5-rotate-visible")
-    steps, notes = repair(found, hw1)
-    assert notes == ["course cells changed (the originals count): q5-rotate-visible"]
-    assert [(s.do, s.source) for s in steps[at : at + 2]] == [
-        ("run", "helper = 1"),
-        ("test", 'right = hw.check("rotate", rotate)'),
-    ]
-
-
-def test_missing_cells_come_back_the_setup_first(hw1):
-    steps, (note,) = repair([SubmittedCell("code", "x = 1", "")], hw1)
-    assert steps[0].id == "setup" and steps[1].source == "x = 1"
-    assert [step.id for step in steps[2:]] == list(hw1.tests)
-    assert note.startswith("course cells missing (put back): setup, q1-")
+def test_changed_and_missing_cells_come_back_and_own_code_runs(hw1):
+    found = [SubmittedCell("code", "x = 1", ""), SubmittedCell("code", "helper = 1", "q5-rotate-visible")]
+    steps, (changed, missing) = repair(found, hw1)
+    assert [s.source for s in steps[1:4]] == ["x = 1", "helper = 1", 'right = hw.check("rotate", rotate)']
+    assert steps[0].id == "setup" and {step.id for step in steps} >= set(hw1.tests)
+    assert changed == "course cells changed (the originals count): q5-rotate-visible"
+    assert missing.startswith("course cells missing (put back): setup, q1-")
 
 
 def test_written_answers_are_found_once(hw1):
@@ -277,16 +265,10 @@ def test_a_dead_grading_process_costs_its_submission_only(tmp_path):
     (tmp_path / "b.ipynb").write_text("")
     jobs = [run.Job(tmp_path / "b.ipynb", name, name) for name in "ab"]
     found = run._parallel(jobs, 1, ("hw1", 0, box.Limits(), box.Sandbox("plain"), tmp_path))
-    threading.Thread(target=kill_a_child, daemon=True).start()
+    threading.Timer(1, lambda: [child.kill() for child in multiprocessing.active_children()]).start()
     first, second = found
     assert (first["status"], first["notes"]) == ("grader failed", ["the grading process died"])
     assert (second["status"], second["notes"]) == ("empty file", ["there is nothing in it"])
-
-
-def kill_a_child():
-    while not (children := multiprocessing.active_children()):
-        time.sleep(0.01)
-    children[0].kill()
 
 
 MARKED = "student,key,cell,points,of,comment,answer\n{},{},q7-written,8,10,fine,{}\n"
