@@ -73,9 +73,8 @@ def test_nothing_hidden_and_nothing_live_in_any_feedback(graded, hw1):
 def test_the_table_has_everybody(graded):
     records, out = graded
     rows = list(csv.DictReader(io.StringIO((out / "grades.csv").read_text("utf-8-sig"))))
-    assert len(rows) == len(records)
+    assert len(rows) == len(records) and not any(row["student"].startswith("=") for row in rows)
     for row in rows:
-        assert not row["student"].startswith("=")
         if row["status"] != "graded":
             assert row["total"] == "" and row["q1"] == ""  # never an honest-looking zero
 
@@ -100,9 +99,8 @@ def test_without_a_box(solved, hw1, tmp_path):
 
 def one(notebook, hw1, folder, limits, way):
     """Grade one notebook in this process."""
-    path = folder / "one.ipynb"
+    path, checks = folder / "one.ipynb", folder / "hw1_checks.json"
     path.write_text(nbformat.writes(notebook), "utf-8")
-    checks = folder / "hw1_checks.json"
     checks.write_text(hw1.checks(), "utf-8")
     run = score.GradingRun(hw1, 5, limits, way, checks)
     return score.grade(collect.read(path, "one", "one", hw1), run)
