@@ -40,7 +40,7 @@ def grade(
     said: list[str] = []
     failed, count = 0, len(collect.collect(submissions))
     given = partial(run, jobs=jobs, limits=limits, way=way, seed=seed, again=again, say=said.append)
-    for record in tqdm(given(submissions, assignment, out), total=count, unit="", ncols=80, disable=None):
+    for record in tqdm(given(submissions, assignment, out), total=count, unit="", disable=None):
         tests = record["tests"].values()
         points = f", {sum(t['points'] for t in tests):g} of {sum(t['of'] for t in tests):g}" if tests else ""
         tqdm.write(f"{record['student']}: {record['status']}{points}")
