@@ -258,7 +258,7 @@ def _command(way: Sandbox, files: tuple[Path, ...], megabytes: int) -> list[str]
         words += ["--perms", "1777", "--size", str(megabytes * 2**20), "--tmpfs", place]
     # After the empty places: this Python may itself live under /home or /tmp.
     shown = {place: place for place in _python_places()}
-    shown |= {f"/course/{package}": str(COURSE / package) for package in ("course_lib", "classroom")}
+    shown |= {f"/course/{part}": str(COURSE / part) for part in ("course_lib", "classroom", "data/checkpoints")}
     for place, source in shown.items():
         for above in reversed(Path(place).parents[:-1]):  # made by --ro-bind, nobody but root could pass through them
             words += ["--dir", str(above)]
