@@ -107,7 +107,7 @@ def _candidates(row: dict[str, Any], rarity: dict[str, float]) -> list[tuple[str
     near = np.array([rarity.get(word, 0.0) if word in question else 0.0 for word in lower])
     places = np.arange(len(words))
     found = []
-    for i in places:
+    for i in range(len(words)):
         for j in range(i, min(i + LONGEST, len(words))):
             distance = np.where(places < i, i - places, np.where(places > j, places - j, np.inf))
             told = {

@@ -28,7 +28,7 @@ from course_lib.files import write_json
 from course_lib.model.transformer import Transformer
 from course_lib.pretrained import checkpoints
 from course_lib.pretrained.tokenizers import Tokenizer
-from experiments.real import tasks
+from experiments.real import baselines, tasks
 
 AROUND = 25  # words on either side of the one that is asked about
 CHUNK = 256  # texts at a time
@@ -70,7 +70,7 @@ def vectors(model: nn.Module, tokenizer: Tokenizer, rows: Dataset) -> Float[Tens
     return torch.stack(found)
 
 
-def probe(known: Float[Tensor, "N D"]) -> tasks.Run:
+def probe(known: Float[Tensor, "N D"]) -> baselines.Run:
     """A linear classifier of the rows' vectors; for `tasks.arm`."""
 
     def run(rows: Dataset, test: Dataset, penalty: float, seed: int) -> float:
@@ -100,7 +100,7 @@ def main(
         scores: list[float] = []
         for parts in words.values():
             if name == "linear":
-                done = tasks.arm(tasks.linear(METRIC), tasks.PENALTIES, *parts, seeds=1)
+                done = tasks.arm(baselines.linear(METRIC), baselines.PENALTIES, *parts, seeds=1)
             else:
                 done = tasks.arm(
                     probe(vectors(*readers[name], concatenate_datasets(parts))), PENALTIES, *parts, seeds=1

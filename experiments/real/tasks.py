@@ -4,9 +4,9 @@ model of counted words and letters.
     python -m experiments.real.tasks FOLDER [--task sst2 ...]
 
 FOLDER has the published files. An arm's learning rate (the linear model's regularisation) is chosen on a tenth of the
-training rows, by trainings on at most 2,000 of the others; then it is trained on all of them, once a seed, and scored on
-rows that chose nothing. Every finished arm
-is written to data/results/real_NAME.json at once; one that stands there is not run again.
+training rows, by trainings on at most 2,000 of the others. Then it is trained on all of them, once a seed, and scored
+on rows that chose nothing. Every finished arm is written to data/results/real_NAME.json at once; one that stands there
+is not run again.
 """
 
 import time
