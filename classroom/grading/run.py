@@ -89,7 +89,7 @@ class _Worker:
     def __init__(self, given: tuple[Any, ...]) -> None:
         context = get_context("spawn")
         self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=_serve, args=(theirs, *given), daemon=True)
+        self.process = context.Process(target=_serve, name="grader", args=(theirs, *given), daemon=True)
         self.process.start()
         theirs.close()
         self.job: Job | None = None

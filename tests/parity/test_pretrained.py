@@ -55,10 +55,10 @@ FAMILIES = {
     ),
     "openai-gpt": ("OpenAIGPTLMHeadModel", GPT, gpt1),
     "gpt2": ("GPT2LMHeadModel", GPT, lambda: byte_level("GPT2Tokenizer", "<|endoftext|>")),
-    "bart": (
-        "BartForConditionalGeneration", {"d_model": 16, "encoder_ffn_dim": 24, "decoder_ffn_dim": 24} | SIDES,
+    **{name.lower(): (
+        f"{name}ForConditionalGeneration", {"d_model": 16, "encoder_ffn_dim": 24, "decoder_ffn_dim": 24} | SIDES,
         lambda: byte_level("BartTokenizer", "<s>", "<pad>", "</s>", "<unk>", "<mask>")
-    ),
+    ) for name in ("Bart", "Blenderbot")},
     "t5": (
         "T5ForConditionalGeneration",
         {"d_model": 16, "d_ff": 24, "d_kv": 8, "num_layers": 2, "num_heads": 2, "decoder_start_token_id": 0},
@@ -110,12 +110,12 @@ def test_model_and_tokenizer_by_name(family, cache):
     for text, pair in TEXTS:
         expected, got = tokenizer(text, pair, return_token_type_ids=True), words.encode(text, pair)
         assert got.ids == expected["input_ids"] and len(got.ids) > 3
-        assert family in ("roberta", "bart") or got.segments == expected["token_type_ids"]
+        assert family in ("roberta", "bart", "blenderbot") or got.segments == expected["token_type_ids"]
         assert words.decode(got.ids) == tokenizer.decode(expected["input_ids"], skip_special_tokens=True)
     for role in ("pad", "cls", "sep", "mask"):
         assert getattr(words.vocab, role) == getattr(tokenizer, f"{role}_token_id"), role
     assert words.vocab.size <= theirs.config.vocab_size
-    decoder = family in ("bart", "t5")
+    decoder = family in ("bart", "blenderbot", "t5")
     ids = torch.tensor([words.encode("the judge went home").ids])
     with torch.no_grad():
         actual = ours(ids, ids[:, :2]) if decoder else ours(ids)
