@@ -111,10 +111,10 @@ def elmo_arm(plan: Plan, seed: int) -> Arm:
     return arm(plan, "bilm", model, seed, rows=4 * plan.rows // 3, steps=steps, warmup=steps // 10)
 
 
-def attentional_lstm(vocab: int, width: int, cells: int, start: int) -> LstmSeq2Seq:
+def attentional_lstm(vocab: int, width: int, cells: int, start: int, dropout: float = 0.0) -> LstmSeq2Seq:
     """The rival of an encoder-decoder Transformer. Its token vectors start as large as the Transformer's where they
     enter, at 1: with the library's 0.1 it hardly learns in so few steps."""
-    config = LstmConfig(vocab, width=width, cells=cells, dropout=0.0, start=start)
+    config = LstmConfig(vocab, width=width, cells=cells, dropout=dropout, start=start)
     model = LstmSeq2Seq(LstmEncoderDecoder(config))
     nn.init.normal_(model.stack.embed.weight)
     return model
