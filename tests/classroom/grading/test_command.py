@@ -91,7 +91,7 @@ def test_a_killed_run_goes_on_where_it_stood(solved, tmp_path, monkeypatch):
             time.sleep(0.1)
         first.kill()
     done = {path: path.stat().st_mtime_ns for path in results.glob("*.json")}
-    words = ["sh", "-c", f"stty rows 24 cols 80; {' '.join(words)}"]  # tqdm draws nothing where there are no rows
+    words = ["sh", "-c", 'stty rows 24 cols 80; "$@"', "", *words]  # tqdm draws nothing where there are no rows
     assert pty.spawn(words, lambda file: said.append(os.read(file, 10_000)) or said[-1]) == 0
     assert 0 < len(done) < 4 and all(path.stat().st_mtime_ns == then for path, then in done.items())
     assert b"4/4" in b"".join(said)
