@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from course_lib.data.inputs import Kind
 from course_lib.errors import CourseError
 from course_lib.model.config import EmbedConfig, NoPosition, StackConfig
-from course_lib.model.heads import Mask, pool
+from course_lib.model.heads import Mask, Scores, pool
 from course_lib.model.layers import evaluating
 from course_lib.model.lstm import BiLSTM, right_padded
 from course_lib.objectives.losses import Batch, cross_entropy
@@ -111,9 +111,7 @@ class LstmLM(nn.Module):
         self.project = nn.Linear(body.lstm_config.cells, body.lstm_config.width, bias=False)
         self.bias = nn.Parameter(torch.zeros(body.lstm_config.vocab))
 
-    def forward(
-        self, ids: Ids, *, attention_mask: Mask = None, loss_mask: Mask = None
-    ) -> Float[Tensor, "B T V"] | Float[Tensor, "N V"]:
+    def forward(self, ids: Ids, *, attention_mask: Mask = None, loss_mask: Mask = None) -> Scores:
         return self.logits(self.body(ids), loss_mask)
 
     def logits(self, h: Float[Tensor, "B T H"], loss_mask: Mask) -> Float[Tensor, "*N V"]:
@@ -125,9 +123,7 @@ class LstmAutoencoder(LstmLM):
     """Logits of the text's own tokens: from its last state the LSTM says the text again, fed with what it should have
     said (Dai and Le 2015, section 2, figure 1)."""
 
-    def forward(
-        self, ids: Ids, *, attention_mask: Mask = None, loss_mask: Mask = None
-    ) -> Float[Tensor, "B T V"] | Float[Tensor, "N V"]:
+    def forward(self, ids: Ids, *, attention_mask: Mask = None, loss_mask: Mask = None) -> Scores:
         """Row b, position t: scores of ids[b, t], given the whole text's state and the tokens before t."""
         state = self.body.read(ids, attention_mask)
         h = state[0][-1][:, None]  # the state after the last token says the first one

@@ -230,8 +230,13 @@ def train_bpe(texts: Iterable[str], size: int) -> Tokenizer:
     _require_room(size, len(BPE_SPECIALS) + len(alphabet), any(texts))
     backend = tokenizers.Tokenizer(models.BPE())
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    learn: dict[str, Any] = {"vocab_size": size, "min_frequency": 2, "show_progress": False}
-    trainer = trainers.BpeTrainer(initial_alphabet=alphabet, special_tokens=list(BPE_SPECIALS), **learn)
+    trainer = trainers.BpeTrainer(
+        vocab_size=size,
+        min_frequency=2,
+        show_progress=False,
+        initial_alphabet=alphabet,
+        special_tokens=list(BPE_SPECIALS),
+    )
     backend.train_from_iterator(texts, trainer, len(texts))
     backend.decoder = decoders.ByteLevel()
     return Tokenizer(backend)
