@@ -167,15 +167,15 @@ def test_marks_are_asked_for_kept_and_added(tmp_path, hw1, records):
     text = "student;key;cell;points;of;comment\r\n=Anna;Anna;q7-written;7,5;10;<b>Good</b>, but short\r\n"
     (tmp_path / "marks.csv").write_text(text, "utf-8")  # as a spreadsheet saves it where 7.5 is written 7,5
     report.write(records, hw1, tmp_path)
-    anna, *_ = table(tmp_path / "grades.csv")
-    assert (anna["q7"], anna["total"]) == ("7.5", "97.5")
+    assert [table(tmp_path / "grades.csv")[0][name] for name in ("q7", "total")] == ["7.5", "97.5"]
     assert table(tmp_path / "marks.csv")[0]["comment"] == "<b>Good</b>, but short"
     (tmp_path / "marks.csv").write_text(text.replace("<b>Good</b>, but", "-1 für"), "cp1252")
     for _ in range(2):  # what guards against formulas is taken off again
         report.write(records, hw1, tmp_path)
     assert "to q7: -1 für short" in (tmp_path / "feedback" / "Anna.html").read_text("utf-8")
     (tmp_path / "marks.csv").write_text(text.replace(";", "\t"), "utf-16")
-    report.write(records, hw1, tmp_path)
+    report.write([{"student": "Dora", "key": "Dora", "cells": 7}, *records], hw1, tmp_path)  # no record at all
+    assert table(tmp_path / "grades.csv")[0]["status"] == "grader failed"
     assert "&lt;b&gt;Good&lt;/b&gt;, but short" in (tmp_path / "feedback" / "Anna.html").read_text()
 
 
