@@ -1,12 +1,14 @@
 """Recorded results of the claims, for lessons and slides; `experiments.engine` writes them.
 
 records.record("gelu-converges")      # what data/results says: verdict, figures of every seed, configuration
-records.summary("gelu-converges")     # the same in one sentence
+records.summary("gelu-converges")     # the same in a few lines
+records.live("gelu-converges", {...}) # what a lesson's own run says under the same rule
 records.beside("bert-glue", {...})    # chosen ones, as a lesson shows them
 records.recorded("bert-glue", "...")  # one of them, with its interval
 """
 # ruff: noqa: F401  the names are the package's
 
+from classroom.records.figures import Figure, Figures, Verdict
 from classroom.records.ledger import Claim, claim, of_lesson
-from classroom.records.record import Figure, Figures, Record, Verdict, record
-from classroom.records.report import beside, recorded, summary
+from classroom.records.record import Record, record
+from classroom.records.report import beside, live, recorded, summary

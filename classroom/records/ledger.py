@@ -1,12 +1,13 @@
 """The ledger, data/claims.yaml: every statement of the lectures that the course puts to the test."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from classroom.records import rules
 from course_lib.errors import CourseError
 from course_lib.files import COURSE, read_json
 
@@ -20,8 +21,8 @@ LESSONS = (
     "06_elmo", "07_transfer", "08_gpt1", "09_bert", "10_bert_finetuning", "11_inside_bert", "12_roberta",
     "13_distilbert", "14_electra", "15_sbert", "16_bart", "17_t5", "18_gpt2", "19_gpt3", "20_peft", "21_choosing",
 )  # fmt: skip
-NEEDED = ("id", "lesson", "kind", "says", "shows")
-ALLOWED = (*NEEDED, "paper", "note", "rule", "tried")
+NEEDED = ("id", "lesson", "kind", "says", "shows", "rule")
+ALLOWED = (*NEEDED, "paper", "note", "tried")
 
 
 @dataclass(frozen=True)
@@ -30,8 +31,8 @@ class Claim:
 
     id: its name. lesson: where it is tested live. kind: "exact", "computed" or "measured". says: the lecture's words.
     shows: what the course measures. paper: the lecture's figures, in whatever shape they have; None without any.
-    rule: when the verdict is which, written before the first run. tried: what was tried to find out why it does not
-        show.
+    rule: when the verdict is which (`classroom.records.rules`), written before the first run. tried: what was tried to
+        find out why it does not show.
     """
 
     id: str
@@ -41,7 +42,7 @@ class Claim:
     shows: str
     paper: Any = None
     note: str = ""
-    rule: str = ""
+    rule: dict[str, Any] = field(default_factory=dict)
     tried: tuple[str, ...] = ()
 
 
@@ -100,7 +101,7 @@ def _claim(file: str, number: int, entry: Any) -> Claim:
         raise CourseError(f"{name} lacks the key {missing[0]!r}.")
     if unknown := [key for key in entry if key not in ALLOWED]:
         raise CourseError(f"{name} has the unknown key {unknown[0]!r}; there are {', '.join(ALLOWED)}.")
-    for key in (*NEEDED, "note", "rule"):
+    for key in (*NEEDED[:-1], "note"):
         if not isinstance(entry.get(key, ""), str) or entry.get(key) == "":
             raise CourseError(f"{name}: {key} is {entry[key]!r}; it must be a text.")
     if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", entry["id"]):
@@ -109,4 +110,5 @@ def _claim(file: str, number: int, entry: Any) -> Claim:
         raise CourseError(f"{name}: kind is {entry['kind']!r}; it must be one of {', '.join(KINDS)}.")
     if entry["lesson"] not in LESSONS:
         raise CourseError(f"{name}: there is no lesson {entry['lesson']!r}.")
+    rules.check(entry["rule"], name)
     return Claim(**entry | {"tried": tuple(entry.get("tried", ()))})

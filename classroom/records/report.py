@@ -1,13 +1,15 @@
 """Records told: one sentence, a table beside the paper's, a report of all (report.md.j2, report.html.j2)."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import isclose
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from classroom.records.ledger import Claim, read
-from classroom.records.record import RESULTS, VERDICTS, Record, difference, record
+from classroom.records import rules
+from classroom.records.figures import VERDICTS, difference, figure
+from classroom.records.ledger import Claim, claim, read
+from classroom.records.record import RESULTS, Record, record
 from course_lib.errors import CourseError
 from course_lib.files import atomic_write
 
@@ -17,15 +19,30 @@ if TYPE_CHECKING:
     from classroom.figures.display import Html
 
 NOT_YET = "not recorded yet"
-COLOURS = {"reproduced": "green", "partly": "yellow", "not at this scale": "red"}
+COLOURS = dict(zip(VERDICTS, ("green", "yellow", "white", "red", "blue"), strict=True))
 
 
 def summary(name: str, folder: str | Path = RESULTS) -> str:
-    """One or two sentences on a claim: verdict, how it was found, the main figures."""
+    """A claim's verdict, what it rests on, and a line for each of its statements."""
     found = record(name, folder)
     if found is None:
         return f"{name}: {NOT_YET}; `python -m course_lib claims run {name}` makes the record."
-    return f"{name}: {found.verdict} ({basis(found)}). {found.why}"
+    return "\n".join([f"{name}: {found.verdict} ({basis(found)})", *(f"  {line}" for line in found.why.splitlines())])
+
+
+def live(name: str, values: Mapping[str, float | Sequence[float]]) -> str:
+    """What a lesson's own run says of a claim under the record's rule: which statements its figures point to.
+
+    values: by the names of the record's figures, one or some of several seeds; a statement whose figures are missing is
+    not tested.
+    """
+    seeds = {key: [value] if isinstance(value, float | int) else list(value) for key, value in values.items()}
+    found = rules.judge(claim(name).rule, {key: figure(some, exact=len(some) == 1) for key, some in seeds.items()})
+    tested = [each for each in found.statements if each.outcome != "not tested"]
+    lines = [f"  {'yes' if each.agrees else 'no':3} {each.says} ({', '.join(each.values)})" for each in tested]
+    count = f"{sum(each.agrees for each in tested)} of {len(tested)}"
+    said = f"{name}, this run: {count} statements point the lecture's way; one run decides nothing."
+    return "\n".join([said, *lines])
 
 
 def basis(found: Record) -> str:

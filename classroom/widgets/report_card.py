@@ -7,7 +7,9 @@ from typing import NamedTuple
 from classroom.figures.display import Html
 from classroom.widgets.card import card
 
-_TINTS = {"reproduced": "#d5eed9", "partly": "#fdf0c8", "not at this scale": "#f9dcd4", "not reproduced": "#f9dcd4"}
+_TINTS = {
+    "reproduced": "#d5eed9", "partly": "#fdf0c8", "no difference": "#e7e7ea", "opposite": "#f9dcd4", "not tested": "#dbe7f6",
+}  # fmt: skip
 _OPEN = "not recorded yet"
 
 

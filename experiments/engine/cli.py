@@ -65,6 +65,19 @@ def run_claims(
             print(f"  {done.record.id}: {done.record.verdict}. {done.record.why}", flush=True)
 
 
+@app.command("judge")
+def judge(out: _Results = None) -> None:
+    """Apply the ledger's rules to every record's figures again."""
+    from classroom.records import report
+    from classroom.records.record import write
+    from experiments.engine.run import judge_again
+
+    for entry, found in report.overview(out or RESULTS):
+        if found is not None and (again := judge_again(found)) != found:
+            write(again, out or RESULTS)
+            print(f"{entry.id}: {found.verdict}, now {again.verdict}")
+
+
 @app.command("report")
 def tell(
     to: Annotated[Path | None, typer.Option(help="Write it to this .md or .html file as well.")] = None,

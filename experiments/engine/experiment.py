@@ -1,6 +1,7 @@
-"""What a claim's experiment is: a function that measures, and the rule that makes a verdict of its figures."""
+"""What a claim's experiment is: a function that measures. The rule that judges its figures stands in the ledger."""
 
 import hashlib
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -10,10 +11,11 @@ from typing import Any
 
 import yaml
 
+from classroom.records.figures import Figures
 from classroom.records.ledger import Claim, claim
+from classroom.records.rules import Judgement, judge
 from course_lib.errors import CourseError
 from experiments.engine.arms import Arm
-from experiments.engine.judging import Judge
 from experiments.engine.lab import Lab, Plan, Tuning, shipped
 
 LESSONS = Path(__file__).parents[1] / "lessons"  # BLOCK/LESSON.py holds the experiments of a lesson
@@ -26,13 +28,11 @@ _FOUND: dict[str, "Experiment"] = {}
 class Experiment:
     """How one claim is tested.
 
-    verdict: the ledger's rule as a function of the figures, and of nothing else. measure: one seed's values by name,
-    the same names with every seed. needs: the pretraining arms that it asks the lab for, which are then trained
-    beforehand, side by side. config: settings beside the plan's.
+    measure: one seed's values by name, the same names with every seed. needs: the pretraining arms that it asks the
+    lab for, which are then trained beforehand, side by side. config: settings beside the plan's.
     """
 
     id: str
-    verdict: Judge
     measure: Measure
     needs: Needs
     config: dict[str, Any]
@@ -44,8 +44,12 @@ class Experiment:
 
     @property
     def rule_hash(self) -> str:
-        """Of the rule's words: what was measured under another rule is measured again."""
-        return hashlib.sha256(self.claim.rule.encode()).hexdigest()[:12]
+        """Names the rule that judged a record."""
+        return hashlib.sha256(json.dumps(self.claim.rule, sort_keys=True).encode()).hexdigest()[:12]
+
+    def judge(self, figures: Figures) -> Judgement:
+        """What the ledger's rule makes of the figures, and of nothing else."""
+        return judge(self.claim.rule, figures)
 
 
 @cache
@@ -63,24 +67,24 @@ def settings(name: str) -> dict[str, Any]:
     return found | ({"checkpoints": shipped(*found["checkpoints"])} if "checkpoints" in found else {})
 
 
-def experiment(name: str, judge: Judge, needs: Needs = lambda *_: (), **config: Any) -> Callable[[Measure], Measure]:
+def experiment(name: str, needs: Needs = lambda *_: (), **config: Any) -> Callable[[Measure], Measure]:
     """Register the decorated function as the experiment of a claim. config: beside its settings in given.yaml."""
 
     def register(measure: Measure) -> Measure:
-        _FOUND[name] = Experiment(name, judge, measure, needs, settings(name) | config)
+        _FOUND[name] = Experiment(name, measure, needs, settings(name) | config)
         return measure
 
     return register
 
 
-def suite(name: str, systems: Callable[[Plan, int], dict[str, Tuning]], tasks: Sequence[str], judge: Judge) -> None:
+def suite(name: str, systems: Callable[[Plan, int], dict[str, Tuning]], tasks: Sequence[str]) -> None:
     """The experiment of a claim that compares systems on several tasks by their scores as SYSTEM/TASK, and their means,
     SYSTEM/average."""
 
     def needs(plan: Plan, seed: int) -> list[Arm]:
         return list(dict.fromkeys(s.source for s in systems(plan, seed).values() if isinstance(s.source, Arm)))
 
-    @experiment(name, judge, needs, tasks=tasks)
+    @experiment(name, needs, tasks=tasks)
     def measure(lab: Lab, seed: int) -> dict[str, float]:
         values: dict[str, float] = {}
         for system, tuning in systems(lab.plan, seed).items():

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib import metadata
 from multiprocessing import get_context, parent_process
@@ -21,7 +21,9 @@ from typing import Any, NamedTuple
 
 import torch
 
-from classroom.records.record import RESULTS, Record, figure, write
+from classroom.records.figures import figure
+from classroom.records.record import RESULTS, Record, write
+from classroom.records.rules import words
 from course_lib.errors import CourseError
 from course_lib.files import read_json, write_json
 from experiments.engine import arms
@@ -94,16 +96,16 @@ def compose(experiment: Experiment, settings: RunSettings) -> Record:
     parts = [read_json(_seed_file(experiment, seed, settings)) for seed in numbers]
     exact = experiment.claim.kind != "measured"
     figures = {name: figure([part["values"][name] for part in parts], exact=exact) for name in parts[0]["values"]}
-    verdict, why = experiment.verdict(figures)
+    found = experiment.judge(figures)
     needed = [list(experiment.needs(settings.plan, seed)) for seed in numbers]
     spent = {arm.name: read_json(settings.arms / arm.name / "card.json")["seconds"] for row in needed for arm in row}
     made = Record(
         id=experiment.id,
         kind=experiment.claim.kind,
-        rule=experiment.claim.rule,
+        rule=words(experiment.claim.rule),
         rule_hash=experiment.rule_hash,
-        verdict=verdict,
-        why=why,
+        verdict=found.verdict,
+        why=found.why,
         figures=figures,
         seeds=numbers,
         config={"plan": asdict(settings.plan), **experiment.config, "arms": [arm.to_dict() for arm in needed[0]]},
@@ -116,6 +118,14 @@ def compose(experiment: Experiment, settings: RunSettings) -> Record:
     )
     write(made, settings.out)
     return made
+
+
+def judge_again(found: Record) -> Record:
+    """The record under the ledger's rule as it stands, its figures untouched."""
+    test = find(found.id)
+    told = test.judge(found.figures)
+    how = {"rule": words(test.claim.rule), "rule_hash": test.rule_hash, "tried": list(test.claim.tried)}
+    return replace(found, verdict=told.verdict, why=told.why, **how)
 
 
 def _jobs(experiment: Experiment, settings: RunSettings) -> Iterator[_Job]:
@@ -178,9 +188,9 @@ def _do(job: _Job, settings: RunSettings) -> float:
 
 
 def _seed_file(experiment: Experiment, seed: int, settings: RunSettings) -> Path:
-    """Named by what the values follow from: the plan, the arms, the rule under which they were measured."""
+    """Named by what the values follow from: the plan, the settings, the arms."""
     needed = [arm.name for arm in experiment.needs(settings.plan, seed)]
-    follows = [{"plan": asdict(settings.plan), **experiment.config}, needed, experiment.rule_hash]
+    follows = [{"plan": asdict(settings.plan), **experiment.config}, needed]
     key = arms.short_hash(json.dumps(follows, sort_keys=True))
     return settings.work / experiment.id / f"seed-{seed}-{key}.json"
 

@@ -21,7 +21,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor, nn
 
-from classroom.records.record import RESULTS, Figure, difference, figure
+from classroom.records.figures import Figure, difference, figure
+from classroom.records.record import RESULTS
 from course_lib.analysis import probing
 from course_lib.analysis.metrics import METRICS
 from course_lib.files import write_json

@@ -19,7 +19,8 @@ import torch
 import typer
 from datasets import Dataset
 
-from classroom.records.record import RESULTS, figure
+from classroom.records.figures import figure
+from classroom.records.record import RESULTS
 from course_lib import data
 from course_lib.families.sentence import Sentence, SentenceEncoder, TextBatches, cosine_regression, sts
 from course_lib.files import read_json, write_json

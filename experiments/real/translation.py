@@ -16,7 +16,8 @@ import torch
 import typer
 from torch import nn
 
-from classroom.records.record import RESULTS, figure
+from classroom.records.figures import figure
+from classroom.records.record import RESULTS
 from course_lib import data
 from course_lib.analysis import metrics
 from course_lib.data.inputs import SourceTarget, TaskBatches

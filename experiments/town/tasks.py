@@ -25,7 +25,7 @@ import torch
 import typer
 from torch import Tensor
 
-from classroom.records.record import Figure, difference, figure
+from classroom.records.figures import Figure, difference, figure
 from classroom.town import World
 from course_lib.data.batches import Shuffled, pad
 from course_lib.files import write_json

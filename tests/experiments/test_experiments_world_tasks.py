@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from classroom.records.record import figure
+from classroom.records.figures import figure
 from classroom.town import World
 from course_lib.pretrained import checkpoints
 from experiments.town import tasks

@@ -190,7 +190,7 @@ def claims() -> Values:
         )
         out[f"{name}/rule"] = sha(claim.rule)
         out[f"{name}/record's rule hash"] = kept.rule_hash
-        out[f"{name}/verdict from the record"] = f"{experiment.verdict(kept.figures)[0]} | {kept.why}"
+        out[f"{name}/verdict from the record"] = f"{experiment.judge(kept.figures).verdict} | {kept.why}"
         out[f"{name}/settings"] = sha_json([experiment.config, claim.tried])
         out[f"{name}/arms"] = sorted({arm for names in arms.values() for arm in names})
     files = [*(DATA / "results").rglob("*"), *(DATA / "papers").glob("*"), DATA / "claims.yaml"]

@@ -18,11 +18,9 @@ from course_lib.model.attention import Attention
 from course_lib.model.config import EmbedConfig, NoPosition, StackConfig
 from course_lib.model.transformer import Transformer
 from course_lib.objectives import seeded_generator
-from experiments.engine.judging import above, all_of, any_of, exactly, near, ratio, statements, verdict, within
 from experiments.lessons import Lab, experiment, given
 
 Layer = Callable[[Tensor], Tensor]
-STATED = {"scores and mixing": (2, 1), "recurrence": (1, 2), "convolution": (1, 2)}  # slopes in n and in d
 ROUNDS = {"self-attention": {27: 1, 81: 1}, "recurrence": {27: 26, 81: 80}, "convolution": {27: 3, 81: 4}}  # by length
 LENGTHS, WIDTHS, KERNEL = (given("settings")["attention-complexity"][name] for name in ("lengths", "widths", "kernel"))
 WIDTH_RANGE: list[int] = given("settings")["attention-scaling"]["widths"]
@@ -102,17 +100,7 @@ def one_round(d: int = 4) -> dict[str, Callable[[Tensor, int], Tensor]]:
     }
 
 
-SLOPES = [
-    within(f"flops/{layer}/{x}", stated - 0.1, stated + 0.1)
-    for layer, pair in STATED.items()
-    for x, stated in zip("nd", pair, strict=True)
-]
-GROWS = {layer: above(f"chain growth/{layer}", 1.0) for layer in ROUNDS}
-WAITS = GROWS["recurrence"] & ~any_of(GROWS["self-attention"], GROWS["convolution"])
-REACH = [exactly(f"rounds/{layer}/{n}", count) for layer, row in ROUNDS.items() for n, count in row.items()]
-
-
-@experiment("attention-complexity", statements(all_of(*SLOPES), WAITS, all_of(*REACH)))
+@experiment("attention-complexity")
 def attention_complexity(lab: Lab, seed: int) -> dict[str, float]:
     """Slopes, chains, rounds and times of the three kinds of layer."""
     torch.manual_seed(seed)
@@ -146,11 +134,9 @@ ENDS = {  # of entropy and gradient: what they are at the largest width and at t
     kind: [(f"{what}/{kind}/{WIDTH_RANGE[-1]}", f"{what}/{kind}/{WIDTH_RANGE[0]}") for what in ("entropy", "gradient")]
     for kind in ("divided", "not divided")
 }
-FALL = [ratio(*pair, most=0.5) for pair in ENDS["not divided"]]
-LEVEL = [near(*pair, 0.1) for pair in ENDS["divided"]]
 
 
-@experiment("attention-scaling", verdict(all_of(*FALL, *LEVEL), any_of(*FALL)))
+@experiment("attention-scaling")
 def attention_scaling(lab: Lab, seed: int) -> dict[str, float]:
     """Entropy and gradient at each width, with and without the division, mean of eight draws."""
     values: dict[str, float] = {}
@@ -169,7 +155,7 @@ def unchanged_cuts(stack: Transformer, tokens: Tensor, others: Tensor) -> int:
     return sum(torch.equal(before[:, :t], stack(row)[:, :t]) for t, row in enumerate(changed, start=1))
 
 
-@experiment("causal-mask", verdict(exactly("unchanged, causal", "cuts") & exactly("unchanged, no mask", 0.0)))
+@experiment("causal-mask")
 def causal_mask(lab: Lab, seed: int) -> dict[str, float]:
     """Cuts at which the past does not change, with the mask and without."""
     torch.manual_seed(seed)

@@ -8,15 +8,12 @@ import torch.nn.functional as F
 
 from course_lib.analysis import cost
 from course_lib.families.gpt import gpt1
-from experiments.engine.judging import above, all_of, clearly, exactly, most_of, near, verdict
 from experiments.lessons import Lab, Plan, Tuning, experiment, probes, small_models, suite
 
 TASKS = ("acceptability", "sentiment", "nli", "qnli", "paraphrase", "similarity", "entities")
-IDENTITIES = ("x Phi(x)", "erf form", "derivative", "at 0", "beyond 6", "below -6")
-HOLD = [*[above(1e-8, name) for name in IDENTITIES], above(1e-3, "largest jump of the slope")]
 
 
-@experiment("gelu", verdict(all_of(*HOLD)))
+@experiment("gelu")
 def gelu(lab: Lab, seed: int) -> dict[str, float]:
     """Greatest deviations from the identities, and of the tanh approximation."""
     x = torch.linspace(-10, 10, 200_001, dtype=torch.float64, requires_grad=True)
@@ -39,7 +36,7 @@ def gelu(lab: Lab, seed: int) -> dict[str, float]:
     return {name: value.item() for name, value in values.items()}
 
 
-@experiment("gpt1-size", verdict(exactly("parameters", "transformers") & near("parameters", 117e6, 0.01)))
+@experiment("gpt1-size")
 def gpt1_size(lab: Lab, seed: int) -> dict[str, float]:
     """Counted on the meta device, without memory for the weights."""
     from transformers import OpenAIGPTConfig, OpenAIGPTLMHeadModel
@@ -55,10 +52,9 @@ def gpt1_size(lab: Lab, seed: int) -> dict[str, float]:
 
 
 _activations = small_models.together(small_models.causal_arm, small_models.relu_arm)
-LOSSES = ("held-out loss/ReLU", "held-out loss/GELU")
 
 
-@experiment("gelu-converges", verdict(clearly(*LOSSES), above(*LOSSES)), _activations)
+@experiment("gelu-converges")
 def gelu_converges(lab: Lab, seed: int) -> dict[str, float]:
     """Held-out loss and training loss where the ReLU arm ends."""
     values: dict[str, float] = {}
@@ -72,7 +68,6 @@ def gelu_converges(lab: Lab, seed: int) -> dict[str, float]:
 
 
 SCORES = {task: (f"pretrained/{task}", f"from scratch/{task}") for task in (*TASKS, "average")}
-MOST = most_of(*[above(*SCORES[task]) for task in TASKS])
 
 
 def _systems(plan: Plan, seed: int) -> dict[str, Tuning]:
@@ -81,4 +76,4 @@ def _systems(plan: Plan, seed: int) -> dict[str, Tuning]:
     return {"pretrained": tuning, "from scratch": replace(tuning, pretrained=False)}
 
 
-suite("gpt1-table", _systems, TASKS, verdict(MOST & clearly(*SCORES["average"]), above(*SCORES["average"])))
+suite("gpt1-table", _systems, TASKS)

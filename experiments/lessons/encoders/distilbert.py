@@ -12,15 +12,12 @@ from course_lib.objectives import losses
 from course_lib.pretrained import checkpoints
 from course_lib.training import distill
 from course_lib.training.finetune import finetune
-from experiments.lessons import Lab, experiment, fit, given, probes, rule, task_rows
+from experiments.lessons import Lab, experiment, fit, given, probes, task_rows
 
 TEACHER = "bert-mini"
 ROWS, LENGTH = 16, 64
 TASKS = ("entities", "pos")
 SIZES: dict[str, dict[str, int]] = given("distilbert")["sizes"]
-SMALLER = rule.ratio("parameters/DistilBERT", "parameters/BERT-base", 0.58, 0.62)
-KEPT = rule.clearly(rule.Ratio("score/distilled", "score/teacher"), 0.95)
-TAUGHT = rule.clearly("score/distilled", "score/no teacher")
 
 
 @torch.no_grad()
@@ -33,7 +30,7 @@ def filled(model: Any, kept: list[losses.Batch]) -> float:
     return float(torch.cat(right).float().mean())
 
 
-@experiment("distilbert", rule.verdict(SMALLER & KEPT & TAUGHT, SMALLER & (KEPT | TAUGHT)), tasks=TASKS)
+@experiment("distilbert", tasks=TASKS)
 def distilbert(lab: Lab, seed: int) -> dict[str, float]:
     """Scores of the teacher and of students taught with and without it; gaps they fill after many documents and few."""
     size = SIZES[lab.plan.scale]

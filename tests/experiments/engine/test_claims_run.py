@@ -14,7 +14,8 @@ from typer.testing import CliRunner
 
 from classroom import records
 from classroom.records import ledger, report
-from classroom.records.record import RESULTS, Figure, difference, figure, read, short
+from classroom.records.figures import Figure, difference, figure, short
+from classroom.records.record import RESULTS, read
 from course_lib.errors import CourseError
 from experiments.engine import experiment
 from experiments.engine import run as running
