@@ -43,12 +43,8 @@ def toy(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return asked
 
 
-def judge(f: records.Figures) -> tuple[str, str]:
-    return "reproduced" if f["a"].mean > f["b"].mean else "partly", f"a is {f['a'].mean:.1f}."
-
-
-def other_judge(f: records.Figures) -> tuple[str, str]:
-    return "not at this scale", "no."
+RULE = {"statements": [{"says": "a is one or more", "range": ["a", 1, None]}]}
+OTHER = {"statements": [{"says": "b is one or more", "range": ["b", 1, None]}]}
 
 
 def register(monkeypatch: pytest.MonkeyPatch, asked: list[int], **changed: Any) -> None:
@@ -58,10 +54,10 @@ def register(monkeypatch: pytest.MonkeyPatch, asked: list[int], **changed: Any) 
 
     chosen = changed.pop("measure", measure)
     words = {key: changed.pop(key) for key in ("rule", "tried") if key in changed}
-    told = replace(ledger.claim(NAME), **{"rule": "a above b", "tried": ()} | words)  # the ledger's row
+    told = replace(ledger.claim(NAME), **{"rule": RULE, "tried": ()} | words)  # the ledger's row
     monkeypatch.setitem(ledger.read(), NAME, told)
     monkeypatch.setattr(experiment, "_FOUND", dict(experiment._FOUND))
-    experiment.experiment(NAME, **{"judge": judge} | changed)(chosen)
+    experiment.experiment(NAME, **changed)(chosen)
 
 
 def test_a_record_says_it_all(settings: RunSettings, toy: list[int]) -> None:
@@ -71,12 +67,13 @@ def test_a_record_says_it_all(settings: RunSettings, toy: list[int]) -> None:
     found = records.record(NAME, settings.out)
     assert found == done[-1].record
     assert found is not None
-    assert (found.verdict, found.why, found.seeds) == ("reproduced", "a is 2.0.", [0, 1, 2])
+    assert (found.verdict, found.seeds) == ("reproduced", [0, 1, 2])
+    assert found.why == "holds: a is one or more (2 ± 2.48)"
     assert found.figures["a"].seeds == [1.0, 2.0, 3.0]
     low, high = found.figures["a"].interval or (0, 0)
     assert (low + high) / 2 == pytest.approx(2.0)
     assert high - 2 == pytest.approx(4.30265 / 3**0.5, rel=1e-4)  # Student's t, two degrees of freedom
-    assert found.rule == "a above b"
+    assert found.rule == "Statements: (1) a is one or more."
     assert found.config["plan"]["scale"] == "smoke"
     assert {"python", "torch"} <= set(found.versions)
 
@@ -91,15 +88,12 @@ def test_finished_seeds_are_not_done_again(
     assert toy == [0, 1, 2, 3, 4]
     before = records.record(NAME, settings.out)
     assert before is not None and before.seeds == [0, 1, 2, 3, 4]
-    register(monkeypatch, toy, judge=other_judge, tried=("longer",))
-    list(run([NAME], settings))
-    assert len(toy) == 5, "a judge that says the same words otherwise asks for no new figures"
-    assert records.record(NAME, settings.out).tried == ["longer"]  # type: ignore[union-attr]
-    register(monkeypatch, toy, rule="a well above b")
+    register(monkeypatch, toy, rule=OTHER, tried=("longer",))
     list(run([NAME], settings))
     after = records.record(NAME, settings.out)
-    assert toy == [0, 1, 2, 3, 4, 0, 1, 2], "another rule is another run"
+    assert len(toy) == 5, "another rule asks for no new figures"
     assert after is not None and before.rule_hash != after.rule_hash
+    assert (after.verdict, after.tried) == ("opposite", ["longer"])
 
 
 def test_arms_come_before_their_seeds_and_once(

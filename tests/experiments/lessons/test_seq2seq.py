@@ -50,7 +50,7 @@ def test_frozen_keeps_what_was_pretrained() -> None:
 
 def measured(claim: str) -> str:
     found = find(claim)
-    return judge(claim, found.measure(Lab(PLANS["smoke"]), 0))[0]
+    return judge(claim, found.measure(Lab(PLANS["smoke"]), 0)).verdict
 
 
 def test_a_wrong_triplet_loss_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
