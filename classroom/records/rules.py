@@ -25,7 +25,7 @@ or {highest: [...]}, the one with the highest mean.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, Literal
@@ -39,6 +39,12 @@ Outcome = Literal["holds", "not shown", "opposite", "not tested"]
 FORMS = ("more", "same", "range", "equal", "parts", "untested")
 KEYS = (*FORMS, "says", "by", "margin", "for", "need", "side", "exploratory", "given")
 MOST = 4  # quantities that a statement names
+_COMBINED: dict[str, Callable[..., np.ndarray]] = {
+    "minus": np.subtract,
+    "of": np.divide,
+    "log": np.log,
+    "mean": lambda *some: np.mean(some, axis=0),
+}
 
 
 @dataclass(frozen=True)
@@ -132,6 +138,8 @@ def _found(entry: Mapping[str, Any], figures: Figures) -> Found:
         parts = [_one(part, figures) for part in _written_out(entry)]
     except KeyError as missing:
         return Found(says, "not tested", (f"no figure {missing.args[0]!r}",), side=side, exploratory=late)
+    except CourseError:  # of `figure`: a quotient of zeros
+        return Found(says, "not tested", ("no finite number",), side=side, exploratory=late)
     need, hold = entry.get("need", len(parts)), sum(part.outcome == "holds" for part in parts)
     outcome: Outcome = "holds" if hold >= need else "not shown"
     if not hold and any(part.outcome == "opposite" for part in parts):
@@ -206,11 +214,7 @@ def _value(figures: Figures, quantity: Any) -> Figure:
         return max((_value(figures, part) for part in parts), key=lambda found: found.mean)
     given = [_value(figures, part) for part in ([parts] if how == "log" else parts)]
     rows = np.broadcast_arrays(*[np.array(each.seeds) for each in given])
-    combine = {
-        "minus": lambda a, b: a - b,
-        "of": lambda a, b: a / b,
-        "log": np.log,
-        "mean": lambda *some: np.mean(some, axis=0),
-    }[how]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = _COMBINED[how](*rows)
     exact = len(rows[0]) == 1 and all(each.interval for each in given)
-    return figure(combine(*rows).tolist(), exact=exact)
+    return figure(found.tolist(), exact=exact)

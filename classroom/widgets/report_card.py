@@ -5,11 +5,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from classroom.figures.display import Html
+from classroom.records.figures import VERDICTS
 from classroom.widgets.card import card
 
-_TINTS = {
-    "reproduced": "#d5eed9", "partly": "#fdf0c8", "no difference": "#e7e7ea", "opposite": "#f9dcd4", "not tested": "#dbe7f6",
-}  # fmt: skip
+_TINTS = dict(zip(VERDICTS, ("#d5eed9", "#fdf0c8", "#e7e7ea", "#f9dcd4", "#dbe7f6"), strict=True))
 _OPEN = "not recorded yet"
 
 

@@ -44,7 +44,7 @@ def run_claims(
 
     Example: python -m course_lib claims run gelu-converges bert-size --jobs 2
     """
-    from classroom.records import ledger
+    from classroom.records import ledger, report
     from experiments.engine import run
     from experiments.engine.lab import PLANS
 
@@ -62,7 +62,7 @@ def run_claims(
     for done in run.run(list(dict.fromkeys(chosen)), where, jobs=jobs):
         print(f"{done.what}: {done.seconds:.0f} s", flush=True)
         if done.record is not None:
-            print(f"  {done.record.id}: {done.record.verdict}. {done.record.why}", flush=True)
+            print(report.summary(done.record.id, where.out), flush=True)
 
 
 @app.command("judge")

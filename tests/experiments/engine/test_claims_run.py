@@ -166,7 +166,8 @@ def test_a_file_that_is_no_record(settings: RunSettings, toy: list[int], change:
 def test_telling(settings: RunSettings, toy: list[int], tmp_path: Path) -> None:
     assert records.summary(NAME, settings.out).startswith(f"{NAME}: not recorded yet; `python -m course_lib claims run")
     list(run([NAME], settings))
-    assert records.summary(NAME, settings.out) == f"{NAME}: reproduced (3 seeds, mean and 95% interval). a is 2.0."
+    told = [f"{NAME}: reproduced (3 seeds, mean and 95% interval)", "  holds: a is one or more (2 ± 2.48)"]
+    assert records.summary(NAME, settings.out).splitlines() == told
     shown = records.beside(NAME, {"ours": "a"}, scale=100, folder=settings.out)
     assert repr(shown).split("\n")[1].split() == ["ours", "200.00", "[-48.41,", "448.41]"]
     assert "<td" in shown._repr_html_()
@@ -182,8 +183,8 @@ def test_telling(settings: RunSettings, toy: list[int], tmp_path: Path) -> None:
     page, text = (report.save(tmp_path / f"report.{kind}", settings.out).read_text() for kind in ("html", "md"))
     for told in (page, text):
         assert "1 of 80 claims recorded: 1 reproduced" in told
-        assert "a is 2.0." in told
-        assert "a above b" in told
+        assert "a is one or more (2 ± 2.48)" in told
+        assert "Statements: (1) a is one or more." in told
     assert "<script" not in page
 
 
@@ -194,13 +195,13 @@ def test_command_line(settings: RunSettings, toy: list[int], tmp_path: Path) -> 
         return done.output
 
     work = ["--work", str(tmp_path / "work")]
-    assert "gelu-converges: reproduced. a is 2.0." in call("run", NAME, "--scale", "smoke", "--seeds", "3", *work)
+    assert "  holds: a is one or more (2 ± 2.48)" in call("run", NAME, "--scale", "smoke", "--seeds", "3", *work)
     assert call("run", NAME, "--scale", "smoke", "--seeds", "3", *work).startswith(f"{NAME}: 0 s")
     listed = call("list", "--lesson", "08")
     assert "gpt1-table" in listed
     assert "1 of 4 claims recorded: 1 reproduced" in listed
     assert "mlm-recipe" not in listed
-    assert "a is 2.0" in call("report", "--to", str(tmp_path / "all.html"))
+    assert "a is one or more" in call("report", "--to", str(tmp_path / "all.html"))
     assert (tmp_path / "all.html").exists()
 
 

@@ -62,7 +62,7 @@ def test_a_wrong_triplet_loss_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
         lambda a, p, n, margin: (a - p).norm() - (a - n).norm() + margin,  # no max
     ):
         monkeypatch.setattr(sbert, "triplet_loss", wrong)
-        assert measured("sbert-triplet") == "not at this scale"
+        assert measured("sbert-triplet") != "reproduced"
 
 
 def _shifted(text: Tensor, rng: torch.Generator, **options: object) -> Tensor:
@@ -98,7 +98,7 @@ def test_a_wrong_corruption_is_found(monkeypatch: pytest.MonkeyPatch, name: str,
     monkeypatch.setattr(bart, "NOISED", 40)
     assert measured("bart-noise") == "reproduced"
     monkeypatch.setitem(objectives.NOISES, name, wrong)
-    assert measured("bart-noise") == "not at this scale"
+    assert measured("bart-noise") != "reproduced"
 
 
 @pytest.mark.parametrize("kind", KINDS)
