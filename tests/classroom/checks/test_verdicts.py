@@ -26,13 +26,6 @@ KNOWN = {
 }  # fmt: skip
 
 
-def sweep(*scores: float) -> dict[str, Any]:
-    rates = [1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2]
-    score = dict(zip(rates, scores, strict=True))
-    best = max(score, key=score.__getitem__)
-    return {"score": score, "best": best, "plateau": [r for r in rates if score[r] >= 0.9 * score[best]], "LRS": rates}
-
-
 BASE = [4.80, 4.82, 4.84, 4.82]
 
 
