@@ -49,6 +49,13 @@ def device_named(device: str) -> str:
     return "mps" if torch.backends.mps.is_available() else "cpu"
 
 
+def named(out: Path | None) -> Path | None:
+    """A folder of its own: "" would be the current one."""
+    if out == Path():
+        raise CourseError("--out is empty; name a folder.")
+    return out
+
+
 DATA = "world, docs, a text file or folder, or hub:NAME"
 Threads = Annotated[int, typer.Option(help="CPU threads; 0 = all cores.", min=0, callback=set_threads)]
 Device = Annotated[str, typer.Option(help="cpu, cuda, mps, or auto = the best there is.", callback=device_named)]
@@ -57,7 +64,7 @@ HeldOut = Annotated[
 ]
 Cased = Annotated[bool, typer.Option("--cased", help="WordPiece keeps capitals.")]
 Bf16 = Annotated[Literal["fp32", "bf16", "auto"], typer.Option(help="bf16 is faster; auto = where the machine can.")]
-Seed = Annotated[int, typer.Option(help="Equal seeds give equal results.")]
+Seed = Annotated[int, typer.Option(help="Equal seeds give equal results.", min=0, max=2**63 - 1)]
 _Model = Annotated[str, typer.Argument(help="A shipped checkpoint (see `zoo list`), a folder, or hub:NAME@REVISION.")]
 _Fields = Annotated[str | None, typer.Option(help="Ours and the file's: text=review,label=stars; numbers from 0, too.")]
 
@@ -67,7 +74,7 @@ def pretrain(
     model: Annotated[
         str, typer.Argument(help="gpt, bert, albert, distilbert, electra, bart, t5; or sized: bert-base.")
     ],
-    out: Annotated[Path, typer.Option(help="Folder for the model and its run.")],
+    out: Annotated[Path, typer.Option(help="Folder for the model and its run.", callback=named)],
     data: Annotated[str, typer.Option(help=DATA + ", or a folder that `tokenize` wrote.")] = "world",
     documents: Annotated[int | None, typer.Option(help="How many documents; all if not given.", min=1)] = None,
     held_out: HeldOut = 0,
@@ -92,7 +99,7 @@ def pretrain(
     warmup: Annotated[int | None, typer.Option(help="Steps; by default a tenth, at most 300.", min=0)] = None,
     optimizer: Annotated[Literal["adamw", "muon"], typer.Option(help="Muon moves the blocks' matrices.")] = "adamw",
     weight_decay: Annotated[float, typer.Option(help="Of matrices.", min=0)] = 0.01,
-    beta2: Annotated[float, typer.Option(help="AdamW's; 0.98 for large learning rates.", min=0, max=1)] = 0.999,
+    beta2: Annotated[float, typer.Option(help="AdamW's; 0.98 for large learning rates.", min=0, max=0.999999)] = 0.999,
     short: Annotated[int | None, typer.Option(help="Tokens a row in the first 90% of the steps.", min=8)] = None,
     mask_rate: Annotated[float | None, typer.Option(help="Of a masked model; 0.15 if not given.", min=0, max=1)] = None,
     cased: Cased = False,
@@ -125,7 +132,7 @@ def pretrain(
 
 @app.command()
 def tokenize(
-    out: Annotated[Path, typer.Option(help="Folder for the tokenizer and the token files.")],
+    out: Annotated[Path, typer.Option(help="Folder for the tokenizer and the token files.", callback=named)],
     data: Annotated[str, typer.Option(help=DATA + ".")] = "world",
     model: Annotated[str, typer.Option(help="What it is for: gpt takes byte-level BPE, the others WordPiece.")] = "gpt",
     documents: Annotated[int | None, typer.Option(help="How many documents; all if not given.", min=1)] = None,
@@ -149,7 +156,7 @@ def tokenize(
 def finetune(
     model: _Model,
     task: Annotated[str, typer.Option(help="world/sentiment, world/nli, ... a file or folder, or hub:NAME.")],
-    out: Annotated[Path | None, typer.Option(help="Folder for the model; `predict` and transformers open it.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the model; `predict` opens it.", callback=named)] = None,
     n: Annotated[int | None, typer.Option(help="How many training rows.", min=1)] = None,
     test: Annotated[
         str | None, typer.Option(help="The split that is scored; test, or validation where test has no labels.")
@@ -243,6 +250,8 @@ def generate(
     from course_lib.pretrained import checkpoints
 
     loaded = checkpoints.open_model(model)
+    if not hasattr(loaded.tokenizer, "vocab"):
+        raise CourseError(f"{model} is a {type(loaded.model).__name__} and continues no text.")
     vocab = loaded.tokenizer.vocab
     start = [] if vocab.bos is None else [vocab.bos]
     ids = start + loaded.tokenizer.encode(prompt, special=False).ids

@@ -6,11 +6,16 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
 from course_lib.errors import CourseError
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 COURSE = Path(__file__).resolve().parents[1]  # the checkout: data/, notebooks/, build/ stand beside the packages
 
@@ -40,6 +45,32 @@ def atomic_write(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
     """The same as an open file; text is UTF-8."""
     with atomic_path(path) as new, new.open(mode, encoding=None if "b" in mode else "utf-8") as file:
         yield file
+
+
+@contextmanager
+def locked(folder: str | Path) -> Iterator[None]:
+    """Keep other processes out of a folder; the system gives it back when this one ends, however it ends."""
+    path = Path(folder) / ".lock"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("a+")
+    except OSError as error:
+        raise CourseError(f"Could not write in {folder}: {error.strerror}.") from error
+    with file:
+        try:
+            if fcntl is not None:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            who = f"Process {path.read_text() or 'of another name'} is writing in {folder}"
+            raise CourseError(f"{who}: wait for its end, stop it, or name another folder.") from None
+        file.truncate(0)
+        print(os.getpid(), file=file, end="", flush=True)
+        try:
+            yield
+        finally:
+            with suppress(OSError):  # a folder with anything in it stays
+                path.unlink()
+                path.parent.rmdir()
 
 
 def sweep(path: str | Path) -> None:

@@ -48,12 +48,12 @@ def command(port: int) -> list[str]:
 
 def wait(address: str, server: subprocess.Popen[bytes], seconds: float = 600) -> None:
     """Until the server answers; CourseError where it ends or stays silent."""
-    end = time.monotonic() + seconds
+    end, direct = time.monotonic() + seconds, urllib.request.build_opener(urllib.request.ProxyHandler({}))
     while time.monotonic() < end:
         if server.poll() is not None:
             raise CourseError("JupyterLab ended while it started; its last lines above say why.")
         try:
-            urllib.request.urlopen(address, timeout=60).close()
+            direct.open(address, timeout=60).close()
             return
         except (urllib.error.URLError, OSError):
             time.sleep(0.2)
@@ -68,7 +68,11 @@ def main() -> int:
         # Both get the terminal's Ctrl-C; the server asks whether it is meant, and this process waits for the answer.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, lambda *_: server.terminate())
-        wait(f"http://127.0.0.1:{port}/api", server)
+        try:
+            wait(f"http://127.0.0.1:{port}/api", server)
+        except CourseError:
+            server.terminate()  # it would run on unseen
+            raise
         address = f"http://127.0.0.1:{port}/lab/tree/{FIRST}?token={token}"
         print(f"The lessons are open at\n\n    {address}\n\nStop with Ctrl-C.", flush=True)
         if has_screen():

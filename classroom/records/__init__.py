@@ -5,10 +5,12 @@ records.summary("gelu-converges")     # the same in a few lines
 records.live("gelu-converges", {...}) # what a lesson's own run says under the same rule
 records.beside("bert-glue", {...})    # chosen ones, as a lesson shows them
 records.recorded("bert-glue", "...")  # one of them, with its interval
+records.public_table(records.public_records())  # public tasks, as far as they are recorded
 """
 # ruff: noqa: F401  the names are the package's
 
 from classroom.records.figures import Figure, Figures, Verdict
 from classroom.records.ledger import Claim, claim, of_lesson
+from classroom.records.public import compared, public_records, public_table
 from classroom.records.record import Record, record
 from classroom.records.report import beside, live, recorded, summary

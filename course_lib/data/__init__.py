@@ -10,5 +10,5 @@ training batches made from them.
 # ruff: noqa: F401  the names are the package's
 
 from course_lib.data.batches import CorruptedBatches, DocumentBatches, StreamBatches, WindowBatches
-from course_lib.data.doors import corpus, held_out, task
+from course_lib.data.doors import corpus, has_labels, held_out, task
 from course_lib.data.token_store import TokenStore, encode_corpus

@@ -162,7 +162,7 @@ def label(value: Any, name: object = "label") -> str | float:
     scored = str(name).lower() in SCORES
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, str) and value.strip():
+    if isinstance(value, str) and value.strip().lower() not in ("", "nan"):  # pandas' word for a label that is missing
         if scored and not is_number(value):
             raise CourseError(f"the score {_short(value)} is no number.")
         return float(value) if scored else value.strip()

@@ -5,18 +5,19 @@ there are tasks `examples(task, n, split, seed)`, labelled rows, and `label_name
 """
 
 import pkgutil
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib.metadata import entry_points
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from course_lib.data import columns as shapes
-from course_lib.data import folders
+from course_lib.data import folders, readers
 from course_lib.data.columns import SAY, Columns, Placed, Row, is_number
-from course_lib.errors import CourseError
+from course_lib.errors import CourseError, checked
 from course_lib.files import COURSE
 from course_lib.pretrained import hub
 
@@ -27,9 +28,13 @@ AnyDataset: TypeAlias = "Dataset | IterableDataset"
 Opened: TypeAlias = "folders.Found | AnyDataset"  # files, or a dataset of the hub or of files in its layout
 
 DOCS = COURSE / "data" / "docs"
+TOO_FEW = "n is {}; ask for at least one row, or leave it out for all."
 MOST_CLASSES = 1000
 FEW_CLASSES = 20  # more must each have two rows, on average
 PEEK = 100  # rows of a dataset that are looked at for one with a label
+# Fewer texts, or texts of more characters on average, are cut into documents, if they have so many characters in all.
+FEW, BOOK, SMALL = 32, 100_000, 5000
+ENDS = [re.compile(end) for end in (r"\n\s*\n", r"\n", r"[.!?。！？]+['\")\]’”]*\s*", r"\s")]
 BUFFER = 1000  # rows of a stream among which n are drawn
 # The builders of `datasets` that read tables; others decode archives, images or what a file says of itself.
 PLAIN = ("arrow", "cache", "conll", "csv", "json", "parquet", "text")
@@ -42,15 +47,11 @@ def generated(name: str) -> Any:
     return next((point.load() for point in entry_points(group="course_lib.sources", name=name)), None)
 
 
+@checked
 def corpus(
-    source: str | Path,
-    *,
-    split: str = "train",
-    n: int | None = None,
-    seed: int = 0,
-    column: str | None = None,
+    source: str | Path, *, split: str = "train", n: int | None = None, seed: int = 0, column: str | None = None,
     streaming: bool = False,
-) -> AnyDataset:
+) -> AnyDataset:  # fmt: skip
     """Documents, one a row, in the column `text`.
 
     Args:
@@ -66,6 +67,8 @@ def corpus(
     if (made := generated(name)) is not None:
         rows = _dataset(made.documents(n, split, seed))
         return rows.to_iterable_dataset() if streaming else rows
+    if generated(name.partition("/")[0]) is not None:
+        raise CourseError(f"{name} is a task, with labels; the texts are {name.partition('/')[0]}.")
     docs = name == "docs"
     opened = _open(str(DOCS) if docs else name, split, "corpus", streaming)
     if not isinstance(opened, folders.Found):
@@ -81,6 +84,7 @@ def corpus(
     return _sample(found, n, None if docs and seed == 0 else seed)  # the docs stand in the order that 0 draws
 
 
+@checked
 def task(
     source: str | Path, *, split: str = "train", n: int | None = None, seed: int = 0, columns: Columns | None = None
 ) -> "Dataset":
@@ -100,11 +104,15 @@ def task(
     """
     name = str(source)
     owner, _, of = name.partition("/")
-    if of and (made := generated(owner)) is not None:
+    if (made := generated(owner)) is not None and of:
         if not hasattr(made, "examples"):
             raise CourseError(f"{owner} has texts and no tasks; read them by data.corpus.")
+        if n is not None and n < 1:
+            raise CourseError(TOO_FEW.format(n))
         rows = made.examples(of, n, split, seed)
         return _dataset(rows, features(rows[0], made.label_names(of)))
+    if made is not None:
+        raise CourseError(f"{name} has texts; a task of it is called {name}/NAME, as in world/sentiment.")
     opened = _open(name, split, "task")
     first = _first(opened, name, split, columns)
     names = _classes_of(opened, first, name, split, columns)
@@ -115,6 +123,16 @@ def task(
     return _sample(_dataset(_numbered(opened, name, columns, names), kinds), n, seed)
 
 
+def has_labels(source: str | Path) -> bool:
+    """Whether `task` may read it: not so texts alone, such as a book."""
+    owner, _, of = str(source).partition("/")
+    if generated(owner) is not None or owner == "docs" or owner.startswith(hub.PREFIX):
+        return bool(of) or owner.startswith(hub.PREFIX)
+    found = folders.find(Path(source), "train", "corpus")
+    return found.format != folders.TEXT or all(map(readers.is_table, found.files))
+
+
+@checked
 def held_out(source: str | Path, *, columns: Columns | None = None) -> str:
     """The split to score on: "test" if it is there with its labels, else "validation"."""
     name = str(source)
@@ -131,7 +149,10 @@ def held_out(source: str | Path, *, columns: Columns | None = None) -> str:
 def _open(source: str, split: str, door: folders.Door, streaming: bool = False) -> Opened:
     if source.startswith(hub.PREFIX):
         return _load(source, split, streaming)
-    found = folders.find(Path(source), split, door)
+    try:
+        found = folders.find(Path(source), split, door)
+    except OSError as error:
+        raise CourseError(f"{source[:80]} cannot be read ({error.strerror}).") from None
     if found.format != folders.PARQUET:
         return found
     (place,) = found.files
@@ -155,15 +176,34 @@ def _sample(rows: AnyDataset, n: int | None, seed: int | None) -> AnyDataset:
     if n is None:
         return rows
     if n < 1:
-        raise CourseError(f"n is {n}; ask for at least one row, or leave it out for all.")
+        raise CourseError(TOO_FEW.format(n))
     if seed is not None:
         rows = rows.shuffle(seed) if isinstance(rows, Dataset) else rows.shuffle(seed, buffer_size=BUFFER)
     return rows.take(n)
 
 
 def _documents(found: folders.Found, column: str | None) -> Iterator[Row]:
-    records = found.records("corpus", {"text": column} if column else None)
-    return shapes.texts(records, column)
+    """The texts, in pieces where they are few or as long as books: cut at paragraphs, lines, sentences or words."""
+    rows = shapes.texts(found.records("corpus", {"text": column} if column else None), column)
+    head, size = [], 0
+    for row in rows:
+        head.append(row)
+        size += len(row["text"])
+        if len(head) == FEW or size > FEW * BOOK:
+            break
+    if len(head) == FEW or size < SMALL:
+        yield from chain(head, rows)
+        return
+    least = min(max(size // 80, 250), 2000)  # characters: more than a row of any model here, if there are so many
+    for row in chain(head, rows):
+        text, start = row["text"].rstrip(), 0
+        while len(text) - start > 2 * least:
+            ends = (end.search(text, start + least, start + 2 * least) for end in ENDS)
+            stop = next((end.end() for end in ends if end), start + 2 * least)
+            if piece := text[start:stop].strip():
+                yield {"text": piece}
+            start = stop
+        yield {"text": text[start:].strip()}
 
 
 def _text(rows: AnyDataset, name: str, column: str | None) -> AnyDataset:
@@ -301,6 +341,7 @@ def _load(source: str, split: str, streaming: bool = False) -> AnyDataset:
 def _builder(name: hub.Name, path: str, **files: Any) -> Any:
     import datasets
 
+    datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = False  # nobody is told who read what
     try:
         builder = datasets.load_dataset_builder(path, name.config, revision=name.revision, **files)
     except Exception as error:  # the library has a dozen kinds, and those of requests, httpx and its own

@@ -65,14 +65,9 @@ class Frame:
     GPT-1's frame. classes: number of labels, None for scores. max_length: in tokens, if the positions allow more."""
 
     def __init__(
-        self,
-        tokenizer: Tokenizer,
-        config: StackConfig,
-        kind: Kind,
-        *,
-        classes: int | None = None,
+        self, tokenizer: Tokenizer, config: StackConfig, kind: Kind, *, classes: int | None = None,
         max_length: int | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.kind, self.classes, self.length = kind, classes, _length(config, max_length)
         self.causal, self.segments = config.causal and not config.cross, config.embed.segments > 1
         self.tokenizer = with_marks(tokenizer) if self.causal else tokenizer

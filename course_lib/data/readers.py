@@ -23,6 +23,7 @@ PIECE = 4_000_000  # characters; a longer text becomes several documents, so tha
 ARTICLE = re.compile(r"^ ?= [^=](.*[^=])? = ?$")  # WikiText: one "=" is an article's title, more are its sections
 START, END = re.compile(r"^\*\*\* ?START OF"), re.compile(r"^\*\*\* ?END OF")
 LOOK = 1000  # lines that are looked at to tell the columns of a table without a header
+csv.field_size_limit(2**31 - 1)  # the library's own is 131,072 characters
 LANGUAGE = re.compile(r"[a-z]{2,3}(_[A-Z]{2})?")
 
 
@@ -196,7 +197,13 @@ def _is_lines(path: Path) -> bool:
 
 def _parse(text: str, path: Path, line: int) -> Any:
     try:
-        return json.loads(text)
+        record = json.loads(text)
+        if "\\u" in text:
+            json.dumps(record, ensure_ascii=False).encode()
+        return record
+    except UnicodeEncodeError as error:
+        half = f"half a character, \\u{ord(error.object[error.start]):04x}"
+        raise wrong(path, f"line {line or 1}", f"not Unicode text ({half}); correct it.") from None
     except json.JSONDecodeError as error:
         place = f"line {line or error.lineno}, column {error.colno}"
         raise wrong(path, place, f"not valid JSON ({error.msg}); correct it or fetch the file again.") from None
@@ -217,6 +224,8 @@ def read_table(path: Path, columns: Columns | None = None, header: bool = False)
         names = _guess(path, [cells for _, cells in start])
     else:
         names = list(map(str, range(len(start[0][1]))))
+    if again := [name for name in filter(None, names) if names.count(name) > 1]:
+        raise wrong(path, "line 1", f"two columns are called {again[0]}; rename one.")
     for number, cells in chain(start, lines):
         if len(cells) < len(names):
             raise wrong(path, f"line {number}", f"expected {len(names)} columns but found {len(cells)}.")

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from course_lib.errors import CourseError
-from course_lib.files import atomic_write, read_json, write_json
+from course_lib.files import atomic_write, read_json, sweep, write_json
 from course_lib.objectives.collate import Ints as Ints
 from course_lib.pretrained.tokenizers import Tokenizer
 
@@ -75,12 +75,9 @@ def fingerprint(tokenizer: Tokenizer) -> str:
 
 
 def encode_corpus(
-    dataset: Iterable[Mapping[str, Any] | str],
-    tokenizer: Tokenizer,
-    path: str | Path | None = None,
-    *,
+    dataset: Iterable[Mapping[str, Any] | str], tokenizer: Tokenizer, path: str | Path | None = None, *,
     note: Mapping[str, Any] | None = None,
-) -> TokenStore:
+) -> TokenStore:  # fmt: skip
     """Tokenize a corpus once, in memory or into a folder. Each document ends with the tokenizer's end token if it has
     one (byte-level BPE); no other specials are stored. dataset: rows with a column `text`, or plain strings. note: what
     of, to be found again in `TokenStore.note`."""
@@ -102,6 +99,8 @@ def encode_corpus(
 
 
 def _write(path: Path, documents: Iterator[Ints], header: dict[str, Any]) -> None:
+    for name in ("header.json", "tokens.bin", "starts.bin"):
+        sweep(path / name)
     (path / "header.json").unlink(missing_ok=True)
     end = count = 0
     with atomic_write(path / "tokens.bin", "wb") as tokens, atomic_write(path / "starts.bin", "wb") as starts:

@@ -8,8 +8,9 @@ A new family is one file and one more entry here. ELMo, static word vectors and 
 no configuration in common with these.
 """
 
-from collections.abc import Callable
+import tomllib
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from torch import nn
@@ -41,34 +42,13 @@ _ALL = (BERT, MEGATRON, ROBERTA, ALBERT, DISTILBERT, ELECTRA, DEBERTA, GPT1, GPT
 FAMILIES: dict[str, Family] = {family.name: family for family in _ALL}
 MODEL_TYPES: dict[str, Family] = {family.model_type: family for family in _ALL}
 
-# The classroom's have no dropout: they see every document once.
-_MINI: dict[str, Any] = {"vocab": 3072, "width": 128, "heads": 4, "dropout": 0.0}
-PRESETS: dict[str, Callable[..., StackConfig]] = {
-    "transformer-base": partial(transformer, width=512, layers=6, heads=8),  # a side; Vaswani et al. 2017, table 3
-    "transformer-big": partial(transformer, width=1024, layers=6, heads=16, dropout=0.3),
-    "bert-base": partial(BERT.config, width=768, layers=12, heads=12),  # the paper's 110M
-    "bert-large": partial(BERT.config, width=1024, layers=24, heads=16),  # 340M
-    "bert-mini": partial(BERT.config, **_MINI, layers=4, length=160),
-    "roberta-base": partial(ROBERTA.config, width=768, layers=12, heads=12),  # 125M
-    "distilbert-base": partial(DISTILBERT.config, width=768, layers=6, heads=12),  # 66M
-    "albert-base": partial(ALBERT.config, width=768, layers=12, heads=12),  # 12M
-    "albert-large": partial(ALBERT.config, width=1024, layers=24, heads=16),  # 18M
-    "albert-xlarge": partial(ALBERT.config, width=2048, layers=24, heads=16),  # 60M
-    "albert-xxlarge": partial(ALBERT.config, width=4096, layers=12, heads=64),  # 235M printed, 223M counted
-    "electra-small": partial(ELECTRA.config, width=256, layers=12, heads=4, embed=128),  # 14M
-    "electra-base": partial(ELECTRA.config, width=768, layers=12, heads=12),  # 110M
-    "electra-mini": partial(ELECTRA.config, **_MINI, layers=4, length=160),
-    "deberta-base": partial(DEBERTA.config, width=768, layers=12, heads=12),  # 139M
-    "bart-base": partial(BART.config, width=768, layers=6, heads=12),  # 139M; layers a side
-    "bart-large": partial(BART.config, width=1024, layers=12, heads=16),  # 406M
-    "bart-mini": partial(BART.config, **_MINI, layers=3, length=160),
-    "gpt-mini": partial(GPT2.config, **_MINI, layers=4, length=160),
-    "t5-mini": partial(T5.config, **_MINI, layers=3),
-}
+_SIZES = tomllib.loads(Path(__file__).with_name("presets.toml").read_text("utf-8"))
+_CONFIGS = {"transformer": transformer} | {name: family.config for name, family in FAMILIES.items()}
+PRESETS = {name: partial(_CONFIGS[name.split("-")[0]], **size) for name, size in _SIZES.items()}
 
 
 def preset(name: str, **changes: Any) -> StackConfig:
-    """A size by its name, of the table above. changes: other arguments of the family's function, as `vocab`."""
+    """A size by its name, of `presets.toml`. changes: other arguments of the family's function, as `vocab`."""
     if name not in PRESETS:
         raise CourseError(f"There is no preset {name!r}; there are {', '.join(PRESETS)}.")
     return PRESETS[name](**changes)

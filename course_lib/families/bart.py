@@ -24,13 +24,9 @@ START = 2  # </s> in the published vocabulary
 def bart(vocab: int = 50265, *, length: int = 1024, attention_dropout: float = 0.0, **size: Any) -> StackConfig:
     """The decoder of a BART of any size, `layers` a side; for `EncoderDecoder`. `size` as of `transformer`."""
     return replace(
-        transformer(vocab, **size),
-        embed=EmbedConfig(vocab, norm=True),
-        position=Learned(length),
-        activation="gelu",
-        attention_dropout=attention_dropout,
-        init_std=0.02,
-    )
+        transformer(vocab, **size), embed=EmbedConfig(vocab, norm=True), position=Learned(length), activation="gelu",
+        attention_dropout=attention_dropout, init_std=0.02,
+    )  # fmt: skip
 
 
 def bart_lm(config: StackConfig, start: int = START) -> Seq2SeqLM:
@@ -40,19 +36,7 @@ def bart_lm(config: StackConfig, start: int = START) -> Seq2SeqLM:
 
 SIZES = {"layers": "layers", "attention_heads": "heads", "ffn_dim": "hidden"}
 ENCODER = Fields({f"encoder_{theirs}": (ours, None) for theirs, ours in SIZES.items()})
-FIELDS = Fields(
-    {
-        "vocab_size": ("embed.vocab", None),
-        "d_model": ("width", None),
-        **{f"decoder_{theirs}": (ours, None) for theirs, ours in SIZES.items()},
-        "max_position_embeddings": ("position.length", None),
-        "activation_function": ("activation", "gelu"),
-        "dropout": ("dropout", 0.1),
-        "attention_dropout": ("attention_dropout", 0.0),
-        "init_std": ("init_std", 0.02),
-    },
-    fixed={"causal": True, "cross": True, "norm": "post"},
-)
+FIELDS = Fields.of("bart", fixed={"causal": True, "cross": True, "norm": "post"})
 
 
 def _read_config(values: Values) -> StackConfig:

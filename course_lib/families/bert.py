@@ -26,15 +26,9 @@ from course_lib.model.transformer import Transformer
 def bert(vocab: int = 30522, *, length: int = 512, segments: int = 2, **size: Any) -> StackConfig:
     """A BERT of any size; `size` as of `transformer`."""
     return replace(
-        transformer(vocab, **size),
-        embed=EmbedConfig(vocab, segments=segments, norm=True),
-        position=Learned(length),
-        causal=False,
-        cross=False,
-        eps=1e-12,
-        activation="gelu",
-        init_std=0.02,
-    )
+        transformer(vocab, **size), embed=EmbedConfig(vocab, segments=segments, norm=True), position=Learned(length),
+        causal=False, cross=False, eps=1e-12, activation="gelu", init_std=0.02,
+    )  # fmt: skip
 
 
 def moved_norms(config: StackConfig) -> StackConfig:
@@ -42,21 +36,8 @@ def moved_norms(config: StackConfig) -> StackConfig:
     return replace(config, norm="pre", final_norm=True, scaled_init=True, embed=replace(config.embed, norm=False))
 
 
-FIELDS = Fields(
-    {
-        "vocab_size": ("embed.vocab", None),
-        "type_vocab_size": ("embed.segments", 2),
-        "hidden_size": ("width", None),
-        "num_hidden_layers": ("layers", None),
-        "num_attention_heads": ("heads", None),
-        "intermediate_size": ("hidden", None),
-        "max_position_embeddings": ("position.length", None),
-        "layer_norm_eps": ("eps", 1e-12),
-        "hidden_act": ("activation", "gelu"),
-        "hidden_dropout_prob": ("dropout", 0.1),
-        "attention_probs_dropout_prob": ("attention_dropout", 0.1),
-        "initializer_range": ("init_std", 0.02),
-    },
+FIELDS = Fields.of(
+    "bert",
     fixed={"embed": {"norm": True}, "norm": "post"},
     published={"position_embedding_type": "absolute", "is_decoder": False},
 )
@@ -243,21 +224,7 @@ def student(teacher: Transformer, layers: int | None = None) -> Transformer:
     return own
 
 
-DISTIL_FIELDS = Fields(
-    {
-        "vocab_size": ("embed.vocab", None),
-        "dim": ("width", None),
-        "n_layers": ("layers", None),
-        "n_heads": ("heads", None),
-        "hidden_dim": ("hidden", None),
-        "max_position_embeddings": ("position.length", None),
-        "activation": ("activation", "gelu"),
-        "dropout": ("dropout", 0.1),
-        "attention_dropout": ("attention_dropout", 0.1),
-        "initializer_range": ("init_std", 0.02),
-    },
-    fixed={**FIELDS.fixed, "eps": 1e-12},  # which its config.json does not say
-)
+DISTIL_FIELDS = Fields.of("distilbert", fixed={**FIELDS.fixed, "eps": 1e-12})  # which its config.json does not say
 DISTIL_BODY = (
     Rule("embeddings.word_embeddings.weight", "embed.tokens.weight"),
     Rule("embeddings.position_embeddings.weight", "position.table.weight"),

@@ -353,20 +353,12 @@ def read_options(values: Mapping[str, Any]) -> ElmoConfig:
     try:
         lstm, cnn = values["lstm"], values["char_cnn"]
         return ElmoConfig(
-            vocab=0,
-            width=lstm["projection_dim"],
-            hidden=lstm["dim"],
-            layers=lstm["n_layers"],
-            residual=lstm.get("use_skip_connections", False),
-            cell_clip=lstm.get("cell_clip"),
-            projection_clip=lstm.get("proj_clip"),
-            filters=tuple((wide, many) for wide, many in cnn["filters"]),
-            length=cnn["max_characters_per_token"],
-            character=cnn["embedding"]["dim"],
-            highways=cnn.get("n_highway", 0),
-            activation=cnn["activation"],
-            dropout=values.get("dropout", 0.1),
-        )
+            vocab=0, width=lstm["projection_dim"], hidden=lstm["dim"], layers=lstm["n_layers"],
+            residual=lstm.get("use_skip_connections", False), cell_clip=lstm.get("cell_clip"),
+            projection_clip=lstm.get("proj_clip"), filters=tuple((wide, many) for wide, many in cnn["filters"]),
+            length=cnn["max_characters_per_token"], character=cnn["embedding"]["dim"], highways=cnn.get("n_highway", 0),
+            activation=cnn["activation"], dropout=values.get("dropout", 0.1),
+        )  # fmt: skip
     except (KeyError, TypeError) as error:
         raise CourseError(f"These are not the options of an ELMo: {error} is missing or out of place.") from None
 

@@ -24,14 +24,9 @@ from course_lib.model.transformer import Transformer
 def gpt(vocab: int, *, length: int, norm: Literal["pre", "post"] = "pre", **size: Any) -> StackConfig:
     """A decoder of any size: norm="post" is GPT-1's block, norm="pre" GPT-2's; `size` as of `transformer`."""
     return replace(
-        transformer(vocab, norm=norm, **size),
-        embed=EmbedConfig(vocab),
-        position=Learned(length),
-        cross=False,
-        activation="gelu_tanh",
-        init_std=0.02,
-        scaled_init=norm == "pre",
-    )
+        transformer(vocab, norm=norm, **size), embed=EmbedConfig(vocab), position=Learned(length), cross=False,
+        activation="gelu_tanh", init_std=0.02, scaled_init=norm == "pre",
+    )  # fmt: skip
 
 
 def gpt1() -> StackConfig:
@@ -76,20 +71,8 @@ def gpt3(size: str = "175B") -> StackConfig:
     return gpt(50257, width=width, layers=row.layers, heads=width // row.head_width, length=2048)
 
 
-FIELDS = Fields(
-    {
-        "vocab_size": ("embed.vocab", None),
-        "n_embd": ("width", None),
-        "n_layer": ("layers", None),
-        "n_head": ("heads", None),
-        "n_inner": ("hidden", None),
-        "n_positions": ("position.length", None),
-        "layer_norm_epsilon": ("eps", 1e-5),
-        "resid_pdrop": ("dropout", 0.1),
-        "attn_pdrop": ("attention_dropout", 0.1),
-        "initializer_range": ("init_std", 0.02),
-        "activation_function": ("activation", "gelu_new"),
-    },
+FIELDS = Fields.of(
+    "gpt",
     fixed={"causal": True},
     published={"scale_attn_by_inverse_layer_idx": False, "add_cross_attention": False},
 )

@@ -3,8 +3,10 @@ config.json is ours, and how its weights are. Both are read in both directions.
 """
 
 import re
+import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -27,21 +29,10 @@ def transformer(
     vectors, one table for all, are times sqrt(D) where they are an input (section 3.4), and start with the variance
     1 / D: so they are as large as the sines beside them."""
     return StackConfig(
-        embed=EmbedConfig(vocab=vocab, scale=width**0.5),
-        width=width,
-        layers=layers,
-        heads=heads,
-        hidden=hidden or 4 * width,
-        position=Sinusoidal(),
-        causal=True,
-        cross=True,
-        norm=norm,
-        final_norm=norm == "pre",
-        activation="relu",
-        dropout=dropout,
-        attention_dropout=dropout,
-        init_std=width**-0.5,
-    )
+        embed=EmbedConfig(vocab=vocab, scale=width**0.5), width=width, layers=layers, heads=heads,
+        hidden=hidden or 4 * width, position=Sinusoidal(), causal=True, cross=True, norm=norm, final_norm=norm == "pre",
+        activation="relu", dropout=dropout, attention_dropout=dropout, init_std=width**-0.5,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -54,6 +45,14 @@ class Fields:
     fixed: Mapping[str, Any] = field(default_factory=dict)
     published: Values = field(default_factory=dict)
     position: Callable[..., Any] = Learned
+
+    @classmethod
+    def of(cls, family: str, **rest: Any) -> "Fields":
+        """With the entries of a table of `fields.toml`."""
+        table = tomllib.loads(Path(__file__).with_name("fields.toml").read_text("utf-8"))[family]
+        return cls(
+            {theirs: (ours, None) if isinstance(ours, str) else tuple(ours) for theirs, ours in table.items()}, **rest
+        )
 
     def read(self, values: Values, **own: Any) -> StackConfig:
         """KeyError where an entry is missing. own: other fixed fields of this one model."""

@@ -35,16 +35,10 @@ def t5(
     """The decoder of a T5 of any size, `layers` a side; for `EncoderDecoder`. gated: 1.1's feed-forward. length: a T5
     has no longest; the argument is the other families'. `size` as of `transformer`."""
     return replace(
-        transformer(vocab, width=width, heads=heads, **size),
-        embed=EmbedConfig(vocab),
-        position=T5Buckets(32, 128),
-        eps=1e-6,
-        activation="gelu_tanh" if gated else "relu",
-        gated=gated,
-        head_width=head_width or width // heads,
-        init_std=0.02,
-        **EVERY,
-    )
+        transformer(vocab, width=width, heads=heads, **size), embed=EmbedConfig(vocab), position=T5Buckets(32, 128),
+        eps=1e-6, activation="gelu_tanh" if gated else "relu", gated=gated, head_width=head_width or width // heads,
+        init_std=0.02, **EVERY,
+    )  # fmt: skip
 
 
 T5_SIZES = {  # name: width, layers a side, heads, hidden, head width. The paper's section 3.7: 60M to 11B.
@@ -78,24 +72,7 @@ def t5_lm(config: StackConfig, start: int = 0) -> Seq2SeqLM:
     return model
 
 
-FIELDS = Fields(
-    {
-        "vocab_size": ("embed.vocab", None),
-        "d_model": ("width", None),
-        "d_kv": ("head_width", None),
-        "d_ff": ("hidden", None),
-        "num_heads": ("heads", None),
-        "num_decoder_layers": ("layers", None),
-        "activation": ("activation", None),  # theirs is feed_forward_proj
-        "relative_attention_num_buckets": ("position.buckets", 32),
-        "relative_attention_max_distance": ("position.max_distance", 128),
-        "layer_norm_epsilon": ("eps", 1e-6),
-        "dropout_rate": ("dropout", 0.1),
-        "initializer_range": ("init_std", 0.02),
-    },
-    fixed=EVERY,
-    position=T5Buckets,
-)
+FIELDS = Fields.of("t5", fixed=EVERY, position=T5Buckets)
 
 
 def _read_config(values: Values) -> StackConfig:

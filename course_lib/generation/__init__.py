@@ -6,14 +6,14 @@ An encoder-decoder (`seq2seq.Seq2SeqLM`) reads its sources once and continues it
 
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, NamedTuple, TypeVar
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from course_lib.errors import CourseError
+from course_lib.errors import CourseError, check_type
 from course_lib.model.attention import KVCache
 from course_lib.model.config import Learned, StackConfig
 from course_lib.model.layers import evaluating
@@ -50,6 +50,8 @@ class GenerationConfig:
     pad: int | None = None
 
     def __post_init__(self) -> None:
+        for one in fields(self):
+            check_type(one.name, getattr(self, one.name), one.type)
         if self.max_new_tokens < 1 or self.num_beams < 1:
             got = f"{self.max_new_tokens} and {self.num_beams}"
             raise CourseError(f"max_new_tokens and num_beams are at least 1; got {got}.")
@@ -105,8 +107,10 @@ class State:
         self, model: nn.Module, ids: Int[Tensor, "B T"], attention_mask: Bool[Tensor, "B T"] | None, cache: bool,
         max_new_tokens: int, copies: int,
     ) -> None:  # fmt: skip
-        if ids.dim() != 2 or ids.shape[1] == 0 or ids.is_floating_point():
-            raise CourseError(f"ids must be token numbers [B, T] with at least one column, not {list(ids.shape)}.")
+        check_type("ids", ids, Tensor)
+        if ids.dim() != 2 or 0 in ids.shape or ids.is_floating_point():
+            has = "with at least one row and one column"
+            raise CourseError(f"ids must be token numbers [B, T] {has}, not {list(ids.shape)}.")
         self.whole = model
         if isinstance(model, Seq2SeqLM):
             start = ids.new_full((len(ids), 1), model.stack.start)
@@ -207,6 +211,9 @@ def generate_several(
     config = GenerationConfig(**options)
     if not 1 <= num_return_sequences <= (num_return_sequences if config.do_sample else config.num_beams):
         raise CourseError(f"num_return_sequences is {num_return_sequences}; set do_sample, or as large a num_beams.")
+    body: Any = getattr(model, "stack", None)  # causal, or both stacks of an encoder-decoder
+    if body is not None and config.num_beams > max((size := body.config.embed.vocab) // 2, 1):
+        raise CourseError(f"{config.num_beams} beams are too many for a vocabulary of {size}; use at most {size // 2}.")
     copies = config.num_beams if config.num_beams > 1 else num_return_sequences
     state = State(model, ids, attention_mask, cache, config.max_new_tokens, copies)
     if config.num_beams > 1:
@@ -267,8 +274,6 @@ def beam_search(
         log_probs = config.allowed(state.logits().log_softmax(dim=-1), step - 1)
         total = log_probs.view(prompts, beams, -1) + scores[..., None]
         size = total.shape[-1]
-        if 2 * beams > size:
-            raise CourseError(f"{beams} beams are too many for a vocabulary of {size}; use at most {size // 2}.")
         # Twice as many as needed: if every beam's best token is eos, as many are left to go on with.
         best, flat = total.flatten(1).topk(2 * beams)
         row, token = first_row + flat // size, flat % size

@@ -7,7 +7,7 @@ B batch, T (or Tq, Tk for queries and keys) positions, D width, H heads, Dh head
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from typing import Any, Literal, get_args
 
-from course_lib.errors import CourseError
+from course_lib.errors import CourseError, check_type
 
 
 @dataclass(frozen=True)
@@ -116,6 +116,11 @@ class StackConfig:
     scaled_init: bool = False  # smaller initial weights on what flows into the residual (GPT-2)
 
     def __post_init__(self) -> None:
+        for part in (self, self.embed, self.position):
+            for one in fields(part):
+                check_type(one.name, getattr(part, one.name), one.type)
+        if not (0 <= self.dropout <= 1 and 0 <= self.attention_dropout <= 1):
+            raise CourseError(f"dropout is from 0 to 1, not {self.dropout} and {self.attention_dropout}.")
         if min(self.width, self.layers, self.heads, self.hidden, self.embed.vocab) < 1:
             raise CourseError("width, layers, heads, hidden and embed.vocab of a StackConfig are at least 1.")
         if self.head_width is None and self.width % self.heads:

@@ -138,15 +138,9 @@ class Classifier(Head):
     `pooler`); "last", as GPT-1 reads its extract token. dropout: before the last layer, by default the stack's."""
 
     def __init__(
-        self,
-        stack: Transformer,
-        classes: int,
-        pool: Pool = "first",
-        bias: bool = True,
-        *,
-        pooler: Pooler | None = None,
-        dropout: float | None = None,
-    ) -> None:
+        self, stack: Transformer, classes: int, pool: Pool = "first", bias: bool = True, *,
+        pooler: Pooler | None = None, dropout: float | None = None,
+    ) -> None:  # fmt: skip
         super().__init__(stack)
         self.pool = pool
         if pool == "first":

@@ -106,13 +106,9 @@ class _Steps(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        x: Float[Tensor, "T B 4H"],
-        recurrent: Float[Tensor, "4H P"],
-        project: Float[Tensor, "P H"],
-        cell_clip: float,
-        output_clip: float,
-    ) -> Float[Tensor, "T B P"]:
+        ctx: Any, x: Float[Tensor, "T B 4H"], recurrent: Float[Tensor, "4H P"], project: Float[Tensor, "P H"],
+        cell_clip: float, output_clip: float,
+    ) -> Float[Tensor, "T B P"]:  # fmt: skip
         cells, low = x.shape[2] // 4, x.dtype
         high = torch.promote_types(low, torch.float32)
         r, p = recurrent.to(low).t(), project.to(low).t()

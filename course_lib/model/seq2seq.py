@@ -55,14 +55,9 @@ class EncoderDecoder(nn.Module):
         self.decoder.embed.tokens = self.encoder.embed.tokens
 
     def forward(
-        self,
-        ids: Int[Tensor, "B T"],
-        decoder_ids: Int[Tensor, "B U"] | None = None,
-        *,
-        attention_mask: Mask = None,
-        decoder_attention_mask: Mask = None,
-        segments: Segments = None,
-    ) -> Float[Tensor, "B U D"]:
+        self, ids: Int[Tensor, "B T"], decoder_ids: Int[Tensor, "B U"] | None = None, *, attention_mask: Mask = None,
+        decoder_attention_mask: Mask = None, segments: Segments = None,
+    ) -> Float[Tensor, "B U D"]:  # fmt: skip
         """The decoder's hidden states. Without decoder_ids it reads the source itself, moved one to the right, as BART
         reads a text to judge it (Lewis et al. 2020, section 3.1)."""
         if decoder_ids is None:
@@ -101,14 +96,9 @@ class Seq2SeqLM(nn.Module):
             init(stack, self.head)
 
     def forward(
-        self,
-        ids: Int[Tensor, "B T"],
-        decoder_ids: Int[Tensor, "B U"],
-        *,
-        attention_mask: Mask = None,
-        decoder_attention_mask: Mask = None,
-        loss_mask: Mask = None,
-    ) -> Float[Tensor, "B U V"] | Float[Tensor, "N V"]:
+        self, ids: Int[Tensor, "B T"], decoder_ids: Int[Tensor, "B U"], *, attention_mask: Mask = None,
+        decoder_attention_mask: Mask = None, loss_mask: Mask = None,
+    ) -> Float[Tensor, "B U V"] | Float[Tensor, "N V"]:  # fmt: skip
         """decoder_ids: the target moved one to the right (`shift_right`). loss_mask: as in `heads`."""
         h = self.stack(ids, decoder_ids, attention_mask=attention_mask, decoder_attention_mask=decoder_attention_mask)
         return self.logits(h if loss_mask is None else h[loss_mask])

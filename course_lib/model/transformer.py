@@ -68,15 +68,9 @@ class Transformer(nn.Module):
         x = self.embed(x, self.position.embed(q_pos), segments)
         for layer in range(self.config.layers):
             x = self.blocks[0 if self.config.shared else layer](
-                x,
-                mask=mask,
-                is_causal=is_causal,
-                where=where,
-                cache=None if cache is None else cache.own[layer],
-                memory=memory,
-                memory_mask=over_memory,
-                cross_cache=None if cache is None else cache.cross[layer],
-            )
+                x, mask=mask, is_causal=is_causal, where=where, cache=None if cache is None else cache.own[layer],
+                memory=memory, memory_mask=over_memory, cross_cache=None if cache is None else cache.cross[layer],
+            )  # fmt: skip
         return x if self.norm is None else self.norm(x)
 
     def _positions(self, total: int, attention_mask: Tensor | None, device: torch.device) -> Tensor:

@@ -33,13 +33,9 @@ WIDTH_STEP = 16  # widths are its multiples: few shapes, each of which costs ker
 
 
 def pad(
-    rows: Sequence[Ints | Sequence[int]],
-    value: int,
-    *,
-    most: int | None = None,
-    left: bool = False,
+    rows: Sequence[Ints | Sequence[int]], value: int, *, most: int | None = None, left: bool = False,
     step: int = WIDTH_STEP,
-) -> dict[str, Tensor]:
+) -> dict[str, Tensor]:  # fmt: skip
     """Rows of several lengths to `ids` Int[B T], filled up with `value`, and `attention_mask` Bool[B T]. T is the
     longest row's length, rounded up to a multiple of `step`, but not past `most`. left: pad on the left."""
     lengths = np.array([len(row) for row in rows])
@@ -64,15 +60,9 @@ def width_of(lengths: Ints, most: int | None = None, step: int = WIDTH_STEP) -> 
 
 
 def masked(
-    ids: Tensor,
-    attention_mask: Tensor,
-    rng: torch.Generator,
-    *,
-    vocab: "Vocab",
-    unit: Unit = "token",
-    words: Tensor | None = None,
-    **how: Any,
-) -> Batch:
+    ids: Tensor, attention_mask: Tensor, rng: torch.Generator, *, vocab: "Vocab", unit: Unit = "token",
+    words: Tensor | None = None, **how: Any,
+) -> Batch:  # fmt: skip
     """Masked tokens, whole words or spans: ids, labels, loss_mask, attention_mask. words: Int[B T], as
     `Tokenizer.words` numbers them, for "word" and spans of words. how: `rate` and `parts` of
     `objectives.mask_tokens`."""

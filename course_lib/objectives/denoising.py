@@ -80,21 +80,18 @@ NOISES: dict[str, Callable[..., Tensor]] = {
 
 
 def noised(
-    ids: Tensor,
-    rng: torch.Generator,
-    *,
-    vocab: "Vocab",
-    noises: Sequence[str] = ("sentence permutation", "text infilling"),
-    ends: Collection[int] = (),
+    ids: Tensor, rng: torch.Generator, *, vocab: "Vocab",
+    noises: Sequence[str] = ("sentence permutation", "text infilling"), ends: Collection[int] = (),
     rate: float | None = None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """Several of `NOISES`, one after the other; by default the two that BART was trained with. rate: of masking,
     deletion and infilling, in place of their own."""
     for name in noises:
         options: dict[str, object] = {}
         if name == "sentence permutation":
             if not ends:
-                raise CourseError("Sentences can be permuted only if `ends` says which tokens end one (sentence_ends).")
+                has = "of the tokenizer's none does, for the texts that it learned from have no full stop"
+                raise CourseError(f"Sentences can be permuted only if `ends` says which tokens end one; {has}.")
             options["ends"] = ends
         elif name != "document rotation" and rate is not None:
             options["rate"] = rate
@@ -138,14 +135,9 @@ class InputTarget(NamedTuple):
 
 
 def span_corruption(
-    ids: Tensor,
-    rng: torch.Generator,
-    *,
-    vocab: "Vocab",
-    sentinels: Sequence[int],
-    rate: float = 0.15,
+    ids: Tensor, rng: torch.Generator, *, vocab: "Vocab", sentinels: Sequence[int], rate: float = 0.15,
     mean: float = 3.0,
-) -> InputTarget:
+) -> InputTarget:  # fmt: skip
     """Takes spans out of a text and asks for them (Raffel et al. 2020, sections 3.1.4 and 3.3.4): `rate` of its
     ordinary tokens, rounded, in spans of `mean` tokens, no two of them adjacent; every such choice is equally likely.
 

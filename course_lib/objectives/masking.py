@@ -93,16 +93,10 @@ class Corrupted(NamedTuple):
 
 
 def mask_tokens(
-    ids: Tensor,
-    rng: torch.Generator,
-    *,
-    vocab: "Vocab",
-    rate: float = 0.15,
-    parts: tuple[float, float, float] = (0.8, 0.1, 0.1),
-    words: Tensor | None = None,
-    attention_mask: Tensor | None = None,
-    spans: bool = False,
-) -> Corrupted:
+    ids: Tensor, rng: torch.Generator, *, vocab: "Vocab", rate: float = 0.15,
+    parts: tuple[float, float, float] = (0.8, 0.1, 0.1), words: Tensor | None = None,
+    attention_mask: Tensor | None = None, spans: bool = False,
+) -> Corrupted:  # fmt: skip
     """Masked-language-model corruption (Devlin et al. 2019, section 3.1 and appendix A.1): chooses `rate` of each row's
     real tokens, rounded, at least one; one draw decides which become [MASK], a random token, or stay.
 
@@ -179,15 +173,9 @@ def mask_documents(
 
 
 def mask_known(
-    ids: Tensor,
-    rng: torch.Generator,
-    *,
-    vocab: "Vocab",
-    names: Collection[int],
-    ends: Collection[int],
-    rate: float = 0.5,
-    words: Tensor | None = None,
-) -> Corrupted:
+    ids: Tensor, rng: torch.Generator, *, vocab: "Vocab", names: Collection[int], ends: Collection[int],
+    rate: float = 0.5, words: Tensor | None = None,
+) -> Corrupted:  # fmt: skip
     """Hides what a reader of the sentences before can know: one name in `rate` of those whose names all stood before.
     names: tokens that are names or parts of them. ends: tokens that end a sentence (`sentence_ends`). words: Int[B T],
     the index of each token's word; if given, a word of several tokens is a name too. Compare recurring span selection

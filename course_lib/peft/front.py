@@ -82,14 +82,9 @@ class Prompted(Front):
         self.prompt = Vectors(vectors)
 
     def run(
-        self,
-        x: Float[Tensor, "B T E"],
-        *,
-        attention_mask: Mask = None,
-        segments: Segments = None,
-        cache: KVCache | None = None,
-        **more: Any,
-    ) -> Float[Tensor, "B T D"]:
+        self, x: Float[Tensor, "B T E"], *, attention_mask: Mask = None, segments: Segments = None,
+        cache: KVCache | None = None, **more: Any,
+    ) -> Float[Tensor, "B T D"]:  # fmt: skip
         """As `Transformer.run`. A cache that is not empty has read the prompt already. The prompt is of segment 0."""
         more["attention_mask"] = self._with_front(x, cache, attention_mask)
         if cache is not None and cache.length:

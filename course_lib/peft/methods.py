@@ -96,13 +96,9 @@ class LoRALinear(nn.Module):
 
 
 def lora(
-    model: Model,
-    pattern: str = "blocks.*.attn.[qv]",
-    *,
-    rank: int = 8,
-    alpha: float | None = None,
+    model: Model, pattern: str = "blocks.*.attn.[qv]", *, rank: int = 8, alpha: float | None = None,
     dropout: float = 0.0,
-) -> Model:
+) -> Model:  # fmt: skip
     """Freeze the model and put an update of rank r beside every Linear that the pattern finds (as `inject` reads it;
     queries and values were found to be the best two, section 7.1). alpha: by default r."""
     inject(model, pattern, lambda linear: LoRALinear(linear, rank, rank if alpha is None else alpha, dropout))

@@ -16,7 +16,7 @@ from safetensors.torch import load as from_bytes
 from safetensors.torch import save as to_bytes
 from torch import Tensor
 
-from course_lib.errors import CourseError
+from course_lib.errors import CourseError, checked
 from course_lib.families import elmo
 from course_lib.families.sentence import Sentence
 from course_lib.families.word_vectors import WordVectors
@@ -98,7 +98,7 @@ def card(name: str, folder: str | Path = FOLDER) -> dict[str, Any]:
 
 def load(name: str, *, folder: str | Path = FOLDER) -> Loaded:
     """Load a shipped checkpoint, one of `names()`, after checking every file of it; none is half-loaded."""
-    place, wanted = Path(folder) / name, entry(name, folder)["files"]
+    wanted, place = entry(name, folder)["files"], Path(folder) / str(name)
     files = [WORDS if file == "tokenizer.json" and WORDS in wanted else file for file in FILES]
     content = {file: _checked(place / file, wanted[file]) for file in files}
     values = read_json(place / "config.json")
@@ -113,6 +113,7 @@ def load(name: str, *, folder: str | Path = FOLDER) -> Loaded:
     return Loaded(model.eval(), elmo.Vocabulary(known["words"]) if WORDS in files else known, details)
 
 
+@checked
 def open_model(source: str | Path) -> Loaded:
     """A model with its tokenizer: a folder in the Hugging Face layout, a shipped checkpoint by its name, or a model of
     the hub, "hub:" in front or not. A published BERT keeps its next-sentence head and pooler (`model.pooler`)."""

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from course_lib import families
@@ -31,18 +32,22 @@ def load_pretrained(source: str | Path, *, architecture: str | None = None, **bu
     eval mode. architecture: the public class to read it as, by default the one that config.json names. build: options
     for the head, such as classes=3. A classifier's or tagger's `class_names` are config.json's, if it names them."""
     folder = hub.pretrained(source)
-    values = read_json(folder / "config.json")
-    family = families.family(str(values.get("model_type")))
-    name = architecture or (values.get("architectures") or [""])[0]
-    if name not in family.architectures:
-        known = ", ".join(family.architectures)
-        raise CourseError(f"{folder}: {name!r} is no architecture of {family.model_type}; choose one of {known}.")
+    values, theirs = read_json(folder / "config.json"), read_weights(folder)
     try:
-        config = family.read_config(values)
+        family = families.family(str(values.get("model_type")))
+        name = architecture or (values.get("architectures") or [""])[0]
+        if name not in family.architectures:
+            known = ", ".join(family.architectures)
+            raise CourseError(f"{folder}: {name!r} is no architecture of {family.model_type}; choose one of {known}.")
+        config, theirs = family.read_config(values), family.bare(theirs)
+        least = config.width * config.hidden * (1 if config.shared else config.layers)  # one matrix of each layer
+        if least > (there := sum(map(torch.numel, theirs.values()))):  # before it is built
+            raise CourseError(f"{folder}: config.json asks for {least:,} weights and more; its files hold {there:,}.")
+        model = family.architectures[name].build(config, values | build | {"weights": frozenset(theirs)})
     except KeyError as error:
-        raise CourseError(f"{folder}/config.json has no field {error}, which a {family.model_type} needs.") from None
-    theirs = family.bare(read_weights(folder))
-    model = family.architectures[name].build(config, values | build | {"weights": frozenset(theirs)})
+        raise CourseError(f"{folder}/config.json has no field {error}, which its model needs.") from None
+    except (TypeError, AttributeError) as error:
+        raise CourseError(f"{folder}/config.json has a field of another kind than its model needs ({error}).") from None
     load_strictly(model, convert(theirs, family.all_rules(name, model), model), str(folder))
     if isinstance(model, heads.Classifier | heads.TokenClassifier) and "classes" not in build:
         names = [str(values["id2label"][n]) for n in sorted(values.get("id2label") or {}, key=int)]
@@ -76,6 +81,8 @@ def load_strictly(model: nn.Module, weights: Mapping[str, Tensor], where: str) -
         if own[name].shape != tensor.shape:
             said = f"but the configuration says {list(own[name].shape)}"
             raise CourseError(f"{where}: {name} has shape {list(tensor.shape)}, {said}.")
+        if own[name].is_floating_point() != tensor.is_floating_point() or not bool(tensor.isfinite().all()):
+            raise CourseError(f"{where}: {name} holds {tensor.dtype} numbers, or some that are not finite.")
     model.load_state_dict(dict(weights))
 
 

@@ -15,7 +15,7 @@ import torch
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 from torch import Tensor
 
-from course_lib.errors import CourseError
+from course_lib.errors import CourseError, checked
 from course_lib.files import atomic_write, read_json, write_json
 
 Text = str | Sequence[str]  # plain text, or words that are already separated (tagging)
@@ -81,6 +81,7 @@ class Tokenizer:
         self.byte_level = isinstance(backend.decoder, decoders.ByteLevel)
         self._kinds: Tensor | None = None
 
+    @checked
     def encode(
         self, text: Text, pair: Text | None = None, special: bool = True, *, max_length: int | None = None
     ) -> Encoding:
@@ -99,9 +100,13 @@ class Tokenizer:
         """Only the ids: the quick way through a corpus."""
         return [raw.ids for raw in self._run(texts, None, special, max_length, fast=True)]
 
+    @checked
     def decode(self, ids: Iterable[int] | Tensor, special: bool = False) -> str:
         """Text of these ids; special tokens are left out unless `special`."""
-        return self.backend.decode(_list(ids), skip_special_tokens=not special)
+        numbers = _list(ids)
+        if odd := [i for i in numbers if not 0 <= i < self.vocab.size]:
+            raise CourseError(f"There is no token {odd[0]}; they are numbered from 0 to {self.vocab.size - 1}.")
+        return self.backend.decode(numbers, skip_special_tokens=not special)
 
     def tokens(self, ids: Iterable[int] | Tensor) -> list[str]:
         """The tokens as the vocabulary spells them ("##ing", "Ġthe")."""
@@ -136,6 +141,7 @@ class Tokenizer:
         return file
 
     @staticmethod
+    @checked
     def load(path: str | Path) -> "Tokenizer":
         """Open a tokenizer.json, or a folder with one or with a public model's older files, vocab.txt or vocab.json
         (BERT's and GPT-2's, if no config.json says otherwise)."""
@@ -279,7 +285,10 @@ def _encoding(raw: tokenizers.Encoding) -> Encoding:
 
 
 def _list(ids: Iterable[int] | Tensor) -> list[int]:
-    return [int(i) for i in (ids.tolist() if isinstance(ids, Tensor) else ids)]
+    try:
+        return [int(i) for i in (ids.tolist() if isinstance(ids, Tensor) else ids)]
+    except (TypeError, ValueError):
+        raise CourseError(f"Token numbers are a list of whole numbers, not {f'{ids!r:.60}'}.") from None
 
 
 def _open(path: Path) -> tuple[tokenizers.Tokenizer, dict[str, str]]:

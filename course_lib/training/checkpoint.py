@@ -4,7 +4,9 @@ One file and one rename: after a crash or a SIGKILL at any moment, the file is t
 """
 
 import json
+import re
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +21,17 @@ from course_lib.training import distributed
 from course_lib.training.distributed import Processes
 
 ALONE = Processes()
-_KEYS = {"step", "twins", "kind", "crc"}  # of the JSON in the file's header
+Recipe = Mapping[str, Any]  # what a run was asked for
+_SCHEMA = {"step": int, "twins": dict, "kind": str, "crc": int, "recipe": dict}  # of the JSON in the file's header
 
 
 def save(
-    path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, step: int, processes: Processes = ALONE
-) -> None:
-    """Write the state after `step` updates to `path`, atomically. All processes take part, for each has random numbers
-    of its own and perhaps shards of the weights; the main one writes, with the whole state in its (CPU) memory."""
+    path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, step: int, processes: Processes = ALONE, *,
+    recipe: Recipe | None = None,
+) -> None:  # fmt: skip
+    """Write the state after `step` updates to `path`, atomically, with the run's recipe. All processes take part, for
+    each has random numbers of its own and perhaps shards of the weights; the main one writes, with the whole state in
+    its (CPU) memory."""
     twins = tied(model)
     tensors = {f"model.{name}": value for name, value in model.state_dict().items() if name not in twins}
     for index, state in optimizer.state_dict()["state"].items():
@@ -41,6 +46,7 @@ def save(
     if not processes.is_main:
         return
     rest = {"step": step, "twins": twins, "kind": type(optimizer).__name__, "crc": _crc(whole)}
+    rest["recipe"] = _plain(recipe)
     with atomic_path(path) as new:
         try:
             save_file(whole, new, metadata={"state": json.dumps(rest)})  # piece by piece: not all of it twice in memory
@@ -58,12 +64,11 @@ def load(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, process
     weights = _weights(path, model, tensors, rest)
     state: dict[int, dict[str, Tensor]] = {}
     for name, value in tensors.items():
-        if name.startswith("optimizer."):
-            _, index, key = name.split(".", 2)
-            state.setdefault(int(index), {})[key] = value
+        if part := re.fullmatch(r"optimizer\.(\d+)\.(.+)", name):
+            state.setdefault(int(part[1]), {})[part[2]] = value
     trained = [p for group in optimizer.param_groups for p in group["params"]]
     fits = rest["kind"] == type(optimizer).__name__ and all(
-        index < len(trained) and (v.dim() == 0 or v.shape == trained[index].shape)
+        index < len(trained) and v.is_floating_point() and (v.dim() == 0 or v.shape == trained[index].shape)
         for index, values in state.items()
         for v in values.values()
     )
@@ -89,9 +94,17 @@ def load_model(path: Path, model: nn.Module) -> int:
     return int(rest["step"])
 
 
-def steps_done(path: Path) -> int:
-    """How many updates the state of `path` has behind it, by its header alone."""
-    return int(_read(path, header=True)[1]["step"])
+def steps_done(path: Path, recipe: Recipe | None = None) -> int:
+    """How many updates the state of `path` has behind it, by its header alone; a CourseError if the run there has
+    another recipe."""
+    rest = _read(path, header=True)[1]
+    there, here = rest["recipe"], _plain(recipe)
+    if odd := [name for name in there if name in here and there[name] != here[name]]:
+        said = ", ".join(f"{name} {there[name]} (here {here[name]})" for name in odd)
+        raise CourseError(
+            f"{path} is of a run with {said}: ask for the same, name another folder, or begin it again by --afresh."
+        )
+    return int(rest["step"])
 
 
 def tied(model: nn.Module) -> dict[str, str]:
@@ -103,25 +116,40 @@ def tied(model: nn.Module) -> dict[str, str]:
 
 
 def _read(path: Path, *, header: bool = False) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors (none by the header alone) and the rest of a state."""
+    """The tensors (none by the header alone) and the rest of a state, all of the right types."""
     try:
         with safe_open(path, framework="pt") as file:
-            rest: dict[str, Any] = json.loads((file.metadata() or {}).get("state", "{}"))
-            if not rest.keys() >= _KEYS:
-                raise CourseError(f"{path} is not a training state of this course; remove it or name another file.")
+            rest = json.loads((file.metadata() or {}).get("state", "{}"))
             tensors = {} if header else {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
+    except (SafetensorError, OSError, ValueError, RecursionError) as error:
         raise CourseError(f"The checkpoint {path} is damaged ({error}); remove it to start afresh.") from error
-    if not header and _crc(tensors) != rest["crc"]:
-        raise CourseError(f"The checkpoint {path} is damaged (its checksum is wrong); remove it to start afresh.")
+    rest = {"recipe": {}, **rest} if isinstance(rest, dict) else {}  # older files have none
+    if any(type(rest.get(key)) is not kind for key, kind in _SCHEMA.items()) or rest["step"] < 0:
+        raise CourseError(f"{path} is not a training state of this course; remove it or name another file.")
+    if not header:
+        damage = "" if _crc(tensors) == rest["crc"] else "its checksum is wrong"
+        try:
+            for name in {"random.cpu", *(name for name in tensors if name.endswith(".random.cpu"))}:
+                torch.Generator().set_state(tensors[name])
+        except (KeyError, RuntimeError, TypeError):
+            damage = damage or "its random numbers are missing or odd"
+        if damage:
+            raise CourseError(f"The checkpoint {path} is damaged ({damage}); remove it to start afresh.")
     return tensors, rest
+
+
+def _plain(recipe: Recipe | None) -> dict[str, Any]:
+    """As JSON gives it back."""
+    return dict(json.loads(json.dumps(dict(recipe or {}), default=str)))
 
 
 def _weights(path: Path, model: nn.Module, tensors: dict[str, Tensor], rest: dict[str, Any]) -> dict[str, Tensor]:
     weights = {name[6:]: value for name, value in tensors.items() if name.startswith("model.")}
-    weights |= {name: weights[twin] for name, twin in rest["twins"].items()}
-    theirs = {name: tuple(value.shape) for name, value in weights.items()}
-    mine = {name: tuple(value.shape) for name, value in model.state_dict().items()}
+    weights |= {name: weights[twin] for name, twin in rest["twins"].items() if str(twin) in weights}
+    theirs, mine = (
+        {name: f"{tuple(value.shape)} of {value.dtype}" for name, value in state.items()}
+        for state in (weights, model.state_dict())
+    )
     odd = sorted(name for name in mine.keys() | theirs.keys() if mine.get(name) != theirs.get(name))
     if odd:
         name = odd[0]

@@ -19,7 +19,7 @@ from course_lib import families
 from course_lib.analysis import metrics
 from course_lib.data.columns import Row
 from course_lib.data.inputs import MARKS, EncodedRow, Frame, Kind, TaskBatches, in_order, kind_of
-from course_lib.errors import CourseError
+from course_lib.errors import CourseError, checked
 from course_lib.families.rules import convert_back
 from course_lib.model import heads
 from course_lib.model.layers import evaluating
@@ -74,32 +74,17 @@ class Result(FineTuned):
         return _score(metric, self.predictions, self.truth)
 
 
+@checked
 def finetune(
-    stack: Transformer | nn.Module,
-    task: Mapping[str, Iterable[Row]],
-    tokenizer: Tokenizer,
-    *,
-    kind: Kind | None = None,
-    classes: Sequence[str] | None = None,
-    epochs: int = 3,
-    lr: float = 3e-4,
-    batch: int = 32,
-    seed: int = 0,
-    pretrained: bool = True,
-    frozen: bool = False,
-    dropout: float | None = None,
-    pool: heads.Pool | None = None,
-    peft: Callable[[Transformer], nn.Module] | None = None,
-    on_top: Callable[[Transformer], nn.Module] | None = None,
-    metric: str | None = None,
-    warmup: float = 0.1,
-    weight_decay: float = 0.01,
-    max_length: int | None = None,
-    device: str = "cpu",
-    precision: Precision = "fp32",
-    out: str | Path | None = None,
+    stack: Transformer | nn.Module, task: Mapping[str, Iterable[Row]], tokenizer: Tokenizer, *,
+    kind: Kind | None = None, classes: Sequence[str] | None = None, epochs: int = 3, lr: float = 3e-4, batch: int = 32,
+    seed: int = 0, pretrained: bool = True, frozen: bool = False, dropout: float | None = None,
+    pool: heads.Pool | None = None, peft: Callable[[Transformer], nn.Module] | None = None,
+    on_top: Callable[[Transformer], nn.Module] | None = None, metric: str | None = None, warmup: float = 0.1,
+    weight_decay: float = 0.01, max_length: int | None = None, device: str | torch.device = "cpu",
+    precision: Precision = "fp32", out: str | Path | None = None,
     live: Callable[[Iterator[Step], int], Iterable[Step]] = lambda steps, total: steps,
-) -> Result:
+) -> Result:  # fmt: skip
     """Put a head on a copy of `stack`, train both on a task, score the test rows.
 
     Args:
@@ -128,6 +113,8 @@ def finetune(
     if tokenizer.vocab.size != stack.config.embed.vocab:
         has = f"The tokenizer has {tokenizer.vocab.size} tokens, the model {stack.config.embed.vocab}"
         raise CourseError(f"{has}; they do not belong together.")
+    if classes is not None and not classes:
+        raise CourseError("classes is empty; name the labels, or leave it out.")
     if epochs < 1 or batch < 1:
         raise CourseError(f"epochs is {epochs} and batch is {batch}; both must be at least 1.")
     if peft is not None and frozen:
@@ -180,18 +167,10 @@ def finetune(
         history = list(live(scored(training), steps))
     predictions, truth = answers(model, frame, rows["test"], names)
     result = Result(
-        score=_score(metric, predictions, truth),
-        metric=metric,
-        predictions=predictions,
-        truth=truth,
-        per_class=_per_class(kind, predictions, truth, names),
-        history=history,
-        validation=validation,
-        seconds=time.perf_counter() - start,
-        model=model.eval(),
-        frame=frame,
-        names=names,
-    )
+        score=_score(metric, predictions, truth), metric=metric, predictions=predictions, truth=truth,
+        per_class=_per_class(kind, predictions, truth, names), history=history, validation=validation,
+        seconds=time.perf_counter() - start, model=model.eval(), frame=frame, names=names,
+    )  # fmt: skip
     if out is not None:
         result.save(out)
     return result

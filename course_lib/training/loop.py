@@ -60,21 +60,11 @@ class Step:
 
 
 def train(
-    model: nn.Module,
-    batches: Batches,
-    loss: Loss,
-    optimizer: torch.optim.Optimizer | None = None,
-    schedule: Schedule | None = None,
-    *,
-    steps: int,
-    accumulate: int = 1,
-    device: str | torch.device = "cpu",
-    precision: Precision | None = None,
-    compile: bool | None = None,
-    checkpoint: str | Path | None = None,
-    every: int = 500,
-    resume: bool = True,
-) -> Iterator[Step]:
+    model: nn.Module, batches: Batches, loss: Loss, optimizer: torch.optim.Optimizer | None = None,
+    schedule: Schedule | None = None, *, steps: int, accumulate: int = 1, device: str | torch.device = "cpu",
+    precision: Precision | None = None, compile: bool | None = None, checkpoint: str | Path | None = None,
+    every: int = 500, resume: bool = True, recipe: checkpoints.Recipe | None = None,
+) -> Iterator[Step]:  # fmt: skip
     """Train `model` in place; one `Step` after each update.
 
     Under `accelerate launch` (or torchrun) the processes share out each batch's rows, and the updates are those of one
@@ -94,14 +84,15 @@ def train(
         compile: torch.compile; None: on a GPU, for `COMPILED_FROM` steps or more.
         checkpoint: file to write every `every` steps and at the end, and to resume from if it is there and
             `resume`. A resumed run ends with the same bits as one never stopped (of as many processes; another number
-            may go on, too). Whenever the process is killed, the file is whole.
+            may go on, too). Whenever the process is killed, the file is whole. recipe: what the run was asked for;
+            a file of another recipe is refused.
     """
     for name, value in (("steps", steps), ("accumulate", accumulate), ("every", every)):
         if value < 1:
             raise CourseError(f"{name} is {value}; it must be at least 1.")
     if isinstance(batches, Sequence) and len(batches) == 0:
         raise CourseError("There are no batches to train on.")
-    processes, place = distributed.join(_checked(device))
+    processes, place = distributed.join(known_device(device))
     keep_large_buffers()
     model.to(place).train()
     optimizer = adamw(model) if optimizer is None else optimizer
@@ -116,6 +107,8 @@ def train(
         sweep(path)
     # The main process knows: it may still have been writing while the others came here.
     if path and processes.agree(resume and path.exists()):
+        if (done := checkpoints.steps_done(path, recipe)) > steps:
+            raise CourseError(f"The run in {path} has made {done:,} steps, more than the {steps:,} asked for.")
         first = checkpoints.load(path, model, optimizer, processes)
     elif processes.rank:
         torch.manual_seed(torch.initial_seed() + processes.rank)  # other rows, other dropout
@@ -138,7 +131,7 @@ def train(
         optimizer.zero_grad(set_to_none=True)
 
         if path and ((step + 1) % every == 0 or step + 1 == steps):
-            checkpoints.save(path, model, optimizer, step + 1, processes)
+            checkpoints.save(path, model, optimizer, step + 1, processes, recipe=recipe)
         rate = max(group["lr"] for group in optimizer.param_groups)
         seconds = time.perf_counter() - start
         yield Step(step + 1, total.item(), rate, norm.item(), int(_real(batch)), seconds)
@@ -240,7 +233,8 @@ def _chosen(precision: Precision | None, compile: bool | None, device: torch.dev
     return precision == "bf16" or (auto and has_bf16(device)), long if compile is None else compile
 
 
-def _checked(device: str | torch.device) -> torch.device:
+def known_device(device: str | torch.device) -> torch.device:
+    """The device; a CourseError if there is none of this name."""
     try:
         known = torch.device(device)
     except RuntimeError as error:

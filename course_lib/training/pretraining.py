@@ -11,6 +11,7 @@ import platform
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import islice
@@ -25,17 +26,18 @@ from course_lib import families, objectives
 from course_lib.analysis.evaluation import mean_loss
 from course_lib.data.batches import CorruptedBatches, DocumentBatches, Objective, Source
 from course_lib.data.token_store import TokenStore, encode_corpus
-from course_lib.errors import CourseError
+from course_lib.errors import CourseError, checked
 from course_lib.families.rules import Family
-from course_lib.files import read_json, write_json
+from course_lib.files import locked, read_json, write_json
 from course_lib.model.config import StackConfig
 from course_lib.objectives import collate, losses
 from course_lib.objectives.losses import Batch, Loss
 from course_lib.pretrained import checkpoints, hf
 from course_lib.pretrained.tokenizers import Tokenizer, train_bpe, train_wordpiece
 from course_lib.training import checkpoint, distill, distributed, optim
-from course_lib.training.loop import Batches, Step, train
+from course_lib.training.loop import Batches, Step, known_device, train
 
+FREE = ("out", "size", "steps", "every", "resume", "device", "say", "watch", "options")  # may change on the way
 LEARN_FROM = 50_000  # documents at the beginning, for the vocabulary
 HELD_OUT = 200  # documents of the validation split
 
@@ -62,21 +64,11 @@ class Point:
 
 
 def train_in_folder(
-    folder: Path,
-    model: nn.Module,
-    batches: Batches,
-    loss: Loss,
-    optimizer: torch.optim.Optimizer,
-    schedule: optim.Schedule,
-    *,
-    steps: int,
-    log: int = 100,
-    probe: Callable[[nn.Module], dict[str, float]] | None = None,
-    probe_every: int = 250,
-    watch: Callable[[Step], object] | None = None,
-    clock: Callable[[], float] = time.perf_counter,
-    **options: Any,
-) -> Iterator[Point]:
+    folder: Path, model: nn.Module, batches: Batches, loss: Loss, optimizer: torch.optim.Optimizer,
+    schedule: optim.Schedule, *, steps: int, log: int = 100,
+    probe: Callable[[nn.Module], dict[str, float]] | None = None, probe_every: int = 250,
+    watch: Callable[[Step], object] | None = None, clock: Callable[[], float] = time.perf_counter, **options: Any,
+) -> Iterator[Point]:  # fmt: skip
     """`train`, with its checkpoint and learning curve in a folder; a run that stands there goes on.
 
     Args:
@@ -85,30 +77,31 @@ def train_in_folder(
             that was stopped draws on as one that was not. watch: called with each step.
         clock: what a point's seconds are measured by. options: of `train`, such as `every` and `device`.
     """
-    processes, _ = distributed.join(torch.device(options.get("device", "cpu")))
+    processes, _ = distributed.join(known_device(options.get("device", "cpu")))
     curve, path = read_curve(folder), folder / "state.safetensors"
     recent: list[Step] = []
     start = clock()
-    for step in train(model, batches, loss, optimizer, schedule, steps=steps, checkpoint=path, **options):
-        recent.append(step)
-        last = step.step == steps
-        probing = probe if last or step.step % probe_every == 0 else None
-        point = None
-        if last or probing or step.step % log == 0:
-            seconds, tokens = clock() - start, sum(each.tokens for each in recent)
-            scores = probing and {name: round(value, 4) for name, value in ask(probing, model).items()}
-            mean = sum(each.loss for each in recent) / len(recent)
-            point = Point(step.step, round(mean, 5), step.lr, tokens, round(seconds, 2), scores)
-            written = {name: value for name, value in asdict(point).items() if value is not None}
-            curve = [*(old for old in curve if old["step"] < step.step), written]  # those beyond the state go
-            if processes.is_main:
-                write_json(folder / "curve.json", curve)
-        if watch is not None:
-            watch(step)
-        if point is not None:
-            yield point
-            recent.clear()
-            start = clock()
+    with locked(folder) if processes.is_main else nullcontext():
+        for step in train(model, batches, loss, optimizer, schedule, steps=steps, checkpoint=path, **options):
+            recent.append(step)
+            last = step.step == steps
+            probing = probe if last or step.step % probe_every == 0 else None
+            point = None
+            if last or probing or step.step % log == 0:
+                seconds, tokens = clock() - start, sum(each.tokens for each in recent)
+                scores = probing and {name: round(value, 4) for name, value in ask(probing, model).items()}
+                mean = sum(each.loss for each in recent) / len(recent)
+                point = Point(step.step, round(mean, 5), step.lr, tokens, round(seconds, 2), scores)
+                written = {name: value for name, value in asdict(point).items() if value is not None}
+                curve = [*(old for old in curve if old["step"] < step.step), written]  # those beyond the state go
+                if processes.is_main:
+                    write_json(folder / "curve.json", curve)
+            if watch is not None:
+                watch(step)
+            if point is not None:
+                yield point
+                recent.clear()
+                start = clock()
 
 
 def ask(probe: Callable[[nn.Module], dict[str, float]], model: nn.Module) -> dict[str, float]:
@@ -150,38 +143,17 @@ class Prepared(NamedTuple):
     held_out: TokenStore | None
 
 
+@checked
 def pretrain(
-    name: str,
-    out: Path,
-    *,
-    data: str = "world",
-    documents: int | None = None,
-    held_out: int = 0,
-    vocab: int = 3072,
-    size: Mapping[str, int | None] | None = None,
-    init_from: str | Path | None = None,
-    teacher: str | Path | None = None,
-    steps: int = 1000,
-    tokens: int = 4096,
-    lr: float = 1e-3,
-    schedule: Literal["cosine", "wsd"] = "cosine",
-    warmup: int | None = None,
-    optimizer: Literal["adamw", "muon"] = "adamw",
-    weight_decay: float = 0.01,
-    beta2: float = 0.999,
-    short: int | None = None,
-    mask_rate: float | None = None,
-    cased: bool = False,
-    dropout: float | None = None,
-    init_std: float | None = None,
-    seed: int = 0,
-    every: int = 500,
-    resume: bool = True,
-    device: str = "cpu",
-    say: Callable[[str], None] = lambda text: None,
-    watch: Callable[[Step], object] | None = None,
-    **options: Any,
-) -> None:
+    name: str, out: Path, *, data: str = "world", documents: int | None = None, held_out: int = 0, vocab: int = 3072,
+    size: Mapping[str, int | None] | None = None, init_from: str | Path | None = None,
+    teacher: str | Path | None = None, steps: int = 1000, tokens: int = 4096, lr: float = 1e-3,
+    schedule: Literal["cosine", "wsd"] = "cosine", warmup: int | None = None,
+    optimizer: Literal["adamw", "muon"] = "adamw", weight_decay: float = 0.01, beta2: float = 0.999,
+    short: int | None = None, mask_rate: float | None = None, cased: bool = False, dropout: float | None = None,
+    init_std: float | None = None, seed: int = 0, every: int = 500, resume: bool = True, device: str = "cpu",
+    say: Callable[[str], None] = lambda text: None, watch: Callable[[Step], object] | None = None, **options: Any,
+) -> None:  # fmt: skip
     """Train a model into the folder `out`; with several processes, all of them call this.
 
     `python -m course_lib pretrain --help` says what each option means. Beside those:
@@ -192,6 +164,8 @@ def pretrain(
         short: as Devlin et al. 2019, appendix A.2, had rows of 128 tokens. schedule: of `optim`.
         say: takes lines of text, watch: each step; both on the main process only. options: of `train`.
     """
+    given = locals() | dict(size or {}) | {"precision": options.get("precision")}
+    recipe = {key: value for key, value in given.items() if key not in FREE}
     family, shape = _named(name, size or {})
     master = None if teacher is None else checkpoints.open_model(teacher)
     parent = None if init_from is None else checkpoints.open_model(init_from)
@@ -207,90 +181,79 @@ def pretrain(
         family = theirs
         if any((size or {}).get(what) is not None for what in ("layers", "width", "heads")):
             raise CourseError(f"The model's size is that of {init_from}; leave layers, width and heads.")
-    processes, _ = distributed.join(torch.device(device))
+    processes, _ = distributed.join(known_device(device))
     if optimizer == "muon" and processes.sharded:
         raise CourseError("Muon needs whole matrices, and FSDP cuts them; use --multi_gpu, or --optimizer adamw.")
     state = out / "run" / "state.safetensors"
-    done = checkpoint.steps_done(state) if resume and state.exists() else 0
+    done = checkpoint.steps_done(state, recipe) if resume and state.exists() else 0
     if done > steps:
         raise CourseError(
             f"The run in {out} has made {done:,} steps, more than {steps:,}: ask for more, name another folder, or "
             "begin it again by --afresh."
         )
-    if processes.is_main:
-        how: dict[str, Any] = {"vocab": vocab, "documents": documents, "seed": seed, "resume": resume, "cased": cased}
-        how |= {"held_out": held_out, "tokenizer": parent and parent.tokenizer}
-        tokenize(data, out, kind=name, **how)
-    processes.wait()
-    ready = _open(out, data)
-    if parent is None:
-        config = family.config(ready.tokenizer.vocab.size, **shape)
-    else:
-        config = parent.model.stack.config
-        shape["length"] = min(shape["length"], getattr(config.position, "length", shape["length"]))
-    changes: dict[str, Any] = {"dropout": dropout, "attention_dropout": dropout, "init_std": init_std}
-    config = replace(config, **{name: value for name, value in changes.items() if value is not None})
-    torch.manual_seed(seed)
-    model = _model(family, config, ready.tokenizer, master and master.model)
-    if parent is not None:
-        _warm_start(model, parent.model, str(init_from))
+    with locked(out) if processes.is_main else nullcontext():
+        if processes.is_main:
+            how: dict[str, Any] = {
+                "vocab": vocab,
+                "documents": documents,
+                "seed": seed,
+                "resume": resume,
+                "cased": cased,
+            }
+            how |= {"held_out": held_out, "tokenizer": parent and parent.tokenizer}
+            tokenize(data, out, kind=name, **how)
+        processes.wait()
+        ready = _open(out, data)
+        if parent is None:
+            config = family.config(ready.tokenizer.vocab.size, **shape)
+        else:
+            config = parent.model.stack.config
+            shape["length"] = min(shape["length"], getattr(config.position, "length", shape["length"]))
+        changes: dict[str, Any] = {"dropout": dropout, "attention_dropout": dropout, "init_std": init_std}
+        config = replace(config, **{name: value for name, value in changes.items() if value is not None})
+        torch.manual_seed(seed)
+        model = _model(family, config, ready.tokenizer, master and master.model)
+        if parent is not None:
+            _warm_start(model, parent.model, str(init_from))
 
-    rows = partial(_batches, family, tokenizer=ready.tokenizer, mask_rate=mask_rate, tokens=tokens, seed=seed)
-    batches = rows(ready.store, length=shape["length"])
-    if short is not None:
-        batches = _Lengthened(rows(ready.store, length=min(short, shape["length"])), batches, steps * 9 // 10)
-    loss = getattr(losses, family.loss) if master is None else distill.distilbert
-    judge = None
-    if ready.held_out is not None:
-        judge = partial(_held_out_loss, loss=loss, batches=rows(ready.held_out, length=shape["length"]))
-    if processes.is_main:
-        count = sum(p.numel() for p in model.parameters())
-        say(f"{count:,} parameters, {len(ready.store):,} documents, {batches.steps:,} batches an epoch")
-        if done:
-            say(f"the run in {out} is finished" if done == steps else f"going on with the run in {out}")
-    move, fall = getattr(optim, optimizer), getattr(optim, schedule)
-    training = train_in_folder(
-        out / "run",
-        model,
-        batches,
-        loss,
-        move(model, lr, weight_decay=weight_decay, betas=(0.9, beta2)),
-        fall(steps, min(steps // 10, 300) if warmup is None else min(warmup, steps)),
-        steps=steps,
-        probe=None if judge is None or processes.sharded else partial(judge, most=20),
-        probe_every=every,
-        watch=watch if processes.is_main else None,
-        device=device,
-        every=every,
-        resume=resume,
-        **options,
-    )
-    deque(training, maxlen=0)
-    if processes.is_main:
-        model = _model(family, config, ready.tokenizer, master and master.model)  # the trained one may be in shards
-        checkpoint.load_model(state, model)
-        judged = {} if judge is None else judge(model)
-        about = {"name": name, "data": data, "documents": len(ready.store), "from": str(init_from or ""), "lr": lr}
-        about |= {"schedule": schedule, "optimizer": optimizer, "tokens a batch": tokens, "seed": seed}
-        hf.save_pretrained(_public(model), out, model_type=family.model_type, tokenizer=ready.tokenizer)
-        write_json(out / "card.json", card(read_curve(out / "run"), **about, scores=judged))
-        says = f"loss on held-out text {judged['loss']:.3f}; " if judged else ""
-        say(f"{says}written to {out}" + ("" if judged else "; no held-out text (--held-out N keeps some aside)"))
+        rows = partial(_batches, family, tokenizer=ready.tokenizer, mask_rate=mask_rate, tokens=tokens, seed=seed)
+        batches = rows(ready.store, length=shape["length"])
+        if short is not None:
+            batches = _Lengthened(rows(ready.store, length=min(short, shape["length"])), batches, steps * 9 // 10)
+        loss = getattr(losses, family.loss) if master is None else distill.distilbert
+        judge = None
+        if ready.held_out is not None:
+            judge = partial(_held_out_loss, loss=loss, batches=rows(ready.held_out, length=shape["length"]))
+        if processes.is_main:
+            count = sum(p.numel() for p in model.parameters())
+            say(f"{count:,} parameters, {len(ready.store):,} documents, {batches.steps:,} batches an epoch")
+            if done:
+                say(f"the run in {out} is finished" if done == steps else f"going on with the run in {out}")
+        move, fall = getattr(optim, optimizer), getattr(optim, schedule)
+        training = train_in_folder(
+            out / "run", model, batches, loss, move(model, lr, weight_decay=weight_decay, betas=(0.9, beta2)),
+            fall(steps, min(steps // 10, 300) if warmup is None else min(warmup, steps)), steps=steps,
+            probe=None if judge is None or processes.sharded else partial(judge, most=20), probe_every=every,
+            watch=watch if processes.is_main else None, device=device, every=every, resume=resume, recipe=recipe,
+            **options,
+        )  # fmt: skip
+        deque(training, maxlen=0)
+        if processes.is_main:
+            model = _model(family, config, ready.tokenizer, master and master.model)  # the trained one may be in shards
+            checkpoint.load_model(state, model)
+            judged = {} if judge is None else judge(model)
+            about = {"name": name, "data": data, "documents": len(ready.store), "from": str(init_from or ""), "lr": lr}
+            about |= {"schedule": schedule, "optimizer": optimizer, "tokens a batch": tokens, "seed": seed}
+            hf.save_pretrained(_public(model), out, model_type=family.model_type, tokenizer=ready.tokenizer)
+            write_json(out / "card.json", card(read_curve(out / "run"), **about, scores=judged))
+            says = f"loss on held-out text {judged['loss']:.3f}; " if judged else ""
+            say(f"{says}written to {out}" + ("" if judged else "; no held-out text (--held-out N keeps some aside)"))
 
 
 def tokenize(
-    data: str,
-    out: Path,
-    *,
-    kind: str = "gpt",
-    vocab: int = 3072,
-    documents: int | None = None,
-    held_out: int = 0,
-    tokenizer: Tokenizer | None = None,
-    cased: bool = False,
-    seed: int = 0,
-    resume: bool = True,
-) -> Prepared:
+    data: str, out: Path, *, kind: str = "gpt", vocab: int = 3072, documents: int | None = None, held_out: int = 0,
+    tokenizer: Tokenizer | None = None, cased: bool = False, seed: int = 0, resume: bool = True,
+) -> Prepared:  # fmt: skip
     """Learn a tokenizer, unless one is given or in `out`, and stream a corpus into the token files `out/tokens`, unless
     they are there. `out/held_out` gets the first documents of the validation split, or of a corpus without one its
     first `held_out`, which are not trained on."""

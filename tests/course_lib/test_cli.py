@@ -1,27 +1,37 @@
 """The command line, in process where nothing is trained and once as a student would call it."""
 
+import json
 import os
+import re
 import subprocess
 import sys
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from huggingface_hub.utils import filter_repo_objects
+from safetensors.torch import load_file, save_file
 
 from course_lib import __main__ as cli
+from course_lib import data
+from course_lib.errors import CourseError
 from course_lib.families.bert import bert
 from course_lib.families.gpt import gpt
+from course_lib.families.word_vectors import WordVectors
 from course_lib.files import COURSE, read_json, write_json
+from course_lib.generation import generate
 from course_lib.model import heads
 from course_lib.model.transformer import Transformer
 from course_lib.pretrained import checkpoints, hf, hub
-from course_lib.pretrained.tokenizers import train_bpe, train_wordpiece
+from course_lib.pretrained.tokenizers import Tokenizer, train_bpe, train_wordpiece
 from course_lib.training import finetune
 from experiments import recipes
 
 TEXT = "the judge went home. the fathers of the judge came. anna saw the judge at the mill. " * 20
+REFUSED = tomllib.loads(Path(__file__).with_name("refused.toml").read_text())
+ROWS = [{"text": "the judge", "label": 0}, {"text": "anna saw", "label": 1}] * 4
 BOOK = "\n\n".join(f"{TEXT[: 200 + 37 * i]}" for i in range(12))
 
 
@@ -37,6 +47,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         model = (heads.LM if name == "tiny-gpt" else heads.MLM)(Transformer(config))
         card = {"name": name, "steps": 7, "tokens": 99, "scores": {"name": 0.5}, "curve": [], "data": "none"}
         checkpoints.export(name, model, tokenizer, card, place)
+    vectors, card = (
+        WordVectors(["a", "b"], torch.ones(2, 3), [1, 1]),
+        {"name": "tiny-words", "steps": 0, "tokens": 0, "scores": {}},
+    )
+    checkpoints.export("tiny-words", vectors, None, card, place)
     return place
 
 
@@ -90,7 +105,7 @@ def test_zoo_list_and_check_and_info(call) -> None:  # type: ignore[no-untyped-d
     code, out, _ = call("zoo", "list")
     assert code == 0 and "tiny-bert" in out and "name 0.500" in out
     code, out, _ = call("zoo", "check")
-    assert code == 0 and out.count("good") == 2
+    assert code == 0 and out.count("good") == 3
     code, out, _ = call("info", "tiny-gpt")
     assert code == 0 and "causal" in out and "True" in out
     code, out, _ = call("info")
@@ -133,27 +148,46 @@ def test_of_a_repository_only_what_is_read_is_fetched() -> None:
     assert list(filter_repo_objects(there + rest, **patterns)) == there
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["generate", "no-such-model", "x"], "There is no checkpoint 'no-such-model'; there are tiny-bert, tiny-gpt."),
-        (["generate", "tiny-bert", "x"], "causal"),
-        (["zoo", "build", "no-such-recipe"], "There is no recipe 'no-such-recipe'"),
-        (["finetune", "tiny-bert", "--task", "no/such/folder"], "no/such/folder"),
-        (["pretrain", "gpt", "--data", "no/such.txt", "--out", "never-made"], "no/such.txt"),
-        (["pretrain", "gpt-huge", "--out", "never-made"], "There is no model 'gpt-huge' to pretrain"),
-        (["pretrain", "gpt", "--width", "10", "--out", "never-made"], "cannot be shared by 4 heads"),
-        (["predict", "tiny-gpt", "x"], "tiny-gpt is not fine-tuned"),
-        (["finetune", "tiny-bert", "--task", "x", "--columns", "text"], "say it as text=review,label=stars"),
-        (["pretrain", "gpt", "--data", __file__, "--out", __file__, "--vocab", "300"], "test_cli.py"),
-    ],
-)
-def test_errors_are_one_line_without_a_traceback(call, words: list[str], said: str) -> None:  # type: ignore[no-untyped-def]
-    code, _, err = call(*words)
+@pytest.mark.parametrize(("line", "said"), REFUSED["commands"].items())
+def test_errors_are_one_line_without_a_traceback(call, line: str, said: str, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    files = {"BOOK": BOOK * 3, "HALF.jsonl": '{"text": "a \\ud800", "label": 1}', "HERE": ""}
+    files |= {"NAN.tsv": "text\tlabel\na word\tnan\n", "TWICE.tsv": "text\ttext\tlabel\na\tb\t1\n"}
+    for name, content in files.items():
+        (tmp_path / name).write_text(content)
+        line = line.replace(name.partition(".")[0], str(tmp_path / name))
+    code, _, err = call(*line.split(" "))
     assert code == 1
     assert err.startswith("error: ") and err.count("\n") == 1 and "Traceback" not in err
     assert said in err
     assert not Path("never-made").exists()
+
+
+@pytest.mark.parametrize(("slip", "said"), REFUSED["calls"].items())
+def test_a_slip_in_python_is_one_sentence(folder: Path, slip: str, said: str) -> None:
+    bert, gpt = (checkpoints.load(name, folder=folder) for name in ("tiny-bert", "tiny-gpt"))
+    names = {"bert": bert, "gpt": gpt, "data": data, "checkpoints": checkpoints, "torch": torch, "generate": generate}
+    names |= {"Tokenizer": Tokenizer, "finetune": finetune.finetune, "rows": dict.fromkeys(("train", "test"), ROWS)}
+    with pytest.raises(CourseError, match=re.escape(said)):
+        eval(slip, names)
+
+
+@pytest.mark.parametrize(("entry", "said"), REFUSED["configs"].items())
+def test_a_public_model_that_does_not_fit_is_one_sentence(folder: Path, tmp_path: Path, entry: str, said: str) -> None:
+    model, tokenizer, _ = checkpoints.load("tiny-bert", folder=folder)
+    hf.save_pretrained(model, tmp_path, tokenizer=tokenizer)
+    write_json(tmp_path / "config.json", read_json(tmp_path / "config.json") | json.loads(entry))
+    with pytest.raises(CourseError, match=re.escape(said)):
+        hf.load_pretrained(tmp_path)
+
+
+def test_weights_of_a_public_model_are_finite_numbers_with_a_point(folder: Path, tmp_path: Path) -> None:
+    model, _, _ = checkpoints.load("tiny-bert", folder=folder)
+    hf.save_pretrained(model, tmp_path)
+    weights = load_file(tmp_path / "model.safetensors")
+    for odd in (lambda x: x * torch.nan, lambda x: x.to(torch.int32)):
+        save_file({name: odd(x) for name, x in weights.items()}, tmp_path / "model.safetensors")
+        with pytest.raises(CourseError, match="or some that are not finite"):
+            hf.load_pretrained(tmp_path)
 
 
 def test_pretrain_finetune_and_generate_from_files(call, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]

@@ -19,6 +19,7 @@ pytestmark = pytest.mark.slow
 
 def test_the_printed_address_opens_the_first_lesson(tmp_path):
     env = {k: v for k, v in os.environ.items() if k not in ("DISPLAY", "WAYLAND_DISPLAY")}
+    env |= {"http_proxy": "http://127.0.0.1:9", "no_proxy": ""}  # nothing answers there
     env |= {name: str(tmp_path / name) for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR")}
     command = [sys.executable, "-m", "tools.lab"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env, cwd=lab.ROOT) as server:

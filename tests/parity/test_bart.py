@@ -1,5 +1,8 @@
 """BART, its heads and Blenderbot against transformers: hidden states, logits, loss, gradients, and back."""
 
+import json
+from pathlib import Path
+
 import pytest
 import torch
 import transformers
@@ -10,22 +13,7 @@ from course_lib.objectives import losses
 from tests.parity.public import assert_gradients, close, randomise, read, theirs_on, written
 
 PAD, EOS = 1, 2
-CONFIGS = {
-    "plain": {"d_model": 32, "layers": 3, "attention_heads": 4, "ffn_dim": 64},
-    "scaled relu": {
-        "d_model": 24, "layers": 2, "attention_heads": 2, "ffn_dim": 40, "activation_function": "relu",
-        "scale_embedding": True,
-    },
-    "other start": {
-        "d_model": 48, "layers": 2, "attention_heads": 6, "ffn_dim": 30, "activation_function": "gelu_new",
-        "decoder_start_token_id": 4,
-    },
-    "unequal sides": {
-        "d_model": 24, "layers": 3, "attention_heads": 2, "ffn_dim": 40, "decoder_layers": 1,
-        "decoder_attention_heads": 3, "decoder_ffn_dim": 20,
-    },
-    "norms before": {"d_model": 32, "layers": 2, "attention_heads": 4, "ffn_dim": 64, "decoder_layers": 3},
-}  # fmt: skip
+CONFIGS = json.loads(Path(__file__).with_name("configs.json").read_text())["bart"]
 ARCHITECTURES = [
     "BartModel", "BartForConditionalGeneration", "BartForSequenceClassification", "BartForQuestionAnswering",
 ]  # fmt: skip

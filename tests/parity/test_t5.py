@@ -1,6 +1,7 @@
 """T5 1.0 and 1.1 against transformers: hidden states, logits, loss, gradients, and back."""
 
 import json
+from pathlib import Path
 
 import pytest
 import torch
@@ -15,21 +16,7 @@ from course_lib.objectives import losses
 from course_lib.pretrained import hf
 from tests.parity.public import assert_gradients, close, randomise, read, theirs_on, written
 
-CONFIGS = {
-    "1.0": {"d_model": 32, "d_kv": 8, "num_heads": 4, "num_layers": 3, "d_ff": 64, "feed_forward_proj": "relu"},
-    "1.0, narrow heads": {
-        "d_model": 24, "d_kv": 5, "num_heads": 3, "num_layers": 2, "d_ff": 40, "feed_forward_proj": "relu",
-        "relative_attention_num_buckets": 8, "relative_attention_max_distance": 9, "decoder_start_token_id": 4,
-    },
-    "1.1": {
-        "d_model": 32, "d_kv": 16, "num_heads": 3, "num_layers": 2, "d_ff": 20, "feed_forward_proj": "gated-gelu",
-        "tie_word_embeddings": False, "layer_norm_epsilon": 1e-5,
-    },
-    "tied, gated": {
-        "d_model": 16, "d_kv": 4, "num_heads": 2, "num_layers": 3, "num_decoder_layers": 1, "d_ff": 20,
-        "feed_forward_proj": "gated-silu",
-    },
-}  # fmt: skip
+CONFIGS = json.loads(Path(__file__).with_name("configs.json").read_text())["t5"]
 LM = "T5ForConditionalGeneration"
 
 

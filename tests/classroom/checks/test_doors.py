@@ -146,7 +146,7 @@ def test_15_another_body_pairs_and_texts(tmp_path: Path) -> None:
         old = [f"Title {split} {i}. The {'old ' * (i % 7)} mill number {i} stands by the river of {i}, " * 2
                for i in range(30)]  # fmt: skip
         (tmp_path / "texts" / f"{split}.jsonl").write_text("\n".join(json.dumps({"text": t}) for t in old), "utf-8")
-    swap = {'"world/similarity"': f'"{tmp_path / "pairs"}"', '"docs"': "DATA"}
+    swap = {'"world/similarity"': f'"{tmp_path / "pairs"}"'}
     space = started("15_sbert", tmp_path, *working("15_sbert"), source=tmp_path / "texts", swap=swap, MODEL=model)
     assert space["body"].config.width == 32
     assert len(space["grades"]) == 40

@@ -50,11 +50,12 @@ def test_the_splits_ask_of_different_documents(town: searches.Collection) -> Non
 
 
 def test_other_texts_are_asked_for_by_their_first_sentence(tmp_path: Path) -> None:
-    texts = [f"Title number {i}. {'word ' * 90}end{i}." for i in range(3)] + ["Too short. It ends."]
+    texts = [f"Title number {i}. {'word ' * 90}end{i}." for i in range(9)] + ["Too short. It ends."]
     (tmp_path / "train.jsonl").write_text("\n".join(json.dumps({"text": text}) for text in texts), "utf-8")
-    found = searches.collection(tmp_path / "train.jsonl", split="train")
-    assert sorted(q.text for q in found.queries) == [f"Title number {i}." for i in range(3)]
-    assert all(len(passage.split()) <= searches.LONGEST for passage in found.passages)
+    for split, kept in (("train", (1, 2, 3, 5, 6, 7)), ("test", (0, 4, 8))):  # a file has no test split
+        found = searches.collection(tmp_path / "train.jsonl", split=split)
+        assert sorted(q.text for q in found.queries) == [f"Title number {i}." for i in kept]
+        assert all(len(passage.split()) <= searches.LONGEST for passage in found.passages)
     (tmp_path / "bad.txt").write_text("One sentence only", "utf-8")
     with pytest.raises(CourseError, match="nothing to search"):
         searches.collection(tmp_path / "bad.txt", split="train")

@@ -6,6 +6,7 @@ import tomllib
 from collections.abc import Callable
 from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 import torch
@@ -116,20 +117,7 @@ def test_a_widgets_name_follows_from_its_content() -> None:
     assert one == again and names[0] != names[1]
 
 
-@pytest.mark.parametrize(
-    ("name", "says"),
-    [
-        ("quiz", ["speed", "No.", "Right. Yes.", "Not so. No."]),
-        ("masking", ["Chosen: 3 of 5", "the rate is 30%", "“a”: replaced by [MASK]", "left as", "random token, “x”"]),
-        ("samples", ["step 9, loss 2.00", "a dog"]),
-        ("next_words", ["1.5 bits, as open as 3 equally likely words", "comes “bought”", "0.0 bits", "sold"]),
-        ("soft_targets", ["temperature 1", "temperature 4", "75.0%", "12.5%", "all other words"]),
-        ("span_reader", ["Who saw?", "52%", "Rita"]),
-        ("which_replaced", ["“saw” for “ate” (suspected with 20%)", "“sheep” for"]),
-        ("beam_tree", ["lamp", "mill", "number: sum of log probabilities"]),
-        ("report_card", ["2 claims: 1 partly, 1 not recorded yet", "shown live in lesson 08"]),
-    ],
-)
+@pytest.mark.parametrize(("name", "says"), json.loads(Path(__file__).with_name("says.json").read_text("utf-8")).items())
 def test_without_scripts_everything_can_be_read(name: str, says: list[str]) -> None:
     text = " ".join(Outline(WIDGETS[name]().html).text.split())
     assert [piece for piece in says if piece not in text] == []

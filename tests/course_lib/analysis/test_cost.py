@@ -1,5 +1,8 @@
 """Costs against published figures and what PyTorch counts on small models; power laws against straight lines."""
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -16,19 +19,7 @@ from course_lib.model.transformer import Transformer
 
 # Brown et al. 2020, table D.1: millions of parameters, billions of tokens, FLOPs a parameter and token, FLOPs,
 # petaflop/s-days.
-TABLE_D1 = {
-    "T5-11B": (11000, 1000, 3, 3.30e22, 3.82e02),
-    "BERT-Base": (109, 250, 6, 1.64e20, 1.89e00),
-    "RoBERTa-Large": (355, 2000, 6, 4.26e21, 4.93e01),
-    "Small": (125, 300, 6, 2.25e20, 2.60e00),
-    "Medium": (356, 300, 6, 6.41e20, 7.42e00),
-    "Large": (760, 300, 6, 1.37e21, 1.58e01),
-    "XL": (1320, 300, 6, 2.38e21, 2.75e01),
-    "2.7B": (2650, 300, 6, 4.77e21, 5.52e01),
-    "6.7B": (6660, 300, 6, 1.20e22, 1.39e02),
-    "13B": (12850, 300, 6, 2.31e22, 2.68e02),
-    "175B": (174600, 300, 6, 3.14e23, 3.64e03),
-}
+TABLE_D1 = json.loads(Path(__file__).with_name("table_d1.json").read_text())
 
 
 @pytest.mark.parametrize("name", TABLE_D1)

@@ -16,20 +16,6 @@ from course_lib import CourseError, data
 from course_lib.data import doors, folders, readers
 from course_lib.data.inputs import kind_of
 
-WIKITEXT = """ 
- = First lobster = 
- 
- It is <unk> , 60 @-@ odd . 
- 
- = = Life = = 
- 
- Eggs hatch . 
- = 1 = 
- 
- = Second = 
- 
- Other text . 
-"""  # noqa: W291, W293
 # Files in published formats and what is read of them, or said of what is wrong in them.
 CASES = json.loads((Path(__file__).parent / "files.json").read_text())
 TABLE, RECORDS = "sentence\tlabel\nfine\t1\n", '{"text": "bad", "label": 0}\n'
@@ -60,7 +46,7 @@ def texts(path: Path, **how: Any) -> list[str]:
 
 
 def test_text_files_are_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first, second = texts(write(tmp_path / "wiki.train.tokens", WIKITEXT))
+    first, second = texts(write(tmp_path / "wiki.train.tokens", CASES["wikitext"]))
     assert first.split("\n")[0].strip() == "= First lobster =" and second.split("\n")[0].strip() == "= Second ="
     assert "= = Life = =" in first and "= 1 =" in first and first.endswith("= 1 =")
     book = "\ufeffAn eBook\r\n*** START OF EBOOK A ***\r\nOne.\r\n\r\nTwo.\r\n*** END OF EBOOK A ***\r\nlaw"
@@ -69,6 +55,18 @@ def test_text_files_are_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     paragraphs = [f"Paragraph {i} of a book\nthat goes on." for i in range(9)]
     pieces = texts(write(tmp_path / "a.txt", "\n\n".join(paragraphs)))
     assert len(pieces) > 3 and "\n\n".join(pieces) == "\n\n".join(paragraphs)
+
+
+@pytest.mark.parametrize("between", ["\n\n", "\n", ". ", " ", ""])
+def test_a_text_without_documents_is_cut(tmp_path: Path, between: str) -> None:
+    whole = between.join(f"part{i}" + "x" * (i % 90) for i in range(450))
+    found = texts(book := write(tmp_path / "a.txt", whole))
+    assert 40 < len(found) < 90 and max(map(len, found)) <= 600
+    assert "".join("".join(found).split()) == "".join(whole.split()), "something was lost"
+    assert len(list(data.corpus(book, streaming=True, n=3))) == 3 and not data.has_labels(book)
+    lines = "".join(json.dumps({"text": "word " * 200}) + "\n" for _ in range(40))
+    assert len(texts(write(tmp_path / "b.jsonl", lines))) == 40, "documents stay"
+    assert [data.has_labels(name) for name in ("world", "docs", "world/nli", tmp_path / "b.jsonl")] == [0, 0, 1, 1]
 
 
 @pytest.mark.parametrize(("ending", "pack"), [(".gz", gzip.compress), (".bz2", bz2.compress), (".xz", lzma.compress)])

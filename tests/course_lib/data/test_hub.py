@@ -22,19 +22,6 @@ from course_lib.pretrained import hf, hub
 from course_lib.pretrained.tokenizers import train_wordpiece
 from tests.course_lib.data.toy_hub import NEW, OLD, serve
 
-CARD = """---
-configs:
-- config_name: films
-  data_files:
-  - {split: train, path: films/train-*}
-  - {split: validation, path: films/validation-*}
-  - {split: test, path: films/test-*}
-- config_name: questions
-  data_files: questions/*.parquet
----
-# A set
-"""
-
 
 @pytest.fixture(autouse=True)
 def caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -69,7 +56,7 @@ def files(tag: str) -> dict[str, bytes]:
     answers = {"text": ["Bonn"], "answer_start": [3]}
     questions = [{"id": "q", "title": "T", "context": "In Bonn.", "question": "Where?", "answers": answers}]
     return {
-        "README.md": CARD.encode(),
+        "README.md": Path(__file__).with_name("card.yaml").read_bytes(),
         "films/train-00000-of-00002.parquet": parquet(films[:2], label=mood),
         "films/train-00001-of-00002.parquet": parquet([*films[2:], *hidden], label=mood),
         "films/validation-00000-of-00001.parquet": parquet(films[:1], label=mood),

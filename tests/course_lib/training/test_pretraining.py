@@ -65,13 +65,19 @@ def test_a_run_on_other_data_is_not_gone_on_with(book: str, tmp_path: Path) -> N
     how: dict[str, Any] = {"data": book, "vocab": 300, "size": SIZE, "steps": 1, "tokens": 256}
     pretrain("gpt", tmp_path, **how)
     before = (tmp_path / "run" / "state.safetensors").read_bytes()
-    with pytest.raises(CourseError, match=r"holds a run on other data .*seed 0, not .*seed 1.*--afresh"):
+    with pytest.raises(
+        CourseError, match=r"of a run with vocab 300 \(here 301\), lr 0.001 \(here 0.1\), heads 2 \(here 4\)"
+    ):
+        pretrain("gpt", tmp_path, **how | {"vocab": 301, "size": SIZE | {"heads": 4}}, lr=0.1)
+    with pytest.raises(CourseError, match=r"of a run with seed 0 \(here 1\): ask for the same.*--afresh"):
         pretrain("gpt", tmp_path, seed=1, **how)
     assert (tmp_path / "run" / "state.safetensors").read_bytes() == before
     pretrain("gpt", tmp_path, seed=1, resume=False, **how)
     assert TokenStore.open(tmp_path / "tokens").note["seed"] == 1
-    with pytest.raises(CourseError, match="another model"):
-        pretrain("gpt", tmp_path, seed=1, **how | {"size": SIZE | {"width": 8}})
+    for file in (tmp_path / "tokens").iterdir():
+        (tmp_path / "tokens" / f".{file.name}.killed.tmp").touch()
+    tokenize(book, tmp_path / "", vocab=300, resume=False)
+    assert {file.name for file in (tmp_path / "tokens").iterdir()} == {"header.json", "tokens.bin", "starts.bin"}
 
 
 def test_tokens_that_were_written_apart_bring_their_held_out_text(tmp_path: Path) -> None:

@@ -15,9 +15,11 @@ import torch
 from torch import Tensor
 
 from course_lib.errors import CourseError
+from course_lib.files import locked
 from course_lib.objectives import losses
 from course_lib.training.loop import Step, train
 from course_lib.training.optim import adamw, cosine
+from course_lib.training.pretraining import pretrain, train_in_folder
 from tests.course_lib.training.test_train import Net, batch
 
 resource = pytest.importorskip("resource", reason="needs fork, SIGKILL and limits (not on Windows)")
@@ -89,6 +91,22 @@ def test_killed_and_resumed_gives_the_same_bits(tmp_path: Path) -> None:
         assert killed == -signal.SIGKILL, moment
     assert forked(attempt, path, "never", 0, 0) == 0
     assert whole.read_bytes() == path.read_bytes() and len(list(path.parent.iterdir())) == 1
+
+
+def held(folder: Path) -> None:
+    with locked(folder):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_folder_has_one_writer_and_a_killed_one_leaves_it(tmp_path: Path) -> None:
+    assert forked(held, tmp_path) == -signal.SIGKILL
+    net, said = Net(), f"^Process {os.getpid()} is writing in {tmp_path}: wait"
+    with locked(tmp_path):
+        with pytest.raises(CourseError, match=said):
+            next(train_in_folder(tmp_path, net, Endless(), losses.clm, adamw(net), cosine(2, 1), steps=2))
+        with pytest.raises(CourseError, match=said):
+            pretrain("gpt", tmp_path)
+    assert not tmp_path.exists()
 
 
 def fill_up(path: Path) -> None:

@@ -1,5 +1,6 @@
 """The loop: what one step does, accumulation, precision, divergence, checkpoints of the wrong run."""
 
+import json
 import math
 import pickle
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from safetensors.torch import save
+from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from course_lib.errors import CourseError
@@ -18,7 +19,7 @@ from course_lib.model import heads
 from course_lib.model.transformer import Transformer
 from course_lib.objectives import losses
 from course_lib.objectives.losses import Batch
-from course_lib.training import loop
+from course_lib.training import checkpoint, loop
 from course_lib.training.optim import adamw, linear
 
 
@@ -167,9 +168,32 @@ def test_divergence_names_the_step_and_keeps_the_checkpoint(place: str, tmp_path
     assert all(torch.equal(a, b) for a, b in zip(before, weights(net), strict=True)), "the bad step was taken"
 
 
+def forged(state: str = "", change: Any = dict, **rest: Any) -> Any:
+    """A state with other metadata or tensors, and the checksum that belongs to them."""
+
+    def spoil(data: bytes) -> bytes:
+        tensors = change(load(data))
+        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])["__metadata__"]
+        told = json.loads(header["state"]) | {"crc": checkpoint._crc(tensors)} | rest
+        return save(tensors, metadata={"state": state or json.dumps(told)})
+
+    return spoil
+
+
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
+        *[
+            (forged(**odd), "not a training state")
+            for odd in ({"step": "3"}, {"step": -1}, {"twins": []}, {"crc": 0.5})
+        ],
+        *[(forged(state=odd), "not a training state|damaged") for odd in ("[1]", "{", "3", "[" * 10**5)],
+        (forged(step=10**9), "has made 1,000,000,000 steps, more than the 5"),
+        (forged(twins={"a": ["b"]}, change=lambda t: t | {"model.more": torch.ones(1)}), "another model"),
+        (forged(change=lambda t: {n: x for n, x in t.items() if n != "random.cpu"}), "random numbers"),
+        (forged(change=lambda t: t | {"random.cpu": t["random.cpu"][:9]}), "random numbers"),
+        (forged(change=lambda t: {n: x.half() if "model" in n else x for n, x in t.items()}), "of torch.float16 there"),
+        (forged(change=lambda t: {n: x.int() if "optim" in n else x for n, x in t.items()}), "trains other weights"),
         (lambda data: data[: len(data) // 2], "damaged"),
         (lambda data: data[:-9] + bytes([data[-9] ^ 1]) + data[-8:], "checksum"),
         (lambda data: b"", "damaged"),
@@ -197,6 +221,14 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
     sgd = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
     with pytest.raises(CourseError, match="another optimizer"):
         next(loop.train(net, BATCHES, losses.clm, sgd, steps=5, checkpoint=path))
+
+
+def test_a_run_goes_on_by_its_own_recipe_only(tmp_path: Path) -> None:
+    how: dict[str, Any] = {"checkpoint": tmp_path / "state.safetensors"}
+    list(loop.train(Net(), BATCHES, losses.clm, steps=3, recipe={"heads": 2, "data": Path("a")}, **how))
+    with pytest.raises(CourseError, match=r"of a run with heads 2 \(here 4\): .*--afresh"):
+        next(loop.train(Net(), BATCHES, losses.clm, steps=5, recipe={"heads": 4, "data": Path("a")}, **how))
+    assert len(list(loop.train(Net(), BATCHES, losses.clm, steps=5, recipe={"heads": 2, "new": 1}, **how))) == 2
 
 
 def test_resume_can_be_declined_and_more_steps_asked(tmp_path: Path) -> None:

@@ -1,0 +1,71 @@
+"""Public tasks, data/results/real_*.json (experiments/real/tasks.py): a table of what is recorded, and who is ahead."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from classroom.figures.display import Html
+from classroom.figures.tables import table
+from classroom.records.figures import Figure, difference
+from classroom.records.record import RESULTS
+from course_lib.files import read_json
+
+TASKS = {
+    "sst2": "SST-2: praise or blame?",
+    "cola": "CoLA: is it grammatical?",
+    "mrpc": "MRPC: the same said twice?",
+    "stsb": "STS-B: how similar?",
+    "wnut17": "WNUT-17: names",
+    "ud_tags": "UD: parts of speech",
+    "xquad": "XQuAD: answer spans",
+    "senses": "CoarseWSD-20: which sense?",
+}
+ARMS = {"linear": "linear model", "scratch": "random weights", "town": "the town", "english": "English"}
+METRICS = {"matthews": "Matthews", "spearman": "Spearman", "entity_f1": "F1 of names", "token_f1": "F1 of words"}
+Records = Mapping[str, Mapping[str, Any]]
+
+
+def public_records(folder: str | Path = RESULTS) -> dict[str, dict[str, Any]]:
+    """The records that are there, by name, in the table's order."""
+    files = {name: Path(folder) / f"real_{name}.json" for name in TASKS}
+    return {name: read_json(file) for name, file in files.items() if file.exists()}
+
+
+def public_table(found: Records) -> Html | None:
+    """A row a task, a column an arm: the mean (times 100) with its 95% interval, a single training without one; a dash
+    where nothing is recorded. None without any record."""
+    rows = []
+    for name, record in found.items():
+        task = record.get("task", {"metric": "f1"})
+        row: dict[str, Any] = {"task": TASKS[name], "metric": METRICS.get(task["metric"], task["metric"])}
+        row["rows to train on"] = f"{record['rows']['train']:,}" if "rows" in record else None
+        for arm, heading in ARMS.items():
+            values = tuple(100 * x for x in _figure(record, arm))
+            row[heading] = values if len(values) == 3 else next(iter(values), None)
+        published = task.get("bert_base")
+        rows.append(row | {"BERT-base, published": published and 100 * published})
+    return table(rows, digits=1) if rows else None
+
+
+def compared(found: Records, arm: str, other: str) -> str:
+    """On which tasks an arm is ahead of another, the 95% interval of the difference (paired by seed; of the arm alone
+    against a single training) above zero."""
+    told: dict[str, list[str]] = {"ahead": [], "behind": [], "no difference shown": []}
+    for name, record in found.items():
+        one, two = _figure(record, arm), _figure(record, other)
+        if len(one) < 3 or not two:
+            continue
+        a, b = (record["arms"][each]["seeds"] for each in (arm, other))
+        low, high = (x - two[0] for x in one[1:])
+        if len(a) == len(b):
+            pair = difference(*(Figure(seeds, sum(seeds) / len(seeds), None) for seeds in (a, b))).interval
+            low, high = pair or (low, high)
+        told["ahead" if low > 0 else "behind" if high < 0 else "no difference shown"].append(TASKS[name].split(":")[0])
+    said = "; ".join(f"{word}: {', '.join(names)}" for word, names in told.items() if names)
+    return f"{ARMS[arm]} against {ARMS[other]}: {said or 'not recorded yet'}"
+
+
+def _figure(record: Mapping[str, Any], arm: str) -> tuple[float, ...]:
+    """Mean and interval of an arm, the mean alone, or nothing."""
+    found = record["arms"].get(arm)
+    return () if found is None else (found["mean"], *(found["interval"] or ()))
