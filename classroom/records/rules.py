@@ -104,7 +104,7 @@ def words(rule: Mapping[str, Any]) -> str:
 
     def told(entry: Mapping[str, Any]) -> str:
         marks = [mark for mark in ("side", "exploratory", "untested") if entry.get(mark)]
-        return entry["says"] + (f" ({', '.join(marks)})" if marks else "")
+        return str(entry["says"]) + (f" ({', '.join(marks)})" if marks else "")
 
     said = [f"({number}) {told(entry)}" for number, entry in enumerate(rule["statements"], start=1)]
     controls = "; ".join(entry["says"] for entry in rule.get("controls", ()))

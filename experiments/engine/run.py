@@ -124,7 +124,7 @@ def judge_again(found: Record) -> Record:
     """The record under the ledger's rule as it stands, its figures untouched."""
     test = find(found.id)
     told = test.judge(found.figures)
-    how = {"rule": words(test.claim.rule), "rule_hash": test.rule_hash, "tried": list(test.claim.tried)}
+    how: dict[str, Any] = {"rule": words(test.claim.rule), "rule_hash": test.rule_hash, "tried": list(test.claim.tried)}
     return replace(found, verdict=told.verdict, why=told.why, **how)
 
 
