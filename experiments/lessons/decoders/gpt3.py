@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -194,10 +195,13 @@ def scaling_laws(lab: Lab, seed: int) -> dict[str, float]:
     edge = cost.frontier(spent, reached)
     exponent, off = law(list(final), list(final.values()))
     compute, _ = law([spent[i] for i in edge], [reached[i] for i in edge])
+    x, y = np.log(list(final)), np.array(list(final.values()))
+    straight = abs(np.polyval(np.polyfit(x, y, 1), x) / y - 1).max()  # the rival: as many parameters
     return {f"loss/{weights}": loss for weights, loss in final.items()} | {
         "exponent/parameters": exponent,
         "exponent/compute": compute,
         "largest residual": off,
+        "largest residual/straight line": float(straight),
         "points of the frontier": len(edge),
     }
 
