@@ -52,6 +52,15 @@ def basis(found: Record) -> str:
     return f"{len(found.seeds)} seeds, mean and 95% interval"
 
 
+def first_statement(found: Record) -> str:
+    """What became of a record's first main statement, with its effect; before it the controls that fail."""
+    entries = claim(found.id).rule["statements"]
+    lines = found.why.splitlines()
+    controls, statements = lines[: -len(entries)], lines[-len(entries) :]
+    main = [line for line, entry in zip(statements, entries, strict=True) if not {"side", "exploratory"} & {*entry}]
+    return "; ".join([*controls, main[0]])
+
+
 def beside(
     name: str,
     rows: Mapping[str, str],
