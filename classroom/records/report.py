@@ -54,11 +54,8 @@ def basis(found: Record) -> str:
 
 def first_statement(found: Record) -> str:
     """What became of a record's first main statement, with its effect; before it the controls that fail."""
-    entries = claim(found.id).rule["statements"]
-    lines = found.why.splitlines()
-    controls, statements = lines[: -len(entries)], lines[-len(entries) :]
-    main = [line for line, entry in zip(statements, entries, strict=True) if not {"side", "exploratory"} & {*entry}]
-    return "; ".join([*controls, main[0]])
+    judged = rules.judge(claim(found.id).rule, found.figures)
+    return "; ".join([*judged.failed, str(judged.main[0])])
 
 
 def beside(

@@ -67,8 +67,7 @@ def sbert_pooling(lab: Lab, seed: int) -> dict[str, float]:
     return values
 
 
-HARDEST, OWN = KINDS[-1], "S-BERT"
-OTHERS = ("BM25", "TF-IDF", "avg word2vec", "avg GloVe")
+OWN = "S-BERT"
 
 
 @experiment("dense-retrieval")
