@@ -204,9 +204,13 @@ def used_memory(process: int, limit: int) -> int:
     held: dict[int, int] = {}
     for file, field in (("status", rb"\nVmRSS:\s+(\d+)"), ("smaps_rollup", rb"\nPss:\s+(\d+)")):
         for each in family:
-            with contextlib.suppress(OSError):
+            try:
                 if size := re.search(field, Path(f"/proc/{each}/{file}").read_bytes()):
                     held[each] = 1024 * int(size[1])
+            except (FileNotFoundError, ProcessLookupError):
+                held.pop(each, None)  # it has ended
+            except OSError:  # it may not be read: what was found first stays
+                continue
         if sum(held.values()) <= limit:
             break
     return sum(held.values())
