@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
 Case = Mapping[str, Any]  # argument name -> value; passed by position, so the student may name them otherwise
@@ -103,7 +104,7 @@ def _run(fn: Callable[..., Any], case: Case, form: Callable[[Any], Any] | None =
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            value = fn(*case.values())
+            value = plain(fn(*case.values()))
             return value if form is None else form(value)
     except Exception as error:  # noqa: BLE001  any error of the student's becomes one sentence
         return Crash(error)
@@ -195,6 +196,13 @@ def close(value: Any, true: Any, *, nan: bool = False) -> bool:
         return bool(value == true)
     except (RuntimeError, ValueError, TypeError):
         return False
+
+
+def plain(value: Any) -> Any:
+    """NumPy's numbers as Python's, in lists and tuples too; anything else as it is."""
+    if isinstance(value, np.generic):
+        return value.item()
+    return type(value)(map(plain, value)) if type(value) in (list, tuple) else value
 
 
 def same(a: Any, b: Any) -> bool:

@@ -138,7 +138,7 @@ class Assignment:
 
     def _release(self, *, solutions: bool) -> NotebookNode:
         notebook = copy.deepcopy(self.master)
-        notebook.cells = [c for c in notebook.cells if solutions or "teacher" not in c.metadata.get("tags", [])]
+        notebook.cells = [c for c in notebook.cells if "teacher" not in c.metadata.get("tags", [])]
         for cell in notebook.cells:
             data = cell.metadata.get("nbgrader", {})
             if cell.cell_type == "code":

@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator
 from typing import IO, Any, cast
 
-from classroom.checks.base import same
+from classroom.checks.base import plain, same
 from classroom.grading import wire
 
 LARGEST_TEXT = 20_000  # characters of one cell's outputs that are kept
@@ -156,7 +156,7 @@ class Shell:
         given = copy.deepcopy(args)
         with self.collecting():
             try:
-                value = self.inner.user_ns[name](*given)
+                value = plain(self.inner.user_ns[name](*given))
             except NotImplementedError:
                 return {"error": "stub", "text": ""}
             except BaseException as error:  # noqa: BLE001  SystemExit as well
@@ -177,8 +177,9 @@ def refuse_input(prompt: object = "") -> str:
 
 
 def serve(inbox: IO[bytes], outbox: IO[bytes], alone: bool) -> None:
-    """Answer requests until the grader hangs up. alone: this process sees none but its own descendants (`--unshare-pid`);
-    what is left of them after a request is ended, or a fork bomb would take the processor from all that follows."""
+    """Answer requests until the grader hangs up. alone: this process sees none but its own descendants
+    (`--unshare-pid`); what is left of them after a request is ended, or a fork bomb would take the processor from all
+    that follows."""
     shell = Shell()
     builtins.input = refuse_input
     wire.write(outbox, {"id": 0})
