@@ -80,6 +80,9 @@ def wordings(lab: Lab, seed: int) -> dict[str, float]:
     n = SIZES[lab.plan.scale]["asked"]
     model, tokenizer, _ = checkpoints.load("gpt-mini")
     values = {f"wording/{text}": accuracy(model, tokenizer, facts(text, MANY, n, seed)) for text in WORDINGS}
+    other = {text: accuracy(model, tokenizer, facts(text, MANY, n, seed + 1000)) for text in WORDINGS}
+    for which, choose in (("best", max), ("worst", min)):  # of other questions
+        values[f"{which} wording of other questions"] = values[f"wording/{choose(other, key=other.__getitem__)}"]
     for back in (4, 3, 2, 1):
         values[f"order/{back} back"] = accuracy(model, tokenizer, told_once(HAD, back, n, seed))
     for shots in (0, 4, MANY):

@@ -53,7 +53,7 @@ class Setup:
     def tune(self, method: str, few: bool = False, body: Any = None, name: str = BODY, **changes: Any) -> Result:
         """Fine-tune a copy of a body, by default the shipped one, on all labels, or on few for three times the epochs,
         at the learning rate that is best on validation rows. name: of the body that the rate is chosen with."""
-        options = {"batch": 16, "max_length": 96, "seed": self.seed, "device": self.lab.device}
+        options: dict[str, Any] = {"batch": 16, "max_length": 96, "seed": self.seed, "device": self.lab.device}
         options |= {"epochs": (3 if few else 1) * self.size["epochs"]} | METHODS[method]
         task, start = self.few if few else self.task, body or self.model
 
