@@ -1,7 +1,7 @@
 """The ledger, data/claims.yaml: every statement of the lectures that the course puts to the test."""
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
@@ -40,9 +40,9 @@ class Claim:
     kind: ClaimKind
     says: str
     shows: str
+    rule: dict[str, Any]
     paper: Any = None
     note: str = ""
-    rule: dict[str, Any] = field(default_factory=dict)
     tried: tuple[str, ...] = ()
 
 

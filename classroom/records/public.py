@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from classroom.figures.display import Html
-from classroom.figures.tables import table
-from classroom.records.figures import Figure, difference
+from classroom.records.figures import difference, figure
 from classroom.records.record import RESULTS
 from course_lib.files import read_json
+
+if TYPE_CHECKING:
+    from classroom.figures.display import Html
 
 TASKS = {
     "sst2": "SST-2: praise or blame?",
@@ -31,9 +32,11 @@ def public_records(folder: str | Path = RESULTS) -> dict[str, dict[str, Any]]:
     return {name: read_json(file) for name, file in files.items() if file.exists()}
 
 
-def public_table(found: Records) -> Html | None:
+def public_table(found: Records) -> "Html | None":
     """A row a task, a column an arm: the mean (times 100) with its 95% interval, a single training without one; a dash
     where nothing is recorded. None without any record."""
+    from classroom.figures.tables import table
+
     rows = []
     for name, record in found.items():
         task = record.get("task", {"metric": "f1"})
@@ -58,8 +61,7 @@ def compared(found: Records, arm: str, other: str) -> str:
         a, b = (record["arms"][each]["seeds"] for each in (arm, other))
         low, high = (x - two[0] for x in one[1:])
         if len(a) == len(b):
-            pair = difference(*(Figure(seeds, sum(seeds) / len(seeds), None) for seeds in (a, b))).interval
-            low, high = pair or (low, high)
+            low, high = difference(figure(a), figure(b)).interval or (low, high)
         told["ahead" if low > 0 else "behind" if high < 0 else "no difference shown"].append(TASKS[name].split(":")[0])
     said = "; ".join(f"{word}: {', '.join(names)}" for word, names in told.items() if names)
     return f"{ARMS[arm]} against {ARMS[other]}: {said or 'not recorded yet'}"

@@ -52,6 +52,12 @@ def basis(found: Record) -> str:
     return f"{len(found.seeds)} seeds, mean and 95% interval"
 
 
+def first_statement(found: Record) -> str:
+    """What became of a record's first main statement, with its effect; before it the controls that fail."""
+    judged = rules.judge(claim(found.id).rule, found.figures)
+    return "; ".join([*judged.failed, str(judged.main[0])])
+
+
 def beside(
     name: str,
     rows: Mapping[str, str],

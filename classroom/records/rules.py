@@ -27,6 +27,7 @@ or {highest: [...]}, the one with the highest mean.
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from typing import Any, Literal
 
@@ -65,38 +66,43 @@ class Found:
 
 @dataclass(frozen=True)
 class Judgement:
-    """verdict, and what became of every statement and control."""
+    """What became of every statement and control."""
 
-    verdict: Verdict
     statements: tuple[Found, ...]
     controls: tuple[Found, ...]
 
     @property
+    def failed(self) -> list[str]:
+        """The controls that do not hold."""
+        return [f"control, {each}" for each in self.controls if each.outcome != "holds"]
+
+    @property
+    def main(self) -> list[Found]:
+        """The statements that alone can make a verdict."""
+        return [each for each in self.statements if not each.side and not each.exploratory]
+
+    @property
+    def verdict(self) -> Verdict:
+        """not tested: a control does not hold, or no statement could be tested. reproduced: all statements hold.
+        partly: one at least that counts does. opposite: none does, and of one the contrary holds. no difference:
+        otherwise."""
+        outcomes = {each.outcome for each in self.main}
+        if self.failed or outcomes <= {"not tested"}:
+            return "not tested"
+        if all(each.outcome == "holds" for each in self.statements if not each.exploratory):
+            return "reproduced"
+        return "partly" if "holds" in outcomes else "opposite" if "opposite" in outcomes else "no difference"
+
+    @property
     def why(self) -> str:
         """A line for each control that fails, and for each statement, with its figures."""
-        failed = [f"control, {each}" for each in self.controls if each.outcome != "holds"]
-        return "\n".join([*failed, *map(str, self.statements)])
+        return "\n".join([*self.failed, *map(str, self.statements)])
 
 
 def judge(rule: Mapping[str, Any], figures: Figures) -> Judgement:
-    """The verdict that a rule gives to figures.
-
-    not tested: a control does not hold, or no statement could be tested. reproduced: all statements hold. partly: one
-    at least that counts does. opposite: none does, and of one the contrary holds. no difference: otherwise.
-    """
-    statements = tuple(_found(entry, figures) for entry in rule["statements"])
-    controls = tuple(_found(entry, figures) for entry in rule.get("controls", ()))
-    main = [each for each in statements if not each.side and not each.exploratory]
-    verdict: Verdict = "no difference"
-    if any(each.outcome != "holds" for each in controls) or all(each.outcome == "not tested" for each in main):
-        verdict = "not tested"
-    elif all(each.outcome == "holds" for each in statements if not each.exploratory):
-        verdict = "reproduced"
-    elif any(each.outcome == "holds" for each in main):
-        verdict = "partly"
-    elif any(each.outcome == "opposite" for each in main):
-        verdict = "opposite"
-    return Judgement(verdict, statements, controls)
+    """The rule applied to figures."""
+    entries = (rule["statements"], rule.get("controls", ()))
+    return Judgement(*(tuple(_found(entry, figures) for entry in each) for each in entries))
 
 
 def words(rule: Mapping[str, Any]) -> str:
@@ -129,17 +135,19 @@ def _check(entry: Any, where: str, *, top: bool = False) -> None:
 
 
 def _found(entry: Mapping[str, Any], figures: Figures) -> Found:
-    says, side, late = entry.get("says", ""), bool(entry.get("side")), bool(entry.get("exploratory"))
+    made = partial(
+        Found, entry.get("says", ""), side=bool(entry.get("side")), exploratory=bool(entry.get("exploratory"))
+    )
     if "untested" in entry:
-        return Found(says, "not tested", (entry["untested"],), side=side, exploratory=late)
+        return made("not tested", (entry["untested"],))
     if "given" in entry and (given := _found(entry["given"], figures)).outcome != "holds":
-        return Found(says, "not tested", (str(given),), side=side, exploratory=late)
+        return made("not tested", (str(given),))
     try:
         parts = [_one(part, figures) for part in _written_out(entry)]
     except KeyError as missing:
-        return Found(says, "not tested", (f"no figure {missing.args[0]!r}",), side=side, exploratory=late)
+        return made("not tested", (f"no figure {missing.args[0]!r}",))
     except CourseError:  # of `figure`: a quotient of zeros
-        return Found(says, "not tested", ("no finite number",), side=side, exploratory=late)
+        return made("not tested", ("no finite number",))
     need, hold = entry.get("need", len(parts)), sum(part.outcome == "holds" for part in parts)
     outcome: Outcome = "holds" if hold >= need else "not shown"
     if not hold and any(part.outcome == "opposite" for part in parts):
@@ -147,7 +155,7 @@ def _found(entry: Mapping[str, Any], figures: Figures) -> Found:
     values = [part.values[0] for part in parts]
     if len(values) > MOST:
         values = [f"{hold} of {len(parts)}"]
-    return Found(says, outcome, tuple(values), sum(part.agrees for part in parts) >= need, side, late)
+    return made(outcome, tuple(values), sum(part.agrees for part in parts) >= need)
 
 
 def _written_out(entry: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

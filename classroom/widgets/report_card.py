@@ -13,8 +13,8 @@ _OPEN = "not recorded yet"
 
 
 class ReportEntry(NamedTuple):
-    """One claim. verdict: the recorded one, empty where there is none; note: how it was found, or where it is shown
-    instead. link: address of its section, empty where the lesson does not stand. paper: the lecture's figures."""
+    """One claim. verdict: the recorded one, empty where there is none; note: what it rests on, or where it is shown
+    instead. link: address of its section, empty where the lesson does not stand. paper: the paper's figures."""
 
     claim: str
     lesson: str

@@ -40,11 +40,11 @@ def mimetic(stack: Transformer, *, strength: float = 0.4) -> None:
     turn = torch.linalg.qr(torch.randn(width, width)).Q  # one for all layers, so that what one copies the next matches
     stack.embed.tokens.weight[:, : width // stack.config.heads] = 0.0
     for layer, block in enumerate(stack.blocks):
-        _look_for_like(cast(Attention, block.attn), turn * strength**0.5 if layer else turn)
+        look_for_like(cast(Attention, block.attn), turn * strength**0.5 if layer else turn)
         if layer == 0:
             _look_near(cast(Attention, block.attn), stack.config.causal)
         if stack.config.cross:  # a decoder finds in its source what it has just said
-            _look_for_like(cast(Attention, block.cross), turn * strength**0.5)
+            look_for_like(cast(Attention, block.cross), turn * strength**0.5)
 
 
 @torch.no_grad()
@@ -53,7 +53,7 @@ def identity_init_(head: MaskedHead) -> None:
     head.dense.weight.copy_(NEARLY_STRAIGHT * torch.eye(*head.dense.weight.shape))
 
 
-def _look_for_like(attn: Attention, turn: torch.Tensor) -> None:
+def look_for_like(attn: Attention, turn: torch.Tensor) -> None:
     """Queries and keys turn alike, up to half of their noise; what is found is handed on as it is."""
     attn.v.weight.copy_(turn)
     attn.out.weight.copy_(turn.T)

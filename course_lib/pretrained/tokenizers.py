@@ -208,14 +208,8 @@ def train_wordpiece(texts: Iterable[str], size: int, lowercase: bool = True) -> 
     learner = tokenizers.Tokenizer(models.WordPiece(unk_token=unknown))
     learner.normalizer = normalizer
     learner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    trainer = trainers.WordPieceTrainer(
-        vocab_size=size,
-        min_frequency=2,
-        show_progress=False,
-        initial_alphabet=alphabet,
-        limit_alphabet=len(alphabet),
-        special_tokens=[*WORDPIECE_SPECIALS, *inner],
-    )
+    specials = [*WORDPIECE_SPECIALS, *inner]
+    trainer = trainers.WordPieceTrainer(limit_alphabet=len(alphabet), **_learning(size, alphabet, specials))
     learner.train_from_iterator(texts, trainer, len(texts))
     model = models.WordPiece(learner.get_vocab(), unk_token=unknown, max_input_chars_per_word=100)
     backend = tokenizers.Tokenizer(model)
@@ -236,13 +230,7 @@ def train_bpe(texts: Iterable[str], size: int) -> Tokenizer:
     _require_room(size, len(BPE_SPECIALS) + len(alphabet), any(texts))
     backend = tokenizers.Tokenizer(models.BPE())
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    trainer = trainers.BpeTrainer(
-        vocab_size=size,
-        min_frequency=2,
-        show_progress=False,
-        initial_alphabet=alphabet,
-        special_tokens=list(BPE_SPECIALS),
-    )
+    trainer = trainers.BpeTrainer(**_learning(size, alphabet, BPE_SPECIALS))
     backend.train_from_iterator(texts, trainer, len(texts))
     backend.decoder = decoders.ByteLevel()
     return Tokenizer(backend)
@@ -282,6 +270,12 @@ def _encoding(raw: tokenizers.Encoding) -> Encoding:
         first = 1 + max((w for w, s in zip(words, parts, strict=True) if s == 0 and w is not None), default=-1)
         words = [w if w is None or s != 1 else w + first for w, s in zip(words, parts, strict=True)]
     return Encoding(raw.ids, raw.type_ids, words, raw.offsets, raw.tokens)
+
+
+def _learning(size: int, alphabet: list[str], specials: Iterable[str]) -> dict[str, Any]:
+    """What both kinds of pieces are learned with."""
+    learn = {"vocab_size": size, "min_frequency": 2, "show_progress": False}
+    return learn | {"initial_alphabet": alphabet, "special_tokens": list(specials)}
 
 
 def _list(ids: Iterable[int] | Tensor) -> list[int]:

@@ -8,7 +8,6 @@ Between the two, and after them, `python -m course_lib pretrain bart --init-from
 
 import json
 import random
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,8 +17,9 @@ import typer
 
 from course_lib import data, families
 from course_lib.files import atomic_write
-from course_lib.model.initialization import _look_for_like
+from course_lib.model.initialization import look_for_like
 from course_lib.pretrained import checkpoints, hf
+from experiments.real.text import ENDS
 
 app = typer.Typer(help=__doc__, no_args_is_help=True)
 SENTENCES = (1, 1, 2, 3, 4, 6)  # of a short text, drawn
@@ -48,7 +48,7 @@ def begin(
             side.embed.tokens.weight += segment  # one table for both: loaded anew, added once
         turn = torch.linalg.qr(torch.randn(shape.width, shape.width)).Q
         for block in made.stack.decoder.blocks:
-            _look_for_like(block.cross, turn * 0.4**0.5)
+            look_for_like(block.cross, turn * 0.4**0.5)
     hf.save_pretrained(made, out, tokenizer=opened.tokenizer)
 
 
@@ -62,7 +62,7 @@ def cut(
     for split, name in (("train", "train.jsonl"), ("validation", "dev.jsonl")):
         with atomic_write(out / name) as file:
             for row in data.corpus(corpus, split=split):
-                sentences, at = re.split(r"(?<=[.!?])\s+", " ".join(row["text"].split())), 0
+                sentences, at = ENDS.split(" ".join(row["text"].split())), 0
                 while at < len(sentences):
                     text = " ".join(sentences[at : (at := at + rng.choice(SENTENCES))])
                     if len(text) in LETTERS:

@@ -38,6 +38,7 @@ from course_lib.pretrained import checkpoints
 from course_lib.pretrained.tokenizers import Tokenizer
 
 KNOWLEDGE = COURSE / "data" / "probes" / "knowledge.tsv"
+ENDS = re.compile(r"(?<=[.!?])\s+")  # of sentences
 Scorer = Callable[[Sequence[Sequence[str]]], list[int]]  # sentences to choose from -> number of the likeliest
 
 
@@ -129,7 +130,7 @@ def hidden_words(model: nn.Module, tokenizer: Tokenizer, texts: Iterable[str], c
     """Share of words that the model fills in rightly, all pieces of them: one small-letter word of a sentence of 8 to
     30 words. Standard error: of the share."""
     rng, blanks = random.Random(0), []
-    for sentence in (part for text in texts for part in re.split(r"(?<=[.!?])\s+", text)):
+    for sentence in (part for text in texts for part in ENDS.split(text)):
         if 8 <= len(sentence.split()) <= 30 and (words := [*re.finditer(r"\b[a-z]+\b", sentence)]):
             word = rng.choice(words)
             blanks.append(Blank(sentence[: word.start()], word.group(), sentence[word.end() :]))

@@ -188,7 +188,7 @@ def claims() -> Values:
         out[f"{name}/claim"] = sha_json(
             [claim.id, claim.lesson, claim.kind, claim.says, claim.shows, claim.paper, claim.note]
         )
-        out[f"{name}/rule"] = sha(claim.rule)
+        out[f"{name}/rule"] = sha(json.dumps(claim.rule))
         out[f"{name}/record's rule hash"] = kept.rule_hash
         out[f"{name}/verdict from the record"] = f"{experiment.judge(kept.figures).verdict} | {kept.why}"
         out[f"{name}/settings"] = sha_json([experiment.config, claim.tried])

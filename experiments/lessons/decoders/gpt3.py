@@ -242,7 +242,6 @@ def gpt3_table(lab: Lab, seed: int) -> dict[str, float]:
     return values
 
 
-SMALL, LARGE = published("19_gpt3")["training-compute"]["states"]["pair"]
 DAYS, PARAMETERS = "petaflop/s-days/{}".format, "parameters/{}".format
 
 

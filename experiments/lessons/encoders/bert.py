@@ -172,7 +172,6 @@ def _ablated(plan: Plan, seed: int) -> dict[str, Tuning]:
     return {"BERT": bert, "no NSP": masked, "LTR, no NSP": causal, "+ BiLSTM": replace(causal, top="bilstm")}
 
 
-LTR = ("no NSP/average", "LTR, no NSP/average")  # going left to right
 suite("bert-ablation", _ablated, ABLATION_TASKS)
 
 

@@ -58,7 +58,6 @@ def _ways(plan: Plan, seed: int) -> dict[str, Tuning]:
     }
 
 
-ELMO, BERT = [(f"{name} tuned/average", f"{name} frozen/average") for name in ("ELMo", "BERT")]
 suite("frozen-or-tuned", _ways, TUNED_TASKS)
 
 

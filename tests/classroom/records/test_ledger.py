@@ -9,8 +9,9 @@ from classroom.records import ledger
 from course_lib.errors import CourseError
 
 GOOD = """
-- {id: gelu, lesson: 08_gpt1, kind: exact, says: it is smooth, shows: the identities}
-- {id: gelu-converges, lesson: 08_gpt1, kind: measured, says: it is better, shows: curves, paper: {A: 1}}
+- {id: gelu, lesson: 08_gpt1, kind: exact, says: it is smooth, shows: the identities,
+   rule: &r {statements: [{says: b, equal: [a, 1]}]}}
+- {id: gelu-converges, lesson: 08_gpt1, kind: measured, says: it is better, shows: curves, rule: *r, paper: {A: 1}}
 """
 
 
@@ -41,6 +42,7 @@ def test_the_ledger_has_every_claim() -> None:
         ("says: it is smooth", "says: ''", r"entry 1 \(gelu\): says is ''; it must be a text"),
         ("- {id: gelu,", "- gelu\n- {id: gelu2,", r"entry 1 is 'gelu'; it must have the keys"),
         ("{A: 1}}", "{A: 1}", r"claims.yaml, line \d+ is not YAML"),
+        ("equal: [a, 1]", "equals: [a, 1]", r"entry 1 \(gelu\): .* must have `says` and one of more, same, range"),
         (GOOD, "", r"must be a list of claims"),
     ],
 )

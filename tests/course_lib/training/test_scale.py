@@ -183,4 +183,4 @@ def test_by_accelerate_launch(way: list[str], tmp_path: Path) -> None:
     assert (tmp_path / "model" / "model.safetensors").exists()
     if "--use_fsdp" not in way:
         failed = run("--steps", "4", "--width", "16")
-        assert failed.returncode != 0 and "error: model/run/state.safetensors belongs to another model" in failed.stderr
+        assert failed.returncode != 0 and "state.safetensors is of a run with width 8 (here 16)" in failed.stderr

@@ -248,5 +248,5 @@ def test_side_by_side_in_processes(tmp_path: Path) -> None:
         done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=FROM_HERE)
         assert done.returncode == 0, done.stderr
         assert expected in done.stdout
-        assert "nsp-recipe: reproduced." in done.stdout
+        assert "nsp-recipe: reproduced (exact)" in done.stdout
     assert read(tmp_path / "out" / "causal-mask.json").verdict == "reproduced"
