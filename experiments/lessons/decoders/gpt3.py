@@ -27,7 +27,8 @@ MARK = prompting.Template("{word}: {answer}.", words=("name", "thing"))
 SHOTS, MANY = (0, 1, 4, 12), 12
 EXAMPLES = 5
 PROBLEMS = torch.tensor([(a, b) for a in range(10) for b in range(a + 1)])
-TAUGHT = PROBLEMS[torch.arange(len(PROBLEMS)) % 5 > 0]  # the others stand on no page
+KNOWN = torch.arange(len(PROBLEMS)) % 5 > 0
+TAUGHT, HELD_OUT = PROBLEMS[KNOWN], PROBLEMS[~KNOWN]  # the latter stand on no page
 PLUS, MINUS, UNKNOWN = SIGNS = 0, 1, 2
 
 
@@ -80,6 +81,9 @@ def wordings(lab: Lab, seed: int) -> dict[str, float]:
     n = SIZES[lab.plan.scale]["asked"]
     model, tokenizer, _ = checkpoints.load("gpt-mini")
     values = {f"wording/{text}": accuracy(model, tokenizer, facts(text, MANY, n, seed)) for text in WORDINGS}
+    other = {text: accuracy(model, tokenizer, facts(text, MANY, n, seed + 1000)) for text in WORDINGS}
+    for which, choose in (("best", max), ("worst", min)):  # of other questions
+        values[f"{which} wording of other questions"] = values[f"wording/{choose(other, key=other.__getitem__)}"]
     for back in (4, 3, 2, 1):
         values[f"order/{back} back"] = accuracy(model, tokenizer, told_once(HAD, back, n, seed))
     for shots in (0, 4, MANY):
@@ -87,12 +91,23 @@ def wordings(lab: Lab, seed: int) -> dict[str, float]:
     return values
 
 
-def pages(rows: int, rng: torch.Generator, signs: Sequence[int] = SIGNS, random_labels: bool = False) -> Tensor:
+def pages(
+    rows: int,
+    rng: torch.Generator,
+    signs: Sequence[int] = SIGNS,
+    *,
+    random_labels: bool = False,
+    held_out: bool = False,
+) -> Tensor:
     """Pages of six sums, Int[rows 36], one sign a page. @ means plus on half of the pages, minus on the others.
 
-    Tokens: numbers 0 to 18, + - @ = and the full stop. random_labels: on a page each @ means plus or minus.
+    Tokens: numbers 0 to 18, + - @ = and the full stop. random_labels: on a page each @ means plus or minus. held_out:
+    the last problem is one of no training page.
     """
-    a, b = TAUGHT[torch.randint(len(TAUGHT), (rows, 6), generator=rng)].unbind(-1)
+    chosen = TAUGHT[torch.randint(len(TAUGHT), (rows, 6), generator=rng)]
+    if held_out:
+        chosen[:, -1] = HELD_OUT[torch.randint(len(HELD_OUT), (rows,), generator=rng)]
+    a, b = chosen.unbind(-1)
     sign = torch.tensor(signs)[torch.randint(len(signs), (rows, 1), generator=rng)].expand(rows, 6)
     hidden = torch.rand(rows, 6 if random_labels else 1, generator=rng) < 0.5
     result = torch.where((sign == MINUS) | ((sign == UNKNOWN) & hidden), a - b, a + b)
@@ -158,6 +173,8 @@ def arithmetic(lab: Lab, seed: int) -> dict[str, float]:
         for k in (0, 1, EXAMPLES):
             values |= {f"{sign}/width {width}/{k} shots": shares[k] for sign, shares in found.items()}
             values[f"+ and -/width {width}/{k} shots"] = (found["+"][k] + found["-"][k]) / 2
+        new = [by_shots(model, size["pages"], seed, (sign,), held_out=True)[-1] for sign in (PLUS, MINUS)]
+        values[f"held out/width {width}"] = sum(new) / 2
     return values
 
 

@@ -20,15 +20,16 @@ from course_lib.training.finetune import Result, finetune, predict
 from experiments.lessons import Lab, experiment, given, settings, small_models, task_rows
 
 BODY = "bert-mini"
-SIZES, RATES = given("peft").values()
+SIZES, RATES, WORDS = given("peft").values()
+IDS = checkpoints.load(BODY).tokenizer.ids([WORDS])[0][1:-1]
 RANKS, WIDTHS, LENGTHS = (1, 4, 16), (1, 4, 8, 16), (1, 4, 8, 16)
 
 METHODS: dict[str, dict[str, Any]] = {
     "everything": {},
     "head only": {"frozen": True},
     "BitFit": {"peft": peft.bitfit},
-    "prompt": {"peft": partial(peft.prompt, length=8)},
-    "prefix": {"peft": partial(peft.prefix, length=8)},
+    "prompt": {"peft": partial(peft.prompt, length=len(IDS), words=IDS)},
+    "prefix": {"peft": partial(peft.prefix, words=IDS)},
     "adapters": {"peft": partial(peft.adapters, width=8)},
     "LoRA": {"peft": partial(peft.lora, rank=4)},
     "QLoRA": {"peft": lambda body: peft.lora(peft.quantise(body), rank=4)},
@@ -49,11 +50,22 @@ class Setup:
         """Training and test rows of a task of the town."""
         return task_rows(task, self.seed, train=self.size["labels"], test=self.size["tests"])
 
-    def tune(self, method: str, task: Any = None, times: int = 1, body: Any = None, **changes: Any) -> Result:
-        """Fine-tune a copy of a body, by default the shipped one on all labels, for `times` as many epochs."""
-        options = {"batch": 16, "max_length": 96, "seed": self.seed, "device": self.lab.device, "lr": RATES[method]}
-        options |= {"epochs": times * self.size["epochs"]} | METHODS[method] | changes
-        return finetune(body or self.model, task or self.task, self.tokenizer, **options)
+    def tune(self, method: str, few: bool = False, body: Any = None, name: str = BODY, **changes: Any) -> Result:
+        """Fine-tune a copy of a body, by default the shipped one, on all labels, or on few for three times the epochs,
+        at the learning rate that is best on validation rows. name: of the body that the rate is chosen with."""
+        options: dict[str, Any] = {"batch": 16, "max_length": 96, "seed": self.seed, "device": self.lab.device}
+        options |= {"epochs": (3 if few else 1) * self.size["epochs"]} | METHODS[method]
+        task, start = self.few if few else self.task, body or self.model
+
+        def tried() -> dict[str, float]:
+            chosen = task_rows("entities", self.seed, validation=self.size["chosen"])["validation"]
+            rows = {"train": task["train"], "test": chosen}
+            return {f"{lr:g}": finetune(start, rows, self.tokenizer, lr=lr, **options).score for lr in RATES[method]}
+
+        follows = [self.seed, self.lab.plan.scale, settings("lora"), method, few, name]
+        scores = self.lab.kept("peft-rates", follows, tried)
+        lr = float(max(scores, key=scores.__getitem__))
+        return finetune(start, changes.pop("task", task), self.tokenizer, lr=lr, **options | changes)
 
     @cached_property
     def documents(self) -> list[losses.Batch]:
@@ -83,7 +95,7 @@ def compared(lab: Lab, seed: int, figures: Sequence[str], methods: Sequence[str]
         setup, values = Setup(lab, seed), {}
         values["documents/pretrained"] = setup.documents_loss(setup.model.stack)
         for name in METHODS:
-            many, few = setup.tune(name), setup.tune(name, setup.few, times=3)
+            many, few = setup.tune(name), setup.tune(name, few=True)
             values |= {
                 f"all labels/{name}": many.score,
                 f"few labels/{name}": few.score,
@@ -101,7 +113,8 @@ def compared(lab: Lab, seed: int, figures: Sequence[str], methods: Sequence[str]
 @experiment("lora")
 def lora(lab: Lab, seed: int) -> dict[str, float]:
     """Scores of LoRA, prefix and everything, LoRA by rank; what merging changes; GPT-3 by count."""
-    setup, values = Setup(lab, seed), compared(lab, seed, ("all labels", "trained"), ("everything", "prefix", "LoRA"))
+    setup = Setup(lab, seed)
+    values = compared(lab, seed, ("all labels", "trained"), ("everything", "head only", "prefix", "LoRA"))
     for rank in RANKS:
         result = setup.tune("LoRA", peft=partial(peft.lora, rank=rank))
         values[f"by rank/{rank}"] = result.score
@@ -120,7 +133,7 @@ def lora(lab: Lab, seed: int) -> dict[str, float]:
 @experiment("adapters")
 def adapters(lab: Lab, seed: int) -> dict[str, float]:
     """Score and share of trained weights by width; how much fresh adapters change the output."""
-    setup, values = Setup(lab, seed), compared(lab, seed, ("all labels",), ("everything",))
+    setup, values = Setup(lab, seed), compared(lab, seed, ("all labels",), ("everything", "head only"))
     for width in WIDTHS:
         result = setup.tune("adapters", peft=partial(peft.adapters, width=width))
         values[f"score/width {width}"] = result.score
@@ -138,7 +151,7 @@ LABELS = ("all labels", "few labels")
 @experiment("prefix-tuning")
 def prefix_tuning(lab: Lab, seed: int) -> dict[str, float]:
     """Scores of the prefix and of everything, with all labels and with few."""
-    return compared(lab, seed, (*LABELS, "trained"), ("everything", "prefix"))
+    return compared(lab, seed, (*LABELS, "trained"), ("everything", "head only", "prefix"))
 
 
 @experiment("prompt-tuning")
@@ -147,11 +160,11 @@ def prompt_tuning(lab: Lab, seed: int) -> dict[str, float]:
     setup, plan = Setup(lab, seed), lab.plan
     values = compared(lab, seed, ("all labels", "trained"), ("everything", "prefix", "prompt"))
     for length in LENGTHS:
-        values[f"by length/{length}"] = setup.tune("prompt", peft=partial(peft.prompt, length=length)).score
+        values[f"by length/{length}"] = setup.tune("prompt", peft=partial(peft.prompt, length=length, words=IDS)).score
     for layers, width in small_models.sizes(plan):
         setup.model, setup.tokenizer, _ = lab.model(small_models.size_arm(plan, seed, layers, width))
         for name in ("everything", "prompt"):
-            values[f"by size, {name}/{layers} x {width}"] = setup.tune(name).score
+            values[f"by size, {name}/{layers} x {width}"] = setup.tune(name, name=f"{layers} x {width}").score
     return values
 
 
@@ -174,7 +187,7 @@ def forgetting(lab: Lab, seed: int) -> dict[str, float]:
     """Loss on documents after each method, and the first task's score before and after the second task."""
     setup, values = Setup(lab, seed), compared(lab, seed, ("documents",), ("pretrained", *METHODS))
     rows = setup.rows("pos")
-    first = setup.tune("everything", rows)
+    first = setup.tune("everything", task=rows)
 
     def again(body: transformer.Transformer) -> float:
         """The first task's score with this body under the first task's head."""

@@ -162,12 +162,12 @@ def fit(train: _Vectors, test: _Vectors, layer: int | None, seed: int, steps: in
 
 @experiment("elmo-layer-mix")
 def layer_mix(lab: Lab, seed: int) -> dict[str, float]:
-    """Learned shares, and test accuracies with the mix and with the top layer alone."""
+    """Learned shares, and test accuracies with the mix and with each LSTM layer alone."""
     size = SIZES[lab.plan.scale]
     values: dict[str, float] = {}
     for task, rows in questions(size, seed).items():
         train, test = asked(rows["train"]), asked(rows["test"])
-        for arm, layer in (("mix", None), ("layer 2", 2)):
+        for arm, layer in (("mix", None), ("layer 1", 1), ("layer 2", 2)):
             runs = [fit(train, test, layer, 10 * seed + i, size["steps"]) for i in range(size["fits"])]
             values[f"accuracy/{task}/{arm}"] = sum(score for score, _ in runs) / len(runs)
             if layer is None:
@@ -178,7 +178,7 @@ def layer_mix(lab: Lab, seed: int) -> dict[str, float]:
 
 @experiment("elmo-improves-baselines")
 def improves_baselines(lab: Lab, seed: int) -> dict[str, float]:
-    """Scores of every kind of task with both inputs."""
+    """Scores of every kind of task with static vectors, with ELMo's vectors of letters or all of ELMo beside them."""
     size, reader = SIZES[lab.plan.scale], baselines.ReaderConfig(cells=48, hidden=48, dropout=0.1)
     documents = town(small_models.WORLD).documents(size["read"], seed=seed)
     counted = word_vectors.count(word_vectors.sentences(document["text"] for document in documents), least=2)
@@ -188,10 +188,14 @@ def improves_baselines(lab: Lab, seed: int) -> dict[str, float]:
     for kind in KINDS:
         task, classes = task_of(kind, {"train": size["labels"], "test": size["tests"]}, seed)
         tokenizer = baselines.word_tokenizer(baselines.task_words(task))
-        static = vectors.table(tokenizer.tokens(range(tokenizer.vocab.size)))
+        known = tokenizer.tokens(range(tokenizer.vocab.size))
+        static = vectors.table(known)
+        letters = torch.cat((static, read(tuple((word,) for word in known))[0, :, 1]), dim=-1)  # no word beside it
         how: dict[str, Any] = {"epochs": size["epochs"], "lr": 5e-3, "classes": classes or None, "seed": seed}
-        for name, body in (("static", None), ("static + ELMo", shipped())):
-            words = baselines.Words(tokenizer, static=static, elmo=body, reader=reader)
+        for name, table, body in (
+            ("static", static, None), ("static + letters", letters, None), ("static + ELMo", static, shipped()),
+        ):  # fmt: skip
+            words = baselines.Words(tokenizer, static=table, elmo=body, reader=reader)
             values[f"{name}/{kind}"] = finetune(words, task, tokenizer, frozen=True, device=lab.device, **how).score
     return values
 

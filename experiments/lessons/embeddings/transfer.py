@@ -20,7 +20,7 @@ from course_lib.pretrained import checkpoints
 from course_lib.training.finetune import finetune, predict
 from experiments.lessons import Lab, experiment, fit, given, small_models, town
 
-STARTS = ("random", "LM", "autoencoder")
+STARTS = ("random", "LM", "autoencoder", "word vectors")
 LAYERS = {"word vectors": "embed", "lower LSTM": "_l0", "upper LSTM": "_l1"}  # what the names of their weights share
 WORDS = 60  # of a text, at most
 SIZES: dict[str, dict[str, Any]] = given("transfer")["sizes"]
@@ -69,7 +69,10 @@ def pretrained(scale: str, seed: int, device: str) -> tuple[Any, dict[str, LstmB
         torch.manual_seed(seed)
         bodies[name] = LstmBody(LstmConfig(tokenizer.vocab.size, width=32, cells=64, layers=2, dropout=0.1))
         fit(head(bodies[name]), [batches[i] for i in order], loss, size["steps"], 1e-2, device=device)
-    return tokenizer, bodies | {"random": bodies["LM"]}  # of "random" only the shape is used
+    torch.manual_seed(seed)
+    words = LstmBody(bodies["LM"].lstm_config)
+    words.embed.load_state_dict(bodies["LM"].embed.state_dict())
+    return tokenizer, bodies | {"word vectors": words, "random": bodies["LM"]}  # of "random" only the shape is used
 
 
 @cache

@@ -30,6 +30,17 @@ def filled(model: Any, kept: list[losses.Batch]) -> float:
     return float(torch.cat(right).float().mean())
 
 
+@torch.no_grad()
+def apart(model: Any, teacher: Any, kept: list[losses.Batch]) -> float:
+    """Mean divergence KL(teacher || model) in nats, at the masked words kept aside."""
+    found = []
+    for batch in kept:
+        seen = {name: batch[name] for name in ("ids", "attention_mask", "loss_mask")}
+        theirs, ours = (probes.word_logits(each.cpu(), **seen).log_softmax(-1) for each in (teacher, model))
+        found.append((theirs.exp() * (theirs - ours)).sum(-1))
+    return float(torch.cat(found).mean())
+
+
 @experiment("distilbert", tasks=TASKS)
 def distilbert(lab: Lab, seed: int) -> dict[str, float]:
     """Scores of the teacher and of students taught with and without it; gaps they fill after many documents and few."""
@@ -55,7 +66,9 @@ def distilbert(lab: Lab, seed: int) -> dict[str, float]:
     options: dict[str, Any] = {"lr": 3e-3, "epochs": size["epochs"], "batch": 16, "max_length": LENGTH}
     options |= {"seed": seed, "device": lab.device}
     values: dict[str, float] = {}
-    for name, model in {"teacher": teacher, **{arm: taught(texts[aside:], loss) for arm, loss in arms.items()}}.items():
+    students = {arm: taught(texts[aside:], loss) for arm, loss in arms.items()}
+    values |= {f"apart from the teacher/{arm}": apart(student, teacher, kept) for arm, student in students.items()}
+    for name, model in {"teacher": teacher, **students}.items():
         values[f"masked words/{name}"] = filled(model, kept)
         scores = [finetune(model.stack, task, tokenizer, **options).score for task in tasks.values()]
         values |= {f"{task}/{name}": score for task, score in zip(TASKS, scores, strict=True)}

@@ -151,10 +151,12 @@ def trained(plan: Plan, seed: int, change: Change) -> nn.Module:
     return model
 
 
-def held_out(lab: Lab, seed: int, change: Change, unit: collate.Unit = "token") -> float:
+def held_out(
+    lab: Lab, seed: int, change: Change, unit: collate.Unit = "token", format: Format = "full-sentences"
+) -> float:
     """An arm's loss in nats at hidden tokens of documents that nobody has read, the same for all arms and seeds."""
     known = text(lab.plan)
-    rows = input_rows(known, known.unread, "full-sentences")
+    rows = input_rows(known, known.unread, format)
     exam = hidden(rows[:ASKED], known.words, seeded_generator(5), unit)
     return evaluation.mean_loss(trained(lab.plan, seed, change), probes.words_loss, [exam])
 
@@ -164,7 +166,12 @@ def compare(name: str, arms: dict[str, Change]) -> None:
 
     @experiment(name)
     def measure(lab: Lab, seed: int) -> dict[str, float]:
-        return {f"held-out loss/{arm}": held_out(lab, seed, change) for arm, change in arms.items()}
+        found = {f"held-out loss/{arm}": held_out(lab, seed, change) for arm, change in arms.items()}
+        if name == "input-formats":  # an exam of every format, so that none is at home
+            for arm, change in arms.items():
+                each = [held_out(lab, seed, change, format=other.format) for other in arms.values()]
+                found[f"on rows of every format/{arm}"] = mean(each)
+        return found
 
 
 compare(

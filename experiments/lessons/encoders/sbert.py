@@ -1,8 +1,11 @@
 """The claims of lesson 15: ways to make one vector of a sentence, search by vectors, the triplet loss."""
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import torch
+from gensim.parsing.porter import PorterStemmer  # type: ignore[import-untyped]
 
 from classroom.town.searches import KINDS, collection
 from course_lib.analysis import metrics
@@ -70,6 +73,20 @@ def sbert_pooling(lab: Lab, seed: int) -> dict[str, float]:
 OWN = "S-BERT"
 
 
+def stems(texts: Sequence[str]) -> list[str]:
+    """Texts of their words' stems (Porter)."""
+    porter = PorterStemmer()
+    return [" ".join(porter.stem(word) for word in words(text)) for text in texts]
+
+
+def fused(rankings: Sequence[Sequence[int]]) -> list[int]:
+    """The first ten of several rankings of ten by the sum of 1 / (60 + rank)."""
+    score: Counter[int] = Counter()
+    for ranking in rankings:
+        score.update({number: 1 / (60 + place) for place, number in enumerate(ranking, start=1)})
+    return [number for number, _ in score.most_common(10)]
+
+
 @experiment("dense-retrieval")
 def dense_retrieval(lab: Lab, seed: int) -> dict[str, float]:
     """Mean reciprocal rank and nDCG of the first ten places, by system and kind of query."""
@@ -87,8 +104,10 @@ def dense_retrieval(lab: Lab, seed: int) -> dict[str, float]:
     tfidf = TfidfVectorizer(tokenizer=words, token_pattern=None).fit(shelf.passages)
     close = (tfidf.transform(asked) @ tfidf.transform(shelf.passages).T).toarray()
     searcher = taught(lab, seed, lessons.pairs(), sentence.ranking, 1e-3)
-    index = Index(shelf.passages, embedder=searcher, batch=64)
+    index, roots = Index(shelf.passages, embedder=searcher, batch=64), Index(stems(shelf.passages))
     found = {"BM25": ranked(index, "bm25"), OWN: ranked(index, "dense"), "hybrid": ranked(index, "rrf")}
+    found["BM25, stems"] = [[hit.number for hit in hits] for hits in roots.search_all(stems(asked))]
+    found["hybrid, stems"] = [fused(pair) for pair in zip(found["BM25, stems"], found[OWN], strict=True)]
     found["TF-IDF"] = [best(np.where(row > 0, row, -np.inf).astype(np.float32), 10).tolist() for row in close]
     for name, embedder in averages().items():
         found[name] = ranked(Index(shelf.passages, embedder=embedder, batch=64), "dense")
