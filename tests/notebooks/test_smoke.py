@@ -1,6 +1,10 @@
 """Every lesson runs at smoke scale with another seed, as `make run` does, into a page that stands alone; and on a text
 of 20 kB that has no documents."""
 
+import os
+import shutil
+import tempfile
+from pathlib import Path
 from pydoc_data.topics import topics
 
 import pytest
@@ -8,19 +12,19 @@ import pytest
 from tools.notebooks import lessons, page
 from tools.notebooks.execute import environment
 from tools.notebooks.run import run
+from tools.notebooks.stored import BACKGROUND
 
 pytestmark = [pytest.mark.slow, pytest.mark.notebooks, pytest.mark.timeout(0)]
+RUNS, OUT = {}, Path(tempfile.gettempdir(), f"smoke-{os.getpid()}")
 
 
-@pytest.fixture(scope="module")
-def runs(background, tmp_path_factory):
-    """Lesson -> its run, which takes its turn: two at a time."""
-    out = tmp_path_factory.mktemp("smoke")
-    (book := out / "book.txt").write_text(" ".join(" ".join(topics.values()).split())[:20_480], "utf-8")
-    texts = {"town": "world", "book": str(book)}
-    given = {kind: {"SCALE": "smoke", "SEED": 1, "OUT": str(out / kind), "DATA": texts[kind]} for kind in texts}
-    work = [(path, kind) for kind in texts for path in lessons()]
-    return {(path, kind): background.submit(smoke, path, given[kind], out / kind / "build") for path, kind in work}
+def in_background(item):
+    """A lesson's run takes its turn in the background: two at a time, beside other tests."""
+    path, kind = (item.callspec.params[name] for name in ("path", "kind"))
+    (OUT / kind).mkdir(parents=True, exist_ok=True)
+    (book := OUT / "book.txt").write_text(" ".join(" ".join(topics.values()).split())[:20_480], "utf-8")
+    given = {"SCALE": "smoke", "SEED": 1, "OUT": str(OUT / kind), "DATA": {"town": "world", "book": str(book)}[kind]}
+    RUNS[path, kind] = item.config.stash[BACKGROUND].submit(smoke, path, given, OUT / kind / "build")
 
 
 def smoke(path, given, out):
@@ -29,9 +33,15 @@ def smoke(path, given, out):
         return run(path, given, out, progress=False)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def tidy():
+    yield
+    shutil.rmtree(OUT)
+
+
 @pytest.mark.parametrize("kind", ["town", "book"])
 @pytest.mark.parametrize("path", lessons(), ids=lambda path: path.stem)
-def test_smoke(runs, path, kind):
-    executed, web = runs[path, kind].result()
+def test_smoke(path, kind):
+    executed, web = RUNS[path, kind].result()
     assert executed.stat().st_size > 10_000
     assert page.fetched(web.read_text("utf-8")) == []

@@ -123,6 +123,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if not session.config.option.collectonly:
         for lesson in reversed(dict.fromkeys(item.parent for item in session.items if isinstance(item, Cell))):
             lesson.start()
+        for item in session.items:
+            if begin := getattr(getattr(item, "module", None), "in_background", None):  # other tests' lessons
+                begin(item)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
