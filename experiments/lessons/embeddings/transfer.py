@@ -1,7 +1,7 @@
 """The claims of lesson 07: an LSTM that has read before it is taught, the labels that this saves, another domain, and
 how far the weights move."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from statistics import mean, stdev
 from typing import Any, NamedTuple
@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
+from classroom.town.lexicon import FOLDER
 from course_lib import data
-from course_lib.analysis import metrics
 from course_lib.data.batches import pad
 from course_lib.families.baselines import task_words, word_tokenizer
 from course_lib.families.elmo import split
@@ -34,6 +34,17 @@ def reviews(domain: str, n: int, split: str, seed: int) -> list[dict[str, Any]]:
     return [{"text": row["text"], "label": row["label"]} for row in plain[:n]]
 
 
+@cache
+def opinions() -> frozenset[str]:
+    """The town's words of praise and blame."""
+    return frozenset(line.split("\t")[0] for line in (FOLDER / "opinions.tsv").read_text("utf-8").splitlines()[1:])
+
+
+def opinions_in(rows: Sequence[Mapping[str, Any]]) -> set[str]:
+    """Those that stand in the rows."""
+    return {word for row in rows for word in split(row["text"])} & opinions()
+
+
 def moved(before: nn.Module, after: nn.Module, layers: Mapping[str, str]) -> dict[str, float]:
     """How far each layer's weights have moved, as a share of their length. layers: a layer -> what the names of its
     weights share. Rows of a table that were added on the way do not count."""
@@ -51,6 +62,7 @@ class Outcome(NamedTuple):
 
     food: float
     film: float
+    by_words: dict[str, float]  # the films by whether the labelled reviews hold all their words of praise and blame
     moved: dict[str, float]
 
 
@@ -88,8 +100,12 @@ def tuned(scale: str, seed: int, device: str, start: str, labels: int, run: int 
     torch.manual_seed(own)  # as `finetune` does: the random start's first weights
     first = body if start != "random" else body.for_task("single", 2, pretrained=False).body
     assert isinstance(result.model, LstmTask)
-    film = metrics.accuracy(predict(result, films), [row["label"] for row in films])
-    return Outcome(result.score, film, moved(first, result.model.body, LAYERS))
+    right = [said == row["label"] for said, row in zip(predict(result, films), films, strict=True)]
+    seen, by_words = opinions_in(task["train"]), {}
+    for name, kind in (("all words labelled", True), ("a word never labelled", False)):
+        some = [hit for hit, row in zip(right, films, strict=True) if (opinions_in([row]) <= seen) is kind]
+        by_words[name] = mean(some) if some else 0.0
+    return Outcome(result.score, mean(right), by_words, moved(first, result.model.body, LAYERS))
 
 
 @experiment("pretraining-helps-lstm")
@@ -111,10 +127,11 @@ def finetuning_beats_scratch(lab: Lab, seed: int) -> dict[str, float]:
 
 @experiment("domain-shift")
 def domain_shift(lab: Lab, seed: int) -> dict[str, float]:
-    """Accuracy of both starts on both domains."""
+    """Accuracy of both starts on both domains; on films also by whether all words of praise and blame had labels."""
     labels = SIZES[lab.plan.scale]["amounts"][-1]
     out = {start: tuned(lab.plan.scale, seed, lab.device, start, labels) for start in STARTS[:2]}
-    return {f"{start}/{domain}": getattr(out[start], domain) for start in out for domain in ("food", "film")}
+    found = {f"{start}/{domain}": getattr(out[start], domain) for start in out for domain in ("food", "film")}
+    return found | {f"{start}/film, {name}": share for start in out for name, share in out[start].by_words.items()}
 
 
 @experiment("finetuning-stays-close")
