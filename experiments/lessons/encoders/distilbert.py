@@ -1,5 +1,6 @@
 """The claim of lesson 13: half the layers, taught by all of them."""
 
+from functools import partial
 from statistics import mean
 from typing import Any
 
@@ -8,6 +9,8 @@ import torch
 from course_lib import data
 from course_lib.analysis import cost
 from course_lib.families import preset
+from course_lib.model import heads
+from course_lib.model.transformer import Transformer
 from course_lib.objectives import losses
 from course_lib.pretrained import checkpoints
 from course_lib.training import distill
@@ -18,6 +21,12 @@ TEACHER = "bert-mini"
 ROWS, LENGTH = 16, 64
 TASKS = ("entities", "pos")
 SIZES: dict[str, dict[str, int]] = given("distilbert")["sizes"]
+SOFT = partial(distill.distilbert, hard=0.0, cosine=0.0)
+ARMS: dict[str, list[tuple[losses.Loss, float, float]]] = {  # loss, share of the steps, learning rate
+    "no teacher": [(losses.mlm, 1.0, 2e-3)],
+    "distilled": [(distill.distilbert, 1.0, 2e-3)],
+    "layer by layer": [(distill.tinybert, 0.5, 1e-3), (SOFT, 0.5, 2e-3)],
+}
 
 
 @torch.no_grad()
@@ -52,29 +61,30 @@ def distilbert(lab: Lab, seed: int) -> dict[str, float]:
     source = data.CorruptedBatches(texts[:aside], tokenizer, rows=50, **how)
     kept = [source[step] for step in range(source.steps)]
 
-    def taught(documents: list[str], loss: losses.Loss) -> Any:
-        """A student of half the layers, cut out of the teacher; only `losses.mlm` does without it."""
+    def taught(documents: list[str], arm: str, *, fresh: bool = False) -> Any:
+        """A student of half the layers, cut out of the teacher or with random weights; "no teacher" does without it."""
         torch.manual_seed(seed)
         student = distill.student(teacher)
-        model = student if loss is losses.mlm else distill.Distilled(student, teacher)
+        student = heads.MLM(Transformer(student.stack.config)) if fresh else student
         batches = data.CorruptedBatches(documents, tokenizer, rows=ROWS, **how)
-        fit(model, batches, loss, size["steps"], 2e-3, device=lab.device)
+        for loss, share, rate in ARMS[arm]:
+            model = student if loss is losses.mlm else distill.Distilled(student, teacher)
+            fit(model, batches, loss, max(1, round(share * size["steps"])), rate, device=lab.device)
         return student
 
-    arms: dict[str, losses.Loss] = {"no teacher": losses.mlm, "distilled": distill.distilbert}
     tasks = {name: task_rows(name, seed, train=size[name], test=size["tests"]) for name in TASKS}
     options: dict[str, Any] = {"lr": 3e-3, "epochs": size["epochs"], "batch": 16, "max_length": LENGTH}
     options |= {"seed": seed, "device": lab.device}
     values: dict[str, float] = {}
-    students = {arm: taught(texts[aside:], loss) for arm, loss in arms.items()}
+    students = {arm: taught(texts[aside:], arm) for arm in ARMS} | {"cut, untrained": distill.student(teacher)}
+    students["distilled, random start"] = taught(texts[aside:], "distilled", fresh=True)
     values |= {f"apart from the teacher/{arm}": apart(student, teacher, kept) for arm, student in students.items()}
     for name, model in {"teacher": teacher, **students}.items():
         values[f"masked words/{name}"] = filled(model, kept)
         scores = [finetune(model.stack, task, tokenizer, **options).score for task in tasks.values()]
         values |= {f"{task}/{name}": score for task, score in zip(TASKS, scores, strict=True)}
         values[f"score/{name}"] = mean(scores)
-    for arm, loss in arms.items():
-        model = taught(texts[aside : aside + few], loss)
-        values[f"masked words, few documents/{arm}"] = filled(model, kept)
+    for arm in ("no teacher", "distilled"):
+        values[f"masked words, few documents/{arm}"] = filled(taught(texts[aside : aside + few], arm), kept)
     papers = {"BERT-base": "bert-base", "DistilBERT": "distilbert-base"}
     return values | {f"parameters/{name}": cost.parameters(preset(config)) for name, config in papers.items()}
