@@ -4,6 +4,7 @@ On the device `meta` tensors have shapes and no numbers: whoever asks for one is
 never waits for the device.
 """
 
+import math
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -20,6 +21,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from course_lib.errors import CourseError
 from course_lib.families import FAMILIES
 from course_lib.model.layers import Block
 from course_lib.model.transformer import Transformer
@@ -109,6 +111,40 @@ def crossings(family: str, device: str = "meta", steps: int = 3) -> dict[str, in
     return dict(seen.found) | ({"waits": waits} if waits else {})
 
 
+def counting_changes(family: str) -> float:
+    """Relative difference of the loss whose targets the host has counted (`losses.counted`) to that of the batch."""
+    torch.manual_seed(0)
+    model, batch, found = small(family), batches(family)[0], []
+    for given in (batch, losses.counted(batch)):
+        torch.manual_seed(1)  # ELECTRA draws
+        found.append(loss_of(family)(model, given).item())
+    return abs(found[1] / found[0] - 1)
+
+
+def unseen_failure(device: str, bad: int = 3) -> list[bool]:
+    """Whether each of the steps before the first look changed the weights, where the loss of step `bad` is none. What
+    the look then says is raised."""
+    made, changed, model = [], list[bool](), small("gpt").to(device)
+
+    def loss(model: nn.Module, batch: losses.Batch) -> Tensor:
+        made.append(losses.clm(model, batch))
+        return made[-1] * (math.nan if len(made) == bad else 1.0)
+
+    with patch.object(loop, "UNSEEN", {torch.device(device).type}):
+        run = loop.train(model, batches("gpt"), loss, steps=2 * loop.LOOK, device=device)
+        for _ in range(loop.LOOK - 1):
+            before = [p.detach().clone() for p in model.parameters()]
+            next(run)
+            changed.append(any(not torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True)))
+        try:
+            next(run)
+        except CourseError as error:
+            if f"diverged at step {bad}: the loss is nan" in str(error):
+                return changed
+            raise
+    raise CourseError("Nobody has seen that the loss is not finite.")
+
+
 def graph_breaks(family: str, device: str = "cpu") -> int:
     """How often torch.compile has to leave its graph, forward and backward, whole models with their heads."""
     from torch._dynamo.utils import counters
@@ -129,11 +165,9 @@ def bf16_error(family: str, device: str = "cpu") -> dict[str, float]:
     for bf16 in (False, True):
         torch.manual_seed(0)
         model = small(family).to(device)
-        batch = {name: x.to(device) for name, x in batches(family)[0].items()}
-        with torch.autocast(torch.device(device).type, torch.bfloat16, enabled=bf16):
-            torch.manual_seed(1)  # ELECTRA draws
-            value = loss_of(family)(model, batch)
-        value.backward()
+        parts: list[loop.Part] = [({name: x.to(device) for name, x in batches(family)[0].items()}, 1.0)]
+        torch.manual_seed(1)  # ELECTRA draws
+        value = loop._backward(loop._Objective(model, loss_of(family)), parts, Processes(), torch.device(device), bf16)
         found.append((value, torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])))
     (loss, gradient), (loss_there, gradient_there) = found
     apart = (gradient - gradient_there).norm() / gradient.norm()
