@@ -50,7 +50,7 @@ def loss_of(family: str) -> losses.Loss:
 
 def batches(family: str, padded: bool = True) -> list[losses.Batch]:
     """Batches of two rows, the second shorter where `padded`."""
-    size, made = SIZES["tiny"], []
+    size, made = SIZES["tiny"], list[losses.Batch]()
     real = torch.arange(size.tokens) < torch.tensor([[size.tokens], [size.tokens - 3]])
     for batch in batches_of("bert" if family == "electra" else family, size):
         more = {"attention_mask": real} if padded else {}
@@ -62,11 +62,11 @@ def batches(family: str, padded: bool = True) -> list[losses.Batch]:
     return made
 
 
-class Crossings(TorchDispatchMode):
+class Crossings(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts copies between two devices and looks from the host at a device's numbers."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.found = Counter[str]()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -155,7 +155,7 @@ def graph_breaks(family: str, device: str = "cpu") -> int:
     compiled: Any = torch.compile(model, backend="aot_eager")
     for batch in batches(family)[:2]:
         moved = {name: x.to(device) for name, x in losses.counted(batch).items()}
-        loss_of(family)(compiled, moved).backward()
+        loss_of(family)(compiled, moved).backward()  # type: ignore[no-untyped-call]
     return sum(counters["graph_break"].values()) + (counters["stats"]["unique_graphs"] != 1)
 
 
@@ -187,13 +187,13 @@ def recomputed(family: str) -> bool:
                 part.dropout.p = 0.3
                 part.ff.register_forward_pre_hook(partial(lambda count, *_: count.update("x"), count))
         torch.manual_seed(1)
-        loss_of(family)(model, batches(family)[0]).backward()
+        loss_of(family)(model, batches(family)[0]).backward()  # type: ignore[no-untyped-call]
         gradients.append(torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]))
         calls.append(count["x"])
     return torch.equal(*gradients) and calls[1] == 2 * calls[0] > 0
 
 
-class Reductions(TorchDispatchMode):
+class Reductions(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts what several processes add up."""
 
     found = 0
@@ -210,11 +210,11 @@ def reductions(parts: int, meet: Path) -> int:
         model, processes = small("gpt"), Processes(0, 2)
         net = distributed.spread(loop._Objective(model, losses.clm), adamw(model), processes)
         mine = list(loop.micro_batches(batches("gpt")[0], parts))
-        with Reductions() as seen:
+        with Reductions() as seen:  # type: ignore[no-untyped-call]
             loop._backward(net, mine, processes, torch.device("cpu"), False)
     finally:
         dist.destroy_process_group()
-    return seen.found
+    return int(seen.found)
 
 
 def sent(family: str) -> tuple[losses.Batch, set[tuple[bool, str, bool]]]:
@@ -275,7 +275,7 @@ def accepted(family: str, device: str = "cuda") -> list[str]:
                 warnings.simplefilter("ignore")
                 with torch.autocast(torch.device(device).type, torch.bfloat16):
                     value = loss_of(family)(model, batch)
-                value.backward()
+                value.backward()  # type: ignore[no-untyped-call]
             able.append(name)
         except RuntimeError:
             continue
