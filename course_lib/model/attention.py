@@ -59,14 +59,16 @@ class PositionInfo:
     k_pos: Int[Tensor, "#B Tk"]
     _bias: Tensor | None = field(default=None, repr=False)
 
+    def __post_init__(self) -> None:  # before the blocks, which may be computed twice (`Transformer.recompute`)
+        if self._bias is None and not self.position.scores_use_query:
+            self._bias = self.position.scores(None, self.q_pos, self.k_pos)
+
     def scores(
         self, q: Float[Tensor, "B H Tq Dh"], k: Float[Tensor, "B H Tk Dh"], own: nn.Module | None
     ) -> Tensor | None:
         """The scheme's additive scores; computed once for all layers where they do not depend on q and k."""
         if self.position.scores_use_query:
             return self.position.scores(q, self.q_pos, self.k_pos, k, own)
-        if self._bias is None:
-            self._bias = self.position.scores(None, self.q_pos, self.k_pos)
         return self._bias
 
 

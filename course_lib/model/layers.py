@@ -122,7 +122,7 @@ class Embedding(nn.Module):
 
     def lookup(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T E"]:
         """Token vectors alone."""
-        if ids.device.type == "cpu":  # elsewhere a look at them would wait for the device
+        if ids.device.type == "cpu" and not torch.compiler.is_compiling():  # a look would wait for a device
             check_ids(ids, self.tokens.num_embeddings)
         return self.tokens(ids)
 

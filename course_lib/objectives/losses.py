@@ -28,12 +28,10 @@ def clm(model: nn.Module, batch: Batch) -> Tensor:
     `attention_mask`, and `labels` Int[B T], if there: what each position should predict."""
     ids, attention_mask = batch["ids"], batch.get("attention_mask")
     labels = batch["labels"] if "labels" in batch else next_tokens(ids, attention_mask)
-    at = labels != IGNORE
-    if at.all():
-        logits = model(ids, attention_mask=_needed(attention_mask)).flatten(0, 1)  # N V
-    else:
-        logits = model(ids, attention_mask=_needed(attention_mask), loss_mask=at)
-    return cross_entropy(logits, labels[at])
+    at = chosen({**batch, "labels": labels})
+    if at.all() if isinstance(at, Tensor) else len(at[0]) == labels.numel():
+        return cross_entropy(model(ids, attention_mask=_needed(batch)).flatten(0, 1), labels.flatten())
+    return cross_entropy(model(ids, attention_mask=_needed(batch), loss_mask=at), labels[at])  # N V
 
 
 def mlm(model: nn.Module, batch: Batch) -> Tensor:
@@ -47,11 +45,11 @@ def mlm(model: nn.Module, batch: Batch) -> Tensor:
 def left_to_right(model: nn.Module, batch: Batch) -> Tensor:
     """Next-token prediction by an encoder that sees nothing to the right (Charpentier and Samuel 2024), as a decoder
     does it: by the token vectors on its hidden states. A masked-language head is left as it is."""
-    ids, attention_mask = batch["ids"], batch.get("attention_mask")
-    labels = next_tokens(ids, attention_mask)
+    ids = batch["ids"]
+    labels = next_tokens(ids, batch.get("attention_mask"))
     at = labels != IGNORE
     stack: Any = model.stack
-    h = stack(ids, attention_mask=_needed(attention_mask), mask=masks.causal(ids.shape[1], device=ids.device))
+    h = stack(ids, attention_mask=_needed(batch), mask=masks.causal(ids.shape[1], device=ids.device))
     return cross_entropy(h[at] @ stack.embed.tokens.weight.T, labels[at])
 
 
@@ -73,7 +71,7 @@ def electra(model: nn.Module, batch: Batch, *, weight: float = 50.0, chosen_only
     said = model(batch["ids"], labels=batch["labels"], loss_mask=at, **inputs(batch))
     words = cross_entropy(said.guesses, batch["labels"][at])
     if chosen_only:
-        return words + weight * detection_loss(said.verdicts, said.replaced, at)
+        return words + weight * detection_loss(said.verdicts[at], said.replaced[at])
     # A micro-batch's share of the real tokens is not its share of the masked ones (`micro_batches`).
     share = batch.get("token_share", 1.0)
     return words + weight * share * detection_loss(said.verdicts, said.replaced, batch.get("attention_mask"))
@@ -107,7 +105,7 @@ def seq2seq(model: nn.Module, batch: Batch, *, smoothing: float = 0.0) -> Tensor
     """A target given a source: mean of -log p(labels[t] | labels[: t], source) (Raffel et al. 2020, section 2.4).
     `labels` Int[B U]: the target with -100 behind its end; the decoder is fed it one to the right (teacher forcing)."""
     labels = batch["labels"]
-    at = labels != IGNORE
+    at = chosen(batch)
     decoder_ids = shift_right(labels, model.stack.start)  # type: ignore[arg-type, union-attr]
     logits = model(batch["ids"], decoder_ids, attention_mask=batch.get("attention_mask"), loss_mask=at)
     return cross_entropy(logits, labels[at], smoothing)
@@ -116,9 +114,9 @@ def seq2seq(model: nn.Module, batch: Batch, *, smoothing: float = 0.0) -> Tensor
 def prefix_lm(model: nn.Module, batch: Batch) -> Tensor:
     """A target behind its source in one decoder that sees the source from both sides (Raffel et al. 2020, 3.2.1). Reads
     what `collate.joined` makes: as `clm`, and `prefix` Int[B], the length of each source."""
-    at = batch["labels"] != IGNORE
+    at = chosen(batch)
     mask = masks.prefix(batch["prefix"], batch["ids"].shape[1])
-    logits = model(batch["ids"], mask=mask, attention_mask=_needed(batch.get("attention_mask")), loss_mask=at)
+    logits = model(batch["ids"], mask=mask, attention_mask=_needed(batch), loss_mask=at)
     return cross_entropy(logits, batch["labels"][at])
 
 
@@ -179,15 +177,26 @@ def inputs(batch: Batch) -> dict[str, Tensor]:
     return {name: batch[name] for name in ("attention_mask", "segments") if name in batch}
 
 
-def chosen(batch: Batch) -> Tensor:
-    """Bool[B T]: the positions that carry loss."""
+def chosen(batch: Batch) -> Any:
+    """Bool[B T]: the positions that carry loss; beside a GPU their numbers, a tuple of Int[N] (`counted`)."""
     if "labels" not in batch:
         raise CourseError("A masked-language-model batch needs `labels`; objectives.mask_tokens makes them.")
+    if "target_indices" in batch:
+        return batch["target_indices"].unbind()
     return batch["loss_mask"] if "loss_mask" in batch else batch["labels"] != IGNORE
 
 
-def _needed(attention_mask: Tensor | None) -> Tensor | None:
+def counted(batch: Batch) -> Batch:
+    """The batch and what its losses would have to wait for on a GPU: `target_indices` Int[. N], and
+    `right_padded`, there if no padding stands before a token."""
+    labels = {} if "labels" in batch else {"labels": next_tokens(batch["ids"], batch.get("attention_mask"))}
+    more = {} if _needed(batch) is not None else {"right_padded": torch.ones(1)}
+    return {**batch, "target_indices": chosen({**labels, **batch}).nonzero().T.contiguous(), **more}
+
+
+def _needed(batch: Batch) -> Tensor | None:
     """None where all padding is at the right: a causal model's real queries never see what comes after them."""
-    if attention_mask is None or not (attention_mask[:, 1:] & ~attention_mask[:, :-1]).any():
+    real = batch.get("attention_mask")
+    if real is None or "right_padded" in batch:
         return None
-    return attention_mask
+    return real if "target_indices" in batch or (real[:, 1:] & ~real[:, :-1]).any() else None

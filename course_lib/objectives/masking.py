@@ -225,10 +225,11 @@ def replace_tokens(ids: Tensor, loss_mask: Tensor, sampled: Tensor) -> Replaced:
     >>> replace_tokens(torch.tensor([[5, 6, 7]]), torch.tensor([[True, True, False]]), torch.tensor([5, 9]))
     Replaced(ids=tensor([[5, 9, 7]]), replaced=tensor([[False,  True, False]]))
     """
-    seen = ids.masked_scatter(loss_mask, sampled.to(ids.dtype))
+    seen = ids.clone()
+    seen[loss_mask] = sampled.to(ids.dtype)
     return Replaced(seen, seen != ids)
 
 
 def original(ids: Tensor, labels: Tensor, loss_mask: Tensor) -> Tensor:
     """The text as it was before `mask_tokens` hid parts of it, Int[B T]."""
-    return labels.where(loss_mask, ids)
+    return replace_tokens(ids, loss_mask, labels[loss_mask]).ids

@@ -80,8 +80,7 @@ def spread(objective: nn.Module, optimizer: torch.optim.Optimizer, processes: Pr
     if processes.world == 1:
         return objective
     if not processes.sharded:
-        device = next(objective.parameters()).device
-        return nn.parallel.DistributedDataParallel(objective, device_ids=[device] if device.index is not None else None)
+        return nn.parallel.DistributedDataParallel(objective)
     from torch.distributed.fsdp import fully_shard
 
     names = {id(p): name for name, p in objective.named_parameters()}

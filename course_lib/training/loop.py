@@ -14,10 +14,10 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Literal, Protocol, cast
+from typing import Any, Literal, Protocol, cast
 
 import torch
 from torch import Tensor, nn
@@ -26,7 +26,7 @@ from course_lib.errors import CourseError
 from course_lib.files import sweep
 from course_lib.model.layers import Embedding, check_ids
 from course_lib.objectives import IGNORE
-from course_lib.objectives.losses import Batch, Loss
+from course_lib.objectives.losses import Batch, Loss, counted
 from course_lib.training import checkpoint as checkpoints
 from course_lib.training import distributed
 from course_lib.training.distributed import Processes
@@ -38,6 +38,8 @@ WHOLE, YES_NO = (torch.int64, torch.int32), (torch.bool,)
 TYPES = {"ids": WHOLE, "segments": WHOLE, "attention_mask": YES_NO, "loss_mask": YES_NO}  # of a batch's tensors
 CLIP = 1.0  # largest norm of the gradient
 COMPILED_FROM = 500  # steps; fewer do not pay for torch.compile on a GPU
+LOOK, UNSEEN = 20, {"cuda"}  # steps between two looks, which wait for the device, and where they are rare
+Part = tuple[Batch, float | Tensor]  # rows of a batch, and their share of its targets
 
 
 class Batches(Protocol):
@@ -49,14 +51,16 @@ class Batches(Protocol):
 @dataclass(frozen=True)
 class Step:
     """One update. step: updates done, from 1. loss: mean over the batch's targets, before the update. lr: the largest
-    learning rate used. grad_norm: before clipping. tokens: real tokens read. seconds: the update's time."""
+    learning rate used. grad_norm: before clipping. tokens: real tokens read. seconds: the update's time, or a GPU's
+    until it was handed over: it is waited for when loss or grad_norm are asked for, here and not in the loop."""
 
     step: int
-    loss: float
     lr: float
-    grad_norm: float
     tokens: int
     seconds: float
+    figures: Tensor = field(repr=False)  # on the device
+    loss = functools.cached_property[float](lambda self: self.figures[0].item())
+    grad_norm = functools.cached_property[float](lambda self: self.figures[1].item())
 
 
 def train(
@@ -113,28 +117,37 @@ def train(
     elif processes.rank:
         torch.manual_seed(torch.initial_seed() + processes.rank)  # other rows, other dropout
 
+    worst = torch.zeros(3, device=place)  # loss, norm and number of the first update that is not finite
+    # The kernel leaves out an update where `found_inf` says so: then nobody has to look before.
+    unseen = place.type in UNSEEN and hasattr(optimizer, "_step_supports_amp_scaling") and not processes.sharded
     start = time.perf_counter()
-    for step, batch in zip(range(first, steps), _ahead(batches, range(first, steps), model, place), strict=True):
+    coming = _ahead(batches, range(first, steps), model, place, accumulate, processes)
+    for step, (parts, tokens) in zip(range(first, steps), coming, strict=True):
         if not model.training:  # a consumer may have called eval() between two steps
             model.train()
         for group, lr in zip(optimizer.param_groups, peak, strict=True):
             group["lr"] = lr * (1.0 if schedule is None else schedule(step))
-        total = _backward(net, batch, accumulate, processes, place, bf16)
+        total = _backward(net, parts, processes, place, bf16)
         norm = distributed.whole(nn.utils.clip_grad_norm_(trained, CLIP))
-        if not (math.isfinite(total.item()) and math.isfinite(norm.item())):
+        figures = torch.stack((total, norm, torch.full_like(total, step + 1)))
+        worst = figures.where(worst.isfinite().all(), worst)
+        if unseen:
+            cast(Any, optimizer).found_inf = (~worst.isfinite().all()).float()
+        saving = (step + 1) % every == 0 or step + 1 == steps
+        if (saving or not unseen or (step + 1) % LOOK == 0) and not all(map(math.isfinite, seen := worst.tolist())):
             kept = f" The checkpoint {path} still holds the last good state." if path and path.exists() else ""
             raise CourseError(
-                f"Training diverged at step {step + 1}: the loss is {total.item()}, the norm of the gradient is "
-                f"{norm.item()}. Lower the learning rate or warm up for longer.{kept}"
+                f"Training diverged at step {seen[2]:.0f}: the loss is {seen[0]}, the norm of the gradient is "
+                f"{seen[1]}. Lower the learning rate or warm up for longer.{kept}"
             )
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
 
-        if path and ((step + 1) % every == 0 or step + 1 == steps):
+        if path and saving:
             checkpoints.save(path, model, optimizer, step + 1, processes, recipe=recipe)
         rate = max(group["lr"] for group in optimizer.param_groups)
         seconds = time.perf_counter() - start
-        yield Step(step + 1, total.item(), rate, norm.item(), int(_real(batch)), seconds)
+        yield Step(step + 1, rate, tokens, seconds, figures)
         start = time.perf_counter()
 
 
@@ -149,16 +162,11 @@ class _Objective(nn.Module):
         return self.loss(self.model, batch)
 
 
-def _backward(
-    net: nn.Module, batch: Batch, accumulate: int, processes: Processes, device: torch.device, bf16: bool
-) -> Tensor:
+def _backward(net: nn.Module, parts: list[Part], processes: Processes, device: torch.device, bf16: bool) -> Tensor:
     """The gradients of this process's parts of the batch; the loss of all of it."""
-    if accumulate > len(batch["ids"]):
-        raise CourseError(f"accumulate is {accumulate}, but the batch has only {len(batch['ids'])} rows to share out.")
     total = torch.zeros((), device=device)
-    mine = islice(micro_batches(batch, accumulate * processes.world), processes.rank, None, processes.world)
-    for index, (part, weight) in enumerate(mine, start=1):
-        with distributed.silent(net, index < accumulate):
+    for index, (part, weight) in enumerate(parts, start=1):
+        with distributed.silent(net, index < len(parts)):
             with torch.autocast(device.type, torch.bfloat16) if bf16 else nullcontext():
                 value = net(part) * weight
             value = value * processes.world  # their gradients are averaged, not added
@@ -167,7 +175,7 @@ def _backward(
     return processes.sum(total)
 
 
-def micro_batches(batch: Batch, parts: int) -> Iterator[tuple[Batch, float | Tensor]]:
+def micro_batches(batch: Batch, parts: int) -> Iterator[Part]:
     """Cut a batch into micro-batches of rows, each with its share of the batch's targets.
 
     The mean losses so weighted add up to the whole batch's mean loss. A part also carries `row_share` and
@@ -244,21 +252,30 @@ def known_device(device: str | torch.device) -> torch.device:
     return known
 
 
-def _ahead(batches: Batches, steps: range, model: nn.Module, device: torch.device) -> Iterator[Batch]:
-    """The batch of each step, on the device; beside a GPU, the next one is made while it computes."""
+def _ahead(
+    batches: Batches, steps: range, model: nn.Module, device: torch.device, accumulate: int, processes: Processes
+) -> Iterator[tuple[list[Part], int]]:
+    """Of each step's batch this process's parts, on the device, and the real tokens of all. Beside a GPU, the next ones
+    are made while it computes; counting is done before they are there."""
     vocabularies = {module.tokens.num_embeddings for module in model.modules() if isinstance(module, Embedding)}
 
-    def make(step: int) -> Batch:
+    def make(step: int) -> tuple[list[Part], int]:
         batch = batches[step % len(batches)] if isinstance(batches, Sequence) else batches[step]
         for name, kind in TYPES.items():
             if name in batch and batch[name].dtype not in kind:
                 right = " or ".join(map(str, kind))
                 raise CourseError(f"{name!r} of batch {step} is of type {batch[name].dtype}; it must be {right}.")
-        if device.type == "cpu":
-            return batch
-        for size in vocabularies:
+        if accumulate > (rows := len(batch["ids"])):
+            raise CourseError(f"accumulate is {accumulate}, but the batch has only {rows} rows to share out.")
+        mine = islice(micro_batches(batch, accumulate * processes.world), processes.rank, None, processes.world)
+        for size in vocabularies if device.type != "cpu" else ():
             check_ids(batch["ids"], size)
-        pinned = {name: x.pin_memory() if device.type == "cuda" and x.is_cpu else x for name, x in batch.items()}
+        return [(move(part), share) for part, share in mine], int(_real(batch))
+
+    def move(part: Batch) -> Batch:
+        if device.type == "cpu":
+            return part
+        pinned = {k: x.pin_memory() if device.type == "cuda" and x.is_cpu else x for k, x in counted(part).items()}
         return {name: x.to(device, non_blocking=True) for name, x in pinned.items()}
 
     if device.type == "cpu":
@@ -267,6 +284,6 @@ def _ahead(batches: Batches, steps: range, model: nn.Module, device: torch.devic
     with ThreadPoolExecutor(max_workers=1) as reader:
         coming = None
         for step in steps:
-            batch = make(step) if coming is None else coming.result()
+            made = make(step) if coming is None else coming.result()
             coming = reader.submit(make, step + 1) if step + 1 < steps.stop else None
-            yield batch
+            yield made

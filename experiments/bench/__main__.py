@@ -2,6 +2,7 @@
 
     core      training, generation, memory, import
     families  every model of the course: training, peak memory, inference, generation
+    --gpu     one NVIDIA GPU instead, see `experiments/bench/gpu.py`
 
 Every contender runs in a process of its own (what one sets, mallopt for instance, must not help the other); the
 contenders of a measure take turns, round after round, so that a busy minute hits them all; figures are medians.
@@ -27,6 +28,7 @@ import torch
 from course_lib.errors import CourseError
 from course_lib.files import COURSE, read_json, write_json
 from course_lib.training.loop import has_bf16
+from experiments.bench import gpu
 from experiments.bench.contenders import PARTS, SIZES, Timing, measures
 
 OUT = Path("data/results/bench.json")
@@ -126,7 +128,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--minutes", type=float, default=math.inf, help="begin nothing new after so many")
     parser.add_argument("--rounds", type=int, default=Timing.rounds, help="processes for each contender")
     parser.add_argument("--tiny", action="store_true", help="models of no size: tries the bench itself out")
-    parser.add_argument("--out", type=Path, default=OUT, help="where the record goes")
+    parser.add_argument("--gpu", action="store_true", help="what only a GPU can tell, in its own record")
+    parser.add_argument("--out", type=Path, help=f"where the record goes, by default {OUT}; with --gpu $OUT, if set")
     parser.add_argument("--one", nargs=3, metavar=("MEASURE", "CONTENDER", "PLAN"), help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     if given.one:
@@ -135,7 +138,12 @@ def main(arguments: list[str] | None = None) -> None:
         torch.manual_seed(0)
         print(json.dumps(measures()[measure].contenders[contender](timing)))
         return
-    timing = Timing(rounds=given.rounds, tiny=given.tiny)
+    if given.gpu:
+        minutes = given.minutes if given.tiny else min(given.minutes, gpu.MINUTES)
+        for line in gpu.measure(given.tiny, given.out, given.only, minutes):
+            print(line, flush=True)
+        return
+    timing, given.out = Timing(rounds=given.rounds, tiny=given.tiny), given.out or OUT
     around = _circumstances(timing)
     earlier = read_json(given.out) if given.out.exists() else {}
     same = all(earlier.get(key) == around[key] for key in around)

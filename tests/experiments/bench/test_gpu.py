@@ -1,0 +1,46 @@
+"""What is known of the GPU path without a GPU: each family's step, its kernels, several processes, the script."""
+
+import json
+
+import pytest
+import torch
+
+from course_lib.families import FAMILIES
+from course_lib.files import COURSE
+from experiments.bench import __main__ as bench
+from experiments.bench import gpu, steps
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_step_neither_waits_for_a_gpu_nor_copies_and_recomputed_or_in_bfloat16_it_is_the_same(family):
+    with steps.Crossings() as seen:
+        torch.ones(2).to("meta")
+    assert seen.found == {"_to_copy": 1} and steps.crossings(family) == {}
+    assert steps.recomputed(family) and steps.counting_changes(family) < 1e-6
+    assert 0 < (found := steps.bf16_error(family))["loss"] < 5e-4 and 1e-4 < found["gradients"] < 0.02
+
+
+def test_batches_are_pinned_and_sent_and_only_their_last_part_is_averaged(tmp_path):
+    batch, how = steps.sent("bert")
+    assert how == {(True, "cuda", True)} and batch["target_indices"].tolist() == [[0, 0, 0, 1], [1, 2, 3, 2]]
+    assert steps.reductions(1, tmp_path / "one") == steps.reductions(2, tmp_path / "two") > 1
+
+
+def test_a_failed_update_that_nobody_has_seen_changes_nothing_and_the_page_shows_the_kernels():
+    assert steps.unseen_failure("cpu") == [True] * 2 + [False] * 17
+    assert steps.kernel_table() in (COURSE / "docs/architecture.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("family", ["gpt", "bart", "t5"])
+def test_a_static_cache_writes_the_same(family):
+    assert gpu.equal_text(family)
+
+
+@pytest.mark.slow
+def test_the_script_measures_everything_at_no_size_and_models_are_one_graph(tmp_path, monkeypatch):
+    monkeypatch.setenv("OUT", str(tmp_path))
+    bench.main(["--gpu", "--tiny"])
+    record = json.loads((tmp_path / "bench_gpu.json").read_text())
+    assert [name for name, part in record["parts"].items() if "error" in part] == record["left out"] == []
+    assert record["parts"]["generation, batch 16"]["tokens/s"]["equal"]["static"] == 1.0
+    assert [record["parts"][f"family {name}"]["graph breaks"] for name in FAMILIES] == [0] * len(FAMILIES)
