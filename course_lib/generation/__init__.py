@@ -111,11 +111,11 @@ class State:
         if ids.dim() != 2 or 0 in ids.shape or ids.is_floating_point():
             has = "with at least one row and one column"
             raise CourseError(f"ids must be token numbers [B, T] {has}, not {list(ids.shape)}.")
-        self.whole = model
+        self.parts = list(model.modules())
         if isinstance(model, Seq2SeqLM):
             start = ids.new_full((len(ids), 1), model.stack.start)
-            with evaluating(model), torch.no_grad():
-                model, ids, attention_mask = model.given(ids, attention_mask, copies), start, None
+            with evaluating(self.parts), torch.no_grad():
+                model, ids, attention_mask = model.given(ids, attention_mask), start, None
         config = causal_config(model)
         longest = ids.shape[1]
         check_positions(config, longest + max_new_tokens - 1, f"The prompt's {longest} tokens and {max_new_tokens} new")
@@ -124,7 +124,7 @@ class State:
         if attention_mask is not None and not attention_mask[:, -1].all():
             raise CourseError("A prompt ends in padding; pad on the left (left_pad) so that text follows text.")
 
-        self.model, self.rows, self.prompt = model, len(ids) * copies, longest
+        self.model, self.rows, self.copies, self.prompt = model, len(ids) * copies, copies, longest
         self.length, self.max_length = self.prompt, self.prompt + max_new_tokens
         self.seen = 0  # columns whose keys and values the cache holds
         self.text = nn.functional.pad(ids.repeat_interleave(copies, dim=0), (0, max_new_tokens))
@@ -132,7 +132,7 @@ class State:
         if attention_mask is not None and not attention_mask.all():
             attention_mask = attention_mask.bool().repeat_interleave(copies, dim=0)
             self.attention_mask = nn.functional.pad(attention_mask, (0, max_new_tokens), value=True)
-        self.cache = KVCache(config.layers) if cache else None
+        self.cache = KVCache(config.layers, self.max_length) if cache else None
 
     @property
     def so_far(self) -> Int[Tensor, "B T"]:
@@ -140,17 +140,25 @@ class State:
 
     def logits(self) -> Float[Tensor, "B V"]:
         """Next-token logits of every row, in float32. With a cache only what it lacks is computed."""
-        new = self.text[:, self.seen : self.length]
+        # What the copies of a prompt have in common is computed once.
+        every = self.copies if self.cache is not None and self.length == self.prompt else 1
+        new = self.text[::every, self.seen : self.length]
         if self.cache is not None:
             self.seen = self.length
-        attention_mask = None if self.attention_mask is None else self.attention_mask[:, : self.length]
+        attention_mask = None if self.attention_mask is None else self.attention_mask[::every, : self.length]
         at = None
         if new.shape[1] > 1:  # the output matrix only for the last position
             at = torch.zeros_like(new, dtype=torch.bool)
             at[:, -1] = True
-        with evaluating(self.whole), torch.no_grad():
+        with evaluating(self.parts), torch.no_grad():
             logits: Tensor = self.model(new, attention_mask=attention_mask, cache=self.cache, loss_mask=at)
-        return logits.view(self.rows, -1).float()
+        logits = logits.view(len(new), -1).float()
+        if self.cache is None or every == 1:
+            return logits
+        rows = torch.arange(len(new), device=new.device).repeat_interleave(every)
+        for layer in self.cache.own:
+            layer.reorder(rows)
+        return logits.index_select(0, rows)
 
     def append(self, token: Int[Tensor, " B"]) -> None:
         self.text[:, self.length] = token
@@ -158,10 +166,10 @@ class State:
 
     def reorder(self, rows: Int[Tensor, " B"]) -> None:
         """Continue with these rows instead, each of the same prompt: what beams share stays."""
-        self.text = self.text[rows]
+        self.text = self.text.index_select(0, rows)
         if self.cache is not None:
             for layer in self.cache.own:
-                layer.reorder(rows)
+                layer.reorder(rows, since=self.prompt)
 
 
 def causal_config(model: nn.Module) -> StackConfig:
