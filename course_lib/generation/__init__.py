@@ -208,14 +208,15 @@ def generate(model: nn.Module, ids: Int[Tensor, "B T"], **options: Any) -> Int[T
     options: the fields of `GenerationConfig` (max_new_tokens, do_sample, top_p, num_beams, eos, ...); attention_mask:
     Bool[B T], True at the real tokens; generator; cache: False computes every position anew at every step.
     """
-    return generate_several(model, ids, 1, **options).ids
+    return generate_several(model, ids, 1, scored=False, **options).ids
 
 
 def generate_several(
-    model: nn.Module, ids: Int[Tensor, "B T"], num_return_sequences: int, *, cache: bool = True,
+    model: nn.Module, ids: Int[Tensor, "B T"], num_return_sequences: int, *, cache: bool = True, scored: bool = True,
     attention_mask: Bool[Tensor, "B T"] | None = None, generator: torch.Generator | None = None, **options: Any,
 ) -> Generated:  # fmt: skip
-    """`generate`, with so many draws for each prompt, or the best so many of a beam search, and their scores."""
+    """`generate`, with so many draws for each prompt, or the best so many of a beam search, and their scores; scored:
+    False leaves those of greedy and drawn texts at 0, which spares a softmax a token."""
     config = GenerationConfig(**options)
     if not 1 <= num_return_sequences <= (num_return_sequences if config.do_sample else config.num_beams):
         raise CourseError(f"num_return_sequences is {num_return_sequences}; set do_sample, or as large a num_beams.")
@@ -223,16 +224,19 @@ def generate_several(
     if body is not None and config.num_beams > max((size := body.config.embed.vocab) // 2, 1):
         raise CourseError(f"{config.num_beams} beams are too many for a vocabulary of {size}; use at most {size // 2}.")
     copies = config.num_beams if config.num_beams > 1 else num_return_sequences
-    state = State(model, ids, attention_mask, cache, config.max_new_tokens, copies)
-    if config.num_beams > 1:
-        return Generated(*beam_search(state, config, num_return_sequences))
-    total = torch.zeros(state.rows, device=ids.device)
-    is_open = torch.ones_like(total, dtype=torch.bool)
-    for token, distribution in _steps(state, config, generator):
-        total += distribution.gather(1, token[:, None])[:, 0].log().where(is_open, 0.0)
-        if config.eos is not None:
-            is_open = is_open & (token != config.eos)
-    return Generated(state.so_far, total)
+    with torch.inference_mode():
+        state = State(model, ids, attention_mask, cache, config.max_new_tokens, copies)
+        if config.num_beams > 1:
+            found = beam_search(state, config, num_return_sequences)
+        else:
+            total = torch.zeros(state.rows, device=ids.device)
+            is_open = torch.ones_like(total, dtype=torch.bool)
+            for token, distribution in _steps(state, config, generator, scored):
+                if scored:
+                    total += distribution.gather(1, token[:, None])[:, 0].log().where(is_open, 0.0)
+                    is_open = is_open if config.eos is None else is_open & (token != config.eos)
+            found = state.so_far, total
+    return Generated(*(x.clone() for x in found))  # a copy made out here may be trained on
 
 
 def stream(
@@ -246,18 +250,23 @@ def stream(
     return _steps(State(model, ids, attention_mask, True, config.max_new_tokens, 1), config, generator)
 
 
-def _steps(state: State, config: GenerationConfig, generator: torch.Generator | None) -> Iterator[Next]:
+def _steps(
+    state: State, config: GenerationConfig, generator: torch.Generator | None, scored: bool = True
+) -> Iterator[Next]:
     ended = torch.zeros(state.rows, dtype=torch.bool, device=state.text.device)
     while state.length < state.max_length:
-        logits = config.allowed(state.logits(), state.length - state.prompt)
-        distribution = next_distribution(logits, config.temperature, config.top_k, config.top_p)
+        step = state.length - state.prompt
+        distribution = logits = config.allowed(state.logits(), step)
+        if scored or config.do_sample:  # otherwise nobody reads it
+            distribution = next_distribution(logits, config.temperature, config.top_k, config.top_p)
         token = draw(distribution, generator) if config.do_sample else logits.argmax(dim=-1)
-        if config.eos is not None:
+        may_end = config.eos is not None and step >= config.min_new_tokens
+        if may_end:
             token = token.masked_fill(ended, config.filler)
             ended = ended | (token == config.eos)
         state.append(token)
         yield Next(token, distribution)
-        if config.eos is not None and bool(ended.all()):
+        if may_end and bool(ended.all()):
             return
 
 
