@@ -2,6 +2,7 @@
 
     core      training, generation, memory, import
     families  every model of the course: training, peak memory, inference, generation
+    generation  small models, one prompt and sixteen: greedy, beam search, sampled
 
 Every contender runs in a process of its own (what one sets, mallopt for instance, must not help the other); the
 contenders of a measure take turns, round after round, so that a busy minute hits them all; figures are medians.
