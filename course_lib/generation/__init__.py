@@ -111,11 +111,11 @@ class State:
         if ids.dim() != 2 or 0 in ids.shape or ids.is_floating_point():
             has = "with at least one row and one column"
             raise CourseError(f"ids must be token numbers [B, T] {has}, not {list(ids.shape)}.")
-        self.whole = model
+        self.parts = list(model.modules())
         if isinstance(model, Seq2SeqLM):
             start = ids.new_full((len(ids), 1), model.stack.start)
-            with evaluating(model), torch.no_grad():
-                model, ids, attention_mask = model.given(ids, attention_mask, copies), start, None
+            with evaluating(self.parts), torch.no_grad():
+                model, ids, attention_mask = model.given(ids, attention_mask), start, None
         config = causal_config(model)
         longest = ids.shape[1]
         check_positions(config, longest + max_new_tokens - 1, f"The prompt's {longest} tokens and {max_new_tokens} new")
@@ -124,7 +124,7 @@ class State:
         if attention_mask is not None and not attention_mask[:, -1].all():
             raise CourseError("A prompt ends in padding; pad on the left (left_pad) so that text follows text.")
 
-        self.model, self.rows, self.prompt = model, len(ids) * copies, longest
+        self.model, self.rows, self.copies, self.prompt = model, len(ids) * copies, copies, longest
         self.length, self.max_length = self.prompt, self.prompt + max_new_tokens
         self.seen = 0  # columns whose keys and values the cache holds
         self.text = nn.functional.pad(ids.repeat_interleave(copies, dim=0), (0, max_new_tokens))
@@ -132,7 +132,7 @@ class State:
         if attention_mask is not None and not attention_mask.all():
             attention_mask = attention_mask.bool().repeat_interleave(copies, dim=0)
             self.attention_mask = nn.functional.pad(attention_mask, (0, max_new_tokens), value=True)
-        self.cache = KVCache(config.layers) if cache else None
+        self.cache = KVCache(config.layers, self.max_length) if cache else None
 
     @property
     def so_far(self) -> Int[Tensor, "B T"]:
@@ -140,17 +140,25 @@ class State:
 
     def logits(self) -> Float[Tensor, "B V"]:
         """Next-token logits of every row, in float32. With a cache only what it lacks is computed."""
-        new = self.text[:, self.seen : self.length]
+        # What the copies of a prompt have in common is computed once.
+        every = self.copies if self.cache is not None and self.length == self.prompt else 1
+        new = self.text[::every, self.seen : self.length]
         if self.cache is not None:
             self.seen = self.length
-        attention_mask = None if self.attention_mask is None else self.attention_mask[:, : self.length]
+        attention_mask = None if self.attention_mask is None else self.attention_mask[::every, : self.length]
         at = None
         if new.shape[1] > 1:  # the output matrix only for the last position
             at = torch.zeros_like(new, dtype=torch.bool)
             at[:, -1] = True
-        with evaluating(self.whole), torch.no_grad():
+        with evaluating(self.parts), torch.no_grad():
             logits: Tensor = self.model(new, attention_mask=attention_mask, cache=self.cache, loss_mask=at)
-        return logits.view(self.rows, -1).float()
+        logits = logits.view(len(new), -1).float()
+        if self.cache is None or every == 1:
+            return logits
+        rows = torch.arange(len(new), device=new.device).repeat_interleave(every)
+        for layer in self.cache.own:
+            layer.reorder(rows)
+        return logits.index_select(0, rows)
 
     def append(self, token: Int[Tensor, " B"]) -> None:
         self.text[:, self.length] = token
@@ -158,10 +166,10 @@ class State:
 
     def reorder(self, rows: Int[Tensor, " B"]) -> None:
         """Continue with these rows instead, each of the same prompt: what beams share stays."""
-        self.text = self.text[rows]
+        self.text = self.text.index_select(0, rows)
         if self.cache is not None:
             for layer in self.cache.own:
-                layer.reorder(rows)
+                layer.reorder(rows, since=self.prompt)
 
 
 def causal_config(model: nn.Module) -> StackConfig:
@@ -200,14 +208,15 @@ def generate(model: nn.Module, ids: Int[Tensor, "B T"], **options: Any) -> Int[T
     options: the fields of `GenerationConfig` (max_new_tokens, do_sample, top_p, num_beams, eos, ...); attention_mask:
     Bool[B T], True at the real tokens; generator; cache: False computes every position anew at every step.
     """
-    return generate_several(model, ids, 1, **options).ids
+    return generate_several(model, ids, 1, scored=False, **options).ids
 
 
 def generate_several(
-    model: nn.Module, ids: Int[Tensor, "B T"], num_return_sequences: int, *, cache: bool = True,
+    model: nn.Module, ids: Int[Tensor, "B T"], num_return_sequences: int, *, cache: bool = True, scored: bool = True,
     attention_mask: Bool[Tensor, "B T"] | None = None, generator: torch.Generator | None = None, **options: Any,
 ) -> Generated:  # fmt: skip
-    """`generate`, with so many draws for each prompt, or the best so many of a beam search, and their scores."""
+    """`generate`, with so many draws for each prompt, or the best so many of a beam search, and their scores; scored:
+    False leaves those of greedy and drawn texts at 0, which spares a softmax a token."""
     config = GenerationConfig(**options)
     if not 1 <= num_return_sequences <= (num_return_sequences if config.do_sample else config.num_beams):
         raise CourseError(f"num_return_sequences is {num_return_sequences}; set do_sample, or as large a num_beams.")
@@ -215,16 +224,19 @@ def generate_several(
     if body is not None and config.num_beams > max((size := body.config.embed.vocab) // 2, 1):
         raise CourseError(f"{config.num_beams} beams are too many for a vocabulary of {size}; use at most {size // 2}.")
     copies = config.num_beams if config.num_beams > 1 else num_return_sequences
-    state = State(model, ids, attention_mask, cache, config.max_new_tokens, copies)
-    if config.num_beams > 1:
-        return Generated(*beam_search(state, config, num_return_sequences))
-    total = torch.zeros(state.rows, device=ids.device)
-    is_open = torch.ones_like(total, dtype=torch.bool)
-    for token, distribution in _steps(state, config, generator):
-        total += distribution.gather(1, token[:, None])[:, 0].log().where(is_open, 0.0)
-        if config.eos is not None:
-            is_open = is_open & (token != config.eos)
-    return Generated(state.so_far, total)
+    with torch.inference_mode():
+        state = State(model, ids, attention_mask, cache, config.max_new_tokens, copies)
+        if config.num_beams > 1:
+            found = beam_search(state, config, num_return_sequences)
+        else:
+            total = torch.zeros(state.rows, device=ids.device)
+            is_open = torch.ones_like(total, dtype=torch.bool)
+            for token, distribution in _steps(state, config, generator, scored):
+                if scored:
+                    total += distribution.gather(1, token[:, None])[:, 0].log().where(is_open, 0.0)
+                    is_open = is_open if config.eos is None else is_open & (token != config.eos)
+            found = state.so_far, total
+    return Generated(*(x.clone() for x in found))  # a copy made out here may be trained on
 
 
 def stream(
@@ -238,18 +250,23 @@ def stream(
     return _steps(State(model, ids, attention_mask, True, config.max_new_tokens, 1), config, generator)
 
 
-def _steps(state: State, config: GenerationConfig, generator: torch.Generator | None) -> Iterator[Next]:
+def _steps(
+    state: State, config: GenerationConfig, generator: torch.Generator | None, scored: bool = True
+) -> Iterator[Next]:
     ended = torch.zeros(state.rows, dtype=torch.bool, device=state.text.device)
     while state.length < state.max_length:
-        logits = config.allowed(state.logits(), state.length - state.prompt)
-        distribution = next_distribution(logits, config.temperature, config.top_k, config.top_p)
+        step = state.length - state.prompt
+        distribution = logits = config.allowed(state.logits(), step)
+        if scored or config.do_sample:  # otherwise nobody reads it
+            distribution = next_distribution(logits, config.temperature, config.top_k, config.top_p)
         token = draw(distribution, generator) if config.do_sample else logits.argmax(dim=-1)
-        if config.eos is not None:
+        may_end = config.eos is not None and step >= config.min_new_tokens
+        if may_end:
             token = token.masked_fill(ended, config.filler)
             ended = ended | (token == config.eos)
         state.append(token)
         yield Next(token, distribution)
-        if config.eos is not None and bool(ended.all()):
+        if may_end and bool(ended.all()):
             return
 
 

@@ -74,9 +74,11 @@ class PositionInfo:
 
 @dataclass
 class LayerCache:
-    """Keys and values already computed, [B, H, T, Dh] each. `fixed`: written once (cross-attention's memory)."""
+    """Keys and values already computed, [B, H, T, Dh] each. `fixed`: written once (cross-attention's memory). columns:
+    how many to make room for at once; beyond them it doubles."""
 
     fixed: bool = False
+    columns: int = 0
     k: Tensor | None = None
     v: Tensor | None = None
     _room: tuple[Tensor, Tensor] | None = field(default=None, repr=False)  # k and v begin these longer tensors
@@ -84,8 +86,11 @@ class LayerCache:
     def extend(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Append along T; all keys and values so far."""
         if self.k is None or self.v is None:
-            self.k, self.v = k, v
-        elif torch.is_grad_enabled():  # writing in place would spoil the backward pass
+            if torch.is_grad_enabled() or not self.columns:
+                self.k, self.v = k, v
+                return k, v
+            self.k, self.v = k[:, :, :0], v[:, :, :0]
+        if torch.is_grad_enabled():  # writing in place would spoil the backward pass
             self.k, self.v, self._room = torch.cat((self.k, k), dim=2), torch.cat((self.v, v), dim=2), None
         else:
             self.k, self.v = self._write(self.k, self.v, k, v)
@@ -95,23 +100,29 @@ class LayerCache:
         """Into spare room behind the old ones, so that a step does not copy the whole past."""
         past, total = k.shape[2], k.shape[2] + new_k.shape[2]
         if self._room is None or self._room[0].shape[2] < total or self._room[0].data_ptr() != k.data_ptr():
-            shape = (*k.shape[:2], 2 * total, k.shape[3])
+            shape = (*k.shape[:2], self.columns if total <= self.columns else 2 * total, k.shape[3])
             self._room = (k.new_empty(shape), v.new_empty(shape))
             self._room[0][:, :, :past], self._room[1][:, :, :past] = k, v
         for room, new in zip(self._room, (new_k, new_v), strict=True):
             room[:, :, past:total] = new
         return self._room[0][:, :, :total], self._room[1][:, :, :total]
 
-    def reorder(self, rows: Int[Tensor, " B"]) -> None:
-        if self.k is not None and self.v is not None:
-            self.k, self.v, self._room = self.k[rows], self.v[rows], None
+    def reorder(self, rows: Int[Tensor, " B"], since: int = 0) -> None:
+        """Keep, repeat or permute rows. since: the columns before it stay where they are (then B stays as well)."""
+        if self.k is None or self.v is None:
+            return
+        if since:
+            for held in (self.k[:, :, since:], self.v[:, :, since:]):
+                held.copy_(held.index_select(0, rows))
+        else:
+            self.k, self.v, self._room = self.k.index_select(0, rows), self.v.index_select(0, rows), None
 
 
 class KVCache:
     """One `LayerCache` a layer for self- and one for cross-attention. Owned by the caller, never by a module."""
 
-    def __init__(self, layers: int) -> None:
-        self.own = [LayerCache() for _ in range(layers)]
+    def __init__(self, layers: int, columns: int = 0) -> None:
+        self.own = [LayerCache(columns=columns) for _ in range(layers)]
         self.cross = [LayerCache(fixed=True) for _ in range(layers)]
 
     @property
@@ -157,7 +168,8 @@ class Attention(nn.Module):
     ) -> Float[Tensor, "B Tq D"]:
         """Queries from x, keys and values from source. mask: True = may attend. is_causal: for `masks.causal(Tq)`,
         which the fused kernel has built in. where: None for cross-attention. cache: extended in place."""
-        q = self._split(self.q(x)) * self.factor  # B H Tq Dh
+        q = self._split(self.q(x))  # B H Tq Dh
+        q = q if self.factor == 1.0 else q * self.factor
         if where is not None:
             q = where.position.rotate(q, where.q_pos)
         k, v = self._keys_values(source, where, cache)  # B H Tk Dh

@@ -90,7 +90,8 @@ class Block(nn.Module):
 
         if memory is not None:
             h = self.cross_norm(x) if self.pre else x
-            x = x + self.dropout(self.cross(h, memory, mask=memory_mask, cache=cross_cache))
+            h = h.reshape(len(memory), -1, h.shape[-1])  # n texts of one source ask it together: B*n T D -> B n*T D
+            x = x + self.dropout(self.cross(h, memory, mask=memory_mask, cache=cross_cache)).view_as(x)
             x = x if self.pre else self.cross_norm(x)
 
         h = self.ff_norm(x) if self.pre else x
@@ -141,9 +142,10 @@ class Embedding(nn.Module):
 
 
 @contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Without dropout inside of the block; after it, also after an error, each part is in the mode it was in."""
-    training = [module for module in model.modules() if module.training]
+def evaluating(model: nn.Module | list[nn.Module]) -> Iterator[None]:
+    """Without dropout inside of the block; after it, also after an error, each part is in the mode it was in. model: or
+    its `modules()`, for whoever comes back at every token."""
+    training = [module for module in (model if isinstance(model, list) else model.modules()) if module.training]
     for module in training:
         module.training = False
     try:

@@ -110,11 +110,9 @@ class Seq2SeqLM(nn.Module):
         bias = None if self.bias is None else self.bias.to(h.dtype)  # `bf16_copy` leaves buffers as they are
         return nn.functional.linear(h, matrix, bias)
 
-    def given(self, ids: Int[Tensor, "B T"], attention_mask: Mask = None, copies: int = 1) -> "Conditioned":
-        """The language model of the targets of these sources, `copies` rows each: what `generate` continues."""
-        memory = self.stack.encoder(ids, attention_mask=attention_mask)
-        attention_mask = None if attention_mask is None else attention_mask.repeat_interleave(copies, dim=0)
-        return Conditioned(self, memory.repeat_interleave(copies, dim=0), attention_mask)
+    def given(self, ids: Int[Tensor, "B T"], attention_mask: Mask = None) -> "Conditioned":
+        """The language model of the targets of these sources, one row or several each: what `generate` continues."""
+        return Conditioned(self, self.stack.encoder(ids, attention_mask=attention_mask), attention_mask)
 
 
 class Conditioned(nn.Module):

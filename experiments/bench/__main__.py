@@ -2,6 +2,7 @@
 
     core      training, generation, memory, import
     families  every model of the course: training, peak memory, inference, generation
+    generation  small models, one prompt and sixteen: greedy, beam search, sampled
     --gpu     one NVIDIA GPU instead, see `experiments/bench/gpu.py`
 
 Every contender runs in a process of its own (what one sets, mallopt for instance, must not help the other); the

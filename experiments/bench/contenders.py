@@ -29,6 +29,8 @@ from course_lib.training.loop import Precision, train
 Measured = dict[str, float]
 GIVEN = yaml.safe_load(Path(__file__).with_name("given.yaml").read_text(encoding="utf-8"))
 MASKED, GENERATED = 0.15, 8  # share of masked tokens; rows that are continued at a time
+PROMPTS: tuple[int, ...] = (1, 16)
+WAYS: dict[str, dict[str, Any]] = GIVEN["ways"]  # options of both sides' `generate`
 OPTIONS = {"albert": {"embed": 32}}  # of a family's configuration, beside its size
 
 
@@ -177,12 +179,23 @@ def writer(side: str, precision: Precision, batch: int, t: Timing) -> Measured:
     return {"generation": generation(side, model, size.vocab, batch, min(16, size.tokens), short)}
 
 
-def generation(side: str, model: Any, vocab: int, batch: int, prompt: int, t: Timing) -> float:
-    """New tokens a second."""
-    options: dict[str, Any] = {"max_new_tokens": t.new, "min_new_tokens": t.new}
+def every_way(side: str, precision: Precision, family: str, size: str, t: Timing) -> Measured:
+    """New tokens a second of a small model, for each way to choose them and each number of prompts."""
+    shape = t.size(size)
+    model: Any = (theirs if side == "transformers" else ours)(family, shape).eval()
+    if precision == "bf16":
+        model = model.to(torch.bfloat16) if side == "transformers" else bf16_copy(model)
+    t = replace(t, steps=max(1, t.steps // 2), new=min(t.new, shape.tokens))
+    run = partial(generation, side, model, shape.vocab, prompt=shape.tokens // 2, t=t)
+    return {f"{way}, batch {n}": run(batch=n, **how) for way, how in WAYS.items() for n in PROMPTS}
+
+
+def generation(side: str, model: Any, vocab: int, batch: int, prompt: int, t: Timing, **how: Any) -> float:
+    """New tokens a second, greedily or as the options say, which both sides understand."""
+    options: dict[str, Any] = {"max_new_tokens": t.new, "min_new_tokens": t.new, "do_sample": False} | how
     ids = torch.randint(vocab, (batch, prompt), generator=torch.Generator().manual_seed(0))
     if side == "transformers":
-        run = partial(model.generate, ids, attention_mask=torch.ones_like(ids), do_sample=False, **options)
+        run = partial(model.generate, ids, attention_mask=torch.ones_like(ids), **options)
     else:
         run = partial(generate, model, ids, eos=1, **options)
     if run().shape[1] not in (prompt + t.new, 1 + t.new):  # an encoder-decoder begins with its start token
@@ -216,7 +229,7 @@ def status(field: str) -> float:
     return next((int(line.split()[1]) / 1024 for line in lines if line.startswith(field + ":")), 0.0)
 
 
-PARTS = ("core", "families")
+PARTS = ("core", "families", "generation")
 UNITS = {"training": "tokens/s", "peak memory": "MiB", "inference": "tokens/s", "generation": "tokens/s"}
 NAMES: dict[str, str] = GIVEN["names"]
 SIDES = {name: tuple(name.split()) for name in ("transformers fp32", "course fp32", "course bf16")}
@@ -248,6 +261,9 @@ def measures() -> dict[str, Measurement]:
         found[name] = Measurement({figure: UNITS[figure]}, of(SIDES, one_figure, figure, family, size))
     for batch in (1, 16):
         found[f"generation, batch {batch}"] = Measurement({"generation": "tokens/s"}, of(BOTH_HALVED, writer, batch))
+    ways = {f"{way}, batch {n}": "tokens/s" for way in WAYS for n in PROMPTS}
+    for name, what in GIVEN["generation"].items():
+        found[name] = Measurement(ways, of(BOTH_HALVED, every_way, *what), part="generation")
     imports = {name: partial(importing, statement) for name, statement in GIVEN["imports"].items()}
     found["import"] = Measurement({"import": "CPU s"}, imports, against="torch")
     for family, name in NAMES.items():

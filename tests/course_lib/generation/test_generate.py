@@ -14,6 +14,7 @@ from course_lib.generation import (
     next_distribution,
     stream,
 )
+from course_lib.model.attention import LayerCache
 from course_lib.model.config import (
     Alibi,
     EmbedConfig,
@@ -236,3 +237,20 @@ def test_several_texts_are_drawn_or_searched_and_streams_are_not_searched(model)
         stream(model, IDS, max_new_tokens=3, num_beams=2)
     with pytest.raises(CourseError, match="causal=True, cross=True"):
         EncoderDecoder(StackConfig(EmbedConfig(VOCAB), 8, 1, 1, 8))
+
+
+def test_a_cache_has_room_for_everything_and_beams_move_only_their_own_columns(model):
+    with torch.no_grad():
+        cache = LayerCache(columns=6)
+        first = torch.randn(2, 1, 4, 3)
+        k, _ = cache.extend(first, -first)
+        assert k.data_ptr() != first.data_ptr() and torch.equal(k, first), "what a hook has seen stays as it was"
+        longer, _ = cache.extend(first[:, :, :2], first[:, :, :2])
+        assert longer.data_ptr() == k.data_ptr(), "the past is copied"
+        cache.reorder(torch.tensor([1, 1]), since=4)
+        assert torch.equal(cache.k, torch.cat((first, first[[1, 1], :, :2]), dim=2))
+    read = []
+    model.stack.register_forward_hook(lambda _, given, __: read.append(len(given[0])))
+    out = generate(model, IDS, max_new_tokens=3, num_beams=3)
+    assert read == [1, 3, 3], "the beams' prompt is read once"
+    assert not out.is_inference(), "a text may be trained on"
