@@ -140,8 +140,7 @@ class State:
 
     def logits(self) -> Float[Tensor, "B V"]:
         """Next-token logits of every row, in float32. With a cache only what it lacks is computed."""
-        # What the copies of a prompt have in common is computed once.
-        every = self.copies if self.cache is not None and self.length == self.prompt else 1
+        every = self.copies if self.cache is not None and self.length == self.prompt else 1  # copies share their prompt
         new = self.text[::every, self.seen : self.length]
         if self.cache is not None:
             self.seen = self.length

@@ -50,9 +50,8 @@ class Batches(Protocol):
 
 @dataclass(frozen=True)
 class Step:
-    """One update. step: updates done, from 1. loss: mean over the batch's targets, before the update. lr: the largest
-    learning rate used. grad_norm: before clipping. tokens: real tokens read. seconds: the update's time, or a GPU's
-    until it was handed over: it is waited for when loss or grad_norm are asked for, here and not in the loop."""
+    """One update. step: from 1. loss: mean over the batch's targets, before the update. lr: the largest. grad_norm: before
+    clipping. tokens: real ones read. seconds: until a GPU has its work; reading loss or grad_norm waits for it."""
 
     step: int
     lr: float
