@@ -116,8 +116,7 @@ class State:
             start = ids.new_full((len(ids), 1), model.stack.start)
             with evaluating(self.parts), torch.no_grad():
                 model, ids, attention_mask = model.given(ids, attention_mask), start, None
-        config = causal_config(model)
-        longest = ids.shape[1]
+        config, longest = causal_config(model), ids.shape[1]
         check_positions(config, longest + max_new_tokens - 1, f"The prompt's {longest} tokens and {max_new_tokens} new")
         if attention_mask is not None and attention_mask.shape != ids.shape:
             raise CourseError(f"attention_mask is {list(attention_mask.shape)}, the prompts are {list(ids.shape)}.")

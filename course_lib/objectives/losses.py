@@ -197,5 +197,6 @@ def counted(batch: Batch) -> Batch:
 def _needed(batch: Batch) -> Tensor | None:
     """None where all padding is at the right: a causal model's real queries never see what comes after them."""
     real = batch.get("attention_mask")
-    told = real is None or "right_padded" in batch
-    return None if told or not ("target_indices" in batch or (real[:, 1:] & ~real[:, :-1]).any()) else real
+    if real is None or "right_padded" in batch:
+        return None
+    return real if "target_indices" in batch or (real[:, 1:] & ~real[:, :-1]).any() else None
