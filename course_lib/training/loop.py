@@ -51,7 +51,7 @@ class Batches(Protocol):
 @dataclass(frozen=True)
 class Step:
     """One update. step: from 1. loss: mean over the batch's targets, before the update. lr: the largest. grad_norm:
-    before clipping. tokens: real ones read. seconds: until a GPU has its work; reading loss or grad_norm waits for it."""
+    before clipping. tokens: real ones read. seconds: until a GPU has its work; who reads loss or grad_norm waits."""
 
     step: int
     lr: float
