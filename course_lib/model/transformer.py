@@ -16,12 +16,13 @@ from course_lib.model.layers import Block, Embedding, RMSNorm, norm
 
 
 class Transformer(nn.Module):
-    """Embedding, L blocks, perhaps a last norm; `config` is everything that makes this model this model. recompute: set
-    to True, the backward pass computes each block again: less memory, a third more work (Chen et al. 2016)."""
+    """Embedding, L blocks, perhaps a last norm; `config` is everything that makes this model this model."""
+
+    recompute = False  # True: the backward pass computes each block again, for less memory (Chen et al. 2016)
 
     def __init__(self, config: StackConfig) -> None:
         super().__init__()
-        self.config, self.recompute = config, False
+        self.config = config
         self.embed = Embedding(config)
         self.position = positions.build(config)
         self.blocks = nn.ModuleList(Block(config) for _ in range(1 if config.shared else config.layers))

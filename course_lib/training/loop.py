@@ -254,8 +254,7 @@ def known_device(device: str | torch.device) -> torch.device:
 def _ahead(
     batches: Batches, steps: range, model: nn.Module, device: torch.device, accumulate: int, processes: Processes
 ) -> Iterator[tuple[list[Part], int]]:
-    """Of each step's batch this process's parts, on the device, and the real tokens of all. Beside a GPU, the next ones
-    are made while it computes; counting is done before they are there."""
+    """Each step's parts of this process, on the device, and the real tokens of all; beside a GPU, made while it works."""
     vocabularies = {module.tokens.num_embeddings for module in model.modules() if isinstance(module, Embedding)}
 
     def make(step: int) -> tuple[list[Part], int]:
