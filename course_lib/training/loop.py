@@ -254,7 +254,7 @@ def known_device(device: str | torch.device) -> torch.device:
 def _ahead(
     batches: Batches, steps: range, model: nn.Module, device: torch.device, accumulate: int, processes: Processes
 ) -> Iterator[tuple[list[Part], int]]:
-    """Each step's parts of this process, on the device, and the real tokens of all; beside a GPU, made while it works."""
+    """Each step's parts of this process, on the device, and the real tokens of all; beside a GPU, made meanwhile."""
     vocabularies = {module.tokens.num_embeddings for module in model.modules() if isinstance(module, Embedding)}
 
     def make(step: int) -> tuple[list[Part], int]:
