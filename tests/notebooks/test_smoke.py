@@ -23,13 +23,12 @@ def in_background(item):
     path, kind = (item.callspec.params[name] for name in ("path", "kind"))
     (OUT / kind).mkdir(parents=True, exist_ok=True)
     (book := OUT / "book.txt").write_text(" ".join(" ".join(topics.values()).split())[:20_480], "utf-8")
-    given = {"SCALE": "smoke", "SEED": 1, "OUT": str(OUT / kind), "DATA": {"town": "world", "book": str(book)}[kind]}
+    given = {"SCALE": "smoke", "SEED": 1, "OUT": str(OUT / kind), "DATA": "world" if kind == "town" else str(book)}
     RUNS[path, kind] = item.config.stash[BACKGROUND].submit(smoke, path, given, OUT / kind / "build")
 
 
 def smoke(path, given, out):
-    """In another process: one thread, as in all tests."""
-    with environment(threads=1):
+    with environment(threads=1):  # as in all tests
         return run(path, given, out, progress=False)
 
 
