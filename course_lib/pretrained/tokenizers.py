@@ -132,7 +132,7 @@ class Tokenizer:
         path = Path(path)
         file = path if path.suffix == ".json" else path / "tokenizer.json"
         with atomic_write(file) as handle:
-            handle.write(self.backend.to_str(pretty=True))
+            handle.write(self.backend.to_str())
         if path.suffix != ".json":
             roles = {f"{r}_token": self.tokens([i])[0] for r in ROLES if (i := getattr(self.vocab, r)) is not None}
             inputs = ["input_ids", *(["token_type_ids"] if segments else []), "attention_mask"]
