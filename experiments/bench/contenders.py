@@ -125,6 +125,12 @@ def their_steps(model: Any, batches: Sequence[losses.Batch]) -> Iterator[Any]:
             yield loss.item()
 
 
+def loss_of(family: str) -> losses.Loss:
+    """What the family learns from."""
+    loss: losses.Loss = getattr(losses, FAMILIES[family].loss)
+    return loss
+
+
 def train_figures(side: str, family: str, size: ModelSize, precision: Precision, t: Timing) -> tuple[Any, Measured]:
     """A trained model, tokens a second, and MiB that the work added at its peak to what its imports hold."""
     batches = batches_of(family, size)
@@ -137,7 +143,7 @@ def train_figures(side: str, family: str, size: ModelSize, precision: Precision,
     if side == "transformers":
         steps = their_steps(model, batches)
     else:
-        loss: losses.Loss = getattr(losses, FAMILIES[family].loss)
+        loss = loss_of(family)
         if family == "electra":  # the discriminator alone
             loss = lambda model, batch: losses.detection_loss(model(batch["ids"]), batch["labels"])  # noqa: E731
         steps = train(model, batches, loss, steps=10**6, precision=precision)

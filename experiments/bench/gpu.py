@@ -35,7 +35,7 @@ from course_lib.objectives import losses
 from course_lib.training.loop import train
 from course_lib.training.optim import adamw
 from experiments.bench import steps
-from experiments.bench.contenders import SIZES, ModelSize, batches_of, config_of, ours, theirs
+from experiments.bench.contenders import SIZES, ModelSize, batches_of, config_of, loss_of, ours, theirs
 
 FILE = Path("data/results/bench_gpu.json")
 MINUTES = 7.5  # nothing begins later
@@ -85,7 +85,7 @@ def training(side: str, family: str, device: str, tiny: bool) -> Record:
     else:
         model = ours(family, size).to(device)
         run = train(
-            model, batches, steps.loss_of(family), adamw(model, 1e-4), steps=10**6, device=device, precision="bf16",
+            model, batches, loss_of(family), adamw(model, 1e-4), steps=10**6, device=device, precision="bf16",
             compile=side == "course compiled",
         )  # fmt: skip
     found = timed(run, device, warmup, count)
@@ -274,21 +274,22 @@ def measure(tiny: bool, out: Path | None = None, only: str = "", minutes: float 
         raise CourseError("PyTorch sees no NVIDIA GPU here; --tiny tries the script out on a CPU.")
     torch.set_float32_matmul_precision("high")
     out = out or (Path(os.environ["OUT"]) / FILE.name if "OUT" in os.environ else FILE)
+    todo = {name: part for name, part in parts(device, tiny).items() if only in name}
     record: Record = {
         "device": torch.cuda.get_device_name() if device == "cuda" else platform.machine(),
         "versions": {"python": platform.python_version(), "torch": torch.__version__, "cuda": torch.version.cuda},
         "when": time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime()),
         "sizes": {"tiny": asdict(SIZES["tiny"])} if tiny else {name: asdict(size) for name, size in BIG.items()},
         "parts": {},
-        "left out": [name for name in parts(device, tiny) if only in name],
+        "left out": list(todo),
     }
     begun = time.perf_counter()
-    for name in list(record["left out"]):
+    for name, part in todo.items():
         start = time.perf_counter()
         if start - begun > 60 * minutes:
             break
         try:
-            found = parts(device, tiny)[name]()
+            found = part()
         except Exception as error:  # noqa: BLE001 - whatever it is: the machine is here now, and the other parts can be measured
             found = {"error": f"{type(error).__name__}: {str(error)[:1000]}"}
         record["parts"][name] = found | {"took": round(time.perf_counter() - start, 1)}

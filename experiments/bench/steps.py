@@ -29,7 +29,7 @@ from course_lib.objectives import losses
 from course_lib.training import distributed, loop
 from course_lib.training.distributed import Processes
 from course_lib.training.optim import AdamW, adamw, parameter_groups
-from experiments.bench.contenders import SIZES, batches_of, config_of
+from experiments.bench.contenders import SIZES, batches_of, config_of, loss_of
 
 COPIES, LOOKS = {"_to_copy", "copy_"}, {"_local_scalar_dense", "nonzero", "equal", "is_nonzero"}
 BACKENDS = ("FLASH_ATTENTION", "EFFICIENT_ATTENTION", "CUDNN_ATTENTION", "MATH")
@@ -40,12 +40,6 @@ KERNELS |= {"bias": "memory-efficient, bias"}
 def small(family: str) -> nn.Module:
     """A model of the family, without dropout; of ELECTRA both."""
     return FAMILIES[family].model(config_of(family, SIZES["tiny"]), 0)
-
-
-def loss_of(family: str) -> losses.Loss:
-    """What the family learns from."""
-    loss: losses.Loss = getattr(losses, FAMILIES[family].loss)
-    return loss
 
 
 def batches(family: str, padded: bool = True) -> list[losses.Batch]:
