@@ -110,19 +110,19 @@ def batches_of(family: str, size: ModelSize) -> list[losses.Batch]:
     return made
 
 
-def their_steps(model: Any, batches: Sequence[losses.Batch]) -> Iterator[Any]:
-    """The training loop that transformers' documentation shows."""
-    inputs = [{"input_ids": b["ids"], "labels": b.get("labels", b["ids"])} for b in batches]
-    model.train()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+def their_steps(model: Any, batches: Sequence[losses.Batch], device: str = "cpu", bf16: bool = False) -> Iterator[Any]:
+    """The training loop that transformers' documentation shows; bf16: by autocast, with the fused update."""
+    inputs = [{"input_ids": b["ids"].to(device), "labels": b.get("labels", b["ids"]).to(device)} for b in batches]
+    optimizer = torch.optim.AdamW(model.train().parameters(), lr=1e-3, fused=bf16 or None)
     while True:
         for batch in inputs:
-            loss = model(**batch).loss
+            with torch.autocast(device, torch.bfloat16, enabled=bf16):
+                loss = model(**batch).loss
             loss.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
             optimizer.zero_grad()
-            yield loss.item()
+            yield loss.detach()
 
 
 def loss_of(family: str) -> losses.Loss:
@@ -175,12 +175,17 @@ def one_figure(side: str, precision: Precision, figure: str, family: str, size: 
     return {figure: train_figures(side, family, t.size(size), precision, t)[1][figure]}
 
 
+def reader(side: str, precision: Precision, family: str, size: ModelSize) -> Any:
+    """A model that is not trained, its weights halved where asked."""
+    if side == "transformers":
+        return theirs(family, size).eval().to(torch.bfloat16 if precision == "bf16" else torch.float32)
+    return bf16_copy(ours(family, size).eval()) if precision == "bf16" else ours(family, size).eval()
+
+
 def writer(side: str, precision: Precision, batch: int, t: Timing) -> Measured:
     """New tokens a second of a GPT-2 of 124M random weights, greedily, with its cache."""
     size = t.size("GPT-2")
-    model: Any = (theirs if side == "transformers" else ours)("gpt", size).eval()
-    if precision == "bf16":
-        model = model.to(torch.bfloat16) if side == "transformers" else bf16_copy(model)
+    model = reader(side, precision, "gpt", size)
     short = replace(t, steps=max(1, t.steps // 2), new=min(t.new, 2 * size.tokens - 8))
     return {"generation": generation(side, model, size.vocab, batch, min(16, size.tokens), short)}
 
@@ -188,9 +193,7 @@ def writer(side: str, precision: Precision, batch: int, t: Timing) -> Measured:
 def every_way(side: str, precision: Precision, family: str, size: str, t: Timing) -> Measured:
     """New tokens a second of a small model, for each way to choose them and each number of prompts."""
     shape = t.size(size)
-    model: Any = (theirs if side == "transformers" else ours)(family, shape).eval()
-    if precision == "bf16":
-        model = model.to(torch.bfloat16) if side == "transformers" else bf16_copy(model)
+    model = reader(side, precision, family, shape)
     t = replace(t, steps=max(1, t.steps // 2), new=min(t.new, shape.tokens))
     run = partial(generation, side, model, shape.vocab, prompt=shape.tokens // 2, t=t)
     return {f"{way}, batch {n}": run(batch=n, **how) for way, how in WAYS.items() for n in PROMPTS}

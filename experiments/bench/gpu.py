@@ -31,11 +31,10 @@ from course_lib.families import FAMILIES
 from course_lib.files import COURSE, write_json
 from course_lib.generation import bf16_copy, generate
 from course_lib.model.attention import KVCache, LayerCache
-from course_lib.objectives import losses
 from course_lib.training.loop import train
 from course_lib.training.optim import adamw
 from experiments.bench import steps
-from experiments.bench.contenders import SIZES, ModelSize, batches_of, config_of, loss_of, ours, theirs
+from experiments.bench.contenders import SIZES, ModelSize, batches_of, config_of, loss_of, ours, their_steps, theirs
 
 FILE = Path("data/results/bench_gpu.json")
 MINUTES = 7.5  # nothing begins later
@@ -81,7 +80,7 @@ def training(side: str, family: str, device: str, tiny: bool) -> Record:
         torch.cuda.reset_peak_memory_stats()
     if side == "transformers":
         model = theirs(family, size).to(device)
-        run: Iterator[Any] = _their_steps(model, batches, device)
+        run = their_steps(model, batches, device, bf16=True)
     else:
         model = ours(family, size).to(device)
         run = train(
@@ -96,21 +95,6 @@ def training(side: str, family: str, device: str, tiny: bool) -> Record:
     if known := peak(device):
         found |= {"utilisation": found["FLOP/s"] / known}
     return found | ({"GiB": torch.cuda.max_memory_allocated() / 2**30} if device == "cuda" else {})
-
-
-def _their_steps(model: Any, batches: list[losses.Batch], device: str) -> Iterator[None]:
-    inputs = [{"input_ids": b["ids"], "labels": b.get("labels", b["ids"])} for b in batches]
-    inputs = [{name: x.to(device) for name, x in each.items()} for each in inputs]
-    optimizer = torch.optim.AdamW(model.train().parameters(), lr=1e-4, fused=True)
-    while True:
-        for batch in inputs:
-            with torch.autocast(device, torch.bfloat16):
-                loss = model(**batch).loss
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            optimizer.step()
-            optimizer.zero_grad()
-            yield
 
 
 class StaticCache(KVCache):

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from classroom.town.lexicon import FOLDER
+from classroom.town.lexicon import read_table
 from course_lib import data
 from course_lib.data.batches import pad
 from course_lib.families.baselines import task_words, word_tokenizer
@@ -37,7 +37,7 @@ def reviews(domain: str, n: int, split: str, seed: int) -> list[dict[str, Any]]:
 @cache
 def opinions() -> frozenset[str]:
     """The town's words of praise and blame."""
-    return frozenset(line.split("\t")[0] for line in (FOLDER / "opinions.tsv").read_text("utf-8").splitlines()[1:])
+    return frozenset(row["word"] for row in read_table("opinions.tsv", ("word", "domain", "polarity")))
 
 
 def opinions_in(rows: Sequence[Mapping[str, Any]]) -> set[str]:

@@ -13,13 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from course_lib import CourseError
-from course_lib.data.batches import (
-    CorruptedBatches,
-    DocumentBatches,
-    Source,
-    StreamBatches,
-    WindowBatches,
-)
+from course_lib.data.batches import CorruptedBatches, DocumentBatches, Source, StreamBatches, WindowBatches
 from course_lib.data.token_store import TokenStore, encode_corpus, pieces
 from course_lib.objectives import collate
 from course_lib.pretrained.tokenizers import Tokenizer, train_bpe, train_wordpiece

@@ -6,14 +6,7 @@ import torch
 from course_lib.analysis import capture
 from course_lib.errors import CourseError
 from course_lib.families.bart import bart, bart_lm
-from course_lib.generation import (
-    bf16_copy,
-    generate,
-    generate_several,
-    left_pad,
-    next_distribution,
-    stream,
-)
+from course_lib.generation import bf16_copy, generate, generate_several, left_pad, next_distribution, stream
 from course_lib.model.attention import LayerCache
 from course_lib.model.config import (
     Alibi,

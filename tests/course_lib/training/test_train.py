@@ -134,6 +134,19 @@ def test_evaluation_between_steps_does_not_switch_dropout_off() -> None:
     assert runs[0] == runs[1]
 
 
+def test_bf16_stays_close_to_fp32() -> None:
+    curves = {}
+    for precision in ("fp32", "bf16"):
+        net = Net(width=32)
+        run = loop.train(net, BATCHES, losses.clm, adamw(net, 1e-2), steps=40, precision=precision)  # type: ignore[arg-type]
+        curves[precision] = [step.loss for step in run]
+        assert all(p.dtype == torch.float32 for p in net.parameters())
+    assert curves["fp32"] != curves["bf16"], "bf16 changed nothing: was it on?"
+    assert curves["fp32"][-1] < 0.8 * curves["fp32"][0]
+    for a, b in zip(curves["fp32"], curves["bf16"], strict=True):
+        assert b == pytest.approx(a, rel=0.02)
+
+
 @pytest.mark.parametrize("place", ["loss", "gradient"])
 def test_divergence_names_the_step_and_keeps_the_checkpoint(place: str, tmp_path: Path) -> None:
     path = tmp_path / "state.safetensors"
