@@ -103,8 +103,7 @@ class Assignment:
 
     def rubric(self, name: str) -> tuple[list[list[str]], str]:
         """What a written answer's points are for (the table in the cell above it), and the model answer."""
-        cells = self.master.cells
-        place = next(number for number, cell in enumerate(cells) if grade_id(cell) == name)
+        cells, place = self.master.cells, [grade_id(cell) for cell in self.master.cells].index(name)
         lines = cells[place - 1].source.splitlines() if place else []
         table = [line.strip("| ").replace("**", "").split("|") for line in lines if line.startswith("|")]
         return [[cell.strip() for cell in row] for row in table if set("".join(row)) - set("-: ")], cells[place].source

@@ -31,26 +31,20 @@ class Mark(NamedTuple):
 
 
 class Result(NamedTuple):
-    """The points of one student. earned: of each question. days: late, as far as one knows. penalty: points that this
-    costs. None: not known yet."""
+    """The points of one student; None: not known yet. penalty: what being late costs. final: what counts."""
 
     earned: dict[str, float | None]
     total: float | None
     of: float
-    days: int
+    turned: Turned
     penalty: float | None
-
-    @property
-    def final(self) -> float | None:
-        """What counts."""
-        return None if self.total is None else self.total - (self.penalty or 0.0)
+    final: float | None
 
 
 Marks = dict[tuple[str, str], Mark]  # by key and cell
 
 GRADES, MARKS, ANSWERS, OVERVIEW = "grades.csv", "marks.csv", "answers.html", "overview.html"
 MARK_COLUMNS = ["student", "key", "cell", "points", "of", "comment"]
-LATE_COLUMNS = ["late", "penalty", "final"]  # days, points
 ANSWER_COLUMN = "answer"  # the last; a table without it is read as well
 
 
@@ -69,69 +63,45 @@ def points(record: GradingRecord, assignment: Assignment, marks: Marks) -> dict[
     return result
 
 
-def write(
-    records: list[GradingRecord],
-    assignment: Assignment,
-    out: Path,
-    handed: Handed | None = None,
-    *,
-    percent: float = 0.0,
-    marked: Path | None = None,
-) -> list[str]:
+def write(records: list[GradingRecord], assignment: Assignment, out: Path, handed: Handed | None = None) -> list[str]:
     """Write or refresh everything in `out`; returns sentences about what does not fit. Marks and comments in marks.csv
-    are kept; where it holds something that is no mark, nothing is written.
-
-    handed: who handed in what, and when. percent: of all points, that a day late costs. marked: a table like marks.csv
-        whose points and comments are taken over.
-    """
-    given = read_marks(marked, assignment) if marked else {}
-    marks = read_marks(out / MARKS, assignment) | {at: mark for at, mark in given.items() if mark[:2] != (None, "")}
+    are kept; where it holds something that is no mark, nothing is written. handed: who handed in what, and when."""
     handed = handed or Handed()
+    given = read_marks(handed.marked, assignment) if handed.marked else {}
+    marks = read_marks(out / MARKS, assignment) | {at: mark for at, mark in given.items() if mark[:2] != (None, "")}
     records = [sound(record, assignment) for record in records]
     marks, said = _fitted(marks, records)
-    results = {r["key"]: _result(r, assignment, marks, handed.of(r["key"]), percent) for r in records}
+    results = {r["key"]: _result(r, assignment, marks, handed.turned[r["key"]], handed.percent) for r in records}
     tables.write(out / MARKS, [*MARK_COLUMNS, ANSWER_COLUMN], _mark_rows(records, assignment, marks))
-    columns = ["student", "status", *assignment.questions, "total", "of", *LATE_COLUMNS, "notes"]
-    tables.write(out / GRADES, columns, (_grade_row(r, results[r["key"]], handed.of(r["key"])) for r in records))
+    columns = ["student", "status", *assignment.questions, "total", "of", "late", "penalty", "final", "notes"]
+    tables.write(out / GRADES, columns, (_grade_row(r, results[r["key"]]) for r in records))
     with atomic_write(out / ANSWERS) as file:
         file.write(_answers(records, assignment, marks))
     for record in records:
         with atomic_write(out / "feedback" / f"{record['key']}.html") as file:
             file.write(feedback(record, assignment, marks, results[record["key"]]))
     with atomic_write(out / OVERVIEW) as file:
-        values = overview.summary(records, assignment, results, handed)
-        file.write(_page("overview", f"{assignment.name}: overview", **values))
-    return said + _export(records, assignment, out, handed, results)
+        file.write(_page("overview", assignment.name, **overview.summary(records, assignment, results, handed)))
+    if handed.roster:
+        final = {row: result.final for result in results.values() if (row := result.turned.row) is not None}
+        said += handed.roster.export(out, assignment.name, sum(assignment.questions.values()), final)
+    return said
 
 
 def _result(record: GradingRecord, assignment: Assignment, marks: Marks, turned: Turned, percent: float) -> Result:
     earned, of = points(record, assignment, marks), sum(assignment.questions.values())
     if None in earned.values():
-        return Result(earned, None, of, turned.days, None)
+        return Result(earned, None, of, turned, None, None)
     total = sum(each or 0.0 for each in earned.values())
-    return Result(earned, total, of, turned.days, round(min(total, of * percent / 100 * turned.days), 2))
-
-
-def _export(
-    records: list[GradingRecord], assignment: Assignment, out: Path, handed: Handed, results: dict[str, Result]
-) -> list[str]:
-    """Write the file that Canvas or Moodle imports; sentences about what is not in it."""
-    if handed.roster is None:
-        return []
-    rows = {row: results[r["key"]].final for r in records if (row := handed.of(r["key"]).row) is not None}
-    known = {row: _number(final) for row, final in rows.items() if final is not None}
-    columns, lines, said = handed.roster.export(assignment.name, sum(assignment.questions.values()), known)
-    name = f"{handed.roster.platform}.csv"
-    tables.write(out / name, columns, lines, mark=False)
-    left = f"{len(rows) - len(known)} of {len(rows)} students have no total yet and are not in {name}."
-    return [each for each in (said, left if len(known) < len(rows) else "") if each]
+    penalty = round(min(total, of * percent / 100 * turned.days), 2)
+    return Result(earned, total, of, turned, penalty, total - penalty)
 
 
 def sound(record: Any, assignment: Assignment) -> GradingRecord:
     """The record, or what stands for it where nothing can be made of it."""
     try:
         cleaned: GradingRecord = clean(record)
-        _grade_row(cleaned, _result(cleaned, assignment, {}, Turned(), 0.0), Turned())
+        _grade_row(cleaned, _result(cleaned, assignment, {}, Turned(), 0))
         feedback(cleaned, assignment, {})
         _answers([cleaned], assignment, {})
         return cleaned
@@ -197,11 +167,10 @@ def read_marks(path: Path, assignment: Assignment) -> Marks:
 
 def feedback(record: GradingRecord, assignment: Assignment, marks: Marks, result: Result | None = None) -> str:
     """The student's page: points, what the tests found, the notebook as it ran. No hidden test is in it."""
-    result = result or _result(record, assignment, marks, Turned(), 0.0)
+    result = result or _result(record, assignment, marks, Turned(), 0)
     rows: list[tuple[str, str, str]] = []
     if record["tests"]:
-        earned = result.earned
-        rows = [(q, _number(earned[q], "to be marked"), f"{of:g}") for q, of in assignment.questions.items()]
+        rows = [(q, _number(result.earned[q], "to be marked"), f"{of:g}") for q, of in assignment.questions.items()]
         rows.append(("total", _number(result.total), f"{result.of:g}"))
     said = [(part.question, _mark(marks, record["key"], part.id).comment) for part in assignment.written.values()]
     comments = [(question, comment) for question, comment in said if comment]
@@ -217,16 +186,16 @@ def _mark(marks: Marks, key: str, cell: str) -> Mark:
 def _answers(records: list[GradingRecord], assignment: Assignment, marks: Marks) -> str:
     """All written answers, each with its row of marks.csv; rows of other answers go along, so that none is lost."""
     rows = {(row[1], row[2]): [*map(tables.harmless, row)] for row in _mark_rows(records, assignment, marks)}
-    questions = []
+    questions: list[tuple[Any, ...]] = []
     for name, part in assignment.written.items():
         shown = [(r["student"], text, rows.pop((r["key"], name))) for r in records if (text := r["written"].get(name))]
         answers = [(*each, tables.unguarded(each[2][5]), _print(each[1]), json.dumps(each[2])) for each in shown]
         questions.append((part.question, part.points, answers, *assignment.rubric(name)))
-    script = trusted(asset("classroom.grading", "marking.js"))
+    script = asset("classroom.grading", "marking.js")
+    rest = {"columns": json.dumps([*MARK_COLUMNS, ANSWER_COLUMN]), "others": json.dumps([*rows.values()])}
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    columns, others = json.dumps([*MARK_COLUMNS, ANSWER_COLUMN]), json.dumps([*rows.values()])
-    inner = {"questions": questions, "columns": columns, "others": others, "script": script, "digest": digest}
-    return _page("answers", f"{assignment.name}: written answers", marks=MARKS, **inner)
+    code = {"script": trusted(script), "digest": digest}
+    return _page("answers", f"{assignment.name}: written answers", marks=MARKS, questions=questions, **rest, **code)
 
 
 def _mark_rows(records: list[GradingRecord], assignment: Assignment, marks: Marks) -> Iterable[list[str]]:
@@ -241,9 +210,10 @@ def _mark_rows(records: list[GradingRecord], assignment: Assignment, marks: Mark
         yield [*start, f"{assignment.written[name].points:g}", mark.comment, answer]
 
 
-def _grade_row(record: GradingRecord, result: Result, turned: Turned) -> list[str]:
-    numbers = [*result.earned.values(), result.total, result.of, result.days or None, result.penalty, result.final]
-    return [record["student"], record["status"], *map(_number, numbers), "; ".join([*record["notes"], *turned.notes])]
+def _grade_row(record: GradingRecord, result: Result) -> list[str]:
+    days, notes = result.turned.days or None, [*record["notes"], *result.turned.notes]
+    numbers = [*result.earned.values(), result.total, result.of, days, result.penalty, result.final]
+    return [record["student"], record["status"], *map(_number, numbers), "; ".join(notes)]
 
 
 def _number(value: float | None, none: str = "") -> str:

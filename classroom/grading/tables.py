@@ -9,16 +9,18 @@ from course_lib.errors import CourseError
 from course_lib.files import atomic_write
 
 FORMULA = ("=", "+", "-", "@")
-Row = dict[str, str]
 
 
-def read(path: Path) -> tuple[list[str], list[Row]]:
-    """The columns and rows of a table, however a spreadsheet has saved it: commas, semicolons or tabs; UTF-8, UTF-16 or
-    Windows' own encoding. A cell that is not there is not in its row."""
-    text = _decoded(path.read_bytes())
-    first = text.partition("\n")[0]
+def read(path: Path) -> tuple[list[str], list[dict[str, str]]]:
+    """Columns and rows, as a spreadsheet may have saved them: with commas, semicolons or tabs, in UTF-8, UTF-16 or
+    Windows' own encoding. A row has only the cells that are there."""
+    raw = path.read_bytes()
     try:
-        reader = csv.DictReader(io.StringIO(text), delimiter=max(",;\t", key=first.count))
+        text = raw.decode("utf-16" if raw.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig")
+    except UnicodeDecodeError:
+        text = raw.decode("cp1252", "replace")
+    try:
+        reader = csv.DictReader(io.StringIO(text), delimiter=max(",;\t", key=text.partition("\n")[0].count))
         rows = [{str(name): cell for name, cell in row.items() if isinstance(cell, str)} for row in reader]
     except csv.Error as error:
         raise CourseError(f"{path.name} cannot be read as a table: {error}.") from None
@@ -26,13 +28,11 @@ def read(path: Path) -> tuple[list[str], list[Row]]:
 
 
 def write(path: Path, columns: list[str], rows: Iterable[list[str]], *, mark: bool = True) -> None:
-    """A table that spreadsheets open rightly: no cell looks like a formula to them. mark: with a byte-order mark, which
-    Canvas does not take off."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerows([[harmless(cell) for cell in row] for row in [columns, *rows]])
+    """A table that spreadsheets open rightly: no cell looks like a formula to them. mark: begin with a byte-order mark,
+    which they need and Canvas does not take off."""
     with atomic_write(path) as file:
-        file.write("\ufeff" * mark + text.getvalue())
+        file.write("\ufeff" * mark)
+        csv.writer(file, lineterminator="\n").writerows([map(harmless, row) for row in [columns, *rows]])
 
 
 def harmless(cell: str) -> str:
@@ -44,12 +44,3 @@ def harmless(cell: str) -> str:
 def unguarded(cell: str) -> str:
     """What `harmless` was given."""
     return cell[1:] if cell.startswith("'") and cell[1:].startswith(FORMULA) else cell
-
-
-def _decoded(raw: bytes) -> str:
-    for encoding in ("utf-16",) if raw.startswith((b"\xff\xfe", b"\xfe\xff")) else ("utf-8-sig", "cp1252"):
-        try:
-            return raw.decode(encoding)
-        except UnicodeDecodeError:
-            continue
-    return raw.decode("cp1252", "replace")
