@@ -78,23 +78,22 @@ def test_a_day_late_costs_what_the_teacher_says_in_its_own_column(tmp_path, hw1)
     assert (tmp_path / "canvas.csv").read_text("utf-8") == GIVEN["canvas_import"]
     assert said[0].startswith("list.csv gives hw1 (77) 50 points") and said[1].startswith("1 of 3 students have no")
     assert 'Nothing handed in (1): <span class="who">Roe, Ann<' in (tmp_path / "overview.html").read_text()
-    handed.marked.write_text(HEAD)  # nothing in it takes nothing back
+    handed.marked.write_text(HEAD + f"x,{keys['=Öz, Eşe']},q7-written,,10,,\n")  # an empty field takes nothing back
     report.write(records, hw1, tmp_path, handed)
     assert [row["comment"] for row in table(tmp_path / "marks.csv")].count("good") == 2
 
 
 def test_the_overview_counts_mistakes_and_shows_what_is_alike(hw1, tmp_path):
     solution = next(cell.source for cell in hw1.solutions().cells if "def rotate" in cell.source)
-    records = [record(hw1, f"S{n}", f"s{n}", code=solution + "  # own", answer=f"{n}") for n in range(2)]
-    for student, code in (("Ann", "code"), (EVIL, "same")):
-        records.append(record(hw1, student, code, wrong="rotate", code=GIVEN[code]))
+    records = [record(hw1, f"S{n}", f"s{n}", code=solution + "\nx = 1", answer=f"{n}") for n in range(2)]
+    copies = (("Ann", "code"), (EVIL, "same"))
+    records += [record(hw1, student, code, wrong="rotate", code=GIVEN[code]) for student, code in copies]
     ((share, kind, sides),) = overview.alike(records, hw1)
     assert (share, kind) == (1, "code") and [side[0] for side in sides] == ["Ann", EVIL]
     report.write([*records, score.unread("Cem", "c", "empty file", ["nothing"])], hw1, tmp_path)
     page = (tmp_path / "overview.html").read_text("utf-8")
     assert "<b>2</b> · It lost &lt;/script" in page and "(Ann · &lt;/script" in page and "proves nothing" in page
-    assert "Cem: empty file" in page and "<script" not in page and "<img" not in page
-    assert "<td>q5</td><td class=n>6.0</td><td class=n>12</td><td class=n>50%</td>" in page
+    assert "Cem: empty file" in page and "<script" not in page and "<img" not in page and "<td class=n>50%</td>" in page
 
 
 @pytest.mark.browser
@@ -110,11 +109,14 @@ def test_marks_are_typed_and_saved(tab, tmp_path, hw1):
         tab.keyboard.press(key)
     assert tab.locator(".changed").count() == 1  # Ben's answer
     tab.locator("input").nth(1).fill("9")
-    with tab.expect_download() as download:
+    with tab.expect_download(timeout=60_000) as download:
         tab.keyboard.press("Control+s")
     download.value.save_as(tmp_path / "saved.csv")
     assert tab.evaluate("window.hit || document.images.length") == 0 and tab.asked == tab.said == []
     report.write(records, hw1, tmp_path, Handed(marked=tmp_path / "saved.csv"))
     rows = {row["key"]: row for row in table(tmp_path / "marks.csv")}
-    assert {key: row["points"] for key, row in rows.items()} == {"a": "7.5", "b": "9", "d": "3"}
-    assert rows["a"]["comment"] == '\'=1+1, "so"' and rows["b"]["answer"] == report._print("Because.")
+    assert [rows[key]["points"] for key in "abd"] == ["7.5", "9", "3"] and rows["b"]["answer"] == report._print(
+        "Because."
+    )
+    saved = [(row["key"], row["comment"]) for row in table(tmp_path / "saved.csv")]
+    assert saved == [("a", '\'=1+1, "so"'), ("b", ""), ("d", "loose")]
