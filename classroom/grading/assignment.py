@@ -101,6 +101,13 @@ class Assignment:
         visible = {test.function for test in self.tests.values() if not test.hidden}
         return write_sheets([task.sheet(VISIBLE_SEED, hidden=False) for n, task in self.tasks.items() if n in visible])
 
+    def rubric(self, name: str) -> tuple[list[list[str]], str]:
+        """What a written answer's points are for (the table in the cell above it), and the model answer."""
+        cells, place = self.master.cells, [grade_id(cell) for cell in self.master.cells].index(name)
+        lines = cells[place - 1].source.splitlines() if place else []
+        table = [line.strip("| ").replace("**", "").split("|") for line in lines if line.startswith("|")]
+        return [[cell.strip() for cell in row] for row in table if set("".join(row)) - set("-: ")], cells[place].source
+
     def _note(self, cell: NotebookNode) -> None:
         data, name = cell.metadata.get("nbgrader", {}), grade_id(cell)
         if not name:

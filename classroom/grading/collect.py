@@ -88,7 +88,7 @@ def digest(entry: Path) -> str:
     """Of all that one submission holds, as far as it is read; "" where it cannot be."""
     made, room = hashlib.sha256(), 2 * MOST
     try:
-        for path in [] if entry.is_symlink() else _paths(entry):
+        for path in [] if entry.is_symlink() else paths(entry):
             with path.open("rb") as file:
                 data = file.read(max(0, min(LARGEST, room)))
             room -= len(data)
@@ -156,7 +156,7 @@ def _files(entry: Path) -> Iterator[_File]:
 
 
 def _openers(entry: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
-    for path in _paths(entry):
+    for path in paths(entry):
         if path.suffix.lower() != ".zip":
             yield path.name, partial(path.open, "rb")
             continue
@@ -172,7 +172,8 @@ def _openers(entry: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
                     yield name, partial(archive.open, info)
 
 
-def _paths(entry: Path) -> list[Path]:
+def paths(entry: Path) -> list[Path]:
+    """The files of one entry, as many as are looked at; no link is followed."""
     return [entry] if entry.is_file() else sorted(islice(_inside(entry), MOST_FILES))
 
 

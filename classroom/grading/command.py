@@ -1,6 +1,7 @@
 """`python -m course_lib grade`: points and feedback for a folder of homework."""
 
 import sys
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -19,6 +20,10 @@ def grade(
         int | None, typer.Option(help="Of the tests' inputs; drawn once and kept if not given.", min=0, max=10**9)
     ] = None,
     again: Annotated[bool, typer.Option("--again", help="Also grade what has not changed.")] = False,
+    roster: Annotated[Path | None, typer.Option(help="The CSV that Canvas or Moodle exports.", exists=True)] = None,
+    due: Annotated[datetime | None, typer.Option(help="What is later is late.", formats=["%Y-%m-%dT%H:%M"])] = None,
+    late: Annotated[float, typer.Option(help="Percent of all points that a day late costs.", min=0, max=100)] = 0,
+    marks: Annotated[Path | None, typer.Option(help="A marks.csv that answers.html has saved.", exists=True)] = None,
 ) -> None:
     """Grade a folder of homework; again after marking written answers. docs/teaching.md tells how.
 
@@ -26,7 +31,8 @@ def grade(
     """
     from tqdm import tqdm
 
-    from classroom.grading import box, collect
+    from classroom.grading import box
+    from classroom.grading.roster import Roster, gather
     from classroom.grading.run import grade as run
 
     way = box.sandbox()
@@ -38,14 +44,16 @@ def grade(
         )
     limits = box.Limits(seconds=timeout, cell_seconds=cell_timeout)
     said: list[str] = []
-    failed, count = 0, len(collect.collect(submissions))
-    given = partial(run, jobs=jobs, limits=limits, way=way, seed=seed, again=again, say=said.append)
+    handed = gather(submissions, Roster(roster) if roster else None, due, percent=late, marked=marks)
+    failed, count = 0, len(handed.entries)
+    given = partial(run, jobs=jobs, limits=limits, way=way, seed=seed, again=again, say=said.append, handed=handed)
     for record in tqdm(given(submissions, assignment, out), total=count, unit="", disable=None):
         tests = record["tests"].values()
         points = f", {sum(t['points'] for t in tests):g} of {sum(t['of'] for t in tests):g}" if tests else ""
         tqdm.write(f"{record['student']}: {record['status']}{points}")
         failed += record["status"] == "grader failed"
     print(f"points in {out / 'grades.csv'}, pages in {out / 'feedback'}, to mark by hand: {out / 'marks.csv'}")
+    print(f"for you: {out / 'overview.html'}, to mark in: {out / 'answers.html'}")
     if failed:
         said.append(f"the grader itself failed on {failed} of {count}; the notes say why. Call it again.")
     for sentence in said:

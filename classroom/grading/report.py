@@ -3,18 +3,20 @@
 What students wrote is shown as text only: no HTML, script or picture format of theirs but PNG reaches a browser.
 """
 
-import csv
+import base64
 import hashlib
-import io
+import json
 import unicodedata
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from classroom.grading import overview, tables
 from classroom.grading.assignment import Assignment
 from classroom.grading.collect import GradingRecord, clean
+from classroom.grading.roster import Handed, Turned
 from classroom.grading.score import unread
-from classroom.templates import environment
+from classroom.templates import asset, environment, trusted
 from course_lib.errors import CourseError
 from course_lib.files import atomic_write
 
@@ -28,12 +30,22 @@ class Mark(NamedTuple):
     answer: str = ""  # `_print` of what was marked
 
 
+class Result(NamedTuple):
+    """The points of one student; None: not known yet. penalty: what being late costs. final: what counts."""
+
+    earned: dict[str, float | None]
+    total: float | None
+    of: float
+    turned: Turned
+    penalty: float | None
+    final: float | None
+
+
 Marks = dict[tuple[str, str], Mark]  # by key and cell
 
-GRADES, MARKS, ANSWERS = "grades.csv", "marks.csv", "answers.html"
+GRADES, MARKS, ANSWERS, OVERVIEW = "grades.csv", "marks.csv", "answers.html", "overview.html"
 MARK_COLUMNS = ["student", "key", "cell", "points", "of", "comment"]
 ANSWER_COLUMN = "answer"  # the last; a table without it is read as well
-FORMULA = ("=", "+", "-", "@")
 
 
 def points(record: GradingRecord, assignment: Assignment, marks: Marks) -> dict[str, float | None]:
@@ -51,30 +63,47 @@ def points(record: GradingRecord, assignment: Assignment, marks: Marks) -> dict[
     return result
 
 
-def write(records: list[GradingRecord], assignment: Assignment, out: Path) -> list[str]:
-    """Write or refresh everything in `out`; returns sentences about marks that do not fit. Marks and comments in
-    marks.csv are kept; where it holds something that is no mark, nothing is written."""
-    marks = read_marks(out / MARKS, assignment)
+def write(records: list[GradingRecord], assignment: Assignment, out: Path, handed: Handed | None = None) -> list[str]:
+    """Write or refresh everything in `out`; returns sentences about what does not fit. Marks and comments in marks.csv
+    are kept; where it holds something that is no mark, nothing is written. handed: who handed in what, and when."""
+    handed = handed or Handed()
+    given = read_marks(handed.marked, assignment) if handed.marked else {}
+    marks = read_marks(out / MARKS, assignment) | {at: mark for at, mark in given.items() if mark[:2] != (None, "")}
     records = [sound(record, assignment) for record in records]
     marks, said = _fitted(marks, records)
-    _write_csv(out / MARKS, [*MARK_COLUMNS, ANSWER_COLUMN], _mark_rows(records, assignment, marks))
-    columns = ["student", "status", *assignment.questions, "total", "of", "notes"]
-    _write_csv(out / GRADES, columns, (_grade_row(record, assignment, marks) for record in records))
+    results = {r["key"]: _result(r, assignment, marks, handed.turned[r["key"]], handed.percent) for r in records}
+    tables.write(out / MARKS, [*MARK_COLUMNS, ANSWER_COLUMN], _mark_rows(records, assignment, marks))
+    columns = ["student", "status", *assignment.questions, "total", "of", "late", "penalty", "final", "notes"]
+    tables.write(out / GRADES, columns, (_grade_row(r, results[r["key"]]) for r in records))
     with atomic_write(out / ANSWERS) as file:
-        file.write(_answers(records, assignment))
+        file.write(_answers(records, assignment, marks))
     for record in records:
         with atomic_write(out / "feedback" / f"{record['key']}.html") as file:
-            file.write(feedback(record, assignment, marks))
+            file.write(feedback(record, assignment, marks, results[record["key"]]))
+    with atomic_write(out / OVERVIEW) as file:
+        file.write(_page("overview", assignment.name, **overview.summary(records, assignment, results, handed)))
+    if handed.roster:
+        final = {row: result.final for result in results.values() if (row := result.turned.row) is not None}
+        said += handed.roster.export(out, assignment.name, sum(assignment.questions.values()), final)
     return said
+
+
+def _result(record: GradingRecord, assignment: Assignment, marks: Marks, turned: Turned, percent: float) -> Result:
+    earned, of = points(record, assignment, marks), sum(assignment.questions.values())
+    if None in earned.values():
+        return Result(earned, None, of, turned, None, None)
+    total = sum(each or 0.0 for each in earned.values())
+    penalty = round(min(total, of * percent / 100 * turned.days), 2)
+    return Result(earned, total, of, turned, penalty, total - penalty)
 
 
 def sound(record: Any, assignment: Assignment) -> GradingRecord:
     """The record, or what stands for it where nothing can be made of it."""
     try:
         cleaned: GradingRecord = clean(record)
-        _grade_row(cleaned, assignment, {})
+        _grade_row(cleaned, _result(cleaned, assignment, {}, Turned(), 0))
         feedback(cleaned, assignment, {})
-        _answers([cleaned], assignment)
+        _answers([cleaned], assignment, {})
         return cleaned
     except Exception as error:  # noqa: BLE001  one record must not cost the others theirs
         name, key = (str(record.get(each)) if isinstance(record, dict) else "" for each in ("student", "key"))
@@ -98,7 +127,7 @@ def _fitted(marks: Marks, records: list[GradingRecord]) -> tuple[Marks, list[str
             continue
         free = [place for place in answers if place[1] == name and _mark(fitted, *place).points is None]
         same = [place for place in free if answers[place] == mark.answer]
-        called = [place for place in free if _harmless(students[place[0]]) == _harmless(mark.student)]
+        called = [place for place in free if tables.harmless(students[place[0]]) == tables.harmless(mark.student)]
         found = next((places[0] for places in (same, called) if len(places) == 1), None)
         if found is None:
             said.append(f"{MARKS}: the mark of {mark.student or key} for {name} fits no submission; it is kept.")
@@ -115,13 +144,8 @@ def read_marks(path: Path, assignment: Assignment) -> Marks:
     """The marks that a person has entered, as a spreadsheet may have saved them (commas or semicolons, 7.5 or 7,5)."""
     if not path.exists():
         return {}
-    text = _decoded(path.read_bytes())
-    first = text.partition("\n")[0]
     marks: Marks = {}
-    try:
-        rows = list(csv.DictReader(io.StringIO(text), delimiter=max(",;\t", key=first.count)))
-    except csv.Error as error:
-        raise CourseError(f"{path.name} cannot be read as a table: {error}.") from None
+    _, rows = tables.read(path)
     for number, row in enumerate(rows, 2):
         if any(row.get(column) is None for column in MARK_COLUMNS):
             raise CourseError(f"{path.name}, line {number}: a column is missing; there are {', '.join(MARK_COLUMNS)}.")
@@ -136,45 +160,42 @@ def read_marks(path: Path, assignment: Assignment) -> Marks:
         if mark is not None and not 0 <= mark <= part.points:
             raise CourseError(f"{path.name}, line {number}: {said!r} is not a number from 0 to {part.points:g}.")
         key = unicodedata.normalize("NFC", row["key"])
-        student, comment = (_unguarded(row[column]) for column in ("student", "comment"))
+        student, comment = (tables.unguarded(row[column]) for column in ("student", "comment"))
         marks[key, row["cell"]] = Mark(mark, comment, student, row.get(ANSWER_COLUMN) or "")
     return marks
 
 
-def _decoded(raw: bytes) -> str:
-    """The text of a table, as spreadsheets save it: UTF-8, UTF-16 or Windows' own."""
-    for encoding in ("utf-16",) if raw.startswith((b"\xff\xfe", b"\xfe\xff")) else ("utf-8-sig", "cp1252"):
-        try:
-            return raw.decode(encoding)
-        except UnicodeDecodeError:
-            continue
-    return raw.decode("cp1252", "replace")
-
-
-def feedback(record: GradingRecord, assignment: Assignment, marks: Marks) -> str:
+def feedback(record: GradingRecord, assignment: Assignment, marks: Marks, result: Result | None = None) -> str:
     """The student's page: points, what the tests found, the notebook as it ran. No hidden test is in it."""
+    result = result or _result(record, assignment, marks, Turned(), 0)
     rows: list[tuple[str, str, str]] = []
     if record["tests"]:
-        earned = points(record, assignment, marks)
-        rows = [(q, _number(earned[q], "to be marked"), f"{of:g}") for q, of in assignment.questions.items()]
-        rows.append(("total", _total(earned), f"{sum(assignment.questions.values()):g}"))
+        rows = [(q, _number(result.earned[q], "to be marked"), f"{of:g}") for q, of in assignment.questions.items()]
+        rows.append(("total", _number(result.total), f"{result.of:g}"))
     said = [(part.question, _mark(marks, record["key"], part.id).comment) for part in assignment.written.values()]
     comments = [(question, comment) for question, comment in said if comment]
     cells = [{**cell, "test": record["tests"].get(cell["id"])} for cell in record["cells"]]
     inner = {"record": record, "rows": rows, "comments": comments, "cells": cells, "cut": record.get("cut", False)}
-    return _page("feedback", f"{assignment.name}: {record['student']}", **inner)
+    return _page("feedback", f"{assignment.name}: {record['student']}", result=result, **inner)
 
 
 def _mark(marks: Marks, key: str, cell: str) -> Mark:
     return marks.get((key, cell), Mark())
 
 
-def _answers(records: list[GradingRecord], assignment: Assignment) -> str:
-    questions = [
-        (part.question, part.points, [(r["student"], text) for r in records if (text := r["written"].get(name))])
-        for name, part in assignment.written.items()
-    ]
-    return _page("answers", f"{assignment.name}: written answers", marks=MARKS, questions=questions)
+def _answers(records: list[GradingRecord], assignment: Assignment, marks: Marks) -> str:
+    """All written answers, each with its row of marks.csv; rows of other answers go along, so that none is lost."""
+    rows = {(row[1], row[2]): [*map(tables.harmless, row)] for row in _mark_rows(records, assignment, marks)}
+    questions: list[tuple[Any, ...]] = []
+    for name, part in assignment.written.items():
+        shown = [(r["student"], text, rows.pop((r["key"], name))) for r in records if (text := r["written"].get(name))]
+        answers = [(*each, tables.unguarded(each[2][5]), _print(each[1]), json.dumps(each[2])) for each in shown]
+        questions.append((part.question, part.points, answers, *assignment.rubric(name)))
+    script = asset("classroom.grading", "marking.js")
+    rest = {"columns": json.dumps([*MARK_COLUMNS, ANSWER_COLUMN]), "others": json.dumps([*rows.values()])}
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    code = {"script": trusted(script), "digest": digest}
+    return _page("answers", f"{assignment.name}: written answers", marks=MARKS, questions=questions, **rest, **code)
 
 
 def _mark_rows(records: list[GradingRecord], assignment: Assignment, marks: Marks) -> Iterable[list[str]]:
@@ -189,34 +210,10 @@ def _mark_rows(records: list[GradingRecord], assignment: Assignment, marks: Mark
         yield [*start, f"{assignment.written[name].points:g}", mark.comment, answer]
 
 
-def _grade_row(record: GradingRecord, assignment: Assignment, marks: Marks) -> list[str]:
-    earned = points(record, assignment, marks)
-    numbers = [*map(_number, earned.values()), _total(earned), f"{sum(assignment.questions.values()):g}"]
-    return [record["student"], record["status"], *numbers, "; ".join(record["notes"])]
-
-
-def _total(earned: dict[str, float | None]) -> str:
-    """All points together; "" while something is still to be marked."""
-    return "" if None in earned.values() else f"{sum(p or 0.0 for p in earned.values()):g}"
-
-
-def _write_csv(path: Path, columns: list[str], rows: Iterable[list[str]]) -> None:
-    """A table that spreadsheets open rightly: with a byte-order mark, and no cell that looks like a formula to them."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows([[_harmless(cell) for cell in row] for row in rows])
-    with atomic_write(path) as file:
-        file.write("\ufeff" + text.getvalue())
-
-
-def _harmless(cell: str) -> str:
-    cell = " ".join(cell.split())
-    return "'" + cell if cell.startswith(FORMULA) else cell
-
-
-def _unguarded(cell: str) -> str:
-    return cell[1:] if cell.startswith("'") and cell[1:].startswith(FORMULA) else cell
+def _grade_row(record: GradingRecord, result: Result) -> list[str]:
+    days, notes = result.turned.days or None, [*record["notes"], *result.turned.notes]
+    numbers = [*result.earned.values(), result.total, result.of, days, result.penalty, result.final]
+    return [record["student"], record["status"], *map(_number, numbers), "; ".join(notes)]
 
 
 def _number(value: float | None, none: str = "") -> str:

@@ -18,6 +18,7 @@ from classroom.grading import box, collect, report, score
 from classroom.grading.assignment import Assignment
 from classroom.grading.box import Limits, Sandbox
 from classroom.grading.collect import GradingRecord
+from classroom.grading.roster import Handed, gather
 from classroom.grading.worker import allow
 from course_lib.errors import CourseError
 from course_lib.files import atomic_write, read_json, write_json
@@ -37,19 +38,21 @@ def grade(
     seed: int | None = None,
     again: bool = False,
     say: Callable[[str], object] = str,
+    handed: Handed | None = None,
 ) -> Iterator[GradingRecord]:
     """Grade all submissions of a folder into `out`; yields each record when it is there, earlier ones first.
 
     assignment: "hw1" or a master's path. way: how students' code is shut in; by default the strongest there is. seed:
         of the tests' inputs; by default drawn once and kept in `out`. again: also grade what has not changed. say: gets
-        sentences for the teacher, about marks that do not fit.
+        sentences for the teacher, about marks that do not fit. handed: what of the folder counts; all by default.
     """
     limits = limits or Limits()
     if out.resolve().is_relative_to(submissions.resolve()):
         raise CourseError(f"{out} is inside {submissions} and would be a submission; take another folder for --out.")
-    entries = collect.collect(submissions)
+    handed = handed or gather(submissions)
     master = Assignment(assignment)
-    report.read_marks(out / report.MARKS, master)  # a slip in there is said now, not after an hour
+    for table in filter(None, (out / report.MARKS, handed.marked)):
+        report.read_marks(table, master)  # a slip in there is said now, not after an hour
     seed = _seed(out, master.name, seed)
     checks = (out / "tests" / f"{master.name}_checks.json").resolve()
     with atomic_write(checks) as file:
@@ -58,8 +61,8 @@ def grade(
 
     records: dict[str, GradingRecord] = {}
     waiting: list[Job] = []
-    digests = {key: collect.digest(entry) for entry, (_, key) in entries.items()}
-    for entry, (student, key) in entries.items():
+    digests = {key: collect.digest(entry) for entry, (_, key) in handed.entries.items()}
+    for entry, (student, key) in handed.entries.items():
         old = {} if again else _earlier(out, key, master)
         if digests[key] and (old.get("version"), old.get("digest")) == (version, digests[key]):
             records[key] = old = old | {"student": student}
@@ -71,7 +74,9 @@ def grade(
         write_json(out / "results" / f"{record['key']}.json", record)
         records[record["key"]] = record
         yield record
-    for sentence in report.write([records[key] for _, key in entries.values()], master, out):
+    for sentence in handed.said + report.write(
+        [records[key] for _, key in handed.entries.values()], master, out, handed
+    ):
         say(sentence)
 
 
