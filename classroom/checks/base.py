@@ -5,6 +5,9 @@ known mistake on the same inputs: the mistake that gives the student's very numb
 never accept a wrong answer because of a badly guessed diagnosis; at worst it says where the first difference is.
 """
 
+import linecache
+import textwrap
+import traceback
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +17,7 @@ import numpy as np
 import torch
 
 Case = Mapping[str, Any]  # argument name -> value; passed by position, so the student may name them otherwise
+RIGHT, WRONG, EMPTY = "\x1b[32m✓\x1b[0m", "\x1b[31m✗\x1b[0m", "○"  # green, red, none
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,13 @@ class Crash:
 
     error: Exception
 
+    @property
+    def line(self) -> str:
+        """The student's own line at which it was raised, for a sentence; "" where there is none to read."""
+        frames = [f for f in traceback.extract_tb(self.error.__traceback__) if f.filename != __file__]
+        own = [f for f in frames if f.filename == frames[0].filename and linecache.getline(f.filename, f.lineno or 0)]
+        return f" at `{own[-1].line}`" if own else ""
+
 
 class NotWrittenError(Exception):
     """The function is still a stub."""
@@ -49,16 +60,17 @@ class WrongError(Exception):
 
 
 def report(name: str, test: Callable[[], str]) -> CheckResult:
-    """Run a test, print what it says and return it. The test returns what it verified, or raises."""
-    passed = False
+    """Run a test, print what it says behind a coloured sign; return it. The test returns what it verified or raises."""
+    sign = RIGHT
     try:
-        message, passed = f"{name}: right. Verified: {test()}.", True
+        message = f"{name}: right. Verified: {test()}."
     except NotWrittenError:
-        message = f"{name}: not written yet. It returns nothing so far; fill it in and run both cells."
+        sign, message = EMPTY, f"{name}: not written yet. It returns nothing so far; fill it in and run both cells."
     except WrongError as wrong:
-        message = f"{name}: not yet. {wrong}"
-    print(message)  # noqa: T201  what the student came for
-    return CheckResult(passed, message)
+        sign, message = WRONG, f"{name}: not yet. {wrong}"
+    lines = (textwrap.fill(line, 110, subsequent_indent="  ") for line in f"{sign} {message}".splitlines())
+    print("\n".join(lines))  # noqa: T201  what the student came for
+    return CheckResult(sign == RIGHT, message)
 
 
 def outcome(fn: object, case: Case, form: Callable[[Any], Any] | None = None) -> Any:
@@ -135,7 +147,7 @@ def difference(case: Case, value: Any, true: Any) -> str:
     where = f"on {describe(case)}"
     if isinstance(value, Crash):
         text = str(value.error).strip().split("\n")[0]
-        return f"It raises {type(value.error).__name__} {where}: {text}"
+        return f"It raises {type(value.error).__name__}{value.line} {where}: {text}"
     if isinstance(true, torch.Tensor):
         return _tensor_difference(where, value, true)
     if isinstance(true, tuple | list) and isinstance(value, tuple | list) and len(value) == len(true):
@@ -219,7 +231,8 @@ def describe(case: Case) -> str:
     parts = []
     for name, value in case.items():
         if isinstance(value, torch.Tensor):
-            parts.append(f"{name} [{' '.join(map(str, value.shape))}]")
+            few = _kind(value) != "float" and value.numel() <= 12
+            parts.append(f"{name} = {value.tolist()}" if few else f"{name} [{' '.join(map(str, value.shape))}]")
         elif not isinstance(value, torch.Generator):
             parts.append(f"{name} {short(value)}")
     return ", ".join(parts)

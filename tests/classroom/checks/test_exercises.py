@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from classroom import checks
-from classroom.checks.base import Crash, normal, result
+from classroom.checks.base import WRONG, Crash, normal, result
 from classroom.checks.exercise import Exercise, exercise, parse
 from course_lib.errors import CourseError
 
@@ -153,7 +153,7 @@ def test_an_error_of_ones_own_is_no_known_mistake() -> None:
 
     crashing = made("axis: => x @ torch.zeros(99)")
     assert crashing(lambda x: x @ torch.zeros(99)).message == "toy: not yet. axis"
-    assert "It raises RuntimeError on x [4]: my own" in crashing(breaks).message
+    assert """It raises RuntimeError at `raise RuntimeError("my own")` on x [4]: my own""" in crashing(breaks).message
 
 
 def half(x: float) -> float:
@@ -163,6 +163,8 @@ def half(x: float) -> float:
 
 def test_a_verdict_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
     verdict = toy(lambda x: x)
-    assert capsys.readouterr().out == verdict.message + "\n"
+    assert capsys.readouterr().out == f"{WRONG} {verdict.message}\n"
+    assert toy.use(half) is toy.reference and toy.use(toy.reference) is toy.reference and toy.use(half, half) is half
+    assert capsys.readouterr().out.splitlines()[:2] == ["toy: the course's, until yours passes its check", "toy: yours"]
     assert verdict._ipython_display_() is None and not verdict
     assert repr(verdict) == "CheckResult(not passed)"
