@@ -1,26 +1,37 @@
 """Questions and games: a quiz that explains every choice; masked and replaced words and answers, against the model."""
 
+import random
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from classroom.figures.display import Html
 from classroom.templates import escape, trusted
 from classroom.widgets.card import card
+from course_lib.errors import CourseError
+from course_lib.files import COURSE, read_json
 
 if TYPE_CHECKING:
     from course_lib.training.spans import Reading
 
+SEED = 59  # of the order of a quiz' choices: with it each place is right about equally often
 
-def quiz(question: str, choices: Sequence[str], answer: int, explanations: Sequence[str]) -> Html:
+
+def quiz(name: str, file: Path = COURSE / "data" / "quizzes.json") -> Html:
     """A question whose every choice opens its own explanation. No script, no kernel; works on GitHub and on paper.
 
-    answer: index of the right choice, from 0. explanations: for each choice, why it is right or what the mistake behind
-        it is. Backticks mark code.
+    name: lesson and question, "09.2". file: {name: {"question": ..., "choices": {choice: why it is right, or the
+        mistake behind it}}}, the right choice first; shown in an order drawn by the name. Backticks mark code.
     """
-    both = list(zip(choices, explanations, strict=True))
-    html = card("quiz", "Quiz: choose, then read why", question=question, choices=both, answer=answer)
-    told = [f"  {letter}. {choice}" for letter, choice in zip("ABCDEFGH", choices, strict=False)]
-    return Html(html, "\n".join([f"Quiz: {question}", *told]))
+    asked = read_json(file).get(name)
+    if asked is None:
+        raise CourseError(f"There is no quiz {name!r} in {file}; its names are like '09.2', lesson and question.")
+    choices = list(asked["choices"].items())
+    order = random.Random(f"{SEED} {name}").sample(range(len(choices)), len(choices))
+    shown = [choices[i] for i in order]
+    html = card("quiz", "Quiz: choose, then read why", question=asked["question"], choices=shown, answer=order.index(0))
+    told = [f"  {letter}. {choice}" for letter, (choice, _) in zip("ABCDEFGH", shown, strict=False)]
+    return Html(html, "\n".join([f"Quiz: {asked['question']}", *told]))
 
 
 class ClozeItem(NamedTuple):

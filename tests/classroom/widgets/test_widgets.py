@@ -2,6 +2,7 @@
 
 import json
 import re
+import tempfile
 import tomllib
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,7 +18,7 @@ from classroom.widgets.calculators import written
 from classroom.widgets.games import answers
 from course_lib import CourseError
 from course_lib.analysis import cost
-from course_lib.files import COURSE
+from course_lib.files import COURSE, write_json
 from course_lib.training.spans import Reading
 
 BAD = "</script><!--<i a=\"'"  # may stand nowhere as it is
@@ -43,6 +44,16 @@ ENTRIES = [
     widgets.ReportEntry("lora", "20_peft", "measured", BAD, "partly", "3 seeds", "1/3", "20_peft.ipynb#lora"),
     widgets.ReportEntry(BAD, "08_gpt1", "exact", "x Phi(x)", "", "shown live in lesson 08"),
 ]
+
+
+def quiz(question: str, choices: dict[str, str]) -> figures.Html:
+    """A quiz from a file that holds nothing else."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "quizzes.json"
+        write_json(path, {"99.1": {"question": question, "choices": choices}})
+        return widgets.quiz("99.1", path)
+
+
 WIDGETS: dict[str, Callable[[], figures.Html]] = {
     "attention": lambda: widgets.attention(WEIGHTS, WORDS),
     "head_player": lambda: widgets.head_player(WEIGHTS, WORDS, GOVERNORS),
@@ -54,7 +65,7 @@ WIDGETS: dict[str, Callable[[], figures.Html]] = {
         ["[CLS]", "a", BAD, "b", "[SEP]"], [0, 1, 1, 1, 0], ["[CLS]", "[MASK]", BAD, "x", "[SEP]"], rate=0.3
     ),
     "next_words": lambda: widgets.next_words(["Nadia", " bought"], LIKELY, [1.5, 0.0]),
-    "quiz": lambda: widgets.quiz(f"Why `1/sqrt(d)` & {BAD}?", ["speed", "variance"], 1, ["No.", "Yes."]),
+    "quiz": lambda: quiz(f"Why `1/sqrt(d)` & {BAD}?", {"variance": "Yes.", "speed": "No."}),
     "report_card": lambda: widgets.report_card(ENTRIES),
     "rotation": widgets.rotation,
     "samples": lambda: widgets.samples([(0, 8.0, [BAD]), (9, 2.0, ["the cat", "a dog"])]),
@@ -112,7 +123,7 @@ def test_widgets_are_sound_escaped_offline_and_deterministic(name: str) -> None:
 
 
 def test_a_widgets_name_follows_from_its_content() -> None:
-    one, two, again = (widgets.quiz(q, ["a", "b"], 0, ["x", "y"]).html for q in ("one", "two", "one"))
+    one, two, again = (quiz(q, {"a": "x", "b": "y"}).html for q in ("one", "two", "one"))
     names = [re.search(r'data-course="([^"]+)"', html)[1] for html in (one, two)]  # type: ignore[index]
     assert one == again and names[0] != names[1]
 
