@@ -190,7 +190,7 @@ def bars(
 
 @styled
 def diffs(rows: Mapping[str, Numbers], *, x: str, size: _Size = (8.5, 3.2)) -> Figure:
-    """Forest plot: each seed's difference as a dot, their mean with its 95% interval; a dotted line at no difference."""
+    """Forest plot: each seed's difference as a dot, their mean with its 95% interval; dotted: no difference."""
     from scipy.special import stdtrit
 
     figure, axes = canvas(*size)

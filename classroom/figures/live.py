@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Iterable, Iterator
+from functools import wraps
 from typing import Any
 
 from tqdm import tqdm
@@ -87,9 +88,10 @@ def progress_html(seen: list[tuple[int, float]], total: int, label: str, seconds
 
 def explore(draw: Any, **controls: Any) -> None:
     """`ipywidgets.interact` of a figure that `draw(**values)` returns. Needs a live kernel: keep a static figure beside
-    it. controls: what `interact` takes, for instance `temperature=(0.1, 2.0, 0.1)`."""
+    it. controls: what `interact` takes, for instance `temperature=(0.1, 2.0, 0.1)`; they begin at `draw`'s defaults."""
     from ipywidgets import interact
 
+    @wraps(draw)
     def picture(**values: Any) -> None:
         drawn = {"image/png": png(draw(**values)), "text/plain": "[figure]"}
         send(drawn, {"image/png": {"alt": "redrawn at every move"}})
