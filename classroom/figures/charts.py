@@ -51,6 +51,7 @@ def curves(
     log_x: bool = False,
     log_y: bool = False,
     smooth: int = 1,
+    limits: tuple[float, float] | None = None,
     size: _Size = (8.5, 4.6),
 ) -> Figure:
     """Several lines with their names at the right end.
@@ -61,6 +62,7 @@ def curves(
         marks: x position -> note, a dotted vertical line.
         levels: note -> y, a dotted horizontal line (chance, a baseline).
         smooth: running mean over this many points; the raw line stays, pale.
+        limits: of the vertical axis, where two pictures are to be compared.
     """
     figure, axes = canvas(*size)
     points = {name: _points(curve) for name, curve in series.items()}
@@ -93,6 +95,8 @@ def curves(
     ends += _levels(axes, levels or {})
     axes.set(xlabel=x, ylabel=y)
     axes.margins(x=0.01)
+    if limits is not None:
+        axes.set_ylim(*limits)
     lines = 1 + max(name.count("\n") for name in series)
     _label_ends(axes, max(float(xs[-1]) for xs, _ in points.values()), [end for end in ends if end[1]], lines)
     return figure
