@@ -1,4 +1,4 @@
-"""Open JupyterLab on the first lesson, or print its address where there is no screen: `make lab`."""
+"""Open JupyterLab on a student's copies of the lessons, or print the address where there is no screen: `make lab`."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ import urllib.request
 from pathlib import Path
 
 from course_lib.errors import CourseError
+from tools import student
 
 ROOT = Path(__file__).resolve().parent.parent
-FIRST = "notebooks/00_start_here.ipynb"
+FIRST = "student/00_start_here.ipynb"
 PORTS = range(8888, 8988)
 
 
@@ -63,6 +64,7 @@ def wait(address: str, server: subprocess.Popen[bytes], seconds: float = 600) ->
 def main() -> int:
     """Start the server, show where it is, wait for its end."""
     try:
+        print("\n".join(student.update()), flush=True)
         port, token = free_port(), secrets.token_hex(16)
         server = subprocess.Popen(command(port), env=os.environ | {"JUPYTER_TOKEN": token}, cwd=ROOT)
         # Both get the terminal's Ctrl-C; the server asks whether it is meant, and this process waits for the answer.

@@ -31,7 +31,7 @@ def test_the_printed_address_opens_the_first_lesson(tmp_path):
                 said += line
                 if "ssh -N -L" in line:  # the last line where there is no screen
                     break
-            address = re.search(r"http://127\.0\.0\.1:\d+/lab/tree/notebooks/00_start_here\.ipynb\?token=\w+", said)
+            address = re.search(r"http://127\.0\.0\.1:\d+/lab/tree/student/00_start_here\.ipynb\?token=\w+", said)
             assert address, said
             with urllib.request.urlopen(address[0], timeout=600) as answer:
                 assert "JupyterLab" in answer.read().decode()
