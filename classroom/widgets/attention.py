@@ -20,10 +20,14 @@ ROW = 30
 SAYS = {"governor": "at its governor", "dependent": "at a dependent of its own", "neither": "elsewhere"}
 
 
-def attention(weights: Numbers, words: Sequence[str], *, title: str = "Who looks at whom") -> Html:
+def attention(
+    weights: Numbers, words: Sequence[str], *, title: str = "Who looks at whom", first: tuple[int, int] = (0, -1)
+) -> Html:
     """Interactive attention weights [H T T], or [L H T T] with a choice of layers too.
 
-    Point at a word on the left, tab to it or tap it. Without scripts: head 0 as a coloured table.
+    Point at a word on the left, tab to it or tap it. Without scripts: the first head as a coloured table.
+
+    first: the head and the place of the word that are chosen at the start; -1 for no word.
     """
     stack = array(weights)
     if stack.ndim == 3:
@@ -36,11 +40,11 @@ def attention(weights: Numbers, words: Sequence[str], *, title: str = "Who looks
     left = max(80, longest + 24)
     right = left + 230
     data = {"words": list(words), "weights": (1000 * stack).round().astype(int).tolist(), "row": ROW, "left": left}
-    data |= {"right": right, "wide": right + longest + 80}
+    data |= {"right": right, "wide": right + longest + 80, "head": first[0], "first": first[1]}
     menus = [("layer", layers), ("head", heads)] if several else [("head", heads)]
-    rows = list(zip(words, stack[0, 0].tolist(), strict=True))
-    first = "Layer 0, head 0" if several else "Head 0"
-    html = card("attention", title, data, menus=menus, first=first, words=words, rows=rows)
+    rows = list(zip(words, stack[0, first[0]].tolist(), strict=True))
+    name = f"Layer 0, head {first[0]}" if several else f"Head {first[0]}"
+    html = card("attention", title, data, menus=menus, first=name, words=words, rows=rows)
     return Html(html, f"{title}: {f'{layers} x ' if several else ''}{heads} heads over “{' '.join(words)}”")
 
 

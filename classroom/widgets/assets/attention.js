@@ -4,7 +4,8 @@ var details = root.querySelector('details');
 var pick = root.querySelectorAll('select');
 var say = root.querySelector('output');
 var stage = root.querySelector('.stage');
-var query = -1;
+var query = data.first;
+pick[pick.length - 1].value = data.head;
 function el(name, attributes, parent) {
   var node = document.createElementNS(NS, name);
   for (var key in attributes) node.setAttribute(key, attributes[key]);
@@ -47,7 +48,7 @@ words.forEach(function(word, i) {
     if (step && left[i + step]) { left[i + step].focus(); event.preventDefault(); }
   });
 });
-svg.addEventListener('mouseleave', function() { if (!svg.contains(document.activeElement)) choose(-1); });
+svg.addEventListener('mouseleave', function() { if (!svg.contains(document.activeElement)) choose(data.first); });
 function choose(i) { query = i; draw(); }
 function draw() {
   var layer = pick.length > 1 ? +pick[0].value : 0, head = +pick[pick.length - 1].value;
