@@ -5,7 +5,7 @@ cell. Tables return an `Html` that shows itself as the last expression of a cell
 """
 # ruff: noqa: F401  the names are the package's
 
-from classroom.figures.charts import arrows, bars, curves, diffs, histogram, learning_curve, scaling, scatter, span_bars
+from classroom.figures.charts import arrows, bars, curves, diffs, histogram, learning_curve, scaling, scatter
 from classroom.figures.course_map import lesson_list, lesson_map, timeline
 from classroom.figures.display import Html, show
 from classroom.figures.drawings import bert_heads, bert_input, block, gelu, gpt1_inputs, stacks, tokens
@@ -19,6 +19,7 @@ from classroom.figures.maps import (
     score_grid,
     signed_map,
 )  # fmt: skip
+from classroom.figures.models import Tower, model, tower
 from classroom.figures.parse import annotations, head_arcs
 from classroom.figures.tables import ResultRow, boxes, results_table, table
 from classroom.figures.trees import Option, beam_picture, search_tree

@@ -3,7 +3,7 @@
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -13,14 +13,11 @@ from matplotlib.patches import Circle, Patch
 
 from classroom.figures.labels import place_labels
 from classroom.figures.style import (
-    BLUE,
     DASHES,
     GREY,
     INK,
     PALE,
     PALETTE,
-    TINTS,
-    VERMILION,
     Numbers,
     array,
     arrow,
@@ -30,9 +27,6 @@ from classroom.figures.style import (
     panels,
     styled,
 )
-
-if TYPE_CHECKING:
-    from course_lib.training.spans import Reading
 
 Curve = Numbers | tuple[Numbers, Numbers]
 _Size = tuple[float, float]
@@ -248,26 +242,6 @@ def histogram(values: Mapping[str, Numbers], *, x: str = "", bins: int = 30, siz
     if len(data) > 1:
         axes.legend()
     axes.set(xlabel=x, ylabel="share (%)")
-    return figure
-
-
-@styled
-def span_bars(reading: "Reading") -> Figure:
-    """A passage word by word: above, the probability that the answer starts there; below, that it ends there."""
-    count = len(reading.tokens)
-    figure, axes = canvas(min(15.5, max(7.0, 0.27 * count + 2.4)), 4.4)
-    places = range(count)
-    first, last = reading.best
-    axes.axvspan(first - 0.5, last + 0.5, color=TINTS["yellow"], zorder=0)
-    axes.bar(places, reading.start, width=0.8, color=BLUE)
-    axes.bar(places, [-p for p in reading.end], width=0.8, color=VERMILION)
-    axes.axhline(0, color=GREY, linewidth=1)
-    axes.set(ylim=(-1.05, 1.05), xlim=(-0.7, count - 0.3), ylabel="probability", title=reading.question)
-    axes.set_yticks([-1, -0.5, 0, 0.5, 1], ["1", "0.5", "0", "0.5", "1"])
-    axes.set_xticks(places, reading.tokens, rotation=90, fontsize=11 if count <= 50 else 9)
-    axes.tick_params(axis="x", length=0)
-    for height, does, colour in ((0.75, "starts", BLUE), (0.25, "ends", VERMILION)):
-        axes.text(1.01, height, f"the answer\n{does} here", color=colour, va="center", transform=axes.transAxes)
     return figure
 
 

@@ -3,6 +3,7 @@
 import base64
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import combinations
 from types import SimpleNamespace
 from typing import Any
@@ -15,12 +16,11 @@ from classroom.figures.display import png
 from classroom.figures.live import progress_html
 from classroom.figures.trees import probability
 from course_lib import CourseError
-from course_lib.training.spans import Reading
+from course_lib.families import preset
 
 WORDS = ["The", "cat", "drank", "because", "it", "was", "thirsty"]
 WEIGHTS = torch.randn(4, 7, 7, generator=torch.Generator().manual_seed(0)).mul(2).softmax(-1)
 MASKS = {"causal": torch.ones(7, 7).tril().bool(), "full": torch.ones(7, 7)}
-READING = Reading("Who fell?", ["Rita", "fell", "."], [0.7, 0.2, 0], [0.6, 0.3, 0], (0, 0), "Rita")
 SCORES: dict[str, dict[str, float | None]] = {"a": {"x": 1.0, "y": 60.5}, "b": {"x": 2.0, "y": None}}
 ARC_WORDS, GOVERNORS = ["the", "cat", "sat", "<down>"], [1, 2, -1, 2]
 NEXT = torch.eye(4).roll(1, dims=1)  # everybody looks at the next word, the last at the first
@@ -56,7 +56,6 @@ FIGURES: dict[str, Callable[[], Any]] = {
     "bert_heads": figures.bert_heads,
     "confusion": lambda: figures.confusion([[3, 1], [0, 4]], ["no", "yes"]),
     "score_grid": lambda: figures.score_grid(SCORES),
-    "span_bars": lambda: figures.span_bars(READING),
     "head_arcs": lambda: figures.head_arcs(NEXT, ARC_WORDS, GOVERNORS, title="head 1-1"),
     "beam_picture": lambda: figures.beam_picture(SEARCH),
     "search_tree": lambda: figures.search_tree(TABLE, {"best": ("b", "x")}),
@@ -65,6 +64,7 @@ FIGURES: dict[str, Callable[[], Any]] = {
     "number_map": lambda: figures.number_map({"d": [[0, 1], [-1, 0]]}),
     "block": figures.block,
     "stacks": figures.stacks,
+    "model": lambda: figures.model([figures.tower(preset("bert-base"), ["[CLS]", "a"], "head", {0: "yes"})]),
     "gelu": figures.gelu,
     "timeline": figures.timeline,
     "lesson_map": lambda: figures.lesson_map("09_bert"),
@@ -131,6 +131,19 @@ def test_blocks_and_stacks_have_their_parts() -> None:
     block, stacks = words(figures.block()), words(figures.stacks())
     assert [block.count(part) for part in ("attention", "feed-forward", "norm", "+")] == [2, 2, 4, 4]
     assert [stacks.count(part) for part in ("attention", "causal attention", "cross-attention")] == [2, 2, 1]
+
+
+def test_a_whole_model_follows_its_configuration() -> None:
+    decoder = preset("transformer-base")
+    towers = [
+        figures.tower(replace(decoder, causal=False, cross=False), ["die", "Katze"]),
+        figures.tower(decoder, ["the"]),
+    ]
+    said = words(figures.model(towers))
+    assert [said.count(part) for part in ("layer norm", "attention, both sides", "attention, causal")] == [5, 1, 1]
+    assert said.count("attention to the encoder") == 1 and said.count("+") == 2 * 2 + 3
+    pre = figures.tower(preset("t5-mini"), ["a"], "vocabulary", {0: "b"})
+    assert pre.block[0] == ("RMS norm", "| attention, causal, T5Buckets") and pre.after == ["RMS norm"]
 
 
 def test_arrows_stand_where_they_are_given() -> None:
