@@ -62,8 +62,8 @@ def model(towers: Sequence[Tower]) -> Figure:
         lefts.append(x + 2.05)
         x += 2.05 + LANE * len(each.tokens) + 0.45
     most = max(sum(len(names(r)) for r in (*t.before, *t.block, *t.after)) + bool(t.head) for t in towers)
-    figure, axes = canvas(x, (most + 3.2) * STEP)
-    axes.set(xlim=(0, x), ylim=(-0.35, (most + 2.85) * STEP))
+    figure, axes = canvas(x, (most + 2.2) * STEP)
+    axes.set(xlim=(0, x), ylim=(-0.3, (most + 1.6) * STEP))
     axes.set_axis_off()
     above = None
     for each, left in zip(towers, lefts, strict=True):
