@@ -104,8 +104,8 @@ def _tower(axes: Axes, one: Tower, left: float, memory: tuple[float, float] | No
     frame: dict[str, Any] = {"fill": False, "edgecolor": BLUE, "linewidth": 1.3, "linestyle": (0, (5, 3))}
     axes.add_patch(Rectangle((left - 0.28, low), right - left + 0.36, y + 0.66 * STEP - low, **frame))
     axes.text(right + 0.12, (low + y) / 2, one.times, fontsize=13, color=BLUE, va="center")
-    top = ((left + right) / 2, y + 0.66 * STEP)
     rows(one.after)
+    top = ((left + right) / 2, y + (0.34 if one.after else 0.66) * STEP)
     if one.head:
         y += STEP
         _row(axes, one.head, [lanes[i] for i in one.gives], left, y)
