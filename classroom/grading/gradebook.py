@@ -20,8 +20,8 @@ def write(records: list[Any], assignment: Assignment, results: Any, marks: Any, 
         with warnings.catch_warnings(action="ignore"), Gradebook(handed.gradebook) as book:
             _write(book, records, assignment, results, marks, handed)
             book.db.commit()
-    except ImportError as error:
-        raise CourseError(f"--gradebook needs {error.name}: pip install -c requirements.lock '.[nbgrader]'.") from None
+    except ImportError as lost:
+        raise CourseError(f"--gradebook needs {lost.name}: pip install -c requirements.lock -e '.[nbgrader]'") from None
     except SQLAlchemyError as error:
         raise CourseError(f"The gradebook {handed.gradebook}: {str(error).partition(chr(10))[0]}") from None
 

@@ -16,7 +16,7 @@ FILES = ["12.ipynb", "13.ipynb", "-e.ipynb", "12.0.ipynb"]  # Jane, Ann, Eşe, n
 
 def test_without_nbgrader_one_sentence_says_what_to_do(tmp_path, hw1, monkeypatch):
     monkeypatch.setitem(sys.modules, "nbgrader", None)
-    with pytest.raises(CourseError, match=r"needs nbgrader.*: pip install -c requirements.lock '\.\[nbgrader\]'\.$"):
+    with pytest.raises(CourseError, match=r"needs nbgrader.*: pip install -c requirements.lock -e '\.\[nbgrader\]'$"):
         report.write([], hw1, tmp_path, Handed(gradebook="sqlite://"))
 
 
