@@ -1,6 +1,7 @@
 """What all tests share."""
 
 import os
+import sys
 
 # Before torch is imported: tests leave the second core to others, and waiting threads do not spin.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -10,6 +11,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 import pytest
 
+from course_lib import __main__ as cli
 from course_lib.errors import CourseError
 from tools import browser as chromium
 
@@ -25,6 +27,22 @@ def browser():
             yield running
     except CourseError as error:
         pytest.skip(str(error))
+
+
+@pytest.fixture
+def call(monkeypatch, capfd):
+    """Run a command of the course as `main` does: (exit code, stdout, stderr)."""
+
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["course", *map(str, words)])
+        code = 0
+        try:
+            cli.main()
+        except SystemExit as end:
+            code = int(end.code or 0)
+        return code, *capfd.readouterr()
+
+    return run
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ def grade(
     roster: Annotated[Path | None, typer.Option(help="The CSV that Canvas or Moodle exports.", exists=True)] = None,
     due: Annotated[datetime | None, typer.Option(help="What is later is late.", formats=["%Y-%m-%dT%H:%M"])] = None,
     late: Annotated[float, typer.Option(help="Percent of all points that a day late costs.", min=0, max=100)] = 0,
+    store: Annotated[str, typer.Option("--gradebook", help="nbgrader's, to fill: sqlite:///gradebook.db")] = "",
     marks: Annotated[Path | None, typer.Option(help="A marks.csv that answers.html has saved.", exists=True)] = None,
 ) -> None:
     """Grade a folder of homework; again after marking written answers. docs/teaching.md tells how.
@@ -44,7 +45,7 @@ def grade(
         )
     limits = box.Limits(seconds=timeout, cell_seconds=cell_timeout)
     said: list[str] = []
-    handed = gather(submissions, Roster(roster) if roster else None, due, percent=late, marked=marks)
+    handed = gather(submissions, Roster(roster) if roster else None, due, percent=late, marked=marks, gradebook=store)
     failed, count = 0, len(handed.entries)
     given = partial(run, jobs=jobs, limits=limits, way=way, seed=seed, again=again, say=said.append, handed=handed)
     for record in tqdm(given(submissions, assignment, out), total=count, unit="", disable=None):

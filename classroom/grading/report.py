@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from classroom.grading import overview, tables
+from classroom.grading import gradebook, overview, tables
 from classroom.grading.assignment import Assignment
 from classroom.grading.collect import GradingRecord, clean
 from classroom.grading.roster import Handed, Turned
@@ -82,6 +82,8 @@ def write(records: list[GradingRecord], assignment: Assignment, out: Path, hande
             file.write(feedback(record, assignment, marks, results[record["key"]]))
     with atomic_write(out / OVERVIEW) as file:
         file.write(_page("overview", assignment.name, **overview.summary(records, assignment, results, handed)))
+    if handed.gradebook:
+        gradebook.write(records, assignment, results, marks, handed)
     if handed.roster:
         final = {row: result.final for result in results.values() if (row := result.turned.row) is not None}
         said += handed.roster.export(out, assignment.name, sum(assignment.questions.values()), final)

@@ -42,9 +42,9 @@ class Roster:
             for word in [*words, *(f"number {cell.split()[-1]}" for cell in _cells(row, self.known["number"]))]:
                 self.index[word].add(number)
 
-    def name(self, number: int) -> str:
-        """A student's name, as the list has it."""
-        return ", ".join(_cells(self.rows[number], self.known["names"])) or f"row {number + 1}"
+    def name(self, number: int, by: str = "names") -> str:
+        """A student's name, as the list has it; or what else of `known` tells who it is."""
+        return ", ".join(_cells(self.rows[number], self.known[by])) or f"row {number + 1}"
 
     def find(self, stem: str) -> set[int]:
         """The students whom a file or folder of this name can belong to: by the platform's number (Canvas's with the
@@ -90,21 +90,23 @@ class Turned(NamedTuple):
 @dataclass
 class Handed:
     """What counts of a folder: entries as `collect.collect` names them, `Turned` by key. said: for the teacher. absent:
-    of whom there is nothing. percent: of all points, a day late. marked: a table like marks.csv to take over."""
+    of whom there is nothing. percent: of all points, a day late. marked: a marks.csv to take over. gradebook: where."""
 
     entries: dict[Path, tuple[str, str]] = field(default_factory=dict)
     turned: dict[str, Turned] = field(default_factory=lambda: defaultdict(Turned))
     said: list[str] = field(default_factory=list)
     absent: list[str] = field(default_factory=list)
     roster: Roster | None = None
+    due: datetime | None = None
     percent: float = 0.0
     marked: Path | None = None
+    gradebook: str = ""
 
 
 def gather(folder: Path, roster: Roster | None = None, due: datetime | None = None, **more: Any) -> Handed:
     """The submissions of a folder that count: of several of one student the last. Nobody is guessed: who is not in the
     roster, or could be several, keeps the file's name, and a sentence says so. more: see `Handed`."""
-    made, named = Handed(roster=roster, **more), collect.collect(folder)
+    made, named = Handed(roster=roster, due=due, **more), collect.collect(folder)
     groups: dict[int | Path, list[Path]] = defaultdict(list)
     for entry, (shown, _) in named.items():
         fits = roster.find(_stem(entry)) if roster else set()

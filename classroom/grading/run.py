@@ -14,7 +14,7 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from classroom.grading import box, collect, report, score
+from classroom.grading import box, collect, gradebook, report, score
 from classroom.grading.assignment import Assignment
 from classroom.grading.box import Limits, Sandbox
 from classroom.grading.collect import GradingRecord
@@ -53,6 +53,8 @@ def grade(
     master = Assignment(assignment)
     for table in filter(None, (out / report.MARKS, handed.marked)):
         report.read_marks(table, master)  # a slip in there is said now, not after an hour
+    if handed.gradebook:
+        gradebook.write([], master, {}, {}, handed)  # and what is wrong with this
     seed = _seed(out, master.name, seed)
     checks = (out / "tests" / f"{master.name}_checks.json").resolve()
     with atomic_write(checks) as file:

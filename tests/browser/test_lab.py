@@ -76,11 +76,9 @@ def test_a_lesson_runs_and_its_widget_answers(tab, lab):
     address, folder = lab
     path = live_lesson()
     state = run_all(tab, address, prepared(folder, path), 1200)
-    assert state["errors"] == []
-    assert state["ran"] == sum(c.cell_type == "code" for c in nbformat.read(path, 4).cells)
+    assert state["errors"] == [] and state["ran"] == sum(c.cell_type == "code" for c in nbformat.read(path, 4).cells)
     before, after = move_slider(tab)
-    assert before
-    assert after != before
+    assert before and after != before
 
 
 def test_a_failing_cell_is_seen(tab, lab):
@@ -92,5 +90,4 @@ def test_a_failing_cell_is_seen(tab, lab):
     state = run_all(tab, address, "x.ipynb", 600)
     assert state["errors"] == ["ZeroDivisionError: division by zero"]
     box = tab.locator(".widget-interact").first
-    assert "the square is 4" in shown(box)
-    assert move_slider(tab)[1].strip() == "the square is 9"
+    assert "the square is 4" in shown(box) and move_slider(tab)[1].strip() == "the square is 9"

@@ -29,8 +29,7 @@ from course_lib import CourseError
 def test_a_wrong_parameter_is_one_sentence(change: dict[str, object], words: str) -> None:
     with pytest.raises(CourseError) as caught:
         lesson.start(**change)  # type: ignore[arg-type]
-    assert words in str(caught.value)
-    assert "\n" not in str(caught.value)
+    assert words in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_a_missing_gpu_is_named() -> None:
@@ -56,19 +55,16 @@ def test_seeds_everything() -> None:
         return random.random(), float(np.random.rand()), float(torch.rand(()))
 
     first = draws(7)
-    assert draws(7) == first
-    assert all(a != b for a, b in zip(draws(8), first, strict=True))
+    assert draws(7) == first and all(a != b for a, b in zip(draws(8), first, strict=True))
     run = lesson.start("smoke", 3)
     a, b, c = (torch.rand(4, generator=g) for g in (run.generator(), run.generator(), run.generator(1)))
-    assert torch.equal(a, b)
-    assert not torch.equal(a, c)
+    assert torch.equal(a, b) and not torch.equal(a, c)
 
 
 def test_paths_lie_in_the_out_folder_and_data_may_be_a_path_or_the_hub(tmp_path: Path) -> None:
     run = lesson.start(out=str(tmp_path / "a b"))
     path = run.path("sub/model.safetensors")
-    assert path == tmp_path / "a b" / "sub" / "model.safetensors"
-    assert path.parent.is_dir()
+    assert path == tmp_path / "a b" / "sub" / "model.safetensors" and path.parent.is_dir()
     assert lesson.start().out.parts[-2:] == ("build", "out")
     for data in ("world", "docs", "hub:imdb", str(tmp_path)):
         assert lesson.start(data=data).data == data

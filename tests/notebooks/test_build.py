@@ -42,10 +42,8 @@ def test_two_builds_give_the_same_bytes(copy):
 
 def test_the_stored_form(built):
     """The network is cut."""
-    assert build.is_scrubbed(built)
-    assert _output(built, "socket") == "cut\n"
-    assert _output(built, "object()") == "<object at 0x...>"
-    assert _output(built, "clear_output") == "seen in the end\n"
+    assert build.is_scrubbed(built) and _output(built, "socket") == "cut\n"
+    assert _output(built, "object()") == "<object at 0x...>" and _output(built, "clear_output") == "seen in the end\n"
     assert all(c.execution_count for c in build.read(built).cells if c.cell_type == "code")
 
 
@@ -57,8 +55,7 @@ def test_the_network_is_cut_where_the_system_cannot(copy, monkeypatch):
 
 def test_seconds_and_memory_are_recorded(built):
     (name, entry), *others = record.known(built.parent.parent / "record").items()
-    assert (name, others) == ("50_toy", [])
-    assert entry["seconds"] > 0
+    assert (name, others) == ("50_toy", []) and entry["seconds"] > 0
     assert entry["peak_mb"] > 20  # an interpreter alone holds as much
     assert entry["hardware"]["cores"] >= 1
 
@@ -68,8 +65,7 @@ def test_an_error_is_refused_and_the_file_stays(tmp_path):
     before = path.read_bytes()
     with pytest.raises(CourseError, match="ZeroDivisionError: division by zero"):
         build.build(path, None)
-    assert path.read_bytes() == before
-    assert [p.name for p in tmp_path.iterdir()] == [path.name]
+    assert path.read_bytes() == before and [p.name for p in tmp_path.iterdir()] == [path.name]
 
 
 def test_no_notebook_is_one_sentence(tmp_path):
@@ -86,8 +82,7 @@ def test_run_gives_a_notebook_and_a_page_that_stands_alone(copy, tmp_path):
     assert page.fetched(text) == []
     assert page.fetched(text + "<img src='https://example.org/a.png'>") == ["https://example.org/a.png"]
     assert 'alt="A line that rises faster and faster"' in text
-    assert text.count("<math") == 1
-    assert not re.search(r"\\mathrm", text)
+    assert text.count("<math") == 1 and not re.search(r"\\mathrm", text)
 
 
 def test_run_refuses_what_the_lesson_does_not_know_and_names_the_cell_that_failed(copy, tmp_path):

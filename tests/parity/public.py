@@ -19,14 +19,14 @@ TRAINING = ["The judge went home, and the quick brown fox jumped over the lazy d
 POSITIONS = ("position_embeddings.weight", "embed_positions.weight")
 
 
-def randomise(model: nn.Module, seed: int = 0) -> nn.Module:
+def randomise(model: nn.Module, seed: int = 0, scale: float = 0.15) -> nn.Module:
     """Every weight drawn anew, norms and biases too: a fresh model's ones and zeros would hide a swapped pair."""
     rng = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, weight in model.named_parameters():
             noise = torch.randn(weight.shape, generator=rng)
             is_norm = weight.ndim == 1 and name.endswith("weight")
-            weight.copy_(1 + 0.3 * noise if is_norm else 0.15 * noise)
+            weight.copy_(1 + 0.3 * noise if is_norm else scale * noise)
     return model.eval()
 
 

@@ -69,8 +69,7 @@ def test_the_same_text_and_the_same_end(made, named, tmp_path):
     theirs = getattr(transformers, architecture).from_pretrained(tmp_path).eval()
     theirs_tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path)
     made_of = theirs.generate(ids, max_new_tokens=NEW, do_sample=False)[0, start:].tolist()
-    assert theirs_tokenizer.decode(made_of) == tokenizer.decode(ours, special=True)
-    assert len(made_of) < NEW
+    assert theirs_tokenizer.decode(made_of) == tokenizer.decode(ours, special=True) and len(made_of) < NEW
 
 
 def test_ids_come_from_the_tokenizer(tmp_path):
@@ -79,8 +78,7 @@ def test_ids_come_from_the_tokenizer(tmp_path):
     config = transformers.AutoConfig.from_pretrained(tmp_path)
     vocab = tokenizer.vocab
     found = config.bos_token_id, config.eos_token_id, config.pad_token_id, config.decoder_start_token_id
-    assert found == (vocab.cls, vocab.sep, vocab.pad, vocab.sep)
-    assert Tokenizer.load(tmp_path).vocab == vocab
+    assert found == (vocab.cls, vocab.sep, vocab.pad, vocab.sep) and Tokenizer.load(tmp_path).vocab == vocab
 
 
 @pytest.mark.parametrize(

@@ -109,8 +109,7 @@ def test_several_beams_with_their_scores(models, prompts, beams, returned, penal
         num_return_sequences=returned, output_scores=True, return_dict_in_generate=True, **options
     )  # fmt: skip
     found = generate_several(ours, ids, returned, attention_mask=attention_mask, eos=EOS, pad=PAD, **options)
-    assert torch.equal(found.ids, expected.sequences)
-    assert close(found.scores, expected.sequences_scores)
+    assert torch.equal(found.ids, expected.sequences) and close(found.scores, expected.sequences_scores)
 
 
 @pytest.mark.parametrize("top_k", [None, 1, 7, 1000])
@@ -125,8 +124,7 @@ def test_next_distribution_equals_the_public_warpers(top_k, top_p, temperature):
         warped = transformers.TopPLogitsWarper(top_p)(None, warped)
     expected = warped.softmax(-1)
     ours = next_distribution(logits, temperature, top_k, top_p)
-    assert torch.equal(ours > 0, expected > 0)
-    assert close(ours, expected)
+    assert torch.equal(ours > 0, expected > 0) and close(ours, expected)
 
 
 @pytest.mark.parametrize("beams", [1, 3])
@@ -150,8 +148,7 @@ def test_the_source_is_read_once_and_its_keys_are_computed_once(models, prompts,
     with_cache = generate(ours, ids, attention_mask=attention_mask, max_new_tokens=NEW, num_beams=beams)
     assert calls == {"encoder": 1, "k": 1}
     without = generate(ours, ids, attention_mask=attention_mask, max_new_tokens=NEW, num_beams=beams, cache=False)
-    assert calls == {"encoder": 2, "k": 1 + NEW}
-    assert torch.equal(with_cache, without)
+    assert calls == {"encoder": 2, "k": 1 + NEW} and torch.equal(with_cache, without)
     for handle in handles:
         handle.remove()
     with capture(ours, "decoder.blocks.0.cross.probs") as seen:

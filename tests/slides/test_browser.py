@@ -25,8 +25,7 @@ def opened(tab, path, width=1280, height=720):
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(("width", "height"), [(1280, 720), (1024, 768)], ids=["16:9", "4:3"])
 def test_every_slide_is_there_fits_and_asks_for_nothing(tab, pages, stored, name, width, height):
-    assert opened(tab, pages[name], width, height) == []
-    assert (tab.asked, tab.said) == ([], [])
+    assert opened(tab, pages[name], width, height) == [] and (tab.asked, tab.said) == ([], [])
     there = tab.evaluate("[...document.querySelectorAll('.slides > section')].map(s => s.id)")
     assert there == [slide.name for slide in slides(stored[name])]
 
@@ -88,8 +87,7 @@ def test_bad_looks_are_seen(tab, tmp_path, cells, message):
 def test_a_request_and_an_error_are_seen(tab, tmp_path):
     bad = cell("<img alt='A picture from somewhere else' src='https://example.org/a.png'><script>nothing()</script>")
     opened(tab, toy(tmp_path, bad))
-    assert tab.asked == ["https://example.org/a.png"]
-    assert any("nothing is not defined" in line for line in tab.said)
+    assert tab.asked == ["https://example.org/a.png"] and any("nothing is not defined" in line for line in tab.said)
 
 
 # The printed deck.
@@ -125,8 +123,7 @@ def test_the_pdf(browser, pages, stored, name, tmp_path):
     data = (tmp_path / "deck.pdf").read_bytes()
     assert data.startswith(b"%PDF-")
     found, count = facts(data), len(slides(stored[name]))
-    assert found["tagged"] and found["language"]
-    assert (found["pages"], found["headings"]) == (count, count)
+    assert found["tagged"] and found["language"] and (found["pages"], found["headings"]) == (count, count)
     assert found["pictures"] == pages[name].read_text("utf-8").count("<figure>") > 20
     said = [stored[name].metadata["title"], *(slide.title for slide in slides(stored[name]))]
     assert sorted(found["titles"]) == sorted(said)  # the document's, and the outline

@@ -42,33 +42,26 @@ def test_cells_become_slides():
     found = [(slide.level, slide.part) for slide in (title, part, one, two)]
     assert found == [(1, ""), (1, ""), (2, "1 · Part"), (2, "1 · Part")]
     assert [len(row) for row in one.rows()] == [1, 3, 1]
-    assert [p.step for p in one.pieces] == [0, 0, 1, 1, 1]
-    assert one.minutes == 1
-    assert one.notes.endswith("More for the speaker.")
-    assert parts([title, part, one, two]) == {"1 · Part": 2}
+    assert [p.step for p in one.pieces] == [0, 0, 1, 1, 1] and one.minutes == 1
+    assert one.notes.endswith("More for the speaker.") and parts([title, part, one, two]) == {"1 · Part": 2}
 
 
 def test_a_slide_as_html():
     text = page.section(slides(toy())[2])
-    assert text.startswith('<section id="one">')
-    assert '<p class="part">1 · Part</p>' in text
-    assert "<math" in text
+    assert text.startswith('<section id="one">') and '<p class="part">1 · Part</p>' in text and "<math" in text
     assert text.index("Question") < text.index("Answer")
     assert re.search(r'<div class="row answer fragment" data-fragment-index="1">\s*<blockquote>', text)
     assert re.search(r'<div class="row fills fragment" data-fragment-index="1"><figure><img src="data:image/png', text)
     assert 'alt="A blue square, a hundred pixels wide"' in text
     assert "<figcaption>A square to look at.</figcaption>" in text
     assert "draw" not in text  # hidden code
-    assert "print" in text
-    assert '<pre class="output">seen</pre>' in text
-    assert text.count('<aside class="notes">') == 1
+    assert "print" in text and '<pre class="output">seen</pre>' in text and text.count('<aside class="notes">') == 1
 
 
 def test_a_page_stands_alone():
     text = page.html(toy())
     body = text[text.index("<body>") : text.index("<script>")]
-    assert lessons_page.fetched(body) == []
-    assert lessons_page.fetched(text[: text.index("<body>")]) == []
+    assert lessons_page.fetched(body) == [] and lessons_page.fetched(text[: text.index("<body>")]) == []
     assert "<title>A toy</title>" in text
     assert text.count("</script>") == 3  # what ends a script stands in none of them
 

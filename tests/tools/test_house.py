@@ -17,8 +17,7 @@ def test_the_picture_shows_what_stands():
 
 def test_arrows_point_down_and_a_circle_stands_in_one_row():
     imports = [["a", "b", "c"], ["b", "c"], ["c"], ["d"]]
-    assert house.rows(imports) == [["a", "d"], ["b"], ["c"]]
-    assert house.arrows(imports) == [("a", "b"), ("b", "c")]
+    assert house.rows(imports) == [["a", "d"], ["b"], ["c"]] and house.arrows(imports) == [("a", "b"), ("b", "c")]
     assert house.rows([["a", "b"], ["b", "a", "c"], ["c"]]) == [["a", "b"], ["c"]]
 
 

@@ -112,11 +112,9 @@ def test_11_a_public_model_and_a_treebank(tmp_path: Path) -> None:
     stretches = [("load", "parse"), ("sets", "hits"), ("best", "positional-run"), ("parser-data", "probe-data")]
     parsing = [name for first, end in stretches for name in ids[ids.index(first) : ids.index(end)]]
     space = started("11_inside_bert", tmp_path, *parsing, source=tmp_path / "small.conllu", swap=swap, MODEL=model)
-    assert (space["LAYERS"], space["HEADS"]) == (3, 2)
-    assert set(space["RELATIONS"]) == {"det", "nsubj", "obj", "amod"}
+    assert (space["LAYERS"], space["HEADS"]) == (3, 2) and set(space["RELATIONS"]) == {"det", "nsubj", "obj", "amod"}
     assert list(space["untrained"]) == ["random weights"]  # no recipe, no mimetic start
-    assert space["scores"]["best distance"]["obj"] == 100
-    assert space["found"]["distances"] > 50
+    assert space["scores"]["best distance"]["obj"] == 100 and space["found"]["distances"] > 50
 
 
 OWN_TEXTS = [  # a lesson's cells, and where the texts are then
@@ -149,9 +147,7 @@ def test_15_another_body_pairs_and_texts(tmp_path: Path) -> None:
         (tmp_path / "texts" / f"{split}.jsonl").write_text("\n".join(json.dumps({"text": t}) for t in old), "utf-8")
     swap = {'"world/similarity"': f'"{tmp_path / "pairs"}"'}
     space = started("15_sbert", tmp_path, *working("15_sbert"), source=tmp_path / "texts", swap=swap, MODEL=model)
-    assert space["body"].config.width == 32
-    assert len(space["grades"]) == 40
-    assert space["KINDS"] == ["first sentence"]
+    assert space["body"].config.width == 32 and len(space["grades"]) == 40 and space["KINDS"] == ["first sentence"]
     assert space["LR"] == 1e-3  # as for all up to a width of 256
     assert all(query.text.startswith("Title test") for query in space["shelf"].queries)
 
@@ -170,8 +166,7 @@ def test_19_a_public_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     space = started("19_gpt3", tmp_path, "facts-run", "facts-look", "facts-curve", "score-library", swap=swap)
     space["PROMPTS"] = {"one": "Lily had the rope. Lily had the"}
     run_cells("19_gpt3", space, "playground-still")
-    assert list(space["shipped"]) == [folder]
-    assert "by hand = library: True" in capsys.readouterr().out
+    assert list(space["shipped"]) == [folder] and "by hand = library: True" in capsys.readouterr().out
 
 
 def test_21_the_pronouns_of_public_models(tmp_path: Path) -> None:

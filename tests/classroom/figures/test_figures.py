@@ -87,8 +87,7 @@ def test_figures_are_pure_and_reproducible(name: str) -> None:
         assert png(FIGURES[name](), dpi=55) == first
     assert dict(mpl.rcParams) == before and plt.get_fignums() == open_before
     width, height = png_size(first)
-    assert 20 < width < 900 and 20 < height < 700
-    assert len(first) < 200_000
+    assert 20 < width < 900 and 20 < height < 700 and len(first) < 200_000
 
 
 def png_size(picture: str) -> tuple[int, int]:
@@ -163,8 +162,7 @@ def test_search_tree_multiplies_along_its_branches() -> None:
 def test_a_head_has_an_arc_a_word_and_the_parse_one_a_governor() -> None:
     figure = figures.head_arcs(NEXT, ARC_WORDS, GOVERNORS)
     lines = figure.axes[0].lines
-    assert len(lines) == 3 + 4
-    assert len({line.get_color() for line in lines[3:]}) == 3
+    assert len(lines) == 3 + 4 and len({line.get_color() for line in lines[3:]}) == 3
     assert [word for word in words(figure) if word] == ARC_WORDS
 
 
@@ -175,8 +173,7 @@ def test_only_the_labels_that_would_overlap_are_moved() -> None:
     (axes,) = figure.axes
     bottom, top = axes.get_ylim()
     height = {label.get_text(): label.xy[1] for label in axes.texts}
-    assert height["low"] == pytest.approx((0.1 - bottom) / (top - bottom))
-    assert height["c"] <= 1.03
+    assert height["low"] == pytest.approx((0.1 - bottom) / (top - bottom)) and height["c"] <= 1.03
     boxes = [text.get_window_extent() for text in axes.texts]
     assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[i + 1 :])
 
@@ -252,10 +249,8 @@ def test_show_sends_picture_alternative_and_caption(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("classroom.figures.display.send", lambda data, metadata: sent.append((data, metadata)))
     figures.show(figures.gelu(), caption="Look <here>.", alt="GELU and ReLU")
     (picture, metadata), (caption, _) = sent
-    assert metadata == {"image/png": {"alt": "GELU and ReLU"}}
-    assert picture["text/plain"] == "[figure: GELU and ReLU]"
-    assert png_size(picture["image/png"])[0] > 300
-    assert "Look &lt;here&gt;." in caption["text/html"]
+    assert metadata == {"image/png": {"alt": "GELU and ReLU"}} and picture["text/plain"] == "[figure: GELU and ReLU]"
+    assert png_size(picture["image/png"])[0] > 300 and "Look &lt;here&gt;." in caption["text/html"]
 
 
 def test_live_yields_every_record_and_one_still_picture(
@@ -268,14 +263,12 @@ def test_live_yields_every_record_and_one_still_picture(
     assert captured.err == ""
     assert captured.out.startswith("[figure: loss against step, from 4.00 at step 1 to 2.00 at step 3.]\n")
     assert figures.train_with_progress(iter(steps), 3, picture=False) == steps
-    assert capsys.readouterr().out == ""
-    assert figures.train_with_progress(iter([]), 3) == []
+    assert capsys.readouterr().out == "" and figures.train_with_progress(iter([]), 3) == []
 
 
 def test_progress_stays_small_however_long_the_run() -> None:
     html = progress_html([(i, 5.0 / i) for i in range(1, 20_001)], 20_000, "loss", 10.0)
-    assert len(html) < 5_000
-    assert 'value="20000"' in html
+    assert len(html) < 5_000 and 'value="20000"' in html
 
 
 def test_labels_of_near_points_do_not_lie_on_each_other() -> None:

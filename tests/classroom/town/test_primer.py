@@ -91,8 +91,7 @@ def test_made_up_names_stand_everywhere_for_a_share_of_the_names(level: int) -> 
             assert (old[0] in "aeiou") == (new[0] in "aeiou") or old[0].isupper()
             assert old[0].isupper() == new[0].isupper()
             assert len(re.findall(rf"\b{new}\b", page["text"])) >= len(re.findall(rf"\b{old}\b", plain["text"]))
-    assert 0.4 < made / (made + known) < 0.6
-    assert WORLD.primer(3, level, made_up=0.0) == WORLD.primer(3, level)
+    assert 0.4 < made / (made + known) < 0.6 and WORLD.primer(3, level, made_up=0.0) == WORLD.primer(3, level)
 
 
 def test_no_part_of_another_word_is_taken_for_a_name() -> None:

@@ -31,10 +31,8 @@ def test_a_document_depends_on_its_numbers_only(world, again):
 
 def test_annotations_fit_the_text(documents):
     for d in documents[:500]:
-        assert " ".join(d["sentences"]) == d["text"]
-        assert re.findall(r"'s|\w+|[^\w\s]", d["text"]) == d["tokens"]
-        assert len(d["tokens"]) == len(d["tags"]) == len(d["entities"])
-        assert set(d["tags"]) <= TAGS
+        assert " ".join(d["sentences"]) == d["text"] and re.findall(r"'s|\w+|[^\w\s]", d["text"]) == d["tokens"]
+        assert len(d["tokens"]) == len(d["tags"]) == len(d["entities"]) and set(d["tags"]) <= TAGS
         for before, mark in zip(["O", *d["entities"]], d["entities"], strict=False):
             assert mark == "O" or mark[2:] in KINDS
             assert not mark.startswith("I-") or before[2:] == mark[2:]
@@ -75,8 +73,7 @@ def test_held_out_objects_and_pairs_are_in_no_training_fact(world, documents, he
         ]
 
     train = pairs(documents)
-    assert len(train) > 1000
-    assert not [pair for pair in train if held_pair(*pair) or held_out(pair[1])]
+    assert len(train) > 1000 and not [pair for pair in train if held_pair(*pair) or held_out(pair[1])]
     validation = pairs(world.documents(500, "validation"))
     assert [pair for pair in validation if held_pair(*pair)] and not [p for p in validation if held_out(p[1])]
     assert [pair for pair in pairs(held_out_documents) if held_out(pair[1])]
@@ -97,8 +94,7 @@ def test_copy_probe_is_decided_by_its_context(world, kind, facts):
     first = 0
     for item in (items := world.probe(200, seed=1, kind=kind, facts=facts)):
         stated = re.split(r"(?<=\.) ", item["context"])
-        assert len(stated) == facts
-        assert item["sentence"].startswith(item["prefix"] + " " + item["answer"])
+        assert len(stated) == facts and item["sentence"].startswith(item["prefix"] + " " + item["answer"])
         # What the prefix names stands in one of the stated facts only, and the answer in the same.
         cue = {w for w in re.findall(r"\w+", item["prefix"]) if w in people or w in objects}
         fits = [s for s in stated if cue <= set(re.findall(r"\w+", s))]
@@ -110,8 +106,7 @@ def test_copy_probe_is_decided_by_its_context(world, kind, facts):
             persons = [people[w] for w in words if w in people]
             things = [objects[w] for w in words if w in objects]
             assert any(held_pair(person, thing) for person in persons for thing in things)
-    assert abs(first / len(items) - 1 / facts) < 0.12
-    assert len({item["answer"] for item in items}) > 50
+    assert abs(first / len(items) - 1 / facts) < 0.12 and len({item["answer"] for item in items}) > 50
 
 
 @pytest.mark.parametrize("side", ["left", "right", "both"])

@@ -93,16 +93,14 @@ def test_draws_follow_the_shares_and_the_seed(model: heads.LM, tokenizer: Tokeni
         " return [n / 4000, random(3)() === random(3)(), random(3)() === random(4)()]; })()"
     )
     share, same, other = said_by_node("playground-engine", pack(model, tokenizer), script)
-    assert share == pytest.approx(0.7, abs=0.04)
-    assert (same, other) == (True, False)
+    assert share == pytest.approx(0.7, abs=0.04) and (same, other) == (True, False)
 
 
 def test_the_card_reads_without_its_script_and_asks_for_no_address(model: heads.LM, tokenizer: Tokenizer) -> None:
     made = widgets.playground(model, tokenizer, {"one": "On Monday, <b>", "two": "They've"})
     page = made.html.split("<script>")[0]
     assert "On Monday, &lt;b&gt;" in page and page.count("<option") == 2 and page.count("%</td>") == SHOWN
-    assert "http" not in made.html
-    assert repr(made).startswith("Playground: after 'On Monday, <b>' come ")
+    assert "http" not in made.html and repr(made).startswith("Playground: after 'On Monday, <b>' come ")
 
 
 def test_it_refuses_what_it_cannot_run(model: heads.LM, tokenizer: Tokenizer) -> None:
@@ -157,9 +155,7 @@ def test_the_search_page_finds_what_python_finds(index: Index, table: WordAverag
 def test_the_search_page_without_scripts_shows_the_first_query(index: Index, table: WordAverage) -> None:
     page = widgets.search_page(index, table, ["old boat", "sank"], title="Search the toys")
     assert "<mark>old</mark> &lt;b&gt;<mark>boat</mark>&lt;/b&gt; &amp;" in page.html
-    assert page.html.count("data-query style") == 2
-    assert "http" not in page.html
-    assert "4 passages" in page.text
+    assert page.html.count("data-query style") == 2 and "http" not in page.html and "4 passages" in page.text
     assert widgets.search_page(index, table, ["old boat"]).html == widgets.search_page(index, table, ["old boat"]).html
 
 

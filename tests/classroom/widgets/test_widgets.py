@@ -32,10 +32,7 @@ SEARCH = [
     [figures.Option(0, "</s>", -1.0, "ended"), figures.Option(0, "</s>", -1.6, "ended")],
 ]
 LIKELY = [[(" bought", 0.5), (" sold", 0.25)], [(BAD, 1.0), (" a", 0.0)]]
-SAID = {
-    1.0: {"teacher": [0.75, 0.125], BAD: [0.5, 0.25]},
-    4.0: {"teacher": [0.4, 0.3], BAD: [0.35, 0.25]},
-}
+SAID = {1.0: {"teacher": [0.75, 0.125], BAD: [0.5, 0.25]}, 4.0: {"teacher": [0.4, 0.3], BAD: [0.35, 0.25]}}
 ROUND = widgets.ReplacedText(
     ["the", "wolf", "ate", "a", BAD], ["the", "wolf", "saw", "a", "sheep"], [0.1, 0.7, 0.2, 0.0, 0.9]
 )
@@ -108,16 +105,13 @@ class Outline(HTMLParser):
 @pytest.mark.parametrize("name", WIDGETS)
 def test_widgets_are_sound_escaped_offline_and_deterministic(name: str) -> None:
     widget = WIDGETS[name]()
-    assert widget.html == WIDGETS[name]().html == widget._repr_html_()
-    assert repr(widget) == widget.text
+    assert widget.html == WIDGETS[name]().html == widget._repr_html_() and repr(widget) == widget.text
     outline = Outline(widget.html)
-    assert outline.open == []
-    assert outline.tags.count("script") <= 1 and "i" not in outline.tags
+    assert outline.open == [] and outline.tags.count("script") <= 1 and "i" not in outline.tags
     assert "<!--" not in widget.html and BAD not in widget.html
     assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)|src=|@import|url\((?!#|'#)", widget.html)
     names = [value for key, value in outline.attributes if key == "id"]
-    assert len(names) == len(set(names))
-    assert ("role", "group") in outline.attributes
+    assert len(names) == len(set(names)) and ("role", "group") in outline.attributes
     assert any(key == "aria-label" and value for key, value in outline.attributes)
     assert ("data-lm-suppress-shortcuts", "true") in outline.attributes
 
@@ -160,8 +154,7 @@ def test_each_word_has_the_arc_of_its_largest_weight() -> None:
     assert [arc[0] for arc in one] == [1, 2, 3, 0]
     assert [arc[2] for arc in one] == ["governor", "governor", "dependent", "neither"]
     assert [arc[0] for arc in two] == [3, 0, 1, 2]  # not itself, though that has more
-    assert [arc[3] for arc in two] == [0.4] * 4
-    assert "The > cat (at its governor)" in repr(made)
+    assert [arc[3] for arc in two] == [0.4] * 4 and "The > cat (at its governor)" in repr(made)
     second = widgets.head_player(WEIGHTS, WORDS, GOVERNORS, first=(1, 0))
     assert '<option value="1" selected>2-1</option>' in second.html
     assert "head 2-1: The > it (elsewhere)" in repr(second)

@@ -31,8 +31,7 @@ def test_probabilities_of_every_layer(model):
         model(IDS[:, :2])
         assert seen["blocks.0.attn.probs"].shape == (1, 2, 2, 2)  # the latest call's
         model(IDS)
-    assert hooks(model) == 0
-    assert list(seen) == [f"blocks.{n}.attn.probs" for n in range(3)]
+    assert hooks(model) == 0 and list(seen) == [f"blocks.{n}.attn.probs" for n in range(3)]
     for probs in seen.values():
         assert probs.shape == (1, 2, 4, 4) and not probs.requires_grad
         torch.testing.assert_close(probs.sum(-1), torch.ones(1, 2, 4))

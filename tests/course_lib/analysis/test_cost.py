@@ -40,8 +40,7 @@ def test_six_n_is_what_the_matrix_products_take_but_for_attention() -> None:
         attention = 3 * 4 * row.layers * config.width * 2049 / 2
         outside = 6 * (2048 + 13 * row.layers + 2) * config.width  # positions, biases, norms
         six_n = 6 * cost.parameters(config)
-        assert exact == pytest.approx(six_n + attention - outside, rel=1e-9)
-        assert 1.0 < exact / six_n < 1.15
+        assert exact == pytest.approx(six_n + attention - outside, rel=1e-9) and 1.0 < exact / six_n < 1.15
 
 
 SMALL = {"embed": EmbedConfig(vocab=50), "width": 16, "layers": 3, "heads": 4, "hidden": 40, "position": Learned(20)}

@@ -12,8 +12,7 @@ from course_lib.errors import CourseError
 def test_counted_by_hand() -> None:
     said, true = [1, 1, 0, 1, 0, 0, 0, 1], [1, 0, 0, 1, 1, 0, 0, 0]
     # 2 hits, 2 false alarms, 1 miss, 3 right rejections
-    assert metrics.accuracy(said, true) == 5 / 8
-    assert metrics.f1(said, true) == pytest.approx(2 * 2 / (2 * 2 + 2 + 1))
+    assert metrics.accuracy(said, true) == 5 / 8 and metrics.f1(said, true) == pytest.approx(2 * 2 / (2 * 2 + 2 + 1))
     assert metrics.f1(said, true, macro=True) == pytest.approx((4 / 7 + 6 / 9) / 2)
     assert metrics.f1([0, 0], [0, 0]) == 0 and metrics.f1([True, False], [True, True]) == pytest.approx(2 / 3)
     assert metrics.matthews(said, true) == pytest.approx((2 * 3 - 2 * 1) / math.sqrt(4 * 3 * 5 * 4))
@@ -56,8 +55,7 @@ def test_an_entity_counts_only_with_both_borders_and_its_type() -> None:
     ],
 )
 def test_answers_are_compared_by_squads_rules(said: str, true: str | list[str], em: float, f1: float) -> None:
-    assert metrics.exact_match([said], [true]) == em
-    assert metrics.token_f1([said], [true]) == pytest.approx(f1)
+    assert metrics.exact_match([said], [true]) == em and metrics.token_f1([said], [true]) == pytest.approx(f1)
 
 
 def test_bleu_counted_by_hand() -> None:
@@ -107,8 +105,7 @@ def test_per_class() -> None:
 
 def test_rankings_counted_by_hand() -> None:
     rankings, truth = [["a", "b", "c", "d"], ["c", "a", "d", "b"]], [{"b", "d"}, {"c"}]  # ranks 2 and 4; rank 1
-    assert metrics.mrr(rankings, truth) == pytest.approx((1 / 2 + 1) / 2)
-    assert metrics.mrr(rankings, truth, k=1) == 0.5
+    assert metrics.mrr(rankings, truth) == pytest.approx((1 / 2 + 1) / 2) and metrics.mrr(rankings, truth, k=1) == 0.5
     first = (1 / math.log2(3) + 1 / math.log2(5)) / (1 + 1 / math.log2(3))
     assert metrics.ndcg(rankings, truth) == pytest.approx((first + 1) / 2)
     assert metrics.ndcg([["a"]], [{"a", "z"}]) == pytest.approx(1 / (1 + 1 / math.log2(3)))  # what was missed counts

@@ -87,8 +87,7 @@ def test_sentences_of_the_world_hang_together() -> None:
     assert len({" ".join(row["tokens"]) for row in rows}) == len(rows) > 100
     for row in rows:
         assert len(row["tokens"]) == len(row["heads"]) == len(row["deprels"]) == len(row["tags"])
-        assert row["tokens"][-1] in probing.ENDS
-        assert row["heads"].count(-1) == 1
+        assert row["tokens"][-1] in probing.ENDS and row["heads"].count(-1) == 1
         assert all(-1 <= head < len(row["tokens"]) for head in row["heads"])
 
 
@@ -96,8 +95,7 @@ def test_the_table_of_arcs_holds_what_each_candidate_gets() -> None:
     weights = torch.rand(2, 3, 5, 5, generator=torch.Generator().manual_seed(0))
     table = probing.arc_table([weights, weights[..., :2, :2]], [ROW, {"heads": [1, -1], "deprels": ["det", "root"],
                              "tokens": ["a", "cat"]}], reach=2)  # fmt: skip
-    assert table["x"].shape == (4, 5, 12 + 5)
-    assert table["labels"].tolist() == [1, 2, 2, 1]
+    assert table["x"].shape == (4, 5, 12 + 5) and table["labels"].tolist() == [1, 2, 2, 1]
     assert table["attention_mask"].tolist() == [
         [False, True, True, True, True], [True, False, True, True, True], [True, True, True, False, True],
         [False, True, False, False, False]
@@ -117,7 +115,6 @@ def test_the_probe_finds_what_is_linear() -> None:
     x = 50 + torch.randn(600, 4, generator=draw) * torch.tensor([0.1, 1.0, 10.0, 1.0])
     y = ((x[:, 0] - 50) * 10 + (x[:, 1] - 50) > 0).long()
     probe = probing.linear_probe(x[:400], y[:400], 2)
-    assert (probe(x[400:]).argmax(-1) == y[400:]).float().mean() > 0.95
-    assert F.cross_entropy(probe(x), y) < 0.3
+    assert (probe(x[400:]).argmax(-1) == y[400:]).float().mean() > 0.95 and F.cross_entropy(probe(x), y) < 0.3
     again = probing.linear_probe(x[:400], y[:400], 2)
     assert torch.equal(again.weight, probe.weight)

@@ -83,8 +83,7 @@ def test_packed_files_are_unpacked(tmp_path: Path, ending: str, pack: Any) -> No
 def test_tables(tmp_path: Path, name: str, content: str, wanted: list[list[Any]]) -> None:
     names = ("text", "label") if len(wanted[0]) == 2 else ("text", "pair", "label")
     found = rows(write(tmp_path / name, content))
-    assert [[row[name] for name in names] for row in found] == wanted
-    assert all(set(row) == set(names) for row in found)
+    assert [[row[name] for name in names] for row in found] == wanted and all(set(row) == set(names) for row in found)
 
 
 def test_columns_can_be_named(tmp_path: Path) -> None:
@@ -225,16 +224,14 @@ def folder(tmp_path: Path) -> Path:
 
 def test_a_folder_of_tables(folder: Path) -> None:
     train = data.task(folder)
-    assert train.column_names == ["text", "label"]
-    assert train.features["label"].names == ["0", "1"]
+    assert train.column_names == ["text", "label"] and train.features["label"].names == ["0", "1"]
     assert (len(train), train[3]) == (50, {"text": "film 3", "label": 1})
     both = data.task(folder, split="validation")
     assert both["text"][:] == ["other film", "third film"]
     assert data.task(folder, split="dev_matched")["text"][:] == ["other film"]
     assert data.task(folder / "train.tsv").features == train.features
     draws = [data.task(folder, n=10, seed=seed)["text"][:] for seed in (0, 0, 1)]
-    assert draws[0] == draws[1] != draws[2]
-    assert len(set(draws[0])) == 10 and len(data.task(folder, n=80)) == 50
+    assert draws[0] == draws[1] != draws[2] and len(set(draws[0])) == 10 and len(data.task(folder, n=80)) == 50
     with pytest.raises(CourseError, match="at least one row"):
         data.task(folder, n=0)
     with pytest.raises(CourseError, match=r"test\.tsv, line 2: the label '7' of 'fourth film' is not among 0, 1"):

@@ -30,8 +30,7 @@ def test_rows_are_read_back():
     for n, item in enumerate(DATA):
         assert WORDPIECE.decode(batch["ids"][n][batch["attention_mask"][n]]) == item["text"]
         real = batch["labels"][n][batch["labels"][n] != -100]
-        assert WORDPIECE.decode(real) == framed[n].truth
-        assert real[-1] == WORDPIECE.encode("").ids[-1]
+        assert WORDPIECE.decode(real) == framed[n].truth and real[-1] == WORDPIECE.encode("").ids[-1]
         assert (batch["labels"][n][len(real) :] == -100).all(), "padding stands behind"
     assert (batch["ids"][~batch["attention_mask"]] == WORDPIECE.vocab.pad).all() and not batch["attention_mask"].all()
     with pytest.raises(CourseError, match="marks no end of a text"):

@@ -40,8 +40,7 @@ def batch(kind: str, *more: dict) -> dict[str, torch.Tensor]:
 def test_words_are_framed_by_marks_and_keep_their_places():
     code = TOKENIZER.encode("The dog barks.", "Anna's zebra sleeps")
     assert code.tokens == ["<S>", "The", "dog", "barks", ".", "</S>", "<S>", "Anna", "'s", "<UNK>", "sleeps", "</S>"]
-    assert code.segments == [0] * 6 + [1] * 6
-    assert code.offsets[1:5] == [(0, 3), (4, 7), (8, 13), (13, 14)]
+    assert code.segments == [0] * 6 + [1] * 6 and code.offsets[1:5] == [(0, 3), (4, 7), (8, 13), (13, 14)]
     vocab = TOKENIZER.vocab
     assert (vocab.pad, vocab.unk, vocab.bos, vocab.eos, vocab.size) == (0, 1, 2, 3, 4 + len(WORDS))
     assert TOKENIZER.encode(["Anna", "barks"]).words == [None, 0, 1, None]
@@ -56,8 +55,7 @@ def test_words_are_read_by_their_spelling():
     model = body()
     ids = torch.tensor([TOKENIZER.encode("Anna barks").ids])
     chars = elmo.characters([["Anna", "barks"]], 8)["ids"]
-    assert torch.equal(model.spelled[ids], chars)
-    assert (model.spelled[0] == 0).all()
+    assert torch.equal(model.spelled[ids], chars) and (model.spelled[0] == 0).all()
     with torch.no_grad():
         layers = model.eval().elmo(chars)
         assert torch.allclose(model(ids, attention_mask=torch.ones(1, 4, dtype=torch.bool)), sum(layers) / 3, atol=1e-6)
@@ -119,8 +117,7 @@ def test_finetuning_takes_it_as_a_body(frozen):
     before = {name: value.clone() for name, value in start.state_dict().items()}
     task = {"train": learnable(32), "test": learnable(8)}
     result = finetune(start, task, TOKENIZER, epochs=20, lr=0.02, batch=8, frozen=frozen, classes=["cat", "dog"])
-    assert result.score == 1.0
-    assert predict(result, learnable(2)) == [0, 1]
+    assert result.score == 1.0 and predict(result, learnable(2)) == [0, 1]
     assert all(torch.equal(value, before[name]) for name, value in start.state_dict().items())
     assert isinstance(result.model, TaskModel)
     trained = result.model.body.state_dict()

@@ -84,13 +84,10 @@ def test_batches_hold_every_document_once_whole_and_both_targets():
         for attention_mask, ids, labels in zip(batch["attention_mask"], batch["ids"], batch["labels"], strict=True):
             n = int(attention_mask.sum())
             following, before = labels[0, : n - 1].tolist(), labels[1, 1:n].tolist()
-            assert following[-1] == vocabulary.eos
-            assert before[0] == vocabulary.bos
-            assert following[:-1] == before[1:]
+            assert following[-1] == vocabulary.eos and before[0] == vocabulary.bos and following[:-1] == before[1:]
             assert labels[0, n - 1 :].eq(-100).all() and labels[1, n:].eq(-100).all() and labels[1, 0] == -100
             word = vocabulary.words[before[1]]
-            assert tuple(ids[1].tolist()) == spelling(word, 10)
-            assert len(before) == 1 + 1 + int(word[1:]) % 5
+            assert tuple(ids[1].tolist()) == spelling(word, 10) and len(before) == 1 + 1 + int(word[1:]) % 5
             read.append(word)
     assert sorted(read) == sorted(f"d{i}" for i in range(24))
     again = numbered(length=7)[1]

@@ -8,35 +8,16 @@ from course_lib.errors import CourseError
 from course_lib.families.bart import bart, bart_lm
 from course_lib.generation import bf16_copy, generate, generate_several, left_pad, next_distribution, stream
 from course_lib.model.attention import LayerCache
-from course_lib.model.config import (
-    Alibi,
-    EmbedConfig,
-    Learned,
-    NoPosition,
-    Rope,
-    Shaw,
-    Sinusoidal,
-    StackConfig,
-    T5Buckets,
-)
+from course_lib.model.config import Alibi, EmbedConfig, Learned, Rope, Shaw, Sinusoidal, StackConfig, T5Buckets
 from course_lib.model.heads import LM
 from course_lib.model.seq2seq import EncoderDecoder
 from course_lib.model.transformer import Transformer
 from course_lib.objectives import losses
+from tests.course_lib.model.test_stack import SCHEMES, shaken
 
-SCHEMES = [
-    Learned(40), Sinusoidal(), Rope(), Rope(interleaved=True), T5Buckets(8, 12), Shaw(3), Alibi(), NoPosition()
-]  # fmt: skip
 VOCAB = 30
 IDS = torch.tensor([[1, 2, 3]])
 SOURCE = torch.tensor([[5, 6, 7], [8, 9, 3]])
-
-
-def shaken(model, size):
-    with torch.no_grad():
-        for weight in model.parameters():
-            weight.add_(size * torch.randn_like(weight))
-    return model.eval()
 
 
 def build(position=None, seed=0, **more):
@@ -73,8 +54,7 @@ def test_cached_equals_uncached_to_the_token(position, options, prompts):
         )
         for cache in (True, False)
     ]  # fmt: skip
-    assert torch.equal(*both)
-    assert both[0].shape == (3, 20) and torch.equal(both[0][:, :5], ids)
+    assert torch.equal(*both) and both[0].shape == (3, 20) and torch.equal(both[0][:, :5], ids)
 
 
 @pytest.mark.parametrize("position", SCHEMES, ids=repr)

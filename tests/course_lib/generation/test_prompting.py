@@ -17,6 +17,7 @@ from course_lib.model.config import EmbedConfig, StackConfig
 from course_lib.model.heads import LM, MLM
 from course_lib.model.transformer import Transformer
 from course_lib.pretrained.tokenizers import Tokenizer, train_bpe, train_wordpiece
+from tests.parity.public import randomise
 
 SENTIMENT = Template("{text} It was {answer}.", ("bad", "good"))
 ROWS = [{"text": f"Row {i}.", "label": i % 2} for i in range(8)]
@@ -109,19 +110,9 @@ def wordpiece() -> Tokenizer:
     return train_wordpiece(TEXTS, 90)
 
 
-def random_model(model: nn.Module, seed: int = 0) -> nn.Module:
-    """Weights so large that scores differ clearly; norms and biases too."""
-    rng = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for name, weight in model.named_parameters():
-            noise = torch.randn(weight.shape, generator=rng)
-            weight.copy_(1 + 0.3 * noise if weight.ndim == 1 and name.endswith("weight") else 0.3 * noise)
-    return model.eval()
-
-
 @pytest.fixture(scope="module")
 def model(bpe: Tokenizer) -> LM:
-    return random_model(LM(Transformer(gpt(bpe.vocab.size, width=16, layers=2, heads=2, length=40))))
+    return randomise(LM(Transformer(gpt(bpe.vocab.size, width=16, layers=2, heads=2, length=40))), scale=0.3)
 
 
 @torch.no_grad()

@@ -18,15 +18,18 @@ each_scheme = pytest.mark.parametrize("position", SCHEMES, ids=repr)
 VOCAB = 30
 
 
+def shaken(model, size=0.2):
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.add_(size * torch.randn_like(weight))
+    return model.eval()
+
+
 def build(position=None, *, seed=0, **more):
     torch.manual_seed(seed)
     values = {"embed": EmbedConfig(VOCAB), "width": 16, "layers": 2, "heads": 4, "hidden": 24, "causal": True,
               "position": position or Learned(40)} | more  # fmt: skip
-    stack = Transformer(StackConfig(**values))
-    with torch.no_grad():
-        for weight in stack.parameters():
-            weight.add_(0.2 * torch.randn_like(weight))
-    return stack.eval().requires_grad_(False)
+    return shaken(Transformer(StackConfig(**values)))
 
 
 def left_padded():

@@ -74,13 +74,11 @@ def test_segment_pairs_fill_the_row_and_are_true_in_half_of_the_cases() -> None:
         a, b = parts(row)
         assert a and b and len(row.ids) <= LENGTH
         assert a == list(range(a[0], a[0] + len(a))) and b == list(range(b[0], b[0] + len(b)))
-        assert row.next == int(b[0] != a[-1] + 1)
-        assert (a[0] // 10_000 == b[0] // 10_000) == (row.next == 0)
+        assert row.next == int(b[0] != a[-1] + 1) and (a[0] // 10_000 == b[0] // 10_000) == (row.next == 0)
         several += len(a) > 12 or len(b) > 12  # more than one sentence
     n = len(rows)
     assert abs(sum(row.next for row in rows) / n - 0.5) < 4 * math.sqrt(0.25 / n)
-    assert several > n / 2
-    assert sum(len(row.ids) for row in rows) / n > 0.75 * LENGTH
+    assert several > n / 2 and sum(len(row.ids) for row in rows) / n > 0.75 * LENGTH
     firsts = sorted(t for row in rows for t in (parts(row)[0] + (parts(row)[1] if row.next == 0 else [])))
     assert firsts == [t for d in docs for s in d for t in s], "what gave way to a random part must come again"
     short = segment_pairs(docs, seeded_generator(1), vocab=VOCAB, length=LENGTH, short=1.0)
@@ -101,8 +99,7 @@ def test_a_pair_that_is_too_long_loses_the_longer_parts_end() -> None:
     docs = [[list(range(10, 40)), list(range(40, 45))], [list(range(50, 90)), list(range(90, 130))]] * 9
     for row in input_rows(docs, seeded_generator(0), vocab=VOCAB, format="sentence-pair", length=21):
         a, b = parts(row)
-        assert len(row.ids) == 21
-        assert (len(a), len(b)) == ((9, 9) if b[0] != 40 else (13, 5))
+        assert len(row.ids) == 21 and (len(a), len(b)) == ((9, 9) if b[0] != 40 else (13, 5))
 
 
 def test_half_of_the_next_sentence_pairs_are_neighbours_and_half_from_another_document() -> None:

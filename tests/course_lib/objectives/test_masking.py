@@ -94,8 +94,7 @@ def test_every_arrangement_of_spans_is_equally_likely() -> None:
     rng, n = seeded_generator(5), 6000
     seen = Counter(tuple(lay_out(5, [2, 1], rng)) for _ in range(n))
     # Three items beside the spans' order: two kept tokens and two spans in any order, spans of length 2 and 1.
-    assert len(seen) == 12
-    assert all(abs(count / n - 1 / 12) < 4 * math.sqrt(1 / 12 / n) for count in seen.values())
+    assert len(seen) == 12 and all(abs(count / n - 1 / 12) < 4 * math.sqrt(1 / 12 / n) for count in seen.values())
     apart = Counter(tuple(lay_out(5, [2, 1], rng, apart=True)) for _ in range(n))
     assert len(apart) == 6 and all(b[0] > a[0] + a[1] for a, b in apart)
 
@@ -117,8 +116,7 @@ def test_static_masks_depend_on_the_document_alone_and_dynamic_ones_on_the_epoch
         made = mask_documents(ids[list(order)], order, vocab=VOCAB, seed=seed, epoch=epoch, copies=copies)
         return made.loss_mask
 
-    assert torch.equal(at(5, 1, (4, 0, 2)), at(0, 1)[[4, 0, 2]])
-    assert not torch.equal(at(0, 1), at(0, 1, seed=2))
+    assert torch.equal(at(5, 1, (4, 0, 2)), at(0, 1)[[4, 0, 2]]) and not torch.equal(at(0, 1), at(0, 1, seed=2))
     assert not torch.equal(at(0, None), at(1, None)) and not torch.equal(at(0, None), at(10, None))
     assert torch.equal(at(3, 10), at(13, 10)) and not torch.equal(at(3, 10), at(4, 10))
 

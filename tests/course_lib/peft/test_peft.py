@@ -19,6 +19,7 @@ from course_lib.pretrained.tokenizers import train_wordpiece
 from course_lib.training import optim
 from course_lib.training.finetune import finetune
 from course_lib.training.loop import train
+from tests.course_lib.model.test_stack import shaken
 
 METHODS = {
     "lora": partial(peft.lora, rank=2),
@@ -35,13 +36,6 @@ def lm(seed=0, **more):
     torch.manual_seed(seed)
     values = {"width": 16, "layers": 2, "heads": 2, "length": 30, "dropout": 0.0} | more
     return shaken(heads.LM(Transformer(gpt(40, **values))))
-
-
-def shaken(model):
-    with torch.no_grad():
-        for weight in model.parameters():
-            weight.add_(0.2 * torch.randn_like(weight))
-    return model.eval()
 
 
 def ids(rows=3, t=7):
@@ -67,15 +61,13 @@ def test_only_the_new_weights_are_trained_and_the_base_does_not_change(method):
     assert new
     frozen = {name: x.clone() for name, x in model.state_dict().items() if name not in new}
     steps = list(train(model, [{"ids": ids()}], losses.clm, optim.adamw(model, 0.05, weight_decay=0.1), steps=8))
-    assert steps[-1].loss < steps[0].loss
-    assert all(weight.grad is None for weight in base.values())
+    assert steps[-1].loss < steps[0].loss and all(weight.grad is None for weight in base.values())
     after = model.state_dict()
     assert all(torch.equal(x.float(), after[name].float()) for name, x in frozen.items())
     assert all(not torch.equal(weight, after[name]) for name, weight in new.items())
     bare = {name.replace(".base.", "."): x for name, x in after.items()}
     kept = [name for name in before if name in bare]
-    assert "stack.blocks.1.attn_norm.weight" in kept
-    assert all(torch.equal(bare[name], before[name]) for name in kept)
+    assert "stack.blocks.1.attn_norm.weight" in kept and all(torch.equal(bare[name], before[name]) for name in kept)
 
 
 @pytest.mark.parametrize("name", ["lora", "lora on every linear"])

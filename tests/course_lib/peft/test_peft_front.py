@@ -12,24 +12,14 @@ from course_lib.families.bert import bert
 from course_lib.generation import generate, left_pad
 from course_lib.model import heads
 from course_lib.model.attention import KVCache
-from course_lib.model.config import Alibi, EmbedConfig, Learned, Rope, Shaw, StackConfig, T5Buckets
+from course_lib.model.config import Alibi, EmbedConfig, Learned, Rope, Shaw, T5Buckets
 from course_lib.model.transformer import Transformer
+from tests.course_lib.model.test_stack import build
 
 SCHEMES = [Learned(40), Rope(), T5Buckets(8, 12), Shaw(3), Alibi()]
 each_scheme = pytest.mark.parametrize("position", SCHEMES, ids=lambda p: type(p).__name__)
 FRONTS = {"prefix": partial(peft.prefix, length=3), "prompt": partial(peft.prompt, length=3)}
 each_front = pytest.mark.parametrize("front", FRONTS.values(), ids=FRONTS)
-
-
-def build(position=None, *, seed=0, **more):
-    torch.manual_seed(seed)
-    values = {"embed": EmbedConfig(30), "width": 16, "layers": 2, "heads": 4, "hidden": 24, "causal": True,
-              "position": position or Learned(40)} | more  # fmt: skip
-    stack = Transformer(StackConfig(**values))
-    with torch.no_grad():
-        for weight in stack.parameters():
-            weight.add_(0.2 * torch.randn_like(weight))
-    return stack.eval()
 
 
 def text(rows=2, t=6):

@@ -53,16 +53,14 @@ def test_scales_are_kept_in_fp8_less_their_mean():
 def test_a_weight_takes_4_127_bits():
     x = weights(512, 512)
     bits = (nf4.quantise(x).bits - 32) / x.numel()  # the mean is one number for all
-    assert bits == 4 + 8 / 64 + 32 / (64 * 256)
-    assert round(bits, 3) == 4.127
+    assert bits == 4 + 8 / 64 + 32 / (64 * 256) and round(bits, 3) == 4.127
 
 
 @pytest.mark.parametrize("shape", [(1,), (5, 7), (64,), (65,), (3, 64 * 256), (1, 64 * 256 + 1)])
 def test_any_shape_comes_back(shape):
     x = weights(*shape)
     found = nf4.dequantise(nf4.quantise(x), x.shape)
-    assert found.shape == x.shape and found.dtype == torch.float32
-    assert (found - x).abs().max() <= 0.2 * x.abs().max()
+    assert found.shape == x.shape and found.dtype == torch.float32 and (found - x).abs().max() <= 0.2 * x.abs().max()
 
 
 def test_zeros_stay_zeros():
@@ -106,8 +104,7 @@ def test_the_weight_is_no_parameter_and_is_saved_in_four_bits(tmp_path):
     linear, layer = quantised()
     assert [name for name, _ in layer.named_parameters()] == ["bias"]
     stored = {name: x.dtype for name, x in layer.state_dict().items()}
-    assert stored["codes"] == torch.uint8 and len(layer.codes) == 128
-    assert torch.equal(layer.bias, linear.bias)
+    assert stored["codes"] == torch.uint8 and len(layer.codes) == 128 and torch.equal(layer.bias, linear.bias)
     other = quantised(seed=1)[1]
     other.load_state_dict(layer.state_dict())
     assert torch.equal(other.weight, layer.weight)

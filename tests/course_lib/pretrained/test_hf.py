@@ -49,10 +49,7 @@ NAME = "bert.encoder.layer.1.output.dense.weight"
     [
         (lambda w: w.pop(NAME), r"lacks 1 weights.*encoder\.layer\.1\.output\.dense\.weight"),
         (lambda w: w.update({"bert.encoder.layer.1.extra": torch.ones(2)}), r"holds encoder\.layer\.1\.extra"),
-        (
-            lambda w: w.update({NAME.replace("1", "7"): w[NAME].clone()}),
-            r"holds encoder\.layer\.7\.output",
-        ),
+        (lambda w: w.update({NAME.replace("1", "7"): w[NAME].clone()}), r"holds encoder\.layer\.7\.output"),
         (lambda w: w.update({NAME: torch.ones(3, 3)}), r"blocks\.1\.ff\.down\.weight has shape \[3, 3\].*\[16, 64\]"),
     ],
     ids=["missing", "unknown", "one layer too many", "shape"],

@@ -61,8 +61,7 @@ def test_separated_words_keep_their_numbers(wordpiece: Tokenizer, bpe: Tokenizer
     words = ["the", "bakers", "isn't", "far"]
     assert {w for w in wordpiece.encode(words).words if w is not None} == {0, 1, 2, 3}
     coded = bpe.encode(words)
-    assert set(coded.words) == {0, 1, 2, 3}
-    assert bpe.decode(coded.ids) == "the bakers isn't far"
+    assert set(coded.words) == {0, 1, 2, 3} and bpe.decode(coded.ids) == "the bakers isn't far"
 
 
 def test_bytes_come_back_unchanged(bpe: Tokenizer) -> None:
@@ -75,8 +74,7 @@ def test_bytes_come_back_unchanged(bpe: Tokenizer) -> None:
 def test_max_length_cuts_the_longer_text_and_does_not_stick(wordpiece: Tokenizer) -> None:
     long, short = "the cat sat on the mat " * 5, "a cat"
     coded = wordpiece.encode(long, short, max_length=12)
-    assert len(coded) == 12
-    assert coded.tokens[-3:] == wordpiece.encode(short).tokens[1:]
+    assert len(coded) == 12 and coded.tokens[-3:] == wordpiece.encode(short).tokens[1:]
     assert len(wordpiece.encode(long)) == 32
 
 
@@ -100,8 +98,7 @@ def test_save_and_load(tmp_path: Path, wordpiece: Tokenizer, bpe: Tokenizer) -> 
         tokenizer.save(tmp_path / f"{name}.json")
         for path in [tmp_path / name, tmp_path / f"{name}.json", tmp_path / name / "tokenizer.json"]:
             again = Tokenizer.load(path)
-            assert again.vocab == tokenizer.vocab
-            assert again.byte_level == tokenizer.byte_level
+            assert again.vocab == tokenizer.vocab and again.byte_level == tokenizer.byte_level
             assert again.encode(TEXTS[1], TEXTS[2]) == tokenizer.encode(TEXTS[1], TEXTS[2])
 
 

@@ -190,8 +190,7 @@ def test_a_words_label_stands_at_its_first_or_last_piece(tokenizer: Tokenizer, p
     shift = 0 if tokenizer is WORDPIECE else 1
     places = [i + shift for i, word in enumerate(code.words) if word == 1]
     assert len(places) > 1, "the word should have several pieces"
-    assert row.label[places[piece]] == 2
-    assert sorted(label for label in row.label if label >= 0) == [0, 1, 2]
+    assert row.label[places[piece]] == 2 and sorted(label for label in row.label if label >= 0) == [0, 1, 2]
 
 
 def test_of_several_true_answers_any_counts() -> None:
@@ -200,8 +199,7 @@ def test_of_several_true_answers_any_counts() -> None:
     said = finetune(stack(WORDPIECE), task, WORDPIECE, **options).predictions
     wide = [item | {"answers": [item["answer"], text]} for item, text in zip(task["test"], said, strict=True)]
     result = finetune(stack(WORDPIECE), task | {"test": wide}, WORDPIECE, **options)
-    assert result.predictions == said and result.score == 1
-    assert result.truth[0] == [wide[0]["answer"], said[0]]
+    assert result.predictions == said and result.score == 1 and result.truth[0] == [wide[0]["answer"], said[0]]
 
 
 def test_cut_rows_lose_their_target_not_their_place() -> None:
@@ -243,8 +241,7 @@ def test_a_saved_model_answers_new_rows_without_labels(kind: Kind, tmp_path: Pat
     result = run(kind, WORDPIECE, epochs=1, out=tmp_path, **names)
     unlabelled = [{k: v for k, v in row.items() if k not in LABELS} for row in rows(kind, 40, 1)]
     assert predict(result, unlabelled) == result.predictions
-    assert predict(tmp_path, unlabelled) == result.predictions
-    assert load(tmp_path).names == result.names
+    assert predict(tmp_path, unlabelled) == result.predictions and load(tmp_path).names == result.names
 
 
 @pytest.mark.parametrize("name", ["bert", "electra", "distilbert", "gpt"])

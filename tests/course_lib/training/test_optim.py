@@ -82,10 +82,7 @@ def test_the_shape_of_wsd() -> None:
 
 @pytest.mark.parametrize(
     ("make", "words"),
-    [
-        (lambda: adamw(Net(), lr=0), "above 0"),
-        (lambda: adamw(Net().requires_grad_(False)), "no trainable parameter"),
-    ],
+    [(lambda: adamw(Net(), lr=0), "above 0"), (lambda: adamw(Net().requires_grad_(False)), "no trainable parameter")],
 )
 def test_bad_arguments(make: object, words: str) -> None:
     with pytest.raises(CourseError, match=words):

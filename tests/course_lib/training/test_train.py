@@ -71,8 +71,7 @@ def test_one_step_is_the_textbooks(monkeypatch: pytest.MonkeyPatch) -> None:
         if p.grad is not None:
             p.grad *= min(1.0, 0.5 / float(norm))
     optimizer.step()
-    assert step.step == 1 and step.lr == 0.1
-    assert step.loss == pytest.approx(loss.item(), rel=1e-6)
+    assert step.step == 1 and step.lr == 0.1 and step.loss == pytest.approx(loss.item(), rel=1e-6)
     assert step.grad_norm == pytest.approx(float(norm), rel=1e-5) and step.grad_norm > 0.5
     assert step.tokens == int(BATCHES[0]["attention_mask"].sum()) and step.seconds > 0
     for a, b in zip(weights(ours), weights(theirs), strict=True):

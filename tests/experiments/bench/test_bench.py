@@ -65,8 +65,7 @@ def several(monkeypatch):
 def test_figures_measured_together_are_records_of_their_own(several):
     records = list(bench.run(Timing(rounds=1)))
     assert [r["name"] for r in records[:2]] == ["BERT: training", "BERT: peak memory"]
-    assert [r["unit"] for r in records[:2]] == ["tokens/s", "MiB"]
-    assert records[0]["rows"][1]["ratio"] == 2.0
+    assert [r["unit"] for r in records[:2]] == ["tokens/s", "MiB"] and records[0]["rows"][1]["ratio"] == 2.0
 
 
 def test_minutes(several):
@@ -92,8 +91,7 @@ def test_a_run_writes_the_record_and_keeps_what_it_did_not_measure(tmp_path, cap
     assert set(record) == {"sizes", "versions", "hardware", "measures"}
     assert {"python", "torch", "transformers"} <= set(record["versions"])
     (found,) = record["measures"]
-    assert found["plan"]["rounds"] == 1
-    assert [row["contender"] for row in found["rows"]] == sides
+    assert found["plan"]["rounds"] == 1 and [row["contender"] for row in found["rows"]] == sides
     assert all(len(row["values"]) == 1 and row["values"][0] > 0 for row in found["rows"])
     printed = capsys.readouterr().out
     assert "training GPT S (tokens/s)" in printed and "1.00x transformers fp32" in printed
@@ -113,8 +111,7 @@ def test_figures_are_medians_and_ratios_of_medians(monkeypatch):
     (record,) = bench.run(Timing(rounds=3))
     theirs, ours = record["rows"]
     assert theirs["median"] == 20 and theirs["ratio"] == 1
-    assert ours["median"] == 36 and ours["ratio"] == pytest.approx(1.8)
-    assert "1.80x theirs" in bench.table(record)
+    assert ours["median"] == 36 and ours["ratio"] == pytest.approx(1.8) and "1.80x theirs" in bench.table(record)
 
 
 def test_an_unknown_measure_and_a_contender_that_fails():

@@ -55,8 +55,7 @@ def test_trained_once(tmp_path: Path, steps: list[int]) -> None:
     one, two = (trained(arm, tmp_path) for _ in range(2))
     assert steps == [6] and equal(one.model, two.model)
     assert [point["step"] for point in one.card["curve"]] == [2, 4, 6]
-    assert one.card["arm"]["seed"] == 0
-    assert not (tmp_path / arm.name / "state.safetensors").exists()
+    assert one.card["arm"]["seed"] == 0 and not (tmp_path / arm.name / "state.safetensors").exists()
     assert {path.suffix for path in (tmp_path / arm.name).iterdir()} == {".json", ".safetensors"}
 
 
@@ -78,8 +77,7 @@ def test_a_killed_run_ends_with_the_same_bits(tmp_path: Path, make: Any, dies_at
     assert [p["loss"] for p in whole.card["curve"]] == [p["loss"] for p in again.card["curve"]]
     for step in arm.keep:
         one, two = (trained(arm, tmp_path / place, at=step) for place in ("whole", "killed"))
-        assert equal(one.model, two.model)
-        assert not equal(one.model, whole.model)
+        assert equal(one.model, two.model) and not equal(one.model, whole.model)
 
 
 def test_a_stopped_arm_is_the_longer_one_s_beginning(tmp_path: Path) -> None:
@@ -99,8 +97,7 @@ def test_the_name_says_everything() -> None:
         value = other.get(field.name)
         changed = replace(arm, **{field.name: getattr(arm, field.name) + 1 if value is None else value})
         names.add(changed.name)
-    assert len(names) == 1 + len(fields(Arm))
-    assert replace(arm).name == arm.name
+    assert len(names) == 1 + len(fields(Arm)) and replace(arm).name == arm.name
 
 
 def test_the_two_sided_model_sees_the_next_token(tmp_path: Path) -> None:
@@ -149,8 +146,7 @@ def test_the_bilstm_does_not_read_padding(tmp_path: Path) -> None:
     with torch.no_grad():
         padded = model(ids, attention_mask=attention_mask)
         alone = model(ids[1:, :5], attention_mask=attention_mask[1:, :5])
-    assert torch.allclose(padded[1:, :5], alone, atol=1e-6)
-    assert padded.shape == (2, 9, 64)
+    assert torch.allclose(padded[1:, :5], alone, atol=1e-6) and padded.shape == (2, 9, 64)
 
 
 def test_hidden_words_are_asked_from_the_side_that_a_model_has(tmp_path: Path) -> None:
@@ -161,8 +157,7 @@ def test_hidden_words_are_asked_from_the_side_that_a_model_has(tmp_path: Path) -
         torch.equal(a.ids, b.ids) and torch.equal(a.loss_mask, b.loss_mask) for a, b in zip(gaps, again, strict=True)
     )
     gap = gaps[0]
-    assert (gap.loss_mask.sum(1) == 1).all()
-    assert (gap.loss_mask & ~gap.attention_mask).sum() == 0
+    assert (gap.loss_mask.sum(1) == 1).all() and (gap.loss_mask & ~gap.attention_mask).sum() == 0
     after = (gap.loss_mask.int().cumsum(1) == 1) & ~gap.loss_mask & gap.attention_mask
     other = gap._replace(ids=torch.where(after, (gap.ids + 7) % 300, gap.ids))
     logits = {name: _heard(source, gap, other) for name, source in {"bert": bert, "gpt": gpt}.items()}

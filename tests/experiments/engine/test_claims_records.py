@@ -34,8 +34,7 @@ def test_a_record_follows_from_its_figures(name: str) -> None:
         assert value == figure(value.seeds, exact=exact), key
         assert len(value.seeds) == len(found.seeds)
     assert exact or len(found.seeds) >= 3
-    assert found.kind == records.claim(name).kind
-    assert found.config["plan"]["scale"] in ("cpu", "gpu")
+    assert found.kind == records.claim(name).kind and found.config["plan"]["scale"] in ("cpu", "gpu")
     assert records.summary(name).startswith(f"{name}: {found.verdict}")
 
 
@@ -49,8 +48,7 @@ def test_every_record_in_the_folder_is_of_a_claim() -> None:
 def test_exact_and_computed_claims_hold_here_too(name: str, tmp_path: Path) -> None:
     settings = RunSettings(PLANS["cpu"], out=tmp_path, work=tmp_path / "claims", arms=tmp_path / "arms")
     *_, done = run([name], settings)
-    assert done.record is not None
-    assert done.record.verdict == "reproduced"
+    assert done.record is not None and done.record.verdict == "reproduced"
     shipped = recorded(name)
     if name != "gelu":  # rounding differs between machines
         assert done.record.figures == shipped.figures

@@ -62,20 +62,16 @@ def register(monkeypatch: pytest.MonkeyPatch, asked: list[int], **changed: Any) 
 
 def test_a_record_says_it_all(settings: RunSettings, toy: list[int]) -> None:
     done = list(run([NAME], settings))
-    assert [each.what for each in done] == [f"{NAME} seed {seed}" for seed in (0, 1, 2)]
-    assert done[0].record is None
+    assert [each.what for each in done] == [f"{NAME} seed {seed}" for seed in (0, 1, 2)] and done[0].record is None
     found = records.record(NAME, settings.out)
-    assert found == done[-1].record
-    assert found is not None
+    assert found == done[-1].record and found is not None
     assert (found.verdict, found.seeds) == ("reproduced", [0, 1, 2])
-    assert found.why == "holds: a is one or more (2 ± 2.48)"
-    assert found.figures["a"].seeds == [1.0, 2.0, 3.0]
+    assert found.why == "holds: a is one or more (2 ± 2.48)" and found.figures["a"].seeds == [1.0, 2.0, 3.0]
     low, high = found.figures["a"].interval or (0, 0)
     assert (low + high) / 2 == pytest.approx(2.0)
     assert high - 2 == pytest.approx(4.30265 / 3**0.5, rel=1e-4)  # Student's t, two degrees of freedom
     assert found.rule == "Statements: (1) a is one or more."
-    assert found.config["plan"]["scale"] == "smoke"
-    assert {"python", "torch"} <= set(found.versions)
+    assert found.config["plan"]["scale"] == "smoke" and {"python", "torch"} <= set(found.versions)
 
 
 def test_finished_seeds_are_not_done_again(
@@ -115,10 +111,7 @@ def test_arms_come_before_their_seeds_and_once(
     done = [each.what for each in run([NAME], settings)]
     assert [what.split()[0] for what in done] == ["arm"] * 3 + [NAME] * 3
     found = records.record(NAME, settings.out)
-    assert found is not None
-    assert found.arms == made
-    assert len(made) == 3
-    assert found.seconds == pytest.approx(180, abs=5)
+    assert found is not None and found.arms == made and len(made) == 3 and found.seconds == pytest.approx(180, abs=5)
     assert found.config["arms"][0]["objective"] == "mlm_nsp"
 
 
@@ -136,8 +129,7 @@ def test_bad_numbers_are_one_sentence(settings: RunSettings, toy: list[int], mon
 
 
 def test_figures() -> None:
-    assert figure([2.0]).interval is None
-    assert figure([2.0], exact=True).interval == (2.0, 2.0)
+    assert figure([2.0]).interval is None and figure([2.0], exact=True).interval == (2.0, 2.0)
     assert difference(figure([1.0, 2.0]), figure([0.5, 1.5])) == Figure([0.5, 0.5], 0.5, (0.5, 0.5))
     told = {3: "3", 1234567: "1,234,567", 0.5: "0.500", 12.34: "12.3", 123.4: "123", 1e-6: "1.0e-06"}
     assert [short(number) for number in told] == list(told.values())
@@ -183,8 +175,7 @@ def test_telling(settings: RunSettings, toy: list[int], tmp_path: Path) -> None:
     page, text = (report.save(tmp_path / f"report.{kind}", settings.out).read_text() for kind in ("html", "md"))
     for told in (page, text):
         assert "1 of 80 claims recorded: 1 reproduced" in told
-        assert "a is one or more (2 ± 2.48)" in told
-        assert "Statements: (1) a is one or more." in told
+        assert "a is one or more (2 ± 2.48)" in told and "Statements: (1) a is one or more." in told
     assert "<script" not in page
 
 
@@ -198,10 +189,8 @@ def test_command_line(settings: RunSettings, toy: list[int], tmp_path: Path) -> 
     assert "  holds: a is one or more (2 ± 2.48)" in call("run", NAME, "--scale", "smoke", "--seeds", "3", *work)
     assert call("run", NAME, "--scale", "smoke", "--seeds", "3", *work).startswith(f"{NAME}: 0 s")
     listed = call("list", "--lesson", "08")
-    assert "gpt1-table" in listed
-    assert "1 of 4 claims recorded: 1 reproduced" in listed
-    assert "mlm-recipe" not in listed
-    assert "a is one or more" in call("report", "--to", str(tmp_path / "all.html"))
+    assert "gpt1-table" in listed and "1 of 4 claims recorded: 1 reproduced" in listed
+    assert "mlm-recipe" not in listed and "a is one or more" in call("report", "--to", str(tmp_path / "all.html"))
     assert (tmp_path / "all.html").exists()
 
 
@@ -216,8 +205,7 @@ def test_command_line(settings: RunSettings, toy: list[int], tmp_path: Path) -> 
 )
 def test_command_line_mistakes(words: list[str], sentence: str) -> None:
     done = CliRunner().invoke(app, words)
-    assert isinstance(done.exception, CourseError)
-    assert sentence in str(done.exception)
+    assert isinstance(done.exception, CourseError) and sentence in str(done.exception)
 
 
 @pytest.mark.slow
@@ -235,8 +223,7 @@ def test_a_killed_run_leaves_no_process_behind(tmp_path: Path) -> None:
     run.kill()
     run.wait()
     _, alive = psutil.wait_procs(workers, timeout=30)
-    assert len(workers) == 2
-    assert alive == []
+    assert len(workers) == 2 and alive == []
 
 
 @pytest.mark.slow
@@ -247,6 +234,5 @@ def test_side_by_side_in_processes(tmp_path: Path) -> None:
     for expected in ("causal-mask seed 0", "causal-mask: 0 s"):
         done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=FROM_HERE)
         assert done.returncode == 0, done.stderr
-        assert expected in done.stdout
-        assert "nsp-recipe: reproduced (exact)" in done.stdout
+        assert expected in done.stdout and "nsp-recipe: reproduced (exact)" in done.stdout
     assert read(tmp_path / "out" / "causal-mask.json").verdict == "reproduced"

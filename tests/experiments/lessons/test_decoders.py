@@ -50,8 +50,7 @@ def test_a_page_of_sums_is_right_and_its_sign_means_one_thing() -> None:
     meanings = set()
     for page in gpt3.pages(200, torch.Generator().manual_seed(0)).tolist():
         lines = results(page)
-        assert {(a, b) for a, _, b, _ in lines} <= taught
-        assert len({sign for _, sign, _, _ in lines}) == 1
+        assert {(a, b) for a, _, b, _ in lines} <= taught and len({sign for _, sign, _, _ in lines}) == 1
         sign = lines[0][1]
         plus, minus = all(a + b == c for a, _, b, c in lines), all(a - b == c for a, _, b, c in lines)
         assert (sign == gpt3.UNKNOWN and (plus or minus)) or (plus if sign == gpt3.PLUS else minus)

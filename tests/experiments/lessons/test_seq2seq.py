@@ -24,8 +24,7 @@ from tests.experiments.engine.judged import judge
 def test_the_corner_is_the_lessons() -> None:
     space = run_cells("16_bart", {"random": random, "run": Run()}, "corner-words", "corner-tell", "classify-data")
     told, own = (tell(random.Random(3)) for tell in (space["tell"], bart.story))
-    assert told == own
-    assert bart.told_apart(random.Random(3), 500)[:200] == space["taught"]
+    assert told == own and bart.told_apart(random.Random(3), 500)[:200] == space["taught"]
     event = bart.event(random.Random(4), "Mara", 1)
     assert bart.translated(random.Random(4), 1)[0]["text"].split()[-1] == "."
     assert space["event"](random.Random(4), "Mara", 1) == event
@@ -137,8 +136,7 @@ def test_an_answer_counts_if_its_text_is_the_targets(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(t5.probes, "generate", says)
     share = sum(row.truth == "positive" for row in rows) / len(rows)
-    assert 0 < share < 1
-    assert t5.answered(town, town.t5_mini, "sentiment") == share
+    assert 0 < share < 1 and t5.answered(town, town.t5_mini, "sentiment") == share
     assert t5.answered(town, town.t5_mini, "paraphrase") == 0.0
 
 
