@@ -5,7 +5,7 @@ from itertools import product
 
 from experiments.lessons import Arm, Lab, Plan, Tuning, experiment, given, small_models, suite
 
-SUITE = ("sentiment", "acceptability", "similarity", "qnli")
+SUITE = ("sentiment", "similarity", "qnli")
 SIZES, RATE = given("bert_finetuning").values()
 SYSTEMS = ("BiLSTM+ELMo+Attn", "GPT", "BERT", "bert-mini")
 READER_RATE = 2e-3  # for the BiLSTM on top of ELMo, which starts from nothing
