@@ -8,8 +8,7 @@ from experiments.lessons import Arm, Lab, Plan, Tuning, experiment, given, small
 SUITE = ("sentiment", "similarity", "qnli")
 SIZES, RATE = given("bert_finetuning").values()
 SYSTEMS = ("BiLSTM+ELMo+Attn", "GPT", "BERT", "bert-mini")
-READER_RATE = 2e-3  # for the BiLSTM on top of ELMo, which starts from nothing
-FROZEN_RATE = 5e-3
+READER_RATE, FROZEN_RATE = 2e-3, 5e-3  # for the BiLSTM on top, which starts from nothing: of ELMo, of a frozen BERT
 TUNED_TASKS = ("entities", "sentiment", "nli", "similarity")
 SWEEP_TASK, RATES, EPOCHS = given("settings")["finetuning-recipe"].values()
 _arms = small_models.together(small_models.elmo_arm, small_models.causal_arm, small_models.bert_arm)
