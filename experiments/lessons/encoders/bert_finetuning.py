@@ -5,10 +5,10 @@ from itertools import product
 
 from experiments.lessons import Arm, Lab, Plan, Tuning, experiment, given, small_models, suite
 
-SUITE = ("nli", "paraphrase", "qnli", "sentiment", "acceptability", "similarity")
+SUITE = ("sentiment", "similarity", "qnli")
+SIZES, RATE = given("bert_finetuning").values()
 SYSTEMS = ("BiLSTM+ELMo+Attn", "GPT", "BERT", "bert-mini")
-READER_RATE = 2e-3  # for the BiLSTM on top of ELMo, which starts from nothing
-FROZEN_RATE = 5e-3
+READER_RATE, FROZEN_RATE = 2e-3, 5e-3  # for the BiLSTM on top, which starts from nothing: of ELMo, of a frozen BERT
 TUNED_TASKS = ("entities", "sentiment", "nli", "similarity")
 SWEEP_TASK, RATES, EPOCHS = given("settings")["finetuning-recipe"].values()
 _arms = small_models.together(small_models.elmo_arm, small_models.causal_arm, small_models.bert_arm)
@@ -21,7 +21,12 @@ def _systems(plan: Plan, seed: int) -> dict[str, Tuning]:
     return tuned | {SYSTEMS[0]: replace(tuned[SYSTEMS[0]], frozen=True, lr=READER_RATE)}
 
 
-suite("bert-glue", _systems, SUITE)
+def _taught(plan: Plan, seed: int) -> dict[str, Tuning]:
+    """The systems with the suite's labels, each at its own learning rate."""
+    return {name: replace(s, lr=RATE[name], **SIZES[plan.scale]) for name, s in _systems(plan, seed).items()}
+
+
+suite("bert-glue", _taught, SUITE)
 
 
 @experiment("bert-swag")
