@@ -82,6 +82,7 @@ def update(folder: Path = FOLDER) -> list[str]:
     folder.mkdir(exist_ok=True)
     for path in sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb")):
         lesson, target = nbformat.read(path, as_version=4), folder / path.name
+        notary.sign(lesson)  # JupyterLab shows the tables and widgets of signed notebooks only
         try:
             before = target.read_text("utf-8") if target.exists() else ""
             made = merged(nbformat.reads(before, as_version=4), lesson) if before else fresh(lesson)
@@ -93,7 +94,7 @@ def update(folder: Path = FOLDER) -> list[str]:
             with atomic_write(target) as file:
                 file.write(text)
             said.append(f"{target.name}: {'updated, with what you wrote' if before else 'new'}")
-        notary.sign(made)  # JupyterLab shows the pictures of signed notebooks only
+        notary.sign(made)
     return said
 
 

@@ -37,7 +37,7 @@ def test_nothing_is_given_away_and_a_second_update_does_nothing(copies):
         assert not any(each.outputs or each.execution_count for each in code)
         folded = {each.source for each in code if each.metadata.get("jupyter", {}).get("source_hidden")}
         assert folded == {each.source for each in code if "figures.show(" in each.source}
-        assert nbformat.sign.NotebookNotary().check_signature(made)
+        assert all(map(nbformat.sign.NotebookNotary().check_signature, (made, stored)))
 
 
 def test_a_file_that_cannot_be_read_is_left_alone(copies):
