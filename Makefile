@@ -17,7 +17,7 @@ RECORD ?=
 SHELL := /bin/sh
 RUN := .venv/bin/python
 .DEFAULT_GOAL := help
-.PHONY: help ready lab test test-all check run site build slides homework checkpoints bench clean distclean
+.PHONY: help ready lab test test-all test-gradebook check run site build slides homework checkpoints bench clean distclean
 
 ifeq ($(wildcard tools/setup.py),)
 $(error Run make inside the course's folder, or name it: make -C "/path/to/the/course" lab)
@@ -27,6 +27,7 @@ help:
 	@echo 'make lab          open JupyterLab on the first lesson (sets everything up the first time)'
 	@echo 'make test         prove that everything works: every lesson executed and compared, units, parity'
 	@echo 'make test-all     what it leaves out: other seeds and scales, several processes, compiled models, types'
+	@echo 'make test-gradebook   the grades in nbgrader'\''s gradebook, with an nbgrader of its own (needs a network once)'
 	@echo 'make check        the quick part of make test, without lessons and browser'
 	@echo 'make run LESSON=09_bert SCALE=smoke   execute a lesson without a screen, into build/'
 	@echo 'make run SCALE=smoke  execute all lessons, and make build/site/ of them; goes on where it failed (AGAIN=1: anew)'
@@ -65,6 +66,9 @@ test: ready
 
 test-all: ready
 	@$(RUN) -m pytest -m slow
+
+test-gradebook: ready
+	@bash .ci/gradebook
 
 check: ready
 	@$(RUN) -m pytest tests -m 'not slow and not notebooks and not browser'

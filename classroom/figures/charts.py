@@ -189,12 +189,10 @@ def bars(
 @styled
 def diffs(rows: Mapping[str, Numbers], *, x: str, size: _Size = (8.5, 3.2)) -> Figure:
     """Forest plot: each seed's difference as a dot, their mean with its 95% interval; dotted: no difference."""
-    from scipy.special import stdtrit
-
     figure, axes = canvas(*size)
     axes.axvline(0, **DOTTED)
     for row, seeds in enumerate(map(array, rows.values())):
-        half = float(stdtrit(len(seeds) - 1, 0.975)) * float(seeds.std(ddof=1)) / math.sqrt(len(seeds))
+        half = _half_interval(seeds)
         axes.errorbar(seeds.mean(), row, xerr=half, fmt="s", color=PALETTE[0], capsize=5, linewidth=1.8)
         axes.scatter(seeds, [row + 0.22] * len(seeds), s=22, color="white", edgecolors=INK, linewidths=1, zorder=5)
     axes.set(xlabel=x, yticks=range(len(rows)), yticklabels=list(rows), ylim=(len(rows) - 0.4, -0.5))
@@ -315,15 +313,20 @@ def _levels(axes: Axes, levels: Mapping[str, float]) -> list[tuple[float, str, s
     return [(height, name, GREY) for name, height in levels.items()]
 
 
+def _half_interval(seeds: Any) -> float:
+    """Half the width of the mean's 95% interval, by Student's t."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(len(seeds) - 1, 0.975)) * float(seeds.std(ddof=1)) / math.sqrt(len(seeds))
+
+
 def _bar(axes: Axes, place: float, seeds: Any, colour: str, published: float | None, digits: int, near: float) -> None:
     """near: how far beyond the bar a diamond still meets the label."""
     mean = float(seeds.mean())
     axes.bar(place, mean, width=0.72, color=colour, zorder=2)
     low = top = mean
     if len(seeds) > 1:
-        from scipy.special import stdtrit
-
-        interval = float(stdtrit(len(seeds) - 1, 0.975)) * float(seeds.std(ddof=1)) / math.sqrt(len(seeds))
+        interval = _half_interval(seeds)
         axes.errorbar(place, mean, yerr=interval, color=INK, capsize=5, linewidth=1.6, zorder=4)
         axes.scatter([place + 0.2] * len(seeds), seeds, s=22, color="white", edgecolors=INK, linewidths=1, zorder=5)
         low, top = min(mean - interval, float(seeds.min())), max(mean + interval, float(seeds.max()))

@@ -3,7 +3,6 @@
 import base64
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import combinations
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +16,7 @@ from classroom.figures.live import progress_html
 from classroom.figures.trees import probability
 from course_lib import CourseError
 from course_lib.families import preset
+from course_lib.model.seq2seq import encoder_config
 
 WORDS = ["The", "cat", "drank", "because", "it", "was", "thirsty"]
 WEIGHTS = torch.randn(4, 7, 7, generator=torch.Generator().manual_seed(0)).mul(2).softmax(-1)
@@ -135,7 +135,7 @@ def test_blocks_and_stacks_have_their_parts() -> None:
 def test_a_whole_model_follows_its_configuration() -> None:
     decoder = preset("transformer-base")
     towers = [
-        figures.tower(replace(decoder, causal=False, cross=False), ["die", "Katze"]),
+        figures.tower(encoder_config(decoder), ["die", "Katze"]),
         figures.tower(decoder, ["the"]),
     ]
     said = words(figures.model(towers))
