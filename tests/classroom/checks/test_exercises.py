@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from classroom import checks
-from classroom.checks.base import WRONG, Crash, normal, result
+from classroom.checks.base import WRONG, Crash, difference, normal, report, result
 from classroom.checks.exercise import Exercise, exercise, parse
 from course_lib.errors import CourseError
 
@@ -165,4 +165,7 @@ def test_a_verdict_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"{WRONG} {verdict.message}\n"
     assert toy.use(half) is toy.reference and toy.use(toy.reference) is toy.reference and toy.use(half, half) is half
     assert capsys.readouterr().out.splitlines()[:2] == ["toy: the course's, until yours passes its check", "toy: yours"]
+    report("toy", lambda: "many words " * 40)
+    assert 100 < max(map(len, capsys.readouterr().out.splitlines())) <= 110
+    assert difference({"ids": torch.tensor([1, 2])}, 3, 4).endswith("on ids = [1, 2].")
     assert verdict._ipython_display_() is None and not verdict and repr(verdict) == "CheckResult(not passed)"

@@ -14,6 +14,7 @@ from classroom import figures
 from classroom.figures.display import png
 from classroom.figures.live import progress_html
 from classroom.figures.trees import probability
+from classroom.records.figures import figure
 from course_lib import CourseError
 from course_lib.families import preset
 from course_lib.model.seq2seq import encoder_config
@@ -132,13 +133,16 @@ def test_blocks_and_stacks_have_their_parts() -> None:
     assert [stacks.count(part) for part in ("attention", "causal attention", "cross-attention")] == [2, 2, 1]
 
 
+@pytest.mark.parametrize("drawn", [figures.diffs({"a": [1.0, 2, 4]}, x=""), figures.bars({"a": [1.0, 2, 4]}, y="")])
+def test_error_bars_are_the_records_interval(drawn: Any) -> None:
+    (bar,) = drawn.axes[0].collections[0].get_segments()
+    assert sorted(bar.flat)[:1] + sorted(bar.flat)[-1:] == pytest.approx(list(figure([1.0, 2, 4]).interval or ()))
+
+
 def test_a_whole_model_follows_its_configuration() -> None:
     decoder = preset("transformer-base")
-    towers = [
-        figures.tower(encoder_config(decoder), ["die", "Katze"]),
-        figures.tower(decoder, ["the"]),
-    ]
-    said = words(figures.model(towers))
+    encoder = figures.tower(encoder_config(decoder), ["die", "Katze"])
+    said = words(figures.model([encoder, figures.tower(decoder, ["the"])]))
     assert [said.count(part) for part in ("layer norm", "attention, both sides", "attention, causal")] == [5, 1, 1]
     assert said.count("attention to the encoder") == 1 and said.count("+") == 2 * 2 + 3
     pre = figures.tower(preset("t5-mini"), ["a"], "vocabulary", {0: "b"})
