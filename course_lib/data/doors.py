@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 AnyDataset: TypeAlias = "Dataset | IterableDataset"
 Opened: TypeAlias = "folders.Found | AnyDataset"  # files, or a dataset of the hub or of files in its layout
 
-DOCS = COURSE / "data" / "docs"
+SHIPPED = {name: COURSE / "data" / name for name in ("docs", "manual")}
 TOO_FEW = "n is {}; ask for at least one row, or leave it out for all."
 MOST_CLASSES = 1000
 FEW_CLASSES = 20  # more must each have two rows, on average
@@ -55,9 +55,9 @@ def corpus(
     """Documents, one a row, in the column `text`.
 
     Args:
-        source: "world", the generated town (its rows have all annotations of `World.document`); "docs", docstrings
-            of the course's libraries; the path of a file or folder (`course_lib.data.folders` has the formats); or
-            "hub:NAME:CONFIG@REVISION".
+        source: "world", the generated town (its rows have all annotations of `World.document`); "docs", docstrings of
+            the course's libraries; "manual", 79 pages of Python's; the path of a file or folder (`folders` has the
+            formats); or "hub:NAME:CONFIG@REVISION".
         split: "train", "validation" or "test"; of files also a file's own name ("dev_matched").
         n: so many documents at most, drawn by `seed`; None: all there are, of the endless world 2,000.
         column: where the text stands, if not under a usual name.
@@ -69,8 +69,7 @@ def corpus(
         return rows.to_iterable_dataset() if streaming else rows
     if generated(name.partition("/")[0]) is not None:
         raise CourseError(f"{name} is a task, with labels; the texts are {name.partition('/')[0]}.")
-    docs = name == "docs"
-    opened = _open(str(DOCS) if docs else name, split, "corpus", streaming)
+    opened = _open(str(SHIPPED.get(name, name)), split, "corpus", streaming)
     if not isinstance(opened, folders.Found):
         return _sample(_text(opened, name, column), n, seed)
     from datasets import Features, IterableDataset, Value
@@ -81,7 +80,7 @@ def corpus(
         found: AnyDataset = IterableDataset.from_generator(_documents, features=kinds, gen_kwargs=how)
     else:
         found = _dataset(_documents(**how), kinds)
-    return _sample(found, n, None if docs and seed == 0 else seed)  # the docs stand in the order that 0 draws
+    return _sample(found, n, None if name in SHIPPED and seed == 0 else seed)  # these stand in the order that 0 draws
 
 
 @checked
@@ -126,7 +125,7 @@ def task(
 def has_labels(source: str | Path) -> bool:
     """Whether `task` may read it: not so texts alone, such as a book."""
     owner, _, of = str(source).partition("/")
-    if generated(owner) is not None or owner == "docs" or owner.startswith(hub.PREFIX):
+    if generated(owner) is not None or owner in SHIPPED or owner.startswith(hub.PREFIX):
         return bool(of) or owner.startswith(hub.PREFIX)
     found = folders.find(Path(source), "train", "corpus")
     return found.format != folders.TEXT or all(map(readers.is_table, found.files))

@@ -5,10 +5,10 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
-from pydoc_data.topics import topics
 
 import pytest
 
+from course_lib import data
 from tools.notebooks import lessons, page
 from tools.notebooks.execute import environment
 from tools.notebooks.run import run
@@ -22,7 +22,7 @@ def in_background(item):
     """A lesson's run takes its turn in the background: two at a time, beside other tests."""
     path, kind = (item.callspec.params[name] for name in ("path", "kind"))
     (OUT / kind).mkdir(parents=True, exist_ok=True)
-    (book := OUT / "book.txt").write_text(" ".join(" ".join(topics.values()).split())[:20_480], "utf-8")
+    (book := OUT / "book.txt").write_text(" ".join(" ".join(data.corpus("manual")["text"]).split())[:20_480], "utf-8")
     given = {"SCALE": "smoke", "SEED": 1, "OUT": str(OUT / kind), "DATA": "world" if kind == "town" else str(book)}
     RUNS[path, kind] = item.config.stash[BACKGROUND].submit(smoke, path, given, OUT / kind / "build")
 

@@ -5,7 +5,6 @@ from copy import deepcopy
 from dataclasses import replace
 from functools import cache, partial
 from itertools import pairwise
-from pydoc_data.topics import topics
 from typing import Any, cast
 
 import torch
@@ -229,7 +228,7 @@ def t5_span_corruption(lab: Lab, seed: int) -> dict[str, float]:
     values = {f"as in the lecture/{side}": float(text == EXAMPLE[side]) for side, text in said.items()}
     back = objectives.restore(*marked, signs)
     values["restored/the lecture's example"] = float(torch.equal(back, torch.arange(len(words))))
-    read = ([town(WORLD).document(i)["text"] for i in range(750)], list(topics.values()))
+    read = ([town(WORLD).document(i)["text"] for i in range(750)], data.corpus("manual")["text"][:])
     for name, texts in zip(CORPORA, read, strict=True):
         values |= {f"{what}/{name}": value for what, value in _amounts(texts, seed).items()}
     return values
