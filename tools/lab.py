@@ -41,7 +41,7 @@ def command(port: int) -> list[str]:
     """The server's command line."""
     words = [sys.executable, "-m", "jupyterlab", "--no-browser", "--ip=127.0.0.1", f"--port={port}"]
     words += ["--ServerApp.port_retries=0", f"--ServerApp.root_dir={ROOT}", "--Application.log_level=WARN"]
-    words += ["--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"]
+    words += ["--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate", "--LabApp.news_url=None"]
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         words.append("--allow-root")
     return words
