@@ -1,6 +1,5 @@
 """A JupyterLab with settings of its own."""
 
-import json
 import os
 import socket
 import subprocess
@@ -19,10 +18,6 @@ def lab(tmp_path_factory):
     names = ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR", "JUPYTERLAB_SETTINGS_DIR",
              "JUPYTERLAB_WORKSPACES_DIR")  # fmt: skip
     env = os.environ | {name: str(place / name.lower()) for name in names}
-    config = Path(env["JUPYTER_CONFIG_DIR"]) / "labconfig"
-    config.mkdir(parents=True)
-    off = {"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": True}}
-    (config / "page_config.json").write_text(json.dumps(off))
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -30,7 +25,7 @@ def lab(tmp_path_factory):
         sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ip=127.0.0.1", f"--port={port}",
         "--ServerApp.port_retries=0", "--IdentityProvider.token=", "--ServerApp.disable_check_xsrf=True",
         f"--ServerApp.root_dir={folder}", "--LabApp.expose_app_in_browser=True",
-        "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
+        "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate", "--LabApp.news_url=None",
     ]  # fmt: skip
     address, log = f"http://127.0.0.1:{port}", place / "jupyter.log"
     with log.open("wb") as said, subprocess.Popen(command, env=env, stdout=said, stderr=said) as server:

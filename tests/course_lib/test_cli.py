@@ -46,10 +46,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         model = (heads.LM if name == "tiny-gpt" else heads.MLM)(Transformer(config))
         card = {"name": name, "steps": 7, "tokens": 99, "scores": {"name": 0.5}, "curve": [], "data": "none"}
         checkpoints.export(name, model, tokenizer, card, place)
-    vectors, card = (
-        WordVectors(["a", "b"], torch.ones(2, 3), [1, 1]),
-        {"name": "tiny-words", "steps": 0, "tokens": 0, "scores": {}},
-    )
+    vectors = WordVectors(["a", "b"], torch.ones(2, 3), [1, 1])
+    card = {"name": "tiny-words", "steps": 0, "tokens": 0, "scores": {}}
     checkpoints.export("tiny-words", vectors, None, card, place)
     return place
 
@@ -71,8 +69,7 @@ def reviews(folder: Path, labelled_test: bool = True) -> Path:
     """A folder in GLUE's layout, but for its columns' names."""
     folder.mkdir()
     for split in ("train", "dev", "test"):
-        rows = [f"{word} saw the judge\t{kind}" for word, kind in [("anna", "good"), ("the mill", "bad")] * 8]
-        rows = ["review\tverdict", *rows]
+        rows = ["review\tverdict", *["anna saw the judge\tgood", "the mill saw the judge\tbad"] * 8]
         if split == "test" and not labelled_test:
             rows = [row.partition("\t")[0] for row in rows]
         (folder / f"{split}.tsv").write_text("\n".join(rows) + "\n")
@@ -108,16 +105,13 @@ def test_fetch_takes_all_that_it_can_and_says_what_is_missing(call, tmp_path, mo
     hf.save_pretrained(heads.MLM(body), tmp_path / "model", tokenizer=tokenizer)
     (tmp_path / "text").mkdir()
     (tmp_path / "text" / "train.txt").write_text(BOOK, "utf-8")
-    wanted = {
-        "models": [{"name": "nobody/nothing", "revision": "v1", "megabytes": 1}]
-        + [{"name": str(tmp_path / "model"), "megabytes": 1}],
-        "corpora": [{"name": str(tmp_path / "text"), "megabytes": 1}],
-    }
-    write_json(tmp_path / "wanted.json", wanted)
+    model, text = ({"name": str(tmp_path / name), "megabytes": 1} for name in ("model", "text"))
+    missing = {"name": "nobody/nothing", "revision": "v1", "megabytes": 1}
+    write_json(tmp_path / "wanted.json", {"models": [missing, model], "corpora": [text]})
     code, out, err = call("fetch", str(tmp_path / "wanted.json"))
     assert code == 1 and out.count("(1 MB) ...") == 3
     assert "error: The model 'nobody/nothing' at revision 'v1' cannot be had" in err and "Traceback" not in err
-    write_json(tmp_path / "wanted.json", {"models": wanted["models"][1:], "corpora": wanted["corpora"]})
+    write_json(tmp_path / "wanted.json", {"models": [model], "corpora": [text]})
     assert call("fetch", str(tmp_path / "wanted.json"))[0] == 0
 
 

@@ -136,6 +136,17 @@ def exercises(notebook: NotebookNode) -> Iterator[str]:
         yield "fewer than two exercises have graded hints (two or more)"
 
 
+def times(notebook: NotebookNode) -> Iterator[str]:
+    """The stated minutes: one for 200 words outside folds or 10 lines of code; the exercises' own added up."""
+    words = len(re.sub(r"<details>.*?</details>", "", _markdown(notebook), flags=re.S).split())
+    lines = sum(bool(line.strip()) for _, cell in _code(notebook) for line in cell.source.splitlines())
+    added = sum(map(int, re.findall(r"about (\d+) minutes`$", _markdown(notebook), re.M)))
+    said = re.findall(r"Time to read\** \| about (\d+) minutes, and (\d+) more with ", notebook.cells[0].source)
+    for stated, counted in zip(*(said or ["00"]), (words / 200 + lines / 10, added), strict=True):
+        if abs(int(stated) - counted) > 5:
+            yield f"'Time to read' says {stated} minutes where {counted:.0f} are counted (words / 200 + lines / 10)"
+
+
 def quizzes(notebook: NotebookNode) -> Iterator[str]:
     """At least three questions, each shown."""
     asked = [cell for _, cell in _code(notebook) if "widgets.quiz(" in cell.source]
@@ -161,4 +172,4 @@ def stands_alone(notebook: NotebookNode) -> Iterator[str]:
                 yield f"cell {i} names a place on the machine that built it: {found}"
 
 
-RULES: tuple[Rule, ...] = (frame, lengths, executed, pictures, exercises, quizzes, stands_alone)
+RULES: tuple[Rule, ...] = (frame, lengths, executed, pictures, exercises, times, quizzes, stands_alone)

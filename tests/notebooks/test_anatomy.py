@@ -83,6 +83,7 @@ SLIPS = [
     ("picture.png", edit("A picture.", "A picture.", "![x](picture.png)")),
     ("<svg>", edit(CELL, outputs=html("<svg width='3'></svg>"))),
     ("fewer than three", edit("### Exercise 3", "Exercise", "Thing")),
+    ("says 25 minutes", edit("# A lesson", "and 5 more", "and 25 more")),
     ("minutes", edit("### Exercise 1", " · about 1 minutes")),
     ("as the others", edit("### Exercise 1", "difficulty ●○○", "difficulty ●○○○○")),
     ("no check", everywhere("code", "checks.square(square)", "square(2)")),

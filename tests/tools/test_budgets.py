@@ -12,7 +12,7 @@ LINES = [
     ("experiments/bench", 1_010),  # with the GPU's measurement, which came later
     ("experiments/real", 930),  # came later, with a budget of its own
     ("tools", 2_600),  # with the students' copies, which came later
-    ("tests", 18_200),  # with quizzes, numbers in prose, students' copies, gradebook, which came later
+    ("tests", 18_200),  # with quizzes, numbers and minutes in prose, students' copies, gradebook, which came later
 ]
 MODULES = 15  # in one folder; more ask for rooms in it
 MANY = {"experiments/lessons"}  # a file a lesson

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
-from classroom.checks.base import Case, integers, normal, outcome
+from classroom.checks.base import Case, close, integers, normal, outcome
 from classroom.checks.exercise import exercise
 
 _Function = Callable[[Tensor], Tensor]
@@ -88,7 +88,7 @@ def _sorted(fn: object, case: Case) -> str:
     """The right ones in another order?"""
     value, (*_, best) = outcome(fn, case), beam_step.reference(**case)
     fits = isinstance(value, tuple | list) and len(value) == 3 and all(isinstance(part, Tensor) for part in value)
-    same = fits and value[2].shape == best.shape and torch.allclose(value[2].sort(descending=True).values, best)
+    same = fits and value[2].shape == best.shape and close(value[2].to(best).sort(descending=True).values, best)
     return beam_step.says["unsorted"] if same else ""
 
 

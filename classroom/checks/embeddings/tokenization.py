@@ -25,6 +25,7 @@ def _ranks(symbols: str) -> dict[str, int]:
         (_split({"abab": 2, "bc": 3, "cb": 3}), _ranks("abc")),  # twice in one word
         (_split({"xy": 2, "ab": 2, "ba": 1}), _ranks("xyab")),  # a tie
         (_split({"ac": 2, "ab": 2, "bc": 2}), _ranks("cba")),  # a tie of three
+        (_split({"ac": 2, "ab": 2}), _ranks("abc")),  # with the same left symbol
         (_split({"ca": 1, "db": 1, "ac": 1, "bd": 1, "cd": 1}), _ranks("bacd")),  # and of five
         (_split({"da": 3, "bc": 3, "ab": 3, "cb": 3, "dc": 3}), _ranks("cabd")),
         (_split({"ba": 2, "a": 5, "b": 5, "cd": 3}), _ranks("abcd")),  # a, b meet between words only

@@ -77,6 +77,7 @@ def bm25_weight(count: int, holding: int, n: int, length: int, mean_length: floa
         ([[0, 1, 2, 3, 4], [3, 2, 1, 4, 0]], 1),
         ([[5, 4], [], [4, 7, 5]], 5),
         ([[8, 1, 5, 2, 6], [6, 2, 1, 7, 8], [7, 5, 9]], 0.5),
+        ([[0, 1, 2], [3, 4, 1]], 0.25),  # a first place is worth more than a second and a third
         ([[1, 2, 3, 4, 5, 6, 9], [8, 7, 6, 5, 4, 9, 1]], 3),
     ],
 )

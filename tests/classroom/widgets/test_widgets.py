@@ -33,9 +33,8 @@ SEARCH = [
 ]
 LIKELY = [[(" bought", 0.5), (" sold", 0.25)], [(BAD, 1.0), (" a", 0.0)]]
 SAID = {1.0: {"teacher": [0.75, 0.125], BAD: [0.5, 0.25]}, 4.0: {"teacher": [0.4, 0.3], BAD: [0.35, 0.25]}}
-ROUND = widgets.ReplacedText(
-    ["the", "wolf", "ate", "a", BAD], ["the", "wolf", "saw", "a", "sheep"], [0.1, 0.7, 0.2, 0.0, 0.9]
-)
+ORIGINAL = ["the", "wolf", "saw", "a", "sheep"]
+ROUND = widgets.ReplacedText(["the", "wolf", "ate", "a", BAD], ORIGINAL, [0.1, 0.7, 0.2, 0.0, 0.9])
 READING = Reading(f"Who {BAD}?", ["Rita", "fell", BAD], [0.7, 0.1, 0.2], [0.6, 0.1, 0.3], (0, 0), "Rita")
 ENTRIES = [
     widgets.ReportEntry("lora", "20_peft", "measured", BAD, "partly", "3 seeds", "1/3", "20_peft.ipynb#lora"),
@@ -90,9 +89,6 @@ class Outline(HTMLParser):
         self.tags.append(tag)
         if tag not in ("br", "input"):
             self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.attributes += attrs
 
     def handle_endtag(self, tag: str) -> None:
         assert self.open and self.open.pop() == tag, f"</{tag}> closes nothing"
