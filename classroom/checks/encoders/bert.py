@@ -188,10 +188,9 @@ def _judge_pairs(pairs: list[_LabelledPair], n: int) -> None:
     refuse(len({row[:2] for row in placed}) < 40, "same_few")
     pairs_to_draw = sum(len(document) - 1 for document in _DOCUMENTS)  # 1,000 draws leave out one or two
     refuse(len({row[:2] for row in placed if row[-1] == 0}) < 0.9 * pairs_to_draw, "same_place")
-    away, seconds = (
-        {find(row) for row in placed if row[-1] == 1} for find in (lambda r: r[2] - r[0], lambda r: r[2:4])
-    )
-    refuse(len(away) < 20 or len(seconds) < 0.9 * len(place), "same_random")
+    drawn = [row for row in placed if row[-1] == 1]
+    few = len({row[2] - row[0] for row in drawn}) < 20 or len({row[2:4] for row in drawn}) < 0.9 * len(place)
+    refuse(few, "same_random")
 
 
 @exercise(
