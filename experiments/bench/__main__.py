@@ -1,6 +1,7 @@
 """Speed and memory, side by side with transformers: `python -m experiments.bench`, or `make bench`.
 
     core      training, generation, memory, import
+    limits    with every part: products and copies a second, by which the others' shares and the picture are drawn
     families  every model of the course: training, peak memory, inference, generation
     generation  small models, one prompt and sixteen: greedy, beam search, sampled
     --gpu     one NVIDIA GPU instead, see `experiments/bench/gpu.py`
@@ -29,10 +30,10 @@ import torch
 from course_lib.errors import CourseError
 from course_lib.files import COURSE, read_json, write_json
 from course_lib.training.loop import has_bf16
-from experiments.bench import gpu
+from experiments.bench import gpu, roofline
 from experiments.bench.contenders import PARTS, SIZES, Timing, measures
 
-OUT = Path("data/results/bench.json")
+OUT, PICTURE = Path("data/results/bench.json"), Path("docs/roofline.svg")
 
 
 def run(
@@ -66,7 +67,8 @@ def run(
         for figure, unit in measure.figures.items():
             values = {n: [turn[n][figure] for turn in rounds] for n in names}
             of_it = name if measure.part == "core" else f"{name}: {figure}"
-            yield {"name": of_it, "unit": unit, "rows": _rows(measure.against, values)} | around
+            work = {n: each for n in names if (each := roofline.work(measure, of_it, n, timing))}
+            yield {"name": of_it, "unit": unit, "rows": _rows(measure.against, values), "work": work} | around
 
 
 def _rows(against: str, values: dict[str, list[float]]) -> list[dict[str, Any]]:
@@ -84,6 +86,7 @@ def table(record: Mapping[str, Any]) -> str:
     lines = [f"{record['name']} ({record['unit']})"]
     for row in record["rows"]:
         ratio = "" if row["ratio"] is None else f"{row['ratio']:.2f}x {row['against']}"
+        ratio += f", {row['share']:.0%} of the limit" if "share" in row else ""
         lines.append(f"  {row['contender']:<18}{row['median']:>12,.2f}   {ratio}")
     return "\n".join(lines)
 
@@ -150,10 +153,15 @@ def main(arguments: list[str] | None = None) -> None:
     same = all(earlier.get(key) == around[key] for key in around)
     done = {m["name"]: m for m in earlier.get("measures", [])} if same else {}
     when = {m["measure"]: m["when"] for m in done.values()}
-    for record in run(timing, given.only, parts=given.part or PARTS, minutes=given.minutes, when=when):
-        print(table(record), flush=True)
+    limits, parts = dict[str, float](), ["limits", *(given.part or PARTS)]
+    for record in run(timing, given.only, parts=parts, minutes=given.minutes, when=when):
         done[record["name"]] = record
+        limits = roofline.compare(done.values())
+        print(table(record), flush=True)
         write_json(given.out, around | {"measures": list(done.values())})
+    if limits:
+        picture = PICTURE if given.out == OUT else given.out.with_suffix(".svg")
+        roofline.draw(done.values(), limits).savefig(picture, metadata={"Date": None})
     print(f"\nWritten to {given.out}; what found no time comes first the next time.")
 
 

@@ -25,6 +25,7 @@ from course_lib.model import heads, transformer
 from course_lib.model.config import StackConfig
 from course_lib.objectives import losses
 from course_lib.training.loop import Precision, train
+from experiments.bench import nanogpt
 
 Measured = dict[str, float]
 GIVEN = yaml.safe_load(Path(__file__).with_name("given.yaml").read_text(encoding="utf-8"))
@@ -94,6 +95,11 @@ def theirs(family: str, size: ModelSize) -> Any:
     return getattr(transformers, name)(transformers.AutoConfig.for_model(found.model_type, **values))
 
 
+def peer(family: str, size: ModelSize) -> nanogpt.GPT:
+    """nanoGPT's model, which is a GPT-2."""
+    return nanogpt.GPT(size.vocab, 2 * size.tokens, size.width, size.layers, size.heads)
+
+
 def batches_of(family: str, size: ModelSize) -> list[losses.Batch]:
     """Four batches of random tokens, with the labels of the family's objective."""
     made, rng = list[losses.Batch](), torch.Generator().manual_seed(0)
@@ -139,9 +145,13 @@ def train_figures(side: str, family: str, size: ModelSize, precision: Precision,
     with suppress(OSError):  # the high-water mark begins anew (Linux; elsewhere 0)
         Path("/proc/self/clear_refs").write_text("5")
     before = status("VmRSS")
-    model: Any = theirs(family, size) if side == "transformers" else ours(family, size)
+    model: Any = {"transformers": theirs, "nanoGPT": peer}.get(side, ours)(family, size)
+    steps: Iterator[Any]
     if side == "transformers":
         steps = their_steps(model, batches)
+    elif side == "nanoGPT":
+        data = torch.cat([batch["ids"].flatten() for batch in batches])
+        steps = nanogpt.train(model, data, size.batch, size.tokens, precision == "bf16")
     else:
         loss = loss_of(family)
         if family == "electra":  # the discriminator alone
@@ -219,6 +229,18 @@ def importing(statement: str, t: Timing) -> Measured:
     return {"import": float(done.stdout)}
 
 
+def limits(t: Timing) -> Measured:
+    """What the machine does at most, the best of several: products of square matrices in GFLOP/s, a copy of what no
+    cache holds in GB/s, read and written."""
+    side, found = 64 if t.tiny else 2048, Measured()
+    for name, kind in (("fp32", torch.float32), ("bf16", torch.bfloat16)):
+        a, b = torch.randn(2, side, side).to(kind)
+        found[name] = 2e-9 * side**3 / min(timeit.repeat(partial(torch.mm, a, b), number=1, repeat=2 + t.steps))
+    x, y = torch.ones(2, 16 * side**2)  # 256 MiB each
+    found["copy"] = 2e-9 * x.nbytes / min(timeit.repeat(partial(y.copy_, x), number=1, repeat=2 + t.steps))
+    return found
+
+
 def writes(family: str) -> bool:
     """Whether the family's models generate text."""
     return FAMILIES[family].loss in ("clm", "seq2seq")
@@ -243,6 +265,7 @@ UNITS = {"training": "tokens/s", "peak memory": "MiB", "inference": "tokens/s", 
 NAMES: dict[str, str] = GIVEN["names"]
 SIDES = {name: tuple(name.split()) for name in ("transformers fp32", "course fp32", "course bf16")}
 BOTH_HALVED = SIDES | {"transformers bf16": ("transformers", "bf16")}
+PEERS = SIDES | {name: tuple(name.split()) for name in ("nanoGPT fp32", "nanoGPT bf16")}
 
 
 @dataclass(frozen=True)
@@ -250,13 +273,14 @@ class Measurement:
     """Figures of several contenders: name -> unit.
 
     against: the contender by which the others are divided. part: the core's measures are records under their own name,
-    the others' one for each figure.
+    the others' one for each figure. of: family and size of the model, by which work is counted.
     """
 
     figures: Mapping[str, str]
     contenders: Mapping[str, Contender]
     against: str = "transformers fp32"
     part: str = "core"
+    of: tuple[str, str] | None = None
 
 
 def measures() -> dict[str, Measurement]:
@@ -265,17 +289,20 @@ def measures() -> dict[str, Measurement]:
     def of(sides: Mapping[str, tuple[str, ...]], make: Callable[..., Measured], *what: Any) -> dict[str, Contender]:
         return {name: partial(make, *side, *what) for name, side in sides.items()}
 
-    found: dict[str, Measurement] = {}
+    reach = {"fp32": "GFLOP/s", "bf16": "GFLOP/s", "copy": "GB/s"}
+    found = {"limits": Measurement(reach, {"machine": limits}, against="machine", part="limits")}
     for name, (figure, family, size) in GIVEN["training"].items():
-        found[name] = Measurement({figure: UNITS[figure]}, of(SIDES, one_figure, figure, family, size))
+        sides = of(PEERS if family == "gpt" else SIDES, one_figure, figure, family, size)
+        found[name] = Measurement({figure: UNITS[figure]}, sides, of=(family, size))
     for batch in (1, 16):
-        found[f"generation, batch {batch}"] = Measurement({"generation": "tokens/s"}, of(BOTH_HALVED, writer, batch))
+        sides = of(BOTH_HALVED, writer, batch)
+        found[f"generation, batch {batch}"] = Measurement({"generation": "tokens/s"}, sides, of=("gpt", "GPT-2"))
     ways = {f"{way}, batch {n}": "tokens/s" for way in WAYS for n in PROMPTS}
     for name, what in GIVEN["generation"].items():
-        found[name] = Measurement(ways, of(BOTH_HALVED, every_way, *what), part="generation")
+        found[name] = Measurement(ways, of(BOTH_HALVED, every_way, *what), part="generation", of=tuple(what))
     imports = {name: partial(importing, statement) for name, statement in GIVEN["imports"].items()}
     found["import"] = Measurement({"import": "CPU s"}, imports, against="torch")
     for family, name in NAMES.items():
         figures = {figure: unit for figure, unit in UNITS.items() if figure != "generation" or writes(family)}
-        found[name] = Measurement(figures, of(SIDES, every_figure, family), part="families")
+        found[name] = Measurement(figures, of(SIDES, every_figure, family), part="families", of=(family, "S"))
     return found

@@ -7,10 +7,12 @@ import json
 import math
 
 import pytest
+import torch
 
 from course_lib.errors import CourseError
+from course_lib.objectives import losses
 from experiments.bench import __main__ as bench
-from experiments.bench import contenders
+from experiments.bench import contenders, roofline
 from experiments.bench.contenders import NAMES, Measurement, Timing
 
 TINY = Timing(rounds=1, steps=2, warmup=1, new=3, tiny=True)
@@ -119,3 +121,46 @@ def test_an_unknown_measure_and_a_contender_that_fails():
         list(bench.run(TINY, "tea"))
     with pytest.raises(CourseError, match="The contender 'nobody' of 'import' failed: KeyError"):
         bench._alone("import", "nobody", TINY)
+
+
+def peer_apart(model):
+    """Difference of the loss of nanoGPT's model to ours, whose weights it is given, with those of q, k, v joined."""
+    size = contenders.SIZES["tiny"]
+    own, batch = contenders.ours("gpt", size), contenders.batches_of("gpt", size)[0]
+    theirs = iter(model.parameters())
+    for p in (stack := own.stack).parameters():
+        p.data.normal_(std=0.3)
+    pairs = [[stack.embed.tokens.weight], [stack.position.table.weight]]
+    for b in stack.blocks:
+        qkv = (b.attn.q, b.attn.k, b.attn.v)
+        norms = [[p] for norm in (b.attn_norm, b.ff_norm) for p in norm.parameters()]
+        pairs += [*norms, [m.weight for m in qkv], [m.bias for m in qkv]]
+        pairs += [[p] for part in (b.attn.out, b.ff.up, b.ff.down) for p in part.parameters()]
+    for mine in [*pairs, *([p] for p in stack.norm.parameters())]:
+        next(theirs).data.copy_(torch.cat(mine))
+    assert next(theirs, None) is None
+    ids = batch["ids"]
+    return abs(model(ids[:, :-1], ids[:, 1:]).item() - losses.clm(own, batch).item())
+
+
+def test_the_peer_is_our_gpt2_and_one_that_is_not_is_seen():
+    model = contenders.peer("gpt", contenders.SIZES["tiny"])
+    assert peer_apart(model) < 1e-5
+    model.blocks[0].qkv.register_forward_hook(lambda module, given, out: out.roll(16, -1))  # q, k, v in another order
+    assert peer_apart(model) > 1e-3
+
+
+def test_shares():
+    """6 N and attention's by hand: one layer of width 16, 8 tokens, 64 words; 11 numbers a weight in training."""
+    measure = bench.measures()["training GPT S"]
+    flops, moved = roofline.work(measure, "training GPT S", "course fp32", TINY)
+    assert flops == 6 * (12 * 16**2 + 64 * 16) + 3 * 4 * 16 * 4.5
+    n = sum(p.numel() for p in contenders.ours("gpt", contenders.SIZES["tiny"]).parameters())
+    assert moved == 11 * 4 * n / 16
+    row = {"contender": "course fp32", "median": 5e8 / flops}
+    rows = [
+        {"name": f"limits: {k}", "measure": "limits", "rows": [{"contender": "machine", "median": 1.0}], "work": {}}
+        for k in ("fp32", "bf16", "copy")
+    ]
+    rows += [{"name": "x", "measure": "x", "rows": [row], "work": {"course fp32": (flops, flops / 4)}}]
+    assert roofline.draw(rows, roofline.compare(rows)) and row["share"] == pytest.approx(0.5)
