@@ -26,7 +26,8 @@ class Block(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         q, k, v = self.qkv(self.norm_1(x)).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)  # B H T dh
         x = x + self.out(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2))
-        return x + self.down(F.gelu(self.up(self.norm_2(x)), approximate="tanh"))
+        x = x + self.down(F.gelu(self.up(self.norm_2(x)), approximate="tanh"))
+        return x
 
 
 class GPT(nn.Module):
@@ -67,7 +68,7 @@ def train(model: GPT, data: Tensor, batch: int, tokens: int, bf16: bool, device:
         window = data[starts + torch.arange(tokens + 1)].to(device)  # B T+1
         with torch.autocast(device, torch.bfloat16, enabled=bf16):
             loss = model(window[:, :-1], window[:, 1:])
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         nn.utils.clip_grad_norm_(weights, 1.0)
         optimizer.step()
         optimizer.zero_grad()

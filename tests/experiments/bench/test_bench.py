@@ -117,7 +117,7 @@ def test_figures_are_medians_and_ratios_of_medians(monkeypatch):
 
 
 def test_an_unknown_measure_and_a_contender_that_fails():
-    with pytest.raises(CourseError, match="No measure is called like 'tea'; there are training GPT S"):
+    with pytest.raises(CourseError, match="No measure is called like 'tea'; there are limits, training GPT S"):
         list(bench.run(TINY, "tea"))
     with pytest.raises(CourseError, match="The contender 'nobody' of 'import' failed: KeyError"):
         bench._alone("import", "nobody", TINY)
