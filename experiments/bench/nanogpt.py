@@ -26,8 +26,7 @@ class Block(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         q, k, v = self.qkv(self.norm_1(x)).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)  # B H T dh
         x = x + self.out(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2))
-        x = x + self.down(F.gelu(self.up(self.norm_2(x)), approximate="tanh"))
-        return x
+        return torch.add(x, self.down(F.gelu(self.up(self.norm_2(x)), approximate="tanh")))
 
 
 class GPT(nn.Module):
