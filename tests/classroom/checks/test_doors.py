@@ -163,10 +163,11 @@ def test_19_a_public_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     mini = checkpoints.load("gpt-mini")
     folder = public(tmp_path / "gpt2", mini.model, mini.tokenizer, "gpt2", "GPT2LMHeadModel")
     swap = {'MODEL = "gpt-mini"': f"MODEL = {folder!r}"}
-    space = started("19_gpt3", tmp_path, "facts-run", "facts-look", "facts-curve", "score-library", swap=swap)
+    cells = "facts-run", "facts-look", "facts-curve", "ex-scores-stub", "score-library"
+    space = started("19_gpt3", tmp_path, *cells, swap=swap)
     space["PROMPTS"] = {"one": "Lily had the rope. Lily had the"}
     run_cells("19_gpt3", space, "playground-still")
-    assert list(space["shipped"]) == [folder] and "by hand = library: True" in capsys.readouterr().out
+    assert list(space["shipped"]) == [folder] and "your function = library: True" in capsys.readouterr().out
 
 
 def test_21_the_pronouns_of_public_models(tmp_path: Path) -> None:
