@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
-from classroom.checks.base import integers, listed, normal, row_mask
+from classroom.checks.base import answer, integers, listed, normal, row_mask
 from classroom.checks.exercise import exercise
 
 
@@ -21,16 +21,15 @@ def gelu(x: Tensor) -> Tensor:
     return x / 2 * (1 + torch.erf(x / math.sqrt(2)))
 
 
-def _with_or_without_mask(fn: Any) -> str:
-    """A function of logits and ids alone is checked on rows without padding."""
-    cases = next_token_loss.draw()
+def _three(fn: Any) -> None:
+    """A function of logits and ids alone cannot know which targets are real."""
+    case = next_token_loss.draw()[0]
     try:
-        inspect.signature(fn).bind(*cases[0].values())
+        inspect.signature(fn).bind(*case.values())
     except (TypeError, ValueError):
-        next_token_loss.compare(fn, [{name: case[name] for name in ("logits", "ids")} for case in cases[1:]])
-        return next_token_loss.says["verified_unmasked"]
+        answer(fn, {name: case[name] for name in ("logits", "ids")})  # is it a function of two?
+        next_token_loss.refuse(True, "no_mask")
     next_token_loss.compare(fn)
-    return next_token_loss.verified
 
 
 def _language(g: Generator, vocab: int, *lengths: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -40,15 +39,14 @@ def _language(g: Generator, vocab: int, *lengths: int) -> tuple[Tensor, Tensor, 
 
 @exercise(
     lambda g: [_language(g, 7, 6, 3), _language(g, 7, 6, 6), _language(g, 11, 4), _language(g, 5, 5, 5, 5)],
-    judge=_with_or_without_mask,
+    judge=_three,
 )
-def next_token_loss(logits: Tensor, ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-    """Mean cross-entropy in nats of each token given those before it; `attention_mask` may be left out.
+def next_token_loss(logits: Tensor, ids: Tensor, attention_mask: Tensor) -> Tensor:
+    """Mean cross-entropy in nats of each token given those before it.
 
     logits [B T V], ids Int[B T], attention_mask Bool[B T] (True = real token; only real targets count).
     """
-    real = torch.ones_like(ids, dtype=torch.bool) if attention_mask is None else attention_mask
-    kept = real[:, 1:]
+    kept = attention_mask[:, 1:]
     losses = F.cross_entropy(logits[:, :-1].mT, ids[:, 1:], reduction="none")
     return losses[kept].mean()
 
