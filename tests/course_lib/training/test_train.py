@@ -298,6 +298,17 @@ def test_the_device_decides_what_is_not_said(device, given, steps, chosen, monke
     assert loop._chosen(*given, torch.device(device), steps) == chosen
 
 
+@pytest.mark.parametrize(
+    ("able", "vendor", "faster"),
+    [("amx_bf16", "GenuineIntel", True), ("avx512_bf16", "GenuineIntel", False), ("avx512_bf16", "AuthenticAMD", True)],
+)
+def test_bf16_is_chosen_where_it_is_faster(able, vendor, faster, tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    (tmp_path / "cpuinfo").write_text(f"vendor_id : {vendor}")
+    monkeypatch.setattr(loop, "Path", lambda _: tmp_path / "cpuinfo")
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {able: True})
+    assert loop.has_bf16("cpu") is faster
+
+
 def test_beside_a_gpu_the_next_batch_is_read_ahead() -> None:
     """`meta` stands in for a GPU: not the CPU, and tensors can be moved there."""
     asked = []
