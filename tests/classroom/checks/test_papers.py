@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 import tokenizers
 import torch
-import torch.nn.functional as F
 from rouge_score.rouge_scorer import RougeScorer
 from tokenizers import models, pre_tokenizers, trainers
 
