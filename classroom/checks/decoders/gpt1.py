@@ -21,7 +21,7 @@ def gelu(x: Tensor) -> Tensor:
     return x / 2 * (1 + torch.erf(x / math.sqrt(2)))
 
 
-def _three(fn: Any) -> None:
+def _takes_the_mask(fn: Any) -> None:
     """A function of logits and ids alone cannot know which targets are real."""
     case = next_token_loss.draw()[0]
     try:
@@ -39,7 +39,8 @@ def _language(g: Generator, vocab: int, *lengths: int) -> tuple[Tensor, Tensor, 
 
 @exercise(
     lambda g: [_language(g, 7, 6, 3), _language(g, 7, 6, 6), _language(g, 11, 4), _language(g, 5, 5, 5, 5)],
-    judge=_three,
+    also=[lambda logits, ids, real: F.cross_entropy(logits[:, :-1].double().mT, ids.where(real, -100)[:, 1:])],
+    judge=_takes_the_mask,
 )
 def next_token_loss(logits: Tensor, ids: Tensor, attention_mask: Tensor) -> Tensor:
     """Mean cross-entropy in nats of each token given those before it.
