@@ -23,6 +23,7 @@ TASKS = {
 }
 ARMS = {"linear": "linear model", "scratch": "random weights", "town": "the town", "english": "English"}
 METRICS = {"matthews": "Matthews", "spearman": "Spearman", "entity_f1": "F1 of names", "token_f1": "F1 of words"}
+NO_BREAK = ",\N{NO-BREAK SPACE}"  # within an interval
 Records = Mapping[str, Mapping[str, Any]]
 
 
@@ -43,8 +44,7 @@ def public_table(found: Records) -> "Html | None":
         row: dict[str, Any] = {"task": TASKS[name], "metric": METRICS.get(task["metric"], task["metric"])}
         row["rows to train on"] = f"{record['rows']['train']:,}" if "rows" in record else None
         for arm, heading in ARMS.items():
-            values = tuple(100 * x for x in _figure(record, arm))
-            row[heading] = values if len(values) == 3 else next(iter(values), None)
+            row[heading] = _said(_figure(record, arm))
         published = task.get("bert_base")
         rows.append(row | {"BERT-base, published": published and 100 * published})
     return table(rows, digits=1) if rows else None
@@ -71,3 +71,9 @@ def _figure(record: Mapping[str, Any], arm: str) -> tuple[float, ...]:
     """Mean and interval of an arm, the mean alone, or nothing."""
     found = record["arms"].get(arm)
     return () if found is None else (found["mean"], *(found["interval"] or ()))
+
+
+def _said(values: tuple[float, ...]) -> str | None:
+    """Times 100, the interval in one piece."""
+    mean, *interval = (f"{100 * x:.1f}" for x in values) if values else (None,)
+    return f"{mean} [{NO_BREAK.join(interval)}]" if interval else mean
