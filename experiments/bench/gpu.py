@@ -234,7 +234,8 @@ def tests(device: str, tiny: bool) -> Record:
     command = [sys.executable, "-m", "pytest", "-q", "-rs", "--noconftest", "--import-mode=importlib", "-m", "cuda"]
     command += ["-c", os.devnull, "--rootdir", ".", "-p", "no:cacheprovider", *TESTS]  # code 0: none has failed
     done = subprocess.run(command, capture_output=True, text=True, cwd=COURSE, timeout=180)
-    return {"code": done.returncode, "said": done.stdout.splitlines()[-20:]}
+    said = done.stdout.replace(f"{COURSE}/", "").splitlines()[-20:]
+    return {"code": done.returncode, "said": said}
 
 
 def parts(device: str, tiny: bool) -> dict[str, Callable[[], Record]]:
