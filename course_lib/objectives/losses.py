@@ -45,8 +45,7 @@ def mlm(model: nn.Module, batch: Batch) -> Tensor:
 def left_to_right(model: nn.Module, batch: Batch) -> Tensor:
     """Next-token prediction by an encoder that sees nothing to the right (Charpentier and Samuel 2024), as a decoder
     does it: by the token vectors on its hidden states. A masked-language head is left as it is."""
-    ids = batch["ids"]
-    labels = next_tokens(ids, batch.get("attention_mask"))
+    ids, labels = batch["ids"], next_tokens(batch["ids"], batch.get("attention_mask"))
     at = labels != IGNORE
     stack: Any = model.stack
     h = stack(ids, attention_mask=_needed(batch), mask=masks.causal(ids.shape[1], device=ids.device))
@@ -169,7 +168,7 @@ class _MeanCrossEntropy(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, outer: Tensor) -> tuple[Tensor, None]:
         (gradient,) = ctx.saved_tensors
-        return gradient * outer.to(gradient.dtype), None
+        return gradient if outer == 1 else gradient * outer.to(gradient.dtype), None  # as large as the logits
 
 
 def inputs(batch: Batch) -> dict[str, Tensor]:
