@@ -231,8 +231,7 @@ class Shuffled:
     def __getitem__(self, step: int) -> list[int]:
         epoch, index = divmod(step, self.steps)
         order = _permutation(self.count, *self.keys, epoch)
-        chosen: list[int] = order[index * self.rows : (index + 1) * self.rows].tolist()
-        return chosen
+        return [int(row) for row in order[index * self.rows : (index + 1) * self.rows]]
 
 
 def by_length(rows: Iterable[R], size: int, rng: torch.Generator) -> list[list[R]]:

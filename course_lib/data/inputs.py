@@ -9,10 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from tokenizers.processors import TemplateProcessing
 
-from course_lib.data.batches import Shuffled
+from course_lib.data.batches import BatchPlan, Shuffled
 from course_lib.errors import CourseError
 from course_lib.model.config import Learned, StackConfig
 from course_lib.objectives import IGNORE
@@ -178,10 +179,12 @@ class SourceTarget:
 
 
 class TaskBatches:
-    """Shuffled batches, epoch after epoch."""
+    """Shuffled batches, epoch after epoch; by_length: of rows of like length, which need less padding."""
 
-    def __init__(self, frame: Frame | SourceTarget, rows: Sequence[EncodedRow], batch: int, seed: int) -> None:
-        self.frame, self.rows, self.plan = frame, rows, Shuffled(len(rows), batch, seed)
+    def __init__(self, frame: Frame | SourceTarget, rows: Sequence[EncodedRow], batch: int, seed: int,
+                 by_length: bool = False) -> None:  # fmt: skip
+        self.frame, self.rows, lengths = frame, rows, np.array([max(map(len, row.ids)) for row in rows])
+        self.plan = BatchPlan(lengths, batch, None, seed, 512) if by_length else Shuffled(len(rows), batch, seed)
         self.per_epoch = self.plan.steps
 
     def __getitem__(self, step: int, /) -> Batch:

@@ -186,6 +186,5 @@ def _of(rank: int, name: str) -> str:
 def _crc(tensors: dict[str, Tensor]) -> int:
     crc = 0
     for name in sorted(tensors):
-        crc = zlib.crc32(name.encode(), crc)
-        crc = zlib.crc32(tensors[name].reshape(-1).view(torch.uint8).numpy().data, crc)
+        crc = zlib.crc32(tensors[name].reshape(-1).view(torch.uint8).numpy().data, zlib.crc32(name.encode(), crc))
     return crc

@@ -82,7 +82,7 @@ def finetune(
     pool: heads.Pool | None = None, peft: Callable[[Transformer], nn.Module] | None = None,
     on_top: Callable[[Transformer], nn.Module] | None = None, metric: str | None = None, warmup: float = 0.1,
     weight_decay: float = 0.01, max_length: int | None = None, device: str | torch.device = "cpu",
-    precision: Precision = "fp32", out: str | Path | None = None,
+    precision: Precision = "fp32", by_length: bool = False, out: str | Path | None = None,
     live: Callable[[Iterator[Step], int], Iterable[Step]] = lambda steps, total: steps,
 ) -> Result:  # fmt: skip
     """Put a head on a copy of `stack`, train both on a task, score the test rows.
@@ -100,6 +100,7 @@ def finetune(
         peft: body -> the body with a few new weights, the only ones trained beside the head (`peft.lora`). A decoder's
             three marks then stay random.
         on_top: body -> what the head then stands on, called and configured like the body (a BiLSTM over it).
+        by_length: batches of rows of like length, which need less padding; by default, of any rows.
         metric: of `metrics.METRICS`; by default accuracy, entity F1 for B-/I- tags, exact match for spans, Pearson for
             scores.
         out: folder for the model (`FineTuned.save`); a decoder's classifier then has no bias, as in transformers.
@@ -150,7 +151,7 @@ def finetune(
             convert_back(model.state_dict(), family.all_rules(name, model), model)
             if pooled := family.architectures[name].options(body, {}).get("pooler"):
                 model.pooler.activation = pooled.activation  # ELECTRA's and DistilBERT's classes have their own
-        batches = TaskBatches(frame, rows["train"], batch, seed)
+        batches = TaskBatches(frame, rows["train"], batch, seed, by_length)
         steps = epochs * batches.per_epoch
         validation: list[float] = []
 

@@ -4,9 +4,9 @@ model of counted words and letters.
     python -m experiments.real.tasks FOLDER [--task sst2 ...]
 
 FOLDER has the published files. An arm's learning rate (the linear model's regularisation) is chosen on a tenth of the
-training rows, by trainings on at most 1,000 of the others. Then it is trained on all of them, once a seed, and scored
-on rows that chose nothing. Every finished arm is written to data/results/real_NAME.json at once; one that stands there
-is not run again.
+training rows, by trainings on the others, or on the first of them (`PublicTask.trial`). Then it is trained on all of
+them, once a seed, and scored on rows that chose nothing. Every finished arm is written to data/results/real_NAME.json
+at once; one that stands there is not run again.
 """
 
 import time
@@ -31,28 +31,31 @@ from experiments.engine.lab import fit
 from experiments.real.baselines import PENALTIES, Run, linear
 
 RATES = (3e-4, 1e-3, 3e-3)  # peak learning rates that are tried
-TUNE = 1000  # rows at most that a trial trains on
 DROPOUT = 0.1
 
 
 @dataclass(frozen=True)
 class PublicTask:
     """train, test: file or folder, and split; one file for both: every fourth article is for testing. bert_base: the
-    published score, of the paper's own test rows. epochs: over the training rows, the same for every arm."""
+    published score, of the paper's own test rows. epochs: over the training rows, the same for every arm. trial: rows
+    at most that a trial of a rate trains on."""
 
     train: tuple[str, str]
     test: tuple[str, str]
     metric: str
     bert_base: float | None = None
     epochs: int = 3
+    trial: int = 1000
 
 
 # bert_base: Devlin et al. 2019, table 1, on GLUE's hidden test sets.
 TASKS = {
     "cola": PublicTask(("cola/raw", "train"), ("cola/raw", "validation"), "matthews", 0.521),
     "stsb": PublicTask(("stsb_en", "train"), ("stsb_en", "test"), "spearman", 0.858),
-    "wnut17": PublicTask(("wnut17", "train"), ("wnut17", "validation"), "entity_f1", epochs=5),
-    "ud_tags": PublicTask(("ud_english_ewt", "validation"), ("ud_english_ewt", "test"), "accuracy", epochs=5),
+    "wnut17": PublicTask(("wnut17", "train"), ("wnut17", "validation"), "entity_f1", epochs=15, trial=10**6),
+    "ud_tags": PublicTask(
+        ("ud_english_ewt", "validation"), ("ud_english_ewt", "test"), "accuracy", epochs=15, trial=10**6
+    ),
     "xquad": PublicTask(*2 * (("xquad_en/xquad.en.json", "train"),), "token_f1", epochs=5),
     "mrpc": PublicTask(("mrpc", "train"), ("mrpc", "test"), "f1", 0.889),
     "sst2": PublicTask(("sst2", "train"), ("sst2", "test"), "accuracy", 0.935),
@@ -65,7 +68,7 @@ def encoder(name: str, task: PublicTask, *, pretrained: bool) -> Run:
     model, tokenizer, _ = checkpoints.open_model(name)
     config = replace(model.stack.config, dropout=DROPOUT, attention_dropout=DROPOUT)
     how: dict[str, Any] = {"epochs": task.epochs, "metric": task.metric, "precision": "bf16", "pool": "mean"}
-    how |= {"pretrained": pretrained, "dropout": DROPOUT}
+    how |= {"pretrained": pretrained, "dropout": DROPOUT, "by_length": True}
 
     def tuned(rows: Dataset, test: Dataset, rate: float, seed: int) -> float:
         return finetune(model, {"train": rows, "test": test}, tokenizer, lr=rate, seed=seed, **how).score
@@ -91,10 +94,12 @@ def parts(folder: Path, task: PublicTask) -> list[Dataset]:
     return [rows.filter(lambda row, test=test: (row["title"] in aside) is test) for test in (False, True)]
 
 
-def arm(run: Run, choices: Sequence[float], rows: Dataset, test: Dataset, seeds: int) -> dict[str, Any]:
+def arm(
+    run: Run, choices: Sequence[Any], rows: Dataset, test: Dataset, seeds: int, trial: int = PublicTask.trial
+) -> dict[str, Any]:
     """Choose on a tenth of the training rows, train on all of them `seeds` times, score."""
     start, parts = time.perf_counter(), rows.train_test_split(test_size=0.1, seed=0)
-    few = parts["train"].select(range(min(TUNE, len(parts["train"]))))
+    few = parts["train"].select(range(min(trial, len(parts["train"]))))
     tried = {choice: run(few, parts["test"], choice, 0) for choice in choices}
     best = max(tried, key=tried.__getitem__)
     found = asdict(figure([run(rows, test, best, seed) for seed in range(seeds)]))
@@ -126,7 +131,7 @@ def main(
         found |= {"torch": torch.__version__, "made": time.strftime("%Y-%m-%d")}
         for label, (run, choices, count) in arms.items():
             if label not in found["arms"]:
-                found["arms"][label] = arm(run, choices, rows, test, count)
+                found["arms"][label] = arm(run, choices, rows, test, count, this.trial)
                 write_json(file, found)
                 typer.echo(f"{name} {label} {found['arms'][label]}")
 

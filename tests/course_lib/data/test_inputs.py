@@ -132,3 +132,21 @@ def test_rows_of_several_tasks_in_one_batch() -> None:
     assert len({tuple(i for t, i in seen if t == 1)[k : k + 7] for k in range(0, 70, 7)}) > 3, "never shuffled"
     fresh = MixedTasks(Plain(), tasks, [0.5, 0.5], batch=8, seed=2)
     assert fresh[25]["ids"].tolist() == mixed[25]["ids"].tolist()
+
+
+class Kept:
+    """In the place of a frame: the rows themselves."""
+
+    collate = staticmethod(list)
+
+
+def test_rows_of_like_length_need_less_padding():
+    rows = [EncodedRow([[1] * n], [[0] * n], 0, 0) for n in torch.randperm(64).add(1).tolist()]
+    grouped, mixed = (TaskBatches(Kept(), rows, 8, 0, by_length) for by_length in (True, False))
+    padded = [
+        sum(len(batch) * max(len(row.ids[0]) for row in batch) for batch in map(batches.__getitem__, range(8)))
+        for batches in (grouped, mixed)
+    ]
+    assert padded[0] < 0.7 * padded[1]
+    assert sorted(id(row) for step in range(8) for row in grouped[step]) == sorted(map(id, rows))
+    assert [grouped[step] for step in range(8, 16)] != [grouped[step] for step in range(8)]

@@ -77,6 +77,8 @@ def test_an_arm_chooses_on_training_rows_and_is_scored_on_others():
         return {1: 0.4, 2: 0.9, 3: 0.7}[choice] + seed / 100
 
     rows = Dataset.from_dict({"text": ["x"] * 100})
+    tasks.arm(run, (1,), rows, rows, seeds=1, trial=20)
+    assert seen.pop(0)[:2] == (20, 10) and seen.pop(0)[:2] == (100, 100)  # a trial on fewer rows
     found = tasks.arm(run, (1, 2, 3), rows, rows.select(range(30)), seeds=5)
     assert found["chosen"] == 2 and found["mean"] == pytest.approx(0.92) and len(found["seeds"]) == 5
     assert seen[:3] == [(90, 10, choice, 0) for choice in (1, 2, 3)]
@@ -115,11 +117,12 @@ def test_a_word_s_vector_says_which_sense_is_meant(tmp_path):
     assert len(test["text"][0].split()) == senses.AROUND + 8  # bank of the lake in the water .
     model, tokenizer, _ = checkpoints.load("bert-english")
     known = senses.vectors(model, tokenizer, both)
-    assert known.shape == (8, 256)
+    assert known.shape == (5, 8, 256)  # four layers and their mean
     layers = probing.word_layers(model, tokenizer, [rows["text"][0].split()])[0]
-    assert torch.allclose(known[0], layers[1:, rows["place"][0]].mean(0), atol=1e-5)
-    assert senses.probe(known)(rows, test, 0.1, 0) == 1.0 == tasks.linear(senses.METRIC)(rows, test, 100.0, 0)
-    assert senses.probe(known)(rows, test.map(lambda row: {"label": 1 - row["label"]}), 0.1, 0) == 0.0
+    assert torch.allclose(known[4, 0], layers[1:, rows["place"][0]].mean(0), atol=1e-5)
+    assert torch.allclose(known[2, 0], layers[3, rows["place"][0]], atol=1e-5)
+    assert senses.probe(known)(rows, test, (4, 0.1), 0) == 1.0 == tasks.linear(senses.METRIC)(rows, test, 100.0, 0)
+    assert senses.probe(known)(rows, test.map(lambda row: {"label": 1 - row["label"]}), (4, 0.1), 0) == 0.0
 
 
 def test_neighbours_stand_in_one_paragraph(tmp_path):
