@@ -288,8 +288,7 @@ def info(
     here = {"course_lib": __version__, "Python": platform.python_version(), "PyTorch": torch.__version__}
     here["cores"] = f"{os.cpu_count()}, of which PyTorch uses {torch.get_num_threads()}"
     here["bf16 on the CPU"] = "yes" if has_bf16("cpu") else "no"
-    here["GPU"] = torch.cuda.get_device_name() if torch.cuda.is_available() else "none"
-    _print_table(here.items())
+    _print_table([*here.items(), ("GPU", torch.cuda.get_device_name() if torch.cuda.is_available() else "none")])
 
 
 @zoo_app.command("list")
@@ -298,8 +297,7 @@ def zoo_list() -> None:
     from course_lib.pretrained import checkpoints
 
     rows = []
-    for name in checkpoints.names():
-        card = checkpoints.card(name)
+    for name, card in ((name, checkpoints.card(name)) for name in checkpoints.names()):
         scores = ", ".join(f"{key} {value:.3f}" for key, value in card["scores"].items())
         rows.append([name, f"{card['steps']:,}", f"{card['tokens']:,}", scores])
     _print_table(rows, "name", "steps", "tokens", "scores")
@@ -320,14 +318,18 @@ def fetch(wanted: Annotated[Path, typer.Argument(show_default="data/class.json")
     from course_lib import data
     from course_lib.pretrained import hub
 
-    by_kind, missing = {"models": hub.pretrained, "tasks": data.task, "corpora": data.corpus}, []
-    for kind, entries in read_json(wanted).items():
-        for entry in entries:
-            print(f"{entry['name']} ({entry['megabytes']} MB) ...", flush=True)
-            try:
-                by_kind[kind](hub.PREFIX + entry["name"] + (f"@{entry['revision']}" if "revision" in entry else ""))
-            except CourseError as error:
-                missing.append(str(error))
+    doors, missing = {"models": hub.pretrained, "tasks": data.task, "corpora": data.corpus}, list[str]()
+    try:
+        entries = [(kind, one) for kind, some in read_json(wanted).items() for one in some]
+        todo = [(doors[kind], one["name"], one.get("revision"), one["megabytes"]) for kind, one in entries]
+    except (AttributeError, KeyError, TypeError):
+        raise CourseError(f"{wanted} is not a list of what to fetch; data/class.json shows what one holds.") from None
+    for door, name, revision, megabytes in todo:
+        print(f"{name} ({megabytes} MB) ...", flush=True)
+        try:
+            door(f"{hub.PREFIX}{name}" + (f"@{revision}" if revision else ""))
+        except CourseError as error:
+            missing.append(str(error))
     if missing:
         raise CourseError(" ".join(missing))
 
@@ -351,7 +353,7 @@ def _rows(source: str, pair: str | None, columns: "dict[str, str | int] | None",
         raise CourseError(f"There is no file {source}.")
     if not path.is_file() or (path.suffix == ".txt" and columns is None):
         lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else [source]
-        texts = [line.strip() for line in lines if line.strip()]
+        texts = filter(None, map(str.strip, lines))
         return [{"tokens": text.split()} if kind == "tagging" else {"text": text} | second for text in texts]
     try:
         return [dict(row) for row in doors.task(source, columns=columns)]

@@ -38,8 +38,7 @@ def mlm(model: nn.Module, batch: Batch) -> Tensor:
     """Masked-token prediction (Devlin et al. 2019, section 3.1, task 1). Reads `ids` (already masked), `labels` Int[B
     T] (the original tokens), `attention_mask`, `segments`, `loss_mask`."""
     at = chosen(batch)
-    logits = model(batch["ids"], loss_mask=at, **inputs(batch))  # N V
-    return cross_entropy(logits, batch["labels"][at])
+    return cross_entropy(model(batch["ids"], loss_mask=at, **inputs(batch)), batch["labels"][at])  # N V and N
 
 
 def left_to_right(model: nn.Module, batch: Batch) -> Tensor:

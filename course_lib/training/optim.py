@@ -80,8 +80,7 @@ class Muon(torch.optim.Optimizer):
         state["step"] += 1
         mean = state["mean"].lerp_(grad, 1 - betas[0]) / (1 - betas[0] ** state["step"])
         square = state["square"].lerp_(grad.square(), 1 - betas[1]) / (1 - betas[1] ** state["step"])
-        moved: Tensor = mean / (square.sqrt() + 1e-8)
-        return moved
+        return mean / (square.sqrt() + 1e-8)  # type: ignore[no-any-return]
 
 
 def orthogonal(x: Tensor) -> Tensor:

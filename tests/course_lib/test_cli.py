@@ -132,7 +132,7 @@ def test_of_a_repository_only_what_is_read_is_fetched() -> None:
 
 @pytest.mark.parametrize(("line", "said"), REFUSED["commands"].items())
 def test_errors_are_one_line_without_a_traceback(call, line: str, said: str, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    files = {"BOOK": BOOK * 3, "HALF.jsonl": '{"text": "a \\ud800", "label": 1}', "HERE": ""}
+    files = {"BOOK": BOOK * 3, "HALF.jsonl": '{"text": "a \\ud800", "label": 1}', "HERE": "", "LIST.json": "[{}]"}
     files |= {"NAN.tsv": "text\tlabel\na word\tnan\n", "TWICE.tsv": "text\ttext\tlabel\na\tb\t1\n"}
     for name, content in files.items():
         (tmp_path / name).write_text(content)
