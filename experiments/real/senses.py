@@ -2,14 +2,13 @@
 
     python -m experiments.real.senses FOLDER
 
-FOLDER has a folder a word. A linear classifier reads the vector that the model gives the word, or counts of the words
-around it; its regularisation, and which layer it reads (or their mean), are chosen on a tenth of the training rows. The
-score is macro F1, the mean over the words; intervals are over the words. Written to data/results/real_senses.json.
+FOLDER has a folder a word. A linear classifier reads the vector that the model gives the word (the mean over its
+layers), or counts of the words around it; its regularisation is chosen on a tenth of the training rows. The score is
+macro F1, the mean over the words; intervals are over the words. Written to data/results/real_senses.json.
 """
 
 import time
 from dataclasses import asdict
-from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -55,9 +54,9 @@ def read(folder: Path) -> tuple[Dataset, Dataset]:
     return found[0], found[1]
 
 
-def vectors(model: nn.Module, tokenizer: Tokenizer, rows: Dataset) -> Float[Tensor, "L N D"]:
-    """Of each row the vectors at its word: each layer's without the embeddings, and their mean. What is too long for
-    the model loses words at its ends."""
+def vectors(model: nn.Module, tokenizer: Tokenizer, rows: Dataset) -> Float[Tensor, "N D"]:
+    """Of each row the vector at its word: the mean over the layers without the embeddings. What is too long for the
+    model loses words at its ends."""
     body: Any = getattr(model, "stack", model)
     most, texts, places, found = body.config.position.length, [], [], []
     for text, place in zip(rows["text"], rows["place"], strict=True):
@@ -68,19 +67,17 @@ def vectors(model: nn.Module, tokenizer: Tokenizer, rows: Dataset) -> Float[Tens
         places.append(place)
     for start in range(0, len(texts), CHUNK):
         layers = probing.word_layers(model, tokenizer, texts[start : start + CHUNK])
-        found += [each[1:, place] for each, place in zip(layers, places[start : start + CHUNK], strict=True)]
-    each = torch.stack(found, dim=1)
-    return torch.cat([each, each.mean(0, keepdim=True)])
+        found += [each[1:, place].mean(0) for each, place in zip(layers, places[start : start + CHUNK], strict=True)]
+    return torch.stack(found)
 
 
-def probe(known: Float[Tensor, "L N D"]) -> baselines.Run:
-    """A linear classifier of the rows' vectors in one layer, with one penalty; for `tasks.arm`."""
+def probe(known: Float[Tensor, "N D"]) -> baselines.Run:
+    """A linear classifier of the rows' vectors; for `tasks.arm`."""
 
-    def run(rows: Dataset, test: Dataset, choice: tuple[int, float], seed: int) -> float:
-        read, penalty = known[choice[0]], choice[1]
+    def run(rows: Dataset, test: Dataset, penalty: float, seed: int) -> float:
         classifier = make_pipeline(StandardScaler(), LogisticRegression(C=penalty, max_iter=500))
-        classifier.fit(read[rows["row"]].numpy(), rows["label"])
-        return METRICS[METRIC](classifier.predict(read[test["row"]].numpy()).tolist(), test["label"])
+        classifier.fit(known[rows["row"]].numpy(), rows["label"])
+        return METRICS[METRIC](classifier.predict(known[test["row"]].numpy()).tolist(), test["label"])
 
     return run
 
@@ -106,8 +103,9 @@ def main(
             if name == "linear":
                 done = tasks.arm(baselines.linear(METRIC), baselines.PENALTIES, *parts, seeds=1)
             else:
-                known = vectors(*readers[name], concatenate_datasets(parts))
-                done = tasks.arm(probe(known), list(product(range(len(known)), PENALTIES)), *parts, seeds=1)
+                done = tasks.arm(
+                    probe(vectors(*readers[name], concatenate_datasets(parts))), PENALTIES, *parts, seeds=1
+                )
             scores.append(done["mean"])
         found[name] = figure(scores)
         typer.echo(f"senses {name} {found[name].mean:.4f} {found[name].interval}")
