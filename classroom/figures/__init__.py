@@ -22,4 +22,4 @@ from classroom.figures.maps import (
 from classroom.figures.models import Tower, model, tower
 from classroom.figures.parse import annotations, head_arcs
 from classroom.figures.tables import ResultRow, boxes, results_table, table
-from classroom.figures.trees import Option, beam_picture, search_tree
+from classroom.figures.trees import Option, search_tree

@@ -3,12 +3,11 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyBboxPatch
 
-from classroom.figures.style import BLUE, DASHES, GREY, INK, PALETTE, TINTS, canvas, centred, styled
+from classroom.figures.style import DASHES, GREY, INK, PALETTE, TINTS, canvas, centred, styled
 
 _Words = tuple[str, ...]
 BOX = {"facecolor": TINTS["plain"], "edgecolor": "#9aa0a6", "boxstyle": "round,pad=0.3"}
@@ -137,25 +136,3 @@ class BeamTree:
     def middle(self) -> float:
         """Half of the tree's height."""
         return ROW * ((self.rows - 1) / 2 + 0.5)
-
-
-@styled
-def beam_picture(steps: Sequence[Sequence[Option]]) -> Figure:
-    """One whole search as a figure: columns are steps, blue is followed, green has ended, white is dropped; bold: the
-    winner's path."""
-    tree = BeamTree(steps)
-    figure, axes = canvas(max(6.0, tree.right / 78), max(2.4, (tree.rows + 0.6) * 0.43))
-    axes.set_axis_off()
-    axes.set(xlim=(0, tree.right + 8), ylim=(tree.rows * ROW + 4, -6))
-    path = tree.best.path
-    for node in (node for column in tree.columns for node in column):
-        gone = node.option.fate == "dropped"
-        colour, edge, thick, frame = (BLUE, BLUE, 3.0, 2.2) if node in path else (GREY, "#9aa0a6", 1.1, 1)
-        ends = [node.x0, node.x1], [node.y0, node.y1]
-        axes.plot(*ends, zorder=1, color=colour, linewidth=thick, alpha=0.45 if gone else 1.0)
-        look: dict[str, Any] = {"facecolor": FILL[node.option.fate], "edgecolor": edge, "linewidth": frame}
-        corner, style = (node.x1, node.y1 - TALL / 2), "round,pad=0,rounding_size=3"
-        axes.add_patch(FancyBboxPatch(corner, node.wide, TALL, boxstyle=style, **look))
-        note = f"{node.option.token}  {node.option.score:.1f}"
-        axes.text(node.x1 + 6, node.y1, note, va="center", fontsize=10, color=GREY if gone else INK, zorder=3)
-    return figure

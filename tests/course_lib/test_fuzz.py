@@ -78,7 +78,7 @@ COMMANDS = {
 }
 
 
-@settings(max_examples=150, **STEADY)  # a command line takes about a second
+@settings(max_examples=100, **STEADY)  # a command line takes about a second
 @given(st.sampled_from(list(COMMANDS.items())), files, flags, names)
 def test_whatever_is_typed(written, call, monkeypatch, command, found, flags, name):
     monkeypatch.chdir(written(found))

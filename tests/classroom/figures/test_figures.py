@@ -25,11 +25,6 @@ MASKS = {"causal": torch.ones(7, 7).tril().bool(), "full": torch.ones(7, 7)}
 SCORES: dict[str, dict[str, float | None]] = {"a": {"x": 1.0, "y": 60.5}, "b": {"x": 2.0, "y": None}}
 ARC_WORDS, GOVERNORS = ["the", "cat", "sat", "<down>"], [1, 2, -1, 2]
 NEXT = torch.eye(4).roll(1, dims=1)  # everybody looks at the next word, the last at the first
-SEARCH = [
-    [figures.Option(0, "a", -0.6, "kept"), figures.Option(0, "the", -0.8, "kept")],
-    [figures.Option(1, "lamp", -0.9, "kept"), figures.Option(0, "mill", -1.7, "dropped")],
-    [figures.Option(0, "</s>", -1.0, "ended")],
-]
 TABLE = {(): {"a": 0.6, "b": 0.4}, ("a",): {"x": 0.5, "y": 0.5}, ("b",): {"x": 0.9, "y": 0.1}}
 RISING = {"a": [3.0, 2.0, 1.0], "b": ([1, 2], [2.0, 1.9])}
 BAND = {"a": ([2.0, 1.0], [4.0, 3.0])}
@@ -58,7 +53,6 @@ FIGURES: dict[str, Callable[[], Any]] = {
     "confusion": lambda: figures.confusion([[3, 1], [0, 4]], ["no", "yes"]),
     "score_grid": lambda: figures.score_grid(SCORES),
     "head_arcs": lambda: figures.head_arcs(NEXT, ARC_WORDS, GOVERNORS, title="head 1-1"),
-    "beam_picture": lambda: figures.beam_picture(SEARCH),
     "search_tree": lambda: figures.search_tree(TABLE, {"best": ("b", "x")}),
     "arrows": lambda: figures.arrows(ARROWS),
     "signed_map": lambda: figures.signed_map([[1.0, -1.0]], size=(2, 1), bar="sign"),
@@ -114,9 +108,8 @@ def test_slides_show_more_pixels_of_the_same_figure() -> None:
         (lambda: figures.confusion([[3, 1], [0, 4]], ["no", "yes"]), ["3\n75%", "1\n25%", "0\n0%", "4\n100%"]),
         (lambda: figures.confusion([[0, 0], [1, 1]], ["no", "yes"]), ["0\n0%", "0\n0%", "1\n50%", "1\n50%"]),
         (FIGURES["number_map"], ["0", "+1", "-1", "0"]),
-        (FIGURES["beam_picture"], ["a  -0.6", "the  -0.8", "lamp  -0.9", "mill  -1.7", "</s>  -1.0"]),
     ],
-    ids=["confusion", "confusion of nobody", "number_map", "beam_picture"],
+    ids=["confusion", "confusion of nobody", "number_map"],
 )
 def test_every_number_is_written(figure: Callable[[], Any], says: list[str]) -> None:
     assert words(figure()) == says
