@@ -52,7 +52,7 @@ class PublicTask:
 TASKS = {
     "cola": PublicTask(("cola/raw", "train"), ("cola/raw", "validation"), "matthews", 0.521),
     "stsb": PublicTask(("stsb_en", "train"), ("stsb_en", "test"), "spearman", 0.858),
-    "wnut17": PublicTask(("wnut17", "train"), ("wnut17", "validation"), "entity_f1", epochs=15, trial=10**6),
+    "wnut17": PublicTask(("wnut17", "train"), ("wnut17", "validation"), "entity_f1", epochs=5),
     "ud_tags": PublicTask(
         ("ud_english_ewt", "validation"), ("ud_english_ewt", "test"), "accuracy", epochs=15, trial=10**6
     ),
