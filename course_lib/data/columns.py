@@ -84,7 +84,7 @@ def find(names: Collection[str]) -> Names | None:
         found: dict[str, Theirs] = {ours: there.get(name, "") for ours, name in lower.items()}
         if all(found.values()) and len(set(found.values())) == len(found):
             first, between = JOINED.get(lower.get("text", ""), ("", ""))
-            if first in there:
+            if first and first in there:
                 found["text"] = (there[first], between, there[lower["text"]])
             return found
         if shape == "choice" and found["text"] and (several := _numbered(names)):

@@ -356,7 +356,7 @@ def _warm_start(model: nn.Module, parent: nn.Module, name: str) -> None:
 
 def _public(model: nn.Module) -> nn.Module:
     """What is written of a model: of ELECTRA's two the discriminator, of teacher and student the student."""
-    return getattr(model, "discriminator", getattr(model, "student", model))  # type: ignore[no-any-return]
+    return getattr(model, "discriminator", getattr(model, "student", model))
 
 
 def _batches(
