@@ -15,7 +15,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 
 from course_lib.analysis.metrics import METRICS
 
-Run = Callable[[Dataset, Dataset, Any, int], float]  # (training rows, rows to score, rate or penalty, seed) -> score
+Run = Callable[[Dataset, Dataset, float, int], float]  # (training rows, rows to score, rate or penalty, seed) -> score
 PENALTIES = (0.1, 1.0, 10.0, 100.0)  # inverse regularisations
 LONGEST = 6  # words of a candidate answer
 WRONG = 40  # wrong candidates of a training question

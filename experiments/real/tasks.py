@@ -95,7 +95,7 @@ def parts(folder: Path, task: PublicTask) -> list[Dataset]:
 
 
 def arm(
-    run: Run, choices: Sequence[Any], rows: Dataset, test: Dataset, seeds: int, trial: int = PublicTask.trial
+    run: Run, choices: Sequence[float], rows: Dataset, test: Dataset, seeds: int, trial: int = PublicTask.trial
 ) -> dict[str, Any]:
     """Choose on a tenth of the training rows, train on all of them `seeds` times, score."""
     start, parts = time.perf_counter(), rows.train_test_split(test_size=0.1, seed=0)

@@ -49,7 +49,7 @@ def written(tmp_path_factory):
     return write
 
 
-STEADY = {"deadline": None, "suppress_health_check": list(HealthCheck), "derandomize": True}  # the same in every run
+STEADY = {"deadline": None, "suppress_health_check": list(HealthCheck), "derandomize": True}  # same modules, same draws
 
 
 @settings(max_examples=300, **STEADY)
