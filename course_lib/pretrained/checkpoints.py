@@ -60,8 +60,7 @@ def _tell(model: Any) -> dict[str, Any]:
     if isinstance(model, Sentence):
         told["pool"] = model.pool
     if isinstance(model, Seq2SeqLM):
-        encoder = model.stack.encoder.config
-        if encoder != encoder_config(model.stack.config):
+        if (encoder := model.stack.encoder.config) != encoder_config(model.stack.config):
             told["encoder"] = to_dict(encoder)
         told |= {"start": model.stack.start, "tied": model.head is None, "scaled": model.scaled}
         told["bias"] = model.bias is not None
@@ -115,9 +114,12 @@ def load(name: str, *, folder: str | Path = FOLDER) -> Loaded:
 
 @checked
 def open_model(source: str | Path) -> Loaded:
-    """A model with its tokenizer: a folder in the Hugging Face layout, a shipped checkpoint by its name, or a model of
-    the hub, "hub:" in front or not. A published BERT keeps its next-sentence head and pooler (`model.pooler`)."""
-    if str(source).startswith(hub.PREFIX) or (Path(source).expanduser() / "config.json").exists():
+    """A model with its tokenizer: a folder in the Hugging Face layout or of `export`, a shipped checkpoint by its name,
+    or a model of the hub, "hub:" in front or not. A published BERT keeps its pooler and next-sentence head."""
+    path = Path(source).expanduser()
+    if (path.parent / "manifest.json").exists() and path.name in names(path.parent):
+        return load(path.name, folder=path.parent)
+    if str(source).startswith(hub.PREFIX) or (path / "config.json").exists():
         folder = hub.pretrained(source)
     elif str(source) in (shipped := names()) or not hub.is_repository(source):
         return load(str(source))
@@ -133,9 +135,8 @@ def open_model(source: str | Path) -> Loaded:
 def export(name: str, model: Any, tokenizer: Any, card: dict[str, Any], folder: str | Path = FOLDER) -> Path:
     """Write a checkpoint in half precision and enter it in the manifest. model: one of the `HEADS`. tokenizer: a
     `Tokenizer`, or an `elmo.Vocabulary`; None with `WordVectors`. card: recipe, seed, data, steps, scores, curve."""
-    folder = Path(folder)
+    folder, head = Path(folder), type(model).__name__
     place = folder / name
-    head = type(model).__name__
     if head not in HEADS:
         raise CourseError(f"Checkpoints hold {', '.join(HEADS)}; this model is a {head}.")
     state = {"vectors": model.matrix} if head == "WordVectors" else model.state_dict()
@@ -163,13 +164,12 @@ def export(name: str, model: Any, tokenizer: Any, card: dict[str, Any], folder: 
 
 def facts(name: str) -> list[tuple[str, str]]:
     """What a checkpoint or a folder is made of: names and values."""
-    loaded = open_model(name)
-    body: Any = loaded.model  # static word vectors are a table and no module
+    body, _, details = open_model(name)  # static word vectors are a table and no module
     weights = [body.matrix] if hasattr(body, "matrix") else body.parameters()
     config = getattr(getattr(body, "stack", None), "config", None)
     found = [("head", type(body).__name__), ("parameters", f"{sum(p.numel() for p in weights):,}")]
     found += [(key, str(value)) for key, value in flatten(config).items()] if config is not None else []
-    return found + [(key, str(loaded.card[key])) for key in ("data", "steps", "tokens", "scores") if key in loaded.card]
+    return found + [(key, str(details[key])) for key in ("data", "steps", "tokens", "scores") if key in details]
 
 
 def _manifest(folder: Path) -> dict[str, Any]:
