@@ -63,14 +63,16 @@ def told_apart(rng: random.Random, n: int) -> list[dict[str, Any]]:
     return [{"text": row["text"], "label": row["kinds"][0]} for row in rows if len(set(row["kinds"])) == 2][:n]
 
 
+def backwards(words: Sequence[str]) -> str:
+    """An event's translation: spelled backwards, without articles, the place first, the verb last."""
+    who, verb, _, thing, _, _, place, _ = words
+    return " ".join(word[::-1].lower() for word in (place, thing, who, verb)) + " ."
+
+
 def translated(rng: random.Random, n: int) -> list[dict[str, str]]:
-    """Single events, each once; the `text` is spelled backwards, without articles, the place first, the verb last."""
+    """Single events, each once, from their translations."""
     events = [event(rng, rng.choice(PEOPLE), rng.randrange(len(KINDS))) for _ in range(n)]
-    return [
-        {"text": " ".join(word[::-1].lower() for word in (place, thing, who, verb)) + " .", "target": " ".join(words)}
-        for words in dict.fromkeys(map(tuple, events))
-        for who, verb, _, thing, _, _, place, _ in [words]
-    ]
+    return [{"text": backwards(words), "target": " ".join(words)} for words in dict.fromkeys(map(tuple, events))]
 
 
 def steps(plan: Plan) -> int:

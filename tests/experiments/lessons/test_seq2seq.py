@@ -106,7 +106,7 @@ def test_an_answer_is_judged_by_its_own_tokens(kind: str) -> None:
     loss = KINDS[kind]
     torch.manual_seed(0)
     model: Any = t5.build(kind, town.fresh()).eval()
-    rows = town.task("sentiment", "test")
+    rows = town.summaries("test")
     batch: Any = town.frame.collate(rows)
     if loss is not losses.seq2seq:
         batch = t5.collate.joined(batch, vocab=town.vocab)
@@ -127,20 +127,35 @@ def test_an_answer_is_judged_by_its_own_tokens(kind: str) -> None:
 
 
 def test_an_answer_counts_if_its_text_is_the_targets(monkeypatch: pytest.MonkeyPatch) -> None:
-    town = t5.TextsAndTasks(t5.SIZES["smoke"], 0)
-    rows = town.task("sentiment", "test")
-    positive = town.tokenizer.encode("positive").ids
+    corner = t5.Corner(t5.SIZES["smoke"], 0)
+    goods = corner.tokenizer.encode("goods").ids
 
     def says(model: Any, ids: torch.Tensor, **options: Any) -> torch.Tensor:
-        return torch.tensor([[0, *positive]] * len(ids))
+        return torch.tensor([[0, *goods]] * len(ids))
 
     monkeypatch.setattr(t5.probes, "generate", says)
-    share = sum(row.truth == "positive" for row in rows) / len(rows)
-    assert 0 < share < 1 and t5.answered(town, town.t5_mini, "sentiment") == share
-    assert t5.answered(town, town.t5_mini, "paraphrase") == 0.0
+    rows = corner.tests["topic"]
+    share = sum(row.truth == "goods" for row in rows) / len(rows)
+    assert 0 < share < 1 and corner.answered(corner.young, "topic") == share
+    assert corner.answered(corner.young, "question") == 0.0
+
+
+def test_the_tasks_are_of_the_story_and_the_tests_new() -> None:
+    rng = random.Random(5)
+    for row in (t5.told(rng) for _ in range(50)):
+        (topic, question, inference, translation, summary), targets = zip(*map(dict.values, row.values()), strict=True)
+        who, one = question.split()[3], topic.removeprefix("topic sentence: ")
+        assert one.startswith(f"{who} ") and one.endswith(f"in the {targets[1]} .") and one in summary
+        assert translation.endswith(one) and targets[3].split()[0] == targets[1][::-1]
+        assert inference.endswith(f"{who} was in the {targets[1]} .") == (targets[2] == "entailment")
+        things = bart.KINDS[TASKS["topic"].labels.index(targets[0])][1]
+        assert one.split(" in ")[0] in targets[4] and one.split()[3] in things
+    corner = t5.Corner(t5.SIZES["smoke"], 0)
+    for name, tests in corner.tests.items():
+        assert tests and not {str(row.ids) for row in tests} & {str(row.ids) for row in corner.taught[name]}
 
 
 def test_the_paper_writes_tasks_as_we_do(monkeypatch: pytest.MonkeyPatch) -> None:
     assert t5.same_formats()
-    monkeypatch.setitem(t5.text_to_text.WORDINGS, "sst2", replace(TASKS["sentiment"], prefix="sst"))
+    monkeypatch.setitem(t5.text_to_text.WORDINGS, "sst2", replace(TASKS["topic"], prefix="sst"))
     assert not t5.same_formats()
