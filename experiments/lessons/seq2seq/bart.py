@@ -23,7 +23,7 @@ from course_lib.families.bert import bert
 from course_lib.families.lstm import LstmSeq2Seq
 from course_lib.model import attention, heads, initialization
 from course_lib.model.config import EmbedConfig, StackConfig
-from course_lib.model.seq2seq import EncoderDecoder, Seq2SeqClassifier, Seq2SeqLM
+from course_lib.model.seq2seq import EncoderDecoder, Seq2SeqClassifier, Seq2SeqLM, shift_right
 from course_lib.model.transformer import Transformer
 from course_lib.objectives import collate, losses, seeded_generator
 from course_lib.pretrained.tokenizers import Tokenizer, Vocab, train_wordpiece
@@ -151,16 +151,24 @@ def summariser(model: M, seed: int) -> M:
 
 @experiment("bart-which-noise")
 def which_noise(lab: Lab, seed: int) -> dict[str, float]:
-    """Perplexity of new summaries; before the tuning, how well each copies."""
+    """Perplexity of new summaries; before the tuning, how well each copies, and how often a hidden thing's likeliest
+    word is of its verb's kind."""
     frame, _, tested = summaries()
     pieces, rng, values = language(), random.Random(1), dict[str, float]()
     ids, real = pad(pieces.ids([story(rng)["text"] for _ in range(150)]), pieces.vocab.pad or 0).values()
+    kinds = {pieces.encode(thing).ids[1]: kind for kind, (_, things) in enumerate(KINDS) for thing in things}
+    hidden = torch.isin(ids, torch.tensor(list(kinds)))
+    gaps, told = ids.masked_fill(hidden, pieces.vocab.mask or 0), shift_right(ids, pieces.vocab.sep or 0)
     unseen = {"ids": ids, "attention_mask": real, "labels": ids.masked_fill(~real, objectives.IGNORE)}  # to be copied
     for name in ARMS:
         body = pretrained(lab.plan, seed, name)
         loss = evaluation.mean_loss(summariser(body, seed), losses.seq2seq, [frame.collate(tested)])
         values[f"perplexity/{name}"] = metrics.perplexity(loss)
         values[f"copies/{name}"] = evaluation.target_accuracy(body, [unseen])
+        with torch.no_grad():
+            said = body(gaps, told, attention_mask=real).argmax(-1)[hidden].tolist()
+        right = [kinds.get(guess) == kinds[true] for guess, true in zip(said, ids[hidden].tolist(), strict=True)]
+        values[f"fits/{name}"] = sum(right) / len(right)
     return values
 
 
