@@ -27,7 +27,8 @@ from experiments.lessons.seq2seq import bart
 SIZES, LENGTH, WIDTHS = given("t5").values()
 HELD_OUT = 8  # batches
 PAPER = published("17_t5")
-STORIES, RATES = 2000, {("inference",): 1e-3}  # learning rates: 3e-3 for all others
+STORIES = 2000
+RATES: dict[tuple[str, ...], float] = {("inference",): 1e-3}  # learning rates: 3e-3 for all others
 TASKS = {  # of lesson 16's corner of the town
     "topic": text_to_text.Wording("topic", labels=("food", "goods", "texts", "animals")),
     "question": text_to_text.WORDINGS["squad"],
@@ -211,7 +212,8 @@ class Corner(TextsAndTasks):
         """Share of answers, written greedily, that are the target's text."""
         rows = self.tests[name]
         said = probes.answers(model, self.frame, rows, most=24)
-        return sum(a == self.tokenizer.decode(row.label) for a, row in zip(said, rows, strict=True)) / len(rows)
+        right = [a == self.tokenizer.decode(row.label) for a, row in zip(said, rows, strict=True)]
+        return float(sum(right) / len(rows))
 
 
 @experiment("t5-text-to-text", tasks=tuple(TASKS))
