@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from course_lib import data, objectives
-from course_lib.analysis import cost, evaluation
+from course_lib.analysis import cost, evaluation, metrics
 from course_lib.data import batches, inputs, text_to_text
 from course_lib.families.t5 import T5_SIZES, t5, t5_lm, t5_size, write_config
 from course_lib.model import heads, masks, seq2seq, transformer
@@ -25,9 +25,8 @@ from experiments.lessons import Lab, Made, experiment, fit, given, probes, publi
 from experiments.lessons.seq2seq import bart
 
 SIZES, LENGTH, WIDTHS = given("t5").values()
-HELD_OUT = 8  # batches
+HELD_OUT, STORIES = 8, 2000  # batches; stories of the corner
 PAPER = published("17_t5")
-STORIES = 2000
 RATES: dict[tuple[str, ...], float] = {("inference",): 1e-3}  # learning rates: 3e-3 for all others
 TASKS = {  # of lesson 16's corner of the town
     "topic": text_to_text.Wording("topic", labels=("food", "goods", "texts", "animals")),
@@ -38,21 +37,15 @@ TASKS = {  # of lesson 16's corner of the town
 }
 
 
-class TextsAndTasks:
-    """One seed's texts and tasks, in the tokens of t5-mini."""
+class Texts:
+    """One seed's rows of tokens, and the batches that they become. rows: of the corpus, in the order they are read."""
 
-    def __init__(self, size: dict[str, int], seed: int) -> None:
-        self.size, self.seed = size, seed
-        self.summaries = cache(self._summaries)
-        self.t5_mini, self.tokenizer, _ = checkpoints.load("t5-mini")
-        self.vocab, self.sentinels = self.tokenizer.vocab, objectives.sentinels(self.tokenizer)
+    def __init__(self, size: dict[str, int], seed: int, tokenizer: tokenizers.Tokenizer, rows: list[list[int]]) -> None:
+        self.size, self.seed, self.tokenizer, self.rows = size, seed, tokenizer, rows
+        self.vocab, self.sentinels = tokenizer.vocab, objectives.sentinels(tokenizer)
         self.special = torch.tensor([i for i in self.vocab.special if i not in self.sentinels])
-        self.frame = inputs.SourceTarget(self.tokenizer, self.t5_mini.stack.config, max_length=64)
-        texts = list(data.corpus("world", n=size["documents"], seed=seed)["text"])
-        long = self.tokenizer.ids(texts, special=False)
-        cut = [ids[i : i + LENGTH] for ids in long for i in range(0, len(ids), LENGTH)]
-        rows = [[cast(int, self.vocab.cls), *ids, cast(int, self.vocab.sep)] for ids in cut if len(ids) > 8]
-        self.rows = [rows[i] for i in torch.randperm(len(rows), generator=seeded_generator(seed)).tolist()]
+        self.frame = inputs.SourceTarget(tokenizer, self.fresh(), max_length=64)
+        self.summaries = cache(self._summaries)
 
     def texts(self, step: int) -> Batch:
         first = step * self.size["rows"]
@@ -69,7 +62,7 @@ class TextsAndTasks:
         return collate.prefixed(ids, real, seeded_generator(self.seed, 2, step), vocab=self.vocab)
 
     def _summaries(self, split: str = "train") -> list[inputs.EncodedRow]:
-        """Rows of the task as text in and text out."""
+        """Rows of the town's task as text in and text out."""
         n = self.size["tests" if split == "test" else "labels"]
         items = data.task("world/summaries", split=split, n=n, seed=self.seed)
         return self.frame.rows(text_to_text.rows(items, "summary"))
@@ -77,6 +70,16 @@ class TextsAndTasks:
     def fresh(self, width: int = 64) -> StackConfig:
         """A T5 for these minutes, two layers a side."""
         return t5(self.vocab.size, width=width, layers=2, heads=width // 32, hidden=4 * width, dropout=0.0)
+
+
+def of_the_town(size: dict[str, int], seed: int) -> Texts:
+    """Documents in the tokens of t5-mini."""
+    tokenizer = checkpoints.load("t5-mini").tokenizer
+    cls, sep = cast(int, tokenizer.vocab.cls), cast(int, tokenizer.vocab.sep)
+    long = tokenizer.ids(list(data.corpus("world", n=size["documents"], seed=seed)["text"]), special=False)
+    cut = [ids[i : i + LENGTH] for ids in long for i in range(0, len(ids), LENGTH)]
+    rows = [[cls, *ids, sep] for ids in cut if len(ids) > 8]
+    return Texts(size, seed, tokenizer, [rows[i] for i in torch.randperm(len(rows), generator=seeded_generator(seed))])
 
 
 @torch.no_grad()
@@ -122,7 +125,7 @@ def build(kind: str, config: StackConfig) -> nn.Module:
 BEST, OBJECTIVES, CONTROL = "encoder-decoder", ("denoising", "LM"), "no pretraining"
 
 
-def summarised(town: TextsAndTasks, kind: str, objective: str, device: str) -> tuple[float, float]:
+def summarised(town: Texts, kind: str, objective: str, device: str) -> tuple[float, float]:
     """Pretrain (or not), tune on summaries, ask."""
     loss, steps = KINDS[kind], town.size["before"]
     form: Callable[[Batch], Batch] = dict if loss is losses.seq2seq else partial(collate.joined, vocab=town.vocab)
@@ -141,7 +144,7 @@ def summarised(town: TextsAndTasks, kind: str, objective: str, device: str) -> t
 @experiment("t5-architectures")
 def architectures(lab: Lab, seed: int) -> dict[str, float]:
     """The ten rows, and the first of them without pretraining."""
-    town = TextsAndTasks(SIZES[lab.plan.scale], seed)
+    town = of_the_town(SIZES[lab.plan.scale], seed)
     rows = [(kind, objective) for objective in OBJECTIVES for kind in KINDS]
     values: dict[str, float] = {}
     for kind, objective in [*rows, (BEST, CONTROL)]:
@@ -161,67 +164,61 @@ def same_formats() -> bool:
     )
 
 
-def told(rng: random.Random) -> dict[str, dict[str, str]]:
+def asked(rng: random.Random) -> dict[str, dict[str, str]]:
     """The five tasks of one story, text in and text out."""
-    story = bart.story(rng)
-    text, sentences = story["text"], [f"{part} ." for part in story["text"].removesuffix(" .").split(" . ")]
-    events = [sentence for sentence in sentences if sentence not in bart.ASIDES]
-    kind, one = rng.choice(list(zip(story["kinds"], events, strict=True)))
-    who, place = (one.split()[i] for i in (0, 6))
+    happened = bart.two_events(rng)
+    story, (kind, words) = bart.story(rng, happened), rng.choice(list(zip(*happened, strict=True)))
+    one, who, place = " ".join(words), words[0], words[6]
     said = rng.choice([place, rng.choice([other for other in bart.PLACES if other != place])])
-    items = {
+    items: dict[str, dict[str, Any]] = {
         "topic": {"text": one, "label": kind},
-        "question": {"text": f"where was {who} ?", "pair": text, "answer": place},
-        "inference": {"text": text, "pair": f"{who} was in the {said} .", "label": int(said != place)},
-        "translation": {"text": one, "target": bart.backwards(one.split())},
-        "summary": {"text": text, "target": story["target"]},
+        "question": {"text": f"where was {who} ?", "pair": story["text"], "answer": place},
+        "inference": {"text": story["text"], "pair": f"{who} was in the {said} .", "label": int(said != place)},
+        "translation": {"text": one, "target": bart.backwards(words)},
+        "summary": story,
     }
     return {name: TASKS[name].row(item) for name, item in items.items()}
 
 
-class Corner(TextsAndTasks):
+class Corner(Texts):
     """The tasks in tokens, `taught` and, with texts that none of these has, `tests`; a T5 that has restored stories."""
 
-    def __init__(self, size: dict[str, int], seed: int) -> None:
-        self.size, self.seed, rng = size, seed, random.Random(seed)
-        made = [told(rng) for _ in range(STORIES)]
+    def __init__(self, size: dict[str, int], seed: int, device: str = "cpu") -> None:
+        rng = random.Random(seed)
+        made = [asked(rng) for _ in range(STORIES)]
         texts = [" ".join(row.values()) for each in made for row in each.values()]
-        self.tokenizer = objectives.add_sentinels(tokenizers.train_wordpiece(texts, 400, lowercase=False))
-        self.vocab, self.sentinels = self.tokenizer.vocab, objectives.sentinels(self.tokenizer)
-        self.rows = self.tokenizer.ids(bart.corpus())
-        self.frame = inputs.SourceTarget(self.tokenizer, self.fresh(), max_length=64)
+        pieces = objectives.add_sentinels(tokenizers.train_wordpiece(texts, 400, lowercase=False))
+        super().__init__(size, seed, pieces, pieces.ids(bart.corpus()))
+        self.device, most = device, 2 * size["tests"]
         self.taught, self.tests = dict[str, list[inputs.EncodedRow]](), dict[str, list[inputs.EncodedRow]]()
         for name in TASKS:
-            rows, most = [each[name] for each in made], 2 * size["tests"]
-            seen = {row["text"] for row in rows[most:]}
-            self.taught[name] = self.frame.rows(rows[most:])
-            self.tests[name] = self.frame.rows([row for row in rows[:most] if row["text"] not in seen])
+            new, known = [each[name] for each in made[:most]], [each[name] for each in made[most:]]
+            seen = {row["text"] for row in known}
+            self.taught[name] = self.frame.rows(known)
+            self.tests[name] = self.frame.rows([row for row in new if row["text"] not in seen])
         torch.manual_seed(seed)
         self.young = t5_lm(replace(self.fresh(), scale=True, init_std=0.05))
-        fit(self.young, Made(self.spans), losses.seq2seq, max(2, size["each"] // 4), 3e-3)
+        fit(self.young, Made(self.spans), losses.seq2seq, max(2, size["each"] // 4), 3e-3, device=device)
 
     def tuned(self, *names: str) -> seq2seq.Seq2SeqLM:
         """The T5 taught these tasks together: with many or one, of each as many rows in as many updates."""
-        taught, each = {name: self.taught[name] for name in names}, self.size["rows"] // 2
-        shares = text_to_text.mixing_rates([len(rows) for rows in taught.values()])
-        mixed = text_to_text.MixedTasks(self.frame, taught, shares, batch=each * len(names), seed=self.seed)
-        fit(model := deepcopy(self.young), mixed, losses.seq2seq, self.size["each"], RATES.get(names, 3e-3))
+        taught, batch = {name: self.taught[name] for name in names}, self.size["rows"] // 2 * len(names)
+        mixed = text_to_text.MixedTasks(self.frame, taught, [1 / len(names)] * len(names), batch=batch, seed=self.seed)
+        model, rate = deepcopy(self.young), RATES.get(names, 3e-3)
+        fit(model, mixed, losses.seq2seq, self.size["each"], rate, device=self.device)
         return model
 
     def answered(self, model: seq2seq.Seq2SeqLM, name: str) -> float:
         """Share of answers, written greedily, that are the target's text."""
-        rows = self.tests[name]
-        said = probes.answers(model, self.frame, rows, most=24)
-        right = [a == self.tokenizer.decode(row.label) for a, row in zip(said, rows, strict=True)]
-        return float(sum(right) / len(rows))
+        said = probes.answers(model, self.frame, self.tests[name], most=24)
+        return metrics.accuracy(said, [self.tokenizer.decode(row.label) for row in self.tests[name]])
 
 
 @experiment("t5-text-to-text", tasks=tuple(TASKS))
 def text_in_text_out(lab: Lab, seed: int) -> dict[str, float]:
     """Scores of one model a task and of one for all, of the model before, and of the commonest answer."""
-    corner = Corner(SIZES[lab.plan.scale], seed)
-    joint = corner.tuned(*TASKS)
-    values = {"formats as the paper's": float(same_formats())}
+    corner = Corner(SIZES[lab.plan.scale], seed, lab.device)
+    joint, values = corner.tuned(*TASKS), {"formats as the paper's": float(same_formats())}
     for name in TASKS:
         targets = [tuple(row.label) for row in corner.tests[name]]
         values[f"guessing/{name}"] = max(map(targets.count, targets)) / len(targets)
@@ -247,7 +244,7 @@ def sizes(lab: Lab, seed: int) -> dict[str, float]:
     scores = [row["scores"] for row in PAPER["t5-sizes"]["rows"].values()]
     rises = [all(a < b for a, b in pairwise(column)) for column in zip(*scores, strict=True)]
     values["the paper's columns that rise"] = sum(rises)
-    town = TextsAndTasks(SIZES[lab.plan.scale], seed)
+    town = of_the_town(SIZES[lab.plan.scale], seed)
     steps = town.size["alone"]
     held_out = [town.spans(step) for step in range(steps, steps + HELD_OUT)]
     for width in WIDTHS:

@@ -102,7 +102,7 @@ def test_a_wrong_corruption_is_found(monkeypatch: pytest.MonkeyPatch, name: str,
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_answer_is_judged_by_its_own_tokens(kind: str) -> None:
-    town = t5.TextsAndTasks(t5.SIZES["smoke"], 0)
+    town = t5.of_the_town(t5.SIZES["smoke"], 0)
     loss = KINDS[kind]
     torch.manual_seed(0)
     model: Any = t5.build(kind, town.fresh()).eval()
@@ -142,7 +142,7 @@ def test_an_answer_counts_if_its_text_is_the_targets(monkeypatch: pytest.MonkeyP
 
 def test_the_tasks_are_of_the_story_and_the_tests_new() -> None:
     rng = random.Random(5)
-    for row in (t5.told(rng) for _ in range(50)):
+    for row in (t5.asked(rng) for _ in range(50)):
         (topic, question, inference, translation, summary), targets = zip(*map(dict.values, row.values()), strict=True)
         who, one = question.split()[3], topic.removeprefix("topic sentence: ")
         assert one.startswith(f"{who} ") and one.endswith(f"in the {targets[1]} .") and one in summary
