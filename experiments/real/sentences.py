@@ -4,8 +4,9 @@
 
 First a sentence finds the one behind it among those of 63 other paragraphs (`ranking`; neighbours stand for pairs as in
 Logeswaran and Lee 2018), then the cosine of a pair becomes its grade (STS-B's training part). After each of them:
-Spearman's correlation on STS-B's test part, and the search for the paragraph that answers a question (XQuAD). Written
-to data/results/real_sentences.json; the model, `sbert-english`, into --out.
+Spearman's correlation on STS-B's test part, and the search for the paragraph that answers a question (XQuAD). What
+learns are LoRA's matrices beside the encoder's. Written to data/results/real_sentences.json; the adapter,
+`sbert-english`, into --out, in the format of `peft`.
 """
 
 import random
@@ -20,11 +21,12 @@ import typer
 from gensim.parsing.porter import PorterStemmer  # type: ignore[import-untyped]
 
 from classroom.records.record import RESULTS
-from course_lib import data
+from course_lib import data, peft
 from course_lib.analysis.retrieval import How, Index
 from course_lib.families import sentence as sentences
 from course_lib.families.sentence import Embedder, SentenceEncoder, TextBatches
 from course_lib.files import write_json
+from course_lib.peft import folders
 from course_lib.pretrained import checkpoints
 from experiments.engine.lab import fit
 
@@ -67,15 +69,19 @@ def main(
     corpus: Annotated[str, typer.Option(help="Documents whose sentences stand beside each other.")],
     graded: Annotated[str, typer.Option("--sts", help="Folder of STS-B.")],
     xquad: Annotated[str, typer.Option(help="Questions and their paragraphs.")],
-    out: Annotated[Path, typer.Option(help="Folder for the checkpoint.")],
+    out: Annotated[Path, typer.Option(help="Folder for the adapter.")],
     steps: Annotated[int, typer.Option(help="With neighbours.")] = 1500,
-    lr: Annotated[float, typer.Option(help="Peak learning rate of both parts.")] = 3e-4,
+    lr: Annotated[float, typer.Option(help="Peak learning rate of both parts.")] = 1e-3,
+    rank: Annotated[int, typer.Option(help="Of LoRA's matrices.")] = 16,
+    device: Annotated[str, typer.Option()] = "cpu",
     record: Annotated[Path, typer.Option(help="File of the figures.")] = RESULTS / "real_sentences.json",
 ) -> None:
     """Train, score, write."""
     torch.set_num_threads(1)
     start, (model, tokenizer, _) = time.perf_counter(), checkpoints.open_model(body)
-    sentence, questions = sentences.Sentence(model.stack), data.task(xquad)
+    torch.manual_seed(0)
+    stack, questions = peft.lora(model.stack, "blocks.*.*.*", rank=rank), data.task(xquad)
+    sentence = sentences.Sentence(stack)
     encoder, test = SentenceEncoder(sentence, tokenizer), data.task(graded, split="test")
     found: dict[str, Any] = {"BM25": search(questions, None), "BM25, stems": search(questions, None, stem=True)}
 
@@ -86,26 +92,21 @@ def main(
         typer.echo(f"{time.perf_counter() - start:.0f} s {name} {found[name]}")
 
     score("as pretrained")
-    near = TextBatches(list(neighbours(corpus)), tokenizer, batch=64, max_length=48)
-    fit(sentence, near, sentences.ranking, steps, lr, precision="bf16")
+    near, how = TextBatches(list(neighbours(corpus)), tokenizer, batch=64, max_length=48), {"device": device}
+    fit(sentence, near, sentences.ranking, steps, lr, precision="bf16", **how)
     score("neighbours")
     pairs = TextBatches(data.task(graded), tokenizer, batch=32, best=5.0)
-    fit(sentence, pairs, sentences.cosine_regression, 4 * pairs.per_epoch, lr, precision="bf16")
+    fit(sentence, pairs, sentences.cosine_regression, 4 * pairs.per_epoch, lr, precision="bf16", **how)
     score("neighbours, then grades")
-    about = {"body": body, "pairs": len(near.texts), "steps": steps, "lr": lr, "seed": 0, "torch": torch.__version__}
-    about |= {"seconds": round(time.perf_counter() - start), "made": time.strftime("%Y-%m-%d")}
+    about = {"body": body, "pairs": len(near.texts), "steps": steps, "lr": lr, "rank": rank, "seed": 0}
+    about |= {"seconds": round(time.perf_counter() - start), "torch": torch.__version__, "device": device}
+    about |= {"made": time.strftime("%Y-%m-%d")}
     write_json(record, {"questions": len(questions), "arms": found} | about)
+    folders.save_pretrained(sentence, out, model_type="megatron-bert", architecture="MegatronBertModel")
     scores = {name: round(value, 4) for name, value in found["neighbours, then grades"].items()}
-    recipe = "python -m experiments.real.sentences, from " + body
-    card = about | {
-        "name": "sbert-english",
-        "recipe": recipe,
-        "data": recipe,
-        "tokens": 0,
-        "scores": scores,
-        "curve": [],
-    }
-    checkpoints.export("sbert-english", sentence, tokenizer, card, out)
+    trained = sum(p.numel() for p in sentence.parameters() if p.requires_grad)
+    write_json(out / "card.json", {"name": "sbert-english", "data": DATA, "trained": trained, "scores": scores} | about)
+
 
 
 if __name__ == "__main__":

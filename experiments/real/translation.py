@@ -43,7 +43,8 @@ def main(
     layers: Annotated[int, typer.Option(help="Of each side of the Transformer.")] = 3,
     cells: Annotated[int, typer.Option(help="Of the LSTM, in each direction.")] = 192,
     vocab: Annotated[int, typer.Option()] = 6000,
-    seeds: Annotated[int, typer.Option(help="Trainings of a model.", min=1)] = 3,
+    seeds: Annotated[int, typer.Option(help="Trainings of a model.", min=1)] = 5,
+    device: Annotated[str, typer.Option()] = "cpu",
 ) -> None:
     """Train both models and record their BLEU (sacrebleu)."""
     torch.set_num_threads(1)
@@ -63,7 +64,7 @@ def main(
     def bleu(build: Callable[[], nn.Module], lr: float, seed: int, updates: int, part: str) -> float:
         torch.manual_seed(seed)
         model, batches = build(), TaskBatches(frame, framed["train"], rows, seed)
-        how: dict[str, Any] = {"betas": (0.9, 0.98), "precision": "bf16"}
+        how: dict[str, Any] = {"betas": (0.9, 0.98), "precision": "bf16", "device": device}
         how["schedule"] = optim.wsd(updates, warmup=max(1, updates // 10), decay=0.3)
         fit(model, batches, losses.seq2seq, updates, lr, **how)
         said = probes.answers(model, frame, framed[part], most=LONGEST)
