@@ -112,18 +112,11 @@ def _candidates(row: dict[str, Any], rarity: dict[str, float]) -> list[tuple[str
     for i in range(len(words)):
         for j in range(i, min(i + LONGEST, len(words))):
             distance = np.where(places < i, i - places, np.where(places > j, places - j, np.inf))
-            told = {
-                "near": float((near / distance).sum()),
-                "within ten": float(near[distance <= 10].sum()),
-                "in the question": float(near[i : j + 1].sum()),
-            }
+            told = {"near": float((near / distance).sum()), "within ten": float(near[distance <= 10].sum())}
+            told["in the question"] = float(near[i : j + 1].sum())
             first, last = _shape(words[i][2])[:2], _shape(words[j][2])[-2:]
-            said = [
-                f"{wh} {first} {last}",
-                f"{wh.split()[0]} {first} {last}",
-                f"{wh.split()[0]} {j - i}",
-                f"{first} {j - i}",
-            ]
+            said = [f"{wh} {first} {last}", f"{wh.split()[0]} {first} {last}"]
+            said += [f"{wh.split()[0]} {j - i}", f"{first} {j - i}"]
             said += [f"before {lower[i - 1] if i else '<'}", f"after {lower[j + 1] if j + 1 < len(words) else '>'}"]
             said += [f"begins {lower[i]}", f"ends {lower[j]}", f"{wh} ends {lower[j]}"]
             found.append((row["pair"][words[i][0] : words[j][1]], told | dict.fromkeys(said, 1.0)))

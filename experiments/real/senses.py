@@ -90,11 +90,8 @@ def main(
     torch.set_num_threads(1)
     english, town = (checkpoints.load(name) for name in ("bert-english", "bert-mini"))
     torch.manual_seed(0)
-    readers = {
-        "scratch": (Transformer(english.model.stack.config).eval(), english.tokenizer),
-        "town": (town.model, town.tokenizer),
-        "english": (english.model, english.tokenizer),
-    }
+    readers = {"scratch": (Transformer(english.model.stack.config).eval(), english.tokenizer)}
+    readers |= {"town": town[:2], "english": english[:2]}
     words = {path.name: read(path) for path in sorted(folder.iterdir()) if path.is_dir()}
     found: dict[str, Figure] = {}
     for name in ("linear", *readers):
@@ -103,9 +100,8 @@ def main(
             if name == "linear":
                 done = tasks.arm(baselines.linear(METRIC), baselines.PENALTIES, *parts, seeds=1)
             else:
-                done = tasks.arm(
-                    probe(vectors(*readers[name], concatenate_datasets(parts))), PENALTIES, *parts, seeds=1
-                )
+                known = vectors(*readers[name], concatenate_datasets(parts))
+                done = tasks.arm(probe(known), PENALTIES, *parts, seeds=1)
             scores.append(done["mean"])
         found[name] = figure(scores)
         typer.echo(f"senses {name} {found[name].mean:.4f} {found[name].interval}")

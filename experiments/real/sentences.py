@@ -3,10 +3,9 @@
     python -m experiments.real.sentences BODY --corpus ENGLISH --sts FOLDER --xquad FILE --out FOLDER
 
 First a sentence finds the one behind it among those of 63 other paragraphs (`ranking`; neighbours stand for pairs as in
-Logeswaran and Lee 2018), then the cosine of a pair becomes its grade (STS-B's training part). After each of them:
-Spearman's correlation on STS-B's test part, and the search for the paragraph that answers a question (XQuAD). What
-learns are LoRA's matrices beside the encoder's. Written to data/results/real_sentences.json; the adapter,
-`sbert-english`, into --out, in the format of `peft`.
+Logeswaran and Lee 2018), then the cosine of a pair becomes its grade (STS-B's training part), then batches of both take
+turns. After each of them: Spearman's correlation on STS-B's test part, and the search for the paragraph that answers a
+question (XQuAD). LoRA's matrices learn, `sbert-english`; they are written to OUT as `peft` does.
 """
 
 import random
@@ -19,6 +18,7 @@ from typing import Annotated, Any
 import torch
 import typer
 from gensim.parsing.porter import PorterStemmer  # type: ignore[import-untyped]
+from torch import nn
 
 from classroom.records.record import RESULTS
 from course_lib import data, peft
@@ -26,6 +26,7 @@ from course_lib.analysis.retrieval import How, Index
 from course_lib.families import sentence as sentences
 from course_lib.families.sentence import Embedder, SentenceEncoder, TextBatches
 from course_lib.files import write_json
+from course_lib.objectives.losses import Batch
 from course_lib.peft import folders
 from course_lib.pretrained import checkpoints
 from experiments.engine.lab import fit
@@ -64,6 +65,12 @@ def search(questions: Any, embedder: Embedder | None, stem: bool = False, how: H
     return {"mrr": sum(1 / rank for rank in ranks) / len(ranks)} | shares
 
 
+def either(model: nn.Module, batch: Batch) -> torch.Tensor:
+    """A grade is a number with a fraction; what has none are the numbers of neighbours."""
+    loss = sentences.cosine_regression if batch["labels"].is_floating_point() else sentences.ranking
+    return loss(model, batch)
+
+
 def main(
     body: Annotated[str, typer.Argument(help="The encoder to begin with.")],
     corpus: Annotated[str, typer.Option(help="Documents whose sentences stand beside each other.")],
@@ -80,8 +87,7 @@ def main(
     torch.set_num_threads(1)
     start, (model, tokenizer, _) = time.perf_counter(), checkpoints.open_model(body)
     torch.manual_seed(0)
-    stack, questions = peft.lora(model.stack, "blocks.*.*.*", rank=rank), data.task(xquad)
-    sentence = sentences.Sentence(stack)
+    sentence, questions = sentences.Sentence(peft.lora(model.stack, "blocks.*.*.*", rank=rank)), data.task(xquad)
     encoder, test = SentenceEncoder(sentence, tokenizer), data.task(graded, split="test")
     found: dict[str, Any] = {"BM25": search(questions, None), "BM25, stems": search(questions, None, stem=True)}
 
@@ -98,15 +104,16 @@ def main(
     pairs = TextBatches(data.task(graded), tokenizer, batch=32, best=5.0)
     fit(sentence, pairs, sentences.cosine_regression, 4 * pairs.per_epoch, lr, precision="bf16", **how)
     score("neighbours, then grades")
+    both = [kind[step] for step in range(4 * pairs.per_epoch) for kind in (near, pairs)]
+    fit(sentence, both, either, len(both), lr, precision="bf16", **how)
+    score("both in turn")
     about = {"body": body, "pairs": len(near.texts), "steps": steps, "lr": lr, "rank": rank, "seed": 0}
     about |= {"seconds": round(time.perf_counter() - start), "torch": torch.__version__, "device": device}
     about |= {"made": time.strftime("%Y-%m-%d")}
     write_json(record, {"questions": len(questions), "arms": found} | about)
     folders.save_pretrained(sentence, out, model_type="megatron-bert", architecture="MegatronBertModel")
-    scores = {name: round(value, 4) for name, value in found["neighbours, then grades"].items()}
-    trained = sum(p.numel() for p in sentence.parameters() if p.requires_grad)
-    write_json(out / "card.json", {"name": "sbert-english", "data": DATA, "trained": trained, "scores": scores} | about)
-
+    scores = {name: round(value, 4) for name, value in found["both in turn"].items()}
+    write_json(out / "card.json", {"name": "sbert-english", "data": DATA, "scores": scores} | about)
 
 
 if __name__ == "__main__":

@@ -63,6 +63,13 @@ def likelihood(model: heads.LM, tokenizer: Tokenizer, texts: Iterable[str], leng
     return per | {"perplexity_per_word": math.exp(nats / words), "tokens": tokens}
 
 
+def detokenized(text: str) -> str:
+    """WikiText as people write: signs stand at their words again (Radford et al. 2019, section 3.1, do the same)."""
+    text = re.sub(r" @([-,.])@ ", r"\1", text)
+    text = re.sub(r" ([,.;:!?%)\]'’]|n't|'s)(?= )|(?<=[(\[$£]) ", r"\1", text)
+    return re.sub(r'" ([^"\n]*?) "', r'"\1"', text)
+
+
 def causal(model: heads.LM, tokenizer: Tokenizer, choices: Sequence[Sequence[str]]) -> list[int]:
     """The sentence of each row that is likeliest as a whole."""
     scores = prompting.score(model, tokenizer, [""] * len(choices), choices)
@@ -168,7 +175,9 @@ def main(
     elif corpus is not None:
         found["corpus"] = masked_accuracy(model, tokenizer, data.corpus(corpus, split="test"), length)
     if wikitext is not None and is_causal:
-        found["wikitext"] = likelihood(model, tokenizer, [wikitext.read_text("utf-8")], length)
+        raw = wikitext.read_text("utf-8")
+        found["wikitext"] = likelihood(model, tokenizer, [raw], length)
+        found["wikitext, detokenized"] = likelihood(model, tokenizer, [detokenized(raw)], length)
     if archive is not None:
         found["blimp"] = blimp(likeliest, archive, pairs)
     write_json(out, found)
