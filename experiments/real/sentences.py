@@ -33,7 +33,7 @@ from experiments.engine.lab import fit
 
 ENDS = re.compile(r"(?<=[.!?])(?<!\bMr\.)(?<!\bMrs\.)(?<!\bDr\.)\s+(?=[A-Z\"'])")
 SHORTEST, LONGEST = 5, 64  # words of a sentence
-DATA = "neighbouring sentences of openly licensed English, then the training part of STS-B; neither is in the course"
+DATA = "neighbouring sentences of openly licensed English and the training part of STS-B; neither is in the course"
 STEMMER = PorterStemmer()
 
 
