@@ -98,18 +98,18 @@ def main(
         typer.echo(f"{time.perf_counter() - start:.0f} s {name} {found[name]}")
 
     score("as pretrained")
-    near, how = TextBatches(list(neighbours(corpus)), tokenizer, batch=64, max_length=48), {"device": device}
-    fit(sentence, near, sentences.ranking, steps, lr, precision="bf16", **how)
+    how: dict[str, Any] = {"precision": "bf16", "device": device}
+    near = TextBatches(list(neighbours(corpus)), tokenizer, batch=64, max_length=48)
+    fit(sentence, near, sentences.ranking, steps, lr, **how)
     score("neighbours")
     pairs = TextBatches(data.task(graded), tokenizer, batch=32, best=5.0)
-    fit(sentence, pairs, sentences.cosine_regression, 4 * pairs.per_epoch, lr, precision="bf16", **how)
+    fit(sentence, pairs, sentences.cosine_regression, 4 * pairs.per_epoch, lr, **how)
     score("neighbours, then grades")
     both = [kind[step] for step in range(4 * pairs.per_epoch) for kind in (near, pairs)]
-    fit(sentence, both, either, len(both), lr, precision="bf16", **how)
+    fit(sentence, both, either, len(both), lr, **how)
     score("both in turn")
-    about = {"body": body, "pairs": len(near.texts), "steps": steps, "lr": lr, "rank": rank, "seed": 0}
-    about |= {"seconds": round(time.perf_counter() - start), "torch": torch.__version__, "device": device}
-    about |= {"made": time.strftime("%Y-%m-%d")}
+    about = {"body": body, "pairs": len(near.texts), "steps": steps, "lr": lr, "rank": rank, "seed": 0} | how
+    about |= {"torch": torch.__version__, "made": time.strftime("%Y-%m-%d"), "seconds": time.perf_counter() - start}
     write_json(record, {"questions": len(questions), "arms": found} | about)
     folders.save_pretrained(sentence, out, model_type="megatron-bert", architecture="MegatronBertModel")
     scores = {name: round(value, 4) for name, value in found["both in turn"].items()}
