@@ -67,8 +67,7 @@ def search(questions: Any, embedder: Embedder | None, stem: bool = False, how: H
 
 def either(model: nn.Module, batch: Batch) -> torch.Tensor:
     """A grade is a number with a fraction; what has none are the numbers of neighbours."""
-    loss = sentences.cosine_regression if batch["labels"].is_floating_point() else sentences.ranking
-    return loss(model, batch)
+    return (sentences.cosine_regression if batch["labels"].is_floating_point() else sentences.ranking)(model, batch)
 
 
 def main(
@@ -109,7 +108,8 @@ def main(
     fit(sentence, both, either, len(both), lr, **how)
     score("both in turn")
     about = {"body": body, "pairs": len(near.texts), "steps": steps, "lr": lr, "rank": rank, "seed": 0} | how
-    about |= {"torch": torch.__version__, "made": time.strftime("%Y-%m-%d"), "seconds": time.perf_counter() - start}
+    about |= {"torch": torch.__version__, "seconds": round(time.perf_counter() - start)}
+    about |= {"made": time.strftime("%Y-%m-%d")}
     write_json(record, {"questions": len(questions), "arms": found} | about)
     folders.save_pretrained(sentence, out, model_type="megatron-bert", architecture="MegatronBertModel")
     scores = {name: round(value, 4) for name, value in found["both in turn"].items()}

@@ -29,6 +29,11 @@ def test_the_likelier_sentence_is_english(name, scorer):
         assert scorer(model, tokenizer, [(bad, good) for good, bad in PAIRS]) == [1, 1, 1]
 
 
+def test_wikitext_as_people_write():
+    spelt = 'He said , " it \'s a well @-@ known cat " ( of $ 3 @.@ 5 ) . \n'
+    assert text.detokenized(spelt) == 'He said, "it\'s a well-known cat" (of $3.5). \n'
+
+
 def test_every_token_is_predicted_once():
     class Uniform:
         def __call__(self, ids):
