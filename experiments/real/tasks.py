@@ -50,7 +50,7 @@ class PublicTask:
 
 # bert_base: Devlin et al. 2019, table 1, on GLUE's hidden test sets.
 TASKS = {
-    "cola": PublicTask(("cola/raw", "train"), ("cola/raw", "validation"), "matthews", 0.521),
+    "cola": PublicTask(("cola/raw", "train"), ("cola/raw", "validation"), "matthews", 0.521, 10, 10**6),
     "stsb": PublicTask(("stsb_en", "train"), ("stsb_en", "test"), "spearman", 0.858),
     "wnut17": PublicTask(("wnut17", "train"), ("wnut17", "validation"), "entity_f1", epochs=5),
     "ud_tags": PublicTask(

@@ -139,34 +139,33 @@ class PatientClient(AsyncKernelClient):
     shell_channel_class = Type(PatientChannel)
 
 
-class PatientKernelManager(AsyncKernelManager):
-    """Its clients are `PatientClient`s."""
+class LocalKernelManager(AsyncKernelManager):
+    """Kernels whose messages go through files (ipc): a port that was free when chosen may be another program's when the
+    kernel binds it, which then may neither answer nor end; and a process without a network cannot open one to us.
+    """
 
     client_factory = Type(PatientClient)
 
-
-class OfflineKernelManager(PatientKernelManager):
-    """Starts the kernel in this Python and, where the system can, without a network.
-
-    The messages go through files (ipc) instead of local ports, which a process without a network cannot open to us.
-    """
-
     def __init__(self, **named: Any) -> None:
         super().__init__(**named)
-        if cut_prefix():
+        if os.name == "posix":
             self.transport = "ipc"
             self.ip = str(Path(tempfile.mkdtemp(prefix="course-")) / "kernel")
-
-    def format_kernel_cmd(self, extra_arguments: list[str] | None = None) -> list[str]:
-        """The kernel's command line."""
-        command = super().format_kernel_cmd(extra_arguments)
-        return [*cut_prefix(), sys.executable, *command[1:]]
 
     def cleanup_connection_file(self) -> None:
         """Remove the messages' files with the connection's."""
         super().cleanup_connection_file()
         if self.transport == "ipc":
             shutil.rmtree(Path(self.ip).parent, ignore_errors=True)
+
+
+class OfflineKernelManager(LocalKernelManager):
+    """Starts the kernel in this Python and, where the system can, without a network."""
+
+    def format_kernel_cmd(self, extra_arguments: list[str] | None = None) -> list[str]:
+        """The kernel's command line."""
+        command = super().format_kernel_cmd(extra_arguments)
+        return [*cut_prefix(), sys.executable, *command[1:]]
 
 
 def execute(notebook: NotebookNode | Path, where: Path, threads: int = THREADS) -> tuple[NotebookNode, Measure]:
@@ -215,7 +214,7 @@ def papermilled(
                     "--IPKernelApp.log_level=50",  # what it says of ports and of its end is no news
                     '--IPKernelApp.exec_lines=__import__("gc").set_threshold(50_000)',  # imports make many objects
                 ],
-                **{"progress_bar": False, "kernel_manager_class": PatientKernelManager} | named,
+                **{"progress_bar": False, "kernel_manager_class": LocalKernelManager} | named,
             )
     except PapermillExecutionError as error:
         more = f" (all of it: {out})" if out else f"\n{error}"
