@@ -77,14 +77,10 @@ def test_10_a_folder_of_labels(pair: bool, tmp_path: Path, capsys: pytest.Captur
     assert "classes: ['bad', 'good']" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("lesson", "cell"), [("20_peft", "data"), ("21_choosing", "shipped-run")])
-def test_a_folder_of_labels(lesson: str, cell: str, tmp_path: Path) -> None:
-    space = started(lesson, tmp_path, cell, source=own_labels(tmp_path))
+def test_20_a_folder_of_labels(tmp_path: Path) -> None:
+    space = started("20_peft", tmp_path, "data", source=own_labels(tmp_path))
     assert space["task"]["train"].features["label"].names == ["bad", "good"]
     assert all(text.startswith("mine dev") for text in space["task"]["test"]["text"])
-    if lesson == "21_choosing":
-        space["FAMILY"] = {"bert-mini": "encoder"}
-        assert "accuracy (%)" in run_cells(lesson, space, "shipped-tune")["tuned"][0]
 
 
 def test_07_a_folder_of_labels(tmp_path: Path) -> None:
