@@ -32,7 +32,7 @@ class Sinusoidal:
 @dataclass(frozen=True)
 class Rope:
     """Rotary embedding (Su et al. 2021): queries and keys are turned by an angle that grows with the position.
-    interleaved: it pairs neighbouring components, as in the paper; else component i with i + Dh/2, as in Llama."""
+    interleaved: it pairs neighbouring components, as in the paper; else component i with i + Dh/2, as GPT-NeoX."""
 
     base: float = 10000.0
     interleaved: bool = False
