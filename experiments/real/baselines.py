@@ -22,9 +22,9 @@ WRONG = 40  # wrong candidates of a training question
 
 
 def linear(metric: str) -> Run:
-    """Ridge or logistic regression. Texts: TF-IDF of words (one and two) and of letters (two to five); pairs: what
-    both texts share and what only one has. Tags: the word, its beginning and end, its shape, its neighbours. Spans: the
-    question's first word with the candidate's shape and length; how near the question's words stand."""
+    """Ridge or logistic regression (for macro F1 with equal classes). Texts: TF-IDF of words, one and two, and
+    of two to five letters; pairs: what both texts share, what only one has. Tags: the word, its ends, its shape, its
+    neighbours. Spans: the question's first word, the candidate's shape and length, the question's words near it."""
 
     def run(rows: Dataset, test: Dataset, penalty: float, seed: int) -> float:
         if metric == "token_f1":
@@ -33,7 +33,8 @@ def linear(metric: str) -> Run:
         known, asked = (_words if tags else _texts)(rows, test)
         truth = [tag for row in rows["labels"] for tag in row] if tags else rows["label"]
         ridge = isinstance(truth[0], float)
-        model = Ridge(alpha=1 / penalty) if ridge else LogisticRegression(C=penalty, max_iter=2000)
+        weights = "balanced" if metric == "macro_f1" else None
+        model = Ridge(1 / penalty) if ridge else LogisticRegression(C=penalty, max_iter=2000, class_weight=weights)
         predicted = model.fit(known, truth).predict(asked).tolist()
         if not tags:
             return float(METRICS[metric](predicted, test["label"]))

@@ -2,9 +2,9 @@
 
     python -m experiments.real.senses FOLDER
 
-FOLDER has a folder a word. A linear classifier reads the vector that the model gives the word (the mean over its
-layers), or counts of the words around it; its regularisation is chosen on a tenth of the training rows. The score is
-macro F1, the mean over the words; intervals are over the words. Written to data/results/real_senses.json.
+FOLDER has a folder a word. A linear classifier, senses weighed alike, its regularisation chosen on a tenth of the
+training rows, reads the word's vector (the mean over the layers), or counts of the words around it. The score is macro
+F1, the mean over the words, intervals over the words; written to data/results/real_senses.json.
 """
 
 import time
@@ -75,8 +75,8 @@ def probe(known: Float[Tensor, "N D"]) -> baselines.Run:
     """A linear classifier of the rows' vectors; for `tasks.arm`."""
 
     def run(rows: Dataset, test: Dataset, penalty: float, seed: int) -> float:
-        classifier = make_pipeline(StandardScaler(), LogisticRegression(C=penalty, max_iter=500))
-        classifier.fit(known[rows["row"]].numpy(), rows["label"])
+        chosen = LogisticRegression(C=penalty, max_iter=500, class_weight="balanced")
+        classifier = make_pipeline(StandardScaler(), chosen).fit(known[rows["row"]].numpy(), rows["label"])
         return METRICS[METRIC](classifier.predict(known[test["row"]].numpy()).tolist(), test["label"])
 
     return run

@@ -5,8 +5,7 @@ model of counted words and letters.
 
 FOLDER has the published files. An arm's learning rate (the linear model's regularisation) is chosen on a tenth of the
 training rows, by trainings on the others, or on the first of them (`PublicTask.trial`). Then it is trained on all of
-them, once a seed, and scored on rows that chose nothing. Every finished arm is written to data/results/real_NAME.json
-at once; one that stands there is not run again.
+them, once a seed, and scored on rows that chose nothing. data/results/real_NAME.json keeps every finished arm.
 """
 
 import time

@@ -37,7 +37,7 @@ LONGEST = 60  # tokens of a translation
 def main(
     folder: Annotated[Path, typer.Argument(help="Folder of the parallel texts.")],
     out: Annotated[Path, typer.Option(help="File of the figures.")] = RESULTS / "real_multi30k.json",
-    steps: Annotated[int, typer.Option(min=4)] = 5000,
+    steps: Annotated[int, typer.Option(min=4)] = 3000,
     rows: Annotated[int, typer.Option(help="Pairs in a batch.", min=1)] = 64,
     width: Annotated[int, typer.Option(help="Of the Transformer; the LSTM's token vectors.")] = 128,
     layers: Annotated[int, typer.Option(help="Of each side of the Transformer.")] = 3,
@@ -53,6 +53,7 @@ def main(
     tokenizer = train_wordpiece(both, vocab, lowercase=False)
     start = tokenizer.vocab.cls or 0
     config = rules.transformer(tokenizer.vocab.size, width=width, layers=layers, heads=4, dropout=0.1, norm="pre")
+    config = replace(config, attention_dropout=0.0)
     frame = SourceTarget(tokenizer, config)
     # Targets do not begin with the start token: the decoder has its own.
     framed = {part: [replace(r, label=r.label[1:]) for r in frame.rows(pairs)] for part, pairs in texts.items()}
@@ -63,10 +64,9 @@ def main(
 
     def bleu(build: Callable[[], nn.Module], lr: float, seed: int, updates: int, part: str) -> float:
         torch.manual_seed(seed)
-        model, batches = build(), TaskBatches(frame, framed["train"], rows, seed)
+        model, batches = build(), TaskBatches(frame, framed["train"], rows, seed, by_length=True)
         how: dict[str, Any] = {"betas": (0.9, 0.98), "precision": "bf16", "device": device}
-        how["schedule"] = optim.wsd(updates, warmup=max(1, updates // 10), decay=0.3)
-        fit(model, batches, losses.seq2seq, updates, lr, **how)
+        fit(model, batches, losses.seq2seq, updates, lr, optim.wsd(updates, max(1, updates // 10), decay=0.3), **how)
         said = probes.answers(model, frame, framed[part], most=LONGEST)
         return metrics.bleu(said, [pair["target"] for pair in texts[part]])
 
