@@ -29,7 +29,7 @@ from course_lib.training import optim
 from experiments.engine import probes, small_models
 from experiments.engine.lab import fit
 
-RATES = (1e-3, 2e-3, 4e-3)
+RATES = (1e-3, 2e-3, 4e-3, 8e-3)
 PARTS = ("train", "validation", "test_2016_flickr")
 LONGEST = 60  # tokens of a translation
 
