@@ -202,10 +202,10 @@ def reductions(parts: int, meet: Path) -> int:
     dist.init_process_group("gloo", init_method=f"file://{meet}", rank=0, world_size=1)
     try:
         model, processes = small("gpt"), Processes(0, 2)
-        net = distributed.spread(loop._Objective(model, losses.clm), adamw(model), processes)
-        mine = list(loop.micro_batches(batches("gpt")[0], parts))
         with Reductions() as seen:  # type: ignore[no-untyped-call]
-            loop._backward(net, mine, processes, torch.device("cpu"), False)
+            net = distributed.spread(loop._Objective(model, losses.clm), adamw(model), processes)
+            loop._backward(net, list(loop.micro_batches(batches("gpt")[0], parts)), processes, torch.device("cpu"), False)
+            del net  # or it ends the group while it holds Python's lock, for which a thread of the group may wait
     finally:
         dist.destroy_process_group()
     return int(seen.found)
