@@ -204,7 +204,7 @@ def reductions(parts: int, meet: Path) -> int:
         model, processes = small("gpt"), Processes(0, 2)
         with Reductions() as seen:  # type: ignore[no-untyped-call]
             net = distributed.spread(loop._Objective(model, losses.clm), adamw(model), processes)
-            loop._backward(net, list(loop.micro_batches(batches("gpt")[0], parts)), processes, torch.device("cpu"), False)
+            loop._backward(net, [*loop.micro_batches(batches("gpt")[0], parts)], processes, torch.device("cpu"), False)
             del net  # or it ends the group while it holds Python's lock, for which a thread of the group may wait
     finally:
         dist.destroy_process_group()
