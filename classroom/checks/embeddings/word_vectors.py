@@ -21,10 +21,7 @@ def whole(found: Any) -> Any:
     form=lambda found: [tuple(pair) for pair in found] if isinstance(found, list | tuple) else found,
 )
 def context_pairs(words: list[str], window: int) -> list[tuple[str, str]]:
-    """The list of (centre, context) of all words at most `window` places apart, in order.
-
-    Centres from left to right; for each the words before it from left to right, then those after it.
-    """
+    """The list of (centre, context) of all words at most `window` places apart, both from left to right."""
     found = []
     for i in range(len(words)):
         for j in range(max(0, i - window), min(len(words), i + window + 1)):
@@ -90,15 +87,17 @@ def _asked(g: Generator, near: bool) -> tuple[Tensor, int, int, int]:
     return vectors, a, b, c
 
 
+_OPPOSITE = torch.tensor([[-1.0, 1], [1, 1], [1, -1], [-1, 2], [-3, -1]])  # rows 3 and 4 point away from b - a + c
+
+
 @exercise(
-    lambda g: [_asked(g, near=i < 8) for i in range(12)],
+    lambda g: [*(_asked(g, near=i < 8) for i in range(12)), (_OPPOSITE, 0, 1, 2)],
     form=whole,
 )
 def analogy(vectors: Tensor, a: int, b: int, c: int) -> int:
-    """The row number that solves "a is to b as c is to ...": the largest cosine with b - a + c, all of length 1, and
-    never a, b or c itself.
+    """The row that solves "a is to b as c is to ...": the largest cosine with b - a + c, all of length 1.
 
-    vectors [V D]; a, b, c row numbers.
+    vectors [V D]; a, b, c row numbers, which are no answers.
     """
     units = F.normalize(vectors, dim=-1)
     scores = units @ (units[b] - units[a] + units[c])
