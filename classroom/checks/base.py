@@ -5,7 +5,9 @@ known mistake on the same inputs: the mistake that gives the student's very numb
 never accept a wrong answer because of a badly guessed diagnosis; at worst it says where the first difference is.
 """
 
+import dis
 import linecache
+import re
 import textwrap
 import traceback
 import warnings
@@ -73,11 +75,12 @@ def report(name: str, test: Callable[[], str]) -> CheckResult:
     return CheckResult(sign == RIGHT, message)
 
 
-def outcome(fn: object, case: Case, form: Callable[[Any], Any] | None = None) -> Any:
+def outcome(fn: object, case: Case, form: Callable[[Any], Any] | None = None, written: bool = False) -> Any:
     """The value of the student's function on one case, or the `Crash` it ended in.
 
     `form` brings the value into one form, so that a tuple may pass for a list, say. NotWrittenError where it is a stub
-    (None, `...`, NotImplementedError), WrongError where it is no function or changes its inputs.
+    (`...`, NotImplementedError, a body that does nothing), WrongError where it is no function, does something and
+    returns nothing, or changes its inputs.
     """
     if fn is None or fn is ...:
         raise NotWrittenError
@@ -91,12 +94,14 @@ def outcome(fn: object, case: Case, form: Callable[[Any], Any] | None = None) ->
         if isinstance(value.error, WrongError | NotWrittenError):
             raise value.error  # said by the grader's stand-in for a function that runs elsewhere
         return value
-    if value is None or value is ...:
-        raise NotWrittenError
+    if (value is None or value is ...) and not written:
+        if value is ... or _does_nothing(fn):
+            raise NotWrittenError
+        raise WrongError("It returns None: the `return` of its result is missing, or is not reached.")
     for name, before in case.items():
         if not same(given[name], before):
             raise WrongError(f"It changes its input `{name}` in place; work on a copy (clone, or an expression).")
-    return value if form is None else _run(form, {"value": value})
+    return value if form is None or value is None else _run(form, {"value": value})
 
 
 def answer(fn: object, case: Case) -> Any:
@@ -142,8 +147,11 @@ def compare(
         raise WrongError(next((says for says, fits in known if fits()), "") or otherwise())
 
 
-def difference(case: Case, value: Any, true: Any) -> str:
-    """One sentence about how `value` differs from `true`: raised, type, shape, dtype, NaN, or numbers."""
+def difference(case: Case, value: Any, true: Any, named: object = None) -> str:
+    """One sentence about how `value` differs from `true`: raised, type, shape, dtype, NaN, or numbers.
+
+    named: a function whose docstring names the parts of a result, "(ids, segments) of ...".
+    """
     where = f"on {describe(case)}"
     if isinstance(value, Crash):
         text = str(value.error).strip().split("\n")[0]
@@ -151,18 +159,31 @@ def difference(case: Case, value: Any, true: Any) -> str:
     if isinstance(true, torch.Tensor):
         return _tensor_difference(where, value, true)
     if isinstance(true, tuple | list) and isinstance(value, tuple | list) and len(value) == len(true):
+        names = dict(enumerate(parts(named, len(true))))
         for index, (v, t) in enumerate(zip(value, true, strict=True)):
             if not close(v, t):
+                name = f" (`{names[index]}`)" if index in names else ""
                 if isinstance(t, torch.Tensor | tuple | list):
-                    return f"Part {index} of what it returns is wrong. {difference(case, v, t)}"
-                return f"Place {index} of what it returns holds {v!r} instead of {t!r}, {where}."
+                    return f"Part {index}{name} of what it returns is wrong. {difference(case, v, t)}"
+                return f"Place {index}{name} of what it returns holds {v!r} instead of {t!r}, {where}."
     if isinstance(true, tuple | list):
         length = f" of {len(value)}" if isinstance(value, tuple | list) else ""
         kind = "list" if isinstance(true, list) else "tuple"
         return f"It should return a {kind} of {len(true)}, and returns {_a(value)}{length}, {where}."
-    if isinstance(true, float) and isinstance(value, int | float | torch.Tensor):
+    if isinstance(true, float) and isinstance(value, int | float | torch.Tensor) and not isinstance(value, bool):
         return f"It returns {_scalar(value)}, and the right value is {true:.6g}, {where}."
+    if isinstance(value, str) and isinstance(true, str):
+        unlike = (i for i, (a, b) in enumerate(zip(value, true, strict=False)) if a != b)
+        at = next(unlike, min(len(value), len(true)))
+        return f"From character {at} on it returns {short(value[at:])}, and {short(true[at:])} is right, {where}."
     return f"It returns {short(value)}, and the right answer is {short(true)}, {where}."
+
+
+def parts(fn: object, count: int) -> list[str]:
+    """What the function's docstring calls the parts of its result, if there are so many: "(ids, segments) of ..."."""
+    found = re.search(r"(?:^|: )\(([^()]+)\)", (getattr(fn, "__doc__", None) or "").strip())
+    names = [part.split()[0] for part in found[1].split(",") if part.split()] if found else []
+    return names if len(names) == count and all(map(str.isidentifier, names)) else []
 
 
 def _tensor_difference(where: str, value: Any, true: torch.Tensor) -> str:
@@ -265,6 +286,12 @@ def listed(value: Any) -> Any:
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [listed(item) for item in value]
     return value
+
+
+def _does_nothing(fn: object) -> bool:
+    """Is the function's body empty: `...`, `pass`, a docstring?"""
+    steps = {step.opname for step in dis.get_instructions(fn.__code__)} if hasattr(fn, "__code__") else {""}
+    return steps <= {"RESUME", "NOP", "LOAD_CONST", "RETURN_VALUE", "RETURN_CONST"}
 
 
 def _copy(value: Any) -> Any:

@@ -4,7 +4,6 @@ The lesson's check, the test of that check and the grader all read the same obje
 
     @exercise(
         lambda g: [(normal(g, 4),), (normal(g, 2, 3),)],           # the arguments of each call
-        also=[lambda x: x.softmax(-1)],                            # other right answers
     )
     def softmax(x):
         \"\"\"exp(x) over its sum, along the last dimension.\"\"\"
@@ -12,7 +11,7 @@ The lesson's check, the test of that check and the grader all read the same obje
         return weights / weights.sum(-1, keepdim=True)
 
 What the student reads stands in the .toml file beside the module, in the exercise's table: `verified`, what passing
-proves; a sentence for each known mistake; and `mistakes`, their patches:
+proves; a sentence for each known mistake; `mistakes`, their patches; and `right`, other right answers:
 
     [softmax]
     verified = "one vector and a batch"
@@ -22,14 +21,20 @@ proves; a sentence for each known mistake; and `mistakes`, their patches:
     no_sum: / weights.sum(-1, keepdim=True) =>
     unchanged: => x
     '''
+    right = '''
+    torch: => x.softmax(-1)
+    '''
 
 A line of them is `name: old => new`, several such patches joined by `&&`, or `name: => expression` where the whole
-function is another; a name has a line for each form of its mistake. A name that ends in "..." is only proven: the hint
-or the judge says its sentence.
+function is another, or `name: =>` with its body in the indented lines below. A name has a line for each form of its
+mistake; one that ends in "..." is only proven: the hint or the judge says its sentence.
 """
 
 import ast
 import inspect
+import itertools
+import math
+import re
 import textwrap
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,11 +42,12 @@ from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
 from io import StringIO
-from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+import torch.nn.functional as F
 
 from classroom.checks.base import (
     Case,
@@ -61,10 +67,11 @@ from course_lib.errors import CourseError
 Function = Callable[..., Any]
 Form = Callable[[Any], Any]
 Arguments = Sequence[tuple[Any, ...]]
+COMMON = {"F": F, "itertools": itertools, "math": math, "np": np, "torch": torch}  # what a variant may name, too
 
 
-class Mistake(NamedTuple):
-    """A known wrong answer: the sentence that names it, and pieces of the right source with what stands there then."""
+class Variant(NamedTuple):
+    """Another answer: the sentence or name for it, and pieces of the right source with what stands there then."""
 
     says: str
     patches: tuple[tuple[str, str], ...]
@@ -79,7 +86,7 @@ class Exercise:
         reference: the right function; its name is the exercise's, its arguments' names appear in sentences.
         cases: the arguments of each call, or generator -> them.
         mistakes: known wrong answers, the likeliest first. verified: what passing proves, for the message.
-        says: sentences by name, for the judge and the hint. also: other right functions, which must pass.
+        says: sentences by name, for the judge and the hint. right: other right answers, which must pass.
         form: brings results into one form before they are compared.
         hint: (student's function, first case) -> a sentence to prefer to "the numbers differ", or "".
         judge: decides instead of the comparison on the cases: raises WrongError, may return another `verified`.
@@ -88,10 +95,10 @@ class Exercise:
 
     reference: Function
     cases: Arguments | Callable[[torch.Generator], Arguments]
-    mistakes: Sequence[Mistake]
+    mistakes: Sequence[Variant]
     verified: str
     says: Mapping[str, str] = field(default_factory=dict)
-    also: Sequence[Function] = ()
+    right: Sequence[Variant] = ()
     form: Form | None = None
     hint: Callable[[Any, Case], str] | None = None
     judge: Callable[[Any], str | None] | None = None
@@ -117,14 +124,14 @@ class Exercise:
     def compare(self, fn: object, cases: Sequence[Case] | None = None) -> None:
         """Raise the sentence that fits if a function differs from the right one on any case (its own by default)."""
         cases = cases or self.draw()
-        got = [outcome(fn, case, self.form) for case in cases]
+        got = [outcome(fn, case, self.form, written=case is not cases[0]) for case in cases]
         right = [result(self.reference, case, self.form) for case in cases]
         good = [close(value, true) for value, true in zip(got, right, strict=True)]
 
         def otherwise() -> str:
             where = good.index(False)
             hint = self.hint(fn, cases[0]) if self.hint is not None else ""
-            return hint or difference(cases[where], got[where], right[where])
+            return hint or difference(cases[where], got[where], right[where], self.reference)
 
         compare(got, outcome(fn, cases[0], self.form), good, self._known(got, cases), otherwise)
 
@@ -144,10 +151,15 @@ class Exercise:
         """The mistakes as functions."""
         return [(mistake.says, self.variant(*mistake.patches)) for mistake in self.mistakes]
 
+    @cached_property
+    def also(self) -> list[tuple[str, Function]]:
+        """The other right answers as functions, by name."""
+        return [(other.says, self.variant(*other.patches)) for other in self.right]
+
     def variant(self, *patches: tuple[str, str]) -> Function:
         """The reference with pieces of its source replaced; with an empty piece, another body."""
         source = self._patched(patches)
-        space: dict[str, Any] = dict(self.reference.__globals__)
+        space: dict[str, Any] = COMMON | self.reference.__globals__
         exec(compile(source, f"<{self.name}>", "exec"), space)  # noqa: S102  the course's own code
         made: Function = space[self.name]
         return made
@@ -168,7 +180,8 @@ class Exercise:
         for old, new in patches:
             if old not in source:
                 raise CourseError(f"{self.name}: the solution has no {old!r} any more; mend the list of mistakes.")
-            source = source.replace(old, new) if old else f"{head}    return {new}\n"
+            body = textwrap.indent(new if "\n" in new else f"return {new}", "    ")
+            source = source.replace(old, new) if old else f"{head}{body}\n"
         return source
 
     def _known(self, got: Sequence[Any], cases: Sequence[Case]) -> Iterator[tuple[str, Callable[[], bool]]]:
@@ -184,11 +197,11 @@ class Exercise:
             return  # what crashes, or says the same to everything, has no two mistakes
         slips = [m for m in self.mistakes if all(old for old, _ in m.patches) and not m.only_proven]
         for number in range(2, self.together + 1):
-            for several in combinations(slips, number):
+            for several in itertools.combinations(slips, number):
                 if both := self._joined(several):
                     yield " And: ".join(m.says for m in several), partial(fits, both, nan=False)
 
-    def _joined(self, mistakes: Sequence[Mistake]) -> Function | None:
+    def _joined(self, mistakes: Sequence[Variant]) -> Function | None:
         """The reference with several mistakes; None if they touch the same piece or make no program together."""
         there, back = ([p for m in order for p in m.patches] for order in (mistakes, mistakes[::-1]))
         if len({m.says for m in mistakes}) < len(mistakes):
@@ -206,8 +219,8 @@ def exercise(
 
     def declared(fn: Function) -> Exercise:
         says = dict(_tables(inspect.getfile(fn))[fn.__name__])
-        mistakes = parse(says.pop("mistakes", ""), says)
-        made = Exercise(fn, cases, mistakes, says["verified"], says, **options)
+        mistakes, right = parse(says.pop("mistakes", ""), says), parse(says.pop("right", ""))
+        made = Exercise(fn, cases, mistakes, says["verified"], says, right, **options)
         object.__setattr__(made, "__doc__", fn.__doc__)  # what `checks.name?` shows
         return made
 
@@ -219,12 +232,13 @@ def _tables(module: str) -> dict[str, dict[str, str]]:
     return tomllib.loads(Path(module).with_suffix(".toml").read_text("utf-8"))
 
 
-def parse(text: str, says: Mapping[str, str]) -> list[Mistake]:
-    """Mistakes from lines `name: old => new && old => new`."""
+def parse(text: str, says: Mapping[str, str] | None = None) -> list[Variant]:
+    """Variants from lines `name: old => new && old => new`; without `says` each says its name."""
     found = []
-    for line in filter(None, map(str.strip, text.splitlines())):
+    for line in filter(None, re.split(r"\n(?=\S)", text.strip())):
         name, _, patches = line.partition(": ")
         pairs = [part.partition("=>") for part in patches.split("&&")]
-        patched = tuple((old.strip(), new.strip()) for old, _, new in pairs)
-        found.append(Mistake(says[name.removesuffix("...")], patched, name.endswith("...")))
+        patched = tuple((old.strip(), textwrap.dedent(new).strip()) for old, _, new in pairs)
+        sentence = name if says is None else says[name.removesuffix("...")]
+        found.append(Variant(sentence, patched, name.endswith("...")))
     return found

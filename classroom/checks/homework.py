@@ -70,7 +70,7 @@ def compare(fn: object, sheet: Sheet, *, secret: bool = False) -> None:
         case, value = sheet.cases[where], got[where]
         if sheet.band is not None and isinstance(value, int | float):
             return f"It returns {value:.3g} for {describe(case)}; that is outside the band of right values."
-        return difference(case, value, sheet.right[where])
+        return difference(case, value, sheet.right[where], fn)
 
     known = ((says, partial(fits, wrong)) for says, wrong in sheet.mistakes)
     base.compare(got, outcome(fn, sheet.cases[0]), good, known, otherwise)

@@ -1,19 +1,10 @@
 """Lesson 00: three small functions, to see how a check speaks."""
 
-from collections import Counter
-
-import numpy as np
-import torch
-
 from classroom.checks.exercise import exercise
 
 
 @exercise(
     [([1, 0, 1, 1], [1, 1, 1, 0]), ([0, 2, 1, 2, 1], [0, 2, 1, 2, 0]), ([1], [1]), ([0, 0, 1], [1, 1, 0])],
-    also=[
-        lambda p, g: float(np.mean(np.array(p) == np.array(g))),
-        lambda p, g: (torch.tensor(p) == torch.tensor(g)).float().mean(),
-    ],
 )
 def accuracy(predicted: list[int], gold: list[int]) -> float:
     """Share of equal entries of two lists, from 0 to 1."""
@@ -22,8 +13,12 @@ def accuracy(predicted: list[int], gold: list[int]) -> float:
 
 
 @exercise(
-    [(["the cat sat on the mat", "the dog sat"],), (["a b", "b a", "The the"],), (["one"],)],
-    also=[lambda t: len(set(" ".join(t).split())), lambda t: len({w for x in t for w in x.split(" ")})],
+    [
+        (["the cat sat on the mat", "the dog sat"],),
+        (["a b", "b a", "The the"],),
+        (["one two", "two. one."],),
+        (["one"],),
+    ],
 )
 def vocabulary_size(texts: list[str]) -> int:
     """How many different words (split at spaces, as written) a list of texts holds together."""
@@ -33,7 +28,6 @@ def vocabulary_size(texts: list[str]) -> int:
 
 @exercise(
     [(["pos", "neg", "pos"],), ([0, 0, 2, 1, 0],), (["x"],)],
-    also=[Counter],
 )
 def label_counts(labels: list[object]) -> dict[object, int]:
     """A dict from label to how often it occurs."""

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from classroom.checks.base import Case, result
-from classroom.checks.exercise import Exercise, Mistake
+from classroom.checks.exercise import Exercise, Variant
 from classroom.checks.homework import Sheet, alike, compare, fingerprint
 from course_lib.errors import CourseError
 
@@ -30,7 +30,7 @@ class Task:
     @cached_property
     def exercise(self) -> Exercise:
         """The same as an exercise of a lesson, which knows how to make the mistakes."""
-        return Exercise(self.fn, (), [Mistake(says, ((old, new),)) for says, old, new in self.mistakes], self.verified)
+        return Exercise(self.fn, (), [Variant(says, ((old, new),)) for says, old, new in self.mistakes], self.verified)
 
     @property
     def name(self) -> str:

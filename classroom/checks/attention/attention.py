@@ -3,7 +3,6 @@
 import math
 
 import torch
-import torch.nn.functional as F
 from torch import Generator, Tensor
 
 from classroom.checks.base import Case, Crash, normal, outcome, row_mask
@@ -15,20 +14,8 @@ def qkv(g: Generator, tq: int, tk: int, width: int, value_width: int, *batch: in
     return 2 * normal(g, *batch, tq, width), normal(g, *batch, tk, width), normal(g, *batch, tk, value_width)
 
 
-def _by_loops(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    if q.dim() > 2:
-        return torch.stack([_by_loops(*one) for one in zip(q, k, v, strict=True)])
-    scores = [torch.stack([query.dot(key) for key in k]) / len(query) ** 0.5 for query in q]
-    return torch.stack([sum((w * x for w, x in zip(s.softmax(0), v, strict=True)), torch.tensor(0.0)) for s in scores])
-
-
 @exercise(
     lambda g: [qkv(g, 4, 4, 4, 4), qkv(g, 3, 5, 8, 6), qkv(g, 6, 4, 4, 16, 4), qkv(g, 3, 5, 8, 4, 2, 3)],
-    also=[
-        F.scaled_dot_product_attention,
-        _by_loops,
-        lambda q, k, v: (q.double() @ k.double().mT / q.size(-1) ** 0.5).softmax(-1) @ v.double(),
-    ],
     together=3,
 )
 def softmax_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -39,10 +26,6 @@ def softmax_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 @exercise(
     [(4,), (1,), (2,), (7,)],
-    also=[
-        lambda n: torch.arange(n)[:, None] >= torch.arange(n),
-        lambda n: torch.tensor([[j <= i for j in range(n)] for i in range(n)]),
-    ],
 )
 def causal_mask(T: int) -> Tensor:
     """Bool[T T], True where the query (row) may attend to the key (column): on and below the diagonal."""
@@ -75,14 +58,6 @@ _CAUSAL = torch.ones(5, 5, dtype=torch.bool).tril()
         (*qkv(g, 3, 4, 8, 6, 2), row_mask(4, 2)[:, None]),
         (*qkv(g, 5, 5, 4, 4, 2, 3), _CAUSAL),
     ],
-    also=[
-        lambda q, k, v, mask: (
-            (q @ k.mT / q.shape[-1] ** 0.5).masked_fill(~mask, -math.inf).softmax(-1).nan_to_num() @ v
-        ),
-        lambda q, k, v, mask: (
-            F.normalize((q @ k.mT / q.shape[-1] ** 0.5).softmax(-1) * mask, p=1, dim=-1, eps=1e-9) @ v
-        ),
-    ],
     hint=_leak,
     judge=_masked,
 )
@@ -95,7 +70,6 @@ def masked_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
 
 @exercise(
     lambda g: [(normal(g, 2, 5, 12), 3), (normal(g, 1, 4, 8), 4), (normal(g, 3, 4, 16), 4)],
-    also=[lambda x, h: torch.stack(x.chunk(h, -1), 1)],
 )
 def split_heads(x: Tensor, heads: int) -> Tensor:
     """[B T D] -> [B H T Dh]; head h takes the components h*Dh to (h+1)*Dh."""
@@ -104,7 +78,6 @@ def split_heads(x: Tensor, heads: int) -> Tensor:
 
 @exercise(
     lambda g: [(normal(g, 2, 3, 5, 4),), (normal(g, 1, 4, 4, 2),), (normal(g, 3, 4, 4, 4),)],
-    also=[lambda x: torch.cat(list(x.unbind(1)), -1)],
 )
 def merge_heads(x: Tensor) -> Tensor:
     """[B H T Dh] -> [B T D], the inverse of split_heads."""

@@ -22,7 +22,6 @@ def _beside(g: Generator, rows: int, inputs: int, outputs: int, rank: int, alpha
 
 @exercise(
     lambda g: [_beside(g, 3, 5, 5, 2, 4.0), _beside(g, 2, 6, 4, 3, 1.0)],
-    also=[lambda x, w, bias, a, b, alpha: F.linear(x, w + alpha / a.size(0) * b @ a, bias)],
 )
 def lora_forward(x: Tensor, w: Tensor, bias: Tensor, a: Tensor, b: Tensor, alpha: float) -> Tensor:
     """W x + bias + (alpha / r) B A x.
@@ -75,12 +74,6 @@ def _judge_start(got: Any, linear: nn.Linear, rank: int) -> None:
 
 
 @exercise(
-    also=[
-        lambda linear, rank: (
-            linear.requires_grad_(False)
-            and [nn.Linear(linear.in_features, rank).weight, nn.Parameter(torch.zeros(linear.out_features, rank))]
-        )
-    ],
     judge=_started,
 )
 def lora_start(linear: nn.Linear, rank: int) -> tuple[Tensor, Tensor]:
@@ -135,12 +128,6 @@ def _which_value(fn: object, case: Case) -> str:
 
 @exercise(
     lambda g: [(0.3 * normal(g, 64) - offset, nf4.levels()) for offset in (0.0, 0.4)],
-    also=[
-        lambda block, levels: (
-            torch.bucketize(block / block.abs().max(), (levels[1:] + levels[:-1]) / 2).to(torch.uint8),
-            block.abs().max().item(),
-        )
-    ],
     form=lambda got: (got[0].long(), torch.as_tensor(got[1]).float().reshape(())),
     hint=_which_value,
     judge=_block,

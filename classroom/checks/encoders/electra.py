@@ -1,6 +1,5 @@
 """Lesson 14: drawing words from a generator, filling them in, the detection loss, what a budget buys."""
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -99,7 +98,6 @@ def rtd_loss(logits: Tensor, replaced: Tensor, attention_mask: Tensor) -> Tensor
 
 @exercise(
     [(1_000_000, [900, 100], 32), (5_000_000, [1_100], 16), (2_500_000, [700, 90], 8)],
-    also=[lambda budget, forwards, rows: math.floor(budget / (3 * rows * sum(forwards)))],
 )
 def steps_for(budget: float, forwards: Sequence[float], rows: int) -> int:
     """How many whole training steps a budget of FLOPs pays for (int).

@@ -95,12 +95,6 @@ def _parameters(value: Any) -> list[Any]:
 
 
 @exercise(
-    also=[
-        lambda model: (
-            model.stack.requires_grad_(False)
-            and torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.1)
-        )
-    ],
     judge=_frozen,
 )
 def freeze(model: nn.Module) -> list[nn.Parameter]:

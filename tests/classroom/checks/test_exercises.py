@@ -40,9 +40,9 @@ NONSENSE = [
 
 def prove(task: Exercise) -> None:
     """Is the exercise what it says? The right answers pass, and every mistake is named."""
-    for fn in (task.reference, *task.also):
+    for name, fn in [("the course's", task.reference), *task.also]:
         verdict = task(fn)
-        assert verdict, f"A right answer is refused. {verdict.message}"
+        assert verdict, f"A right answer is refused: {name}. {verdict.message}"
     for says, fn in task.wrong:
         with torch.random.fork_rng(devices=[]):  # a mistake may draw without the generator
             verdict = task(fn)
@@ -77,7 +77,6 @@ def test_an_exercise_is_what_it_says(name: str) -> None:
 
 @exercise(
     lambda g: [(normal(g, 4),), (normal(g, 2, 3),), (normal(g, 3, 3),)],
-    also=[lambda x: x.softmax(-1), lambda x: x.double().softmax(-1)],
     hint=lambda fn, case: (
         toy.says["logarithm"] if torch.equal(torch.as_tensor(fn(**case)), case["x"].log_softmax(-1)) else ""
     ),
@@ -116,6 +115,7 @@ def test_the_toy_is_proven() -> None:
         (lambda x: x.softmax(-1).tolist(), "should return a torch.Tensor, and returns a list"),
         (lambda x: torch.rand_like(x), "Two calls"),
         (lambda x: x.exp_() / x.sum(-1, keepdim=True), "`x` in place"),
+        (lambda x: x.tolist().sort(), "It returns None: the `return` of its result is missing"),
     ],
 )
 def test_what_a_check_says(fn: object, says: str) -> None:
@@ -130,7 +130,7 @@ def test_what_a_check_says(fn: object, says: str) -> None:
         (made("harmless: x.exp() => x.exp() * 2"), "not told apart: harmless"),
         (made("gone: log => exp"), "has no 'log' any more"),
         (made("unknown: x.exp() => exq(x)"), "names what is not there: .*name 'exq'"),
-        (made("", also=[lambda x: x]), "right answer is refused"),
+        (made("", right=parse("its input: => x")), "right answer is refused: its input"),
     ],
 )
 def test_what_does_not_hold_is_not_proven(exercise: Exercise, says: str) -> None:
@@ -168,4 +168,6 @@ def test_a_verdict_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
     report("toy", lambda: "many words " * 40)
     assert 100 < max(map(len, capsys.readouterr().out.splitlines())) <= 110
     assert difference({"ids": torch.tensor([1, 2])}, 3, 4).endswith("on ids = [1, 2].")
+    ids_only = checks.EXERCISES["bert_input"](lambda a, b, c, s: ([c, *a, s, *b, s], []))
+    assert "Part 1 (`segments`) of" in ids_only.message
     assert verdict._ipython_display_() is None and not verdict and repr(verdict) == "CheckResult(not passed)"
