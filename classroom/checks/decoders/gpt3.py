@@ -1,4 +1,4 @@
-"""Lesson 19: a few-shot prompt, scored choices, induction, GPT-3's parameters, a power law."""
+"""Lesson 19: a few-shot prompt, scored choices, induction, the days of a training, a power law."""
 
 import math
 from collections.abc import Sequence
@@ -59,17 +59,13 @@ def induction(ids: list[int]) -> int:
 
 
 @exercise(
-    [(96, 12288, 50257, 2048), (12, 768, 50257, 1024), (3, 20, 100, 16)],
+    [(175e9, 300e9, 1000, 125e12, 0.3), (355e6, 2e12, 1, 1e15, 1.0), (1e9, 2e10, 8, 3e14, 0.4)],
 )
-def gpt_parameters(layers: int, width: int, vocab: int, length: int) -> int:
-    """How many weights a GPT-2 or GPT-3 has, biases and norms included.
-
-    Feed-forward four times the width; learned positions; a final norm; the token vectors are the output matrix.
-    """
-    attention = 4 * width**2 + 4 * width
-    up, down = 4 * width**2 + 4 * width, 4 * width**2 + width
-    norms = 4 * width
-    return (vocab + length) * width + layers * (attention + up + down + norms) + 2 * width
+def training_days(parameters: float, tokens: float, devices: int, peak: float, utilisation: float) -> float:
+    """Days that a training of 6 N D operations takes; peak: FLOPs a second of one device."""
+    operations = 6 * parameters * tokens
+    speed = devices * peak * utilisation
+    return operations / speed / 86_400
 
 
 def _points(g: Generator, scale: float, exponent: float, noise: float) -> tuple[Tensor, Tensor]:
