@@ -1,6 +1,5 @@
 """The small pretrained models of the claims. Few, and the same for all: what two claims both need is trained once."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from torch import nn
@@ -34,11 +33,6 @@ def arm(plan: Plan, objective: ObjectiveName, model: StackConfig | ElmoConfig, s
         "warmup": min(100, plan.steps // 10), "lr": 3e-3,
     }  # fmt: skip
     return Arm(objective, model, seed=seed, **settings | options)  # type: ignore[arg-type]
-
-
-def together(*makers: Callable[[Plan, int], Arm]) -> Callable[[Plan, int], list[Arm]]:
-    """The arms of several kinds, for an experiment's `needs`."""
-    return lambda plan, seed: [make(plan, seed) for make in makers]
 
 
 def after(plan: Plan, part: float) -> int:

@@ -130,17 +130,11 @@ def saturation(d: int, divide: bool, rng: torch.Generator, rows: int = 8, n: int
     return torch.special.entr(weights).sum(-1).mean().item(), scores.grad.norm(dim=-1).mean().item()
 
 
-ENDS = {  # of entropy and gradient: what they are at the largest width and at the smallest
-    kind: [(f"{what}/{kind}/{WIDTH_RANGE[-1]}", f"{what}/{kind}/{WIDTH_RANGE[0]}") for what in ("entropy", "gradient")]
-    for kind in ("divided", "not divided")
-}
-
-
 @experiment("attention-scaling")
 def attention_scaling(lab: Lab, seed: int) -> dict[str, float]:
     """Entropy and gradient at each width, with and without the division, mean of eight draws."""
     values: dict[str, float] = {}
-    for d, kind in product(WIDTH_RANGE, ENDS):
+    for d, kind in product(WIDTH_RANGE, ("divided", "not divided")):
         draws = [saturation(d, kind == "divided", seeded_generator(seed, d, draw)) for draw in range(8)]
         for what, found in zip(("entropy", "gradient"), zip(*draws, strict=True), strict=True):
             values[f"{what}/{kind}/{d}"] = sum(found) / 8

@@ -174,7 +174,6 @@ def which_architecture(lab: Lab, seed: int) -> dict[str, float]:
 
 
 MIDDLE = "as if all had 512"
-BERTS = ("BERT-base", "BERT-large")
 
 
 @experiment("pretraining-cost")
@@ -187,7 +186,7 @@ def pretraining_cost(lab: Lab, seed: int) -> dict[str, float]:
         listed = min(said["prices"][used["kind"]].values(), key=lambda price: abs(price - dollars / hours))
         values |= {f"the lecture says/{name}": dollars, f"device-hours/{name}": hours}
         values[f"hours x list price/{name}"] = hours * listed
-    for name in BERTS:
+    for name in ("BERT-base", "BERT-large"):
         used, counted = said["hardware"][name], cost.parameters(preset(name.lower()))
         operations = cost.training_flops(counted, said["tokens"][MIDDLE])
         peak = 4 * used["devices"] * said["peak of a v2 chip"] * used["days"] * 86_400  # a device has four chips

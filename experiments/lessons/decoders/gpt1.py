@@ -51,23 +51,18 @@ def gpt1_size(lab: Lab, seed: int) -> dict[str, float]:
     }
 
 
-_activations = small_models.together(small_models.causal_arm, small_models.relu_arm)
-
-
 @experiment("gelu-converges")
 def gelu_converges(lab: Lab, seed: int) -> dict[str, float]:
     """Held-out loss and training loss where the ReLU arm ends."""
     values: dict[str, float] = {}
     end = small_models.after(lab.plan, 0.4)
-    for name, arm in zip(("GELU", "ReLU"), _activations(lab.plan, seed), strict=True):
+    for name, make in (("GELU", small_models.causal_arm), ("ReLU", small_models.relu_arm)):
+        arm = make(lab.plan, seed)
         source = lab.model(arm, at=end)
         values[f"held-out loss/{name}"] = probes.held_out_loss(source, arm)
         seen = [point["loss"] for point in source.card["curve"] if 0.8 * end < point["step"] <= end]
         values[f"training loss/{name}"] = sum(seen) / max(1, len(seen))
     return values | {"steps": end}
-
-
-SCORES = {task: (f"pretrained/{task}", f"from scratch/{task}") for task in (*TASKS, "average")}
 
 
 def _systems(plan: Plan, seed: int) -> dict[str, Tuning]:

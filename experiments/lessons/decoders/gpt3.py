@@ -242,9 +242,6 @@ def gpt3_table(lab: Lab, seed: int) -> dict[str, float]:
     return values
 
 
-DAYS, PARAMETERS = "petaflop/s-days/{}".format, "parameters/{}".format
-
-
 @experiment("training-compute")
 def training_compute(lab: Lab, seed: int) -> dict[str, float]:
     """6 N D of the published models, of GPT-1 and of the course's own, and hours of one A100."""
@@ -256,8 +253,8 @@ def training_compute(lab: Lab, seed: int) -> dict[str, float]:
     for name, (millions, billions, each) in models.items():
         operations = cost.training_flops(millions * MILLION, billions * BILLION, per_parameter=each)
         values |= {
-            PARAMETERS(name): millions * MILLION,
-            DAYS(name): cost.petaflop_days(operations),
+            f"parameters/{name}": millions * MILLION,
+            f"petaflop/s-days/{name}": cost.petaflop_days(operations),
             f"hours of one A100/{name}": cost.bill(operations, cost.DEVICES["A100"]).device_hours,
         }
     return values

@@ -145,13 +145,10 @@ def adapters(lab: Lab, seed: int) -> dict[str, float]:
     return values | {"changed at the start": float((after - before).norm() / before.norm())}
 
 
-LABELS = ("all labels", "few labels")
-
-
 @experiment("prefix-tuning")
 def prefix_tuning(lab: Lab, seed: int) -> dict[str, float]:
     """Scores of the prefix and of everything, with all labels and with few."""
-    return compared(lab, seed, (*LABELS, "trained"), ("everything", "head only", "prefix"))
+    return compared(lab, seed, ("all labels", "few labels", "trained"), ("everything", "head only", "prefix"))
 
 
 @experiment("prompt-tuning")

@@ -16,7 +16,7 @@ from course_lib.objectives import IGNORE, losses, seeded_generator
 from course_lib.pretrained.tokenizers import Vocab
 from experiments.engine.arms import town
 from experiments.engine.experiment import suite
-from experiments.lessons import Arm, Lab, Plan, Tuning, experiment, probes, sentences, small_models
+from experiments.lessons import Lab, Plan, Tuning, experiment, probes, sentences, small_models
 
 SHARES = {"[MASK]": 0.8, "random": 0.1, "as it is": 0.1}
 WRITTEN, STORIES = 24, 24  # tokens each text is continued by, and how many texts
@@ -62,16 +62,13 @@ def nsp_recipe(lab: Lab, seed: int) -> dict[str, float]:
     }
 
 
-STATED = {"BERT-base": 110e6, "BERT-large": 340e6}
-
-
 @experiment("bert-params")
 def bert_params(lab: Lab, seed: int) -> dict[str, float]:
     """Counted on the meta device, beside what transformers counts: embeddings, blocks, pooler."""
     from transformers import BertConfig, BertModel
 
     values: dict[str, float] = {}
-    for name, config in {name: preset(name.lower()) for name in STATED}.items():
+    for name, config in {name: preset(name.lower()) for name in ("BERT-base", "BERT-large")}.items():
         theirs = BertConfig(
             hidden_size=config.width, num_hidden_layers=config.layers, num_attention_heads=config.heads,
             intermediate_size=config.hidden,
@@ -82,18 +79,12 @@ def bert_params(lab: Lab, seed: int) -> dict[str, float]:
     return values
 
 
-_racers = small_models.together(small_models.masked_arm, small_models.causal_arm)
-
-
-def _writers(plan: Plan, seed: int) -> list[Arm]:
-    """BERT, GPT, and the judge: the GPT of another seed."""
-    return [*_racers(plan, seed), small_models.causal_arm(plan, (seed + 1) % max(plan.seeds, 2))]
-
-
 @experiment("bert-cannot-generate")
 def bert_cannot_generate(lab: Lab, seed: int) -> dict[str, float]:
-    """Continue held-out documents, and let the judge read the new part."""
-    (bert, tokens, _), (gpt, *_), (judge, *_) = (lab.model(arm) for arm in _writers(lab.plan, seed))
+    """Continue held-out documents, and let a judge, the GPT of another seed, read the new part."""
+    bert, tokens, _ = lab.model(small_models.masked_arm(lab.plan, seed))
+    seeds = seed, (seed + 1) % max(lab.plan.seeds, 2)
+    gpt, judge = (lab.model(small_models.causal_arm(lab.plan, number)).model for number in seeds)
     read = sentences(small_models.WORLD, "validation", seed + 50)
     coded = tokens.ids([" ".join(read(i)) for i in range(STORIES)], special=False)
     whole = [[tokens.vocab.cls or 0, *ids] for ids in coded if len(ids) >= 2 * WRITTEN]
@@ -129,32 +120,27 @@ def _masks_at_the_end(bert: nn.Module, vocab: Vocab, ids: list[int], rng: torch.
 
 ABLATION_TASKS = ("nli", "qnli", "sentiment", "questions")
 SIZE_TASKS = ("sentiment", "entities")
-RACE_TASKS = ("entities",)
 MISMATCH_TASKS = ("nli", "entities")
 FROZEN_RATE = 1e-2  # of a linear head alone
-_cheaters = small_models.together(small_models.causal_arm, small_models.two_sided_arm)
 
 
 @experiment("two-sided-lm-cheats")
 def two_sided_lm_cheats(lab: Lab, seed: int) -> dict[str, float]:
     """Training loss at the end, and words guessed from the left alone."""
     end, values = small_models.after(lab.plan, 0.2), {}
-    for name, arm in zip(("causal", "two-sided"), _cheaters(lab.plan, seed), strict=True):
-        source = lab.model(arm, at=end)
+    for name, make in (("causal", small_models.causal_arm), ("two-sided", small_models.two_sided_arm)):
+        source = lab.model(arm := make(lab.plan, seed), at=end)
         values[f"loss/{name}"] = next(p["loss"] for p in source.card["curve"] if p["step"] >= end)
         values[f"hidden word/{name}"] = probes.hidden_word(source, probes.gaps(arm, source.tokenizer))
     return values
 
 
-_both_ways = small_models.together(small_models.masked_arm, small_models.causal_arm, small_models.elmo_arm)
-
-
 @experiment("bidirectional-wins")
 def bidirectional_wins(lab: Lab, seed: int) -> dict[str, float]:
     """Hidden words of documents, and of the evidence probe, for each model."""
-    arms = _both_ways(lab.plan, seed)
-    bert, gpt, bilm = map(lab.model, arms)
-    questions = probes.gaps(arms[0], bert.tokenizer)
+    makers = (small_models.masked_arm, small_models.causal_arm, small_models.elmo_arm)
+    bert, gpt, bilm = (lab.model(make(lab.plan, seed)) for make in makers)
+    questions = probes.gaps(small_models.masked_arm(lab.plan, seed), bert.tokenizer)
     values = {f"hidden word/{name}": probes.hidden_word(m, questions) for name, m in (("BERT", bert), ("GPT", gpt))}
     values["hidden word/biLM"] = probes.elmo_hidden_word(bilm, seed)
     shipped = {name: lab.source(Tuning(name, "nli")) for name in ("bert-mini", "gpt-mini")}
@@ -187,31 +173,27 @@ def bert_size(lab: Lab, seed: int) -> dict[str, float]:
     return values
 
 
-@experiment("mlm-converges-slower", tasks=RACE_TASKS)
+@experiment("mlm-converges-slower", tasks=("entities",))
 def mlm_converges_slower(lab: Lab, seed: int) -> dict[str, float]:
     """Hidden words and task scores at five moments of the race."""
     values: dict[str, float] = {}
-    arms = dict(zip(("masked", "left to right"), _racers(lab.plan, seed), strict=True))
+    masked = small_models.masked_arm(lab.plan, seed)
+    arms = {"masked": masked, "left to right": small_models.causal_arm(lab.plan, seed)}
     for moment in small_models.moments(lab.plan):
         for name, arm in arms.items():
             source = lab.model(arm, at=moment)
-            gaps = probes.gaps(small_models.masked_arm(lab.plan, seed), source.tokenizer)
-            values[f"hidden word/{name}/{moment}"] = probes.hidden_word(source, gaps)
-            scores = [lab.score(Tuning(arm, task, seed, at=moment)) for task in RACE_TASKS]
-            values[f"tasks/{name}/{moment}"] = mean(scores)
+            values[f"hidden word/{name}/{moment}"] = probes.hidden_word(source, probes.gaps(masked, source.tokenizer))
+            values[f"tasks/{name}/{moment}"] = lab.score(Tuning(arm, "entities", seed, at=moment))
     return values
-
-
-def _recipes(plan: Plan, seed: int) -> list[Arm]:
-    return [small_models.masked_arm(plan, seed, recipe) for recipe in small_models.RECIPES]
 
 
 @experiment("mask-mismatch", tasks=MISMATCH_TASKS)
 def mask_mismatch(lab: Lab, seed: int) -> dict[str, float]:
     """Scores of the three recipes, frozen and fine-tuned."""
     values: dict[str, float] = {}
-    for recipe, arm in zip(small_models.RECIPES, _recipes(lab.plan, seed), strict=True):
-        tuned = Tuning(arm, "", seed, at=small_models.compared(lab.plan))
+    for recipe in small_models.RECIPES:
+        arm, at = small_models.masked_arm(lab.plan, seed, recipe), small_models.compared(lab.plan)
+        tuned = Tuning(arm, "", seed, at=at)
         for how, way in (("frozen", replace(tuned, frozen=True, lr=FROZEN_RATE)), ("fine-tuned", tuned)):
             scores = [lab.score(replace(way, task=task)) for task in MISMATCH_TASKS]
             values |= {f"{task}, {how}/{recipe}": score for task, score in zip(MISMATCH_TASKS, scores, strict=True)}

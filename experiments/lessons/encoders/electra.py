@@ -20,6 +20,7 @@ from experiments.lessons import Lab, Plan, experiment, fit, given, small_models,
 from experiments.recipes.documents import Recipe, RecipeBatches
 
 COMMON, ROWS, WIDTH, LABELS = 500, 32, 64, 60  # commonest words; rows a batch; width; sentences that are learned from
+RATES = given("settings")["electra-efficiency"]["learning rates"]  # of pretraining and of fine-tuning
 OBJECTIVES: dict[str, tuple[Literal["mlm", "electra"], losses.Loss]] = {
     "MLM": ("mlm", losses.mlm),
     "ELECTRA": ("electra", losses.electra),
@@ -91,23 +92,24 @@ def steps(plan: Plan) -> dict[str, int]:
     return {"MLM": count * (writes + detects) // fills, "ELECTRA": count, "ELECTRA 15%": count}
 
 
-def score(plan: Plan, stack: transformer.Transformer, seed: int) -> float:
+def score(plan: Plan, stack: transformer.Transformer, seed: int, lr: float) -> float:
     """Share of the words of new sentences that get their right relation, after fine-tuning on a few."""
     tokenizer, _, labelled, relations = known(plan)
     tests = 4 * len(labelled) // 7
     mine = torch.randperm(len(labelled) - tests, generator=seeded_generator(seed, 1)).tolist()[:LABELS]
     task = {"train": [labelled[i] for i in mine], "test": labelled[-tests:]}
-    options: dict[str, Any] = {"classes": relations, "metric": "accuracy", "seed": seed, "batch": 16, "lr": 3e-3}
+    options: dict[str, Any] = {"classes": relations, "metric": "accuracy", "seed": seed, "batch": 16, "lr": lr}
     return finetune(stack, task, tokenizer, epochs=6, **options).score
 
 
 @experiment("electra-efficiency")
 def electra_efficiency(lab: Lab, seed: int) -> dict[str, float]:
     """Share of words right without pretraining, and after each objective's."""
-    values: dict[str, float] = {"no pretraining": score(lab.plan, fresh(lab.plan, "MLM", seed)[1], seed)}
+    body, (_, lr) = fresh(lab.plan, "MLM", seed)[1], RATES["no pretraining"]
+    values: dict[str, float] = {"no pretraining": score(lab.plan, body, seed, lr)}
     for name, (objective, loss) in OBJECTIVES.items():
-        (model, stack), count = fresh(lab.plan, name, seed), steps(lab.plan)[name]
+        (model, stack), count, (of_steps, lr) = fresh(lab.plan, name, seed), steps(lab.plan)[name], RATES[name]
         schedule = optim.wsd(count, warmup=count // 10)
-        fit(model, batches(lab.plan, objective, seed), loss, count, 1e-3, schedule, betas=(0.9, 0.98))
-        values[f"full budget/{name}"] = score(lab.plan, stack, seed)
+        fit(model, batches(lab.plan, objective, seed), loss, count, of_steps, schedule, betas=(0.9, 0.98))
+        values[f"full budget/{name}"] = score(lab.plan, stack, seed, lr)
     return values

@@ -256,7 +256,7 @@ def sizes(lab: Lab, seed: int) -> dict[str, float]:
     return values
 
 
-CORPORA, STATED = ("world", "Python's manual"), (("share hidden", 0.145, 0.155), ("mean span", 2.7, 3.3))
+CORPORA = ("world", "Python's manual")
 EXAMPLE = published("17_t5")["t5-span-corruption"]
 SPANS, SIGNS = [(2, 2), (8, 1)], ("<X>", "<Y>", "<Z>")  # "for inviting", "last": (start, length)
 
