@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
-from classroom.checks.base import Case, answer, integers, listed, normal, rng
+from classroom.checks.base import Case, Crash, answer, integers, listed, normal, outcome, rng
 from classroom.checks.exercise import exercise
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ def _judge(ids: Tensor, inputs: Tensor, labels: Tensor, vocab: "Vocab") -> None:
     special = torch.isin(ids, torch.tensor(vocab.special))
     chosen, changed, masked = labels != -100, inputs != ids, inputs == vocab.mask
     right = bool((labels == ids)[chosen].all())
+    refuse((inputs == -100).any() and (labels == vocab.mask).any(), "exchanged")
     refuse(torch.equal(labels, ids), "all_labelled")
     refuse(chosen.all(), "none_ignored")
     refuse(not chosen.any(), "none_asked")
@@ -150,11 +151,14 @@ _DOCUMENTS = [[f"document {d} sentence {s}" for s in range(3 + d % 4)] for d in 
 
 
 def _next_sentences(fn: object) -> None:
-    """The same twice, then what 2,000 pairs are made of."""
+    """The same twice, then what 2,000 pairs are made of, and whether a document of one sentence is no obstacle."""
     case = {"documents": _DOCUMENTS, "rng": rng(0), "n": 2000}
     pairs = _pairs(fn, case)
     nsp_pairs.refuse(pairs != _pairs(fn, case), "draws")
-    _judge_pairs(pairs, 2000)
+    _judge_pairs(pairs, 2000, _DOCUMENTS)
+    case["documents"] = [["alone"], *_DOCUMENTS]
+    nsp_pairs.refuse(isinstance(outcome(fn, case), Crash), "one_sentence")
+    _judge_pairs(_pairs(fn, case), 2000, case["documents"])
 
 
 def _pairs(fn: object, case: Case) -> list[_LabelledPair]:
@@ -170,9 +174,9 @@ def _pairs(fn: object, case: Case) -> list[_LabelledPair]:
     return pairs
 
 
-def _judge_pairs(pairs: list[_LabelledPair], n: int) -> None:
+def _judge_pairs(pairs: list[_LabelledPair], n: int, documents: list[list[str]]) -> None:
     refuse = nsp_pairs.refuse
-    place = {text: (d, s) for d, document in enumerate(_DOCUMENTS) for s, text in enumerate(document)}
+    place = {text: (d, s) for d, document in enumerate(documents) for s, text in enumerate(document)}
     refuse(len(pairs) != n, "number", n=n, found=len(pairs))
     for text in (text for pair in pairs for text in pair[:2]):
         refuse(text not in place, "strange", text=text)
@@ -185,7 +189,7 @@ def _judge_pairs(pairs: list[_LabelledPair], n: int) -> None:
         refuse(label == 1 and d == e, "same_document")
     refuse(abs(sum(labels) / n - 0.5) > 0.06, "half", share=sum(labels) / n)
     refuse(len({row[:2] for row in placed}) < 40, "same_few")
-    pairs_to_draw = sum(len(document) - 1 for document in _DOCUMENTS)  # 1,000 draws leave out one or two
+    pairs_to_draw = sum(len(document) - 1 for document in documents)  # 1,000 draws leave out one or two
     refuse(len({row[:2] for row in placed if row[-1] == 0}) < 0.9 * pairs_to_draw, "same_place")
     drawn = [row for row in placed if row[-1] == 1]
     few = len({row[2] - row[0] for row in drawn}) < 20 or len({row[2:4] for row in drawn}) < 0.9 * len(place)
@@ -198,16 +202,16 @@ def _judge_pairs(pairs: list[_LabelledPair], n: int) -> None:
 def nsp_pairs(documents: list[list[str]], rng: Generator, n: int) -> list[_LabelledPair]:
     """n tuples (first, second, label), label 0 = follows, 1 = random, or SentencePairs.
 
-    documents: lists of sentences. Half of the pairs are neighbours in one document; in the other half the second
-    sentence comes from another document.
+    documents: lists of sentences, some perhaps of one only. Half of the pairs are neighbours in one document; in the
+    other half the second sentence comes from another document.
     """
 
     def draw(low: int, high: int) -> int:
         return int(torch.randint(low, high, (1,), generator=rng))
 
-    pairs = []
+    pairs, long = [], [d for d, document in enumerate(documents) if len(document) > 1]
     for _ in range(n):
-        d, s = draw(0, len(documents)), 0
+        d, s = long[draw(0, len(long))], 0
         s = draw(0, len(documents[d]) - 1)
         first, follows = documents[d][s], documents[d][s + 1]
         random = draw(0, 2) > 0
