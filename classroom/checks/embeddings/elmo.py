@@ -94,20 +94,19 @@ def elmo_mix(layers: Tensor, scores: Tensor, gamma: float) -> Tensor:
 
 
 def _uses(g: Generator) -> tuple[Tensor, Tensor, int]:
-    """Uses of unlike lengths. The two others of the query's text are the nearest of all."""
+    """Uses of unlike lengths. The two others of the query's text are the nearest of all, the rest point away."""
     vectors, order = normal(g, 30, 6), torch.randperm(30, generator=g).tolist()
     query, beside = order[0], order[1:3]
+    vectors *= (vectors @ vectors[query]).sign()[:, None]
+    vectors[query] *= -1
     vectors[beside] = vectors[query] + 0.3 * normal(g, 2, 6)
     vectors *= 0.5 + 2 * torch.rand(30, 1, generator=g)
-    texts = torch.arange(30)
-    texts[beside] = query
+    texts = 40 + torch.arange(30)
+    texts[beside] = int(texts[query])
     return vectors, texts, query
 
 
-@exercise(
-    lambda g: [_uses(g) for _ in range(12)],
-    form=whole,
-)
+@exercise(lambda g: [_uses(g) for _ in range(12)], form=whole)
 def nearest_use(vectors: Tensor, texts: Tensor, query: int) -> int:
     """The number of the use with the largest cosine to use `query`, out of those that stand in another text.
 
