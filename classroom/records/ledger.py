@@ -22,7 +22,7 @@ LESSONS = (
     "13_distilbert", "14_electra", "15_sbert", "16_bart", "17_t5", "18_gpt2", "19_gpt3", "20_peft", "21_choosing",
 )  # fmt: skip
 NEEDED = ("id", "lesson", "kind", "says", "shows", "rule")
-ALLOWED = (*NEEDED, "paper", "note", "tried")
+ALLOWED = (*NEEDED, "paper", "note", "tried", "real")
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Claim:
     id: its name. lesson: where it is tested live. kind: "exact", "computed" or "measured". says: the lecture's words.
     shows: what the course measures. paper: the lecture's figures, in whatever shape they have; None without any.
     rule: when the verdict is which (`classroom.records.rules`), written before the first run. tried: what was tried to
-        find out why it does not show.
+        find out why it does not show. real: statements on data/results/real_*.json, which are no part of the rule.
     """
 
     id: str
@@ -44,6 +44,7 @@ class Claim:
     paper: Any = None
     note: str = ""
     tried: tuple[str, ...] = ()
+    real: tuple[dict[str, Any], ...] = ()
 
 
 @cache
@@ -111,4 +112,5 @@ def _claim(file: str, number: int, entry: Any) -> Claim:
     if entry["lesson"] not in LESSONS:
         raise CourseError(f"{name}: there is no lesson {entry['lesson']!r}.")
     rules.check(entry["rule"], name)
-    return Claim(**entry | {"tried": tuple(entry.get("tried", ()))})
+    rules.check({"statements": entry["real"]} if "real" in entry else entry["rule"], name)
+    return Claim(**entry | {key: tuple(entry.get(key, ())) for key in ("tried", "real")})

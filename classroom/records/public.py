@@ -1,10 +1,11 @@
 """Public tasks, data/results/real_*.json (experiments/real/tasks.py): a table of what is recorded, and who is ahead."""
 
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from classroom.records.figures import difference, figure
+from classroom.records.figures import Figure, difference, figure
 from classroom.records.record import RESULTS
 from course_lib.files import read_json
 
@@ -31,6 +32,25 @@ def public_records(folder: str | Path = RESULTS) -> dict[str, dict[str, Any]]:
     """The records that are there, by name, in the table's order."""
     files = {name: Path(folder) / f"real_{name}.json" for name in TASKS}
     return {name: read_json(file) for name, file in files.items() if file.exists()}
+
+
+@cache
+def figures(folder: str | Path = RESULTS) -> dict[str, Figure]:
+    """Every figure of real_*.json by its path, NAME/arms/ARM; a number alone is that of one run."""
+    found: dict[str, Figure] = {}
+
+    def put(path: str, value: Any) -> None:
+        if isinstance(value, dict) and {"seeds", "mean"} <= value.keys():
+            found[path] = figure(value["seeds"])
+        elif isinstance(value, dict):
+            for key, part in value.items():
+                put(f"{path}/{key}", part)
+        elif isinstance(value, int | float):
+            found[path] = figure([value])
+
+    for file in sorted(Path(folder).glob("real_*.json")):
+        put(file.stem.removeprefix("real_"), read_json(file))
+    return found
 
 
 def public_table(found: Records) -> "Html | None":

@@ -16,8 +16,8 @@ RESULTS = DATA / "results"
 class Record:
     """One claim's experiment, whole.
 
-    rule: the ledger's, in words; rule_hash: names the rule that gave the verdict. why: a line for each statement of it,
-    and for each control that fails, with its figures. arms: names of the pretrained models used.
+    rule: the ledger's, in words; rule_hash: names the rule that gave the verdict; ruled: that of the run. why: a line
+    for each statement, and for each control that fails, with its figures. arms: names of the pretrained models used.
     tried: to find out why a claim does not show. seconds: of one processor core, its arms' training included.
     """
 
@@ -35,6 +35,7 @@ class Record:
     hardware: str
     seconds: float
     made: str
+    ruled: str = ""
     tried: list[str] = field(default_factory=list)
 
 

@@ -6,7 +6,7 @@ from math import isclose
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from classroom.records import rules
+from classroom.records import public, rules
 from classroom.records.figures import VERDICTS, difference, figure
 from classroom.records.ledger import Claim, claim, read
 from classroom.records.record import RESULTS, Record, record
@@ -27,7 +27,22 @@ def summary(name: str, folder: str | Path = RESULTS) -> str:
     found = record(name, folder)
     if found is None:
         return f"{name}: {NOT_YET}; `python -m course_lib claims run {name}` makes the record."
-    return "\n".join([f"{name}: {found.verdict} ({basis(found)})", *(f"  {line}" for line in found.why.splitlines())])
+    return "\n".join([f"{name}: {found.verdict} ({basis(found)})", *(f"  {line}" for line in lines(found))])
+
+
+def lines(found: Record) -> list[str]:
+    """A line for each of a record's statements; and for each that real English speaks of, which moves no verdict."""
+    said = {"holds": "supports", "opposite": "contradicts"}
+    real = [
+        f"real English, {said.get(each.outcome, 'leaves open')}: {each.says} ({', '.join(each.values)})"
+        for each in on_english(found.id).statements
+    ]
+    return found.why.splitlines() + real
+
+
+def on_english(name: str) -> rules.Judgement:
+    """A claim's statements on real English, judged as a rule's are."""
+    return rules.judge({"statements": claim(name).real}, public.figures())
 
 
 def live(name: str, values: Mapping[str, float | Sequence[float]]) -> str:
@@ -49,7 +64,11 @@ def basis(found: Record) -> str:
     """What a verdict rests on."""
     if found.kind != "measured":
         return found.kind
-    return f"{len(found.seeds)} seeds, mean and 95% interval"
+    statements = claim(found.id).rule["statements"]
+    drawn = [str(number) for number, entry in enumerate(statements, start=1) if entry.get("draws")]
+    every = len(drawn) == len(statements)
+    apart = f"; draws, not trainings, in statement {', '.join(drawn)}" if drawn and not every else ""
+    return f"{len(found.seeds)} {'draws, not trainings' if every else 'seeds'}, mean and 95% interval{apart}"
 
 
 def first_statement(found: Record) -> str:
@@ -153,7 +172,9 @@ def save(path: str | Path, folder: str | Path = RESULTS) -> Path:
     templates = jinja2.Environment(
         loader=jinja2.PackageLoader("classroom.records", "."), autoescape=kind == "html", keep_trailing_newline=True
     )
-    text = templates.get_template(f"report.{kind}.j2").render(rows=rows, tally=tally(rows), basis=basis, flat=flat)
+    text = templates.get_template(f"report.{kind}.j2").render(
+        rows=rows, tally=tally(rows), basis=basis, flat=flat, lines=lines
+    )
     with atomic_write(path) as file:
         file.write(text)
     return path

@@ -9,21 +9,25 @@
           range: [loss/GELU, null, 4.5]          # with every seed
 
 A statement has one of the forms below. `for: {x: [1, 2]}` writes it once for each value, in place of {x}; `parts` joins
-several; all must hold, or `need` of them. `side: true`: alone it makes no "partly". `exploratory: true`: written after
-the figures were seen; it lifts no verdict. `given`: a statement without which this one tests nothing. `untested`: why
-the design cannot say.
+several; all must hold, or `need` of them. `given`: a statement without which this one, or this part of one, tests
+nothing: such a part is left out. `untested`: why the design cannot say. `side: true`: alone it makes no "partly".
+`exploratory: true`: written after the figures were seen; it lifts no verdict. `draws: true`: its seeds are draws of
+rows or texts, of one checkpoint; they are no trainings. A rule that was `changed` after a run has the date, and as
+`before` the former rule's verdict on the same figures, which the change may lower and never lift.
 
 | form | holds if, for the paired difference of the quantities a and b |
 |---|---|
 | `more: [a, b]` | its 95% interval lies above 0; with `by: x`, and its mean is x or more; above x where x is negative |
 | `same: [a, b]`, `margin: m` | its 95% interval lies within -m and m, which was fixed before the run |
-| `range: [a, low, high]` | a is in the range with every seed; null is an open end |
+| `range: [a, low, high]` | a and its 95% interval are in the range; null is an open end |
 | `equal: [a, b]` | both are the same with every seed |
 
 A quantity is a figure's name, a number, [a, b] for a minus b, {of: [a, b]} for a divided by b, {log: a}, {mean: [...]}
 or {highest: [...]}, the one with the highest mean.
 """
 
+import hashlib
+import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -38,7 +42,8 @@ from course_lib.errors import CourseError
 
 Outcome = Literal["holds", "not shown", "opposite", "not tested"]
 FORMS = ("more", "same", "range", "equal", "parts", "untested")
-KEYS = (*FORMS, "says", "by", "margin", "for", "need", "side", "exploratory", "given")
+MARKS = ("side", "exploratory", "draws")
+KEYS = (*FORMS, *MARKS, "says", "by", "margin", "for", "need", "given")
 MOST = 4  # quantities that a statement names
 _COMBINED: dict[str, Callable[..., np.ndarray]] = {
     "minus": np.subtract,
@@ -59,9 +64,11 @@ class Found:
     agrees: bool = False
     side: bool = False
     exploratory: bool = False
+    draws: bool = False
 
     def __str__(self) -> str:
-        return f"{self.outcome}: {self.says}" + (f" ({', '.join(self.values)})" if self.values else "")
+        drawn = "; of draws, not of trainings" * (self.draws and self.outcome != "not tested")
+        return f"{self.outcome}: {self.says}" + (f" ({', '.join(self.values)}{drawn})" if self.values else "")
 
 
 @dataclass(frozen=True)
@@ -109,17 +116,27 @@ def words(rule: Mapping[str, Any]) -> str:
     """The rule in a sentence or two."""
 
     def told(entry: Mapping[str, Any]) -> str:
-        marks = [mark for mark in ("side", "exploratory", "untested") if entry.get(mark)]
+        marks = [mark for mark in (*MARKS, "untested") if entry.get(mark)]
         return str(entry["says"]) + (f" ({', '.join(marks)})" if marks else "")
 
     said = [f"({number}) {told(entry)}" for number, entry in enumerate(rule["statements"], start=1)]
     controls = "; ".join(entry["says"] for entry in rule.get("controls", ()))
-    return f"Statements: {'; '.join(said)}." + (f" Tested only if: {controls}." if controls else "")
+    only = f" Tested only if: {controls}." if controls else ""
+    late = f" Changed {rule['changed']}, after the run; before: {rule['before']}." if "changed" in rule else ""
+    return f"Statements: {'; '.join(said)}." + only + late
+
+
+def digest(rule: Mapping[str, Any]) -> str:
+    """Names what a rule asks of the figures; what it says of itself is left out."""
+    asks = [{key: value for key, value in entry.items() if key != "draws"} for entry in rule["statements"]]
+    kept = {key: value for key, value in rule.items() if key not in ("changed", "before")} | {"statements": asks}
+    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def check(rule: Any, where: str) -> None:
     """Raise if a rule of the ledger is none."""
-    if not isinstance(rule, dict) or not set(rule) <= {"statements", "controls"} or not rule.get("statements"):
+    keys = {"statements", "controls", "changed", "before"}
+    if not isinstance(rule, dict) or not set(rule) <= keys or not rule.get("statements"):
         raise CourseError(f"{where}: a rule has `statements`, and perhaps `controls`; see classroom/records/rules.py.")
     for entry in (*rule["statements"], *rule.get("controls", ())):
         _check(entry, where, top=True)
@@ -135,26 +152,27 @@ def _check(entry: Any, where: str, *, top: bool = False) -> None:
 
 
 def _found(entry: Mapping[str, Any], figures: Figures) -> Found:
-    made = partial(
-        Found, entry.get("says", ""), side=bool(entry.get("side")), exploratory=bool(entry.get("exploratory"))
-    )
+    made = partial(Found, entry.get("says", ""), **{mark: True for mark in MARKS if entry.get(mark)})
     if "untested" in entry:
         return made("not tested", (entry["untested"],))
-    if "given" in entry and (given := _found(entry["given"], figures)).outcome != "holds":
-        return made("not tested", (str(given),))
     try:
-        parts = [_one(part, figures) for part in _written_out(entry)]
+        every = [_one(part, figures) for part in _written_out(entry)]
     except KeyError as missing:
         return made("not tested", (f"no figure {missing.args[0]!r}",))
     except CourseError:  # of `figure`: a quotient of zeros
         return made("not tested", ("no finite number",))
+    parts = [part for part in every if part.outcome != "not tested"]
     need, hold = entry.get("need", len(parts)), sum(part.outcome == "holds" for part in parts)
+    if not parts or need > len(parts):
+        return made("not tested", tuple(dict.fromkeys(part.values[0] for part in every if part not in parts)))
     outcome: Outcome = "holds" if hold >= need else "not shown"
     if not hold and any(part.outcome == "opposite" for part in parts):
         outcome = "opposite"
     values = [part.values[0] for part in parts]
     if len(values) > MOST:
         values = [f"{hold} of {len(parts)}"]
+    if len(parts) < len(every):
+        values.append(f"{len(parts)} of {len(every)} tested")
     return made(outcome, tuple(values), sum(part.agrees for part in parts) >= need)
 
 
@@ -162,7 +180,7 @@ def _written_out(entry: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """A statement's parts: of `parts`, and one for each value of `for`."""
     if "parts" in entry:
         for part in entry["parts"]:
-            yield from _written_out(part)
+            yield from _written_out({"given": entry["given"], **part} if "given" in entry else part)
     elif "for" in entry:
         once = {key: value for key, value in entry.items() if key != "for"}
         for row in product(*entry["for"].values()):
@@ -178,18 +196,22 @@ def _filled(part: Any, values: Mapping[str, Any]) -> Any:
             part = part.replace(f"{{{name}}}", str(value))
         return part
     if isinstance(part, dict):
+        values = {name: value for name, value in values.items() if name not in part.get("for", ())}
         return {key: _filled(value, values) for key, value in part.items()}
     return [_filled(value, values) for value in part] if isinstance(part, list) else part
 
 
 def _one(entry: Mapping[str, Any], figures: Figures) -> Found:
-    """One of the four forms."""
+    """One of the four forms, if what is given holds."""
+    if "given" in entry and (given := _found(entry["given"], figures)).outcome != "holds":
+        return Found("", "not tested", (str(given),))
     if "range" in entry:
         quantity, low, high = entry["range"]
         low, high = (-math.inf if low is None else low), (math.inf if high is None else high)
         value = _value(figures, quantity)
-        inside = [low <= x <= high for x in value.seeds]
-        return _settled(all(inside), not any(inside), value, low <= value.mean <= high)
+        least, most = value.interval or (-math.inf, math.inf)
+        inside = all(low <= x <= high for x in (*value.seeds, least, most))
+        return _settled(inside, most < low or least > high, value, low <= value.mean <= high)
     form = next(form for form in ("more", "same", "equal") if form in entry)
     a, b = entry[form]
     gap = _value(figures, [a, b])

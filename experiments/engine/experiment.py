@@ -1,7 +1,5 @@
 """What a claim's experiment is: a function that measures. The rule that judges its figures stands in the ledger."""
 
-import hashlib
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -13,7 +11,7 @@ import yaml
 
 from classroom.records.figures import Figures
 from classroom.records.ledger import Claim, claim
-from classroom.records.rules import Judgement, judge
+from classroom.records.rules import Judgement, digest, judge
 from course_lib.errors import CourseError
 from experiments.engine.arms import Arm
 from experiments.engine.lab import Lab, Plan, Tuning, shipped
@@ -45,7 +43,7 @@ class Experiment:
     @property
     def rule_hash(self) -> str:
         """Names the rule that judged a record."""
-        return hashlib.sha256(json.dumps(self.claim.rule, sort_keys=True).encode()).hexdigest()[:12]
+        return digest(self.claim.rule)
 
     def judge(self, figures: Figures) -> Judgement:
         """What the ledger's rule makes of the figures, and of nothing else."""

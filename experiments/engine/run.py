@@ -104,6 +104,7 @@ def compose(experiment: Experiment, settings: RunSettings) -> Record:
         kind=experiment.claim.kind,
         rule=words(experiment.claim.rule),
         rule_hash=experiment.rule_hash,
+        ruled=experiment.rule_hash,
         verdict=found.verdict,
         why=found.why,
         figures=figures,
@@ -125,7 +126,7 @@ def judge_again(found: Record) -> Record:
     test = find(found.id)
     told = test.judge(found.figures)
     how: dict[str, Any] = {"rule": words(test.claim.rule), "rule_hash": test.rule_hash, "tried": list(test.claim.tried)}
-    return replace(found, verdict=told.verdict, why=told.why, **how)
+    return replace(found, verdict=told.verdict, why=told.why, ruled=found.ruled or found.rule_hash, **how)
 
 
 def _jobs(experiment: Experiment, settings: RunSettings) -> Iterator[_Job]:

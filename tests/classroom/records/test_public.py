@@ -1,4 +1,7 @@
+import json
+
 from classroom import records
+from classroom.records import public, report, rules
 
 
 def test_ahead_is_a_difference_paired_by_seed_and_the_table_keeps_an_interval_in_one_piece():
@@ -6,3 +9,16 @@ def test_ahead_is_a_difference_paired_by_seed_and_the_table_keeps_an_interval_in
     arms = {"english": arm, "scratch": arm | {"seeds": [0.5, 0.521], "mean": 0.51}}
     assert records.compared({"stsb": {"arms": arms}}, "english", "scratch").endswith("ahead: STS-B")
     assert "61.0 [48.0,\N{NO-BREAK SPACE}74.0]" in repr(records.public_table({"stsb": {"arms": arms}}))
+
+
+def test_figures_on_real_text_are_judged_as_those_of_a_rule_are(tmp_path):
+    arms = {"tuned": {"seeds": [0.5, 0.9], "mean": 0.7}, "counted": {"seeds": [0.2], "mean": 0.2}}
+    (tmp_path / "real_x.json").write_text(json.dumps({"arms": arms, "one run": {"right": 0.4}, "made": "today"}))
+    figures = public.figures(tmp_path)
+    values = {name: found.seeds for name, found in figures.items()}
+    assert values == {"x/arms/tuned": [0.5, 0.9], "x/arms/counted": [0.2], "x/one run/right": [0.4]}
+    rule = {"statements": [{"says": "", "more": ["x/one run/right", "x/arms/counted"]}]}
+    assert rules.judge(rule, figures).statements[0].outcome == "not shown"  # one training decides nothing
+    said = report.lines(records.record("bert-squad"))
+    assert [line.split(": ")[0] for line in said[-2:]] == ["real English, supports", "real English, contradicts"]
+    assert "real English, contradicts" in records.summary("bert-squad")

@@ -1,11 +1,12 @@
 """The shipped records follow from their figures, and the claims that need no training are made again here."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from classroom import records
-from classroom.records import ledger
+from classroom.records import ledger, report
 from classroom.records.figures import figure
 from classroom.records.record import RESULTS, Record
 from experiments.engine.experiment import find
@@ -29,6 +30,10 @@ def test_a_record_follows_from_its_figures(name: str) -> None:
     assert test is not None
     assert judge_again(found) == found, "the rule has changed since: python -m course_lib claims judge"
     assert "no figure" not in found.why
+    if found.ruled != found.rule_hash:  # a clause younger than the run may lower a verdict, and never lifts one
+        rule, good = test.claim.rule, ["partly", "reproduced"]
+        higher = good[good.index(rule["before"]) + 1 :] if rule["before"] in good else good
+        assert rule["changed"] >= found.made and found.verdict not in higher
     exact = found.kind != "measured"
     for key, value in found.figures.items():
         assert value == figure(value.seeds, exact=exact), key
@@ -36,6 +41,16 @@ def test_a_record_follows_from_its_figures(name: str) -> None:
     assert exact or len(found.seeds) >= 3
     assert found.kind == records.claim(name).kind and found.config["plan"]["scale"] in ("cpu", "gpu")
     assert records.summary(name).startswith(f"{name}: {found.verdict}")
+
+
+@pytest.mark.parametrize("name", ledger.read())
+def test_draws_are_called_draws(name: str) -> None:
+    """Where the settings say that the seeds are those of rows or texts, the verdict says so too."""
+    found = recorded(name)
+    told = str({key: value for key, value in found.config.items() if key not in ("plan", "arms")})
+    drawn = "draws" in report.basis(found)
+    assert drawn or not re.search(r"seeds('?:)? ('|are )(those )?of the", told)
+    assert drawn == any("; of draws" in line for line in found.why.splitlines())
 
 
 def test_every_record_in_the_folder_is_of_a_claim() -> None:

@@ -43,7 +43,7 @@ def toy(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return asked
 
 
-RULE = {"statements": [{"says": "a is one or more", "range": ["a", 1, None]}]}
+RULE = {"statements": [{"says": "a is above -1", "range": ["a", -1, None]}]}
 OTHER = {"statements": [{"says": "b is one or more", "range": ["b", 1, None]}]}
 
 
@@ -66,11 +66,11 @@ def test_a_record_says_it_all(settings: RunSettings, toy: list[int]) -> None:
     found = records.record(NAME, settings.out)
     assert found == done[-1].record and found is not None
     assert (found.verdict, found.seeds) == ("reproduced", [0, 1, 2])
-    assert found.why == "holds: a is one or more (2 ± 2.48)" and found.figures["a"].seeds == [1.0, 2.0, 3.0]
+    assert found.why == "holds: a is above -1 (2 ± 2.48)" and found.figures["a"].seeds == [1.0, 2.0, 3.0]
     low, high = found.figures["a"].interval or (0, 0)
     assert (low + high) / 2 == pytest.approx(2.0)
     assert high - 2 == pytest.approx(4.30265 / 3**0.5, rel=1e-4)  # Student's t, two degrees of freedom
-    assert found.rule == "Statements: (1) a is one or more."
+    assert found.rule == "Statements: (1) a is above -1."
     assert found.config["plan"]["scale"] == "smoke" and {"python", "torch"} <= set(found.versions)
 
 
@@ -158,7 +158,7 @@ def test_a_file_that_is_no_record(settings: RunSettings, toy: list[int], change:
 def test_telling(settings: RunSettings, toy: list[int], tmp_path: Path) -> None:
     assert records.summary(NAME, settings.out).startswith(f"{NAME}: not recorded yet; `python -m course_lib claims run")
     list(run([NAME], settings))
-    told = [f"{NAME}: reproduced (3 seeds, mean and 95% interval)", "  holds: a is one or more (2 ± 2.48)"]
+    told = [f"{NAME}: reproduced (3 seeds, mean and 95% interval)", "  holds: a is above -1 (2 ± 2.48)"]
     assert records.summary(NAME, settings.out).splitlines() == told
     shown = records.beside(NAME, {"ours": "a"}, scale=100, folder=settings.out)
     assert repr(shown).split("\n")[1].split() == ["ours", "200.00", "[-48.41,", "448.41]"]
@@ -175,7 +175,7 @@ def test_telling(settings: RunSettings, toy: list[int], tmp_path: Path) -> None:
     page, text = (report.save(tmp_path / f"report.{kind}", settings.out).read_text() for kind in ("html", "md"))
     for told in (page, text):
         assert "1 of 80 claims recorded: 1 reproduced" in told
-        assert "a is one or more (2 ± 2.48)" in told and "Statements: (1) a is one or more." in told
+        assert "a is above -1 (2 ± 2.48)" in told and "Statements: (1) a is above -1." in told
     assert "<script" not in page
 
 
@@ -186,11 +186,11 @@ def test_command_line(settings: RunSettings, toy: list[int], tmp_path: Path) -> 
         return done.output
 
     work = ["--work", str(tmp_path / "work")]
-    assert "  holds: a is one or more (2 ± 2.48)" in call("run", NAME, "--scale", "smoke", "--seeds", "3", *work)
+    assert "  holds: a is above -1 (2 ± 2.48)" in call("run", NAME, "--scale", "smoke", "--seeds", "3", *work)
     assert call("run", NAME, "--scale", "smoke", "--seeds", "3", *work).startswith(f"{NAME}: 0 s")
     listed = call("list", "--lesson", "08")
     assert "gpt1-table" in listed and "1 of 4 claims recorded: 1 reproduced" in listed
-    assert "mlm-recipe" not in listed and "a is one or more" in call("report", "--to", str(tmp_path / "all.html"))
+    assert "mlm-recipe" not in listed and "a is above -1" in call("report", "--to", str(tmp_path / "all.html"))
     assert (tmp_path / "all.html").exists()
 
 
