@@ -79,7 +79,7 @@ def _judge_start(got: Any, linear: nn.Linear, rank: int) -> None:
 def lora_start(linear: nn.Linear, rank: int) -> tuple[Tensor, Tensor]:
     """(a, b): freezes the Linear; A random [r I], B zero [O r], both to be trained."""
     linear.requires_grad_(False)
-    a = nn.Parameter(torch.randn(rank, linear.in_features))
+    a = nn.Parameter(torch.randn(rank, linear.in_features) / linear.in_features**0.5)
     b = nn.Parameter(torch.zeros(linear.out_features, rank))
     return a, b
 
