@@ -7,8 +7,9 @@ import pytest
 
 from classroom import records
 from classroom.records import ledger, report
-from classroom.records.figures import figure
+from classroom.records.figures import VERDICTS, figure
 from classroom.records.record import RESULTS, Record
+from course_lib.files import COURSE
 from experiments.engine.experiment import find
 from experiments.engine.lab import PLANS
 from experiments.engine.run import RunSettings, judge_again, run
@@ -51,6 +52,18 @@ def test_draws_are_called_draws(name: str) -> None:
     drawn = "draws" in report.basis(found)
     assert drawn or not re.search(r"seeds('?:)? ('|are )(those )?of the", told)
     assert drawn == any("; of draws" in line for line in found.why.splitlines())
+
+
+def test_the_page_says_what_the_records_say() -> None:
+    """docs/claims.md: the verdicts of the best-known results, and every claim of which something was not tested."""
+    page = (COURSE / "docs" / "claims.md").read_text(encoding="utf-8")
+    told = re.findall(rf"`([\w-]+)`(, real English)?: ({'|'.join(VERDICTS)})", page)
+    assert len(told) > 10
+    for name, real, verdict in told:
+        assert (report.on_english(name) if real else recorded(name)).verdict == verdict, name
+    tables = re.findall(r"^\| `([\w-]+)`", page.split("## What was not tested")[1], re.M)
+    why = {name: f"\n{recorded(name).verdict}: \n{recorded(name).why}" for name in ledger.read()}
+    assert {name for name, lines in why.items() if "\nnot tested: " in lines} == set(tables)
 
 
 def test_every_record_in_the_folder_is_of_a_claim() -> None:
