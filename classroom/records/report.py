@@ -72,9 +72,12 @@ def basis(found: Record) -> str:
 
 
 def first_statement(found: Record) -> str:
-    """What became of a record's first main statement, with its effect; before it the controls that fail."""
+    """What became of a record's first main statement, with its effect; before it the controls that fail, behind it real
+    English."""
     judged = rules.judge(claim(found.id).rule, found.figures)
-    return "; ".join([*judged.failed, str(judged.main[0])])
+    told = [each.outcome for each in on_english(found.id).statements]
+    real = f"real English supports {told.count('holds')} statements of {len(told)}, contradicts {told.count('opposite')}"
+    return "; ".join([*judged.failed, str(judged.main[0]), *[real][: len(told)]])
 
 
 def beside(
