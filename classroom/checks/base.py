@@ -198,7 +198,7 @@ def _tensor_difference(where: str, value: Any, true: torch.Tensor) -> str:
         return f"The result holds NaN, {where}; is there a 0/0 or a softmax over nothing but -inf?"
     a, b = value.detach().double(), true.double()
     gap = (a - b).abs().nan_to_num(nan=float("inf"))
-    place = [int(i) for i in torch.unravel_index(gap.argmax(), gap.shape)] if gap.dim() else []
+    place = [int(i) for i in np.unravel_index(int(gap.argmax()), gap.shape)]
     there = f" at index {place}" if place else ""
     return f"The numbers differ{there}: {a[tuple(place)]:.4g} where {b[tuple(place)]:.4g} is right, {where}."
 
@@ -301,7 +301,7 @@ def _copy(value: Any) -> Any:
         return value.clone()
     if isinstance(value, list | tuple):
         return type(value)(_copy(item) for item in value)
-    return value
+    return value.copy() if isinstance(value, dict | set) else value
 
 
 def _kind(value: torch.Tensor) -> str:
