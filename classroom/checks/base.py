@@ -6,6 +6,7 @@ never accept a wrong answer because of a badly guessed diagnosis; at worst it sa
 """
 
 import dis
+import itertools
 import linecache
 import re
 import textwrap
@@ -160,6 +161,8 @@ def difference(case: Case, value: Any, true: Any, named: object = None) -> str:
         return _tensor_difference(where, value, true)
     if isinstance(true, tuple | list) and isinstance(value, tuple | list) and len(value) == len(true):
         names = dict(enumerate(parts(named, len(true))))
+        if names and any(close(other, true) for other in itertools.permutations(value)):
+            return f"The parts of what it returns have changed places; return ({', '.join(names.values())})."
         for index, (v, t) in enumerate(zip(value, true, strict=True)):
             if not close(v, t):
                 name = f" (`{names[index]}`)" if index in names else ""

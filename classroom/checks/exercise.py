@@ -91,6 +91,7 @@ class Exercise:
         hint: (student's function, first case) -> a sentence to prefer to "the numbers differ", or "".
         judge: decides instead of the comparison on the cases: raises WrongError, may return another `verified`.
         together: how many mistakes at once are looked for.
+        learns: the argument whose gradient must come through, or the sentence `cut_off` is said.
     """
 
     reference: Function
@@ -103,6 +104,7 @@ class Exercise:
     hint: Callable[[Any, Case], str] | None = None
     judge: Callable[[Any], str | None] | None = None
     together: int = 2
+    learns: str = ""
 
     @property
     def name(self) -> str:
@@ -121,7 +123,7 @@ class Exercise:
         print(f"{self.name}: {whose}")  # noqa: T201  what runs from here on
         return fn if right else otherwise or self.reference
 
-    def compare(self, fn: object, cases: Sequence[Case] | None = None) -> None:
+    def compare(self, fn: object, cases: Sequence[dict[str, Any]] | None = None) -> None:
         """Raise the sentence that fits if a function differs from the right one on any case (its own by default)."""
         cases = cases or self.draw()
         got = [outcome(fn, case, self.form, written=case is not cases[0]) for case in cases]
@@ -134,6 +136,9 @@ class Exercise:
             return hint or difference(cases[where], got[where], right[where], self.reference)
 
         compare(got, outcome(fn, cases[0], self.form), good, self._known(got, cases), otherwise)
+        if self.learns:
+            through = outcome(fn, cases[0] | {self.learns: cases[0][self.learns].clone().requires_grad_()})
+            self.refuse(not getattr(through, "requires_grad", False), "cut_off")
 
     def refuse(self, when: object, name: str, /, **values: object) -> None:
         """Raise the sentence of this name, with its values filled in, if `when` is true."""

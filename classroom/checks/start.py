@@ -3,9 +3,7 @@
 from classroom.checks.exercise import exercise
 
 
-@exercise(
-    [([1, 0, 1, 1], [1, 1, 1, 0]), ([0, 2, 1, 2, 1], [0, 2, 1, 2, 0]), ([1], [1]), ([0, 0, 1], [1, 1, 0])],
-)
+@exercise([([1, 0, 1, 1], [1, 1, 1, 0]), ([0, 2, 1, 2, 1], [0, 2, 1, 2, 0]), ([1], [1]), ([0, 0, 1], [1, 1, 0])])
 def accuracy(predicted: list[int], gold: list[int]) -> float:
     """Share of equal entries of two lists, from 0 to 1."""
     hits = sum(p == g for p, g in zip(predicted, gold, strict=True))
@@ -26,9 +24,7 @@ def vocabulary_size(texts: list[str]) -> int:
     return len(words)
 
 
-@exercise(
-    [(["pos", "neg", "pos"],), ([0, 0, 2, 1, 0],), (["x"],)],
-)
+@exercise([(["pos", "neg", "pos"],), ([0, 0, 2, 1, 0],), (["x"],)])
 def label_counts(labels: list[object]) -> dict[object, int]:
     """A dict from label to how often it occurs."""
     return {label: labels.count(label) for label in labels}

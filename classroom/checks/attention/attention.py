@@ -24,9 +24,7 @@ def softmax_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return scores.softmax(-1) @ v
 
 
-@exercise(
-    [(4,), (1,), (2,), (7,)],
-)
+@exercise([(4,), (1,), (2,), (7,)])
 def causal_mask(T: int) -> Tensor:
     """Bool[T T], True where the query (row) may attend to the key (column): on and below the diagonal."""
     return torch.ones(T, T, dtype=torch.bool).tril()
@@ -68,17 +66,13 @@ def masked_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
     return scores.masked_fill(~mask, least).softmax(-1) @ v
 
 
-@exercise(
-    lambda g: [(normal(g, 2, 5, 12), 3), (normal(g, 1, 4, 8), 4), (normal(g, 3, 4, 16), 4)],
-)
+@exercise(lambda g: [(normal(g, 2, 5, 12), 3), (normal(g, 1, 4, 8), 4), (normal(g, 3, 4, 16), 4)])
 def split_heads(x: Tensor, heads: int) -> Tensor:
     """[B T D] -> [B H T Dh]; head h takes the components h*Dh to (h+1)*Dh."""
     return x.reshape(*x.shape[:2], heads, -1).transpose(1, 2)
 
 
-@exercise(
-    lambda g: [(normal(g, 2, 3, 5, 4),), (normal(g, 1, 4, 4, 2),), (normal(g, 3, 4, 4, 4),)],
-)
+@exercise(lambda g: [(normal(g, 2, 3, 5, 4),), (normal(g, 1, 4, 4, 2),), (normal(g, 3, 4, 4, 4),)])
 def merge_heads(x: Tensor) -> Tensor:
     """[B H T Dh] -> [B T D], the inverse of split_heads."""
     return x.transpose(1, 2).flatten(2)

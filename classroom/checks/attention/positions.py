@@ -10,9 +10,7 @@ from classroom.checks.base import Case, close, outcome
 from classroom.checks.exercise import exercise
 
 
-@exercise(
-    [(torch.arange(6), 8), (torch.tensor([3, 0, 50]), 4), (torch.tensor([7, 2, 2, 11, 4]), 12)],
-)
+@exercise([(torch.arange(6), 8), (torch.tensor([3, 0, 50]), 4), (torch.tensor([7, 2, 2, 11, 4]), 12)])
 def sinusoidal(positions: Tensor, width: int) -> Tensor:
     """[T width]: sin(p / 10000^(2i / width)) at component 2i, its cosine at 2i + 1.
 
@@ -71,9 +69,7 @@ def rotary_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return (turn(q) @ turn(k).mT / math.sqrt(q.shape[-1])).softmax(-1) @ v
 
 
-@exercise(
-    [(4, 5), (8, 3), (2, 6)],
-)
+@exercise([(4, 5), (8, 3), (2, 6)])
 def alibi_bias(heads: int, length: int) -> Tensor:
     """[heads length length]: minus the head's slope times the distance of query and key.
 

@@ -47,9 +47,7 @@ def _branches(g: Generator) -> list[tuple[Tensor, _Function, _Function, bool]]:
     return [(normal(g, 2, 4, 6), f, norm, pre) for f in parts for pre in (False, True)]
 
 
-@exercise(
-    _branches,
-)
+@exercise(_branches)
 def residual_branch(x: Tensor, f: _Function, norm: _Function, pre: bool) -> Tensor:
     """norm(x + f(x)) where pre is False, x + f(norm(x)) where it is True."""
     return x + f(norm(x)) if pre else norm(x + f(x))
@@ -70,6 +68,7 @@ def decoder_input(target: Tensor, start: int) -> Tensor:
 
 @exercise(
     lambda g: [(2 * normal(g, n, v), integers(g, v, n), s) for n, v, s in ((4, 5, 0.1), (6, 9, 0.3), (3, 4, 0.0))],
+    learns="logits",
 )
 def smoothed_loss(logits: Tensor, target: Tensor, smoothing: float) -> Tensor:
     """Mean cross-entropy against (1 - smoothing) on the target plus smoothing / V on each of the V tokens.

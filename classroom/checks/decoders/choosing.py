@@ -21,9 +21,7 @@ def answer_flops(parameters: float, read: int, written: int, cache: bool) -> flo
     return 2.0 * parameters * passes
 
 
-@exercise(
-    [(110e6, 137e9, 312e12, 0.4, 2.0), (175e9, 300e9, 125e12, 0.2, 1.5), (1e6, 2e9, 1e12, 0.5, 0.3)],
-)
+@exercise([(110e6, 137e9, 312e12, 0.4, 2.0), (175e9, 300e9, 125e12, 0.2, 1.5), (1e6, 2e9, 1e12, 0.5, 0.3)])
 def training_bill(parameters: float, tokens: float, peak: float, utilisation: float, price: float) -> float:
     """Dollars: 6 N D operations, devices rented by the hour.
 
@@ -38,9 +36,7 @@ def _shares(g: Generator) -> tuple[Tensor, Tensor]:
     return corpus, (corpus + 0.4 * normal(g, 6)).clamp(0, 1)
 
 
-@exercise(
-    lambda g: [_shares(g) for _ in range(3)],
-)
+@exercise(lambda g: [_shares(g) for _ in range(3)])
 def amplification(corpus: Tensor, said: Tensor) -> Tensor:
     """Mean over the words of |said - 1/2| - |corpus - 1/2|, a scalar tensor.
 
@@ -56,6 +52,7 @@ def amplification(corpus: Tensor, said: Tensor) -> Tensor:
         (normal(g, 5), normal(g, 5)),
         (torch.tensor([-150.0, 2.0]), torch.tensor([150.0, 1.0])),
     ],
+    learns="chosen",
 )
 def preference_loss(chosen: Tensor, rejected: Tensor) -> Tensor:
     """Mean of -log sigmoid(chosen - rejected), a scalar that can be differentiated.

@@ -12,9 +12,7 @@ from classroom.checks.base import answer, integers, listed, normal, row_mask
 from classroom.checks.exercise import exercise
 
 
-@exercise(
-    lambda g: [(torch.linspace(-6, 6, 97),), (normal(g, 2, 3, 4),)],
-)
+@exercise(lambda g: [(torch.linspace(-6, 6, 97),), (normal(g, 2, 3, 4),)])
 def gelu(x: Tensor) -> Tensor:
     """x Phi(x) = x/2 (1 + erf(x / sqrt 2)), exactly (Hendrycks and Gimpel 2016)."""
     return x / 2 * (1 + torch.erf(x / math.sqrt(2)))
@@ -39,6 +37,7 @@ def _language(g: Generator, vocab: int, *lengths: int) -> tuple[Tensor, Tensor, 
 @exercise(
     lambda g: [_language(g, 7, 6, 3), _language(g, 7, 6, 6), _language(g, 11, 4), _language(g, 5, 5, 5, 5)],
     judge=_takes_the_mask,
+    learns="logits",
 )
 def next_token_loss(logits: Tensor, ids: Tensor, attention_mask: Tensor) -> Tensor:
     """Mean cross-entropy in nats of each token given those before it.
@@ -50,9 +49,7 @@ def next_token_loss(logits: Tensor, ids: Tensor, attention_mask: Tensor) -> Tens
     return losses[kept].mean()
 
 
-@exercise(
-    lambda g: [(2 * normal(g, 6), 0.5), (2 * normal(g, 2, 6), 2.0), (2 * normal(g, 6), 1.0)],
-)
+@exercise(lambda g: [(2 * normal(g, 6), 0.5), (2 * normal(g, 2, 6), 2.0), (2 * normal(g, 6), 1.0)])
 def temperature(logits: Tensor, temperature: float) -> Tensor:
     """The softmax of logits / temperature over the last dimension."""
     return (logits / temperature).softmax(-1)

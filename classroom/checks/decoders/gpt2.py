@@ -9,9 +9,7 @@ from classroom.checks.base import integers, normal
 from classroom.checks.exercise import exercise
 
 
-@exercise(
-    [(12, 768, 50257, 1024), (24, 1024, 50257, 1024), (2, 6, 50, 10), (1, 8, 30, 7)],
-)
+@exercise([(12, 768, 50257, 1024), (24, 1024, 50257, 1024), (2, 6, 50, 10), (1, 8, 30, 7)])
 def gpt2_parameters(layers: int, width: int, vocab: int, length: int) -> int:
     """A GPT-2's parameters: tied output matrix, biases, two norms a block."""
     attention = 4 * width**2 + 4 * width

@@ -20,9 +20,7 @@ def _beside(g: Generator, rows: int, inputs: int, outputs: int, rank: int, alpha
     return normal(g, rows, inputs), w, normal(g, outputs), a, b, alpha
 
 
-@exercise(
-    lambda g: [_beside(g, 3, 5, 5, 2, 4.0), _beside(g, 2, 6, 4, 3, 1.0)],
-)
+@exercise(lambda g: [_beside(g, 3, 5, 5, 2, 4.0), _beside(g, 2, 6, 4, 3, 1.0)])
 def lora_forward(x: Tensor, w: Tensor, bias: Tensor, a: Tensor, b: Tensor, alpha: float) -> Tensor:
     """W x + bias + (alpha / r) B A x.
 
@@ -32,9 +30,7 @@ def lora_forward(x: Tensor, w: Tensor, bias: Tensor, a: Tensor, b: Tensor, alpha
     return x @ w.T + bias + update
 
 
-@exercise(
-    lambda g: [(*_matrices(g, 5, 5, 2), 4.0), (*_matrices(g, 6, 4, 3), 1.0)],
-)
+@exercise(lambda g: [(*_matrices(g, 5, 5, 2), 4.0), (*_matrices(g, 6, 4, 3), 1.0)])
 def lora_merge(w: Tensor, a: Tensor, b: Tensor, alpha: float) -> Tensor:
     """The one matrix [O I] that does what W and its update do."""
     return w + alpha / len(a) * (b @ a)
@@ -73,9 +69,7 @@ def _judge_start(got: Any, linear: nn.Linear, rank: int) -> None:
         refuse(not part.requires_grad, "untrained", name=name)
 
 
-@exercise(
-    judge=_started,
-)
+@exercise(judge=_started)
 def lora_start(linear: nn.Linear, rank: int) -> tuple[Tensor, Tensor]:
     """(a, b): freezes the Linear; A random [r I], B zero [O r], both to be trained."""
     linear.requires_grad_(False)

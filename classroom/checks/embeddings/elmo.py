@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
-from classroom.checks.base import answer, normal
+from classroom.checks.base import normal
 from classroom.checks.embeddings.word_vectors import whole
 from classroom.checks.exercise import exercise
 
@@ -21,9 +21,7 @@ def _spelled(g: Generator, n: int, e: int, c: int, *kinds: tuple[int, int]) -> t
     return x, filters
 
 
-@exercise(
-    lambda g: [_spelled(g, 4, 3, 9, (2, 1), (3, 2)), _spelled(g, 2, 5, 7, (4, 3))],
-)
+@exercise(lambda g: [_spelled(g, 4, 3, 9, (2, 1), (3, 2)), _spelled(g, 2, 5, 7, (4, 3))])
 def char_features(x: Tensor, filters: Sequence[Tensor]) -> Tensor:
     """[N F]: every filter's largest value over the places of a word, then ReLU, side by side.
 
@@ -70,20 +68,12 @@ def turn_rows(x: Tensor, lengths: Tensor) -> Tensor:
     return turned
 
 
-def _learns(fn: Any) -> None:
-    """The scores must be learnable: their gradient comes through the mix."""
-    elmo_mix.compare(fn)
-    case = elmo_mix.draw()[0]
-    mixed = answer(fn, case | {"scores": case["scores"].requires_grad_()})
-    elmo_mix.refuse(not mixed.requires_grad, "cut_off")
-
-
 @exercise(
     lambda g: [
         (normal(g, layers, *shape), 0.5 + normal(g, layers).abs(), gamma)
         for layers, shape, gamma in ((3, (2, 4, 5), 1.7), (2, (1, 3, 4), 0.4), (3, (1, 1, 6), 3.0))
     ],
-    judge=_learns,
+    learns="scores",
 )
 def elmo_mix(layers: Tensor, scores: Tensor, gamma: float) -> Tensor:
     """[B T F]: gamma times the sum of the layers, each with its share softmax(scores).

@@ -122,9 +122,7 @@ _VOCAB |= {"able", "ing", "u", "##n", "##s", "##u", "##aff"}
 _WORDS = ["playing", "unplayable", "unable", "playings", "u", "unaff", "playx", "xplay", "lab", "p", "unuuable"]
 
 
-@exercise(
-    [(word, _VOCAB) for word in _WORDS],
-)
+@exercise([(word, _VOCAB) for word in _WORDS])
 def wordpiece_encode(word: str, vocab: set[str]) -> list[str]:
     """The list of pieces: the longest piece that fits, "##" inside a word, ["[UNK]"] if none fits."""
     out: list[str] = []
@@ -185,9 +183,7 @@ def best_split(word: str, log_p: Mapping[str, float]) -> list[str]:
     return best[-1][1]
 
 
-@exercise(
-    [(2.0, 4, "the mill stood still"), (3.5, 7, "naïve café 🙂"), (0.5, 30, "日本語のテキスト")],
-)
+@exercise([(2.0, 4, "the mill stood still"), (3.5, 7, "naïve café 🙂"), (0.5, 30, "日本語のテキスト")])
 def bits_per_byte(loss: float, tokens: int, text: str) -> float:
     """Bits of the whole text over its UTF-8 bytes; loss in nats, the mean of a token."""
     return loss * tokens / math.log(2) / len(text.encode())

@@ -68,9 +68,7 @@ def _judge_start(fn: object, classifier: _Model, lm: _Model) -> None:
     refuse(not all(weight.requires_grad for weight in got.parameters()), "closed")
 
 
-@exercise(
-    judge=_started,
-)
+@exercise(judge=_started)
 def start_from(classifier: _Model, lm: _Model) -> nn.Module:
     """The classifier, whose body holds a copy of the language model's; its head stays.
 
@@ -85,9 +83,7 @@ def _layer(g: Generator, *shapes: tuple[int, ...]) -> tuple[list[Tensor], list[T
     return before, [old + normal(g, *old.shape) for old in before]
 
 
-@exercise(
-    lambda g: [_layer(g, (4, 3), (4,)), _layer(g, (2, 5), (5, 5), (3,))],
-)
+@exercise(lambda g: [_layer(g, (4, 3), (4,)), _layer(g, (2, 5), (5, 5), (3,))])
 def weight_change(before: list[Tensor], after: list[Tensor]) -> float:
     """How far one layer has moved: |after - before| / |before| over all its weights together.
 

@@ -32,6 +32,7 @@ def context_pairs(words: list[str], window: int) -> list[tuple[str, str]]:
 
 @exercise(
     lambda g: [(normal(g, b, d), normal(g, b, d), normal(g, b, k, d)) for b, k, d in ((4, 3, 6), (1, 5, 4), (7, 2, 3))],
+    learns="v",
 )
 def negative_loss(v: Tensor, u: Tensor, noise: Tensor) -> Tensor:
     """The mean over pairs of -log sigma(v . u) - sum over k of log sigma(-v . noise_k).
@@ -43,9 +44,7 @@ def negative_loss(v: Tensor, u: Tensor, noise: Tensor) -> Tensor:
     return -(F.logsigmoid(seen) + F.logsigmoid(-drawn).sum(-1)).mean()
 
 
-@exercise(
-    [(torch.tensor(counts),) for counts in ([81, 16, 1], [1000, 10, 10, 3, 1], [3, 2, 1])],
-)
+@exercise([(torch.tensor(counts),) for counts in ([81, 16, 1], [1000, 10, 10, 3, 1], [3, 2, 1])])
 def noise_distribution(counts: Tensor) -> Tensor:
     """The probabilities with which words are drawn: counts ** 0.75, divided by their sum. counts Int[V]."""
     weights = counts.float() ** 0.75
@@ -60,6 +59,7 @@ def _met(g: Generator, pairs: int, d: int) -> tuple[Tensor, ...]:
 
 @exercise(
     lambda g: [_met(g, 6, 4), _met(g, 3, 8), _met(g, 1, 2)],
+    learns="w",
 )
 def glove_loss(w: Tensor, c: Tensor, b: Tensor, d: Tensor, x: Tensor) -> Tensor:
     """GloVe's J over P pairs, with x_max = 100 and alpha = 0.75.

@@ -95,9 +95,7 @@ def _judge_share(name: str, known: Mapping[Any, str], total: int, near: float, *
     mask_tokens.refuse(gap > near, name, found=found, why=why)
 
 
-@exercise(
-    judge=_masking,
-)
+@exercise(judge=_masking)
 def mask_tokens(ids: Tensor, rng: Generator, vocab: Any) -> tuple[Tensor, Tensor]:
     """(inputs, labels), or the library's Corrupted: BERT's masking.
 
@@ -125,6 +123,7 @@ def _chosen(g: Generator, batch: int, length: int, vocab: int) -> tuple[Tensor, 
 
 @exercise(
     lambda g: [_chosen(g, 2, 8, 6), _chosen(g, 3, 5, 11), _chosen(g, 1, 9, 4)],
+    learns="logits",
 )
 def mlm_loss(logits: Tensor, ids: Tensor, loss_mask: Tensor) -> Tensor:
     """Mean cross-entropy at the chosen positions.
@@ -196,9 +195,7 @@ def _judge_pairs(pairs: list[_LabelledPair], n: int, documents: list[list[str]])
     refuse(few, "same_random")
 
 
-@exercise(
-    judge=_next_sentences,
-)
+@exercise(judge=_next_sentences)
 def nsp_pairs(documents: list[list[str]], rng: Generator, n: int) -> list[_LabelledPair]:
     """n tuples (first, second, label), label 0 = follows, 1 = random, or SentencePairs.
 

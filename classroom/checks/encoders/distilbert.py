@@ -13,6 +13,7 @@ def _logits(g: Generator, gaps: int, words: int) -> tuple[Tensor, Tensor]:
 
 @exercise(
     lambda g: [(*_logits(g, 3, 7), 2.0), (*_logits(g, 5, 4), 3.0), (*_logits(g, 2, 6), 1.0)],
+    learns="student",
 )
 def soft_loss(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
     """T^2 KL(teacher || student) of softened probabilities, the mean over N. student, teacher: logits [N V]."""
@@ -47,6 +48,7 @@ def _states(g: Generator, width: int, *lengths: int) -> tuple[Tensor, Tensor, Te
 
 @exercise(
     lambda g: [_states(g, 4, 5, 3), _states(g, 3, 6, 2, 4)],
+    learns="student",
 )
 def cosine_loss(student: Tensor, teacher: Tensor, attention_mask: Tensor) -> Tensor:
     """1 - cosine of each real token's two vectors, the mean over real tokens.
@@ -62,6 +64,7 @@ def cosine_loss(student: Tensor, teacher: Tensor, attention_mask: Tensor) -> Ten
         (*_logits(g, gaps, words), integers(g, words, gaps), *settings)
         for gaps, words, *settings in ((4, 7, 2.0, 5.0, 2.0), (3, 5, 3.0, 0.5, 0.25))
     ],
+    learns="student",
 )
 def distil_loss(
     student: Tensor, teacher: Tensor, labels: Tensor, temperature: float, soft: float, hard: float

@@ -47,9 +47,7 @@ def _tokens(got: Any, count: int, vocabulary: int) -> Tensor:
     return torch.as_tensor(got)
 
 
-@exercise(
-    judge=_drawn,
-)
+@exercise(judge=_drawn)
 def sample_words(logits: Tensor, rng: Generator) -> Tensor:
     """One token a row of logits [N V], drawn by its probability: Int[N]. Every draw comes from `rng`."""
     return torch.multinomial(logits.softmax(-1), 1, generator=rng)[:, 0]
@@ -86,6 +84,7 @@ def _detected(g: Generator, *lengths: int) -> tuple[Tensor, Tensor, Tensor]:
 
 @exercise(
     lambda g: [_detected(g, 6, 3, 4), _detected(g, 5, 2)],
+    learns="logits",
 )
 def rtd_loss(logits: Tensor, replaced: Tensor, attention_mask: Tensor) -> Tensor:
     """The mean binary cross-entropy of "was it replaced?" over the real tokens.
@@ -96,9 +95,7 @@ def rtd_loss(logits: Tensor, replaced: Tensor, attention_mask: Tensor) -> Tensor
     return each[attention_mask].mean()
 
 
-@exercise(
-    [(1_000_000, [900, 100], 32), (5_000_000, [1_100], 16), (2_500_000, [700, 90], 8)],
-)
+@exercise([(1_000_000, [900, 100], 32), (5_000_000, [1_100], 16), (2_500_000, [700, 90], 8)])
 def steps_for(budget: float, forwards: Sequence[float], rows: int) -> int:
     """How many whole training steps a budget of FLOPs pays for (int).
 

@@ -94,9 +94,7 @@ def _parameters(value: Any) -> list[Any]:
     return list(value)
 
 
-@exercise(
-    judge=_frozen,
-)
+@exercise(judge=_frozen)
 def freeze(model: nn.Module) -> list[nn.Parameter]:
     """The parameters to be trained; the body (model.stack) is frozen, the head is not."""
     model.stack.requires_grad_(False)
@@ -125,9 +123,7 @@ def _read(g: Generator, b: int, t: int, padding: int) -> tuple[Tensor, Tensor]:
     return 2 * normal(g, b, t, 2), attention_mask
 
 
-@exercise(
-    lambda g: [_read(g, 2, 5, 2), _read(g, 3, 7, 2), _read(g, 2, 2, 0)],
-)
+@exercise(lambda g: [_read(g, 2, 5, 2), _read(g, 3, 7, 2), _read(g, 2, 2, 0)])
 def span_probabilities(logits: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor]:
     """(start, end), both [B T]: two softmaxes over the positions, padding 0.
 

@@ -52,9 +52,7 @@ def _parsed(g: Generator, governors: list[int]) -> tuple[Tensor, list[int]]:
     return scores.softmax(-1), governors
 
 
-@exercise(
-    lambda g: [_parsed(g, [1, 2, -1, 4, 2, 4]), _parsed(g, [-1, 0, 3, 1])],
-)
+@exercise(lambda g: [_parsed(g, [1, 2, -1, 4, 2, 4]), _parsed(g, [-1, 0, 3, 1])])
 def finds_governor(attention: Tensor, governors: Sequence[int]) -> Tensor:
     """For each head the share of words whose most attended other word governs them [H].
 
@@ -110,9 +108,7 @@ def _judge_control(fn: object, case: Case) -> None:
     refuse(listed(answer(fn, case)) != got, "redrawn")
 
 
-@exercise(
-    judge=_control,
-)
+@exercise(judge=_control)
 def control_labels(words: Sequence[str], labels: Sequence[Any], rng: Generator) -> list[Any]:
     """New labels: every word (whatever its place) has one, drawn from `labels`.
 
@@ -122,9 +118,7 @@ def control_labels(words: Sequence[str], labels: Sequence[Any], rng: Generator) 
     return [table[word] for word in words]
 
 
-@exercise(
-    lambda g: [(normal(g, 7, 5, 3),), (normal(g, 5, 2, 3),)],
-)
+@exercise(lambda g: [(normal(g, 7, 5, 3),), (normal(g, 5, 2, 3),)])
 def last_four(layers: Tensor) -> tuple[Tensor, Tensor]:
     """(sum [T D], concatenation [T 4D]) of the last four layers.
 

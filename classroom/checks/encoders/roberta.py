@@ -40,9 +40,7 @@ def pack_sentences(sentences: Sequence[Sequence[int]], length: int, cls: int, se
 _PIECES = ["Mar", "##a", "gave", "The", "##od", "##or", "the", "lamp", "##s", "."]
 
 
-@exercise(
-    [(_PIECES, chosen) for chosen in ([4], [0, 6], [8, 3], [5, 4, 2], [])],
-)
+@exercise([(_PIECES, chosen) for chosen in ([4], [0, 6], [8, 3], [5, 4, 2], [])])
 def mask_words(pieces: Sequence[str], chosen: Sequence[int]) -> list[str]:
     """[MASK] at every piece of each word that a chosen position belongs to."""
     numbers = list(accumulate(not piece.startswith("##") for piece in pieces))  # of each piece's word, from 1
@@ -50,9 +48,7 @@ def mask_words(pieces: Sequence[str], chosen: Sequence[int]) -> list[str]:
     return ["[MASK]" if numbers[j] in hidden else piece for j, piece in enumerate(pieces)]
 
 
-@exercise(
-    [(100, 8, 8, 3, False), (100, 8, 4, 3, False), (50, 16, 16, 5, True), (30_000, 768, 128, 12, True)],
-)
+@exercise([(100, 8, 8, 3, False), (100, 8, 4, 3, False), (50, 16, 16, 5, True), (30_000, 768, 128, 12, True)])
 def encoder_weights(vocab: int, width: int, embed: int, layers: int, shared: bool) -> int:
     """Numbers in the token table, its projection and the blocks."""
     projection = embed * width if embed != width else 0
@@ -67,9 +63,7 @@ def _apart(g: Generator, length: int, width: int, clip: int) -> tuple[Tensor, Te
     return q, k, qr, kr, clip
 
 
-@exercise(
-    lambda g: [_apart(g, 6, 3, 2), _apart(g, 5, 4, 8), _apart(g, 7, 2, 1)],
-)
+@exercise(lambda g: [_apart(g, 6, 3, 2), _apart(g, 5, 4, 8), _apart(g, 7, 2, 1)])
 def disentangled_scores(q: Tensor, k: Tensor, qr: Tensor, kr: Tensor, clip: int) -> Tensor:
     """(q k' + q kr' at i - j + k qr' at i - j) / sqrt(3 D), Float[T T]."""
     place = torch.arange(len(q))

@@ -33,6 +33,7 @@ def _triplets(g: Generator, rows: int, margin: float) -> tuple[Tensor, Tensor, T
         *(_triplets(g, rows, margin) for rows, margin in ((6, 1.0), (8, 0.3), (4, 2.5))),
         (torch.zeros(2, 3), torch.eye(3)[:2], 9 * torch.eye(3)[:2], 1.0),
     ],
+    learns="anchor",
 )
 def triplet_loss(anchor: Tensor, positive: Tensor, negative: Tensor, margin: float) -> Tensor:
     """Mean of max(|a - p| - |a - n| + margin, 0); all three [B E]."""
@@ -48,6 +49,7 @@ def _own_texts(g: Generator, rows: int, scale: float) -> tuple[Tensor, Tensor, f
 
 @exercise(
     lambda g: [_own_texts(g, rows, scale) for rows, scale in ((4, 20.0), (6, 5.0), (3, 1.0))],
+    learns="queries",
 )
 def in_batch_loss(queries: Tensor, texts: Tensor, scale: float) -> Tensor:
     """Cross-entropy of each query's own text among all of the batch; both [B E]."""

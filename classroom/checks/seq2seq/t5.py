@@ -46,9 +46,7 @@ def corrupt_spans(
     return [*read, *tokens[done:]], [*said, sentinels[len(spans)]]
 
 
-@exercise(
-    [(3, 6), (1, 5), (4, 7), (5, 5)],
-)
+@exercise([(3, 6), (1, 5), (4, 7), (5, 5)])
 def prefix_mask(source: int, length: int) -> Tensor:
     """Bool[T T], True = may attend: the first `source` see each other, the rest looks back."""
     causal = torch.ones(length, length, dtype=torch.bool).tril()
