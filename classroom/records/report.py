@@ -76,7 +76,7 @@ def first_statement(found: Record) -> str:
     English."""
     judged = rules.judge(claim(found.id).rule, found.figures)
     told = [each.outcome for each in on_english(found.id).statements]
-    real = f"real English supports {told.count('holds')} statements of {len(told)}, contradicts {told.count('opposite')}"
+    real = f"real English: {told.count('holds')} of {len(told)} statements hold, {told.count('opposite')} opposite"
     return "; ".join([*judged.failed, str(judged.main[0]), *[real][: len(told)]])
 
 

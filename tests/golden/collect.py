@@ -174,23 +174,15 @@ def help_texts() -> Values:
 
 
 def claims() -> Values:
-    """Every claim's rule, arms, and verdict by the rule from the stored figures; every stored record."""
+    """Every claim's settings and arms; the ledger and every stored record."""
     from classroom.records.ledger import DATA, read
-    from classroom.records.record import record
     from experiments.engine.experiment import find
     from experiments.engine.lab import PLANS
 
     out: Values = {}
     for name, claim in read().items():
-        experiment, kept = find(name), record(name)
-        assert kept is not None, name
+        experiment = find(name)
         arms = {p: [a.name for s in range(plan.seeds) for a in experiment.needs(plan, s)] for p, plan in PLANS.items()}
-        out[f"{name}/claim"] = sha_json(
-            [claim.id, claim.lesson, claim.kind, claim.says, claim.shows, claim.paper, claim.note]
-        )
-        out[f"{name}/rule"] = sha(json.dumps(claim.rule))
-        out[f"{name}/record's rule hash"] = kept.rule_hash
-        out[f"{name}/verdict from the record"] = f"{experiment.judge(kept.figures).verdict} | {kept.why}"
         out[f"{name}/settings"] = sha_json([experiment.config, claim.tried])
         out[f"{name}/arms"] = sorted({arm for names in arms.values() for arm in names})
     files = [*(DATA / "results").rglob("*"), *(DATA / "papers").glob("*"), DATA / "claims.yaml"]

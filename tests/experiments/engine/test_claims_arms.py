@@ -95,8 +95,7 @@ def test_the_name_says_everything() -> None:
     names = {arm.name}
     for field in fields(Arm):
         value = other.get(field.name)
-        changed = replace(arm, **{field.name: getattr(arm, field.name) + 1 if value is None else value})
-        names.add(changed.name)
+        names.add(replace(arm, **{field.name: getattr(arm, field.name) + 1 if value is None else value}).name)
     assert len(names) == 1 + len(fields(Arm)) and replace(arm).name == arm.name
 
 
@@ -129,10 +128,9 @@ def test_a_score_is_computed_once_and_shared(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr("experiments.engine.lab._tune", lambda *_: pytest.fail("computed again"))
     assert lab.score(tuning) == score
     assert Lab(TINY, tmp_path).score(replace(tuning, labels=TINY.labels)) == score  # said or by the plan: the same
-    with pytest.raises(pytest.fail.Exception):
-        lab.score(replace(tuning, seed=1))
-    with pytest.raises(pytest.fail.Exception):
-        lab.score(replace(tuning, frozen=True))
+    for other in (replace(tuning, seed=1), replace(tuning, frozen=True)):
+        with pytest.raises(pytest.fail.Exception):
+            lab.score(other)
 
 
 def test_the_bilstm_does_not_read_padding(tmp_path: Path) -> None:
@@ -153,9 +151,8 @@ def test_hidden_words_are_asked_from_the_side_that_a_model_has(tmp_path: Path) -
     bert, gpt = (trained(make(TINY, 0), tmp_path) for make in (small_models.masked_arm, small_models.causal_arm))
     gaps = probes.gaps(small_models.masked_arm(TINY, 0), bert.tokenizer)[:2]
     again = probes.gaps(small_models.causal_arm(TINY, 0), bert.tokenizer)[:2]
-    assert all(
-        torch.equal(a.ids, b.ids) and torch.equal(a.loss_mask, b.loss_mask) for a, b in zip(gaps, again, strict=True)
-    )
+    for a, b in zip(gaps, again, strict=True):
+        assert torch.equal(a.ids, b.ids) and torch.equal(a.loss_mask, b.loss_mask)
     gap = gaps[0]
     assert (gap.loss_mask.sum(1) == 1).all() and (gap.loss_mask & ~gap.attention_mask).sum() == 0
     after = (gap.loss_mask.int().cumsum(1) == 1) & ~gap.loss_mask & gap.attention_mask
@@ -166,12 +163,8 @@ def test_hidden_words_are_asked_from_the_side_that_a_model_has(tmp_path: Path) -
 
 def _heard(source: Any, gap: probes.Gap, other: probes.Gap) -> bool:
     """Whether what stands after the gap changes the model's vector there."""
-    seen = []
-
-    def keep_it(module: Any, inputs: Any, out: torch.Tensor) -> None:
-        seen.append(out)
-
-    handle = source.model.stack.register_forward_hook(keep_it)
+    seen: list[torch.Tensor] = []
+    handle = source.model.stack.register_forward_hook(lambda module, inputs, out: seen.append(out))
     for question in (gap, other):
         probes.hidden_word(source, [question])
     handle.remove()

@@ -21,12 +21,7 @@ def test_the_nearest_use_of_the_same_word_counts() -> None:
     other, same, drawn = elmo.nearest_use(USES)
     assert drawn.tolist() == [0.5, 0.5, 0.0, 0.0]
     vectors = torch.tensor([[1.0, 0.0], [0.9, 0.5], [0.8, 0.6], [1.0, 0.01]])
-    assert elmo.hits(vectors, other, same).tolist() == [
-        1.0,
-        0.0,
-        0.0,
-        0.0,
-    ]  # "play" is nearest to the first, and no rival
+    assert elmo.hits(vectors, other, same).tolist() == [1, 0, 0, 0]  # "play" is nearest to the first, and no rival
 
 
 def test_sentences_their_labels_and_marks_stay_together() -> None:
@@ -41,8 +36,7 @@ def test_sentences_their_labels_and_marks_stay_together() -> None:
 def test_the_test_of_the_senses_was_not_learned() -> None:
     found = elmo.questions(elmo.SIZES["smoke"], 0)["sense"]
     learned = {senses.without_names(sentence) for sentence, _ in found["train"]}
-    assert found["test"]
-    assert not any(senses.without_names(sentence) in learned for sentence, _ in found["test"])
+    assert found["test"] and not any(senses.without_names(sentence) in learned for sentence, _ in found["test"])
     assert all(sum(label is not None for label in labels) == 1 for _, labels in found["test"])
 
 

@@ -8,7 +8,7 @@ from experiments.engine.experiment import find
 from experiments.engine.lab import PLANS, Lab
 from experiments.lessons.encoders import electra, roberta
 from experiments.lessons.encoders import inside_bert as inside
-from experiments.lessons.encoders.roberta import BASE, Change, MaskedRows
+from experiments.lessons.encoders.roberta import BASE, Change
 
 STORY = {  # the wolf saw a sheep ; it saw the wolf
     "tokens": ["The", "wolf", "saw", "a", "sheep", "It", "saw", "the", "wolf"],
@@ -34,14 +34,6 @@ def test_links_of_the_rules_and_of_a_head() -> None:
 
 
 PLAN = replace(PLANS["smoke"], steps=27)
-
-
-def batches(change: Change, seed: int = 0) -> MaskedRows:
-    return MaskedRows(roberta.rows_of(PLAN, change.format, change.few), roberta.text(PLAN).words, change, seed)
-
-
-def tokens(change: Change) -> int:
-    return sum(int(batches(change)[step]["attention_mask"].sum()) for step in range(4))
 
 
 def test_questions_are_on_words_in_several_pieces() -> None:

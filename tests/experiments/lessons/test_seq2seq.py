@@ -64,39 +64,26 @@ def test_a_wrong_triplet_loss_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
         assert measured("sbert-triplet") != "reproduced"
 
 
-def _shifted(text: Tensor, rng: torch.Generator, **options: object) -> Tensor:
-    return objectives.denoising.token_masking(text, rng, vocab=bart.VOCAB).roll(1)
+masking, deletion = objectives.denoising.token_masking, objectives.denoising.token_deletion
+WRONG: dict[str, Callable[..., Tensor]] = {
+    "shifted": lambda text, rng, **_: masking(text, rng, vocab=bart.VOCAB).roll(1),
+    "many masks": lambda text, rng, **_: masking(text, rng, vocab=bart.VOCAB, rate=0.3),
+    "many deleted": lambda text, rng, **_: deletion(text, rng, vocab=bart.VOCAB, rate=0.3),
+    "shuffled": lambda text, rng, **_: text[torch.randperm(len(text), generator=rng)],
+    "backwards": lambda text, rng, **_: text.flip(0),
+}
+MISTAKEN = [
+    ("token masking", "shifted"), ("token masking", "many masks"), ("token deletion", "many deleted"),
+    ("text infilling", "many masks"), ("text infilling", "many deleted"), ("sentence permutation", "shuffled"),
+    ("document rotation", "shuffled"), ("document rotation", "backwards"),
+]  # fmt: skip
 
 
-def _one_mask_a_token(text: Tensor, rng: torch.Generator, **options: object) -> Tensor:
-    return objectives.denoising.token_masking(text, rng, vocab=bart.VOCAB, rate=0.3)
-
-
-def _silent(text: Tensor, rng: torch.Generator, **options: object) -> Tensor:
-    return objectives.denoising.token_deletion(text, rng, vocab=bart.VOCAB, rate=0.3)
-
-
-def _shuffled(text: Tensor, rng: torch.Generator, **options: object) -> Tensor:
-    return text[torch.randperm(len(text), generator=rng)]
-
-
-@pytest.mark.parametrize(
-    ("name", "wrong"),
-    [
-        ("token masking", _shifted),
-        ("token masking", _one_mask_a_token),  # too many
-        ("token deletion", _silent),  # too many
-        ("text infilling", _one_mask_a_token),
-        ("text infilling", _silent),
-        ("sentence permutation", _shuffled),
-        ("document rotation", _shuffled),
-        ("document rotation", lambda text, rng, vocab: text.flip(0)),
-    ],
-)
-def test_a_wrong_corruption_is_found(monkeypatch: pytest.MonkeyPatch, name: str, wrong: Callable[..., Tensor]) -> None:
+@pytest.mark.parametrize(("name", "wrong"), MISTAKEN)
+def test_a_wrong_corruption_is_found(monkeypatch: pytest.MonkeyPatch, name: str, wrong: str) -> None:
     monkeypatch.setattr(bart, "NOISED", 40)
     assert measured("bart-noise") == "reproduced"
-    monkeypatch.setitem(objectives.NOISES, name, wrong)
+    monkeypatch.setitem(objectives.NOISES, name, WRONG[wrong])
     assert measured("bart-noise") != "reproduced"
 
 

@@ -22,7 +22,6 @@ QUICK = ("gelu-converges", "bert-squad")  # of those that pretrain arms
 def marked(name: str) -> Any:
     """Left out of the quick tests: what takes seconds."""
     found = find(name)
-    assert found is not None
     slow = name in SLOW or (name not in QUICK and bool(found.needs(PLANS["smoke"], 0)))
     return pytest.param(name, marks=pytest.mark.slow if slow else ())
 
@@ -37,7 +36,6 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
 @pytest.mark.parametrize("claim", [marked(name) for name in ledger.read()])
 def test_a_measure_gives_what_its_rule_asks_for(claim: str, lab: Lab) -> None:
     found = find(claim)
-    assert found is not None
     values = found.measure(lab, 0)
     if found.claim.kind == "measured":
         assert judge(claim, {name: [value, value] for name, value in values.items()}).why

@@ -95,10 +95,8 @@ def test_the_linear_model_reads_words_letters_and_pairs():
     kind = ["a good film", "a bad film", "good fun", "bad luck"] * 4
     single = Dataset.from_dict({"text": kind, "label": [1, 0] * 8}, features=label)
     assert tasks.linear(tasks.TASKS["sst2"].metric)(single, single.select(range(4)), 100.0, 0) == 1.0
-    pair = {
-        "text": ["a cat sat", "a dog ran", "the sun rose"] * 4,
-        "pair": ["a cat sat", "the sun rose", "sun rose"] * 4,
-    }
+    told = [("a cat sat", "a cat sat"), ("a dog ran", "the sun rose"), ("the sun rose", "sun rose")] * 4
+    pair = dict(zip(("text", "pair"), zip(*told, strict=True), strict=True))
     scores = Dataset.from_dict(pair | {"label": [5.0, 0.0, 4.0] * 4})
     assert tasks.linear(tasks.TASKS["stsb"].metric)(scores, scores.select(range(3)), 10.0, 0) == pytest.approx(1.0)
     names = Features({"tokens": List(Value("string")), "labels": List(ClassLabel(names=["O", "B-person"]))})

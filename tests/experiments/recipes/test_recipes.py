@@ -16,7 +16,6 @@ from course_lib.families.bert import moved_norms
 from course_lib.model.seq2seq import EncoderDecoder
 from course_lib.model.transformer import Transformer
 from course_lib.objectives import losses
-from course_lib.objectives.losses import Batch
 from course_lib.pretrained.tokenizers import Tokenizer, train_bpe, train_wordpiece
 from experiments import recipes
 from experiments.recipes.documents import Recipe, RecipeBatches, Run, warm_start_from
@@ -37,10 +36,6 @@ GPT = Recipe("clm", rows=8, pool=4, length=96, pairs=0.0)
 
 def owners(tokenizer: Tokenizer, ids: Tensor) -> list[str]:
     return sorted({word for word in tokenizer.decode(ids).split() if word.startswith("d")})
-
-
-def original(batch: Batch) -> Tensor:
-    return batch["labels"].where(batch["loss_mask"], batch["ids"])
 
 
 def test_a_batch_depends_on_its_number_only() -> None:
