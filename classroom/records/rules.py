@@ -152,7 +152,8 @@ def _check(entry: Any, where: str, *, top: bool = False) -> None:
 
 
 def _found(entry: Mapping[str, Any], figures: Figures) -> Found:
-    made = partial(Found, entry.get("says", ""), **{mark: True for mark in MARKS if entry.get(mark)})
+    marks: dict[str, Any] = {mark: True for mark in MARKS if entry.get(mark)}
+    made = partial(Found, entry.get("says", ""), **marks)
     if "untested" in entry:
         return made("not tested", (entry["untested"],))
     try:

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,21 +23,13 @@ from tests.experiments.engine.judged import judge
 
 
 def test_the_corner_is_the_lessons() -> None:
-    space = run_cells("16_bart", {"random": random, "run": Run()}, "corner-words", "corner-tell", "classify-data")
+    run = SimpleNamespace(seed=0, pick=lambda *, smoke, lesson: lesson)  # as far as the lesson's data ask for one
+    space = run_cells("16_bart", {"random": random, "run": run}, "corner-words", "corner-tell", "classify-data")
     told, own = (tell(random.Random(3)) for tell in (space["tell"], bart.story))
     assert told == own and bart.told_apart(random.Random(3), 500)[:200] == space["taught"]
     event = bart.event(random.Random(4), "Mara", 1)
     assert bart.translated(random.Random(4), 1)[0]["text"].split()[-1] == "."
     assert space["event"](random.Random(4), "Mara", 1) == event
-
-
-class Run:
-    """A lesson's run, as far as its data ask for one."""
-
-    seed = 0
-
-    def pick(self, *, smoke: int, lesson: int) -> int:
-        return lesson
 
 
 def test_frozen_keeps_what_was_pretrained() -> None:
