@@ -153,7 +153,7 @@ def _check(entry: Any, where: str, *, top: bool = False) -> None:
 
 def _found(entry: Mapping[str, Any], figures: Figures) -> Found:
     marks: dict[str, Any] = {mark: True for mark in MARKS if entry.get(mark)}
-    made = partial(Found, entry.get("says", ""), **marks)
+    made: Callable[..., Found] = partial(Found, entry.get("says", ""), **marks)
     if "untested" in entry:
         return made("not tested", (entry["untested"],))
     try:
