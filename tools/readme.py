@@ -58,7 +58,6 @@ def picture() -> bytes:
 
 def main() -> None:
     """Write both."""
-    PICTURE.parent.mkdir(exist_ok=True)
     with atomic_write(PICTURE, "wb") as file:
         file.write(picture())
     text = update(README.read_text("utf-8"))

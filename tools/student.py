@@ -13,6 +13,7 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 from nbformat.sign import NotebookNotary
+from nbformat.validator import ValidationError
 
 from course_lib.files import atomic_write
 
@@ -79,14 +80,13 @@ def _joined(mine: NotebookNode | None, course: NotebookNode) -> list[NotebookNod
 def update(folder: Path = FOLDER) -> list[str]:
     """Make or update every lesson's copy; one sentence for each that was made, changed or cannot be read."""
     said, notary = [], NotebookNotary()
-    folder.mkdir(exist_ok=True)
     for path in sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb")):
         lesson, target = nbformat.read(path, as_version=4), folder / path.name
         notary.sign(lesson)  # JupyterLab shows the tables and widgets of signed notebooks only
         try:
             before = target.read_text("utf-8") if target.exists() else ""
             made = merged(nbformat.reads(before, as_version=4), lesson) if before else fresh(lesson)
-        except (ValueError, OSError, AttributeError) as error:
+        except (ValueError, OSError, AttributeError, TypeError, ValidationError) as error:
             said.append(f"{target} is left as it is, since it cannot be read ({error}); rename it to get a fresh copy.")
             continue
         text = nbformat.writes(made) + "\n"

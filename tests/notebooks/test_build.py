@@ -68,10 +68,12 @@ def test_an_error_is_refused_and_the_file_stays(tmp_path):
 
 
 def test_no_notebook_is_one_sentence(tmp_path):
-    (tmp_path / "x.ipynb").write_text("{}{")
-    for name in ("x.ipynb", "y.ipynb"):
-        with pytest.raises(CourseError, match="notebook"):
-            build.read(tmp_path / name)
+    for content in ("{}{", "{}", "[]", "3", '{"nbformat": 4, "metadata": {}, "cells": 3}', "[" * 9**5):
+        (tmp_path / "x.ipynb").write_text(content)
+        with pytest.raises(CourseError, match="is not a Jupyter notebook"):
+            build.read(tmp_path / "x.ipynb")
+    with pytest.raises(CourseError, match="There is no notebook"):
+        build.read(tmp_path / "y.ipynb")
 
 
 def test_run_gives_a_notebook_and_a_page_that_stands_alone(copy, tmp_path, monkeypatch):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import nbformat
 from nbformat import NotebookNode
-from nbformat.validator import NotebookValidationError
+from nbformat.validator import ValidationError
 
 from course_lib.errors import CourseError
 from course_lib.files import atomic_write
@@ -21,7 +21,7 @@ def read(path: Path) -> NotebookNode:
         nbformat.validate(notebook)
     except FileNotFoundError:
         raise CourseError(f"There is no notebook at {path}.") from None
-    except (NotebookValidationError, nbformat.reader.NotJSONError, UnicodeDecodeError) as error:
+    except (ValidationError, ValueError, AttributeError, TypeError, RecursionError) as error:
         raise CourseError(f"{path} is not a Jupyter notebook: {str(error).splitlines()[0]}.") from None
     return notebook
 
