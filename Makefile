@@ -15,6 +15,8 @@ AGAIN  ?=
 RECORD ?=
 
 SHELL := /bin/sh
+# A value as one word of the shell, whatever quotes are in it.
+quoted = '$(subst ','\'',$(1))'
 RUN := .venv/bin/python
 .DEFAULT_GOAL := help
 .PHONY: help ready lab test test-all test-gradebook check run site build slides homework checkpoints bench clean distclean
@@ -41,7 +43,7 @@ help:
 
 # The set-up program itself runs on any Python that can print why it cannot go on; it prefers the newest that torch has.
 ready:
-	@py='$(PYTHON)'; \
+	@py=$(call quoted,$(PYTHON)); \
 	if [ -e .venv/.ready ] && [ -x .venv/bin/python ] && [ -z "$$py" ]; then py=.venv/bin/python; fi; \
 	if [ -z "$$py" ]; then \
 	  for each in python3.13 python3.12 python3.11 python3 python3.14 python; do \
@@ -74,26 +76,26 @@ check: ready
 	@$(RUN) -m pytest tests -m 'not slow and not notebooks and not browser'
 
 run: ready
-	@$(RUN) -m tools.notebooks run '$(LESSON)' --scale '$(SCALE)' --seed '$(SEED)' --data '$(DATA)' \
-	  --device '$(DEVICE)' $(if $(MODEL),--model '$(MODEL)') $(if $(AGAIN),--again) $(if $(RECORD),--record)
+	@$(RUN) -m tools.notebooks run $(call quoted,$(LESSON)) --scale $(call quoted,$(SCALE)) --seed $(call quoted,$(SEED)) \
+	  --data $(call quoted,$(DATA)) --device $(call quoted,$(DEVICE)) $(if $(MODEL),--model $(call quoted,$(MODEL))) $(if $(AGAIN),--again) $(if $(RECORD),--record)
 
 site: ready
 	@$(RUN) -m tools.notebooks site
 
 build: ready
-	@$(RUN) -m tools.notebooks build $(LESSON)
+	@$(RUN) -m tools.notebooks build $(foreach one,$(LESSON),$(call quoted,$(one)))
 
 slides: ready
-	@$(RUN) -m tools.slides make $(DECK)
+	@$(RUN) -m tools.slides make $(foreach one,$(DECK),$(call quoted,$(one)))
 
 homework: ready
 	@$(RUN) -m classroom.grading.release
 
 checkpoints: ready
-	@$(RUN) -m course_lib zoo build --device '$(DEVICE)'
+	@$(RUN) -m course_lib zoo build --device $(call quoted,$(DEVICE))
 
 bench: ready
-	@$(RUN) -m experiments.bench --minutes '$(MINUTES)' $(addprefix --part ,$(PART))
+	@$(RUN) -m experiments.bench --minutes $(call quoted,$(MINUTES)) $(foreach one,$(PART),--part $(call quoted,$(one)))
 
 clean:
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -81,11 +81,13 @@ def test_set_up_once_again_with_another_lock_and_again_where_it_was_moved(course
         ("test", "-m pytest -m not slow"),
         ("test-all", "-m pytest -m slow"),
         ("check", "-m pytest tests -m not slow and not notebooks and not browser"),
+        ("run,DATA=it's a book.txt,LESSON=o'k; ls,MODEL=m'", "-m tools.notebooks run o'k; ls --scale lesson --seed 0"
+         " --data it's a book.txt --device auto --model m'"),
     ],
-)
+)  # fmt: skip
 def test_a_newcomer_s_command_sets_up_and_runs(course, word, called):
     calls = fake_venv(course)
-    done = make(course, word)
+    done = make(course, *word.split(","))
     assert done.returncode == 0, done.stderr
     *installed, last = calls.read_text().splitlines()
     assert len(installed) == 2 and last == called
@@ -129,13 +131,17 @@ def test_old_python_and_missing_venv_module(monkeypatch):
         setup._check_machine()
 
 
-def test_unknown_lesson_is_one_sentence(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["tools.notebooks", "run", "99_nothing"])
+SAID = {"--again": "There is no lesson '99'. Say LESSON=<one of:", "--record": "README's table is about all lessons"}
+
+
+@pytest.mark.parametrize(("more", "sentence"), SAID.items())
+def test_what_does_not_fit_is_one_sentence(monkeypatch, capsys, more, sentence):
+    monkeypatch.setattr(sys, "argv", ["tools.notebooks", "run", "99", more])
     with pytest.raises(SystemExit) as ended:
         notebooks.main()
     assert ended.value.code == 1
     (said,) = capsys.readouterr().err.splitlines()
-    assert said.startswith("There is no lesson '99_nothing'. Say LESSON=<one of:")
+    assert said.startswith(sentence)
 
 
 CALLED = """#!/bin/sh

@@ -42,9 +42,9 @@ def run(
     from tools.notebooks.whole import run_all
 
     given = {"SCALE": scale, "SEED": seed, "DATA": data, "DEVICE": device} | ({"MODEL": model} if model else {})
+    if record and (name or given != {"SCALE": "lesson", "SEED": 0, "DATA": "world", "DEVICE": "auto"}):
+        raise CourseError("README's table is about all lessons as they stand: --record goes with no other option.")
     if not name:
-        if record and given != {"SCALE": "lesson", "SEED": 0, "DATA": "world", "DEVICE": "auto"}:
-            raise CourseError("README's table is about the lessons as they stand: --record goes with no other option.")
         print(run_all(given, out, again=again, keep=FOLDER if record else None, progress=sys.stderr.isatty()))
         return
     executed, web = run_one(find(name), given, out)
