@@ -15,6 +15,7 @@ Records = list[GradingRecord]
 LAYOUT = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 RUN, FEWEST = 6, 30  # words that are compared as one; such runs of one's own, else likeness means nothing
 NEAR, PAIRS, SHOWN = 0.8, 30, 20_000  # of all runs that either has, in both; what is shown, and how much of each
+COMPARED = 500_000  # characters of one submission: 20 MB of signs would take minutes and gigabytes
 
 
 def summary(records: Records, assignment: Assignment, results: dict[str, Any], handed: Handed) -> dict[str, Any]:
@@ -51,6 +52,8 @@ def alike(records: Records, assignment: Assignment) -> list[tuple[float, str, li
         for record in records:
             code = [str(cell["source"]) for cell in record["cells"] if cell["do"] == "run"]
             texts = code if kind == "code" else [str(text) for text in record["written"].values()]
+            ends = itertools.accumulate(map(len, texts))
+            texts = [text for text in texts if next(ends) <= COMPARED]
             found = {text: split for text in texts if (split := words(text, code=kind == "code")) not in given}
             runs = set().union(*map(_runs, found.values())) - known
             own += [(runs, (record["student"], "\n\n".join(found)[:SHOWN]))] * (len(runs) >= FEWEST)

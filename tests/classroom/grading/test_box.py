@@ -7,6 +7,8 @@ import pytest
 
 from classroom.grading import box
 
+GROUP = '#!/bin/sh\necho "$@" > {}\nwhile [ "$1" != -- ]; do shift; done; shift; exec "$@"\n'
+
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows limits no processor time")
 def test_processor_time_counts_and_a_slow_machine_s_clock_does_not():
@@ -14,6 +16,17 @@ def test_processor_time_counts_and_a_slow_machine_s_clock_does_not():
         assert process.ask(1, do="run", source="import time\ntime.sleep(2)")["took"] < 1
         with pytest.raises(box.GoneError, match="ran past its time"):
             process.ask(1, do="run", source="while True:\n    pass")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no systemd")
+def test_systemd_is_asked_for_a_group_that_limits_memory(monkeypatch, tmp_path):
+    (fake := tmp_path / "systemd-run").write_text(GROUP.format(tmp_path / "asked"))
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    with box.Box(box.Sandbox("plain", cgroup=True), box.Limits(memory_gb=3)) as process:
+        assert "took" in process.ask(9, do="run", source="1")
+    words = (tmp_path / "asked").read_text().split()
+    assert {f"MemoryMax={3 * 2**30}", "MemorySwapMax=0"} <= {*words} and ("--user" in words) == (os.getuid() != 0)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="there is no bubblewrap on Windows")

@@ -90,6 +90,8 @@ def test_the_overview_counts_mistakes_and_shows_what_is_alike(hw1, tmp_path):
     records += [record(hw1, student, code, wrong="rotate", code=GIVEN[code]) for student, code in copies]
     ((share, kind, sides),) = overview.alike(records, hw1)
     assert (share, kind) == (1, "code") and [side[0] for side in sides] == ["Ann", EVIL]
+    huge = " ".join(map(str, range(99_999)))
+    assert overview.alike([record(hw1, who, who, code=huge) for who in "ab"], hw1) == [], "more than is compared"
     report.write([*records, score.unread("Cem", "c", "empty file", ["nothing"])], hw1, tmp_path)
     page = (tmp_path / "overview.html").read_text("utf-8")
     assert "<b>2</b> · It lost &lt;/script" in page and "(Ann · &lt;/script" in page and "proves nothing" in page
