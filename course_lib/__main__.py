@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 import typer
 
 from course_lib.errors import CourseError
-from course_lib.files import COURSE, read_json
+from course_lib.files import COURSE, locked, read_json
 
 if TYPE_CHECKING:
     from course_lib.training.loop import Step
@@ -148,7 +148,8 @@ def tokenize(
     how = {name: value for name, value in locals().items() if name not in ("model", "out", "data")}
     from course_lib.training import pretraining
 
-    store = pretraining.tokenize(data, out, kind=model, **how).store
+    with locked(out):
+        store = pretraining.tokenize(data, out, kind=model, **how).store
     print(f"{store.tokens:,} tokens in {len(store):,} documents, in {out}")
 
 
@@ -190,7 +191,7 @@ def finetune(
         "train": doors.task(task, n=n, columns=named, seed=seed),
         "test": doors.task(task, split=test, columns=named, seed=seed),
     }
-    with _progress(epochs * -(-len(rows["train"]) // batch)) as watch:
+    with nullcontext() if out is None else locked(out), _progress(epochs * -(-len(rows["train"]) // batch)) as watch:
         how |= {"pretrained": not scratch, "live": lambda steps, _: map(watch, steps)}
         result = run(loaded.model, rows, loaded.tokenizer, **how)  # the model with BERT's pooler, if it has one
     if result.per_class:

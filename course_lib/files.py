@@ -49,7 +49,7 @@ def atomic_write(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
 
 @contextmanager
 def locked(folder: str | Path) -> Iterator[None]:
-    """Keep other processes out of a folder; the system gives it back when this one ends, however it ends."""
+    """Keep other processes out of a folder, but not on Windows; the system gives it back when this one ends or dies."""
     path = Path(folder) / ".lock"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -140,6 +140,8 @@ def flat(paper: Any, prefix: str = "") -> list[tuple[str, Any]]:
 
 def overview(folder: str | Path = RESULTS) -> list[tuple[Claim, Record | None]]:
     """Every claim of the ledger with its record."""
+    if not Path(folder).is_dir():
+        raise CourseError(f"There is no folder {folder} of records.")
     return [(found, record(name, folder)) for name, found in read().items()]
 
 
@@ -167,11 +169,13 @@ def rich_table(rows: list[tuple[Claim, Record | None]], *, why: bool = True) -> 
 
 
 def save(path: str | Path, folder: str | Path = RESULTS) -> Path:
-    """Write all records with rules, figures and what was tried: HTML if the name ends so, Markdown otherwise."""
+    """Write all records with rules, figures and what was tried, as HTML or Markdown."""
     import jinja2
 
     path, rows = Path(path), overview(folder)
-    kind = "html" if path.suffix in (".html", ".htm") else "md"
+    kind = {".md": "md", ".html": "html", ".htm": "html"}.get(path.suffix)
+    if kind is None:
+        raise CourseError(f"A report is an .md or an .html file, not {path.name}.")
     templates = jinja2.Environment(
         loader=jinja2.PackageLoader("classroom.records", "."), autoescape=kind == "html", keep_trailing_newline=True
     )

@@ -85,8 +85,7 @@ class Frame:
             if self.kind != "span" and classes is not None:
                 for label in row.label if isinstance(row.label, list) else [row.label]:
                     if label != IGNORE and label not in range(classes):
-                        says = f"Row {number} has the label {label!r}; the labels are 0 to {classes - 1}."
-                        raise CourseError(says)
+                        raise CourseError(f"Row {number} has the label {label!r}; the labels are 0 to {classes - 1}.")
             rows.append(row)
         return rows
 

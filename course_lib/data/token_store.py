@@ -9,16 +9,17 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from course_lib.errors import CourseError
+from course_lib.errors import CourseError, check_type
 from course_lib.files import atomic_write, read_json, sweep, write_json
 from course_lib.objectives.collate import Ints as Ints
 from course_lib.pretrained.tokenizers import Tokenizer
 
 CHUNK = 1000  # documents tokenized at a time
+_HEADER = {"dtype": Literal["uint16", "uint32"], "tokens": int, "documents": int, "note": dict | None}
 
 
 class TokenStore:
@@ -41,11 +42,14 @@ class TokenStore:
         path = Path(path)
         if not (path / "header.json").is_file():
             raise CourseError(f"{path} holds no complete token files (no header.json); write them again.")
-        header = read_json(path / "header.json")
+        header = read_json(file := path / "header.json")
+        check_type(str(file), header, dict)
+        for key, kind in _HEADER.items():
+            check_type(f"{file}: {key}", header.get(key), kind)
         if tokenizer is not None and header.get("tokenizer", fingerprint(tokenizer)) != fingerprint(tokenizer):
             raise CourseError(f"The tokens in {path} are those of another tokenizer; write them again with this one.")
         store = TokenStore([])
-        store.note = header.get("note", {})
+        store.note = header.get("note") or {}
         store.flat = _map(path / "tokens.bin", header["dtype"], header["tokens"])
         store.starts = _map(path / "starts.bin", "int64", header["documents"] + 1)
         return store

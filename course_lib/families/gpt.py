@@ -72,9 +72,7 @@ def gpt3(size: str = "175B") -> StackConfig:
 
 
 FIELDS = Fields.of(
-    "gpt",
-    fixed={"causal": True},
-    published={"scale_attn_by_inverse_layer_idx": False, "add_cross_attention": False},
+    "gpt", fixed={"causal": True}, published={"scale_attn_by_inverse_layer_idx": False, "add_cross_attention": False}
 )
 
 

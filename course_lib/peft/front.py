@@ -128,9 +128,8 @@ def prompt(model: Model, length: int = 20, *, words: Tokens | None = None) -> Mo
     def before(stack: Transformer) -> Prompted:
         table = stack.embed.tokens.weight.detach()
         if words is None:
-            ids = torch.randint(len(table), (length,), device=table.device)
-        else:
-            ids = torch.as_tensor(words, device=table.device).repeat(-(-length // len(words)))[:length]
+            return Prompted(stack, table[torch.randint(len(table), (length,), device=table.device)])
+        ids = torch.as_tensor(words, device=table.device).repeat(-(-length // len(words)))[:length]
         return Prompted(stack, table[ids])
 
     return _in_front(model, length, before)

@@ -22,6 +22,7 @@ from course_lib.training.distributed import Processes
 
 ALONE = Processes()
 Recipe = Mapping[str, Any]  # what a run was asked for
+_MOMENTS = {"AdamW": [{"step", "exp_avg", "exp_avg_sq"}], "Muon": [{"momentum"}, {"step", "mean", "square"}]}
 _SCHEMA = {"step": int, "twins": dict, "kind": str, "crc": int, "recipe": dict}  # of the JSON in the file's header
 
 
@@ -45,8 +46,8 @@ def save(
         whole |= {_of(rank, name): state for name, state in random.items()}
     if not processes.is_main:
         return
-    rest = {"step": step, "twins": twins, "kind": type(optimizer).__name__, "crc": _crc(whole)}
-    rest["recipe"] = _plain(recipe)
+    kind = type(optimizer).__name__
+    rest = {"step": step, "twins": twins, "kind": kind, "crc": _crc(whole), "recipe": _plain(recipe)}
     with atomic_path(path) as new:
         try:
             save_file(whole, new, metadata={"state": json.dumps(rest)})  # piece by piece: not all of it twice in memory
@@ -67,12 +68,13 @@ def load(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, process
         if part := re.fullmatch(r"optimizer\.(\d+)\.(.+)", name):
             state.setdefault(int(part[1]), {})[part[2]] = value
     trained = [p for group in optimizer.param_groups for p in group["params"]]
+    moved = all(set(values) in _MOMENTS.get(rest["kind"], [set(values)]) for values in state.values())
     fits = rest["kind"] == type(optimizer).__name__ and all(
         index < len(trained) and v.is_floating_point() and (v.dim() == 0 or v.shape == trained[index].shape)
         for index, values in state.items()
         for v in values.values()
     )
-    if not fits:
+    if not (fits and moved):
         raise CourseError(f"{path} is of another optimizer ({rest['kind']}) or trains other weights: remove it.")
 
     groups = optimizer.state_dict()["param_groups"]

@@ -83,11 +83,8 @@ class Distilled(nn.Module):
         self.layers = tuple((layer + 1) * theirs.layers // own.layers for layer in range(own.layers))  # from 1
         self.student = student
         self._teacher = (teacher.eval(),)  # in a tuple, out of the reach of parameters(), train() and state_dict()
-        self.embedding: nn.Module = nn.Identity()
-        self.hidden: nn.Module = nn.Identity()
-        if own.width != theirs.width:
-            self.embedding = nn.Linear(own.width, theirs.width)
-            self.hidden = nn.Linear(own.width, theirs.width)
+        layer: type[nn.Module] = nn.Identity if own.width == theirs.width else nn.Linear
+        self.embedding, self.hidden = (layer(own.width, theirs.width) for _ in range(2))
 
     def forward(self, ids: Int[Tensor, "B T"], *, attention: bool = False, **given: Tensor) -> tuple[Outputs, Outputs]:
         """What student and teacher show, layer for layer: of the teacher those that the student learns from, and the

@@ -255,8 +255,8 @@ def _task(
     else:
         values = (row[column] for row in rows)
         names = [str(i) for i in range(max(chain.from_iterable(values) if kind == "tagging" else values) + 1)]
-    if len(names) == 1:
-        raise CourseError(f"The task has only one class, {names[0]!r}; there is nothing to learn.")
+    if names and len(set(names)) < max(2, len(names)):
+        raise CourseError(f"The classes are {', '.join(names)}; there must be two or more, each with its own name.")
     return kind, names
 
 

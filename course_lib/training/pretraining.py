@@ -114,15 +114,17 @@ def ask(probe: Callable[[nn.Module], dict[str, float]], model: nn.Module) -> dic
 def read_curve(folder: Path) -> list[dict[str, Any]]:
     """The learning curve of a run, as far as it has come."""
     path = folder / "curve.json"
-    return list(read_json(path)) if path.exists() else []
+    curve = read_json(path) if path.exists() else []
+    try:
+        return [point for point in curve if checked(Point)(**point)]
+    except (TypeError, CourseError) as error:
+        raise CourseError(f"{path} is no learning curve ({error}); remove it, and the next point begins one.") from None
 
 
 def card(curve: Sequence[Mapping[str, Any]], **about: Any) -> dict[str, Any]:
     """What card.json says of a finished run: `about`, its curve and cost, and on what it was made."""
-    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-        hardware = torch.cuda.get_device_name()
-    else:
-        hardware = f"{platform.machine()} CPU, {torch.get_num_threads()} threads"
+    cpu = f"{platform.machine()} CPU, {torch.get_num_threads()} threads"
+    hardware = torch.cuda.get_device_name() if torch.cuda.is_initialized() else cpu  # type: ignore[no-untyped-call]
     return about | {
         "steps": curve[-1]["step"] if curve else 0,
         "tokens": sum(point["tokens"] for point in curve),
@@ -193,15 +195,10 @@ def pretrain(
         )
     with locked(out) if processes.is_main else nullcontext():
         if processes.is_main:
-            how: dict[str, Any] = {
-                "vocab": vocab,
-                "documents": documents,
-                "seed": seed,
-                "resume": resume,
-                "cased": cased,
-            }
-            how |= {"held_out": held_out, "tokenizer": parent and parent.tokenizer}
-            tokenize(data, out, kind=name, **how)
+            tokenize(
+                data, out, kind=name, vocab=vocab, documents=documents, held_out=held_out, cased=cased, seed=seed,
+                tokenizer=parent and parent.tokenizer, resume=resume,
+            )  # fmt: skip
         processes.wait()
         ready = _open(out, data)
         if parent is None:
@@ -369,12 +366,14 @@ def _batches(
 
 
 def objective_of(family: Family, tokenizer: Tokenizer, rate: float | None = None) -> Objective:
-    """What the family's pretraining asks of texts. rate: share of the tokens to hide; by default the paper's."""
+    """What the family's pretraining asks of texts. rate: share of the tokens to hide; by default the paper's. Of texts
+    without full stops BART's sentences are not permuted: each is one sentence."""
     if family.objective == "causal":
         return collate.unchanged
     how: dict[str, Any] = {"vocab": tokenizer.vocab} | ({} if rate is None else {"rate": rate})
     if family.objective == "denoised":
         how["ends"] = objectives.sentence_ends(tokenizer)
+        how |= {} if how["ends"] else {"noises": ("text infilling",)}
     if family.objective == "span_corrupted":
         how["sentinels"] = objectives.sentinels(tokenizer)
     return partial(getattr(collate, family.objective), **how)

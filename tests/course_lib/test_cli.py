@@ -19,7 +19,7 @@ from course_lib.errors import CourseError
 from course_lib.families.bert import bert
 from course_lib.families.gpt import gpt
 from course_lib.families.word_vectors import WordVectors
-from course_lib.files import COURSE, read_json, write_json
+from course_lib.files import COURSE, locked, read_json, write_json
 from course_lib.generation import generate
 from course_lib.model import heads
 from course_lib.model.transformer import Transformer
@@ -30,6 +30,7 @@ from experiments import recipes
 
 TEXT = "the judge went home. the fathers of the judge came. anna saw the judge at the mill. " * 20
 REFUSED = tomllib.loads(Path(__file__).with_name("refused.toml").read_text())
+TABLE = "text\tlabel\na word\t"
 ROWS = [{"text": "the judge", "label": 0}, {"text": "anna saw", "label": 1}] * 4
 BOOK = "\n\n".join(f"{TEXT[: 200 + 37 * i]}" for i in range(12))
 
@@ -133,7 +134,7 @@ def test_of_a_repository_only_what_is_read_is_fetched() -> None:
 @pytest.mark.parametrize(("line", "said"), REFUSED["commands"].items())
 def test_errors_are_one_line_without_a_traceback(call, line: str, said: str, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     files = {"BOOK": BOOK * 3, "HALF.jsonl": '{"text": "a \\ud800", "label": 1}', "HERE": "", "LIST.json": "[{}]"}
-    files |= {"NAN.tsv": "text\tlabel\na word\tnan\n", "TWICE.tsv": "text\ttext\tlabel\na\tb\t1\n"}
+    files |= {"ROWS.tsv": TABLE + "0\n", "NAN.tsv": TABLE + "nan\n", "TWICE.tsv": "text\ttext\tlabel\na\tb\t1\n"}
     for name, content in files.items():
         (tmp_path / name).write_text(content)
         line = line.replace(name.partition(".")[0], str(tmp_path / name))
@@ -195,7 +196,12 @@ def test_pretrain_finetune_and_generate_from_files(call, tmp_path: Path) -> None
 def test_a_fine_tuned_model_is_kept_and_asked(call, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     task, out = reviews(tmp_path / "reviews"), tmp_path / "my judge"
     fit = ["--epochs", "30", "--lr", "0.02", "--batch", "4", "--device", "cpu"]
-    code, text, err = call("finetune", "tiny-bert", "--task", str(task), *NAMED, *fit, "--out", str(out))
+    tune = ("finetune", "tiny-bert", "--task", str(task), *NAMED, *fit, "--out", str(out))
+    for command in (tune, ("tokenize", "--data", str(task), "--out", str(out))):
+        with locked(out):
+            code, _, err = call(*command)
+        assert code == 1 and f"Process {os.getpid()} is writing in {out}" in err
+    code, text, err = call(*tune)
     assert code == 0 and "accuracy 1.0000 on 16 test rows" in text and f"written to {out}" in text, err
     assert read_json(out / "config.json")["id2label"] == {"0": "bad", "1": "good"}
     code, text, err = call("predict", str(out), "anna saw the judge")

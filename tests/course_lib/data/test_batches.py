@@ -83,6 +83,12 @@ def test_damaged_token_files_are_refused(tmp_path: Path, wordpiece: Tokenizer, b
     assert TokenStore.open(tmp_path, wordpiece).note == {"data": "cats"}
     with pytest.raises(CourseError, match="of another tokenizer"):
         TokenStore.open(tmp_path, bpe)
+    good = (header := tmp_path / "header.json").read_text()
+    for old, new in ((good, "[]"), ('"uint16"', '"float"'), ('"documents"', '"pages"')):
+        header.write_text(good.replace(old, new))
+        with pytest.raises(CourseError, match=r"header\.json.* it must be "):
+            TokenStore.open(tmp_path)
+    header.write_text(good)
     file = tmp_path / "tokens.bin"
     assert file.stat().st_size == 2 * store.tokens
     file.write_bytes(file.read_bytes()[:-1])

@@ -212,26 +212,6 @@ def test_cut_rows_lose_their_target_not_their_place() -> None:
     assert len(row.words) == len(row.truth) == 30 and row.words[-1] == -1 and len(row.ids[0]) == 10
 
 
-@pytest.mark.parametrize(
-    ("task", "options", "words"),
-    [
-        ({"train": [{"text": "Ann"}], "test": []}, {}, "make no task"),
-        ({"train": GOOD["train"]}, {}, "needs 'test' rows"),
-        ({"train": [], "test": []}, {}, "no training rows"),
-        (GOOD, {"classes": ["all"]}, "only one class"),
-        (GOOD | {"test": [{"text": "Ann", "label": 5}]}, {}, "label 5; the labels are 0 to 1"),
-        (GOOD | {"test": [{"text": "Ann"}]}, {}, "column 'label'"),
-        (GOOD, {"metric": "meteor"}, "no metric 'meteor'"),
-        (GOOD, {"epochs": 0}, "at least 1"),
-        (GOOD, {"stack": torch.nn.Linear(2, 2)}, "a Linear has none"),
-        (GOOD, {"stack": stack(BPE)}, "do not belong together"),
-    ],
-)
-def test_bad_tasks_are_one_sentence(task: dict[str, Rows], options: dict[str, Any], words: str) -> None:
-    with pytest.raises(CourseError, match=words):
-        finetune(options.pop("stack", None) or stack(WORDPIECE), task, WORDPIECE, **options)
-
-
 LABELS = {"label", "labels", "answer", "start"}
 
 

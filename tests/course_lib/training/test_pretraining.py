@@ -61,6 +61,11 @@ def test_tokens_are_streamed_and_written_once_and_read_by_any_run(book: str, tmp
         pretrain("bert", tmp_path / "other", data=str(place), size=SIZE, steps=1)
 
 
+def test_bart_reads_a_text_without_full_stops(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text(TEXT.replace(".", " and"))
+    pretrain("bart", tmp_path / "bart", data=str(tmp_path / "a.txt"), vocab=300, size=SIZE, steps=1, tokens=256)
+
+
 def test_a_run_on_other_data_is_not_gone_on_with(book: str, tmp_path: Path) -> None:
     how: dict[str, Any] = {"data": book, "vocab": 300, "size": SIZE, "steps": 1, "tokens": 256}
     pretrain("gpt", tmp_path, **how)
@@ -72,6 +77,11 @@ def test_a_run_on_other_data_is_not_gone_on_with(book: str, tmp_path: Path) -> N
     with pytest.raises(CourseError, match=r"of a run with seed 0 \(here 1\): ask for the same.*--afresh"):
         pretrain("gpt", tmp_path, seed=1, **how)
     assert (tmp_path / "run" / "state.safetensors").read_bytes() == before
+    for odd in ('{"a": 1}', "3", '[{"loss": 1.0}]', '[{"step": "1", "loss": 1, "lr": 1, "tokens": 1, "seconds": 1}]'):
+        (tmp_path / "run" / "curve.json").write_text(odd)
+        with pytest.raises(CourseError, match=r"curve\.json is no learning curve .*; remove it"):
+            pretrain("gpt", tmp_path, **how | {"steps": 2})
+    (tmp_path / "run" / "curve.json").unlink()
     pretrain("gpt", tmp_path, seed=1, resume=False, **how)
     assert TokenStore.open(tmp_path / "tokens").note["seed"] == 1
     for file in (tmp_path / "tokens").iterdir():

@@ -194,20 +194,6 @@ def test_command_line(settings: RunSettings, toy: list[int], tmp_path: Path) -> 
     assert (tmp_path / "all.html").exists()
 
 
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (["run"], "Name the claims to run"),
-        (["run", "gelux", "--scale", "smoke", "--out", "x"], "There is no claim 'gelux'; did you mean gelu"),
-        (["run", "gelu", "--scale", "smoke"], "A smoke run proves the path and measures nothing"),
-        (["list", "--lesson", "42"], "There is no lesson '42'"),
-    ],
-)
-def test_command_line_mistakes(words: list[str], sentence: str) -> None:
-    done = CliRunner().invoke(app, words)
-    assert isinstance(done.exception, CourseError) and sentence in str(done.exception)
-
-
 @pytest.mark.slow
 def test_a_killed_run_leaves_no_process_behind(tmp_path: Path) -> None:
     import psutil
