@@ -139,14 +139,14 @@ def unseen_failure(device: str, bad: int = 3) -> list[bool]:
     raise CourseError("Nobody has seen that the loss is not finite.")
 
 
-def graph_breaks(family: str, device: str = "cpu") -> int:
+def graph_breaks(family: str, device: str = "cpu", backend: str = "aot_eager") -> int:
     """How often torch.compile has to leave its graph, forward and backward, whole models with their heads."""
     from torch._dynamo.utils import counters
 
     torch._dynamo.reset()
     counters.clear()
     model = small(family).to(device)
-    compiled: Any = torch.compile(model, backend="aot_eager")
+    compiled: Any = torch.compile(model, backend=backend)
     for batch in batches(family)[:2]:
         moved = {name: x.to(device) for name, x in losses.counted(batch).items()}
         loss_of(family)(compiled, moved).backward()  # type: ignore[no-untyped-call]

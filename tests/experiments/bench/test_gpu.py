@@ -36,8 +36,18 @@ def test_a_static_cache_writes_the_same(family):
     assert gpu.equal_text(family)
 
 
+compiles = pytest.mark.skipif(" " in torch.__file__, reason="torch.compile's linker takes no space in PyTorch's path")
+
+
+@compiles
 @pytest.mark.slow
-@pytest.mark.skipif(" " in torch.__file__, reason="torch.compile's linker cannot handle a space in PyTorch's own path")
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_inductor_makes_one_graph_of_every_family(family):
+    assert steps.graph_breaks(family, backend="inductor") == 0
+
+
+@compiles
+@pytest.mark.slow
 def test_the_script_measures_everything_at_no_size_and_models_are_one_graph(tmp_path, monkeypatch):
     monkeypatch.setenv("OUT", str(tmp_path))
     bench.main(["--gpu", "--tiny"])
