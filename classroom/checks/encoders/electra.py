@@ -95,7 +95,7 @@ def rtd_loss(logits: Tensor, replaced: Tensor, attention_mask: Tensor) -> Tensor
     return each[attention_mask].mean()
 
 
-@exercise([(1_000_000, [900, 100], 32), (5_000_000, [1_100], 16), (2_500_000, [700, 90], 8)])
+@exercise([(1_000_000, [900, 100], 32), (5_000_000, [1_100], 16), (2_500_000, [700, 90], 8), (12_000, [60, 40], 8)])
 def steps_for(budget: float, forwards: Sequence[float], rows: int) -> int:
     """How many whole training steps a budget of FLOPs pays for (int).
 
