@@ -61,8 +61,8 @@ def _judge_start(got: Any, linear: nn.Linear, rank: int) -> None:
     refuse(not a.any() and not b.any(), "both_zero")
     refuse(a.any() and b.any(), "none_zero")
     refuse(b.any(), "a_zero")
-    refuse((a == a[0, 0]).all(), "a_constant")
     refuse(not a.isfinite().all(), "a_infinite")
+    refuse((a == a[0, 0]).all(), "a_constant")
     refuse(linear.weight.requires_grad, "base_open")
     refuse(linear.bias.requires_grad, "bias_open")
     for name, part in parts.items():

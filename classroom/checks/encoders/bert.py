@@ -44,7 +44,7 @@ def _judge(ids: Tensor, inputs: Tensor, labels: Tensor, vocab: "Vocab") -> None:
     special = torch.isin(ids, torch.tensor(vocab.special))
     chosen, changed, masked = labels != -100, inputs != ids, inputs == vocab.mask
     right = bool((labels == ids)[chosen].all())
-    refuse((inputs == -100).any() and (labels == vocab.mask).any(), "exchanged")
+    refuse((inputs < 0).any() and (labels == vocab.mask).any(), "exchanged")
     refuse(torch.equal(labels, ids), "all_labelled")
     refuse(chosen.all(), "none_ignored")
     refuse(not chosen.any(), "none_asked")
@@ -155,9 +155,9 @@ def _next_sentences(fn: object) -> None:
     pairs = _pairs(fn, case)
     nsp_pairs.refuse(pairs != _pairs(fn, case), "draws")
     _judge_pairs(pairs, 2000, _DOCUMENTS)
-    case["documents"] = [["alone"], *_DOCUMENTS]
-    nsp_pairs.refuse(isinstance(outcome(fn, case), Crash), "one_sentence")
-    _judge_pairs(_pairs(fn, case), 2000, case["documents"])
+    documents = [["alone"], *_DOCUMENTS]
+    nsp_pairs.refuse(isinstance(outcome(fn, case | {"documents": documents}), Crash), "one_sentence")
+    _judge_pairs(_pairs(fn, case | {"documents": documents}), 2000, documents)
 
 
 def _pairs(fn: object, case: Case) -> list[_LabelledPair]:
