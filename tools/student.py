@@ -34,8 +34,8 @@ def fresh(lesson: NotebookNode) -> NotebookNode:
         cell.metadata["course"] = digest(cell)
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
-            if "figures.show(" in cell.source:  # the caption says what the picture shows, before one has looked
-                cell.metadata["jupyter"] = {"source_hidden": True}
+            # A caption says what the picture shows, before one has looked.
+            cell.metadata["jupyter"] = {"source_hidden": "figures.show(" in cell.source}
     return lesson
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from nbformat import v4
 
-from tools.notebooks import compare, scrub
+from tools.notebooks import compare, page, scrub
 
 STRICT, LOOSE, CHANCE, TIMING = compare.STRICT, compare.LOOSE, compare.CHANCE, compare.TIMING
 
@@ -92,6 +92,16 @@ def test_scrubbing_removes_what_belongs_to_the_moment():
     assert "widgets" not in once.metadata and "execution" not in once.cells[0].metadata
     assert [o.text for o in once.cells[0].outputs] == ["<object at 0x...> in <cell>\nmore\n"]
     assert scrub.text(scrub.scrub(once)) == scrub.text(once)
+
+
+def test_what_answers_a_prediction_is_folded():
+    asked, shown = v4.new_markdown_cell("> **Predict.** How many?"), v4.new_output("stream", text="7")
+    cells = [asked, _cell(shown), _cell(shown, tags=["exercise"]), _cell(shown)]
+    made = scrub.scrub(v4.new_notebook(cells=cells))
+    assert [cell.metadata.get("jupyter") for cell in made.cells] == [None, {"outputs_hidden": True}, None, None]
+    assert page.html(made, "").count('<details class="answer">') == 1
+    made.cells[0].source = "No question"
+    assert "jupyter" not in scrub.scrub(made).cells[1].metadata
 
 
 def test_scrubbing_a_very_long_word_takes_no_time():

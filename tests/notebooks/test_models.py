@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from sentence_transformers import SentenceTransformer, models
 
 from course_lib import data
 from tests.notebooks.test_smoke import smoke
@@ -17,14 +18,19 @@ from tools.notebooks.run import declared
 LESSONS = {  # and what they can be about
     "09_bert": ["bert", "roberta"], "10_bert_finetuning": ["bert", "distilbert"], "11_inside_bert": ["roberta"],
     "12_roberta": ["roberta"], "13_distilbert": ["bert"],
-    "14_electra": ["electra"], "15_sbert": ["bert", "distilbert"], "18_gpt2": ["gpt2"], "20_peft": ["roberta"],
+    "14_electra": ["electra"], "15_sbert": ["distilbert", "sentence"], "18_gpt2": ["gpt2"], "20_peft": ["roberta"],
 }  # fmt: skip
 SIZE: dict[str, int] = {"num_hidden_layers": 2, "num_attention_heads": 6, "intermediate_size": 120}
 SIZE |= {"hidden_size": 48, "max_position_embeddings": 258}
 
 
 def public(kind: str, folder: Path) -> str:
-    """A random model with its tokenizer; ELECTRA's generator beside it."""
+    """A random model with its tokenizer; ELECTRA's generator beside it; "sentence": sentence-transformers' own."""
+    if kind == "sentence":
+        body = models.Transformer(public("bert", folder.with_name("sentence-body")))
+        pooling = models.Pooling(SIZE["hidden_size"], pooling_mode="mean")
+        SentenceTransformer(modules=[body, pooling], device="cpu").save(str(folder))
+        return str(folder)
     texts = [row["text"] for row in data.corpus("world", n=200)]
     if kind == "roberta":
         special = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")

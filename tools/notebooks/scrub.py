@@ -33,15 +33,17 @@ PATTERNS = (
 def scrub(notebook: NotebookNode) -> NotebookNode:
     """A copy of the notebook in the stored form. Scrubbing twice changes nothing."""
     result: NotebookNode = nbformat.from_dict(_plain(notebook))
-    kept = {key: value for key, value in result.metadata.items() if key == "title"}
-    result.metadata = nbformat.from_dict(kept | METADATA)
-    result.nbformat, result.nbformat_minor = 4, 5
+    result.metadata = nbformat.from_dict({k: v for k, v in result.metadata.items() if k == "title"} | METADATA)
+    result.nbformat, result.nbformat_minor, asked = 4, 5, False
     for cell in result.cells:
-        for key in ("execution", "papermill", "tags"):
-            if key != "tags" or not cell.metadata.get(key):  # papermill gives every cell an empty list of tags
-                cell.metadata.pop(key, None)
+        kept = {k: v for k, v in cell.metadata.items() if k not in ("execution", "papermill", "jupyter")}
+        tags = kept.pop("tags", []) or []  # papermill gives every cell an empty list of tags
         if cell.cell_type == "code":
-            cell.outputs = outputs(cell.outputs)
+            cell.outputs, asked = outputs(cell.outputs), asked and "exercise" not in tags
+            kept |= {"jupyter": {"outputs_hidden": True}} if asked and cell.outputs else {}
+        else:
+            asked = "> **Predict" in cell.source
+        cell.metadata = nbformat.from_dict(kept | ({"tags": tags} if tags else {}))
     return result
 
 

@@ -110,13 +110,9 @@ def test_a_bill_adds_up() -> None:
 SIZES = [2e5 * 2**i for i in range(7)]
 
 
-def law(scale: float, exponent: float) -> np.ndarray:
-    return np.array([(scale / x) ** exponent for x in SIZES])
-
-
 @pytest.mark.parametrize(("scale", "exponent"), [(8.8e13, 0.076), (3e7, 0.3)])
 def test_an_exact_power_law_is_found(scale: float, exponent: float) -> None:
-    found = cost.fit_power_law(SIZES, law(scale, exponent))
+    found = cost.fit_power_law(SIZES, np.array([(scale / x) ** exponent for x in SIZES]))
     assert found.exponent == pytest.approx(exponent, rel=1e-9) and found.scale == pytest.approx(scale, rel=1e-6)
     assert found.interval == pytest.approx((exponent, exponent), abs=1e-6)
     assert found.residuals == pytest.approx([0.0] * 7, abs=1e-9)

@@ -34,10 +34,6 @@ BERT = Recipe("mlm_nsp", rows=8, pool=4, length=40)
 GPT = Recipe("clm", rows=8, pool=4, length=96, pairs=0.0)
 
 
-def owners(tokenizer: Tokenizer, ids: Tensor) -> list[str]:
-    return sorted({word for word in tokenizer.decode(ids).split() if word.startswith("d")})
-
-
 def test_a_batch_depends_on_its_number_only() -> None:
     a, b = (RecipeBatches(document, WORDPIECE, BERT, seed=3) for _ in range(2))
     late = [b[i] for i in (9, 2)]
@@ -56,7 +52,7 @@ def test_every_document_comes_once_whole() -> None:
         for ids, attention_mask in zip(batch["ids"], batch["attention_mask"], strict=True):
             row = ids[attention_mask]
             assert row[0] == BPE.vocab.bos and row[-1] == BPE.vocab.eos
-            (owner,) = owners(BPE, row)
+            (owner,) = {word for word in BPE.decode(row).split() if word.startswith("d")}
             seen.append(int(owner[1:]))
             assert BPE.decode(row) == " ".join(document(seen[-1]))
     assert sorted(seen) == list(range(64))
