@@ -19,13 +19,13 @@ _SHARE: Slider = ("share", "share of the peak rate that is reached", 0.05, 1.0, 
 _BILL: tuple[Slider, ...] = (
     *_SCALE,
     ("runs", "trainings in all, with trials and failures", 0.0, 3.0, 0.0),  # a power of ten too
-    ("each", "operations for each parameter and token", 1.0, 8.0, 6.0),
+    ("each", "FLOPs for each parameter and token", 1.0, 8.0, 6.0),
     _SHARE,
     ("price", "rent of a device for an hour ($)", 0.0, 12.0, 2.0),
     ("overhead", "electricity of the building over that of the devices", 1.0, 2.5, 1.1),
     ("grid", "grams of CO2 for a kilowatt hour", 0.0, 1000.0, 400.0),
 )
-ANSWER = 500  # tokens read and written for one answer, at 2 operations for each parameter
+ANSWER = 500  # tokens read and written for one answer, at 2 FLOPs for each parameter
 _log10: Callable[[float], float] = math.log10
 
 
@@ -48,7 +48,7 @@ def calculator(
     bill = cost.bill(flops, on, devices=devices, utilisation=utilisation, overhead=overhead)
     weights, full = 2 * parameters, cost.training_bytes(parameters)
     rows = {
-        "operations, 6 N D": written(flops),
+        "FLOPs, 6 N D": written(flops),
         "petaflop/s-days": written(cost.petaflop_days(flops)),
         "days of training": written(bill.days),
         "electricity (MWh)": written(bill.kwh / 1000),
@@ -89,7 +89,7 @@ def bill_calculator(
     how = {"utilisation": utilisation, "price": price, "overhead": overhead, "grid": grid}
     bill = cost.bill(flops, cost.DEVICES[device], devices=devices, **how)
     values = {
-        "operations": flops,
+        "FLOPs": flops,
         "device-hours": bill.device_hours,
         "days": bill.days,
         "rent ($)": bill.money,

@@ -12,7 +12,7 @@ from classroom.checks.exercise import exercise
     [(n, *sizes, cache) for n, *sizes in ((124_000_000, 100, 50), (10, 7, 1), (3, 2, 4)) for cache in (True, False)],
 )
 def answer_flops(parameters: float, read: int, written: int, cache: bool) -> float:
-    """Operations of one answer, 2 for each parameter and token that passes.
+    """FLOPs of one answer, 2 for each parameter and token that passes.
 
     With the cache each token passes once; the last one written is not read again. Without it every new token needs a
     pass over all before it.
@@ -23,9 +23,9 @@ def answer_flops(parameters: float, read: int, written: int, cache: bool) -> flo
 
 @exercise([(110e6, 137e9, 312e12, 0.4, 2.0), (175e9, 300e9, 125e12, 0.2, 1.5), (1e6, 2e9, 1e12, 0.5, 0.3)])
 def training_bill(parameters: float, tokens: float, peak: float, utilisation: float, price: float) -> float:
-    """Dollars: 6 N D operations, devices rented by the hour.
+    """Dollars: 6 N D FLOPs, devices rented by the hour.
 
-    peak: operations a second by the data sheet; utilisation: the share of it that is reached; price: of one hour.
+    peak: FLOPs a second by the data sheet; utilisation: the share of it that is reached; price: of one hour.
     """
     hours = 6 * parameters * tokens / (peak * utilisation) / 3600
     return hours * price
