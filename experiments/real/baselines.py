@@ -19,6 +19,7 @@ Run = Callable[[Dataset, Dataset, float, int], float]  # (training rows, rows to
 PENALTIES = (0.1, 1.0, 10.0, 100.0)  # inverse regularisations
 LONGEST = 6  # words of a candidate answer
 WRONG = 40  # wrong candidates of a training question
+_WH = {"what", "who", "whom", "whose", "when", "where", "which", "why", "how"}
 
 
 def linear(metric: str) -> Run:
@@ -74,8 +75,7 @@ def _features(tokens: Sequence[str]) -> list[dict[str, bool]]:
     lower, found = ["<", *(token.lower() for token in tokens), ">"], []
     for i, token in enumerate(tokens, start=1):
         said = [f"word {lower[i]}", f"before {lower[i - 1]}", f"after {lower[i + 1]}", f"shape {_shape(token)}"]
-        for size in (1, 2, 3):
-            said += [f"ends {token[-size:]}", f"begins {token[:size]}"]
+        said += [part for n in (1, 2, 3) for part in (f"ends {token[-n:]}", f"begins {token[:n]}")]
         found.append(dict.fromkeys(said, True))
     return found
 
@@ -122,6 +122,3 @@ def _candidates(row: dict[str, Any], rarity: dict[str, float]) -> list[tuple[str
             said += [f"begins {lower[i]}", f"ends {lower[j]}", f"{wh} ends {lower[j]}"]
             found.append((row["pair"][words[i][0] : words[j][1]], told | dict.fromkeys(said, 1.0)))
     return found
-
-
-_WH = {"what", "who", "whom", "whose", "when", "where", "which", "why", "how"}

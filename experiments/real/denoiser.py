@@ -33,14 +33,12 @@ def begin(
 ) -> None:
     """Put an encoder on both sides, its segment row in its token table; cross-attention looks for like (mimetic)."""
     torch.manual_seed(0)
-    opened = checkpoints.open_model(body)
-    model: Any = opened.model
-    shape, family = model.stack.config, families.family("blenderbot")
+    opened: Any = checkpoints.open_model(body)
+    shape, family = opened.model.stack.config, families.family("blenderbot")
     sizes = {"width": shape.width, "layers": shape.layers, "heads": shape.heads, "length": shape.position.length}
     config = replace(family.config(shape.embed.vocab, **sizes), dropout=0.0, attention_dropout=0.0, init_std=0.04)
     made: Any = family.model(config, opened.tokenizer.vocab.sep)
-    state = model.stack.state_dict()
-    segment = state.pop("embed.segments.weight")[0]
+    segment = (state := opened.model.stack.state_dict()).pop("embed.segments.weight")[0]
     with torch.no_grad():
         for side in (made.stack.encoder, made.stack.decoder):
             missing = side.load_state_dict(state, strict=False).missing_keys

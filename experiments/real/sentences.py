@@ -26,13 +26,14 @@ from course_lib.analysis.retrieval import How, Index
 from course_lib.families import sentence as sentences
 from course_lib.families.sentence import Embedder, SentenceEncoder, TextBatches
 from course_lib.files import write_json
+from course_lib.generation import prompting
 from course_lib.objectives.losses import Batch
 from course_lib.peft import folders
 from course_lib.pretrained import checkpoints
 from experiments.engine.lab import fit
 
 ENDS = re.compile(r"(?<=[.!?])(?<!\bMr\.)(?<!\bMrs\.)(?<!\bDr\.)\s+(?=[A-Z\"'])")
-SHORTEST, LONGEST = 5, 64  # words of a sentence
+SHORTEST, LONGEST, ROOM = 5, 64, 500  # words of a sentence; letters of a paragraph before a question
 DATA = "neighbouring sentences of openly licensed English and the training part of STS-B; neither is in the course"
 STEMMER = PorterStemmer()
 
@@ -49,18 +50,24 @@ def neighbours(corpus: str, seed: int = 0) -> Iterator[dict[str, Any]]:
                 yield {"query": found[at], "positive": found[at + 1], "negatives": []}
 
 
-def search(questions: Any, embedder: Embedder | None, stem: bool = False, how: How = "bm25") -> dict[str, float]:
-    """How high the right paragraph stands for a question: mean reciprocal rank, share in the first place and five."""
+def search(
+    questions: Any, embedder: Embedder | None, stem: bool = False, how: How = "bm25", writer: Any = None
+) -> dict[str, float]:
+    """How high the right paragraph stands: mean reciprocal rank, share in the first place and five. writer: a language
+    model that re-ranks the first five by how likely the question is behind each (Sachan et al. 2022)."""
 
     def said(texts: list[str]) -> list[str]:
         return [" ".join(STEMMER.stem(word) for word in sentences.words(text)) for text in texts] if stem else texts
 
     paragraphs = list(dict.fromkeys(questions["pair"]))
     index = Index(said(paragraphs), embedder=embedder)
-    found = index.search_all(said(questions["text"]), len(paragraphs), how=how)
-    right = [paragraphs.index(text) for text in questions["pair"]]
-    pairs = zip(found, right, strict=True)
-    ranks = [next((r for r, hit in enumerate(hits, 1) if hit.number == n), 10**6) for hits, n in pairs]
+    found = [[h.number for h in hits] for hits in index.search_all(said(questions["text"]), len(paragraphs), how=how)]
+    for question, hits in zip(questions["text"], found, strict=True) if writer else ():
+        told = prompting.score(*writer, [paragraphs[n][-ROOM:] for n in hits[:5]], [[f" {question}"]] * len(hits[:5]))
+        order = dict(zip(hits[:5], (-one.logprob for (one,) in told), strict=True))
+        hits[:5] = sorted(order, key=order.__getitem__)
+    right = zip(found, map(paragraphs.index, questions["pair"]), strict=True)
+    ranks = [hits.index(n) + 1 if n in hits else 10**6 for hits, n in right]
     shares = {f"recall@{k}": sum(rank <= k for rank in ranks) / len(ranks) for k in (1, 5)}
     return {"mrr": sum(1 / rank for rank in ranks) / len(ranks)} | shares
 
@@ -89,6 +96,7 @@ def main(
     sentence, questions = sentences.Sentence(peft.lora(model.stack, "blocks.*.*.*", rank=rank)), data.task(xquad)
     encoder, test = SentenceEncoder(sentence, tokenizer), data.task(graded, split="test")
     found: dict[str, Any] = {"BM25": search(questions, None), "BM25, stems": search(questions, None, stem=True)}
+    found["BM25, stems, re-ranked"] = search(questions, None, stem=True, writer=checkpoints.load("gpt-english")[:2])
 
     def score(name: str) -> None:
         found[name] = {"sts": sentences.sts(encoder, test["text"], test["pair"], test["label"])}
@@ -108,8 +116,7 @@ def main(
     fit(sentence, both, either, len(both), lr, **how)
     score("both in turn")
     about = {"body": body, "pairs": len(near.texts), "steps": steps, "lr": lr, "rank": rank, "seed": 0} | how
-    about |= {"torch": torch.__version__, "seconds": round(time.perf_counter() - start)}
-    about |= {"made": time.strftime("%Y-%m-%d")}
+    about |= {"torch": torch.__version__, "seconds": round(time.perf_counter() - start), "made": time.strftime("%F")}
     write_json(record, {"questions": len(questions), "arms": found} | about)
     folders.save_pretrained(sentence, out, model_type="megatron-bert", architecture="MegatronBertModel")
     scores = {name: round(value, 4) for name, value in found["both in turn"].items()}

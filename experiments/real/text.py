@@ -162,18 +162,17 @@ def main(
     length, is_causal = model.stack.config.position.length, isinstance(model, heads.LM)
     likeliest: Scorer = partial(causal if is_causal else masked, model, tokenizer)
     found: dict[str, Any] = {"model": name, "torch": torch.__version__, "made": time.strftime("%Y-%m-%d")}
-    if corpus is not None:
-        texts = (row["text"] for row in data.corpus(corpus, split="test"))
-        found["hidden words"] = hidden_words(model, tokenizer, texts)
+    rows = None if corpus is None else data.corpus(corpus, split="test")
+    if rows is not None:
+        found["hidden words"] = hidden_words(model, tokenizer, rows["text"])
     if isinstance(model, Seq2SeqLM):
-        corpus = wikitext = archive = None
+        rows = wikitext = archive = None
     else:
         found["knowledge"] = knowledge(likeliest)
-    if corpus is not None and is_causal:
-        texts = (row["text"] for row in data.corpus(corpus, split="test"))
-        found["corpus"] = likelihood(model, tokenizer, texts, length)
-    elif corpus is not None:
-        found["corpus"] = masked_accuracy(model, tokenizer, data.corpus(corpus, split="test"), length)
+    if rows is not None and is_causal:
+        found["corpus"] = likelihood(model, tokenizer, rows["text"], length)
+    elif rows is not None:
+        found["corpus"] = masked_accuracy(model, tokenizer, rows, length)
     if wikitext is not None and is_causal:
         raw = wikitext.read_text("utf-8")
         found["wikitext"] = likelihood(model, tokenizer, [raw], length)

@@ -52,8 +52,7 @@ def questions(file: Path, vectors: WordVectors) -> dict[str, list[AnalogyQuestio
         if line.startswith(":"):
             kind = "form" if line.startswith(": gram") else "meaning"
         elif all(word in vectors for word in line.split()):
-            a, b, c, d = line.split()
-            found[kind].append(AnalogyQuestion(a, b, c, d))
+            found[kind].append(AnalogyQuestion(*line.split()))
     return found
 
 
