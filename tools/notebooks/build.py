@@ -33,7 +33,7 @@ def rebuild(path: Path) -> tuple[NotebookNode, Measure]:
     fresh = scrub.scrub(executed)
     for old, new in zip(stored.cells, fresh.cells, strict=True):
         # Times never repeat. Where nothing else changed, the stored ones stay, so that a rebuild changes no byte.
-        if "timing" in new.metadata.get("tags", []) and not compare.cells(old, new.outputs):
+        if "timing" in new.metadata.get("tags", []) and old.outputs and not compare.cells(old, new.outputs):
             new.outputs = old.outputs
     return fresh, measure
 
