@@ -288,19 +288,17 @@ def _label_ends(axes: Axes, right: float, ends: list[tuple[float, str, str]], li
 
     ends: (y, name, colour) of each line. lines: of text in a name.
     """
+    from scipy.optimize import isotonic_regression
+
     spec = axes.get_subplotspec()
     rows = spec.get_gridspec().nrows if spec is not None else 1
     gap = lines * 0.24 / (0.8 * axes.figure.get_size_inches()[1] / rows)  # type: ignore[union-attr]
     scale = axes.yaxis.get_transform()
     low, high = scale.transform(axes.get_ylim())  # get_ylim first brings the limits up to date
     wanted = sorted(((float(scale.transform([y])[0]) - low) / (high - low), name, colour) for y, name, colour in ends)
-    placed: list[float] = []
-    for height, _, _ in wanted:
-        placed.append(max(height, placed[-1] + gap) if placed else height)
-    roof = 1.02 if lines == 1 else 0.97
-    for i in reversed(range(len(placed))):  # what stands too high comes down, and pushes only what it meets
-        placed[i] = min(placed[i], roof)
-        roof = placed[i] - gap
+    steps = gap * np.arange(len(wanted))  # a crowd stays centred on its lines
+    placed = isotonic_regression([height for height, _, _ in wanted] - steps).x
+    placed = np.clip(placed, 0.02, (1.02 if lines == 1 else 0.97) - steps[-1:]) + steps
     for height, (_, name, colour) in zip(placed, wanted, strict=True):
         look: dict[str, Any] = {"color": colour, "va": "center", "annotation_clip": False}
         note(axes, (right, height), name, (8, 0), xycoords=("data", "axes fraction"), **look)

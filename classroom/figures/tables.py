@@ -50,8 +50,13 @@ def table(rows: Sequence[Mapping[str, Any]], *, digits: int = 3) -> Html:
         "  ".join(f"{cell:{'<' if i in words else '>'}{widths[i]}}" for i, cell in enumerate(line)).rstrip()
         for line in [header, *lines]
     )
-    html = html_table([escape(h) for h in header], [[escape(cell) for cell in line] for line in lines], text=words)
+    html = html_table([escape(h) for h in header], [map(_whole, line) for line in lines], text=words)
     return Html(f'<div style="overflow-x:auto">{html}</div>', text)
+
+
+def _whole(cell: str) -> str:
+    """The cell as HTML, its intervals not to be broken at the comma."""
+    return re.sub(r"(\[[-\d.]+,) ", "\\1\u00a0", escape(cell))
 
 
 def _figures(column: Sequence[str]) -> bool:

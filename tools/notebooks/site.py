@@ -93,7 +93,7 @@ def index(notebooks: dict[str, Path], entries: dict[str, dict[str, Any]], given:
         rows.append((name, f"{lesson.name}.html" * (lesson.name in notebooks), says, entries.get(lesson.name)))
     body = jinja2.Template(_INDEX).render(
         title=title.lstrip("# "),
-        about=rest.strip().split("\n\n")[0].replace("\n", " "),
+        about=page.markdown(re.sub(r"\(docs/(\w+)\.md[^)]*", r"(\1.html", rest.strip().split("\n\n")[0])),
         map=png(lesson_map(), 160),
         rows=rows,
         machines="; ".join(sorted({record.machine(entry["hardware"]) for entry in entries.values()})),

@@ -3,6 +3,7 @@ var menu = root.querySelector('select');
 var say = root.querySelector('output');
 var stage = root.querySelector('[data-arcs]');
 var words = root.querySelectorAll('[data-word]');
+var parsed = root.querySelector('svg > path');
 var chosen = -1;
 function draw() {
   var arcs = data.heads[+menu.value];
@@ -24,9 +25,9 @@ function draw() {
   if (chosen >= 0) {
     var arc = arcs[chosen];
     say.textContent = '\u201c' + data.words[chosen] + '\u201d looks most at \u201c' + data.words[arc[0]] + '\u201d, '
-      + Math.round(100 * arc[3]) + '%: ' + data.says[arc[2]];
+      + Math.round(100 * arc[3]) + '%' + (parsed ? ': ' + data.says[arc[2]] : '');
   } else {
-    say.textContent = 'Words that look ' + Object.keys(count).map(function(kind) {
+    say.textContent = !parsed ? '' : 'Words that look ' + Object.keys(count).map(function(kind) {
       return data.says[kind] + ': ' + count[kind]; }).join(', ');
   }
 }
