@@ -92,7 +92,7 @@ def html_table(header: Iterable[str], rows: Iterable[Iterable[str]], *, text: Co
 
     text: the numbers of further columns that are set to the left, as words are; the others to the right, as figures.
     """
-    cell = "padding:4px 12px;border-bottom:1px solid #e0e3e6"
+    cell = "padding:4px 12px;border-bottom:1px solid #9aa0a666"
     header = list(header)
     align = ["left" if i == 0 or i in text else "right" for i in range(len(header))]
     head = "".join(
@@ -105,7 +105,4 @@ def html_table(header: Iterable[str], rows: Iterable[Iterable[str]], *, text: Co
             f'<td style="{cell};text-align:{side}">{value}</td>' for side, value in zip(align[1:], rest, strict=True)
         ]
         body += f'<tr><th scope="row" style="{cell};text-align:left;font-weight:600">{first}</th>{"".join(cells)}</tr>'
-    return (
-        f'<table style="{FONT};border-collapse:collapse;background:#fff;color:#1b1b1b">'
-        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-    )
+    return f'<table style="{FONT};border-collapse:collapse"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
