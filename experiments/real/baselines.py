@@ -62,8 +62,7 @@ def _texts(*parts: Dataset) -> list[sparse.csr_matrix]:
 
 
 def _words(*parts: Dataset) -> list[sparse.csr_matrix]:
-    counter = DictVectorizer()
-    counter.fit([one for row in parts[0]["tokens"] for one in _features(row)])
+    counter = DictVectorizer().fit([one for row in parts[0]["tokens"] for one in _features(row)])
     return [counter.transform([one for row in part["tokens"] for one in _features(row)]) for part in parts]
 
 

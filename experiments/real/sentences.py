@@ -51,9 +51,9 @@ def neighbours(corpus: str, seed: int = 0) -> Iterator[dict[str, Any]]:
 
 
 def search(
-    questions: Any, embedder: Embedder | None, stem: bool = False, how: How = "bm25", writer: Any = None
+    questions: Any, embedder: Embedder | None, *, stem: bool = False, how: How = "bm25", lm: Any = None
 ) -> dict[str, float]:
-    """How high the right paragraph stands: mean reciprocal rank, share in the first place and five. writer: a language
+    """How high the right paragraph stands: mean reciprocal rank, share in the first place and five. lm: a language
     model that re-ranks the first five by how likely the question is behind each (Sachan et al. 2022)."""
 
     def said(texts: list[str]) -> list[str]:
@@ -62,8 +62,9 @@ def search(
     paragraphs = list(dict.fromkeys(questions["pair"]))
     index = Index(said(paragraphs), embedder=embedder)
     found = [[h.number for h in hits] for hits in index.search_all(said(questions["text"]), len(paragraphs), how=how)]
-    for question, hits in zip(questions["text"], found, strict=True) if writer else ():
-        told = prompting.score(*writer, [paragraphs[n][-ROOM:] for n in hits[:5]], [[f" {question}"]] * len(hits[:5]))
+    for question, hits in zip(questions["text"], found, strict=True) if lm else ():
+        before = [paragraphs[n][-ROOM:] for n in hits[:5]]
+        told = prompting.score(lm[0], lm[1], before, [[f" {question}"]] * len(before))
         order = dict(zip(hits[:5], (-one.logprob for (one,) in told), strict=True))
         hits[:5] = sorted(order, key=order.__getitem__)
     right = zip(found, map(paragraphs.index, questions["pair"]), strict=True)
@@ -96,7 +97,7 @@ def main(
     sentence, questions = sentences.Sentence(peft.lora(model.stack, "blocks.*.*.*", rank=rank)), data.task(xquad)
     encoder, test = SentenceEncoder(sentence, tokenizer), data.task(graded, split="test")
     found: dict[str, Any] = {"BM25": search(questions, None), "BM25, stems": search(questions, None, stem=True)}
-    found["BM25, stems, re-ranked"] = search(questions, None, stem=True, writer=checkpoints.load("gpt-english")[:2])
+    found["BM25, stems, re-ranked"] = search(questions, None, stem=True, lm=checkpoints.load("gpt-english")[:2])
 
     def score(name: str) -> None:
         found[name] = {"sts": sentences.sts(encoder, test["text"], test["pair"], test["label"])}

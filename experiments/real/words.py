@@ -52,7 +52,7 @@ def questions(file: Path, vectors: WordVectors) -> dict[str, list[AnalogyQuestio
         if line.startswith(":"):
             kind = "form" if line.startswith(": gram") else "meaning"
         elif all(word in vectors for word in line.split()):
-            found[kind].append(AnalogyQuestion(*line.split()))
+            found[kind].append(AnalogyQuestion(*line.split()))  # type: ignore[arg-type]  # four words
     return found
 
 
