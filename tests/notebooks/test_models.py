@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from sentence_transformers import SentenceTransformer, models
+from sentence_transformers.sentence_transformer import SentenceTransformer, modules
 
 from course_lib import data
 from tests.notebooks.test_smoke import smoke
@@ -27,8 +27,8 @@ SIZE |= {"hidden_size": 48, "max_position_embeddings": 258}
 def public(kind: str, folder: Path) -> str:
     """A random model with its tokenizer; ELECTRA's generator beside it; "sentence": sentence-transformers' own."""
     if kind == "sentence":
-        body = models.Transformer(public("bert", folder.with_name("sentence-body")))
-        pooling = models.Pooling(SIZE["hidden_size"], pooling_mode="mean")
+        body = modules.Transformer(public("bert", folder.with_name("sentence-body")))
+        pooling = modules.Pooling(SIZE["hidden_size"], pooling_mode="mean")
         SentenceTransformer(modules=[body, pooling], device="cpu").save(str(folder))
         return str(folder)
     texts = [row["text"] for row in data.corpus("world", n=200)]
