@@ -1,10 +1,11 @@
 """What a claim's experiment is: a function that measures. The rule that judges its figures stands in the ledger."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import yaml
@@ -19,6 +20,8 @@ from experiments.engine.lab import Lab, Plan, Tuning, shipped
 LESSONS = Path(__file__).parents[1] / "lessons"  # BLOCK/LESSON.py holds the experiments of a lesson
 Measure = Callable[[Lab, int], dict[str, float]]  # lab, seed -> the figures' values with that seed
 Needs = Callable[[Plan, int], Sequence[Arm]]
+Systems = Callable[[Plan, int], dict[str, Tuning]]  # plan, seed -> the systems of a suite by name
+Score = Callable[[Lab, str, int], float]  # lab, task, seed
 _FOUND: dict[str, "Experiment"] = {}
 
 
@@ -75,20 +78,26 @@ def experiment(name: str, needs: Needs = lambda *_: (), **config: Any) -> Callab
     return register
 
 
-def suite(name: str, systems: Callable[[Plan, int], dict[str, Tuning]], tasks: Sequence[str]) -> None:
+def suite(name: str, systems: Systems, tasks: Sequence[str] = (), also: Mapping[str, Score] | None = None) -> None:
     """The experiment of a claim that compares systems on several tasks by their scores as SYSTEM/TASK, and their means,
-    SYSTEM/average."""
+    SYSTEM/average. All learn from the suite's labels, each at the rate that the claim's settings say. also: systems of
+    another kind, and what scores them.
+    """
+    rates, tasks = settings(name)["learning rates"], tasks or given("suite")["tasks"]
 
     def needs(plan: Plan, seed: int) -> list[Arm]:
         return list(dict.fromkeys(s.source for s in systems(plan, seed).values() if isinstance(s.source, Arm)))
 
-    @experiment(name, needs, tasks=tasks)
+    @experiment(name, needs, tasks=tasks, sizes=given("suite")["sizes"])
     def measure(lab: Lab, seed: int) -> dict[str, float]:
         values: dict[str, float] = {}
         for system, tuning in systems(lab.plan, seed).items():
-            scores = {f"{system}/{task}": lab.score(replace(tuning, task=task)) for task in tasks}
-            values |= scores | {f"{system}/average": sum(scores.values()) / len(tasks)}
-        return values
+            tuning = replace(tuning, lr=rates[system], **given("suite")["sizes"][lab.plan.scale])
+            values |= {f"{system}/{task}": lab.score(replace(tuning, task=task)) for task in tasks}
+        for system, score in (also or {}).items():
+            values |= {f"{system}/{task}": score(lab, task, seed) for task in tasks}
+        named = dict.fromkeys(key.split("/")[0] for key in values)
+        return values | {f"{system}/average": mean(values[f"{system}/{task}"] for task in tasks) for system in named}
 
 
 def find(name: str) -> Experiment:

@@ -158,17 +158,10 @@ def windows(stream: Int[Tensor, " N"], length: int, rows: int, *keys: int, ahead
 
 
 def fit(
-    model: nn.Module,
-    batches: loop.Batches,
-    loss: losses.Loss,
-    steps: int,
-    lr: float,
-    schedule: optim.Schedule | None = None,
-    *,
-    device: str = "cpu",
-    precision: loop.Precision | None = None,
+    model: nn.Module, batches: loop.Batches, loss: losses.Loss, steps: int, lr: float,
+    schedule: optim.Schedule | None = None, *, device: str = "cpu", precision: loop.Precision | None = None,
     **adamw: Any,
-) -> list[float]:
+) -> list[float]:  # fmt: skip
     """Train what is not frozen, in place, and leave it on the CPU, in eval mode; the losses of all steps. schedule: by
     default linear, up over a tenth of the steps and down. adamw: its options."""
     optimizer, schedule = optim.adamw(model, lr, **adamw), schedule or optim.linear(steps, steps // 10)

@@ -68,11 +68,6 @@ def sizes(plan: Plan) -> list[tuple[int, int]]:
     return [(max(1, layers // 2), width // 2), (layers, width // 2), (layers, width), (layers, 3 * width // 2)]
 
 
-def family(plan: Plan, seed: int) -> list[Arm]:
-    """BERT in all sizes."""
-    return [size_arm(plan, seed, *size) for size in sizes(plan)]
-
-
 def masked_arm(plan: Plan, seed: int, recipe: str = "80/10/10") -> Arm:
     """Masked words alone; `recipe`: [MASK]/random/as it is, other than BERT's up to `compared` only."""
     if recipe == "80/10/10":

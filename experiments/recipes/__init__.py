@@ -41,13 +41,9 @@ RECIPES = _read()  # in the order of what starts from what
 
 
 def build(
-    name: str,
-    *,
-    work: str | Path = "build/checkpoints",
-    to: str | Path = checkpoints.FOLDER,
-    steps: int | None = None,
+    name: str, *, work: str | Path = "build/checkpoints", to: str | Path = checkpoints.FOLDER, steps: int | None = None,
     device: str = "cpu",
-) -> Iterator[Point]:
+) -> Iterator[Point]:  # fmt: skip
     """Make a shipped checkpoint: train by its recipe, probe, export to `to`. Resumes what `work` holds.
 
     to: folder of the finished ones, where those that it starts from must be. steps: in place of the recipe's; before

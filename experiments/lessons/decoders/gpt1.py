@@ -10,8 +10,6 @@ from course_lib.analysis import cost
 from course_lib.families.gpt import gpt1
 from experiments.lessons import Lab, Plan, Tuning, experiment, probes, small_models, suite
 
-TASKS = ("acceptability", "sentiment", "nli", "qnli", "paraphrase", "similarity", "entities")
-
 
 @experiment("gelu")
 def gelu(lab: Lab, seed: int) -> dict[str, float]:
@@ -66,9 +64,10 @@ def gelu_converges(lab: Lab, seed: int) -> dict[str, float]:
 
 
 def _systems(plan: Plan, seed: int) -> dict[str, Tuning]:
-    """The same decoder, pretrained and from scratch."""
+    """The same decoder, pretrained and from scratch; an earlier system, a BiLSTM with attention on frozen ELMo."""
     tuning = Tuning(small_models.causal_arm(plan, seed), "", seed)
-    return {"pretrained": tuning, "from scratch": replace(tuning, pretrained=False)}
+    earlier = Tuning(small_models.elmo_arm(plan, seed), "", seed, frozen=True)
+    return {"pretrained": tuning, "from scratch": replace(tuning, pretrained=False), "BiLSTM+ELMo+Attn": earlier}
 
 
-suite("gpt1-table", _systems, TASKS)
+suite("gpt1-table", _systems)

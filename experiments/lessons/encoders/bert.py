@@ -16,7 +16,7 @@ from course_lib.objectives import IGNORE, losses, seeded_generator
 from course_lib.pretrained.tokenizers import Vocab
 from experiments.engine.arms import town
 from experiments.engine.experiment import suite
-from experiments.lessons import Lab, Plan, Tuning, experiment, probes, sentences, small_models
+from experiments.lessons import Lab, Plan, Tuning, experiment, given, probes, sentences, small_models
 
 SHARES = {"[MASK]": 0.8, "random": 0.1, "as it is": 0.1}
 WRITTEN, STORIES = 24, 24  # tokens each text is continued by, and how many texts
@@ -118,8 +118,7 @@ def _masks_at_the_end(bert: nn.Module, vocab: Vocab, ids: list[int], rng: torch.
     return ids, positions
 
 
-ABLATION_TASKS = ("nli", "qnli", "sentiment", "questions")
-SIZE_TASKS = ("sentiment", "entities")
+SIZE_RATES = given("settings")["bert-size"]["learning rates"]
 MISMATCH_TASKS = ("nli", "entities")
 FROZEN_RATE = 1e-2  # of a linear head alone
 
@@ -158,18 +157,21 @@ def _ablated(plan: Plan, seed: int) -> dict[str, Tuning]:
     return {"BERT": bert, "no NSP": masked, "LTR, no NSP": causal, "+ BiLSTM": replace(causal, top="bilstm")}
 
 
-suite("bert-ablation", _ablated, ABLATION_TASKS)
+suite("bert-ablation", _ablated)
 
 
-@experiment("bert-size", tasks=SIZE_TASKS)
+@experiment("bert-size", **given("suite"))
 def bert_size(lab: Lab, seed: int) -> dict[str, float]:
     """Perplexity and mean score of each size."""
     values: dict[str, float] = {}
-    for (layers, width), arm in zip(small_models.sizes(lab.plan), small_models.family(lab.plan, seed), strict=True):
+    for (layers, width), lr in zip(small_models.sizes(lab.plan), SIZE_RATES, strict=True):
+        arm = replace(small_models.size_arm(lab.plan, seed, layers, width), lr=lr, keep=())
         name, (model, tokens, _) = f"{layers} x {width}", lab.model(arm)
         loss = evaluation.mean_loss(model, probes.words_loss, probes.held_out(arm, tokens))
         values[f"perplexity/{name}"] = math.exp(loss)
-        values[f"average/{name}"] = mean(lab.score(Tuning(arm, task, seed)) for task in SIZE_TASKS)
+        taught = Tuning(arm, "", seed, **given("suite")["sizes"][lab.plan.scale])
+        scores = {f"{task}/{name}": lab.score(replace(taught, task=task)) for task in given("suite")["tasks"]}
+        values |= scores | {f"average/{name}": mean(scores.values())}
     return values
 
 

@@ -1,15 +1,24 @@
 """The claims of lesson 10: systems on the suite, continuations, answer spans, frozen against tuned, the recipe."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import product
+from statistics import mean
+from typing import Any
 
-from experiments.lessons import Arm, Lab, Plan, Tuning, experiment, given, small_models, suite
+import torch
+from torch import Tensor
 
-SUITE = ("sentiment", "similarity", "qnli")
-SIZES, RATE = given("bert_finetuning").values()
+from course_lib.analysis import probing
+from course_lib.families.elmo import split
+from course_lib.pretrained import checkpoints
+from experiments.lessons import Arm, Lab, Plan, Tuning, experiment, given, probes, small_models, suite, task_rows
+from experiments.town import views
+
 SYSTEMS = ("BiLSTM+ELMo+Attn", "GPT", "BERT", "bert-mini")
-READER_RATE, FROZEN_RATE = 2e-3, 5e-3  # for the BiLSTM on top, which starts from nothing: of ELMo, of a frozen BERT
-TUNED_TASKS = ("entities", "sentiment", "nli", "similarity")
+SCRATCH = {"BERT": "from scratch", "bert-mini": "bert-mini's shape, from scratch"}
+READER_RATE = 2e-3  # for the BiLSTM on top, which starts from nothing
+TASKS, WAYS, FROZEN = (given("settings")["frozen-or-tuned"][name] for name in ("labels", "trained", "L-BFGS steps"))
 SWEEP_TASK, RATES, EPOCHS, *_ = given("settings")["finetuning-recipe"].values()
 
 
@@ -21,12 +30,18 @@ def _systems(plan: Plan, seed: int) -> dict[str, Tuning]:
     return tuned | {SYSTEMS[0]: replace(tuned[SYSTEMS[0]], frozen=True, lr=READER_RATE)}
 
 
-def _taught(plan: Plan, seed: int) -> dict[str, Tuning]:
-    """The systems with the suite's labels, each at its own learning rate."""
-    return {name: replace(s, lr=RATE[name], **SIZES[plan.scale]) for name, s in _systems(plan, seed).items()}
+def _counted(lab: Lab, task: str, seed: int) -> float:
+    """A linear model of counted words and pairs of neighbours."""
+    what, size = views.view(task), given("suite")["sizes"][lab.plan.scale]
+    train, test = what.rows(size["labels"], "train", seed), what.rows(size["tests"], "test", seed)
+    return views.bag_of_words(what, train, test)
 
 
-suite("bert-glue", _taught, SUITE)
+def _and_scratch(plan: Plan, seed: int) -> dict[str, Tuning]:
+    return _systems(plan, seed) | {SCRATCH["bert-mini"]: Tuning("bert-mini", "", seed, pretrained=False)}
+
+
+suite("bert-glue", _and_scratch, also={"counted words": _counted})
 
 
 @experiment("bert-swag")
@@ -34,9 +49,6 @@ def bert_swag(lab: Lab, seed: int) -> dict[str, float]:
     """Accuracy of each system at choosing the continuation."""
     systems = _systems(lab.plan, seed) | {"gpt-mini": Tuning("gpt-mini", "", seed)}
     return {name: lab.score(replace(system, task="continuation")) for name, system in systems.items()}
-
-
-SCRATCH = {"BERT": "from scratch", "bert-mini": "bert-mini's shape, from scratch"}
 
 
 @experiment("bert-squad")
@@ -51,19 +63,38 @@ def bert_squad(lab: Lab, seed: int) -> dict[str, float]:
     return values
 
 
-def _ways(plan: Plan, seed: int) -> dict[str, Tuning]:
-    """ELMo and BERT, frozen and tuned."""
-    elmo = Tuning(small_models.elmo_arm(plan, seed), "", seed, lr=READER_RATE)
-    bert = Tuning(small_models.bert_arm(plan, seed), "", seed)
-    return {
-        "ELMo frozen": replace(elmo, frozen=True),
-        "ELMo tuned": elmo,
-        "BERT frozen": replace(bert, frozen=True, top="bilstm", lr=FROZEN_RATE),
-        "BERT tuned": bert,
-    }
+def _read_off(plan: Plan, task: str, seed: int, labels: int, steps: int) -> float:
+    """A linear model's score on bert-mini as it is: on the vectors of all layers, side by side, of each word; of two
+    texts, on distance and product of their mean vectors."""
+    encoder, tokenizer, _ = checkpoints.load("bert-mini")
+
+    def vectors(texts: Iterable[list[str]]) -> list[Tensor]:
+        return [layers.transpose(0, 1).flatten(1) for layers in probing.word_layers(encoder, tokenizer, [*texts])]
+
+    def read(part: Any) -> Tensor:
+        if "tokens" in part.column_names:
+            return torch.cat(vectors(part["tokens"]))
+        a, b = (torch.stack([words.mean(0) for words in vectors(map(split, part[x]))]) for x in ("text", "pair"))
+        return torch.cat([(a - b).abs(), a * b], dim=1)
+
+    rows = task_rows(task, seed, train=labels, test=2 * plan.tests)
+    return probes.linear_score(read(rows["train"]), read(rows["test"]), rows, steps)
 
 
-suite("frozen-or-tuned", _ways, TUNED_TASKS)
+@experiment("frozen-or-tuned")
+def frozen_or_tuned(lab: Lab, seed: int) -> dict[str, float]:
+    """ELMo and BERT, frozen and tuned, by task and on average; frozen BERT's linear model half as long, too."""
+    values: dict[str, float] = {}
+    for task, labels in TASKS.items():
+        labels = lab.plan.labels if lab.plan.scale == "smoke" else labels
+        for way, rates in WAYS.items():
+            source, frozen = f"{way.split()[0].lower()}-mini", "frozen" in way
+            tuning = Tuning(source, task, seed, frozen=frozen, labels=labels, tests=2 * lab.plan.tests)
+            values[f"{way}/{task}"] = lab.score(replace(tuning, lr=rates[task][0], epochs=rates[task][1]))
+        for way, steps in FROZEN.items():
+            values[f"{way}/{task}"] = _read_off(lab.plan, task, seed, labels, steps)
+    ways = dict.fromkeys(name.split("/")[0] for name in values)
+    return values | {f"{way}/average": mean(values[f"{way}/{task}"] for task in TASKS) for way in ways}
 
 
 @experiment("finetuning-recipe")

@@ -6,11 +6,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from course_lib.analysis import metrics, probing
+from course_lib.analysis import probing
 from course_lib.model.initialization import mimetic
 from course_lib.model.transformer import Transformer
 from course_lib.pretrained import checkpoints, tokenizers
-from experiments.lessons import Lab, Tuning, experiment, given, small_models, task_rows, town
+from experiments.lessons import Lab, Tuning, experiment, given, probes, small_models, task_rows, town
 
 BODY = "bert-mini"
 SIZES: dict[str, list[int]] = given("inside_bert")["sizes"]
@@ -110,13 +110,6 @@ def layers_as_features(lab: Lab, seed: int) -> dict[str, float]:
     model, tokenizer, _ = checkpoints.load(BODY)
     n = SIZES[lab.plan.scale][2]
     rows = task_rows("entities", seed, train=n, test=n)
-    tags = rows["train"].features["labels"].feature.names
     made = {s: features(torch.cat(probing.word_layers(model, tokenizer, r["tokens"]), dim=1)) for s, r in rows.items()}
-    truth = [[tags[label] for label in labels] for labels in rows["test"]["labels"]]
-    labels = torch.tensor([label for row in rows["train"]["labels"] for label in row])
-    values = {}
-    for name, x in made["train"].items():
-        said = probing.linear_probe(x, labels, len(tags), steps=40)(made["test"][name]).argmax(-1)
-        guessed = [[tags[i] for i in part.tolist()] for part in said.split([len(row) for row in truth])]
-        values[name] = metrics.entity_f1(guessed, truth)
+    values = {name: probes.linear_score(x, made["test"][name], rows) for name, x in made["train"].items()}
     return values | {"fine-tuned": lab.score(Tuning(BODY, "entities", seed, labels=n, tests=n))}

@@ -250,9 +250,7 @@ def test_show_sends_picture_alternative_and_caption(monkeypatch: pytest.MonkeyPa
     assert png_size(picture["image/png"])[0] > 300 and "Look &lt;here&gt;." in caption["text/html"]
 
 
-def test_live_yields_every_record_and_one_still_picture(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_live_yields_all_and_one_picture(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TQDM_DISABLE", "1")
     steps = [SimpleNamespace(step=i, loss=5.0 - i) for i in range(1, 4)]
     assert figures.train_with_progress(iter(steps), 3) == steps

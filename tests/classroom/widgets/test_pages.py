@@ -74,9 +74,7 @@ def test_it_computes_what_the_model_computes(model: heads.LM, tokenizer: Tokeniz
 
 
 @pytest.mark.parametrize(("temperature", "k", "p"), [(1.0, 0, 1.0), (0.5, 5, 1.0), (1.3, 0, 0.6), (0.8, 6, 0.7)])
-def test_it_leaves_the_same_choices(
-    model: heads.LM, tokenizer: Tokenizer, temperature: float, k: int, p: float
-) -> None:
+def test_the_same_choices(model: heads.LM, tokenizer: Tokenizer, temperature: float, k: int, p: float) -> None:
     logits = torch.randn(model.stack.config.embed.vocab, generator=torch.Generator().manual_seed(4)) * 2
     found = said_by_node(
         "playground-engine", pack(model, tokenizer), f"choices({logits.tolist()}, {temperature}, {k}, {p})"

@@ -74,9 +74,7 @@ def test_a_record_says_it_all(settings: RunSettings, toy: list[int]) -> None:
     assert found.config["plan"]["scale"] == "smoke" and {"python", "torch"} <= set(found.versions)
 
 
-def test_finished_seeds_are_not_done_again(
-    settings: RunSettings, monkeypatch: pytest.MonkeyPatch, toy: list[int]
-) -> None:
+def test_no_seed_is_done_twice(settings: RunSettings, monkeypatch: pytest.MonkeyPatch, toy: list[int]) -> None:
     for _ in range(2):
         list(run([NAME], settings))
     assert toy == [0, 1, 2]
