@@ -11,7 +11,7 @@ import torch
 from course_lib.analysis.cost import forward_flops, parameters
 from course_lib.families import FAMILIES
 from course_lib.model.transformer import Transformer
-from experiments.bench.contenders import GENERATED, MASKED, Measurement, Timing, ours
+from experiments.bench.contenders import GENERATED, MASKED, WAYS, Measurement, Timing, ours
 
 
 def work(measure: Measurement, name: str, contender: str, t: Timing) -> tuple[float, float] | None:
@@ -19,25 +19,26 @@ def work(measure: Measurement, name: str, contender: str, t: Timing) -> tuple[fl
 
     FLOPs: of `forward_flops`, 2 N and attention's 4 T width a layer (causal: half); training three times that, 6 N
     (Kaplan et al. 2020, section 2.1). Bytes: the N weights once for a batch; training 11 numbers a weight (two
-    passes read it, the gradient is written and read, AdamW reads four and writes three). No activations.
+    passes read it, the gradient is written and read, AdamW reads four and writes three), of an encoder-decoder that
+    writes, half a row after half a row, its decoder's. Each beam is a row more. No activations.
     """
     figure = name.rpartition(": ")[2]
-    if not measure.of or any(word in name for word in ("memory", "beam")):
+    if not measure.of or "memory" in name:
         return None
     family, size = measure.of[0], t.size(measure.of[1])
-    training, reading = "training" in figure, figure == "inference"
+    training, writing = "training" in figure, "training" not in figure and figure != "inference"
     with torch.device("meta"):
         encoder, *decoder = (m.config for m in ours(family, size).modules() if isinstance(m, Transformer))
-    if decoder and not training and not reading:
-        return None
-    asked = round(MASKED * size.tokens) if training and FAMILIES[family].objective == "masked" else size.tokens
-    flops = forward_flops(encoder, size.tokens, outputs=0 if decoder or family == "electra" else asked)
-    flops += sum(forward_flops(config, size.tokens // 2, memory=size.tokens) for config in decoder)
+    tokens = size.tokens // 2 if decoder and writing else size.tokens
+    asked = round(MASKED * tokens) if training and FAMILIES[family].objective == "masked" else tokens
+    beams = WAYS["beam"]["num_beams"] if "beam" in figure else 1
+    flops = forward_flops(encoder, tokens, outputs=0 if decoder or family == "electra" else asked)
+    flops = flops + beams * forward_flops(decoder[0], size.tokens // 2, memory=tokens) if decoder else beams * flops
     rows = int(name.rpartition("batch ")[2]) if "batch " in name else GENERATED
-    numbers = parameters(lambda: ours(family, size)) * (11 if training else 1)
-    moved = numbers / (size.batch * size.tokens if training or reading else rows)
+    numbers = parameters(decoder[0] if decoder and writing else lambda: ours(family, size)) * (11 if training else 1)
+    moved = numbers / (rows if writing else size.batch * size.tokens)
     width = 2 if "bf16" in contender and not training else 4
-    return flops * (3 if training else 1) / size.tokens, width * moved
+    return flops * (3 if training else 1) / tokens, width * moved
 
 
 def compare(records: Iterable[dict[str, Any]]) -> dict[str, float]:
@@ -63,8 +64,7 @@ def draw(records: Iterable[dict[str, Any]], limits: dict[str, float]) -> Any:
     rows = [row for record in records for row in record["rows"] if "share" in row]
     ends = [min(row["FLOP/byte"] for row in rows) / 2, max(row["FLOP/byte"] for row in rows) * 2]
     for precision, style in (("fp32", "-"), ("bf16", "--")):
-        corner = limits[precision] / limits["copy"]
-        x = sorted([*ends, min(max(corner, ends[0]), ends[1])])
+        x = sorted([*ends, min(max(limits[precision] / limits["copy"], ends[0]), ends[1])])
         y = [min(limits[precision], limits["copy"] * each) / 1e9 for each in x]
         axes.plot(x, y, style, color="#5f6368", label=f"limit, {precision}")
     for name in dict.fromkeys(row["contender"] for row in rows):

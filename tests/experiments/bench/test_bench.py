@@ -157,6 +157,9 @@ def test_shares():
     assert flops == 6 * (12 * 16**2 + 64 * 16) + 3 * 4 * 16 * 4.5
     n = sum(p.numel() for p in contenders.ours("gpt", contenders.SIZES["tiny"]).parameters())
     assert moved == 11 * 4 * n / 16
+    names = [f"generation BART S: {way}, batch 1" for way in ("greedy", "beam")]
+    one, four = (roofline.work(bench.measures()["generation BART S"], name, "course fp32", TINY) for name in names)
+    assert one[1] == four[1] and 2 < four[0] / one[0] < 4  # four beams, one reading of the source
     row = {"contender": "course fp32", "median": 5e8 / flops}
     rows = [
         {"name": f"limits: {k}", "measure": "limits", "rows": [{"contender": "machine", "median": 1.0}], "work": {}}
