@@ -48,7 +48,7 @@ def linear_score(x: Tensor, x_test: Tensor, rows: Mapping[str, Any], steps: int 
         return metrics.pearson((probe(x_test).softmax(-1) @ torch.arange(6.0)).tolist(), test["label"])
     tags, labels = train.features["labels"].feature.names, torch.tensor([*chain.from_iterable(train["labels"])])
     said = probing.linear_probe(x, labels, len(tags), steps=steps)(x_test).argmax(-1)
-    if "B-PER" not in tags:
+    if "O" not in tags:
         return metrics.accuracy(said.tolist(), [*chain.from_iterable(test["labels"])])
     truth = [[tags[label] for label in row] for row in test["labels"]]
     return metrics.entity_f1([[tags[i] for i in part.tolist()] for part in said.split([*map(len, truth)])], truth)

@@ -17,7 +17,7 @@ from classroom.records import ledger, report
 from classroom.records.figures import Figure, difference, figure, short
 from classroom.records.record import RESULTS, read
 from course_lib.errors import CourseError
-from experiments.engine import experiment
+from experiments.engine import experiment, small_models
 from experiments.engine import run as running
 from experiments.engine.cli import app
 from experiments.engine.experiment import find
@@ -90,11 +90,7 @@ def test_no_seed_is_done_twice(settings: RunSettings, monkeypatch: pytest.Monkey
     assert (after.verdict, after.tried) == ("opposite", ["longer"])
 
 
-def test_arms_come_before_their_seeds_and_once(
-    settings: RunSettings, monkeypatch: pytest.MonkeyPatch, toy: list[int]
-) -> None:
-    from experiments.engine import small_models
-
+def test_arms_come_first_and_once(settings: RunSettings, monkeypatch: pytest.MonkeyPatch, toy: list[int]) -> None:
     made: list[str] = []
 
     def trained(arm: Any, folder: Path, **options: Any) -> None:
@@ -103,9 +99,7 @@ def test_arms_come_before_their_seeds_and_once(
 
     monkeypatch.setattr(running.arms, "trained", trained)
     monkeypatch.setattr("experiments.engine.small_models.fingerprint", lambda world: "x")
-    register(
-        monkeypatch, toy, needs=lambda plan, seed: [small_models.bert_arm(plan, seed), small_models.bert_arm(plan, 0)]
-    )
+    register(monkeypatch, toy, needs=lambda plan, seed: [small_models.bert_arm(plan, n) for n in (seed, 0)])
     done = [each.what for each in run([NAME], settings)]
     assert [what.split()[0] for what in done] == ["arm"] * 3 + [NAME] * 3
     found = records.record(NAME, settings.out)
