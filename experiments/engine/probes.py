@@ -1,13 +1,11 @@
 """What the claims ask a pretrained model directly, without fine-tuning: held-out loss, hidden words, evidence."""
 
-from collections.abc import Mapping, Sequence
-from itertools import chain
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from course_lib.analysis import metrics, probing
 from course_lib.analysis.evaluation import Blank, fill_in_accuracy, mean_loss
 from course_lib.data.inputs import EncodedRow, SourceTarget, in_order
 from course_lib.families import elmo, lstm
@@ -37,21 +35,6 @@ def held_out(arm: arms.Arm, tokenizer: Tokenizer, n: int = HELD_OUT) -> list[los
 def held_out_loss(source: arms.Trained, arm: arms.Arm) -> float:
     """Mean loss of the arm's own objective on held-out documents."""
     return mean_loss(source.model, arms.loss_of(arm), held_out(arm, source.tokenizer))
-
-
-def linear_score(x: Tensor, x_test: Tensor, rows: Mapping[str, Any], steps: int = 40) -> float:
-    """What a linear model, trained by so many steps of L-BFGS, does on vectors of words (F1 of names, accuracy of other
-    tags) or of rows (Pearson's correlation of the expected grade)."""
-    train, test = rows["train"], rows["test"]
-    if "label" in train.column_names:
-        probe = probing.linear_probe(x, torch.tensor(train["label"]).round().long(), 6, steps=steps)
-        return metrics.pearson((probe(x_test).softmax(-1) @ torch.arange(6.0)).tolist(), test["label"])
-    tags, labels = train.features["labels"].feature.names, torch.tensor([*chain.from_iterable(train["labels"])])
-    said = probing.linear_probe(x, labels, len(tags), steps=steps)(x_test).argmax(-1)
-    if "O" not in tags:
-        return metrics.accuracy(said.tolist(), [*chain.from_iterable(test["labels"])])
-    truth = [[tags[label] for label in row] for row in test["labels"]]
-    return metrics.entity_f1([[tags[i] for i in part.tolist()] for part in said.split([*map(len, truth)])], truth)
 
 
 def word_logits(model: nn.Module, ids: Tensor, **options: Any) -> Tensor:

@@ -7,12 +7,14 @@ from itertools import chain
 from random import Random
 from typing import Any, Literal
 
+import torch
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
+from torch import Tensor
 
 from classroom.town import World
-from course_lib.analysis import metrics
+from course_lib.analysis import metrics, probing
 from course_lib.data import columns, inputs
 from experiments.engine import arms, small_models
 
@@ -100,6 +102,18 @@ def bag_of_words(view: View, train: Rows, test: Rows) -> float:
         return score(view, others[view.kind](view, train, test), test)
     bags, asked = ([_bag(row) for row in apart(rows)] for rows in (train, test))
     return judge(view, _linear(scores=view.metric == "pearson"), train, test, bags, asked)
+
+
+def probed(view: View, x: Tensor, x_test: Tensor, train: Rows, test: Rows, steps: int = 40) -> float:
+    """What a linear model, trained by so many steps of L-BFGS, tells from vectors: of words their tags, of rows the
+    grade, as its expected value."""
+    if view.metric == "pearson":
+        probe = probing.linear_probe(x, torch.tensor(truth(view, train)).round().long(), 6, steps=steps)
+        return score(view, (probe(x_test).softmax(-1) @ torch.arange(6.0)).tolist(), test)
+    labels = torch.tensor([*chain(*(row["labels"] for row in train))])
+    said = probing.linear_probe(x, labels, len(view.classes), steps=steps)(x_test).argmax(-1)
+    parts = said.split([len(row["labels"]) for row in test])
+    return score(view, [[view.classes[tag] for tag in part.tolist()] for part in parts], test)
 
 
 def apart(rows: Rows) -> Rows:

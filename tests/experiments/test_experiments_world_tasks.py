@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
+import torch
 
 from classroom.records.figures import figure
 from classroom.town import World
@@ -11,7 +12,7 @@ from course_lib.pretrained import checkpoints
 from experiments.town import tasks
 from experiments.town.hiding import word_scores
 from experiments.town.tasks import Cell, Grid, Hyperparameters, ahead, cells, measure, record
-from experiments.town.views import bag_of_words, majority, view
+from experiments.town.views import bag_of_words, majority, probed, view
 
 TINY = Hyperparameters(
     batch=(4, 4), choices=(2, 2), epochs=(1, 1), choice_epochs=(1, 1), target_epochs=(1, 1), test_rows=6
@@ -113,3 +114,8 @@ def test_asked_by_its_own_head_bert_mini_tells_who_did_it():
     texts, told = ["Anna bought the lamp. Owen bought the rug."] * 2, ["Anna bought the lamp.", "Owen bought the lamp."]
     right, wrong = word_scores(model, tokenizer, texts, told)
     assert right[:, 1].min() > 0 > wrong[:, 1].min()  # in place of "Owen" it would rather say "Anna"
+
+
+def test_a_linear_score_of_names_is_their_f1():  # of O everywhere, which most words are
+    rows = [view("entities").rows(8, split, 0) for split in ("train", "test")]
+    assert probed(view("entities"), *(torch.zeros(sum(len(r["labels"]) for r in part), 4) for part in rows), *rows) == 0

@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 from itertools import product
 from statistics import mean
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,7 +11,7 @@ from torch import Tensor
 from course_lib.analysis import probing
 from course_lib.families.elmo import split
 from course_lib.pretrained import checkpoints
-from experiments.lessons import Arm, Lab, Plan, Tuning, experiment, given, probes, small_models, suite, task_rows
+from experiments.lessons import Arm, Lab, Plan, Tuning, experiment, given, small_models, suite
 from experiments.town import views
 
 SYSTEMS = ("BiLSTM+ELMo+Attn", "GPT", "BERT", "bert-mini")
@@ -71,14 +70,15 @@ def _read_off(plan: Plan, task: str, seed: int, labels: int, steps: int) -> floa
     def vectors(texts: Iterable[list[str]]) -> list[Tensor]:
         return [layers.transpose(0, 1).flatten(1) for layers in probing.word_layers(encoder, tokenizer, [*texts])]
 
-    def read(part: Any) -> Tensor:
-        if "tokens" in part.column_names:
-            return torch.cat(vectors(part["tokens"]))
-        a, b = (torch.stack([words.mean(0) for words in vectors(map(split, part[x]))]) for x in ("text", "pair"))
+    def read(rows: views.Rows) -> Tensor:
+        if what.kind == "tagging":
+            return torch.cat(vectors(row["tokens"] for row in rows))
+        a, b = (torch.stack([w.mean(0) for w in vectors(split(row[x]) for row in rows)]) for x in ("text", "pair"))
         return torch.cat([(a - b).abs(), a * b], dim=1)
 
-    rows = task_rows(task, seed, train=labels, test=2 * plan.tests)
-    return probes.linear_score(read(rows["train"]), read(rows["test"]), rows, steps)
+    what = views.view(task)
+    train, test = what.rows(labels, "train", seed), what.rows(2 * plan.tests, "test", seed)
+    return views.probed(what, read(train), read(test), train, test, steps)
 
 
 @experiment("frozen-or-tuned")

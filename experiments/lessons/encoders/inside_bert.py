@@ -10,7 +10,8 @@ from course_lib.analysis import probing
 from course_lib.model.initialization import mimetic
 from course_lib.model.transformer import Transformer
 from course_lib.pretrained import checkpoints, tokenizers
-from experiments.lessons import Lab, Tuning, experiment, given, probes, small_models, task_rows, town
+from experiments.lessons import Lab, Tuning, experiment, given, small_models, town
+from experiments.town import views
 
 BODY = "bert-mini"
 SIZES: dict[str, list[int]] = given("inside_bert")["sizes"]
@@ -108,8 +109,9 @@ def features(layers: Tensor) -> dict[str, Tensor]:
 def layers_as_features(lab: Lab, seed: int) -> dict[str, float]:
     """F1 of names from every layer and combination, and of the same body fine-tuned."""
     model, tokenizer, _ = checkpoints.load(BODY)
-    n = SIZES[lab.plan.scale][2]
-    rows = task_rows("entities", seed, train=n, test=n)
-    made = {s: features(torch.cat(probing.word_layers(model, tokenizer, r["tokens"]), dim=1)) for s, r in rows.items()}
-    values = {name: probes.linear_score(x, made["test"][name], rows) for name, x in made["train"].items()}
+    n, what = SIZES[lab.plan.scale][2], views.view("entities")
+    rows = what.rows(n, "train", seed), what.rows(n, "test", seed)
+    words = ([row["tokens"] for row in part] for part in rows)
+    x, x_test = (features(torch.cat(probing.word_layers(model, tokenizer, texts), dim=1)) for texts in words)
+    values = {name: views.probed(what, x[name], x_test[name], *rows) for name in x}
     return values | {"fine-tuned": lab.score(Tuning(BODY, "entities", seed, labels=n, tests=n))}
