@@ -23,6 +23,7 @@ from safetensors.torch import load as from_bytes
 from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 
+from classroom.town import World
 from course_lib.data.batches import StreamBatches
 from course_lib.errors import CourseError
 from course_lib.families import elmo
@@ -119,11 +120,6 @@ class Arm(Training):
         model = self.model
         return {**asdict(self), "model": to_dict(model) if isinstance(model, StackConfig) else asdict(model)}
 
-    @property
-    def vocab(self) -> int:
-        """Entries of the vocabulary."""
-        return self.model.embed.vocab if isinstance(self.model, StackConfig) else self.model.vocab
-
     def __str__(self) -> str:
         return f"{self.objective} {self.model.layers} x {self.model.width}, {self.end:,} steps, seed {self.seed}"
 
@@ -140,8 +136,6 @@ class Trained(NamedTuple):
 @cache
 def town(seed: int) -> Any:
     """The generated town; made once a process."""
-    from classroom.town import World
-
     return World(seed)
 
 
@@ -175,9 +169,10 @@ def learn_words(texts: Iterable[str], size: int) -> elmo.Vocabulary:
 
 def vocabulary(arm: Arm, folder: Path = FOLDER) -> Any:
     """The vocabulary of an arm's town; all arms of one town and size share it."""
-    place = folder / f"vocabulary-{arm.documents}-{arm.vocab}-{TOKENIZER_DOCUMENTS}"
+    size = arm.model.embed.vocab if isinstance(arm.model, StackConfig) else arm.model.vocab
+    place = folder / f"vocabulary-{arm.documents}-{size}-{TOKENIZER_DOCUMENTS}"
     name, learn = ("words.txt", learn_words) if arm.objective == "bilm" else ("tokenizer.json", train_wordpiece)
-    return learned(place / name, sentences(arm.world, "train"), TOKENIZER_DOCUMENTS, partial(learn, size=arm.vocab))
+    return learned(place / name, sentences(arm.world, "train"), TOKENIZER_DOCUMENTS, partial(learn, size=size))
 
 
 class ArmBatches(StreamBatches):
@@ -217,9 +212,8 @@ def build(arm: Arm) -> nn.Module:
     stack = transformer.Transformer(arm.model)
     if arm.mimetic:
         mimetic(stack, strength=arm.mimetic)
-    head = {"mlm_nsp": heads.Pretraining, "mlm": heads.MLM, "clm": heads.LM}[arm.objective]
-    model: nn.Module = head(stack)
-    return model
+    makers: dict[str, type[nn.Module]] = {"mlm_nsp": heads.Pretraining, "mlm": heads.MLM, "clm": heads.LM}
+    return makers[arm.objective](stack)
 
 
 def loss_of(arm: Arm) -> Loss:

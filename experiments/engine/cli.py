@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 import rich
 import typer
 
-from classroom.records.record import RESULTS
+from classroom.records import ledger, report
+from classroom.records.record import RESULTS, write
 from course_lib.__main__ import Device
 from course_lib.errors import CourseError
 
@@ -21,8 +22,6 @@ _Results = Annotated[Path | None, typer.Option(help="Folder of the records; data
 @app.command("list")
 def show(lesson: _Lesson = None, out: _Results = None) -> None:
     """Show the claims, which of them have a record, and its verdict."""
-    from classroom.records import ledger, report
-
     chosen = ledger.read() if lesson is None else {each.id for each in ledger.of_lesson(lesson)}
     rows = [row for row in report.overview(out or RESULTS) if row[0].id in chosen]
     rich.print(report.rich_table(rows, why=False), report.tally(rows), sep="\n")
@@ -44,7 +43,6 @@ def run_claims(
 
     Example: python -m course_lib claims run gelu-converges bert-size --jobs 2
     """
-    from classroom.records import ledger, report
     from experiments.engine import run
     from experiments.engine.lab import PLANS
 
@@ -68,8 +66,6 @@ def run_claims(
 @app.command("judge")
 def judge(out: _Results = None) -> None:
     """Apply the ledger's rules to every record's figures again."""
-    from classroom.records import report
-    from classroom.records.record import write
     from experiments.engine.run import judge_again
 
     for entry, found in report.overview(out or RESULTS):
@@ -84,8 +80,6 @@ def tell(
     out: _Results = None,
 ) -> None:
     """Show all records with their reasons."""
-    from classroom.records import report
-
     rows = report.overview(out or RESULTS)
     rich.print(report.rich_table([row for row in rows if row[1] is not None]), report.tally(rows), sep="\n")
     if to is not None:

@@ -10,9 +10,7 @@ from typing import Any
 
 import yaml
 
-from classroom.records.figures import Figures
 from classroom.records.ledger import Claim, claim
-from classroom.records.rules import Judgement, digest, judge
 from course_lib.errors import CourseError
 from experiments.engine.arms import Arm
 from experiments.engine.lab import Lab, Plan, Tuning, shipped
@@ -43,15 +41,6 @@ class Experiment:
         """The ledger's row, the rule's words among them."""
         return claim(self.id)
 
-    @property
-    def rule_hash(self) -> str:
-        """Names the rule that judged a record."""
-        return digest(self.claim.rule)
-
-    def judge(self, figures: Figures) -> Judgement:
-        """What the ledger's rule makes of the figures, and of nothing else."""
-        return judge(self.claim.rule, figures)
-
 
 @cache
 def given(name: str) -> Any:
@@ -80,19 +69,26 @@ def experiment(name: str, needs: Needs = lambda *_: (), **config: Any) -> Callab
 
 def suite(name: str, systems: Systems, tasks: Sequence[str] = (), also: Mapping[str, Score] | None = None) -> None:
     """The experiment of a claim that compares systems on several tasks by their scores as SYSTEM/TASK, and their means,
-    SYSTEM/average. All learn from the suite's labels, each at the rate that the claim's settings say. also: systems of
-    another kind, and what scores them.
+    SYSTEM/average. All learn from the suite's labels; the settings say the rates of pretraining (null: shipped)
+    and of fine-tuning. also: systems of another kind, and what scores them.
     """
     rates, tasks = settings(name)["learning rates"], tasks or given("suite")["tasks"]
 
+    def tunings(plan: Plan, seed: int) -> dict[str, Tuning]:
+        found: dict[str, Tuning] = {}
+        for system, tuning in systems(plan, seed).items():
+            (read, lr), source = rates[system], tuning.source
+            source = replace(source, lr=read, keep=()) if isinstance(source, Arm) else source
+            found[system] = replace(tuning, source=source, lr=lr, **given("suite")["sizes"][plan.scale])
+        return found
+
     def needs(plan: Plan, seed: int) -> list[Arm]:
-        return list(dict.fromkeys(s.source for s in systems(plan, seed).values() if isinstance(s.source, Arm)))
+        return list(dict.fromkeys(s.source for s in tunings(plan, seed).values() if isinstance(s.source, Arm)))
 
     @experiment(name, needs, tasks=tasks, sizes=given("suite")["sizes"])
     def measure(lab: Lab, seed: int) -> dict[str, float]:
         values: dict[str, float] = {}
-        for system, tuning in systems(lab.plan, seed).items():
-            tuning = replace(tuning, lr=rates[system], **given("suite")["sizes"][lab.plan.scale])
+        for system, tuning in tunings(lab.plan, seed).items():
             values |= {f"{system}/{task}": lab.score(replace(tuning, task=task)) for task in tasks}
         for system, score in (also or {}).items():
             values |= {f"{system}/{task}": score(lab, task, seed) for task in tasks}

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from course_lib.analysis.evaluation import Blank, fill_in_accuracy, mean_loss
+from course_lib.analysis.evaluation import Blank, fill_in_accuracy
 from course_lib.data.inputs import EncodedRow, SourceTarget, in_order
 from course_lib.families import elmo, lstm
 from course_lib.generation import generate
@@ -30,11 +30,6 @@ def held_out(arm: arms.Arm, tokenizer: Tokenizer, n: int = HELD_OUT) -> list[los
     """Batches of documents that no arm has read, the same for all arms of a seed."""
     batches = arms.ArmBatches(arm, tokenizer, "validation", pool=n)
     return [batches[i] for i in range(n)]
-
-
-def held_out_loss(source: arms.Trained, arm: arms.Arm) -> float:
-    """Mean loss of the arm's own objective on held-out documents."""
-    return mean_loss(source.model, arms.loss_of(arm), held_out(arm, source.tokenizer))
 
 
 def word_logits(model: nn.Module, ids: Tensor, **options: Any) -> Tensor:

@@ -21,16 +21,16 @@ from typing import Any, NamedTuple
 
 import torch
 
-from classroom.records.figures import figure
+from classroom.records.figures import Figures, figure
+from classroom.records.ledger import claim
 from classroom.records.record import RESULTS, Record, write
-from classroom.records.rules import words
+from classroom.records.rules import digest, judge, words
 from course_lib.errors import CourseError
 from course_lib.files import read_json, write_json
 from experiments.engine import arms
 from experiments.engine.experiment import Experiment, find
 from experiments.engine.lab import PLANS, Lab, Plan
 
-WORK = arms.FOLDER.parent / "claims"  # one file a seed
 PACKAGES = ("torch", "tokenizers", "numpy", "scipy", "scikit-learn")
 
 
@@ -54,13 +54,13 @@ class _Job:
 
 @dataclass(frozen=True)
 class RunSettings:
-    """Where and how large a run is. plan: a key of `PLANS`, or a plan. seeds: how many; None: the plan's."""
+    """Where and how large a run is. seeds: how many; None: the plan's. work: folder of one file a seed."""
 
     plan: Plan = PLANS["cpu"]
     seeds: int | None = None
     device: str = "cpu"
     out: Path = RESULTS
-    work: Path = WORK
+    work: Path = arms.FOLDER.parent / "claims"
     arms: Path = arms.FOLDER
 
     def numbers(self, experiment: Experiment) -> list[int]:
@@ -96,17 +96,12 @@ def compose(experiment: Experiment, settings: RunSettings) -> Record:
     parts = [read_json(_seed_file(experiment, seed, settings)) for seed in numbers]
     exact = experiment.claim.kind != "measured"
     figures = {name: figure([part["values"][name] for part in parts], exact=exact) for name in parts[0]["values"]}
-    found = experiment.judge(figures)
     needed = [list(experiment.needs(settings.plan, seed)) for seed in numbers]
     spent = {arm.name: read_json(settings.arms / arm.name / "card.json")["seconds"] for row in needed for arm in row}
     made = Record(
         id=experiment.id,
         kind=experiment.claim.kind,
-        rule=words(experiment.claim.rule),
-        rule_hash=experiment.rule_hash,
-        ruled=experiment.rule_hash,
-        verdict=found.verdict,
-        why=found.why,
+        ruled=digest(experiment.claim.rule),
         figures=figures,
         seeds=numbers,
         config={"plan": asdict(settings.plan), **experiment.config, "arms": [arm.to_dict() for arm in needed[0]]},
@@ -115,7 +110,7 @@ def compose(experiment: Experiment, settings: RunSettings) -> Record:
         hardware=parts[-1]["hardware"],
         seconds=round(sum(part["seconds"] for part in parts) + sum(spent.values()), 1),
         made=parts[-1]["made"],
-        tried=list(experiment.claim.tried),
+        **_judged(experiment.id, figures),
     )
     write(made, settings.out)
     return made
@@ -123,10 +118,15 @@ def compose(experiment: Experiment, settings: RunSettings) -> Record:
 
 def judge_again(found: Record) -> Record:
     """The record under the ledger's rule as it stands, its figures untouched."""
-    test = find(found.id)
-    told = test.judge(found.figures)
-    how: dict[str, Any] = {"rule": words(test.claim.rule), "rule_hash": test.rule_hash, "tried": list(test.claim.tried)}
-    return replace(found, verdict=told.verdict, why=told.why, ruled=found.ruled or found.rule_hash, **how)
+    return replace(found, ruled=found.ruled or found.rule_hash, **_judged(found.id, found.figures))
+
+
+def _judged(name: str, figures: Figures) -> dict[str, Any]:
+    """What a record says of the ledger's rule and of its verdict, which follows from the figures and nothing else."""
+    entry = claim(name)
+    told = judge(entry.rule, figures)
+    rule = {"rule": words(entry.rule), "rule_hash": digest(entry.rule), "tried": list(entry.tried)}
+    return rule | {"verdict": told.verdict, "why": told.why}
 
 
 def _jobs(experiment: Experiment, settings: RunSettings) -> Iterator[_Job]:

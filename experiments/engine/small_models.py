@@ -80,12 +80,6 @@ def causal_arm(plan: Plan, seed: int) -> Arm:
     return arm(plan, "clm", replace(body(plan), causal=True), seed, keep=moments(plan)[:-1])
 
 
-def relu_arm(plan: Plan, seed: int) -> Arm:
-    """The causal arm with ReLU in place of GELU, over the first two fifths."""
-    model = replace(body(plan), causal=True, activation="relu")
-    return replace(causal_arm(plan, seed), model=model, keep=(), stop=after(plan, 0.4))
-
-
 def two_sided_arm(plan: Plan, seed: int) -> Arm:
     """The causal arm without its mask, over the first fifth: it can look the next token up."""
     return replace(causal_arm(plan, seed), model=body(plan), keep=(), stop=after(plan, 0.2))

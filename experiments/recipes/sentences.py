@@ -1,6 +1,5 @@
 """A sentence encoder from a pretrained BERT, as Sentence-BERT was made: inference first, then graded similarity."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, cast
@@ -63,7 +62,7 @@ class SentenceRun(TrainingJob):
         options: dict[str, Any] = {"batch": recipe.rows, "seed": recipe.seed, "max_length": recipe.length}
 
         def task(name: str, best: float | None) -> TextBatches:
-            rows: Sequence[Mapping[str, Any]] = self.world.task(name, recipe.pairs, "train", recipe.seed)
+            rows = self.world.task(name, recipe.pairs, "train", recipe.seed)
             return TextBatches(rows, self.tokenizer, best=best, **options)
 
         nli, graded, steps = task("nli", None), task("similarity", BEST), recipe.inference

@@ -48,8 +48,7 @@ class ElmoRun(TrainingJob):
 
     @property
     def config(self) -> elmo.ElmoConfig:
-        size = {"width": self.recipe.width, "hidden": self.recipe.hidden}
-        return replace(elmo.elmo_mini(len(self.tokenizer)), **size)  # type: ignore[arg-type]
+        return replace(elmo.elmo_mini(len(self.tokenizer)), width=self.recipe.width, hidden=self.recipe.hidden)
 
     def model(self) -> elmo.BiLM:
         torch.manual_seed(self.recipe.seed)

@@ -1,6 +1,7 @@
 """How difficult are the world's tasks? Majority, bag of words, from scratch and pretrained, with few labels.
 
     python -m experiments.town.tasks --labels 100,1000 --seeds 3 --jobs 2
+    python -m experiments.town.tasks --tasks rte --labels 1000,80000 --same-steps  # then, into the same record
 
 Encoders (bert-mini) get a head for the task's kind; tasks whose answer is a text are learned by a decoder (gpt-mini).
 From scratch means the same architecture, tokenizer and steps. Texts, pairs and choices are judged without fine-tuning
@@ -13,7 +14,7 @@ import os
 import platform
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
 from importlib import metadata
 from pathlib import Path
@@ -28,7 +29,7 @@ from torch import Tensor
 from classroom.records.figures import Figure, difference, figure
 from classroom.town import World
 from course_lib.data.batches import Shuffled, pad
-from course_lib.files import write_json
+from course_lib.files import read_json, write_json
 from course_lib.model import heads, transformer
 from course_lib.objectives import IGNORE, losses
 from course_lib.pretrained import checkpoints, tokenizers
@@ -246,6 +247,17 @@ def ahead(found: dict[str, Figure]) -> dict[str, Any]:
     return {"best": best, "margin": round(margin, 4), "over": over, "clear": margin >= CLEAR and above}
 
 
+def same_steps(task: str, labels: Sequence[int], seeds: int, grid: Grid) -> dict[str, Any]:
+    """The tuned encoder with more and more rows, always after as many steps: those of eight epochs of 10,000 rows."""
+    found: dict[str, Any] = {}
+    for n in labels:
+        epochs = 80_000 // n
+        use = replace(grid, settings=replace(grid.settings, epochs=(grid.settings.epochs[0], epochs)))
+        scores = [measure(Cell(task, n, "pretrained", seed), use)["score"] for seed in range(seeds)]
+        found[str(n)] = {"epochs": epochs, "pretrained": asdict(figure(scores))}
+    return found
+
+
 def main(
     tasks: Annotated[str, typer.Option(help="Names with commas between; all if not given.")] = "",
     labels: Annotated[str, typer.Option(help="Numbers of labels.")] = "100,1000",
@@ -253,10 +265,20 @@ def main(
     jobs: Annotated[int, typer.Option(help="Processes side by side.")] = 1,
     work: Annotated[Path, typer.Option(help="Folder of the cells that are done.")] = WORK,
     out: Annotated[Path, typer.Option(help="The record.")] = OUT,
+    steps: Annotated[
+        bool, typer.Option("--same-steps", help="Vary the rows alone; goes into a record that is there.")
+    ] = False,
 ) -> None:
     """Measure every cell that is not there yet, then write the record."""
     names = tasks.split(",") if tasks else list(World.task_names())
-    grid, table = Grid(work=work), cells(names, [int(n) for n in labels.split(",")], seeds)
+    grid, counts = Grid(work=work), [int(n) for n in labels.split(",")]
+    if steps:
+        values = dict(read_json(out))
+        for name in names:
+            values["tasks"][name]["same steps"] = same_steps(name, counts, seeds, grid)
+        write_json(out, values)
+        return
+    table = cells(names, counts, seeds)
     for number, (cell, result) in enumerate(run.side_by_side(partial(measure, grid=grid), table, jobs), 1):
         typer.echo(f"{number}/{len(table)} {cell}: {result['score']:.3f} ({result['seconds']:.0f} s)")
     values = record(table, grid)

@@ -65,10 +65,10 @@ def transformer_translation(lab: Lab, seed: int) -> dict[str, float]:
         cost = float(counter.get_total_flops())
         budget = budget or cost * sizes["steps"]
         steps = max(1, round(budget / cost))
+        schedule = optim.wsd(steps, warmup=max(1, steps // 5), decay=0.5)
         how: dict[str, Any] = {"betas": (0.9, 0.98), "weight_decay": 0.0, "device": lab.device}
-        how["schedule"] = optim.wsd(steps, warmup=max(1, steps // 5), decay=0.5)
         begin, batches = time.process_time(), TaskBatches(frame, taught, sizes["rows"], seed)
-        fit(model, batches, losses.seq2seq, steps, 6e-3, **how)
+        fit(model, batches, losses.seq2seq, steps, 6e-3, schedule, **how)
         values |= {
             f"seconds a step/{name}": (time.process_time() - begin) / steps,
             f"parameters/{name}": sum(p.numel() for p in model.parameters()),

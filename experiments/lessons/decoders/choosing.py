@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from course_lib import generation
 from course_lib.analysis import cost
-from course_lib.data.batches import pad
 from course_lib.families import preset
 from course_lib.families.gpt import gpt
 from course_lib.model import heads, transformer
@@ -35,6 +34,7 @@ VOCAB = Vocab(len(SIGNS), pad=0, cls=START, sep=END, mask=MASK)
 KEPT = {"who": 1, "roles": 0, "velin": 8, "then": 9}  # masks that keep an encoder's places for an answer
 ONE = replace(gpt(VOCAB.size, layers=2, width=WIDTH, heads=4, length=64, dropout=0.0), init_std=0.5 * WIDTH**-0.5)
 SEEN, TWO = replace(ONE, causal=False), replace(ONE, cross=True)
+MIDDLE = "as if all had 512"  # lengths of the texts that a published model read
 
 
 def event(rng: random.Random) -> tuple[str, str, str]:
@@ -70,9 +70,9 @@ def form(kind: str, rows: Sequence[_Example]) -> losses.Batch:
             before = [IGNORE] * (len(ids(source)) if kept else 1)  # tags begin behind the task's name
             read.append(ids(source) + [MASK] * kept)
             wanted.append((before + ids(target)[: kept or None] + [IGNORE] * kept)[: len(read[-1])])
-        return pad(read, 0) | {"labels": pad(wanted, IGNORE)["ids"]}
-    both = pad([ids(source) for _, source, _ in rows], 0)
-    both |= {"labels": pad([ids(target) for *_, target in rows], IGNORE)["ids"]}
+        return collate.pad(read, 0) | {"labels": collate.pad(wanted, IGNORE)["ids"]}
+    both = collate.pad([ids(source) for _, source, _ in rows], 0)
+    both |= {"labels": collate.pad([ids(target) for *_, target in rows], IGNORE)["ids"]}
     return both if kind == BOTH else collate.joined(both, vocab=VOCAB)
 
 
@@ -145,7 +145,7 @@ def found(kind: str, model: Any, rng: random.Random, n: int) -> float:
     turned = [(y, x, o) for x, y, o in events]
     vectors = []
     for some, wording in ((events, 0), (events, 2), (turned, 2)):
-        batch = pad([ids(asked("who", rng, who, wording)[1]) for who in some], 0)
+        batch = collate.pad([ids(asked("who", rng, who, wording)[1]) for who in some], 0)
         vectors.append(heads.pool(stack(**batch), batch["attention_mask"], "mean"))
     told, same, other = vectors
     return float((F.cosine_similarity(told, same) > F.cosine_similarity(told, other)).float().mean())
@@ -171,9 +171,6 @@ def which_architecture(lab: Lab, seed: int) -> dict[str, float]:
         values[f"many tasks/{kind}"] = mean(values[f"{task}/{kind}"] for task in TASKS[:3])
         values[f"search/{kind}"] = found(kind, model, rng, tests)
     return values
-
-
-MIDDLE = "as if all had 512"
 
 
 @experiment("pretraining-cost")

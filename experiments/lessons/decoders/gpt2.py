@@ -17,8 +17,7 @@ from course_lib.data.inputs import SourceTarget, TaskBatches
 from course_lib.families.gpt import GPT2_SIZES, gpt, gpt2
 from course_lib.generation import prompting
 from course_lib.objectives import losses
-from course_lib.pretrained import checkpoints
-from course_lib.pretrained.tokenizers import Tokenizer
+from course_lib.pretrained import checkpoints, tokenizers
 from course_lib.training import optim
 from experiments.lessons import MILLION, Lab, experiment, fit, given, probes, published, small_models
 
@@ -31,11 +30,11 @@ CONTEXTS = (1, 2, 4, 8, 16, 32, 64)
 
 
 @torch.no_grad()
-def word_perplexity(model: nn.Module, tokenizer: Tokenizer, texts: Sequence[str], length: int = 128) -> float:
+def word_perplexity(model: nn.Module, tokenizer: tokenizers.Tokenizer, texts: Sequence[str]) -> float:
     """Of the beginnings of texts, per word, so that models with other tokenizers can be compared."""
     total, words = 0.0, 0
     for text in texts:
-        ids = tokenizer.encode(text, special=False).ids[:length]
+        ids = tokenizer.encode(text, special=False).ids[:128]
         row = torch.tensor([[cast(int, tokenizer.vocab.bos), *ids]])
         total += losses.clm(model, {"ids": row}).item() * len(ids)
         words += len(tokenizer.decode(ids).split())
@@ -60,7 +59,7 @@ def zero_shot(lab: Lab, seed: int) -> dict[str, float]:
     return values
 
 
-def continued(model: nn.Module, tokenizer: Tokenizer, prompts: Sequence[str]) -> list[str]:
+def continued(model: nn.Module, tokenizer: tokenizers.Tokenizer, prompts: Sequence[str]) -> list[str]:
     """The first sentence that a language model writes behind each prompt, greedily."""
     said: list[str] = []
     for start in range(0, len(prompts), 100):
@@ -115,9 +114,8 @@ def sharpens(lab: Lab, seed: int) -> dict[str, float]:
     size = SIZES[lab.plan.scale]
     model, tokenizer, _ = checkpoints.load("gpt-mini")
     texts = data.corpus("world", split="validation", n=size["texts"], seed=seed)["text"]
-    longest = CONTEXTS[-1]
-    streams = [ids for ids in tokenizer.ids(list(texts), special=False) if len(ids) > longest + 1]
-    places = [(ids, t) for ids in streams for t in range(longest, len(ids), 5)][: size["places"]]
+    streams = [ids for ids in tokenizer.ids(list(texts), special=False) if len(ids) > CONTEXTS[-1] + 1]
+    places = [(ids, t) for ids in streams for t in range(CONTEXTS[-1], len(ids), 5)][: size["places"]]
     targets = torch.tensor([ids[t] for ids, t in places])
     values: dict[str, float] = {"places": len(places)}
     for length in CONTEXTS:

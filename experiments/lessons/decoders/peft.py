@@ -10,7 +10,6 @@ import torch
 
 from course_lib import data, peft
 from course_lib.analysis import cost, evaluation
-from course_lib.data.batches import pad
 from course_lib.families.gpt import gpt3
 from course_lib.model import heads, transformer
 from course_lib.objectives import collate, losses, seeded_generator
@@ -73,7 +72,7 @@ class Setup:
         texts = data.corpus("world", split="validation", n=self.size["documents"], seed=self.seed)["text"]
         rows, rng = [ids[:96] for ids in self.tokenizer.ids(list(texts))], seeded_generator(self.seed, 1)
         vocab = self.tokenizer.vocab
-        padded = [pad(rows[i : i + 25], vocab.pad or 0).values() for i in range(0, len(rows), 25)]
+        padded = [collate.pad(rows[i : i + 25], vocab.pad or 0).values() for i in range(0, len(rows), 25)]
         return [collate.masked(ids, attention_mask, rng, vocab=vocab) for ids, attention_mask in padded]
 
     def documents_loss(self, body: transformer.Transformer) -> float:

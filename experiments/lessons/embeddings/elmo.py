@@ -4,7 +4,7 @@ wants, and what ELMo adds to a task's own model."""
 from collections import deque
 from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -100,9 +100,7 @@ def company(body: elmo.Elmo, uses: Sequence[senses.Use]) -> Tensor:
 @cache
 def shipped() -> elmo.Elmo:
     """elmo-mini's body."""
-    model: Any = checkpoints.load("elmo-mini")[0]
-    body: elmo.Elmo = model.elmo
-    return body
+    return cast(elmo.Elmo, checkpoints.load("elmo-mini").model.elmo)
 
 
 def questions(size: Mapping[str, int], seed: int) -> dict[str, dict[str, _Sentences]]:

@@ -6,8 +6,7 @@ from course_lib.objectives import seeded_generator
 from course_lib.pretrained import checkpoints, tokenizers
 from experiments.lessons import Lab, experiment, small_models, town
 
-BYTES = ("bytes alone", "byte-level BPE", "byte-level BPE, gpt-mini")
-PIECES = ("WordPiece", "WordPiece, bert-mini")
+NAMES = ("bytes alone", "byte-level BPE", "byte-level BPE, gpt-mini", "WordPiece", "WordPiece, bert-mini")
 TEXTS = ("all of Unicode", "random strings", "held-out documents")
 
 
@@ -24,7 +23,7 @@ def bytes_bpe(lab: Lab, seed: int) -> dict[str, float]:
     bpe = tokenizers.train_bpe(read[:50], 258), tokenizers.train_bpe(read, 4096), checkpoints.load("gpt-mini")[1]
     wordpiece = tokenizers.train_wordpiece(read, 4096, lowercase=False), checkpoints.load("bert-mini")[1]
     values: dict[str, float] = {}
-    for name, tokenizer in zip((*BYTES, *PIECES), (*bpe, *wordpiece), strict=True):
+    for name, tokenizer in zip(NAMES, (*bpe, *wordpiece), strict=True):
         unknown, unknowns = -1 if tokenizer.vocab.unk is None else tokenizer.vocab.unk, 0
         for kind, texts in zip(TEXTS, (whole, random, unread), strict=True):
             rows = tokenizer.ids(texts, special=False)

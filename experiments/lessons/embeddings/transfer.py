@@ -138,8 +138,7 @@ def domain_shift(lab: Lab, seed: int) -> dict[str, float]:
 def finetuning_stays_close(lab: Lab, seed: int) -> dict[str, float]:
     """Relative change of every layer, after fine-tuning with few labels."""
     size = SIZES[lab.plan.scale]
-    starts = ("LM", "random")
-    found = {f"{s} start": tuned(lab.plan.scale, seed, lab.device, s, size["few"]).moved for s in starts}
+    found = {f"{s} start": tuned(lab.plan.scale, seed, lab.device, s, size["few"]).moved for s in ("LM", "random")}
     gpt, tokenizer, _ = checkpoints.load("gpt-mini")
     labelled, tests = reviews("food", size["few"], "train", 10 * seed), reviews("food", size["tests"], "test", seed)
     how: dict[str, Any] = {"epochs": 6 if size["updates"] > 4 else 1, "lr": 3e-3, "max_length": WORDS, "seed": seed}

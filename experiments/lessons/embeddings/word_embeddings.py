@@ -101,8 +101,7 @@ def static_mixes_senses(lab: Lab, seed: int) -> dict[str, float]:
         told = [{sense_of(near, s) for near, _ in found.nearest(w, NEIGHBOURS)} - {""} for w, s in shares.items()]
         values[f"two senses or more/{name}"] = sum(len(senses) > 1 for senses in told) / len(told)
 
-    splits = {"train": sizes["tune"], "test": sizes["test"]}
-    pairs = [world.task("wic", n, split, seed=seed) for split, n in splits.items()]
+    pairs = [world.task("wic", n, s, seed=seed) for s, n in (("train", sizes["tune"]), ("test", sizes["test"]))]
     same = [torch.tensor([row["label"] == 1 for row in part]) for part in pairs]
     ways: dict[str, Embed] = {
         "static": lambda rows, side: torch.ones(1, len(rows), 1),  # the word's own vector, whatever it is

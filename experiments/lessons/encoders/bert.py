@@ -8,18 +8,18 @@ from statistics import mean
 import torch
 from torch import nn
 
-from course_lib import objectives
 from course_lib.analysis import cost, evaluation
 from course_lib.families import preset
 from course_lib.generation import draw, generate
-from course_lib.objectives import IGNORE, losses, seeded_generator
+from course_lib.objectives import IGNORE, losses, mask_tokens, nsp_pairs, seeded_generator
 from course_lib.pretrained.tokenizers import Vocab
-from experiments.engine.arms import town
-from experiments.engine.experiment import suite
-from experiments.lessons import Lab, Plan, Tuning, experiment, given, probes, sentences, small_models
+from experiments.lessons import Lab, Plan, Tuning, experiment, given, probes, sentences, small_models, suite, town
 
 SHARES = {"[MASK]": 0.8, "random": 0.1, "as it is": 0.1}
 WRITTEN, STORIES = 24, 24  # tokens each text is continued by, and how many texts
+SIZE_RATES = given("settings")["bert-size"]["learning rates"]
+MISMATCH_TASKS = ("nli", "entities")
+FROZEN_RATE = 1e-2  # of a linear head alone
 
 
 @experiment("mlm-recipe")
@@ -31,7 +31,7 @@ def mlm_recipe(lab: Lab, seed: int) -> dict[str, float]:
     rng = seeded_generator(seed)
     ids = torch.randint(3072, (4000, 128), generator=rng)
     attention_mask = torch.arange(128)[None] < torch.randint(100, 129, (4000, 1), generator=rng)
-    hidden = objectives.mask_tokens(ids, rng, vocab=vocab, attention_mask=attention_mask)
+    hidden = mask_tokens(ids, rng, vocab=vocab, attention_mask=attention_mask)
     ordinary = attention_mask & ~torch.isin(ids, torch.tensor(vocab.special))
     chosen = int(hidden.loss_mask.sum())
     same, masked = (hidden.ids == ids)[hidden.loss_mask], hidden.ids[hidden.loss_mask].eq(4)
@@ -52,7 +52,7 @@ def mlm_recipe(lab: Lab, seed: int) -> dict[str, float]:
 def nsp_recipe(lab: Lab, seed: int) -> dict[str, float]:
     """Each sentence is its own address, so that no two look alike."""
     documents = [[f"{d} {s}" for s in range(1 + d % 9)] for d in range(2000)]
-    pairs = objectives.nsp_pairs(documents, seeded_generator(seed), n=10_000)
+    pairs = nsp_pairs(documents, seeded_generator(seed), n=10_000)
     placed = [(*map(int, pair.text.split()), *map(int, pair.pair.split()), pair.next) for pair in pairs]
     return {
         "pairs": len(pairs),
@@ -116,11 +116,6 @@ def _masks_at_the_end(bert: nn.Module, vocab: Vocab, ids: list[int], rng: torch.
         ids = [*ids, int(draw(logits.softmax(-1), rng))]
         positions += row.shape[1]
     return ids, positions
-
-
-SIZE_RATES = given("settings")["bert-size"]["learning rates"]
-MISMATCH_TASKS = ("nli", "entities")
-FROZEN_RATE = 1e-2  # of a linear head alone
 
 
 @experiment("two-sided-lm-cheats")
@@ -194,8 +189,8 @@ def mask_mismatch(lab: Lab, seed: int) -> dict[str, float]:
     """Scores of the three recipes, frozen and fine-tuned."""
     values: dict[str, float] = {}
     for recipe in small_models.RECIPES:
-        arm, at = small_models.masked_arm(lab.plan, seed, recipe), small_models.compared(lab.plan)
-        tuned = Tuning(arm, "", seed, at=at)
+        arm = small_models.masked_arm(lab.plan, seed, recipe)
+        tuned = Tuning(arm, "", seed, at=small_models.compared(lab.plan))
         for how, way in (("frozen", replace(tuned, frozen=True, lr=FROZEN_RATE)), ("fine-tuned", tuned)):
             scores = [lab.score(replace(way, task=task)) for task in MISMATCH_TASKS]
             values |= {f"{task}, {how}/{recipe}": score for task, score in zip(MISMATCH_TASKS, scores, strict=True)}

@@ -9,8 +9,7 @@ import torch
 from course_lib import data
 from course_lib.analysis import cost
 from course_lib.families import preset
-from course_lib.model import heads
-from course_lib.model.transformer import Transformer
+from course_lib.model import heads, transformer
 from course_lib.objectives import losses
 from course_lib.pretrained import checkpoints
 from course_lib.training import distill
@@ -65,7 +64,7 @@ def distilbert(lab: Lab, seed: int) -> dict[str, float]:
         """A student of half the layers, cut out of the teacher or with random weights; "no teacher" does without it."""
         torch.manual_seed(seed)
         student = distill.student(teacher)
-        student = heads.MLM(Transformer(student.stack.config)) if fresh else student
+        student = heads.MLM(transformer.Transformer(student.stack.config)) if fresh else student
         batches = data.CorruptedBatches(documents, tokenizer, rows=ROWS, **how)
         for loss, share, rate in ARMS[arm]:
             model = student if loss is losses.mlm else distill.Distilled(student, teacher)
@@ -75,10 +74,9 @@ def distilbert(lab: Lab, seed: int) -> dict[str, float]:
     tasks = {name: task_rows(name, seed, train=size[name], test=size["tests"]) for name in TASKS}
     options: dict[str, Any] = {"lr": 3e-3, "epochs": size["epochs"], "batch": 16, "max_length": LENGTH}
     options |= {"seed": seed, "device": lab.device}
-    values: dict[str, float] = {}
     students = {arm: taught(texts[aside:], arm) for arm in ARMS} | {"cut, untrained": distill.student(teacher)}
     students["distilled, random start"] = taught(texts[aside:], "distilled", fresh=True)
-    values |= {f"apart from the teacher/{arm}": apart(student, teacher, kept) for arm, student in students.items()}
+    values = {f"apart from the teacher/{arm}": apart(student, teacher, kept) for arm, student in students.items()}
     for name, model in {"teacher": teacher, **students}.items():
         values[f"masked words/{name}"] = filled(model, kept)
         scores = [finetune(model.stack, task, tokenizer, **options).score for task in tasks.values()]

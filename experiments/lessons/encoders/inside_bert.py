@@ -7,8 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from course_lib.analysis import probing
-from course_lib.model.initialization import mimetic
-from course_lib.model.transformer import Transformer
+from course_lib.model import initialization, transformer
 from course_lib.pretrained import checkpoints, tokenizers
 from experiments.lessons import Lab, Tuning, experiment, given, small_models, town
 from experiments.town import views
@@ -17,7 +16,6 @@ BODY = "bert-mini"
 SIZES: dict[str, list[int]] = given("inside_bert")["sizes"]
 PARTS = {"choose": "train", "score": "test"}  # heads and distances are chosen on the one and scored on the other
 LONGEST = 160  # pieces
-RULES = {"det": ("best distance",), "obj": ("best distance",), "coreference": ("nearest mention", "same word")}
 _Columns = Mapping[str, Sequence[Any]]
 
 
@@ -59,7 +57,7 @@ def heads_of(body: nn.Module, tokenizer: tokenizers.Tokenizer, parsed: _Columns,
     for part, right in zip(PARTS, found, strict=True):
         right["coreference"] = links(look(linked[part]), linked[part])[2:]
     values: dict[str, float] = {}
-    for name in RULES:
+    for name in ("det", "obj", "coreference"):
         chosen, scored = (right[name].float().mean(-1).flatten() for right in found)
         values[name] = float(scored[chosen.argmax()])
     return values
@@ -77,10 +75,11 @@ def heads_learn_syntax(lab: Lab, seed: int) -> dict[str, float]:
         for p, s in PARTS.items()
     }
     torch.manual_seed(seed)
-    bodies: dict[str, nn.Module] = {"best head": model.stack, "random weights": Transformer(model.stack.config).eval()}
+    fresh = transformer.Transformer(model.stack.config).eval()
+    bodies: dict[str, nn.Module] = {"best head": model.stack, "random weights": fresh}
     if strength := card.get("recipe", {}).get("mimetic"):
-        begun = Transformer(model.stack.config).eval()
-        mimetic(begun, strength=strength)
+        begun = transformer.Transformer(model.stack.config).eval()
+        initialization.mimetic(begun, strength=strength)
         bodies["before step 1"] = begun
     values: dict[str, float] = {}
     for name, body in bodies.items():
@@ -95,14 +94,11 @@ def heads_learn_syntax(lab: Lab, seed: int) -> dict[str, float]:
     return values | {"nearest mention/coreference": nearest, "same word/coreference": same}
 
 
-MIXED = ("sum of all", "last 4, summed", "last 4, side by side")
-
-
 def features(layers: Tensor) -> dict[str, Tensor]:
     """The ways to use layers [L+1 N D] as features [N D], the embeddings being layer 0."""
     single = {f"layer {number}": layer for number, layer in enumerate(layers)}
-    mixed = (layers.sum(0), layers[-4:].sum(0), torch.cat(list(layers[-4:]), dim=-1))
-    return single | dict(zip(MIXED, mixed, strict=True))
+    summed = {"sum of all": layers.sum(0), "last 4, summed": layers[-4:].sum(0)}
+    return single | summed | {"last 4, side by side": torch.cat(list(layers[-4:]), dim=-1)}
 
 
 @experiment("layers-as-features")

@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from course_lib import objectives
 from course_lib.analysis import evaluation
-from course_lib.data.batches import pad
 from course_lib.families import preset
 from course_lib.families.bert import roberta
 from course_lib.model import heads, initialization, transformer
@@ -59,10 +58,11 @@ def steps(plan: Plan) -> int:
 
 
 class Corpus(NamedTuple):
-    """What is read and what is asked about, as word pieces by document and sentence."""
+    """What is read, few of it and what is asked about, as word pieces by document and sentence."""
 
     words: Tokenizer
     read: list[list[list[int]]]
+    few: list[list[list[int]]]
     unread: list[list[list[int]]]
 
 
@@ -73,24 +73,19 @@ def text(plan: Plan) -> Corpus:
     told = [write(i) for i in range(count + count // 10)]
     words = train_wordpiece([" ".join(document) for document in told], PIECES)
     coded = [[list(ids) for ids in words.ids(document, special=False)] for document in told]
-    return Corpus(words, coded[:count], coded[count:])
+    return Corpus(words, coded[:count], coded[: max(6, 12 * steps(plan) // 100)], coded[count:])
 
 
 @cache
-def rows_of(plan: Plan, format: Format, few: bool) -> list[InputRow]:
-    """The rows that an arm reads."""
-    known = text(plan)
-    return input_rows(known, known.read[: max(6, 12 * steps(plan) // 100)] if few else known.read, format)
-
-
-def input_rows(known: Corpus, documents: list[list[list[int]]], format: Format) -> list[InputRow]:
-    """Documents as rows of a format."""
-    return objectives.input_rows(documents, seeded_generator(0), vocab=known.words.vocab, format=format, length=LENGTH)
+def rows_of(plan: Plan, format: Format, part: str) -> list[InputRow]:
+    """A part of the corpus ("read", "few" or "unread") as rows of a format."""
+    vocab, documents = text(plan).words.vocab, getattr(text(plan), part)
+    return objectives.input_rows(documents, seeded_generator(0), vocab=vocab, format=format, length=LENGTH)
 
 
 def hidden(rows: Iterable[InputRow], words: Tokenizer, rng: torch.Generator, unit: collate.Unit) -> losses.Batch:
     """Rows, padded and masked."""
-    ids, attention_mask = pad([row.ids for row in rows], words.vocab.pad or 0).values()
+    ids, attention_mask = collate.pad([row.ids for row in rows], words.vocab.pad or 0).values()
     return collate.masked(ids, attention_mask, rng, vocab=words.vocab, unit=unit, words=words.words(ids))
 
 
@@ -110,13 +105,13 @@ class MaskedRows:
             how: dict[str, Any] = {"vocab": self.words.vocab, "seed": self.seed, "copies": self.change.copies}
             texts = [(torch.tensor([self.rows[i].ids]), [i], epoch) for epoch, i in picked]
             made = [objectives.mask_documents(ids, number, epoch=epoch, **how) for ids, number, epoch in texts]
-            labels = pad([mask.labels[0].tolist() for mask in made], IGNORE)["ids"]
-            read = pad([mask.ids[0].tolist() for mask in made], self.words.vocab.pad or 0)
+            labels = collate.pad([mask.labels[0].tolist() for mask in made], IGNORE)["ids"]
+            read = collate.pad([mask.ids[0].tolist() for mask in made], self.words.vocab.pad or 0)
             return {**read, "labels": labels, "loss_mask": labels != IGNORE}
         batch = hidden(rows, self.words, seeded_generator(self.seed, 1, step), self.change.unit)
         if rows[0].next == IGNORE:
             return batch
-        segments = pad([row.segments for row in rows], 0)["ids"]
+        segments = collate.pad([row.segments for row in rows], 0)["ids"]
         return {**batch, "segments": segments, "next": torch.tensor([row.next for row in rows])}
 
 
@@ -137,7 +132,7 @@ def shapes(vocab: int) -> dict[str, StackConfig]:
 @cache
 def trained(plan: Plan, seed: int, change: Change) -> nn.Module:
     """An arm's model at its end; once a process, for the claims that share it."""
-    words, rows = text(plan).words, rows_of(plan, change.format, change.few)
+    words, rows = text(plan).words, rows_of(plan, change.format, "few" if change.few else "read")
     config, pairs = shapes(words.vocab.size)[change.shape], rows[0].next != IGNORE
     if pairs:
         config = replace(config, embed=replace(config.embed, segments=2))
@@ -155,9 +150,8 @@ def held_out(
     lab: Lab, seed: int, change: Change, unit: collate.Unit = "token", format: Format = "full-sentences"
 ) -> float:
     """An arm's loss in nats at hidden tokens of documents that nobody has read, the same for all arms and seeds."""
-    known = text(lab.plan)
-    rows = input_rows(known, known.unread, format)
-    exam = hidden(rows[:ASKED], known.words, seeded_generator(5), unit)
+    rows = rows_of(lab.plan, format, "unread")[:ASKED]
+    exam = hidden(rows, text(lab.plan).words, seeded_generator(5), unit)
     return evaluation.mean_loss(trained(lab.plan, seed, change), probes.words_loss, [exam])
 
 

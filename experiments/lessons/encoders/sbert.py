@@ -20,7 +20,7 @@ from experiments.lessons import Lab, experiment, fit, given, task_rows
 
 BODY, STATIC = "bert-mini", {"avg GloVe": "glove-mini", "avg word2vec": "word2vec-mini"}
 SIZES: dict[str, list[int]] = given("sbert")["sizes"]
-TRAINED = "S-BERT softmax"
+TRAINED, OWN = "S-BERT softmax", "S-BERT"
 
 
 def averages() -> dict[str, sentence.Embedder]:
@@ -68,9 +68,6 @@ def sbert_pooling(lab: Lab, seed: int) -> dict[str, float]:
         for kind, x in (("STS", vectors), ("mean taken out", vectors - vectors.mean(0))):
             values[f"{kind}/{name}"] = sts(sentence.cosines(*x.chunk(2)).tolist())
     return values
-
-
-OWN = "S-BERT"
 
 
 def stems(texts: Sequence[str]) -> list[str]:

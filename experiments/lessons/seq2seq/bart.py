@@ -16,11 +16,9 @@ from torch import Tensor, nn
 
 from course_lib import objectives
 from course_lib.analysis import evaluation, metrics
-from course_lib.data.batches import pad
 from course_lib.data.inputs import EncodedRow, Frame, SourceTarget, TaskBatches
 from course_lib.families.bart import bart, bart_lm
 from course_lib.families.bert import bert
-from course_lib.families.lstm import LstmSeq2Seq
 from course_lib.model import attention, heads, initialization
 from course_lib.model.config import EmbedConfig, StackConfig
 from course_lib.model.seq2seq import EncoderDecoder, Seq2SeqClassifier, Seq2SeqLM, shift_right
@@ -39,6 +37,8 @@ ARMS = {name: (name,) for name in (*LOST, *ORDER)} | {"permutation + infilling":
 BEST = "text infilling"
 M = TypeVar("M", bound=nn.Module)
 PEOPLE, KINDS, PLACES, ASIDES = given("bart").values()
+NOISED, MASK = 900, 1  # texts of plain numbers to be noised, and the number that is the mask
+VOCAB = Vocab(100, mask=MASK, special=(MASK,))
 
 
 def event(rng: random.Random, who: str, kind: int) -> list[str]:
@@ -104,7 +104,7 @@ def noised_stories(noises: Sequence[str], seed: int) -> Made:
 
     def make(step: int) -> losses.Batch:
         some = [documents[(ROWS * step + i) % len(documents)] for i in range(ROWS)]
-        ids, attention_mask = pad(some, vocab.pad or 0).values()
+        ids, attention_mask = collate.pad(some, vocab.pad or 0).values()
         rng = seeded_generator(seed, step)
         if not noises:
             return collate.masked(ids, attention_mask, rng, vocab=vocab)
@@ -159,7 +159,7 @@ def which_noise(lab: Lab, seed: int) -> dict[str, float]:
     """Perplexity of new summaries; before the tuning, how well each copies, and guesses hidden things of the kind."""
     frame, _, tested = summaries()
     pieces, rng, values = language(), random.Random(1), dict[str, float]()
-    ids, real = pad(pieces.ids([story(rng)["text"] for _ in range(150)]), pieces.vocab.pad or 0).values()
+    ids, real = collate.pad(pieces.ids([story(rng)["text"] for _ in range(150)]), pieces.vocab.pad or 0).values()
     kinds = {pieces.encode(thing).ids[1]: kind for kind, (_, things) in enumerate(KINDS) for thing in things}
     hidden = torch.isin(ids, torch.tensor(list(kinds)))
     asked = [kinds[thing] for thing in ids[hidden].tolist()]
@@ -245,10 +245,9 @@ def rouge(plan: Plan, seed: int) -> dict[str, float]:
     tales, right = ([pieces.decode(ids) for ids in texts] for texts in (sources, [row.label for row in tested]))
     said = {f"Lead-{k}": [". ".join(tale.split(". ")[:k]) + "." for tale in tales] for k in (1, 2)}
     torch.manual_seed(seed)
-    rival: Seq2SeqLM | LstmSeq2Seq = small_models.attentional_lstm(
-        pieces.vocab.size, width=WIDTH, cells=WIDTH, start=pieces.vocab.sep or 0
-    )
-    writers = {"LSTM": rival, "Transformer, not pretrained": fresh(seed), "BART": pretrained(plan, seed)}
+    rival = small_models.attentional_lstm(pieces.vocab.size, width=WIDTH, cells=WIDTH, start=pieces.vocab.sep or 0)
+    writers: dict[str, nn.Module] = {"LSTM": rival, "Transformer, not pretrained": fresh(seed)}
+    writers["BART"] = pretrained(plan, seed)
     said |= {name: probes.answers(summariser(model, seed), frame, tested, most=16) for name, model in writers.items()}
     return {f"ROUGE-2/{name}": metrics.rouge(texts, right, kind="rouge2") for name, texts in said.items()}
 
@@ -276,10 +275,6 @@ def bleu(plan: Plan, seed: int) -> dict[str, float]:
 def generates(lab: Lab, seed: int) -> dict[str, float]:
     """ROUGE-2 of summaries, BLEU of translations."""
     return rouge(lab.plan, seed) | bleu(lab.plan, seed)
-
-
-NOISED, MASK = 900, 1
-VOCAB = Vocab(100, mask=MASK, special=(MASK,))
 
 
 def _as_it_says(name: str, text: Tensor, left: Tensor, ends: Tensor, spans: int) -> bool:

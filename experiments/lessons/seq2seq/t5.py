@@ -13,15 +13,14 @@ from torch import nn
 
 from course_lib import data, objectives
 from course_lib.analysis import cost, evaluation, metrics
-from course_lib.data import batches, inputs, text_to_text
+from course_lib.data import inputs, text_to_text
 from course_lib.families.t5 import T5_SIZES, t5, t5_lm, t5_size, write_config
 from course_lib.model import heads, masks, seq2seq, transformer
 from course_lib.model.config import StackConfig, T5Buckets
 from course_lib.objectives import IGNORE, collate, losses, seeded_generator
 from course_lib.objectives.losses import Batch, Loss
 from course_lib.pretrained import checkpoints, tokenizers
-from experiments.engine.small_models import WORLD
-from experiments.lessons import Lab, Made, experiment, fit, given, probes, published, town
+from experiments.lessons import Lab, Made, experiment, fit, given, probes, published, small_models, town
 from experiments.lessons.seq2seq import bart
 
 SIZES, LENGTH, WIDTHS = given("t5").values()
@@ -35,6 +34,17 @@ TASKS = {  # of lesson 16's corner of the town
     "translation": text_to_text.translation("English", "Backwards"),
     "summary": text_to_text.WORDINGS["summary"],
 }
+KINDS: dict[str, Loss] = {
+    "encoder-decoder": losses.seq2seq,
+    "shared": losses.seq2seq,
+    "half the layers": losses.seq2seq,
+    "language model": losses.clm,
+    "prefix LM": losses.prefix_lm,
+}
+BEST, OBJECTIVES, CONTROL = "encoder-decoder", ("denoising", "LM"), "no pretraining"
+CORPORA = ("world", "Python's manual")
+EXAMPLE = PAPER["t5-span-corruption"]
+SPANS, SIGNS = [(2, 2), (8, 1)], ("<X>", "<Y>", "<Z>")  # "for inviting", "last": (start, length)
 
 
 class Texts:
@@ -50,7 +60,7 @@ class Texts:
     def texts(self, step: int) -> Batch:
         first = step * self.size["rows"]
         rows = [self.rows[i % len(self.rows)] for i in range(first, first + self.size["rows"])]
-        return batches.pad(rows, self.vocab.pad or 0)
+        return collate.pad(rows, self.vocab.pad or 0)
 
     def spans(self, step: int) -> Batch:
         (ids, real), rng = self.texts(step).values(), seeded_generator(self.seed, 1, step)
@@ -97,15 +107,6 @@ def judged(model: Any, loss: Loss, batch: Batch, special: torch.Tensor) -> tuple
     return right.item(), losses.cross_entropy(logits, labels[at]).item()
 
 
-KINDS: dict[str, Loss] = {
-    "encoder-decoder": losses.seq2seq,
-    "shared": losses.seq2seq,
-    "half the layers": losses.seq2seq,
-    "language model": losses.clm,
-    "prefix LM": losses.prefix_lm,
-}
-
-
 def build(kind: str, config: StackConfig) -> nn.Module:
     """A fresh network. Language models read source and target as one text. Shared is one set of blocks for both sides;
     the decoder's cross-attention is its self-attention once more."""
@@ -120,9 +121,6 @@ def build(kind: str, config: StackConfig) -> nn.Module:
             writes.attn_norm = writes.cross_norm = reads.attn_norm
             writes.ff, writes.ff_norm = reads.ff, reads.ff_norm
     return model
-
-
-BEST, OBJECTIVES, CONTROL = "encoder-decoder", ("denoising", "LM"), "no pretraining"
 
 
 def summarised(town: Texts, kind: str, objective: str, device: str) -> tuple[float, float]:
@@ -256,11 +254,6 @@ def sizes(lab: Lab, seed: int) -> dict[str, float]:
     return values
 
 
-CORPORA = ("world", "Python's manual")
-EXAMPLE = published("17_t5")["t5-span-corruption"]
-SPANS, SIGNS = [(2, 2), (8, 1)], ("<X>", "<Y>", "<Z>")  # "for inviting", "last": (start, length)
-
-
 @experiment("t5-span-corruption")
 def t5_span_corruption(lab: Lab, seed: int) -> dict[str, float]:
     """The lecture's example, and the amounts on documents of the town and on Python's manual."""
@@ -271,7 +264,7 @@ def t5_span_corruption(lab: Lab, seed: int) -> dict[str, float]:
     values = {f"as in the lecture/{side}": float(text == EXAMPLE[side]) for side, text in said.items()}
     back = objectives.restore(*marked, signs)
     values["restored/the lecture's example"] = float(torch.equal(back, torch.arange(len(words))))
-    read = ([town(WORLD).document(i)["text"] for i in range(750)], data.corpus("manual")["text"][:])
+    read = ([town(small_models.WORLD).document(i)["text"] for i in range(750)], data.corpus("manual")["text"][:])
     for name, texts in zip(CORPORA, read, strict=True):
         values |= {f"{what}/{name}": value for what, value in _amounts(texts, seed).items()}
     return values
