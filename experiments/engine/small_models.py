@@ -86,12 +86,12 @@ def two_sided_arm(plan: Plan, seed: int) -> Arm:
 
 
 def elmo_arm(plan: Plan, seed: int) -> Arm:
-    """A biLM as wide as the plan's BERT, on a third of its documents, which takes as much processor time."""
+    """A biLM as wide as the plan's BERT, on a third of its documents: as much processor time, its own learning rate."""
     filters = tuple((wide, max(1, plan.width * many // 128)) for wide, many in ((1, 16), (2, 32), (3, 64), (4, 64)))
     width, hidden = plan.width // 2, plan.width
     model = ElmoConfig(plan.vocab, filters=filters, length=24, dropout=0.0, width=width, hidden=hidden, layers=2)
     steps = max(1, plan.steps // 4)
-    return arm(plan, "bilm", model, seed, rows=4 * plan.rows // 3, steps=steps, warmup=steps // 10)
+    return arm(plan, "bilm", model, seed, rows=4 * plan.rows // 3, steps=steps, warmup=steps // 10, lr=2e-2)
 
 
 def attentional_lstm(vocab: int, width: int, cells: int, start: int, dropout: float = 0.0) -> LstmSeq2Seq:

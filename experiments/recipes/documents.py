@@ -20,15 +20,15 @@ import torch
 from torch import Tensor, nn
 
 from course_lib import families, objectives
-from course_lib.analysis import evaluation
+from course_lib.analysis import capture, evaluation
 from course_lib.data.batches import StreamBatches
 from course_lib.errors import CourseError
 from course_lib.families import bert, electra, rules
 from course_lib.model import heads, seq2seq
 from course_lib.model.config import StackConfig
-from course_lib.model.initialization import identity_init_, mimetic
+from course_lib.model.initialization import identity_init_, look_for_like, mimetic
 from course_lib.model.transformer import Transformer
-from course_lib.objectives import InputRow, losses, mask_known, seeded_generator
+from course_lib.objectives import IGNORE, InputRow, collate, losses, mask_known, seeded_generator
 from course_lib.pretrained import checkpoints
 from course_lib.pretrained.tokenizers import Tokenizer, train_bpe, train_wordpiece
 from course_lib.training import distill, pretraining
@@ -43,15 +43,16 @@ class Recipe(RecipeTraining):
     objective: see above. layers: of each side of an encoder-decoder. teacher: the checkpoint that a "distil" learns
     from and is cut from. format: one document a row, or RoBERTa's rows, packed with whole sentences. pairs: share of
     rows cut in two for next-sentence prediction, every second one with a wrong second half. primer: so many of the
-    steps read the pages of each level of the world's primer, whole; there a masked model is asked for a name in
+    steps read the pages of each level of the world's primer, whole; there a masked model or a T5 is asked for a name in
     `primer_mask_rate` of the sentences that say what is known (`objectives.mask_known`). made_up: share of the pages'
     names that nobody has read before, once the causal start is over. replay: share of pages among the documents
     afterwards. pool: batches whose rows are sorted by length together. causal: so many of the first steps a masked
     model sees what stands to the left only and is asked for every next token (`losses.left_to_right`): so each word
-    learns what it stands behind. init_std: 0.02 suits a width of 768, not one of 128; T5 has its own. mimetic: strength
-    of the mimetic start of attention and positions (`initialization.mimetic`); 0 for none. parent: a decoder whose
-    weights it starts from instead, on both sides of an encoder-decoder (`warm_start_from`). pre_norm: a BERT with
-    Megatron-BERT's norms, a BART with mBART's but none on the embedding (`bert.moved_norms`), which bear a larger
+    learns what it stands behind. alone: so many of the first steps, of the primer, a T5's encoder fills in without a
+    decoder. init_std: 0.02 suits a width of 768, not one of 128; T5 has its own. mimetic: strength of the mimetic start
+    of attention and positions (`initialization.mimetic`); 0 for none. parent: a decoder whose weights it starts from
+    instead, on both sides of an encoder-decoder (`warm_start_from`); for a T5 a BERT (`t5_from_bert`). pre_norm: a BERT
+    with Megatron-BERT's norms, a BART with mBART's but none on the embedding (`bert.moved_norms`), which bear a larger
     learning rate (Xiong et al. 2020).
     """
 
@@ -69,6 +70,7 @@ class Recipe(RecipeTraining):
     made_up: float = 0.0
     replay: float = 0.0
     causal: int = 0
+    alone: int = 0
     pairs: float = 0.5
     pool: int = 64
     init_std: float = 0.05
@@ -107,12 +109,21 @@ class RecipeBatches(StreamBatches):
         recipe = self.recipe
         if step < recipe.causal:
             return {"ids": ids, "attention_mask": attention_mask}
-        masked = recipe.objective not in ("clm", "denoise", "span_corruption")
+        masked = recipe.objective not in ("clm", "denoise")
         if masked and step < sum(recipe.primer):
             rng, rate = seeded_generator(self.seed, 1, step), recipe.primer_mask_rate
             words = self.tokenizer.words(ids) if recipe.made_up else None
             how: dict[str, Any] = {"names": self.names, "ends": self.ends, "rate": rate, "words": words}
             known = mask_known(ids, rng, vocab=self.tokenizer.vocab, **how)._asdict()
+            if recipe.objective == "span_corruption":  # behind a sentinel each
+                signs = objectives.sentinels(self.tokenizer)[0] + known["loss_mask"].cumsum(1) - 1
+                known["ids"] = torch.where(known["loss_mask"], signs, ids)
+                if step >= recipe.alone:
+                    rows = zip(torch.stack((signs, ids), dim=2), known.pop("loss_mask"), strict=True)
+                    said = [[*row[at].flatten().tolist(), int(row[-1, 0]) + 1] for row, at in rows]
+                    known["labels"] = collate.pad([[*row, self.tokenizer.vocab.sep or 0] for row in said], IGNORE)[
+                        "ids"
+                    ]
             return known | {"attention_mask": attention_mask}
         return super().ask(step, ids, attention_mask)
 
@@ -210,9 +221,13 @@ class Run(TrainingJob):
                 if isinstance(part, heads.MaskedHead):
                     identity_init_(part)
         if recipe.parent:
-            decoder, words, _ = checkpoints.load(recipe.parent, folder=self.shipped)
+            parent, words, _ = checkpoints.load(recipe.parent, folder=self.shipped)
+            if recipe.objective == "span_corruption":
+                page = " ".join(self.world.primer(0, 2, recipe.seed, rounds=False)["sentences"])
+                t5_from_bert(body, parent.stack, words.encode(page).ids[: recipe.length], words.vocab.mask or 0)
+                return model
             for stack in stacks:
-                warm_start_from(stack, self.tokenizer, decoder.stack, words)
+                warm_start_from(stack, self.tokenizer, parent.stack, words)
         return model
 
     @property
@@ -222,6 +237,8 @@ class Run(TrainingJob):
             "mlm_nsp": partial(losses.mlm_nsp, weight=recipe.pairs), "distil": distill.distilbert
         }  # fmt: skip
         loss = others.get(recipe.objective) or getattr(losses, recipe.family.loss)
+        if recipe.objective == "span_corruption":
+            return partial(_encoder_first, loss, objectives.sentinels(self.tokenizer)[0])
         return partial(_from_the_left, loss) if recipe.causal else loss
 
     def batches(self) -> RecipeBatches:
@@ -264,6 +281,49 @@ class Run(TrainingJob):
 def _from_the_left(later: losses.Loss, model: nn.Module, batch: losses.Batch) -> torch.Tensor:
     """What a batch asks: its labels, or (a batch of the causal start has none) every next token."""
     return later(model, batch) if "labels" in batch else losses.left_to_right(model, batch)
+
+
+def _encoder_first(later: losses.Loss, first: int, model: nn.Module, batch: losses.Batch) -> torch.Tensor:
+    """T5's loss; where its encoder works alone, a sentinel's vector is to say which token is missing and, for a decoder
+    to find the place by, which sentinel it is. first: the first sentinel."""
+    if "loss_mask" not in batch:
+        return later(model, batch)
+    ids, at, encoder = batch["ids"], batch["loss_mask"], cast(Any, model).stack.encoder
+    scores = encoder(ids, attention_mask=batch["attention_mask"])[at] @ encoder.embed.tokens.weight.T
+    missing = losses.cross_entropy(scores[:, :first], batch["labels"][at])
+    return missing + losses.cross_entropy(scores[:, first:], ids[at] - first)
+
+
+@torch.no_grad()
+def t5_from_bert(body: Any, parent: Any, page: list[int], mask: int) -> None:
+    """Overwrites a fresh T5's encoder with the first layers of a pre-norm BERT; cross-attention begins as a search.
+
+    Where all that is added has mean 0, RMSNorm is LayerNorm without bias (Zhang and Sennrich 2019). Biases are left
+    out; training heals that. T5's layers share their biases of distance, those of the first layer's heads on a page; so
+    the others' heads are put in the same order, by where they look near by."""
+    encoder, table, old = body.encoder, body.encoder.embed.tokens.weight, parent.embed.tokens.weight
+    table[: len(old)] = old + parent.embed.segments.weight[0] + parent.position.table.weight.mean(0)
+    table[len(old) :] = table[mask] + 0.2 * torch.randn(len(table) - len(old), table.shape[1])
+    table.sub_(table.mean(1, keepdim=True))
+    encoder.norm.weight.copy_(parent.norm.weight)
+    apart = torch.arange(len(page)) - torch.arange(len(page))[:, None]
+    with capture(parent, "blocks.*.attn.probs") as seen:
+        parent(torch.tensor([page]))
+    for block, theirs, (looks,) in zip(encoder.blocks, parent.blocks, seen.values(), strict=False):
+        order = (looks * apart.clamp(-4, 4)).sum((1, 2)).argsort()
+        for bucket, bias in enumerate(encoder.position.table.weight if block is encoder.blocks[0] else ()):
+            bias.copy_((looks[order][:, encoder.position.bucket(apart) == bucket].mean(1).nan_to_num() + 1e-4).log())
+        rows = torch.arange(len(theirs.attn.q.weight)).view(len(order), -1)[order].flatten()
+        for part, factor in {"q": block.attn.dh**-0.5, "k": 1.0, "v": 1.0}.items():
+            matrix = theirs.attn.get_submodule(part).weight[rows] * theirs.attn_norm.weight
+            block.attn.get_submodule(part).weight.copy_(matrix * factor)
+        block.ff.up.weight.copy_(theirs.ff.up.weight * theirs.ff_norm.weight)
+        for mine, added in ((block.attn.out, theirs.attn.out.weight[:, rows]), (block.ff.down, theirs.ff.down.weight)):
+            mine.weight.copy_(added - added.mean(0))
+    turn = torch.linalg.qr(torch.randn(table.shape[1], table.shape[1])).Q * 0.4**0.5
+    for block in body.decoder.blocks:
+        look_for_like(block.cross, turn)
+    body.decoder.norm.weight.fill_(4.0)
 
 
 @torch.no_grad()

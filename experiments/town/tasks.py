@@ -251,10 +251,9 @@ def same_steps(task: str, labels: Sequence[int], seeds: int, grid: Grid) -> dict
     """The tuned encoder with more and more rows, always after as many steps: those of eight epochs of 10,000 rows."""
     found: dict[str, Any] = {}
     for n in labels:
-        epochs = 80_000 // n
-        use = replace(grid, settings=replace(grid.settings, epochs=(grid.settings.epochs[0], epochs)))
-        scores = [measure(Cell(task, n, "pretrained", seed), use)["score"] for seed in range(seeds)]
-        found[str(n)] = {"epochs": epochs, "pretrained": asdict(figure(scores))}
+        use = replace(grid, settings=replace(grid.settings, epochs=(grid.settings.epochs[0], 80_000 // n)))
+        scores = (measure(Cell(task, n, "pretrained", seed), use)["score"] for seed in range(seeds))
+        found[str(n)] = {"pretrained": asdict(figure(list(scores)))}
     return found
 
 
@@ -265,17 +264,14 @@ def main(
     jobs: Annotated[int, typer.Option(help="Processes side by side.")] = 1,
     work: Annotated[Path, typer.Option(help="Folder of the cells that are done.")] = WORK,
     out: Annotated[Path, typer.Option(help="The record.")] = OUT,
-    steps: Annotated[
-        bool, typer.Option("--same-steps", help="Vary the rows alone; goes into a record that is there.")
-    ] = False,
+    steps: Annotated[bool, typer.Option("--same-steps", help="Rows alone vary; into a record that is there.")] = False,
 ) -> None:
     """Measure every cell that is not there yet, then write the record."""
     names = tasks.split(",") if tasks else list(World.task_names())
     grid, counts = Grid(work=work), [int(n) for n in labels.split(",")]
     if steps:
-        values = dict(read_json(out))
-        for name in names:
-            values["tasks"][name]["same steps"] = same_steps(name, counts, seeds, grid)
+        rows = (values := dict(read_json(out)))["tasks"]
+        rows |= {name: rows[name] | {"same steps": same_steps(name, counts, seeds, grid)} for name in names}
         write_json(out, values)
         return
     table = cells(names, counts, seeds)

@@ -18,7 +18,6 @@ from experiments.lessons.embeddings import senses
 
 SIZES: dict[str, dict[str, int]] = given("word_embeddings")["sizes"]
 METHODS = ("skip-gram", "CBOW", "GloVe")
-NEIGHBOURS = 10
 _Senses = dict[str, dict[str, float]]  # sense -> word -> share of the sense's sentences in which it stands
 Embed = Callable[[Sequence[Row], str], Tensor]  # rows, side -> the word's vectors, Float[layers N F]
 
@@ -98,7 +97,7 @@ def static_mixes_senses(lab: Lab, seed: int) -> dict[str, float]:
     shares, vectors = company([row for rows in read for row in rows], text.words), learned(text, sizes, seed)
     values: dict[str, float] = {}
     for name, found in vectors.items():  # for how many senses do a word's nearest neighbours speak?
-        told = [{sense_of(near, s) for near, _ in found.nearest(w, NEIGHBOURS)} - {""} for w, s in shares.items()]
+        told = [{sense_of(near, s) for near, _ in found.nearest(w, 10)} - {""} for w, s in shares.items()]
         values[f"two senses or more/{name}"] = sum(len(senses) > 1 for senses in told) / len(told)
 
     pairs = [world.task("wic", n, s, seed=seed) for s, n in (("train", sizes["tune"]), ("test", sizes["test"]))]

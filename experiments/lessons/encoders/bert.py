@@ -19,7 +19,6 @@ SHARES = {"[MASK]": 0.8, "random": 0.1, "as it is": 0.1}
 WRITTEN, STORIES = 24, 24  # tokens each text is continued by, and how many texts
 SIZE_RATES = given("settings")["bert-size"]["learning rates"]
 MISMATCH_TASKS = ("nli", "entities")
-FROZEN_RATE = 1e-2  # of a linear head alone
 
 
 @experiment("mlm-recipe")
@@ -191,7 +190,7 @@ def mask_mismatch(lab: Lab, seed: int) -> dict[str, float]:
     for recipe in small_models.RECIPES:
         arm = small_models.masked_arm(lab.plan, seed, recipe)
         tuned = Tuning(arm, "", seed, at=small_models.compared(lab.plan))
-        for how, way in (("frozen", replace(tuned, frozen=True, lr=FROZEN_RATE)), ("fine-tuned", tuned)):
+        for how, way in (("frozen", replace(tuned, frozen=True, lr=1e-2)), ("fine-tuned", tuned)):
             scores = [lab.score(replace(way, task=task)) for task in MISMATCH_TASKS]
             values |= {f"{task}, {how}/{recipe}": score for task, score in zip(MISMATCH_TASKS, scores, strict=True)}
             values[f"{how}/{recipe}"] = mean(scores)

@@ -16,7 +16,6 @@ from experiments.town import views
 
 SYSTEMS = ("BiLSTM+ELMo+Attn", "GPT", "BERT", "bert-mini")
 SCRATCH = {"BERT": "from scratch", "bert-mini": "bert-mini's shape, from scratch"}
-READER_RATE = 2e-3  # for the BiLSTM on top, which starts from nothing
 TASKS, WAYS, FROZEN = (given("settings")["frozen-or-tuned"][name] for name in ("labels", "trained", "L-BFGS steps"))
 SWEEP_TASK, RATES, EPOCHS, *_ = given("settings")["finetuning-recipe"].values()
 
@@ -26,7 +25,7 @@ def _systems(plan: Plan, seed: int) -> dict[str, Tuning]:
     makers = (small_models.elmo_arm, small_models.causal_arm, small_models.bert_arm)
     sources: list[Arm | str] = [*(make(plan, seed) for make in makers), "bert-mini"]
     tuned = {name: Tuning(source, "", seed) for name, source in zip(SYSTEMS, sources, strict=True)}
-    return tuned | {SYSTEMS[0]: replace(tuned[SYSTEMS[0]], frozen=True, lr=READER_RATE)}
+    return tuned | {SYSTEMS[0]: replace(tuned[SYSTEMS[0]], frozen=True, lr=2e-3)}  # its BiLSTM starts from nothing
 
 
 def _counted(lab: Lab, task: str, seed: int) -> float:
@@ -36,11 +35,11 @@ def _counted(lab: Lab, task: str, seed: int) -> float:
     return views.bag_of_words(what, train, test)
 
 
-def _and_scratch(plan: Plan, seed: int) -> dict[str, Tuning]:
-    return _systems(plan, seed) | {SCRATCH["bert-mini"]: Tuning("bert-mini", "", seed, pretrained=False)}
-
-
-suite("bert-glue", _and_scratch, also={"counted words": _counted})
+suite(
+    "bert-glue",
+    lambda plan, seed: _systems(plan, seed) | {SCRATCH["bert-mini"]: Tuning("bert-mini", "", seed, pretrained=False)},
+    also={"counted words": _counted},
+)
 
 
 @experiment("bert-swag")

@@ -16,7 +16,6 @@ from course_lib.training import distill
 from course_lib.training.finetune import finetune
 from experiments.lessons import Lab, experiment, fit, given, probes, task_rows
 
-TEACHER = "bert-mini"
 ROWS, LENGTH = 16, 64
 TASKS = ("entities", "pos")
 SIZES: dict[str, dict[str, int]] = given("distilbert")["sizes"]
@@ -53,7 +52,7 @@ def apart(model: Any, teacher: Any, kept: list[losses.Batch]) -> float:
 def distilbert(lab: Lab, seed: int) -> dict[str, float]:
     """Scores of the teacher and of students taught with and without it; gaps they fill after many documents and few."""
     size = SIZES[lab.plan.scale]
-    teacher, tokenizer, _ = checkpoints.load(TEACHER)
+    teacher, tokenizer, _ = checkpoints.load("bert-mini")
     aside, few, many = (size[name] for name in ("aside", "few", "many"))
     texts = list(data.corpus("world", n=aside + many, seed=seed)["text"])
     how: dict[str, Any] = {"length": LENGTH, "seed": seed}  # the masks are drawn anew each time

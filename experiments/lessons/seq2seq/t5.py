@@ -42,7 +42,6 @@ KINDS: dict[str, Loss] = {
     "prefix LM": losses.prefix_lm,
 }
 BEST, OBJECTIVES, CONTROL = "encoder-decoder", ("denoising", "LM"), "no pretraining"
-CORPORA = ("world", "Python's manual")
 EXAMPLE = PAPER["t5-span-corruption"]
 SPANS, SIGNS = [(2, 2), (8, 1)], ("<X>", "<Y>", "<Z>")  # "for inviting", "last": (start, length)
 
@@ -265,7 +264,7 @@ def t5_span_corruption(lab: Lab, seed: int) -> dict[str, float]:
     back = objectives.restore(*marked, signs)
     values["restored/the lecture's example"] = float(torch.equal(back, torch.arange(len(words))))
     read = ([town(small_models.WORLD).document(i)["text"] for i in range(750)], data.corpus("manual")["text"][:])
-    for name, texts in zip(CORPORA, read, strict=True):
+    for name, texts in zip(("world", "Python's manual"), read, strict=True):
         values |= {f"{what}/{name}": value for what, value in _amounts(texts, seed).items()}
     return values
 

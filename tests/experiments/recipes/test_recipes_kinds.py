@@ -47,15 +47,15 @@ MODELS: dict[str, tuple[type, set[str]]] = {  # what is loaded, and what its car
 }
 PARENTS = {
     "bert-mini": "gpt-mini", "roberta-mini": "gpt-mini", "distilbert-mini": "bert-mini", "sbert-mini": "bert-mini",
-    "bart-mini": "gpt-mini",
+    "bart-mini": "gpt-mini", "t5-mini": "bert-mini",
 }  # fmt: skip
 
 
 def small(recipe: Any) -> Any:
     """The recipe in a few seconds' size."""
     if isinstance(recipe, Recipe):
-        size = {"layers": 1 if recipe.teacher else 2, "width": 16, "heads": 2, "vocab": 700, "pool": 2}
-        return replace(recipe, **TINY, **size, primer=(0, 0), causal=min(recipe.causal, 2))
+        size = {"layers": 2 - bool(recipe.teacher), "width": 16, "heads": 2, "vocab": 700, "pool": 2, "alone": 2}
+        return replace(recipe, **TINY, **size, primer=(0, min(recipe.alone, 4)), causal=min(recipe.causal, 2))
     if isinstance(recipe, ElmoRecipe):
         return replace(recipe, **TINY, vocab=300, width=8, hidden=12, pool=2)
     if isinstance(recipe, SentenceRecipe):
