@@ -253,7 +253,7 @@ def same_steps(task: str, labels: Sequence[int], seeds: int, grid: Grid) -> dict
     for n in labels:
         use = replace(grid, settings=replace(grid.settings, epochs=(grid.settings.epochs[0], 80_000 // n)))
         scores = (measure(Cell(task, n, "pretrained", seed), use)["score"] for seed in range(seeds))
-        found[str(n)] = {"pretrained": asdict(figure(list(scores)))}
+        found[str(n)] = {"epochs": 80_000 // n, "pretrained": asdict(figure(list(scores)))}
     return found
 
 
