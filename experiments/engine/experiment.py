@@ -1,6 +1,6 @@
 """What a claim's experiment is: a function that measures. The rule that judges its figures stands in the ledger."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from classroom.records.ledger import Claim, claim
+from classroom.records.ledger import claim
 from course_lib.errors import CourseError
 from experiments.engine.arms import Arm
 from experiments.engine.lab import Lab, Plan, Tuning, shipped
@@ -35,11 +35,6 @@ class Experiment:
     measure: Measure
     needs: Needs
     config: dict[str, Any]
-
-    @property
-    def claim(self) -> Claim:
-        """The ledger's row, the rule's words among them."""
-        return claim(self.id)
 
 
 @cache
@@ -92,8 +87,13 @@ def suite(name: str, systems: Systems, tasks: Sequence[str] = (), also: Mapping[
             values |= {f"{system}/{task}": lab.score(replace(tuning, task=task)) for task in tasks}
         for system, score in (also or {}).items():
             values |= {f"{system}/{task}": score(lab, task, seed) for task in tasks}
-        named = dict.fromkeys(key.split("/")[0] for key in values)
-        return values | {f"{system}/average": mean(values[f"{system}/{task}"] for task in tasks) for system in named}
+        return averaged(values, tasks)
+
+
+def averaged(values: dict[str, float], tasks: Iterable[str]) -> dict[str, float]:
+    """Scores as SYSTEM/TASK, and behind them their means over the tasks, SYSTEM/average."""
+    systems = dict.fromkeys(key.split("/")[0] for key in values)
+    return values | {f"{system}/average": mean(values[f"{system}/{task}"] for task in tasks) for system in systems}
 
 
 def find(name: str) -> Experiment:

@@ -65,7 +65,7 @@ class RunSettings:
 
     def numbers(self, experiment: Experiment) -> list[int]:
         """The seeds of an experiment; what is exact or computed needs one."""
-        if experiment.claim.kind != "measured":
+        if claim(experiment.id).kind != "measured":
             return [0]
         return list(range(self.plan.seeds if self.seeds is None else self.seeds))
 
@@ -94,14 +94,15 @@ def compose(experiment: Experiment, settings: RunSettings) -> Record:
     """The record of an experiment whose seeds are all done, written to `settings.out`."""
     numbers = settings.numbers(experiment)
     parts = [read_json(_seed_file(experiment, seed, settings)) for seed in numbers]
-    exact = experiment.claim.kind != "measured"
-    figures = {name: figure([part["values"][name] for part in parts], exact=exact) for name in parts[0]["values"]}
+    kind, names = claim(experiment.id).kind, parts[0]["values"]
+    figures = {name: figure([part["values"][name] for part in parts], exact=kind != "measured") for name in names}
+    judged = _judged(experiment.id, figures)
     needed = [list(experiment.needs(settings.plan, seed)) for seed in numbers]
     spent = {arm.name: read_json(settings.arms / arm.name / "card.json")["seconds"] for row in needed for arm in row}
     made = Record(
         id=experiment.id,
-        kind=experiment.claim.kind,
-        ruled=digest(experiment.claim.rule),
+        kind=kind,
+        ruled=judged["rule_hash"],
         figures=figures,
         seeds=numbers,
         config={"plan": asdict(settings.plan), **experiment.config, "arms": [arm.to_dict() for arm in needed[0]]},
@@ -110,7 +111,7 @@ def compose(experiment: Experiment, settings: RunSettings) -> Record:
         hardware=parts[-1]["hardware"],
         seconds=round(sum(part["seconds"] for part in parts) + sum(spent.values()), 1),
         made=parts[-1]["made"],
-        **_judged(experiment.id, figures),
+        **judged,
     )
     write(made, settings.out)
     return made

@@ -3,13 +3,13 @@
 from classroom.records.ledger import published
 from experiments.engine import probes, small_models
 from experiments.engine.arms import Arm, sentences, town
-from experiments.engine.experiment import experiment, given, settings, suite
+from experiments.engine.experiment import averaged, experiment, given, settings, suite
 from experiments.engine.lab import Lab, Made, Plan, Tuning, fit, task_rows, windows
 
 MILLION, BILLION = 1e6, 1e9
 
 __all__ = [
     "BILLION", "MILLION",
-    "Arm", "Lab", "Made", "Plan", "Tuning", "experiment", "fit", "given", "probes",
+    "Arm", "Lab", "Made", "Plan", "Tuning", "averaged", "experiment", "fit", "given", "probes",
     "published", "sentences", "settings", "small_models", "suite", "task_rows", "town", "windows",
 ]  # fmt: skip

@@ -115,15 +115,14 @@ class RecipeBatches(StreamBatches):
             words = self.tokenizer.words(ids) if recipe.made_up else None
             how: dict[str, Any] = {"names": self.names, "ends": self.ends, "rate": rate, "words": words}
             known = mask_known(ids, rng, vocab=self.tokenizer.vocab, **how)._asdict()
-            if recipe.objective == "span_corruption":  # behind a sentinel each
-                signs = objectives.sentinels(self.tokenizer)[0] + known["loss_mask"].cumsum(1) - 1
-                known["ids"] = torch.where(known["loss_mask"], signs, ids)
+            if recipe.objective == "span_corruption":  # each behind a sentinel of its own
+                signs, sep = objectives.sentinels(self.tokenizer), self.tokenizer.vocab.sep or 0
+                spans = [[(at, 1) for at in row.nonzero().flatten().tolist()] for row in known["loss_mask"]]
+                marked = [objectives.mark_spans(*row, signs) for row in zip(ids, spans, strict=True)]
+                known["ids"] = torch.stack([row.input for row in marked])
                 if step >= recipe.alone:
-                    rows = zip(torch.stack((signs, ids), dim=2), known.pop("loss_mask"), strict=True)
-                    said = [[*row[at].flatten().tolist(), int(row[-1, 0]) + 1] for row, at in rows]
-                    known["labels"] = collate.pad([[*row, self.tokenizer.vocab.sep or 0] for row in said], IGNORE)[
-                        "ids"
-                    ]
+                    del known["loss_mask"]
+                    known["labels"] = collate.pad([[*row.target.tolist(), sep] for row in marked], IGNORE)["ids"]
             return known | {"attention_mask": attention_mask}
         return super().ask(step, ids, attention_mask)
 

@@ -252,8 +252,8 @@ def same_steps(task: str, labels: Sequence[int], seeds: int, grid: Grid) -> dict
     found: dict[str, Any] = {}
     for n in labels:
         use = replace(grid, settings=replace(grid.settings, epochs=(grid.settings.epochs[0], 80_000 // n)))
-        scores = (measure(Cell(task, n, "pretrained", seed), use)["score"] for seed in range(seeds))
-        found[str(n)] = {"epochs": 80_000 // n, "pretrained": asdict(figure(list(scores)))}
+        scores = [measure(Cell(task, n, "pretrained", seed), use)["score"] for seed in range(seeds)]
+        found[str(n)] = {"epochs": 80_000 // n, "pretrained": asdict(figure(scores))}
     return found
 
 
@@ -270,8 +270,9 @@ def main(
     names = tasks.split(",") if tasks else list(World.task_names())
     grid, counts = Grid(work=work), [int(n) for n in labels.split(",")]
     if steps:
-        rows = (values := dict(read_json(out)))["tasks"]
-        rows |= {name: rows[name] | {"same steps": same_steps(name, counts, seeds, grid)} for name in names}
+        values = dict(read_json(out))
+        for name in names:
+            values["tasks"][name]["same steps"] = same_steps(name, counts, seeds, grid)
         write_json(out, values)
         return
     table = cells(names, counts, seeds)

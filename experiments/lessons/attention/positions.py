@@ -179,8 +179,7 @@ def rope_decay(lab: Lab, seed: int) -> dict[str, float]:
 def _encoders(plan: Plan, seed: int) -> dict[str, Tuning]:
     """BERT, and the same with rotary positions; these from noise, as the mimetic start is made for a learned table."""
     bert = small_models.bert_arm(plan, seed)
-    assert isinstance(bert.model, c.StackConfig)
-    rotary = replace(bert, model=replace(bert.model, position=c.Rope()), mimetic=0.0)
+    rotary = replace(bert, model=replace(small_models.body(plan), position=c.Rope()), mimetic=0.0)
     return {"BERT": Tuning(bert, "", seed), "RoFormer": Tuning(rotary, "", seed)}
 
 

@@ -28,6 +28,7 @@ KINDS = ENCODER, DECODER, BOTH = "encoder", "decoder", "encoder-decoder"
 TASKS = ("who", "roles", "velin", "then")
 LOSS: dict[str, losses.Loss] = {ENCODER: losses.mlm, DECODER: losses.clm, BOTH: losses.seq2seq}
 SIGNS = ("[PAD]", "[CLS]", "[SEP]", "[MASK]", *(f"{task}?" for task in TASKS), *PEOPLE, *THINGS, *PLACES, *REST.split())
+NUMBER = {sign: number for number, sign in enumerate(SIGNS)}
 START, END, MASK = 1, 2, 3
 VOCAB = Vocab(len(SIGNS), pad=0, cls=START, sep=END, mask=MASK)
 KEPT = {"who": 1, "roles": 0, "velin": 8, "then": 9}  # masks that keep an encoder's places for an answer
@@ -54,7 +55,7 @@ def asked(task: str, rng: random.Random, who: tuple[str, str, str] | None = None
 
 def ids(text: str) -> list[int]:
     """Its words and the end."""
-    return [*(SIGNS.index(word) for word in text.split()), END]
+    return [*(NUMBER[word] for word in text.split()), END]
 
 
 def form(kind: str, rows: Sequence[_Example]) -> losses.Batch:

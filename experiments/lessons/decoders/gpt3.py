@@ -23,6 +23,7 @@ from experiments.lessons import BILLION, MILLION, Lab, Made, experiment, fit, gi
 
 SIZES, WIDTHS, SHAPES, LENGTH, PEOPLE, THINGS, WORDINGS = given("gpt3").values()
 HAD = next(iter(WORDINGS))
+MARK = prompting.Template("{word}: {answer}.", words=("name", "thing"))
 SHOTS, MANY = (0, 1, 4, 12), 12
 EXAMPLES = 5
 PROBLEMS = torch.tensor([(a, b) for a in range(100) for b in range(a + 1)])
@@ -71,7 +72,7 @@ def marked(shots: int, n: int, seed: int) -> list[prompting.Question]:
         rng = random.Random(f"{seed}/{number}")
         pool = [(word, 0) for word in rng.sample(PEOPLE, 7)] + [(word, 1) for word in rng.sample(THINGS, 7)]
         rows = [{"word": word, "label": label} for word, label in rng.sample(pool, shots + 1)]
-        asked.append(prompting.Template("{word}: {answer}.", words=("name", "thing")).ask(rows[-1], rows[:-1]))
+        asked.append(MARK.ask(rows[-1], rows[:-1]))
     return asked
 
 

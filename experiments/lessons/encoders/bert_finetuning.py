@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from dataclasses import replace
 from itertools import product
-from statistics import mean
 
 import torch
 from torch import Tensor
@@ -11,7 +10,7 @@ from torch import Tensor
 from course_lib.analysis import probing
 from course_lib.families.elmo import split
 from course_lib.pretrained import checkpoints
-from experiments.lessons import Arm, Lab, Plan, Tuning, experiment, given, small_models, suite
+from experiments.lessons import Arm, Lab, Plan, Tuning, averaged, experiment, given, small_models, suite
 from experiments.town import views
 
 SYSTEMS = ("BiLSTM+ELMo+Attn", "GPT", "BERT", "bert-mini")
@@ -92,8 +91,7 @@ def frozen_or_tuned(lab: Lab, seed: int) -> dict[str, float]:
             values[f"{way}/{task}"] = lab.score(replace(tuning, lr=rates[task][0], epochs=rates[task][1]))
         for way, steps in FROZEN.items():
             values[f"{way}/{task}"] = _read_off(lab.plan, task, seed, labels, steps)
-    ways = dict.fromkeys(name.split("/")[0] for name in values)
-    return values | {f"{way}/average": mean(values[f"{way}/{task}"] for task in TASKS) for way in ways}
+    return averaged(values, TASKS)
 
 
 @experiment("finetuning-recipe")

@@ -30,7 +30,7 @@ def test_a_record_follows_from_its_figures(name: str) -> None:
     assert judge_again(found) == found, "the rule has changed since: python -m course_lib claims judge"
     assert "no figure" not in found.why
     if found.ruled != found.rule_hash:  # a clause younger than the run may lower a verdict, and never lifts one
-        rule, good = test.claim.rule, ["partly", "reproduced"]
+        rule, good = ledger.claim(test.id).rule, ["partly", "reproduced"]
         higher = good[good.index(rule["before"]) + 1 :] if rule["before"] in good else good
         assert rule["changed"] >= found.made and found.verdict not in higher
     told = str({key: value for key, value in found.config.items() if key not in ("plan", "arms")})
