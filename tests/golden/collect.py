@@ -307,8 +307,9 @@ def recipes() -> Values:
             if isinstance(recipe, Recipe):
                 known = "gpt-mini" if name == "gpt-small" else name
                 shutil.copy(ROOT / "data" / "checkpoints" / known / "tokenizer.json", folder)
-                primer, causal = ((4, 4), 2) if sum(recipe.primer) else ((0, 0), 0)
-                small = replace(recipe, rows=4, pool=4, primer=primer, causal=causal if recipe.causal else 0)
+                primer, first = ((4, 4), 2) if sum(recipe.primer) else ((0, 0), 0)
+                stages: Any = {stage: min(first, getattr(recipe, stage)) for stage in ("causal", "alone")}
+                small = replace(recipe, rows=4, pool=4, primer=primer, **stages)
                 source, steps = run(name, small, folder).batches(), [0, 1, 2, 5, 8, 9, 13]  # type: ignore[attr-defined]
             elif isinstance(recipe, SentenceRecipe):
                 source = run(name, replace(recipe, pairs=64, inference=2, rows=8), folder).batches()  # type: ignore[attr-defined]
