@@ -59,9 +59,7 @@ def named(out: Path | None) -> Path | None:
 DATA = "world, docs, a text file or folder, or hub:NAME"
 Threads = Annotated[int, typer.Option(help="CPU threads; 0 = all cores.", min=0, callback=set_threads)]
 Device = Annotated[str, typer.Option(help="cpu, cuda, mps, or auto = the best there is.", callback=device_named)]
-HeldOut = Annotated[
-    int, typer.Option(help="Keep so many documents aside, where the corpus has no validation split.", min=0)
-]
+HeldOut = Annotated[int, typer.Option(help="Documents to keep aside, if there is no validation split.", min=0)]
 Cased = Annotated[bool, typer.Option("--cased", help="WordPiece keeps capitals.")]
 Bf16 = Annotated[Literal["fp32", "bf16", "auto"], typer.Option(help="bf16 is faster; auto = where the machine can.")]
 Seed = Annotated[int, typer.Option(help="Equal seeds give equal results.", min=0, max=2**63 - 1)]
@@ -71,19 +69,15 @@ _Fields = Annotated[str | None, typer.Option(help="Ours and the file's: text=rev
 
 @app.command()
 def pretrain(
-    model: Annotated[
-        str, typer.Argument(help="gpt, bert, albert, distilbert, electra, bart, t5; or sized: bert-base.")
-    ],
+    model: Annotated[str, typer.Argument(help="gpt, bert, albert, distilbert, electra, bart, t5; sized: bert-base.")],
     out: Annotated[Path, typer.Option(help="Folder for the model and its run.", callback=named)],
     data: Annotated[str, typer.Option(help=DATA + ", or a folder that `tokenize` wrote.")] = "world",
     documents: Annotated[int | None, typer.Option(help="How many documents; all if not given.", min=1)] = None,
     held_out: HeldOut = 0,
     init_from: Annotated[
-        str | None, typer.Option(help="Begin with the weights of a checkpoint or folder, its size and tokenizer.")
+        str | None, typer.Option(help="Begin as this checkpoint or folder, its tokenizer too.")
     ] = None,
-    teacher: Annotated[
-        str | None, typer.Option(help="Distil this masked model; the student begins as every second layer of it.")
-    ] = None,
+    teacher: Annotated[str | None, typer.Option(help="Distil this masked model; begin as every second layer.")] = None,
     vocab: Annotated[int, typer.Option(help="Size of the vocabulary to learn.")] = 3072,
     layers: Annotated[int | None, typer.Option(help="In place of the size's; so for the next three.", min=1)] = None,
     width: Annotated[int | None, typer.Option(min=1)] = None,
@@ -109,9 +103,7 @@ def pretrain(
     every: Annotated[int, typer.Option(help="Steps between two checkpoints.", min=1)] = 500,
     resume: Annotated[bool, typer.Option("--resume/--afresh", help="Go on with the run in the folder?")] = True,
     precision: Bf16 = "auto",
-    compile: Annotated[
-        bool | None, typer.Option("--compile/--no-compile", help="torch.compile; by default for long runs on a GPU.")
-    ] = None,
+    compile: Annotated[bool | None, typer.Option(help="torch.compile; by default for long runs on a GPU.")] = None,
     device: Device = "auto",
     threads: Threads = 0,
 ) -> None:
@@ -159,9 +151,7 @@ def finetune(
     task: Annotated[str, typer.Option(help="world/sentiment, world/nli, ... a file or folder, or hub:NAME.")],
     out: Annotated[Path | None, typer.Option(help="Folder for the model; `predict` opens it.", callback=named)] = None,
     n: Annotated[int | None, typer.Option(help="How many training rows.", min=1)] = None,
-    test: Annotated[
-        str | None, typer.Option(help="The split that is scored; test, or validation where test has no labels.")
-    ] = None,
+    test: Annotated[str | None, typer.Option(help="What is scored: test, or validation if test is unlabelled.")] = None,
     columns: _Fields = None,
     epochs: Annotated[int, typer.Option(min=1)] = 3,
     lr: Annotated[float, typer.Option(help="Peak learning rate.")] = 3e-4,
@@ -271,9 +261,7 @@ def generate(
 
 
 @app.command()
-def info(
-    model: Annotated[str | None, typer.Argument(help="A checkpoint or folder; without it, this machine.")] = None,
-) -> None:
+def info(model: Annotated[str | None, typer.Argument(help="A model; without it, this machine.")] = None) -> None:
     """Show what a model is made of, or what this machine has."""
     import platform
 

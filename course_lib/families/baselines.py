@@ -116,9 +116,8 @@ class Words(nn.Module):
                 nn.init.normal_(body.static.weight, std=0.1)
         body.requires_grad_(True)
         body.frozen = frozen
-        for part in (body.elmo, body.static):
-            if part is not None and frozen:
-                part.requires_grad_(False)
+        for part in filter(None, (body.elmo, body.static)):
+            part.requires_grad_(not frozen)
         return TaskModel(body, kind, classes)
 
 

@@ -29,13 +29,9 @@ class Position(nn.Module):
         return x
 
     def scores(
-        self,
-        q: Float[Tensor, "B H Tq Dh"] | None,
-        q_pos: Int[Tensor, "#B Tq"],
-        k_pos: Int[Tensor, "#B Tk"],
-        k: Float[Tensor, "B H Tk Dh"] | None = None,
-        own: nn.Module | None = None,
-    ) -> Float[Tensor, "#B H Tq Tk"] | None:
+        self, q: Float[Tensor, "B H Tq Dh"] | None, q_pos: Int[Tensor, "#B Tq"], k_pos: Int[Tensor, "#B Tk"],
+        k: Float[Tensor, "B H Tk Dh"] | None = None, own: nn.Module | None = None,
+    ) -> Float[Tensor, "#B H Tq Tk"] | None:  # fmt: skip
         """What is added to the scores. q arrives already divided by sqrt(Dh). own: the layer's part (`in_layer`)."""
         return None
 
@@ -212,12 +208,9 @@ class Crosswise(nn.Module):
         self.q = nn.Linear(config.width, inner, bias=config.bias) if position.position_to_content else None
 
     def forward(
-        self,
-        q: Float[Tensor, "B H Tq Dh"],
-        k: Float[Tensor, "B H Tk Dh"],
-        rows: Float[Tensor, "R D"],
+        self, q: Float[Tensor, "B H Tq Dh"], k: Float[Tensor, "B H Tk Dh"], rows: Float[Tensor, "R D"],
         index: Int[Tensor, "#B Tq Tk"],
-    ) -> Float[Tensor, "B H Tq Tk"]:
+    ) -> Float[Tensor, "B H Tq Tk"]:  # fmt: skip
         index = index[:, None].expand(len(q), self.heads, -1, -1)
         scores = []
         if self.k is not None:

@@ -149,9 +149,8 @@ def span_corruption(
         total = stop - start
         noise = min(share_of(total, rate), max(total - 1, 0))
         count = min(max(1, round(noise / mean)), noise, total - noise + 1)
-        spans += [
-            (start + first, length) for first, length in lay_out(total, _parts(noise, count, rng), rng, apart=True)
-        ]
+        parts = _parts(noise, count, rng)
+        spans += [(start + first, length) for first, length in lay_out(total, parts, rng, apart=True)]
     marked = mark_spans(ids, spans, sentinels)
     return marked._replace(target=torch.cat([marked.target, _end(ids, vocab)]))
 

@@ -109,7 +109,7 @@ def load(name: str, *, folder: str | Path = FOLDER) -> Loaded:
     model = _build(values)
     weights |= {name: weights[twin] for name, twin in tied(model).items() if twin in weights and name not in weights}
     hf.load_strictly(model, weights, f"{name}/model.safetensors")
-    return Loaded(model.eval(), elmo.Vocabulary(known["words"]) if WORDS in files else known, details)
+    return _pair(model.eval(), elmo.Vocabulary(known["words"]) if WORDS in files else known, details)
 
 
 @checked
@@ -129,7 +129,14 @@ def open_model(source: str | Path) -> Loaded:
         except CourseError as error:
             raise CourseError(f"There is no checkpoint {source!r}; there are {', '.join(shipped)}. {error}") from error
     model = hf.load_pretrained(folder, architecture=hf.whole_architecture(folder))
-    return Loaded(model, Tokenizer.load(folder), {"name": str(source)})
+    return _pair(model, Tokenizer.load(folder), {"name": str(source)})
+
+
+def _pair(model: Any, tokenizer: Any, told: dict[str, Any]) -> Loaded:
+    """Both, and the stack knows its tokens: `finetune` refuses another model's."""
+    if isinstance(tokenizer, Tokenizer):
+        getattr(model, "stack", model).vocabulary = tuple(tokenizer.tokens(range(len(tokenizer))))
+    return Loaded(model, tokenizer, told)
 
 
 def export(name: str, model: Any, tokenizer: Any, card: dict[str, Any], folder: str | Path = FOLDER) -> Path:

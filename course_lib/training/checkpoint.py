@@ -103,9 +103,7 @@ def steps_done(path: Path, recipe: Recipe | None = None) -> int:
     there, here = rest["recipe"], _plain(recipe)
     if odd := [name for name in there if name in here and there[name] != here[name]]:
         said = ", ".join(f"{name} {there[name]} (here {here[name]})" for name in odd)
-        raise CourseError(
-            f"{path} is of a run with {said}: ask for the same, name another folder, or begin it again by --afresh."
-        )
+        raise CourseError(f"{path} is of a run with {said}: ask for the same, name another folder, or say --afresh.")
     return int(rest["step"])
 
 

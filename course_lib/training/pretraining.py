@@ -189,10 +189,8 @@ def pretrain(
     state = out / "run" / "state.safetensors"
     done = checkpoint.steps_done(state, recipe) if resume and state.exists() else 0
     if done > steps:
-        raise CourseError(
-            f"The run in {out} has made {done:,} steps, more than {steps:,}: ask for more, name another folder, or "
-            "begin it again by --afresh."
-        )
+        beyond = f"The run in {out} has made {done:,} steps, more than {steps:,}"
+        raise CourseError(f"{beyond}: ask for more, name another folder, or say --afresh.")
     with locked(out) if processes.is_main else nullcontext():
         if processes.is_main:
             tokenize(
@@ -262,10 +260,8 @@ def tokenize(
             encode_corpus(aside, ready.tokenizer, out / "held_out")
         return _open(out, data)
     if there is not None and resume and (out / "run" / "state.safetensors").exists():
-        raise CourseError(
-            f"{out} holds a run on other data ({_said(there)}, not {_said(note)}); name another folder, "
-            "or begin it again by --afresh."
-        )
+        other = f"{out} holds a run on other data ({_said(there)}, not {_said(note)})"
+        raise CourseError(f"{other}; name another folder, or say --afresh.")
 
     corpus = partial(doors.corpus, data, n=documents, seed=seed, streaming=True)
     if aside := _validation(data, seed):

@@ -15,17 +15,12 @@ from course_lib import CourseError
     ("change", "words"),
     [
         ({"scale": "huge"}, "SCALE is 'huge'; it must be one of smoke, lesson, cpu, gpu."),
-        ({"seed": -1}, "SEED is -1"),
-        ({"seed": 2**32}, "SEED is 4294967296"),
-        ({"seed": True}, "SEED is True"),
-        ({"device": "tpu"}, "DEVICE is 'tpu'"),
-        ({"data": ""}, "DATA is ''"),
-        ({"data": "hub:"}, "DATA is 'hub:'"),
-        ({"data": "/no/such/folder"}, "DATA is '/no/such/folder', which is neither"),
-        ({"out": 3}, "OUT is 3"),
+        ({"seed": -1}, "SEED is -1"), ({"seed": 2**32}, "SEED is 4294967296"), ({"seed": True}, "SEED is True"),
+        ({"device": "tpu"}, "DEVICE is 'tpu'"), ({"data": ""}, "DATA is ''"), ({"data": "hub:"}, "DATA is 'hub:'"),
+        ({"data": "/no/such/folder"}, "DATA is '/no/such/folder', which is neither"), ({"out": 3}, "OUT is 3"),
         ({"out": __file__}, "which is a file"),
     ],
-)
+)  # fmt: skip
 def test_a_wrong_parameter_is_one_sentence(change: dict[str, object], words: str) -> None:
     with pytest.raises(CourseError) as caught:
         lesson.start(**change)  # type: ignore[arg-type]

@@ -71,12 +71,9 @@ def test_whatever_a_file_holds(written, found, whole):
 COMMANDS = {
     "tokenize": "--data FILE --out made --vocab 300",
     "pretrain": "NAME --data FILE --out made --steps 1 --layers 1 --width 8 --heads 1",
-    "finetune": "NAME --task FILE --test train",
-    "predict": "NAME FILE",
-    "generate": "NAME FILE --new 3",
-    "info": "NAME",
-    "fetch": "FILE",
-}
+    "finetune": "NAME --task FILE --test train", "predict": "NAME FILE", "generate": "NAME FILE --new 3",
+    "info": "NAME", "fetch": "FILE",
+}  # fmt: skip
 
 
 @settings(max_examples=100, **STEADY)  # a command line takes about a second

@@ -15,15 +15,9 @@ TRAINING = [
     "Été à Zürich: naïve façades; the dogs were jumping — unbelievably — over foxes.",
 ] * 5
 TEXTS = [
-    "",
-    " ",
-    "The fox isn't jumping over 3,000 dogs.",
-    "  Unbelievable\tZÜRICH\n\nfaçade…  ",
-    "Привет the fox",
-    "東京 the dog 🙂 \x07 control",
-    "x" * 150 + " dog",
-    "[MASK] the <unk> fox [SEP] <mask> </s> <|endoftext|> end",
-]
+    "", " ", "The fox isn't jumping over 3,000 dogs.", "  Unbelievable\tZÜRICH\n\nfaçade…  ", "Привет the fox",
+    "東京 the dog 🙂 \x07 control", "x" * 150 + " dog", "[MASK] the <unk> fox [SEP] <mask> </s> <|endoftext|> end",
+]  # fmt: skip
 
 
 def same(ours: Tokenizer, theirs: Any) -> None:

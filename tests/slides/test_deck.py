@@ -22,19 +22,13 @@ NOTE = "**1 min** · " + "word " * 25
 def toy():
     """Setup, title, one part with a slide in two columns whose answer comes a step later."""
     return deck(
-        code("x = 1", kind="skip"),
-        cell("# A toy", "slide", name="title"),
-        cell("**1 min** · Hello.", "notes"),
+        code("x = 1", kind="skip"), cell("# A toy", "slide", name="title"), cell("**1 min** · Hello.", "notes"),
         cell("# 1 · Part", "slide", name="part"),
         cell("## A <slide> & $x^2$\n\nBelow the heading.", "slide", name="one"),
-        cell("> **Question.** Why?", "", "left"),
-        code("draw()", picture(), "fragment", "right", "remove_input"),
-        cell("> **Answer.** So.", "", "left"),
-        code("print('seen')", [v4.new_output("stream", text="seen\n")]),
-        cell(NOTE, "notes"),
-        cell("More for the speaker."),
-        cell("## Two", "slide", name="two"),
-    )
+        cell("> **Question.** Why?", "", "left"), code("draw()", picture(), "fragment", "right", "remove_input"),
+        cell("> **Answer.** So.", "", "left"), code("print('seen')", [v4.new_output("stream", text="seen\n")]),
+        cell(NOTE, "notes"), cell("More for the speaker."), cell("## Two", "slide", name="two"),
+    )  # fmt: skip
 
 
 def test_cells_become_slides():

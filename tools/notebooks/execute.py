@@ -269,9 +269,6 @@ def hardware() -> dict[str, Any]:
         lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
         name = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), name)
     return {
-        "processor": name or platform.machine(),
-        "cores": os.cpu_count(),
-        "memory_gb": round(psutil.virtual_memory().total / 2**30),
-        "system": platform.system(),
-        "threads": THREADS,
-    }
+        "processor": name or platform.machine(), "cores": os.cpu_count(),
+        "memory_gb": round(psutil.virtual_memory().total / 2**30), "system": platform.system(), "threads": THREADS,
+    }  # fmt: skip

@@ -15,13 +15,9 @@ FOLDER = ROOT / "data" / "results" / "lessons"
 def note(name: str, measure: Measure, command: str, folder: Path = FOLDER, **more: Any) -> dict[str, Any]:
     """Write a lesson's seconds, memory and machine; returns what was written."""
     entry = {
-        "seconds": round(measure.seconds, 1),
-        "cpu_seconds": round(measure.cpu_seconds, 1),
-        "peak_mb": round(measure.peak_mb),
-        "hardware": hardware(),
-        "command": command,
-        **more,
-    }
+        "seconds": round(measure.seconds, 1), "cpu_seconds": round(measure.cpu_seconds, 1),
+        "peak_mb": round(measure.peak_mb), "hardware": hardware(), "command": command, **more,
+    }  # fmt: skip
     write_json(folder / f"{name}.json", entry)
     return entry
 

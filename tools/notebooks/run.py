@@ -26,9 +26,7 @@ def run(path: Path, parameters: Mapping[str, Any], out: Path, *, progress: bool 
     return out / path.name, web
 
 
-def execute(
-    path: Path, parameters: Mapping[str, Any], out: Path, *, progress: bool = True
-) -> tuple[NotebookNode, Measure]:
+def execute(path: Path, given: Mapping[str, Any], out: Path, *, progress: bool = True) -> tuple[NotebookNode, Measure]:
     """The same without the page: the executed notebook, which is also in `out`, and what it took.
 
     Raises:
@@ -36,14 +34,14 @@ def execute(
             up to that cell, with the error, is then in `out`).
     """
     known = declared(read(path))
-    for name in parameters:
+    for name in given:
         if name not in known:
             raise CourseError(f"{path.stem} has no parameter {name}; it has {', '.join(known) or 'none'}.")
-    if parameters.get("SCALE", "smoke") not in SCALES:
-        raise CourseError(f"SCALE={parameters['SCALE']} is not a scale; choose one of {', '.join(SCALES)}.")
+    if given.get("SCALE", "smoke") not in SCALES:
+        raise CourseError(f"SCALE={given['SCALE']} is not a scale; choose one of {', '.join(SCALES)}.")
     out.mkdir(parents=True, exist_ok=True)
     bar = {"desc": path.stem, "unit": "cell"} if progress else False
-    return papermilled(path, path.parent, out / path.name, parameters, progress_bar=bar)
+    return papermilled(path, path.parent, out / path.name, given, progress_bar=bar)
 
 
 def declared(notebook: NotebookNode) -> dict[str, Any]:

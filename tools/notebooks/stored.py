@@ -70,10 +70,8 @@ class Lesson(IPyNbFile):  # type: ignore[misc]
 
     def collect(self) -> Iterator[pytest.Item]:
         """The cells as nbval finds them, as ours."""
-        for found in super().collect():
-            yield Cell.from_parent(
-                self, name=found.name, cell_num=found.cell_num, cell=found.cell, options=found.options
-            )
+        for it in super().collect():
+            yield Cell.from_parent(self, name=it.name, cell_num=it.cell_num, cell=it.cell, options=it.options)
 
     def setup(self) -> None:
         """No kernel: another process has it."""

@@ -1,11 +1,14 @@
-"""Run all lessons one after the other, with a table of what each took; go on where a run was broken off."""
+"""Run all lessons, two at a time, with a table of what each took; go on where a run was broken off."""
 
 from __future__ import annotations
 
 import hashlib
+import multiprocessing
+import os
 import re
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,19 +21,15 @@ HEAD = f"{'lesson':<24}{'time':>8}{'memory':>10}"
 
 
 def run_all(
-    given: dict[str, Any],
-    out: Path,
-    *,
-    again: bool = False,
-    keep: Path | None = None,
-    say: Callable[[str], None] = print,
-    progress: bool = True,
-) -> Path:
+    given: dict[str, Any], out: Path, *, again: bool = False, keep: Path | None = None,
+    say: Callable[[str], None] = print, progress: bool = True,
+) -> Path:  # fmt: skip
     """Execute every lesson with the given parameters and make the site of them; returns the site's first page.
 
-    A line is said as each lesson ends: time and peak memory. What has been executed is kept in `out`/run: a call after
-    a failure, or after a stop by hand, executes only what is missing or has been edited since. A run that went through
-    is followed by a new one. With `keep`, what went through is also noted there, for README's table.
+    A line is said for each lesson: time and peak memory. What has been executed is kept in `out`/run: a call after a
+    failure, or after a stop by hand, executes only what is missing or has been edited since. A run that went through is
+    followed by a new one. With `keep`, what went through is also noted there, for README's table; then, and at the
+    scale of a GPU, one lesson at a time has the machine for itself.
 
     Raises:
         CourseError: lessons failed; all others have been executed.
@@ -42,17 +41,21 @@ def run_all(
             old.unlink()
     say(f"{HEAD}\n{'-' * len(HEAD)}")
     failed: list[str] = []
-    for path in lessons():
-        entry, note = _kept(path, folder), "  kept from an earlier run"
-        if entry is None:
-            note = ""
+    alone = keep is not None or given.get("SCALE") == "gpu"
+    kept = {path: _kept(path, folder) for path in lessons()}
+    pool = ProcessPoolExecutor(1 if alone else 2, multiprocessing.get_context("spawn"), _share_cores, (alone,))
+    try:
+        ask = (given, folder, progress and alone)
+        coming = {path: pool.submit(_one, path, *ask) for path in lessons() if kept[path] is None}
+        for path, entry in kept.items():
             try:
-                entry = _one(path, given, folder, progress)
+                note = "" if entry is None else "  kept from an earlier run"
+                say(_line(path.stem, entry or coming[path].result()) + note)
             except CourseError as error:
                 failed.append(path.stem)
                 say(f"{path.stem:<24}  failed: {error}")
-                continue
-        say(_line(path.stem, entry) + note)
+    finally:
+        pool.shutdown(cancel_futures=True)
     entries = record.known(folder)
     total = {
         "seconds": sum(entry["seconds"] for entry in entries.values()),
@@ -67,6 +70,12 @@ def run_all(
             write_json(keep / f"{name}.json", {key: entry[key] for key in entry if key != "source"})
     write_json(done, {"at": time.strftime("%Y-%m-%d %H:%M:%S")})
     return site.build(out / "site", {path.stem: folder / path.name for path in lessons()}, entries, given)
+
+
+def _share_cores(alone: bool) -> None:
+    """Two lessons that each compute with all cores are in each other's way."""
+    if not alone:
+        os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 def _one(path: Path, given: dict[str, Any], folder: Path, progress: bool) -> dict[str, Any]:

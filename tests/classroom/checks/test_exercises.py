@@ -23,19 +23,10 @@ def crashes(*_: object) -> None:
 
 
 NONSENSE = [
-    lambda *_: object(),
-    lambda *_: "text",
-    lambda *_: {},
-    lambda *_: [],
-    lambda *_: (),
-    lambda *_: torch.zeros(0),
-    lambda *_: torch.full((2, 2), math.nan),
-    lambda *_: (None, None),
-    lambda *_: -1,
-    lambda: 1,
-    torch.zeros(2),
+    lambda *_: object(), lambda *_: "text", lambda *_: {}, lambda *_: [], lambda *_: (), lambda *_: torch.zeros(0),
+    lambda *_: torch.full((2, 2), math.nan), lambda *_: (None, None), lambda *_: -1, lambda: 1, torch.zeros(2),
     crashes,
-]
+]  # fmt: skip
 
 
 def prove(task: Exercise) -> None:

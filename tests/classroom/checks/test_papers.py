@@ -34,9 +34,7 @@ from tests.classroom.checks.lessons import ROOT, paper
 
 PAPERS = {path.stem: paper(path.stem) for path in sorted((ROOT / "data" / "papers").glob("*.json"))}
 CLAIMS = ledger.read()
-BOTH = [
-    (lesson, name) for lesson, entries in PAPERS.items() for name in entries if name in CLAIMS and CLAIMS[name].paper
-]
+BOTH = [(lesson, name) for lesson, some in PAPERS.items() for name in some if name in CLAIMS and CLAIMS[name].paper]
 LABELS = ("columns", "params")
 SPELT = {"gpt3-table"}  # 0.5M, 6.0e-4: see below
 

@@ -196,11 +196,9 @@ def test_what_students_write_reaches_no_browser_as_code(hw1, records):
     outputs = [
         {"output_type": "stream", "name": "stdout", "text": evil + " 10%\r 100%\n\x1b[31mred"},
         {"output_type": "display_data", "data": {"text/html": evil, "text/plain": evil, "image/png": "PHN2Zz4="}},
-        {"output_type": "error", "traceback": [evil]},
-        {"output_type": "error", "traceback": 7},
-        {"data": 3},
+        {"output_type": "error", "traceback": [evil]}, {"output_type": "error", "traceback": 7}, {"data": 3},
         "nonsense",
-    ]
+    ]  # fmt: skip
     records[0]["student"] = records[0]["notes"] = evil
     found = [each for output in outputs if (each := score.shown(output))]
     records[0]["cells"] = [{"do": "run", "source": evil, "id": "", "shown": found}]

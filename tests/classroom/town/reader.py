@@ -65,6 +65,4 @@ class Reader:
 
     def facts(self, text: str) -> list[Fact]:
         """Of every sentence, and of both halves of one that says two facts."""
-        return [
-            self.fact(clause) for s in sentences(text) for clause in re.split(r", (?:and|while|but) (?=\w+ .*\w)", s)
-        ]
+        return [self.fact(part) for s in sentences(text) for part in re.split(r", (?:and|while|but) (?=\w+ .*\w)", s)]

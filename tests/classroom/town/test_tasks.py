@@ -116,9 +116,7 @@ def test_continuation_from_the_text(world):
 def parts(row: dict[str, Any]) -> list[str]:
     """All texts of a row."""
     found = [value for key, value in row.items() if key != "gold"]
-    return [
-        text for value in found for text in (value if isinstance(value, list) else [value]) if isinstance(text, str)
-    ]
+    return [text for each in found for text in (each if isinstance(each, list) else [each]) if isinstance(text, str)]
 
 
 @pytest.mark.parametrize("name", [name for name in TASKS if name not in NAMELESS])

@@ -37,9 +37,7 @@ def randomized(model):
 
 def cell(lstm, layer, x, h, c, suffix=""):
     """One step of one layer for one row, by the gates' formulas."""
-    w, r, b, d = (
-        getattr(lstm, f"{name}_l{layer}{suffix}") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-    )
+    w, r, b, d = (getattr(lstm, f"{n}_l{layer}{suffix}") for n in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
     i, f, g, o = (w @ x + b + r @ h + d).chunk(4)
     c = f.sigmoid() * c + i.sigmoid() * g.tanh()
     return o.sigmoid() * c.tanh(), c

@@ -7,7 +7,7 @@ from course_lib.errors import CourseError
 from course_lib.model import config as c
 from course_lib.model.attention import KVCache
 from course_lib.model.config import EmbedConfig, Learned, NoPosition, StackConfig
-from course_lib.model.layers import evaluating
+from course_lib.model.layers import RMSNorm, evaluating
 from course_lib.model.transformer import Transformer
 
 SCHEMES = [
@@ -158,3 +158,24 @@ def test_evaluating_returns_each_part_to_its_own_mode(fails):
     except ValueError:
         assert fails
     assert [part.training for part in model.modules()] == before and True in before and False in before
+
+
+def test_rms_norm_learns_by_another_kernel_what_the_formula_would():
+    quick, formula = RMSNorm(24, 1e-6), RMSNorm(24, 1e-6).double()
+    torch.nn.init.normal_(quick.weight)
+    formula.load_state_dict(quick.state_dict())
+    x = (torch.randn(2, 5, 24) + 1).requires_grad_()
+    x_, outer = x.detach().double().requires_grad_(), torch.randn(2, 5, 24)
+    quick(x).backward(outer)
+    formula(x_).backward(outer.double())
+    for found, meant in ((x.grad, x_.grad), (quick.weight.grad, formula.weight.grad)):
+        torch.testing.assert_close(found.double(), meant, atol=1e-5, rtol=1e-5)
+
+
+def test_under_autocast_a_block_casts_what_it_reads_once():
+    block, seen = build().blocks[0], []
+    for part in (block.attn.q, block.attn.k, block.attn.v):
+        part.register_forward_pre_hook(lambda _, given: seen.append(given[0]))
+    with torch.autocast("cpu", torch.bfloat16):
+        block(torch.randn(1, 3, 16))
+    assert seen[0] is seen[1] is seen[2] and seen[0].dtype == torch.bfloat16

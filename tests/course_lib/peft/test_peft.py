@@ -24,11 +24,9 @@ from tests.course_lib.model.test_stack import shaken
 METHODS = {
     "lora": partial(peft.lora, rank=2),
     "lora on every linear": partial(peft.lora, pattern="blocks.*.*.*", rank=3, alpha=7),
-    "qlora": lambda model: peft.lora(peft.quantise(model), rank=2),
-    "adapters": partial(peft.adapters, width=4),
-    "prefix": partial(peft.prefix, length=3),
-    "prompt": partial(peft.prompt, length=3),
-}
+    "qlora": lambda model: peft.lora(peft.quantise(model), rank=2), "adapters": partial(peft.adapters, width=4),
+    "prefix": partial(peft.prefix, length=3), "prompt": partial(peft.prompt, length=3),
+}  # fmt: skip
 each_method = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 
 

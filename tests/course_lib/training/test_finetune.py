@@ -14,6 +14,7 @@ from course_lib.families import family
 from course_lib.model import heads
 from course_lib.model.config import EmbedConfig, Learned, StackConfig
 from course_lib.model.transformer import Transformer
+from course_lib.pretrained import checkpoints
 from course_lib.pretrained.tokenizers import Tokenizer, train_bpe, train_wordpiece
 from course_lib.training.finetune import Result, finetune, load, predict
 
@@ -257,3 +258,12 @@ def test_what_cannot_be_saved_is_said_before_the_training(tmp_path: Path) -> Non
     hf.save_pretrained(heads.MLM(stack(WORDPIECE)), tmp_path, tokenizer=WORDPIECE)
     with pytest.raises(CourseError, match="is not fine-tuned"):
         predict(tmp_path, rows("single", 2, 0))
+
+
+def test_another_models_tokenizer_of_equal_size_is_refused() -> None:
+    model, own, _ = checkpoints.load("bert-mini")
+    other, task = checkpoints.load("gpt-mini").tokenizer, {name: rows("single", 4, 0) for name in ("train", "test")}
+    assert len(other) == len(own)
+    for body in (model, model.stack):
+        with pytest.raises(CourseError, match="use the model's own"):
+            finetune(body, task, other)

@@ -245,16 +245,12 @@ def test_resume_can_be_declined_and_more_steps_asked(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("batches", "options", "words"),
     [
-        (BATCHES, {"steps": 0}, "steps is 0"),
-        (BATCHES, {"accumulate": 0}, "accumulate is 0"),
-        (BATCHES, {"every": 0}, "every is 0"),
-        (BATCHES, {"accumulate": 7}, "only 6 rows"),
-        (BATCHES, {"precision": "fp16"}, "no precision 'fp16'"),
-        ([], {}, "no batches"),
-        (BATCHES, {"device": "cuda"}, "no NVIDIA GPU"),
-        (BATCHES, {"device": "gpu"}, "no device 'gpu'"),
+        (BATCHES, {"steps": 0}, "steps is 0"), (BATCHES, {"accumulate": 0}, "accumulate is 0"),
+        (BATCHES, {"every": 0}, "every is 0"), (BATCHES, {"accumulate": 7}, "only 6 rows"),
+        (BATCHES, {"precision": "fp16"}, "no precision 'fp16'"), ([], {}, "no batches"),
+        (BATCHES, {"device": "cuda"}, "no NVIDIA GPU"), (BATCHES, {"device": "gpu"}, "no device 'gpu'"),
     ],
-)
+)  # fmt: skip
 def test_bad_arguments(batches: Any, options: dict[str, Any], words: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(CourseError, match=words):

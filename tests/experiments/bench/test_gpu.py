@@ -7,8 +7,10 @@ import torch
 
 from course_lib.families import FAMILIES
 from course_lib.files import COURSE
+from course_lib.model.layers import RMSNorm
 from experiments.bench import __main__ as bench
 from experiments.bench import gpu, steps
+from experiments.bench.contenders import loss_of
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -18,6 +20,17 @@ def test_a_step_neither_waits_for_a_gpu_nor_copies_and_recomputed_or_in_bfloat16
     assert seen.found == {"_to_copy": 1} and steps.crossings(family) == {}
     assert steps.recomputed(family) and steps.counting_changes(family) < 1e-6
     assert 0 < (found := steps.bf16_error(family))["loss"] < 5e-4 and 1e-4 < found["gradients"] < 0.02
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_norms_read_float32_under_autocast_or_a_cpu_sums_their_gradients_in_bfloat16(family):
+    model, read = steps.small(family), set()
+    for part in model.modules():
+        if isinstance(part, torch.nn.LayerNorm | RMSNorm):
+            part.register_forward_pre_hook(lambda _, given: read.add(given[0].dtype))
+    with torch.autocast("cpu", torch.bfloat16):
+        loss_of(family)(model, steps.batches(family)[0])
+    assert read == {torch.float32}
 
 
 def test_batches_are_pinned_and_sent_and_only_their_last_part_is_averaged(tmp_path):
