@@ -74,9 +74,7 @@ def pretrain(
     data: Annotated[str, typer.Option(help=DATA + ", or a folder that `tokenize` wrote.")] = "world",
     documents: Annotated[int | None, typer.Option(help="How many documents; all if not given.", min=1)] = None,
     held_out: HeldOut = 0,
-    init_from: Annotated[
-        str | None, typer.Option(help="Begin as this checkpoint or folder, its tokenizer too.")
-    ] = None,
+    init_from: Annotated[str | None, typer.Option(help="Begin with a checkpoint: weights, size, tokenizer.")] = None,
     teacher: Annotated[str | None, typer.Option(help="Distil this masked model; begin as every second layer.")] = None,
     vocab: Annotated[int, typer.Option(help="Size of the vocabulary to learn.")] = 3072,
     layers: Annotated[int | None, typer.Option(help="In place of the size's; so for the next three.", min=1)] = None,
@@ -261,7 +259,7 @@ def generate(
 
 
 @app.command()
-def info(model: Annotated[str | None, typer.Argument(help="A model; without it, this machine.")] = None) -> None:
+def info(model: Annotated[str | None, typer.Argument(help="A checkpoint or folder; else the machine.")] = None) -> None:
     """Show what a model is made of, or what this machine has."""
     import platform
 

@@ -35,12 +35,9 @@ def generator(config: StackConfig, times: float = 1 / 4) -> StackConfig:
     same width."""
     width, vectors = round(config.width * times), config.embed.width or config.width
     return replace(
-        config,
-        embed=replace(config.embed, width=None if vectors == width else vectors),
-        width=width,
-        heads=max(1, round(config.heads * times)),
-        hidden=round(config.hidden * times),
-    )
+        config, embed=replace(config.embed, width=None if vectors == width else vectors), width=width,
+        heads=max(1, round(config.heads * times)), hidden=round(config.hidden * times),
+    )  # fmt: skip
 
 
 def pair(config: StackConfig, generator_config: StackConfig | None = None) -> tuple[heads.MLM, heads.RTD]:

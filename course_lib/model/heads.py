@@ -50,7 +50,7 @@ class MaskedHead(nn.Module):
         init(stack, self.dense)
 
     def forward(self, h: Float[Tensor, "*N D"], tokens: Float[Tensor, "V E"]) -> Float[Tensor, "*N V"]:
-        h = self.activation(self.dense(h)).to(self.bias.dtype)  # under autocast, too (`Embedding`)
+        h = self.activation(self.dense(h)).to(self.bias.dtype)  # float32 for the norm under autocast, too: `Embedding`
         return nn.functional.linear(self.norm(h), tokens, self.bias)
 
 
@@ -201,7 +201,9 @@ class QuestionAnswering(Head):
         self.out = nn.Linear(stack.config.width, 2)
         init(stack, self.out)
 
-    def answer(self, h: Float[Tensor, "B T D"], attention_mask: Mask) -> tuple[Float[Tensor, "B T"], ...]:
+    def answer(
+        self, h: Float[Tensor, "B T D"], attention_mask: Mask
+    ) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B T"]]:
         start, end = self.out(h).unbind(-1)
         return start, end
 

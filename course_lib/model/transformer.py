@@ -18,6 +18,7 @@ from course_lib.model.layers import Block, Embedding, RMSNorm, norm
 class Transformer(nn.Module):
     """Embedding, L blocks, perhaps a last norm; `config` is everything that makes this model this model."""
 
+    vocabulary: tuple[str, ...] = ()  # the tokens of its tokenizer, where they are known
     recompute = False  # True: the backward pass computes each block again, for less memory (Chen et al. 2016)
 
     def __init__(self, config: StackConfig) -> None:

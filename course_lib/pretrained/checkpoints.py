@@ -133,9 +133,11 @@ def open_model(source: str | Path) -> Loaded:
 
 
 def _pair(model: Any, tokenizer: Any, told: dict[str, Any]) -> Loaded:
-    """Both, and the stack knows its tokens: `finetune` refuses another model's."""
-    if isinstance(tokenizer, Tokenizer):
-        getattr(model, "stack", model).vocabulary = tuple(tokenizer.tokens(range(len(tokenizer))))
+    """Both; the model's stacks know its tokens, so that `finetune` refuses another's."""
+    tokens = tuple(tokenizer.tokens(range(len(tokenizer)))) if isinstance(tokenizer, Tokenizer) else ()
+    for part in model.modules():
+        if isinstance(part, Transformer):
+            part.vocabulary = tokens
     return Loaded(model, tokenizer, told)
 
 

@@ -29,11 +29,9 @@ def test_a_run_broken_off_goes_on(tmp_path, monkeypatch):
     monkeypatch.setattr(site, "opening", lambda path: (path.stem, "about *numbers*"))
     out, said = tmp_path / "build", []
 
-    def again():
+    def again(keep=None):
         said.clear()
-        return whole.run_all(
-            {"SCALE": "smoke", "SEED": 3}, out, keep=tmp_path / "record", say=said.append, progress=False
-        )
+        return whole.run_all({"SCALE": "smoke", "SEED": 3}, out, keep=keep, say=said.append, progress=False)
 
     with pytest.raises(CourseError, match=r"1 of 2 failed: 01_second\. The same command runs only these again\."):
         again()
@@ -46,7 +44,7 @@ def test_a_run_broken_off_goes_on(tmp_path, monkeypatch):
     stamp = executed.stat().st_mtime_ns
 
     _lesson(second, "print('mended')")
-    index = again()
+    index = again(tmp_path / "record")
     text = "\n".join(said)
     assert "GB  kept from an earlier run" in text and re.search(r"01_second +\d+ s +0\.\d GB$", text, re.MULTILINE)
     assert re.search(r"2 lessons +\d+ s +0\.\d GB$", text, re.MULTILINE)

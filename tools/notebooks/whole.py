@@ -6,9 +6,10 @@ import hashlib
 import multiprocessing
 import os
 import re
+import signal
 import time
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,8 @@ def run_all(
 
     A line is said for each lesson: time and peak memory. What has been executed is kept in `out`/run: a call after a
     failure, or after a stop by hand, executes only what is missing or has been edited since. A run that went through is
-    followed by a new one. With `keep`, what went through is also noted there, for README's table; then, and at the
-    scale of a GPU, one lesson at a time has the machine for itself.
+    followed by a new one. With `keep`, what went through is also noted there, for README's table; then, and on a GPU,
+    each lesson has the machine to itself.
 
     Raises:
         CourseError: lessons failed; all others have been executed.
@@ -41,7 +42,8 @@ def run_all(
             old.unlink()
     say(f"{HEAD}\n{'-' * len(HEAD)}")
     failed: list[str] = []
-    alone = keep is not None or given.get("SCALE") == "gpu"
+    alone = keep is not None or given.get("SCALE") == "gpu" or str(given.get("DEVICE")).startswith("cuda")
+    start = time.perf_counter()
     kept = {path: _kept(path, folder) for path in lessons()}
     pool = ProcessPoolExecutor(1 if alone else 2, multiprocessing.get_context("spawn"), _share_cores, (alone,))
     try:
@@ -54,11 +56,13 @@ def run_all(
             except CourseError as error:
                 failed.append(path.stem)
                 say(f"{path.stem:<24}  failed: {error}")
+    except BrokenExecutor as error:
+        raise CourseError("A process ended before its lesson (memory? Ctrl-C?); the same command goes on.") from error
     finally:
         pool.shutdown(cancel_futures=True)
     entries = record.known(folder)
     total = {
-        "seconds": sum(entry["seconds"] for entry in entries.values()),
+        "seconds": time.perf_counter() - start,
         "peak_mb": max((entry["peak_mb"] for entry in entries.values()), default=0),
     }
     say(f"{'-' * len(HEAD)}\n{_line(f'{len(entries)} lessons', total)}")
@@ -73,9 +77,10 @@ def run_all(
 
 
 def _share_cores(alone: bool) -> None:
-    """Two lessons that each compute with all cores are in each other's way."""
+    """For a process that runs lessons: half of the cores where there are two such; Ctrl-C ends it with all others."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     if not alone:
-        os.environ.setdefault("OMP_NUM_THREADS", "1")
+        os.environ.setdefault("OMP_NUM_THREADS", str(max(1, min(8, os.cpu_count() or 1) // 2)))
 
 
 def _one(path: Path, given: dict[str, Any], folder: Path, progress: bool) -> dict[str, Any]:

@@ -33,13 +33,10 @@ def html(notebook: NotebookNode) -> str:
     deck = slides(notebook)
     title = notebook.metadata.get("title") or (deck[0].title if deck else "Slides")
     made: str = jinja2.Template((HERE / "deck.html.j2").read_text("utf-8")).render(
-        title=_html.escape(title),
-        reveal_css=_vendored("reveal.css"),
-        theme=(HERE / "theme.css").read_text("utf-8"),
-        sections="\n".join(section(slide) for slide in deck),
-        reveal_js=_script("reveal.js"),
+        title=_html.escape(title), reveal_css=_vendored("reveal.css"), theme=(HERE / "theme.css").read_text("utf-8"),
+        sections="\n".join(section(slide) for slide in deck), reveal_js=_script("reveal.js"),
         notes_js=_script("notes.js"),
-    )
+    )  # fmt: skip
     return made
 
 

@@ -166,7 +166,9 @@ def test_rms_norm_learns_by_another_kernel_what_the_formula_would():
     formula.load_state_dict(quick.state_dict())
     x = (torch.randn(2, 5, 24) + 1).requires_grad_()
     x_, outer = x.detach().double().requires_grad_(), torch.randn(2, 5, 24)
-    quick(x).backward(outer)
+    y = quick(x)
+    assert "RMSNorm" in type(y.grad_fn).__name__
+    y.backward(outer)
     formula(x_).backward(outer.double())
     for found, meant in ((x.grad, x_.grad), (quick.weight.grad, formula.weight.grad)):
         torch.testing.assert_close(found.double(), meant, atol=1e-5, rtol=1e-5)

@@ -265,5 +265,5 @@ def test_another_models_tokenizer_of_equal_size_is_refused() -> None:
     other, task = checkpoints.load("gpt-mini").tokenizer, {name: rows("single", 4, 0) for name in ("train", "test")}
     assert len(other) == len(own)
     for body in (model, model.stack):
-        with pytest.raises(CourseError, match="use the model's own"):
+        with pytest.raises(CourseError, match="use that one"):
             finetune(body, task, other)
