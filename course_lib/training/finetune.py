@@ -114,9 +114,8 @@ def finetune(
     if tokenizer.vocab.size != stack.config.embed.vocab:
         has = f"The tokenizer has {tokenizer.vocab.size} tokens, the model {stack.config.embed.vocab}"
         raise CourseError(f"{has}; they do not belong together.")
-    tokens = tuple(tokenizer.tokens(range(len(tokenizer))))
-    known: Any = getattr(stack, "vocabulary", ())
-    if tokens[: len(known)] != known:
+    known: tuple[str, ...] = getattr(stack, "vocabulary", ())
+    if tuple(tokenizer.tokens(range(len(known)))) != known:
         raise CourseError("The tokenizer has other tokens than the model's own; use that one.")
     if classes is not None and not classes:
         raise CourseError("classes is empty; name the labels, or leave it out.")

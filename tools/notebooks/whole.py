@@ -47,8 +47,8 @@ def run_all(
     kept = {path: _kept(path, folder) for path in lessons()}
     pool = ProcessPoolExecutor(1 if alone else 2, multiprocessing.get_context("spawn"), _share_cores, (alone,))
     try:
-        ask = (given, folder, progress and alone)
-        coming = {path: pool.submit(_one, path, *ask) for path in lessons() if kept[path] is None}
+        missing = [path for path, entry in kept.items() if entry is None]
+        coming = {path: pool.submit(_one, path, given, folder, progress and alone) for path in missing}
         for path, entry in kept.items():
             try:
                 note = "" if entry is None else "  kept from an earlier run"
