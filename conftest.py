@@ -1,4 +1,6 @@
-"""Lessons are tests (`tools.notebooks.stored`); at the end of a run the seconds that each part of the tests took."""
+"""Lessons are tests (`tools.notebooks.stored`); at the end of a run the seconds that each part of
+the tests took.
+"""
 
 from collections import Counter
 from pathlib import Path
@@ -7,7 +9,8 @@ import pytest
 
 TOOK: Counter[str] = Counter()
 pytest_plugins = ["tools.notebooks.stored"]
-collect_ignore = ["notebooks/homework"]  # masters are stored without outputs; tests/classroom/grading executes them
+# masters are stored without outputs; tests/classroom/grading executes them
+collect_ignore = ["notebooks/homework"]
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

@@ -1,1 +1,3 @@
-"""What a class needs around the models: checks, figures, widgets, grading, the generated town, records."""
+"""What a class needs around the models: checks, figures, widgets, grading, the generated town,
+records.
+"""

@@ -1,4 +1,6 @@
-"""How a lesson begins: five parameters checked, seeds set, one object that knows the scale of the run."""
+"""How a lesson begins: five parameters checked, seeds set, one object that knows the scale of the
+run.
+"""
 
 import os
 import random
@@ -36,7 +38,9 @@ class Lesson:
     out: Path
 
     def pick(self, *, smoke: T, lesson: T, cpu: T | None = None, gpu: T | None = None) -> T:
-        """The value for this run's scale; without `cpu` it is the lesson's, without `gpu` the cpu's."""
+        """The value for this run's scale; without `cpu` it is the lesson's, without `gpu` the
+        cpu's.
+        """
         by_cpu = lesson if cpu is None else cpu
         by_gpu = by_cpu if gpu is None else gpu
         return {"smoke": smoke, "lesson": lesson, "cpu": by_cpu, "gpu": by_gpu}[self.scale]
@@ -56,20 +60,27 @@ class Lesson:
         return path
 
 
-def start(scale: str = "lesson", seed: int = 0, device: str = "auto", data: str = "world", out: str = "") -> Lesson:
+def start(
+    scale: str = "lesson", seed: int = 0, device: str = "auto", data: str = "world", out: str = ""
+) -> Lesson:
     """Check a lesson's parameters, seed every generator, set the threads and the style of figures.
 
-    scale, data: see `Lesson`. device: "auto", "cpu", "cuda", "cuda:1", ... "auto" takes the GPU only at scale "gpu", so
-        that at the other scales the numbers on every machine are those in the text. out: empty means `build/out` of
-        the course.
+    scale, data: see `Lesson`. device: "auto", "cpu", "cuda", "cuda:1", ... "auto" takes the GPU
+        only at scale "gpu", so that at the other scales the numbers on every machine are those in
+        the text. out: empty means `build/out` of the course.
     """
     if scale not in SCALES:
         raise CourseError(f"SCALE is {scale!r}; it must be one of {', '.join(SCALES)}.")
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**32:
         raise CourseError(f"SEED is {seed!r}; it must be a whole number from 0 to 4294967295.")
     lesson = Lesson(cast(Scale, scale), seed, _device(device, scale), _data(data), _out(out))
-    if "OMP_NUM_THREADS" not in os.environ:  # the models are small: beyond four threads they wait for each other
-        usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    # the models are small: beyond four threads they wait for each other
+    if "OMP_NUM_THREADS" not in os.environ:
+        usable = (
+            len(os.sched_getaffinity(0))
+            if hasattr(os, "sched_getaffinity")
+            else os.cpu_count() or 1
+        )
         torch.set_num_threads(min(4, usable))
     random.seed(seed)
     numpy.random.seed(seed)
@@ -82,7 +93,9 @@ def start(scale: str = "lesson", seed: int = 0, device: str = "auto", data: str 
 
 def _device(device: str, scale: str) -> torch.device:
     if not isinstance(device, str) or not re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", device):
-        raise CourseError(f'DEVICE is {device!r}; it must be "auto", "cpu", "cuda" or "cuda:0" and so on.')
+        raise CourseError(
+            f'DEVICE is {device!r}; it must be "auto", "cpu", "cuda" or "cuda:0" and so on.'
+        )
     if device == "auto":
         if scale == "gpu" and not torch.cuda.is_available():
             raise CourseError(
@@ -92,10 +105,16 @@ def _device(device: str, scale: str) -> torch.device:
         device = "cuda" if scale == "gpu" else "cpu"
     if device.startswith("cuda"):
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-        if (torch.device(device).index is not None and torch.device(device).index >= count) or count == 0:
-            raise CourseError(f'DEVICE is {device!r} but PyTorch sees {count} GPUs here; choose "cpu" or "auto".')
+        if (
+            torch.device(device).index is not None and torch.device(device).index >= count
+        ) or count == 0:
+            raise CourseError(
+                f'DEVICE is {device!r} but PyTorch sees {count} GPUs here; choose "cpu" or "auto".'
+            )
     if device == "mps" and not torch.backends.mps.is_available():
-        raise CourseError('DEVICE is "mps" but this is no Mac with an Apple GPU; choose "cpu" or "auto".')
+        raise CourseError(
+            'DEVICE is "mps" but this is no Mac with an Apple GPU; choose "cpu" or "auto".'
+        )
     return torch.device(device)
 
 
@@ -104,7 +123,10 @@ def _data(data: str) -> str:
         raise CourseError(f'DATA is {data!r}; it must be "world", "docs", "hub:NAME" or a path.')
     known = data in SOURCES or (data.startswith("hub:") and len(data) > 4)
     if not known and not Path(data).exists():
-        raise CourseError(f'DATA is {data!r}, which is neither "world", "docs", "hub:NAME" nor a path that exists.')
+        raise CourseError(
+            f'DATA is {data!r}, which is neither "world", "docs", "hub:NAME" nor a path that'
+            " exists."
+        )
     return data
 
 

@@ -32,7 +32,9 @@ def asset(package: str, name: str) -> str:
 
 @functools.cache
 def environment(package: str, clean: Callable[[str], str] = str) -> "jinja2.Environment":
-    """The templates of `package`/assets, whose lines are joined; `clean` is run over a value before it is escaped."""
+    """The templates of `package`/assets, whose lines are joined; `clean` is run over a value before
+    it is escaped.
+    """
     import jinja2
 
     def escaped(value: Any) -> "Markup":

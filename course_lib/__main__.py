@@ -1,4 +1,6 @@
-"""`python -m course_lib`: pretrain, fine-tune and sample without a notebook. Errors are one line, exit code 1."""
+"""`python -m course_lib`: pretrain, fine-tune and sample without a notebook. Errors are one line,
+exit code 1.
+"""
 
 import os
 import sys
@@ -57,51 +59,102 @@ def named(out: Path | None) -> Path | None:
 
 
 DATA = "world, docs, a text file or folder, or hub:NAME"
-Threads = Annotated[int, typer.Option(help="CPU threads; 0 = all cores.", min=0, callback=set_threads)]
-Device = Annotated[str, typer.Option(help="cpu, cuda, mps, or auto = the best there is.", callback=device_named)]
-HeldOut = Annotated[int, typer.Option(help="Documents to keep aside, if there is no validation split.", min=0)]
+Threads = Annotated[
+    int, typer.Option(help="CPU threads; 0 = all cores.", min=0, callback=set_threads)
+]
+Device = Annotated[
+    str, typer.Option(help="cpu, cuda, mps, or auto = the best there is.", callback=device_named)
+]
+HeldOut = Annotated[
+    int, typer.Option(help="Documents to keep aside, if there is no validation split.", min=0)
+]
 Cased = Annotated[bool, typer.Option("--cased", help="WordPiece keeps capitals.")]
-Bf16 = Annotated[Literal["fp32", "bf16", "auto"], typer.Option(help="bf16 is faster; auto = where the machine can.")]
+Bf16 = Annotated[
+    Literal["fp32", "bf16", "auto"],
+    typer.Option(help="bf16 is faster; auto = where the machine can."),
+]
 Seed = Annotated[int, typer.Option(help="Equal seeds give equal results.", min=0, max=2**63 - 1)]
-_Model = Annotated[str, typer.Argument(help="A shipped checkpoint (see `zoo list`), a folder, or hub:NAME@REVISION.")]
-_Fields = Annotated[str | None, typer.Option(help="Ours and the file's: text=review,label=stars; numbers from 0, too.")]
+_Model = Annotated[
+    str,
+    typer.Argument(help="A shipped checkpoint (see `zoo list`), a folder, or hub:NAME@REVISION."),
+]
+_Fields = Annotated[
+    str | None,
+    typer.Option(help="Ours and the file's: text=review,label=stars; numbers from 0, too."),
+]
 
 
 @app.command()
 def pretrain(
-    model: Annotated[str, typer.Argument(help="gpt, bert, albert, distilbert, electra, bart, t5; sized: bert-base.")],
+    model: Annotated[
+        str,
+        typer.Argument(help="gpt, bert, albert, distilbert, electra, bart, t5; sized: bert-base."),
+    ],
     out: Annotated[Path, typer.Option(help="Folder for the model and its run.", callback=named)],
-    data: Annotated[str, typer.Option(help=DATA + ", or a folder that `tokenize` wrote.")] = "world",
-    documents: Annotated[int | None, typer.Option(help="How many documents; all if not given.", min=1)] = None,
+    data: Annotated[
+        str, typer.Option(help=DATA + ", or a folder that `tokenize` wrote.")
+    ] = "world",
+    documents: Annotated[
+        int | None, typer.Option(help="How many documents; all if not given.", min=1)
+    ] = None,
     held_out: HeldOut = 0,
-    init_from: Annotated[str | None, typer.Option(help="Begin with a checkpoint: weights, size, tokenizer.")] = None,
-    teacher: Annotated[str | None, typer.Option(help="Distil this masked model; begin as every second layer.")] = None,
+    init_from: Annotated[
+        str | None, typer.Option(help="Begin with a checkpoint: weights, size, tokenizer.")
+    ] = None,
+    teacher: Annotated[
+        str | None, typer.Option(help="Distil this masked model; begin as every second layer.")
+    ] = None,
     vocab: Annotated[int, typer.Option(help="Size of the vocabulary to learn.")] = 3072,
-    layers: Annotated[int | None, typer.Option(help="In place of the size's; so for the next three.", min=1)] = None,
+    layers: Annotated[
+        int | None, typer.Option(help="In place of the size's; so for the next three.", min=1)
+    ] = None,
     width: Annotated[int | None, typer.Option(min=1)] = None,
     heads: Annotated[int | None, typer.Option(min=1)] = None,
     length: Annotated[int | None, typer.Option(help="Longest row in tokens.", min=1)] = None,
     steps: Annotated[int, typer.Option(help="Updates in all.", min=1)] = 1000,
-    tokens: Annotated[int, typer.Option(help="Tokens in a batch, all processes together.", min=1)] = 4096,
-    accumulate: Annotated[int, typer.Option(help="Cut each batch in so many parts, to save memory.", min=1)] = 1,
+    tokens: Annotated[
+        int, typer.Option(help="Tokens in a batch, all processes together.", min=1)
+    ] = 4096,
+    accumulate: Annotated[
+        int, typer.Option(help="Cut each batch in so many parts, to save memory.", min=1)
+    ] = 1,
     lr: Annotated[float, typer.Option(help="Peak learning rate.")] = 1e-3,
     schedule: Annotated[
-        Literal["cosine", "wsd"], typer.Option(help="wsd: constant, falling over the last fifth; may be prolonged.")
+        Literal["cosine", "wsd"],
+        typer.Option(help="wsd: constant, falling over the last fifth; may be prolonged."),
     ] = "cosine",
-    warmup: Annotated[int | None, typer.Option(help="Steps; by default a tenth, at most 300.", min=0)] = None,
-    optimizer: Annotated[Literal["adamw", "muon"], typer.Option(help="Muon moves the blocks' matrices.")] = "adamw",
+    warmup: Annotated[
+        int | None, typer.Option(help="Steps; by default a tenth, at most 300.", min=0)
+    ] = None,
+    optimizer: Annotated[
+        Literal["adamw", "muon"], typer.Option(help="Muon moves the blocks' matrices.")
+    ] = "adamw",
     weight_decay: Annotated[float, typer.Option(help="Of matrices.", min=0)] = 0.01,
-    beta2: Annotated[float, typer.Option(help="AdamW's; 0.98 for large learning rates.", min=0, max=0.999999)] = 0.999,
-    short: Annotated[int | None, typer.Option(help="Tokens a row in the first 90% of the steps.", min=8)] = None,
-    mask_rate: Annotated[float | None, typer.Option(help="Of a masked model; 0.15 if not given.", min=0, max=1)] = None,
+    beta2: Annotated[
+        float, typer.Option(help="AdamW's; 0.98 for large learning rates.", min=0, max=0.999999)
+    ] = 0.999,
+    short: Annotated[
+        int | None, typer.Option(help="Tokens a row in the first 90% of the steps.", min=8)
+    ] = None,
+    mask_rate: Annotated[
+        float | None, typer.Option(help="Of a masked model; 0.15 if not given.", min=0, max=1)
+    ] = None,
     cased: Cased = False,
-    dropout: Annotated[float | None, typer.Option(help="In place of the family's.", min=0, max=1)] = None,
-    init_std: Annotated[float | None, typer.Option(help="Of the first weights, in place of the family's.")] = None,
+    dropout: Annotated[
+        float | None, typer.Option(help="In place of the family's.", min=0, max=1)
+    ] = None,
+    init_std: Annotated[
+        float | None, typer.Option(help="Of the first weights, in place of the family's.")
+    ] = None,
     seed: Seed = 0,
     every: Annotated[int, typer.Option(help="Steps between two checkpoints.", min=1)] = 500,
-    resume: Annotated[bool, typer.Option("--resume/--afresh", help="Go on with the run in the folder?")] = True,
+    resume: Annotated[
+        bool, typer.Option("--resume/--afresh", help="Go on with the run in the folder?")
+    ] = True,
     precision: Bf16 = "auto",
-    compile: Annotated[bool | None, typer.Option(help="torch.compile; by default for long runs on a GPU.")] = None,
+    compile: Annotated[
+        bool | None, typer.Option(help="torch.compile; by default for long runs on a GPU.")
+    ] = None,
     device: Device = "auto",
     threads: Threads = 0,
 ) -> None:
@@ -109,10 +162,12 @@ def pretrain(
 
     Example: python -m course_lib pretrain gpt --data book.txt --out build/my-gpt --steps 500
 
-    On two GPUs: accelerate launch --multi_gpu --num_processes 2 -m course_lib pretrain gpt-base --data tokens --out big
-    (--use_fsdp in place of --multi_gpu: each holds a part of the weights).
+    On two GPUs: accelerate launch --multi_gpu --num_processes 2 -m course_lib pretrain gpt-base
+    --data tokens --out big (--use_fsdp in place of --multi_gpu: each holds a part of the weights).
     """
-    how = {name: value for name, value in locals().items() if name not in ("model", "out", "threads")}
+    how = {
+        name: value for name, value in locals().items() if name not in ("model", "out", "threads")
+    }
     from course_lib.training import pretraining
 
     how |= {"size": {name: how.pop(name) for name in ("layers", "width", "heads", "length")}}
@@ -122,12 +177,20 @@ def pretrain(
 
 @app.command()
 def tokenize(
-    out: Annotated[Path, typer.Option(help="Folder for the tokenizer and the token files.", callback=named)],
+    out: Annotated[
+        Path, typer.Option(help="Folder for the tokenizer and the token files.", callback=named)
+    ],
     data: Annotated[str, typer.Option(help=DATA + ".")] = "world",
-    model: Annotated[str, typer.Option(help="What it is for: gpt takes byte-level BPE, the others WordPiece.")] = "gpt",
-    documents: Annotated[int | None, typer.Option(help="How many documents; all if not given.", min=1)] = None,
+    model: Annotated[
+        str, typer.Option(help="What it is for: gpt takes byte-level BPE, the others WordPiece.")
+    ] = "gpt",
+    documents: Annotated[
+        int | None, typer.Option(help="How many documents; all if not given.", min=1)
+    ] = None,
     held_out: HeldOut = 0,
-    vocab: Annotated[int, typer.Option(help="Size of the vocabulary, unless the folder has a tokenizer.")] = 3072,
+    vocab: Annotated[
+        int, typer.Option(help="Size of the vocabulary, unless the folder has a tokenizer.")
+    ] = 3072,
     cased: Cased = False,
     seed: Seed = 0,
 ) -> None:
@@ -146,28 +209,49 @@ def tokenize(
 @app.command()
 def finetune(
     model: _Model,
-    task: Annotated[str, typer.Option(help="world/sentiment, world/nli, ... a file or folder, or hub:NAME.")],
-    out: Annotated[Path | None, typer.Option(help="Folder for the model; `predict` opens it.", callback=named)] = None,
+    task: Annotated[
+        str, typer.Option(help="world/sentiment, world/nli, ... a file or folder, or hub:NAME.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the model; `predict` opens it.", callback=named)
+    ] = None,
     n: Annotated[int | None, typer.Option(help="How many training rows.", min=1)] = None,
-    test: Annotated[str | None, typer.Option(help="What is scored: test, or validation if test is unlabelled.")] = None,
+    test: Annotated[
+        str | None, typer.Option(help="What is scored: test, or validation if test is unlabelled.")
+    ] = None,
     columns: _Fields = None,
     epochs: Annotated[int, typer.Option(min=1)] = 3,
     lr: Annotated[float, typer.Option(help="Peak learning rate.")] = 3e-4,
     batch: Annotated[int, typer.Option(help="Rows in a batch.", min=1)] = 32,
     seed: Seed = 0,
-    scratch: Annotated[bool, typer.Option("--scratch", help="Forget what pretraining taught, to compare.")] = False,
+    scratch: Annotated[
+        bool, typer.Option("--scratch", help="Forget what pretraining taught, to compare.")
+    ] = False,
     frozen: Annotated[bool, typer.Option("--frozen", help="Train the new head only.")] = False,
     pool: Annotated[str | None, typer.Option(help="first, last or mean token.")] = None,
-    metric: Annotated[str | None, typer.Option(help="accuracy, f1, matthews, ...; by default the task's.")] = None,
+    metric: Annotated[
+        str | None, typer.Option(help="accuracy, f1, matthews, ...; by default the task's.")
+    ] = None,
     precision: Bf16 = "fp32",
     device: Device = "auto",
     threads: Threads = 0,
 ) -> None:
     """Fine-tune a model on one task and score it.
 
-    Example: python -m course_lib finetune bert-mini --task world/sentiment --n 1000 --out build/sentiment
-    """
-    names = ("epochs", "lr", "batch", "seed", "frozen", "pool", "metric", "precision", "device", "out")
+    Example: python -m course_lib finetune bert-mini --task world/sentiment --n 1000 --out
+    build/sentiment"""
+    names = (
+        "epochs",
+        "lr",
+        "batch",
+        "seed",
+        "frozen",
+        "pool",
+        "metric",
+        "precision",
+        "device",
+        "out",
+    )
     how = {name: value for name, value in locals().items() if name in names}
     from course_lib import data as doors
     from course_lib.pretrained import checkpoints
@@ -179,24 +263,45 @@ def finetune(
         "train": doors.task(task, n=n, columns=named, seed=seed),
         "test": doors.task(task, split=test, columns=named, seed=seed),
     }
-    with nullcontext() if out is None else locked(out), _progress(epochs * -(-len(rows["train"]) // batch)) as watch:
+    with (
+        nullcontext() if out is None else locked(out),
+        _progress(epochs * -(-len(rows["train"]) // batch)) as watch,
+    ):
         how |= {"pretrained": not scratch, "live": lambda steps, _: map(watch, steps)}
-        result = run(loaded.model, rows, loaded.tokenizer, **how)  # the model with BERT's pooler, if it has one
+        # the model with BERT's pooler, if it has one
+        result = run(loaded.model, rows, loaded.tokenizer, **how)
     if result.per_class:
         table = []
         for name, row in result.per_class.items():
-            table.append([name, *(f"{row[key]:.3f}" for key in ("precision", "recall", "f1")), f"{row['count']:,.0f}"])
+            table.append(
+                [
+                    name,
+                    *(f"{row[key]:.3f}" for key in ("precision", "recall", "f1")),
+                    f"{row['count']:,.0f}",
+                ]
+            )
         _print_table(table, "class", "precision", "recall", "F1", "rows")
-    print(f"{result.metric} {result.score:.4f} on {len(result.truth):,} {test} rows, {result.seconds:.0f} s")
+    print(
+        f"{result.metric} {result.score:.4f} on {len(result.truth):,} {test} rows,"
+        f" {result.seconds:.0f} s"
+    )
     if out is not None:
         print(f"written to {out}")
 
 
 @app.command()
 def predict(
-    model: Annotated[str, typer.Argument(help="A folder that `finetune --out` wrote, or a fine-tuned model's name.")],
-    source: Annotated[str, typer.Argument(metavar="TEXT|FILE", help="A text, or a file of them: lines or a table.")],
-    pair: Annotated[str | None, typer.Option(help="The second text, where the task has two.")] = None,
+    model: Annotated[
+        str,
+        typer.Argument(help="A folder that `finetune --out` wrote, or a fine-tuned model's name."),
+    ],
+    source: Annotated[
+        str,
+        typer.Argument(metavar="TEXT|FILE", help="A text, or a file of them: lines or a table."),
+    ],
+    pair: Annotated[
+        str | None, typer.Option(help="The second text, where the task has two.")
+    ] = None,
     columns: _Fields = None,
     threads: Threads = 0,
 ) -> None:
@@ -222,10 +327,16 @@ def generate(
     model: _Model,
     prompt: Annotated[str, typer.Argument(help="How the text begins.")] = "",
     new: Annotated[int, typer.Option(help="At most so many tokens more.", min=1)] = 60,
-    sample: Annotated[bool, typer.Option("--sample", help="Draw tokens; otherwise the likeliest is taken.")] = False,
-    temperature: Annotated[float, typer.Option(help="Below 1: bolder; above 1: wilder (with --sample).")] = 1.0,
+    sample: Annotated[
+        bool, typer.Option("--sample", help="Draw tokens; otherwise the likeliest is taken.")
+    ] = False,
+    temperature: Annotated[
+        float, typer.Option(help="Below 1: bolder; above 1: wilder (with --sample).")
+    ] = 1.0,
     top_k: Annotated[int | None, typer.Option(help="Draw among the k likeliest only.")] = None,
-    top_p: Annotated[float | None, typer.Option(help="Draw among the likeliest that make up this share.")] = None,
+    top_p: Annotated[
+        float | None, typer.Option(help="Draw among the likeliest that make up this share.")
+    ] = None,
     seed: Seed = 0,
     threads: Threads = 0,
 ) -> None:
@@ -247,7 +358,12 @@ def generate(
     if not ids:
         raise CourseError("This model has no start token; give it a prompt.")
     said, shown = list(ids), 0
-    how: dict[str, Any] = {"do_sample": sample, "temperature": temperature, "top_k": top_k, "top_p": top_p}
+    how: dict[str, Any] = {
+        "do_sample": sample,
+        "temperature": temperature,
+        "top_k": top_k,
+        "top_p": top_p,
+    }
     how |= {"eos": vocab.eos, "generator": torch.Generator().manual_seed(seed) if sample else None}
     for step in stream(loaded.model, torch.tensor([ids]), max_new_tokens=new, **how):
         said.append(int(step.token[0]))
@@ -259,7 +375,11 @@ def generate(
 
 
 @app.command()
-def info(model: Annotated[str | None, typer.Argument(help="A checkpoint or folder; else the machine.")] = None) -> None:
+def info(
+    model: Annotated[
+        str | None, typer.Argument(help="A checkpoint or folder; else the machine.")
+    ] = None,
+) -> None:
     """Show what a model is made of, or what this machine has."""
     import platform
 
@@ -272,10 +392,19 @@ def info(model: Annotated[str | None, typer.Argument(help="A checkpoint or folde
     if model:
         _print_table(checkpoints.facts(model))
         return
-    here = {"course_lib": __version__, "Python": platform.python_version(), "PyTorch": torch.__version__}
+    here = {
+        "course_lib": __version__,
+        "Python": platform.python_version(),
+        "PyTorch": torch.__version__,
+    }
     here["cores"] = f"{os.cpu_count()}, of which PyTorch uses {torch.get_num_threads()}"
     here["bf16 on the CPU"] = "yes" if has_bf16("cpu") else "no"
-    _print_table([*here.items(), ("GPU", torch.cuda.get_device_name() if torch.cuda.is_available() else "none")])
+    _print_table(
+        [
+            *here.items(),
+            ("GPU", torch.cuda.get_device_name() if torch.cuda.is_available() else "none"),
+        ]
+    )
 
 
 @zoo_app.command("list")
@@ -300,17 +429,28 @@ def zoo_check() -> None:
 
 
 @app.command()
-def fetch(wanted: Annotated[Path, typer.Argument(show_default="data/class.json")] = COURSE / "data/class.json") -> None:
+def fetch(
+    wanted: Annotated[Path, typer.Argument(show_default="data/class.json")] = COURSE
+    / "data/class.json",
+) -> None:
     """Fetch a list of models and datasets from the hub; afterwards they work without a network."""
     from course_lib import data
     from course_lib.pretrained import hub
 
-    doors, missing = {"models": hub.pretrained, "tasks": data.task, "corpora": data.corpus}, list[str]()
+    doors, missing = (
+        {"models": hub.pretrained, "tasks": data.task, "corpora": data.corpus},
+        list[str](),
+    )
     try:
         entries = [(kind, one) for kind, some in read_json(wanted).items() for one in some]
-        todo = [(doors[kind], one["name"], one.get("revision"), one["megabytes"]) for kind, one in entries]
+        todo = [
+            (doors[kind], one["name"], one.get("revision"), one["megabytes"])
+            for kind, one in entries
+        ]
     except (AttributeError, KeyError, TypeError):
-        raise CourseError(f"{wanted} is not a list of what to fetch; data/class.json shows what one holds.") from None
+        raise CourseError(
+            f"{wanted} is not a list of what to fetch; data/class.json shows what one holds."
+        ) from None
     for door, name, revision, megabytes in todo:
         print(f"{name} ({megabytes} MB) ...", flush=True)
         try:
@@ -327,38 +467,59 @@ def _columns(text: str | None) -> "dict[str, str | int] | None":
         return None
     parts = [part.partition("=") for part in text.split(",")]
     if not all(ours.strip() and theirs.strip() for ours, _, theirs in parts):
-        raise CourseError(f"--columns {text!r} is not understood; say it as text=review,label=stars.")
-    return {ours.strip(): int(theirs) if theirs.strip().isdigit() else theirs.strip() for ours, _, theirs in parts}
+        raise CourseError(
+            f"--columns {text!r} is not understood; say it as text=review,label=stars."
+        )
+    return {
+        ours.strip(): int(theirs) if theirs.strip().isdigit() else theirs.strip()
+        for ours, _, theirs in parts
+    }
 
 
-def _rows(source: str, pair: str | None, columns: "dict[str, str | int] | None", kind: str) -> list[dict[str, Any]]:
+def _rows(
+    source: str, pair: str | None, columns: "dict[str, str | int] | None", kind: str
+) -> list[dict[str, Any]]:
     """The rows to predict: a text, or those of a file, with or without their labels."""
     from course_lib import data as doors
 
     path, second = Path(source), {} if pair is None else {"pair": pair}
-    if not path.is_file() and path.suffix in (".txt", ".tsv", ".csv", ".json", ".jsonl") and " " not in source:
+    if (
+        not path.is_file()
+        and path.suffix in (".txt", ".tsv", ".csv", ".json", ".jsonl")
+        and " " not in source
+    ):
         raise CourseError(f"There is no file {source}.")
     if not path.is_file() or (path.suffix == ".txt" and columns is None):
         lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else [source]
         texts = filter(None, map(str.strip, lines))
-        return [{"tokens": text.split()} if kind == "tagging" else {"text": text} | second for text in texts]
+        return [
+            {"tokens": text.split()} if kind == "tagging" else {"text": text} | second
+            for text in texts
+        ]
     try:
         return [dict(row) for row in doors.task(source, columns=columns)]
     except CourseError:
         if kind != "single" or set(columns or ()) - {"text"}:
             raise
-        return [dict(row) for row in doors.corpus(source, column=cast("str | None", (columns or {}).get("text")))]
+        return [
+            dict(row)
+            for row in doors.corpus(source, column=cast("str | None", (columns or {}).get("text")))
+        ]
 
 
 @contextmanager
 def _progress(steps: int) -> "Iterator[Callable[[Step], Step]]":
-    """What training steps are shown to: a bar on stderr from the first one on, with loss, speed and time left."""
+    """What training steps are shown to: a bar on stderr from the first one on, with loss, speed and
+    time left.
+    """
     from tqdm import tqdm
 
     with tqdm(total=steps, unit="step", dynamic_ncols=True, delay=1e-3, mininterval=0) as bar:
 
         def show(step: "Step") -> "Step":
-            bar.set_postfix_str(f"loss {step.loss:.3f}, {step.tokens / step.seconds:,.0f} tokens/s", refresh=False)
+            bar.set_postfix_str(
+                f"loss {step.loss:.3f}, {step.tokens / step.seconds:,.0f} tokens/s", refresh=False
+            )
             bar.update(step.step - bar.n)
             return step
 
@@ -376,7 +537,9 @@ def _print_table(rows: "Iterable[Sequence[str]]", *columns: str) -> None:
 
 
 def add_commands() -> None:
-    """Add what other packages register under `course_lib.commands`: a Typer app, a function, or GROUP.NAME of one."""
+    """Add what other packages register under `course_lib.commands`: a Typer app, a function, or
+    GROUP.NAME of one.
+    """
     groups = {"": app, "zoo": zoo_app}
     for point in sorted(entry_points(group="course_lib.commands"), key=lambda point: point.name):
         group, _, name = point.name.rpartition(".")
@@ -388,7 +551,9 @@ def add_commands() -> None:
 
 
 def main() -> None:
-    """The command line; a `CourseError` becomes one line on stderr and exit code 1, as does Ctrl-C."""
+    """The command line; a `CourseError` becomes one line on stderr and exit code 1, as does
+    Ctrl-C.
+    """
     try:
         add_commands()
         app()

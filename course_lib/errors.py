@@ -19,8 +19,8 @@ class CourseError(ValueError):
 
 
 def checked(function: Callable[P, R]) -> Callable[P, R]:
-    """The function; an argument of another type than the signature says, or a number that is not finite, is a
-    CourseError that names it."""
+    """The function; an argument of another type than the signature says, or a number that is not
+    finite, is a CourseError that names it."""
     signature = inspect.signature(function)
 
     @functools.wraps(function)
@@ -33,8 +33,9 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def check_type(name: str, value: object, kind: Any) -> None:
-    """A CourseError unless the value is of the kind that an annotation says, lists and the like without what is inside.
-    Annotations as text, and all but unions, `Literal` and classes, fit everything."""
+    """A CourseError unless the value is of the kind that an annotation says, lists and the like
+    without what is inside. Annotations as text, and all but unions, `Literal` and classes, fit
+    everything."""
     if not _is(value, kind):
         raise CourseError(f"{name} is {f'{value!r:.60}'}; it must be {_said(kind)}.")
 
@@ -55,6 +56,14 @@ def _is(value: Any, kind: Any) -> bool:
     if origin is Literal:
         return isinstance(value, str) and value in get_args(kind)
     if origin in NUMBERS:
-        return isinstance(value, NUMBERS[origin]) and not isinstance(value, bool) and math.isfinite(value)
+        return (
+            isinstance(value, NUMBERS[origin])
+            and not isinstance(value, bool)
+            and math.isfinite(value)
+        )
     origin = getattr(origin, "array_type", origin)  # jaxtyping's
-    return value is None if origin is None else not isinstance(origin, type) or isinstance(value, origin)
+    return (
+        value is None
+        if origin is None
+        else not isinstance(origin, type) or isinstance(value, origin)
+    )

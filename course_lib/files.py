@@ -17,17 +17,20 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-COURSE = Path(__file__).resolve().parents[1]  # the checkout: data/, notebooks/, build/ stand beside the packages
+# the checkout: data/, notebooks/, build/ stand beside the packages
+COURSE = Path(__file__).resolve().parents[1]
 
 
 @contextmanager
 def atomic_path(path: str | Path) -> Iterator[Path]:
-    """A path in a new folder beside `path`, for whoever writes it by name; renamed to `path` once the block ends well:
-    a crash, a full disk or a SIGKILL leaves the previous file as it was."""
+    """A path in a new folder beside `path`, for whoever writes it by name; renamed to `path` once
+    the block ends well: a crash, a full disk or a SIGKILL leaves the previous file as it was."""
     path = Path(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp") as folder:
+        with tempfile.TemporaryDirectory(
+            dir=path.parent, prefix=f".{path.name}.", suffix=".tmp"
+        ) as folder:
             written = Path(folder) / path.name
             yield written
             with written.open("r+b") as file:
@@ -37,19 +40,26 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
             written.replace(path)
     except OSError as error:
         reason = error.strerror or str(error)
-        raise CourseError(f"Could not write {path}: {reason}. The earlier file, if any, is unchanged.") from error
+        raise CourseError(
+            f"Could not write {path}: {reason}. The earlier file, if any, is unchanged."
+        ) from error
 
 
 @contextmanager
 def atomic_write(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
     """The same as an open file; text is UTF-8."""
-    with atomic_path(path) as new, new.open(mode, encoding=None if "b" in mode else "utf-8") as file:
+    with (
+        atomic_path(path) as new,
+        new.open(mode, encoding=None if "b" in mode else "utf-8") as file,
+    ):
         yield file
 
 
 @contextmanager
 def locked(folder: str | Path) -> Iterator[None]:
-    """Keep other processes out of a folder, but not on Windows; the system gives it back when this one ends or dies."""
+    """Keep other processes out of a folder, but not on Windows; the system gives it back when this
+    one ends or dies.
+    """
     path = Path(folder) / ".lock"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -62,7 +72,9 @@ def locked(folder: str | Path) -> Iterator[None]:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             who = f"Process {path.read_text() or 'of another name'} is writing in {folder}"
-            raise CourseError(f"{who}: wait for its end, stop it, or name another folder.") from None
+            raise CourseError(
+                f"{who}: wait for its end, stop it, or name another folder."
+            ) from None
         file.truncate(0)
         print(os.getpid(), file=file, end="", flush=True)
         try:
@@ -74,7 +86,9 @@ def locked(folder: str | Path) -> Iterator[None]:
 
 
 def sweep(path: str | Path) -> None:
-    """Remove what writers of `path` that were killed left beside it; for its only writer to call."""
+    """Remove what writers of `path` that were killed left beside it; for its only writer to
+    call.
+    """
     path = Path(path)
     for leftover in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
         shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink(missing_ok=True)
@@ -94,4 +108,6 @@ def read_json(path: str | Path) -> Any:
     except FileNotFoundError:
         raise CourseError(f"There is no file {path}.") from None
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise CourseError(f"{path} is not valid JSON ({error}); restore it or make it again.") from None
+        raise CourseError(
+            f"{path} is not valid JSON ({error}); restore it or make it again."
+        ) from None

@@ -1,1 +1,3 @@
-"""The measurements behind the lessons: every claim, the recipes of the shipped checkpoints, the bench."""
+"""The measurements behind the lessons: every claim, the recipes of the shipped checkpoints, the
+bench.
+"""

@@ -47,13 +47,17 @@ def call(monkeypatch, capfd):
 
 @pytest.fixture
 def tab(browser):
-    """A fresh tab of it; `tab.asked` holds the addresses outside the file, `tab.said` its errors."""
+    """A fresh tab of it; `tab.asked` holds the addresses outside the file, `tab.said` its
+    errors.
+    """
     page = browser.new_page(viewport={"width": 1400, "height": 1000})
     page.set_default_timeout(600_000)
     page.asked, page.said = [], []
     inside = ("file:", "data:", "about:", "blob:")
     page.on("request", lambda r: page.asked.append(r.url) if not r.url.startswith(inside) else None)
-    page.on("console", lambda m: page.said.append(m.text) if m.type in ("error", "warning") else None)
+    page.on(
+        "console", lambda m: page.said.append(m.text) if m.type in ("error", "warning") else None
+    )
     page.on("pageerror", lambda error: page.said.append(str(error)))
     yield page
     page.close()

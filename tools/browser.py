@@ -1,4 +1,6 @@
-"""The system's own Chromium, without a network but for this machine: prints decks, and opens pages in tests."""
+"""The system's own Chromium, without a network but for this machine: prints decks, and opens pages
+in tests.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,22 @@ if TYPE_CHECKING:
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 FLAGS = (
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
-)  # fmt: skip
+)
 
 
 def chromium() -> str | None:
-    """Where Chromium is: the environment's CHROMIUM, else the first on the path; None where there is none."""
+    """Where Chromium is: the environment's CHROMIUM, else the first on the path; None where there
+    is none.
+    """
     return os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
 
 
@@ -35,16 +45,22 @@ def opened() -> Iterator[Browser]:
     """
     found = chromium()
     if found is None:
-        raise CourseError("There is no Chromium on this machine (Debian, Ubuntu: apt install chromium).")
+        raise CourseError(
+            "There is no Chromium on this machine (Debian, Ubuntu: apt install chromium)."
+        )
     try:
         from playwright.sync_api import Error, sync_playwright
     except ImportError:
         raise CourseError("playwright is missing; `make ready` installs it.") from None
     with sync_playwright() as playwright:
         try:
-            browser = playwright.chromium.launch(executable_path=found, headless=True, args=list(FLAGS))
+            browser = playwright.chromium.launch(
+                executable_path=found, headless=True, args=list(FLAGS)
+            )
         except Error as error:
-            raise CourseError(f"Chromium ({found}) did not start: {error.message.splitlines()[0]}") from None
+            raise CourseError(
+                f"Chromium ({found}) did not start: {error.message.splitlines()[0]}"
+            ) from None
         try:
             yield browser
         finally:

@@ -2,9 +2,9 @@
 
 python -m tools.course [LESSON ...]
 
-Writes the two lines that lead from lesson to lesson (of the lessons named; of all without a name), the table
-data/course.json (titles, and what builds on what), docs/glossary.md and docs/papers.md. What needs a hand is said.
-"""
+Writes the two lines that lead from lesson to lesson (of the lessons named; of all without a name),
+the table data/course.json (titles, and what builds on what), docs/glossary.md and docs/papers.md.
+What needs a hand is said."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ GLOSSARY = ROOT / "data" / "glossary.json"
 
 
 def table(notebooks: dict[str, NotebookNode]) -> str:
-    """data/course.json with the titles and needs of the lessons that stand; hand-written labels and places stay."""
+    """data/course.json with the titles and needs of the lessons that stand; hand-written labels and
+    places stay.
+    """
     course = read_json(COURSE)
     for row in course["lessons"]:
         if row["name"] in notebooks:
@@ -43,8 +45,11 @@ def glossary() -> str:
     lines = [
         "# Glossary",
         "",
-        "The terms of the field that the lessons use, each in a sentence, with the first lesson that explains it. "
-        "Written by `python -m tools.course` from `data/glossary.json`; a new term is a line there.",
+        (
+            "The terms of the field that the lessons use, each in a sentence, with the first lesson"
+            " that explains it. Written by `python -m tools.course` from `data/glossary.json`; a"
+            " new term is a line there."
+        ),
     ]
     letter = ""
     for row in sorted(read_json(GLOSSARY)["terms"], key=lambda row: row["term"].casefold()):
@@ -53,7 +58,9 @@ def glossary() -> str:
             lines += ["", f"## {letter}", ""]
         lesson = course[row["lesson"]]
         place = f"[{lesson.number} {lesson.title}](../notebooks/{lesson.name}.ipynb)"
-        lines.append(f'* <a id="{anchor(row["term"])}"></a>**{row["term"]}**: {row["says"]} ({place})')
+        lines.append(
+            f'* <a id="{anchor(row["term"])}"></a>**{row["term"]}**: {row["says"]} ({place})'
+        )
     return "\n".join(lines) + "\n"
 
 
@@ -76,8 +83,13 @@ def main(names: list[str]) -> None:
     notebooks = {path.stem: read(path) for path in lessons()}
     for name in sorted(set(notebooks) - set(planned())):
         raise CourseError(f"{name} is not in data/course.json; add its line there.")
-    for paper in papers.add([paper for notebook in notebooks.values() for paper in papers.read_on(notebook)]):
-        print(f"data/bibliography.json: say in a line what this is: {paper.title} ({paper.says or 'nothing yet'})")
+    for paper in papers.add(
+        [paper for notebook in notebooks.values() for paper in papers.read_on(notebook)]
+    ):
+        print(
+            f"data/bibliography.json: say in a line what this is: {paper.title}"
+            f" ({paper.says or 'nothing yet'})"
+        )
     _write(COURSE, table(notebooks))
     for path in [find(name) for name in names] if names else lessons():
         before, notebook = path.read_text("utf-8"), scrub.scrub(notebooks[path.stem])

@@ -1,4 +1,6 @@
-"""Open JupyterLab on a student's copies of the lessons, or print the address where there is no screen: `make lab`."""
+"""Open JupyterLab on a student's copies of the lessons, or print the address where there is no
+screen: `make lab`.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def has_screen() -> bool:
     """True where a browser can open a window."""
     if os.environ.get("SSH_CONNECTION") or os.environ.get("NO_BROWSER"):
         return False
-    return sys.platform in ("darwin", "win32") or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+    return sys.platform in ("darwin", "win32") or bool(
+        os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    )
 
 
 def free_port() -> int:
@@ -34,14 +38,23 @@ def free_port() -> int:
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)):
                 return port
-    raise CourseError(f"All ports from {PORTS[0]} to {PORTS[-1]} are in use; close a JupyterLab and try again.")
+    raise CourseError(
+        f"All ports from {PORTS[0]} to {PORTS[-1]} are in use; close a JupyterLab and try again."
+    )
 
 
 def command(port: int) -> list[str]:
     """The server's command line."""
     words = [sys.executable, "-m", "jupyterlab", "--no-browser", "--ip=127.0.0.1", f"--port={port}"]
-    words += ["--ServerApp.port_retries=0", f"--ServerApp.root_dir={ROOT}", "--Application.log_level=WARN"]
-    words += ["--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate", "--LabApp.news_url=None"]
+    words += [
+        "--ServerApp.port_retries=0",
+        f"--ServerApp.root_dir={ROOT}",
+        "--Application.log_level=WARN",
+    ]
+    words += [
+        "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
+        "--LabApp.news_url=None",
+    ]
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         words.append("--allow-root")
     return words
@@ -49,7 +62,10 @@ def command(port: int) -> list[str]:
 
 def wait(address: str, server: subprocess.Popen[bytes], seconds: float = 600) -> None:
     """Until the server answers; CourseError where it ends or stays silent."""
-    end, direct = time.monotonic() + seconds, urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    end, direct = (
+        time.monotonic() + seconds,
+        urllib.request.build_opener(urllib.request.ProxyHandler({})),
+    )
     while time.monotonic() < end:
         if server.poll() is not None:
             raise CourseError("JupyterLab ended while it started; its last lines above say why.")
@@ -66,8 +82,11 @@ def main() -> int:
     try:
         print("\n".join(student.update()), flush=True)
         port, token = free_port(), secrets.token_hex(16)
-        server = subprocess.Popen(command(port), env=os.environ | {"JUPYTER_TOKEN": token}, cwd=ROOT)
-        # Both get the terminal's Ctrl-C; the server asks whether it is meant, and this process waits for the answer.
+        server = subprocess.Popen(
+            command(port), env=os.environ | {"JUPYTER_TOKEN": token}, cwd=ROOT
+        )
+        # Both get the terminal's Ctrl-C; the server asks whether it is meant, and this process
+        # waits for the answer.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, lambda *_: server.terminate())
         try:
@@ -82,7 +101,10 @@ def main() -> int:
 
             webbrowser.open(address)
         else:
-            print(f"From another machine, first: ssh -N -L {port}:127.0.0.1:{port} <this machine>", flush=True)
+            print(
+                f"From another machine, first: ssh -N -L {port}:127.0.0.1:{port} <this machine>",
+                flush=True,
+            )
         return server.wait()
     except CourseError as error:
         print(error, file=sys.stderr)

@@ -1,10 +1,11 @@
-"""Write requirements.lock: every package of the course at one exact version, for Linux, macOS and Windows.
+"""Write requirements.lock: every package of the course at one exact version, for Linux, macOS and
+Windows.
 
     python -m tools.lock            # after a version was raised in pyproject.toml
 
-uv resolves what pyproject.toml names and keeps the versions that the lock has. No registry's address is written: pip
-uses its own. What torch's own build needs (CUDA on Linux) is left to torch, so that a CPU build can stay.
-"""
+uv resolves what pyproject.toml names and keeps the versions that the lock has. No registry's
+address is written: pip uses its own. What torch's own build needs (CUDA on Linux) is left to torch,
+so that a CPU build can stay."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ LOCK = ROOT / "requirements.lock"
 LEFT_OUT = re.compile(r"^(nvidia-|triton|cuda-)|sys_platform == 'emscripten'")
 
 HEADER = """\
-# Every package of the course at one version. Written by `python -m tools.lock`; do not edit by hand.
+# Every package of the course at one version. Written by `python -m tools.lock`; do not edit by
+# hand.
 # The first block is what pyproject.toml asks for, the second what those packages pull in.
 """
 
@@ -40,15 +42,36 @@ def direct() -> set[str]:
 
 
 def resolve() -> list[str]:
-    """A line a package, as uv resolves pyproject.toml for all systems; CourseError where it cannot."""
+    """A line a package, as uv resolves pyproject.toml for all systems; CourseError where it
+    cannot.
+    """
     with tempfile.TemporaryDirectory() as folder:
         copy = shutil.copy(LOCK, folder)  # the versions in it are kept where they still fit
-        command = [sys.executable, "-m", "uv", "pip", "compile", "pyproject.toml", "--extra=dev", "--universal"]
-        command += ["--python-version=3.11", "--quiet", "--no-header", "--no-annotate", "--no-emit-index-url"]
-        done = subprocess.run([*command, f"--output-file={copy}"], cwd=ROOT, capture_output=True, text=True)
+        command = [
+            sys.executable,
+            "-m",
+            "uv",
+            "pip",
+            "compile",
+            "pyproject.toml",
+            "--extra=dev",
+            "--universal",
+        ]
+        command += [
+            "--python-version=3.11",
+            "--quiet",
+            "--no-header",
+            "--no-annotate",
+            "--no-emit-index-url",
+        ]
+        done = subprocess.run(
+            [*command, f"--output-file={copy}"], cwd=ROOT, capture_output=True, text=True
+        )
         if done.returncode:
             raise CourseError(f"uv found no set of versions that fits together:\n{done.stderr}")
-        return [line for line in Path(copy).read_text("utf-8").splitlines() if not LEFT_OUT.search(line)]
+        return [
+            line for line in Path(copy).read_text("utf-8").splitlines() if not LEFT_OUT.search(line)
+        ]
 
 
 def text(lines: list[str]) -> str:

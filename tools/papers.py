@@ -1,4 +1,6 @@
-"""The papers of the lessons: read from their `Read on` cells, listed with a line on each in docs/papers.md."""
+"""The papers of the lessons: read from their `Read on` cells, listed with a line on each in
+docs/papers.md.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ FIGURES = ROOT / "data" / "papers"
 _ITEM = re.compile(r"^[*-] (.*)$", re.MULTILINE)
 _SLANTED = re.compile(r"(?<!\*)\*([^*]+)\*(?!\*)")
 _WHERE = re.compile(r"(?: \([^)]*\))?,? *(?P<venue>[^.:;*()]*?)\b(?P<year>(?:19|20)\d\d)\b[.,:)]*")
-_BETWEEN = re.compile(r"; |\. (?=[A-Z])|, and (?=[A-Z][\w-]+(?:, [A-Z]| et al))")  # two citations of one item
+# two citations of one item
+_BETWEEN = re.compile(r"; |\. (?=[A-Z])|, and (?=[A-Z][\w-]+(?:, [A-Z]| et al))")
 
 
 @dataclass(frozen=True)
@@ -37,9 +40,13 @@ class Paper:
         return re.split(r",| et al\.| and ", self.authors)[0].strip()
 
     def same(self, other: Paper) -> bool:
-        """Whether both mean one paper: first author, year, and title, of which one may be cut short."""
+        """Whether both mean one paper: first author, year, and title, of which one may be cut
+        short.
+        """
         a, b = _letters(self.title), _letters(other.title)
-        return (self.first, self.year) == (other.first, other.year) and (a.startswith(b) or b.startswith(a))
+        return (self.first, self.year) == (other.first, other.year) and (
+            a.startswith(b) or b.startswith(a)
+        )
 
 
 def read_on(notebook: NotebookNode) -> list[Paper]:
@@ -49,23 +56,31 @@ def read_on(notebook: NotebookNode) -> list[Paper]:
         end = 0
         for title in _SLANTED.finditer(item):
             where = _WHERE.match(item, title.end())
-            authors = _BETWEEN.split(item[end : title.start()])[-1].strip(" ,:").removeprefix("and ")
+            authors = (
+                _BETWEEN.split(item[end : title.start()])[-1].strip(" ,:").removeprefix("and ")
+            )
             if where and authors:
                 end = where.end()
                 says = re.split(r";| \*", item[end:])[0].strip()
-                found.append(Paper(authors, title[1], where["venue"].strip(" ,"), int(where["year"]), says))
+                found.append(
+                    Paper(authors, title[1], where["venue"].strip(" ,"), int(where["year"]), says)
+                )
     return found
 
 
 def unread(notebook: NotebookNode) -> list[str]:
-    """What looks like a title in `Read on`, three or more words in italics, and is none that `read_on` understands."""
+    """What looks like a title in `Read on`, three or more words in italics, and is none that
+    `read_on` understands.
+    """
     known = {paper.title for paper in read_on(notebook)}
     slanted = [text for item in _items(notebook) for text in _SLANTED.findall(item)]
     return [text for text in slanted if len(text.split()) >= 3 and text not in known]
 
 
 def _items(notebook: NotebookNode) -> list[str]:
-    cells = [c.source for c in notebook.cells if c.cell_type == "markdown" and "## Read on" in c.source]
+    cells = [
+        c.source for c in notebook.cells if c.cell_type == "markdown" and "## Read on" in c.source
+    ]
     return [item for source in cells for item in _ITEM.findall(source.partition("## Read on")[2])]
 
 
@@ -78,13 +93,19 @@ def figures() -> dict[str, list[str]]:
     """What data/papers says of its sources, file by file: every string that names a year."""
     found: dict[str, list[str]] = {}
     for path in sorted(FIGURES.glob("*.json")):
-        found[path.stem] = [text for text in _sources(read_json(path)) if re.search(r"\b(?:19|20)\d\d\b", text)]
+        found[path.stem] = [
+            text for text in _sources(read_json(path)) if re.search(r"\b(?:19|20)\d\d\b", text)
+        ]
     return found
 
 
 def behind(text: str, papers: list[Paper]) -> list[Paper]:
-    """The papers that a source in data/papers names, by first author and year ("Devlin et al. 2019, table 4")."""
-    found = [p for p in papers if re.search(rf"\b{re.escape(p.first)}\b", text) and str(p.year) in text]
+    """The papers that a source in data/papers names, by first author and year ("Devlin et al. 2019,
+    table 4").
+    """
+    found = [
+        p for p in papers if re.search(rf"\b{re.escape(p.first)}\b", text) and str(p.year) in text
+    ]
     titled = [p for p in found if re.split(r"[:?]", p.title)[0].casefold() in text.casefold()]
     return titled or found
 
@@ -109,20 +130,34 @@ def markdown(lessons: dict[str, NotebookNode]) -> str:
     """docs/papers.md: by year, each with the lessons that lead to it."""
     papers = listed()
     cited = {name: read_on(notebook) for name, notebook in lessons.items()}
-    shown = {name: [p for text in texts for p in behind(text, papers)] for name, texts in figures().items()}
+    shown = {
+        name: [p for text in texts for p in behind(text, papers)]
+        for name, texts in figures().items()
+    }
     lines = [
         "# The papers",
         "",
-        "Every paper that a lesson leads to or takes figures from, by year, with a line on what it is. The figures "
-        "themselves are in [data/papers](../data/papers). Written by `python -m tools.course` from "
-        "`data/bibliography.json` and the lessons' *Read on*.",
+        (
+            "Every paper that a lesson leads to or takes figures from, by year, with a line on what"
+            " it is. The figures themselves are in [data/papers](../data/papers). Written by"
+            " `python -m tools.course` from `data/bibliography.json` and the lessons' *Read on*."
+        ),
     ]
     for year in sorted({paper.year for paper in papers}):
         lines += ["", f"## {year}", ""]
         for paper in [p for p in papers if p.year == year]:
-            names = [n for n in lessons if any(paper.same(c) for c in cited[n]) or paper in shown.get(n, [])]
-            places = ", ".join(f"[{name[:2]}](../notebooks/{name}.ipynb)" for name in names) or "the timeline in 00"
-            lines.append(f"* {paper.authors}: *{paper.title}*, {paper.venue} {year}. {paper.says} ({places})")
+            names = [
+                n
+                for n in lessons
+                if any(paper.same(c) for c in cited[n]) or paper in shown.get(n, [])
+            ]
+            places = (
+                ", ".join(f"[{name[:2]}](../notebooks/{name}.ipynb)" for name in names)
+                or "the timeline in 00"
+            )
+            lines.append(
+                f"* {paper.authors}: *{paper.title}*, {paper.venue} {year}. {paper.says} ({places})"
+            )
     return "\n".join(lines) + "\n"
 
 
@@ -138,4 +173,6 @@ def _sources(value: Any) -> list[str]:
     own = [value[key] for key in ("about", "source") if isinstance(value.get(key), str)]
     if isinstance(value.get("paper"), str):
         own.append(f"{value['paper']}, {value.get('venue', '')}")
-    return own + [text for item in value.values() if isinstance(item, dict | list) for text in _sources(item)]
+    return own + [
+        text for item in value.values() if isinstance(item, dict | list) for text in _sources(item)
+    ]

@@ -1,4 +1,5 @@
-"""Write the README's table of lessons from what was measured, and its picture from a lesson's stored output.
+"""Write the README's table of lessons from what was measured, and its picture from a lesson's
+stored output.
 
 python -m tools.readme
 """
@@ -16,12 +17,15 @@ from tools.notebooks.navigation import opening
 
 README = ROOT / "README.md"
 PICTURE = ROOT / "docs" / "picture.png"
-SHOWN = ("00_start_here", "probe-curve")  # the lesson and the cell whose figure stands in the README
+# the lesson and the cell whose figure stands in the README
+SHOWN = ("00_start_here", "probe-curve")
 BEGIN, END = "<!-- lessons: written by python -m tools.readme -->", "<!-- end of lessons -->"
 
 
 def table() -> str:
-    """The table of lessons in Markdown: what each is about, seconds and memory as its last build measured them."""
+    """The table of lessons in Markdown: what each is about, seconds and memory as its last build
+    measured them.
+    """
     known = record.known()
     rows = ["| lesson | what it is about | seconds | memory |", "|---|---|---:|---:|"]
     machines = set()
@@ -31,9 +35,14 @@ def table() -> str:
         title, about = opening(path)
         took = known[path.stem]
         link = f"[{title}](notebooks/{path.name})"
-        rows.append(f"| {link} | {about} | {took['seconds']:.0f} | {took['peak_mb'] / 1024:.1f} GB |")
+        rows.append(
+            f"| {link} | {about} | {took['seconds']:.0f} | {took['peak_mb'] / 1024:.1f} GB |"
+        )
         machines.add(record.machine(took["hardware"]))
-    rows += ["", f"Seconds and memory as measured at the default scale on {'; '.join(sorted(machines))}."]
+    rows += [
+        "",
+        f"Seconds and memory as measured at the default scale on {'; '.join(sorted(machines))}.",
+    ]
     return "\n".join(rows)
 
 
@@ -41,7 +50,9 @@ def update(text: str) -> str:
     """The README with a fresh table between its two marks; CourseError where the marks are gone."""
     pattern = re.compile(re.escape(BEGIN) + ".*?" + re.escape(END), re.DOTALL)
     if not pattern.search(text):
-        raise CourseError(f"README.md has lost the marks {BEGIN} and {END}; the table stands between them.")
+        raise CourseError(
+            f"README.md has lost the marks {BEGIN} and {END}; the table stands between them."
+        )
     return pattern.sub(lambda _: f"{BEGIN}\n\n{table()}\n\n{END}", text)
 
 
@@ -53,7 +64,9 @@ def picture() -> bytes:
         for output in cell.get("outputs", []) if cell.id == cell_id else []:
             if "image/png" in output.get("data", {}):
                 return base64.b64decode(output.data["image/png"])
-    raise CourseError(f"There is no figure in {lesson}, cell {cell_id}; choose another in tools/readme.py.")
+    raise CourseError(
+        f"There is no figure in {lesson}, cell {cell_id}; choose another in tools/readme.py."
+    )
 
 
 def main() -> None:

@@ -2,9 +2,9 @@
 
     python3 tools/setup.py          # what `make lab`, `make test` and the others run first
 
-Done once, a second run takes a few hundredths of a second: a stamp holds what was installed. Whatever goes
-wrong ends in one line that says why and what to do; the log of the installation stays in .venv/setup.log.
-"""
+Done once, a second run takes a few hundredths of a second: a stamp holds what was installed.
+Whatever goes wrong ends in one line that says why and what to do; the log of the installation stays
+in .venv/setup.log."""
 
 from __future__ import annotations
 
@@ -22,24 +22,38 @@ ROOT = Path(__file__).resolve().parent.parent
 LOCK = ROOT / "requirements.lock"
 LEAST_PYTHON = (3, 11)
 LEAST_FREE = 3_000_000_000  # bytes; the CPU build of the environment takes about two thirds of it
-PIPED: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "errors": "replace"}
+PIPED: dict[str, Any] = {
+    "stdout": subprocess.PIPE,
+    "stderr": subprocess.STDOUT,
+    "text": True,
+    "errors": "replace",
+}
 VENV = Path(os.environ.get("COURSE_VENV") or ROOT / ".venv")
 
 # What a line of pip's log means, and what the reader can do about it.
 CAUSES = (
     (
         r"No space left on device|Disk quota exceeded|not enough space",
-        "the disk is full: free about 3 GB (8 GB on Linux with an NVIDIA card), then run the command again",
+        (
+            "the disk is full: free about 3 GB (8 GB on Linux with an NVIDIA card), then run the"
+            " command again"
+        ),
     ),
     (
-        r"Temporary failure in name resolution|Name or service not known|getaddrinfo failed|timed out"
+        r"Temporary failure in name resolution|Name or service not known|getaddrinfo"
+        r" failed|timed out"
         r"|NewConnectionError|Network is unreachable|Connection refused|ConnectionResetError",
-        "the package index cannot be reached: check the network (or pip's proxy and index settings), "
-        "then run the command again",
+        (
+            "the package index cannot be reached: check the network (or pip's proxy and index"
+            " settings), then run the command again"
+        ),
     ),
     (
         r"CERTIFICATE_VERIFY_FAILED",
-        "the package index's certificate is not trusted: set PIP_CERT to your network's certificate file",
+        (
+            "the package index's certificate is not trusted: set PIP_CERT to your network's"
+            " certificate file"
+        ),
     ),
     (
         r"Permission denied|Operation not permitted",
@@ -47,7 +61,10 @@ CAUSES = (
     ),
     (
         r"Could not find a version that satisfies the requirement (\S+)",
-        "{0} has no build for this Python or system: use Python 3.11 to 3.13 on Linux, Windows or an Apple-silicon Mac",
+        (
+            "{0} has no build for this Python or system: use Python 3.11 to 3.13 on Linux, Windows"
+            " or an Apple-silicon Mac"
+        ),
     ),
 )
 
@@ -78,7 +95,10 @@ def ready() -> bool:
 def setup() -> None:
     """Create .venv and install the locked packages and the course itself; raises SetupError."""
     _check_machine()
-    print(f"Setting up the course in {VENV.name} (once; two to ten minutes, mostly download) ...", flush=True)
+    print(
+        f"Setting up the course in {VENV.name} (once; two to ten minutes, mostly download) ...",
+        flush=True,
+    )
     _create()
     base = [str(python()), "-m", "pip", "--disable-pip-version-check", "install", "--no-input"]
     _pip([*base, "--requirement", str(LOCK)])
@@ -91,14 +111,16 @@ def setup() -> None:
 def _check_machine() -> None:
     if sys.version_info < LEAST_PYTHON:
         found = ".".join(map(str, sys.version_info[:3]))
-        raise SetupError(f"this is Python {found}, the course needs 3.11 or newer (PYTHON=/path/to/python3.11)")
+        raise SetupError(
+            f"this is Python {found}, the course needs 3.11 or newer (PYTHON=/path/to/python3.11)"
+        )
     try:
-        import ensurepip  # noqa: F401
-        import venv  # noqa: F401
+        import ensurepip
+        import venv
     except ImportError as error:
         raise SetupError(
-            f"this Python has no {error.name} module: install it (Debian, Ubuntu: apt install python3-venv), "
-            "then run the command again"
+            f"this Python has no {error.name} module: install it (Debian, Ubuntu: apt install"
+            " python3-venv), then run the command again"
         ) from None
     free = shutil.disk_usage(ROOT).free
     if free < LEAST_FREE and not python().exists():

@@ -1,8 +1,9 @@
-"""The lessons as a student works in them: `python -m tools.student` makes or updates the copies in student/.
+"""The lessons as a student works in them: `python -m tools.student` makes or updates the copies in
+student/.
 
-No outputs, the code of pictures folded with its captions, nothing under version control. An update takes over what is
-new in the course and keeps what the student wrote: cells that were changed, and cells that were added.
-"""
+No outputs, the code of pictures folded with its captions, nothing under version control. An update
+takes over what is new in the course and keeps what the student wrote: cells that were changed, and
+cells that were added."""
 
 from __future__ import annotations
 
@@ -28,7 +29,9 @@ def digest(cell: NotebookNode) -> str:
 
 
 def fresh(lesson: NotebookNode) -> NotebookNode:
-    """A lesson without outputs, the cells that draw pictures folded; each cell remembers the course's text of it."""
+    """A lesson without outputs, the cells that draw pictures folded; each cell remembers the
+    course's text of it.
+    """
     lesson = copy.deepcopy(lesson)
     for cell in lesson.cells:
         cell.metadata["course"] = digest(cell)
@@ -40,15 +43,16 @@ def fresh(lesson: NotebookNode) -> NotebookNode:
 
 
 def merged(mine: NotebookNode, lesson: NotebookNode) -> NotebookNode:
-    """The newest course in a student's copy: changed and added cells stay, unchanged ones follow the course.
+    """The newest course in a student's copy: changed and added cells stay, unchanged ones follow
+    the course.
 
-    Where both have changed a cell, the student's stays and the course's comes below it. A cell that the course has
-    dropped stays if it was changed. Outputs stay where the code is the same.
-    """
+    Where both have changed a cell, the student's stays and the course's comes below it. A cell that
+    the course has dropped stays if it was changed. Outputs stay where the code is the same."""
     new = fresh(lesson)
     known = {cell.id for cell in new.cells}
     copies = {cell.id: cell for cell in mine.cells}
-    own: dict[str, list[NotebookNode]] = {}  # the student's own cells, behind which cell of the course
+    # the student's own cells, behind which cell of the course
+    own: dict[str, list[NotebookNode]] = {}
     place = ""
     for cell in mine.cells:
         if cell.id in known:
@@ -78,7 +82,9 @@ def _joined(mine: NotebookNode | None, course: NotebookNode) -> list[NotebookNod
 
 
 def update(folder: Path = FOLDER) -> list[str]:
-    """Make or update every lesson's copy; one sentence for each that was made, changed or cannot be read."""
+    """Make or update every lesson's copy; one sentence for each that was made, changed or cannot be
+    read.
+    """
     said, notary = [], NotebookNotary()
     for path in sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb")):
         lesson, target = nbformat.read(path, as_version=4), folder / path.name
@@ -87,7 +93,10 @@ def update(folder: Path = FOLDER) -> list[str]:
             before = target.read_text("utf-8") if target.exists() else ""
             made = merged(nbformat.reads(before, as_version=4), lesson) if before else fresh(lesson)
         except (ValueError, OSError, AttributeError, TypeError, ValidationError) as error:
-            said.append(f"{target} is left as it is, since it cannot be read ({error}); rename it to get a fresh copy.")
+            said.append(
+                f"{target} is left as it is, since it cannot be read ({error}); rename it to get a"
+                " fresh copy."
+            )
             continue
         text = nbformat.writes(made) + "\n"
         if text != before:

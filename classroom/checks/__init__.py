@@ -1,7 +1,8 @@
-"""The students' checks: `checks.softmax_attention(fn)` prints what is right or names the likely mistake.
+"""The students' checks: `checks.softmax_attention(fn)` prints what is right or names the likely
+mistake.
 
-Each is an `Exercise`, declared in a module of a room; calling it returns a `CheckResult`, true if the answer is right.
-"""
+Each is an `Exercise`, declared in a module of a room; calling it returns a `CheckResult`, true if
+the answer is right."""
 
 import importlib
 import pkgutil

@@ -1,9 +1,9 @@
 """How a check decides and what it says.
 
-A check runs the student's function on several inputs and compares with the right answer. If they differ, it runs each
-known mistake on the same inputs: the mistake that gives the student's very numbers is the one to name. So a check can
-never accept a wrong answer because of a badly guessed diagnosis; at worst it says where the first difference is.
-"""
+A check runs the student's function on several inputs and compares with the right answer. If they
+differ, it runs each known mistake on the same inputs: the mistake that gives the student's very
+numbers is the one to name. So a check can never accept a wrong answer because of a badly guessed
+diagnosis; at worst it says where the first difference is."""
 
 import dis
 import itertools
@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 import torch
 
-Case = Mapping[str, Any]  # argument name -> value; passed by position, so the student may name them otherwise
+# argument name -> value; passed by position, so the student may name them otherwise
+Case = Mapping[str, Any]
 RIGHT, WRONG, EMPTY = "\x1b[32m✓\x1b[0m", "\x1b[31m✗\x1b[0m", "○"  # green, red, none
 
 
@@ -48,9 +49,17 @@ class Crash:
 
     @property
     def line(self) -> str:
-        """The student's own line at which it was raised, for a sentence; "" where there is none to read."""
-        frames = [f for f in traceback.extract_tb(self.error.__traceback__) if f.filename != __file__]
-        own = [f for f in frames if f.filename == frames[0].filename and linecache.getline(f.filename, f.lineno or 0)]
+        """The student's own line at which it was raised, for a sentence; "" where there is none to
+        read.
+        """
+        frames = [
+            f for f in traceback.extract_tb(self.error.__traceback__) if f.filename != __file__
+        ]
+        own = [
+            f
+            for f in frames
+            if f.filename == frames[0].filename and linecache.getline(f.filename, f.lineno or 0)
+        ]
         return f" at `{own[-1].line}`" if own else ""
 
 
@@ -63,30 +72,41 @@ class WrongError(Exception):
 
 
 def report(name: str, test: Callable[[], str]) -> CheckResult:
-    """Run a test, print what it says behind a coloured sign; return it. The test returns what it verified or raises."""
+    """Run a test, print what it says behind a coloured sign; return it. The test returns what it
+    verified or raises.
+    """
     sign = RIGHT
     try:
         message = f"{name}: right. Verified: {test()}."
     except NotWrittenError:
-        sign, message = EMPTY, f"{name}: not written yet. It returns nothing so far; fill it in and run both cells."
+        sign, message = (
+            EMPTY,
+            f"{name}: not written yet. It returns nothing so far; fill it in and run both cells.",
+        )
     except WrongError as wrong:
         sign, message = WRONG, f"{name}: not yet. {wrong}"
-    lines = (textwrap.fill(line, 110, subsequent_indent="  ") for line in f"{sign} {message}".splitlines())
-    print("\n".join(lines))  # noqa: T201  what the student came for
+    lines = (
+        textwrap.fill(line, 110, subsequent_indent="  ")
+        for line in f"{sign} {message}".splitlines()
+    )
+    print("\n".join(lines))
     return CheckResult(sign == RIGHT, message)
 
 
-def outcome(fn: object, case: Case, form: Callable[[Any], Any] | None = None, written: bool = False) -> Any:
+def outcome(
+    fn: object, case: Case, form: Callable[[Any], Any] | None = None, written: bool = False
+) -> Any:
     """The value of the student's function on one case, or the `Crash` it ended in.
 
-    `form` brings the value into one form, so that a tuple may pass for a list, say. NotWrittenError where it is a stub
-    (`...`, NotImplementedError, a body that does nothing), WrongError where it is no function, does something and
-    returns nothing, or changes its inputs.
-    """
+    `form` brings the value into one form, so that a tuple may pass for a list, say. NotWrittenError
+    where it is a stub (`...`, NotImplementedError, a body that does nothing), WrongError where it
+    is no function, does something and returns nothing, or changes its inputs."""
     if fn is None or fn is ...:
         raise NotWrittenError
     if not callable(fn):
-        raise WrongError("Give the check the function itself, without calling it: checks.name(my_function).")
+        raise WrongError(
+            "Give the check the function itself, without calling it: checks.name(my_function)."
+        )
     given = {name: _copy(value) for name, value in case.items()}
     value = _run(fn, given)
     if isinstance(value, Crash):
@@ -98,10 +118,14 @@ def outcome(fn: object, case: Case, form: Callable[[Any], Any] | None = None, wr
     if (value is None or value is ...) and not written:
         if value is ... or _does_nothing(fn):
             raise NotWrittenError
-        raise WrongError("It returns None: the `return` of its result is missing, or is not reached.")
+        raise WrongError(
+            "It returns None: the `return` of its result is missing, or is not reached."
+        )
     for name, before in case.items():
         if not same(given[name], before):
-            raise WrongError(f"It changes its input `{name}` in place; work on a copy (clone, or an expression).")
+            raise WrongError(
+                f"It changes its input `{name}` in place; work on a copy (clone, or an expression)."
+            )
     return value if form is None or value is None else _run(form, {"value": value})
 
 
@@ -124,7 +148,7 @@ def _run(fn: Callable[..., Any], case: Case, form: Callable[[Any], Any] | None =
             warnings.simplefilter("ignore")
             value = plain(fn(*case.values()))
             return value if form is None else form(value)
-    except Exception as error:  # noqa: BLE001  any error of the student's becomes one sentence
+    except Exception as error:
         return Crash(error)
 
 
@@ -137,19 +161,23 @@ def compare(
 ) -> None:
     """Raise the sentence that fits as a `WrongError`, unless all results are right.
 
-    got: the student's result on every case; again: on the first case, once more; good: is each right? known:
-    (sentence, does this mistake give the student's very results?), the likeliest first; otherwise: if none does.
-    """
-    if isinstance(again, torch.Tensor | float | int | list | tuple) and not close(again, got[0], nan=True):
+    got: the student's result on every case; again: on the first case, once more; good: is each
+    right? known: (sentence, does this mistake give the student's very results?), the likeliest
+    first; otherwise: if none does."""
+    if isinstance(again, torch.Tensor | float | int | list | tuple) and not close(
+        again, got[0], nan=True
+    ):
         raise WrongError(
-            "Two calls with the same input give two results; is there a dropout or an unseeded draw in it?"
+            "Two calls with the same input give two results; is there a dropout or an unseeded draw"
+            " in it?"
         )
     if not all(good):
         raise WrongError(next((says for says, fits in known if fits()), "") or otherwise())
 
 
 def difference(case: Case, value: Any, true: Any, named: object = None) -> str:
-    """One sentence about how `value` differs from `true`: raised, type, shape, dtype, NaN, or numbers.
+    """One sentence about how `value` differs from `true`: raised, type, shape, dtype, NaN, or
+    numbers.
 
     named: a function whose docstring names the parts of a result, "(ids, segments) of ...".
     """
@@ -159,31 +187,53 @@ def difference(case: Case, value: Any, true: Any, named: object = None) -> str:
         return f"It raises {type(value.error).__name__}{value.line} {where}: {text}"
     if isinstance(true, torch.Tensor):
         return _tensor_difference(where, value, true)
-    if isinstance(true, tuple | list) and isinstance(value, tuple | list) and len(value) == len(true):
+    if (
+        isinstance(true, tuple | list)
+        and isinstance(value, tuple | list)
+        and len(value) == len(true)
+    ):
         names = dict(enumerate(parts(named, len(true))))
         if names and any(close(other, true) for other in itertools.permutations(value)):
-            return f"The parts of what it returns have changed places; return ({', '.join(names.values())})."
+            return (
+                "The parts of what it returns have changed places; return"
+                f" ({', '.join(names.values())})."
+            )
         for index, (v, t) in enumerate(zip(value, true, strict=True)):
             if not close(v, t):
                 name = f" (`{names[index]}`)" if index in names else ""
                 if isinstance(t, torch.Tensor | tuple | list):
-                    return f"Part {index}{name} of what it returns is wrong. {difference(case, v, t)}"
-                return f"Place {index}{name} of what it returns holds {v!r} instead of {t!r}, {where}."
+                    return (
+                        f"Part {index}{name} of what it returns is wrong. {difference(case, v, t)}"
+                    )
+                return (
+                    f"Place {index}{name} of what it returns holds {v!r} instead of {t!r}, {where}."
+                )
     if isinstance(true, tuple | list):
         length = f" of {len(value)}" if isinstance(value, tuple | list) else ""
         kind = "list" if isinstance(true, list) else "tuple"
-        return f"It should return a {kind} of {len(true)}, and returns {_a(value)}{length}, {where}."
-    if isinstance(true, float) and isinstance(value, int | float | torch.Tensor) and not isinstance(value, bool):
+        return (
+            f"It should return a {kind} of {len(true)}, and returns {_a(value)}{length}, {where}."
+        )
+    if (
+        isinstance(true, float)
+        and isinstance(value, int | float | torch.Tensor)
+        and not isinstance(value, bool)
+    ):
         return f"It returns {_scalar(value)}, and the right value is {true:.6g}, {where}."
     if isinstance(value, str) and isinstance(true, str):
         unlike = (i for i, (a, b) in enumerate(zip(value, true, strict=False)) if a != b)
         at = next(unlike, min(len(value), len(true)))
-        return f"From character {at} on it returns {short(value[at:])}, and {short(true[at:])} is right, {where}."
+        return (
+            f"From character {at} on it returns {short(value[at:])}, and {short(true[at:])} is"
+            f" right, {where}."
+        )
     return f"It returns {short(value)}, and the right answer is {short(true)}, {where}."
 
 
 def parts(fn: object, count: int) -> list[str]:
-    """What the function's docstring calls the parts of its result, if there are so many: "(ids, segments) of ..."."""
+    """What the function's docstring calls the parts of its result, if there are so many: "(ids,
+    segments) of ...".
+    """
     found = re.search(r"(?:^|: )\(([^()]+)\)", (getattr(fn, "__doc__", None) or "").strip())
     names = [part.split()[0] for part in found[1].split(",") if part.split()] if found else []
     return names if len(names) == count and all(map(str.isidentifier, names)) else []
@@ -191,23 +241,36 @@ def parts(fn: object, count: int) -> list[str]:
 
 def _tensor_difference(where: str, value: Any, true: torch.Tensor) -> str:
     if not isinstance(value, torch.Tensor):
-        extra = " Without .item(), so that it can be differentiated." if isinstance(value, float) else ""
+        extra = (
+            " Without .item(), so that it can be differentiated."
+            if isinstance(value, float)
+            else ""
+        )
         return f"It should return a torch.Tensor, and returns {_a(value)}, {where}.{extra}"
     if value.shape != true.shape:
-        return f"The result has shape {list(value.shape)}; it should have {list(true.shape)}, {where}."
+        return (
+            f"The result has shape {list(value.shape)}; it should have {list(true.shape)}, {where}."
+        )
     if _kind(value) != _kind(true) and close(value.to(true.dtype), true):
-        return f"The values are right, but their type is {value.dtype} and {true.dtype} is asked for, {where}."
+        return (
+            f"The values are right, but their type is {value.dtype} and {true.dtype} is asked for,"
+            f" {where}."
+        )
     if _kind(value) == "float" and bool(value.isnan().any()) and not bool(true.isnan().any()):
         return f"The result holds NaN, {where}; is there a 0/0 or a softmax over nothing but -inf?"
     a, b = value.detach().double(), true.double()
     gap = (a - b).abs().nan_to_num(nan=float("inf"))
     place = [int(i) for i in np.unravel_index(int(gap.argmax()), gap.shape)]
     there = f" at index {place}" if place else ""
-    return f"The numbers differ{there}: {a[tuple(place)]:.4g} where {b[tuple(place)]:.4g} is right, {where}."
+    return (
+        f"The numbers differ{there}: {a[tuple(place)]:.4g} where {b[tuple(place)]:.4g} is right,"
+        f" {where}."
+    )
 
 
 def close(value: Any, true: Any, *, nan: bool = False) -> bool:
-    """Equal for a check: same structure, shape, kind of number or of error; floats to 1e-4 relative, 1e-5 absolute.
+    """Equal for a check: same structure, shape, kind of number or of error; floats to 1e-4
+    relative, 1e-5 absolute.
 
     Any float type passes for another, any integer type for another. `nan`: NaN equals NaN.
     """
@@ -215,7 +278,11 @@ def close(value: Any, true: Any, *, nan: bool = False) -> bool:
         both = isinstance(value, Crash) and isinstance(true, Crash)
         return both and (type(value.error), str(value.error)) == (type(true.error), str(true.error))
     if isinstance(true, torch.Tensor):
-        if not isinstance(value, torch.Tensor) or value.shape != true.shape or _kind(value) != _kind(true):
+        if (
+            not isinstance(value, torch.Tensor)
+            or value.shape != true.shape
+            or _kind(value) != _kind(true)
+        ):
             return False
         a, b = value.detach().cpu().double(), true.detach().cpu().double()
         return torch.allclose(a, b, rtol=1e-4, atol=1e-5, equal_nan=nan)
@@ -226,7 +293,8 @@ def close(value: Any, true: Any, *, nan: bool = False) -> bool:
         if isinstance(value, torch.Tensor):
             value = value.detach().item() if value.numel() == 1 and value.dim() == 0 else None
         number = isinstance(value, int | float) and not isinstance(value, bool)
-        near = number and (value == true or abs(value - true) <= 1e-5 + 1e-4 * abs(true))  # inf equals inf
+        # inf equals inf
+        near = number and (value == true or abs(value - true) <= 1e-5 + 1e-4 * abs(true))
         return near or (number and nan and value != value and true != true)
     try:
         return bool(value == true)
@@ -244,7 +312,11 @@ def plain(value: Any) -> Any:
 def same(a: Any, b: Any) -> bool:
     """Bit for bit the same value; generators and other objects always count as the same."""
     if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
-        return a.shape == b.shape and a.dtype == b.dtype and torch.equal(a.nan_to_num(), b.nan_to_num())
+        return (
+            a.shape == b.shape
+            and a.dtype == b.dtype
+            and torch.equal(a.nan_to_num(), b.nan_to_num())
+        )
     if isinstance(a, list | tuple) and isinstance(b, list | tuple):
         return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
     return isinstance(b, torch.Generator) or bool(a == b)
@@ -256,14 +328,20 @@ def describe(case: Case) -> str:
     for name, value in case.items():
         if isinstance(value, torch.Tensor):
             few = _kind(value) != "float" and value.numel() <= 12
-            parts.append(f"{name} = {value.tolist()}" if few else f"{name} [{' '.join(map(str, value.shape))}]")
+            parts.append(
+                f"{name} = {value.tolist()}"
+                if few
+                else f"{name} [{' '.join(map(str, value.shape))}]"
+            )
         elif not isinstance(value, torch.Generator):
             parts.append(f"{name} {short(value)}")
     return ", ".join(parts)
 
 
 def rng(seed: int) -> torch.Generator:
-    """A generator of its own, so that a check neither reads nor moves the student's random state."""
+    """A generator of its own, so that a check neither reads nor moves the student's random
+    state.
+    """
     return torch.Generator().manual_seed(seed)
 
 
@@ -293,7 +371,11 @@ def listed(value: Any) -> Any:
 
 def _does_nothing(fn: object) -> bool:
     """Is the function's body empty: `...`, `pass`, a docstring?"""
-    steps = {step.opname for step in dis.get_instructions(fn.__code__)} if hasattr(fn, "__code__") else {""}
+    steps = (
+        {step.opname for step in dis.get_instructions(fn.__code__)}
+        if hasattr(fn, "__code__")
+        else {""}
+    )
     return steps <= {"RESUME", "NOP", "LOAD_CONST", "RETURN_VALUE", "RETURN_CONST"}
 
 

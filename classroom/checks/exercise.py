@@ -1,4 +1,5 @@
-"""An exercise, declared once: the right function, inputs, and the known mistakes as patches of its source.
+"""An exercise, declared once: the right function, inputs, and the known mistakes as patches of its
+source.
 
 The lesson's check, the test of that check and the grader all read the same object:
 
@@ -10,8 +11,9 @@ The lesson's check, the test of that check and the grader all read the same obje
         weights = x.exp()
         return weights / weights.sum(-1, keepdim=True)
 
-What the student reads stands in the .toml file beside the module, in the exercise's table: `verified`, what passing
-proves; a sentence for each known mistake; `mistakes`, their patches; and `right`, other right answers:
+What the student reads stands in the .toml file beside the module, in the exercise's table:
+`verified`, what passing proves; a sentence for each known mistake; `mistakes`, their patches; and
+`right`, other right answers:
 
     [softmax]
     verified = "one vector and a batch"
@@ -25,10 +27,10 @@ proves; a sentence for each known mistake; `mistakes`, their patches; and `right
     torch: => x.softmax(-1)
     '''
 
-A line of them is `name: old => new`, several such patches joined by `&&`, or `name: => expression` where the whole
-function is another, or `name: =>` with its body in the indented lines below. A name has a line for each form of its
-mistake; one that ends in "..." is only proven: the hint or the judge says its sentence.
-"""
+A line of them is `name: old => new`, several such patches joined by `&&`, or `name: => expression`
+where the whole function is another, or `name: =>` with its body in the indented lines below. A name
+has a line for each form of its mistake; one that ends in "..." is only proven: the hint or the
+judge says its sentence."""
 
 import ast
 import inspect
@@ -36,6 +38,7 @@ import itertools
 import math
 import re
 import textwrap
+import tokenize
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
@@ -67,11 +70,14 @@ from course_lib.errors import CourseError
 Function = Callable[..., Any]
 Form = Callable[[Any], Any]
 Arguments = Sequence[tuple[Any, ...]]
-COMMON = {"F": F, "itertools": itertools, "math": math, "np": np, "torch": torch}  # what a variant may name, too
+# what a variant may name, too
+COMMON = {"F": F, "itertools": itertools, "math": math, "np": np, "torch": torch}
 
 
 class Variant(NamedTuple):
-    """Another answer: the sentence or name for it, and pieces of the right source with what stands there then."""
+    """Another answer: the sentence or name for it, and pieces of the right source with what stands
+    there then.
+    """
 
     says: str
     patches: tuple[tuple[str, str], ...]
@@ -80,16 +86,22 @@ class Variant(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Exercise:
-    """One function that a student writes. Calling it checks the student's function and prints the verdict.
+    """One function that a student writes. Calling it checks the student's function and prints the
+    verdict.
 
     Args:
-        reference: the right function; its name is the exercise's, its arguments' names appear in sentences.
+        reference: the right function; its name is the exercise's, its arguments' names appear in
+            sentences.
         cases: the arguments of each call, or generator -> them.
-        mistakes: known wrong answers, the likeliest first. verified: what passing proves, for the message.
-        says: sentences by name, for the judge and the hint. right: other right answers, which must pass.
+        mistakes: known wrong answers, the likeliest first. verified: what passing proves, for the
+            message.
+        says: sentences by name, for the judge and the hint. right: other right answers, which must
+            pass.
         form: brings results into one form before they are compared.
-        hint: (student's function, first case) -> a sentence to prefer to "the numbers differ", or "".
-        judge: decides instead of the comparison on the cases: raises WrongError, may return another `verified`.
+        hint: (student's function, first case) -> a sentence to prefer to "the numbers differ", or
+            "".
+        judge: decides instead of the comparison on the cases: raises WrongError, may return another
+            `verified`.
         together: how many mistakes at once are looked for.
         learns: the argument whose gradient must come through, or the sentence `cut_off` is said.
     """
@@ -116,15 +128,19 @@ class Exercise:
         return report(self.name, lambda: (self.judge or self.compare)(fn) or self.verified)
 
     def use(self, fn: Function, otherwise: Function | None = None) -> Function:
-        """The student's function if it passes, else the course's: `otherwise`, or the reference. Prints which."""
+        """The student's function if it passes, else the course's: `otherwise`, or the reference.
+        Prints which.
+        """
         with redirect_stdout(StringIO()):
             right = bool(self(fn))
         whose = "yours" if right else "the course's, until yours passes its check"
-        print(f"{self.name}: {whose}")  # noqa: T201  what runs from here on
+        print(f"{self.name}: {whose}")
         return fn if right else otherwise or self.reference
 
     def compare(self, fn: object, cases: Sequence[dict[str, Any]] | None = None) -> None:
-        """Raise the sentence that fits if a function differs from the right one on any case (its own by default)."""
+        """Raise the sentence that fits if a function differs from the right one on any case (its
+        own by default).
+        """
         cases = cases or self.draw()
         got = [outcome(fn, case, self.form, written=case is not cases[0]) for case in cases]
         right = [result(self.reference, case, self.form) for case in cases]
@@ -137,7 +153,9 @@ class Exercise:
 
         compare(got, outcome(fn, cases[0], self.form), good, self._known(got, cases), otherwise)
         if self.learns:
-            through = outcome(fn, cases[0] | {self.learns: cases[0][self.learns].clone().requires_grad_()})
+            through = outcome(
+                fn, cases[0] | {self.learns: cases[0][self.learns].clone().requires_grad_()}
+            )
             self.refuse(not getattr(through, "requires_grad", False), "cut_off")
 
     def refuse(self, when: object, name: str, /, **values: object) -> None:
@@ -165,7 +183,7 @@ class Exercise:
         """The reference with pieces of its source replaced; with an empty piece, another body."""
         source = self._patched(patches)
         space: dict[str, Any] = COMMON | self.reference.__globals__
-        exec(compile(source, f"<{self.name}>", "exec"), space)  # noqa: S102  the course's own code
+        exec(compile(source, f"<{self.name}>", "exec"), space)
         made: Function = space[self.name]
         return made
 
@@ -177,28 +195,37 @@ class Exercise:
         assert isinstance(tree, ast.FunctionDef)
         body = tree.body[1:] if ast.get_docstring(tree) is not None else tree.body
         head = lines[tree.lineno - 1 : tree.body[0].lineno - 1]
-        return "".join(head), "".join(lines[body[0].lineno - 1 :])
+        return "".join(head), unwrapped("".join(lines[body[0].lineno - 1 :]))
 
     def _patched(self, patches: Sequence[tuple[str, str]]) -> str:
         head, body = self._source
         source = head + body
         for old, new in patches:
             if old not in source:
-                raise CourseError(f"{self.name}: the solution has no {old!r} any more; mend the list of mistakes.")
+                raise CourseError(
+                    f"{self.name}: the solution has no {old!r} any more; mend the list of mistakes."
+                )
             body = textwrap.indent(new if "\n" in new else f"return {new}", "    ")
             source = source.replace(old, new) if old else f"{head}{body}\n"
         return source
 
-    def _known(self, got: Sequence[Any], cases: Sequence[Case]) -> Iterator[tuple[str, Callable[[], bool]]]:
+    def _known(
+        self, got: Sequence[Any], cases: Sequence[Case]
+    ) -> Iterator[tuple[str, Callable[[], bool]]]:
         """The mistakes one by one, then several of them together."""
 
         def fits(fn: Function, nan: bool = True) -> bool:
-            return all(close(v, result(fn, case, self.form), nan=nan) for v, case in zip(got, cases, strict=True))
+            return all(
+                close(v, result(fn, case, self.form), nan=nan)
+                for v, case in zip(got, cases, strict=True)
+            )
 
         for mistake, (says, fn) in zip(self.mistakes, self.wrong, strict=True):
             if not mistake.only_proven:
                 yield says, partial(fits, fn)
-        if any(isinstance(value, Crash) for value in got) or all(close(value, got[0], nan=True) for value in got[1:]):
+        if any(isinstance(value, Crash) for value in got) or all(
+            close(value, got[0], nan=True) for value in got[1:]
+        ):
             return  # what crashes, or says the same to everything, has no two mistakes
         slips = [m for m in self.mistakes if all(old for old, _ in m.patches) and not m.only_proven]
         for number in range(2, self.together + 1):
@@ -207,8 +234,12 @@ class Exercise:
                     yield " And: ".join(m.says for m in several), partial(fits, both, nan=False)
 
     def _joined(self, mistakes: Sequence[Variant]) -> Function | None:
-        """The reference with several mistakes; None if they touch the same piece or make no program together."""
-        there, back = ([p for m in order for p in m.patches] for order in (mistakes, mistakes[::-1]))
+        """The reference with several mistakes; None if they touch the same piece or make no program
+        together.
+        """
+        there, back = (
+            [p for m in order for p in m.patches] for order in (mistakes, mistakes[::-1])
+        )
         if len({m.says for m in mistakes}) < len(mistakes):
             return None
         try:
@@ -220,7 +251,9 @@ class Exercise:
 def exercise(
     cases: Arguments | Callable[[torch.Generator], Arguments] = (), **options: Any
 ) -> Callable[[Function], Exercise]:
-    """Make the decorated function, which is the right answer, an `Exercise`; `options` are the fields of it."""
+    """Make the decorated function, which is the right answer, an `Exercise`; `options` are the
+    fields of it.
+    """
 
     def declared(fn: Function) -> Exercise:
         says = dict(_tables(inspect.getfile(fn))[fn.__name__])
@@ -247,3 +280,31 @@ def parse(text: str, says: Mapping[str, str] | None = None) -> list[Variant]:
         sentence = name if says is None else says[name.removesuffix("...")]
         found.append(Variant(sentence, patched, name.endswith("...")))
     return found
+
+
+def unwrapped(source: str) -> str:
+    """Source with every statement on one line, so that a mistake is found however the formatter
+    broke the line. A comma that the formatter put before a closing bracket goes as well.
+
+    >>> unwrapped("f(\\n    a,\\n    b,\\n)\\n")
+    'f(a, b)\\n'
+    """
+    lines = source.splitlines(keepends=True)
+    joins: list[int] = []  # numbers of the lines that go on in the next one
+    for token in tokenize.generate_tokens(StringIO(source).readline):
+        if (
+            token.type == tokenize.NL
+            and token.line.strip()
+            and not token.line.lstrip().startswith("#")
+        ):
+            joins.append(token.start[0])
+    for number in reversed(joins):
+        left, right = lines[number - 1].rstrip(), lines[number].lstrip()
+        if left.endswith(("(", "[", "{")):
+            gap = ""
+        elif right.startswith((")", "]", "}")):
+            left, gap = left.removesuffix(","), ""
+        else:
+            gap = " "
+        lines[number - 1 : number + 1] = [left + gap + right]
+    return "".join(lines)

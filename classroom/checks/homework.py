@@ -1,8 +1,9 @@
-"""The checks of the homework: like those of the lessons, but the right answer is not in the course's code.
+"""The checks of the homework: like those of the lessons, but the right answer is not in the
+course's code.
 
-A release comes as two files: the notebook, and `NAME_checks.json` with inputs, right results and the results that
-known mistakes would give, as numbers. `make homework` writes it from the master; the grader draws other inputs.
-"""
+A release comes as two files: the notebook, and `NAME_checks.json` with inputs, right results and
+the results that known mistakes would give, as numbers. `make homework` writes it from the master;
+the grader draws other inputs."""
 
 import json
 import math
@@ -16,7 +17,16 @@ import torch
 from torch import Tensor
 
 from classroom.checks import base
-from classroom.checks.base import Case, CheckResult, Crash, close, describe, difference, outcome, report
+from classroom.checks.base import (
+    Case,
+    CheckResult,
+    Crash,
+    close,
+    describe,
+    difference,
+    outcome,
+    report,
+)
 from course_lib.errors import CourseError
 from course_lib.files import COURSE
 
@@ -27,9 +37,9 @@ BUILT = COURSE / "build" / "homework"  # where `make homework` puts the releases
 class Sheet:
     """Inputs for one function, the right results, and what known mistakes would give.
 
-    verified: what passing proves. cases: inputs, passed by position. right: one result a case. mistakes: (the sentence
-    that names it, `fingerprint` of its result on every case). band: (absolute, relative) deviation that is still right.
-    """
+    verified: what passing proves. cases: inputs, passed by position. right: one result a case.
+    mistakes: (the sentence that names it, `fingerprint` of its result on every case). band:
+    (absolute, relative) deviation that is still right."""
 
     name: str
     verified: str
@@ -52,8 +62,8 @@ class Sheet:
 def compare(fn: object, sheet: Sheet, *, secret: bool = False) -> None:
     """Compare a function with the right results on every case.
 
-    secret: the cases are hidden ones; the sentence then tells the likely mistake and nothing about the inputs.
-    """
+    secret: the cases are hidden ones; the sentence then tells the likely mistake and nothing about
+    the inputs."""
     got = [outcome(fn, case) for case in sheet.cases]
     good = [sheet.accepts(value, true) for value, true in zip(got, sheet.right, strict=True)]
     prints = [fingerprint(value) for value in got]
@@ -69,7 +79,10 @@ def compare(fn: object, sheet: Sheet, *, secret: bool = False) -> None:
         where = good.index(False)
         case, value = sheet.cases[where], got[where]
         if sheet.band is not None and isinstance(value, int | float):
-            return f"It returns {value:.3g} for {describe(case)}; that is outside the band of right values."
+            return (
+                f"It returns {value:.3g} for {describe(case)}; that is outside the band of right"
+                " values."
+            )
         return difference(case, value, sheet.right[where], fn)
 
     known = ((says, partial(fits, wrong)) for says, wrong in sheet.mistakes)
@@ -85,7 +98,9 @@ class Homework:
     def check(self, name: str, fn: object) -> CheckResult:
         """Try the student's function; prints what is right, or the likely mistake."""
         if name not in self._sheets:
-            raise CourseError(f"{self.name} has no check {name!r}; it has {', '.join(self._sheets)}.")
+            raise CourseError(
+                f"{self.name} has no check {name!r}; it has {', '.join(self._sheets)}."
+            )
         sheet = self._sheets[name]
 
         def test() -> str:
@@ -101,7 +116,8 @@ class Homework:
             if place.is_file():
                 return read_sheets(place)
         raise CourseError(
-            f"There is no {file} beside this notebook; put the file that came with it there (teachers: make homework)."
+            f"There is no {file} beside this notebook; put the file that came with it there"
+            " (teachers: make homework)."
         )
 
 
@@ -110,7 +126,9 @@ def fingerprint(value: Any) -> Any:
     if isinstance(value, Crash):
         return ["crash", type(value.error).__name__, str(value.error)[:60]]
     if isinstance(value, Tensor):
-        kind = "float" if value.is_floating_point() else "bool" if value.dtype == torch.bool else "int"
+        kind = (
+            "float" if value.is_floating_point() else "bool" if value.dtype == torch.bool else "int"
+        )
         flat = value.detach().cpu().double().flatten()
         weights = torch.arange(1, flat.numel() + 1, dtype=torch.double).cos()
         total = float(flat @ weights)
@@ -162,7 +180,9 @@ def read_sheets(path: Path) -> dict[str, Sheet]:
             for name, row in rows.items()
         }
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise CourseError(f"{path.name} is damaged; fetch it again from where you got the homework.") from None
+        raise CourseError(
+            f"{path.name} is damaged; fetch it again from where you got the homework."
+        ) from None
 
 
 def _plain(value: Any) -> Any:
@@ -170,7 +190,11 @@ def _plain(value: Any) -> Any:
         rows = value.flatten().tolist()
         if value.is_floating_point():
             rows = [round(x, 6) for x in rows]
-        return {"dtype": str(value.dtype).removeprefix("torch."), "shape": list(value.shape), "data": rows}
+        return {
+            "dtype": str(value.dtype).removeprefix("torch."),
+            "shape": list(value.shape),
+            "data": rows,
+        }
     if isinstance(value, tuple | list):
         return {"tuple": isinstance(value, tuple), "items": [_plain(item) for item in value]}
     return value
@@ -178,7 +202,9 @@ def _plain(value: Any) -> Any:
 
 def _thing(value: Any) -> Any:
     if isinstance(value, dict) and "dtype" in value:
-        return torch.tensor(value["data"], dtype=getattr(torch, value["dtype"])).reshape(value["shape"])
+        return torch.tensor(value["data"], dtype=getattr(torch, value["dtype"])).reshape(
+            value["shape"]
+        )
     if isinstance(value, dict):
         items = [_thing(item) for item in value["items"]]
         return tuple(items) if value["tuple"] else items

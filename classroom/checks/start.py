@@ -3,7 +3,14 @@
 from classroom.checks.exercise import exercise
 
 
-@exercise([([1, 0, 1, 1], [1, 1, 1, 0]), ([0, 2, 1, 2, 1], [0, 2, 1, 2, 0]), ([1], [1]), ([0, 0, 1], [1, 1, 0])])
+@exercise(
+    [
+        ([1, 0, 1, 1], [1, 1, 1, 0]),
+        ([0, 2, 1, 2, 1], [0, 2, 1, 2, 0]),
+        ([1], [1]),
+        ([0, 0, 1], [1, 1, 0]),
+    ]
+)
 def accuracy(predicted: list[int], gold: list[int]) -> float:
     """Share of equal entries of two lists, from 0 to 1."""
     hits = sum(p == g for p, g in zip(predicted, gold, strict=True))

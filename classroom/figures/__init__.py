@@ -1,14 +1,30 @@
 """Figures and tables of the lessons.
 
-Figures are pure functions that return a matplotlib Figure; `show(figure, caption=..., alt=...)` puts one under the
-cell. Tables return an `Html` that shows itself as the last expression of a cell.
+Figures are pure functions that return a matplotlib Figure; `show(figure, caption=..., alt=...)`
+puts one under the cell. Tables return an `Html` that shows itself as the last expression of a cell.
 """
-# ruff: noqa: F401  the names are the package's
 
-from classroom.figures.charts import arrows, bars, curves, diffs, histogram, learning_curve, scaling, scatter
+from classroom.figures.charts import (
+    arrows,
+    bars,
+    curves,
+    diffs,
+    histogram,
+    learning_curve,
+    scaling,
+    scatter,
+)
 from classroom.figures.course_map import lesson_list, lesson_map, timeline
 from classroom.figures.display import Html, show
-from classroom.figures.drawings import bert_heads, bert_input, block, gelu, gpt1_inputs, stacks, tokens
+from classroom.figures.drawings import (
+    bert_heads,
+    bert_input,
+    block,
+    gelu,
+    gpt1_inputs,
+    stacks,
+    tokens,
+)
 from classroom.figures.live import explore, train_with_progress
 from classroom.figures.maps import (
     attention_map,
@@ -18,7 +34,7 @@ from classroom.figures.maps import (
     number_map,
     score_grid,
     signed_map,
-)  # fmt: skip
+)
 from classroom.figures.models import Tower, model, tower
 from classroom.figures.parse import annotations, head_arcs
 from classroom.figures.tables import ResultRow, boxes, results_table, table

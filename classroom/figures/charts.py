@@ -70,7 +70,9 @@ def curves(
             lower, upper = bands[name]
             axes.fill_between(xs, array(lower), array(upper), color=colour, alpha=0.18, linewidth=0)
         marker = "o" if len(ys) <= 8 else None
-        axes.plot(xs, ys, color=colour, linestyle=DASHES[index % len(DASHES)], marker=marker, markersize=5)
+        axes.plot(
+            xs, ys, color=colour, linestyle=DASHES[index % len(DASHES)], marker=marker, markersize=5
+        )
         ends.append((float(ys[-1]), name, colour))
     places = sorted({float(place) for xs, _ in points.values() for place in xs})
     if log_x:
@@ -85,22 +87,35 @@ def curves(
     for place, says in (marks or {}).items():
         axes.axvline(place, **DOTTED)
         above = axes.get_xaxis_transform()
-        axes.text(place, 0.98, f" {says}", color=GREY, fontsize=12, ha="left", va="top", transform=above)
+        axes.text(
+            place, 0.98, f" {says}", color=GREY, fontsize=12, ha="left", va="top", transform=above
+        )
     ends += _levels(axes, levels or {})
     axes.set(xlabel=x, ylabel=y)
     axes.margins(x=0.01)
     if limits is not None:
         axes.set_ylim(*limits)
     lines = 1 + max(name.count("\n") for name in series)
-    _label_ends(axes, max(float(xs[-1]) for xs, _ in points.values()), [end for end in ends if end[1]], lines)
+    _label_ends(
+        axes,
+        max(float(xs[-1]) for xs, _ in points.values()),
+        [end for end in ends if end[1]],
+        lines,
+    )
     return figure
 
 
 @styled
 def scaling(
-    series: Mapping[str, tuple[Numbers, Numbers]], *, x: str = "length", y: str = "cost", size: _Size = (8.5, 4.8)
+    series: Mapping[str, tuple[Numbers, Numbers]],
+    *,
+    x: str = "length",
+    y: str = "cost",
+    size: _Size = (8.5, 4.8),
 ) -> Figure:
-    """Cost against length on two logarithmic axes, each line with the slope of its upper half: y ~ x^slope."""
+    """Cost against length on two logarithmic axes, each line with the slope of its upper half: y ~
+    x^slope.
+    """
     named: dict[str, Curve] = {}
     for name, curve in series.items():
         xs, ys = _points(curve)
@@ -113,8 +128,11 @@ def scaling(
 
 
 @styled
-def learning_curve(loss: Curve, skill: Mapping[str, Curve], *, phase: tuple[float, str] | None = None) -> Figure:
-    """Loss above, what the model can do below, on one time axis: the moment when the one falls and the other rises.
+def learning_curve(
+    loss: Curve, skill: Mapping[str, Curve], *, phase: tuple[float, str] | None = None
+) -> Figure:
+    """Loss above, what the model can do below, on one time axis: the moment when the one falls and
+    the other rises.
 
     skill: name -> share of right answers (0 to 1). phase: (step, what happens there).
     """
@@ -150,18 +168,22 @@ def bars(
     """Bars side by side, with the spread over seeds and the paper's figure beside.
 
     Args:
-        values: name -> number; or name -> list of seeds' numbers (bar at the mean, a dot a seed, a whisker for
-            the 95% interval of the mean); or group -> {name: either of these}.
+        values: name -> number; or name -> list of seeds' numbers (bar at the mean, a dot a seed, a
+            whisker for the 95% interval of the mean); or group -> {name: either of these}.
         paper: name (or "group / name") -> the published figure, drawn as a hollow diamond.
         levels: note -> height of a dotted line (chance, a baseline).
     """
     grouped = isinstance(next(iter(values.values())), Mapping)
-    groups: Mapping[str, Mapping[str, Any]] = values if grouped else {name: {name: values[name]} for name in values}
+    groups: Mapping[str, Mapping[str, Any]] = (
+        values if grouped else {name: {name: values[name]} for name in values}
+    )
     names = list(dict.fromkeys(name for group in groups.values() for name in group))
     gap, wide = (0.8, 14) if grouped else (0.0, 11)  # between groups; letters of a label's line
     count = sum(len(group) for group in groups.values()) + (len(groups) - 1 if grouped else 0)
     figure, axes = canvas(*(size or (max(5.0, 0.95 * count + 1.5), 4.8)))
-    near = 0.1 * max(abs(float(array(value).mean())) for group in groups.values() for value in group.values())
+    near = 0.1 * max(
+        abs(float(array(value).mean())) for group in groups.values() for value in group.values()
+    )
     place, ticks = 0.0, []
     for group_name, group in groups.items():
         first = place
@@ -172,15 +194,27 @@ def bars(
             place += 1
         ticks.append((first + place - 1) / 2)
         place += gap
-    axes.set_xticks(ticks, ["\n".join(textwrap.wrap(name, wide, break_long_words=False)) or name for name in groups])
+    axes.set_xticks(
+        ticks,
+        ["\n".join(textwrap.wrap(name, wide, break_long_words=False)) or name for name in groups],
+    )
     axes.tick_params(axis="x", length=0)
     axes.set_ylabel(y)
     axes.margins(y=0.14)
     if levels:
         for label in axes.texts:
-            label.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 0.5})  # no level strikes it out
+            # no level strikes it out
+            label.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 0.5})
     for height, says, colour in _levels(axes, levels or {}):
-        axes.text(1.01, height, says, color=colour, fontsize=12, va="center", transform=axes.get_yaxis_transform())
+        axes.text(
+            1.01,
+            height,
+            says,
+            color=colour,
+            fontsize=12,
+            va="center",
+            transform=axes.get_yaxis_transform(),
+        )
     if grouped or paper:
         _legend(axes, names if grouped else [], bool(paper), above=bool(levels))
     return figure
@@ -188,14 +222,28 @@ def bars(
 
 @styled
 def diffs(rows: Mapping[str, Numbers], *, x: str, size: _Size = (8.5, 3.2)) -> Figure:
-    """Forest plot: each seed's difference as a dot, their mean with its 95% interval; dotted: no difference."""
+    """Forest plot: each seed's difference as a dot, their mean with its 95% interval; dotted: no
+    difference.
+    """
     figure, axes = canvas(*size)
     axes.axvline(0, **DOTTED)
     for row, seeds in enumerate(map(array, rows.values())):
         half = _half_interval(seeds)
-        axes.errorbar(seeds.mean(), row, xerr=half, fmt="s", color=PALETTE[0], capsize=5, linewidth=1.8)
-        axes.scatter(seeds, [row + 0.22] * len(seeds), s=22, color="white", edgecolors=INK, linewidths=1, zorder=5)
-    axes.set(xlabel=x, yticks=range(len(rows)), yticklabels=list(rows), ylim=(len(rows) - 0.4, -0.5))
+        axes.errorbar(
+            seeds.mean(), row, xerr=half, fmt="s", color=PALETTE[0], capsize=5, linewidth=1.8
+        )
+        axes.scatter(
+            seeds,
+            [row + 0.22] * len(seeds),
+            s=22,
+            color="white",
+            edgecolors=INK,
+            linewidths=1,
+            zorder=5,
+        )
+    axes.set(
+        xlabel=x, yticks=range(len(rows)), yticklabels=list(rows), ylim=(len(rows) - 0.4, -0.5)
+    )
     return figure
 
 
@@ -215,7 +263,10 @@ def scatter(
     figure, axes = canvas(*size)
     for index, kind in enumerate(dict.fromkeys(kinds)):
         chosen = [i for i, k in enumerate(kinds) if k == kind]
-        look: dict[str, Any] = {"color": PALETTE[index % len(PALETTE)], "marker": "osD^vP*X"[index % 8]}
+        look: dict[str, Any] = {
+            "color": PALETTE[index % len(PALETTE)],
+            "marker": "osD^vP*X"[index % 8],
+        }
         axes.scatter(xy[chosen, 0], xy[chosen, 1], s=46, label=kind or None, **look)
     axes.margins(0.12)
     if labels is not None:
@@ -227,14 +278,22 @@ def scatter(
 
 
 @styled
-def histogram(values: Mapping[str, Numbers], *, x: str = "", bins: int = 30, size: _Size = (8.5, 4.4)) -> Figure:
+def histogram(
+    values: Mapping[str, Numbers], *, x: str = "", bins: int = 30, size: _Size = (8.5, 4.4)
+) -> Figure:
     """Distributions over one axis, as outlines that may overlap."""
     data = {name: array(v).reshape(-1) for name, v in values.items()}
-    edges = np.linspace(min(v.min() for v in data.values()), max(v.max() for v in data.values()), bins + 1)
+    edges = np.linspace(
+        min(v.min() for v in data.values()), max(v.max() for v in data.values()), bins + 1
+    )
     figure, axes = canvas(*size)
     for index, (name, v) in enumerate(data.items()):
         share = 100 * np.histogram(v, edges)[0] / max(1, len(v))
-        style: dict[str, Any] = {"color": PALETTE[index], "label": name, "linestyle": DASHES[index % len(DASHES)]}
+        style: dict[str, Any] = {
+            "color": PALETTE[index],
+            "label": name,
+            "linestyle": DASHES[index % len(DASHES)],
+        }
         axes.stairs(share, edges, linewidth=2.2, **style)
         axes.stairs(share, edges, fill=True, alpha=0.12, color=PALETTE[index])
     if len(data) > 1:
@@ -244,11 +303,13 @@ def histogram(values: Mapping[str, Numbers], *, x: str = "", bins: int = 30, siz
 
 
 @styled
-def arrows(vectors: Mapping[str, Mapping[str, Numbers]], *, groups: Mapping[str, int] | None = None) -> Figure:
+def arrows(
+    vectors: Mapping[str, Mapping[str, Numbers]], *, groups: Mapping[str, int] | None = None
+) -> Figure:
     """Arrows from the origin, in one or several panels side by side, with the unit circle.
 
-    vectors: title of a panel -> (name -> vector of two numbers). groups: name -> number of its colour; by default every
-        arrow has its own.
+    vectors: title of a panel -> (name -> vector of two numbers). groups: name -> number of its
+        colour; by default every arrow has its own.
     """
     figure, grid = panels(3.4 * len(vectors), 3.7, 1, len(vectors))
     for axes, (title, named) in zip(grid, vectors.items(), strict=True):
@@ -283,7 +344,9 @@ def _running_mean(ys: Any, window: int) -> Any:
     return (total[last] - total[first]) / (last - first)
 
 
-def _label_ends(axes: Axes, right: float, ends: list[tuple[float, str, str]], lines: int = 1) -> None:
+def _label_ends(
+    axes: Axes, right: float, ends: list[tuple[float, str, str]], lines: int = 1
+) -> None:
     """Names at the right ends of the lines, pushed apart where they would overlap.
 
     ends: (y, name, colour) of each line. lines: of text in a name.
@@ -295,7 +358,10 @@ def _label_ends(axes: Axes, right: float, ends: list[tuple[float, str, str]], li
     gap = lines * 0.24 / (0.8 * axes.figure.get_size_inches()[1] / rows)  # type: ignore[union-attr]
     scale = axes.yaxis.get_transform()
     low, high = scale.transform(axes.get_ylim())  # get_ylim first brings the limits up to date
-    wanted = sorted(((float(scale.transform([y])[0]) - low) / (high - low), name, colour) for y, name, colour in ends)
+    wanted = sorted(
+        ((float(scale.transform([y])[0]) - low) / (high - low), name, colour)
+        for y, name, colour in ends
+    )
     steps = gap * np.arange(len(wanted))  # a crowd stays centred on its lines
     placed = isotonic_regression([height for height, _, _ in wanted] - steps).x
     placed = np.clip(placed, 0.02, (1.02 if lines == 1 else 0.97) - steps[-1:]) + steps
@@ -318,7 +384,15 @@ def _half_interval(seeds: Any) -> float:
     return float(stdtrit(len(seeds) - 1, 0.975)) * float(seeds.std(ddof=1)) / math.sqrt(len(seeds))
 
 
-def _bar(axes: Axes, place: float, seeds: Any, colour: str, published: float | None, digits: int, near: float) -> None:
+def _bar(
+    axes: Axes,
+    place: float,
+    seeds: Any,
+    colour: str,
+    published: float | None,
+    digits: int,
+    near: float,
+) -> None:
     """near: how far beyond the bar a diamond still meets the label."""
     mean = float(seeds.mean())
     axes.bar(place, mean, width=0.72, color=colour, zorder=2)
@@ -326,27 +400,56 @@ def _bar(axes: Axes, place: float, seeds: Any, colour: str, published: float | N
     if len(seeds) > 1:
         interval = _half_interval(seeds)
         axes.errorbar(place, mean, yerr=interval, color=INK, capsize=5, linewidth=1.6, zorder=4)
-        axes.scatter([place + 0.2] * len(seeds), seeds, s=22, color="white", edgecolors=INK, linewidths=1, zorder=5)
-        low, top = min(mean - interval, float(seeds.min())), max(mean + interval, float(seeds.max()))
+        axes.scatter(
+            [place + 0.2] * len(seeds),
+            seeds,
+            s=22,
+            color="white",
+            edgecolors=INK,
+            linewidths=1,
+            zorder=5,
+        )
+        low, top = (
+            min(mean - interval, float(seeds.min())),
+            max(mean + interval, float(seeds.max())),
+        )
     if published is not None:
-        look: dict[str, Any] = {"marker": "D", "facecolors": "white", "edgecolors": INK, "linewidths": 1.6}
+        look: dict[str, Any] = {
+            "marker": "D",
+            "facecolors": "white",
+            "edgecolors": INK,
+            "linewidths": 1.6,
+        }
         axes.scatter([place - 0.2], [published], s=70, zorder=6, **look)
         if published - top < near:
             top = max(top, published)
         if low - published < near:
             low = min(low, published)
     spot, offset, side = (top, 9, "bottom") if mean >= 0 else (low, -9, "top")
-    note(axes, (place, spot), f"{mean:.{digits}f}", (0, offset), ha="center", va=side, fontsize=12, zorder=7)
+    note(
+        axes,
+        (place, spot),
+        f"{mean:.{digits}f}",
+        (0, offset),
+        ha="center",
+        va=side,
+        fontsize=12,
+        zorder=7,
+    )
 
 
 def _legend(axes: Axes, names: Sequence[str], paper: bool, above: bool) -> None:
     """Beside the axes, or above them where their right side bears the notes of levels."""
-    handles: list[Any] = [Patch(color=PALETTE[i % len(PALETTE)], label=name) for i, name in enumerate(names)]
+    handles: list[Any] = [
+        Patch(color=PALETTE[i % len(PALETTE)], label=name) for i, name in enumerate(names)
+    ]
     if paper:
         look: dict[str, Any] = {"marker": "D", "markerfacecolor": "white", "markeredgecolor": INK}
         handles.append(Line2D([], [], linestyle="", label="the paper's figure", **look))
     if above:
-        axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=len(handles))
+        axes.legend(
+            handles=handles, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=len(handles)
+        )
     else:
         axes.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     axes.yaxis.grid(True, color=PALE, zorder=0)

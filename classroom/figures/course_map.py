@@ -1,4 +1,6 @@
-"""The course at a glance: its lessons and what builds on what (`data/course.json`), ten years of models."""
+"""The course at a glance: its lessons and what builds on what (`data/course.json`), ten years of
+models.
+"""
 
 import functools
 import textwrap
@@ -32,9 +34,13 @@ COURSE = ROOT / "data" / "course.json"
 TIMELINE = ROOT / "data" / "papers" / "timeline.json"
 
 _TINTS = {
-    "start": "dark", "attention": "blue", "words": "yellow", "decoders": "orange", "encoders": "green",
+    "start": "dark",
+    "attention": "blue",
+    "words": "yellow",
+    "decoders": "orange",
+    "encoders": "green",
     "encoder-decoders": "purple",
-}  # fmt: skip
+}
 _HALF, _TALL = 0.43, 0.33  # half a box, in columns and in rows
 _END = "21"  # the last lesson is as wide as the map
 
@@ -42,7 +48,9 @@ _Point = tuple[float, float]
 
 
 class Planned(NamedTuple):
-    """A lesson of the table: name of its file, title, short label on the map, family, what it builds on, place."""
+    """A lesson of the table: name of its file, title, short label on the map, family, what it
+    builds on, place.
+    """
 
     name: str
     title: str
@@ -65,7 +73,9 @@ def planned() -> dict[str, Planned]:
 
 
 def arrows(lessons: dict[str, Planned]) -> Iterator[tuple[str, str]]:
-    """What the map draws: (needed, lesson), without what follows (03 needs 02, which needs 01: no arrow from 01)."""
+    """What the map draws: (needed, lesson), without what follows (03 needs 02, which needs 01: no
+    arrow from 01).
+    """
 
     @functools.cache
     def all_needs(name: str) -> frozenset[str]:
@@ -78,16 +88,23 @@ def arrows(lessons: dict[str, Planned]) -> Iterator[tuple[str, str]]:
                 yield need, name
 
 
-def route(start: _Point, end: _Point, boxes: Sequence[_Point], *, wide: bool = False) -> tuple[list[_Point], bool]:
-    """The points of an arrow from below one box to above another, bent where that keeps it out of the others, and
-    whether it meets none of them. Boxes are given by their places; `wide`: straight down to a wide box."""
+def route(
+    start: _Point, end: _Point, boxes: Sequence[_Point], *, wide: bool = False
+) -> tuple[list[_Point], bool]:
+    """The points of an arrow from below one box to above another, bent where that keeps it out of
+    the others, and whether it meets none of them. Boxes are given by their places; `wide`: straight
+    down to a wide box."""
     tail, tip = (start[0], start[1] + _TALL), (start[0] if wide else end[0], end[1] - _TALL - 0.02)
     down = 0.6 * (tip[1] - tail[1])
     curve: list[_Point] = []
     for bend in (0.0, 0.4, -0.4, 0.8, -0.8, 1.2, -1.2, 1.6, -1.6, 2.2, -2.2, 3.0, -3.0):
         handles = (tail, (tail[0] + bend, tail[1] + down), (tip[0] + bend, tip[1] - down), tip)
         curve = [_bezier(handles, i / 60) for i in range(61)]
-        if not any(abs(x - bx) < _HALF + 0.04 and abs(y - by) < _TALL + 0.02 for x, y in curve for bx, by in boxes):
+        if not any(
+            abs(x - bx) < _HALF + 0.04 and abs(y - by) < _TALL + 0.02
+            for x, y in curve
+            for bx, by in boxes
+        ):
             return curve, True
     return curve, False
 
@@ -101,14 +118,16 @@ def _bezier(points: tuple[_Point, ...], t: float) -> _Point:
 
 @styled
 def lesson_map(here: str = "") -> Figure:
-    """The lessons and what builds on what, from the first at the top to the last at the bottom; `here`, the name or
-    number of one, frames it."""
+    """The lessons and what builds on what, from the first at the top to the last at the bottom;
+    `here`, the name or number of one, frames it."""
     lessons = planned()
     figure, axes = canvas(11, 8.4)
     axes.set(xlim=(-0.5, 5.5), ylim=(7.4, -0.4))
     axes.set_axis_off()
     for need, name in arrows(lessons):
-        boxes = [x.place for x in lessons.values() if x.name not in (need, name) and x.number != _END]
+        boxes = [
+            x.place for x in lessons.values() if x.name not in (need, name) and x.number != _END
+        ]
         curve, _ = route(lessons[need].place, lessons[name].place, boxes, wide=name[:2] == _END)
         axes.plot(*zip(*curve[:-1], strict=True), color="#7c8289", lw=1.8, zorder=1)
         arrow(axes, curve[-2], curve[-1], color="#7c8289")
@@ -122,9 +141,17 @@ def lesson_map(here: str = "") -> Figure:
             "linewidth": 3.0 if framed else 1.2,
         }
         corner, style = (x - half + 0.06, y - _TALL + 0.06), "round,pad=0.06,rounding_size=0.1"
-        axes.add_patch(FancyBboxPatch(corner, 2 * half - 0.12, 2 * _TALL - 0.12, boxstyle=style, zorder=3, **look))
-        centred(axes, x, y - 0.2, f"{lesson.number} {names[lesson.family]}", fontsize=10.5, zorder=4)
-        label = "\n".join(textwrap.wrap(lesson.label, wide, break_on_hyphens=False, break_long_words=False))
+        axes.add_patch(
+            FancyBboxPatch(
+                corner, 2 * half - 0.12, 2 * _TALL - 0.12, boxstyle=style, zorder=3, **look
+            )
+        )
+        centred(
+            axes, x, y - 0.2, f"{lesson.number} {names[lesson.family]}", fontsize=10.5, zorder=4
+        )
+        label = "\n".join(
+            textwrap.wrap(lesson.label, wide, break_on_hyphens=False, break_long_words=False)
+        )
         centred(axes, x, y + 0.09, label, weight="bold", zorder=4, linespacing=1.0)
     return figure
 
@@ -132,15 +159,22 @@ def lesson_map(here: str = "") -> Figure:
 def lesson_list() -> Html:
     """The same in words: each lesson as a link, its family, the lessons that it builds on."""
     lessons, names = planned(), read_json(COURSE)["families"]
-    head = "".join(f'<th style="text-align:left">{word}</th>' for word in ("lesson", "family", "builds on"))
+    head = "".join(
+        f'<th style="text-align:left">{word}</th>' for word in ("lesson", "family", "builds on")
+    )
     rows, plain = "", []
     for lesson in lessons.values():
         needs = ", ".join(lessons[need].number for need in lesson.needs) or "nothing"
         link = f'<a href="{lesson.name}.ipynb">{lesson.number} {escape(lesson.title)}</a>'
-        cells = "".join(f'<td style="text-align:left">{cell}</td>' for cell in (link, names[lesson.family], needs))
+        cells = "".join(
+            f'<td style="text-align:left">{cell}</td>'
+            for cell in (link, names[lesson.family], needs)
+        )
         rows += f"<tr>{cells}</tr>"
         plain.append(f"{lesson.number} {lesson.title} ({names[lesson.family]}), builds on {needs}")
-    return Html(f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>", "\n".join(plain))
+    return Html(
+        f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>", "\n".join(plain)
+    )
 
 
 # family -> (colour, marker, name in the legend)
@@ -155,20 +189,32 @@ _FAMILIES = {
 
 @styled
 def timeline() -> Figure:
-    """Models of 2013 to 2023: parameters above, training text below, both logarithmic, where the paper says it."""
+    """Models of 2013 to 2023: parameters above, training text below, both logarithmic, where the
+    paper says it.
+    """
     models = read_json(TIMELINE)["models"]
     figure, (upper, lower) = panels(11, 8.2, 2, 1, sharex=True)
-    for axes, field, name in ((upper, "parameters", "parameters"), (lower, "data", "words or tokens of training text")):
+    for axes, field, name in (
+        (upper, "parameters", "parameters"),
+        (lower, "data", "words or tokens of training text"),
+    ):
         known = [(_year(m["date"]), m[field], m["family"], m["model"]) for m in models if m[field]]
         for family, (colour, marker, title) in _FAMILIES.items():
-            years, sizes = zip(*((year, size) for year, size, its, _ in known if its == family), strict=True)
+            years, sizes = zip(
+                *((year, size) for year, size, its, _ in known if its == family), strict=True
+            )
             axes.scatter(years, sizes, s=60, color=colour, marker=marker, label=title)
         every = [size for _, size, *_ in known]
-        axes.set(yscale="log", xlim=(2012.7, 2024.2), ylim=(min(every) / 3, max(every) * 5), title=name)
+        axes.set(
+            yscale="log", xlim=(2012.7, 2024.2), ylim=(min(every) / 3, max(every) * 5), title=name
+        )
         axes.yaxis.set_major_formatter(lambda value, _: _short(value))
         axes.grid(True)
         axes.set_axisbelow(True)
-        points, colours = [(year, float(size)) for year, size, *_ in known], [_FAMILIES[its][0] for *_, its, _ in known]
+        points, colours = (
+            [(year, float(size)) for year, size, *_ in known],
+            [_FAMILIES[its][0] for *_, its, _ in known],
+        )
         place_labels(axes, points, [model for *_, model in known], colours)
     lower.set_xticks(range(2013, 2025))
     upper.legend(loc="upper left", ncols=2)

@@ -1,4 +1,6 @@
-"""Models drawn: token boxes, BERT's sums and heads, GPT-1's inputs, GELU as a gate; blocks and stacks."""
+"""Models drawn: token boxes, BERT's sums and heads, GPT-1's inputs, GELU as a gate; blocks and
+stacks.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -30,21 +32,37 @@ from classroom.figures.style import (
 CHARACTER = 13 * 0.602 / 72
 LINE = 0.46
 
-SPECIAL = {"[CLS]", "[SEP]", "[MASK]", "[PAD]", "[UNK]", "<|pad|>", "<|endoftext|>", "Start", "Delim", "Extract"}
+SPECIAL = {
+    "[CLS]",
+    "[SEP]",
+    "[MASK]",
+    "[PAD]",
+    "[UNK]",
+    "<|pad|>",
+    "<|endoftext|>",
+    "Start",
+    "Delim",
+    "Extract",
+}
 
 Token = str | tuple[str, str]
 
 
 @styled
 def tokens(
-    rows: Sequence[Token] | Mapping[str, Sequence[Token]], *, values: Numbers | None = None, width: int = 84
+    rows: Sequence[Token] | Mapping[str, Sequence[Token]],
+    *,
+    values: Numbers | None = None,
+    width: int = 84,
 ) -> Figure:
-    """Token boxes in a line, wrapped; or several named lines below each other, in columns where equally long.
+    """Token boxes in a line, wrapped; or several named lines below each other, in columns where
+    equally long.
 
     Args:
-        rows: tokens, or name -> tokens. A token is a string, or (string, tint) with a tint of `style.TINTS`. Special
-            tokens are dark by themselves.
-        values: one number in 0..1 for each token of a single line; deeper blue for larger, number below.
+        rows: tokens, or name -> tokens. A token is a string, or (string, tint) with a tint of
+            `style.TINTS`. Special tokens are dark by themselves.
+        values: one number in 0..1 for each token of a single line; deeper blue for larger, number
+            below.
         width: characters a line.
     """
     named = dict(rows) if isinstance(rows, Mapping) else {"": rows}
@@ -86,7 +104,12 @@ def bert_input(pieces: Sequence[str], segments: Sequence[int]) -> Figure:
     lefts = [margin + sum(cells[:i]) + gap * i for i in range(len(cells))]
     figure, axes = _drawing(lefts[-1] + cells[-1], 6.3)
     axes.set_ylim(-5.5, 0.8)
-    for height, name in ((-1.5, "token"), (-2.75, "+ segment"), (-4.0, "+ position"), (-5.1, "= input")):
+    for height, name in (
+        (-1.5, "token"),
+        (-2.75, "+ segment"),
+        (-4.0, "+ position"),
+        (-5.1, "= input"),
+    ):
         axes.text(0, height, name, va="center", fontsize=13, color=INK)
     for index, (left, cell, piece) in enumerate(zip(lefts, cells, pieces, strict=True)):
         segment = int(segments[index])
@@ -113,15 +136,27 @@ class Panel(NamedTuple):
 TAGS, PASSAGE = {1: "PER", 2: "O", 3: "LOC"}, ["the", "poet", "fell", "[SEP]"]
 PANELS = (
     Panel("one text: a class", ["[CLS]", "soup", "was", "fine", "[SEP]"], [], {0: "class"}),
-    Panel("two texts: a class", ["[CLS]", "it", "rained", "[SEP]"], ["it", "was", "dry", "[SEP]"], {0: "class"}),
+    Panel(
+        "two texts: a class",
+        ["[CLS]", "it", "rained", "[SEP]"],
+        ["it", "was", "dry", "[SEP]"],
+        {0: "class"},
+    ),
     Panel("tagging: a class a word", ["[CLS]", "ann", "left", "ash", "##ford", "[SEP]"], [], TAGS),
-    Panel("span: where the answer starts and ends", ["[CLS]", "who", "fell", "[SEP]"], PASSAGE, {4: "start", 5: "end"}),
+    Panel(
+        "span: where the answer starts and ends",
+        ["[CLS]", "who", "fell", "[SEP]"],
+        PASSAGE,
+        {4: "start", 5: "end"},
+    ),
 )
 
 
 @styled
 def bert_heads() -> Figure:
-    """One body, four kinds of head (after Devlin et al. 2019, figure 4): what is read off which position."""
+    """One body, four kinds of head (after Devlin et al. 2019, figure 4): what is read off which
+    position.
+    """
     widths = [[max(len(t), 5) + 1.4 for t in (*p.first, *p.second)] for p in PANELS]
     wide = max(sum(row) + 0.5 * len(row) for row in widths)
     figure, axes = _drawing(2 * wide + 5, 11.2)
@@ -141,7 +176,13 @@ def _panel(axes: Axes, panel: Panel, widths: Sequence[float], x: float, y: float
         _box(axes, left, y - 4.3, token, TINTS[tint], width)
         arrow(axes, (left + width / 2, y - 3.85), (left + width / 2, y - 3.25), lw=1.3, flush=False)
         if index in panel.above:
-            arrow(axes, (left + width / 2, y - 2.35), (left + width / 2, y - 1.75), lw=1.3, flush=False)
+            arrow(
+                axes,
+                (left + width / 2, y - 2.35),
+                (left + width / 2, y - 1.75),
+                lw=1.3,
+                flush=False,
+            )
             _box(axes, left, y - 1.3, panel.above[index], TINTS["orange"], width)
         left += width + 0.5
 
@@ -151,16 +192,27 @@ ONE, TWO = ("text 1", "blue"), ("text 2", "green")
 GPT1: dict[str, list[list[Token]]] = {
     "classification": [["Start", ("text", "blue"), "Extract"]],
     "entailment": [PREMISE],
-    "similarity": [["Start", ONE, "Delim", TWO, "Extract"], ["Start", TWO, "Delim", ONE, "Extract"]],
-    "choice": [["Start", ("context", "blue"), "Delim", (f"answer {i}", "green"), "Extract"] for i in (1, 2, 3)],
+    "similarity": [
+        ["Start", ONE, "Delim", TWO, "Extract"],
+        ["Start", TWO, "Delim", ONE, "Extract"],
+    ],
+    "choice": [
+        ["Start", ("context", "blue"), "Delim", (f"answer {i}", "green"), "Extract"]
+        for i in (1, 2, 3)
+    ],
 }
 JOINS = {"similarity": "added, then linear", "choice": "softmax over the answers"}
 
 
 @styled
 def gpt1_inputs() -> Figure:
-    """GPT-1's input transformations (Radford et al. 2018, figure 1): four kinds of task, one decoder."""
-    examples = {task: [[_named_tint(token) for token in line] for line in lines] for task, lines in GPT1.items()}
+    """GPT-1's input transformations (Radford et al. 2018, figure 1): four kinds of task, one
+    decoder.
+    """
+    examples = {
+        task: [[_named_tint(token) for token in line] for line in lines]
+        for task, lines in GPT1.items()
+    }
     every = [line for lines in examples.values() for line in lines]
     margin, width = 16.0, max(sum(len(text) + 1.8 for text, _ in line) for line in every)
     depth = 1.35 * len(every) + 0.45 * len(examples)
@@ -179,14 +231,18 @@ def gpt1_inputs() -> Figure:
             _box(axes, column, y, "decoder", TINTS["yellow"], 9.0)
             arrow(axes, (column + 9.1, y), (column + 11.6, middle), lw=1.3, flush=False)
             y -= 1.35
-        axes.text(column + 12, middle, JOINS.get(task, "linear"), va="center", fontsize=12, color=INK)
+        axes.text(
+            column + 12, middle, JOINS.get(task, "linear"), va="center", fontsize=12, color=INK
+        )
         y -= 0.45
     return figure
 
 
 @styled
 def gelu() -> Figure:
-    """GELU beside ReLU, and the gate behind it: x times the probability Phi(x) that a normal draw lies below x."""
+    """GELU beside ReLU, and the gate behind it: x times the probability Phi(x) that a normal draw
+    lies below x.
+    """
     xs = np.linspace(-4.0, 4.0, 401)
     gate = np.array([0.5 * (1 + math.erf(v / math.sqrt(2))) for v in xs])
     figure, (left, right) = panels(9.6, 4.2, 1, 2)
@@ -204,7 +260,15 @@ def gelu() -> Figure:
     lowest = int(np.argmin(xs * gate))
     x, y = xs[lowest], xs[lowest] * gate[lowest]
     line = {"arrowstyle": "-", "color": GREY}
-    note(left, (x, y), f"least: {y:.2f}\nat x = {x:.2f}", (-24, 40), fontsize=12, ha="right", arrowprops=line)
+    note(
+        left,
+        (x, y),
+        f"least: {y:.2f}\nat x = {x:.2f}",
+        (-24, 40),
+        fontsize=12,
+        ha="right",
+        arrowprops=line,
+    )
     left.set_title("output")
     right.set_title("share of x let through")
     for axes in (left, right):
@@ -222,11 +286,18 @@ def _drawing(width: float, lines: float) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def _box(axes: Axes, left: float, y: float, text: str, fill: str, width: float | None = None) -> None:
+def _box(
+    axes: Axes, left: float, y: float, text: str, fill: str, width: float | None = None
+) -> None:
     width = len(text) + 1.4 if width is None else width
-    axes.add_patch(Rectangle((left, y - 0.44), width, 0.88, facecolor=fill, edgecolor="#9aa0a6", linewidth=1))
+    axes.add_patch(
+        Rectangle((left, y - 0.44), width, 0.88, facecolor=fill, edgecolor="#9aa0a6", linewidth=1)
+    )
     red, green, blue = (int(fill[i : i + 2], 16) for i in (1, 3, 5))
-    look = {"family": "DejaVu Sans Mono", "color": "white" if 0.299 * red + 0.587 * green + 0.114 * blue < 140 else INK}
+    look = {
+        "family": "DejaVu Sans Mono",
+        "color": "white" if 0.299 * red + 0.587 * green + 0.114 * blue < 140 else INK,
+    }
     centred(axes, left + width / 2, y - 0.02, text.replace("$", r"\$"), fontsize=13, **look)
 
 
@@ -234,17 +305,27 @@ def _named_tint(token: Token) -> tuple[str, str]:
     return token if isinstance(token, tuple) else (token, "dark" if token in SPECIAL else "plain")
 
 
-PARTS = {"attention": "blue", "cross-attention": "green", "feed-forward": "orange", "norm": "yellow"}
+PARTS = {
+    "attention": "blue",
+    "cross-attention": "green",
+    "feed-forward": "orange",
+    "norm": "yellow",
+}
 WIDE, STEP = 4.1, 1.25  # of a stack's parts
 
 
 @styled
 def block() -> Figure:
-    """One block twice, left to right: norm after each sum (2017) and norm inside each branch (GPT-2)."""
+    """One block twice, left to right: norm after each sum (2017) and norm inside each branch
+    (GPT-2).
+    """
     figure, axes = canvas(9.0, 3.9)
     axes.set(xlim=(-0.1, 17.4), ylim=(-0.6, 7.4))
     axes.set_axis_off()
-    for y, name, after in ((4.4, "post-norm: x ← norm(x + f(x))", True), (0.0, "pre-norm: x ← x + f(norm(x))", False)):
+    for y, name, after in (
+        (4.4, "post-norm: x ← norm(x + f(x))", True),
+        (0.0, "pre-norm: x ← x + f(norm(x))", False),
+    ):
         axes.text(0, y + 2.2, name, fontsize=14, weight="bold", va="center")
         axes.text(0.1, y, "x", fontsize=15, va="center", style="italic")
         x = 0.8
@@ -260,7 +341,9 @@ def block() -> Figure:
 
 @styled
 def stacks() -> Figure:
-    """Encoder, decoder, encoder-decoder side by side, bottom to top, as in Vaswani et al. 2017, figure 1."""
+    """Encoder, decoder, encoder-decoder side by side, bottom to top, as in Vaswani et al. 2017,
+    figure 1.
+    """
     figure, axes = canvas(9.4, 4.3)
     axes.set(xlim=(0, 20.4), ylim=(-1.75, 6.7))
     axes.set_axis_off()
@@ -268,9 +351,21 @@ def stacks() -> Figure:
     _stack(axes, 2.3, encoder, "the cat sat", "a vector for each word")
     _stack(axes, 7.4, decoder, "the cat sat", "the next word")
     top = _stack(axes, 13.0, encoder, "die Katze saß", "")
-    _stack(axes, 17.9, ["causal attention", "cross-attention", "feed-forward"], "the cat sat", "the next word")
+    _stack(
+        axes,
+        17.9,
+        ["causal attention", "cross-attention", "feed-forward"],
+        "the cat sat",
+        "the next word",
+    )
     cross = 0.75 + STEP
-    axes.plot([13.0, 13.0, 15.45, 15.45], [top, top + 0.6, top + 0.6, cross], color=GREY, linewidth=1.8, zorder=2)
+    axes.plot(
+        [13.0, 13.0, 15.45, 15.45],
+        [top, top + 0.6, top + 0.6, cross],
+        color=GREY,
+        linewidth=1.8,
+        zorder=2,
+    )
     _line(axes, (15.45, cross), (17.9 - WIDE / 2, cross), arrow=True)
     for middle, name in ((2.3, "encoder"), (7.4, "decoder"), (15.45, "encoder–decoder")):
         axes.text(middle, 6.3, name, fontsize=15, weight="bold", ha="center")
@@ -278,7 +373,9 @@ def stacks() -> Figure:
 
 
 def _branch(axes: Axes, x: float, y: float, steps: list[str]) -> float:
-    """From x the stream goes straight on; a branch goes through the steps and is added again. Returns the end."""
+    """From x the stream goes straight on; a branch goes through the steps and is added again.
+    Returns the end.
+    """
     widths = {"norm": 1.7, "attention": 3.0, "feed-forward": 3.4}
     reach = sum(widths[s] + 0.7 for s in steps) + 1.0
     up = y + 1.0
@@ -293,12 +390,16 @@ def _branch(axes: Axes, x: float, y: float, steps: list[str]) -> float:
     _line(axes, (place, up), (x + reach, up))
     _line(axes, (x + reach, up), (x + reach, y + 0.34), arrow=True)
     centred(axes, x + reach, y - 0.04, "+", fontsize=15, zorder=4)
-    axes.scatter([x + reach], [y], s=330, facecolor="white", edgecolor=GREY, linewidth=1.6, zorder=3)
+    axes.scatter(
+        [x + reach], [y], s=330, facecolor="white", edgecolor=GREY, linewidth=1.6, zorder=3
+    )
     return x + reach + 0.3
 
 
 def _stack(axes: Axes, x: float, parts: list[str], words: str, gives: str) -> float:
-    """One stack with the centre x: words, embedding, a frame of parts repeated L times, what it gives; its top."""
+    """One stack with the centre x: words, embedding, a frame of parts repeated L times, what it
+    gives; its top.
+    """
     centred(axes, x, -1.5, words, fontsize=13, style="italic")
     _line(axes, (x, -1.25), (x, -1.0), arrow=True)
     _block(axes, x, -0.55, WIDE, "word + position", tint="plain")
@@ -308,9 +409,16 @@ def _stack(axes: Axes, x: float, parts: list[str], words: str, gives: str) -> fl
         _block(axes, x, y, WIDE, part)
     top = 0.75 + STEP * (len(parts) - 1) + 0.65
     corner = (x - WIDE / 2 - 0.2, 0.1)
-    dashed: dict[str, Any] = {"fill": False, "edgecolor": BLUE, "linewidth": 1.4, "linestyle": (0, (5, 3))}
+    dashed: dict[str, Any] = {
+        "fill": False,
+        "edgecolor": BLUE,
+        "linewidth": 1.4,
+        "linestyle": (0, (5, 3)),
+    }
     axes.add_patch(Rectangle(corner, WIDE + 0.4, top - 0.1, **dashed))
-    axes.text(x - WIDE / 2 - 0.15, top + 0.3, "× L", fontsize=13, ha="left", va="center", color=GREY)
+    axes.text(
+        x - WIDE / 2 - 0.15, top + 0.3, "× L", fontsize=13, ha="left", va="center", color=GREY
+    )
     if gives:
         _line(axes, (x, top), (x, top + 0.75), arrow=True)
         centred(axes, x, top + 1.1, gives, fontsize=13)
@@ -319,11 +427,25 @@ def _stack(axes: Axes, x: float, parts: list[str], words: str, gives: str) -> fl
 
 def _block(axes: Axes, x: float, y: float, width: float, text: str, tint: str = "") -> None:
     fill = TINTS[tint or PARTS.get(text, "blue")]
-    look: dict[str, Any] = {"boxstyle": "round,pad=0,rounding_size=0.12", "facecolor": fill, "edgecolor": "#6b7176"}
-    axes.add_patch(FancyBboxPatch((x - width / 2, y - 0.45), width, 0.9, linewidth=1.2, zorder=3, **look))
+    look: dict[str, Any] = {
+        "boxstyle": "round,pad=0,rounding_size=0.12",
+        "facecolor": fill,
+        "edgecolor": "#6b7176",
+    }
+    axes.add_patch(
+        FancyBboxPatch((x - width / 2, y - 0.45), width, 0.9, linewidth=1.2, zorder=3, **look)
+    )
     centred(axes, x, y - 0.02, text, fontsize=13, color=INK, zorder=4)
 
 
-def _line(axes: Axes, start: tuple[float, float], end: tuple[float, float], arrow: bool = False) -> None:
-    look = {"arrowstyle": "-|>" if arrow else "-", "color": GREY, "lw": 1.8, "shrinkA": 0, "shrinkB": 0}
+def _line(
+    axes: Axes, start: tuple[float, float], end: tuple[float, float], arrow: bool = False
+) -> None:
+    look = {
+        "arrowstyle": "-|>" if arrow else "-",
+        "color": GREY,
+        "lw": 1.8,
+        "shrinkA": 0,
+        "shrinkB": 0,
+    }
     axes.annotate("", end, start, arrowprops=look, zorder=2)

@@ -10,16 +10,32 @@ from classroom.figures.style import INK, note
 
 # Where a label may stand, in points from its point, best first: (dx, dy, horizontal alignment).
 _PLACES: tuple[tuple[float, float, str], ...] = (
-    (7, 0, "left"), (-7, 0, "right"), (0, 11, "center"), (0, -12, "center"), (6, 10, "left"), (6, -11, "left"),
-    (-6, 10, "right"), (-6, -11, "right"), (4, 24, "left"), (-4, -25, "right"), (4, -25, "left"), (-4, 24, "right"),
-    (3, 38, "left"), (3, -39, "left"),
-)  # fmt: skip
+    (7, 0, "left"),
+    (-7, 0, "right"),
+    (0, 11, "center"),
+    (0, -12, "center"),
+    (6, 10, "left"),
+    (6, -11, "left"),
+    (-6, 10, "right"),
+    (-6, -11, "right"),
+    (4, 24, "left"),
+    (-4, -25, "right"),
+    (4, -25, "left"),
+    (-4, 24, "right"),
+    (3, 38, "left"),
+    (3, -39, "left"),
+)
 
 
 def place_labels(
-    axes: Axes, points: Sequence[tuple[float, float]], labels: Sequence[str], colours: Sequence[str] | None = None
+    axes: Axes,
+    points: Sequence[tuple[float, float]],
+    labels: Sequence[str],
+    colours: Sequence[str] | None = None,
 ) -> None:
-    """Write each label beside its point (data coordinates), in the first free place. The limits must be final."""
+    """Write each label beside its point (data coordinates), in the first free place. The limits
+    must be final.
+    """
     figure, size = axes.figure.figure, 12
     figure.draw_without_rendering()
     dots = axes.transData.transform(list(points))
@@ -32,9 +48,18 @@ def place_labels(
         costs: list[float] = []
         for k, place in enumerate(_PLACES):
             box = _box(dots[i], place, width, height, scale)
-            outside = box.x1 > frame.x1 + 120 or box.y0 < frame.y0 or box.y1 > frame.y1 or box.x0 < frame.x0
+            outside = (
+                box.x1 > frame.x1 + 120
+                or box.y0 < frame.y0
+                or box.y1 > frame.y1
+                or box.x0 < frame.x0
+            )
             common = (Bbox.intersection(box, other) for other in others)
-            costs.append(sum(each.width * each.height for each in common if each) + (1e6 if outside else 0) + k)
+            costs.append(
+                sum(each.width * each.height for each in common if each)
+                + (1e6 if outside else 0)
+                + k
+            )
         place = dx, dy, align = _PLACES[costs.index(min(costs))]
         taken.append(_box(dots[i], place, width, height, scale))
         line = {"arrowstyle": "-", "color": "#9aa0a6", "lw": 0.8} if abs(dy) > 15 else None
@@ -43,7 +68,9 @@ def place_labels(
         note(axes, points[i], labels[i], (dx, dy), color=colour, annotation_clip=False, **look)
 
 
-def _box(dot: Sequence[float], place: tuple[float, float, str], width: float, height: float, scale: float) -> Bbox:
+def _box(
+    dot: Sequence[float], place: tuple[float, float, str], width: float, height: float, scale: float
+) -> Bbox:
     x, y = dot[0] + place[0] * scale, dot[1] + place[1] * scale
     left = {"left": x, "right": x - width, "center": x - width / 2}[place[2]]
     return Bbox.from_extents(left, y - height / 2, left + width, y + height / 2)

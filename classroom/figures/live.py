@@ -1,4 +1,6 @@
-"""Training watched as it happens: a bar and a curve that consume train()'s records, one still picture at the end."""
+"""Training watched as it happens: a bar and a curve that consume train()'s records, one still
+picture at the end.
+"""
 
 import os
 import time
@@ -17,16 +19,24 @@ REFRESH = 0.3  # seconds between two pictures
 
 
 def train_with_progress(
-    steps: Iterable[Any], total: int, *, label: str = "loss", caption: str = "", picture: bool = True
+    steps: Iterable[Any],
+    total: int,
+    *,
+    label: str = "loss",
+    caption: str = "",
+    picture: bool = True,
 ) -> list[Any]:
     """Run the training that `steps` yields, show progress meanwhile and the loss curve at the end.
 
-    In a live notebook a bar and a curve are redrawn a few times a second; in a terminal a progress bar runs. With
-    TQDM_DISABLE=1 (the build of stored outputs) neither is drawn, only the final picture, which holds no times.
+    In a live notebook a bar and a curve are redrawn a few times a second; in a terminal a progress
+    bar runs. With TQDM_DISABLE=1 (the build of stored outputs) neither is drawn, only the final
+    picture, which holds no times.
 
     Args:
-        steps: records with `.step` and `.loss`, for instance `train(...)`; they are returned. total: how many.
-        picture: False leaves the final picture out, for several runs that are compared in one figure later.
+        steps: records with `.step` and `.loss`, for instance `train(...)`; they are returned.
+            total: how many.
+        picture: False leaves the final picture out, for several runs that are compared in one
+            figure later.
     """
     history = list(_watched(steps, total, label))
     if picture and history:
@@ -80,15 +90,30 @@ def progress_html(seen: list[tuple[int, float]], total: int, label: str, seconds
     points = [*seen[::stride], seen[-1]]
     low, top = min(p[1] for p in points), max(p[1] for p in points)
     across, down = (wide - 60) / max(total, seen[-1][0], 1), (high - 30) / max(1e-9, top - low)
-    return environment("classroom.figures").get_template("progress.html").render(
-        total=total, done=done, label=label, loss=seen[-1][1], left=left, wide=wide, high=high, low=low, top=top,
-        points=[(50 + across * step, 10 + down * (top - loss)) for step, loss in points], PALE=PALE, GREY=GREY,
-    )  # fmt: skip
+    return (
+        environment("classroom.figures")
+        .get_template("progress.html")
+        .render(
+            total=total,
+            done=done,
+            label=label,
+            loss=seen[-1][1],
+            left=left,
+            wide=wide,
+            high=high,
+            low=low,
+            top=top,
+            points=[(50 + across * step, 10 + down * (top - loss)) for step, loss in points],
+            PALE=PALE,
+            GREY=GREY,
+        )
+    )
 
 
 def explore(draw: Any, **controls: Any) -> None:
-    """`ipywidgets.interact` of a figure that `draw(**values)` returns. Needs a live kernel: keep a static figure beside
-    it. controls: what `interact` takes, for instance `temperature=(0.1, 2.0, 0.1)`; they begin at `draw`'s defaults."""
+    """`ipywidgets.interact` of a figure that `draw(**values)` returns. Needs a live kernel: keep a
+    static figure beside it. controls: what `interact` takes, for instance `temperature=(0.1, 2.0,
+    0.1)`; they begin at `draw`'s defaults."""
     from ipywidgets import interact
 
     @wraps(draw)

@@ -1,4 +1,6 @@
-"""Matrices as pictures: attention weights, masks, numbers with a sign, who was taken for whom, a suite's scores."""
+"""Matrices as pictures: attention weights, masks, numbers with a sign, who was taken for whom, a
+suite's scores.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,7 +10,20 @@ from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from classroom.figures.style import BLUE, GREY, INK, PALE, Numbers, array, bare, blue, canvas, centred, panels, styled
+from classroom.figures.style import (
+    BLUE,
+    GREY,
+    INK,
+    PALE,
+    Numbers,
+    array,
+    bare,
+    blue,
+    canvas,
+    centred,
+    panels,
+    styled,
+)
 from course_lib.errors import CourseError
 
 
@@ -30,13 +45,15 @@ def attention_map(
     matrix, cols = array(weights), list(rows if cols is None else cols)
     if matrix.shape != (len(rows), len(cols)):
         raise CourseError(
-            f"The weights have shape {list(matrix.shape)} but there are {len(rows)} row words and {len(cols)} column "
-            "words; pick one example and one head, [Tq Tk], and its words."
+            f"The weights have shape {list(matrix.shape)} but there are {len(rows)} row words and"
+            f" {len(cols)} column words; pick one example and one head, [Tq Tk], and its words."
         )
     height, width = matrix.shape
     cell = 0.72 if width <= 10 else max(0.34, 9 / width)
     longest = max((len(word) for word in [*rows, *cols]), default=1)
-    figure, axes = canvas(width * cell + 0.115 * longest + 1.2, height * min(cell, 0.55) + 0.1 * longest + 0.9)
+    figure, axes = canvas(
+        width * cell + 0.115 * longest + 1.2, height * min(cell, 0.55) + 0.1 * longest + 0.9
+    )
     _heat(axes, matrix, rows, cols, "auto")
     if numbers if numbers is not None else width <= 10:
         for i in range(height):
@@ -48,14 +65,18 @@ def attention_map(
 
 
 @styled
-def heads_grid(weights: Numbers, words: Sequence[str], *, titles: Sequence[str] | None = None) -> Figure:
+def heads_grid(
+    weights: Numbers, words: Sequence[str], *, titles: Sequence[str] | None = None
+) -> Figure:
     """Every head of a layer [H Tq Tk] as small heat maps on one colour scale."""
     stack = array(weights)
     heads = stack.shape[0]
     columns = heads if heads <= 4 else (heads + 1) // 2 if heads <= 8 else 4
     lines = -(-heads // columns)
     side = 3.0 if len(words) <= 12 else 3.6
-    figure, grid = panels(side * columns, (side + 0.25) * lines, lines, columns, sharex=True, sharey=True)
+    figure, grid = panels(
+        side * columns, (side + 0.25) * lines, lines, columns, sharex=True, sharey=True
+    )
     for head, axes in enumerate(grid):
         if head >= heads:
             axes.set_axis_off()
@@ -68,15 +89,26 @@ def heads_grid(weights: Numbers, words: Sequence[str], *, titles: Sequence[str] 
 
 @styled
 def mask_picture(
-    masks: Mapping[str, Numbers], rows: Sequence[str] | None = None, cols: Sequence[str] | None = None
+    masks: Mapping[str, Numbers],
+    rows: Sequence[str] | None = None,
+    cols: Sequence[str] | None = None,
 ) -> Figure:
-    """One or several boolean masks [Tq Tk]: blue where the query may attend, blank with a dot where it may not."""
+    """One or several boolean masks [Tq Tk]: blue where the query may attend, blank with a dot where
+    it may not.
+    """
     matrices = {name: array(mask) for name, mask in masks.items()}
     width = sum(max(2.4, 0.42 * m.shape[1] + 1.3) for m in matrices.values())
     height = max(0.42 * m.shape[0] for m in matrices.values()) + (1.8 if rows else 1.0)
     figure, grid = panels(width, height, 1, len(matrices))
     for axes, (name, matrix) in zip(grid, matrices.items(), strict=True):
-        axes.pcolormesh(matrix, cmap=ListedColormap([PALE, BLUE]), vmin=0, vmax=1, edgecolors="white", linewidth=2)
+        axes.pcolormesh(
+            matrix,
+            cmap=ListedColormap([PALE, BLUE]),
+            vmin=0,
+            vmax=1,
+            edgecolors="white",
+            linewidth=2,
+        )
         query, key = (matrix == 0).nonzero()
         axes.scatter(key + 0.5, query + 0.5, s=9, color=GREY)
         axes.invert_yaxis()
@@ -90,7 +122,12 @@ def mask_picture(
 
 @styled
 def signed_map(
-    matrix: Numbers, *, x: str = "", y: str = "", size: tuple[float, float] = (8.5, 4.0), bar: str = ""
+    matrix: Numbers,
+    *,
+    x: str = "",
+    y: str = "",
+    size: tuple[float, float] = (8.5, 4.0),
+    bar: str = "",
 ) -> Figure:
     """A matrix of numbers with a sign: violet below zero, white at it, orange above.
 
@@ -99,7 +136,9 @@ def signed_map(
     values = array(matrix)
     figure, axes = canvas(*size)
     most = float(abs(values).max()) or 1.0
-    picture = axes.imshow(values, cmap="PuOr_r", vmin=-most, vmax=most, aspect="auto", interpolation="nearest")
+    picture = axes.imshow(
+        values, cmap="PuOr_r", vmin=-most, vmax=most, aspect="auto", interpolation="nearest"
+    )
     if bar:
         figure.colorbar(picture, ax=axes, label=bar)
     axes.set(xlabel=x, ylabel=y)
@@ -116,8 +155,8 @@ def number_map(
     x: str = "key",
     y: str = "query",
 ) -> Figure:
-    """Small matrices of whole numbers, each written in its cell, on the same scale of colour within each; rows and
-    columns are numbered from 0 where they have no names."""
+    """Small matrices of whole numbers, each written in its cell, on the same scale of colour within
+    each; rows and columns are numbered from 0 where they have no names."""
     named = {name: array(matrix) for name, matrix in matrices.items()}
     figure, grid = panels(sum(0.62 * m.shape[1] + 1.0 for m in named.values()), 4.4, 1, len(named))
     for axes, (name, values) in zip(grid, named.items(), strict=True):
@@ -136,7 +175,9 @@ def number_map(
 
 @styled
 def confusion(counts: Numbers, names: Sequence[str]) -> Figure:
-    """Who was taken for whom: a row a true class, a column what was said; number and share of the row."""
+    """Who was taken for whom: a row a true class, a column what was said; number and share of the
+    row.
+    """
     table = array(counts)
     share = table / table.sum(1, keepdims=True).clip(min=1)
     side = 1.15 * len(names) + 0.11 * max(map(len, names))
@@ -156,12 +197,15 @@ def confusion(counts: Numbers, names: Sequence[str]) -> Figure:
 
 @styled
 def score_grid(rows: Mapping[str, Mapping[str, float | None]], *, digits: int = 1) -> Figure:
-    """Systems against tasks: each score in its cell, deeper blue the nearer to its column's best, the best in bold.
+    """Systems against tasks: each score in its cell, deeper blue the nearer to its column's best,
+    the best in bold.
 
-    Colours compare within a column only: tasks have different measures. A score that is None stays blank.
-    """
+    Colours compare within a column only: tasks have different measures. A score that is None stays
+    blank."""
     tasks = list(dict.fromkeys(task for row in rows.values() for task in row))
-    figure, axes = canvas(0.88 * len(tasks) + 0.115 * max(map(len, rows)) + 0.6, 0.46 * len(rows) + 1.35)
+    figure, axes = canvas(
+        0.88 * len(tasks) + 0.115 * max(map(len, rows)) + 0.6, 0.46 * len(rows) + 1.35
+    )
     axes.set(xlim=(-0.5, len(tasks) - 0.5), ylim=(len(rows) - 0.5, -0.5))
     for j, task in enumerate(tasks):
         column = [row.get(task) for row in rows.values()]
@@ -192,6 +236,8 @@ def _heat(axes: Axes, matrix: Any, rows: Sequence[str], cols: Sequence[str], asp
 
 def _ticks(axes: Axes, rows: Sequence[str], cols: Sequence[str], shift: float = 0.0) -> None:
     upright = max((len(word) for word in cols), default=0) <= 3
-    axes.set_xticks([j + shift for j in range(len(cols))], list(cols), rotation=0 if upright else 90)
+    axes.set_xticks(
+        [j + shift for j in range(len(cols))], list(cols), rotation=0 if upright else 90
+    )
     axes.set_yticks([i + shift for i in range(len(rows))], list(rows))
     bare(axes)

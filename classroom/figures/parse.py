@@ -1,4 +1,6 @@
-"""Arcs over sentences: a document's gold annotations, and where an attention head looks beside the parse."""
+"""Arcs over sentences: a document's gold annotations, and where an attention head looks beside the
+parse.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -7,7 +9,19 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from classroom.figures.style import BLUE, GREEN, GREY, INK, ORANGE, PALETTE, PURPLE, Numbers, array, centred, styled
+from classroom.figures.style import (
+    BLUE,
+    GREEN,
+    GREY,
+    INK,
+    ORANGE,
+    PALETTE,
+    PURPLE,
+    Numbers,
+    array,
+    centred,
+    styled,
+)
 from course_lib.errors import CourseError
 
 LETTER = 0.125  # inches, a letter of 13 points, on average
@@ -29,15 +43,20 @@ class WordPlaces(NamedTuple):
 
 @styled
 def annotations(document: Mapping[str, Any], first: int = 0, count: int = 2) -> Figure:
-    """The gold annotations of some sentences: arcs from head to dependent with their relations, parts of speech, and
-    bars under the words that name or stand for something, one colour and one name for all mentions of an entity.
+    """The gold annotations of some sentences: arcs from head to dependent with their relations,
+    parts of speech, and bars under the words that name or stand for something, one colour and one
+    name for all mentions of an entity.
 
-    document: a row with the columns of `World.document`. first: the number of the first sentence, from 0.
-    """
+    document: a row with the columns of `World.document`. first: the number of the first sentence,
+    from 0."""
     ends = [i + 1 for i, token in enumerate(document["tokens"]) if token in (".", "?", "!")]
     if not 0 <= first < first + count <= len(ends):
-        raise CourseError(f"The document has {len(ends)} sentences; first={first}, count={count} asks for others.")
-    sentences = [_measure(document, start, end) for start, end in zip([0, *ends], ends, strict=False)]
+        raise CourseError(
+            f"The document has {len(ends)} sentences; first={first}, count={count} asks for others."
+        )
+    sentences = [
+        _measure(document, start, end) for start, end in zip([0, *ends], ends, strict=False)
+    ]
     chosen = sentences[first : first + count]
     levels = [_levels(document["heads"], words) for words in chosen]
     heights = [LEVEL * (max(level.values(), default=0) + 1) + 0.35 + ROWS for level in levels]
@@ -56,9 +75,13 @@ def annotations(document: Mapping[str, Any], first: int = 0, count: int = 2) -> 
 
 
 def _measure(document: Mapping[str, Any], first: int, last: int) -> WordPlaces:
-    """Where the words of a sentence stand, so that neither they nor what is written at them touch."""
+    """Where the words of a sentence stand, so that neither they nor what is written at them
+    touch.
+    """
     middles, x = [], 0.15
-    for word, *small in list(zip(document["tokens"], document["tags"], document["deprels"], strict=True))[first:last]:
+    for word, *small in list(
+        zip(document["tokens"], document["tags"], document["deprels"], strict=True)
+    )[first:last]:
         width = max(LETTER * len(word), *(SMALL * len(text) for text in small)) + GAP
         middles.append(x + width / 2)
         x += width
@@ -67,16 +90,23 @@ def _measure(document: Mapping[str, Any], first: int, last: int) -> WordPlaces:
 
 def _levels(heads: Sequence[int], words: WordPlaces) -> dict[int, int]:
     """Of each dependent how high its arc is: one more than the highest arc inside it."""
-    arcs = sorted((i for i in range(words.first, words.last) if heads[i] >= 0), key=lambda i: abs(heads[i] - i))
+    arcs = sorted(
+        (i for i in range(words.first, words.last) if heads[i] >= 0),
+        key=lambda i: abs(heads[i] - i),
+    )
     levels: dict[int, int] = {}
     for i in arcs:
         left, right = sorted((i, heads[i]))
-        inside = [levels[k] for k in levels if left <= min(k, heads[k]) and max(k, heads[k]) <= right]
+        inside = [
+            levels[k] for k in levels if left <= min(k, heads[k]) and max(k, heads[k]) <= right
+        ]
         levels[i] = 1 + max(inside, default=0)
     return levels
 
 
-def _arcs(axes: Axes, document: Mapping[str, Any], words: WordPlaces, levels: dict[int, int], base: float) -> None:
+def _arcs(
+    axes: Axes, document: Mapping[str, Any], words: WordPlaces, levels: dict[int, int], base: float
+) -> None:
     """Arcs from each head to its dependents; the root hangs from above."""
     foot = base + 0.17
     for i in range(words.first, words.last):
@@ -84,7 +114,16 @@ def _arcs(axes: Axes, document: Mapping[str, Any], words: WordPlaces, levels: di
         relation = document["deprels"][i]
         if head < 0:
             top = foot + LEVEL * (max(levels.values(), default=0) + 0.6)
-            axes.text(x + 0.05, top - 0.02, relation, ha="left", va="top", fontsize=9.5, color=INK, weight="bold")
+            axes.text(
+                x + 0.05,
+                top - 0.02,
+                relation,
+                ha="left",
+                va="top",
+                fontsize=9.5,
+                color=INK,
+                weight="bold",
+            )
         else:
             side = 1 if head < i else -1
             x -= 0.045 * side  # arcs to and from a word do not share a foot
@@ -100,7 +139,13 @@ def _arcs(axes: Axes, document: Mapping[str, Any], words: WordPlaces, levels: di
         axes.annotate("", (x, foot), (x, above), arrowprops=ARROW | {"color": colour})
 
 
-def _below(axes: Axes, document: Mapping[str, Any], words: WordPlaces, base: float, colours: Mapping[str, str]) -> None:
+def _below(
+    axes: Axes,
+    document: Mapping[str, Any],
+    words: WordPlaces,
+    base: float,
+    colours: Mapping[str, str],
+) -> None:
     """The words, their parts of speech, and the bars of mentions and senses."""
     senses = {sense["token"]: sense["sense"] for sense in document["senses"]}
     for i in range(words.first, words.last):
@@ -116,7 +161,13 @@ def _below(axes: Axes, document: Mapping[str, Any], words: WordPlaces, base: flo
         left, right = words.middles[start - words.first], words.middles[end - 1 - words.first]
         half = [LETTER * len(document["tokens"][i]) / 2 for i in (start, end - 1)]
         colour = colours[mention["entity"]]
-        axes.plot([left - half[0], right + half[1]], [base - 0.4] * 2, color=colour, linewidth=4, solid_capstyle="butt")
+        axes.plot(
+            [left - half[0], right + half[1]],
+            [base - 0.4] * 2,
+            color=colour,
+            linewidth=4,
+            solid_capstyle="butt",
+        )
         name = mention["entity"].partition("/")[2]
         centred(axes, (left + right) / 2, base - 0.56, name, fontsize=9.5, color=colour)
 
@@ -126,17 +177,22 @@ RELATIONS = {"governor": BLUE, "dependent": GREEN, "neither": ORANGE}
 
 
 @styled
-def head_arcs(weights: Numbers, words: Sequence[str], governors: Sequence[int], *, title: str = "") -> Figure:
-    """One head over one sentence: above in grey the parse, from each word to its governor; below where the head looks,
-    from each word to the other one that gets its largest weight. Blue: its governor; green, dashed: a dependent of its
-    own; orange, dotted: neither.
+def head_arcs(
+    weights: Numbers, words: Sequence[str], governors: Sequence[int], *, title: str = ""
+) -> Figure:
+    """One head over one sentence: above in grey the parse, from each word to its governor; below
+    where the head looks, from each word to the other one that gets its largest weight. Blue: its
+    governor; green, dashed: a dependent of its own; orange, dotted: neither.
 
-    weights: [W W], attention between words. governors: of each word the place of its governor, -1 at the root.
-    """
+    weights: [W W], attention between words. governors: of each word the place of its governor, -1
+    at the root."""
     matrix = checked_arcs(array(weights)[None, None], words, governors)[0, 0]
     middles, wide = word_places(words)
     looked = largest_other(matrix)
-    top = max((arc_height(middles, i, g) for i, g in enumerate(governors) if g >= 0), default=0) + 12.0
+    top = (
+        max((arc_height(middles, i, g) for i, g in enumerate(governors) if g >= 0), default=0)
+        + 12.0
+    )
     bottom = max(arc_height(middles, i, j) for i, j in enumerate(looked)) + 12.0
     high = top + bottom + 44
     whole = high + (22 if title else 0)
@@ -147,7 +203,16 @@ def head_arcs(weights: Numbers, words: Sequence[str], governors: Sequence[int], 
         centred(axes, x, 0, word, fontsize=13, color=INK)
     for i, governor in enumerate(governors):
         if governor >= 0:
-            _arc(axes, middles[i], middles[governor], 16, arc_height(middles, i, governor), GREY, "-", 1.2)
+            _arc(
+                axes,
+                middles[i],
+                middles[governor],
+                16,
+                arc_height(middles, i, governor),
+                GREY,
+                "-",
+                1.2,
+            )
     dashes = {"governor": "-", "dependent": (0, (4, 1.5)), "neither": (0, (1, 1.2))}
     for i, j in enumerate(looked):
         kind = relation(i, j, governors)
@@ -160,10 +225,15 @@ def head_arcs(weights: Numbers, words: Sequence[str], governors: Sequence[int], 
 
 
 def checked_arcs(stack: Any, words: Sequence[str], governors: Sequence[int]) -> Any:
-    """The weights [L H W W] as they are, if there is one for each pair of words, and a governor for each."""
+    """The weights [L H W W] as they are, if there is one for each pair of words, and a governor for
+    each.
+    """
     count = len(words)
     if stack.shape[2:] != (count, count) or len(governors) != count:
-        raise CourseError(f"Arcs need weights [.. {count} {count}] and {count} governors; got {list(stack.shape)}.")
+        raise CourseError(
+            f"Arcs need weights [.. {count} {count}] and {count} governors; got"
+            f" {list(stack.shape)}."
+        )
     return stack
 
 
@@ -175,7 +245,13 @@ def largest_other(matrix: Any) -> list[int]:
 
 def relation(word: int, looked: int, governors: Sequence[int]) -> str:
     """What the other word is to this one, a key of `RELATIONS`."""
-    return "governor" if governors[word] == looked else "dependent" if governors[looked] == word else "neither"
+    return (
+        "governor"
+        if governors[word] == looked
+        else "dependent"
+        if governors[looked] == word
+        else "neither"
+    )
 
 
 def word_places(words: Sequence[str]) -> tuple[list[float], float]:
@@ -193,12 +269,21 @@ def arc_height(middles: Sequence[float], i: int, j: int) -> float:
     return float(ARC_HEIGHT * (abs(middles[i] - middles[j]) / 80) ** 0.6)
 
 
-def _arc(axes: Any, x: float, to: float, foot: float, height: float, colour: str, dash: Any, thick: float) -> None:
+def _arc(
+    axes: Any, x: float, to: float, foot: float, height: float, colour: str, dash: Any, thick: float
+) -> None:
     """Half of an ellipse with an arrow at its end."""
     side = 4 if to > x else -4  # arcs to and from a word do not share a foot
     x, to = x + side, to - side
     turn = np.linspace(0, np.pi, 40)
     xs, ys = (x + to) / 2 - (to - x) / 2 * np.cos(turn), foot + height * np.sin(turn)
     axes.plot(xs, ys, color=colour, linestyle=dash, linewidth=thick, solid_capstyle="butt")
-    head = {"arrowstyle": "-|>", "color": colour, "linewidth": 0, "mutation_scale": 11, "shrinkA": 0, "shrinkB": 0}
+    head = {
+        "arrowstyle": "-|>",
+        "color": colour,
+        "linewidth": 0,
+        "mutation_scale": 11,
+        "shrinkA": 0,
+        "shrinkB": 0,
+    }
     axes.annotate("", (to, foot - (2 if height > 0 else -2)), (xs[-4], ys[-4]), arrowprops=head)

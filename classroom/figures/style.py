@@ -1,4 +1,6 @@
-"""One look for every figure: colours told apart by everyone (Okabe and Ito 2008), type readable from the last row."""
+"""One look for every figure: colours told apart by everyone (Okabe and Ito 2008), type readable
+from the last row.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +15,14 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 INK, GREY, PALE = "#1b1b1b", "#5f6368", "#e6e8eb"
-BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY = "#0072B2", "#C44E00", "#007A5A", "#A8487E", "#B87A00", "#3A8FC2"
+BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY = (
+    "#0072B2",
+    "#C44E00",
+    "#007A5A",
+    "#A8487E",
+    "#B87A00",
+    "#3A8FC2",
+)
 PALETTE = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, INK, GREY)
 # Light fills under dark text, in the same order of hues.
 TINTS = {
@@ -25,12 +34,22 @@ TINTS = {
     "yellow": "#faf0b8",
     "dark": "#d5d8dc",
 }
-DASHES: tuple[Any, ...] = ("-", (0, (6, 2)), (0, (2, 1.5)), (0, (8, 2, 2, 2)), (0, (4, 1)), (0, (1, 1)))
+DASHES: tuple[Any, ...] = (
+    "-",
+    (0, (6, 2)),
+    (0, (2, 1.5)),
+    (0, (8, 2, 2, 2)),
+    (0, (4, 1)),
+    (0, (1, 1)),
+)
 
-RC = mpl.rc_params_from_file(Path(__file__).parent / "assets" / "course.mplstyle", use_default_template=False)
+RC = mpl.rc_params_from_file(
+    Path(__file__).parent / "assets" / "course.mplstyle", use_default_template=False
+)
 
 Numbers = torch.Tensor | Sequence[Any]
-styled = mpl.rc_context(RC)  # of a drawing function: it runs in the course's style, whatever the global style is
+# of a drawing function: it runs in the course's style, whatever the global style is
+styled = mpl.rc_context(RC)
 
 
 def use() -> None:
@@ -40,12 +59,16 @@ def use() -> None:
 
 
 def canvas(width: float, height: float) -> tuple[Figure, Axes]:
-    """An empty figure (inches) with one pair of axes. Not registered anywhere, so nothing has to be closed."""
+    """An empty figure (inches) with one pair of axes. Not registered anywhere, so nothing has to be
+    closed.
+    """
     figure = Figure(figsize=(width, height), layout="constrained")
     return figure, figure.subplots()
 
 
-def panels(width: float, height: float, rows: int, columns: int, **share: Any) -> tuple[Figure, list[Axes]]:
+def panels(
+    width: float, height: float, rows: int, columns: int, **share: Any
+) -> tuple[Figure, list[Axes]]:
     """An empty figure (inches) with several axes, row by row."""
     figure = Figure(figsize=(width, height), layout="constrained")
     return figure, list(figure.subplots(rows, columns, squeeze=False, **share).flat)
@@ -69,15 +92,21 @@ def centred(axes: Axes, x: float, y: float, text: str, **look: Any) -> None:
     axes.text(x, y, text, ha="center", va="center", **look)
 
 
-def note(axes: Axes, spot: tuple[float, float], text: str, offset: tuple[float, float], **look: Any) -> None:
+def note(
+    axes: Axes, spot: tuple[float, float], text: str, offset: tuple[float, float], **look: Any
+) -> None:
     """Text at so many points from a spot."""
     axes.annotate(text, spot, xytext=offset, textcoords="offset points", **look)
 
 
-def arrow(axes: Axes, start: Any, end: Any, *, color: str = GREY, lw: float = 1.8, flush: bool = True) -> None:
+def arrow(
+    axes: Axes, start: Any, end: Any, *, color: str = GREY, lw: float = 1.8, flush: bool = True
+) -> None:
     """A straight arrow; `flush`: from point to point, without the gaps that matplotlib leaves."""
     gaps = {"shrinkA": 0, "shrinkB": 0} if flush else {}
-    axes.annotate("", end, start, arrowprops={"arrowstyle": "-|>", "color": color, "lw": lw, **gaps})
+    axes.annotate(
+        "", end, start, arrowprops={"arrowstyle": "-|>", "color": color, "lw": lw, **gaps}
+    )
 
 
 def bare(axes: Axes) -> None:

@@ -1,4 +1,6 @@
-"""Tables: any rows, the paper's figures beside this run's and the recorded ones; and boxes for tokens, as HTML."""
+"""Tables: any rows, the paper's figures beside this run's and the recorded ones; and boxes for
+tokens, as HTML.
+"""
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -8,7 +10,10 @@ from classroom.figures.display import Html
 from classroom.figures.style import TINTS
 from classroom.templates import escape
 
-FONT = "font-family:system-ui,'Segoe UI',Roboto,'DejaVu Sans',sans-serif;font-size:15px;line-height:1.45"
+FONT = (
+    "font-family:system-ui,'Segoe UI',Roboto,'DejaVu"
+    " Sans',sans-serif;font-size:15px;line-height:1.45"
+)
 MONO = "font-family:'DejaVu Sans Mono',Menlo,Consolas,monospace"
 NONE = "–"
 
@@ -26,31 +31,48 @@ class ResultRow(NamedTuple):
     verdict: str = ""
 
 
-def results_table(rows: Sequence[ResultRow], *, digits: int = 1, unit: str = "", name: str = "measure") -> Html:
-    """The paper's figure, this run's, the recorded one's and the verdict in words; a column that nobody has a figure
-    for is left out.
+def results_table(
+    rows: Sequence[ResultRow], *, digits: int = 1, unit: str = "", name: str = "measure"
+) -> Html:
+    """The paper's figure, this run's, the recorded one's and the verdict in words; a column that
+    nobody has a figure for is left out.
 
-    unit: what the numbers are in, for the header ("%", "perplexity"). name: heading of the first column.
-    """
+    unit: what the numbers are in, for the header ("%", "perplexity"). name: heading of the first
+    column."""
     suffix = f" ({unit})" if unit else ""
-    columns = {"name": name, "paper": f"paper{suffix}", "here": f"this run{suffix}", "recorded": f"recorded{suffix}"}
+    columns = {
+        "name": name,
+        "paper": f"paper{suffix}",
+        "here": f"this run{suffix}",
+        "recorded": f"recorded{suffix}",
+    }
     columns["verdict"] = "verdict"
-    used = [field for field in columns if any(getattr(row, field) not in ("", None) for row in rows)]
-    return table([{columns[field]: getattr(row, field) for field in used} for row in rows], digits=digits)
+    used = [
+        field for field in columns if any(getattr(row, field) not in ("", None) for row in rows)
+    ]
+    return table(
+        [{columns[field]: getattr(row, field) for field in used} for row in rows], digits=digits
+    )
 
 
 def table(rows: Sequence[Mapping[str, Any]], *, digits: int = 3) -> Html:
-    """Any small table: a mapping a row, the keys of the first row as header. Floats are rounded to `digits`."""
+    """Any small table: a mapping a row, the keys of the first row as header. Floats are rounded to
+    `digits`.
+    """
     header = list(rows[0])
     lines = [[_number(row.get(key), digits) for key in header] for row in rows]
     columns = list(zip(*lines, strict=True))
     words = {i for i, column in enumerate(columns) if i == 0 or not _figures(column)}
     widths = [max(map(len, (name, *column))) for name, column in zip(header, columns, strict=True)]
     text = "\n".join(
-        "  ".join(f"{cell:{'<' if i in words else '>'}{widths[i]}}" for i, cell in enumerate(line)).rstrip()
+        "  ".join(
+            f"{cell:{'<' if i in words else '>'}{widths[i]}}" for i, cell in enumerate(line)
+        ).rstrip()
         for line in [header, *lines]
     )
-    html = html_table([escape(h) for h in header], [map(_whole, line) for line in lines], text=words)
+    html = html_table(
+        [escape(h) for h in header], [map(_whole, line) for line in lines], text=words
+    )
     return Html(f'<div style="overflow-x:auto">{html}</div>', text)
 
 
@@ -77,32 +99,47 @@ def _number(value: Any, digits: int) -> str:
 def box(text: str, tint: str = "plain") -> str:
     """One token in a box; `tint` is one of `style.TINTS`."""
     return (
-        f'<span style="{MONO};display:inline-block;border:1px solid #9aa0a6;border-radius:3px;padding:2px 7px;'
-        f'margin:2px;background:{TINTS[tint]};color:#1b1b1b">{escape(text)}</span>'
+        f'<span style="{MONO};display:inline-block;border:1px solid'
+        " #9aa0a6;border-radius:3px;padding:2px"
+        f' 7px;margin:2px;background:{TINTS[tint]};color:#1b1b1b">{escape(text)}</span>'
     )
 
 
 def boxes(tokens: Iterable[tuple[str, str]]) -> str:
-    """Tokens with their tints in a line that wraps; spaces between, so that it reads as text without styles too."""
-    return '<div style="margin:4px 0">' + " ".join(box(text, tint) for text, tint in tokens) + "</div>"
+    """Tokens with their tints in a line that wraps; spaces between, so that it reads as text
+    without styles too.
+    """
+    return (
+        '<div style="margin:4px 0">' + " ".join(box(text, tint) for text, tint in tokens) + "</div>"
+    )
 
 
-def html_table(header: Iterable[str], rows: Iterable[Iterable[str]], *, text: Collection[int] = ()) -> str:
+def html_table(
+    header: Iterable[str], rows: Iterable[Iterable[str]], *, text: Collection[int] = ()
+) -> str:
     """A plain table; cells are HTML already. The first column reads as row names.
 
-    text: the numbers of further columns that are set to the left, as words are; the others to the right, as figures.
-    """
+    text: the numbers of further columns that are set to the left, as words are; the others to the
+    right, as figures."""
     cell = "padding:4px 12px;border-bottom:1px solid #9aa0a666"
     header = list(header)
     align = ["left" if i == 0 or i in text else "right" for i in range(len(header))]
     head = "".join(
-        f'<th scope="col" style="{cell};border-bottom:2px solid #5f6368;text-align:{side}">{name}</th>'
+        f'<th scope="col" style="{cell};border-bottom:2px solid'
+        f' #5f6368;text-align:{side}">{name}</th>'
         for side, name in zip(align, header, strict=True)
     )
     body = ""
     for first, *rest in rows:
         cells = [
-            f'<td style="{cell};text-align:{side}">{value}</td>' for side, value in zip(align[1:], rest, strict=True)
+            f'<td style="{cell};text-align:{side}">{value}</td>'
+            for side, value in zip(align[1:], rest, strict=True)
         ]
-        body += f'<tr><th scope="row" style="{cell};text-align:left;font-weight:600">{first}</th>{"".join(cells)}</tr>'
-    return f'<table style="{FONT};border-collapse:collapse"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+        body += (
+            '<tr><th scope="row"'
+            f' style="{cell};text-align:left;font-weight:600">{first}</th>{"".join(cells)}</tr>'
+        )
+    return (
+        "<table"
+        f' style="{FONT};border-collapse:collapse"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+    )

@@ -1,4 +1,6 @@
-"""Searches for the next words as trees: all that could be said, and what beam search followed of it."""
+"""Searches for the next words as trees: all that could be said, and what beam search followed of
+it.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -21,7 +23,8 @@ def search_tree(
     *,
     size: tuple[float, float] = (9.5, 5.0),
 ) -> Figure:
-    """What may follow what, left to right, with the probability on each branch and the product at each end.
+    """What may follow what, left to right, with the probability on each branch and the product at
+    each end.
 
     Args:
         table: words so far -> (next word -> probability); () is the beginning.
@@ -34,23 +37,44 @@ def search_tree(
     axes.set_axis_off()
     axes.set(xlim=(-0.25, depth + 1.0), ylim=(len(leaves) - 0.5, -0.6))
     chosen = {tuple(words): index for index, words in enumerate((paths or {}).values())}
-    for node in sorted({leaf[:i] for leaf in leaves for i in range(len(leaf) + 1)}, key=lambda n: (len(n), n)):
+    for node in sorted(
+        {leaf[:i] for leaf in leaves for i in range(len(leaf) + 1)}, key=lambda n: (len(n), n)
+    ):
         x, y = len(node), _height(node, ends)
         if node:
             parent = node[:-1]
             on = next((i for words, i in chosen.items() if words[: len(node)] == node), None)
             colour, thick = (GREY, 1.2) if on is None else (PALETTE[on], 3.4)
             up, dash = _height(parent, ends), DASHES[on or 0]
-            axes.plot([x - 1 + 0.2, x - 0.2], [up, y], zorder=1, color=colour, linewidth=thick, linestyle=dash)
+            axes.plot(
+                [x - 1 + 0.2, x - 0.2],
+                [up, y],
+                zorder=1,
+                color=colour,
+                linewidth=thick,
+                linestyle=dash,
+            )
             share = f"{table[parent][node[-1]]:.2f}"
-            axes.text(x - 0.5, (up + y) / 2 - 0.13, share, ha="center", va="bottom", fontsize=12, bbox=WHITE)
-        centred(axes, x, y, node[-1] if node else "⟨start⟩", fontsize=13, color=INK, zorder=3, bbox=BOX)
+            axes.text(
+                x - 0.5,
+                (up + y) / 2 - 0.13,
+                share,
+                ha="center",
+                va="bottom",
+                fontsize=12,
+                bbox=WHITE,
+            )
+        centred(
+            axes, x, y, node[-1] if node else "⟨start⟩", fontsize=13, color=INK, zorder=3, bbox=BOX
+        )
     for leaf, height in ends.items():
         names = [name for name, words in (paths or {}).items() if tuple(words) == leaf]
         colour = PALETTE[chosen[leaf]] if leaf in chosen else GREY
         note = f"{probability(table, leaf):.3f}" + "".join(f"   {name}" for name in names)
         weight = "bold" if names else None
-        axes.text(len(leaf) + 0.3, height, note, va="center", fontsize=13, color=colour, weight=weight)
+        axes.text(
+            len(leaf) + 0.3, height, note, va="center", fontsize=13, color=colour, weight=weight
+        )
     return figure
 
 
@@ -76,8 +100,9 @@ ROW, CHARACTER, GAP, TALL = 34, 8.6, 46, 25  # pixels: a row, a letter, between 
 
 @dataclass(frozen=True)
 class Option:
-    """One way to go on. parent: its place among the texts kept at the step before (0 at the first step). token: what
-    is added. score: sum of the log probabilities. fate: whether it is followed, has ended, or is dropped."""
+    """One way to go on. parent: its place among the texts kept at the step before (0 at the first
+    step). token: what is added. score: sum of the log probabilities. fate: whether it is followed,
+    has ended, or is dropped."""
 
     parent: int
     token: str
@@ -87,7 +112,9 @@ class Option:
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """An option in its tree: where it hangs, and its line and box in pixels (x0, y0 to x1, y1; the box is `wide`)."""
+    """An option in its tree: where it hangs, and its line and box in pixels (x0, y0 to x1, y1; the
+    box is `wide`).
+    """
 
     option: Option
     above: "Hypothesis | None"
@@ -109,8 +136,8 @@ class Hypothesis:
 
 
 class BeamTree:
-    """A search laid out: `columns` of hypotheses, a step each, best first; the `best` of them, by score / length as in
-    `generate`; size in pixels."""
+    """A search laid out: `columns` of hypotheses, a step each, best first; the `best` of them, by
+    score / length as in `generate`; size in pixels."""
 
     def __init__(self, steps: Sequence[Sequence[Option]]) -> None:
         self.columns: list[list[Hypothesis]] = []
@@ -128,7 +155,12 @@ class BeamTree:
             self.columns.append(column)
             self.right = x + wide
             x += wide + GAP
-        ended = [(step, n) for step, c in enumerate(self.columns, 1) for n in c if n.option.fate == "ended"]
+        ended = [
+            (step, n)
+            for step, c in enumerate(self.columns, 1)
+            for n in c
+            if n.option.fate == "ended"
+        ]
         last = [(len(steps), node) for node in kept or self.columns[-1]]
         self.best = max(ended or last, key=lambda pair: pair[1].option.score / pair[0])[1]
 

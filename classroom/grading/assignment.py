@@ -29,8 +29,8 @@ SOLUTION = ("### BEGIN SOLUTION", "### END SOLUTION")
 
 @dataclass(frozen=True)
 class Part:
-    """A cell that carries points: QUESTION-FUNCTION-visible or QUESTION-FUNCTION-hidden, a test of a function; or
-    QUESTION-written, an answer (without a function) that a person marks."""
+    """A cell that carries points: QUESTION-FUNCTION-visible or QUESTION-FUNCTION-hidden, a test of
+    a function; or QUESTION-written, an answer (without a function) that a person marks."""
 
     id: str
     question: str
@@ -55,22 +55,27 @@ def find(name: str) -> Path:
     if (MASTERS / f"{name}.ipynb").is_file():
         return MASTERS / f"{name}.ipynb"
     known = ", ".join(sorted(p.stem for p in MASTERS.glob("*.ipynb"))) or "none here"
-    raise CourseError(f"There is no assignment {name!r}; there are: {known}. A master's path will do as well.")
+    raise CourseError(
+        f"There is no assignment {name!r}; there are: {known}. A master's path will do as well."
+    )
 
 
 class Assignment:
-    """A master, read and its own code executed (it is the teacher's; nothing of a student's comes here).
+    """A master, read and its own code executed (it is the teacher's; nothing of a student's comes
+    here).
 
-    tests and written: its parts. locked: the course's own code cells. release: the notebook for students.
-    """
+    tests and written: its parts. locked: the course's own code cells. release: the notebook for
+    students."""
 
     def __init__(self, master: str | Path) -> None:
         path = find(str(master))
         self.name = path.stem
         try:
             self.master: NotebookNode = nbformat.reads(path.read_text("utf-8"), as_version=4)
-        except Exception as error:  # noqa: BLE001  nbformat's are of many kinds
-            raise CourseError(f"{path} is not a notebook: {str(error).partition(chr(10))[0]}") from None
+        except Exception as error:
+            raise CourseError(
+                f"{path} is not a notebook: {str(error).partition(chr(10))[0]}"
+            ) from None
         self.digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
         self.tests: dict[str, Part] = {}
         self.written: dict[str, Part] = {}
@@ -80,7 +85,9 @@ class Assignment:
             self._note(cell)
         if not self.questions:
             raise CourseError(f"{path} is no assignment: no cell of it carries points.")
-        self.tasks = {task.name: task for task in self._execute().values() if isinstance(task, Task)}
+        self.tasks = {
+            task.name: task for task in self._execute().values() if isinstance(task, Task)
+        }
         if lost := {test.function for test in self.tests.values()} - set(self.tasks):
             raise CourseError(f"{self.name}: no Task for {', '.join(sorted(lost))}.")
 
@@ -97,16 +104,30 @@ class Assignment:
         return self._release(solutions=True)
 
     def checks(self) -> str:
-        """The text of NAME_checks.json: the visible inputs, right results, and the mistakes' fingerprints."""
+        """The text of NAME_checks.json: the visible inputs, right results, and the mistakes'
+        fingerprints.
+        """
         visible = {test.function for test in self.tests.values() if not test.hidden}
-        return write_sheets([task.sheet(VISIBLE_SEED, hidden=False) for n, task in self.tasks.items() if n in visible])
+        return write_sheets(
+            [
+                task.sheet(VISIBLE_SEED, hidden=False)
+                for n, task in self.tasks.items()
+                if n in visible
+            ]
+        )
 
     def rubric(self, name: str) -> tuple[list[list[str]], str]:
-        """What a written answer's points are for (the table in the cell above it), and the model answer."""
+        """What a written answer's points are for (the table in the cell above it), and the model
+        answer.
+        """
         cells, place = self.master.cells, [grade_id(cell) for cell in self.master.cells].index(name)
         lines = cells[place - 1].source.splitlines() if place else []
-        table = [line.strip("| ").replace("**", "").split("|") for line in lines if line.startswith("|")]
-        return [[cell.strip() for cell in row] for row in table if set("".join(row)) - set("-: ")], cells[place].source
+        table = [
+            line.strip("| ").replace("**", "").split("|") for line in lines if line.startswith("|")
+        ]
+        return [
+            [cell.strip() for cell in row] for row in table if set("".join(row)) - set("-: ")
+        ], cells[place].source
 
     def _note(self, cell: NotebookNode) -> None:
         data, name = cell.metadata.get("nbgrader", {}), grade_id(cell)
@@ -125,7 +146,9 @@ class Assignment:
         elif match := re.fullmatch(r"(\w+)-(visible|hidden)", rest):
             self.tests[name] = replace(part, function=match[1], hidden=match[2] == "hidden")
         else:
-            raise CourseError(f"{self.name}: call {name} QUESTION-FUNCTION-visible or QUESTION-FUNCTION-hidden.")
+            raise CourseError(
+                f"{self.name}: call {name} QUESTION-FUNCTION-visible or QUESTION-FUNCTION-hidden."
+            )
 
     def _execute(self) -> dict[str, Any]:
         """What the set-up, the solutions and the hidden regions define."""
@@ -138,9 +161,10 @@ class Assignment:
             if data.get("grade"):
                 source = "\n".join(line for line, inside in _regions(source, HIDDEN) if inside)
             file = f"<{self.name}, cell {number}>"
-            linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)  # for inspect.getsource
+            # for inspect.getsource
+            linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
             with redirect_stdout(io.StringIO()):
-                exec(compile(source, file, "exec"), space)  # noqa: S102  the teacher's own notebook
+                exec(compile(source, file, "exec"), space)
         return space
 
     def _release(self, *, solutions: bool) -> NotebookNode:
@@ -161,7 +185,9 @@ class Assignment:
 
 
 def _replace(source: str, marks: tuple[str, str], by: list[str] | None) -> str:
-    """Each region between two markers replaced by these lines, indented alike; None: only the markers go."""
+    """Each region between two markers replaced by these lines, indented alike; None: only the
+    markers go.
+    """
     lines: list[str] = []
     for line, inside in _regions(source, marks):
         if line.strip() == marks[0]:
@@ -177,8 +203,12 @@ def _regions(source: str, marks: tuple[str, str]) -> Iterator[tuple[str, bool]]:
     for line in source.splitlines():
         word = line.strip()
         if word in marks and (word == marks[0]) == inside:
-            raise CourseError(f"A marker {word!r} has no partner in the cell that begins {source[:40]!r}.")
+            raise CourseError(
+                f"A marker {word!r} has no partner in the cell that begins {source[:40]!r}."
+            )
         yield line, inside and word not in marks
         inside = word == marks[0] if word in marks else inside
     if inside:
-        raise CourseError(f"A marker {marks[0]!r} has no partner in the cell that begins {source[:40]!r}.")
+        raise CourseError(
+            f"A marker {marks[0]!r} has no partner in the cell that begins {source[:40]!r}."
+        )

@@ -1,9 +1,9 @@
-"""The box: one process for one student's code, without a network, without others' files, within limits.
+"""The box: one process for one student's code, without a network, without others' files, within
+limits.
 
-On Linux with bubblewrap the process sees an empty home, this Python and the course's code, all else is absent. It runs
-without rights in namespaces of its own, and killing it kills all it has started. Elsewhere it is a plain subprocess
-with limits.
-"""
+On Linux with bubblewrap the process sees an empty home, this Python and the course's code, all else
+is absent. It runs without rights in namespaces of its own, and killing it kills all it has started.
+Elsewhere it is a plain subprocess with limits."""
 
 import contextlib
 import functools
@@ -28,18 +28,24 @@ from course_lib.files import COURSE
 NOBODY = 65534
 UNNAMED = 60_000  # and the numbers above: users that no system gives out; one a grading process
 HOME = "/home/student"
-START_SECONDS = 600  # a guard against a hang: Python and torch may start slowly, and no student's code runs yet
-PATIENCE = 10  # how much longer than its processor time something may take by the clock: other programs run, too
+# a guard against a hang: Python and torch may start slowly, and no student's code runs yet
+START_SECONDS = 600
+# how much longer than its processor time something may take by the clock: other programs run, too
+PATIENCE = 10
 LATE = "ran past its time and was stopped"
 FULL = "used too much memory, in all its processes together, and was stopped"
 LOOK = 0.2  # seconds between two looks at the memory
-BUS = ("XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS")  # systemd-run finds systemd by them; they go no further
-GIVEN = ("PATH", "LD_LIBRARY_PATH", "SYSTEMROOT", "LANG")  # of the grader's environment; nothing else goes in
+# systemd-run finds systemd by them; they go no further
+BUS = ("XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS")
+# of the grader's environment; nothing else goes in
+GIVEN = ("PATH", "LD_LIBRARY_PATH", "SYSTEMROOT", "LANG")
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one submission may use. Seconds are of processor time; `PATIENCE` times as many by the clock."""
+    """What one submission may use. Seconds are of processor time; `PATIENCE` times as many by the
+    clock.
+    """
 
     seconds: float = 180.0  # in all
     cell_seconds: float = 20.0  # for one cell, or for one function's tests
@@ -50,9 +56,10 @@ class Limits:
 
 
 class Sandbox(NamedTuple):
-    """How processes are shut in: by bubblewrap with a user namespace ("users"), by bubblewrap where the grader is root
-    ("root": the process changes to a user without a name, whose processes can be counted), or not at all ("plain").
-    cgroup: can systemd keep the memory of all its processes together within the limit? Else it is counted."""
+    """How processes are shut in: by bubblewrap with a user namespace ("users"), by bubblewrap where
+    the grader is root ("root": the process changes to a user without a name, whose processes can be
+    counted), or not at all ("plain"). cgroup: can systemd keep the memory of all its processes
+    together within the limit? Else it is counted."""
 
     kind: Literal["root", "users", "plain"]
     why: str = ""  # where plain, the reason, for the warning
@@ -74,9 +81,13 @@ def sandbox() -> Sandbox:
     if sys.platform != "linux":
         return Sandbox("plain", "this system has no bubblewrap")
     if shutil.which("bwrap") is None:
-        return Sandbox("plain", "bubblewrap is not installed (Debian, Ubuntu: apt install bubblewrap)")
+        return Sandbox(
+            "plain", "bubblewrap is not installed (Debian, Ubuntu: apt install bubblewrap)"
+        )
     said = ""
-    kinds: tuple[Literal["root", "users"], ...] = ("root", "users") if os.getuid() == 0 else ("users",)
+    kinds: tuple[Literal["root", "users"], ...] = (
+        ("root", "users") if os.getuid() == 0 else ("users",)
+    )
     groups = (True, False) if shutil.which("systemd-run") else (False,)
     for way in (Sandbox(kind, cgroup=group) for kind in kinds for group in groups):
         try:
@@ -89,7 +100,9 @@ def sandbox() -> Sandbox:
 
 
 class Box:
-    """A running process of `worker.py`; `files` are copied into (plain) or shown in (boxed) its home."""
+    """A running process of `worker.py`; `files` are copied into (plain) or shown in (boxed) its
+    home.
+    """
 
     def __init__(self, way: Sandbox, limits: Limits, files: tuple[Path, ...] = ()) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="homework-", ignore_cleanup_errors=True)
@@ -103,7 +116,7 @@ class Box:
             "processes": limits.processes if way.boxed else 0,
             "user": UNNAMED + os.getpid() % 5000 if way.kind == "root" else 0,
         }
-        places = (HOME, "/course", "/tmp") if way.boxed else (str(folder), str(COURSE), str(folder))  # noqa: S108
+        places = (HOME, "/course", "/tmp") if way.boxed else (str(folder), str(COURSE), str(folder))
         program = [sys.executable, "-m", "classroom.grading.worker", json.dumps(inner)]
         prefix = _group(limits) if way.cgroup else []
         prefix += _command(way, files, limits.file_mb) if way.boxed else []
@@ -113,7 +126,8 @@ class Box:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             cwd="/" if way.boxed else folder,
-            env=_environment(*places) | {name: os.environ[name] for name in BUS if way.cgroup and name in os.environ},
+            env=_environment(*places)
+            | {name: os.environ[name] for name in BUS if way.cgroup and name in os.environ},
             start_new_session=True,
         )
         assert self._process.stdin is not None and self._process.stdout is not None
@@ -130,8 +144,9 @@ class Box:
         self.close()
 
     def ask(self, seconds: float, **request: Any) -> dict[str, Any]:
-        """Send a request and wait for its answer; GoneError, and the end of the process, where none comes in time.
-        seconds: of processor time, which the process limits for itself (not on Windows)."""
+        """Send a request and wait for its answer; GoneError, and the end of the process, where none
+        comes in time. seconds: of processor time, which the process limits for itself (not on
+        Windows)."""
         self._number += 1
         with contextlib.suppress(OSError):  # it died; what follows says how
             wire.write(self._to, {"id": self._number, "seconds": seconds, **request})
@@ -166,7 +181,8 @@ class Box:
             if left <= 0 or used_memory(self._process.pid, self._memory) > self._memory:
                 self.close()
                 raise GoneError(LATE if left <= 0 else FULL)
-            pause = max(LOOK, 50 * (time.thread_time() - began))  # so a look costs no more than a fiftieth
+            # so a look costs no more than a fiftieth
+            pause = max(LOOK, 50 * (time.thread_time() - began))
 
     def _listen(self) -> None:
         """Put what the process says into the queue; None or a sentence at the end."""
@@ -186,18 +202,23 @@ class Box:
         killer = -code if code < 0 else code - 128
         if killer == getattr(signal, "SIGXCPU", None):
             return LATE
-        return f"ended Python itself ({f'signal {killer}' if killer > 0 else f'exit status {code}'})"
+        return (
+            f"ended Python itself ({f'signal {killer}' if killer > 0 else f'exit status {code}'})"
+        )
 
 
 def used_memory(process: int, limit: int) -> int:
-    """Bytes that a process and all that come from it hold (on Linux; elsewhere 0). Beyond `limit` they are counted
-    exactly: what several share, once."""
+    """Bytes that a process and all that come from it hold (on Linux; elsewhere 0). Beyond `limit`
+    they are counted exactly: what several share, once."""
     if sys.platform != "linux":
         return 0
     parents: dict[int, int] = {}
     for place in Path("/proc").iterdir():
-        with contextlib.suppress(OSError, ValueError, IndexError):  # no process, or it has just ended
-            parents[int(place.name)] = int((place / "stat").read_bytes().rpartition(b")")[2].split()[1])
+        # no process, or it has just ended
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            parents[int(place.name)] = int(
+                (place / "stat").read_bytes().rpartition(b")")[2].split()[1]
+            )
     family = {process}
     while more := {child for child, parent in parents.items() if parent in family} - family:
         family |= more
@@ -218,7 +239,10 @@ def used_memory(process: int, limit: int) -> int:
 
 # Of the system, what is shown; /usr/local and /usr/src may hold a teacher's own.
 SYSTEM = (
-    *(f"/usr/{name}" for name in ("bin", "sbin", "lib", "lib32", "lib64", "libexec", "share", "local/lib")),
+    *(
+        f"/usr/{name}"
+        for name in ("bin", "sbin", "lib", "lib32", "lib64", "libexec", "share", "local/lib")
+    ),
     *("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache", "/etc/alternatives"),
 )
 # Of the environment in the box, whatever the grader's is.
@@ -245,8 +269,18 @@ def _environment(home: str, course: str, temporary: str) -> dict[str, str]:
 
 def _command(way: Sandbox, files: tuple[Path, ...], megabytes: int) -> list[str]:
     """The bubblewrap command line up to the program."""
-    words = ["bwrap", "--die-with-parent", "--new-session", "--unshare-all", "--hostname", "box", "--cap-drop", "ALL"]
-    if way.kind == "root":  # all but the user namespace; `worker.py` changes the user, and with that loses these two
+    words = [
+        "bwrap",
+        "--die-with-parent",
+        "--new-session",
+        "--unshare-all",
+        "--hostname",
+        "box",
+        "--cap-drop",
+        "ALL",
+    ]
+    # all but the user namespace; `worker.py` changes the user, and with that loses these two
+    if way.kind == "root":
         words[3:4] = [f"--unshare-{each}" for each in ("ipc", "pid", "net", "uts")]
         words += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
     else:
@@ -258,13 +292,17 @@ def _command(way: Sandbox, files: tuple[Path, ...], megabytes: int) -> list[str]
         elif Path(place).exists():
             words += ["--ro-bind", place, place]
     words += ["--proc", "/proc", "--dev", "/dev"]
-    for place in ("/dev/shm", "/tmp", HOME):  # noqa: S108
+    for place in ("/dev/shm", "/tmp", HOME):
         words += ["--perms", "1777", "--size", str(megabytes * 2**20), "--tmpfs", place]
     # After the empty places: this Python may itself live under /home or /tmp.
     shown = {place: place for place in _python_places()}
-    shown |= {f"/course/{part}": str(COURSE / part) for part in ("course_lib", "classroom", "data/checkpoints")}
+    shown |= {
+        f"/course/{part}": str(COURSE / part)
+        for part in ("course_lib", "classroom", "data/checkpoints")
+    }
     for place, source in shown.items():
-        for above in reversed(Path(place).parents[:-1]):  # made by --ro-bind, nobody but root could pass through them
+        # made by --ro-bind, nobody but root could pass through them
+        for above in reversed(Path(place).parents[:-1]):
             words += ["--dir", str(above)]
         words += ["--ro-bind", source, place]
     for file in files:
@@ -275,12 +313,25 @@ def _command(way: Sandbox, files: tuple[Path, ...], megabytes: int) -> list[str]
 def _group(limits: Limits) -> list[str]:
     """What goes before bubblewrap so that systemd gives the processes a cgroup with a limit."""
     most = ["-p", f"MemoryMax={int(limits.memory_gb * 2**30)}", "-p", "MemorySwapMax=0"]
-    return ["systemd-run", *([] if os.getuid() == 0 else ["--user"]), "--scope", "--quiet", "--collect", *most, "--"]
+    return [
+        "systemd-run",
+        *([] if os.getuid() == 0 else ["--user"]),
+        "--scope",
+        "--quiet",
+        "--collect",
+        *most,
+        "--",
+    ]
 
 
 def _python_places() -> list[str]:
     """Folders of this Python and its environment that the system's do not contain."""
     executable = Path(sys.executable).resolve().parent.parent
-    wanted = {executable, *map(Path, (sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix))}
+    wanted = {
+        executable,
+        *map(Path, (sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix)),
+    }
     shown = [Path(place) for place in SYSTEM if place.startswith("/usr")]
-    return sorted(str(p) for p in wanted - {Path("/"), Path("/usr")} if not any(map(p.is_relative_to, shown)))
+    return sorted(
+        str(p) for p in wanted - {Path("/"), Path("/usr")} if not any(map(p.is_relative_to, shown))
+    )

@@ -1,4 +1,6 @@
-"""Find the submissions in a folder, read them whatever they are called and packed in, and put their cells right."""
+"""Find the submissions in a folder, read them whatever they are called and packed in, and put their
+cells right.
+"""
 
 import hashlib
 import json
@@ -29,7 +31,9 @@ FOREIGN = re.compile("[\udc80-\udcff]+")  # in a file's name: bytes that are not
 
 
 class SubmittedCell(NamedTuple):
-    """One cell as handed in: kind, source and nbgrader's name. Outputs are not read; cells are run again."""
+    """One cell as handed in: kind, source and nbgrader's name. Outputs are not read; cells are run
+    again.
+    """
 
     kind: str
     source: str
@@ -48,8 +52,8 @@ class Submission:
 
 
 def clean(value: Any) -> Any:
-    """A value as every file, page and terminal can take it: plain JSON, finite numbers, text without half characters
-    and control characters."""
+    """A value as every file, page and terminal can take it: plain JSON, finite numbers, text
+    without half characters and control characters."""
     if isinstance(value, str):
         return UNSHOWN.sub("", _text(value))
     if isinstance(value, dict):
@@ -62,13 +66,19 @@ def clean(value: Any) -> Any:
 
 
 def collect(folder: Path) -> dict[Path, tuple[str, str]]:
-    """One entry a student (a folder, a notebook or a zip file) with the student's name and key; keys are unlike even
-    where letter case is not told apart, and nobody can take another's by the choice of a name."""
+    """One entry a student (a folder, a notebook or a zip file) with the student's name and key;
+    keys are unlike even where letter case is not told apart, and nobody can take another's by the
+    choice of a name."""
     if not folder.is_dir():
-        raise CourseError(f"{folder} is not a folder; give the one that holds a file or a folder for each student.")
+        raise CourseError(
+            f"{folder} is not a folder; give the one that holds a file or a folder for each"
+            " student."
+        )
     entries = sorted(p for p in folder.iterdir() if not p.name.startswith((".", "__MACOSX")))
     if not entries:
-        raise CourseError(f"There is nothing in {folder}; put a file or a folder for each student there.")
+        raise CourseError(
+            f"There is nothing in {folder}; put a file or a folder for each student there."
+        )
     named: dict[Path, tuple[str, str]] = {}
     used: set[str] = set()
     stems = [entry.stem if entry.is_file() else entry.name for entry in entries]
@@ -80,7 +90,10 @@ def collect(folder: Path) -> dict[Path, tuple[str, str]]:
         key += f"-{len(used)}" if key.casefold() in used else ""
         used.add(key.casefold())
         student = _shown(name)
-        named[entry] = f"{student} ({key})" if student in {said for said, _ in named.values()} else student, key
+        named[entry] = (
+            f"{student} ({key})" if student in {said for said, _ in named.values()} else student,
+            key,
+        )
     return named
 
 
@@ -92,18 +105,23 @@ def digest(entry: Path) -> str:
             with path.open("rb") as file:
                 data = file.read(max(0, min(LARGEST, room)))
             room -= len(data)
-            made.update(f"{path.stat().st_size} ".encode() + hashlib.sha256(os.fsencode(path.name) + data).digest())
+            made.update(
+                f"{path.stat().st_size} ".encode()
+                + hashlib.sha256(os.fsencode(path.name) + data).digest()
+            )
     except (OSError, RecursionError):
         return ""
     return made.hexdigest()
 
 
 def read(entry: Path, student: str, key: str, assignment: Assignment) -> Submission:
-    """Read one submission. Never raises: whatever is wrong becomes its status, with the reason in its notes."""
+    """Read one submission. Never raises: whatever is wrong becomes its status, with the reason in
+    its notes.
+    """
     made = Submission(student, key)
     try:
         _read(made, list(_files(entry)), assignment)
-    except Exception as error:  # noqa: BLE001  anything at all may be in there
+    except Exception as error:
         made.status, made.cells = "cannot be read", []
         made.notes.append(_reason(error))
     return made
@@ -119,7 +137,9 @@ class _File(NamedTuple):
 def _read(made: Submission, files: list[_File], assignment: Assignment) -> None:
     notebooks = [file for file in files if file.name.lower().endswith(".ipynb")]
     if not notebooks:
-        notebooks = [file for file in files if file.data.lstrip()[:1] == b"{" and b'"cells"' in file.data]
+        notebooks = [
+            file for file in files if file.data.lstrip()[:1] == b"{" and b'"cells"' in file.data
+        ]
         made.notes += [f"the file is called {file.name}, not .ipynb" for file in notebooks[:1]]
     notebooks = notebooks or [file for file in files if file.status]
     if not notebooks:
@@ -144,14 +164,17 @@ def _files(entry: Path) -> Iterator[_File]:
         try:
             with opened() as file:
                 data = file.read(most + 1)  # whatever size an archive claims
-        except Exception as error:  # noqa: BLE001  a damaged archive may raise anything
+        except Exception as error:
             yield _File(_shown(name), b"", "cannot be read", _reason(error))
             continue
         room -= len(data)
         if len(data) <= most:
             yield _File(_shown(name), data)
         else:
-            why = f"{_shown(name)} is larger than {LARGEST / 2**20:g} MB, or all together than {MOST / 2**20:g} MB"
+            why = (
+                f"{_shown(name)} is larger than {LARGEST / 2**20:g} MB, or all together than"
+                f" {MOST / 2**20:g} MB"
+            )
             yield _File(_shown(name), b"", "too large", why)
 
 
@@ -162,13 +185,15 @@ def _openers(entry: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
             continue
         try:
             archive = zipfile.ZipFile(path)
-        except Exception:  # noqa: BLE001  said when it is tried again, beside what else there is
+        except Exception:
             yield path.name, partial(zipfile.ZipFile, path)
             continue
         with archive:
             for info in archive.infolist()[:MOST_FILES]:
                 name = Path(info.filename).name
-                if not (info.is_dir() or name.startswith(".") or info.filename.startswith("__MACOSX")):
+                if not (
+                    info.is_dir() or name.startswith(".") or info.filename.startswith("__MACOSX")
+                ):
                     yield name, partial(archive.open, info)
 
 
@@ -198,7 +223,7 @@ def _parse(file: _File, assignment: Assignment) -> tuple[list[SubmittedCell], st
         sheets = [notebook] if "cells" in notebook else notebook["worksheets"]  # before format 4
         cells = [_cell(cell) for sheet in sheets for cell in sheet["cells"]]
         metadata = notebook.get("metadata")
-    except Exception as error:  # noqa: BLE001  anything at all may be in there
+    except Exception as error:
         return [], "not a notebook", [_reason(error)]
     return cells, *_belongs(metadata if isinstance(metadata, dict) else {}, cells, assignment)
 
@@ -206,21 +231,31 @@ def _parse(file: _File, assignment: Assignment) -> tuple[list[SubmittedCell], st
 def _cell(cell: Any) -> SubmittedCell:
     source, kind = cell.get("source", cell.get("input", "")), cell.get("cell_type")
     text = source if isinstance(source, str) else "".join(str(line) for line in source)
-    return SubmittedCell(kind if kind in KINDS else "raw", _text(text[: LONGEST + 1]), _text(grade_id(cell)))
+    return SubmittedCell(
+        kind if kind in KINDS else "raw", _text(text[: LONGEST + 1]), _text(grade_id(cell))
+    )
 
 
-def _belongs(metadata: GradingRecord, cells: list[SubmittedCell], assignment: Assignment) -> tuple[str, list[str]]:
+def _belongs(
+    metadata: GradingRecord, cells: list[SubmittedCell], assignment: Assignment
+) -> tuple[str, list[str]]:
     """The status "another assignment", or ""; notes."""
-    said, kernel, info = (found if isinstance(found := metadata.get(name), dict) else {} for name in METADATA)
+    said, kernel, info = (
+        found if isinstance(found := metadata.get(name), dict) else {} for name in METADATA
+    )
     language = str(kernel.get("language") or info.get("name") or "python")
-    notes = [] if "python" in language.lower() else [f"written for {_shown(language)}, not for Python"]
+    notes = (
+        [] if "python" in language.lower() else [f"written for {_shown(language)}, not for Python"]
+    )
     if isinstance(said.get("assignment"), str):
         if said["assignment"] == assignment.name:
             return "", notes
         return "another assignment", [*notes, f"it says that it is {_shown(said['assignment'])}"]
     ids = {*assignment.tests, *assignment.written}
     defines = re.compile(rf"^[ \t]*(def +)?({'|'.join(assignment.tasks)})\b *(\(|=)", re.MULTILINE)
-    if any(cell.id in ids or (cell.kind == "code" and defines.search(cell.source)) for cell in cells):
+    if any(
+        cell.id in ids or (cell.kind == "code" and defines.search(cell.source)) for cell in cells
+    ):
         return "", notes
     return "another assignment", [*notes, f"no cell of {assignment.name} is in it"]
 
@@ -241,20 +276,26 @@ def _reason(error: Exception) -> str:
 
 
 class GradingStep(NamedTuple):
-    """What to do with one cell: show its text, run its code, or (after running it) test a function of it."""
+    """What to do with one cell: show its text, run its code, or (after running it) test a function
+    of it.
+    """
 
     do: Literal["text", "run", "skip", "test"]
     source: str
     id: str = ""
 
 
-def repair(cells: list[SubmittedCell], assignment: Assignment) -> tuple[list[GradingStep], list[str]]:
+def repair(
+    cells: list[SubmittedCell], assignment: Assignment
+) -> tuple[list[GradingStep], list[str]]:
     """The steps of grading, and what had to be mended, for the notes.
 
-    A student's own code stays where it stands and runs, whatever its cell is called. Cells of the course's (set-up and
-    tests) are taken from the master; missing ones are put back: the set-up first, tests at the end.
-    """
-    demos = {cell.source for cell in assignment.release.cells if "demo" in cell.metadata.get("tags", [])}
+    A student's own code stays where it stands and runs, whatever its cell is called. Cells of the
+    course's (set-up and tests) are taken from the master; missing ones are put back: the set-up
+    first, tests at the end."""
+    demos = {
+        cell.source for cell in assignment.release.cells if "demo" in cell.metadata.get("tags", [])
+    }
     by_source = {cell.source.strip(): name for name, cell in assignment.locked.items()}
     steps: list[GradingStep] = []
     seen: set[str] = set()
@@ -271,7 +312,8 @@ def repair(cells: list[SubmittedCell], assignment: Assignment) -> tuple[list[Gra
         elif name:
             if cell.source.strip() != assignment.locked[name].source.strip():
                 changed.append(name)
-                steps.append(GradingStep("run", cell.source))  # a copied cell keeps its name; its code may be needed
+                # a copied cell keeps its name; its code may be needed
+                steps.append(GradingStep("run", cell.source))
             if name in seen:
                 twice.append(name)
                 continue
@@ -290,18 +332,26 @@ def repair(cells: list[SubmittedCell], assignment: Assignment) -> tuple[list[Gra
         "missing (put back)": missing,
     }
     notes = [f"course cells {what}: {', '.join(names)}" for what, names in said.items() if names]
-    return steps, notes + [f"{cell} is longer than {LONGEST:,} characters and was not run" for cell in long[:9]]
+    return steps, notes + [
+        f"{cell} is longer than {LONGEST:,} characters and was not run" for cell in long[:9]
+    ]
 
 
 def _course_step(name: str, assignment: Assignment) -> GradingStep:
-    return GradingStep("test" if name in assignment.tests else "run", assignment.locked[name].source, name)
+    return GradingStep(
+        "test" if name in assignment.tests else "run", assignment.locked[name].source, name
+    )
 
 
 def written(cells: list[SubmittedCell], assignment: Assignment) -> tuple[dict[str, str], list[str]]:
-    """The answers that a person marks, "" where there is none; notes. Where the cell of an answer is as it was given
-    out, all text that the student has added stands for it."""
+    """The answers that a person marks, "" where there is none; notes. Where the cell of an answer
+    is as it was given out, all text that the student has added stands for it."""
     given = {"", ANSWER, *(cell.source.strip() for cell in assignment.release.cells)}
-    own = [cell.source.strip() for cell in cells if cell.kind != "code" and cell.source.strip() not in given]
+    own = [
+        cell.source.strip()
+        for cell in cells
+        if cell.kind != "code" and cell.source.strip() not in given
+    ]
     texts: dict[str, str] = {}
     notes: list[str] = []
     for name, part in assignment.written.items():
@@ -309,6 +359,8 @@ def written(cells: list[SubmittedCell], assignment: Assignment) -> tuple[dict[st
         texts[name] = "\n\n".join(dict.fromkeys(text for text in found if text and text != ANSWER))
         if own and not texts[name]:
             texts[name] = "\n\n".join(dict.fromkeys(own))
-            notes.append(f"the cell for {part.question} is empty; shown is what was written into other cells")
+            notes.append(
+                f"the cell for {part.question} is empty; shown is what was written into other cells"
+            )
         texts[name] = texts[name][:LONGEST]
     return texts, notes

@@ -10,21 +10,45 @@ import typer
 
 
 def grade(
-    submissions: Annotated[Path, typer.Argument(help="A folder with a notebook, zip or folder for each student.")],
+    submissions: Annotated[
+        Path, typer.Argument(help="A folder with a notebook, zip or folder for each student.")
+    ],
     assignment: Annotated[str, typer.Option(help="hw1, or the path of a master notebook.")],
-    out: Annotated[Path, typer.Option(help="Folder for points, feedback and marks; what is in it is not done again.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            help="Folder for points, feedback and marks; what is in it is not done again."
+        ),
+    ],
     jobs: Annotated[int, typer.Option(help="Submissions at once.", min=1)] = 2,
     timeout: Annotated[float, typer.Option(help="Seconds for a whole submission.", min=1)] = 180,
-    cell_timeout: Annotated[float, typer.Option(help="Seconds for one cell, or one function's test.", min=1)] = 20,
+    cell_timeout: Annotated[
+        float, typer.Option(help="Seconds for one cell, or one function's test.", min=1)
+    ] = 20,
     seed: Annotated[
-        int | None, typer.Option(help="Of the tests' inputs; drawn once and kept if not given.", min=0, max=10**9)
+        int | None,
+        typer.Option(
+            help="Of the tests' inputs; drawn once and kept if not given.", min=0, max=10**9
+        ),
     ] = None,
-    again: Annotated[bool, typer.Option("--again", help="Also grade what has not changed.")] = False,
-    roster: Annotated[Path | None, typer.Option(help="The CSV that Canvas or Moodle exports.", exists=True)] = None,
-    due: Annotated[datetime | None, typer.Option(help="What is later is late.", formats=["%Y-%m-%dT%H:%M"])] = None,
-    late: Annotated[float, typer.Option(help="Percent of all points that a day late costs.", min=0, max=100)] = 0,
-    store: Annotated[str, typer.Option("--gradebook", help="nbgrader's, to fill: sqlite:///gradebook.db")] = "",
-    marks: Annotated[Path | None, typer.Option(help="A marks.csv that answers.html has saved.", exists=True)] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Also grade what has not changed.")
+    ] = False,
+    roster: Annotated[
+        Path | None, typer.Option(help="The CSV that Canvas or Moodle exports.", exists=True)
+    ] = None,
+    due: Annotated[
+        datetime | None, typer.Option(help="What is later is late.", formats=["%Y-%m-%dT%H:%M"])
+    ] = None,
+    late: Annotated[
+        float, typer.Option(help="Percent of all points that a day late costs.", min=0, max=100)
+    ] = 0,
+    store: Annotated[
+        str, typer.Option("--gradebook", help="nbgrader's, to fill: sqlite:///gradebook.db")
+    ] = "",
+    marks: Annotated[
+        Path | None, typer.Option(help="A marks.csv that answers.html has saved.", exists=True)
+    ] = None,
 ) -> None:
     """Grade a folder of homework; again after marking written answers. docs/teaching.md tells how.
 
@@ -39,24 +63,50 @@ def grade(
     way = box.sandbox()
     if not way.boxed:
         print(
-            f"warning: {way.why}. Students' code runs with limits on time and memory only: it can read and change what "
-            "you can. Grade on a machine or an account that holds nothing else.",
+            f"warning: {way.why}. Students' code runs with limits on time and memory only: it can"
+            " read and change what you can. Grade on a machine or an account that holds nothing"
+            " else.",
             file=sys.stderr,
         )
     limits = box.Limits(seconds=timeout, cell_seconds=cell_timeout)
     said: list[str] = []
-    handed = gather(submissions, Roster(roster) if roster else None, due, percent=late, marked=marks, gradebook=store)
+    handed = gather(
+        submissions,
+        Roster(roster) if roster else None,
+        due,
+        percent=late,
+        marked=marks,
+        gradebook=store,
+    )
     failed, count = 0, len(handed.entries)
-    given = partial(run, jobs=jobs, limits=limits, way=way, seed=seed, again=again, say=said.append, handed=handed)
+    given = partial(
+        run,
+        jobs=jobs,
+        limits=limits,
+        way=way,
+        seed=seed,
+        again=again,
+        say=said.append,
+        handed=handed,
+    )
     for record in tqdm(given(submissions, assignment, out), total=count, unit="", disable=None):
         tests = record["tests"].values()
-        points = f", {sum(t['points'] for t in tests):g} of {sum(t['of'] for t in tests):g}" if tests else ""
+        points = (
+            f", {sum(t['points'] for t in tests):g} of {sum(t['of'] for t in tests):g}"
+            if tests
+            else ""
+        )
         tqdm.write(f"{record['student']}: {record['status']}{points}")
         failed += record["status"] == "grader failed"
-    print(f"points in {out / 'grades.csv'}, pages in {out / 'feedback'}, to mark by hand: {out / 'marks.csv'}")
+    print(
+        f"points in {out / 'grades.csv'}, pages in {out / 'feedback'}, to mark by hand:"
+        f" {out / 'marks.csv'}"
+    )
     print(f"for you: {out / 'overview.html'}, to mark in: {out / 'answers.html'}")
     if failed:
-        said.append(f"the grader itself failed on {failed} of {count}; the notes say why. Call it again.")
+        said.append(
+            f"the grader itself failed on {failed} of {count}; the notes say why. Call it again."
+        )
     for sentence in said:
         print(f"warning: {sentence}", file=sys.stderr)
     if failed:

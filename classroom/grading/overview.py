@@ -1,4 +1,6 @@
-"""The page for the teacher: how a class did, what it got wrong, and which submissions are nearly the same."""
+"""The page for the teacher: how a class did, what it got wrong, and which submissions are nearly
+the same.
+"""
 
 import io
 import itertools
@@ -12,13 +14,24 @@ from classroom.grading.collect import GradingRecord
 from classroom.grading.roster import Handed
 
 Records = list[GradingRecord]
-LAYOUT = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
-RUN, FEWEST = 6, 30  # words that are compared as one; such runs of one's own, else likeness means nothing
-NEAR, PAIRS, SHOWN = 0.8, 30, 20_000  # of all runs that either has, in both; what is shown, and how much of each
+LAYOUT = {
+    tokenize.COMMENT,
+    tokenize.NL,
+    tokenize.NEWLINE,
+    tokenize.INDENT,
+    tokenize.DEDENT,
+    tokenize.ENDMARKER,
+}
+# words that are compared as one; such runs of one's own, else likeness means nothing
+RUN, FEWEST = 6, 30
+# of all runs that either has, in both; what is shown, and how much of each
+NEAR, PAIRS, SHOWN = 0.8, 30, 20_000
 COMPARED = 500_000  # characters of one submission: 20 MB of signs would take minutes and gigabytes
 
 
-def summary(records: Records, assignment: Assignment, results: dict[str, Any], handed: Handed) -> dict[str, Any]:
+def summary(
+    records: Records, assignment: Assignment, results: dict[str, Any], handed: Handed
+) -> dict[str, Any]:
     """What the page shows. results: of each key, see `report.write`."""
     graded = [record for record in records if record["tests"]]
     mine = [results[record["key"]] for record in graded]
@@ -27,7 +40,11 @@ def summary(records: Records, assignment: Assignment, results: dict[str, Any], h
     sums = sorted(sum(filter(None, result.earned.values())) for result in mine)
     counts = [sum(min(9, int(10 * each / full)) == tenth for each in sums) for tenth in range(10)]
     found = {"mistakes": mistakes(graded, assignment), "pairs": alike(graded, assignment)}
-    return shown | found | {"sums": sums, "counts": counts, "of": full, "questions": assignment.questions}
+    return (
+        shown
+        | found
+        | {"sums": sums, "counts": counts, "of": full, "questions": assignment.questions}
+    )
 
 
 def mistakes(records: Records, assignment: Assignment) -> dict[str, list[tuple[str, list[str]]]]:
@@ -40,9 +57,12 @@ def mistakes(records: Records, assignment: Assignment) -> dict[str, list[tuple[s
     return {name: sorted(of, key=lambda each: -len(each[1]))[:8] for name, of in every.items()}
 
 
-def alike(records: Records, assignment: Assignment) -> list[tuple[float, str, list[tuple[str, str]]]]:
-    """Pairs of submissions whose own code, or own words, are nearly the same (share, "code" or "words", student and
-    text of both), the likest first. What the release or the published solutions hold as well does not count."""
+def alike(
+    records: Records, assignment: Assignment
+) -> list[tuple[float, str, list[tuple[str, str]]]]:
+    """Pairs of submissions whose own code, or own words, are nearly the same (share, "code" or
+    "words", student and text of both), the likest first. What the release or the published
+    solutions hold as well does not count."""
     cells = [*assignment.release.cells, *assignment.solutions().cells]
     given = {words(cell.source, code=cell.cell_type == "code") for cell in cells}
     known = set().union(*map(_runs, given))
@@ -54,7 +74,11 @@ def alike(records: Records, assignment: Assignment) -> list[tuple[float, str, li
             texts = code if kind == "code" else [str(text) for text in record["written"].values()]
             ends = itertools.accumulate(map(len, texts))
             texts = [text for text in texts if next(ends) <= COMPARED]
-            found = {text: split for text in texts if (split := words(text, code=kind == "code")) not in given}
+            found = {
+                text: split
+                for text in texts
+                if (split := words(text, code=kind == "code")) not in given
+            }
             runs = set().union(*map(_runs, found.values())) - known
             own += [(runs, (record["student"], "\n\n".join(found)[:SHOWN]))] * (len(runs) >= FEWEST)
         for (one, left), (other, right) in itertools.combinations(own, 2):
@@ -64,7 +88,9 @@ def alike(records: Records, assignment: Assignment) -> list[tuple[float, str, li
 
 
 def words(text: str, *, code: bool) -> tuple[str, ...]:
-    """What is compared of a text: of code its tokens without comments, blank lines and formatting."""
+    """What is compared of a text: of code its tokens without comments, blank lines and
+    formatting.
+    """
     try:
         found = tokenize.generate_tokens(io.StringIO(text if code else "").readline)
         tokens = tuple(token.string for token in found if token.type not in LAYOUT)

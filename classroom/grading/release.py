@@ -1,8 +1,9 @@
-"""Make what students get from the masters: `make homework`, or python -m classroom.grading.release [MASTER ...].
+"""Make what students get from the masters: `make homework`, or python -m classroom.grading.release
+[MASTER ...].
 
-For hw1, in build/homework/hw1: release/ (the notebook with stubs, and its checks), hw1.zip (the same, to hand out), and
-solutions/hw1.ipynb (the answers without hidden tests, for after the deadline).
-"""
+For hw1, in build/homework/hw1: release/ (the notebook with stubs, and its checks), hw1.zip (the
+same, to hand out), and solutions/hw1.ipynb (the answers without hidden tests, for after the
+deadline)."""
 
 import argparse
 import sys
@@ -29,9 +30,13 @@ def build(assignment: Assignment, out: Path = BUILT) -> Path:
             file.write(text)
     with atomic_write(folder / "solutions" / f"{assignment.name}.ipynb") as file:
         file.write(nbformat.writes(assignment.solutions()) + "\n")
-    with atomic_write(folder / f"{assignment.name}.zip", "wb") as raw, zipfile.ZipFile(raw, "w") as archive:
+    with (
+        atomic_write(folder / f"{assignment.name}.zip", "wb") as raw,
+        zipfile.ZipFile(raw, "w") as archive,
+    ):
         for name, text in release.items():
-            entry = zipfile.ZipInfo(f"{assignment.name}/{name}")  # without a date: the same bytes each time
+            # without a date: the same bytes each time
+            entry = zipfile.ZipInfo(f"{assignment.name}/{name}")
             archive.writestr(entry, text, zipfile.ZIP_DEFLATED)
     return folder
 
@@ -40,19 +45,23 @@ def main(words: list[str] | None = None) -> None:
     """Build the masters that the command line names, or all."""
     name, form = "python -m classroom.grading.release", argparse.RawTextHelpFormatter
     parser = argparse.ArgumentParser(name, description=__doc__, formatter_class=form)
-    parser.add_argument("masters", nargs="*", metavar="MASTER", help="hw1, or a master's path; none: all of ours")
-    for master in parser.parse_args(words).masters or sorted(str(p) for p in MASTERS.glob("*.ipynb")):
+    parser.add_argument(
+        "masters", nargs="*", metavar="MASTER", help="hw1, or a master's path; none: all of ours"
+    )
+    for master in parser.parse_args(words).masters or sorted(
+        str(p) for p in MASTERS.glob("*.ipynb")
+    ):
         assignment = Assignment(master)
         for task in assignment.tasks.values():
             task.prove()
         folder = build(assignment)
         points = sum(assignment.questions.values())
-        print(f"{folder}: {len(assignment.questions)} questions, {points:g} points")  # noqa: T201
+        print(f"{folder}: {len(assignment.questions)} questions, {points:g} points")
 
 
 if __name__ == "__main__":
     try:
         main()
     except CourseError as error:
-        print(f"error: {error}", file=sys.stderr)  # noqa: T201
+        print(f"error: {error}", file=sys.stderr)
         sys.exit(1)

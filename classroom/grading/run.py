@@ -1,4 +1,6 @@
-"""Grade a folder of submissions: in parallel, each in a box of its own, only what has changed since the last time."""
+"""Grade a folder of submissions: in parallel, each in a box of its own, only what has changed since
+the last time.
+"""
 
 import contextlib
 import hashlib
@@ -40,15 +42,20 @@ def grade(
     say: Callable[[str], object] = str,
     handed: Handed | None = None,
 ) -> Iterator[GradingRecord]:
-    """Grade all submissions of a folder into `out`; yields each record when it is there, earlier ones first.
+    """Grade all submissions of a folder into `out`; yields each record when it is there, earlier
+    ones first.
 
-    assignment: "hw1" or a master's path. way: how students' code is shut in; by default the strongest there is. seed:
-        of the tests' inputs; by default drawn once and kept in `out`. again: also grade what has not changed. say: gets
-        sentences for the teacher, about marks that do not fit. handed: what of the folder counts; all by default.
+    assignment: "hw1" or a master's path. way: how students' code is shut in; by default the
+        strongest there is. seed: of the tests' inputs; by default drawn once and kept in `out`.
+        again: also grade what has not changed. say: gets sentences for the teacher, about marks
+        that do not fit. handed: what of the folder counts; all by default.
     """
     limits = limits or Limits()
     if out.resolve().is_relative_to(submissions.resolve()):
-        raise CourseError(f"{out} is inside {submissions} and would be a submission; take another folder for --out.")
+        raise CourseError(
+            f"{out} is inside {submissions} and would be a submission; take another folder for"
+            " --out."
+        )
     handed = handed or gather(submissions)
     master = Assignment(assignment)
     for table in filter(None, (out / report.MARKS, handed.marked)):
@@ -59,7 +66,9 @@ def grade(
     checks = (out / "tests" / f"{master.name}_checks.json").resolve()
     with atomic_write(checks) as file:
         file.write(master.checks())
-    version = hashlib.sha256(f"{FORMAT} {master.digest} {seed} {asdict(limits)}".encode()).hexdigest()[:16]
+    version = hashlib.sha256(
+        f"{FORMAT} {master.digest} {seed} {asdict(limits)}".encode()
+    ).hexdigest()[:16]
 
     records: dict[str, GradingRecord] = {}
     waiting: list[Job] = []
@@ -71,7 +80,9 @@ def grade(
             yield old
         else:
             waiting.append(Job(entry, student, key))
-    for record in _parallel(waiting, jobs, (assignment, seed, limits, way or box.sandbox(), checks)):
+    for record in _parallel(
+        waiting, jobs, (assignment, seed, limits, way or box.sandbox(), checks)
+    ):
         record |= {"version": version, "digest": digests[record["key"]]}
         write_json(out / "results" / f"{record['key']}.json", record)
         records[record["key"]] = record
@@ -96,13 +107,16 @@ class _Worker:
     def __init__(self, given: tuple[Any, ...]) -> None:
         context = get_context("spawn")
         self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=_serve, name="grader", args=(theirs, *given), daemon=True)
+        self.process = context.Process(
+            target=_serve, name="grader", args=(theirs, *given), daemon=True
+        )
         self.process.start()
         theirs.close()
         self.job: Job | None = None
         limits: Limits = given[2]
         starts = (limits.restarts + 2) * box.START_SECONDS
-        self.longest = starts + box.PATIENCE * (2 * limits.seconds + OUTSIDE)  # by the clock: a guard against a hang
+        # by the clock: a guard against a hang
+        self.longest = starts + box.PATIENCE * (2 * limits.seconds + OUTSIDE)
 
     def give(self, job: Job) -> None:
         """Let it grade this one."""
@@ -134,14 +148,19 @@ class _Worker:
 
 
 def _parallel(waiting: list[Job], jobs: int, given: tuple[Any, ...]) -> Iterator[GradingRecord]:
-    """Records as they come. A grading process that dies costs the submission it had in hand, which says so."""
+    """Records as they come. A grading process that dies costs the submission it had in hand, which
+    says so.
+    """
     todo, workers = deque(waiting), list[_Worker]()
     try:
         while todo or workers:
             while todo and len(workers) < jobs:
                 workers.append(_Worker(given))
                 workers[-1].give(todo.popleft())
-            wait([each for worker in workers for each in (worker.pipe, worker.process.sentinel)], timeout=5)
+            wait(
+                [each for worker in workers for each in (worker.pipe, worker.process.sentinel)],
+                timeout=5,
+            )
             for worker in list(workers):
                 if (record := worker.result()) is None:
                     continue
@@ -156,17 +175,22 @@ def _parallel(waiting: list[Job], jobs: int, given: tuple[Any, ...]) -> Iterator
             worker.end()
 
 
-def _serve(pipe: Any, assignment: str, seed: int, limits: Limits, way: Sandbox, checks: Path) -> None:
+def _serve(
+    pipe: Any, assignment: str, seed: int, limits: Limits, way: Sandbox, checks: Path
+) -> None:
     """A grading process; ends when the one that started it does."""
     import torch
 
     torch.set_num_threads(1)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal; the process that started this one ends it
+    # of the terminal; the process that started this one ends it
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     run = score.GradingRun(Assignment(assignment), seed, limits, way, checks)
     with contextlib.suppress(ImportError, ValueError, OSError):
         import resource
 
-        resource.setrlimit(resource.RLIMIT_AS, (int(limits.memory_gb * 2**30), resource.RLIM_INFINITY))
+        resource.setrlimit(
+            resource.RLIMIT_AS, (int(limits.memory_gb * 2**30), resource.RLIM_INFINITY)
+        )
     with contextlib.suppress(EOFError, OSError):
         while True:
             job = pipe.recv()
@@ -180,7 +204,9 @@ def _seed(out: Path, name: str, seed: int | None) -> int:
     path = out / "run.json"
     known: dict[str, Any] = read_json(path) if path.exists() else {}
     if known and known.get("assignment") != name:
-        raise CourseError(f"{out} holds the grades of {known.get('assignment')}; give {name} a folder of its own.")
+        raise CourseError(
+            f"{out} holds the grades of {known.get('assignment')}; give {name} a folder of its own."
+        )
     chosen = seed if seed is not None else int(known.get("seed", secrets.randbelow(10**6)))
     write_json(path, {"assignment": name, "seed": chosen})
     return chosen

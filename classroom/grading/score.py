@@ -1,4 +1,6 @@
-"""Grade one submission: run it in the box, ask its functions, compare here, write down what was found."""
+"""Grade one submission: run it in the box, ask its functions, compare here, write down what was
+found.
+"""
 
 import base64
 import builtins
@@ -21,7 +23,9 @@ SHOWN = 400_000  # characters of one submission's cells and their outputs that a
 
 
 class EndTest(BaseException):
-    """A function's test cannot go on; the message says why. No `except Exception` on the way catches it."""
+    """A function's test cannot go on; the message says why. No `except Exception` on the way
+    catches it.
+    """
 
 
 class MissingFunction(BaseException):
@@ -33,8 +37,9 @@ class OutOfTime(BaseException):
 
 
 class Session:
-    """Runs cells and calls functions. When the process dies, the next request starts a new one, which first runs again
-    all cells that had come to an end, so that a death costs the cell that caused it and nothing else."""
+    """Runs cells and calls functions. When the process dies, the next request starts a new one,
+    which first runs again all cells that had come to an end, so that a death costs the cell that
+    caused it and nothing else."""
 
     def __init__(self, way: Sandbox, limits: Limits, files: tuple[Path, ...] = ()) -> None:
         self.way, self.limits, self.files = way, limits, files
@@ -65,8 +70,8 @@ class Session:
         return (outputs if isinstance(outputs, list) else []), ""
 
     def function(self, name: str) -> Callable[..., Any]:
-        """A stand-in for the student's function: takes and returns data, computes in the box; all its calls together
-        may take as long as one cell."""
+        """A stand-in for the student's function: takes and returns data, computes in the box; all
+        its calls together may take as long as one cell."""
         until = self.spent + self.limits.cell_seconds
 
         def call(*args: Any) -> Any:
@@ -82,7 +87,9 @@ class Session:
         return call
 
     def _ask(self, seconds: float, **request: Any) -> dict[str, Any]:
-        """Ask the process, and add up what it took: by its own account, but no less than a part of the clock's time."""
+        """Ask the process, and add up what it took: by its own account, but no less than a part of
+        the clock's time.
+        """
         if self.spent >= self.limits.seconds:
             raise OutOfTime
         self._restart()
@@ -96,16 +103,21 @@ class Session:
             raise
         finally:
             passed, took = time.monotonic() - began, answer.get("took")
-            self.spent += max(min(passed, took if isinstance(took, int | float) else seconds), passed / PATIENCE)
+            self.spent += max(
+                min(passed, took if isinstance(took, int | float) else seconds), passed / PATIENCE
+            )
         return answer
 
     def _restart(self) -> None:
-        """A new process, with the cells that had come to an end run again; one that does not this time is left out."""
+        """A new process, with the cells that had come to an end run again; one that does not this
+        time is left out.
+        """
         while self.box is None:
             if self.restarts >= self.limits.restarts:
                 raise GoneError("was not tried: Python had ended too often before")
             self.restarts += 1
-            self.box = Box(self.way, self.limits, self.files)  # a slow start of Python is not the student's time
+            # a slow start of Python is not the student's time
+            self.box = Box(self.way, self.limits, self.files)
             for source in self.done:
                 try:
                     self._ask(self.limits.cell_seconds, do="run", source=source)
@@ -120,18 +132,26 @@ def _result(answer: dict[str, Any]) -> Any:
     if kind is None:
         return answer.get("value")
     if kind == "missing":
-        raise MissingFunction("There is no function of this name when the notebook has run to its end.")
+        raise MissingFunction(
+            "There is no function of this name when the notebook has run to its end."
+        )
     if kind == "stub":
         raise NotWrittenError
     if kind == "changed":
-        raise WrongError(f"It changes its argument number {int(text) + 1 if text.isdigit() else '?'} in place.")
+        raise WrongError(
+            f"It changes its argument number {int(text) + 1 if text.isdigit() else '?'} in place."
+        )
     name = str(answer.get("type"))  # one of their own could tell what the hidden inputs are
-    raise type(name if isinstance(getattr(builtins, name, None), type) else "Error", (Exception,), {})(text)
+    raise type(
+        name if isinstance(getattr(builtins, name, None), type) else "Error", (Exception,), {}
+    )(text)
 
 
 @dataclass(frozen=True)
 class GradingRun:
-    """What all submissions of one grading share. seed: of the inputs. checks: the file beside the notebook."""
+    """What all submissions of one grading share. seed: of the inputs. checks: the file beside the
+    notebook.
+    """
 
     assignment: Assignment
     seed: int
@@ -139,20 +159,22 @@ class GradingRun:
     way: Sandbox
     checks: Path
 
-    @cache  # noqa: B019  one run a process
+    @cache
     def sheet(self, function: str, hidden: bool) -> Sheet:
         """Inputs and right results of one function."""
         task = self.assignment.tasks[function]
         return task.sheet(self.seed if hidden else task.visible_seed(self.seed), hidden=hidden)
 
-    @cache  # noqa: B019
+    @cache
     def published(self, function: str) -> Sheet:
         """What students can read beside their notebook."""
         return self.assignment.tasks[function].sheet(VISIBLE_SEED, hidden=False)
 
 
 def judge(fn: object, test: Part, run: GradingRun) -> tuple[bool, str]:
-    """Does this function pass this test, and the sentence for the student. No process is needed for a trusted `fn`."""
+    """Does this function pass this test, and the sentence for the student. No process is needed for
+    a trusted `fn`.
+    """
     return _judge(fn, run.sheet(test.function, test.hidden), secret=test.hidden)
 
 
@@ -163,32 +185,42 @@ def _judge(fn: object, sheet: Sheet, *, secret: bool) -> tuple[bool, str]:
         return False, "Not written: it returns nothing."
     except (WrongError, EndTest, MissingFunction) as end:
         return False, str(end)
-    except Exception as error:  # noqa: BLE001  results may be of any form
+    except Exception as error:
         return False, f"Its results cannot be compared ({type(error).__name__})."
     return True, "Right."
 
 
 def grade(submission: Submission, run: GradingRun) -> GradingRecord:
-    """Everything about one submission, as JSON. Never raises; what goes wrong here has the status "grader failed"."""
+    """Everything about one submission, as JSON. Never raises; what goes wrong here has the status
+    "grader failed".
+    """
     begin = time.monotonic()
-    record = unread(submission.student, submission.key, submission.status or "graded", submission.notes)
+    record = unread(
+        submission.student, submission.key, submission.status or "graded", submission.notes
+    )
     try:
         record["written"], said = written(submission.cells, run.assignment)
         if not submission.status:
             steps, mended = repair(submission.cells, run.assignment)
             record["notes"] += mended + said
             _Grading(run, record).go(steps)
-    except Exception as error:  # noqa: BLE001  one submission must not end the others' grading
+    except Exception as error:
         start = isinstance(error, GoneError | OSError)
         what = "the box could not be started" if start else type(error).__name__
-        record |= {"status": "grader failed", "tests": {}, "notes": [*record["notes"], f"{what}: {error}"]}
+        record |= {
+            "status": "grader failed",
+            "tests": {},
+            "notes": [*record["notes"], f"{what}: {error}"],
+        }
     record["seconds"] = round(time.monotonic() - begin, 1)
     record["notes"] = [note[:500] for note in record["notes"][:30]]
     cleaned: GradingRecord = clean(record)
     return cleaned
 
 
-def unread(student: str, key: str, status: str = "graded", notes: Iterable[str] = ()) -> GradingRecord:
+def unread(
+    student: str, key: str, status: str = "graded", notes: Iterable[str] = ()
+) -> GradingRecord:
     """The record of a submission of which nothing has run yet."""
     return {
         "student": student,
@@ -202,7 +234,9 @@ def unread(student: str, key: str, status: str = "graded", notes: Iterable[str] 
 
 
 def shown(output: Any) -> tuple[str, str] | None:
-    """An output's kind ("out", "err" or "png") and text; anything that is not as it should be becomes nothing."""
+    """An output's kind ("out", "err" or "png") and text; anything that is not as it should be
+    becomes nothing.
+    """
     if not isinstance(output, dict):
         return None
     if output.get("output_type") == "error":
@@ -247,7 +281,9 @@ class _Grading:
                 for test in tests.values():
                     self._test(test)
                 changed = {name for name in self.right if not self._published(name)}
-                wrong = [name for name, found in self.record["tests"].items() if not found["passed"]]
+                wrong = [
+                    name for name, found in self.record["tests"].items() if not found["passed"]
+                ]
                 if lost := {name for name in wrong if tests[name].function in changed}:
                     self._test_in_place(lost, steps)
         finally:
@@ -260,12 +296,16 @@ class _Grading:
 
     @contextlib.contextmanager
     def _in_time(self) -> Iterator[None]:
-        """Where the cells need more than there is, the tests of what came before have as much again."""
+        """Where the cells need more than there is, the tests of what came before have as much
+        again.
+        """
         try:
             yield
         except OutOfTime:
             if self.record["status"] != "timed out":
-                self.record["notes"].append(f"stopped after {self.run.limits.seconds:g} seconds in all")
+                self.record["notes"].append(
+                    f"stopped after {self.run.limits.seconds:g} seconds in all"
+                )
             self.record["status"], self.session.spent = "timed out", 0.0
 
     def _cell(self, number: int, step: GradingStep) -> None:
@@ -275,9 +315,14 @@ class _Grading:
             if gone:
                 self.deadly.add(step.source)
                 self.record["notes"].append(f"cell {number} {gone}")
-                outputs = [{"output_type": "stream", "name": "stderr", "text": f"This cell {gone}."}]
+                outputs = [
+                    {"output_type": "stream", "name": "stderr", "text": f"This cell {gone}."}
+                ]
         self._keep(step, [] if step.do == "test" else outputs)
-        if step.do == "test" and (name := self.run.assignment.tests[step.id].function) not in self.right:
+        if (
+            step.do == "test"
+            and (name := self.run.assignment.tests[step.id].function) not in self.right
+        ):
             self.right |= {name} if self._published(name) else set()
 
     def _published(self, name: str) -> bool:
@@ -285,7 +330,9 @@ class _Grading:
         return _judge(self.session.function(name), self.run.published(name), secret=False)[0]
 
     def _test_in_place(self, lost: set[str], steps: list[GradingStep]) -> None:
-        """In a new process, test where their tests stand what was right there and has been changed by later cells."""
+        """In a new process, test where their tests stand what was right there and has been changed
+        by later cells.
+        """
         self.session.renew()
         last = max(place for place, step in enumerate(steps) if step.id in lost)
         for step in steps[: last + 1]:
@@ -299,7 +346,9 @@ class _Grading:
         found = [each for output in outputs if (each := shown(output))]
         self.room -= len(step.source) + sum(len(text) for _, text in found)
         if self.room >= 0:
-            self.record["cells"].append({"do": step.do, "source": step.source, "id": step.id, "shown": found})
+            self.record["cells"].append(
+                {"do": step.do, "source": step.source, "id": step.id, "shown": found}
+            )
         else:
             self.record["cut"], self.room = True, 0
 
@@ -308,4 +357,9 @@ class _Grading:
 
     def _note(self, test: Part, passed: bool, says: str) -> None:
         points = test.points if passed else 0.0
-        self.record["tests"][test.id] = {"points": points, "of": test.points, "passed": passed, "says": says[:2000]}
+        self.record["tests"][test.id] = {
+            "points": points,
+            "of": test.points,
+            "passed": passed,
+            "says": says[:2000],
+        }

@@ -12,27 +12,34 @@ FORMULA = ("=", "+", "-", "@")
 
 
 def read(path: Path) -> tuple[list[str], list[dict[str, str]]]:
-    """Columns and rows, as a spreadsheet may have saved them: with commas, semicolons or tabs, in UTF-8, UTF-16 or
-    Windows' own encoding. A row has only the cells that are there."""
+    """Columns and rows, as a spreadsheet may have saved them: with commas, semicolons or tabs, in
+    UTF-8, UTF-16 or Windows' own encoding. A row has only the cells that are there."""
     raw = path.read_bytes()
     try:
         text = raw.decode("utf-16" if raw.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig")
     except UnicodeDecodeError:
         text = raw.decode("cp1252", "replace")
     try:
-        reader = csv.DictReader(io.StringIO(text), delimiter=max(",;\t", key=text.partition("\n")[0].count))
-        rows = [{str(name): cell for name, cell in row.items() if isinstance(cell, str)} for row in reader]
+        reader = csv.DictReader(
+            io.StringIO(text), delimiter=max(",;\t", key=text.partition("\n")[0].count)
+        )
+        rows = [
+            {str(name): cell for name, cell in row.items() if isinstance(cell, str)}
+            for row in reader
+        ]
     except csv.Error as error:
         raise CourseError(f"{path.name} cannot be read as a table: {error}.") from None
     return list(reader.fieldnames or []), rows
 
 
 def write(path: Path, columns: list[str], rows: Iterable[list[str]], *, mark: bool = True) -> None:
-    """A table that spreadsheets open rightly: no cell looks like a formula to them. mark: begin with a byte-order mark,
-    which they need and Canvas does not take off."""
+    """A table that spreadsheets open rightly: no cell looks like a formula to them. mark: begin
+    with a byte-order mark, which they need and Canvas does not take off."""
     with atomic_write(path) as file:
         file.write("\ufeff" * mark)
-        csv.writer(file, lineterminator="\n").writerows([map(harmless, row) for row in [columns, *rows]])
+        csv.writer(file, lineterminator="\n").writerows(
+            [map(harmless, row) for row in [columns, *rows]]
+        )
 
 
 def harmless(cell: str) -> str:

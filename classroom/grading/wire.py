@@ -1,4 +1,6 @@
-"""What travels between the grader and the box: JSON and safetensors in frames of a stated length, never a pickle."""
+"""What travels between the grader and the box: JSON and safetensors in frames of a stated length,
+never a pickle.
+"""
 
 import json
 import struct
@@ -11,7 +13,8 @@ HEAD = struct.Struct(">II")
 LARGEST = 16 * 2**20  # bytes of one frame's part; a longer one ends the conversation
 LARGEST_INTEGER = 2**63
 
-# Bound here, so that code which replaces functions in these modules does not reach the conversation by accident.
+# Bound here, so that code which replaces functions in these modules does not reach the conversation
+# by accident.
 _dumps, _loads, _save, _load = json.dumps, json.loads, save, load
 
 
@@ -20,11 +23,15 @@ class BrokenFrameError(Exception):
 
 
 class Odd:
-    """Stands for a result that is not data (a numpy array, a module, ...). Only its type's name travels."""
+    """Stands for a result that is not data (a numpy array, a module, ...). Only its type's name
+    travels.
+    """
 
 
 def write(file: IO[bytes], message: Any) -> None:
-    """Send one message: anything made of tensors, numbers, text, None, lists, tuples and dicts with text keys."""
+    """Send one message: anything made of tensors, numbers, text, None, lists, tuples and dicts with
+    text keys.
+    """
     tensors: dict[str, Tensor] = {}
     text = _dumps(_pack(message, tensors)).encode()
     blob = _save(tensors) if tensors else b""
@@ -50,9 +57,18 @@ def read(file: IO[bytes]) -> Any:
 
 
 def _pack(value: Any, tensors: dict[str, Tensor]) -> Any:
-    if value is None or isinstance(value, float | str) or (isinstance(value, int) and abs(value) < LARGEST_INTEGER):
+    if (
+        value is None
+        or isinstance(value, float | str)
+        or (isinstance(value, int) and abs(value) < LARGEST_INTEGER)
+    ):
         return value
-    if isinstance(value, Tensor) and not value.is_sparse and not value.is_complex() and not value.is_quantized:
+    if (
+        isinstance(value, Tensor)
+        and not value.is_sparse
+        and not value.is_complex()
+        and not value.is_quantized
+    ):
         name = str(len(tensors))
         tensors[name] = value.detach().cpu().clone().contiguous()
         return {"$tensor": name}

@@ -1,8 +1,9 @@
-"""The program in the box: runs a student's cells in an IPython shell and calls their functions, when asked to.
+"""The program in the box: runs a student's cells in an IPython shell and calls their functions,
+when asked to.
 
-Whatever a student does in this process can hurt this process only: the grader outside holds the clock, the inputs and
-the comparisons. Started as `python -m classroom.grading.worker LIMITS`, LIMITS as JSON.
-"""
+Whatever a student does in this process can hurt this process only: the grader outside holds the
+clock, the inputs and the comparisons. Started as `python -m classroom.grading.worker LIMITS`,
+LIMITS as JSON."""
 
 import builtins
 import contextlib
@@ -26,7 +27,9 @@ OWN = os.getpid()
 
 
 def limit(limits: dict[str, int]) -> None:
-    """Give up the superuser's rights (`user`), and set limits: bytes of memory and of a file, processes, open files."""
+    """Give up the superuser's rights (`user`), and set limits: bytes of memory and of a file,
+    processes, open files.
+    """
     if limits["user"]:
         os.setgroups([])
         os.setgid(limits["user"])
@@ -49,11 +52,16 @@ def limit(limits: dict[str, int]) -> None:
 
 
 def allow(seconds: float) -> None:
-    """Limit the processor time from now on; the kernel counts whole seconds, and ends a process that takes more."""
-    with contextlib.suppress(ImportError, ValueError, OSError):  # on Windows the grader's clock is the only limit
+    """Limit the processor time from now on; the kernel counts whole seconds, and ends a process
+    that takes more.
+    """
+    # on Windows the grader's clock is the only limit
+    with contextlib.suppress(ImportError, ValueError, OSError):
         import resource
 
-        resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(time.process_time() + seconds), resource.RLIM_INFINITY))
+        resource.setrlimit(
+            resource.RLIMIT_CPU, (math.ceil(time.process_time() + seconds), resource.RLIM_INFINITY)
+        )
 
 
 class CellOutputs:
@@ -89,7 +97,9 @@ class CellOutputs:
         """An exception with its traceback."""
         text = "\n".join(lines)
         text = text if len(text) <= 8000 else text[:4000] + "\n...\n" + text[-4000:]
-        self.items.append({"output_type": "error", "ename": name, "evalue": value[:1000], "traceback": [text]})
+        self.items.append(
+            {"output_type": "error", "ename": name, "evalue": value[:1000], "traceback": [text]}
+        )
 
 
 class Stream(io.TextIOBase):
@@ -108,7 +118,9 @@ class Stream(io.TextIOBase):
 
 
 class Shell:
-    """IPython's shell with its outputs collected. Cells see what they see in a notebook, but nobody answers input()."""
+    """IPython's shell with its outputs collected. Cells see what they see in a notebook, but nobody
+    answers input().
+    """
 
     def __init__(self) -> None:
         from IPython.core.interactiveshell import InteractiveShell
@@ -121,14 +133,20 @@ class Shell:
         self.inner = cast(Any, InteractiveShell.instance(config=config))
         self.outputs = CellOutputs()
         self.out, self.err = Stream("stdout"), Stream("stderr")
-        raised, publisher, hook = self.inner.showtraceback, self.inner.display_pub, self.inner.displayhook
+        raised, publisher, hook = (
+            self.inner.showtraceback,
+            self.inner.display_pub,
+            self.inner.displayhook,
+        )
 
         def showtraceback(*args: Any, **named: Any) -> None:
             leave_if_forked()
             raised(*args, **named)
 
         def error(etype: Any, evalue: Any, lines: Any) -> None:
-            self.outputs.error(getattr(etype, "__name__", "Error"), str(evalue), [str(line) for line in lines])
+            self.outputs.error(
+                getattr(etype, "__name__", "Error"), str(evalue), [str(line) for line in lines]
+            )
 
         self.inner.showtraceback, self.inner._showtraceback = showtraceback, error
         publisher.publish = lambda data, *args, **named: self.outputs.show(data)
@@ -150,7 +168,9 @@ class Shell:
         return {"outputs": outputs.items}
 
     def call(self, name: str, args: list[Any]) -> dict[str, Any]:
-        """Call a function of the student's: {"value"}, or {"error", "text"} with the exception's name."""
+        """Call a function of the student's: {"value"}, or {"error", "text"} with the exception's
+        name.
+        """
         if name not in self.inner.user_ns:
             return {"error": "missing", "text": ""}
         given = copy.deepcopy(args)
@@ -159,27 +179,31 @@ class Shell:
                 value = plain(self.inner.user_ns[name](*given))
             except NotImplementedError:
                 return {"error": "stub", "text": ""}
-            except BaseException as error:  # noqa: BLE001  SystemExit as well
+            except BaseException as error:
                 return {"error": "raised", "type": type(error).__name__, "text": str(error)[:300]}
         changed = [i for i, (a, b) in enumerate(zip(given, args, strict=True)) if not same(a, b)]
         return {"error": "changed", "text": str(changed[0])} if changed else {"value": value}
 
 
 def leave_if_forked() -> None:
-    """A copy of this process that the student's code has forked off must not join the conversation."""
+    """A copy of this process that the student's code has forked off must not join the
+    conversation.
+    """
     if os.getpid() != OWN:
         os._exit(0)
 
 
 def refuse_input(prompt: object = "") -> str:
     """In the place of input()."""
-    raise EOFError("nobody can answer input() while the homework is graded; write the value into the cell")
+    raise EOFError(
+        "nobody can answer input() while the homework is graded; write the value into the cell"
+    )
 
 
 def serve(inbox: IO[bytes], outbox: IO[bytes], alone: bool) -> None:
-    """Answer requests until the grader hangs up. alone: this process sees none but its own descendants
-    (`--unshare-pid`); what is left of them after a request is ended, or a fork bomb would take the processor from all
-    that follows."""
+    """Answer requests until the grader hangs up. alone: this process sees none but its own
+    descendants (`--unshare-pid`); what is left of them after a request is ended, or a fork bomb
+    would take the processor from all that follows."""
     shell = Shell()
     builtins.input = refuse_input
     wire.write(outbox, {"id": 0})
@@ -196,13 +220,14 @@ def serve(inbox: IO[bytes], outbox: IO[bytes], alone: bool) -> None:
                 os.kill(-1, signal.SIGKILL)
         try:
             wire.write(outbox, {"id": request["id"], "took": time.process_time() - began, **answer})
-        except Exception as error:  # noqa: BLE001  a result that cannot be sent is the student's error
+        except Exception as error:
             failed = {"error": "raised", "type": "ResultError", "text": str(error)[:300]}
             wire.write(outbox, {"id": request["id"], **failed})
 
 
 if __name__ == "__main__":
-    # The conversation moves to files of its own; what the student's code or its children print goes nowhere.
+    # The conversation moves to files of its own; what the student's code or its children print goes
+    # nowhere.
     conversation = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nowhere = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):

@@ -1,13 +1,13 @@
 """Recorded results of the claims, for lessons and slides; `experiments.engine` writes them.
 
-records.record("gelu-converges")      # what data/results says: verdict, figures of every seed, configuration
+# what data/results says: verdict, figures of every seed, configuration
+records.record("gelu-converges")
 records.summary("gelu-converges")     # the same in a few lines
 records.live("gelu-converges", {...}) # what a lesson's own run says under the same rule
 records.beside("bert-glue", {...})    # chosen ones, as a lesson shows them
 records.recorded("bert-glue", "...")  # one of them, with its interval
 records.public_table(records.public_records())  # public tasks, as far as they are recorded
 """
-# ruff: noqa: F401  the names are the package's
 
 from classroom.records.figures import Figure, Figures, Verdict
 from classroom.records.ledger import Claim, claim, of_lesson

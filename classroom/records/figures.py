@@ -13,17 +13,22 @@ VERDICTS: tuple[str, ...] = get_args(Verdict)
 
 @dataclass(frozen=True)
 class Figure:
-    """One measured quantity: its value with each seed, and the 95% interval of the mean by Student's t.
+    """One measured quantity: its value with each seed, and the 95% interval of the mean by
+    Student's t.
 
-    One value alone has no interval (None), unless it is exact: then the interval is the value itself.
-    """
+    One value alone has no interval (None), unless it is exact: then the interval is the value
+    itself."""
 
     seeds: list[float]
     mean: float
     interval: tuple[float, float] | None
 
     def __str__(self) -> str:
-        half = "" if self.interval is None else f" ± {short((self.interval[1] - self.interval[0]) / 2)}"
+        half = (
+            ""
+            if self.interval is None
+            else f" ± {short((self.interval[1] - self.interval[0]) / 2)}"
+        )
         return short(self.mean) + ("" if len(self.seeds) == 1 else half)
 
 

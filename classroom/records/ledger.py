@@ -1,4 +1,6 @@
-"""The ledger, data/claims.yaml: every statement of the lectures that the course puts to the test."""
+"""The ledger, data/claims.yaml: every statement of the lectures that the course puts to the
+test.
+"""
 
 import re
 from dataclasses import dataclass
@@ -17,10 +19,29 @@ LEDGER = DATA / "claims.yaml"
 ClaimKind = Literal["exact", "computed", "measured"]
 KINDS: tuple[str, ...] = get_args(ClaimKind)
 LESSONS = (
-    "00_start_here", "01_self_attention", "02_transformer", "03_positions", "04_word_embeddings", "05_tokenization",
-    "06_elmo", "07_transfer", "08_gpt1", "09_bert", "10_bert_finetuning", "11_inside_bert", "12_roberta",
-    "13_distilbert", "14_electra", "15_sbert", "16_bart", "17_t5", "18_gpt2", "19_gpt3", "20_peft", "21_choosing",
-)  # fmt: skip
+    "00_start_here",
+    "01_self_attention",
+    "02_transformer",
+    "03_positions",
+    "04_word_embeddings",
+    "05_tokenization",
+    "06_elmo",
+    "07_transfer",
+    "08_gpt1",
+    "09_bert",
+    "10_bert_finetuning",
+    "11_inside_bert",
+    "12_roberta",
+    "13_distilbert",
+    "14_electra",
+    "15_sbert",
+    "16_bart",
+    "17_t5",
+    "18_gpt2",
+    "19_gpt3",
+    "20_peft",
+    "21_choosing",
+)
 NEEDED = ("id", "lesson", "kind", "says", "shows", "rule")
 ALLOWED = (*NEEDED, "paper", "note", "tried", "real")
 
@@ -29,10 +50,12 @@ ALLOWED = (*NEEDED, "paper", "note", "tried", "real")
 class Claim:
     """One row of the ledger.
 
-    id: its name. lesson: where it is tested live. kind: "exact", "computed" or "measured". says: the lecture's words.
-    shows: what the course measures. paper: the lecture's figures, in whatever shape they have; None without any.
-    rule: when the verdict is which (`classroom.records.rules`), written before the first run. tried: what was tried to
-        find out why it does not show. real: statements on data/results/real_*.json, which are no part of the rule.
+    id: its name. lesson: where it is tested live. kind: "exact", "computed" or "measured". says:
+    the lecture's words. shows: what the course measures. paper: the lecture's figures, in whatever
+    shape they have; None without any. rule: when the verdict is which (`classroom.records.rules`),
+    written before the first run. tried: what was tried to
+        find out why it does not show. real: statements on data/results/real_*.json, which are no
+        part of the rule.
     """
 
     id: str
@@ -55,18 +78,24 @@ def read(path: Path = LEDGER) -> dict[str, Claim]:
     try:
         entries = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise CourseError(f"The ledger {path} cannot be read ({error.strerror}); restore it.") from error
+        raise CourseError(
+            f"The ledger {path} cannot be read ({error.strerror}); restore it."
+        ) from error
     except yaml.YAMLError as error:
         where = getattr(error, "problem_mark", None)
         line = f", line {where.line + 1}" if where else ""
-        raise CourseError(f"{path.name}{line} is not YAML: {getattr(error, 'problem', error)}.") from error
+        raise CourseError(
+            f"{path.name}{line} is not YAML: {getattr(error, 'problem', error)}."
+        ) from error
     if not isinstance(entries, list) or not entries:
         raise CourseError(f"{path.name} must be a list of claims, each beginning with '- id:'.")
     claims: dict[str, Claim] = {}
     for number, entry in enumerate(entries, start=1):
         found = _claim(path.name, number, entry)
         if found.id in claims:
-            raise CourseError(f"{path.name}: the id {found.id!r} stands twice; every claim needs its own.")
+            raise CourseError(
+                f"{path.name}: the id {found.id!r} stands twice; every claim needs its own."
+            )
         claims[found.id] = found
     return claims
 
@@ -96,19 +125,25 @@ def of_lesson(name: str) -> list[Claim]:
 
 def _claim(file: str, number: int, entry: Any) -> Claim:
     if not isinstance(entry, dict):
-        raise CourseError(f"{file}: entry {number} is {entry!r}; it must have the keys {', '.join(NEEDED)}.")
+        raise CourseError(
+            f"{file}: entry {number} is {entry!r}; it must have the keys {', '.join(NEEDED)}."
+        )
     name = f"{file}: entry {number} ({entry.get('id', 'without an id')})"
     if missing := [key for key in NEEDED if key not in entry]:
         raise CourseError(f"{name} lacks the key {missing[0]!r}.")
     if unknown := [key for key in entry if key not in ALLOWED]:
-        raise CourseError(f"{name} has the unknown key {unknown[0]!r}; there are {', '.join(ALLOWED)}.")
+        raise CourseError(
+            f"{name} has the unknown key {unknown[0]!r}; there are {', '.join(ALLOWED)}."
+        )
     for key in (*NEEDED[:-1], "note"):
         if not isinstance(entry.get(key, ""), str) or entry.get(key) == "":
             raise CourseError(f"{name}: {key} is {entry[key]!r}; it must be a text.")
     if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", entry["id"]):
         raise CourseError(f"{name}: an id has small letters and digits, joined by single hyphens.")
     if entry["kind"] not in KINDS:
-        raise CourseError(f"{name}: kind is {entry['kind']!r}; it must be one of {', '.join(KINDS)}.")
+        raise CourseError(
+            f"{name}: kind is {entry['kind']!r}; it must be one of {', '.join(KINDS)}."
+        )
     if entry["lesson"] not in LESSONS:
         raise CourseError(f"{name}: there is no lesson {entry['lesson']!r}.")
     rules.check(entry["rule"], name)

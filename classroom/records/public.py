@@ -1,4 +1,6 @@
-"""Public tasks, data/results/real_*.json (experiments/real/tasks.py): a table of what is recorded, and who is ahead."""
+"""Public tasks, data/results/real_*.json (experiments/real/tasks.py): a table of what is recorded,
+and who is ahead.
+"""
 
 from collections.abc import Mapping
 from functools import cache
@@ -22,8 +24,18 @@ TASKS = {
     "xquad": "XQuAD: answer spans",
     "senses": "CoarseWSD-20: which sense?",
 }
-ARMS = {"linear": "linear model", "scratch": "random weights", "town": "the town", "english": "English"}
-METRICS = {"matthews": "Matthews", "spearman": "Spearman", "entity_f1": "F1 of names", "token_f1": "F1 of words"}
+ARMS = {
+    "linear": "linear model",
+    "scratch": "random weights",
+    "town": "the town",
+    "english": "English",
+}
+METRICS = {
+    "matthews": "Matthews",
+    "spearman": "Spearman",
+    "entity_f1": "F1 of names",
+    "token_f1": "F1 of words",
+}
 NO_BREAK = ",\N{NO-BREAK SPACE}"  # within an interval
 Records = Mapping[str, Mapping[str, Any]]
 
@@ -54,14 +66,17 @@ def figures(folder: str | Path = RESULTS) -> dict[str, Figure]:
 
 
 def public_table(found: Records) -> "Html | None":
-    """A row a task, a column an arm: the mean (times 100) with its 95% interval, a single training without one; a dash
-    where nothing is recorded. None without any record."""
+    """A row a task, a column an arm: the mean (times 100) with its 95% interval, a single training
+    without one; a dash where nothing is recorded. None without any record."""
     from classroom.figures.tables import table
 
     rows = []
     for name, record in found.items():
         task = record.get("task", {"metric": "f1"})
-        row: dict[str, Any] = {"task": TASKS[name], "metric": METRICS.get(task["metric"], task["metric"])}
+        row: dict[str, Any] = {
+            "task": TASKS[name],
+            "metric": METRICS.get(task["metric"], task["metric"]),
+        }
         row["rows to train on"] = f"{record['rows']['train']:,}" if "rows" in record else None
         for arm, heading in ARMS.items():
             row[heading] = _said(_figure(record, arm))
@@ -71,8 +86,8 @@ def public_table(found: Records) -> "Html | None":
 
 
 def compared(found: Records, arm: str, other: str) -> str:
-    """On which tasks an arm is ahead of another, the 95% interval of the difference (paired by seed; of the arm alone
-    against a single training) above zero."""
+    """On which tasks an arm is ahead of another, the 95% interval of the difference (paired by
+    seed; of the arm alone against a single training) above zero."""
     told: dict[str, list[str]] = {"ahead": [], "behind": [], "no difference shown": []}
     for name, record in found.items():
         one, two = _figure(record, arm), _figure(record, other)
@@ -82,7 +97,9 @@ def compared(found: Records, arm: str, other: str) -> str:
         low, high = (x - two[0] for x in one[1:])
         if len(a) == len(b):
             low, high = difference(figure(a), figure(b)).interval or (low, high)
-        told["ahead" if low > 0 else "behind" if high < 0 else "no difference shown"].append(TASKS[name].split(":")[0])
+        told["ahead" if low > 0 else "behind" if high < 0 else "no difference shown"].append(
+            TASKS[name].split(":")[0]
+        )
     said = "; ".join(f"{word}: {', '.join(names)}" for word, names in told.items() if names)
     return f"{ARMS[arm]} against {ARMS[other]}: {said or 'not recorded yet'}"
 

@@ -1,4 +1,6 @@
-"""What became of a claim: data/results/<claim>.json, written by `claims run` and read by lessons and slides."""
+"""What became of a claim: data/results/<claim>.json, written by `claims run` and read by lessons
+and slides.
+"""
 
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -16,10 +18,10 @@ RESULTS = DATA / "results"
 class Record:
     """One claim's experiment, whole.
 
-    rule: the ledger's, in words; rule_hash: names the rule that gave the verdict; ruled: that of the run. why: a line
-    for each statement, and for each control that fails, with its figures. arms: names of the pretrained models used.
-    tried: to find out why a claim does not show. seconds: of one processor core, its arms' training included.
-    """
+    rule: the ledger's, in words; rule_hash: names the rule that gave the verdict; ruled: that of
+    the run. why: a line for each statement, and for each control that fails, with its figures.
+    arms: names of the pretrained models used. tried: to find out why a claim does not show.
+    seconds: of one processor core, its arms' training included."""
 
     id: str
     kind: str
@@ -58,12 +60,16 @@ def read(path: Path) -> Record:
     values = read_json(path)
     try:
         figures = {
-            key: Figure(list(f["seeds"]), f["mean"], None if f["interval"] is None else (*f["interval"],))
+            key: Figure(
+                list(f["seeds"]), f["mean"], None if f["interval"] is None else (*f["interval"],)
+            )
             for key, f in values["figures"].items()
         }
         found = Record(**{**values, "figures": figures})
     except (TypeError, KeyError, AttributeError) as error:
-        raise CourseError(f"{path} is no record of a claim ({error}); make it again: claims run.") from error
+        raise CourseError(
+            f"{path} is no record of a claim ({error}); make it again: claims run."
+        ) from error
     if found.id != path.stem or found.verdict not in VERDICTS:
         raise CourseError(f"{path} names the claim {found.id!r} and the verdict {found.verdict!r}.")
     return found

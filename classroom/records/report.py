@@ -1,4 +1,6 @@
-"""Records told: one sentence, a table beside the paper's, a report of all (report.md.j2, report.html.j2)."""
+"""Records told: one sentence, a table beside the paper's, a report of all (report.md.j2,
+report.html.j2).
+"""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -27,14 +29,19 @@ def summary(name: str, folder: str | Path = RESULTS) -> str:
     found = record(name, folder)
     if found is None:
         return f"{name}: {NOT_YET}; `python -m course_lib claims run {name}` makes the record."
-    return "\n".join([f"{name}: {found.verdict} ({basis(found)})", *(f"  {line}" for line in lines(found))])
+    return "\n".join(
+        [f"{name}: {found.verdict} ({basis(found)})", *(f"  {line}" for line in lines(found))]
+    )
 
 
 def lines(found: Record) -> list[str]:
-    """A line for each of a record's statements; and for each that real English speaks of, which moves no verdict."""
+    """A line for each of a record's statements; and for each that real English speaks of, which
+    moves no verdict.
+    """
     said = {"holds": "supports", "opposite": "contradicts"}
     real = [
-        f"real English, {said.get(each.outcome, 'leaves open')}: {each.says} ({', '.join(each.values)})"
+        f"real English, {said.get(each.outcome, 'leaves open')}: {each.says}"
+        f" ({', '.join(each.values)})"
         for each in on_english(found.id).statements
     ]
     return found.why.splitlines() + real
@@ -46,15 +53,23 @@ def on_english(name: str) -> rules.Judgement:
 
 
 def live(name: str, values: Mapping[str, float | Sequence[float]]) -> str:
-    """What a lesson's own run says of a claim under the record's rule: which statements its figures point to.
+    """What a lesson's own run says of a claim under the record's rule: which statements its figures
+    point to.
 
-    values: by the names of the record's figures, one or some of several seeds; a statement whose figures are missing is
-    not tested.
-    """
-    seeds = {key: [value] if isinstance(value, float | int) else list(value) for key, value in values.items()}
-    found = rules.judge(claim(name).rule, {key: figure(some, exact=len(some) == 1) for key, some in seeds.items()})
+    values: by the names of the record's figures, one or some of several seeds; a statement whose
+    figures are missing is not tested."""
+    seeds = {
+        key: [value] if isinstance(value, float | int) else list(value)
+        for key, value in values.items()
+    }
+    found = rules.judge(
+        claim(name).rule, {key: figure(some, exact=len(some) == 1) for key, some in seeds.items()}
+    )
     tested = [each for each in found.statements if each.outcome != "not tested"]
-    lines = [f"  {'yes' if each.agrees else 'no':3} {each.says} ({', '.join(each.values)})" for each in tested]
+    lines = [
+        f"  {'yes' if each.agrees else 'no':3} {each.says} ({', '.join(each.values)})"
+        for each in tested
+    ]
     count = f"{sum(each.agrees for each in tested)} of {len(tested)}"
     said = f"{name}, this run: {count} statements point the lecture's way; one run decides nothing."
     return "\n".join([said, *lines])
@@ -67,16 +82,24 @@ def basis(found: Record) -> str:
     statements = claim(found.id).rule["statements"]
     drawn = [str(number) for number, entry in enumerate(statements, start=1) if entry.get("draws")]
     every = len(drawn) == len(statements)
-    apart = f"; draws, not trainings, in statement {', '.join(drawn)}" if drawn and not every else ""
-    return f"{len(found.seeds)} {'draws, not trainings' if every else 'seeds'}, mean and 95% interval{apart}"
+    apart = (
+        f"; draws, not trainings, in statement {', '.join(drawn)}" if drawn and not every else ""
+    )
+    return (
+        f"{len(found.seeds)} {'draws, not trainings' if every else 'seeds'}, mean and 95%"
+        f" interval{apart}"
+    )
 
 
 def first_statement(found: Record) -> str:
-    """What became of a record's first main statement, with its effect; before it the controls that fail, behind it real
-    English."""
+    """What became of a record's first main statement, with its effect; before it the controls that
+    fail, behind it real English."""
     judged = rules.judge(claim(found.id).rule, found.figures)
     told = [each.outcome for each in on_english(found.id).statements]
-    real = f"real English: {told.count('holds')} of {len(told)} statements hold, {told.count('opposite')} opposite"
+    real = (
+        f"real English: {told.count('holds')} of {len(told)} statements hold,"
+        f" {told.count('opposite')} opposite"
+    )
     return "; ".join([*judged.failed, str(judged.main[0]), *[real][: len(told)]])
 
 
@@ -106,19 +129,29 @@ def beside(
 def recorded(
     name: str, key: str, minus: str = "", *, scale: float = 1.0, folder: str | Path = RESULTS
 ) -> float | tuple[float, float, float] | None:
-    """A record's figure as a table shows it: (mean, low, high) of its 95% interval, one number where there is no
-    interval, None where there is no record. minus: a figure to subtract, seed by seed. scale: a factor."""
+    """A record's figure as a table shows it: (mean, low, high) of its 95% interval, one number
+    where there is no interval, None where there is no record. minus: a figure to subtract, seed by
+    seed. scale: a factor."""
     found = record(name, folder)
     return None if found is None else _as_shown(found, key, minus, scale)
 
 
-def _as_shown(found: Record, key: str, minus: str = "", scale: float = 1.0) -> float | tuple[float, float, float]:
+def _as_shown(
+    found: Record, key: str, minus: str = "", scale: float = 1.0
+) -> float | tuple[float, float, float]:
     absent = [each for each in (key, minus) if each and each not in found.figures]
     if absent:
-        raise CourseError(f"The record of {found.id} has no figure {absent[0]!r}; it has {', '.join(found.figures)}.")
+        raise CourseError(
+            f"The record of {found.id} has no figure {absent[0]!r}; it has"
+            f" {', '.join(found.figures)}."
+        )
     figure = difference(found.figures[key], found.figures[minus]) if minus else found.figures[key]
     low, high = figure.interval or (figure.mean, figure.mean)
-    return figure.mean * scale if isclose(low, high) else (figure.mean * scale, low * scale, high * scale)
+    return (
+        figure.mean * scale
+        if isclose(low, high)
+        else (figure.mean * scale, low * scale, high * scale)
+    )
 
 
 def flat(paper: Any, prefix: str = "") -> list[tuple[str, Any]]:
@@ -135,7 +168,9 @@ def flat(paper: Any, prefix: str = "") -> list[tuple[str, Any]]:
         pairs = [(str(number), value) for number, value in enumerate(paper, start=1)]
     else:
         return [(prefix, paper)]
-    return [item for key, value in pairs for item in flat(value, f"{prefix}/{key}" if prefix else key)]
+    return [
+        item for key, value in pairs for item in flat(value, f"{prefix}/{key}" if prefix else key)
+    ]
 
 
 def overview(folder: str | Path = RESULTS) -> list[tuple[Claim, Record | None]]:
@@ -177,7 +212,9 @@ def save(path: str | Path, folder: str | Path = RESULTS) -> Path:
     if kind is None:
         raise CourseError(f"A report is an .md or an .html file, not {path.name}.")
     templates = jinja2.Environment(
-        loader=jinja2.PackageLoader("classroom.records", "."), autoescape=kind == "html", keep_trailing_newline=True
+        loader=jinja2.PackageLoader("classroom.records", "."),
+        autoescape=kind == "html",
+        keep_trailing_newline=True,
     )
     text = templates.get_template(f"report.{kind}.j2").render(
         rows=rows, tally=tally(rows), basis=basis, flat=flat, lines=lines

@@ -1,4 +1,5 @@
-"""The rule of a claim, as the ledger writes it, applied to figures: the same for a record and for a lesson's live run.
+"""The rule of a claim, as the ledger writes it, applied to figures: the same for a record and for a
+lesson's live run.
 
     rule:
       statements:
@@ -8,11 +9,12 @@
         - says: both have left the plateau
           range: [loss/GELU, null, 4.5]          # with every seed
 
-A statement has one of the forms below. `for: {x: [1, 2]}` writes it once for each value, in place of {x}; `parts` joins
-several; all must hold, or `need` of them. `given`: a statement without which this one, or this part of one, tests
-nothing: such a part is left out. `untested`: why the design cannot say. `side: true`: alone it makes no "partly".
-`exploratory: true`: written after the figures were seen; it lifts no verdict. `draws: true`: its seeds are draws of
-rows or texts, of one checkpoint; they are no trainings. A rule that was `changed` after a run has the date, and as
+A statement has one of the forms below. `for: {x: [1, 2]}` writes it once for each value, in place
+of {x}; `parts` joins several; all must hold, or `need` of them. `given`: a statement without which
+this one, or this part of one, tests nothing: such a part is left out. `untested`: why the design
+cannot say. `side: true`: alone it makes no "partly". `exploratory: true`: written after the figures
+were seen; it lifts no verdict. `draws: true`: its seeds are draws of rows or texts, of one
+checkpoint; they are no trainings. A rule that was `changed` after a run has the date, and as
 `before` the former rule's verdict on the same figures, which the change may lower and never lift.
 
 | form | holds if, for the paired difference of the quantities a and b |
@@ -22,9 +24,8 @@ rows or texts, of one checkpoint; they are no trainings. A rule that was `change
 | `range: [a, low, high]` | a and its 95% interval are in the range; null is an open end |
 | `equal: [a, b]` | both are the same with every seed |
 
-A quantity is a figure's name, a number, [a, b] for a minus b, {of: [a, b]} for a divided by b, {log: a}, {mean: [...]}
-or {highest: [...]}, the one with the highest mean.
-"""
+A quantity is a figure's name, a number, [a, b] for a minus b, {of: [a, b]} for a divided by b,
+{log: a}, {mean: [...]} or {highest: [...]}, the one with the highest mean."""
 
 import hashlib
 import json
@@ -55,8 +56,8 @@ _COMBINED: dict[str, Callable[..., np.ndarray]] = {
 
 @dataclass(frozen=True)
 class Found:
-    """What became of a statement. values: its quantities, without their names. agrees: whether the means alone point
-    its way."""
+    """What became of a statement. values: its quantities, without their names. agrees: whether the
+    means alone point its way."""
 
     says: str
     outcome: Outcome
@@ -68,7 +69,9 @@ class Found:
 
     def __str__(self) -> str:
         drawn = "; of draws, not of trainings" * (self.draws and self.outcome != "not tested")
-        return f"{self.outcome}: {self.says}" + (f" ({', '.join(self.values)}{drawn})" if self.values else "")
+        return f"{self.outcome}: {self.says}" + (
+            f" ({', '.join(self.values)}{drawn})" if self.values else ""
+        )
 
 
 @dataclass(frozen=True)
@@ -90,15 +93,21 @@ class Judgement:
 
     @property
     def verdict(self) -> Verdict:
-        """not tested: a control does not hold, or no statement could be tested. reproduced: all statements hold.
-        partly: one at least that counts does. opposite: none does, and of one the contrary holds. no difference:
-        otherwise."""
+        """not tested: a control does not hold, or no statement could be tested. reproduced: all
+        statements hold. partly: one at least that counts does. opposite: none does, and of one the
+        contrary holds. no difference: otherwise."""
         outcomes = {each.outcome for each in self.main}
         if self.failed or outcomes <= {"not tested"}:
             return "not tested"
         if all(each.outcome == "holds" for each in self.statements if not each.exploratory):
             return "reproduced"
-        return "partly" if "holds" in outcomes else "opposite" if "opposite" in outcomes else "no difference"
+        return (
+            "partly"
+            if "holds" in outcomes
+            else "opposite"
+            if "opposite" in outcomes
+            else "no difference"
+        )
 
     @property
     def why(self) -> str:
@@ -122,14 +131,23 @@ def words(rule: Mapping[str, Any]) -> str:
     said = [f"({number}) {told(entry)}" for number, entry in enumerate(rule["statements"], start=1)]
     controls = "; ".join(entry["says"] for entry in rule.get("controls", ()))
     only = f" Tested only if: {controls}." if controls else ""
-    late = f" Changed {rule['changed']}, after the run; before: {rule['before']}." if "changed" in rule else ""
+    late = (
+        f" Changed {rule['changed']}, after the run; before: {rule['before']}."
+        if "changed" in rule
+        else ""
+    )
     return f"Statements: {'; '.join(said)}." + only + late
 
 
 def digest(rule: Mapping[str, Any]) -> str:
     """Names what a rule asks of the figures; what it says of itself is left out."""
-    asks = [{key: value for key, value in entry.items() if key != "draws"} for entry in rule["statements"]]
-    kept = {key: value for key, value in rule.items() if key not in ("changed", "before")} | {"statements": asks}
+    asks = [
+        {key: value for key, value in entry.items() if key != "draws"}
+        for entry in rule["statements"]
+    ]
+    kept = {key: value for key, value in rule.items() if key not in ("changed", "before")} | {
+        "statements": asks
+    }
     return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:12]
 
 
@@ -137,16 +155,25 @@ def check(rule: Any, where: str) -> None:
     """Raise if a rule of the ledger is none."""
     keys = {"statements", "controls", "changed", "before"}
     if not isinstance(rule, dict) or not set(rule) <= keys or not rule.get("statements"):
-        raise CourseError(f"{where}: a rule has `statements`, and perhaps `controls`; see classroom/records/rules.py.")
+        raise CourseError(
+            f"{where}: a rule has `statements`, and perhaps `controls`; see"
+            " classroom/records/rules.py."
+        )
     for entry in (*rule["statements"], *rule.get("controls", ())):
         _check(entry, where, top=True)
 
 
 def _check(entry: Any, where: str, *, top: bool = False) -> None:
-    if not isinstance(entry, dict) or sum(form in entry for form in FORMS) != 1 or (top and "says" not in entry):
+    if (
+        not isinstance(entry, dict)
+        or sum(form in entry for form in FORMS) != 1
+        or (top and "says" not in entry)
+    ):
         raise CourseError(f"{where}: {entry!r} must have `says` and one of {', '.join(FORMS)}.")
     if unknown := [key for key in entry if key not in KEYS]:
-        raise CourseError(f"{where}: a statement has no {unknown[0]!r}; there are {', '.join(KEYS)}.")
+        raise CourseError(
+            f"{where}: a statement has no {unknown[0]!r}; there are {', '.join(KEYS)}."
+        )
     for part in (*entry.get("parts", ()), *([entry["given"]] if "given" in entry else ())):
         _check(part, where)
 
@@ -165,7 +192,10 @@ def _found(entry: Mapping[str, Any], figures: Figures) -> Found:
     parts = [part for part in every if part.outcome != "not tested"]
     need, hold = entry.get("need", len(parts)), sum(part.outcome == "holds" for part in parts)
     if not parts or need > len(parts):
-        return made("not tested", tuple(dict.fromkeys(part.values[0] for part in every if part not in parts)))
+        return made(
+            "not tested",
+            tuple(dict.fromkeys(part.values[0] for part in every if part not in parts)),
+        )
     outcome: Outcome = "holds" if hold >= need else "not shown"
     if not hold and any(part.outcome == "opposite" for part in parts):
         outcome = "opposite"
@@ -223,13 +253,17 @@ def _one(entry: Mapping[str, Any], figures: Figures) -> Found:
     if form == "same":
         margin = entry["margin"]
         apart = low > margin or high < -margin
-        return _settled(-margin <= low and high <= margin, apart, told, abs(gap.mean) <= margin, signed=signed)
+        return _settled(
+            -margin <= low and high <= margin, apart, told, abs(gap.mean) <= margin, signed=signed
+        )
     by = entry.get("by", 0)
     enough = gap.mean >= by if by > 0 else gap.mean > by
     return _settled(low > min(by, 0) and enough, high < min(by, 0), told, enough, signed=signed)
 
 
-def _settled(holds: bool, contrary: bool, value: Figure, agrees: bool, *, signed: bool = False) -> Found:
+def _settled(
+    holds: bool, contrary: bool, value: Figure, agrees: bool, *, signed: bool = False
+) -> Found:
     outcome: Outcome = "holds" if holds else "opposite" if contrary else "not shown"
     return Found("", outcome, (f"{'+' * (signed and value.mean > 0)}{value}",), agrees)
 

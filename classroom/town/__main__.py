@@ -11,7 +11,9 @@ from classroom.town.tasks import TASKS
 
 
 def unparsed_templates(folder: Path = FOLDER) -> list[str]:
-    """The templates of documents and tasks that have no row in parses.tsv; ungrammatical ones need none."""
+    """The templates of documents and tasks that have no row in parses.tsv; ungrammatical ones need
+    none.
+    """
     lexicon = Lexicon(folder=folder)
     writer = Writer(lexicon)
     for task in TASKS.values():
@@ -34,7 +36,12 @@ def task_table() -> str:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m classroom.town", description=__doc__)
     parser.add_argument("command", choices=("tasks", "check"))
-    parser.add_argument("--folder", type=Path, default=FOLDER, help="the tables to check (default: the course's own)")
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        default=FOLDER,
+        help="the tables to check (default: the course's own)",
+    )
     options = parser.parse_args()
     lines = [task_table()] if options.command == "tasks" else unparsed_templates(options.folder)
     sys.stdout.writelines(f"{line}\n" for line in lines)

@@ -1,4 +1,6 @@
-"""Documents: a cast, two or three competing facts of one form; about half of all sentences say one of them again."""
+"""Documents: a cast, two or three competing facts of one form; about half of all sentences say one
+of them again.
+"""
 
 import random
 from dataclasses import dataclass, field
@@ -37,17 +39,22 @@ class Draft:
 
 
 class Writer:
-    """Writes the documents of one world. All chance comes from the generator that a call is given."""
+    """Writes the documents of one world. All chance comes from the generator that a call is
+    given.
+    """
 
     def __init__(self, lexicon: Lexicon) -> None:
         self.lexicon = lexicon
         self.casting = Casting(lexicon)
         self.genres = [genre for genre, about in GENRES.items() for _ in range(about["weight"])]
-        self.templates: dict[str, dict[bool, list[SentenceTemplate]]] = {}  # group -> whether in the test split
+        # group -> whether in the test split
+        self.templates: dict[str, dict[bool, list[SentenceTemplate]]] = {}
         columns = ("group", "weight", "split", "template")
         for row in read_table("templates.tsv", columns, lexicon.folder, split=("all", "test")):
             if not row["weight"].isdigit():
-                raise CourseError(f"templates.tsv: the weight of {row['template']!r} must be a whole number.")
+                raise CourseError(
+                    f"templates.tsv: the weight of {row['template']!r} must be a whole number."
+                )
             template, held = SentenceTemplate(row["template"], lexicon), row["split"] == "test"
             group = self.templates.setdefault(row["group"], {False: [], True: []})
             group[True] += [template] * (int(row["weight"]) * (4 if held else 1))
@@ -57,14 +64,18 @@ class Writer:
         for row in read_table("senses.tsv", ("word", "sense", "sentence"), lexicon.folder):
             template = SentenceTemplate(row["sentence"].replace("{X}", "{A}"), lexicon)
             if not any(part.startswith(row["word"] + "/") for part in row["sentence"].split()):
-                raise CourseError(f"senses.tsv: the sentence {row['sentence']!r} does not mark {row['word']}/TAG.")
+                raise CourseError(
+                    f"senses.tsv: the sentence {row['sentence']!r} does not mark {row['word']}/TAG."
+                )
             self.senses.append((template, row["word"], row["sense"]))
 
     def group(self, name: str, test: bool) -> list[SentenceTemplate]:
         """The templates of a group, each as often as its weight; with those held out, if `test`."""
         found = self.templates.get(name, {}).get(test)
         if not found:
-            raise CourseError(f"templates.tsv has no template for {name} in the split all; add one.")
+            raise CourseError(
+                f"templates.tsv has no template for {name} in the split all; add one."
+            )
         return found
 
     def document(self, rng: random.Random, split: str, genre: str = "") -> dict[str, Any]:
@@ -74,7 +85,9 @@ class Writer:
         deprels: list[str] = []
         mentions: list[dict[str, int | str]] = []
         for page in draft.sentences:
-            mentions += [{"start": a, "end": b, "entity": name} for a, b, name in page.mentions(len(heads))]
+            mentions += [
+                {"start": a, "end": b, "entity": name} for a, b, name in page.mentions(len(heads))
+            ]
             tree = page.tree(len(heads))
             heads += tree[0]
             deprels += tree[1]
@@ -98,17 +111,27 @@ class Writer:
         }
 
     def _opinions(self, draft: Draft) -> list[Triple]:
-        """Who likes or dislikes what: every fact of a review, and of a meal where a sentence tells it."""
+        """Who likes or dislikes what: every fact of a review, and of a meal where a sentence tells
+        it.
+        """
         if draft.review:
             return triples(draft.genre, draft.facts)
         if draft.genre != "meal":
             return []
         moods = [self.templates[f"meal.{draft.mood(i)}"][True] for i in range(len(draft.facts))]
-        told = [i for i, templates in enumerate(moods) if any((t.text, i) in draft.used for t in templates)]
-        return [(word(draft.facts[i], "X"), draft.mood(i)[:-1], word(draft.facts[i], "F")) for i in told]
+        told = [
+            i
+            for i, templates in enumerate(moods)
+            if any((t.text, i) in draft.used for t in templates)
+        ]
+        return [
+            (word(draft.facts[i], "X"), draft.mood(i)[:-1], word(draft.facts[i], "F")) for i in told
+        ]
 
     def draft(self, rng: random.Random, split: str, genre: str = "") -> Draft:
-        """A document as sentences, with what it says and in which mood; of this genre, if one is named."""
+        """A document as sentences, with what it says and in which mood; of this genre, if one is
+        named.
+        """
         test = split == "test"
         drawn = self.genres[int(rng.random() * len(self.genres))]
         genre = genre or drawn
@@ -116,7 +139,11 @@ class Writer:
         draft = Draft(genre, *self.casting.facts(rng, genre, k, split))
         self._dress(rng, draft)
         # Short enough for a row of 128 tokens; now and then a long one.
-        length = 105 + 25 * rng.random() if rng.random() < 0.04 else min(96.0, max(45.0, rng.gauss(74, 14)))
+        length = (
+            105 + 25 * rng.random()
+            if rng.random() < 0.04
+            else min(96.0, max(45.0, rng.gauss(74, 14)))
+        )
         if genre in LISTS:
             length = max(length, 16.0 * k)  # room to ask for most of them
             self._list(rng, draft, test)
@@ -154,7 +181,9 @@ class Writer:
 
     @staticmethod
     def _group(draft: Draft, r: float, i: int) -> str:
-        """Which group of templates says fact `i` again, for a number `r` drawn from 0 (0.22 but for lists) to 1."""
+        """Which group of templates says fact `i` again, for a number `r` drawn from 0 (0.22 but for
+        lists) to 1.
+        """
         genre = draft.genre
         if draft.review:
             return genre + (SIGN[draft.mood(i)] if r < 0.4 else f".{draft.mood(i)}")
@@ -169,14 +198,20 @@ class Writer:
         town, restaurant = rng.choice(self.lexicon.towns), self.casting.restaurant(rng)
         newspaper = self.casting.newspaper(rng)
         for fact in draft.facts:
-            fact.update(W=draft.everyone[-1], R=restaurant, L0=town, P0=draft.facts[0]["P"], G=newspaper)
+            fact.update(
+                W=draft.everyone[-1], R=restaurant, L0=town, P0=draft.facts[0]["P"], G=newspaper
+            )
             if draft.review:
                 fact["M"] = self.casting.film(rng)
             if draft.review or draft.genre == "meal":
                 fact["mood"] = {"": phrase(rng.choice(("likes", "dislikes")), "X")}
 
-    def _say(self, rng: random.Random, draft: Draft, group: str, test: bool, i: int, j: int = 0) -> None:
-        """Renders a template of the group for fact `i` (`j` the other), if possible one not used for it before."""
+    def _say(
+        self, rng: random.Random, draft: Draft, group: str, test: bool, i: int, j: int = 0
+    ) -> None:
+        """Renders a template of the group for fact `i` (`j` the other), if possible one not used
+        for it before.
+        """
         options = self.group(group, test)
         for _ in range(4):
             template = options[int(rng.random() * len(options))]
@@ -184,7 +219,9 @@ class Writer:
                 break
         self._render(rng, draft, template, i, j)
 
-    def _render(self, rng: random.Random, draft: Draft, template: SentenceTemplate, i: int, j: int) -> None:
+    def _render(
+        self, rng: random.Random, draft: Draft, template: SentenceTemplate, i: int, j: int
+    ) -> None:
         draft.used.add((template.text, 0 if draft.review else i))
         for sentence in template.render(rng, draft.facts[i], draft.facts[j]):
             draft.sentences.append(sentence)
@@ -201,11 +238,17 @@ class Writer:
             self._say(rng, draft, "colour", test, 0)
 
     def _sense(self, rng: random.Random, draft: Draft) -> None:
-        """A word in one of its senses; after a first one rather the same word and sense in another sentence."""
+        """A word in one of its senses; after a first one rather the same word and sense in another
+        sentence.
+        """
         choices = self.senses
         if draft.senses and rng.random() < 0.6:
             last = draft.senses[-1]["sense"]
-            same = [one for one in self.senses if f"{one[1]}/{one[2]}" == last and (one[0].text, 0) not in draft.used]
+            same = [
+                one
+                for one in self.senses
+                if f"{one[1]}/{one[2]}" == last and (one[0].text, 0) not in draft.used
+            ]
             choices = same or choices
         template, target, sense = choices[int(rng.random() * len(choices))]
         start = draft.tokens

@@ -1,4 +1,6 @@
-"""Who does what: the casts of documents, tasks and probes, and which words and pairs training never shows."""
+"""Who does what: the casts of documents, tasks and probes, and which words and pairs training never
+shows.
+"""
 
 import random
 from collections.abc import Callable, Iterable
@@ -12,7 +14,8 @@ from course_lib.files import read_json
 Triple = tuple[str, str, str]
 T = TypeVar("T")
 
-# Of each genre how often it comes, what its facts say (who, how, whom or what; "v" stands for the verb), and the parts
+# Of each genre how often it comes, what its facts say (who, how, whom or what; "v" stands for the
+# verb), and the parts
 # of which another one makes the statement false.
 GENRES: dict[str, Any] = read_json(FOLDER / "genres.json")
 SPLITS = ("train", "validation", "test")
@@ -26,7 +29,9 @@ HELD = 12  # one person, object and place in twelve is met in test data only
 def check(what: str, value: object, options: Iterable[object]) -> None:
     """Raises CourseError if the world has no such thing."""
     if value not in (known := tuple(options)):
-        raise CourseError(f"The world has no {what} {value!r}; choose one of {', '.join(map(str, known))}.")
+        raise CourseError(
+            f"The world has no {what} {value!r}; choose one of {', '.join(map(str, known))}."
+        )
 
 
 def until(draw: Callable[[], T], fits: Callable[[T], object]) -> T:
@@ -52,19 +57,29 @@ def word(fact: Env, key: str, form: str = "") -> str:
 
 
 class Casting:
-    """Chooses people, things and places, and makes facts of them. A fact is an `Env`: its parts by their letters.
+    """Chooses people, things and places, and makes facts of them. A fact is an `Env`: its parts by
+    their letters.
 
-    X person, Y second person, O object, P place, T time, F food, J job, L town, v verb, s the verb's synonym.
-    """
+    X person, Y second person, O object, P place, T time, F food, J job, L town, v verb, s the
+    verb's synonym."""
 
     def __init__(self, lexicon: Lexicon) -> None:
         self.lexicon = lexicon
-        for name, items in (("names", lexicon.people), ("objects", lexicon.objects), ("places", lexicon.places)):
+        for name, items in (
+            ("names", lexicon.people),
+            ("objects", lexicon.objects),
+            ("places", lexicon.places),
+        ):
             if len(items) < FEWEST:
-                raise CourseError(f"{name}.tsv has {len(items)} rows; a world that nobody can guess needs {FEWEST}.")
+                raise CourseError(
+                    f"{name}.tsv has {len(items)} rows; a world that nobody can guess needs"
+                    f" {FEWEST}."
+                )
 
     def some(self, rng: random.Random, items: list[Item], n: int, split: str) -> list[int]:
-        """`n` different indices into `items`, uniformly; held-out ones in the test split only, a quarter there."""
+        """`n` different indices into `items`, uniformly; held-out ones in the test split only, a
+        quarter there.
+        """
         found: list[int] = []
         while len(found) < n:
             i = int(rng.random() * len(items))
@@ -78,9 +93,17 @@ class Casting:
         return found
 
     def object_for(
-        self, rng: random.Random, person: int, taken: list[int], split: str, *, kept: bool | None = None
+        self,
+        rng: random.Random,
+        person: int,
+        taken: list[int],
+        split: str,
+        *,
+        kept: bool | None = None,
     ) -> int:
-        """An object that is not `taken` (and then is); `kept`: whether training keeps it from this person."""
+        """An object that is not `taken` (and then is); `kept`: whether training keeps it from this
+        person.
+        """
         thing = until(
             lambda: self.some(rng, self.lexicon.objects, 1, split)[0],
             lambda thing: thing not in taken and kept in (None, held_pair(person, thing)),
@@ -88,12 +111,14 @@ class Casting:
         taken.append(thing)
         return thing
 
-    def facts(self, rng: random.Random, genre: str, k: int, split: str) -> tuple[list[Env], list[Item], bool]:
+    def facts(
+        self, rng: random.Random, genre: str, k: int, split: str
+    ) -> tuple[list[Env], list[Item], bool]:
         """`k` facts of one form that differ in everything but perhaps the verb.
 
-        Returns the facts, everybody's items (2 k + 2 people: the facts' own, their partners, two bystanders) and
-        whether the facts share one verb. The key "class" holds the verb's class as a word.
-        """
+        Returns the facts, everybody's items (2 k + 2 people: the facts' own, their partners, two
+        bystanders) and whether the facts share one verb. The key "class" holds the verb's class as
+        a word."""
         lexicon, pools = self.lexicon, self.lexicon.pools
         people = self.some(rng, lexicon.people, 2 * k + 2, split)
         places = self.some(rng, lexicon.places, k, split)
@@ -106,11 +131,22 @@ class Casting:
         kind = ""
         facts: list[Env] = []
         for i in range(k):
-            thing = self.object_for(rng, people[i], things, split, kept=False if split == "train" else None)
+            thing = self.object_for(
+                rng, people[i], things, split, kept=False if split == "train" else None
+            )
             if not verb or not same:
                 kind = rng.choice(DEEDS) if genre in ("deed", "list") else VERBS.get(genre, "get")
                 verb = pools[kind].draw(rng)
-            adjective = word({"a": pools[rng.choice(("adj.look", "adj.colour", "adj.age", "adj.size"))].draw(rng)}, "a")
+            adjective = word(
+                {
+                    "a": (
+                        pools[rng.choice(("adj.look", "adj.colour", "adj.age", "adj.size"))].draw(
+                            rng
+                        )
+                    )
+                },
+                "a",
+            )
             noun = word({"O": lexicon.objects[thing]}, "O")
             full = phrase(f"{article(adjective)} {adjective} {noun}", "DET", "ADJ", "NOUN")
             facts.append(
@@ -133,20 +169,30 @@ class Casting:
     def scene(self, rng: random.Random, split: str, genre: str, k: int = 2) -> list[Env]:
         """`k` facts with one verb; W is a bystander."""
         facts, everyone, _ = self.facts(rng, genre, k, split)
-        return [fact | {"W": everyone[-1], "v": facts[0]["v"], "s": facts[0]["s"]} for fact in facts]
+        return [
+            fact | {"W": everyone[-1], "v": facts[0]["v"], "s": facts[0]["s"]} for fact in facts
+        ]
 
     def film(self, rng: random.Random) -> Item:
         """The title of a film: The Bright Wind."""
         pools = self.lexicon.pools
         kind = rng.choice(("adj.colour", "adj.size", "adj.age", "adj.weather", "adj.person"))
         first = word({"a": pools[kind].draw(rng)}, "a")
-        second = word({"n": pools[rng.choice(("nature", "animal", "job", "object"))].draw(rng)}, "n")
-        return {"": phrase(f"The {first.title()} {second.title()}", "DET", "PROPN", "PROPN", entity="WORK")}
+        second = word(
+            {"n": pools[rng.choice(("nature", "animal", "job", "object"))].draw(rng)}, "n"
+        )
+        return {
+            "": phrase(
+                f"The {first.title()} {second.title()}", "DET", "PROPN", "PROPN", entity="WORK"
+            )
+        }
 
     def restaurant(self, rng: random.Random) -> Item:
         """The name of a restaurant behind its article: the Yellow Weasel."""
         pools = self.lexicon.pools
-        first, second = (word({"n": pools[kind].draw(rng)}, "n").title() for kind in ("adj.colour", "animal"))
+        first, second = (
+            word({"n": pools[kind].draw(rng)}, "n").title() for kind in ("adj.colour", "animal")
+        )
         return {"": after_the(phrase(f"{first} {second}", "PROPN", entity="ORG"))}
 
     def newspaper(self, rng: random.Random) -> Item:

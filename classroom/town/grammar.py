@@ -1,10 +1,11 @@
-"""Templates: a line of a table compiled once, rendered many times into words and their gold annotations.
+"""Templates: a line of a table compiled once, rendered many times into words and their gold
+annotations.
 
-In a template words stand between spaces, `|` parts two sentences, `word/TAG` gives a word its part of speech where
-words.tsv has another one, and `{key.form}` is a slot. A key in capitals (or the verbs `v`, `s`) names a part of a
-fact: `{X}` its person, `{X.he}` the person's pronoun, `{O2}` the other fact's object. A key in small letters draws from
-a pool of the lexicon: `{adj.look}`, `{animal.pl}`; a number (`{animal2}`, `{adj.look2}`) asks for a second, different
-draw.
+In a template words stand between spaces, `|` parts two sentences, `word/TAG` gives a word its part
+of speech where words.tsv has another one, and `{key.form}` is a slot. A key in capitals (or the
+verbs `v`, `s`) names a part of a fact: `{X}` its person, `{X.he}` the person's pronoun, `{O2}` the
+other fact's object. A key in small letters draws from a pool of the lexicon: `{adj.look}`,
+`{animal.pl}`; a number (`{animal2}`, `{adj.look2}`) asks for a second, different draw.
 
 Heads, relations and coreference come from the template's row in parses.tsv, see parses.py.
 """
@@ -21,26 +22,51 @@ from classroom.town.parses import NOUN_PHRASE, Parse, parses_of
 from course_lib.errors import CourseError
 
 Env = dict[str, Item]  # the parts of a fact (or of a document), by their letters
-TemplateStep = tuple[int, str, str, str, Phrase]  # kind, key, form, number, the phrase of a constant
-Mention = tuple[int, int, str]  # the tokens from start to end (not included), and which entity they name
+# kind, key, form, number, the phrase of a constant
+TemplateStep = tuple[int, str, str, str, Phrase]
+# the tokens from start to end (not included), and which entity they name
+Mention = tuple[int, int, str]
 
 HERE, OTHER, DRAWN, CONSTANT = range(4)
 PARTS = re.compile(r"(v|s|W|A|B|R|G|M|L0|P0|[XYOPTFJL])(2?)(?:\.(\w+))?")
 POOL = re.compile(r"([a-z]+(?:\.[a-z]+)?[+-]?)(\d*)")
-FORMS = {"", "pl", "a", "base", "third", "past", "part", "ing", "he", "him", "his", "himself", "full", "at"}
+FORMS = {
+    "",
+    "pl",
+    "a",
+    "base",
+    "third",
+    "past",
+    "part",
+    "ing",
+    "he",
+    "him",
+    "his",
+    "himself",
+    "full",
+    "at",
+}
 SLOT = re.compile(r"\{(.*)\}")
 NOTHING: Phrase = ((), (), (), Shape((), (), 0, 0))
 KINDS = {  # what the parts of a fact are that documents name
-    **dict.fromkeys("XYWAB", "person"), "O": "object", "P": "place", "P0": "place", "L": "town", "L0": "town",
-    "F": "food", "M": "film", "R": "restaurant", "G": "newspaper",
-}  # fmt: skip
+    **dict.fromkeys("XYWAB", "person"),
+    "O": "object",
+    "P": "place",
+    "P0": "place",
+    "L": "town",
+    "L0": "town",
+    "F": "food",
+    "M": "film",
+    "R": "restaurant",
+    "G": "newspaper",
+}
 
 
 class CompiledSentence(NamedTuple):
     """A compiled sentence of a template.
 
-    A mention is: its first and last step, what it names ("person"), and where its item is, kind of slot and key.
-    """
+    A mention is: its first and last step, what it names ("person"), and where its item is, kind of
+    slot and key."""
 
     steps: list[TemplateStep]
     parse: Parse | None
@@ -49,7 +75,9 @@ class CompiledSentence(NamedTuple):
 
 @dataclass(slots=True)
 class RenderedSentence:
-    """Words, parts of speech and entities (BIO), three equally long lists, and the parse on demand."""
+    """Words, parts of speech and entities (BIO), three equally long lists, and the parse on
+    demand.
+    """
 
     words: list[str]
     tags: list[str]
@@ -60,10 +88,18 @@ class RenderedSentence:
 
     @property
     def text(self) -> str:
-        return " ".join(self.words).replace(" .", ".").replace(" ,", ",").replace(" ?", "?").replace(" 's", "'s")
+        return (
+            " ".join(self.words)
+            .replace(" .", ".")
+            .replace(" ,", ",")
+            .replace(" ?", "?")
+            .replace(" 's", "'s")
+        )
 
     def tree(self, first: int) -> tuple[list[int], list[str]]:
-        """Of each word the number of its head, counted from `first`, -1 for the root; and its relation to it."""
+        """Of each word the number of its head, counted from `first`, -1 for the root; and its
+        relation to it.
+        """
         assert self.line.parse is not None
         starts = self._starts(first)
         heads: list[int] = []
@@ -79,10 +115,16 @@ class RenderedSentence:
         return heads, relations
 
     def mentions(self, first: int) -> list[Mention]:
-        """The words that name a person, a thing or a place or stand for one, counted from `first`."""
+        """The words that name a person, a thing or a place or stand for one, counted from
+        `first`.
+        """
         starts = self._starts(first)
         return [
-            (starts[left] + self.phrases[left][3].name, starts[unit + 1], f"{what}/{' '.join(item[''][0])}")
+            (
+                starts[left] + self.phrases[left][3].name,
+                starts[unit + 1],
+                f"{what}/{' '.join(item[''][0])}",
+            )
             for (left, unit, what, _, _), item in zip(self.line.mentions, self.named, strict=True)
         ]
 
@@ -99,20 +141,29 @@ class SentenceTemplate:
         self.lexicon = lexicon
         sentences = [[self._step(word) for word in part.split()] for part in text.split(" | ")]
         if not all(sentences):
-            raise CourseError(f"The template {text!r} has an empty sentence; write words between the bars.")
-        self.parses = parses_of(lexicon.parses.get(same_form(text)), text, [len(steps) for steps in sentences])
+            raise CourseError(
+                f"The template {text!r} has an empty sentence; write words between the bars."
+            )
+        self.parses = parses_of(
+            lexicon.parses.get(same_form(text)), text, [len(steps) for steps in sentences]
+        )
         parses: Sequence[Parse | None] = self.parses or [None] * len(sentences)
-        self.lines = [self._line(steps, parse) for steps, parse in zip(sentences, parses, strict=True)]
+        self.lines = [
+            self._line(steps, parse) for steps, parse in zip(sentences, parses, strict=True)
+        ]
         lexicon.compiled[text] = bool(self.parses)
 
     def _step(self, word: str) -> TemplateStep:
         slot = SLOT.fullmatch(word)
         if not slot:
             plain, _, tag = word.partition("/")
-            tag = tag or self.lexicon.tags.get(plain, "") or self.lexicon.tags.get(plain.lower(), "")
+            tag = (
+                tag or self.lexicon.tags.get(plain, "") or self.lexicon.tags.get(plain.lower(), "")
+            )
             if not tag:
                 raise CourseError(
-                    f"{plain!r} of {self.text!r} has no part of speech; add it to words.tsv or write /TAG."
+                    f"{plain!r} of {self.text!r} has no part of speech; add it to words.tsv or"
+                    " write /TAG."
                 )
             return CONSTANT, "", "", "", phrase(plain, tag)
         body = slot.group(1)
@@ -123,7 +174,9 @@ class SentenceTemplate:
         return self._pool_step(body)
 
     def _pool_step(self, body: str) -> TemplateStep:
-        """A slot that draws: the pool's name, perhaps numbered, then perhaps a form, perhaps numbered."""
+        """A slot that draws: the pool's name, perhaps numbered, then perhaps a form, perhaps
+        numbered.
+        """
         head, _, form = body.rpartition(".")
         form_match = re.fullmatch(r"([a-z]+)(\d*)", form)
         if head and form_match and form_match.group(1) in FORMS:
@@ -133,29 +186,42 @@ class SentenceTemplate:
             name, number, form = POOL.fullmatch(body), "", ""
         pool = self.lexicon.pools.get(name.group(1)) if name else None
         number = number or (name.group(2) if name else "")
-        if name is None or pool is None or form not in pool.items[0] or (number and len(pool.items) < 2):
+        if (
+            name is None
+            or pool is None
+            or form not in pool.items[0]
+            or (number and len(pool.items) < 2)
+        ):
             raise CourseError(
-                f"The slot {{{body}}} of {self.text!r} is neither a part of a fact nor a pool in a form that it has; "
-                f"the pools are {', '.join(sorted(self.lexicon.pools))}."
+                f"The slot {{{body}}} of {self.text!r} is neither a part of a fact nor a pool in a"
+                f" form that it has; the pools are {', '.join(sorted(self.lexicon.pools))}."
             )
         return DRAWN, name.group(1), form, number, NOTHING
 
     def _line(self, steps: list[TemplateStep], parse: Parse | None) -> CompiledSentence:
-        """The sentence with its mentions: parts of facts, words that stand for something, and what they stand for."""
+        """The sentence with its mentions: parts of facts, words that stand for something, and what
+        they stand for.
+        """
         if parse is None:
             return CompiledSentence(steps, None, [])
         stand_for = {unit: self._source(key) for unit, key in parse.refers.items()}
-        drawn = {key for refers in (other.refers for other in self.parses) for key in refers.values()}
+        drawn = {
+            key for refers in (other.refers for other in self.parses) for key in refers.values()
+        }
         mentions = []
         for unit, (kind, key, _, number, _) in enumerate(steps):
             if unit in stand_for:
                 source = stand_for[unit]
-            elif (kind in (HERE, OTHER) and key in KINDS) or (kind == DRAWN and key + number in drawn):
+            elif (kind in (HERE, OTHER) and key in KINDS) or (
+                kind == DRAWN and key + number in drawn
+            ):
                 source = kind, key + number
             else:
                 continue
             left = unit
-            while left and parse.heads[left - 1] == unit and parse.relations[left - 1] in NOUN_PHRASE:
+            while (
+                left and parse.heads[left - 1] == unit and parse.relations[left - 1] in NOUN_PHRASE
+            ):
                 left -= 1
             what = KINDS.get(source[1]) or source[1].rstrip("0123456789")
             mentions.append((left, unit, what, *source))
@@ -167,16 +233,22 @@ class SentenceTemplate:
         if part and part.group(1) in KINDS and not part.group(3):
             return (OTHER if part.group(2) else HERE), part.group(1)
         if f"{{{key.rstrip('0123456789')}" not in self.text:
-            raise CourseError(f"parses.tsv: a word of {self.text!r} stands for {key!r}, which is no slot of it.")
+            raise CourseError(
+                f"parses.tsv: a word of {self.text!r} stands for {key!r}, which is no slot of it."
+            )
         return DRAWN, key
 
     def render(
-        self, rng: random.Random, here: Env, other: Env | None = None, drawn: dict[str, Item] | None = None
+        self,
+        rng: random.Random,
+        here: Env,
+        other: Env | None = None,
+        drawn: dict[str, Item] | None = None,
     ) -> list[RenderedSentence]:
         """The template's sentences, `here` in the plain slots and `other` in those that end in 2.
 
-        `drawn` takes the items drawn so far and gives them again, so that two templates can share their words.
-        """
+        `drawn` takes the items drawn so far and gives them again, so that two templates can share
+        their words."""
         if drawn is None:
             drawn = {}
         pools = self.lexicon.pools

@@ -1,9 +1,9 @@
-"""The world's words: the tables of /data/world as pools of items, each item a dictionary of inflected forms.
+"""The world's words: the tables of /data/world as pools of items, each item a dictionary of
+inflected forms.
 
-A *phrase* is (words, tags, entities, shape): three equally long tuples, and how the words hang together. An *item* maps
-the name of a form ("" the plain one, "pl", "past", "he", ...) to a phrase. A *pool* is a list of items with a draw that
-follows Zipf's law.
-"""
+A *phrase* is (words, tags, entities, shape): three equally long tuples, and how the words hang
+together. An *item* maps the name of a form ("" the plain one, "pl", "past", "he", ...) to a phrase.
+A *pool* is a list of items with a draw that follows Zipf's law."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -21,7 +21,8 @@ FOLDER = COURSE / "data" / "world"
 class Shape(NamedTuple):
     """The inner parse of a phrase, in Universal Dependencies."""
 
-    heads: tuple[int, ...]  # counted from 0 in the phrase; a word whose head is outside has its own number
+    # counted from 0 in the phrase; a word whose head is outside has its own number
+    heads: tuple[int, ...]
     relations: tuple[str, ...]  # "" at the phrase's head, whose relation the template gives
     head: int
     name: int  # where the noun phrase begins, behind a preposition
@@ -32,29 +33,44 @@ Item = dict[str, Phrase]
 TableRow = dict[str, str]
 
 MODIFIERS = {  # the relation of a word before its noun
-    "ADP": "case", "DET": "det", "ADJ": "amod", "NUM": "nummod", "NOUN": "compound", "PROPN": "compound",
-    "PRON": "nmod:poss", "ADV": "advmod",
-}  # fmt: skip
+    "ADP": "case",
+    "DET": "det",
+    "ADJ": "amod",
+    "NUM": "nummod",
+    "NOUN": "compound",
+    "PROPN": "compound",
+    "PRON": "nmod:poss",
+    "ADV": "advmod",
+}
 PRONOUNS = {"m": ("he", "him", "his", "himself"), "f": ("she", "her", "her", "herself")}
 AN = {"honest", "hourglass"}
 GLAD = {"happy", "glad", "relieved", "excited", "grateful", "delighted", "pleased"}
 SORRY = {"sad", "angry", "disappointed", "bored", "upset", "embarrassed"}
-RANK = {"woman", "man", "lady", "gentleman", "girl", "boy", "king", "queen"}  # nobody's brother or aunt
+# nobody's brother or aunt
+RANK = {"woman", "man", "lady", "gentleman", "girl", "boy", "king", "queen"}
 
 
 @cache
 def shape(tags: tuple[str, ...], free: bool = False) -> Shape:
     """How the words of a phrase with these tags hang together.
 
-    The last word is the head ("in the old mill"), but the first of a name ("Anna Miller"). A `free` phrase, an adverb
-    ("yesterday", "last week", "in March"), has a relation of its own wherever it stands.
-    """
+    The last word is the head ("in the old mill"), but the first of a name ("Anna Miller"). A `free`
+    phrase, an adverb ("yesterday", "last week", "in March"), has a relation of its own wherever it
+    stands."""
     n = len(tags)
     if tags == ("DET", "ADJ"):  # a large, before a noun
         return Shape((0, 1), ("det", ""), 1, 0)
     if n > 1 and set(tags) == {"PROPN"}:
         return Shape((0,) * n, ("", *("flat",) * (n - 1)), 0, 0)
-    own = "" if not free else "advmod" if tags[-1] == "ADV" else "obl" if "ADP" in tags else "obl:unmarked"
+    own = (
+        ""
+        if not free
+        else "advmod"
+        if tags[-1] == "ADV"
+        else "obl"
+        if "ADP" in tags
+        else "obl:unmarked"
+    )
     if n > 1 and tags[-1] == "ADV":  # two days ago
         inner = shape(tags[:-1])
         heads = tuple(n - 1 if i == inner.head else head for i, head in enumerate(inner.heads))
@@ -64,9 +80,13 @@ def shape(tags: tuple[str, ...], free: bool = False) -> Shape:
 
 
 def phrase(text: str, *tags: str, entity: str = "", free: bool = False) -> Phrase:
-    """The words of `text` with their tags (one tag serves all); `entity` marks them all as one entity, in BIO."""
+    """The words of `text` with their tags (one tag serves all); `entity` marks them all as one
+    entity, in BIO.
+    """
     words = tuple(text.split())
-    marks = tuple([("B-" if i == 0 else "I-") + entity if entity else "O" for i in range(len(words))])
+    marks = tuple(
+        [("B-" if i == 0 else "I-") + entity if entity else "O" for i in range(len(words))]
+    )
     tags = tags * len(words) if len(tags) == 1 else tags
     return words, tags, marks, shape(tags, free)
 
@@ -79,7 +99,11 @@ def after_the(inner: Phrase) -> Phrase:
 
 def article(word: str) -> str:
     """The indefinite article that stands before `word`."""
-    return "an" if word in AN or (word[0] in "aeiou" and not word.startswith(("uni", "use", "eu"))) else "a"
+    return (
+        "an"
+        if word in AN or (word[0] in "aeiou" and not word.startswith(("uni", "use", "eu")))
+        else "a"
+    )
 
 
 def plural(word: str) -> str:
@@ -94,24 +118,36 @@ def same_form(text: str) -> str:
     return text.replace("{A", "{X").replace("{B", "{Y")
 
 
-def read_table(name: str, columns: Sequence[str], folder: Path = FOLDER, **allowed: Sequence[str]) -> list[TableRow]:
-    """The rows of a TSV table that has these columns; `allowed` says which cells a column may have."""
+def read_table(
+    name: str, columns: Sequence[str], folder: Path = FOLDER, **allowed: Sequence[str]
+) -> list[TableRow]:
+    """The rows of a TSV table that has these columns; `allowed` says which cells a column may
+    have.
+    """
     path = folder / name
     if not path.is_file():
         raise CourseError(f"The world's table {path} is missing; restore it from the repository.")
     lines = path.read_text(encoding="utf-8").splitlines()
     header = lines[0].split("\t") if lines else []
     if header != list(columns):
-        raise CourseError(f"{path} starts with the columns {header}; it needs {list(columns)}, tab-separated.")
+        raise CourseError(
+            f"{path} starts with the columns {header}; it needs {list(columns)}, tab-separated."
+        )
     rows = []
     for number, line in enumerate(lines[1:], 2):
         cells = line.split("\t")
         if len(cells) != len(header) or not cells[0].strip():
-            raise CourseError(f"{path}, line {number}, has {len(cells)} cells {cells} where the columns are {header}.")
+            raise CourseError(
+                f"{path}, line {number}, has {len(cells)} cells {cells} where the columns are"
+                f" {header}."
+            )
         row = dict(zip(header, cells, strict=True))
         for column, options in allowed.items():
             if row[column] not in options:
-                raise CourseError(f"{path}, line {number}: the {column} of {cells} must be {' or '.join(options)}.")
+                raise CourseError(
+                    f"{path}, line {number}: the {column} of {cells} must be"
+                    f" {' or '.join(options)}."
+                )
         rows.append(row)
     return rows
 
@@ -139,7 +175,10 @@ def noun(row: TableRow) -> Item:
 
 def adjective(row: TableRow) -> Item:
     """Forms "", a."""
-    return {"": phrase(row["word"], "ADJ"), "a": phrase(f"{article(row['word'])} {row['word']}", "DET", "ADJ")}
+    return {
+        "": phrase(row["word"], "ADJ"),
+        "a": phrase(f"{article(row['word'])} {row['word']}", "DET", "ADJ"),
+    }
 
 
 def verb(row: TableRow) -> Item:
@@ -163,23 +202,30 @@ def person(row: TableRow, surname: str) -> Item:
 
 
 class Lexicon:
-    """All pools. The world's seed shuffles them, so that another seed is another town with other common words."""
+    """All pools. The world's seed shuffles them, so that another seed is another town with other
+    common words.
+    """
 
     def __init__(self, seed: int = 0, folder: Path = FOLDER) -> None:
         rng = random.Random(f"lexicon/{seed}")
         self.folder = folder
-        self.tags = {row["word"]: row["tag"] for row in read_table("words.tsv", ("word", "tag"), folder)}
+        self.tags = {
+            row["word"]: row["tag"] for row in read_table("words.tsv", ("word", "tag"), folder)
+        }
 
         parses = read_table("parses.tsv", ("template", "heads", "relations", "refers"), folder)
         self.parses = {same_form(row["template"]): row for row in parses}
-        self.compiled: dict[str, bool] = {}  # the templates that were compiled with these words; which have a parse
+        # the templates that were compiled with these words; which have a parse
+        self.compiled: dict[str, bool] = {}
 
         def table(name: str, *columns: str, **allowed: Sequence[str]) -> list[TableRow]:
             rows = read_table(name, columns, folder, **allowed)
             rng.shuffle(rows)  # the order of these calls is part of what a seed means
             return rows
 
-        def classes(rows: list[TableRow], make: Callable[[TableRow], Item]) -> dict[str, list[Item]]:
+        def classes(
+            rows: list[TableRow], make: Callable[[TableRow], Item]
+        ) -> dict[str, list[Item]]:
             found: dict[str, list[Item]] = {}
             for row in rows:
                 found.setdefault(row["class"], []).append(make(row))
@@ -190,7 +236,9 @@ class Lexicon:
         self.people = [person(row, surnames[i % len(surnames)]) for i, row in enumerate(names)]
         self.objects = [noun(row) for row in table("objects.tsv", "word", "plural")]
         self.places = [place(row) for row in table("places.tsv", "word", "prep")]
-        self.towns = [{"": phrase(row["word"], "PROPN", entity="LOC")} for row in table("towns.tsv", "word")]
+        self.towns = [
+            {"": phrase(row["word"], "PROPN", entity="LOC")} for row in table("towns.tsv", "word")
+        ]
         self.jobs = [noun(row) for row in table("jobs.tsv", "word", "plural")]
         pools = {"job": self.jobs, "object": self.objects}
         pools["animal"] = [noun(row) for row in table("animals.tsv", "word", "plural")]
@@ -198,7 +246,9 @@ class Lexicon:
         pools["kin"] = [noun(row) for row in kin if row["word"] not in RANK]
         pools["kinf"] = [noun(row) for row in kin if row["gender"] == "f"]
         pools["kinm"] = [noun(row) for row in kin if row["gender"] == "m"]
-        pools["food"] = self.foods = [{"": phrase(row["word"], "NOUN")} for row in table("foods.tsv", "word")]
+        pools["food"] = self.foods = [
+            {"": phrase(row["word"], "NOUN")} for row in table("foods.tsv", "word")
+        ]
         adjectives = classes(table("adjectives.tsv", "word", "class"), adjective)
         pools |= {f"adj.{name}": items for name, items in adjectives.items()}
         pools["feel"] = adjectives["feel"]
@@ -218,14 +268,19 @@ class Lexicon:
         self.synonyms = self._synonyms(verbs)
 
     def _adverb(self, row: TableRow) -> Item:
-        """Form "": an adverb, or a phrase ("in the morning") whose words have the tags of words.tsv or word/TAG."""
+        """Form "": an adverb, or a phrase ("in the morning") whose words have the tags of words.tsv
+        or word/TAG.
+        """
         parts = [part.partition("/") for part in row["word"].split()]
         words = [word for word, _, _ in parts]
         if len(words) == 1:
             return {"": phrase(words[0], "ADV", free=True)}
         tags = [tag or self.tags.get(word, "") for word, _, tag in parts]
         if not all(tags):
-            raise CourseError(f"adverbs.tsv: a word of {row['word']!r} is not in words.tsv; add it or write it /TAG.")
+            raise CourseError(
+                f"adverbs.tsv: a word of {row['word']!r} is not in words.tsv; add it or write it"
+                " /TAG."
+            )
         return {"": phrase(" ".join(words), *tags, free=True)}
 
     def _synonyms(self, rows: list[TableRow]) -> dict[str, Item]:
@@ -234,6 +289,8 @@ class Lexicon:
         for row in (row for row in rows if row["synonym"]):
             found = [v for v in self.pools[row["class"]].items if v["base"][0][0] == row["synonym"]]
             if not found:
-                raise CourseError(f"verbs.tsv: {row['synonym']!r}, synonym of {row['base']!r}, has no row there.")
+                raise CourseError(
+                    f"verbs.tsv: {row['synonym']!r}, synonym of {row['base']!r}, has no row there."
+                )
             result[f"{row['class']}/{row['base']}"] = found[0]
         return result

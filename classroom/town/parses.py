@@ -1,14 +1,16 @@
 """Gold parses: data/world/parses.tsv gives each template its heads, relations and coreference.
 
-A row has the template's text; of each word or slot (a slot counts once) the number of its head, counted from 1 in its
-sentence, 0 at the root; and its relation of Universal Dependencies, version 2. `|` parts sentences as in the template:
+A row has the template's text; of each word or slot (a slot counts once) the number of its head,
+counted from 1 in its sentence, 0 at the root; and its relation of Universal Dependencies, version
+2. `|` parts sentences as in the template:
 
-    The {O} was {v.part} by {X} .  <tab>  2 4 4 0 6 4 4  <tab>  det nsubj:pass aux:pass root case obl:agent punct  <tab>
+    The {O} was {v.part} by {X} .  <tab>  2 4 4 0 6 4 4  <tab>  det nsubj:pass aux:pass root case
+    obl:agent punct  <tab>
 
-The last column says which words stand for something: `5=O`, the fifth word of the sentence stands for the fact's
-object; `7=animal`, it stands for what the slot {animal} draws. Slots of people and things need no mark. What hangs
-together inside a slot ("in the garden") the lexicon knows; an adverb's slot ({T}) brings its own relation.
-"""
+The last column says which words stand for something: `5=O`, the fifth word of the sentence stands
+for the fact's object; `7=animal`, it stands for what the slot {animal} draws. Slots of people and
+things need no mark. What hangs together inside a slot ("in the garden") the lexicon knows; an
+adverb's slot ({T}) brings its own relation."""
 
 from typing import NamedTuple
 
@@ -36,16 +38,20 @@ def parses_of(row: TableRow | None, text: str, lengths: list[int]) -> list[Parse
     counts = [[len(part.split()) for part in column] for column in columns]
     if counts != [lengths, lengths] or len(refers) != len(lengths):
         raise CourseError(
-            f"parses.tsv: the template {text!r} has {lengths} words and slots in its sentences, but its row has "
-            f"{counts[0]} heads and {counts[1]} relations; each needs one of both."
+            f"parses.tsv: the template {text!r} has {lengths} words and slots in its sentences, but"
+            f" its row has {counts[0]} heads and {counts[1]} relations; each needs one of both."
         )
     result = []
     for heads, relations, marks in zip(*columns, refers, strict=True):
         try:
             numbers = tuple(int(head) - 1 for head in heads.split())
-            stand_for = {int(unit) - 1: slot for unit, slot in (mark.split("=") for mark in marks.split())}
+            stand_for = {
+                int(unit) - 1: slot for unit, slot in (mark.split("=") for mark in marks.split())
+            }
         except ValueError:
-            raise CourseError(f"parses.tsv: the heads of {text!r} must be whole numbers, its marks like 5=O.") from None
+            raise CourseError(
+                f"parses.tsv: the heads of {text!r} must be whole numbers, its marks like 5=O."
+            ) from None
         parse = Parse(numbers, tuple(relations.split()), stand_for)
         if wrong := _wrong(parse):
             raise CourseError(f"parses.tsv: {text!r} {wrong}.")

@@ -6,7 +6,11 @@ from typing import Any
 from classroom.town.facts import DEEDS, Casting
 from classroom.town.grammar import Env, SentenceTemplate, write
 
-STATE = ("{X} {v.past} the {O} {P.at} .", "{T} , {X} {v.past} the {O} {P.at} .", "{P.at} , {X} {v.past} the {O} .")
+STATE = (
+    "{X} {v.past} the {O} {P.at} .",
+    "{T} , {X} {v.past} the {O} {P.at} .",
+    "{P.at} , {X} {v.past} the {O} .",
+)
 AGAIN = {
     "name": ("The {O} was {v.part} by {X} .", "Who {v.past} the {O} ? | {X} did ."),
     "object": ("{X} {v.past} the {O} .", "What did {X} {v.base} ? | The {O} ."),
@@ -17,17 +21,22 @@ SIDES = ("left", "right", "both")
 
 
 class Probes:
-    """The copy probe and the evidence probe, about people and objects that no training document brings together."""
+    """The copy probe and the evidence probe, about people and objects that no training document
+    brings together.
+    """
 
     def __init__(self, casting: Casting) -> None:
         self.casting = casting
         self.state = [SentenceTemplate(text, casting.lexicon) for text in STATE]
         self.again = {
-            kind: [SentenceTemplate(text, casting.lexicon) for text in texts] for kind, texts in AGAIN.items()
+            kind: [SentenceTemplate(text, casting.lexicon) for text in texts]
+            for kind, texts in AGAIN.items()
         }
 
     def _facts(self, rng: random.Random, k: int) -> list[Env]:
-        """`k` facts with one verb; training meets their words, but not their pairs of person and object."""
+        """`k` facts with one verb; training meets their words, but not their pairs of person and
+        object.
+        """
         casting, lexicon = self.casting, self.casting.lexicon
         verb = lexicon.pools[rng.choice(DEEDS)].draw(rng)
         people = casting.some(rng, lexicon.people, k, "validation")
@@ -37,7 +46,8 @@ class Probes:
             casting.object_for(rng, person, things, "validation", kept=True)
         chosen = zip(people, things, places, strict=True)
         facts = [
-            {"X": lexicon.people[p], "O": lexicon.objects[o], "P": lexicon.places[q], "v": verb} for p, o, q in chosen
+            {"X": lexicon.people[p], "O": lexicon.objects[o], "P": lexicon.places[q], "v": verb}
+            for p, o, q in chosen
         ]
         return [fact | {"T": lexicon.pools["adv.time"].draw(rng)} for fact in facts]
 
@@ -49,7 +59,13 @@ class Probes:
         sentence = write(rng.choice(self.again[kind]).render(rng, asked))
         answer = asked[ANSWER[kind]][""][0][0]
         prefix = sentence[: sentence.rindex(answer)].rstrip()
-        return {"context": write(context), "sentence": sentence, "prefix": prefix, "answer": answer, "kind": kind}
+        return {
+            "context": write(context),
+            "sentence": sentence,
+            "prefix": prefix,
+            "answer": answer,
+            "kind": kind,
+        }
 
     def evidence(self, rng: random.Random, side: str) -> dict[str, Any]:
         """One item of the evidence probe; see World.evidence."""

@@ -1,8 +1,8 @@
 """A collection to search: passages, queries, and for each query the passages that answer it.
 
-In the town a query asks for a deed in the words of the passage ("bought lamp"), or with the verb's synonym and in other
-forms, so that no word is shared ("purchasing lamps"), or so but with the person's name ("Kate purchasing lamps").
-"""
+In the town a query asks for a deed in the words of the passage ("bought lamp"), or with the verb's
+synonym and in other forms, so that no word is shared ("purchasing lamps"), or so but with the
+person's name ("Kate purchasing lamps")."""
 
 import random
 import re
@@ -23,13 +23,16 @@ FIRST = "first sentence"
 SENTENCES = 4  # a passage of the town
 LONGEST = 80  # words of a passage of other texts
 SHORTEST = 12
-VERBS = ("get", "lose", "fix", "break", "look", "move", "give")  # classes of verbs whose object is a thing
+# classes of verbs whose object is a thing
+VERBS = ("get", "lose", "fix", "break", "look", "move", "give")
 UNSURE = {"not", "no", "n", "nobody", "never"}
 SENTENCE = re.compile(r"(?<=[.!?])\s+")
 
 
 class Query(NamedTuple):
-    """What is asked, how it is said (`KINDS`, or `FIRST`), the passage it was made from, all that answer it."""
+    """What is asked, how it is said (`KINDS`, or `FIRST`), the passage it was made from, all that
+    answer it.
+    """
 
     text: str
     kind: str
@@ -45,11 +48,16 @@ class Collection(NamedTuple):
 
     def pairs(self) -> list[dict[str, Any]]:
         """Each query with its passage, for `TextBatches` and a ranking loss."""
-        return [{"query": q.text, "positive": self.passages[q.passage], "negatives": []} for q in self.queries]
+        return [
+            {"query": q.text, "positive": self.passages[q.passage], "negatives": []}
+            for q in self.queries
+        ]
 
 
 class Deed(NamedTuple):
-    """Somebody (or nobody named) did something to a thing: forms of words as they stand, and the verb's meaning."""
+    """Somebody (or nobody named) did something to a thing: forms of words as they stand, and the
+    verb's meaning.
+    """
 
     person: str
     verb: str
@@ -57,13 +65,14 @@ class Deed(NamedTuple):
     thing: str
 
 
-def collection(source: str | Path = "world", *, split: str = "test", n: int = 300, seed: int = 0) -> Collection:
+def collection(
+    source: str | Path = "world", *, split: str = "test", n: int = 300, seed: int = 0
+) -> Collection:
     """Passages and queries of the first `n` documents of a corpus.
 
-    source: "world": passages of four sentences, and a query of each of the `KINDS` for every passage that tells of a
-    deed. Any other of `data.corpus`: a text's first sentence asks for the next `LONGEST` words; where no test split
-    is, every fourth text is kept for it.
-    """
+    source: "world": passages of four sentences, and a query of each of the `KINDS` for every
+    passage that tells of a deed. Any other of `data.corpus`: a text's first sentence asks for the
+    next `LONGEST` words; where no test split is, every fourth text is kept for it."""
     if str(source) == "world":
         found = _town(split, n, seed)
     else:
@@ -72,16 +81,23 @@ def collection(source: str | Path = "world", *, split: str = "test", n: int = 30
             texts = list(corpus(source, split=split, n=n, seed=seed)["text"])
         except CourseError:
             every = list(corpus(source)["text"])
-            texts = every[::4] if split == "test" else [text for i, text in enumerate(every) if i % 4]
+            texts = (
+                every[::4] if split == "test" else [text for i, text in enumerate(every) if i % 4]
+            )
             texts = random.Random(seed).sample(texts, min(n, len(texts)))
         found = _first_sentences(texts)
     if len(found.queries) < 2:
-        raise CourseError(f"There is nothing to search in {source}: it takes two texts of {SHORTEST} words and more.")
+        raise CourseError(
+            f"There is nothing to search in {source}: it takes two texts of {SHORTEST} words and"
+            " more."
+        )
     return found
 
 
 def deeds(passage: str) -> list[Deed]:
-    """What is done to things in a passage of the town; sentences that deny, ask, or name two things do not count."""
+    """What is done to things in a passage of the town; sentences that deny, ask, or name two things
+    do not count.
+    """
     meanings, _, things, people = _known()
     found = []
     for sentence in SENTENCE.split(passage):
@@ -100,7 +116,8 @@ def _town(split: str, n: int, seed: int) -> Collection:
     passages = []
     for document in World(TOWN).documents(n, split, seed):
         sentences = document["sentences"]
-        starts = range(0, max(1, len(sentences) - SENTENCES // 2), SENTENCES)  # no passage of one sentence
+        # no passage of one sentence
+        starts = range(0, max(1, len(sentences) - SENTENCES // 2), SENTENCES)
         passages += [" ".join(sentences[start : start + SENTENCES]) for start in starts]
     told = [deeds(passage) for passage in passages]
     where: dict[tuple[str, ...], set[int]] = defaultdict(set)
@@ -116,8 +133,12 @@ def _town(split: str, n: int, seed: int) -> Collection:
     return Collection(passages, queries)
 
 
-def _asked(number: int, passages: Sequence[str], deed: Deed, where: dict[tuple[str, ...], set[int]]) -> list[Query]:
-    """A query of each kind, if one can be made that shares no word with any passage that answers it."""
+def _asked(
+    number: int, passages: Sequence[str], deed: Deed, where: dict[tuple[str, ...], set[int]]
+) -> list[Query]:
+    """A query of each kind, if one can be made that shares no word with any passage that answers
+    it.
+    """
     _, others, things, _ = _known()
     answers = frozenset(where[deed.meaning, deed.thing])
     own = frozenset(where[deed.meaning, deed.thing, deed.person])
@@ -128,7 +149,9 @@ def _asked(number: int, passages: Sequence[str], deed: Deed, where: dict[tuple[s
         return []
     name = deed.person.capitalize()
     asked = ((f"{deed.verb} {deed.thing}", answers), (f"{name} {other}", own), (other, answers))
-    return [Query(text, kind, number, right) for kind, (text, right) in zip(KINDS, asked, strict=True)]
+    return [
+        Query(text, kind, number, right) for kind, (text, right) in zip(KINDS, asked, strict=True)
+    ]
 
 
 def _first_sentences(texts: Sequence[str]) -> Collection:
@@ -145,7 +168,9 @@ def _first_sentences(texts: Sequence[str]) -> Collection:
 
 @cache
 def _known() -> tuple[dict[str, str], dict[str, list[str]], dict[str, str], frozenset[str]]:
-    """Form of a verb -> its meaning, and -> forms to say the same by (a synonym's first); thing -> plural; people."""
+    """Form of a verb -> its meaning, and -> forms to say the same by (a synonym's first); thing ->
+    plural; people.
+    """
     lexicon = World(TOWN).lexicon
 
     def said(item: Any, form: str = "") -> str:
@@ -159,6 +184,10 @@ def _known() -> tuple[dict[str, str], dict[str, list[str]], dict[str, str], froz
             synonym = lexicon.synonyms.get(f"{kind}/{base}", verb)
             for form in ("base", "third", "past", "part", "ing"):
                 meanings[said(verb, form)] = min(base, said(synonym, "base"))
-                others[said(verb, form)] = [said(synonym, "ing"), said(synonym, "base"), said(verb, "ing")]
+                others[said(verb, form)] = [
+                    said(synonym, "ing"),
+                    said(synonym, "base"),
+                    said(verb, "ing"),
+                ]
     things = {said(thing): said(thing, "pl") for thing in lexicon.objects}
     return meanings, others, things, frozenset(said(person) for person in lexicon.people)

@@ -1,4 +1,6 @@
-"""The town as a data source: `data.corpus("world")`, `data.task("world/nli")` (course_lib.data.doors)."""
+"""The town as a data source: `data.corpus("world")`, `data.task("world/nli")`
+(course_lib.data.doors).
+"""
 
 from functools import cache
 from typing import Any

@@ -2,13 +2,27 @@
 
 Each function returns an `Html` that shows itself as the last expression of a cell.
 """
-# ruff: noqa: F401  the names are the package's
 
 from classroom.widgets.attention import attention, head_player
 from classroom.widgets.beam import beam_tree
 from classroom.widgets.calculators import bill_calculator, calculator
-from classroom.widgets.games import ClozeItem, ReplacedText, fill_in, quiz, span_reader, which_replaced
-from classroom.widgets.player import PlayerFrame, masking, next_words, player, samples, soft_targets, word_steps
+from classroom.widgets.games import (
+    ClozeItem,
+    ReplacedText,
+    fill_in,
+    quiz,
+    span_reader,
+    which_replaced,
+)
+from classroom.widgets.player import (
+    PlayerFrame,
+    masking,
+    next_words,
+    player,
+    samples,
+    soft_targets,
+    word_steps,
+)
 from classroom.widgets.playground import playground
 from classroom.widgets.report_card import ReportEntry, report_card
 from classroom.widgets.search import search_page

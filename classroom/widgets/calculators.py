@@ -1,4 +1,6 @@
-"""What a model takes to train and to hold, and what it costs: every assumption is a slider, no kernel needed."""
+"""What a model takes to train and to hold, and what it costs: every assumption is a slider, no
+kernel needed.
+"""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -38,11 +40,11 @@ def calculator(
     utilisation: float = 0.3,
     title: str = "What does it take?",
 ) -> Html:
-    """Operations, time, electricity and memory of a training by `analysis.cost`'s formulas, moved by sliders.
+    """Operations, time, electricity and memory of a training by `analysis.cost`'s formulas, moved
+    by sliders.
 
-    Where no script runs, the table shows the first setting. device: a name in `cost.DEVICES`. utilisation: share of the
-    peak rate that is reached.
-    """
+    Where no script runs, the table shows the first setting. device: a name in `cost.DEVICES`.
+    utilisation: share of the peak rate that is reached."""
     on, overhead = cost.DEVICES[device], 1.1
     flops = cost.training_flops(parameters, tokens)
     bill = cost.bill(flops, on, devices=devices, utilisation=utilisation, overhead=overhead)
@@ -58,7 +60,10 @@ def calculator(
         "devices to hold the weights": f"{math.ceil(weights / on.memory):,}",
         "devices to train": f"{math.ceil(full / on.memory):,}",
     }
-    kinds = {d.name: {"flops": d.flops, "memory": d.memory, "watts": d.watts} for d in cost.DEVICES.values()}
+    kinds = {
+        d.name: {"flops": d.flops, "memory": d.memory, "watts": d.watts}
+        for d in cost.DEVICES.values()
+    }
     return _sliding(
         "calculator",
         title,
@@ -79,7 +84,8 @@ def bill_calculator(
     devices: int = 1,
     title: str = "What does a pretraining cost?",
 ) -> Html:
-    """Hours, money, electricity and carbon by `cost.bill`, moved by sliders; where no script runs, the first setting.
+    """Hours, money, electricity and carbon by `cost.bill`, moved by sliders; where no script runs,
+    the first setting.
 
     tokens: read in training, repetitions included. device: a name in `cost.DEVICES`.
     """
@@ -104,8 +110,10 @@ def bill_calculator(
         {"devices": kinds, "answer": ANSWER},
         sliders=_placed(_BILL, parameters, tokens, devices),
         device=device,
-        setting=f"{_setting(parameters, tokens, device, devices, utilisation)}, ${price:.2f} an hour, "
-        f"building factor {overhead:g}, {grid:g} g of CO2 a kWh, trainings: 1",
+        setting=(
+            f"{_setting(parameters, tokens, device, devices, utilisation)}, ${price:.2f} an hour, "
+            f"building factor {overhead:g}, {grid:g} g of CO2 a kWh, trainings: 1"
+        ),
         note=f" An answer: {ANSWER} tokens.",
         head="it costs",
         rows={name: written(value) for name, value in values.items()},
@@ -113,16 +121,32 @@ def bill_calculator(
 
 
 def _sliding(
-    kind: str, title: str, data: object, *, setting: str, rows: Mapping[str, str], note: str = "", **values: object
+    kind: str,
+    title: str,
+    data: object,
+    *,
+    setting: str,
+    rows: Mapping[str, str],
+    note: str = "",
+    **values: object,
 ) -> Html:
     """A card of sliders beside a table, which the script of this kind fills anew at every move."""
     scripts = ("sliders", kind, "sliders-end")
-    values |= {"setting": setting, "note": note, "rows": list(rows.items()), "devices": list(cost.DEVICES)}
+    values |= {
+        "setting": setting,
+        "note": note,
+        "rows": list(rows.items()),
+        "devices": list(cost.DEVICES),
+    }
     html = card(kind, title, data, scripts=scripts, body="calculator", **values)
-    return Html(html, f"{title} {setting}: {', '.join(f'{name} {cell}' for name, cell in rows.items())}")
+    return Html(
+        html, f"{title} {setting}: {', '.join(f'{name} {cell}' for name, cell in rows.items())}"
+    )
 
 
-def _setting(parameters: float, tokens: float, device: str, devices: int, utilisation: float) -> str:
+def _setting(
+    parameters: float, tokens: float, device: str, devices: int, utilisation: float
+) -> str:
     size = f"{written(parameters)} parameters, {written(tokens)} tokens"
     return f"{size}, {devices:,} x {device} at {utilisation:.0%} of peak"
 
@@ -132,10 +156,14 @@ def _placed(
 ) -> list[tuple[str, str, float, float, float]]:
     """Each slider with where it begins."""
     start |= {"n": _log10(parameters), "d": _log10(tokens), "count": _log10(devices)}
-    placed = [(name, text, low, high, start.get(name, value)) for name, text, low, high, value in sliders]
+    placed = [
+        (name, text, low, high, start.get(name, value)) for name, text, low, high, value in sliders
+    ]
     for _, text, low, high, value in placed:
         if not low - 1e-9 <= value <= high + 1e-9:
-            raise CourseError(f"The slider of {text} goes from {low:g} to {high:g}; {value:.3g} is not on it.")
+            raise CourseError(
+                f"The slider of {text} goes from {low:g} to {high:g}; {value:.3g} is not on it."
+            )
     return placed
 
 

@@ -1,11 +1,12 @@
 """What every widget is made of: a white card, readable HTML, and a script that only adds to it.
 
-A widget is complete HTML before its script runs. Where scripts are removed (GitHub, an untrusted notebook) or the
-page is printed, everything can still be read; where they run, they hide, step and colour. No address is fetched.
+A widget is complete HTML before its script runs. Where scripts are removed (GitHub, an untrusted
+notebook) or the page is printed, everything can still be read; where they run, they hide, step and
+colour. No address is fetched.
 
-The HTML is in assets/*.html (Jinja templates; every value is escaped that is not `Markup`), the scripts in
-assets/*.js. The lines of both are stripped and joined, so every statement ends in a semicolon.
-"""
+The HTML is in assets/*.html (Jinja templates; every value is escaped that is not `Markup`), the
+scripts in assets/*.js. The lines of both are stripped and joined, so every statement ends in a
+semicolon."""
 
 import base64
 import functools
@@ -30,15 +31,21 @@ BUTTON = (
 
 
 def card(
-    kind: str, title: str, data: object = None, *, scripts: tuple[str, ...] | None = None, body: str = "", **values: Any
+    kind: str,
+    title: str,
+    data: object = None,
+    *,
+    scripts: tuple[str, ...] | None = None,
+    body: str = "",
+    **values: Any,
 ) -> str:
     """A card with a heading, and a script that gets `root` (the card's element) and `data`.
 
-    JupyterLab's shortcuts are off inside, so that arrow keys and letters reach the widget. It looks for the attribute
-    at the focused element first, so each one that can have the focus carries it.
+    JupyterLab's shortcuts are off inside, so that arrow keys and letters reach the widget. It looks
+    for the attribute at the focused element first, so each one that can have the focus carries it.
 
-    kind: begins the card's name; its template and, if there is data, its script are called so too, where `body` and
-        `scripts` do not say otherwise. values: what the template needs.
+    kind: begins the card's name; its template and, if there is data, its script are called so too,
+        where `body` and `scripts` do not say otherwise. values: what the template needs.
     """
     content = str(render(body or kind, title=title, **values))
     name = identity(kind, title, content, data)
@@ -67,19 +74,25 @@ def identity(kind: str, *content: object) -> str:
 
 
 def inline_json(value: object) -> str:
-    """JSON that may stand inside a script element: it neither closes the element nor opens a comment in it."""
+    """JSON that may stand inside a script element: it neither closes the element nor opens a
+    comment in it.
+    """
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=True)
     return text.replace("</", "<\\/").replace("<!--", "\\u003c!--")
 
 
 def rounded(matrix: Tensor) -> tuple[Tensor, Tensor]:
-    """A matrix as whole numbers from -127 to 127 and a scale for each row; their product is nearly the matrix."""
+    """A matrix as whole numbers from -127 to 127 and a scale for each row; their product is nearly
+    the matrix.
+    """
     scale = matrix.abs().amax(dim=1).clamp(min=1e-8) / 127
     return (matrix / scale[:, None]).round().to(torch.int8), scale
 
 
 def lines(packed: bytes, width: int = 120) -> list[str]:
-    """As base64, in pieces: a single line of a megabyte is a burden on every tool that searches a notebook."""
+    """As base64, in pieces: a single line of a megabyte is a burden on every tool that searches a
+    notebook.
+    """
     text = base64.b64encode(packed).decode("ascii")
     return [text[i : i + width] for i in range(0, len(text), width)]
 
@@ -87,7 +100,10 @@ def lines(packed: bytes, width: int = 120) -> list[str]:
 @functools.cache
 def _templates() -> jinja2.Environment:
     made = environment("classroom.widgets")
-    colours = {name: getattr(style, name) for name in ("BLUE", "VERMILION", "GREY", "INK", "PALE", "PALETTE", "TINTS")}
+    colours = {
+        name: getattr(style, name)
+        for name in ("BLUE", "VERMILION", "GREY", "INK", "PALE", "PALETTE", "TINTS")
+    }
     made.globals.update(
         colours,
         blue=style.blue,
@@ -107,4 +123,6 @@ def _code(text: str) -> Markup:
     """Escape, and turn `backticks` into code."""
     parts = escape(text).split("`")
     code = f'<code style="{tables.MONO};font-size:14px;background:#f1f3f4;padding:0 3px">'
-    return trusted("".join(f"{code}{part}</code>" if i % 2 else part for i, part in enumerate(parts)))
+    return trusted(
+        "".join(f"{code}{part}</code>" if i % 2 else part for i, part in enumerate(parts))
+    )

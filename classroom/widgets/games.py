@@ -1,4 +1,6 @@
-"""Questions and games: a quiz that explains every choice; masked and replaced words and answers, against the model."""
+"""Questions and games: a quiz that explains every choice; masked and replaced words and answers,
+against the model.
+"""
 
 import random
 from collections.abc import Sequence
@@ -18,24 +20,36 @@ SEED = 59  # of the order of a quiz' choices: with it each place is right about 
 
 
 def quiz(name: str, file: Path = COURSE / "data" / "quizzes.json") -> Html:
-    """A question whose every choice opens its own explanation. No script, no kernel; works on GitHub and on paper.
+    """A question whose every choice opens its own explanation. No script, no kernel; works on
+    GitHub and on paper.
 
-    name: lesson and question, "09.2". file: {name: {"question": ..., "choices": {choice: why it is right, or the
-        mistake behind it}}}, the right choice first; shown in an order drawn by the name. Backticks mark code.
+    name: lesson and question, "09.2". file: {name: {"question": ..., "choices": {choice: why it is
+        right, or the mistake behind it}}}, the right choice first; shown in an order drawn by the
+        name. Backticks mark code.
     """
     asked = read_json(file).get(name)
     if asked is None:
-        raise CourseError(f"There is no quiz {name!r} in {file}; its names are like '09.2', lesson and question.")
+        raise CourseError(
+            f"There is no quiz {name!r} in {file}; its names are like '09.2', lesson and question."
+        )
     choices = list(asked["choices"].items())
     order = random.Random(f"{SEED} {name}").sample(range(len(choices)), len(choices))
     shown = [choices[i] for i in order]
-    html = card("quiz", "Quiz: choose, then read why", question=asked["question"], choices=shown, answer=order.index(0))
+    html = card(
+        "quiz",
+        "Quiz: choose, then read why",
+        question=asked["question"],
+        choices=shown,
+        answer=order.index(0),
+    )
     told = [f"  {letter}. {choice}" for letter, (choice, _) in zip("ABCDEFGH", shown, strict=False)]
     return Html(html, "\n".join([f"Quiz: {asked['question']}", *told]))
 
 
 class ClozeItem(NamedTuple):
-    """A sentence with one hidden word. `top`: the model's best guesses with their probabilities, best first."""
+    """A sentence with one hidden word. `top`: the model's best guesses with their probabilities,
+    best first.
+    """
 
     sentence: str
     answer: str
@@ -43,16 +57,30 @@ class ClozeItem(NamedTuple):
     mask: str = "[MASK]"
 
 
-def fill_in(items: Sequence[ClozeItem], title: str = "Fill in the word before the model does") -> Html:
-    """Sentences with a masked word; the model's best guesses stay folded until the player has guessed."""
-    data = [{"answer": item.answer, "top": [[word, round(float(p), 4)] for word, p in item.top]} for item in items]
-    html = card("fill", title, data, items=[(item, *item.sentence.split(item.mask)) for item in items])
-    told = [f"  {i.sentence}  (model: {', '.join(word for word, _ in i.top)}; text: {i.answer})" for i in items]
+def fill_in(
+    items: Sequence[ClozeItem], title: str = "Fill in the word before the model does"
+) -> Html:
+    """Sentences with a masked word; the model's best guesses stay folded until the player has
+    guessed.
+    """
+    data = [
+        {"answer": item.answer, "top": [[word, round(float(p), 4)] for word, p in item.top]}
+        for item in items
+    ]
+    html = card(
+        "fill", title, data, items=[(item, *item.sentence.split(item.mask)) for item in items]
+    )
+    told = [
+        f"  {i.sentence}  (model: {', '.join(word for word, _ in i.top)}; text: {i.answer})"
+        for i in items
+    ]
     return Html(html, "\n".join([title, *told]))
 
 
 class ReplacedText(NamedTuple):
-    """Tokens of which a generator wrote some; the original ones; the discriminator's suspicion of each, 0 to 1."""
+    """Tokens of which a generator wrote some; the original ones; the discriminator's suspicion of
+    each, 0 to 1.
+    """
 
     tokens: Sequence[str]
     original: Sequence[str]
@@ -65,14 +93,20 @@ class ReplacedText(NamedTuple):
 
     @property
     def judged(self) -> list[tuple[str, str]]:
-        """Each token with its suspicion, and the colour of what became of it, a value of `FATES`."""
-        return [(f"{now} {100 * p:.0f}%", FATES[now != then, p > 0.5]) for now, then, p in self._rows]
+        """Each token with its suspicion, and the colour of what became of it, a value of
+        `FATES`.
+        """
+        return [
+            (f"{now} {100 * p:.0f}%", FATES[now != then, p > 0.5]) for now, then, p in self._rows
+        ]
 
     @property
     def stood(self) -> str:
         """What stood at the replaced places, in words."""
         changed = [row for row in self._rows if row[0] != row[1]]
-        quoted = [f"“{then}” for “{now}” (suspected with {100 * p:.0f}%)" for now, then, p in changed]
+        quoted = [
+            f"“{then}” for “{now}” (suspected with {100 * p:.0f}%)" for now, then, p in changed
+        ]
         return f"In the text stood: {', '.join(quoted)}." if quoted else "Nothing was replaced."
 
     @property
@@ -80,35 +114,57 @@ class ReplacedText(NamedTuple):
         return list(zip(self.tokens, self.original, self.suspicion, strict=True))
 
 
-FATES = {(True, True): "green", (True, False): "orange", (False, True): "blue", (False, False): "plain"}
-LEGEND = [("replaced and found", "green"), ("replaced, not found", "orange"), ("false alarm", "blue")]
+FATES = {
+    (True, True): "green",
+    (True, False): "orange",
+    (False, True): "blue",
+    (False, False): "plain",
+}
+LEGEND = [
+    ("replaced and found", "green"),
+    ("replaced, not found", "orange"),
+    ("false alarm", "blue"),
+]
 
 
-def which_replaced(texts: Sequence[ReplacedText], title: str = "Which words were replaced?") -> Html:
-    """Texts whose suspicious words the player marks; the answer and the discriminator's guesses stay folded until then.
+def which_replaced(
+    texts: Sequence[ReplacedText], title: str = "Which words were replaced?"
+) -> Html:
+    """Texts whose suspicious words the player marks; the answer and the discriminator's guesses
+    stay folded until then.
 
     Without a script the texts and, folded, the answers are there to read.
     """
-    data = [{"replaced": [a for a, _ in text.fates], "said": [b for _, b in text.fates]} for text in texts]
+    data = [
+        {"replaced": [a for a, _ in text.fates], "said": [b for _, b in text.fates]}
+        for text in texts
+    ]
     items = [(text.tokens, text.judged, text.stood) for text in texts]
     told = [line for text in texts for line in (f"  {' '.join(text.tokens)}", f"    {text.stood}")]
-    return Html(card("replaced", title, data, items=items, legend=LEGEND), "\n".join([title, *told]))
+    return Html(
+        card("replaced", title, data, items=items, legend=LEGEND), "\n".join([title, *told])
+    )
 
 
 LONGEST = 30  # tokens of an answer, as in course_lib.training.spans
 
 
-def span_reader(readings: Sequence["Reading"], title: str = "Where does the answer start, where does it end?") -> Html:
-    """Passages whose words are shaded by the probability of being the answer's first (above) and last word (below).
+def span_reader(
+    readings: Sequence["Reading"], title: str = "Where does the answer start, where does it end?"
+) -> Html:
+    """Passages whose words are shaded by the probability of being the answer's first (above) and
+    last word (below).
 
-    With scripts: pick a question, point at a word. Without: every passage and its three likeliest answers.
-    """
+    With scripts: pick a question, point at a word. Without: every passage and its three likeliest
+    answers."""
     items, told, data = [], [title], []
     for reading in readings:
         likeliest = [(text, f"{100 * p:.0f}%") for text, p in answers(reading)]
         items.append((reading, [(escape(text), p) for text, p in likeliest]))
         told.append(f"  {reading.question}  ({', '.join(f'{text} {p}' for text, p in likeliest)})")
-        start, end = ([round(10_000 * p) for p in values] for values in (reading.start, reading.end))
+        start, end = (
+            [round(10_000 * p) for p in values] for values in (reading.start, reading.end)
+        )
         data.append({"words": reading.tokens, "start": start, "end": end, "longest": LONGEST})
     html = card("spans", title, data, readings=items, mark=trusted('data-word role="button" '))
     return Html(html, "\n".join(told))

@@ -1,4 +1,6 @@
-"""Anything that happens step by step, played: frames with back, next, a slider and the arrow keys."""
+"""Anything that happens step by step, played: frames with back, next, a slider and the arrow
+keys.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -12,7 +14,9 @@ from classroom.widgets.card import card, render
 
 
 class PlayerFrame(NamedTuple):
-    """One step. `body` is HTML (make token lines with `boxes`); `text` is what is read where there is no HTML."""
+    """One step. `body` is HTML (make token lines with `boxes`); `text` is what is read where there
+    is no HTML.
+    """
 
     title: str
     body: str
@@ -28,12 +32,18 @@ def player(frames: Sequence[PlayerFrame], title: str, *, above: str = "") -> Htm
     shown = [(frame.title, trusted(frame.body)) for frame in frames]
     told = [f"{frame.title} | {frame.text}" if frame.text else frame.title for frame in frames]
     lines = [f"  {place}: {says}" for place, says in zip(places, told, strict=True)]
-    return Html(card("player", title, places, above=trusted(above), frames=shown), "\n".join([title, *lines]))
+    return Html(
+        card("player", title, places, above=trusted(above), frames=shown),
+        "\n".join([title, *lines]),
+    )
 
 
 def word_steps(rows: Mapping[str, Sequence[tuple[str, str]]], title: str) -> Html:
     """A player of token lines: what each frame is called -> its (token, tint) pairs."""
-    frames = [PlayerFrame(name, boxes(line), " ".join(text for text, _ in line)) for name, line in rows.items()]
+    frames = [
+        PlayerFrame(name, boxes(line), " ".join(text for text, _ in line))
+        for name, line in rows.items()
+    ]
     return player(frames, title)
 
 
@@ -45,25 +55,40 @@ def masking(
     rate: float = 0.15,
     title: str = "Masking, step by step",
 ) -> Html:
-    """BERT's corruption of one sentence (Devlin et al. 2019, section 3.1) played from what the real function returned.
+    """BERT's corruption of one sentence (Devlin et al. 2019, section 3.1) played from what the real
+    function returned.
 
     chosen: Bool[T], the positions that carry loss. corrupted: the T tokens that the model is given.
     """
     places = [i for i, flag in enumerate(chosen) if flag]
     share = 100 * len(places) / max(1, len(tokens))
     shown, tints = list(tokens), dict.fromkeys(places, "yellow")
-    told = f"Chosen: {len(places)} of {len(tokens)} positions ({share:.0f}%; the rate is {rate:.0%}). "
+    told = (
+        f"Chosen: {len(places)} of {len(tokens)} positions ({share:.0f}%; the rate is {rate:.0%}). "
+    )
     told += "Only these will be asked for; special tokens never are."
-    frames = [_line("The sentence as it stands in the corpus.", shown, {}), _line(told, shown, tints)]
+    frames = [
+        _line("The sentence as it stands in the corpus.", shown, {}),
+        _line(told, shown, tints),
+    ]
     for i in places:
         shown[i] = corrupted[i]
         tints[i], says = _fate(tokens[i], corrupted[i])
         frames.append(_line(f"Position {i}, “{tokens[i]}”: {says}", shown, tints))
     asked = ", ".join(f"“{tokens[i]}” at {i}" for i in places) or "nothing"
-    frames.append(_line(f"What the model sees. It must say: {asked}. Loss nowhere else.", corrupted, tints))
-    fates = {"chosen": "yellow", "[MASK], 80%": "orange", "random, 10%": "purple", "kept, 10%": "green"}
+    frames.append(
+        _line(f"What the model sees. It must say: {asked}. Loss nowhere else.", corrupted, tints)
+    )
+    fates = {
+        "chosen": "yellow",
+        "[MASK], 80%": "orange",
+        "random, 10%": "purple",
+        "kept, 10%": "green",
+    }
     legend = " ".join(box(name, tint) for name, tint in fates.items())
-    return player(frames, title, above=f'<div style="font-size:13px;margin-bottom:6px">{legend}</div>')
+    return player(
+        frames, title, above=f'<div style="font-size:13px;margin-bottom:6px">{legend}</div>'
+    )
 
 
 def _line(title: str, tokens: Sequence[str], tints: Mapping[int, str]) -> PlayerFrame:
@@ -80,24 +105,34 @@ def _fate(before: str, after: str) -> tuple[str, str]:
 
 
 def samples(
-    records: Sequence[tuple[int, float, Sequence[str]]], title: str = "What the model writes while it learns"
+    records: Sequence[tuple[int, float, Sequence[str]]],
+    title: str = "What the model writes while it learns",
 ) -> Html:
     """Texts sampled at several moments of training, under the loss curve.
 
     records: (step, loss, texts) in the order of training.
     """
     frames = [
-        PlayerFrame(f"step {step}, loss {loss:.2f}", render("samples", texts=texts), " / ".join(texts))
+        PlayerFrame(
+            f"step {step}, loss {loss:.2f}", render("samples", texts=texts), " / ".join(texts)
+        )
         for step, loss, texts in records
     ]
-    return player(frames, title, above=_loss_curve([record[:2] for record in records]) if len(records) > 1 else "")
+    return player(
+        frames,
+        title,
+        above=_loss_curve([record[:2] for record in records]) if len(records) > 1 else "",
+    )
 
 
 def _loss_curve(records: Sequence[tuple[int, float]]) -> str:
     wide, high, first, last = 520, 90, records[0], records[-1]
     top, span = max(loss for _, loss in records), max(1e-9, last[0] - first[0])
     fall = max(1e-9, top - min(loss for _, loss in records))
-    points = [(60 + (wide - 80) * (s - first[0]) / span, 12 + (high - 34) * (top - loss) / fall) for s, loss in records]
+    points = [
+        (60 + (wide - 80) * (s - first[0]) / span, 12 + (high - 34) * (top - loss) / fall)
+        for s, loss in records
+    ]
     return render("loss-curve", wide=wide, high=high, points=points, first=first, last=last)
 
 
@@ -107,15 +142,19 @@ def next_words(
     bits: Sequence[float],
     title: str = "What comes next, word by word",
 ) -> Html:
-    """A player along a sentence: what was read, the likeliest next tokens with their probabilities, the entropy.
+    """A player along a sentence: what was read, the likeliest next tokens with their probabilities,
+    the entropy.
 
-    likely: for each token the likeliest that may follow it, best first, with their probabilities. bits: for each the
-        entropy of the whole distribution.
+    likely: for each token the likeliest that may follow it, best first, with their probabilities.
+        bits: for each the entropy of the whole distribution.
     """
     frames = []
     for place, (words, entropy) in enumerate(zip(likely, bits, strict=True)):
         comes = tokens[place + 1] if place + 1 < len(tokens) else ""
-        line = [(token, "blue" if i == place else "plain") for i, token in enumerate(tokens[: place + 1])]
+        line = [
+            (token, "blue" if i == place else "plain")
+            for i, token in enumerate(tokens[: place + 1])
+        ]
         told = f"{entropy:.1f} bits, as open as {2**entropy:,.0f} equally likely words"
         after = f"; in the text comes “{comes.strip()}”" if comes else ""
         body = render("next-words", line=line, words=words, next=comes)
@@ -132,17 +171,22 @@ def soft_targets(
     truth: str = "",
     title: str = "Soft targets of one gap",
 ) -> Html:
-    """A player over temperatures: for each word a bar of every model's probability; the word that stood there in green.
+    """A player over temperatures: for each word a bar of every model's probability; the word that
+    stood there in green.
 
-    tokens: the text, with the gap at place `at`. words: those with a row; the rest of the vocabulary shares the last
-        one. said: temperature -> model -> the probability of each of `words`.
+    tokens: the text, with the gap at place `at`. words: those with a row; the rest of the
+        vocabulary shares the last one. said: temperature -> model -> the probability of each of
+        `words`.
     """
     frames = []
     for temperature, models in said.items():
         columns = {name: [*p, max(0.0, 1 - sum(p))] for name, p in models.items()}
-        body = render("soft-targets", words=[*words, "all other words"], models=columns, truth=truth)
+        body = render(
+            "soft-targets", words=[*words, "all other words"], models=columns, truth=truth
+        )
         text = "; ".join(
-            f"{name}: " + ", ".join(f"{word} {p:.0%}" for word, p in zip(words, shares, strict=False))
+            f"{name}: "
+            + ", ".join(f"{word} {p:.0%}" for word, p in zip(words, shares, strict=False))
             for name, shares in columns.items()
         )
         frames.append(PlayerFrame(f"temperature {temperature:g}", body, text))

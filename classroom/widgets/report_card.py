@@ -13,8 +13,9 @@ _OPEN = "not recorded yet"
 
 
 class ReportEntry(NamedTuple):
-    """One claim. verdict: the recorded one, empty where there is none; note: what it rests on, or where it is shown
-    instead. link: address of its section, empty where the lesson does not stand. paper: the paper's figures."""
+    """One claim. verdict: the recorded one, empty where there is none; note: what it rests on, or
+    where it is shown instead. link: address of its section, empty where the lesson does not stand.
+    paper: the paper's figures."""
 
     claim: str
     lesson: str
@@ -32,8 +33,13 @@ def report_card(entries: Sequence[ReportEntry], title: str = "The claims' report
     data = [[entry.lesson, verdict] for entry, verdict in shown]
     lessons, verdicts = zip(*data, strict=True)
     counts = Counter(verdicts)
-    counted = ", ".join(f"{counts[verdict]} {verdict}" for verdict in (*_TINTS, _OPEN) if counts[verdict])
+    counted = ", ".join(
+        f"{counts[verdict]} {verdict}" for verdict in (*_TINTS, _OPEN) if counts[verdict]
+    )
     menus = [("lesson", list(dict.fromkeys(lessons))), ("verdict", list(dict.fromkeys(verdicts)))]
     html = card("report", title, data, entries=shown, counted=counted, menus=menus, tints=_TINTS)
-    told = [f"{e.lesson[:2]} {e.claim}: {verdict}{f' ({e.note})' if e.note else ''}" for e, verdict in shown]
+    told = [
+        f"{e.lesson[:2]} {e.claim}: {verdict}{f' ({e.note})' if e.note else ''}"
+        for e, verdict in shown
+    ]
     return Html(html, "\n".join([f"{title}. {counted}.", *told]))

@@ -1,4 +1,6 @@
-"""Vectors in the plane to move: words and their neighbours, and a query and a key turned by their positions."""
+"""Vectors in the plane to move: words and their neighbours, and a query and a key turned by their
+positions.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -21,21 +23,30 @@ def word_map(
     *,
     title: str = "Words and their neighbours",
 ) -> Html:
-    """A flat map of words; the one that is chosen, by a click or in the menu, is joined to its neighbours.
+    """A flat map of words; the one that is chosen, by a click or in the menu, is joined to its
+    neighbours.
 
-    points: [N 2], where each of the N words is drawn, moved a little so that no name covers another. near: for each
-        word that can be chosen its neighbours in the full space and their cosines, best first.
+    points: [N 2], where each of the N words is drawn, moved a little so that no name covers
+        another. near: for each word that can be chosen its neighbours in the full space and their
+        cosines, best first.
     """
     places = dict(zip(words, _spread(array(points), words), strict=True))
-    lists = {word: ", ".join(f"{name} {cosine:.2f}" for name, cosine in found) for word, found in near.items()}
-    neighbours = {word: [[name, round(cosine, 2)] for name, cosine in found] for word, found in near.items()}
+    lists = {
+        word: ", ".join(f"{name} {cosine:.2f}" for name, cosine in found)
+        for word, found in near.items()
+    }
+    neighbours = {
+        word: [[name, round(cosine, 2)] for name, cosine in found] for word, found in near.items()
+    }
     data = {"near": neighbours, "at": places, "colour": GREY}
     html = card("word-map", title, data, places=places, lists=lists, wide=_WIDE, high=_HIGH)
     return Html(html, "\n".join([title, *(f"  {word}: {says}" for word, says in lists.items())]))
 
 
 def _spread(xy: Any, words: Sequence[str]) -> list[list[float]]:
-    """Places in pixels, moved apart by small steps until no name covers another (or a while has passed)."""
+    """Places in pixels, moved apart by small steps until no name covers another (or a while has
+    passed).
+    """
     low, span = xy.min(0), (xy.max(0) - xy.min(0)).clip(min=1e-9)
     first, last = np.array([_EDGE, _EDGE]), np.array([_WIDE - 2 * _EDGE, _HIGH - _EDGE])
     at = first + (last - first) * np.stack([(xy - low)[:, 0], (low + span - xy)[:, 1]], 1) / span
@@ -48,7 +59,9 @@ def _spread(xy: Any, words: Sequence[str]) -> list[list[float]]:
         np.fill_diagonal(close, False)
         if not close.any():
             break
-        up = np.where(down != 0, np.sign(down), np.sign(np.arange(len(at))[:, None] - np.arange(len(at))))
+        up = np.where(
+            down != 0, np.sign(down), np.sign(np.arange(len(at))[:, None] - np.arange(len(at)))
+        )
         at[:, 1] += (close * up * (_LINE - abs(down))).sum(1) * 0.25
         at[:, 0] += (close * np.sign(across)).sum(1)
         at = at.clip(first / 2, last + [0, _EDGE / 2])
@@ -76,7 +89,9 @@ def rotation(
         ("move the key: its distance from the query", -6, 6, distance),  # no place is negative
     )
     data = {"q": query, "k": key, "angle": angle, "unit": _UNIT, "middle": _MIDDLE}
-    html = card("rotation", title, data, says=says, q=q, k=k, unit=_UNIT, middle=_MIDDLE, sliders=sliders)
+    html = card(
+        "rotation", title, data, says=says, q=q, k=k, unit=_UNIT, middle=_MIDDLE, sliders=sliders
+    )
     return Html(html, f"{title}: {says}")
 
 

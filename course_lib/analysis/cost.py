@@ -1,8 +1,10 @@
-"""What a transformer costs, from its configuration alone, and the power law of the loss that the cost buys.
+"""What a transformer costs, from its configuration alone, and the power law of the loss that the
+cost buys.
 
 A FLOP is one addition or one multiplication; 1e9 bytes are a gigabyte.
 
-    >>> petaflop_days(training_flops(174.6e9, 300e9))      # GPT-3 (Brown et al. 2020, table D.1: 3.64E+03)
+    # GPT-3 (Brown et al. 2020, table D.1: 3.64E+03)
+    >>> petaflop_days(training_flops(174.6e9, 300e9))
     3637.5
 """
 
@@ -28,21 +30,27 @@ class _Unfilled(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        return kwargs["tensor"] if getattr(func, "__module__", "") == "torch.nn.init" else func(*args, **kwargs)
+        return (
+            kwargs["tensor"]
+            if getattr(func, "__module__", "") == "torch.nn.init"
+            else func(*args, **kwargs)
+        )
 
 
 def parameters(model: StackConfig | Callable[[], nn.Module]) -> int:
-    """How many weights a model has, shared ones once, without memory for them: of a configuration with token vectors as
-    output matrix, or of what builds a model, `lambda: heads.MLM(Transformer(config))`."""
+    """How many weights a model has, shared ones once, without memory for them: of a configuration
+    with token vectors as output matrix, or of what builds a model, `lambda:
+    heads.MLM(Transformer(config))`."""
     with torch.device("meta"), _Unfilled():
         built = LM(Transformer(model)) if isinstance(model, StackConfig) else model()
     return sum(weight.numel() for weight in built.parameters())
 
 
 def training_flops(parameters: float, tokens: float, *, per_parameter: float = 6.0) -> float:
-    """6 N D: each token passes each weight once forward, a multiplication and an addition, and twice backward
-    (Kaplan et al. 2020, section 2.1; Brown et al. 2020, appendix D). per_parameter: 2 for reading or writing alone, 3
-    where a token passes only half of the weights, as in an encoder-decoder."""
+    """6 N D: each token passes each weight once forward, a multiplication and an addition, and
+    twice backward (Kaplan et al. 2020, section 2.1; Brown et al. 2020, appendix D). per_parameter:
+    2 for reading or writing alone, 3 where a token passes only half of the weights, as in an
+    encoder-decoder."""
     return per_parameter * parameters * tokens
 
 
@@ -51,17 +59,25 @@ def petaflop_days(flops: float) -> float:
     return flops / PETAFLOP_DAY
 
 
-def forward_flops(config: StackConfig, length: int, *, outputs: int | None = None, memory: int = 0) -> int:
-    """Operations of one forward pass over one text: its matrix products, those inside attention included; a causal
-    token counts what it may see. outputs: positions at which the vocabulary's scores are computed; all by default.
-    memory: tokens of the source that a stack with cross-attention reads."""
+def forward_flops(
+    config: StackConfig, length: int, *, outputs: int | None = None, memory: int = 0
+) -> int:
+    """Operations of one forward pass over one text: its matrix products, those inside attention
+    included; a causal token counts what it may see. outputs: positions at which the vocabulary's
+    scores are computed; all by default. memory: tokens of the source that a stack with
+    cross-attention reads."""
     if config.cross != (memory > 0):
-        raise CourseError("memory is the source's length: give it for a stack with cross-attention, and only there.")
+        raise CourseError(
+            "memory is the source's length: give it for a stack with cross-attention, and only"
+            " there."
+        )
     inner = config.heads * config.dh
-    seen = (length + 1) / 2 if config.causal else length  # mean number of positions that a token attends to
+    # mean number of positions that a token attends to
+    seen = (length + 1) / 2 if config.causal else length
     weights = 4 * config.width * inner + (3 if config.gated else 2) * config.width * config.hidden
     layer = 2 * length * weights + 4 * length * seen * inner
-    if config.cross:  # q and out of every token, k and v of every token of the source, attention between them
+    # q and out of every token, k and v of every token of the source, attention between them
+    if config.cross:
         layer += 4 * config.width * inner * (length + memory) + 4 * length * memory * inner
     narrow = config.embed.width or config.width
     widened = 2 * length * narrow * config.width if narrow != config.width else 0
@@ -70,14 +86,17 @@ def forward_flops(config: StackConfig, length: int, *, outputs: int | None = Non
 
 
 def kv_cache_bytes(config: StackConfig, length: int) -> int:
-    """Keys and values of a text of `length` tokens in every layer, 2 bytes a number (half precision)."""
+    """Keys and values of a text of `length` tokens in every layer, 2 bytes a number (half
+    precision).
+    """
     return 2 * 2 * config.layers * length * config.heads * config.dh
 
 
 def training_bytes(parameters: float, *, trained: float | None = None) -> float:
-    """Weights, gradients and Adam's state in mixed precision (Rajbhandari et al. 2020, section 3.1), no activations:
-    half precision weight and gradient (2 + 2 bytes), single precision copy, mean and variance (4 + 4 + 4). A frozen
-    weight takes 2. trained: all by default; LoRA's are in `parameters` too."""
+    """Weights, gradients and Adam's state in mixed precision (Rajbhandari et al. 2020, section
+    3.1), no activations: half precision weight and gradient (2 + 2 bytes), single precision copy,
+    mean and variance (4 + 4 + 4). A frozen weight takes 2. trained: all by default; LoRA's are in
+    `parameters` too."""
     return 2 * parameters + 14 * (parameters if trained is None else trained)
 
 
@@ -111,12 +130,18 @@ class Bill:
 
 
 def bill(
-    flops: float, on: Accelerator, *, devices: int = 1, utilisation: float = 0.4, price: float = 2.0,
-    overhead: float = 1.1, grid: float = 400.0,
-) -> Bill:  # fmt: skip
-    """What a computation takes. utilisation: share of the peak rate; large trainings reach 0.3 to 0.5. price: of one
-    device for one hour. overhead: electricity of the building over that of the devices (PUE). grid: grams of CO2 a
-    kilowatt hour."""
+    flops: float,
+    on: Accelerator,
+    *,
+    devices: int = 1,
+    utilisation: float = 0.4,
+    price: float = 2.0,
+    overhead: float = 1.1,
+    grid: float = 400.0,
+) -> Bill:
+    """What a computation takes. utilisation: share of the peak rate; large trainings reach 0.3 to
+    0.5. price: of one device for one hour. overhead: electricity of the building over that of the
+    devices (PUE). grid: grams of CO2 a kilowatt hour."""
     hours = flops / (on.flops * utilisation) / 3600
     kwh = hours * on.watts / 1000 * overhead
     return Bill(hours / devices / 24, hours, kwh, hours * price, kwh * grid / 1000)
@@ -124,7 +149,9 @@ def bill(
 
 @dataclass(frozen=True)
 class PowerLaw:
-    """L(x) = (scale / x) ** exponent. interval: of the exponent, 95% confidence. residuals: log L - log L(x)."""
+    """L(x) = (scale / x) ** exponent. interval: of the exponent, 95% confidence. residuals: log L -
+    log L(x).
+    """
 
     scale: float
     exponent: float
@@ -136,16 +163,21 @@ class PowerLaw:
 
 
 def fit_power_law(x: Sequence[float], loss: Sequence[float]) -> PowerLaw:
-    """The power law with the least squared error in log loss (Kaplan et al. 2020, section 3), a linear regression; the
-    interval, by Student's t, is honest for independent errors of equal relative size."""
+    """The power law with the least squared error in log loss (Kaplan et al. 2020, section 3), a
+    linear regression; the interval, by Student's t, is honest for independent errors of equal
+    relative size."""
     from scipy.stats import linregress, t
 
     if len(x) != len(loss) or len(x) < 3 or len(set(x)) < 2 or not min(*x, *loss) > 0:
-        raise CourseError("A power law takes 3 measurements at 2 different sizes, a loss for each, all above 0.")
+        raise CourseError(
+            "A power law takes 3 measurements at 2 different sizes, a loss for each, all above 0."
+        )
     v, y = np.log(x), np.log(loss)
     line = linregress(v, y)
     if not line.slope < 0:
-        raise CourseError("The loss does not fall with size, so there is no power law; look at the measurements.")
+        raise CourseError(
+            "The loss does not fall with size, so there is no power law; look at the measurements."
+        )
     exponent, half = -line.slope, t.ppf(0.975, len(x) - 2) * line.stderr
     return PowerLaw(
         scale=float(np.exp(line.intercept / exponent)),
@@ -156,7 +188,9 @@ def fit_power_law(x: Sequence[float], loss: Sequence[float]) -> PowerLaw:
 
 
 def frontier(compute: Sequence[float], loss: Sequence[float]) -> list[int]:
-    """Numbers of the measurements that none beats at equal or less compute, by compute (Kaplan et al. 2020, fig. 1)."""
+    """Numbers of the measurements that none beats at equal or less compute, by compute (Kaplan et
+    al. 2020, fig. 1).
+    """
     best, kept = float("inf"), []
     for i in sorted(range(len(loss)), key=lambda i: (compute[i], loss[i])):
         if loss[i] < best:

@@ -4,10 +4,8 @@
     documents = data.corpus("world")            # or "docs", a file or folder, "hub:NAME"
     examples = data.task("world/sentiment")     # or a folder in a published format
 
-Both give a `datasets.Dataset`. `encode_corpus` turns documents into token numbers, and `batches` has the sources of
-training batches made from them.
-"""
-# ruff: noqa: F401  the names are the package's
+Both give a `datasets.Dataset`. `encode_corpus` turns documents into token numbers, and `batches`
+has the sources of training batches made from them."""
 
 from course_lib.data.batches import CorruptedBatches, DocumentBatches, StreamBatches, WindowBatches
 from course_lib.data.doors import corpus, has_labels, held_out, task

@@ -1,4 +1,6 @@
-"""Files in published formats: which of a folder's files hold a split, told by their names alone, and their records."""
+"""Files in published formats: which of a folder's files hold a split, told by their names alone,
+and their records.
+"""
 
 import re
 from collections import Counter, defaultdict
@@ -34,17 +36,23 @@ class FileFormat:
     many: bool = False
 
 
-TEXT = FileFormat("text", (".txt", ".tokens", ".raw", ".md"), readers.read_text, many=True)  # WikiText, Gutenberg
-TABLE = FileFormat("table", (".tsv", ".csv"), readers.read_table)  # GLUE, STS, AG News; for a task .txt with tabs, too
-PARALLEL = FileFormat("parallel", (), readers.read_parallel)  # .en and .de side by side: Multi30k, WMT
-PARQUET = FileFormat("parquet", (".parquet", ".arrow"))  # the Hugging Face hub; read by `datasets` itself
+# WikiText, Gutenberg
+TEXT = FileFormat("text", (".txt", ".tokens", ".raw", ".md"), readers.read_text, many=True)
+# GLUE, STS, AG News; for a task .txt with tabs, too
+TABLE = FileFormat("table", (".tsv", ".csv"), readers.read_table)
+# .en and .de side by side: Multi30k, WMT
+PARALLEL = FileFormat("parallel", (), readers.read_parallel)
+# the Hugging Face hub; read by `datasets` itself
+PARQUET = FileFormat("parquet", (".parquet", ".arrow"))
 FORMATS = (
     TEXT,
     TABLE,
     PARALLEL,
     PARQUET,
-    FileFormat("json", (".json", ".jsonl", ".ndjson"), readers.read_records),  # SQuAD 1.1 and 2, SuperGLUE
-    FileFormat("conll", (".conll", ".bio", ".iob", ".iob2"), readers.read_conll),  # CoNLL 2003, WNUT
+    # SQuAD 1.1 and 2, SuperGLUE
+    FileFormat("json", (".json", ".jsonl", ".ndjson"), readers.read_records),
+    # CoNLL 2003, WNUT
+    FileFormat("conll", (".conll", ".bio", ".iob", ".iob2"), readers.read_conll),
     FileFormat("conllu", (".conllu",), readers.read_conllu),  # Universal Dependencies
     FileFormat("stories", (".story",), readers.read_story, many=True),  # CNN / Daily Mail
 )
@@ -53,7 +61,9 @@ ENDING = {ending: format for format in FORMATS for ending in format.endings}
 
 @dataclass(frozen=True)
 class Found:
-    """The files of one split. For parallel text a path without the languages stands for its files."""
+    """The files of one split. For parallel text a path without the languages stands for its
+    files.
+    """
 
     format: FileFormat
     files: list[Path]
@@ -67,9 +77,10 @@ class Found:
 
 
 def find(path: Path, split: str, door: Door) -> Found:
-    """The files of a split: the path itself, or those in a folder (or folders in it) whose names say "train", "dev" ...
-    A single file is the training split, and so are files whose names say nothing, if there is one or they are texts.
-    Where one file is called just that ("dev.tsv"), others that say it too ("dev_ids.tsv") are left."""
+    """The files of a split: the path itself, or those in a folder (or folders in it) whose names
+    say "train", "dev" ... A single file is the training split, and so are files whose names say
+    nothing, if there is one or they are texts. Where one file is called just that ("dev.tsv"),
+    others that say it too ("dev_ids.tsv") are left."""
     path = path.expanduser()
     if not path.is_dir():
         return _single(path, split, door)
@@ -81,12 +92,19 @@ def find(path: Path, split: str, door: Door) -> Found:
     said = {file: split_of(file.name) for file in files}
     chosen = [file for file in files if said[file] == split]
     words = rf"(?i){SPLITS.get(split, re.escape(split))}"
-    named = [file for file in files if file.name == split or re.fullmatch(words, unpacked(file).stem)]
+    named = [
+        file for file in files if file.name == split or re.fullmatch(words, unpacked(file).stem)
+    ]
     chosen = named if len(named) == 1 or not chosen else chosen
     if not chosen and split == "train" and not any(said.values()):
         if len(files) > 1 and not kind.many:
-            says = f"has {len(files)} {kind.name} files, and no name says which is for training ({_names(files)})"
-            raise CourseError(f"{path} {says}; give the path of one, or call them train, dev and test.")
+            says = (
+                f"has {len(files)} {kind.name} files, and no name says which is for training"
+                f" ({_names(files)})"
+            )
+            raise CourseError(
+                f"{path} {says}; give the path of one, or call them train, dev and test."
+            )
         chosen = files
     if not chosen:
         raise CourseError(f"{path} has no file for the {split} split; its files: {_names(files)}.")
@@ -105,10 +123,15 @@ def _single(path: Path, split: str, door: Door) -> Found:
     bare = unpacked(path).with_suffix("") if path.exists() else path
     parallel, ending = languages(bare), unpacked(path).suffix.lower()
     if not path.exists() and (door == "corpus" or len(parallel) < 2):
-        raise CourseError(f'There is no {path}; a source is "world", "docs", "hub:NAME" or a path that exists.')
+        raise CourseError(
+            f'There is no {path}; a source is "world", "docs", "hub:NAME" or a path that exists.'
+        )
     if split != "train" and unpacked(path).stem != split:
         whole = 'take this file whole: split="train", in a command --test train'
-        raise CourseError(f"{path}: it has no {split} split; {whole}, or give a folder with a file for each split.")
+        raise CourseError(
+            f"{path}: it has no {split} split; {whole}, or give a folder with a file for each"
+            " split."
+        )
     if door == "task" and ending == ".txt":
         return Found(TABLE, [path])  # such as lists of word pairs with their similarity
     if ending in ENDING:
@@ -117,12 +140,18 @@ def _single(path: Path, split: str, door: Door) -> Found:
         return Found(PARALLEL, [bare])
     if door == "corpus" and (parallel or not ending):
         return Found(TEXT, [path])
-    raise CourseError(f"{path}: its name does not tell its format; give it one of the endings {' '.join(ENDING)}.")
+    raise CourseError(
+        f"{path}: its name does not tell its format; give it one of the endings {' '.join(ENDING)}."
+    )
 
 
 def _data(path: Path, door: Door) -> tuple[list[Path], FileFormat]:
     """The folder's files of its one format."""
-    files = [file for file in sorted(path.iterdir()) if file.is_file() and not NOT_DATA.fullmatch(file.name)]
+    files = [
+        file
+        for file in sorted(path.iterdir())
+        if file.is_file() and not NOT_DATA.fullmatch(file.name)
+    ]
     by_format: dict[str, list[Path]] = defaultdict(list)
     stems: Counter[Path] = Counter()  # of files that a language's code ends
     for file in files:
@@ -142,14 +171,20 @@ def _data(path: Path, door: Door) -> tuple[list[Path], FileFormat]:
     kinds = [kind for kind in FORMATS if by_format.get(kind.name)]
     if len(kinds) > 1:
         each = ", ".join(f"{by_format[kind.name][0].name} ({kind.name})" for kind in kinds)
-        raise CourseError(f"{path} holds files of several formats, {each}; give the path of one file.")
+        raise CourseError(
+            f"{path} holds files of several formats, {each}; give the path of one file."
+        )
     kind = kinds[0] if kinds else TEXT
     return by_format[kind.name], kind
 
 
 def _of_folders(path: Path, split: str, door: Door) -> Found:
     """The files of the folder in this folder that is named for the split."""
-    inside = [folder for folder in sorted(path.iterdir()) if folder.is_dir() and not folder.name.startswith(".")]
+    inside = [
+        folder
+        for folder in sorted(path.iterdir())
+        if folder.is_dir() and not folder.name.startswith(".")
+    ]
     chosen = [folder for folder in inside if folder.name == split or split_of(folder.name) == split]
     for files, kind in (_data(folder, door) for folder in chosen):
         if files:

@@ -1,9 +1,9 @@
 """From a task's rows to what a model reads.
 
-Encoders (BERT): [CLS] text [SEP] or [CLS] text [SEP] pair [SEP]; so do encoder-decoders, where there are labels.
-Decoders (GPT-1, section 3.3): start text extract, or start text delimiter pair extract, three new tokens at the end of
-the vocabulary; the vector at extract is what the classifier reads.
-"""
+Encoders (BERT): [CLS] text [SEP] or [CLS] text [SEP] pair [SEP]; so do encoder-decoders, where
+there are labels. Decoders (GPT-1, section 3.3): start text extract, or start text delimiter pair
+extract, three new tokens at the end of the vocabulary; the vector at extract is what the classifier
+reads."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,13 +23,15 @@ from course_lib.pretrained.tokenizers import Tokenizer
 
 Kind = Literal["single", "pair", "tagging", "choice", "span"]
 COLUMNS: dict[Kind, tuple[str, ...]] = {
-    "span": ("text", "pair", "answer", "start"),  # a question, a text, the answer and its first character in the text
+    # a question, a text, the answer and its first character in the text
+    "span": ("text", "pair", "answer", "start"),
     "choice": ("text", "choices", "label"),  # which of the continuations
     "tagging": ("tokens", "labels"),  # one label a word
     "pair": ("text", "pair", "label"),
     "single": ("text", "label"),
 }
-NAMES = ("<start>", "<delimiter>", "<extract>")  # tokens that a decoder's inputs need beside the vocabulary
+# tokens that a decoder's inputs need beside the vocabulary
+NAMES = ("<start>", "<delimiter>", "<extract>")
 MARKS = len(NAMES)
 
 
@@ -37,11 +39,11 @@ MARKS = len(NAMES)
 class EncodedRow:
     """One framed input. For "choice" there is one inner list a candidate, otherwise one in all.
 
-    label: class number, score, or a list (a label a token; the answer's first and last token). truth: what a prediction
-    is compared with: the label, the labels of all words, the target's or answer's text (a list where several count).
-    words: the token that carries each word's tag, -1 where it was cut off. context: the text of an answer, and the
-    characters (first, past the last) of each token in it, None outside it.
-    """
+    label: class number, score, or a list (a label a token; the answer's first and last token).
+    truth: what a prediction is compared with: the label, the labels of all words, the target's or
+    answer's text (a list where several count). words: the token that carries each word's tag, -1
+    where it was cut off. context: the text of an answer, and the characters (first, past the last)
+    of each token in it, None outside it."""
 
     ids: list[list[int]]
     segments: list[list[int]]
@@ -58,17 +60,25 @@ def kind_of(columns: Iterable[str]) -> Kind:
         if have >= set(needed):
             return kind
     known = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in COLUMNS.items())
-    raise CourseError(f"The columns {', '.join(sorted(have))} make no task the course knows ({known}).")
+    raise CourseError(
+        f"The columns {', '.join(sorted(have))} make no task the course knows ({known})."
+    )
 
 
 class Frame:
-    """Turns rows of a task into `EncodedRow`s, and these into batches. config: the stack's; a decoder alone gets
-    GPT-1's frame. classes: number of labels, None for scores. max_length: in tokens, if the positions allow more."""
+    """Turns rows of a task into `EncodedRow`s, and these into batches. config: the stack's; a
+    decoder alone gets GPT-1's frame. classes: number of labels, None for scores. max_length: in
+    tokens, if the positions allow more."""
 
     def __init__(
-        self, tokenizer: Tokenizer, config: StackConfig, kind: Kind, *, classes: int | None = None,
+        self,
+        tokenizer: Tokenizer,
+        config: StackConfig,
+        kind: Kind,
+        *,
+        classes: int | None = None,
         max_length: int | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.kind, self.classes, self.length = kind, classes, _length(config, max_length)
         self.causal, self.segments = config.causal and not config.cross, config.embed.segments > 1
         self.tokenizer = with_marks(tokenizer) if self.causal else tokenizer
@@ -79,37 +89,66 @@ class Frame:
         rows = []
         for number, item in enumerate(data):
             if missing := [name for name in COLUMNS[self.kind] if name not in item]:
-                raise CourseError(f"A {self.kind} task needs the column {missing[0]!r}; row {number} has none.")
+                raise CourseError(
+                    f"A {self.kind} task needs the column {missing[0]!r}; row {number} has none."
+                )
             row = make(item)
             classes = len(row.ids) if self.kind == "choice" else self.classes
             if self.kind != "span" and classes is not None:
                 for label in row.label if isinstance(row.label, list) else [row.label]:
                     if label != IGNORE and label not in range(classes):
-                        raise CourseError(f"Row {number} has the label {label!r}; the labels are 0 to {classes - 1}.")
+                        raise CourseError(
+                            f"Row {number} has the label {label!r}; the labels are 0 to"
+                            f" {classes - 1}."
+                        )
             rows.append(row)
         return rows
 
     def collate(self, rows: Sequence[EncodedRow]) -> Batch:
-        """Pad to the longest: ids, attention_mask, segments and labels; [B N T] for "choice", otherwise [B T]."""
-        batch = pad_to_longest([ids for row in rows for ids in row.ids], self.tokenizer.vocab.pad or 0)
+        """Pad to the longest: ids, attention_mask, segments and labels; [B N T] for "choice",
+        otherwise [B T].
+        """
+        batch = pad_to_longest(
+            [ids for row in rows for ids in row.ids], self.tokenizer.vocab.pad or 0
+        )
         if self.segments:
-            batch["segments"] = pad_to_longest([parts for row in rows for parts in row.segments], 0)["ids"]
+            batch["segments"] = pad_to_longest(
+                [parts for row in rows for parts in row.segments], 0
+            )["ids"]
         if self.kind == "choice":
-            batch = {name: value.view(len(rows), len(rows[0].ids), -1) for name, value in batch.items()}
+            batch = {
+                name: value.view(len(rows), len(rows[0].ids), -1) for name, value in batch.items()
+            }
         labels = [row.label for row in rows]
         if self.kind == "tagging":
             return batch | {"labels": pad_to_longest(labels, IGNORE)["ids"]}
         scores = self.classes is None and self.kind in ("single", "pair")
-        return batch | {"labels": torch.tensor(labels, dtype=torch.float32 if scores else torch.int64)}
+        return batch | {
+            "labels": torch.tensor(labels, dtype=torch.float32 if scores else torch.int64)
+        }
 
     def _texts(self, item: Mapping[str, Any]) -> EncodedRow:
         """A text, alone, with its pair, or with each of the candidates."""
-        seconds = item["choices"] if self.kind == "choice" else [item["pair"] if self.kind == "pair" else None]
-        codes = [self.tokenizer.encode(item["text"], second, max_length=self.length) for second in seconds]
-        return EncodedRow([code.ids for code in codes], [code.segments for code in codes], item["label"], item["label"])
+        seconds = (
+            item["choices"]
+            if self.kind == "choice"
+            else [item["pair"] if self.kind == "pair" else None]
+        )
+        codes = [
+            self.tokenizer.encode(item["text"], second, max_length=self.length)
+            for second in seconds
+        ]
+        return EncodedRow(
+            [code.ids for code in codes],
+            [code.segments for code in codes],
+            item["label"],
+            item["label"],
+        )
 
     def _tagging(self, item: Mapping[str, Any]) -> EncodedRow:
-        """An encoder labels the first piece of each word; a decoder the last, which has read the whole word."""
+        """An encoder labels the first piece of each word; a decoder the last, which has read the
+        whole word.
+        """
         words, labels = list(item["tokens"]), list(item["labels"])
         code = self.tokenizer.encode(words, max_length=self.length)
         carrier: dict[int, int] = {}
@@ -127,9 +166,15 @@ class Frame:
         code = self.tokenizer.encode(item["text"], item["pair"], max_length=self.length)
         between = code.words.index(None, 1)  # the special token behind the question
         tokens = enumerate(zip(code.offsets, code.words, strict=True))
-        inside = tuple(place if t > between and word is not None else None for t, (place, word) in tokens)
+        inside = tuple(
+            place if t > between and word is not None else None for t, (place, word) in tokens
+        )
         start, end = item["start"], item["start"] + len(item["answer"])
-        hit = [t for t, place in enumerate(inside) if place is not None and place[0] < end and place[1] > start]
+        hit = [
+            t
+            for t, place in enumerate(inside)
+            if place is not None and place[0] < end and place[1] > start
+        ]
         whole = bool(hit) and inside[hit[-1]][1] >= end  # type: ignore[index]
         label = [hit[0], hit[-1]] if whole else [IGNORE, IGNORE]
         several = item.get("answers") or ()
@@ -138,8 +183,8 @@ class Frame:
 
 
 def with_marks(tokenizer: Tokenizer) -> Tokenizer:
-    """A copy of a decoder's tokenizer with the three marks behind its vocabulary, which it sets as GPT-1 does (Radford
-    et al. 2018, figure 1)."""
+    """A copy of a decoder's tokenizer with the three marks behind its vocabulary, which it sets as
+    GPT-1 does (Radford et al. 2018, figure 1)."""
     backend = type(tokenizer.backend).from_str(tokenizer.backend.to_str())
     backend.add_special_tokens(list(NAMES))  # those of a saved one are there
     start, delimiter, extract = NAMES
@@ -150,16 +195,24 @@ def with_marks(tokenizer: Tokenizer) -> Tokenizer:
 
 
 class SourceTarget:
-    """Sources and targets for an encoder-decoder, with the tokenizer's special tokens around both; collated, the batch
-    that `losses.seq2seq` reads. max_length, max_target: in tokens, if below what the decoder's positions allow."""
+    """Sources and targets for an encoder-decoder, with the tokenizer's special tokens around both;
+    collated, the batch that `losses.seq2seq` reads. max_length, max_target: in tokens, if below
+    what the decoder's positions allow."""
 
     def __init__(
-        self, tokenizer: Tokenizer, config: StackConfig, *, max_length: int | None = None, max_target: int | None = None
+        self,
+        tokenizer: Tokenizer,
+        config: StackConfig,
+        *,
+        max_length: int | None = None,
+        max_target: int | None = None,
     ) -> None:
         self.tokenizer = tokenizer
         self.length, self.target = _length(config, max_length), _length(config, max_target)
         if not tokenizer.encode("").ids:
-            raise CourseError("This tokenizer marks no end of a text, so a target would have none; take another.")
+            raise CourseError(
+                "This tokenizer marks no end of a text, so a target would have none; take another."
+            )
 
     def rows(self, data: Iterable[Mapping[str, Any]]) -> list[EncodedRow]:
         """Frame the columns `text` and `target` of every row."""
@@ -172,18 +225,36 @@ class SourceTarget:
         ]
 
     def collate(self, rows: Sequence[EncodedRow]) -> Batch:
-        """ids and attention_mask [B T] of the sources, labels [B U] of the targets, -100 behind their ends."""
+        """ids and attention_mask [B T] of the sources, labels [B U] of the targets, -100 behind
+        their ends.
+        """
         batch = pad_to_longest([row.ids[0] for row in rows], self.tokenizer.vocab.pad or 0)
         return batch | {"labels": pad_to_longest([row.label for row in rows], IGNORE)["ids"]}
 
 
 class TaskBatches:
-    """Shuffled batches, epoch after epoch; by_length: of rows of like length, which need less padding."""
+    """Shuffled batches, epoch after epoch; by_length: of rows of like length, which need less
+    padding.
+    """
 
-    def __init__(self, frame: Frame | SourceTarget, rows: Sequence[EncodedRow], batch: int, seed: int,
-                 by_length: bool = False) -> None:  # fmt: skip
-        self.frame, self.rows, lengths = frame, rows, np.array([max(map(len, row.ids)) for row in rows])
-        self.plan = BatchPlan(lengths, batch, None, seed, 512) if by_length else Shuffled(len(rows), batch, seed)
+    def __init__(
+        self,
+        frame: Frame | SourceTarget,
+        rows: Sequence[EncodedRow],
+        batch: int,
+        seed: int,
+        by_length: bool = False,
+    ) -> None:
+        self.frame, self.rows, lengths = (
+            frame,
+            rows,
+            np.array([max(map(len, row.ids)) for row in rows]),
+        )
+        self.plan = (
+            BatchPlan(lengths, batch, None, seed, 512)
+            if by_length
+            else Shuffled(len(rows), batch, seed)
+        )
         self.per_epoch = self.plan.steps
 
     def __getitem__(self, step: int, /) -> Batch:
@@ -191,7 +262,9 @@ class TaskBatches:
         return self.frame.collate([self.rows[i] for i in self.plan[step]])
 
 
-def in_order(frame: Frame | SourceTarget, rows: Sequence[EncodedRow], batch: int) -> Iterator[tuple[list[int], Batch]]:
+def in_order(
+    frame: Frame | SourceTarget, rows: Sequence[EncodedRow], batch: int
+) -> Iterator[tuple[list[int], Batch]]:
     """Batches for prediction, longest rows together: (row numbers, batch)."""
     order = sorted(range(len(rows)), key=lambda i: max(map(len, rows[i].ids)))
     for start in range(0, len(order), batch):

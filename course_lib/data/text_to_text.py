@@ -1,5 +1,5 @@
-"""Every task as text in and text out, in T5's wording (Raffel et al. 2020, section 2.4 and appendix D), and the mixing
-of tasks (section 3.5.2): how often each is drawn, and batches of the mixture.
+"""Every task as text in and text out, in T5's wording (Raffel et al. 2020, section 2.4 and appendix
+D), and the mixing of tasks (section 3.5.2): how often each is drawn, and batches of the mixture.
 
     mrpc sentence1: He left. sentence2: He went away.      -> equivalent
 """
@@ -23,19 +23,28 @@ BLOCK = 1024  # draws made at a time
 
 @dataclass(frozen=True)
 class Wording:
-    """How one task is said. prefix: in front. fields: the course's column -> its name in the text. labels: the classes
-    as words; none for a score, or a target that is text already."""
+    """How one task is said. prefix: in front. fields: the course's column -> its name in the text.
+    labels: the classes as words; none for a score, or a target that is text already."""
 
     prefix: str
     fields: Mapping[str, str] = field(default_factory=lambda: {"text": "sentence"})
     labels: Sequence[str] = ()
 
     def row(self, item: Mapping[str, Any]) -> dict[str, str]:
-        """What the encoder reads, and the decoder says: text, a label as a word, or the rounded score."""
-        parts = [f"{name}: {item[column]}" if name else str(item[column]) for column, name in self.fields.items()]
+        """What the encoder reads, and the decoder says: text, a label as a word, or the rounded
+        score.
+        """
+        parts = [
+            f"{name}: {item[column]}" if name else str(item[column])
+            for column, name in self.fields.items()
+        ]
         target = item.get("target", item.get("answer"))
         if target is None:
-            target = self.labels[item["label"]] if self.labels else f"{round(item['label'] / STEP) * STEP:.1f}"
+            target = (
+                self.labels[item["label"]]
+                if self.labels
+                else f"{round(item['label'] / STEP) * STEP:.1f}"
+            )
         return {"text": " ".join([self.prefix, *parts]), "target": str(target)}
 
 
@@ -46,8 +55,14 @@ WORDINGS = {
     "mrpc": Wording("mrpc", PAIR, ("not_equivalent", "equivalent")),
     "stsb": Wording("stsb", PAIR),
     "rte": Wording("rte", PAIR, ("entailment", "not_entailment")),
-    "mnli": Wording("mnli", {"pair": "hypothesis", "text": "premise"}, ("entailment", "neutral", "contradiction")),
-    "qnli": Wording("qnli", {"text": "question", "pair": "sentence"}, ("entailment", "not_entailment")),
+    "mnli": Wording(
+        "mnli",
+        {"pair": "hypothesis", "text": "premise"},
+        ("entailment", "neutral", "contradiction"),
+    ),
+    "qnli": Wording(
+        "qnli", {"text": "question", "pair": "sentence"}, ("entailment", "not_entailment")
+    ),
     "summary": Wording("summarize:", {"text": ""}),
     "squad": Wording("question:", {"text": "", "pair": "context"}),
 }
@@ -59,14 +74,19 @@ def translation(source: str, target: str) -> Wording:
 
 
 def rows(data: Iterable[Mapping[str, Any]], wording: Wording | str) -> Iterator[dict[str, str]]:
-    """Columns `text` and `target` for `inputs.SourceTarget`, of examples in the course's columns."""
+    """Columns `text` and `target` for `inputs.SourceTarget`, of examples in the course's
+    columns.
+    """
     wording = WORDINGS[wording] if isinstance(wording, str) else wording
     return map(wording.row, data)
 
 
-def mixing_rates(sizes: Sequence[int], temperature: float = 1.0, *, limit: int | None = None) -> list[float]:
-    """Each task's share of the draws: by its size, no more than `limit` (K), to the power 1 / temperature. 1 is
-    examples-proportional mixing; the larger the temperature, the more equal, and math.inf draws every task alike.
+def mixing_rates(
+    sizes: Sequence[int], temperature: float = 1.0, *, limit: int | None = None
+) -> list[float]:
+    """Each task's share of the draws: by its size, no more than `limit` (K), to the power 1 /
+    temperature. 1 is examples-proportional mixing; the larger the temperature, the more equal, and
+    math.inf draws every task alike.
 
     >>> mixing_rates([100, 300, 10_000], limit=400), mixing_rates([100, 900], temperature=2)
     ([0.125, 0.375, 0.5], [0.25, 0.75])
@@ -76,7 +96,8 @@ def mixing_rates(sizes: Sequence[int], temperature: float = 1.0, *, limit: int |
 
 
 class Draws:
-    """Draw number -> (task, how many draws of this task came before): a pure function of the rates and the seed.
+    """Draw number -> (task, how many draws of this task came before): a pure function of the rates
+    and the seed.
 
     >>> draws = Draws([0.5, 0.5], seed=0)
     >>> [draws[i] for i in range(4)]
@@ -85,7 +106,8 @@ class Draws:
 
     def __init__(self, rates: Sequence[float], seed: int) -> None:
         self.rates, self.seed = torch.tensor(rates, dtype=torch.float64), seed
-        self._before = [torch.zeros(len(rates), dtype=torch.int64)]  # draws of each task before each block
+        # draws of each task before each block
+        self._before = [torch.zeros(len(rates), dtype=torch.int64)]
         self._block = lru_cache(maxsize=1)(self._drawn)
 
     def __getitem__(self, number: int) -> tuple[int, int]:
@@ -98,17 +120,25 @@ class Draws:
         return task, int(self._before[block][task] + (drawn[:index] == task).sum())
 
     def _drawn(self, block: int) -> Tensor:
-        return torch.multinomial(self.rates, BLOCK, replacement=True, generator=seeded_generator(self.seed, block))
+        return torch.multinomial(
+            self.rates, BLOCK, replacement=True, generator=seeded_generator(self.seed, block)
+        )
 
 
 class MixedTasks:
-    """Batches whose rows come from several tasks of one frame, each row drawn by its task's rate, as T5 mixes them; a
-    task is read in random order, from end to end before it is read again. tasks: name -> framed rows."""
+    """Batches whose rows come from several tasks of one frame, each row drawn by its task's rate,
+    as T5 mixes them; a task is read in random order, from end to end before it is read again.
+    tasks: name -> framed rows."""
 
     def __init__(
-        self, frame: SourceTarget, tasks: Mapping[str, Sequence[EncodedRow]], rates: Sequence[float], *, batch: int,
-        seed: int = 0
-    ) -> None:  # fmt: skip
+        self,
+        frame: SourceTarget,
+        tasks: Mapping[str, Sequence[EncodedRow]],
+        rates: Sequence[float],
+        *,
+        batch: int,
+        seed: int = 0,
+    ) -> None:
         self.frame, self.tasks = frame, list(tasks.values())
         self.draws, self.batch = Draws(rates, seed), batch
         self.orders = [Shuffled(len(rows), 1, seed, task) for task, rows in enumerate(self.tasks)]
@@ -116,4 +146,6 @@ class MixedTasks:
     def __getitem__(self, step: int, /) -> Batch:
         """The batch of this step."""
         drawn = [self.draws[i] for i in range(step * self.batch, (step + 1) * self.batch)]
-        return self.frame.collate([self.tasks[task][self.orders[task][number][0]] for task, number in drawn])
+        return self.frame.collate(
+            [self.tasks[task][self.orders[task][number][0]] for task, number in drawn]
+        )

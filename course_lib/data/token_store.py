@@ -1,9 +1,8 @@
 """A corpus as token numbers: in memory, or in memory-mapped files that may be larger than memory.
 
-A stored corpus is a folder: `tokens.bin` (little-endian uint16, or uint32 for vocabularies above 65,536), `starts.bin`
-(int64: where each document begins, and the end of the last) and `header.json`, written last. Text streams in and
-numbers stream out.
-"""
+A stored corpus is a folder: `tokens.bin` (little-endian uint16, or uint32 for vocabularies above
+65,536), `starts.bin` (int64: where each document begins, and the end of the last) and
+`header.json`, written last. Text streams in and numbers stream out."""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,7 +18,12 @@ from course_lib.objectives.collate import Ints as Ints
 from course_lib.pretrained.tokenizers import Tokenizer
 
 CHUNK = 1000  # documents tokenized at a time
-_HEADER = {"dtype": Literal["uint16", "uint32"], "tokens": int, "documents": int, "note": dict | None}
+_HEADER = {
+    "dtype": Literal["uint16", "uint32"],
+    "tokens": int,
+    "documents": int,
+    "note": dict | None,
+}
 
 
 class TokenStore:
@@ -33,21 +37,31 @@ class TokenStore:
     def __init__(self, documents: Sequence[Ints | Sequence[int]]) -> None:
         lengths = [len(d) for d in documents]
         self.starts: Ints = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-        self.flat: Ints = np.concatenate(documents) if documents else np.zeros(0, np.int64)  # end to end
+        # end to end
+        self.flat: Ints = np.concatenate(documents) if documents else np.zeros(0, np.int64)
         self.note: dict[str, Any] = {}
 
     @staticmethod
     def open(path: str | Path, tokenizer: Tokenizer | None = None) -> "TokenStore":
-        """Open a folder written by `encode_corpus`, with tokens of this tokenizer; they are read as they are used."""
+        """Open a folder written by `encode_corpus`, with tokens of this tokenizer; they are read as
+        they are used.
+        """
         path = Path(path)
         if not (path / "header.json").is_file():
-            raise CourseError(f"{path} holds no complete token files (no header.json); write them again.")
+            raise CourseError(
+                f"{path} holds no complete token files (no header.json); write them again."
+            )
         header = read_json(file := path / "header.json")
         check_type(str(file), header, dict)
         for key, kind in _HEADER.items():
             check_type(f"{file}: {key}", header.get(key), kind)
-        if tokenizer is not None and header.get("tokenizer", fingerprint(tokenizer)) != fingerprint(tokenizer):
-            raise CourseError(f"The tokens in {path} are those of another tokenizer; write them again with this one.")
+        if tokenizer is not None and header.get("tokenizer", fingerprint(tokenizer)) != fingerprint(
+            tokenizer
+        ):
+            raise CourseError(
+                f"The tokens in {path} are those of another tokenizer; write them again with this"
+                " one."
+            )
         store = TokenStore([])
         store.note = header.get("note") or {}
         store.flat = _map(path / "tokens.bin", header["dtype"], header["tokens"])
@@ -79,12 +93,15 @@ def fingerprint(tokenizer: Tokenizer) -> str:
 
 
 def encode_corpus(
-    dataset: Iterable[Mapping[str, Any] | str], tokenizer: Tokenizer, path: str | Path | None = None, *,
+    dataset: Iterable[Mapping[str, Any] | str],
+    tokenizer: Tokenizer,
+    path: str | Path | None = None,
+    *,
     note: Mapping[str, Any] | None = None,
-) -> TokenStore:  # fmt: skip
-    """Tokenize a corpus once, in memory or into a folder. Each document ends with the tokenizer's end token if it has
-    one (byte-level BPE); no other specials are stored. dataset: rows with a column `text`, or plain strings. note: what
-    of, to be found again in `TokenStore.note`."""
+) -> TokenStore:
+    """Tokenize a corpus once, in memory or into a folder. Each document ends with the tokenizer's
+    end token if it has one (byte-level BPE); no other specials are stored. dataset: rows with a
+    column `text`, or plain strings. note: what of, to be found again in `TokenStore.note`."""
     end = [] if tokenizer.vocab.eos is None else [tokenizer.vocab.eos]
     name = "uint16" if tokenizer.vocab.size <= 2**16 else "uint32"
     texts = (row if isinstance(row, str) else row["text"] for row in dataset)
@@ -94,7 +111,11 @@ def encode_corpus(
     if path is None:
         store = TokenStore(list(documents))
     else:
-        about = {"vocab": tokenizer.vocab.size, "tokenizer": fingerprint(tokenizer), "note": dict(note or {})}
+        about = {
+            "vocab": tokenizer.vocab.size,
+            "tokenizer": fingerprint(tokenizer),
+            "note": dict(note or {}),
+        }
         _write(Path(path), documents, {"dtype": name, **about})
         store = TokenStore.open(path)
     if store.tokens == 0:
@@ -107,7 +128,10 @@ def _write(path: Path, documents: Iterator[Ints], header: dict[str, Any]) -> Non
         sweep(path / name)
     (path / "header.json").unlink(missing_ok=True)
     end = count = 0
-    with atomic_write(path / "tokens.bin", "wb") as tokens, atomic_write(path / "starts.bin", "wb") as starts:
+    with (
+        atomic_write(path / "tokens.bin", "wb") as tokens,
+        atomic_write(path / "starts.bin", "wb") as starts,
+    ):
         starts.write(bytes(8))
         for ids in documents:
             tokens.write(ids.tobytes())
@@ -119,17 +143,21 @@ def _write(path: Path, documents: Iterator[Ints], header: dict[str, Any]) -> Non
 def _map(file: Path, dtype: str, count: int) -> Ints:
     kind = np.dtype(dtype).newbyteorder("<")
     if not file.is_file() or file.stat().st_size != count * kind.itemsize:
-        raise CourseError(f"{file} is missing or not of the size its header says; write the token files again.")
+        raise CourseError(
+            f"{file} is missing or not of the size its header says; write the token files again."
+        )
     return np.memmap(file, dtype=kind, mode="r", shape=(count,)) if count else np.zeros(0, kind)
 
 
 def pieces(starts: Ints, length: int, overlap: int = 0) -> Ints:
-    """Cut documents longer than `length`, nothing lost: Int[N 3], rows (document, first, past-the-last) in stream
-    positions. overlap: so many tokens of a piece are seen again at the start of the next."""
+    """Cut documents longer than `length`, nothing lost: Int[N 3], rows (document, first,
+    past-the-last) in stream positions. overlap: so many tokens of a piece are seen again at the
+    start of the next."""
     firsts, stops, stride = starts[:-1], starts[1:], length - overlap
     sizes = stops - firsts
     counts = np.where(sizes > length, 1 - (length - sizes) // stride, np.minimum(sizes, 1))
     documents = np.repeat(np.arange(len(sizes)), counts)
-    numbers = np.arange(len(documents)) - np.repeat(counts.cumsum() - counts, counts)  # of a piece in its document
+    # of a piece in its document
+    numbers = np.arange(len(documents)) - np.repeat(counts.cumsum() - counts, counts)
     begin = firsts[documents] + stride * numbers
     return np.stack([documents, begin, np.minimum(begin + length, stops[documents])], axis=1)

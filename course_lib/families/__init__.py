@@ -1,12 +1,12 @@
-"""The Transformer of 2017, and all families that share its core; one file a family says how it differs from that one.
+"""The Transformer of 2017, and all families that share its core; one file a family says how it
+differs from that one.
 
     preset("bert-base")                                      # a published size; "bert-mini" is the classroom's
     family("bert").config(3072, width=128, layers=4, heads=4, length=160)
     family("gpt2") is family("gpt")
 
-A new family is one file and one more entry here. ELMo, static word vectors and the LSTMs stand by themselves: they have
-no configuration in common with these.
-"""
+A new family is one file and one more entry here. ELMo, static word vectors and the LSTMs stand by
+themselves: they have no configuration in common with these."""
 
 import tomllib
 from functools import partial
@@ -38,7 +38,20 @@ def transformer_lm(config: StackConfig, start: int = 0) -> Seq2SeqLM:
     return Seq2SeqLM(EncoderDecoder(config, start=start))
 
 
-_ALL = (BERT, MEGATRON, ROBERTA, ALBERT, DISTILBERT, ELECTRA, DEBERTA, GPT1, GPT2, BART, BLENDERBOT, T5)
+_ALL = (
+    BERT,
+    MEGATRON,
+    ROBERTA,
+    ALBERT,
+    DISTILBERT,
+    ELECTRA,
+    DEBERTA,
+    GPT1,
+    GPT2,
+    BART,
+    BLENDERBOT,
+    T5,
+)
 FAMILIES: dict[str, Family] = {family.name: family for family in _ALL}
 MODEL_TYPES: dict[str, Family] = {family.model_type: family for family in _ALL}
 
@@ -48,7 +61,9 @@ PRESETS = {name: partial(_CONFIGS[name.split("-")[0]], **size) for name, size in
 
 
 def preset(name: str, **changes: Any) -> StackConfig:
-    """A size by its name, of `presets.toml`. changes: other arguments of the family's function, as `vocab`."""
+    """A size by its name, of `presets.toml`. changes: other arguments of the family's function, as
+    `vocab`.
+    """
     if name not in PRESETS:
         raise CourseError(f"There is no preset {name!r}; there are {', '.join(PRESETS)}.")
     return PRESETS[name](**changes)
@@ -65,20 +80,22 @@ def family(name: str) -> Family:
 
 def public_class(model: nn.Module, family: Family) -> str | None:
     """The first public class of a family that equals a model's head, if there is one."""
-    return next((name for name, made in family.architectures.items() if made.head is type(model)), None)
+    return next(
+        (name for name, made in family.architectures.items() if made.head is type(model)), None
+    )
 
 
 def family_of(model: nn.Module) -> Family:
-    """The family whose public layout can express a model; of several, the one whose own configuration of that size
-    differs from the model's in the fewest fields."""
+    """The family whose public layout can express a model; of several, the one whose own
+    configuration of that size differs from the model's in the fewest fields."""
     config: StackConfig = model.stack.config  # type: ignore[assignment, union-attr]
     size = {"width": config.width, "layers": config.layers, "heads": config.heads}
     size["length"] = getattr(config.position, "length", 512)
     found = [f for f in FAMILIES.values() if public_class(model, f) and expresses(f, config)]
     if not found:
         raise CourseError(
-            f"No public layout has a {type(model).__name__} with this configuration; compare it with a family's by "
-            "`diff(config, family(name).config(...))`."
+            f"No public layout has a {type(model).__name__} with this configuration; compare it"
+            " with a family's by `diff(config, family(name).config(...))`."
         )
     return min(found, key=lambda f: len(diff(config, f.config(config.embed.vocab, **size))))
 

@@ -1,8 +1,8 @@
 """ALBERT (Lan et al. 2020).
 
-Differs from BERT by: one block applied L times; token vectors of 128, projected to the model's width; the second task
-tells the order of two neighbouring pieces of text, instead of neighbours from strangers (all section 3.1). Version 2,
-which is said here, has no dropout and the tanh GELU.
+Differs from BERT by: one block applied L times; token vectors of 128, projected to the model's
+width; the second task tells the order of two neighbouring pieces of text, instead of neighbours
+from strangers (all section 3.1). Version 2, which is said here, has no dropout and the tanh GELU.
 """
 
 from dataclasses import replace
@@ -16,10 +16,16 @@ from course_lib.model import heads
 from course_lib.model.config import StackConfig
 
 
-def albert(vocab: int = 30000, *, embed: int = 128, dropout: float = 0.0, **size: Any) -> StackConfig:
-    """An ALBERT of any size; `embed` is the width of the token vectors, other arguments as for `bert.bert`."""
+def albert(
+    vocab: int = 30000, *, embed: int = 128, dropout: float = 0.0, **size: Any
+) -> StackConfig:
+    """An ALBERT of any size; `embed` is the width of the token vectors, other arguments as for
+    `bert.bert`.
+    """
     config = bert.bert(vocab, dropout=dropout, **size)
-    return replace(config, embed=replace(config.embed, width=embed), shared=True, activation="gelu_tanh")
+    return replace(
+        config, embed=replace(config.embed, width=embed), shared=True, activation="gelu_tanh"
+    )
 
 
 FIELDS = Fields(
@@ -45,10 +51,14 @@ BODY = (
 )
 POOLER = pairs("pooler", "pooler.dense")
 NO_POOLER = dropped("pooler.weight", "pooler.bias")
-MASKED = bert.masked("predictions.dense", "predictions.LayerNorm", "predictions.bias", "predictions.decoder")
+MASKED = bert.masked(
+    "predictions.dense", "predictions.LayerNorm", "predictions.bias", "predictions.decoder"
+)
 ORDER = pairs("sop_classifier.classifier", "next")
 NO_ORDER = dropped("sop_classifier.classifier.weight", "sop_classifier.classifier.bias")
-_classified = partial(pooled, rules=POOLER + CLASSIFIER, dropout="classifier_dropout_prob", default=0.1)
+_classified = partial(
+    pooled, rules=POOLER + CLASSIFIER, dropout="classifier_dropout_prob", default=0.1
+)
 
 FAMILY = replace(
     bert.FAMILY,

@@ -1,8 +1,10 @@
-"""The task models that pretrained Transformers were compared with: BiLSTM, with static vectors or ELMo, and attention.
+"""The task models that pretrained Transformers were compared with: BiLSTM, with static vectors or
+ELMo, and attention.
 
-GLUE's baselines (Wang et al. 2018, section 5), "BiLSTM+ELMo+Attn" among them: a bidirectional LSTM over word vectors;
-one text is pooled to a vector and classified; of two texts, u and v, each word also attends to the other text (Seo et
-al. 2017), a second BiLSTM reads what it saw, and a small network reads [u; v; |u - v|; u * v].
+GLUE's baselines (Wang et al. 2018, section 5), "BiLSTM+ELMo+Attn" among them: a bidirectional LSTM
+over word vectors; one text is pooled to a vector and classified; of two texts, u and v, each word
+also attends to the other text (Seo et al. 2017), a second BiLSTM reads what it saw, and a small
+network reads [u; v; |u - v|; u * v].
 
 Letters: B rows, T words, F word features, H cells of a direction.
 """
@@ -28,7 +30,9 @@ PAD = "<PAD>"
 
 @dataclass(frozen=True)
 class ReaderConfig:
-    """What reads the word vectors. cells: of the BiLSTM, a direction. hidden: width of the classifying network."""
+    """What reads the word vectors. cells: of the BiLSTM, a direction. hidden: width of the
+    classifying network.
+    """
 
     cells: int = 128
     hidden: int = 128
@@ -36,22 +40,28 @@ class ReaderConfig:
 
 
 def task_words(task: Mapping[str, Iterable[Mapping[str, Any]]]) -> list[str]:
-    """Every word of a task's texts, in all its splits: a vocabulary of inputs only, whose vectors come by spelling."""
+    """Every word of a task's texts, in all its splits: a vocabulary of inputs only, whose vectors
+    come by spelling.
+    """
     values = (value for rows in task.values() for row in rows for value in row.values())
     texts = (text for value in values for text in (value if isinstance(value, list) else [value]))
-    return list(dict.fromkeys(word for text in texts if isinstance(text, str) for word in split(text)))
+    return list(
+        dict.fromkeys(word for text in texts if isinstance(text, str) for word in split(text))
+    )
 
 
 def word_tokenizer(words: Iterable[str]) -> Tokenizer:
-    """One token a word or punctuation mark; texts are framed as `<S> text </S>`, pairs as two of these. Words that are
-    not among `words` become `<UNK>`."""
+    """One token a word or punctuation mark; texts are framed as `<S> text </S>`, pairs as two of
+    these. Words that are not among `words` become `<UNK>`."""
     import tokenizers
     from tokenizers import models, pre_tokenizers, processors
 
     marks = (PAD, UNK, BOS, EOS)
     vocab = {word: i for i, word in enumerate(dict.fromkeys([*marks, *words]))}
     backend = tokenizers.Tokenizer(models.WordLevel(vocab, unk_token=UNK))
-    backend.pre_tokenizer = pre_tokenizers.Split(tokenizers.Regex(WORD.pattern), "removed", invert=True)
+    backend.pre_tokenizer = pre_tokenizers.Split(
+        tokenizers.Regex(WORD.pattern), "removed", invert=True
+    )
     backend.post_processor = processors.TemplateProcessing(
         single=f"{BOS}:0 $A:0 {EOS}:0",
         pair=f"{BOS}:0 $A:0 {EOS}:0 {BOS}:1 $B:1 {EOS}:1",
@@ -62,24 +72,39 @@ def word_tokenizer(words: Iterable[str]) -> Tokenizer:
 
 
 class Words(nn.Module):
-    """Word vectors for a task: static ones, ELMo's mix of layers, or both side by side, in place of a stack. tokenizer:
-    of `word_tokenizer`."""
+    """Word vectors for a task: static ones, ELMo's mix of layers, or both side by side, in place of
+    a stack. tokenizer: of `word_tokenizer`."""
 
     spelled: Tensor
 
     def __init__(
-        self, tokenizer: Tokenizer, *, elmo: Elmo | None = None, static: Float[Tensor, "V E"] | None = None,
+        self,
+        tokenizer: Tokenizer,
+        *,
+        elmo: Elmo | None = None,
+        static: Float[Tensor, "V E"] | None = None,
         reader: ReaderConfig | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__()
         size = tokenizer.vocab.size
         self.reader, self.elmo, self.frozen = reader or ReaderConfig(), elmo, False
         length = elmo.config.length if elmo is not None else 0
-        table = [spelling(w, length) if length and w != PAD else (0,) * length for w in tokenizer.tokens(range(size))]
+        table = [
+            spelling(w, length) if length and w != PAD else (0,) * length
+            for w in tokenizer.tokens(range(size))
+        ]
         self.register_buffer("spelled", torch.tensor(table), persistent=False)
-        self.mix = ScalarMix(elmo.config.layers + 1, self.reader.dropout) if elmo is not None else None
-        self.static = None if static is None else nn.Embedding(size, static.shape[1], _weight=static.detach().clone())
-        width = (2 * elmo.config.width if elmo is not None else 0) + (static.shape[1] if static is not None else 0)
+        self.mix = (
+            ScalarMix(elmo.config.layers + 1, self.reader.dropout) if elmo is not None else None
+        )
+        self.static = (
+            None
+            if static is None
+            else nn.Embedding(size, static.shape[1], _weight=static.detach().clone())
+        )
+        width = (2 * elmo.config.width if elmo is not None else 0) + (
+            static.shape[1] if static is not None else 0
+        )
         self.config = framing(size, width, segments=2, dropout=self.reader.dropout)
 
     def forward(
@@ -100,11 +125,17 @@ class Words(nn.Module):
         return self
 
     def for_task(
-        self, kind: Kind, classes: int | None, *, pretrained: bool = True, frozen: bool = False,
+        self,
+        kind: Kind,
+        classes: int | None,
+        *,
+        pretrained: bool = True,
+        frozen: bool = False,
         dropout: float | None = None,
-    ) -> "TaskModel":  # fmt: skip
-        """A model for one task on a copy of these vectors. pretrained: False starts them from fresh weights. frozen:
-        they stay as they are; the mix and what is on top learn. dropout: the reader's."""
+    ) -> "TaskModel":
+        """A model for one task on a copy of these vectors. pretrained: False starts them from fresh
+        weights. frozen: they stay as they are; the mix and what is on top learn. dropout: the
+        reader's."""
         body = copy.deepcopy(self)
         if dropout is not None:
             body.reader = replace(body.reader, dropout=dropout)
@@ -127,8 +158,9 @@ def largest(h: Float[Tensor, "B T F"], attention_mask: Bool[Tensor, "B T"]) -> F
 
 
 class TaskModel(nn.Module):
-    """BiLSTM, attention between two texts, pooling, a small network. Class logits [B C] for "single" and "pair", [B N]
-    for "choice" (ids [B N T]), [B T C] for "tagging", start and end [B T] each for "span"."""
+    """BiLSTM, attention between two texts, pooling, a small network. Class logits [B C] for
+    "single" and "pair", [B N] for "choice" (ids [B N T]), [B T C] for "tagging", start and end [B
+    T] each for "span"."""
 
     def __init__(self, body: Words, kind: Kind, classes: int | None) -> None:
         super().__init__()
@@ -141,12 +173,18 @@ class TaskModel(nn.Module):
         self.dropout = nn.Dropout(reader.dropout)
         inputs = 4 * width if kind in ("pair", "choice") else width
         outputs = {"choice": 1, "span": 2}.get(kind, classes or 1)
-        self.out = nn.Sequential(nn.Linear(inputs, reader.hidden), nn.Tanh(), nn.Linear(reader.hidden, outputs))
+        self.out = nn.Sequential(
+            nn.Linear(inputs, reader.hidden), nn.Tanh(), nn.Linear(reader.hidden, outputs)
+        )
 
     def forward(
         self, ids: Tensor, *, attention_mask: Tensor | None = None, segments: Tensor | None = None
     ) -> Tensor | tuple[Tensor, Tensor]:
-        attention_mask = torch.ones_like(ids, dtype=torch.bool) if attention_mask is None else attention_mask.bool()
+        attention_mask = (
+            torch.ones_like(ids, dtype=torch.bool)
+            if attention_mask is None
+            else attention_mask.bool()
+        )
         segments = torch.zeros_like(ids) if segments is None else segments
         if self.kind == "choice":
             rows = (x.flatten(0, 1) for x in (ids, attention_mask, segments))
@@ -164,7 +202,9 @@ class TaskModel(nn.Module):
         return self.out(self.dropout(torch.cat([a, b, (a - b).abs(), a * b], dim=-1)))
 
     def _span(self, ids: Tensor, attention_mask: Tensor, segments: Tensor) -> tuple[Tensor, Tensor]:
-        """Scores of the second text's words, at their places in the whole row; nothing else can be an answer."""
+        """Scores of the second text's words, at their places in the whole row; nothing else can be
+        an answer.
+        """
         _, (v, keep_v) = self._both(ids, attention_mask, segments)
         scores = self.out(self.dropout(v))  # B Tv 2
         whole = scores.new_full((*ids.shape, 2), -1e4)
@@ -172,9 +212,11 @@ class TaskModel(nn.Module):
         start, end = whole.unbind(-1)
         return start, end
 
-    def _both(self, ids: Tensor, attention_mask: Tensor, segments: Tensor) -> tuple[tuple[Tensor, Tensor], ...]:
-        """Vectors and mask of both texts: each read by itself, then each word beside what it attends to in the other
-        text, read once more."""
+    def _both(
+        self, ids: Tensor, attention_mask: Tensor, segments: Tensor
+    ) -> tuple[tuple[Tensor, Tensor], ...]:
+        """Vectors and mask of both texts: each read by itself, then each word beside what it
+        attends to in the other text, read once more."""
         read = []
         for segment in (0, 1):
             own = attention_mask & (segments == segment)
@@ -185,6 +227,17 @@ class TaskModel(nn.Module):
         u, keep_u, v, keep_v = read
         scores = self.cross(u) @ v.transpose(1, 2)  # B Tu Tv
         to_v = scores.masked_fill(~keep_v[:, None], float("-inf")).softmax(-1).to(v.dtype) @ v
-        to_u = scores.transpose(1, 2).masked_fill(~keep_u[:, None], float("-inf")).softmax(-1).to(u.dtype) @ u
-        beside = (torch.cat([x, other, x * other, x - other], dim=-1) for x, other in ((u, to_v), (v, to_u)))
-        return tuple((self.again(x, keep), keep) for x, keep in zip(beside, (keep_u, keep_v), strict=True))
+        to_u = (
+            scores.transpose(1, 2)
+            .masked_fill(~keep_u[:, None], float("-inf"))
+            .softmax(-1)
+            .to(u.dtype)
+            @ u
+        )
+        beside = (
+            torch.cat([x, other, x * other, x - other], dim=-1)
+            for x, other in ((u, to_v), (v, to_u))
+        )
+        return tuple(
+            (self.again(x, keep), keep) for x, keep in zip(beside, (keep_u, keep_v), strict=True)
+        )

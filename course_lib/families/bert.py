@@ -1,12 +1,12 @@
-"""BERT (Devlin et al. 2019), Megatron-BERT (Shoeybi et al. 2019), RoBERTa (Liu et al. 2019), DistilBERT (Sanh et al.
-2019).
+"""BERT (Devlin et al. 2019), Megatron-BERT (Shoeybi et al. 2019), RoBERTa (Liu et al. 2019),
+DistilBERT (Sanh et al. 2019).
 
-BERT differs from the 2017 Transformer by: the encoder alone; learned positions; a segment table; a norm on the
-embedding; GELU; a masked-word and a next-sentence head. Megatron-BERT differs from BERT by: the norm stands before each
-sublayer and behind the last block, none on the embedding; what flows into the residual starts smaller. The classroom's
-`bert-mini` is built so. RoBERTa differs from BERT by how it is trained, a byte-level vocabulary, a single segment.
-DistilBERT differs from BERT by: half the layers, no segments and no pooler.
-"""
+BERT differs from the 2017 Transformer by: the encoder alone; learned positions; a segment table; a
+norm on the embedding; GELU; a masked-word and a next-sentence head. Megatron-BERT differs from BERT
+by: the norm stands before each sublayer and behind the last block, none on the embedding; what
+flows into the residual starts smaller. The classroom's `bert-mini` is built so. RoBERTa differs
+from BERT by how it is trained, a byte-level vocabulary, a single segment. DistilBERT differs from
+BERT by: half the layers, no segments and no pooler."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,7 +16,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from course_lib.families.rules import Architecture, Family, Fields, Rule, Values, classes, dropped, pairs, transformer
+from course_lib.families.rules import (
+    Architecture,
+    Family,
+    Fields,
+    Rule,
+    Values,
+    classes,
+    dropped,
+    pairs,
+    transformer,
+)
 from course_lib.model import heads
 from course_lib.model.config import EmbedConfig, Learned, StackConfig
 from course_lib.model.seq2seq import Hidden
@@ -26,14 +36,28 @@ from course_lib.model.transformer import Transformer
 def bert(vocab: int = 30522, *, length: int = 512, segments: int = 2, **size: Any) -> StackConfig:
     """A BERT of any size; `size` as of `transformer`."""
     return replace(
-        transformer(vocab, **size), embed=EmbedConfig(vocab, segments=segments, norm=True), position=Learned(length),
-        causal=False, cross=False, eps=1e-12, activation="gelu", init_std=0.02,
-    )  # fmt: skip
+        transformer(vocab, **size),
+        embed=EmbedConfig(vocab, segments=segments, norm=True),
+        position=Learned(length),
+        causal=False,
+        cross=False,
+        eps=1e-12,
+        activation="gelu",
+        init_std=0.02,
+    )
 
 
 def moved_norms(config: StackConfig) -> StackConfig:
-    """A BERT's configuration with Megatron-BERT's norms and first weights (section 3 and figure 7)."""
-    return replace(config, norm="pre", final_norm=True, scaled_init=True, embed=replace(config.embed, norm=False))
+    """A BERT's configuration with Megatron-BERT's norms and first weights (section 3 and figure
+    7).
+    """
+    return replace(
+        config,
+        norm="pre",
+        final_norm=True,
+        scaled_init=True,
+        embed=replace(config.embed, norm=False),
+    )
 
 
 FIELDS = Fields.of(
@@ -48,7 +72,8 @@ EMBEDDINGS = (
     Rule("embeddings.position_ids", None),
     *pairs("embeddings.LayerNorm", "embed.norm"),
 )
-# What stands between the attention and the next layer, under the same names in RoBERTa, ELECTRA and DeBERTa.
+# What stands between the attention and the next layer, under the same names in RoBERTa, ELECTRA and
+# DeBERTa.
 AROUND = (
     *pairs("encoder.layer.{}.attention.output.dense", "blocks.{}.attn.out"),
     *pairs("encoder.layer.{}.attention.output.LayerNorm", "blocks.{}.attn_norm"),
@@ -67,13 +92,17 @@ CLASSIFIER = pairs("classifier", "out")
 
 
 def masked(dense: str, norm: str, bias: str, output: str) -> tuple[Rule, ...]:
-    """The rules of a masked-word head; the output matrix is tied to the token vectors, and its bias to `bias`."""
+    """The rules of a masked-word head; the output matrix is tied to the token vectors, and its bias
+    to `bias`.
+    """
     tied = dropped(f"{output}.weight", *([] if bias == f"{output}.bias" else [f"{output}.bias"]))
     return (*pairs(dense, "head.dense"), *pairs(norm, "head.norm"), Rule(bias, "head.bias"), *tied)
 
 
 _CLS = "cls.predictions"
-MASKED = masked(f"{_CLS}.transform.dense", f"{_CLS}.transform.LayerNorm", f"{_CLS}.bias", f"{_CLS}.decoder")
+MASKED = masked(
+    f"{_CLS}.transform.dense", f"{_CLS}.transform.LayerNorm", f"{_CLS}.bias", f"{_CLS}.decoder"
+)
 NEXT = pairs("cls.seq_relationship", "next")
 NO_NEXT = dropped("cls.seq_relationship.weight", "cls.seq_relationship.bias")
 
@@ -82,16 +111,24 @@ def per_token(name: str) -> dict[str, Architecture]:
     """The two classes that have one layer on every token, the same in all encoders."""
     return {
         f"{name}ForTokenClassification": Architecture(heads.TokenClassifier, CLASSIFIER, classes),
-        f"{name}ForQuestionAnswering": Architecture(heads.QuestionAnswering, pairs("qa_outputs", "out")),
+        f"{name}ForQuestionAnswering": Architecture(
+            heads.QuestionAnswering, pairs("qa_outputs", "out")
+        ),
     }
 
 
 def pooled(
-    head: type[nn.Module], rules: tuple[Rule, ...], dropout: str, default: float | None = None, *,
-    activation: Callable[[Tensor], Tensor] = torch.tanh, inner: str = "",
-) -> Architecture:  # fmt: skip
-    """A class with one layer on the first token's pooled vector that differs from BERT's. dropout, inner: config.json's
-    names of the last layer's and the pooler's dropout. default: without them, None the stack's."""
+    head: type[nn.Module],
+    rules: tuple[Rule, ...],
+    dropout: str,
+    default: float | None = None,
+    *,
+    activation: Callable[[Tensor], Tensor] = torch.tanh,
+    inner: str = "",
+) -> Architecture:
+    """A class with one layer on the first token's pooled vector that differs from BERT's. dropout,
+    inner: config.json's names of the last layer's and the pooler's dropout. default: without them,
+    None the stack's."""
 
     def options(body: Transformer, values: Values) -> dict[str, Any]:
         rate = values.get(dropout, default)
@@ -121,7 +158,9 @@ FAMILY = Family(
         "BertModel": Architecture(heads.Pooled, POOLER, has_prefix=False),
         "BertForMaskedLM": Architecture(heads.MLM, MASKED + NO_POOLER + NO_NEXT),
         "BertForPreTraining": Architecture(heads.Pretraining, MASKED + POOLER + NEXT),
-        "BertForSequenceClassification": Architecture(heads.Classifier, POOLER + CLASSIFIER, classes),
+        "BertForSequenceClassification": Architecture(
+            heads.Classifier, POOLER + CLASSIFIER, classes
+        ),
         "BertForMultipleChoice": Architecture(heads.MultipleChoice, POOLER + CLASSIFIER),
         **per_token("Bert"),
     },
@@ -148,7 +187,8 @@ MEGATRON_FAMILY = replace(
 
 
 PAD = 1  # <pad> in RoBERTa's published vocabulary
-OFFSET = PAD + 1  # rows in front of the published position table that no position uses: counting begins behind PAD
+# rows in front of the published position table that no position uses: counting begins behind PAD
+OFFSET = PAD + 1
 
 
 def roberta(vocab: int = 50265, **size: Any) -> StackConfig:
@@ -157,7 +197,9 @@ def roberta(vocab: int = 50265, **size: Any) -> StackConfig:
 
 
 ROBERTA_FIELDS = replace(
-    FIELDS, published={**FIELDS.published, "pad_token_id": PAD}, position=lambda length: Learned(length - OFFSET)
+    FIELDS,
+    published={**FIELDS.published, "pad_token_id": PAD},
+    position=lambda length: Learned(length - OFFSET),
 )
 
 
@@ -182,9 +224,14 @@ def gelu_head(body: Transformer, values: Values) -> dict[str, Any]:
     return {"activation": "gelu"}
 
 
-TABLE = Rule("embeddings.position_embeddings.weight", "position.table.weight", without_offset, with_offset)
+TABLE = Rule(
+    "embeddings.position_embeddings.weight", "position.table.weight", without_offset, with_offset
+)
 ROBERTA_MASKED = masked("lm_head.dense", "lm_head.layer_norm", "lm_head.bias", "lm_head.decoder")
-DENSE_CLASSIFIER = (*pairs("classifier.dense", "pooler.dense"), *pairs("classifier.out_proj", "out"))
+DENSE_CLASSIFIER = (
+    *pairs("classifier.dense", "pooler.dense"),
+    *pairs("classifier.out_proj", "out"),
+)
 ROBERTA_FAMILY = replace(
     FAMILY,
     name="roberta",
@@ -208,37 +255,63 @@ ROBERTA_FAMILY = replace(
 
 
 def student(teacher: Transformer, layers: int | None = None) -> Transformer:
-    """A student that begins as every second layer of its teacher (section 2, "student initialization"), or as so many
-    `layers`, taken evenly. The segment table's first row, which stood in every sum, joins the positions; students of
-    a pre-norm BERT and of a RoBERTa keep it: Megatron-BERT's and RoBERTa's layouts have such a table."""
-    config, kept = teacher.config, int(teacher.config.norm == "pre" or teacher.config.embed.segments == 1)
+    """A student that begins as every second layer of its teacher (section 2, "student
+    initialization"), or as so many `layers`, taken evenly. The segment table's first row, which
+    stood in every sum, joins the positions; students of a pre-norm BERT and of a RoBERTa keep it:
+    Megatron-BERT's and RoBERTa's layouts have such a table."""
+    config, kept = (
+        teacher.config,
+        int(teacher.config.norm == "pre" or teacher.config.embed.segments == 1),
+    )
     layers = layers or max(1, config.layers // 2)
     own = Transformer(replace(config, layers=layers, embed=replace(config.embed, segments=kept)))
-    weights = {n: w for n, w in teacher.state_dict().items() if not n.startswith(("blocks.", "embed.segments."))}
+    weights = {
+        n: w
+        for n, w in teacher.state_dict().items()
+        if not n.startswith(("blocks.", "embed.segments."))
+    }
     table = weights["position.table.weight"]
-    first = torch.zeros_like(table[:1]) if teacher.embed.segments is None else teacher.embed.segments.weight[:1]
-    weights |= {"embed.segments.weight": first} if kept else {"position.table.weight": table + first}
+    first = (
+        torch.zeros_like(table[:1])
+        if teacher.embed.segments is None
+        else teacher.embed.segments.weight[:1]
+    )
+    weights |= (
+        {"embed.segments.weight": first} if kept else {"position.table.weight": table + first}
+    )
     own.load_state_dict(weights, strict=False)
     for layer, block in enumerate(own.blocks):
         block.load_state_dict(teacher.blocks[layer * config.layers // layers].state_dict())
     return own
 
 
-DISTIL_FIELDS = Fields.of("distilbert", fixed={**FIELDS.fixed, "eps": 1e-12})  # which its config.json does not say
+# which its config.json does not say
+DISTIL_FIELDS = Fields.of("distilbert", fixed={**FIELDS.fixed, "eps": 1e-12})
 DISTIL_BODY = (
     Rule("embeddings.word_embeddings.weight", "embed.tokens.weight"),
     Rule("embeddings.position_embeddings.weight", "position.table.weight"),
     *dropped("embeddings.position_ids"),
     *pairs("embeddings.LayerNorm", "embed.norm"),
-    *pairs("transformer.layer.{}.attention", "blocks.{}.attn", q_lin="q", k_lin="k", v_lin="v", out_lin="out"),
+    *pairs(
+        "transformer.layer.{}.attention",
+        "blocks.{}.attn",
+        q_lin="q",
+        k_lin="k",
+        v_lin="v",
+        out_lin="out",
+    ),
     *pairs("transformer.layer.{}.sa_layer_norm", "blocks.{}.attn_norm"),
     *pairs("transformer.layer.{}.ffn.lin1", "blocks.{}.ff.up"),
     *pairs("transformer.layer.{}.ffn.lin2", "blocks.{}.ff.down"),
     *pairs("transformer.layer.{}.output_layer_norm", "blocks.{}.ff_norm"),
 )
-DISTIL_MASKED = masked("vocab_transform", "vocab_layer_norm", "vocab_projector.bias", "vocab_projector")
+DISTIL_MASKED = masked(
+    "vocab_transform", "vocab_layer_norm", "vocab_projector.bias", "vocab_projector"
+)
 DISTIL_POOLED = (*pairs("pre_classifier", "pooler.dense"), *CLASSIFIER)
-_distilled = partial(pooled, rules=DISTIL_POOLED, dropout="seq_classif_dropout", default=0.2, activation=torch.relu)
+_distilled = partial(
+    pooled, rules=DISTIL_POOLED, dropout="seq_classif_dropout", default=0.2, activation=torch.relu
+)
 
 DISTIL_FAMILY = replace(
     FAMILY,

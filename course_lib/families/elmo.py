@@ -1,7 +1,8 @@
 """ELMo (Peters et al. 2018): word vectors in context from a bidirectional language model.
 
-Differs from the 2017 Transformer by: no attention; words are read by their characters through a CNN; two LSTM language
-models, one from each side, that share that input and the softmax; a task mixes all layers instead of taking the last.
+Differs from the 2017 Transformer by: no attention; words are read by their characters through a
+CNN; two LSTM language models, one from each side, that share that input and the softmax; a task
+mixes all layers instead of taking the last.
 
     layers = model.elmo(**elmo.characters([["The", "bank", "closed"]], model.elmo.config.length))
 """
@@ -57,8 +58,8 @@ class ElmoConfig:
 
 
 def elmo_original(vocab: int = 0) -> ElmoConfig:
-    """The published model (Peters et al. 2018, section 3.4): two layers of 4096 projected to 512, 94M parameters. Its
-    softmax had 793,471 words and was never published."""
+    """The published model (Peters et al. 2018, section 3.4): two layers of 4096 projected to 512,
+    94M parameters. Its softmax had 793,471 words and was never published."""
     filters = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
     return ElmoConfig(vocab, width=512, hidden=4096, filters=filters)
 
@@ -70,12 +71,15 @@ def elmo_mini(vocab: int) -> ElmoConfig:
 
 
 class Highway(nn.Module):
-    """g * relu(A x + a) + (1 - g) * x with g = sigmoid(C x + c): a layer that can let its input through."""
+    """g * relu(A x + a) + (1 - g) * x with g = sigmoid(C x + c): a layer that can let its input
+    through.
+    """
 
     def __init__(self, width: int) -> None:
         super().__init__()
         self.carry, self.transform = nn.Linear(width, width), nn.Linear(width, width)
-        for linear, bias in ((self.carry, -2.0), (self.transform, 0.0)):  # at first it lets most of it through
+        # at first it lets most of it through
+        for linear, bias in ((self.carry, -2.0), (self.transform, 0.0)):
             nn.init.normal_(linear.weight, std=width**-0.5)
             nn.init.constant_(linear.bias, bias)
 
@@ -84,14 +88,16 @@ class Highway(nn.Module):
 
 
 class CharacterCNN(nn.Module):
-    """A word's vector from its spelling alone (Kim et al. 2016; Jozefowicz et al. 2016, section 3.1); each spelling of
-    a batch is computed once."""
+    """A word's vector from its spelling alone (Kim et al. 2016; Jozefowicz et al. 2016, section
+    3.1); each spelling of a batch is computed once."""
 
     def __init__(self, config: ElmoConfig) -> None:
         super().__init__()
         self.config = config
         self.characters = nn.Embedding(CHARACTERS, config.character, padding_idx=0)
-        self.filters = nn.ModuleList(nn.Conv1d(config.character, many, wide) for wide, many in config.filters)
+        self.filters = nn.ModuleList(
+            nn.Conv1d(config.character, many, wide) for wide, many in config.filters
+        )
         total = sum(many for _, many in config.filters)
         self.highways = nn.ModuleList(Highway(total) for _ in range(config.highways))
         self.project = nn.Linear(total, config.width) if total != config.width else None
@@ -108,7 +114,8 @@ class CharacterCNN(nn.Module):
 
     def forward(self, ids: Characters) -> Float[Tensor, "B T P"]:
         spelled, which = torch.unique(ids.flatten(0, 1), dim=0, return_inverse=True)  # N C
-        # Beyond the longest word every window holds padding alone; one such window tells the maximum all of them would.
+        # Beyond the longest word every window holds padding alone; one such window tells the
+        # maximum all of them would.
         widest = max(wide for wide, _ in self.config.filters)
         used = ((spelled != PAD) & (spelled != 0)).any(0).nonzero()
         spelled = spelled[:, : (int(used[-1]) + 1 if len(used) else 0) + widest]
@@ -123,7 +130,9 @@ class CharacterCNN(nn.Module):
 
 
 class Elmo(nn.Module):
-    """The body: all layers' vectors of each word (Peters et al. 2018, section 3.1), by two one-directional models."""
+    """The body: all layers' vectors of each word (Peters et al. 2018, section 3.1), by two
+    one-directional models.
+    """
 
     def __init__(self, config: ElmoConfig) -> None:
         super().__init__()
@@ -131,20 +140,34 @@ class Elmo(nn.Module):
         self.tokens = CharacterCNN(config)
         clips = {"cell_clip": config.cell_clip, "output_clip": config.projection_clip}
         lstm = partial(ProjectedLSTM, config.width, config.hidden, config.width, **clips)
-        self.forwards, self.backwards = (nn.ModuleList(lstm() for _ in range(config.layers)) for _ in range(2))
+        self.forwards, self.backwards = (
+            nn.ModuleList(lstm() for _ in range(config.layers)) for _ in range(2)
+        )
         self.dropout = nn.Dropout(config.dropout)
 
-    def forward(self, ids: Characters, *, attention_mask: Mask = None) -> list[Float[Tensor, "B T F"]]:
-        """Words by their characters, `<S>` and `</S>` included, padded on the right, to layers + 1 tensors with F twice
-        the width: the token layer (twice the same), then each LSTM layer's forward half and backward half."""
-        turn = turning(ids.shape[1], None if attention_mask is None else right_padded(attention_mask.bool()))
+    def forward(
+        self, ids: Characters, *, attention_mask: Mask = None
+    ) -> list[Float[Tensor, "B T F"]]:
+        """Words by their characters, `<S>` and `</S>` included, padded on the right, to layers + 1
+        tensors with F twice the width: the token layer (twice the same), then each LSTM layer's
+        forward half and backward half."""
+        turn = turning(
+            ids.shape[1], None if attention_mask is None else right_padded(attention_mask.bool())
+        )
         tokens = self.tokens(ids).transpose(0, 1)  # T B P
-        left, right = self._read(self.forwards, tokens), self._read(self.backwards, turned(tokens, turn))
+        left, right = (
+            self._read(self.forwards, tokens),
+            self._read(self.backwards, turned(tokens, turn)),
+        )
         layers = [torch.cat([tokens, tokens], dim=-1)]
-        layers += [torch.cat([a, turned(b, turn)], dim=-1) for a, b in zip(left, right, strict=True)]
+        layers += [
+            torch.cat([a, turned(b, turn)], dim=-1) for a, b in zip(left, right, strict=True)
+        ]
         return [layer.transpose(0, 1) for layer in layers]
 
-    def _read(self, lstms: nn.ModuleList, x: Float[Tensor, "T B P"]) -> list[Float[Tensor, "T B P"]]:
+    def _read(
+        self, lstms: nn.ModuleList, x: Float[Tensor, "T B P"]
+    ) -> list[Float[Tensor, "T B P"]]:
         outputs = []
         for depth, lstm in enumerate(lstms):
             assert isinstance(lstm, ProjectedLSTM)
@@ -156,8 +179,9 @@ class Elmo(nn.Module):
 
 
 class BiLM(nn.Module):
-    """Elmo and the softmax that both directions share. `loss_mask`: the logits [N V] of these places only, `[:, 0]` for
-    the forward direction, `[:, 1]` for the backward one; all of them, [B 2 T V], by default."""
+    """Elmo and the softmax that both directions share. `loss_mask`: the logits [N V] of these
+    places only, `[:, 0]` for the forward direction, `[:, 1]` for the backward one; all of them, [B
+    2 T V], by default."""
 
     def __init__(self, elmo: Elmo) -> None:
         super().__init__()
@@ -167,7 +191,11 @@ class BiLM(nn.Module):
         nn.init.zeros_(self.softmax.bias)
 
     def forward(
-        self, ids: Characters, *, attention_mask: Mask = None, loss_mask: Bool[Tensor, "B 2 T"] | None = None
+        self,
+        ids: Characters,
+        *,
+        attention_mask: Mask = None,
+        loss_mask: Bool[Tensor, "B 2 T"] | None = None,
     ) -> Float[Tensor, "B 2 T V"] | Float[Tensor, "N V"]:
         top = self.elmo(ids, attention_mask=attention_mask)[-1]
         halves = torch.stack(top.chunk(2, dim=-1), dim=1)  # B 2 T P
@@ -176,8 +204,8 @@ class BiLM(nn.Module):
 
 
 class ScalarMix(nn.Module):
-    """gamma * sum_j s_j h_j with s = softmax(scores): what a task makes of the layers (Peters et al. 2018, equation 1).
-    Starts as the layers' mean."""
+    """gamma * sum_j s_j h_j with s = softmax(scores): what a task makes of the layers (Peters et
+    al. 2018, equation 1). Starts as the layers' mean."""
 
     def __init__(self, layers: int, dropout: float = 0.0) -> None:
         super().__init__()
@@ -206,8 +234,8 @@ def split(text: str) -> list[str]:
 
 @lru_cache(maxsize=2**16)
 def spelling(word: str, length: int) -> tuple[int, ...]:
-    """The character ids of a word: its UTF-8 bytes between two marks, cut and padded to `length`, each plus one. `<S>`
-    and `</S>` are one character each."""
+    """The character ids of a word: its UTF-8 bytes between two marks, cut and padded to `length`,
+    each plus one. `<S>` and `</S>` are one character each."""
     whole = {BOS: (BEGIN_SENTENCE,), EOS: (END_SENTENCE,)}.get(word)
     inner = whole or tuple(byte + 1 for byte in word.encode("utf-8", "ignore")[: length - 2])
     ids = (BEGIN_WORD, *inner, END_WORD)
@@ -215,8 +243,9 @@ def spelling(word: str, length: int) -> tuple[int, ...]:
 
 
 def characters(rows: Sequence[Sequence[str]], length: int, ends: bool = True) -> dict[str, Tensor]:
-    """Rows of words, between `<S>` and `</S>` unless `ends` is False, as a model's input, padded on the right: `ids`
-    Int[B T C], 0 where there is no word, and `attention_mask` Bool[B T]. length: characters of a word."""
+    """Rows of words, between `<S>` and `</S>` unless `ends` is False, as a model's input, padded on
+    the right: `ids` Int[B T C], 0 where there is no word, and `attention_mask` Bool[B T]. length:
+    characters of a word."""
     framed = [[BOS, *row, EOS] if ends else row for row in rows]
     lengths = torch.tensor([len(row) for row in framed])
     attention_mask = torch.arange(int(lengths.max())) < lengths[:, None]
@@ -226,7 +255,9 @@ def characters(rows: Sequence[Sequence[str]], length: int, ends: bool = True) ->
 
 
 class Vocabulary:
-    """The words of the softmax: `<S>`, `</S>`, `<UNK>`, then by frequency. Inputs need none of it."""
+    """The words of the softmax: `<S>`, `</S>`, `<UNK>`, then by frequency. Inputs need none of
+    it.
+    """
 
     def __init__(self, words: Iterable[str]) -> None:
         self.words = list(words)
@@ -267,13 +298,21 @@ def model(config: ElmoConfig) -> BiLM:
 
 
 class BiLMBatches:
-    """Whole documents, `<S>` words `</S>`, one a row, none of them twice: batch `step` depends on (words, seed, step)
-    only. length: most words of a row, marks included. pool: batches whose documents are sorted by length together."""
+    """Whole documents, `<S>` words `</S>`, one a row, none of them twice: batch `step` depends on
+    (words, seed, step) only. length: most words of a row, marks included. pool: batches whose
+    documents are sorted by length together."""
 
     def __init__(
-        self, words: WordsOf, vocabulary: Vocabulary, config: ElmoConfig, *, rows: int = 48, length: int = 160,
-        pool: int = 64, seed: int = 0,
-    ) -> None:  # fmt: skip
+        self,
+        words: WordsOf,
+        vocabulary: Vocabulary,
+        config: ElmoConfig,
+        *,
+        rows: int = 48,
+        length: int = 160,
+        pool: int = 64,
+        seed: int = 0,
+    ) -> None:
         self.words, self.vocabulary, self.config = words, vocabulary, config
         self.rows, self.length, self.pool, self.seed = rows, length, pool, seed
         self._made = lru_cache(maxsize=1)(self._make)
@@ -288,9 +327,11 @@ class BiLMBatches:
         return by_length(rows, self.rows, seeded_generator(self.seed, number))
 
 
-def language_model_batch(rows: Sequence[Sequence[str]], vocabulary: Vocabulary, length: int) -> dict[str, Tensor]:
-    """Rows of words, marks included, and `labels` Int[B 2 T]: the word after each place and the word before it, -100
-    where there is none."""
+def language_model_batch(
+    rows: Sequence[Sequence[str]], vocabulary: Vocabulary, length: int
+) -> dict[str, Tensor]:
+    """Rows of words, marks included, and `labels` Int[B 2 T]: the word after each place and the
+    word before it, -100 where there is none."""
     batch = characters(rows, length, ends=False)
     labels = torch.full((len(rows), 2, batch["ids"].shape[1]), IGNORE)
     for b, row in enumerate(rows):
@@ -301,8 +342,9 @@ def language_model_batch(rows: Sequence[Sequence[str]], vocabulary: Vocabulary, 
 
 
 def loss(model: nn.Module, batch: Batch) -> Tensor:
-    """Mean of -log p(next word) and -log p(word before) over both directions (Peters et al. 2018, section 3.1).
-    Known departure: the softmax is a full one; the original drew 8,192 words of its 793,471 for each batch."""
+    """Mean of -log p(next word) and -log p(word before) over both directions (Peters et al. 2018,
+    section 3.1). Known departure: the softmax is a full one; the original drew 8,192 words of its
+    793,471 for each batch."""
     at = batch["labels"] != IGNORE
     logits = model(batch["ids"], attention_mask=batch.get("attention_mask"), loss_mask=at)  # N V
     return cross_entropy(logits, batch["labels"][at])
@@ -312,12 +354,17 @@ def loss(model: nn.Module, batch: Batch) -> Tensor:
 def hidden_word(
     model: BiLM, before: Sequence[Sequence[str]], after: Sequence[Sequence[str]]
 ) -> tuple[Float[Tensor, "N V"], Float[Tensor, "N V"]]:
-    """What the model expects between the words `before` and the words `after`: log-probabilities of the forward LM,
-    which has read `before` alone, and of the backward LM, which has read `after` alone."""
-    # What is spelled in the gap is read by neither: the forward LM speaks one place before it, the backward one after.
+    """What the model expects between the words `before` and the words `after`: log-probabilities of
+    the forward LM, which has read `before` alone, and of the backward LM, which has read `after`
+    alone."""
+    # What is spelled in the gap is read by neither: the forward LM speaks one place before it, the
+    # backward one after.
     rows = [[BOS, *a, UNK, *b, EOS] for a, b in zip(before, after, strict=True)]
     device = next(model.parameters()).device
-    batch = {name: x.to(device) for name, x in characters(rows, model.elmo.config.length, ends=False).items()}
+    batch = {
+        name: x.to(device)
+        for name, x in characters(rows, model.elmo.config.length, ends=False).items()
+    }
     at = torch.zeros(len(rows), 2, batch["ids"].shape[1], dtype=torch.bool, device=device)
     gap, number = torch.tensor([len(a) + 1 for a in before]), torch.arange(len(rows))
     at[number, 0, gap - 1] = at[number, 1, gap + 1] = True
@@ -328,11 +375,15 @@ def hidden_word(
 
 
 def load_published(folder: str | Path) -> Elmo:
-    """An ELMo from the files that its authors published, options.json and weights.hdf5; without the softmax, which is
-    not in them."""
+    """An ELMo from the files that its authors published, options.json and weights.hdf5; without the
+    softmax, which is not in them."""
     import h5py  # which nothing else of the course needs
 
-    config, path, found = read_options(read_json(Path(folder) / "options.json")), Path(folder) / "weights.hdf5", {}
+    config, path, found = (
+        read_options(read_json(Path(folder) / "options.json")),
+        Path(folder) / "weights.hdf5",
+        {},
+    )
 
     def take(name: str, item: Any) -> None:
         if isinstance(item, h5py.Dataset):
@@ -344,7 +395,9 @@ def load_published(folder: str | Path) -> Elmo:
             file.visititems(take)
         model.load_state_dict(convert(found, rules(config), model))
     except (OSError, TypeError, RuntimeError) as error:
-        raise CourseError(f"The weights {path} cannot be read, or are not those of options.json ({error}).") from error
+        raise CourseError(
+            f"The weights {path} cannot be read, or are not those of options.json ({error})."
+        ) from error
     return model.eval()
 
 
@@ -353,33 +406,49 @@ def read_options(values: Mapping[str, Any]) -> ElmoConfig:
     try:
         lstm, cnn = values["lstm"], values["char_cnn"]
         return ElmoConfig(
-            vocab=0, width=lstm["projection_dim"], hidden=lstm["dim"], layers=lstm["n_layers"],
-            residual=lstm.get("use_skip_connections", False), cell_clip=lstm.get("cell_clip"),
-            projection_clip=lstm.get("proj_clip"), filters=tuple((wide, many) for wide, many in cnn["filters"]),
-            length=cnn["max_characters_per_token"], character=cnn["embedding"]["dim"], highways=cnn.get("n_highway", 0),
-            activation=cnn["activation"], dropout=values.get("dropout", 0.1),
-        )  # fmt: skip
+            vocab=0,
+            width=lstm["projection_dim"],
+            hidden=lstm["dim"],
+            layers=lstm["n_layers"],
+            residual=lstm.get("use_skip_connections", False),
+            cell_clip=lstm.get("cell_clip"),
+            projection_clip=lstm.get("proj_clip"),
+            filters=tuple((wide, many) for wide, many in cnn["filters"]),
+            length=cnn["max_characters_per_token"],
+            character=cnn["embedding"]["dim"],
+            highways=cnn.get("n_highway", 0),
+            activation=cnn["activation"],
+            dropout=values.get("dropout", 0.1),
+        )
     except (KeyError, TypeError) as error:
-        raise CourseError(f"These are not the options of an ELMo: {error} is missing or out of place.") from None
+        raise CourseError(
+            f"These are not the options of an ELMo: {error} is missing or out of place."
+        ) from None
 
 
 def rules(config: ElmoConfig) -> tuple[Rule, ...]:
-    """The file holds matrices as [in, out], the LSTMs' gates in the order i, j, f, o (ours: i, f, o, j), the forget
-    gate's bias without the 1 that is added when it runs, and no vector for character 0."""
+    """The file holds matrices as [in, out], the LSTMs' gates in the order i, j, f, o (ours: i, f,
+    o, j), the forget gate's bias without the 1 that is added when it runs, and no vector for
+    character 0."""
 
     def gates(x: Tensor) -> Tensor:
         i, j, f, o = x.chunk(4, dim=-1)
         return torch.cat([i, f, o, j], dim=-1)
 
-    def kernel(x: Tensor) -> Tensor:  # D+P 4H, and D = P -> for inputs and outputs, one below the other: 8H P
+    # D+P 4H, and D = P -> for inputs and outputs, one below the other: 8H P
+    def kernel(x: Tensor) -> Tensor:
         return torch.cat(gates(x).t().chunk(2, dim=1))
 
     def linear(theirs: str, ours: str) -> tuple[Rule, Rule]:
-        return Rule(theirs.format("W"), f"{ours}.weight", Tensor.t), Rule(theirs.format("b"), f"{ours}.bias")
+        return Rule(theirs.format("W"), f"{ours}.weight", Tensor.t), Rule(
+            theirs.format("b"), f"{ours}.bias"
+        )
 
     table = [Rule("char_embed", "tokens.characters.weight", lambda x: F.pad(x, (0, 0, 1, 0)))]
     for i in range(len(config.filters)):
-        table.append(Rule(f"CNN/W_cnn_{i}", f"tokens.filters.{i}.weight", lambda x: x[0].permute(2, 1, 0)))
+        table.append(
+            Rule(f"CNN/W_cnn_{i}", f"tokens.filters.{i}.weight", lambda x: x[0].permute(2, 1, 0))
+        )
         table.append(Rule(f"CNN/b_cnn_{i}", f"tokens.filters.{i}.bias"))
     for i in range(config.highways):
         for part in ("carry", "transform"):
@@ -389,7 +458,9 @@ def rules(config: ElmoConfig) -> tuple[Rule, ...]:
     for side, lstms in enumerate(("forwards", "backwards")):
         for i in range(config.layers):
             theirs, ours = f"RNN_{side}/RNN/MultiRNNCell/Cell{i}/LSTMCell", f"{lstms}.{i}"
-            table.append(Rule(f"{theirs}/W_0", (f"{ours}.inputs.weight", f"{ours}.recurrent"), kernel))
+            table.append(
+                Rule(f"{theirs}/W_0", (f"{ours}.inputs.weight", f"{ours}.recurrent"), kernel)
+            )
             table.append(Rule(f"{theirs}/B", f"{ours}.inputs.bias", gates))
             table.append(Rule(f"{theirs}/W_P_0", f"{ours}.project", Tensor.t))
     return tuple(table)

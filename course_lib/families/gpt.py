@@ -1,11 +1,11 @@
 """GPT-1 (Radford et al. 2018), GPT-2 (Radford et al. 2019) and GPT-3 (Brown et al. 2020).
 
-GPT-1 differs from the 2017 Transformer by: the decoder alone, without cross-attention; learned positions; GELU (its
-tanh approximation). GPT-2 differs from GPT-1 by: the norm before each part instead of after it, one more norm at the
-end, smaller initial weights into the residual, a byte-level vocabulary, twice the context. GPT-3 differs from GPT-2
-by: size, and twice the context again. Known departure: every other layer of GPT-3 attends to a band of nearby positions
-only (Child et al. 2019); here all attend to all.
-"""
+GPT-1 differs from the 2017 Transformer by: the decoder alone, without cross-attention; learned
+positions; GELU (its tanh approximation). GPT-2 differs from GPT-1 by: the norm before each part
+instead of after it, one more norm at the end, smaller initial weights into the residual, a
+byte-level vocabulary, twice the context. GPT-3 differs from GPT-2 by: size, and twice the context
+again. Known departure: every other layer of GPT-3 attends to a band of nearby positions only (Child
+et al. 2019); here all attend to all."""
 
 from collections import namedtuple
 from dataclasses import replace
@@ -15,18 +15,37 @@ from typing import Any, Literal
 from torch import Tensor
 
 from course_lib.errors import CourseError
-from course_lib.families.rules import Architecture, Family, Fields, Rule, Values, classes, dropped, pairs, transformer
+from course_lib.families.rules import (
+    Architecture,
+    Family,
+    Fields,
+    Rule,
+    Values,
+    classes,
+    dropped,
+    pairs,
+    transformer,
+)
 from course_lib.model import heads
 from course_lib.model.config import EmbedConfig, Learned, StackConfig
 from course_lib.model.transformer import Transformer
 
 
-def gpt(vocab: int, *, length: int, norm: Literal["pre", "post"] = "pre", **size: Any) -> StackConfig:
-    """A decoder of any size: norm="post" is GPT-1's block, norm="pre" GPT-2's; `size` as of `transformer`."""
+def gpt(
+    vocab: int, *, length: int, norm: Literal["pre", "post"] = "pre", **size: Any
+) -> StackConfig:
+    """A decoder of any size: norm="post" is GPT-1's block, norm="pre" GPT-2's; `size` as of
+    `transformer`.
+    """
     return replace(
-        transformer(vocab, norm=norm, **size), embed=EmbedConfig(vocab), position=Learned(length), cross=False,
-        activation="gelu_tanh", init_std=0.02, scaled_init=norm == "pre",
-    )  # fmt: skip
+        transformer(vocab, norm=norm, **size),
+        embed=EmbedConfig(vocab),
+        position=Learned(length),
+        cross=False,
+        activation="gelu_tanh",
+        init_std=0.02,
+        scaled_init=norm == "pre",
+    )
 
 
 def gpt1() -> StackConfig:
@@ -48,7 +67,8 @@ def gpt2(size: str = "124M") -> StackConfig:
     return gpt(50257, width=width, layers=layers, heads=heads, length=1024)
 
 
-# A row of Brown et al. 2020, table 2.1, as printed. parameters: rounded. batch: tokens a step. lr: peak rate.
+# A row of Brown et al. 2020, table 2.1, as printed. parameters: rounded. batch: tokens a step. lr:
+# peak rate.
 GPT3Row = namedtuple("GPT3Row", "parameters layers width heads head_width batch lr")
 GPT3_SIZES = {
     "Small": GPT3Row(125e6, 12, 768, 12, 64, 0.5e6, 6.0e-4),
@@ -63,16 +83,19 @@ GPT3_SIZES = {
 
 
 def gpt3(size: str = "175B") -> StackConfig:
-    """One of the eight GPT-3s of table 2.1, context 2,048, GPT-2's vocabulary. In two rows width is not heads x head
-    width; the paper's own counts (table D.1) tell what was meant. XL (width 2048, 24 heads of 128): 16 heads, 1,316M of
-    the 1,320M. 13B (5140, 40 heads of 128): width 5120, 12,853M of the 12,850M."""
+    """One of the eight GPT-3s of table 2.1, context 2,048, GPT-2's vocabulary. In two rows width is
+    not heads x head width; the paper's own counts (table D.1) tell what was meant. XL (width 2048,
+    24 heads of 128): 16 heads, 1,316M of the 1,320M. 13B (5140, 40 heads of 128): width 5120,
+    12,853M of the 12,850M."""
     row = GPT3_SIZES[size]
     width = {"13B": 5120}.get(size, row.width)
     return gpt(50257, width=width, layers=row.layers, heads=width // row.head_width, length=2048)
 
 
 FIELDS = Fields.of(
-    "gpt", fixed={"causal": True}, published={"scale_attn_by_inverse_layer_idx": False, "add_cross_attention": False}
+    "gpt",
+    fixed={"causal": True},
+    published={"scale_attn_by_inverse_layer_idx": False, "add_cross_attention": False},
 )
 
 
@@ -88,7 +111,9 @@ def _read_gpt1(values: Values) -> StackConfig:
 
 
 def _write_gpt1(config: StackConfig) -> dict[str, Any]:
-    """The reverse of `_read_gpt1`; the public class knows no other feed-forward than one four times as wide."""
+    """The reverse of `_read_gpt1`; the public class knows no other feed-forward than one four times
+    as wide.
+    """
     values = _write_gpt2(config)
     name = values.pop("activation_function")
     if values.pop("n_inner") != 4 * config.width:
@@ -118,7 +143,8 @@ BLOCK = (
     *_conv("h.{}.mlp.c_proj", "blocks.{}.ff.down"),
     *pairs("h.{}.ln_1", "blocks.{}.attn_norm"),
     *pairs("h.{}.ln_2", "blocks.{}.ff_norm"),
-    *dropped("h.{}.attn.bias", "h.{}.attn.masked_bias"),  # the causal mask, kept as a buffer by older files
+    # the causal mask, kept as a buffer by older files
+    *dropped("h.{}.attn.bias", "h.{}.attn.masked_bias"),
 )
 
 
@@ -130,7 +156,8 @@ def _family(public: str, **own: Any) -> Family:
         tokenizer="bpe",
         prefix="transformer.",
         architectures={
-            f"{public}LMHeadModel": Architecture(heads.LM, dropped("lm_head.weight")),  # tied to the token vectors
+            # tied to the token vectors
+            f"{public}LMHeadModel": Architecture(heads.LM, dropped("lm_head.weight")),
             f"{public}Model": Architecture(heads.LM, has_prefix=False),
             f"{public}ForSequenceClassification": Architecture(
                 heads.Classifier,

@@ -1,14 +1,15 @@
-"""LSTMs that came before the Transformer: one that reads a text, and an encoder-decoder that attends.
+"""LSTMs that came before the Transformer: one that reads a text, and an encoder-decoder that
+attends.
 
-They differ from the 2017 Transformer by recurrence in place of self-attention: one state carries all that was read.
-Dai and Le 2015: `LstmBody`, which `LstmLM` or `LstmAutoencoder` pretrains. Known departures: the way back is not cut
-after 400 steps; no linear gain of labels over the steps; the token vectors are the output matrix. Luong et al. 2015:
-`LstmSeq2Seq`. Known departures: a bidirectional encoder; no input feeding (section 3.3); token vectors shared by
-source, target and output.
+They differ from the 2017 Transformer by recurrence in place of self-attention: one state carries
+all that was read. Dai and Le 2015: `LstmBody`, which `LstmLM` or `LstmAutoencoder` pretrains. Known
+departures: the way back is not cut after 400 steps; no linear gain of labels over the steps; the
+token vectors are the output matrix. Luong et al. 2015: `LstmSeq2Seq`. Known departures: a
+bidirectional encoder; no input feeding (section 3.3); token vectors shared by source, target and
+output.
 
-Letters: B rows, T (source) and U (target) tokens, E width of a token vector, H cells, M = 2H width of the memory,
-V vocabulary, C classes.
-"""
+Letters: B rows, T (source) and U (target) tokens, E width of a token vector, H cells, M = 2H width
+of the memory, V vocabulary, C classes."""
 
 import copy
 from dataclasses import dataclass, replace
@@ -43,8 +44,13 @@ class LstmConfig:
 
 
 def framing(vocab: int, width: int, segments: int = 0, **more: float) -> StackConfig:
-    """What framing a task's inputs asks of a body: the vocabulary, and that there are no positions to run out of."""
-    embed, sizes = EmbedConfig(vocab, segments=segments), {"width": width, "layers": 1, "heads": 1, "hidden": width}
+    """What framing a task's inputs asks of a body: the vocabulary, and that there are no positions
+    to run out of.
+    """
+    embed, sizes = (
+        EmbedConfig(vocab, segments=segments),
+        {"width": width, "layers": 1, "heads": 1, "hidden": width},
+    )
     return StackConfig(embed=embed, position=NoPosition(), **sizes, **more)  # type: ignore[arg-type]
 
 
@@ -57,12 +63,18 @@ class LstmBody(nn.Module):
         self.embed = nn.Embedding(config.vocab, config.width)
         nn.init.normal_(self.embed.weight, std=0.1)
         between = config.dropout if config.layers > 1 else 0.0
-        self.lstm = nn.LSTM(config.width, config.cells, config.layers, batch_first=True, dropout=between)
+        self.lstm = nn.LSTM(
+            config.width, config.cells, config.layers, batch_first=True, dropout=between
+        )
         self.dropout = nn.Dropout(config.dropout)
         self.config = framing(config.vocab, config.cells)
 
-    def forward(self, ids: Ids, *, attention_mask: Mask = None, segments: Ids | None = None) -> Float[Tensor, "B T H"]:
-        """The state after every token. Rows are padded on the right: what stands there reaches no real token."""
+    def forward(
+        self, ids: Ids, *, attention_mask: Mask = None, segments: Ids | None = None
+    ) -> Float[Tensor, "B T H"]:
+        """The state after every token. Rows are padded on the right: what stands there reaches no
+        real token.
+        """
         return self.lstm(self.dropout(self.embed(ids)))[0]
 
     def read(self, ids: Ids, attention_mask: Mask = None) -> LstmState:
@@ -70,13 +82,20 @@ class LstmBody(nn.Module):
         x = self.dropout(self.embed(ids))
         if attention_mask is not None:
             lengths = right_padded(attention_mask).clamp(min=1).cpu()
-            x = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+            x = nn.utils.rnn.pack_padded_sequence(
+                x, lengths, batch_first=True, enforce_sorted=False
+            )
         return self.lstm(x)[1]
 
     def for_task(
-        self, kind: Kind, classes: int | None, *, pretrained: bool = True, frozen: bool = False,
+        self,
+        kind: Kind,
+        classes: int | None,
+        *,
+        pretrained: bool = True,
+        frozen: bool = False,
         dropout: float | None = None,
-    ) -> "LstmTask":  # fmt: skip
+    ) -> "LstmTask":
         """A classifier on a copy of this body, or on a fresh one of its size."""
         if kind not in ("single", "pair"):
             raise CourseError(f"An LSTM classifies whole texts; the task is of the kind {kind!r}.")
@@ -97,13 +116,15 @@ class LstmTask(nn.Module):
         self.dropout = nn.Dropout(body.lstm_config.dropout)
         self.out = nn.Linear(body.lstm_config.cells, classes)
 
-    def forward(self, ids: Ids, *, attention_mask: Mask = None, segments: Ids | None = None) -> Float[Tensor, "B C"]:
+    def forward(
+        self, ids: Ids, *, attention_mask: Mask = None, segments: Ids | None = None
+    ) -> Float[Tensor, "B C"]:
         return self.out(self.dropout(pool(self.body(ids), attention_mask, "last")))
 
 
 class LstmLM(nn.Module):
-    """Next-token logits, of states that are projected to the token vectors' width and multiplied with them; trained by
-    `losses.clm`. `loss_mask`: logits of those positions only, [N, V]."""
+    """Next-token logits, of states that are projected to the token vectors' width and multiplied
+    with them; trained by `losses.clm`. `loss_mask`: logits of those positions only, [N, V]."""
 
     def __init__(self, body: LstmBody) -> None:
         super().__init__()
@@ -120,11 +141,13 @@ class LstmLM(nn.Module):
 
 
 class LstmAutoencoder(LstmLM):
-    """Logits of the text's own tokens: from its last state the LSTM says the text again, fed with what it should have
-    said (Dai and Le 2015, section 2, figure 1)."""
+    """Logits of the text's own tokens: from its last state the LSTM says the text again, fed with
+    what it should have said (Dai and Le 2015, section 2, figure 1)."""
 
     def forward(self, ids: Ids, *, attention_mask: Mask = None, loss_mask: Mask = None) -> Scores:
-        """Row b, position t: scores of ids[b, t], given the whole text's state and the tokens before t."""
+        """Row b, position t: scores of ids[b, t], given the whole text's state and the tokens
+        before t.
+        """
         state = self.body.read(ids, attention_mask)
         h = state[0][-1][:, None]  # the state after the last token says the first one
         if ids.shape[1] > 1:
@@ -149,8 +172,8 @@ class Memory(NamedTuple):
 
 
 class LstmEncoderDecoder(nn.Module):
-    """Sources to memories, and targets to vectors that know both. The state s after a step scores the memory m by
-    s . W m (Luong et al. 2015, equation 8, "general")."""
+    """Sources to memories, and targets to vectors that know both. The state s after a step scores
+    the memory m by s . W m (Luong et al. 2015, equation 8, "general")."""
 
     def __init__(self, config: LstmConfig) -> None:
         super().__init__()
@@ -164,23 +187,35 @@ class LstmEncoderDecoder(nn.Module):
         self.bridge = nn.Linear(memory, 2 * config.layers * cells)
         self.keys = nn.Linear(memory, cells, bias=False)
         between = config.dropout if config.layers > 1 else 0.0
-        self.decoder = nn.LSTM(config.width, cells, config.layers, batch_first=True, dropout=between)
+        self.decoder = nn.LSTM(
+            config.width, cells, config.layers, batch_first=True, dropout=between
+        )
         self.combine = nn.Linear(cells + memory, config.width)
 
     def read(self, ids: Ids, attention_mask: Mask = None) -> tuple[Memory, LstmState]:
-        """The memory of the sources, and the state that the decoder begins with: from both directions' last words."""
-        attention_mask = torch.ones_like(ids, dtype=torch.bool) if attention_mask is None else attention_mask.bool()
+        """The memory of the sources, and the state that the decoder begins with: from both
+        directions' last words.
+        """
+        attention_mask = (
+            torch.ones_like(ids, dtype=torch.bool)
+            if attention_mask is None
+            else attention_mask.bool()
+        )
         values = self.encoder(self.embed(ids), attention_mask)
         left, right = values.chunk(2, dim=-1)
         last = left[torch.arange(len(ids), device=ids.device), right_padded(attention_mask) - 1]
-        begin = self.bridge(torch.cat([last, right[:, 0]], dim=-1)).view(len(ids), 2, self.lstm_config.layers, -1)
+        begin = self.bridge(torch.cat([last, right[:, 0]], dim=-1)).view(
+            len(ids), 2, self.lstm_config.layers, -1
+        )
         h, c = begin.permute(1, 2, 0, 3).contiguous()
         return Memory(values, self.keys(values), attention_mask), (torch.tanh(h), c)
 
     def say(
         self, decoder_ids: Int[Tensor, "B U"], memory: Memory, state: LstmState
     ) -> tuple[Float[Tensor, "B U E"], LstmState]:
-        """Go on from `state` by the tokens `decoder_ids`: vectors for the output, and the new state."""
+        """Go on from `state` by the tokens `decoder_ids`: vectors for the output, and the new
+        state.
+        """
         s, state = self.decoder(self.dropout(self.embed(decoder_ids)), state)  # B U H
         scores = s @ memory.keys.transpose(1, 2)  # B U T
         weights = scores.masked_fill(~memory.attention_mask[:, None], float("-inf")).softmax(-1)
@@ -188,7 +223,9 @@ class LstmEncoderDecoder(nn.Module):
 
 
 class LstmSeq2Seq(nn.Module):
-    """Logits of the target's tokens, called as `seq2seq.Seq2SeqLM` is; the token vectors are the output matrix."""
+    """Logits of the target's tokens, called as `seq2seq.Seq2SeqLM` is; the token vectors are the
+    output matrix.
+    """
 
     def __init__(self, stack: LstmEncoderDecoder) -> None:
         super().__init__()
@@ -196,10 +233,17 @@ class LstmSeq2Seq(nn.Module):
         self.bias = nn.Parameter(torch.zeros(stack.lstm_config.vocab))
 
     def forward(
-        self, ids: Ids, decoder_ids: Int[Tensor, "B U"], *, attention_mask: Mask = None,
-        decoder_attention_mask: Mask = None, loss_mask: Bool[Tensor, "B U"] | None = None,
-    ) -> Float[Tensor, "B U V"] | Float[Tensor, "N V"]:  # fmt: skip
-        """Teacher forcing: `decoder_ids` are the target moved one to the right (`seq2seq.shift_right`)."""
+        self,
+        ids: Ids,
+        decoder_ids: Int[Tensor, "B U"],
+        *,
+        attention_mask: Mask = None,
+        decoder_attention_mask: Mask = None,
+        loss_mask: Bool[Tensor, "B U"] | None = None,
+    ) -> Float[Tensor, "B U V"] | Float[Tensor, "N V"]:
+        """Teacher forcing: `decoder_ids` are the target moved one to the right
+        (`seq2seq.shift_right`).
+        """
         h, _ = self.stack.say(decoder_ids, *self.stack.read(ids, attention_mask))
         return self.logits(h if loss_mask is None else h[loss_mask])
 
@@ -210,7 +254,9 @@ class LstmSeq2Seq(nn.Module):
     def greedy(
         self, ids: Ids, *, max_new_tokens: int, attention_mask: Mask = None, eos: int | None = None
     ) -> Int[Tensor, "B U+1"]:
-        """The likeliest token at every step, start token included. eos ends a row, and fills the rest of it."""
+        """The likeliest token at every step, start token included. eos ends a row, and fills the
+        rest of it.
+        """
         with evaluating(self):
             memory, state = self.stack.read(ids, attention_mask)
             said = ids.new_full((len(ids), 1), self.stack.start)

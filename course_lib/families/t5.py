@@ -1,11 +1,11 @@
 """T5 (Raffel et al. 2020), 1.0 as in the paper and 1.1 as released later.
 
-Differs from the 2017 Transformer by: the norm before each part, without mean or bias (RMSNorm); no bias anywhere; no
-division of the scores by sqrt(Dh), which the initial weights make up for; no positions in the embedding but a bias for
-each head and distance bucket, one table for all layers of a stack; ReLU. Every task is text in, text out. 1.1 differs
-from 1.0 by: a gated GELU feed-forward, an output matrix of its own, no division by sqrt(D) before it. Known departure:
-no dropout inside the feed-forward.
-"""
+Differs from the 2017 Transformer by: the norm before each part, without mean or bias (RMSNorm); no
+bias anywhere; no division of the scores by sqrt(Dh), which the initial weights make up for; no
+positions in the embedding but a bias for each head and distance bucket, one table for all layers of
+a stack; ReLU. Every task is text in, text out. 1.1 differs from 1.0 by: a gated GELU feed-forward,
+an output matrix of its own, no division by sqrt(D) before it. Known departure: no dropout inside
+the feed-forward."""
 
 from dataclasses import replace
 from typing import Any
@@ -13,7 +13,15 @@ from typing import Any
 from torch import nn
 
 from course_lib.families.bart import SHARED, encoder_of
-from course_lib.families.rules import Architecture, Family, Fields, Rule, Values, dropped, transformer
+from course_lib.families.rules import (
+    Architecture,
+    Family,
+    Fields,
+    Rule,
+    Values,
+    dropped,
+    transformer,
+)
 from course_lib.model.config import EmbedConfig, StackConfig, T5Buckets
 from course_lib.model.seq2seq import EncoderDecoder, Hidden, Seq2SeqLM, encoder_config
 
@@ -29,19 +37,33 @@ EVERY: dict[str, Any] = {  # what both versions have
 
 
 def t5(
-    vocab: int = 32128, *, width: int, heads: int, head_width: int | None = None, gated: bool = False, length: int = 0,
+    vocab: int = 32128,
+    *,
+    width: int,
+    heads: int,
+    head_width: int | None = None,
+    gated: bool = False,
+    length: int = 0,
     **size: Any,
-) -> StackConfig:  # fmt: skip
-    """The decoder of a T5 of any size, `layers` a side; for `EncoderDecoder`. gated: 1.1's feed-forward. length: a T5
-    has no longest; the argument is the other families'. `size` as of `transformer`."""
+) -> StackConfig:
+    """The decoder of a T5 of any size, `layers` a side; for `EncoderDecoder`. gated: 1.1's
+    feed-forward. length: a T5 has no longest; the argument is the other families'. `size` as of
+    `transformer`."""
     return replace(
-        transformer(vocab, width=width, heads=heads, **size), embed=EmbedConfig(vocab), position=T5Buckets(32, 128),
-        eps=1e-6, activation="gelu_tanh" if gated else "relu", gated=gated, head_width=head_width or width // heads,
-        init_std=0.02, **EVERY,
-    )  # fmt: skip
+        transformer(vocab, width=width, heads=heads, **size),
+        embed=EmbedConfig(vocab),
+        position=T5Buckets(32, 128),
+        eps=1e-6,
+        activation="gelu_tanh" if gated else "relu",
+        gated=gated,
+        head_width=head_width or width // heads,
+        init_std=0.02,
+        **EVERY,
+    )
 
 
-T5_SIZES = {  # name: width, layers a side, heads, hidden, head width. The paper's section 3.7: 60M to 11B.
+# name: width, layers a side, heads, hidden, head width. The paper's section 3.7: 60M to 11B.
+T5_SIZES = {
     "small": (512, 6, 8, 2048, 64),
     "base": (768, 12, 12, 3072, 64),
     "large": (1024, 24, 16, 4096, 64),
@@ -57,9 +79,11 @@ def t5_size(size: str = "base") -> StackConfig:
 
 
 def t5_lm(config: StackConfig, start: int = 0) -> Seq2SeqLM:
-    """As published: gated ones (1.1) have an output matrix of their own. Each matrix starts by its input width, queries
-    by sqrt(Dh) too, for scores are not divided by it."""
-    model = Seq2SeqLM(EncoderDecoder(config, start=start), tied=not config.gated, scaled=not config.gated)
+    """As published: gated ones (1.1) have an output matrix of their own. Each matrix starts by its
+    input width, queries by sqrt(Dh) too, for scores are not divided by it."""
+    model = Seq2SeqLM(
+        EncoderDecoder(config, start=start), tied=not config.gated, scaled=not config.gated
+    )
     query = (config.width * config.dh) ** -0.5
     out, down = (config.heads * config.dh) ** -0.5, config.hidden**-0.5
     std = {"attn.q": query, "cross.q": query, "out": out, "down": down, "tokens": 1.0}
@@ -80,7 +104,9 @@ def _read_config(values: Values) -> StackConfig:
     gate, _, name = form.rpartition("-")
     said = {**values, "activation": "gelu_new" if form == "gated-gelu" else name}
     said["num_decoder_layers"] = values.get("num_decoder_layers") or values["num_layers"]
-    return FIELDS.read(said, gated=gate == "gated", attention_dropout=values.get("dropout_rate", 0.1))
+    return FIELDS.read(
+        said, gated=gate == "gated", attention_dropout=values.get("dropout_rate", 0.1)
+    )
 
 
 def write_config(config: StackConfig) -> dict[str, Any]:
@@ -98,7 +124,9 @@ def write_config(config: StackConfig) -> dict[str, Any]:
 
 def _attention(theirs: str, ours: str) -> tuple[Rule, ...]:
     parts = {"q": "q", "k": "k", "v": "v", "o": "out"}
-    return tuple(Rule(f"{theirs}.{part}.weight", f"{ours}.{name}.weight") for part, name in parts.items())
+    return tuple(
+        Rule(f"{theirs}.{part}.weight", f"{ours}.{name}.weight") for part, name in parts.items()
+    )
 
 
 def _side(side: str, gated: bool) -> tuple[Rule, ...]:
@@ -108,12 +136,16 @@ def _side(side: str, gated: bool) -> tuple[Rule, ...]:
     cross = (
         *_attention(f"{layer}.1.EncDecAttention", f"{block}.cross"),
         Rule(f"{layer}.1.layer_norm.weight", f"{block}.cross_norm.weight"),
-        *dropped(f"{first}.1.EncDecAttention.relative_attention_bias.weight"),  # in old files; never used
+        # in old files; never used
+        *dropped(f"{first}.1.EncDecAttention.relative_attention_bias.weight"),
     )
     gate = Rule(f"{ff}.DenseReluDense.wi_0.weight", f"{block}.ff.gate.weight")
     return (
         *dropped(f"{side}.embed_tokens.weight"),  # tied to shared.weight
-        Rule(f"{first}.0.SelfAttention.relative_attention_bias.weight", f"{side}.position.table.weight"),
+        Rule(
+            f"{first}.0.SelfAttention.relative_attention_bias.weight",
+            f"{side}.position.table.weight",
+        ),
         *_attention(f"{layer}.0.SelfAttention", f"{block}.attn"),
         Rule(f"{layer}.0.layer_norm.weight", f"{block}.attn_norm.weight"),
         *(cross if side == "decoder" else ()),
@@ -132,7 +164,9 @@ def rules(model: Any) -> tuple[Rule, ...]:
 
 
 def _head_rules(model: Any) -> tuple[Rule, ...]:
-    return (Rule("lm_head.weight", None if getattr(model, "head", None) is None else "head.weight"),)
+    return (
+        Rule("lm_head.weight", None if getattr(model, "head", None) is None else "head.weight"),
+    )
 
 
 def _body(config: StackConfig, values: Values) -> EncoderDecoder:
@@ -141,7 +175,9 @@ def _body(config: StackConfig, values: Values) -> EncoderDecoder:
 
 
 def _options(body: EncoderDecoder, values: Values) -> dict[str, Any]:
-    """`tie_word_embeddings` once meant tied and scaled; where `scale_decoder_outputs` is said too, the weights tell."""
+    """`tie_word_embeddings` once meant tied and scaled; where `scale_decoder_outputs` is said too,
+    the weights tell.
+    """
     tied = values.get("tie_word_embeddings", True)
     scaled = values.get("scale_decoder_outputs", tied)
     if "scale_decoder_outputs" in values and "weights" in values:
@@ -150,11 +186,17 @@ def _options(body: EncoderDecoder, values: Values) -> dict[str, Any]:
 
 
 def _write_sides(model: Any) -> dict[str, Any]:
-    return {"decoder_start_token_id": model.stack.start, "num_layers": encoder_of(model.stack, "layers").layers}
+    return {
+        "decoder_start_token_id": model.stack.start,
+        "num_layers": encoder_of(model.stack, "layers").layers,
+    }
 
 
 def _write_lm(model: Seq2SeqLM) -> dict[str, Any]:
-    return _write_sides(model) | {"tie_word_embeddings": model.head is None, "scale_decoder_outputs": model.scaled}
+    return _write_sides(model) | {
+        "tie_word_embeddings": model.head is None,
+        "scale_decoder_outputs": model.scaled,
+    }
 
 
 FAMILY = Family(
@@ -169,6 +211,8 @@ FAMILY = Family(
     rules=rules,
     architectures={
         "T5Model": Architecture(Hidden, _head_rules, body=_body, write=_write_sides),
-        "T5ForConditionalGeneration": Architecture(Seq2SeqLM, _head_rules, _options, _body, _write_lm),
+        "T5ForConditionalGeneration": Architecture(
+            Seq2SeqLM, _head_rules, _options, _body, _write_lm
+        ),
     },
 )

@@ -1,1 +1,3 @@
-"""The forward path: one transformer core that says every model by configuration. Read `transformer.py` first."""
+"""The forward path: one transformer core that says every model by configuration. Read
+`transformer.py` first.
+"""

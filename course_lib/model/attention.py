@@ -1,4 +1,5 @@
-"""Attention: every query takes a weighted mean of the values, weighted by how well it matches their keys.
+"""Attention: every query takes a weighted mean of the values, weighted by how well it matches their
+keys.
 
 softmax(q k^T / sqrt(Dh)) v        (Vaswani et al. 2017, equation 1)
 """
@@ -28,10 +29,12 @@ def scaled_dot_product_attention(
     on_scores: Callable[[Tensor], Tensor] = lambda scores: scores,
     on_probs: Callable[[Tensor], Tensor] = lambda probs: probs,
 ) -> tuple[Float[Tensor, "*B Tq Dv"], Float[Tensor, "*B Tq Tk"]]:
-    """softmax(scale q k^T + bias) v, step by step (Vaswani et al. 2017, section 3.2.1, equation 1), and the weights.
+    """softmax(scale q k^T + bias) v, step by step (Vaswani et al. 2017, section 3.2.1, equation 1),
+    and the weights.
 
-    mask: True = may attend; a query that may attend to nothing attends to everything alike. scale: by default
-    1 / sqrt(Dh). on_scores, on_probs: what scores and weights pass through, to look at them or to change them.
+    mask: True = may attend; a query that may attend to nothing attends to everything alike. scale:
+    by default 1 / sqrt(Dh). on_scores, on_probs: what scores and weights pass through, to look at
+    them or to change them.
 
     >>> q = k = v = torch.eye(2)
     >>> y, weights = scaled_dot_product_attention(q, k, v, mask=masks.causal(2)[0, 0])
@@ -43,7 +46,8 @@ def scaled_dot_product_attention(
     if bias is not None:
         scores = scores + bias
     if mask is not None:
-        blocked = torch.zeros(mask.shape, dtype=scores.dtype, device=scores.device)  # costs the backward pass nothing
+        # costs the backward pass nothing
+        blocked = torch.zeros(mask.shape, dtype=scores.dtype, device=scores.device)
         scores = scores + blocked.masked_fill_(~mask, torch.finfo(scores.dtype).min)
     probs = on_probs(on_scores(scores).softmax(dim=-1))
     dropped = F.dropout(probs, dropout, dropout > 0)
@@ -52,21 +56,26 @@ def scaled_dot_product_attention(
 
 @dataclass
 class PositionInfo:
-    """Positions of queries and keys, and the scheme that reads them. Made once a forward pass, used by every layer."""
+    """Positions of queries and keys, and the scheme that reads them. Made once a forward pass, used
+    by every layer.
+    """
 
     position: Position
     q_pos: Int[Tensor, "#B Tq"]
     k_pos: Int[Tensor, "#B Tk"]
     _bias: Tensor | None = field(default=None, repr=False)
 
-    def __post_init__(self) -> None:  # before the blocks, which may be computed twice (`Transformer.recompute`)
+    # before the blocks, which may be computed twice (`Transformer.recompute`)
+    def __post_init__(self) -> None:
         if self._bias is None and not self.position.scores_use_query:
             self._bias = self.position.scores(None, self.q_pos, self.k_pos)
 
     def scores(
         self, q: Float[Tensor, "B H Tq Dh"], k: Float[Tensor, "B H Tk Dh"], own: nn.Module | None
     ) -> Tensor | None:
-        """The scheme's additive scores; computed once for all layers where they do not depend on q and k."""
+        """The scheme's additive scores; computed once for all layers where they do not depend on q
+        and k.
+        """
         if self.position.scores_use_query:
             return self.position.scores(q, self.q_pos, self.k_pos, k, own)
         return self._bias
@@ -74,14 +83,16 @@ class PositionInfo:
 
 @dataclass
 class LayerCache:
-    """Keys and values already computed, [B, H, T, Dh] each. `fixed`: written once (cross-attention's memory). columns:
-    how many to make room for at once; beyond them it doubles."""
+    """Keys and values already computed, [B, H, T, Dh] each. `fixed`: written once
+    (cross-attention's memory). columns: how many to make room for at once; beyond them it
+    doubles."""
 
     fixed: bool = False
     columns: int = 0
     k: Tensor | None = None
     v: Tensor | None = None
-    _room: tuple[Tensor, Tensor] | None = field(default=None, repr=False)  # k and v begin these longer tensors
+    # k and v begin these longer tensors
+    _room: tuple[Tensor, Tensor] | None = field(default=None, repr=False)
 
     def extend(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Append along T; all keys and values so far."""
@@ -91,7 +102,11 @@ class LayerCache:
                 return k, v
             self.k, self.v = k[:, :, :0], v[:, :, :0]
         if torch.is_grad_enabled():  # writing in place would spoil the backward pass
-            self.k, self.v, self._room = torch.cat((self.k, k), dim=2), torch.cat((self.v, v), dim=2), None
+            self.k, self.v, self._room = (
+                torch.cat((self.k, k), dim=2),
+                torch.cat((self.v, v), dim=2),
+                None,
+            )
         else:
             self.k, self.v = self._write(self.k, self.v, k, v)
         return self.k, self.v
@@ -99,7 +114,11 @@ class LayerCache:
     def _write(self, k: Tensor, v: Tensor, new_k: Tensor, new_v: Tensor) -> tuple[Tensor, Tensor]:
         """Into spare room behind the old ones, so that a step does not copy the whole past."""
         past, total = k.shape[2], k.shape[2] + new_k.shape[2]
-        if self._room is None or self._room[0].shape[2] < total or self._room[0].data_ptr() != k.data_ptr():
+        if (
+            self._room is None
+            or self._room[0].shape[2] < total
+            or self._room[0].data_ptr() != k.data_ptr()
+        ):
             shape = (*k.shape[:2], self.columns if total <= self.columns else 2 * total, k.shape[3])
             self._room = (k.new_empty(shape), v.new_empty(shape))
             self._room[0][:, :, :past], self._room[1][:, :, :past] = k, v
@@ -108,18 +127,26 @@ class LayerCache:
         return self._room[0][:, :, :total], self._room[1][:, :, :total]
 
     def reorder(self, rows: Int[Tensor, " B"], since: int = 0) -> None:
-        """Keep, repeat or permute rows. since: the columns before it stay where they are (then B stays as well)."""
+        """Keep, repeat or permute rows. since: the columns before it stay where they are (then B
+        stays as well).
+        """
         if self.k is None or self.v is None:
             return
         if since:
             for held in (self.k[:, :, since:], self.v[:, :, since:]):
                 held.copy_(held.index_select(0, rows))
         else:
-            self.k, self.v, self._room = self.k.index_select(0, rows), self.v.index_select(0, rows), None
+            self.k, self.v, self._room = (
+                self.k.index_select(0, rows),
+                self.v.index_select(0, rows),
+                None,
+            )
 
 
 class KVCache:
-    """One `LayerCache` a layer for self- and one for cross-attention. Owned by the caller, never by a module."""
+    """One `LayerCache` a layer for self- and one for cross-attention. Owned by the caller, never by
+    a module.
+    """
 
     def __init__(self, layers: int, columns: int = 0) -> None:
         self.own = [LayerCache(columns=columns) for _ in range(layers)]
@@ -137,9 +164,10 @@ class KVCache:
 
 
 class Attention(nn.Module):
-    """Multi-head attention with separate q, k, v and out projections (Vaswani et al. 2017, section 3.2.2). `scores` and
-    `probs` are identities: hook them to see what is attended to. While nobody watches, PyTorch's fused kernel, which
-    never forms them, is used wherever it is the faster way."""
+    """Multi-head attention with separate q, k, v and out projections (Vaswani et al. 2017, section
+    3.2.2). `scores` and `probs` are identities: hook them to see what is attended to. While nobody
+    watches, PyTorch's fused kernel, which never forms them, is used wherever it is the faster
+    way."""
 
     def __init__(self, config: StackConfig) -> None:
         super().__init__()
@@ -148,11 +176,15 @@ class Attention(nn.Module):
         self.factor = config.score_factor
         self.dropout = config.attention_dropout
         self.q = nn.Linear(config.width, inner, bias=config.bias)
-        # DeBERTa's keys have no bias: it adds one number to all scores of a query, and softmax undoes that.
-        self.k = nn.Linear(config.width, inner, bias=config.bias and not isinstance(config.position, Disentangled))
+        # DeBERTa's keys have no bias: it adds one number to all scores of a query, and softmax
+        # undoes that.
+        self.k = nn.Linear(
+            config.width, inner, bias=config.bias and not isinstance(config.position, Disentangled)
+        )
         self.v = nn.Linear(config.width, inner, bias=config.bias)
         self.out = nn.Linear(inner, config.width, bias=config.bias)
-        self.position = positions.in_layer(config)  # what a scheme learns anew in each layer; only DeBERTa's does
+        # what a scheme learns anew in each layer; only DeBERTa's does
+        self.position = positions.in_layer(config)
         self.scores = nn.Identity()
         self.probs = nn.Identity()
 
@@ -166,8 +198,9 @@ class Attention(nn.Module):
         where: PositionInfo | None = None,
         cache: LayerCache | None = None,
     ) -> Float[Tensor, "B Tq D"]:
-        """Queries from x, keys and values from source. mask: True = may attend. is_causal: for `masks.causal(Tq)`,
-        which the fused kernel has built in. where: None for cross-attention. cache: extended in place."""
+        """Queries from x, keys and values from source. mask: True = may attend. is_causal: for
+        `masks.causal(Tq)`, which the fused kernel has built in. where: None for cross-attention.
+        cache: extended in place."""
         q = self._split(self.q(x))  # B H Tq Dh
         q = q if self.factor == 1.0 else q * self.factor
         if where is not None:
@@ -181,7 +214,15 @@ class Attention(nn.Module):
         dropout = self.dropout if self.training else 0.0
         if explicit:
             y, weights = scaled_dot_product_attention(
-                q, k, v, mask=mask, bias=bias, scale=1.0, dropout=dropout, on_scores=self.scores, on_probs=self.probs
+                q,
+                k,
+                v,
+                mask=mask,
+                bias=bias,
+                scale=1.0,
+                dropout=dropout,
+                on_scores=self.scores,
+                on_probs=self.probs,
             )
             y = y if where is None else y + where.position.values(weights, where.q_pos, where.k_pos)
         else:
@@ -201,7 +242,8 @@ class Attention(nn.Module):
             return cache.k, cache.v
         k, v = self._split(self.k(source)), self._split(self.v(source))
         if where is not None:
-            k = where.position.rotate(k, where.k_pos[:, -k.shape[2] :])  # the cache holds turned keys
+            # the cache holds turned keys
+            k = where.position.rotate(k, where.k_pos[:, -k.shape[2] :])
         return (k, v) if cache is None else cache.extend(k, v)
 
     def _is_watched(self, where: PositionInfo | None) -> bool:
@@ -210,6 +252,8 @@ class Attention(nn.Module):
 
 
 def _fused_is_slower(q: Tensor, k: Tensor) -> bool:
-    """In bfloat16 on a CPU the fused kernel's backward pass is the slower one (5 times at 64 tokens, 1.5 at 1024)."""
+    """In bfloat16 on a CPU the fused kernel's backward pass is the slower one (5 times at 64
+    tokens, 1.5 at 1024).
+    """
     learns = torch.is_grad_enabled() and q.requires_grad
     return learns and q.device.type == "cpu" and q.dtype == torch.bfloat16 and k.shape[2] <= 1024

@@ -1,8 +1,7 @@
 """What a model is, as data. Two models differ in exactly what `diff(a, b)` prints.
 
-Letters used in every shape of this package:
-B batch, T (or Tq, Tk for queries and keys) positions, D width, H heads, Dh head width, V vocabulary.
-"""
+Letters used in every shape of this package: B batch, T (or Tq, Tk for queries and keys) positions,
+D width, H heads, Dh head width, V vocabulary."""
 
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from typing import Any, Literal, get_args
@@ -31,8 +30,9 @@ class Sinusoidal:
 
 @dataclass(frozen=True)
 class Rope:
-    """Rotary embedding (Su et al. 2021): queries and keys are turned by an angle that grows with the position.
-    interleaved: it pairs neighbouring components, as in the paper; else component i with i + Dh/2, as GPT-NeoX."""
+    """Rotary embedding (Su et al. 2021): queries and keys are turned by an angle that grows with
+    the position. interleaved: it pairs neighbouring components, as in the paper; else component i
+    with i + Dh/2, as GPT-NeoX."""
 
     base: float = 10000.0
     interleaved: bool = False
@@ -40,8 +40,8 @@ class Rope:
 
 @dataclass(frozen=True)
 class T5Buckets:
-    """A learned bias for each head and distance bucket (Raffel et al. 2020, section 2.1). bidirectional: by default
-    unless the stack is causal."""
+    """A learned bias for each head and distance bucket (Raffel et al. 2020, section 2.1).
+    bidirectional: by default unless the stack is causal."""
 
     buckets: int = 32
     max_distance: int = 128
@@ -50,21 +50,26 @@ class T5Buckets:
 
 @dataclass(frozen=True)
 class Shaw:
-    """Learned vectors for clipped distances, added to keys and to values (Shaw et al. 2018, equations 3 and 4)."""
+    """Learned vectors for clipped distances, added to keys and to values (Shaw et al. 2018,
+    equations 3 and 4).
+    """
 
     clip: int = 16
 
 
 @dataclass(frozen=True)
 class Alibi:
-    """A penalty on the score that grows linearly with distance, steeper for some heads (Press et al. 2022)."""
+    """A penalty on the score that grows linearly with distance, steeper for some heads (Press et
+    al. 2022).
+    """
 
 
 @dataclass(frozen=True)
 class Disentangled:
-    """Content and distance stay two vectors (DeBERTa, He et al. 2021, section 3.1). Distances are clipped to
-    [-clip, clip), and each has a trained vector. A score sums content with content, `content_to_position` (what I say,
-    how far you are) and `position_to_content` (how far I am, what you say)."""
+    """Content and distance stay two vectors (DeBERTa, He et al. 2021, section 3.1). Distances are
+    clipped to [-clip, clip), and each has a trained vector. A score sums content with content,
+    `content_to_position` (what I say, how far you are) and `position_to_content` (how far I am,
+    what you say)."""
 
     clip: int = 512
     content_to_position: bool = True
@@ -82,7 +87,8 @@ class EmbedConfig:
     """How token ids become vectors."""
 
     vocab: int
-    width: int | None = None  # of the token vectors where a layer projects them to D (ALBERT, ELECTRA)
+    # of the token vectors where a layer projects them to D (ALBERT, ELECTRA)
+    width: int | None = None
     segments: int = 0  # rows of the segment table
     norm: bool = False  # LayerNorm on the sum
     scale: float = 1.0  # factor on the token vectors (the 2017 Transformer uses sqrt(D))
@@ -99,7 +105,8 @@ class StackConfig:
     hidden: int  # width of the feed-forward
     position: PositionConfig = field(default_factory=Learned)
     causal: bool = False
-    norm: Literal["pre", "post"] = "post"  # where LayerNorm stands: post in 2017, BERT, GPT-1; pre in GPT-2, T5
+    # where LayerNorm stands: post in 2017, BERT, GPT-1; pre in GPT-2, T5
+    norm: Literal["pre", "post"] = "post"
     final_norm: bool = False  # one more after the last block
     rms: bool = False  # RMSNorm instead of LayerNorm
     eps: float = 1e-5
@@ -120,16 +127,27 @@ class StackConfig:
             for one in fields(part):
                 check_type(one.name, getattr(part, one.name), one.type)
         if not (0 <= self.dropout <= 1 and 0 <= self.attention_dropout <= 1):
-            raise CourseError(f"dropout is from 0 to 1, not {self.dropout} and {self.attention_dropout}.")
+            raise CourseError(
+                f"dropout is from 0 to 1, not {self.dropout} and {self.attention_dropout}."
+            )
         if min(self.width, self.layers, self.heads, self.hidden, self.embed.vocab) < 1:
-            raise CourseError("width, layers, heads, hidden and embed.vocab of a StackConfig are at least 1.")
+            raise CourseError(
+                "width, layers, heads, hidden and embed.vocab of a StackConfig are at least 1."
+            )
         if self.head_width is None and self.width % self.heads:
             wanted = "change one of them, or give head_width"
-            raise CourseError(f"width {self.width} does not divide into {self.heads} heads; {wanted}.")
+            raise CourseError(
+                f"width {self.width} does not divide into {self.heads} heads; {wanted}."
+            )
         if isinstance(self.position, Rope) and self.dh % 2:
-            raise CourseError(f"Rope turns pairs of components, so the head width {self.dh} must be even.")
+            raise CourseError(
+                f"Rope turns pairs of components, so the head width {self.dh} must be even."
+            )
         if isinstance(self.position, Disentangled) and (self.terms == 1 or self.cross):
-            raise CourseError("Disentangled attention needs one of its two terms, and a stack without cross-attention.")
+            raise CourseError(
+                "Disentangled attention needs one of its two terms, and a stack without"
+                " cross-attention."
+            )
 
     @property
     def dh(self) -> int:
@@ -138,14 +156,18 @@ class StackConfig:
 
     @property
     def terms(self) -> int:
-        """How many products a score sums: one, and one more for each term of disentangled attention."""
+        """How many products a score sums: one, and one more for each term of disentangled
+        attention.
+        """
         if not isinstance(self.position, Disentangled):
             return 1
         return 1 + self.position.content_to_position + self.position.position_to_content
 
     @property
     def score_factor(self) -> float:
-        """What the scores are multiplied by: 1 / sqrt(Dh), or 1 / sqrt(3 Dh) for a sum of three terms (DeBERTa)."""
+        """What the scores are multiplied by: 1 / sqrt(Dh), or 1 / sqrt(3 Dh) for a sum of three
+        terms (DeBERTa).
+        """
         return (self.terms * self.dh) ** -0.5 if self.scale else 1.0
 
 
@@ -164,7 +186,8 @@ def flatten(config: Any, prefix: str = "") -> dict[str, Any]:
 
 
 def diff(a: StackConfig, b: StackConfig) -> dict[str, tuple[Any, Any]]:
-    """What two models differ in: dotted field name -> (value in a, value in b). None where one has no such field.
+    """What two models differ in: dotted field name -> (value in a, value in b). None where one has
+    no such field.
 
     >>> small = StackConfig(EmbedConfig(vocab=100), width=8, layers=2, heads=2, hidden=32)
     >>> deep = StackConfig(EmbedConfig(vocab=100), width=8, layers=4, heads=2, hidden=32)
@@ -179,7 +202,9 @@ def diff(a: StackConfig, b: StackConfig) -> dict[str, tuple[Any, Any]]:
 
 def to_dict(config: StackConfig) -> dict[str, Any]:
     """A JSON-ready dict; `from_dict` gives the equal config back."""
-    return asdict(config) | {"position": {"kind": type(config.position).__name__, **asdict(config.position)}}
+    return asdict(config) | {
+        "position": {"kind": type(config.position).__name__, **asdict(config.position)}
+    }
 
 
 def from_dict(values: dict[str, Any]) -> StackConfig:
@@ -187,6 +212,10 @@ def from_dict(values: dict[str, Any]) -> StackConfig:
     try:
         position = dict(values["position"])
         kind = _POSITIONS[position.pop("kind")]
-        return StackConfig(**values | {"embed": EmbedConfig(**values["embed"]), "position": kind(**position)})
+        return StackConfig(
+            **values | {"embed": EmbedConfig(**values["embed"]), "position": kind(**position)}
+        )
     except (KeyError, TypeError) as error:
-        raise CourseError(f"The stored configuration does not fit this version of the course: {error}.") from None
+        raise CourseError(
+            f"The stored configuration does not fit this version of the course: {error}."
+        ) from None

@@ -1,9 +1,9 @@
 """What stands on top of a stack: one small module for each kind of question.
 
-Every head owns its `stack`, takes ids [B, T] and options as `Transformer.run` does, and returns logits. `LM`, `MLM` and
-`Pretraining` also take `loss_mask`, Bool[B, T]: the positions that are asked; the logits are then [N, V], of those
-alone, for the output matrix is most of a small model's work.
-"""
+Every head owns its `stack`, takes ids [B, T] and options as `Transformer.run` does, and returns
+logits. `LM`, `MLM` and `Pretraining` also take `loss_mask`, Bool[B, T]: the positions that are
+asked; the logits are then [N, V], of those alone, for the output matrix is most of a small model's
+work."""
 
 from collections.abc import Callable
 from typing import Any, Literal, cast
@@ -32,12 +32,15 @@ class LM(nn.Module):
 
     def forward(self, ids: Int[Tensor, "B T"], *, loss_mask: Mask = None, **options: Any) -> Scores:
         h = self.stack(ids, **options)
-        return nn.functional.linear(h if loss_mask is None else h[loss_mask], self.stack.embed.tokens.weight)
+        return nn.functional.linear(
+            h if loss_mask is None else h[loss_mask], self.stack.embed.tokens.weight
+        )
 
 
 class MaskedHead(nn.Module):
-    """dense, activation, norm, then the token vectors as output, and a bias (Devlin et al. 2019, section 3.1).
-    activation: by default the layers'; RoBERTa and ELECTRA have GELU here whatever the layers have."""
+    """dense, activation, norm, then the token vectors as output, and a bias (Devlin et al. 2019,
+    section 3.1). activation: by default the layers'; RoBERTa and ELECTRA have GELU here whatever
+    the layers have."""
 
     def __init__(self, stack: Transformer, activation: Activation | None = None) -> None:
         super().__init__()
@@ -49,8 +52,11 @@ class MaskedHead(nn.Module):
         self.activation = ACTIVATIONS[activation or config.activation]
         init(stack, self.dense)
 
-    def forward(self, h: Float[Tensor, "*N D"], tokens: Float[Tensor, "V E"]) -> Float[Tensor, "*N V"]:
-        h = self.activation(self.dense(h)).to(self.bias.dtype)  # float32 for the norm under autocast, too: `Embedding`
+    def forward(
+        self, h: Float[Tensor, "*N D"], tokens: Float[Tensor, "V E"]
+    ) -> Float[Tensor, "*N V"]:
+        # float32 for the norm under autocast, too: `Embedding`
+        h = self.activation(self.dense(h)).to(self.bias.dtype)
         return nn.functional.linear(self.norm(h), tokens, self.bias)
 
 
@@ -68,11 +74,14 @@ class MLM(nn.Module):
 
 
 class Pooler(nn.Module):
-    """tanh(dense(first token)): BERT's sentence vector (Devlin et al. 2019, section 3.1, the vector C). activation: in
-    place of tanh; DistilBERT has ReLU here, ELECTRA and DeBERTa GELU."""
+    """tanh(dense(first token)): BERT's sentence vector (Devlin et al. 2019, section 3.1, the vector
+    C). activation: in place of tanh; DistilBERT has ReLU here, ELECTRA and DeBERTa GELU."""
 
     def __init__(
-        self, stack: Transformer, activation: Callable[[Tensor], Tensor] = torch.tanh, dropout: float = 0.0
+        self,
+        stack: Transformer,
+        activation: Callable[[Tensor], Tensor] = torch.tanh,
+        dropout: float = 0.0,
     ) -> None:
         super().__init__()
         self.dropout = nn.Dropout(dropout)
@@ -88,14 +97,19 @@ class Head(nn.Module):
     """A stack and what it is asked: `answer` is all that tells one head from another."""
 
     stack: Any  # a Transformer, or an EncoderDecoder
-    class_names: tuple[str, ...] | None = None  # what a classifier's classes are called, where someone has said so
+    # what a classifier's classes are called, where someone has said so
+    class_names: tuple[str, ...] | None = None
 
     def __init__(self, stack: nn.Module) -> None:
         super().__init__()
         self.stack = stack
 
-    def forward(self, ids: Int[Tensor, "B T"], *, attention_mask: Mask = None, segments: Segments = None) -> Any:
-        return self.answer(self.stack(ids, attention_mask=attention_mask, segments=segments), attention_mask)
+    def forward(
+        self, ids: Int[Tensor, "B T"], *, attention_mask: Mask = None, segments: Segments = None
+    ) -> Any:
+        return self.answer(
+            self.stack(ids, attention_mask=attention_mask, segments=segments), attention_mask
+        )
 
     def answer(self, h: Float[Tensor, "B T D"], attention_mask: Mask) -> Any:
         raise NotImplementedError
@@ -115,8 +129,8 @@ class Pooled(Head):
 
 
 class Pretraining(nn.Module):
-    """Both objectives of BERT on one stack: (masked-LM logits, next-sentence logits [B, 2]: class 0 = the second
-    sentence is the next one, 1 = a random one)."""
+    """Both objectives of BERT on one stack: (masked-LM logits, next-sentence logits [B, 2]: class 0
+    = the second sentence is the next one, 1 = a random one)."""
 
     def __init__(self, stack: Transformer) -> None:
         super().__init__()
@@ -135,13 +149,20 @@ class Pretraining(nn.Module):
 
 
 class Classifier(Head):
-    """One label for a whole input: class logits [B, C] (C = 1 for a score). pool: "first" is BERT's pooler on [CLS] (or
-    `pooler`); "last", as GPT-1 reads its extract token. dropout: before the last layer, by default the stack's."""
+    """One label for a whole input: class logits [B, C] (C = 1 for a score). pool: "first" is BERT's
+    pooler on [CLS] (or `pooler`); "last", as GPT-1 reads its extract token. dropout: before the
+    last layer, by default the stack's."""
 
     def __init__(
-        self, stack: Transformer, classes: int, pool: Pool = "first", bias: bool = True, *,
-        pooler: Pooler | None = None, dropout: float | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        stack: Transformer,
+        classes: int,
+        pool: Pool = "first",
+        bias: bool = True,
+        *,
+        pooler: Pooler | None = None,
+        dropout: float | None = None,
+    ) -> None:
         super().__init__(stack)
         self.pool = pool
         if pool == "first":
@@ -156,12 +177,16 @@ class Classifier(Head):
 
 
 class MultipleChoice(Classifier):
-    """Which of N continuations? Each is read on its own and gets one score: ids [B, N, T] -> [B, N]."""
+    """Which of N continuations? Each is read on its own and gets one score: ids [B, N, T] -> [B,
+    N].
+    """
 
     def __init__(self, stack: Transformer, pool: Pool = "first", **options: Any) -> None:
         super().__init__(stack, 1, pool, **options)
 
-    def forward(self, ids: Int[Tensor, "B N T"], **options: Int[Tensor, "B N T"] | None) -> Float[Tensor, "B N"]:
+    def forward(
+        self, ids: Int[Tensor, "B N T"], **options: Int[Tensor, "B N T"] | None
+    ) -> Float[Tensor, "B N"]:
         flat = {name: None if x is None else x.flatten(0, 1) for name, x in options.items()}
         return super().forward(ids.flatten(0, 1), **flat).view(ids.shape[:2])
 
@@ -180,7 +205,9 @@ class TokenClassifier(Head):
 
 
 class RTD(Head):
-    """Was this token replaced? One logit a token, above zero = yes (ELECTRA, Clark et al. 2020, section 3.1)."""
+    """Was this token replaced? One logit a token, above zero = yes (ELECTRA, Clark et al. 2020,
+    section 3.1).
+    """
 
     def __init__(self, stack: Transformer) -> None:
         super().__init__(stack)
@@ -194,7 +221,9 @@ class RTD(Head):
 
 
 class QuestionAnswering(Head):
-    """Where the answer starts and ends: two logits a token, ([B, T], [B, T]) (Devlin et al. 2019, section 4.2)."""
+    """Where the answer starts and ends: two logits a token, ([B, T], [B, T]) (Devlin et al. 2019,
+    section 4.2).
+    """
 
     def __init__(self, stack: Any) -> None:
         super().__init__(stack)
@@ -209,8 +238,14 @@ class QuestionAnswering(Head):
 
 
 def pool(h: Float[Tensor, "B T D"], attention_mask: Mask, how: Pool) -> Float[Tensor, "B D"]:
-    """One vector a row: the first token's, the last kept token's, or the mean or the maximum over kept tokens."""
-    real = h.new_ones(h.shape[:2], dtype=torch.bool) if attention_mask is None else attention_mask.bool()
+    """One vector a row: the first token's, the last kept token's, or the mean or the maximum over
+    kept tokens.
+    """
+    real = (
+        h.new_ones(h.shape[:2], dtype=torch.bool)
+        if attention_mask is None
+        else attention_mask.bool()
+    )
     match how:
         case "first":
             return h[:, 0]

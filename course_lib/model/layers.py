@@ -1,4 +1,6 @@
-"""The parts between the attentions: norms, feed-forward, the block that all models share, the embedding."""
+"""The parts between the attentions: norms, feed-forward, the block that all models share, the
+embedding.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,13 +19,16 @@ from course_lib.model.config import StackConfig
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
     "gelu": F.gelu,  # x Phi(x), exact (Hendrycks & Gimpel 2016)
-    "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),  # the approximation that GPT-1 and GPT-2 use
+    # the approximation that GPT-1 and GPT-2 use
+    "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
     "silu": F.silu,
 }
 
 
 class RMSNorm(nn.Module):
-    """x / sqrt(mean(x^2) + eps) * weight: no mean is subtracted, no bias added (Zhang & Sennrich 2019)."""
+    """x / sqrt(mean(x^2) + eps) * weight: no mean is subtracted, no bias added (Zhang & Sennrich
+    2019).
+    """
 
     def __init__(self, width: int, eps: float) -> None:
         super().__init__()
@@ -40,8 +45,9 @@ class RMSNorm(nn.Module):
 
 
 class _RMSNorm(torch.autograd.Function):
-    """RMSNorm whose gradient LayerNorm's kernel computes, with a mean of 0; what that takes off for the way through the
-    mean is added again. On a CPU a third of the formula's time, and one tensor kept instead of two."""
+    """RMSNorm whose gradient LayerNorm's kernel computes, with a mean of 0; what that takes off for
+    the way through the mean is added again. On a CPU a third of the formula's time, and one tensor
+    kept instead of two."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, eps: float) -> Tensor:
@@ -53,8 +59,11 @@ class _RMSNorm(torch.autograd.Function):
     @once_differentiable  # LayerNorm's own second derivative would be another
     def backward(ctx: Any, outer: Tensor) -> tuple[Tensor, Tensor, None]:
         x, weight, scale = ctx.saved_tensors
-        saved = (x, weight.shape, torch.zeros_like(scale), scale, weight, None)  # mean, 1 / deviation, weight, bias
-        to_x, to_weight, _ = torch.ops.aten.native_layer_norm_backward(outer, *saved, [True, True, False])
+        # mean, 1 / deviation, weight, bias
+        saved = (x, weight.shape, torch.zeros_like(scale), scale, weight, None)
+        to_x, to_weight, _ = torch.ops.aten.native_layer_norm_backward(
+            outer, *saved, [True, True, False]
+        )
         return to_x.add_((outer @ weight)[..., None] * scale / len(weight)), to_weight, None
 
 
@@ -69,7 +78,9 @@ class FeedForward(nn.Module):
     def __init__(self, config: StackConfig) -> None:
         super().__init__()
         self.up = nn.Linear(config.width, config.hidden, bias=config.bias)
-        self.gate = nn.Linear(config.width, config.hidden, bias=config.bias) if config.gated else None
+        self.gate = (
+            nn.Linear(config.width, config.hidden, bias=config.bias) if config.gated else None
+        )
         self.down = nn.Linear(config.hidden, config.width, bias=config.bias)
         self.activation = ACTIVATIONS[config.activation]
 
@@ -80,7 +91,8 @@ class FeedForward(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention, cross-attention where there is a memory, feed-forward; each with a residual and a norm.
+    """Attention, cross-attention where there is a memory, feed-forward; each with a residual and a
+    norm.
 
     post: x = norm(x + f(x))  (2017)        pre: x = x + f(norm(x))  (GPT-2, T5)
     """
@@ -110,14 +122,19 @@ class Block(nn.Module):
         cross_cache: LayerCache | None = None,
     ) -> Float[Tensor, "B T D"]:
         h = cast_once(self.attn_norm(x) if self.pre else x)
-        x = x + self.dropout(self.attn(h, h, mask=mask, is_causal=is_causal, where=where, cache=cache))
+        x = x + self.dropout(
+            self.attn(h, h, mask=mask, is_causal=is_causal, where=where, cache=cache)
+        )
         x = x if self.pre else self.attn_norm(x)
 
         if memory is not None:
             memory = cast_once(memory)
             h = self.cross_norm(x) if self.pre else x
-            h = h.reshape(len(memory), -1, h.shape[-1])  # n texts of one source ask it together: B*n T D -> B n*T D
-            x = x + self.dropout(self.cross(h, memory, mask=memory_mask, cache=cross_cache)).view_as(x)
+            # n texts of one source ask it together: B*n T D -> B n*T D
+            h = h.reshape(len(memory), -1, h.shape[-1])
+            x = x + self.dropout(
+                self.cross(h, memory, mask=memory_mask, cache=cross_cache)
+            ).view_as(x)
             x = x if self.pre else self.cross_norm(x)
 
         h = cast_once(self.ff_norm(x) if self.pre else x)
@@ -133,7 +150,9 @@ def cast_once(x: Float[Tensor, "*N D"]) -> Float[Tensor, "*N D"]:
 
 
 def check_ids(ids: Int[Tensor, "*N"], size: int) -> None:
-    """Refuse ids outside a vocabulary of this size, of which a GPU would only say "device-side assert"."""
+    """Refuse ids outside a vocabulary of this size, of which a GPU would only say "device-side
+    assert".
+    """
     low, high = (int(v) for v in ids.aminmax()) if ids.numel() else (0, 0)
     if low < 0 or high >= size:
         run = f"Token ids run from {low} to {high}, but the model's vocabulary has {size} entries"
@@ -141,7 +160,9 @@ def check_ids(ids: Int[Tensor, "*N"], size: int) -> None:
 
 
 class Embedding(nn.Module):
-    """Token vector + segment vector + position vector, then norm and dropout where the config has them."""
+    """Token vector + segment vector + position vector, then norm and dropout where the config has
+    them.
+    """
 
     def __init__(self, config: StackConfig) -> None:
         super().__init__()
@@ -156,30 +177,41 @@ class Embedding(nn.Module):
 
     def lookup(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T E"]:
         """Token vectors alone."""
-        if ids.device.type == "cpu" and not torch.compiler.is_compiling():  # a look would wait for a device
+        # a look would wait for a device
+        if ids.device.type == "cpu" and not torch.compiler.is_compiling():
             check_ids(ids, self.tokens.num_embeddings)
         return self.tokens(ids)
 
     def forward(
-        self, x: Float[Tensor, "B T E"], position: Float[Tensor, "#B T E"] | float, segments: Int[Tensor, "B T"] | None
+        self,
+        x: Float[Tensor, "B T E"],
+        position: Float[Tensor, "#B T E"] | float,
+        segments: Int[Tensor, "B T"] | None,
     ) -> Float[Tensor, "B T D"]:
         x = x * self.scale if self.scale != 1.0 else x
         if self.segments is not None:
             x = x + (self.segments.weight[0] if segments is None else self.segments(segments))
         elif segments is not None:
-            raise CourseError("segments were given to a model without a segment table; leave them out.")
+            raise CourseError(
+                "segments were given to a model without a segment table; leave them out."
+            )
         x = (x + position).to(x.dtype)  # sines are float32 whatever the weights are
         x = x if self.norm is None else self.norm(x)
         x = self.dropout(x)
-        # Hidden states stay float32 under autocast: on a CPU a bfloat16 norm's gradients are summed in bfloat16.
+        # Hidden states stay float32 under autocast: on a CPU a bfloat16 norm's gradients are summed
+        # in bfloat16.
         return x if self.project is None else self.project(x).to(x.dtype)
 
 
 @contextmanager
 def evaluating(model: nn.Module | list[nn.Module]) -> Iterator[None]:
-    """Without dropout inside of the block; after it, also after an error, each part is in the mode it was in. model: or
-    its `modules()`, for whoever comes back at every token."""
-    training = [module for module in (model if isinstance(model, list) else model.modules()) if module.training]
+    """Without dropout inside of the block; after it, also after an error, each part is in the mode
+    it was in. model: or its `modules()`, for whoever comes back at every token."""
+    training = [
+        module
+        for module in (model if isinstance(model, list) else model.modules())
+        if module.training
+    ]
     for module in training:
         module.training = False
     try:

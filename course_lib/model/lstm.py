@@ -1,4 +1,5 @@
-"""LSTMs: one with a projected output and clipped cells, as ELMo has, and a bidirectional one for tasks.
+"""LSTMs: one with a projected output and clipped cells, as ELMo has, and a bidirectional one for
+tasks.
 
 `ProjectedLSTM` (Sak et al. 2014; Jozefowicz et al. 2016):
 
@@ -6,8 +7,9 @@
     c = clip(f c + i j, cell_clip)
     h = clip(P (o tanh(c)), output_clip)
 
-torch.nn.LSTM(proj_size=...) knows no clipping, so the steps are a loop here, and so is the way back: written out by
-hand, it makes one matrix product of all steps for each weight's gradient, and keeps nothing but the gates.
+torch.nn.LSTM(proj_size=...) knows no clipping, so the steps are a loop here, and so is the way
+back: written out by hand, it makes one matrix product of all steps for each weight's gradient, and
+keeps nothing but the gates.
 
 Letters: T steps, B rows, D input width, H cells, P output width.
 """
@@ -27,11 +29,18 @@ _clip_back: Any = torch.ops.aten.hardtanh_backward  # 0 where a bound was reache
 
 
 class ProjectedLSTM(nn.Module):
-    """One layer, one direction, time first. inputs, cells, outputs: D, H, P. Clips: largest absolute values. The rows
-    of `inputs` and `recurrent` stand in the order i, f, o, j: three sigmoids side by side are one call."""
+    """One layer, one direction, time first. inputs, cells, outputs: D, H, P. Clips: largest
+    absolute values. The rows of `inputs` and `recurrent` stand in the order i, f, o, j: three
+    sigmoids side by side are one call."""
 
     def __init__(
-        self, inputs: int, cells: int, outputs: int, *, cell_clip: float | None = None, output_clip: float | None = None
+        self,
+        inputs: int,
+        cells: int,
+        outputs: int,
+        *,
+        cell_clip: float | None = None,
+        output_clip: float | None = None,
     ) -> None:
         super().__init__()
         self.cell_clip = math.inf if cell_clip is None else cell_clip
@@ -55,8 +64,8 @@ class ProjectedLSTM(nn.Module):
 
 
 class BiLSTM(nn.Module):
-    """Layers of an LSTM from the left and one from the right, side by side; a layer reads both of the layer below.
-    inputs, cells: D and H. dropout: on the input of every layer."""
+    """Layers of an LSTM from the left and one from the right, side by side; a layer reads both of
+    the layer below. inputs, cells: D and H. dropout: on the input of every layer."""
 
     def __init__(self, inputs: int, cells: int, layers: int = 1, dropout: float = 0.0) -> None:
         super().__init__()
@@ -78,16 +87,20 @@ class BiLSTM(nn.Module):
 
 
 def right_padded(attention_mask: Bool[Tensor, "B T"]) -> Int[Tensor, " B"]:
-    """The number of real places in each row; on padding in front of one a backward LSTM would start."""
+    """The number of real places in each row; on padding in front of one a backward LSTM would
+    start.
+    """
     attention_mask = attention_mask.bool()
     if bool((attention_mask[:, 1:] & ~attention_mask[:, :-1]).any()):
-        raise CourseError("An LSTM reads rows that are padded on the right only; `attention_mask` has a gap.")
+        raise CourseError(
+            "An LSTM reads rows that are padded on the right only; `attention_mask` has a gap."
+        )
     return attention_mask.sum(1)
 
 
 def turning(steps: int, lengths: Int[Tensor, " B"] | None) -> Int[Tensor, " TB"] | None:
-    """Where each place of the reversed rows comes from, in [T, B] flattened; None where all rows are full. Padding
-    stays, so that turning twice is turning not at all."""
+    """Where each place of the reversed rows comes from, in [T, B] flattened; None where all rows
+    are full. Padding stays, so that turning twice is turning not at all."""
     if lengths is None or bool((lengths == steps).all()):
         return None
     place = torch.arange(steps, device=lengths.device)[:, None]
@@ -101,14 +114,18 @@ def turned(x: Float[Tensor, "T B D"], turn: Int[Tensor, " TB"] | None) -> Float[
 
 
 class _Steps(torch.autograd.Function):
-    """The recurrence over precomputed W x + b, and its gradient by hand. Matrix products run in the type of `x`
-    (bfloat16 under autocast), everything else in float32 at least."""
+    """The recurrence over precomputed W x + b, and its gradient by hand. Matrix products run in the
+    type of `x` (bfloat16 under autocast), everything else in float32 at least."""
 
     @staticmethod
     def forward(
-        ctx: Any, x: Float[Tensor, "T B 4H"], recurrent: Float[Tensor, "4H P"], project: Float[Tensor, "P H"],
-        cell_clip: float, output_clip: float,
-    ) -> Float[Tensor, "T B P"]:  # fmt: skip
+        ctx: Any,
+        x: Float[Tensor, "T B 4H"],
+        recurrent: Float[Tensor, "4H P"],
+        project: Float[Tensor, "P H"],
+        cell_clip: float,
+        output_clip: float,
+    ) -> Float[Tensor, "T B P"]:
         cells, low = x.shape[2] // 4, x.dtype
         high = torch.promote_types(low, torch.float32)
         r, p = recurrent.to(low).t(), project.to(low).t()
@@ -141,7 +158,9 @@ class _Steps(torch.autograd.Function):
             i, f, o, j = gates[t].chunk(4, dim=1)
             d_h[t] = _clip_back(d_outputs[t] + back, outputs[t], -output_clip, output_clip)
             d_y = torch.mm(d_h[t], p).to(gates.dtype)
-            d_c = _clip_back(d_c + _tanh_back(d_y * o, tanh_all[t]), c_all[t], -cell_clip, cell_clip)
+            d_c = _clip_back(
+                d_c + _tanh_back(d_y * o, tanh_all[t]), c_all[t], -cell_clip, cell_clip
+            )
             d_ifo = torch.cat([d_c * j, d_c * c_before[t], d_y * tanh_all[t]], dim=1)
             d_gates[t, :, : 3 * cells] = _sigmoid_back(d_ifo, gates[t, :, : 3 * cells])
             d_gates[t, :, 3 * cells :] = _tanh_back(d_c * i, j)

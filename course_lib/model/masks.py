@@ -26,6 +26,8 @@ def padding(attention_mask: Tensor) -> Tensor:
 
 
 def prefix(lengths: Tensor, t: int) -> Tensor:
-    """Prefix LM (Raffel et al. 2020, section 3.2.1), Bool[B, 1, t, t]: the first lengths[b] tokens see each other."""
+    """Prefix LM (Raffel et al. 2020, section 3.2.1), Bool[B, 1, t, t]: the first lengths[b] tokens
+    see each other.
+    """
     inside = torch.arange(t, device=lengths.device) < lengths[:, None]  # B T
     return causal(t, device=lengths.device) | inside[:, None, None, :]

@@ -1,8 +1,8 @@
 """Seven ways to tell attention where a word stands, as four seams of one base class.
 
-A scheme may speak in four places: `embed` (added to the token vectors), `rotate` (turns queries and keys),
-`scores` (added to the attention scores) and `values` (added to the output). Everything else is shared.
-"""
+A scheme may speak in four places: `embed` (added to the token vectors), `rotate` (turns queries and
+keys), `scores` (added to the attention scores) and `values` (added to the output). Everything else
+is shared."""
 
 import math
 from typing import Any
@@ -24,19 +24,30 @@ class Position(nn.Module):
         """Added to the token vectors."""
         return 0.0
 
-    def rotate(self, x: Float[Tensor, "B H T Dh"], pos: Int[Tensor, "#B T"]) -> Float[Tensor, "B H T Dh"]:
+    def rotate(
+        self, x: Float[Tensor, "B H T Dh"], pos: Int[Tensor, "#B T"]
+    ) -> Float[Tensor, "B H T Dh"]:
         """Queries or keys, turned."""
         return x
 
     def scores(
-        self, q: Float[Tensor, "B H Tq Dh"] | None, q_pos: Int[Tensor, "#B Tq"], k_pos: Int[Tensor, "#B Tk"],
-        k: Float[Tensor, "B H Tk Dh"] | None = None, own: nn.Module | None = None,
-    ) -> Float[Tensor, "#B H Tq Tk"] | None:  # fmt: skip
-        """What is added to the scores. q arrives already divided by sqrt(Dh). own: the layer's part (`in_layer`)."""
+        self,
+        q: Float[Tensor, "B H Tq Dh"] | None,
+        q_pos: Int[Tensor, "#B Tq"],
+        k_pos: Int[Tensor, "#B Tk"],
+        k: Float[Tensor, "B H Tk Dh"] | None = None,
+        own: nn.Module | None = None,
+    ) -> Float[Tensor, "#B H Tq Tk"] | None:
+        """What is added to the scores. q arrives already divided by sqrt(Dh). own: the layer's part
+        (`in_layer`).
+        """
         return None
 
     def values(
-        self, probs: Float[Tensor, "B H Tq Tk"], q_pos: Int[Tensor, "#B Tq"], k_pos: Int[Tensor, "#B Tk"]
+        self,
+        probs: Float[Tensor, "B H Tq Tk"],
+        q_pos: Int[Tensor, "#B Tq"],
+        k_pos: Int[Tensor, "#B Tk"],
     ) -> Float[Tensor, "B H Tq Dh"] | float:
         """What is added to the attention output of each head."""
         return 0.0
@@ -65,7 +76,9 @@ class LearnedPosition(Position):
 
 
 class SinusoidalPosition(Position):
-    """Even components sin(pos / base^(i/D)), odd ones cos of the same (Vaswani et al. 2017, section 3.5)."""
+    """Even components sin(pos / base^(i/D)), odd ones cos of the same (Vaswani et al. 2017, section
+    3.5).
+    """
 
     frequencies: Tensor
 
@@ -103,8 +116,9 @@ class RopePosition(Position):
 
 
 class T5BucketsPosition(Position):
-    """One trained bias a head and bucket of distance, shared by all layers (Raffel et al. 2020, section 2.1). Near
-    distances have a bucket each, far ones share logarithmically growing buckets up to `max_distance`."""
+    """One trained bias a head and bucket of distance, shared by all layers (Raffel et al. 2020,
+    section 2.1). Near distances have a bucket each, far ones share logarithmically growing buckets
+    up to `max_distance`."""
 
     def __init__(self, config: c.T5Buckets, heads: int, causal: bool) -> None:
         super().__init__()
@@ -127,12 +141,14 @@ class T5BucketsPosition(Position):
         return offset + torch.where(far < exact, far, large)
 
     def scores(self, q: Tensor | None, q_pos: Tensor, k_pos: Tensor, *_: Any) -> Tensor:
-        return self.table(self.bucket(distance(q_pos, k_pos))).permute(0, 3, 1, 2)  # B Tq Tk H -> B H Tq Tk
+        # B Tq Tk H -> B H Tq Tk
+        return self.table(self.bucket(distance(q_pos, k_pos))).permute(0, 3, 1, 2)
 
 
 class ShawPosition(Position):
-    """Trained vectors for distances clipped to [-clip, clip]: on keys (eq. 4) and on values (eq. 3), Shaw et al. 2018.
-    Known departure: one pair of tables serves all layers and heads; the paper shares over heads only."""
+    """Trained vectors for distances clipped to [-clip, clip]: on keys (eq. 4) and on values (eq.
+    3), Shaw et al. 2018. Known departure: one pair of tables serves all layers and heads; the paper
+    shares over heads only."""
 
     scores_use_query = True
 
@@ -147,7 +163,9 @@ class ShawPosition(Position):
         return torch.einsum("bhqd,bqkd->bhqk", q, self._rows(self.key_table, q, q_pos, k_pos))
 
     def values(self, probs: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
-        return torch.einsum("bhqk,bqkd->bhqd", probs, self._rows(self.value_table, probs, q_pos, k_pos))
+        return torch.einsum(
+            "bhqk,bqkd->bhqd", probs, self._rows(self.value_table, probs, q_pos, k_pos)
+        )
 
     def _rows(self, table: nn.Embedding, like: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
         index = distance(q_pos, k_pos).clamp(-self.clip, self.clip) + self.clip
@@ -155,7 +173,9 @@ class ShawPosition(Position):
 
 
 class AlibiPosition(Position):
-    """Score minus slope times distance (Press et al. 2022, section 3); slopes are fixed, geometric over the heads."""
+    """Score minus slope times distance (Press et al. 2022, section 3); slopes are fixed, geometric
+    over the heads.
+    """
 
     slopes: Tensor
 
@@ -165,20 +185,28 @@ class AlibiPosition(Position):
 
     @staticmethod
     def geometric(heads: int) -> list[float]:
-        """2^(-8/H), 2^(-16/H), ... For other H: those of the power of two below, then every second of the one above."""
+        """2^(-8/H), 2^(-16/H), ... For other H: those of the power of two below, then every second
+        of the one above.
+        """
         if math.log2(heads).is_integer():
             return [2 ** (-8 * (h + 1) / heads) for h in range(heads)]
         lower = 2 ** math.floor(math.log2(heads))
-        return AlibiPosition.geometric(lower) + AlibiPosition.geometric(2 * lower)[0::2][: heads - lower]
+        return (
+            AlibiPosition.geometric(lower)
+            + AlibiPosition.geometric(2 * lower)[0::2][: heads - lower]
+        )
 
     def scores(self, q: Tensor | None, q_pos: Tensor, k_pos: Tensor, *_: Any) -> Tensor:
-        return -self.slopes[:, None, None] * distance(q_pos, k_pos).abs()[:, None].to(self.slopes.dtype)
+        return -self.slopes[:, None, None] * distance(q_pos, k_pos).abs()[:, None].to(
+            self.slopes.dtype
+        )
 
 
 class DisentangledPosition(Position):
-    """Trained vectors for clipped distances, which every layer makes keys and queries of (He et al. 2021, equation 4).
-    Row i - j + clip is the distance of query i to key j, for both terms: the paper's equation reads position-to-content
-    at j - i, its published models were trained with i - j."""
+    """Trained vectors for clipped distances, which every layer makes keys and queries of (He et al.
+    2021, equation 4). Row i - j + clip is the distance of query i to key j, for both terms: the
+    paper's equation reads position-to-content at j - i, its published models were trained with i -
+    j."""
 
     scores_use_query = True
 
@@ -189,34 +217,55 @@ class DisentangledPosition(Position):
         self.dropout = nn.Dropout(dropout)
 
     def scores(
-        self, q: Tensor | None, q_pos: Tensor, k_pos: Tensor, k: Tensor | None = None, own: nn.Module | None = None
+        self,
+        q: Tensor | None,
+        q_pos: Tensor,
+        k_pos: Tensor,
+        k: Tensor | None = None,
+        own: nn.Module | None = None,
     ) -> Tensor:
         assert q is not None and k is not None and own is not None
-        span = min(self.clip, k_pos.shape[1])  # no distance is larger: the rows beyond are not projected
+        # no distance is larger: the rows beyond are not projected
+        span = min(self.clip, k_pos.shape[1])
         rows = self.dropout(self.table.weight[self.clip - span : self.clip + span])  # 2S D
         index = (span - distance(q_pos, k_pos)).clamp(0, 2 * span - 1)  # B|1 Tq Tk
         return own(q, k, rows, index)
 
 
 class Crosswise(nn.Module):
-    """q_i . K_r[i - j] (content-to-position) + k_j . Q_r[i - j] (position-to-content), both scaled as q_i . k_j is."""
+    """q_i . K_r[i - j] (content-to-position) + k_j . Q_r[i - j] (position-to-content), both scaled
+    as q_i . k_j is.
+    """
 
     def __init__(self, config: c.StackConfig, position: c.Disentangled) -> None:
         super().__init__()
         self.heads, self.factor, inner = config.heads, config.score_factor, config.heads * config.dh
-        self.k = nn.Linear(config.width, inner, bias=False) if position.content_to_position else None
-        self.q = nn.Linear(config.width, inner, bias=config.bias) if position.position_to_content else None
+        self.k = (
+            nn.Linear(config.width, inner, bias=False) if position.content_to_position else None
+        )
+        self.q = (
+            nn.Linear(config.width, inner, bias=config.bias)
+            if position.position_to_content
+            else None
+        )
 
     def forward(
-        self, q: Float[Tensor, "B H Tq Dh"], k: Float[Tensor, "B H Tk Dh"], rows: Float[Tensor, "R D"],
+        self,
+        q: Float[Tensor, "B H Tq Dh"],
+        k: Float[Tensor, "B H Tk Dh"],
+        rows: Float[Tensor, "R D"],
         index: Int[Tensor, "#B Tq Tk"],
-    ) -> Float[Tensor, "B H Tq Tk"]:  # fmt: skip
+    ) -> Float[Tensor, "B H Tq Tk"]:
         index = index[:, None].expand(len(q), self.heads, -1, -1)
         scores = []
         if self.k is not None:
-            scores.append((q @ self._split(self.k(rows))).gather(-1, index))  # B H Tq R -> B H Tq Tk
+            # B H Tq R -> B H Tq Tk
+            scores.append((q @ self._split(self.k(rows))).gather(-1, index))
         if self.q is not None:
-            turned = (k * self.factor @ self._split(self.q(rows))).gather(-1, index.transpose(-1, -2))  # B H Tk Tq
+            # B H Tk Tq
+            turned = (k * self.factor @ self._split(self.q(rows))).gather(
+                -1, index.transpose(-1, -2)
+            )
             scores.append(turned.transpose(-1, -2))
         return sum(scores[1:], start=scores[0])
 
@@ -226,7 +275,9 @@ class Crosswise(nn.Module):
 
 def in_layer(config: c.StackConfig) -> nn.Module | None:
     """What `config.position` learns anew in each layer's attention, if anything."""
-    return Crosswise(config, config.position) if isinstance(config.position, c.Disentangled) else None
+    return (
+        Crosswise(config, config.position) if isinstance(config.position, c.Disentangled) else None
+    )
 
 
 def build(config: c.StackConfig) -> Position:

@@ -1,9 +1,11 @@
-"""Encoder-decoder models: two stacks, the second causal and attending to the first (Vaswani et al. 2017, figure 1).
+"""Encoder-decoder models: two stacks, the second causal and attending to the first (Vaswani et al.
+2017, figure 1).
 
-    a source -> encoder -> memory -> decoder, fed with the target moved one to the right -> the target
+    a source -> encoder -> memory -> decoder, fed with the target moved one to the right -> the
+    target
 
-BART and T5 are `EncoderDecoder` with different `StackConfig`s; the heads on top are below. U is the target's length.
-"""
+BART and T5 are `EncoderDecoder` with different `StackConfig`s; the heads on top are below. U is the
+target's length."""
 
 from dataclasses import replace
 from typing import Any
@@ -24,8 +26,11 @@ def encoder_config(config: StackConfig) -> StackConfig:
     return replace(config, causal=False, cross=False)
 
 
-def shift_right(ids: Int[Tensor, "B U"], start: int, attention_mask: Mask = None) -> Int[Tensor, "B U"]:
-    """What the decoder reads when it should say `ids`: the start token, then all but the last (teacher forcing).
+def shift_right(
+    ids: Int[Tensor, "B U"], start: int, attention_mask: Mask = None
+) -> Int[Tensor, "B U"]:
+    """What the decoder reads when it should say `ids`: the start token, then all but the last
+    (teacher forcing).
 
     -100 (no target) becomes the start token. attention_mask: real tokens, so that left padding stays to the left.
 
@@ -35,36 +40,57 @@ def shift_right(ids: Int[Tensor, "B U"], start: int, attention_mask: Mask = None
     shifted = ids.roll(1, dims=1)
     shifted[:, 0] = start
     if attention_mask is not None:
-        shifted = shifted.masked_fill(attention_mask.bool() & (attention_mask.cumsum(dim=1) == 1), start)
+        shifted = shifted.masked_fill(
+            attention_mask.bool() & (attention_mask.cumsum(dim=1) == 1), start
+        )
     return shifted.masked_fill(shifted == IGNORE, start)
 
 
 class EncoderDecoder(nn.Module):
-    """Two stacks over one table of token vectors. config: the decoder's. encoder: by default the same without `causal`
-    and `cross`. start: the token that the decoder begins with (BART: end of sentence; T5: padding)."""
+    """Two stacks over one table of token vectors. config: the decoder's. encoder: by default the
+    same without `causal` and `cross`. start: the token that the decoder begins with (BART: end of
+    sentence; T5: padding)."""
 
-    def __init__(self, config: StackConfig, *, encoder: StackConfig | None = None, start: int = 0) -> None:
+    def __init__(
+        self, config: StackConfig, *, encoder: StackConfig | None = None, start: int = 0
+    ) -> None:
         super().__init__()
         if not (config.causal and config.cross):
-            raise CourseError("An encoder-decoder is given its decoder's configuration: causal=True, cross=True.")
+            raise CourseError(
+                "An encoder-decoder is given its decoder's configuration: causal=True, cross=True."
+            )
         if encoder is not None and (encoder.width, encoder.embed) != (config.width, config.embed):
-            raise CourseError("Encoder and decoder share their token vectors; give both the same width and embedding.")
+            raise CourseError(
+                "Encoder and decoder share their token vectors; give both the same width and"
+                " embedding."
+            )
         self.config, self.start = config, start
         self.encoder = Transformer(encoder or encoder_config(config))
         self.decoder = Transformer(config)
         self.decoder.embed.tokens = self.encoder.embed.tokens
 
     def forward(
-        self, ids: Int[Tensor, "B T"], decoder_ids: Int[Tensor, "B U"] | None = None, *, attention_mask: Mask = None,
-        decoder_attention_mask: Mask = None, segments: Segments = None,
-    ) -> Float[Tensor, "B U D"]:  # fmt: skip
-        """The decoder's hidden states. Without decoder_ids it reads the source itself, moved one to the right, as BART
-        reads a text to judge it (Lewis et al. 2020, section 3.1)."""
+        self,
+        ids: Int[Tensor, "B T"],
+        decoder_ids: Int[Tensor, "B U"] | None = None,
+        *,
+        attention_mask: Mask = None,
+        decoder_attention_mask: Mask = None,
+        segments: Segments = None,
+    ) -> Float[Tensor, "B U D"]:
+        """The decoder's hidden states. Without decoder_ids it reads the source itself, moved one to
+        the right, as BART reads a text to judge it (Lewis et al. 2020, section 3.1)."""
         if decoder_ids is None:
-            decoder_ids, decoder_attention_mask = shift_right(ids, self.start, attention_mask), attention_mask
+            decoder_ids, decoder_attention_mask = (
+                shift_right(ids, self.start, attention_mask),
+                attention_mask,
+            )
         memory = self.encoder(ids, attention_mask=attention_mask, segments=segments)
         return self.decoder(
-            decoder_ids, attention_mask=decoder_attention_mask, memory=memory, memory_mask=attention_mask
+            decoder_ids,
+            attention_mask=decoder_attention_mask,
+            memory=memory,
+            memory_mask=attention_mask,
         )
 
 
@@ -75,18 +101,22 @@ class Hidden(nn.Module):
         super().__init__()
         self.stack = stack
 
-    def forward(self, ids: Int[Tensor, "B T"], *more: Tensor, **options: Tensor | None) -> Float[Tensor, "B U D"]:
+    def forward(
+        self, ids: Int[Tensor, "B T"], *more: Tensor, **options: Tensor | None
+    ) -> Float[Tensor, "B U D"]:
         return self.stack(ids, *more, **options)
 
 
 class Seq2SeqLM(nn.Module):
-    """Logits of the target's tokens. tied: the token vectors are the output matrix; otherwise one of its own (T5 1.1).
-    scaled: hidden states are divided by sqrt(D) before it (T5 1.0). bias: a constant added to the logits, never trained
-    (BART's `final_logits_bias`)."""
+    """Logits of the target's tokens. tied: the token vectors are the output matrix; otherwise one
+    of its own (T5 1.1). scaled: hidden states are divided by sqrt(D) before it (T5 1.0). bias: a
+    constant added to the logits, never trained (BART's `final_logits_bias`)."""
 
     bias: Tensor | None
 
-    def __init__(self, stack: EncoderDecoder, *, tied: bool = True, scaled: bool = False, bias: bool = False) -> None:
+    def __init__(
+        self, stack: EncoderDecoder, *, tied: bool = True, scaled: bool = False, bias: bool = False
+    ) -> None:
         super().__init__()
         width, vocab = stack.config.width, stack.config.embed.vocab
         self.stack, self.scaled = stack, scaled
@@ -96,27 +126,46 @@ class Seq2SeqLM(nn.Module):
             init(stack, self.head)
 
     def forward(
-        self, ids: Int[Tensor, "B T"], decoder_ids: Int[Tensor, "B U"], *, attention_mask: Mask = None,
-        decoder_attention_mask: Mask = None, loss_mask: Mask = None,
-    ) -> Float[Tensor, "B U V"] | Float[Tensor, "N V"]:  # fmt: skip
-        """decoder_ids: the target moved one to the right (`shift_right`). loss_mask: as in `heads`."""
-        h = self.stack(ids, decoder_ids, attention_mask=attention_mask, decoder_attention_mask=decoder_attention_mask)
+        self,
+        ids: Int[Tensor, "B T"],
+        decoder_ids: Int[Tensor, "B U"],
+        *,
+        attention_mask: Mask = None,
+        decoder_attention_mask: Mask = None,
+        loss_mask: Mask = None,
+    ) -> Float[Tensor, "B U V"] | Float[Tensor, "N V"]:
+        """decoder_ids: the target moved one to the right (`shift_right`). loss_mask: as in
+        `heads`.
+        """
+        h = self.stack(
+            ids,
+            decoder_ids,
+            attention_mask=attention_mask,
+            decoder_attention_mask=decoder_attention_mask,
+        )
         return self.logits(h if loss_mask is None else h[loss_mask])
 
     def logits(self, h: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
         """Hidden states of the decoder to scores of the vocabulary."""
         matrix = self.stack.decoder.embed.tokens.weight if self.head is None else self.head.weight
         h = h * self.stack.config.width**-0.5 if self.scaled else h
-        bias = None if self.bias is None else self.bias.to(h.dtype)  # `bf16_copy` leaves buffers as they are
+        # `bf16_copy` leaves buffers as they are
+        bias = None if self.bias is None else self.bias.to(h.dtype)
         return nn.functional.linear(h, matrix, bias)
 
     def given(self, ids: Int[Tensor, "B T"], attention_mask: Mask = None) -> "Conditioned":
-        """The language model of the targets of these sources, one row or several each: what `generate` continues."""
-        return Conditioned(self, self.stack.encoder(ids, attention_mask=attention_mask), attention_mask)
+        """The language model of the targets of these sources, one row or several each: what
+        `generate` continues.
+        """
+        return Conditioned(
+            self, self.stack.encoder(ids, attention_mask=attention_mask), attention_mask
+        )
 
 
 class Conditioned(nn.Module):
-    """A `Seq2SeqLM` whose sources have been read: called as `heads.LM` is, with the targets so far."""
+    """A `Seq2SeqLM` whose sources have been read: called as `heads.LM` is, with the targets so
+    far.
+    """
 
     def __init__(self, model: Seq2SeqLM, memory: Float[Tensor, "B T D"], memory_mask: Mask) -> None:
         super().__init__()
@@ -131,8 +180,9 @@ class Conditioned(nn.Module):
 
 
 class Seq2SeqClassifier(Head):
-    """One label a text, read from the decoder's last token after it has seen all (Lewis et al. 2020, section 3.1):
-    encoder and decoder are both fed with the text; tanh(dense) and a projection follow. Logits [B, C]."""
+    """One label a text, read from the decoder's last token after it has seen all (Lewis et al.
+    2020, section 3.1): encoder and decoder are both fed with the text; tanh(dense) and a projection
+    follow. Logits [B, C]."""
 
     def __init__(self, stack: EncoderDecoder, classes: int) -> None:
         super().__init__(stack)

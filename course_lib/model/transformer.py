@@ -1,4 +1,6 @@
-"""The whole model on one screen. BERT, GPT, T5 and BART are this class with different `StackConfig`s."""
+"""The whole model on one screen. BERT, GPT, T5 and BART are this class with different
+`StackConfig`s.
+"""
 
 from functools import partial
 from typing import Any
@@ -16,17 +18,22 @@ from course_lib.model.layers import Block, Embedding, RMSNorm, norm
 
 
 class Transformer(nn.Module):
-    """Embedding, L blocks, perhaps a last norm; `config` is everything that makes this model this model."""
+    """Embedding, L blocks, perhaps a last norm; `config` is everything that makes this model this
+    model.
+    """
 
     vocabulary: tuple[str, ...] = ()  # the tokens of its tokenizer, where they are known
-    recompute = False  # True: the backward pass computes each block again, for less memory (Chen et al. 2016)
+    # True: the backward pass computes each block again, for less memory (Chen et al. 2016)
+    recompute = False
 
     def __init__(self, config: StackConfig) -> None:
         super().__init__()
         self.config = config
         self.embed = Embedding(config)
         self.position = positions.build(config)
-        self.blocks = nn.ModuleList(Block(config) for _ in range(1 if config.shared else config.layers))
+        self.blocks = nn.ModuleList(
+            Block(config) for _ in range(1 if config.shared else config.layers)
+        )
         self.norm = norm(config) if config.final_norm else None
         self.apply(self._init)
         if config.scaled_init:
@@ -50,11 +57,13 @@ class Transformer(nn.Module):
         """Token vectors to hidden states: soft prompts enter here.
 
         Args:
-            attention_mask: True = a real token, False = padding, on either side; positions count kept tokens only.
-                With a cache it spans past and new tokens (Tk of them).
-            mask: who may attend to whom, in place of the config's choice; `attention_mask` still applies.
+            attention_mask: True = a real token, False = padding, on either side; positions count
+                kept tokens only. With a cache it spans past and new tokens (Tk of them).
+            mask: who may attend to whom, in place of the config's choice; `attention_mask` still
+                applies.
             cache: keys and values of earlier tokens; extended in place by these.
-            memory, memory_mask: the encoder's output and its real tokens, for stacks with cross-attention.
+            memory, memory_mask: the encoder's output and its real tokens, for stacks with
+                cross-attention.
         """
         past, t = (cache.length if cache is not None else 0), x.shape[1]
         k_pos = self._positions(past + t, attention_mask, x.device)  # B|1 Tk
@@ -65,25 +74,44 @@ class Transformer(nn.Module):
         if mask is None and self.config.causal and not is_causal and (t > 1 or past == 0):
             mask = masks.causal(t, past + t, x.device)
         if attention_mask is not None:
-            mask = masks.padding(attention_mask) if mask is None else mask & masks.padding(attention_mask)
+            mask = (
+                masks.padding(attention_mask)
+                if mask is None
+                else mask & masks.padding(attention_mask)
+            )
         if (memory is not None) != self.config.cross:
-            raise CourseError("A stack takes memory= exactly if it has cross-attention (StackConfig.cross).")
+            raise CourseError(
+                "A stack takes memory= exactly if it has cross-attention (StackConfig.cross)."
+            )
         over_memory = None if memory_mask is None else masks.padding(memory_mask)
 
         x = self.embed(x, self.position.embed(q_pos), segments)
         for layer in range(self.config.layers):
             block = self.blocks[0 if self.config.shared else layer]
-            x = (partial(checkpoint, block, use_reentrant=False) if self.recompute and self.training else block)(
-                x, mask=mask, is_causal=is_causal, where=where, cache=None if cache is None else cache.own[layer],
-                memory=memory, memory_mask=over_memory, cross_cache=None if cache is None else cache.cross[layer],
-            )  # fmt: skip
+            x = (
+                partial(checkpoint, block, use_reentrant=False)
+                if self.recompute and self.training
+                else block
+            )(
+                x,
+                mask=mask,
+                is_causal=is_causal,
+                where=where,
+                cache=None if cache is None else cache.own[layer],
+                memory=memory,
+                memory_mask=over_memory,
+                cross_cache=None if cache is None else cache.cross[layer],
+            )
         return x if self.norm is None else self.norm(x)
 
     def _positions(self, total: int, attention_mask: Tensor | None, device: torch.device) -> Tensor:
         if attention_mask is None:
             return torch.arange(total, device=device)[None]
         if attention_mask.shape[1] != total:
-            raise CourseError(f"attention_mask has {attention_mask.shape[1]} columns for {total} past and new tokens.")
+            raise CourseError(
+                f"attention_mask has {attention_mask.shape[1]} columns for {total} past and new"
+                " tokens."
+            )
         return (attention_mask.long().cumsum(dim=1) - 1).clamp(min=0)
 
     def _init(self, module: nn.Module) -> None:
@@ -95,7 +123,9 @@ class Transformer(nn.Module):
             nn.init.ones_(module.weight)
 
     def _scale_residual_outputs(self) -> None:
-        """Divide what flows into the residual by sqrt(number of residual layers) (GPT-2 report, section 2.3)."""
+        """Divide what flows into the residual by sqrt(number of residual layers) (GPT-2 report,
+        section 2.3).
+        """
         for name, weight in self.named_parameters():
             if name.endswith(("attn.out.weight", "cross.out.weight", "ff.down.weight")):
                 nn.init.normal_(weight, std=self.config.init_std / (2 * self.config.layers) ** 0.5)

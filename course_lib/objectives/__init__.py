@@ -6,15 +6,37 @@
     collate          rows as tensors, and the corruptions for padded batches
     losses           what a model's answers to them cost
 
-Pure functions: the input stays as it was, and every draw comes from the `torch.Generator` passed in, so the same
-generator state gives the same corruption. Letters: B batch, T positions. `data.batches` makes batches with them.
-"""
-# ruff: noqa: F401, I001  the names are the package's
+Pure functions: the input stays as it was, and every draw comes from the `torch.Generator` passed
+in, so the same generator state gives the same corruption. Letters: B batch, T positions.
+`data.batches` makes batches with them."""
 
 from course_lib.objectives.denoising import (
-    NOISES, add_sentinels, infill, mark_spans, noised, prefix_lm, restore, sentence_ends, sentinels, span_corruption,
-)  # fmt: skip
-from course_lib.objectives.input_formats import Format, InputRow, input_rows, nsp_pairs, packed_sentences
+    NOISES,
+    add_sentinels,
+    infill,
+    mark_spans,
+    noised,
+    prefix_lm,
+    restore,
+    sentence_ends,
+    sentinels,
+    span_corruption,
+)
+from course_lib.objectives.input_formats import (
+    Format,
+    InputRow,
+    input_rows,
+    nsp_pairs,
+    packed_sentences,
+)
 from course_lib.objectives.masking import (
-    IGNORE, mask_documents, mask_known, mask_tokens, original, replace_tokens, sample, seeded_generator, span_lengths,
-)  # fmt: skip
+    IGNORE,
+    mask_documents,
+    mask_known,
+    mask_tokens,
+    original,
+    replace_tokens,
+    sample,
+    seeded_generator,
+    span_lengths,
+)

@@ -1,8 +1,10 @@
-"""Texts that a decoder must say again: BART's five noises, T5's spans behind sentinels, a text cut in two.
+"""Texts that a decoder must say again: BART's five noises, T5's spans behind sentinels, a text cut
+in two.
 
-BART (Lewis et al. 2020, section 2.2, figure 2): each noise takes one text, ids Int[T], and returns a new one. What lies
-between two special tokens counts as a document; the special tokens themselves, padding among them, stay. T5 (Raffel et
-al. 2020, section 3.1.4, figure 2): one text becomes an input and a target, which a special token at its end ends too.
+BART (Lewis et al. 2020, section 2.2, figure 2): each noise takes one text, ids Int[T], and returns
+a new one. What lies between two special tokens counts as a document; the special tokens themselves,
+padding among them, stay. T5 (Raffel et al. 2020, section 3.1.4, figure 2): one text becomes an
+input and a target, which a special token at its end ends too.
 
     Thank you <X> me to your party <Y> week.    ->    <X> for inviting <Y> last <Z>
 """
@@ -15,7 +17,15 @@ import torch
 from torch import Tensor
 
 from course_lib.errors import CourseError
-from course_lib.objectives.masking import choose, fill_budget, lay_out, mask_of, ordinary, share_of, stretches
+from course_lib.objectives.masking import (
+    choose,
+    fill_budget,
+    lay_out,
+    mask_of,
+    ordinary,
+    share_of,
+    stretches,
+)
 
 if TYPE_CHECKING:
     from course_lib.pretrained.tokenizers import Tokenizer, Vocab
@@ -23,12 +33,16 @@ if TYPE_CHECKING:
 SENTINEL = "<extra_id_{}>"  # its name in the public vocabularies
 
 
-def token_masking(ids: Tensor, rng: torch.Generator, *, vocab: "Vocab", rate: float = 0.15) -> Tensor:
+def token_masking(
+    ids: Tensor, rng: torch.Generator, *, vocab: "Vocab", rate: float = 0.15
+) -> Tensor:
     """`rate` of the tokens become the mask token: ABCDEF. -> A_CD_F."""
     return ids.masked_fill(_some(ids, rng, vocab, rate), mask_of(vocab))
 
 
-def token_deletion(ids: Tensor, rng: torch.Generator, *, vocab: "Vocab", rate: float = 0.15) -> Tensor:
+def token_deletion(
+    ids: Tensor, rng: torch.Generator, *, vocab: "Vocab", rate: float = 0.15
+) -> Tensor:
     """`rate` of the tokens are taken out; the model must find out where: ABCDEF. -> ACDF."""
     return ids[~_some(ids, rng, vocab, rate)]
 
@@ -36,11 +50,12 @@ def token_deletion(ids: Tensor, rng: torch.Generator, *, vocab: "Vocab", rate: f
 def text_infilling(
     ids: Tensor, rng: torch.Generator, *, vocab: "Vocab", rate: float = 0.3, mean: float = 3.0
 ) -> Tensor:
-    """Spans of tokens become one mask token each; the model must find out how many are missing: ABCDEF. -> A_D_F.
+    """Spans of tokens become one mask token each; the model must find out how many are missing:
+    ABCDEF. -> A_D_F.
 
-    Lengths are Poisson distributed around `mean`, drawn until `rate` of the tokens is covered; of length 0, nothing is
-    missing. Known departure: spans of length 0 that would make a text longer than it was are left out.
-    """
+    Lengths are Poisson distributed around `mean`, drawn until `rate` of the tokens is covered; of
+    length 0, nothing is missing. Known departure: spans of length 0 that would make a text longer
+    than it was are left out."""
     spans = []
     for start, stop in stretches(ids, vocab):
         lengths = poisson_lengths(share_of(stop - start, rate), rng, mean=mean)
@@ -48,9 +63,11 @@ def text_infilling(
     return infill(ids, spans, mask_of(vocab))
 
 
-def sentence_permutation(ids: Tensor, rng: torch.Generator, *, vocab: "Vocab", ends: Collection[int]) -> Tensor:
-    """The sentences in random order: ABC. DE. FG. -> FG. ABC. DE. ends: ids of the tokens that end one
-    (`sentence_ends`); what follows the last of them counts as a sentence."""
+def sentence_permutation(
+    ids: Tensor, rng: torch.Generator, *, vocab: "Vocab", ends: Collection[int]
+) -> Tensor:
+    """The sentences in random order: ABC. DE. FG. -> FG. ABC. DE. ends: ids of the tokens that end
+    one (`sentence_ends`); what follows the last of them counts as a sentence."""
     last = torch.isin(ids, torch.tensor(sorted(ends), dtype=ids.dtype, device=ids.device))
     new = ids.clone()
     for start, stop in stretches(ids, vocab):
@@ -80,18 +97,27 @@ NOISES: dict[str, Callable[..., Tensor]] = {
 
 
 def noised(
-    ids: Tensor, rng: torch.Generator, *, vocab: "Vocab",
-    noises: Sequence[str] = ("sentence permutation", "text infilling"), ends: Collection[int] = (),
+    ids: Tensor,
+    rng: torch.Generator,
+    *,
+    vocab: "Vocab",
+    noises: Sequence[str] = ("sentence permutation", "text infilling"),
+    ends: Collection[int] = (),
     rate: float | None = None,
-) -> Tensor:  # fmt: skip
-    """Several of `NOISES`, one after the other; by default the two that BART was trained with. rate: of masking,
-    deletion and infilling, in place of their own."""
+) -> Tensor:
+    """Several of `NOISES`, one after the other; by default the two that BART was trained with.
+    rate: of masking, deletion and infilling, in place of their own."""
     for name in noises:
         options: dict[str, object] = {}
         if name == "sentence permutation":
             if not ends:
-                has = "of the tokenizer's none does, for the texts that it learned from have no full stop"
-                raise CourseError(f"Sentences can be permuted only if `ends` says which tokens end one; {has}.")
+                has = (
+                    "of the tokenizer's none does, for the texts that it learned from have no full"
+                    " stop"
+                )
+                raise CourseError(
+                    f"Sentences can be permuted only if `ends` says which tokens end one; {has}."
+                )
             options["ends"] = ends
         elif name != "document rotation" and rate is not None:
             options["rate"] = rate
@@ -100,7 +126,8 @@ def noised(
 
 
 def infill(ids: Tensor, spans: Sequence[tuple[int, int]], mask: int) -> Tensor:
-    """One `mask` in place of each (start, length) of a text Int[T]; a length of 0 puts it in before `start`.
+    """One `mask` in place of each (start, length) of a text Int[T]; a length of 0 puts it in before
+    `start`.
 
     >>> infill(torch.arange(6), [(1, 2), (4, 0)], mask=9).tolist()
     [0, 9, 3, 9, 4, 5]
@@ -109,8 +136,8 @@ def infill(ids: Tensor, spans: Sequence[tuple[int, int]], mask: int) -> Tensor:
 
 
 def poisson_lengths(budget: int, rng: torch.Generator, *, mean: float = 3.0) -> list[int]:
-    """Poisson span lengths, zeros among them, that add up to `budget`, in the order drawn; the last is cut to fit. At
-    most `budget` of them: zeros beyond that are left out."""
+    """Poisson span lengths, zeros among them, that add up to `budget`, in the order drawn; the last
+    is cut to fit. At most `budget` of them: zeros beyond that are left out."""
     drawn = torch.zeros(0, dtype=torch.int64, device=rng.device)
     while int(drawn.sum()) < budget:
         more = torch.poisson(torch.full((budget,), mean, device=rng.device), generator=rng)
@@ -135,45 +162,61 @@ class InputTarget(NamedTuple):
 
 
 def span_corruption(
-    ids: Tensor, rng: torch.Generator, *, vocab: "Vocab", sentinels: Sequence[int], rate: float = 0.15,
+    ids: Tensor,
+    rng: torch.Generator,
+    *,
+    vocab: "Vocab",
+    sentinels: Sequence[int],
+    rate: float = 0.15,
     mean: float = 3.0,
-) -> InputTarget:  # fmt: skip
-    """Takes spans out of a text and asks for them (Raffel et al. 2020, sections 3.1.4 and 3.3.4): `rate` of its
-    ordinary tokens, rounded, in spans of `mean` tokens, no two of them adjacent; every such choice is equally likely.
+) -> InputTarget:
+    """Takes spans out of a text and asks for them (Raffel et al. 2020, sections 3.1.4 and 3.3.4):
+    `rate` of its ordinary tokens, rounded, in spans of `mean` tokens, no two of them adjacent;
+    every such choice is equally likely.
 
-    sentinels: ids that stand for the spans, in this order (`sentinels(tokenizer)`), one more than spans. Known
-    departure: in the published code a text begins with kept tokens and ends with a span; here spans lie anywhere.
-    """
+    sentinels: ids that stand for the spans, in this order (`sentinels(tokenizer)`), one more than
+    spans. Known departure: in the published code a text begins with kept tokens and ends with a
+    span; here spans lie anywhere."""
     spans = []
     for start, stop in stretches(ids, vocab):
         total = stop - start
         noise = min(share_of(total, rate), max(total - 1, 0))
         count = min(max(1, round(noise / mean)), noise, total - noise + 1)
         parts = _parts(noise, count, rng)
-        spans += [(start + first, length) for first, length in lay_out(total, parts, rng, apart=True)]
+        spans += [
+            (start + first, length) for first, length in lay_out(total, parts, rng, apart=True)
+        ]
     marked = mark_spans(ids, spans, sentinels)
     return marked._replace(target=torch.cat([marked.target, _end(ids, vocab)]))
 
 
 def prefix_lm(ids: Tensor, rng: torch.Generator, *, vocab: "Vocab") -> InputTarget:
-    """Cuts a text in two at a random place: read the first part, say the second (Raffel et al. 2020, section 3.1.1). A
-    special token that ends the text ends both."""
-    places = [t for start, stop in stretches(ids, vocab) for t in range(start, stop)][1:]  # of the second part's start
+    """Cuts a text in two at a random place: read the first part, say the second (Raffel et al.
+    2020, section 3.1.1). A special token that ends the text ends both."""
+    # of the second part's start
+    places = [t for start, stop in stretches(ids, vocab) for t in range(start, stop)][1:]
     if not places:
-        raise CourseError("A text of fewer than two tokens cannot be cut into a prefix and a continuation.")
+        raise CourseError(
+            "A text of fewer than two tokens cannot be cut into a prefix and a continuation."
+        )
     cut = places[int(torch.randint(len(places), (1,), generator=rng, device=rng.device))]
     return InputTarget(torch.cat([ids[:cut], _end(ids, vocab)]), ids[cut:])
 
 
-def mark_spans(ids: Tensor, spans: Sequence[tuple[int, int]], sentinels: Sequence[int]) -> InputTarget:
-    """The input and the target for these spans, (start, length) each; one last sentinel ends the target.
+def mark_spans(
+    ids: Tensor, spans: Sequence[tuple[int, int]], sentinels: Sequence[int]
+) -> InputTarget:
+    """The input and the target for these spans, (start, length) each; one last sentinel ends the
+    target.
 
     >>> marked = mark_spans(torch.arange(7), [(1, 2), (5, 1)], sentinels=[90, 91, 92])
     >>> marked.input.tolist(), marked.target.tolist()
     ([0, 90, 3, 4, 91, 6], [90, 1, 2, 91, 5, 92])
     """
     if len(spans) >= len(sentinels):
-        raise CourseError(f"{len(spans)} spans need {len(spans) + 1} sentinels; there are {len(sentinels)}.")
+        raise CourseError(
+            f"{len(spans)} spans need {len(spans) + 1} sentinels; there are {len(sentinels)}."
+        )
     signs = ids.new_tensor(list(sentinels))[:, None]  # S 1
     read, said, done = [], [], 0
     for sign, (start, length) in zip(signs, sorted(spans), strict=False):
@@ -184,8 +227,9 @@ def mark_spans(ids: Tensor, spans: Sequence[tuple[int, int]], sentinels: Sequenc
 
 
 def restore(input: Tensor, target: Tensor, sentinels: Sequence[int]) -> Tensor:
-    """The text that an input and a target of `span_corruption` were made from: each span back in its sentinel's place.
-    A sentinel that the target lacks, as in a model's own answer, stands for nothing."""
+    """The text that an input and a target of `span_corruption` were made from: each span back in
+    its sentinel's place. A sentinel that the target lacks, as in a model's own answer, stands for
+    nothing."""
     spans: dict[int, list[int]] = {}
     current: list[int] = []
     for token in target.tolist():
@@ -193,7 +237,11 @@ def restore(input: Tensor, target: Tensor, sentinels: Sequence[int]) -> Tensor:
             current = spans.setdefault(token, [])
         else:
             current.append(token)
-    text = [t for token in input.tolist() for t in (spans.get(token, []) if token in sentinels else [token])]
+    text = [
+        t
+        for token in input.tolist()
+        for t in (spans.get(token, []) if token in sentinels else [token])
+    ]
     return input.new_tensor(text)
 
 
@@ -203,12 +251,16 @@ def sentinels(tokenizer: "Tokenizer") -> tuple[int, ...]:
     while (token := tokenizer.backend.token_to_id(SENTINEL.format(len(found)))) is not None:
         found.append(token)
     if not found:
-        raise CourseError("This vocabulary has no sentinels (<extra_id_0>, ...); add_sentinels gives it some.")
+        raise CourseError(
+            "This vocabulary has no sentinels (<extra_id_0>, ...); add_sentinels gives it some."
+        )
     return tuple(found)
 
 
 def add_sentinels(tokenizer: "Tokenizer", n: int = 100) -> "Tokenizer":
-    """A copy of a tokenizer with `n` sentinels behind its vocabulary, special tokens all; T5 has 100."""
+    """A copy of a tokenizer with `n` sentinels behind its vocabulary, special tokens all; T5 has
+    100.
+    """
     backend = type(tokenizer.backend).from_str(tokenizer.backend.to_str())
     backend.add_special_tokens([SENTINEL.format(i) for i in range(n)])
     return type(tokenizer)(backend)
@@ -216,14 +268,18 @@ def add_sentinels(tokenizer: "Tokenizer", n: int = 100) -> "Tokenizer":
 
 def _some(ids: Tensor, rng: torch.Generator, vocab: "Vocab", rate: float) -> Tensor:
     """Bool[T]: `rate` of the ordinary tokens of a text."""
-    return choose(torch.arange(len(ids), device=ids.device)[None], ordinary(ids, vocab)[None], rate, rng)[0]
+    return choose(
+        torch.arange(len(ids), device=ids.device)[None], ordinary(ids, vocab)[None], rate, rng
+    )[0]
 
 
 def _parts(total: int, parts: int, rng: torch.Generator) -> list[int]:
     """`total` in so many parts of at least 1, every way equally likely."""
     if parts == 0:
         return []
-    cuts = 1 + torch.randperm(total - 1, generator=rng, device=rng.device)[: parts - 1].sort().values
+    cuts = (
+        1 + torch.randperm(total - 1, generator=rng, device=rng.device)[: parts - 1].sort().values
+    )
     return [b - a for a, b in pairwise([0, *cuts.tolist(), total])]
 
 

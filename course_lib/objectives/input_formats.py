@@ -1,12 +1,13 @@
-"""How the sentences of documents become rows: next-sentence pairs, and the four input formats that RoBERTa compares.
+"""How the sentences of documents become rows: next-sentence pairs, and the four input formats that
+RoBERTa compares.
 
     segment-pair     [CLS] A [SEP] B [SEP], A and B several sentences each, with next-sentence prediction
     sentence-pair    the same with one sentence each
     full-sentences   [CLS] sentences [SEP], packed to the full length, from one document into the next
     doc-sentences    the same, but a document's end ends the row
 
-(Liu et al. 2019, section 4.2.) Here a sentence is a list of token ids, and a document a list of sentences.
-"""
+(Liu et al. 2019, section 4.2.) Here a sentence is a list of token ids, and a document a list of
+sentences."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,8 +28,8 @@ Format = Literal["segment-pair", "sentence-pair", "full-sentences", "doc-sentenc
 
 @dataclass(frozen=True)
 class InputRow:
-    """One row. segments: 0 up to the first [SEP] of a pair, 1 behind it. next: 0 = the second part followed the first,
-    1 = it is from another document, -100 = not a pair."""
+    """One row. segments: 0 up to the first [SEP] of a pair, 1 behind it. next: 0 = the second part
+    followed the first, 1 = it is from another document, -100 = not a pair."""
 
     ids: list[int]
     segments: list[int]
@@ -39,17 +40,27 @@ class InputRow:
 
 
 def input_rows(
-    documents: Sequence[Document], rng: torch.Generator, *, vocab: "Vocab", format: Format, length: int = 512
+    documents: Sequence[Document],
+    rng: torch.Generator,
+    *,
+    vocab: "Vocab",
+    format: Format,
+    length: int = 512,
 ) -> list[InputRow]:
-    """The rows of one pass over documents in one of the four formats, in the documents' order. length: most tokens in a
-    row, specials included."""
+    """The rows of one pass over documents in one of the four formats, in the documents' order.
+    length: most tokens in a row, specials included."""
     if format not in get_args(Format):
-        raise CourseError(f"There is no input format {format!r}; there are {', '.join(get_args(Format))}.")
+        raise CourseError(
+            f"There is no input format {format!r}; there are {', '.join(get_args(Format))}."
+        )
     if format in ("full-sentences", "doc-sentences"):
-        return packed_sentences(documents, vocab=vocab, length=length, across=format == "full-sentences")
+        return packed_sentences(
+            documents, vocab=vocab, length=length, across=format == "full-sentences"
+        )
     if format == "segment-pair":
         return segment_pairs(documents, rng, vocab=vocab, length=length)
-    frame = _Frame(vocab, length, specials=3)  # short rows; one for two sentences: as many tokens as the other formats
+    # short rows; one for two sentences: as many tokens as the other formats
+    frame = _Frame(vocab, length, specials=3)
     pairs = nsp_pairs(documents, rng, n=sum(map(len, documents)) // 2)
     return [frame.pair(list(first), list(second), follows) for first, second, follows in pairs]
 
@@ -57,8 +68,9 @@ def input_rows(
 def packed_sentences(
     documents: Sequence[Document], *, vocab: "Vocab", length: int = 512, across: bool = True
 ) -> list[InputRow]:
-    """Full-sentences or doc-sentences: as many whole sentences a row as fit, every token in exactly one row. across:
-    where a document ends, a row goes on with the next one, behind one more [SEP]."""
+    """Full-sentences or doc-sentences: as many whole sentences a row as fit, every token in exactly
+    one row. across: where a document ends, a row goes on with the next one, behind one more
+    [SEP]."""
     frame = _Frame(vocab, length, specials=2)
     rows: list[InputRow] = []
     row: list[int] = []
@@ -76,11 +88,16 @@ def packed_sentences(
 
 
 def segment_pairs(
-    documents: Sequence[Document], rng: torch.Generator, *, vocab: "Vocab", length: int = 512, short: float = 0.1
+    documents: Sequence[Document],
+    rng: torch.Generator,
+    *,
+    vocab: "Vocab",
+    length: int = 512,
+    short: float = 0.1,
 ) -> list[InputRow]:
-    """BERT's own rows (Devlin et al. 2019, A.2): as many sentences of a document as fit are cut in two behind a random
-    one. In half of the rows another document's stand in for the second part, which comes again in the next row. short:
-    share of the rows of a random shorter length."""
+    """BERT's own rows (Devlin et al. 2019, A.2): as many sentences of a document as fit are cut in
+    two behind a random one. In half of the rows another document's stand in for the second part,
+    which comes again in the next row. short: share of the rows of a random shorter length."""
     frame, full = _Frame(vocab, length, specials=3), _for_pairs(documents)
     rows = []
     for here, document in enumerate(full):
@@ -105,16 +122,21 @@ def segment_pairs(
 
 
 class SentencePair(NamedTuple):
-    """Two sentences, texts or token ids. next: 0 = the second followed the first, 1 = it is from another document."""
+    """Two sentences, texts or token ids. next: 0 = the second followed the first, 1 = it is from
+    another document.
+    """
 
     text: Any
     pair: Any
     next: int
 
 
-def nsp_pairs(documents: Sequence[Sequence[Any]], rng: torch.Generator, *, n: int) -> list[SentencePair]:
-    """n sentence pairs for next-sentence prediction (Devlin et al. 2019, section 3.1), in random order: n // 2 of them
-    two neighbouring sentences of one document, the others with the second one from another document."""
+def nsp_pairs(
+    documents: Sequence[Sequence[Any]], rng: torch.Generator, *, n: int
+) -> list[SentencePair]:
+    """n sentence pairs for next-sentence prediction (Devlin et al. 2019, section 3.1), in random
+    order: n // 2 of them two neighbouring sentences of one document, the others with the second one
+    from another document."""
     full = _for_pairs(documents)
     long = [d for d, document in enumerate(full) if len(document) > 1]
     truth = (torch.randperm(n, generator=rng) < n // 2).tolist()
@@ -126,7 +148,8 @@ def nsp_pairs(documents: Sequence[Sequence[Any]], rng: torch.Generator, *, n: in
         if true:
             pairs.append(SentencePair(here[first], here[first + 1], 0))
         else:
-            there = full[(place + 1 + _draw(rng, len(full) - 1)) % len(full)]  # any document but this one
+            # any document but this one
+            there = full[(place + 1 + _draw(rng, len(full) - 1)) % len(full)]
             pairs.append(SentencePair(here[first], there[_draw(rng, len(there))], 1))
     return pairs
 
@@ -140,7 +163,9 @@ class _Frame:
 
     def __init__(self, vocab: "Vocab", length: int, specials: int) -> None:
         if vocab.cls is None or vocab.sep is None:
-            raise CourseError("The input formats need a vocabulary with [CLS] and [SEP]; this tokenizer has none.")
+            raise CourseError(
+                "The input formats need a vocabulary with [CLS] and [SEP]; this tokenizer has none."
+            )
         self.cls, self.sep, self.room = vocab.cls, vocab.sep, length - specials
 
     def single(self, ids: Sequence[int]) -> InputRow:
@@ -160,7 +185,10 @@ def _for_pairs(documents: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
     """The documents that have sentences."""
     full = [document for document in documents if len(document)]
     if len(full) < 2 or all(len(document) < 2 for document in full):
-        raise CourseError(f"Pairs need at least two documents, one of them with two sentences; there are {len(full)}.")
+        raise CourseError(
+            "Pairs need at least two documents, one of them with two sentences; there are"
+            f" {len(full)}."
+        )
     return full
 
 

@@ -1,4 +1,6 @@
-"""Change a model by name: find Linears by a pattern, put LoRA or adapters in their place, train only what is new."""
+"""Change a model by name: find Linears by a pattern, put LoRA or adapters in their place, train
+only what is new.
+"""
 
 import fnmatch
 import math
@@ -31,12 +33,12 @@ def freeze(model: nn.Module) -> None:
 
 
 def inject(model: nn.Module, pattern: str, wrap: Callable[[Base], nn.Module]) -> list[str]:
-    """Put `wrap(linear)` in the place of every Linear whose name ends as the pattern says; returns the names.
+    """Put `wrap(linear)` in the place of every Linear whose name ends as the pattern says; returns
+    the names.
 
-    pattern: shell-style, part by part from the end of the name: "blocks.*.attn.[qv]" finds queries and values in every
-    stack of the model, "decoder.blocks.*.cross.*" all of the cross-attention, "blocks.*.*.*" every Linear of the
-    blocks.
-    """
+    pattern: shell-style, part by part from the end of the name: "blocks.*.attn.[qv]" finds queries
+    and values in every stack of the model, "decoder.blocks.*.cross.*" all of the cross-attention,
+    "blocks.*.*.*" every Linear of the blocks."""
     length = pattern.count(".") + 1
     linears = {name: module for name, module in model.named_modules() if isinstance(module, Base)}
     endings = {name: ".".join(name.split(".")[-length:]) for name in linears}
@@ -63,11 +65,17 @@ def where(base: Base) -> dict[str, Any]:
 
 
 class LoRA(Added):
-    """(alpha / r) B A dropout(x), to add to W x (Hu et al. 2021, section 4.1). b is zero at first. alpha: the update's
-    strength, constant when r changes, so that the learning rate need not."""
+    """(alpha / r) B A dropout(x), to add to W x (Hu et al. 2021, section 4.1). b is zero at first.
+    alpha: the update's strength, constant when r changes, so that the learning rate need not."""
 
     def __init__(
-        self, inputs: int, outputs: int, rank: int, alpha: float, dropout: float = 0.0, **options: Any
+        self,
+        inputs: int,
+        outputs: int,
+        rank: int,
+        alpha: float,
+        dropout: float = 0.0,
+        **options: Any,
     ) -> None:
         super().__init__()
         self.rank, self.alpha, self.dropout = rank, alpha, nn.Dropout(dropout)
@@ -89,32 +97,48 @@ class LoRALinear(nn.Module):
 
     def __init__(self, base: Base, rank: int, alpha: float, dropout: float = 0.0) -> None:
         super().__init__()
-        self.base, self.lora = base, LoRA(base.in_features, base.out_features, rank, alpha, dropout, **where(base))
+        self.base, self.lora = (
+            base,
+            LoRA(base.in_features, base.out_features, rank, alpha, dropout, **where(base)),
+        )
 
     def forward(self, x: Float[Tensor, "*T I"]) -> Float[Tensor, "*T O"]:
         return self.base(x) + self.lora(x)
 
 
 def lora(
-    model: Model, pattern: str = "blocks.*.attn.[qv]", *, rank: int = 8, alpha: float | None = None,
+    model: Model,
+    pattern: str = "blocks.*.attn.[qv]",
+    *,
+    rank: int = 8,
+    alpha: float | None = None,
     dropout: float = 0.0,
-) -> Model:  # fmt: skip
-    """Freeze the model and put an update of rank r beside every Linear that the pattern finds (as `inject` reads it;
-    queries and values were found to be the best two, section 7.1). alpha: by default r."""
-    inject(model, pattern, lambda linear: LoRALinear(linear, rank, rank if alpha is None else alpha, dropout))
+) -> Model:
+    """Freeze the model and put an update of rank r beside every Linear that the pattern finds (as
+    `inject` reads it; queries and values were found to be the best two, section 7.1). alpha: by
+    default r."""
+    inject(
+        model,
+        pattern,
+        lambda linear: LoRALinear(linear, rank, rank if alpha is None else alpha, dropout),
+    )
     freeze(model)
     return model
 
 
 @torch.no_grad()
 def merge(model: nn.Module) -> dict[str, LoRALinear]:
-    """Add every update to its matrix: the model has its first names again, and no more to compute than before. Returns
-    what was taken out, by name, for `unmerge`."""
-    layers = {name: module for name, module in model.named_modules() if isinstance(module, LoRALinear)}
+    """Add every update to its matrix: the model has its first names again, and no more to compute
+    than before. Returns what was taken out, by name, for `unmerge`."""
+    layers = {
+        name: module for name, module in model.named_modules() if isinstance(module, LoRALinear)
+    }
     if not layers:
         raise CourseError("The model has no LoRA updates to merge.")
     if any(isinstance(layer.base, QuantisedLinear) for layer in layers.values()):
-        raise CourseError("The 16 levels of NF4 cannot take an update in; load it into the unquantised model.")
+        raise CourseError(
+            "The 16 levels of NF4 cannot take an update in; load it into the unquantised model."
+        )
     for name, layer in layers.items():
         cast(nn.Parameter, layer.base.weight).add_(layer.lora.delta)
         put(model, name, layer.base)
@@ -123,23 +147,27 @@ def merge(model: nn.Module) -> dict[str, LoRALinear]:
 
 @torch.no_grad()
 def unmerge(model: nn.Module, layers: Mapping[str, LoRALinear]) -> None:
-    """Take the updates out of the matrices again and put them beside: the reverse of `merge`, up to rounding."""
+    """Take the updates out of the matrices again and put them beside: the reverse of `merge`, up to
+    rounding.
+    """
     for name, layer in layers.items():
         cast(nn.Parameter, layer.base.weight).sub_(layer.lora.delta)
         put(model, name, layer.train(layer.base.training))
 
 
 def quantise(model: Model, pattern: str = "blocks.*.*.*") -> Model:
-    """Keep the weights of every Linear that the pattern finds in NF4, in place; `lora` then makes it QLoRA, but for the
-    paged optimizers. By default all Linears of the blocks, as Dettmers et al. 2023 have it."""
+    """Keep the weights of every Linear that the pattern finds in NF4, in place; `lora` then makes
+    it QLoRA, but for the paged optimizers. By default all Linears of the blocks, as Dettmers et al.
+    2023 have it."""
     inject(model, pattern, lambda linear: QuantisedLinear(cast(nn.Linear, linear)))
     freeze(model)
     return model
 
 
 class Adapter(Added):
-    """h + up(act(down(h))): D to `width` m and back (Houlsby et al. 2019, figure 2). 2 D m + D + m parameters. std: of
-    the initial weights, near the identity: section 3.6 sees no harm below it, and much above."""
+    """h + up(act(down(h))): D to `width` m and back (Houlsby et al. 2019, figure 2). 2 D m + D + m
+    parameters. std: of the initial weights, near the identity: section 3.6 sees no harm below it,
+    and much above."""
 
     def __init__(self, outer: int, width: int, *, std: float = 1e-2, **options: Any) -> None:
         super().__init__()
@@ -165,8 +193,9 @@ class AdaptedLinear(nn.Module):
 
 
 def adapters(model: Model, width: int = 64) -> Model:
-    """Freeze the model and put an adapter after the attention and the feed-forward of every block, before the residual.
-    Known departures: dropout acts after the adapter instead of before it; the norms are not trained along."""
+    """Freeze the model and put an adapter after the attention and the feed-forward of every block,
+    before the residual. Known departures: dropout acts after the adapter instead of before it; the
+    norms are not trained along."""
     for place in ("blocks.*.attn.out", "blocks.*.ff.down"):
         inject(model, place, lambda linear: AdaptedLinear(linear, width))
     freeze(model)
@@ -183,9 +212,9 @@ def bitfit(model: Model) -> Model:
 
 @dataclass(frozen=True)
 class Count:
-    """What training a model takes, without activations. trainable, total: numbers of parameters; a quantised weight
-    counts as one. weights: bytes of all as they are stored. bytes: these, and of the trained weights the gradients and
-    Adam's two moments."""
+    """What training a model takes, without activations. trainable, total: numbers of parameters; a
+    quantised weight counts as one. weights: bytes of all as they are stored. bytes: these, and of
+    the trained weights the gradients and Adam's two moments."""
 
     trainable: int
     total: int
@@ -199,7 +228,9 @@ class Count:
 
 
 def count(model: nn.Module) -> Count:
-    """Count parameters and bytes. Also of a model on the meta device, which takes no memory itself."""
+    """Count parameters and bytes. Also of a model on the meta device, which takes no memory
+    itself.
+    """
     own = list(model.parameters())
     trained = [weight for weight in own if weight.requires_grad]
     quantised = [module for module in model.modules() if isinstance(module, QuantisedLinear)]
@@ -207,7 +238,8 @@ def count(model: nn.Module) -> Count:
     weights = sum(part.nbytes for part in own + codes)
     return Count(
         trainable=sum(weight.numel() for weight in trained),
-        total=sum(weight.numel() for weight in own) + sum(m.in_features * m.out_features for m in quantised),
+        total=sum(weight.numel() for weight in own)
+        + sum(m.in_features * m.out_features for m in quantised),
         weights=weights,
         bytes=weights + 3 * sum(weight.nbytes for weight in trained),
     )

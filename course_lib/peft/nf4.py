@@ -1,12 +1,12 @@
-"""NF4 with double quantisation: a weight in 4.127 bits (Dettmers et al. 2023, section 3 and appendix E).
+"""NF4 with double quantisation: a weight in 4.127 bits (Dettmers et al. 2023, section 3 and
+appendix E).
 
     weights          blocks of 64   divided by the block's largest, then the nearest of 16 levels    4 bits
     their maxima     blocks of 256  less their mean, divided by the block's largest, in FP8 (E4M3)   8 / 64
     maxima of these                 in float32                                                       32 / (64 * 256)
 
-The 16 levels are quantiles of the normal distribution: what trained weights look like falls into each about equally
-often. One of them is 0, so there are 7 below it and 8 above.
-"""
+The 16 levels are quantiles of the normal distribution: what trained weights look like falls into
+each about equally often. One of them is 0, so there are 7 below it and 8 above."""
 
 from functools import cache
 from typing import Any, NamedTuple
@@ -22,8 +22,9 @@ FP8_MAX = 448.0
 
 
 def levels() -> Float[Tensor, "16"]:
-    """The 16 values, from -1 to 1: appendix E's table to the last bit. As in the released code, on each side of 0
-    evenly spaced probabilities, in float32, up to the mean of 1 - 1/30 and 1 - 1/32; equation 4 gives others."""
+    """The 16 values, from -1 to 1: appendix E's table to the last bit. As in the released code, on
+    each side of 0 evenly spaced probabilities, in float32, up to the mean of 1 - 1/30 and 1 - 1/32;
+    equation 4 gives others."""
     spaced = (torch.linspace(0.9677083, 0.5, n + 1)[:-1].double() for n in (7, 8))
     below, above = (torch.special.ndtri(side).float() for side in spaced)
     return torch.cat((-below, below.new_zeros(1), above.flip(0))) / above[0]
@@ -75,8 +76,8 @@ def _pairs(device: torch.device) -> Float[Tensor, "256 2"]:
 
 
 class QuantisedLinear(nn.Module):
-    """A Linear whose weight is kept in NF4 and made a float matrix for the moment it is multiplied with. It cannot be
-    trained; the gradient passes through it to what lies before."""
+    """A Linear whose weight is kept in NF4 and made a float matrix for the moment it is multiplied
+    with. It cannot be trained; the gradient passes through it to what lies before."""
 
     codes: Tensor
     scales: Tensor

@@ -1,10 +1,10 @@
-"""The shipped checkpoints: small models pretrained on the generated world, with what each was made from.
+"""The shipped checkpoints: small models pretrained on the generated world, with what each was made
+from.
 
     model, tokenizer, card = checkpoints.load("bert-mini")
 
-Each is a folder of data/checkpoints; manifest.json beside them has every file's SHA-256. `names()` lists them,
-docs/checkpoints.md says how they were made.
-"""
+Each is a folder of data/checkpoints; manifest.json beside them has every file's SHA-256. `names()`
+lists them, docs/checkpoints.md says how they were made."""
 
 import hashlib
 from dataclasses import asdict
@@ -39,7 +39,11 @@ HEADS = ("LM", "MLM", "Pretraining", "RTD", "Seq2SeqLM", "Sentence", "BiLM", "Wo
 
 def _build(values: dict[str, Any]) -> Any:
     if values["head"] == "BiLM":
-        return elmo.model(elmo.ElmoConfig(**values["elmo"] | {"filters": tuple(map(tuple, values["elmo"]["filters"]))}))
+        return elmo.model(
+            elmo.ElmoConfig(
+                **values["elmo"] | {"filters": tuple(map(tuple, values["elmo"]["filters"]))}
+            )
+        )
     stack = from_dict(values["stack"])
     if values["head"] == "Seq2SeqLM":
         encoder = from_dict(values["encoder"]) if "encoder" in values else None
@@ -68,8 +72,8 @@ def _tell(model: Any) -> dict[str, Any]:
 
 
 class Loaded(NamedTuple):
-    """A checkpoint, ready to use: a module in eval mode, float32, and its `Tokenizer`; but ELMo's `Vocabulary`, and
-    `WordVectors` with none. card: recipe, seed, data, steps, scores, curve."""
+    """A checkpoint, ready to use: a module in eval mode, float32, and its `Tokenizer`; but ELMo's
+    `Vocabulary`, and `WordVectors` with none. card: recipe, seed, data, steps, scores, curve."""
 
     model: Any
     tokenizer: Any
@@ -85,7 +89,9 @@ def entry(name: str, folder: str | Path = FOLDER) -> dict[str, Any]:
     """What the manifest says: what the card does but its curve, and the SHA-256 of its `files`."""
     entries = _manifest(Path(folder))
     if name not in entries:
-        raise CourseError(f"There is no checkpoint {name!r}; there are {', '.join(sorted(entries)) or 'none'}.")
+        raise CourseError(
+            f"There is no checkpoint {name!r}; there are {', '.join(sorted(entries)) or 'none'}."
+        )
     return dict(entries[name])
 
 
@@ -96,26 +102,39 @@ def card(name: str, folder: str | Path = FOLDER) -> dict[str, Any]:
 
 
 def load(name: str, *, folder: str | Path = FOLDER) -> Loaded:
-    """Load a shipped checkpoint, one of `names()`, after checking every file of it; none is half-loaded."""
+    """Load a shipped checkpoint, one of `names()`, after checking every file of it; none is
+    half-loaded.
+    """
     wanted, place = entry(name, folder)["files"], Path(folder) / str(name)
     files = [WORDS if file == "tokenizer.json" and WORDS in wanted else file for file in FILES]
     content = {file: _checked(place / file, wanted[file]) for file in files}
     values = read_json(place / "config.json")
-    weights = {key: value.float() for key, value in from_bytes(content["model.safetensors"]).items()}
+    weights = {
+        key: value.float() for key, value in from_bytes(content["model.safetensors"]).items()
+    }
     known: Any = read_json(place / WORDS) if WORDS in files else Tokenizer.load(place)
     details = dict(read_json(place / "card.json"))
     if values["head"] == "WordVectors":
-        return Loaded(WordVectors(known["words"], weights["vectors"], known["counts"]), None, details)
+        return Loaded(
+            WordVectors(known["words"], weights["vectors"], known["counts"]), None, details
+        )
     model = _build(values)
-    weights |= {name: weights[twin] for name, twin in tied(model).items() if twin in weights and name not in weights}
+    weights |= {
+        name: weights[twin]
+        for name, twin in tied(model).items()
+        if twin in weights and name not in weights
+    }
     hf.load_strictly(model, weights, f"{name}/model.safetensors")
-    return _pair(model.eval(), elmo.Vocabulary(known["words"]) if WORDS in files else known, details)
+    return _pair(
+        model.eval(), elmo.Vocabulary(known["words"]) if WORDS in files else known, details
+    )
 
 
 @checked
 def open_model(source: str | Path) -> Loaded:
-    """A model with its tokenizer: a folder in the Hugging Face layout or of `export`, a shipped checkpoint by its name,
-    or a model of the hub, "hub:" in front or not. A published BERT keeps its pooler and next-sentence head."""
+    """A model with its tokenizer: a folder in the Hugging Face layout or of `export`, a shipped
+    checkpoint by its name, or a model of the hub, "hub:" in front or not. A published BERT keeps
+    its pooler and next-sentence head."""
     path = Path(source).expanduser()
     if (path.parent / "manifest.json").exists() and path.name in names(path.parent):
         return load(path.name, folder=path.parent)
@@ -127,23 +146,30 @@ def open_model(source: str | Path) -> Loaded:
         try:
             folder = hub.pretrained(source)
         except CourseError as error:
-            raise CourseError(f"There is no checkpoint {source!r}; there are {', '.join(shipped)}. {error}") from error
+            raise CourseError(
+                f"There is no checkpoint {source!r}; there are {', '.join(shipped)}. {error}"
+            ) from error
     model = hf.load_pretrained(folder, architecture=hf.whole_architecture(folder))
     return _pair(model, Tokenizer.load(folder), {"name": str(source)})
 
 
 def _pair(model: Any, tokenizer: Any, told: dict[str, Any]) -> Loaded:
     """Both; the model's stacks know its tokens, so that `finetune` refuses another's."""
-    tokens = tuple(tokenizer.tokens(range(len(tokenizer)))) if isinstance(tokenizer, Tokenizer) else ()
+    tokens = (
+        tuple(tokenizer.tokens(range(len(tokenizer)))) if isinstance(tokenizer, Tokenizer) else ()
+    )
     for part in model.modules():
         if isinstance(part, Transformer):
             part.vocabulary = tokens
     return Loaded(model, tokenizer, told)
 
 
-def export(name: str, model: Any, tokenizer: Any, card: dict[str, Any], folder: str | Path = FOLDER) -> Path:
-    """Write a checkpoint in half precision and enter it in the manifest. model: one of the `HEADS`. tokenizer: a
-    `Tokenizer`, or an `elmo.Vocabulary`; None with `WordVectors`. card: recipe, seed, data, steps, scores, curve."""
+def export(
+    name: str, model: Any, tokenizer: Any, card: dict[str, Any], folder: str | Path = FOLDER
+) -> Path:
+    """Write a checkpoint in half precision and enter it in the manifest. model: one of the `HEADS`.
+    tokenizer: a `Tokenizer`, or an `elmo.Vocabulary`; None with `WordVectors`. card: recipe, seed,
+    data, steps, scores, curve."""
     folder, head = Path(folder), type(model).__name__
     place = folder / name
     if head not in HEADS:
@@ -152,7 +178,10 @@ def export(name: str, model: Any, tokenizer: Any, card: dict[str, Any], folder: 
     twins = {} if head == "WordVectors" else tied(model)
     data = to_bytes({key: _half(key, value) for key, value in state.items() if key not in twins})
     if len(data) > MAX_BYTES:
-        raise CourseError(f"{name} takes {len(data):,} bytes in half precision; {MAX_BYTES:,} is the most a file may.")
+        raise CourseError(
+            f"{name} takes {len(data):,} bytes in half precision; {MAX_BYTES:,} is the most a file"
+            " may."
+        )
     with atomic_write(place / "model.safetensors", "wb") as file:
         file.write(data)
     write_json(place / "config.json", _tell(model))
@@ -166,7 +195,9 @@ def export(name: str, model: Any, tokenizer: Any, card: dict[str, Any], folder: 
     write_json(place / "card.json", card)
     entries = _manifest(folder) if (folder / "manifest.json").exists() else {}
     summary = {key: value for key, value in card.items() if key not in ("name", "curve")}
-    entries[name] = summary | {"files": {file: _entry((place / file).read_bytes()) for file in files}}
+    entries[name] = summary | {
+        "files": {file: _entry((place / file).read_bytes()) for file in files}
+    }
     write_json(folder / "manifest.json", dict(sorted(entries.items())))
     return place
 
@@ -177,8 +208,12 @@ def facts(name: str) -> list[tuple[str, str]]:
     weights = [body.matrix] if hasattr(body, "matrix") else body.parameters()
     config = getattr(getattr(body, "stack", None), "config", None)
     found = [("head", type(body).__name__), ("parameters", f"{sum(p.numel() for p in weights):,}")]
-    found += [(key, str(value)) for key, value in flatten(config).items()] if config is not None else []
-    return found + [(key, str(details[key])) for key in ("data", "steps", "tokens", "scores") if key in details]
+    found += (
+        [(key, str(value)) for key, value in flatten(config).items()] if config is not None else []
+    )
+    return found + [
+        (key, str(details[key])) for key in ("data", "steps", "tokens", "scores") if key in details
+    ]
 
 
 def _manifest(folder: Path) -> dict[str, Any]:
@@ -194,7 +229,9 @@ def _checked(path: Path, entry: dict[str, Any]) -> bytes:
     except OSError as error:
         raise CourseError(f"{path} cannot be read ({error.strerror}). {_REMEDY}") from error
     if _entry(content) != entry:
-        raise CourseError(f"{path} is not the file in the manifest: its SHA-256 is another. {_REMEDY}")
+        raise CourseError(
+            f"{path} is not the file in the manifest: its SHA-256 is another. {_REMEDY}"
+        )
     return content
 
 
@@ -203,7 +240,13 @@ def _entry(content: bytes) -> dict[str, Any]:
 
 
 def _half(name: str, value: Tensor) -> Tensor:
-    half = value.detach().cpu().to(torch.float16) if value.is_floating_point() else value.detach().cpu()
+    half = (
+        value.detach().cpu().to(torch.float16)
+        if value.is_floating_point()
+        else value.detach().cpu()
+    )
     if not torch.isfinite(half).all():
-        raise CourseError(f"The weight {name} holds numbers too large for half precision, or none at all.")
+        raise CourseError(
+            f"The weight {name} holds numbers too large for half precision, or none at all."
+        )
     return half.contiguous()

@@ -5,8 +5,8 @@
     hub:path/to/folder             a folder laid out as on the hub
     bert-base-uncased@v1           where a model is asked for, also without "hub:", unless there is such a folder
 
-What was fetched once is used again without a network. Nothing of a hub is ever executed: no scripts, no pickles.
-"""
+What was fetched once is used again without a network. Nothing of a hub is ever executed: no
+scripts, no pickles."""
 
 import re
 from collections.abc import Iterator
@@ -18,19 +18,39 @@ from typing import Any, Literal
 from course_lib.errors import CourseError
 
 PREFIX = "hub:"
-MODEL_FILES = ("*.json", "*.safetensors", "vocab.txt", "merges.txt")  # all that `hf` and `Tokenizer` read; no pickles
-NOT_MODULES = "[!0-9]*/*"  # folders that are no part of a sentence-transformers model as 1_Pooling is: onnx, openvino
+# all that `hf` and `Tokenizer` read; no pickles
+MODEL_FILES = ("*.json", "*.safetensors", "vocab.txt", "merges.txt")
+# folders that are no part of a sentence-transformers model as 1_Pooling is: onnx, openvino
+NOT_MODULES = "[!0-9]*/*"
 PATIENCE = 5.0  # seconds to wait for the hub's first answer
 COMMIT = re.compile(r"[0-9a-f]{40}")
 REPOSITORY = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
-ABSENT = "cannot be had: the hub does not answer (or HF_HUB_OFFLINE is set), and the cache holds no copy."
-# What an error means, by its class's name (the libraries use two versions of one HTTP client) or by words in it.
+ABSENT = (
+    "cannot be had: the hub does not answer (or HF_HUB_OFFLINE is set), and the cache holds no"
+    " copy."
+)
+# What an error means, by its class's name (the libraries use two versions of one HTTP client) or by
+# words in it.
 MEANING = {
     ("RevisionNotFoundError", "Revision '"): "does not exist; look its revisions up on its page.",
-    ("GatedRepoError", "gated dataset"): "is given only to those who asked its owners; ask on its page and log in.",
-    ("RepositoryNotFoundError", "DatasetNotFoundError"): "is not on the hub, or is private; check the spelling.",
-    ("ConnectionError", "TransportError", "TimeoutException", "LocalEntryNotFoundError", "find cache for"): ABSENT,
-    ("no longer supported",): "comes as a Python script, which is not executed; try its revision refs/convert/parquet.",
+    (
+        "GatedRepoError",
+        "gated dataset",
+    ): "is given only to those who asked its owners; ask on its page and log in.",
+    (
+        "RepositoryNotFoundError",
+        "DatasetNotFoundError",
+    ): "is not on the hub, or is private; check the spelling.",
+    (
+        "ConnectionError",
+        "TransportError",
+        "TimeoutException",
+        "LocalEntryNotFoundError",
+        "find cache for",
+    ): ABSENT,
+    (
+        "no longer supported",
+    ): "comes as a Python script, which is not executed; try its revision refs/convert/parquet.",
 }
 
 
@@ -46,7 +66,8 @@ class Name:
     def folder(self) -> Path | None:
         """The folder that is meant, if the place is one."""
         path = Path(self.place).expanduser()
-        return path if self.place and path.is_dir() else None  # an empty path would be the current folder
+        # an empty path would be the current folder
+        return path if self.place and path.is_dir() else None
 
 
 def parse(source: str) -> Name:
@@ -67,20 +88,27 @@ def parse(source: str) -> Name:
 
 
 def is_repository(source: str | Path) -> bool:
-    """Whether a text could be the name of a model on the hub, with or without "hub:". A `Path` never is."""
+    """Whether a text could be the name of a model on the hub, with or without "hub:". A `Path`
+    never is.
+    """
     name = source.partition("@")[0] if isinstance(source, str) else ""
     return name.startswith(PREFIX) or REPOSITORY.fullmatch(name) is not None
 
 
 def pretrained(source: str | Path) -> Path:
-    """The folder of a checkpoint: itself, or that of "OWNER/NAME@REVISION", fetched or from the cache."""
+    """The folder of a checkpoint: itself, or that of "OWNER/NAME@REVISION", fetched or from the
+    cache.
+    """
     from huggingface_hub import snapshot_download
 
     folder = Path(source).expanduser()
     if str(source) and folder.is_dir():  # an empty path would be the current folder
         return folder
     if not is_repository(source):
-        say = "give the path of a downloaded model (config.json + safetensors), or OWNER/NAME of the hub"
+        say = (
+            "give the path of a downloaded model (config.json + safetensors), or OWNER/NAME of"
+            " the hub"
+        )
         raise CourseError(f"There is no folder {str(source)!r}; {say}.")
     name = parse(str(source))
     if name.folder is not None:
@@ -94,31 +122,44 @@ def pretrained(source: str | Path) -> Path:
     except Exception as error:  # the library has a dozen kinds, and httpx's beside
         raise explain(error, name, "model") from error
     if not (folder / "config.json").is_file():
-        raise CourseError(f"The model {name.place!r} has no config.json, so it is none that the course can read.")
+        raise CourseError(
+            f"The model {name.place!r} has no config.json, so it is none that the course can read."
+        )
     return folder
 
 
 def commit(name: Name) -> str | None:
-    """The commit that a dataset's revision ("main" if there is none) stood for when it was last fetched, if ever."""
+    """The commit that a dataset's revision ("main" if there is none) stood for when it was last
+    fetched, if ever.
+    """
     from huggingface_hub import constants
 
     revision = name.revision or "main"
     if COMMIT.fullmatch(revision):
         return revision
-    ref = Path(constants.HF_HUB_CACHE) / f"datasets--{name.place.replace('/', '--')}" / "refs" / revision
+    ref = (
+        Path(constants.HF_HUB_CACHE)
+        / f"datasets--{name.place.replace('/', '--')}"
+        / "refs"
+        / revision
+    )
     return ref.read_text(encoding="utf-8").strip() if ref.is_file() else None
 
 
 def explain(error: BaseException, name: Name, kind: Literal["model", "dataset"]) -> CourseError:
     """One sentence for what went wrong on the way to the hub, or with a folder in its layout."""
-    what = f"The {kind} {name.place!r}" + (f" at revision {name.revision!r}" if name.revision else "")
+    what = f"The {kind} {name.place!r}" + (
+        f" at revision {name.revision!r}" if name.revision else ""
+    )
     said = set()
     cause: BaseException | None = error
     while cause is not None and str(cause) not in said:
         said |= {str(cause), *(parent.__name__ for parent in type(cause).__mro__)}
         cause = cause.__cause__ or cause.__context__
     for signs, meaning in MEANING.items():
-        if any(sign in one for sign in signs for one in said) and not (meaning == ABSENT and name.folder):
+        if any(sign in one for sign in signs for one in said) and not (
+            meaning == ABSENT and name.folder
+        ):
             return CourseError(f"{what} {meaning}")
     reason = " ".join(str(error).split())[:400].rstrip(".")
     return CourseError(f"{what} could not be loaded: {reason or type(error).__name__}.")
@@ -126,8 +167,8 @@ def explain(error: BaseException, name: Name, kind: Literal["model", "dataset"])
 
 @contextmanager
 def reached() -> Iterator[None]:
-    """Ask the hub first whether it answers; if not, the libraries work from their caches inside of this context, where
-    they would try again for half a minute, file by file."""
+    """Ask the hub first whether it answers; if not, the libraries work from their caches inside of
+    this context, where they would try again for half a minute, file by file."""
     import datasets
     from huggingface_hub import constants, get_session
 

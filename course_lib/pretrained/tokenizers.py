@@ -1,7 +1,7 @@
-"""Text to token numbers and back: WordPiece (Wu et al. 2016; BERT) and byte-level BPE (Sennrich et al. 2016 over bytes;
-GPT-2). The `tokenizers` library does the work; this file adds what a model needs to know of a vocabulary (`Vocab`),
-reproducible training, and the older files of public checkpoints.
-"""
+"""Text to token numbers and back: WordPiece (Wu et al. 2016; BERT) and byte-level BPE (Sennrich et
+al. 2016 over bytes; GPT-2). The `tokenizers` library does the work; this file adds what a model
+needs to know of a vocabulary (`Vocab`), reproducible training, and the older files of public
+checkpoints."""
 
 import unicodedata
 from collections import Counter
@@ -22,7 +22,8 @@ Text = str | Sequence[str]  # plain text, or words that are already separated (t
 
 WORDPIECE_SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")  # ids 0 to 4
 BPE_SPECIALS = ("<|pad|>", "<|endoftext|>")  # ids 0 and 1
-ALPHABET = 1000  # rarer characters become [UNK]: an alphabet of every emoji would crowd out the words
+# rarer characters become [UNK]: an alphabet of every emoji would crowd out the words
+ALPHABET = 1000
 # The names under which public vocabularies keep each role, the first present one counts.
 ROLES: dict[str, tuple[str, ...]] = {
     "pad": ("[PAD]", "<pad>", "<|pad|>"),
@@ -37,7 +38,9 @@ ROLES: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Vocab:
-    """What a model must know of a vocabulary: its size, and the ids that have a role (None: it has none)."""
+    """What a model must know of a vocabulary: its size, and the ids that have a role (None: it has
+    none).
+    """
 
     size: int
     pad: int | None = None
@@ -52,8 +55,9 @@ class Vocab:
 
 @dataclass(frozen=True)
 class Encoding:
-    """One encoded text or pair; every list has one entry a token. words: counted on through a pair, None at special
-    tokens. offsets: first and past-the-last character of each token in its own text."""
+    """One encoded text or pair; every list has one entry a token. words: counted on through a pair,
+    None at special tokens. offsets: first and past-the-last character of each token in its own
+    text."""
 
     ids: list[int]
     segments: list[int]
@@ -83,20 +87,34 @@ class Tokenizer:
 
     @checked
     def encode(
-        self, text: Text, pair: Text | None = None, special: bool = True, *, max_length: int | None = None
+        self,
+        text: Text,
+        pair: Text | None = None,
+        special: bool = True,
+        *,
+        max_length: int | None = None,
     ) -> Encoding:
-        """Encode one text, or two for one input. special: with this vocabulary's special tokens ([CLS] and [SEP] for
-        BERT, none for GPT). max_length: cut to so many tokens, specials included, from the end of the longer text."""
-        return self.encode_batch([text], None if pair is None else [pair], special, max_length=max_length)[0]
+        """Encode one text, or two for one input. special: with this vocabulary's special tokens
+        ([CLS] and [SEP] for BERT, none for GPT). max_length: cut to so many tokens, specials
+        included, from the end of the longer text."""
+        return self.encode_batch(
+            [text], None if pair is None else [pair], special, max_length=max_length
+        )[0]
 
     def encode_batch(
-        self, texts: Sequence[Text], pairs: Sequence[Text] | None = None, special: bool = True, *,
+        self,
+        texts: Sequence[Text],
+        pairs: Sequence[Text] | None = None,
+        special: bool = True,
+        *,
         max_length: int | None = None,
-    ) -> list[Encoding]:  # fmt: skip
+    ) -> list[Encoding]:
         """Encode many texts (or pairs) in parallel; arguments as for `encode`."""
         return [_encoding(raw) for raw in self._run(texts, pairs, special, max_length, fast=False)]
 
-    def ids(self, texts: Sequence[Text], special: bool = True, *, max_length: int | None = None) -> list[list[int]]:
+    def ids(
+        self, texts: Sequence[Text], special: bool = True, *, max_length: int | None = None
+    ) -> list[list[int]]:
         """Only the ids: the quick way through a corpus."""
         return [raw.ids for raw in self._run(texts, None, special, max_length, fast=True)]
 
@@ -105,7 +123,9 @@ class Tokenizer:
         """Text of these ids; special tokens are left out unless `special`."""
         numbers = _list(ids)
         if odd := [i for i in numbers if not 0 <= i < self.vocab.size]:
-            raise CourseError(f"There is no token {odd[0]}; they are numbered from 0 to {self.vocab.size - 1}.")
+            raise CourseError(
+                f"There is no token {odd[0]}; they are numbered from 0 to {self.vocab.size - 1}."
+            )
         return self.backend.decode(numbers, skip_special_tokens=not special)
 
     def tokens(self, ids: Iterable[int] | Tensor) -> list[str]:
@@ -113,7 +133,9 @@ class Tokenizer:
         return [self.backend.id_to_token(i) or "" for i in _list(ids)]
 
     def words(self, ids: Tensor) -> Tensor:
-        """Number the words of each row of Int[B T] (or [T]), read off the tokens' spelling; -1 at special tokens."""
+        """Number the words of each row of Int[B T] (or [T]), read off the tokens' spelling; -1 at
+        special tokens.
+        """
         if self._kinds is None:
             # 0: inside a word, 1: starts one (an unknown word too), -1: no word at all.
             kinds = [int(self._starts_word(t)) for t in self.tokens(range(self.vocab.size))]
@@ -122,19 +144,25 @@ class Tokenizer:
             self._kinds = torch.tensor(kinds)
         kinds_here = self._kinds[ids]
         outside = kinds_here == -1
-        opens = torch.cat([torch.ones_like(outside[..., :1]), outside[..., :-1]], dim=-1)  # first of a text
+        # first of a text
+        opens = torch.cat([torch.ones_like(outside[..., :1]), outside[..., :-1]], dim=-1)
         starts = (kinds_here == 1) | (opens & ~outside)
         return (starts.cumsum(-1) - 1).masked_fill(outside, -1)
 
     def save(self, path: str | Path, *, segments: bool = False) -> Path:
-        """Write tokenizer.json, the file or into a folder; a folder also gets a tokenizer_config.json naming the roles,
-        so that transformers' AutoTokenizer opens it. segments: whether it then gives them."""
+        """Write tokenizer.json, the file or into a folder; a folder also gets a
+        tokenizer_config.json naming the roles, so that transformers' AutoTokenizer opens it.
+        segments: whether it then gives them."""
         path = Path(path)
         file = path if path.suffix == ".json" else path / "tokenizer.json"
         with atomic_write(file) as handle:
             handle.write(self.backend.to_str())
         if path.suffix != ".json":
-            roles = {f"{r}_token": self.tokens([i])[0] for r in ROLES if (i := getattr(self.vocab, r)) is not None}
+            roles = {
+                f"{r}_token": self.tokens([i])[0]
+                for r in ROLES
+                if (i := getattr(self.vocab, r)) is not None
+            }
             inputs = ["input_ids", *(["token_type_ids"] if segments else []), "attention_mask"]
             about = {"tokenizer_class": "PreTrainedTokenizerFast", "model_input_names": inputs}
             write_json(path / "tokenizer_config.json", about | roles)
@@ -143,16 +171,19 @@ class Tokenizer:
     @staticmethod
     @checked
     def load(path: str | Path) -> "Tokenizer":
-        """Open a tokenizer.json, or a folder with one or with a public model's older files, vocab.txt or vocab.json
-        (BERT's and GPT-2's, if no config.json says otherwise)."""
+        """Open a tokenizer.json, or a folder with one or with a public model's older files,
+        vocab.txt or vocab.json (BERT's and GPT-2's, if no config.json says otherwise)."""
         try:
             made = Tokenizer(*_open(Path(path)))
-            made.ids(["\N{VAI SYLLABLE EE}"])  # a rare letter: the library says so if there is no token for the unknown
+            # a rare letter: the library says so if there is no token for the unknown
+            made.ids(["\N{VAI SYLLABLE EE}"])
             return made
         except CourseError:
             raise
         except Exception as error:  # the library raises bare Exception for a broken file
-            raise CourseError(f"The tokenizer in {path} is damaged ({error}); fetch or train it again.") from error
+            raise CourseError(
+                f"The tokenizer in {path} is damaged ({error}); fetch or train it again."
+            ) from error
 
     def __len__(self) -> int:
         return self.vocab.size
@@ -167,10 +198,18 @@ class Tokenizer:
         return token[:1] in ("Ġ", "Ċ", "ĉ") or not token[:1].isalnum()
 
     def _run(
-        self, texts: Sequence[Text], pairs: Sequence[Text] | None, special: bool, max_length: int | None, *, fast: bool
+        self,
+        texts: Sequence[Text],
+        pairs: Sequence[Text] | None,
+        special: bool,
+        max_length: int | None,
+        *,
+        fast: bool,
     ) -> list[tokenizers.Encoding]:
         if isinstance(texts, str):
-            raise CourseError("Expected a list of texts, got one string; put it in a list, or call encode().")
+            raise CourseError(
+                "Expected a list of texts, got one string; put it in a list, or call encode()."
+            )
         split = bool(texts) and not isinstance(texts[0], str)
         rows: list[Any] = [self._input(t) for t in texts]
         if pairs is not None:
@@ -179,7 +218,9 @@ class Tokenizer:
         if max_length is not None:
             least = self.backend.num_special_tokens_to_add(pairs is not None) if special else 0
             if max_length < least:
-                raise CourseError(f"max_length {max_length} has no room for the {least} special tokens.")
+                raise CourseError(
+                    f"max_length {max_length} has no room for the {least} special tokens."
+                )
             self.backend.enable_truncation(max_length)
         try:
             return list(run(rows, is_pretokenized=split, add_special_tokens=special))
@@ -193,8 +234,9 @@ class Tokenizer:
 
 
 def train_wordpiece(texts: Iterable[str], size: int, lowercase: bool = True) -> Tokenizer:
-    """Learn WordPiece with at most `size` entries; [PAD] [UNK] [CLS] [SEP] [MASK] are ids 0 to 4. The library numbers
-    "##x" pieces, which decide ties between merges, in the order of a hash table; so the alphabet is numbered first."""
+    """Learn WordPiece with at most `size` entries; [PAD] [UNK] [CLS] [SEP] [MASK] are ids 0 to 4.
+    The library numbers "##x" pieces, which decide ties between merges, in the order of a hash
+    table; so the alphabet is numbered first."""
     normalizer = normalizers.BertNormalizer(lowercase=lowercase)
     texts = list(texts)
     counts: Counter[str] = Counter()
@@ -210,22 +252,26 @@ def train_wordpiece(texts: Iterable[str], size: int, lowercase: bool = True) -> 
     learner.normalizer = normalizer
     learner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     specials = [*WORDPIECE_SPECIALS, *inner]
-    trainer = trainers.WordPieceTrainer(limit_alphabet=len(alphabet), **_learning(size, alphabet, specials))
+    trainer = trainers.WordPieceTrainer(
+        limit_alphabet=len(alphabet), **_learning(size, alphabet, specials)
+    )
     learner.train_from_iterator(texts, trainer, len(texts))
     model = models.WordPiece(learner.get_vocab(), unk_token=unknown, max_input_chars_per_word=100)
     backend = tokenizers.Tokenizer(model)
     backend.normalizer, backend.pre_tokenizer = learner.normalizer, learner.pre_tokenizer
     backend.decoder = decoders.WordPiece(prefix="##")
     backend.post_processor = processors.TemplateProcessing(
-        single=f"{cls}:0 $A:0 {sep}:0", pair=f"{cls}:0 $A:0 {sep}:0 $B:1 {sep}:1", special_tokens=[(cls, 2), (sep, 3)]
+        single=f"{cls}:0 $A:0 {sep}:0",
+        pair=f"{cls}:0 $A:0 {sep}:0 $B:1 {sep}:1",
+        special_tokens=[(cls, 2), (sep, 3)],
     )
     backend.add_special_tokens(list(WORDPIECE_SPECIALS))
     return Tokenizer(backend)
 
 
 def train_bpe(texts: Iterable[str], size: int) -> Tokenizer:
-    """Learn byte-level BPE with at most `size` entries; <|pad|> and <|endoftext|> are ids 0 and 1, the 256 bytes the
-    alphabet; any text comes back unchanged."""
+    """Learn byte-level BPE with at most `size` entries; <|pad|> and <|endoftext|> are ids 0 and 1,
+    the 256 bytes the alphabet; any text comes back unchanged."""
     texts = list(texts)
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     _require_room(size, len(BPE_SPECIALS) + len(alphabet), any(texts))
@@ -238,7 +284,9 @@ def train_bpe(texts: Iterable[str], size: int) -> Tokenizer:
 
 
 def _inside_words(char: str) -> bool:
-    """Whether the pre-tokenizer can leave `char` inside a word: not punctuation, not a CJK ideograph."""
+    """Whether the pre-tokenizer can leave `char` inside a word: not punctuation, not a CJK
+    ideograph.
+    """
     ascii_symbol = char.isascii() and not char.isalnum()
     ideograph = 0x3400 <= ord(char) <= 0x9FFF
     return not (ascii_symbol or ideograph or unicodedata.category(char).startswith("P"))
@@ -246,16 +294,23 @@ def _inside_words(char: str) -> bool:
 
 def _require_room(size: int, least: int, texts: bool) -> None:
     if not texts:
-        raise CourseError("A tokenizer cannot be trained on empty text; check the corpus it was given.")
+        raise CourseError(
+            "A tokenizer cannot be trained on empty text; check the corpus it was given."
+        )
     if size < least:
-        raise CourseError(f"A vocabulary of {size} holds not even specials and alphabet; ask for at least {least}.")
+        raise CourseError(
+            f"A vocabulary of {size} holds not even specials and alphabet; ask for at least"
+            f" {least}."
+        )
 
 
 def _vocab(backend: tokenizers.Tokenizer, roles: dict[str, str]) -> Vocab:
     found: dict[str, int | None] = {}
     for role, names in ROLES.items():
         candidates = (roles[role],) if role in roles else names
-        found[role] = next((i for n in candidates if (i := backend.token_to_id(n)) is not None), None)
+        found[role] = next(
+            (i for n in candidates if (i := backend.token_to_id(n)) is not None), None
+        )
     if "sep" not in roles and found["cls"] is None:
         found["sep"] = None  # T5 has "</s>" as its end only
     added = {i for i, token in backend.get_added_tokens_decoder().items() if token.special}
@@ -268,7 +323,9 @@ def _encoding(raw: tokenizers.Encoding) -> Encoding:
     words: list[int | None] = list(raw.word_ids)
     if raw.n_sequences > 1:
         parts = raw.sequence_ids
-        first = 1 + max((w for w, s in zip(words, parts, strict=True) if s == 0 and w is not None), default=-1)
+        first = 1 + max(
+            (w for w, s in zip(words, parts, strict=True) if s == 0 and w is not None), default=-1
+        )
         words = [w if w is None or s != 1 else w + first for w, s in zip(words, parts, strict=True)]
     return Encoding(raw.ids, raw.type_ids, words, raw.offsets, raw.tokens)
 
@@ -283,15 +340,24 @@ def _list(ids: Iterable[int] | Tensor) -> list[int]:
     try:
         return [int(i) for i in (ids.tolist() if isinstance(ids, Tensor) else ids)]
     except (TypeError, ValueError):
-        raise CourseError(f"Token numbers are a list of whole numbers, not {f'{ids!r:.60}'}.") from None
+        raise CourseError(
+            f"Token numbers are a list of whole numbers, not {f'{ids!r:.60}'}."
+        ) from None
 
 
 def _open(path: Path) -> tuple[tokenizers.Tokenizer, dict[str, str]]:
     """The library's tokenizer, and the special tokens that its configuration names, by role."""
     folder = path if path.is_dir() else path.parent
-    config = read_json(folder / "tokenizer_config.json") if (folder / "tokenizer_config.json").is_file() else {}
+    config = (
+        read_json(folder / "tokenizer_config.json")
+        if (folder / "tokenizer_config.json").is_file()
+        else {}
+    )
     named = {role: config.get(f"{role}_token") for role in ROLES}
-    texts = {role: token.get("content") if isinstance(token, dict) else token for role, token in named.items()}
+    texts = {
+        role: token.get("content") if isinstance(token, dict) else token
+        for role, token in named.items()
+    }
     roles = {role: text for role, text in texts.items() if isinstance(text, str)}
     file = path / "tokenizer.json" if path.is_dir() else path
     if file.is_file() and file.suffix == ".json":
@@ -303,4 +369,6 @@ def _open(path: Path) -> tuple[tokenizers.Tokenizer, dict[str, str]]:
         if (path / "config.json").is_file():
             kind = "AutoTokenizer"
         return getattr(transformers, kind).from_pretrained(path).backend_tokenizer, roles
-    raise CourseError(f"{path} holds no tokenizer (tokenizer.json, vocab.txt, or vocab.json with merges.txt).")
+    raise CourseError(
+        f"{path} holds no tokenizer (tokenizer.json, vocab.txt, or vocab.json with merges.txt)."
+    )

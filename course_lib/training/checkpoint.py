@@ -1,7 +1,7 @@
 """The state of a training run in one safetensors file: weights, optimizer, random numbers, step.
 
-One file and one rename: after a crash or a SIGKILL at any moment, the file is the old state or the new one.
-"""
+One file and one rename: after a crash or a SIGKILL at any moment, the file is the old state or the
+new one."""
 
 import json
 import re
@@ -22,21 +22,36 @@ from course_lib.training.distributed import Processes
 
 ALONE = Processes()
 Recipe = Mapping[str, Any]  # what a run was asked for
-_MOMENTS = {"AdamW": [{"step", "exp_avg", "exp_avg_sq"}], "Muon": [{"momentum"}, {"step", "mean", "square"}]}
-_SCHEMA = {"step": int, "twins": dict, "kind": str, "crc": int, "recipe": dict}  # of the JSON in the file's header
+_MOMENTS = {
+    "AdamW": [{"step", "exp_avg", "exp_avg_sq"}],
+    "Muon": [{"momentum"}, {"step", "mean", "square"}],
+}
+# of the JSON in the file's header
+_SCHEMA = {"step": int, "twins": dict, "kind": str, "crc": int, "recipe": dict}
 
 
 def save(
-    path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, step: int, processes: Processes = ALONE, *,
+    path: Path,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    step: int,
+    processes: Processes = ALONE,
+    *,
     recipe: Recipe | None = None,
-) -> None:  # fmt: skip
-    """Write the state after `step` updates to `path`, atomically, with the run's recipe. All processes take part, for
-    each has random numbers of its own and perhaps shards of the weights; the main one writes, with the whole state in
-    its (CPU) memory."""
+) -> None:
+    """Write the state after `step` updates to `path`, atomically, with the run's recipe. All
+    processes take part, for each has random numbers of its own and perhaps shards of the weights;
+    the main one writes, with the whole state in its (CPU) memory."""
     twins = tied(model)
-    tensors = {f"model.{name}": value for name, value in model.state_dict().items() if name not in twins}
+    tensors = {
+        f"model.{name}": value for name, value in model.state_dict().items() if name not in twins
+    }
     for index, state in optimizer.state_dict()["state"].items():
-        tensors |= {f"optimizer.{index}.{name}": value for name, value in state.items() if isinstance(value, Tensor)}
+        tensors |= {
+            f"optimizer.{index}.{name}": value
+            for name, value in state.items()
+            if isinstance(value, Tensor)
+        }
     whole: dict[str, Tensor] = {}
     for name, value in tensors.items():
         value = distributed.whole(value.detach())  # every process has to ask
@@ -47,20 +62,30 @@ def save(
     if not processes.is_main:
         return
     kind = type(optimizer).__name__
-    rest = {"step": step, "twins": twins, "kind": kind, "crc": _crc(whole), "recipe": _plain(recipe)}
+    rest = {
+        "step": step,
+        "twins": twins,
+        "kind": kind,
+        "crc": _crc(whole),
+        "recipe": _plain(recipe),
+    }
     with atomic_path(path) as new:
         try:
-            save_file(whole, new, metadata={"state": json.dumps(rest)})  # piece by piece: not all of it twice in memory
+            # piece by piece: not all of it twice in memory
+            save_file(whole, new, metadata={"state": json.dumps(rest)})
         except SafetensorError as error:
             raise OSError(str(error)) from error
 
 
-def load(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, processes: Processes = ALONE) -> int:
-    """Put the state of `path` into the model, the optimizer and the random generators; the number of updates done.
+def load(
+    path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, processes: Processes = ALONE
+) -> int:
+    """Put the state of `path` into the model, the optimizer and the random generators; the number
+    of updates done.
 
-    Any number of processes may go on with the run of any other; a new one begins with random numbers of its own. The
-    learning rates and other settings stay those of `optimizer`. A file that does not fit changes nothing.
-    """
+    Any number of processes may go on with the run of any other; a new one begins with random
+    numbers of its own. The learning rates and other settings stay those of `optimizer`. A file that
+    does not fit changes nothing."""
     tensors, rest = _read(path)
     weights = _weights(path, model, tensors, rest)
     state: dict[int, dict[str, Tensor]] = {}
@@ -68,18 +93,26 @@ def load(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, process
         if part := re.fullmatch(r"optimizer\.(\d+)\.(.+)", name):
             state.setdefault(int(part[1]), {})[part[2]] = value
     trained = [p for group in optimizer.param_groups for p in group["params"]]
-    moved = all(set(values) in _MOMENTS.get(rest["kind"], [set(values)]) for values in state.values())
+    moved = all(
+        set(values) in _MOMENTS.get(rest["kind"], [set(values)]) for values in state.values()
+    )
     fits = rest["kind"] == type(optimizer).__name__ and all(
-        index < len(trained) and v.is_floating_point() and (v.dim() == 0 or v.shape == trained[index].shape)
+        index < len(trained)
+        and v.is_floating_point()
+        and (v.dim() == 0 or v.shape == trained[index].shape)
         for index, values in state.items()
         for v in values.values()
     )
     if not (fits and moved):
-        raise CourseError(f"{path} is of another optimizer ({rest['kind']}) or trains other weights: remove it.")
+        raise CourseError(
+            f"{path} is of another optimizer ({rest['kind']}) or trains other weights: remove it."
+        )
 
     groups = optimizer.state_dict()["param_groups"]
     mine = model.state_dict()
-    model.load_state_dict({name: distributed.shard_like(value, mine[name]) for name, value in weights.items()})
+    model.load_state_dict(
+        {name: distributed.shard_like(value, mine[name]) for name, value in weights.items()}
+    )
     for number, values in state.items():
         for key, value in values.items():
             if value.dim():
@@ -90,27 +123,35 @@ def load(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, process
 
 
 def load_model(path: Path, model: nn.Module) -> int:
-    """Put the weights alone into the model, all of them, on one device; the number of updates done."""
+    """Put the weights alone into the model, all of them, on one device; the number of updates
+    done.
+    """
     tensors, rest = _read(path)
     model.load_state_dict(_weights(path, model, tensors, rest))
     return int(rest["step"])
 
 
 def steps_done(path: Path, recipe: Recipe | None = None) -> int:
-    """How many updates the state of `path` has behind it, by its header alone; a CourseError if the run there has
-    another recipe."""
+    """How many updates the state of `path` has behind it, by its header alone; a CourseError if the
+    run there has another recipe."""
     rest = _read(path, header=True)[1]
     there, here = rest["recipe"], _plain(recipe)
     if odd := [name for name in there if name in here and there[name] != here[name]]:
         said = ", ".join(f"{name} {there[name]} (here {here[name]})" for name in odd)
-        raise CourseError(f"{path} is of a run with {said}: ask for the same, name another folder, or say --afresh.")
+        raise CourseError(
+            f"{path} is of a run with {said}: ask for the same, name another folder, or say"
+            " --afresh."
+        )
     return int(rest["step"])
 
 
 def tied(model: nn.Module) -> dict[str, str]:
     """The further names of tied tensors -> the first name."""
     first: dict[int, str] = {}
-    every = [*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False)]
+    every = [
+        *model.named_parameters(remove_duplicate=False),
+        *model.named_buffers(remove_duplicate=False),
+    ]
     names = {name: first.setdefault(id(value), name) for name, value in every}
     return {name: twin for name, twin in names.items() if name != twin}
 
@@ -120,12 +161,16 @@ def _read(path: Path, *, header: bool = False) -> tuple[dict[str, Tensor], dict[
     try:
         with safe_open(path, framework="pt") as file:
             rest = json.loads((file.metadata() or {}).get("state", "{}"))
-            tensors = {} if header else {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            tensors = {} if header else {name: file.get_tensor(name) for name in file.keys()}
     except (SafetensorError, OSError, ValueError, RecursionError) as error:
-        raise CourseError(f"The checkpoint {path} is damaged ({error}); remove it to start afresh.") from error
+        raise CourseError(
+            f"The checkpoint {path} is damaged ({error}); remove it to start afresh."
+        ) from error
     rest = {"recipe": {}, **rest} if isinstance(rest, dict) else {}  # older files have none
     if any(type(rest.get(key)) is not kind for key, kind in _SCHEMA.items()) or rest["step"] < 0:
-        raise CourseError(f"{path} is not a training state of this course; remove it or name another file.")
+        raise CourseError(
+            f"{path} is not a training state of this course; remove it or name another file."
+        )
     if not header:
         damage = "" if _crc(tensors) == rest["crc"] else "its checksum is wrong"
         try:
@@ -134,7 +179,9 @@ def _read(path: Path, *, header: bool = False) -> tuple[dict[str, Tensor], dict[
         except (KeyError, RuntimeError, TypeError):
             damage = damage or "its random numbers are missing or odd"
         if damage:
-            raise CourseError(f"The checkpoint {path} is damaged ({damage}); remove it to start afresh.")
+            raise CourseError(
+                f"The checkpoint {path} is damaged ({damage}); remove it to start afresh."
+            )
     return tensors, rest
 
 
@@ -143,7 +190,9 @@ def _plain(recipe: Recipe | None) -> dict[str, Any]:
     return dict(json.loads(json.dumps(dict(recipe or {}), default=str)))
 
 
-def _weights(path: Path, model: nn.Module, tensors: dict[str, Tensor], rest: dict[str, Any]) -> dict[str, Tensor]:
+def _weights(
+    path: Path, model: nn.Module, tensors: dict[str, Tensor], rest: dict[str, Any]
+) -> dict[str, Tensor]:
     weights = {name[6:]: value for name, value in tensors.items() if name.startswith("model.")}
     weights |= {name: weights[twin] for name, twin in rest["twins"].items() if str(twin) in weights}
     theirs, mine = (
@@ -154,8 +203,9 @@ def _weights(path: Path, model: nn.Module, tensors: dict[str, Tensor], rest: dic
     if odd:
         name = odd[0]
         raise CourseError(
-            f"{path} belongs to another model: {name} is {theirs.get(name, 'missing')} there and "
-            f"{mine.get(name, 'missing')} here ({len(odd)} such in all); remove it or name another file."
+            f"{path} belongs to another model: {name} is {theirs.get(name, 'missing')} there and"
+            f" {mine.get(name, 'missing')} here ({len(odd)} such in all); remove it or name another"
+            " file."
         )
     return weights
 
@@ -164,7 +214,9 @@ def _random() -> dict[str, Tensor]:
     """The state of this process's random generators."""
     states = {"random.cpu": torch.get_rng_state()}
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-        states |= {f"random.cuda.{i}": state for i, state in enumerate(torch.cuda.get_rng_state_all())}
+        states |= {
+            f"random.cuda.{i}": state for i, state in enumerate(torch.cuda.get_rng_state_all())
+        }
     return states
 
 
@@ -174,7 +226,9 @@ def _set_random(tensors: dict[str, Tensor], rank: int) -> None:
         torch.manual_seed(int(torch.randint(2**62, ())) + rank)
         return
     torch.set_rng_state(tensors[_of(rank, "random.cpu")])
-    devices = [tensors[name] for name in sorted(tensors) if name.startswith(_of(rank, "random.cuda."))]
+    devices = [
+        tensors[name] for name in sorted(tensors) if name.startswith(_of(rank, "random.cuda."))
+    ]
     if devices and torch.cuda.device_count() == len(devices):
         torch.cuda.set_rng_state_all(devices)
 
@@ -186,5 +240,7 @@ def _of(rank: int, name: str) -> str:
 def _crc(tensors: dict[str, Tensor]) -> int:
     crc = 0
     for name in sorted(tensors):
-        crc = zlib.crc32(tensors[name].reshape(-1).view(torch.uint8).numpy().data, zlib.crc32(name.encode(), crc))
+        crc = zlib.crc32(
+            tensors[name].reshape(-1).view(torch.uint8).numpy().data, zlib.crc32(name.encode(), crc)
+        )
     return crc

@@ -1,10 +1,10 @@
 """Several processes, one training run: data parallel, or weights in shards (FSDP).
 
-`accelerate launch --multi_gpu --num_processes 2 -m course_lib pretrain ...` starts the processes (on CPUs too, with
-`--device cpu` behind `pretrain`); `train()` finds itself among them. Every process takes its rows of the same batch, so
-the update is that of one process alone. With `--use_fsdp` in place of `--multi_gpu` the weights and the optimizer's
-moments are cut into shards, one a process (ZeRO stage 3, Rajbhandari et al. 2020), gathered block by block.
-"""
+`accelerate launch --multi_gpu --num_processes 2 -m course_lib pretrain ...` starts the processes
+(on CPUs too, with `--device cpu` behind `pretrain`); `train()` finds itself among them. Every
+process takes its rows of the same batch, so the update is that of one process alone. With
+`--use_fsdp` in place of `--multi_gpu` the weights and the optimizer's moments are cut into shards,
+one a process (ZeRO stage 3, Rajbhandari et al. 2020), gathered block by block."""
 
 import os
 from contextlib import AbstractContextManager, nullcontext
@@ -23,7 +23,9 @@ PATIENCE = timedelta(days=2)  # a corpus may take long to tokenize
 
 @dataclass(frozen=True)
 class Processes:
-    """This process among how many. sharded: by FSDP. With one process, everything below does nothing."""
+    """This process among how many. sharded: by FSDP. With one process, everything below does
+    nothing.
+    """
 
     rank: int = 0
     world: int = 1
@@ -63,7 +65,9 @@ class Processes:
 
 
 def join(device: torch.device) -> tuple[Processes, torch.device]:
-    """The processes that a launcher started, this one among them, and this one's device ("cuda" -> "cuda:1")."""
+    """The processes that a launcher started, this one among them, and this one's device ("cuda" ->
+    "cuda:1").
+    """
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         return Processes(), device
     from accelerate import PartialState
@@ -74,9 +78,12 @@ def join(device: torch.device) -> tuple[Processes, torch.device]:
     return Processes(state.process_index, state.num_processes, sharded), mine
 
 
-def spread(objective: nn.Module, optimizer: torch.optim.Optimizer, processes: Processes) -> nn.Module:
-    """The module whose backward pass averages gradients over the processes; the optimizer is adapted in place. With
-    shards the model's own parameters become `DTensor`s, of which each process holds a part."""
+def spread(
+    objective: nn.Module, optimizer: torch.optim.Optimizer, processes: Processes
+) -> nn.Module:
+    """The module whose backward pass averages gradients over the processes; the optimizer is
+    adapted in place. With shards the model's own parameters become `DTensor`s, of which each
+    process holds a part."""
     if processes.world == 1:
         return objective
     if not processes.sharded:
@@ -96,7 +103,9 @@ def spread(objective: nn.Module, optimizer: torch.optim.Optimizer, processes: Pr
 
 
 def silent(net: nn.Module, on: bool) -> AbstractContextManager[object]:
-    """Where on, gradients only accumulate; the backward pass that has it off averages them over the processes."""
+    """Where on, gradients only accumulate; the backward pass that has it off averages them over the
+    processes.
+    """
     if isinstance(net, nn.parallel.DistributedDataParallel):
         return net.no_sync() if on else nullcontext()
     if hasattr(net, "set_requires_gradient_sync"):
@@ -107,7 +116,8 @@ def silent(net: nn.Module, on: bool) -> AbstractContextManager[object]:
 def whole(value: Tensor) -> Tensor:
     """A tensor out of its shards; all processes have to ask for it."""
     cut: Any = value
-    return cut.full_tensor() if hasattr(cut, "full_tensor") else value  # a DTensor; importing the class costs a second
+    # a DTensor; importing the class costs a second
+    return cut.full_tensor() if hasattr(cut, "full_tensor") else value
 
 
 def shard_like(value: Tensor, like: Tensor) -> Tensor:
@@ -117,4 +127,6 @@ def shard_like(value: Tensor, like: Tensor) -> Tensor:
         return value
     from torch.distributed.tensor import distribute_tensor
 
-    return distribute_tensor(value.to(cut.device), cut.device_mesh, cut.placements, src_data_rank=None)
+    return distribute_tensor(
+        value.to(cut.device), cut.device_mesh, cut.placements, src_data_rank=None
+    )

@@ -1,8 +1,7 @@
 """One task, one model, one score (Devlin et al. 2019, section 4; Radford et al. 2018, section 3.2).
 
-`finetune` puts a head on a body, trains and scores; `predict` asks the result, or a folder that it was saved in, about
-new rows.
-"""
+`finetune` puts a head on a body, trains and scores; `predict` asks the result, or a folder that it
+was saved in, about new rows."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -41,7 +40,9 @@ HEADS: dict[Kind, type[nn.Module]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class FineTuned:
-    """A model with a task's head, what it reads, and what its answers are called (no names: scores, spans, choices)."""
+    """A model with a task's head, what it reads, and what its answers are called (no names: scores,
+    spans, choices).
+    """
 
     model: nn.Module = field(repr=False)
     frame: Frame = field(repr=False)
@@ -56,9 +57,10 @@ class FineTuned:
 
 @dataclass(frozen=True, kw_only=True)
 class Result(FineTuned):
-    """What a fine-tuning run gave. score: of the test rows, by `metric`. predictions, truth: one entry a test row, as
-    of `predict` (truth: a list of texts where several count). per_class: precision, recall, F1 and count by label name.
-    history: the training steps. validation: the score after each epoch, if there are validation rows."""
+    """What a fine-tuning run gave. score: of the test rows, by `metric`. predictions, truth: one
+    entry a test row, as of `predict` (truth: a list of texts where several count). per_class:
+    precision, recall, F1 and count by label name. history: the training steps. validation: the
+    score after each epoch, if there are validation rows."""
 
     score: float
     metric: str
@@ -70,41 +72,67 @@ class Result(FineTuned):
     seconds: float
 
     def by(self, metric: str) -> float:
-        """The test rows' score by another of `metrics.METRICS`: "token_f1" beside exact match, for instance."""
+        """The test rows' score by another of `metrics.METRICS`: "token_f1" beside exact match, for
+        instance.
+        """
         return _score(metric, self.predictions, self.truth)
 
 
 @checked
 def finetune(
-    stack: Transformer | nn.Module, task: Mapping[str, Iterable[Row]], tokenizer: Tokenizer, *,
-    kind: Kind | None = None, classes: Sequence[str] | None = None, epochs: int = 3, lr: float = 3e-4, batch: int = 32,
-    seed: int = 0, pretrained: bool = True, frozen: bool = False, dropout: float | None = None,
-    pool: heads.Pool | None = None, peft: Callable[[Transformer], nn.Module] | None = None,
-    on_top: Callable[[Transformer], nn.Module] | None = None, metric: str | None = None, warmup: float = 0.1,
-    weight_decay: float = 0.01, max_length: int | None = None, device: str | torch.device = "cpu",
-    precision: Precision = "fp32", by_length: bool = False, out: str | Path | None = None,
+    stack: Transformer | nn.Module,
+    task: Mapping[str, Iterable[Row]],
+    tokenizer: Tokenizer,
+    *,
+    kind: Kind | None = None,
+    classes: Sequence[str] | None = None,
+    epochs: int = 3,
+    lr: float = 3e-4,
+    batch: int = 32,
+    seed: int = 0,
+    pretrained: bool = True,
+    frozen: bool = False,
+    dropout: float | None = None,
+    pool: heads.Pool | None = None,
+    peft: Callable[[Transformer], nn.Module] | None = None,
+    on_top: Callable[[Transformer], nn.Module] | None = None,
+    metric: str | None = None,
+    warmup: float = 0.1,
+    weight_decay: float = 0.01,
+    max_length: int | None = None,
+    device: str | torch.device = "cpu",
+    precision: Precision = "fp32",
+    by_length: bool = False,
+    out: str | Path | None = None,
     live: Callable[[Iterator[Step], int], Iterable[Step]] = lambda steps, total: steps,
-) -> Result:  # fmt: skip
+) -> Result:
     """Put a head on a copy of `stack`, train both on a task, score the test rows.
 
     Args:
-        stack: left as it is. Or a model that owns one, as checkpoints are; if it owns a pooler too (BERT's), a
-            classifier begins with that one, as in BERT's code. Or `families.baselines.Words`, whose task model takes
-            the place of a head; `pool`, `peft` and `on_top` are not for it.
+        stack: left as it is. Or a model that owns one, as checkpoints are; if it owns a pooler too
+            (BERT's), a classifier begins with that one, as in BERT's code. Or
+            `families.baselines.Words`, whose task model takes the place of a head; `pool`, `peft`
+            and `on_top` are not for it.
         task: "train" and "test" rows, perhaps "validation", with the columns of one kind of task
-            (`course_lib.data.inputs`). classes: names of the labels; by default what the dataset's features say.
-            A "single" or "pair" task with float labels has none: it is a regression.
-        lr: peak learning rate; linear warm-up over the share `warmup` of the steps, then linear decay.
-        pretrained: False starts from fresh weights of the same configuration. frozen: trains the head only.
-        pool: of `heads.Classifier`; by default "last" for a causal stack (the extract mark), "first" for others.
-        peft: body -> the body with a few new weights, the only ones trained beside the head (`peft.lora`). A decoder's
-            three marks then stay random.
-        on_top: body -> what the head then stands on, called and configured like the body (a BiLSTM over it).
+            (`course_lib.data.inputs`). classes: names of the labels; by default what the dataset's
+            features say. A "single" or "pair" task with float labels has none: it is a regression.
+        lr: peak learning rate; linear warm-up over the share `warmup` of the steps, then linear
+            decay.
+        pretrained: False starts from fresh weights of the same configuration. frozen: trains the
+            head only.
+        pool: of `heads.Classifier`; by default "last" for a causal stack (the extract mark),
+            "first" for others.
+        peft: body -> the body with a few new weights, the only ones trained beside the head
+            (`peft.lora`). A decoder's three marks then stay random.
+        on_top: body -> what the head then stands on, called and configured like the body (a BiLSTM
+            over it).
         by_length: batches of rows of like length, which need less padding; by default, of any rows.
-        metric: of `metrics.METRICS`; by default accuracy, entity F1 for B-/I- tags, exact match for spans, Pearson for
-            scores.
-        out: folder for the model (`FineTuned.save`); a decoder's classifier then has no bias, as in transformers.
-        live: what the steps and their number go through, and who gives them on; `figures.train_with_progress`.
+        metric: of `metrics.METRICS`; by default accuracy, entity F1 for B-/I- tags, exact match for
+            spans, Pearson for scores.
+        out: folder for the model (`FineTuned.save`); a decoder's classifier then has no bias, as in
+            transformers.
+        live: what the steps and their number go through, and who gives them on;
+            `figures.train_with_progress`.
 
     Known departure: GPT-1's auxiliary language-model loss is left out.
     """
@@ -112,7 +140,9 @@ def finetune(
     kind, names = _task(task, kind, classes)
     stack, pooler = _parts(stack)
     if tokenizer.vocab.size != stack.config.embed.vocab:
-        has = f"The tokenizer has {tokenizer.vocab.size} tokens, the model {stack.config.embed.vocab}"
+        has = (
+            f"The tokenizer has {tokenizer.vocab.size} tokens, the model {stack.config.embed.vocab}"
+        )
         raise CourseError(f"{has}; they do not belong together.")
     known: tuple[str, ...] = getattr(stack, "vocabulary", ())
     if tuple(tokenizer.tokens(range(len(known)))) != known:
@@ -122,10 +152,16 @@ def finetune(
     if epochs < 1 or batch < 1:
         raise CourseError(f"epochs is {epochs} and batch is {batch}; both must be at least 1.")
     if peft is not None and frozen:
-        raise CourseError("peft trains new weights in the body, frozen=True none at all; choose one of them.")
+        raise CourseError(
+            "peft trains new weights in the body, frozen=True none at all; choose one of them."
+        )
     count = len(names) if names else None
     frame = Frame(tokenizer, stack.config, kind, classes=count, max_length=max_length)
-    rows = {split: frame.rows(data) for split, data in task.items() if split in ("train", "validation", "test")}
+    rows = {
+        split: frame.rows(data)
+        for split, data in task.items()
+        if split in ("train", "validation", "test")
+    }
     metric = metric or _default_metric(kind, names)
     if metric not in metrics.METRICS:
         raise CourseError(f"There is no metric {metric!r}; there are {', '.join(metrics.METRICS)}.")
@@ -143,7 +179,12 @@ def finetune(
             more: dict[Kind, tuple[Any, ...]] = {"span": (), "choice": (read,), "tagging": (count,)}
             bias = out is None or not stack.config.causal
             model = HEADS[kind](under_head, *more.get(kind, (count or 1, read, bias)))
-            if pretrained and pooler is not None and isinstance(model, heads.Classifier) and model.pool == "first":
+            if (
+                pretrained
+                and pooler is not None
+                and isinstance(model, heads.Classifier)
+                and model.pool == "first"
+            ):
                 model.pooler.load_state_dict(pooler.state_dict())
                 model.pooler.activation = pooler.activation
             if frozen:
@@ -153,7 +194,8 @@ def finetune(
             name = families.public_class(model, family) or ""
             convert_back(model.state_dict(), family.all_rules(name, model), model)
             if pooled := family.architectures[name].options(body, {}).get("pooler"):
-                model.pooler.activation = pooled.activation  # ELECTRA's and DistilBERT's classes have their own
+                # ELECTRA's and DistilBERT's classes have their own
+                model.pooler.activation = pooled.activation
         batches = TaskBatches(frame, rows["train"], batch, seed, by_length)
         steps = epochs * batches.per_epoch
         validation: list[float] = []
@@ -161,41 +203,68 @@ def finetune(
         def scored(training: Iterator[Step]) -> Iterator[Step]:
             for step in training:
                 if "validation" in rows and step.step % batches.per_epoch == 0:
-                    validation.append(_score(metric, *answers(model, frame, rows["validation"], names)))
+                    validation.append(
+                        _score(metric, *answers(model, frame, rows["validation"], names))
+                    )
                 yield step
 
         optimizer = optim.adamw(model, lr, weight_decay=weight_decay)
         schedule = optim.linear(steps, round(warmup * steps))
         loss = losses.span if kind == "span" else losses.classification
-        training = train(model, batches, loss, optimizer, schedule, steps=steps, device=device, precision=precision)
+        training = train(
+            model,
+            batches,
+            loss,
+            optimizer,
+            schedule,
+            steps=steps,
+            device=device,
+            precision=precision,
+        )
         history = list(live(scored(training), steps))
     predictions, truth = answers(model, frame, rows["test"], names)
     result = Result(
-        score=_score(metric, predictions, truth), metric=metric, predictions=predictions, truth=truth,
-        per_class=_per_class(kind, predictions, truth, names), history=history, validation=validation,
-        seconds=time.perf_counter() - start, model=model.eval(), frame=frame, names=names,
-    )  # fmt: skip
+        score=_score(metric, predictions, truth),
+        metric=metric,
+        predictions=predictions,
+        truth=truth,
+        per_class=_per_class(kind, predictions, truth, names),
+        history=history,
+        validation=validation,
+        seconds=time.perf_counter() - start,
+        model=model.eval(),
+        frame=frame,
+        names=names,
+    )
     if out is not None:
         result.save(out)
     return result
 
 
 def load(source: str | Path) -> FineTuned:
-    """A fine-tuned model: a folder that `FineTuned.save` or transformers wrote, or a model of the hub."""
+    """A fine-tuned model: a folder that `FineTuned.save` or transformers wrote, or a model of the
+    hub.
+    """
     model, tokenizer, _ = checkpoints.open_model(source)
     kind = next((kind for kind, head in HEADS.items() if type(model) is head), None)
     if kind is None:
-        raise CourseError(f"{source} is not fine-tuned: a {type(model).__name__} has no head for a task's answers.")
+        raise CourseError(
+            f"{source} is not fine-tuned: a {type(model).__name__} has no head for a task's"
+            " answers."
+        )
     count = model.out.out_features if kind in ("single", "tagging") else None
     names = [str(name) for name in getattr(model, "class_names", None) or range(count or 0)]
     if kind == "single" and count == 1:
         count, names = None, []  # one score
-    return FineTuned(model=model, frame=Frame(tokenizer, model.stack.config, kind, classes=count), names=names)
+    return FineTuned(
+        model=model, frame=Frame(tokenizer, model.stack.config, kind, classes=count), names=names
+    )
 
 
 def predict(tuned: FineTuned | str | Path, data: Iterable[Row]) -> list[Any]:
-    """What a fine-tuned model, or the one in a folder, says of new rows; labels are not read. One entry a row: a class
-    number (`FineTuned.names` says of what), a score, a list of tags, the chosen candidate's number, or a text."""
+    """What a fine-tuned model, or the one in a folder, says of new rows; labels are not read. One
+    entry a row: a class number (`FineTuned.names` says of what), a score, a list of tags, the
+    chosen candidate's number, or a text."""
     tuned = tuned if isinstance(tuned, FineTuned) else load(tuned)
     frame, rows = tuned.frame, list(data)
     if frame.kind in ("single", "pair") and rows:  # both have the same head
@@ -205,17 +274,23 @@ def predict(tuned: FineTuned | str | Path, data: Iterable[Row]) -> list[Any]:
         "tagging": lambda row: {"labels": [0] * len(row.get("tokens", ()))},
         "span": lambda row: {"answer": "", "start": 0, "answers": None},
     }.get(frame.kind, lambda row: {"label": 0})
-    return answers(tuned.model, frame, frame.rows({**row, **blank(row)} for row in rows), tuned.names)[0]
+    return answers(
+        tuned.model, frame, frame.rows({**row, **blank(row)} for row in rows), tuned.names
+    )[0]
 
 
 @torch.no_grad()
-def answers(model: nn.Module, frame: Frame, rows: list[EncodedRow], names: list[str]) -> tuple[list[Any], list[Any]]:
+def answers(
+    model: nn.Module, frame: Frame, rows: list[EncodedRow], names: list[str]
+) -> tuple[list[Any], list[Any]]:
     """(predictions, truth), one entry a row."""
     said: list[Any] = [None] * len(rows)
     device = next(model.parameters()).device
     with evaluating(model):
         for numbers, batch in in_order(frame, rows, 64):
-            out = model(**{name: value.to(device) for name, value in batch.items() if name != "labels"})
+            out = model(
+                **{name: value.to(device) for name, value in batch.items() if name != "labels"}
+            )
             for place, number in enumerate(numbers):
                 said[number] = _answer(frame, rows[number], out, place, names)
     tagged = frame.kind == "tagging"
@@ -231,7 +306,11 @@ def _answer(frame: Frame, row: EncodedRow, out: Any, place: int, names: Sequence
         other = names.index("O") if "O" in names else 0
         tags = scores.argmax(-1).tolist()
         return [names[tags[token] if token >= 0 else other] for token in row.words]
-    return scores.squeeze(-1).item() if frame.classes is None and frame.kind != "choice" else int(scores.argmax())
+    return (
+        scores.squeeze(-1).item()
+        if frame.classes is None and frame.kind != "choice"
+        else int(scores.argmax())
+    )
 
 
 def _task(
@@ -240,7 +319,9 @@ def _task(
     """The kind of task and the names of its labels (none for scores, spans and choices)."""
     for split in ("train", "test"):
         if split not in task:
-            raise CourseError(f"A task needs {split!r} rows; this one has {', '.join(task) or 'none'}.")
+            raise CourseError(
+                f"A task needs {split!r} rows; this one has {', '.join(task) or 'none'}."
+            )
     rows = task["train"]
     first = next(iter(rows), None)
     if first is None:
@@ -257,9 +338,15 @@ def _task(
         names = []
     else:
         values = (row[column] for row in rows)
-        names = [str(i) for i in range(max(chain.from_iterable(values) if kind == "tagging" else values) + 1)]
+        names = [
+            str(i)
+            for i in range(max(chain.from_iterable(values) if kind == "tagging" else values) + 1)
+        ]
     if names and len(set(names)) < max(2, len(names)):
-        raise CourseError(f"The classes are {', '.join(names)}; there must be two or more, each with its own name.")
+        raise CourseError(
+            f"The classes are {', '.join(names)}; there must be two or more, each with its own"
+            " name."
+        )
     return kind, names
 
 
@@ -269,12 +356,17 @@ def _parts(model: Transformer | nn.Module) -> tuple[Transformer, heads.Pooler | 
         return cast(Transformer, model), None
     stack = model if isinstance(model, Transformer) else getattr(model, "stack", None)
     if not isinstance(stack, Transformer):
-        raise CourseError(f"Fine-tuning starts from a Transformer, or its owner; a {type(model).__name__} has none.")
+        raise CourseError(
+            f"Fine-tuning starts from a Transformer, or its owner; a {type(model).__name__} has"
+            " none."
+        )
     return stack, getattr(model, "pooler", None)
 
 
 def _copy(stack: Transformer, *, pretrained: bool, dropout: float | None) -> Transformer:
-    """The same model apart from the original; a decoder's vocabulary grows by the marks of `inputs.with_marks`."""
+    """The same model apart from the original; a decoder's vocabulary grows by the marks of
+    `inputs.with_marks`.
+    """
     config = stack.config
     if dropout is not None:
         config = replace(config, dropout=dropout, attention_dropout=dropout)
@@ -300,14 +392,21 @@ def _default_metric(kind: Kind, names: Sequence[str]) -> str:
 
 def _score(metric: str, predictions: list[Any], truth: list[Any]) -> float:
     if metric != "entity_f1" and isinstance(predictions[0], list):
-        predictions, truth = list(chain.from_iterable(predictions)), list(chain.from_iterable(truth))
+        predictions, truth = (
+            list(chain.from_iterable(predictions)),
+            list(chain.from_iterable(truth)),
+        )
     return metrics.METRICS[metric](predictions, truth)
 
 
-def _per_class(kind: Kind, predictions: list[Any], truth: list[Any], names: list[str]) -> dict[str, dict[str, float]]:
+def _per_class(
+    kind: Kind, predictions: list[Any], truth: list[Any], names: list[str]
+) -> dict[str, dict[str, float]]:
     if not names:
         return {}
     if kind == "tagging":
         number = {name: i for i, name in enumerate(names)}
-        predictions, truth = ([number[tag] for row in rows for tag in row] for rows in (predictions, truth))
+        predictions, truth = (
+            [number[tag] for row in rows for tag in row] for rows in (predictions, truth)
+        )
     return metrics.per_class(predictions, truth, names)

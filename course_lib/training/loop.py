@@ -1,4 +1,5 @@
-"""The training loop: a generator of `Step` records that prints nothing. One device, or several processes.
+"""The training loop: a generator of `Step` records that prints nothing. One device, or several
+processes.
 
 Bars, curves and logs are consumers of the records:
 
@@ -35,23 +36,28 @@ from course_lib.training.optim import Schedule, adamw
 Precision = Literal["fp32", "bf16", "auto"]
 
 WHOLE, YES_NO = (torch.int64, torch.int32), (torch.bool,)
-TYPES = {"ids": WHOLE, "segments": WHOLE, "attention_mask": YES_NO, "loss_mask": YES_NO}  # of a batch's tensors
+# of a batch's tensors
+TYPES = {"ids": WHOLE, "segments": WHOLE, "attention_mask": YES_NO, "loss_mask": YES_NO}
 CLIP = 1.0  # largest norm of the gradient
 COMPILED_FROM = 500  # steps; fewer do not pay for torch.compile on a GPU
-LOOK, UNSEEN = 20, {"cuda"}  # steps between two looks, which wait for the device, and where they are rare
+# steps between two looks, which wait for the device, and where they are rare
+LOOK, UNSEEN = 20, {"cuda"}
 Part = tuple[Batch, float | Tensor]  # rows of a batch, and their share of its targets
 
 
 class Batches(Protocol):
-    """Batch number `step` for every step >= 0, always the same one for the same number. A list, over and over, too."""
+    """Batch number `step` for every step >= 0, always the same one for the same number. A list,
+    over and over, too.
+    """
 
     def __getitem__(self, step: int, /) -> Batch: ...
 
 
 @dataclass(frozen=True)
 class Step:
-    """One update. step: from 1. loss: mean over the batch's targets, before the update. lr: the largest. grad_norm:
-    before clipping. tokens: real ones read. seconds: until a GPU has its work; who reads loss or grad_norm waits."""
+    """One update. step: from 1. loss: mean over the batch's targets, before the update. lr: the
+    largest. grad_norm: before clipping. tokens: real ones read. seconds: until a GPU has its work;
+    who reads loss or grad_norm waits."""
 
     step: int
     lr: float
@@ -63,32 +69,48 @@ class Step:
 
 
 def train(
-    model: nn.Module, batches: Batches, loss: Loss, optimizer: torch.optim.Optimizer | None = None,
-    schedule: Schedule | None = None, *, steps: int, accumulate: int = 1, device: str | torch.device = "cpu",
-    precision: Precision | None = None, compile: bool | None = None, checkpoint: str | Path | None = None,
-    every: int = 500, resume: bool = True, recipe: checkpoints.Recipe | None = None,
-) -> Iterator[Step]:  # fmt: skip
+    model: nn.Module,
+    batches: Batches,
+    loss: Loss,
+    optimizer: torch.optim.Optimizer | None = None,
+    schedule: Schedule | None = None,
+    *,
+    steps: int,
+    accumulate: int = 1,
+    device: str | torch.device = "cpu",
+    precision: Precision | None = None,
+    compile: bool | None = None,
+    checkpoint: str | Path | None = None,
+    every: int = 500,
+    resume: bool = True,
+    recipe: checkpoints.Recipe | None = None,
+) -> Iterator[Step]:
     """Train `model` in place; one `Step` after each update.
 
-    Under `accelerate launch` (or torchrun) the processes share out each batch's rows, and the updates are those of one
-    process: by data parallelism, or with `--use_fsdp` in shards, which the model's parameters then stay. A loss or
-    gradient that is not finite is a CourseError; the model and the checkpoint stay as before the step.
+    Under `accelerate launch` (or torchrun) the processes share out each batch's rows, and the
+    updates are those of one process: by data parallelism, or with `--use_fsdp` in shards, which the
+    model's parameters then stay. A loss or gradient that is not finite is a CourseError; the model
+    and the checkpoint stay as before the step.
 
     Args:
-        batches: `batches[step]` is the batch of that step, a dict of tensors whose first dimension is B.
-        loss: (model, batch) -> scalar, the mean over the batch's targets (`course_lib.objectives.losses`).
-        optimizer: `optim.adamw(model)` if None. schedule: step -> factor on its learning rate; constant if None.
+        batches: `batches[step]` is the batch of that step, a dict of tensors whose first dimension
+            is B.
+        loss: (model, batch) -> scalar, the mean over the batch's targets
+            (`course_lib.objectives.losses`).
+        optimizer: `optim.adamw(model)` if None. schedule: step -> factor on its learning rate;
+            constant if None.
         steps: updates in all, those before a resume included.
-        accumulate: cut each batch (each process's share of it) into so many parts of rows, one in memory at a time.
-            The update is the whole batch's: each part counts by its number of targets.
-        precision: "bf16" runs the matrix products in bfloat16 (autocast; weights and updates stay float32),
-            "auto" does so where the device has instructions for it; None: "auto" on a GPU, "fp32" on a CPU, where
-            equal runs on two machines matter more.
+        accumulate: cut each batch (each process's share of it) into so many parts of rows, one in
+            memory at a time. The update is the whole batch's: each part counts by its number of
+            targets.
+        precision: "bf16" runs the matrix products in bfloat16 (autocast; weights and updates stay
+            float32), "auto" does so where the device has instructions for it; None: "auto" on a
+            GPU, "fp32" on a CPU, where equal runs on two machines matter more.
         compile: torch.compile; None: on a GPU, for `COMPILED_FROM` steps or more.
-        checkpoint: file to write every `every` steps and at the end, and to resume from if it is there and
-            `resume`. A resumed run ends with the same bits as one never stopped (of as many processes; another number
-            may go on, too). Whenever the process is killed, the file is whole. recipe: what the run was asked for;
-            a file of another recipe is refused.
+        checkpoint: file to write every `every` steps and at the end, and to resume from if it is
+            there and `resume`. A resumed run ends with the same bits as one never stopped (of as
+            many processes; another number may go on, too). Whenever the process is killed, the file
+            is whole. recipe: what the run was asked for; a file of another recipe is refused.
     """
     for name, value in (("steps", steps), ("accumulate", accumulate), ("every", every)):
         if value < 1:
@@ -111,14 +133,21 @@ def train(
     # The main process knows: it may still have been writing while the others came here.
     if path and processes.agree(resume and path.exists()):
         if (done := checkpoints.steps_done(path, recipe)) > steps:
-            raise CourseError(f"The run in {path} has made {done:,} steps, more than the {steps:,} asked for.")
+            raise CourseError(
+                f"The run in {path} has made {done:,} steps, more than the {steps:,} asked for."
+            )
         first = checkpoints.load(path, model, optimizer, processes)
     elif processes.rank:
         torch.manual_seed(torch.initial_seed() + processes.rank)  # other rows, other dropout
 
-    worst = torch.zeros(3, device=place)  # loss, norm and number of the first update that is not finite
+    # loss, norm and number of the first update that is not finite
+    worst = torch.zeros(3, device=place)
     # The kernel leaves out an update where `found_inf` says so: then nobody has to look before.
-    unseen = place.type in UNSEEN and hasattr(optimizer, "_step_supports_amp_scaling") and not processes.sharded
+    unseen = (
+        place.type in UNSEEN
+        and hasattr(optimizer, "_step_supports_amp_scaling")
+        and not processes.sharded
+    )
     start = time.perf_counter()
     coming = _ahead(batches, range(first, steps), model, place, accumulate, processes)
     for step, (parts, tokens) in zip(range(first, steps), coming, strict=True):
@@ -133,11 +162,17 @@ def train(
         if unseen:
             cast(Any, optimizer).found_inf = (~worst.isfinite().all()).float()
         saving = (step + 1) % every == 0 or step + 1 == steps
-        if (saving or not unseen or (step + 1) % LOOK == 0) and not all(map(math.isfinite, seen := worst.tolist())):
-            kept = f" The checkpoint {path} still holds the last good state." if path and path.exists() else ""
+        if (saving or not unseen or (step + 1) % LOOK == 0) and not all(
+            map(math.isfinite, seen := worst.tolist())
+        ):
+            kept = (
+                f" The checkpoint {path} still holds the last good state."
+                if path and path.exists()
+                else ""
+            )
             raise CourseError(
-                f"Training diverged at step {seen[2]:.0f}: the loss is {seen[0]}, the norm of the gradient is "
-                f"{seen[1]}. Lower the learning rate or warm up for longer.{kept}"
+                f"Training diverged at step {seen[2]:.0f}: the loss is {seen[0]}, the norm of the"
+                f" gradient is {seen[1]}. Lower the learning rate or warm up for longer.{kept}"
             )
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
@@ -151,7 +186,9 @@ def train(
 
 
 class _Objective(nn.Module):
-    """Batch -> loss, as one module: what is spread over processes, whatever of the model a loss calls."""
+    """Batch -> loss, as one module: what is spread over processes, whatever of the model a loss
+    calls.
+    """
 
     def __init__(self, model: nn.Module, loss: Loss) -> None:
         super().__init__()
@@ -161,7 +198,9 @@ class _Objective(nn.Module):
         return self.loss(self.model, batch)
 
 
-def _backward(net: nn.Module, parts: list[Part], processes: Processes, device: torch.device, bf16: bool) -> Tensor:
+def _backward(
+    net: nn.Module, parts: list[Part], processes: Processes, device: torch.device, bf16: bool
+) -> Tensor:
     """The gradients of this process's parts of the batch; the loss of all of it."""
     total = torch.zeros((), device=device)
     for index, (part, weight) in enumerate(parts, start=1):
@@ -177,10 +216,10 @@ def _backward(net: nn.Module, parts: list[Part], processes: Processes, device: t
 def micro_batches(batch: Batch, parts: int) -> Iterator[Part]:
     """Cut a batch into micro-batches of rows, each with its share of the batch's targets.
 
-    The mean losses so weighted add up to the whole batch's mean loss. A part also carries `row_share` and
-    `token_share`, for losses that count rows or real tokens beside targets (`losses.mlm_nsp`, `losses.electra`). Where
-    there are more parts than rows, the last ones are the first row over again, with no share.
-    """
+    The mean losses so weighted add up to the whole batch's mean loss. A part also carries
+    `row_share` and `token_share`, for losses that count rows or real tokens beside targets
+    (`losses.mlm_nsp`, `losses.electra`). Where there are more parts than rows, the last ones are
+    the first row over again, with no share."""
     if parts == 1:
         yield batch, 1.0
         return
@@ -195,7 +234,9 @@ def micro_batches(batch: Batch, parts: int) -> Iterator[Part]:
 
 
 def targets(batch: Batch) -> Tensor:
-    """How many targets the batch's mean loss is taken over: labels that are not -100, else next tokens, else rows."""
+    """How many targets the batch's mean loss is taken over: labels that are not -100, else next
+    tokens, else rows.
+    """
     if "labels" in batch:
         labels = batch["labels"]
         return (labels != IGNORE).sum() if labels.dim() > 1 else torch.tensor(len(labels))
@@ -205,34 +246,49 @@ def targets(batch: Batch) -> Tensor:
 
 def _pairs(batch: Batch) -> Tensor:
     """Rows that carry a label of their own."""
-    return (batch["next"] != IGNORE).sum().clamp(min=1) if "next" in batch else torch.tensor(len(batch["ids"]))
+    return (
+        (batch["next"] != IGNORE).sum().clamp(min=1)
+        if "next" in batch
+        else torch.tensor(len(batch["ids"]))
+    )
 
 
 def _real(batch: Batch) -> Tensor:
     """Real tokens."""
-    return batch["attention_mask"].sum() if "attention_mask" in batch else torch.tensor(batch["ids"].numel())
+    return (
+        batch["attention_mask"].sum()
+        if "attention_mask" in batch
+        else torch.tensor(batch["ids"].numel())
+    )
 
 
 def has_bf16(device: str | torch.device) -> bool:
-    """Whether bfloat16 products are faster in hardware: CUDA from Ampere on, CPUs with AMX, AMD's with AVX512-BF16."""
+    """Whether bfloat16 products are faster in hardware: CUDA from Ampere on, CPUs with AMX, AMD's
+    with AVX512-BF16.
+    """
     if torch.device(device).type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     able = torch.cpu.get_capabilities() if torch.device(device).type == "cpu" else {}
-    amd = (file := Path("/proc/cpuinfo")).exists() and "AuthenticAMD" in file.read_text("utf-8", "replace")
-    return bool(able.get("amx_bf16") or (amd and able.get("avx512_bf16")))  # Intel's AVX512-BF16 alone is slower
+    amd = (file := Path("/proc/cpuinfo")).exists() and "AuthenticAMD" in file.read_text(
+        "utf-8", "replace"
+    )
+    # Intel's AVX512-BF16 alone is slower
+    return bool(able.get("amx_bf16") or (amd and able.get("avx512_bf16")))
 
 
 @functools.cache
 def keep_large_buffers() -> None:
-    """Tell glibc to keep large freed buffers instead of giving them back to the system at every step: some hundred
-    thousand page faults less. The setting is the process's."""
+    """Tell glibc to keep large freed buffers instead of giving them back to the system at every
+    step: some hundred thousand page faults less. The setting is the process's."""
     if platform.libc_ver()[0] == "glibc":
         m_trim_threshold, m_mmap_threshold = -1, -3  # malloc.h
         for threshold in (m_mmap_threshold, m_trim_threshold):
             ctypes.CDLL(None).mallopt(threshold, 2**31 - 1)
 
 
-def _chosen(precision: Precision | None, compile: bool | None, device: torch.device, steps: int) -> tuple[bool, bool]:
+def _chosen(
+    precision: Precision | None, compile: bool | None, device: torch.device, steps: int
+) -> tuple[bool, bool]:
     """Whether to cast to bfloat16, and whether to compile."""
     if precision not in (None, "fp32", "bf16", "auto"):
         raise CourseError(f"There is no precision {precision!r}; choose fp32, bf16 or auto.")
@@ -246,27 +302,49 @@ def known_device(device: str | torch.device) -> torch.device:
     try:
         known = torch.device(device)
     except RuntimeError as error:
-        raise CourseError(f"There is no device {device!r}; use 'cpu', 'cuda', 'cuda:1' or 'mps'.") from error
+        raise CourseError(
+            f"There is no device {device!r}; use 'cpu', 'cuda', 'cuda:1' or 'mps'."
+        ) from error
     if known.type == "cuda" and not torch.cuda.is_available():
-        raise CourseError("device is 'cuda', but PyTorch sees no NVIDIA GPU here; use device='cpu'.")
+        raise CourseError(
+            "device is 'cuda', but PyTorch sees no NVIDIA GPU here; use device='cpu'."
+        )
     return known
 
 
 def _ahead(
-    batches: Batches, steps: range, model: nn.Module, device: torch.device, accumulate: int, processes: Processes
+    batches: Batches,
+    steps: range,
+    model: nn.Module,
+    device: torch.device,
+    accumulate: int,
+    processes: Processes,
 ) -> Iterator[tuple[list[Part], int]]:
-    """Each step's parts of this process, on the device, and the real tokens of all; beside a GPU, made meanwhile."""
-    vocabularies = {module.tokens.num_embeddings for module in model.modules() if isinstance(module, Embedding)}
+    """Each step's parts of this process, on the device, and the real tokens of all; beside a GPU,
+    made meanwhile.
+    """
+    vocabularies = {
+        module.tokens.num_embeddings for module in model.modules() if isinstance(module, Embedding)
+    }
 
     def make(step: int) -> tuple[list[Part], int]:
         batch = batches[step % len(batches)] if isinstance(batches, Sequence) else batches[step]
         for name, kind in TYPES.items():
             if name in batch and batch[name].dtype not in kind:
                 right = " or ".join(map(str, kind))
-                raise CourseError(f"{name!r} of batch {step} is of type {batch[name].dtype}; it must be {right}.")
+                raise CourseError(
+                    f"{name!r} of batch {step} is of type {batch[name].dtype}; it must be {right}."
+                )
         if accumulate > (rows := len(batch["ids"])):
-            raise CourseError(f"accumulate is {accumulate}, but the batch has only {rows} rows to share out.")
-        mine = islice(micro_batches(batch, accumulate * processes.world), processes.rank, None, processes.world)
+            raise CourseError(
+                f"accumulate is {accumulate}, but the batch has only {rows} rows to share out."
+            )
+        mine = islice(
+            micro_batches(batch, accumulate * processes.world),
+            processes.rank,
+            None,
+            processes.world,
+        )
         for size in vocabularies if device.type != "cpu" else ():
             check_ids(batch["ids"], size)
         return [(move(part), share) for part, share in mine], int(_real(batch))
@@ -274,7 +352,10 @@ def _ahead(
     def move(part: Batch) -> Batch:
         if device.type == "cpu":
             return part
-        pinned = {k: x.pin_memory() if device.type == "cuda" and x.is_cpu else x for k, x in counted(part).items()}
+        pinned = {
+            k: x.pin_memory() if device.type == "cuda" and x.is_cpu else x
+            for k, x in counted(part).items()
+        }
         return {name: x.to(device, non_blocking=True) for name, x in pinned.items()}
 
     if device.type == "cpu":

@@ -1,4 +1,6 @@
-"""AdamW and Muon with the usual parameter groups, and learning-rate schedules as plain functions of the step."""
+"""AdamW and Muon with the usual parameter groups, and learning-rate schedules as plain functions of
+the step.
+"""
 
 import math
 from collections.abc import Callable
@@ -14,20 +16,30 @@ Schedule = Callable[[int], float]  # step, from 0 -> factor on the optimizer's l
 
 
 def parameter_groups(model: nn.Module, weight_decay: float = 0.01) -> list[dict[str, Any]]:
-    """Two groups of the trainable parameters: what has two or more dimensions and does not belong to an nn.Embedding
-    decays; biases, norm weights and embedding tables do not."""
-    tables = {id(p) for m in model.modules() if isinstance(m, nn.Embedding) for p in m.parameters(recurse=False)}
+    """Two groups of the trainable parameters: what has two or more dimensions and does not belong
+    to an nn.Embedding decays; biases, norm weights and embedding tables do not."""
+    tables = {
+        id(p)
+        for m in model.modules()
+        if isinstance(m, nn.Embedding)
+        for p in m.parameters(recurse=False)
+    }
     trained = [p for p in model.parameters() if p.requires_grad]
     if not trained:
         raise CourseError("The model has no trainable parameter: all are frozen, or it has none.")
     matrices = [p for p in trained if p.dim() > 1 and id(p) not in tables]
     rest = [p for p in trained if p.dim() <= 1 or id(p) in tables]
-    groups = [{"params": matrices, "weight_decay": weight_decay}, {"params": rest, "weight_decay": 0.0}]
+    groups = [
+        {"params": matrices, "weight_decay": weight_decay},
+        {"params": rest, "weight_decay": 0.0},
+    ]
     return [group for group in groups if group["params"]]
 
 
 class AdamW(torch.optim.AdamW):
-    """PyTorch's own, without what asks its compiler around every call: to load that takes a process a second."""
+    """PyTorch's own, without what asks its compiler around every call: to load that takes a process
+    a second.
+    """
 
     add_param_group = unwrap(torch.optim.Optimizer.add_param_group)
     zero_grad = unwrap(torch.optim.Optimizer.zero_grad)
@@ -35,10 +47,14 @@ class AdamW(torch.optim.AdamW):
 
 
 def adamw(
-    model: nn.Module, lr: float = 1e-3, *, weight_decay: float = 0.01, betas: tuple[float, float] = (0.9, 0.999)
+    model: nn.Module,
+    lr: float = 1e-3,
+    *,
+    weight_decay: float = 0.01,
+    betas: tuple[float, float] = (0.9, 0.999),
 ) -> AdamW:
-    """AdamW (Loshchilov and Hutter 2019) over `parameter_groups`, in PyTorch's fused form where there is one. lr: the
-    peak; a schedule multiplies it."""
+    """AdamW (Loshchilov and Hutter 2019) over `parameter_groups`, in PyTorch's fused form where
+    there is one. lr: the peak; a schedule multiplies it."""
     if lr <= 0:
         raise CourseError(f"lr is {lr}; a learning rate must be above 0.")
     groups = parameter_groups(model, weight_decay)
@@ -49,10 +65,10 @@ def adamw(
 class Muon(torch.optim.Optimizer):
     """Muon (Jordan et al. 2024) for the blocks' matrices, AdamW for tables, norms and biases.
 
-    A matrix moves by its momentum with all singular values made about 1, times 0.2 sqrt(larger side), so that the step
-    is as large as AdamW's and takes the same learning rate (Liu et al. 2025, section 2.2). groups: of
-    `parameter_groups`; those that decay are the matrices. betas: AdamW's.
-    """
+    A matrix moves by its momentum with all singular values made about 1, times 0.2 sqrt(larger
+    side), so that the step is as large as AdamW's and takes the same learning rate (Liu et al.
+    2025, section 2.2). groups: of `parameter_groups`; those that decay are the matrices. betas:
+    AdamW's."""
 
     def __init__(self, groups: list[dict[str, Any]], lr: float, betas: tuple[float, float]) -> None:
         super().__init__(groups, {"lr": lr, "betas": betas})
@@ -64,7 +80,10 @@ class Muon(torch.optim.Optimizer):
             for p in group["params"]:
                 if p.grad is not None and group["weight_decay"]:
                     p.mul_(1 - group["lr"] * group["weight_decay"])
-                    p.add_(self._orthogonal_step(p, p.grad), alpha=-group["lr"] * 0.2 * max(p.shape) ** 0.5)
+                    p.add_(
+                        self._orthogonal_step(p, p.grad),
+                        alpha=-group["lr"] * 0.2 * max(p.shape) ** 0.5,
+                    )
                 elif p.grad is not None:
                     p.add_(self._adam_step(p, p.grad, group["betas"]), alpha=-group["lr"])
 
@@ -79,25 +98,37 @@ class Muon(torch.optim.Optimizer):
             state.update(step=torch.zeros(()), mean=torch.zeros_like(p), square=torch.zeros_like(p))
         state["step"] += 1
         mean = state["mean"].lerp_(grad, 1 - betas[0]) / (1 - betas[0] ** state["step"])
-        square = state["square"].lerp_(grad.square(), 1 - betas[1]) / (1 - betas[1] ** state["step"])
+        square = state["square"].lerp_(grad.square(), 1 - betas[1]) / (
+            1 - betas[1] ** state["step"]
+        )
         return mean / (square.sqrt() + 1e-8)  # type: ignore[no-any-return]
 
 
 def orthogonal(x: Tensor) -> Tensor:
-    """A matrix [R, C] with the same singular vectors and all singular values near 1, by five Newton-Schulz steps in
-    bfloat16 (coefficients of Jordan et al. 2024)."""
+    """A matrix [R, C] with the same singular vectors and all singular values near 1, by five
+    Newton-Schulz steps in bfloat16 (coefficients of Jordan et al. 2024)."""
     u = x.bfloat16() if x.shape[0] <= x.shape[1] else x.bfloat16().T
     u = u / u.norm().clamp(min=1e-7)
     for _ in range(5):
         square = u @ u.T
-        u = torch.addmm(u, torch.addmm(square, square, square, beta=-4.7750, alpha=2.0315), u, beta=3.4445)
+        u = torch.addmm(
+            u, torch.addmm(square, square, square, beta=-4.7750, alpha=2.0315), u, beta=3.4445
+        )
     return (u if x.shape[0] <= x.shape[1] else u.T).to(x.dtype)
 
 
-def muon(model: nn.Module, lr: float, *, weight_decay: float = 0.1, betas: tuple[float, float] = (0.9, 0.98)) -> Muon:
+def muon(
+    model: nn.Module,
+    lr: float,
+    *,
+    weight_decay: float = 0.1,
+    betas: tuple[float, float] = (0.9, 0.98),
+) -> Muon:
     """`Muon` over a model's `parameter_groups`; whole matrices, not shards."""
     if lr <= 0 or weight_decay <= 0:
-        raise CourseError(f"lr is {lr} and weight_decay {weight_decay}; with Muon both must be above 0.")
+        raise CourseError(
+            f"lr is {lr} and weight_decay {weight_decay}; with Muon both must be above 0."
+        )
     return Muon(parameter_groups(model, weight_decay), lr, betas)
 
 
@@ -114,17 +145,20 @@ def linear(steps: int, warmup: int = 0) -> Schedule:
 def cosine(steps: int, warmup: int = 0) -> Schedule:
     """Linear warm-up to 1, then half a cosine towards 0 (Radford et al. 2018, section 4.1).
 
-    The peak stands for two steps, the last of the warm-up and the first of the decay; so it does in `linear`.
+    The peak stands for two steps, the last of the warm-up and the first of the decay; so it does in
+    `linear`.
 
     >>> [round(cosine(6, warmup=2)(step), 2) for step in range(6)]
     [0.5, 1.0, 1.0, 0.85, 0.5, 0.15]
     """
-    return lambda step: _warm(step, warmup) * 0.5 * (1 + math.cos(math.pi * _progress(step, steps, warmup)))
+    return lambda step: (
+        _warm(step, warmup) * 0.5 * (1 + math.cos(math.pi * _progress(step, steps, warmup)))
+    )
 
 
 def wsd(steps: int, warmup: int = 0, decay: float = 0.2) -> Schedule:
-    """Warm-up, constant, then linear decay to 0 over the last `decay` of the steps (Hu et al. 2024, section 4). Until
-    the decay begins, runs of different lengths are the same run."""
+    """Warm-up, constant, then linear decay to 0 over the last `decay` of the steps (Hu et al. 2024,
+    section 4). Until the decay begins, runs of different lengths are the same run."""
     last = max(1, round(steps * decay))
     return lambda step: _warm(step, warmup) * min(1.0, max(0.0, (steps - step) / last))
 
@@ -134,5 +168,7 @@ def _warm(step: int, warmup: int) -> float:
 
 
 def _progress(step: int, steps: int, warmup: int) -> float:
-    """0 until the warm-up is over, 1 from step `steps` on: the last step taken, steps - 1, still learns something."""
+    """0 until the warm-up is over, 1 from step `steps` on: the last step taken, steps - 1, still
+    learns something.
+    """
     return min(1.0, max(0.0, (step - warmup) / max(1, steps - warmup)))

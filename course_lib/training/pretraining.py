@@ -37,12 +37,18 @@ from course_lib.pretrained.tokenizers import Tokenizer, train_bpe, train_wordpie
 from course_lib.training import checkpoint, distill, distributed, optim
 from course_lib.training.loop import Batches, Step, known_device, train
 
-FREE = ("out", "size", "steps", "every", "resume", "device", "say", "watch", "options")  # may change on the way
+# may change on the way
+FREE = ("out", "size", "steps", "every", "resume", "device", "say", "watch", "options")
 LEARN_FROM = 50_000  # documents at the beginning, for the vocabulary
 HELD_OUT = 200  # documents of the validation split
 
-# Those whose tokenizer is learned here: byte-level BPE for the causal ones, WordPiece for the others.
-FAMILIES = [name for name, f in families.FAMILIES.items() if f.tokenizer == "wordpiece" or f.objective == "causal"]
+# Those whose tokenizer is learned here: byte-level BPE for the causal ones, WordPiece for the
+# others.
+FAMILIES = [
+    name
+    for name, f in families.FAMILIES.items()
+    if f.tokenizer == "wordpiece" or f.objective == "causal"
+]
 SIZES: dict[str, dict[str, int]] = {
     "mini": {"width": 128, "layers": 4, "heads": 4, "length": 160},
     "base": {"width": 768, "layers": 12, "heads": 12, "length": 512},
@@ -52,8 +58,8 @@ SIZES: dict[str, dict[str, int]] = {
 
 @dataclass(frozen=True)
 class Point:
-    """A point of the learning curve. loss: the mean since the last one; lr: the last step's. tokens, seconds: since the
-    last one. probe: what was asked of the model, where it was."""
+    """A point of the learning curve. loss: the mean since the last one; lr: the last step's.
+    tokens, seconds: since the last one. probe: what was asked of the model, where it was."""
 
     step: int
     loss: float
@@ -64,36 +70,55 @@ class Point:
 
 
 def train_in_folder(
-    folder: Path, model: nn.Module, batches: Batches, loss: Loss, optimizer: torch.optim.Optimizer,
-    schedule: optim.Schedule, *, steps: int, log: int = 100,
-    probe: Callable[[nn.Module], dict[str, float]] | None = None, probe_every: int = 250,
-    watch: Callable[[Step], object] | None = None, clock: Callable[[], float] = time.perf_counter, **options: Any,
-) -> Iterator[Point]:  # fmt: skip
+    folder: Path,
+    model: nn.Module,
+    batches: Batches,
+    loss: Loss,
+    optimizer: torch.optim.Optimizer,
+    schedule: optim.Schedule,
+    *,
+    steps: int,
+    log: int = 100,
+    probe: Callable[[nn.Module], dict[str, float]] | None = None,
+    probe_every: int = 250,
+    watch: Callable[[Step], object] | None = None,
+    clock: Callable[[], float] = time.perf_counter,
+    **options: Any,
+) -> Iterator[Point]:
     """`train`, with its checkpoint and learning curve in a folder; a run that stands there goes on.
 
     Args:
         log: steps between two points, each of which is written to `curve.json` and yielded.
-        probe: model -> scores, asked every `probe_every` steps and at the end, with random numbers of its own: a run
-            that was stopped draws on as one that was not. watch: called with each step.
-        clock: what a point's seconds are measured by. options: of `train`, such as `every` and `device`.
+        probe: model -> scores, asked every `probe_every` steps and at the end, with random numbers
+            of its own: a run that was stopped draws on as one that was not. watch: called with each
+            step.
+        clock: what a point's seconds are measured by. options: of `train`, such as `every` and
+            `device`.
     """
     processes, _ = distributed.join(known_device(options.get("device", "cpu")))
     curve, path = read_curve(folder), folder / "state.safetensors"
     recent: list[Step] = []
     start = clock()
     with locked(folder) if processes.is_main else nullcontext():
-        for step in train(model, batches, loss, optimizer, schedule, steps=steps, checkpoint=path, **options):
+        for step in train(
+            model, batches, loss, optimizer, schedule, steps=steps, checkpoint=path, **options
+        ):
             recent.append(step)
             last = step.step == steps
             probing = probe if last or step.step % probe_every == 0 else None
             point = None
             if last or probing or step.step % log == 0:
                 seconds, tokens = clock() - start, sum(each.tokens for each in recent)
-                scores = probing and {name: round(value, 4) for name, value in ask(probing, model).items()}
+                scores = probing and {
+                    name: round(value, 4) for name, value in ask(probing, model).items()
+                }
                 mean = sum(each.loss for each in recent) / len(recent)
                 point = Point(step.step, round(mean, 5), step.lr, tokens, round(seconds, 2), scores)
-                written = {name: value for name, value in asdict(point).items() if value is not None}
-                curve = [*(old for old in curve if old["step"] < step.step), written]  # those beyond the state go
+                written = {
+                    name: value for name, value in asdict(point).items() if value is not None
+                }
+                # those beyond the state go
+                curve = [*(old for old in curve if old["step"] < step.step), written]
                 if processes.is_main:
                     write_json(folder / "curve.json", curve)
             if watch is not None:
@@ -118,11 +143,15 @@ def read_curve(folder: Path) -> list[dict[str, Any]]:
     try:
         return [point for point in curve if checked(Point)(**point)]
     except (TypeError, CourseError) as error:
-        raise CourseError(f"{path} is no learning curve ({error}); remove it, and the next point begins one.") from None
+        raise CourseError(
+            f"{path} is no learning curve ({error}); remove it, and the next point begins one."
+        ) from None
 
 
 def card(curve: Sequence[Mapping[str, Any]], **about: Any) -> dict[str, Any]:
-    """What card.json says of a finished run: `about`, its curve and cost, and on what it was made."""
+    """What card.json says of a finished run: `about`, its curve and cost, and on what it was
+    made.
+    """
     cpu = f"{platform.machine()} CPU, {torch.get_num_threads()} threads"
     hardware = torch.cuda.get_device_name() if torch.cuda.is_initialized() else cpu  # type: ignore[no-untyped-call]
     return about | {
@@ -138,7 +167,9 @@ def card(curve: Sequence[Mapping[str, Any]], **about: Any) -> dict[str, Any]:
 
 
 class Prepared(NamedTuple):
-    """A run's tokenizer, tokens and held-out tokens (if its corpus has any), as its folder holds them."""
+    """A run's tokenizer, tokens and held-out tokens (if its corpus has any), as its folder holds
+    them.
+    """
 
     tokenizer: Tokenizer
     store: TokenStore
@@ -147,24 +178,48 @@ class Prepared(NamedTuple):
 
 @checked
 def pretrain(
-    name: str, out: Path, *, data: str = "world", documents: int | None = None, held_out: int = 0, vocab: int = 3072,
-    size: Mapping[str, int | None] | None = None, init_from: str | Path | None = None,
-    teacher: str | Path | None = None, steps: int = 1000, tokens: int = 4096, lr: float = 1e-3,
-    schedule: Literal["cosine", "wsd"] = "cosine", warmup: int | None = None,
-    optimizer: Literal["adamw", "muon"] = "adamw", weight_decay: float = 0.01, beta2: float = 0.999,
-    short: int | None = None, mask_rate: float | None = None, cased: bool = False, dropout: float | None = None,
-    init_std: float | None = None, seed: int = 0, every: int = 500, resume: bool = True, device: str = "cpu",
-    say: Callable[[str], None] = lambda text: None, watch: Callable[[Step], object] | None = None, **options: Any,
-) -> None:  # fmt: skip
+    name: str,
+    out: Path,
+    *,
+    data: str = "world",
+    documents: int | None = None,
+    held_out: int = 0,
+    vocab: int = 3072,
+    size: Mapping[str, int | None] | None = None,
+    init_from: str | Path | None = None,
+    teacher: str | Path | None = None,
+    steps: int = 1000,
+    tokens: int = 4096,
+    lr: float = 1e-3,
+    schedule: Literal["cosine", "wsd"] = "cosine",
+    warmup: int | None = None,
+    optimizer: Literal["adamw", "muon"] = "adamw",
+    weight_decay: float = 0.01,
+    beta2: float = 0.999,
+    short: int | None = None,
+    mask_rate: float | None = None,
+    cased: bool = False,
+    dropout: float | None = None,
+    init_std: float | None = None,
+    seed: int = 0,
+    every: int = 500,
+    resume: bool = True,
+    device: str = "cpu",
+    say: Callable[[str], None] = lambda text: None,
+    watch: Callable[[Step], object] | None = None,
+    **options: Any,
+) -> None:
     """Train a model into the folder `out`; with several processes, all of them call this.
 
     `python -m course_lib pretrain --help` says what each option means. Beside those:
 
     Args:
-        name: a family and a size: "bert-mini", "gpt-base"; "bert" is "bert-mini". size: what differs from that.
+        name: a family and a size: "bert-mini", "gpt-base"; "bert" is "bert-mini". size: what
+            differs from that.
         data: what `data.corpus` takes, or a folder of token files that `tokenize` wrote.
         short: as Devlin et al. 2019, appendix A.2, had rows of 128 tokens. schedule: of `optim`.
-        say: takes lines of text, watch: each step; both on the main process only. options: of `train`.
+        say: takes lines of text, watch: each step; both on the main process only. options: of
+            `train`.
     """
     given = locals() | dict(size or {}) | {"precision": options.get("precision")}
     recipe = {key: value for key, value in given.items() if key not in FREE}
@@ -182,10 +237,14 @@ def pretrain(
             raise CourseError(f"{init_from} is no model that a {family.name} could begin with.")
         family = theirs
         if any((size or {}).get(what) is not None for what in ("layers", "width", "heads")):
-            raise CourseError(f"The model's size is that of {init_from}; leave layers, width and heads.")
+            raise CourseError(
+                f"The model's size is that of {init_from}; leave layers, width and heads."
+            )
     processes, _ = distributed.join(known_device(device))
     if optimizer == "muon" and processes.sharded:
-        raise CourseError("Muon needs whole matrices, and FSDP cuts them; use --multi_gpu, or --optimizer adamw.")
+        raise CourseError(
+            "Muon needs whole matrices, and FSDP cuts them; use --multi_gpu, or --optimizer adamw."
+        )
     state = out / "run" / "state.safetensors"
     done = checkpoint.steps_done(state, recipe) if resume and state.exists() else 0
     if done > steps:
@@ -194,65 +253,137 @@ def pretrain(
     with locked(out) if processes.is_main else nullcontext():
         if processes.is_main:
             tokenize(
-                data, out, kind=name, vocab=vocab, documents=documents, held_out=held_out, cased=cased, seed=seed,
-                tokenizer=parent and parent.tokenizer, resume=resume,
-            )  # fmt: skip
+                data,
+                out,
+                kind=name,
+                vocab=vocab,
+                documents=documents,
+                held_out=held_out,
+                cased=cased,
+                seed=seed,
+                tokenizer=parent and parent.tokenizer,
+                resume=resume,
+            )
         processes.wait()
         ready = _open(out, data)
         if parent is None:
             config = family.config(ready.tokenizer.vocab.size, **shape)
         else:
             config = parent.model.stack.config
-            shape["length"] = min(shape["length"], getattr(config.position, "length", shape["length"]))
-        changes: dict[str, Any] = {"dropout": dropout, "attention_dropout": dropout, "init_std": init_std}
-        config = replace(config, **{name: value for name, value in changes.items() if value is not None})
+            shape["length"] = min(
+                shape["length"], getattr(config.position, "length", shape["length"])
+            )
+        changes: dict[str, Any] = {
+            "dropout": dropout,
+            "attention_dropout": dropout,
+            "init_std": init_std,
+        }
+        config = replace(
+            config, **{name: value for name, value in changes.items() if value is not None}
+        )
         torch.manual_seed(seed)
         model = _model(family, config, ready.tokenizer, master and master.model)
         if parent is not None:
             _warm_start(model, parent.model, str(init_from))
 
-        rows = partial(_batches, family, tokenizer=ready.tokenizer, mask_rate=mask_rate, tokens=tokens, seed=seed)
+        rows = partial(
+            _batches,
+            family,
+            tokenizer=ready.tokenizer,
+            mask_rate=mask_rate,
+            tokens=tokens,
+            seed=seed,
+        )
         batches = rows(ready.store, length=shape["length"])
         if short is not None:
-            batches = _Lengthened(rows(ready.store, length=min(short, shape["length"])), batches, steps * 9 // 10)
+            batches = _Lengthened(
+                rows(ready.store, length=min(short, shape["length"])), batches, steps * 9 // 10
+            )
         loss = getattr(losses, family.loss) if master is None else distill.distilbert
         judge = None
         if ready.held_out is not None:
-            judge = partial(_held_out_loss, loss=loss, batches=rows(ready.held_out, length=shape["length"]))
+            judge = partial(
+                _held_out_loss, loss=loss, batches=rows(ready.held_out, length=shape["length"])
+            )
         if processes.is_main:
             count = sum(p.numel() for p in model.parameters())
-            say(f"{count:,} parameters, {len(ready.store):,} documents, {batches.steps:,} batches an epoch")
+            say(
+                f"{count:,} parameters, {len(ready.store):,} documents, {batches.steps:,} batches"
+                " an epoch"
+            )
             if done:
-                say(f"the run in {out} is finished" if done == steps else f"going on with the run in {out}")
+                say(
+                    f"the run in {out} is finished"
+                    if done == steps
+                    else f"going on with the run in {out}"
+                )
         move, fall = getattr(optim, optimizer), getattr(optim, schedule)
         training = train_in_folder(
-            out / "run", model, batches, loss, move(model, lr, weight_decay=weight_decay, betas=(0.9, beta2)),
-            fall(steps, min(steps // 10, 300) if warmup is None else min(warmup, steps)), steps=steps,
-            probe=None if judge is None or processes.sharded else partial(judge, most=20), probe_every=every,
-            watch=watch if processes.is_main else None, device=device, every=every, resume=resume, recipe=recipe,
+            out / "run",
+            model,
+            batches,
+            loss,
+            move(model, lr, weight_decay=weight_decay, betas=(0.9, beta2)),
+            fall(steps, min(steps // 10, 300) if warmup is None else min(warmup, steps)),
+            steps=steps,
+            probe=None if judge is None or processes.sharded else partial(judge, most=20),
+            probe_every=every,
+            watch=watch if processes.is_main else None,
+            device=device,
+            every=every,
+            resume=resume,
+            recipe=recipe,
             **options,
-        )  # fmt: skip
+        )
         deque(training, maxlen=0)
         if processes.is_main:
-            model = _model(family, config, ready.tokenizer, master and master.model)  # the trained one may be in shards
+            # the trained one may be in shards
+            model = _model(family, config, ready.tokenizer, master and master.model)
             checkpoint.load_model(state, model)
             judged = {} if judge is None else judge(model)
-            about = {"name": name, "data": data, "documents": len(ready.store), "from": str(init_from or ""), "lr": lr}
-            about |= {"schedule": schedule, "optimizer": optimizer, "tokens a batch": tokens, "seed": seed}
-            hf.save_pretrained(_public(model), out, model_type=family.model_type, tokenizer=ready.tokenizer)
+            about = {
+                "name": name,
+                "data": data,
+                "documents": len(ready.store),
+                "from": str(init_from or ""),
+                "lr": lr,
+            }
+            about |= {
+                "schedule": schedule,
+                "optimizer": optimizer,
+                "tokens a batch": tokens,
+                "seed": seed,
+            }
+            hf.save_pretrained(
+                _public(model), out, model_type=family.model_type, tokenizer=ready.tokenizer
+            )
             write_json(out / "card.json", card(read_curve(out / "run"), **about, scores=judged))
             says = f"loss on held-out text {judged['loss']:.3f}; " if judged else ""
-            say(f"{says}written to {out}" + ("" if judged else "; no held-out text (--held-out N keeps some aside)"))
+            say(
+                f"{says}written to {out}"
+                + ("" if judged else "; no held-out text (--held-out N keeps some aside)")
+            )
 
 
 def tokenize(
-    data: str, out: Path, *, kind: str = "gpt", vocab: int = 3072, documents: int | None = None, held_out: int = 0,
-    tokenizer: Tokenizer | None = None, cased: bool = False, seed: int = 0, resume: bool = True,
-) -> Prepared:  # fmt: skip
-    """Learn a tokenizer, unless one is given or in `out`, and stream a corpus into the token files `out/tokens`, unless
-    they are there. `out/held_out` gets the first documents of the validation split, or of a corpus without one its
-    first `held_out`, which are not trained on."""
-    note = {"data": data, "documents": documents, "seed": seed} | ({"held_out": held_out} if held_out else {})
+    data: str,
+    out: Path,
+    *,
+    kind: str = "gpt",
+    vocab: int = 3072,
+    documents: int | None = None,
+    held_out: int = 0,
+    tokenizer: Tokenizer | None = None,
+    cased: bool = False,
+    seed: int = 0,
+    resume: bool = True,
+) -> Prepared:
+    """Learn a tokenizer, unless one is given or in `out`, and stream a corpus into the token files
+    `out/tokens`, unless they are there. `out/held_out` gets the first documents of the validation
+    split, or of a corpus without one its first `held_out`, which are not trained on."""
+    note = {"data": data, "documents": documents, "seed": seed} | (
+        {"held_out": held_out} if held_out else {}
+    )
     there = TokenStore.open(out / "tokens").note if _has_tokens(out) else None
     if _has_tokens(data) or there == note:
         ready = _open(out, data, tokenizer)
@@ -269,7 +400,9 @@ def tokenize(
     elif held_out:
         aside = islice(corpus(), held_out)
         if next(islice(corpus(), held_out, None), None) is None:
-            raise CourseError(f"{held_out} documents kept aside leave nothing to train on; {data} has no more.")
+            raise CourseError(
+                f"{held_out} documents kept aside leave nothing to train on; {data} has no more."
+            )
     if not (out / "tokenizer.json").exists():
         texts = (row["text"] for row in islice(corpus(), LEARN_FROM))
         (tokenizer or _learn(_named(kind, {})[0], texts, vocab, cased)).save(out)
@@ -283,7 +416,9 @@ def tokenize(
 
 
 def _validation(source: str | None, seed: int) -> Any:
-    """The first documents of the source's validation split; none if it has no such split, or is no longer there."""
+    """The first documents of the source's validation split; none if it has no such split, or is no
+    longer there.
+    """
     try:
         return doors.corpus(source, split="validation", n=HELD_OUT, seed=seed) if source else []
     except CourseError:
@@ -295,20 +430,28 @@ def _has_tokens(place: str | Path) -> bool:
 
 
 def _open(out: Path, data: str, expected: Tokenizer | None = None) -> Prepared:
-    """What a run in `out` reads: the token files of `data` if it is a folder of them, else those in `out`."""
+    """What a run in `out` reads: the token files of `data` if it is a folder of them, else those in
+    `out`.
+    """
     place = Path(data) if _has_tokens(data) else out
     tokenizer = Tokenizer.load(place)
     if expected is not None and expected.backend.to_str() != tokenizer.backend.to_str():
-        raise CourseError(f"The tokens in {place} are those of another tokenizer than the model's to begin with.")
+        raise CourseError(
+            f"The tokens in {place} are those of another tokenizer than the model's to begin with."
+        )
     if place != out and not (out / "tokenizer.json").exists():
         tokenizer.save(out)
-    aside = next((p / "held_out" for p in (place, out) if (p / "held_out" / "header.json").exists()), None)
+    aside = next(
+        (p / "held_out" for p in (place, out) if (p / "held_out" / "header.json").exists()), None
+    )
     held_out = None if aside is None else TokenStore.open(aside, tokenizer)
     return Prepared(tokenizer, TokenStore.open(place / "tokens", tokenizer), held_out)
 
 
 def _said(note: dict[str, Any]) -> str:
-    return ", ".join(f"{key} {value}" for key, value in note.items() if value is not None) or "unknown"
+    return (
+        ", ".join(f"{key} {value}" for key, value in note.items() if value is not None) or "unknown"
+    )
 
 
 def _named(name: str, changes: Mapping[str, int | None]) -> tuple[Family, dict[str, int]]:
@@ -321,7 +464,9 @@ def _named(name: str, changes: Mapping[str, int | None]) -> tuple[Family, dict[s
         )
     shape = SIZES[size] | {key: value for key, value in changes.items() if value is not None}
     if shape["width"] % shape["heads"]:
-        raise CourseError(f"A width of {shape['width']} cannot be shared by {shape['heads']} heads.")
+        raise CourseError(
+            f"A width of {shape['width']} cannot be shared by {shape['heads']} heads."
+        )
     return families.family(kind), shape
 
 
@@ -332,7 +477,9 @@ def _learn(family: Family, texts: Iterable[str], size: int, cased: bool) -> Toke
     return objectives.add_sentinels(learned) if family.objective == "span_corrupted" else learned
 
 
-def _model(family: Family, config: StackConfig, tokenizer: Tokenizer, teacher: nn.Module | None = None) -> nn.Module:
+def _model(
+    family: Family, config: StackConfig, tokenizer: Tokenizer, teacher: nn.Module | None = None
+) -> nn.Module:
     model = family.model(config, getattr(tokenizer.vocab, family.start) or 0)
     return model if teacher is None else distill.Distilled(model, teacher)
 
@@ -341,19 +488,31 @@ def _warm_start(model: nn.Module, parent: nn.Module, name: str) -> None:
     """The parent's weights, all of its body's and those of its head that this one has."""
     own = _public(model)
     mine, theirs = own.state_dict(), parent.state_dict()
-    fits = {key: value for key, value in theirs.items() if key in mine and mine[key].shape == value.shape}
+    fits = {
+        key: value
+        for key, value in theirs.items()
+        if key in mine and mine[key].shape == value.shape
+    }
     if odd := sorted(key for key in mine if key.startswith("stack.") and key not in fits):
-        raise CourseError(f"{name} does not fit this family: {odd[0]} is another there, or missing.")
+        raise CourseError(
+            f"{name} does not fit this family: {odd[0]} is another there, or missing."
+        )
     own.load_state_dict(mine | fits)
 
 
 def _public(model: nn.Module) -> nn.Module:
-    """What is written of a model: of ELECTRA's two the discriminator, of teacher and student the student."""
+    """What is written of a model: of ELECTRA's two the discriminator, of teacher and student the
+    student.
+    """
     return getattr(model, "discriminator", getattr(model, "student", model))
 
 
 def _batches(
-    family: Family, store: TokenStore, tokenizer: Tokenizer, mask_rate: float | None = None, **size: int
+    family: Family,
+    store: TokenStore,
+    tokenizer: Tokenizer,
+    mask_rate: float | None = None,
+    **size: int,
 ) -> Source:
     """The family's objective on these tokens."""
     if family.objective == "causal":
@@ -362,8 +521,9 @@ def _batches(
 
 
 def objective_of(family: Family, tokenizer: Tokenizer, rate: float | None = None) -> Objective:
-    """What the family's pretraining asks of texts. rate: share of the tokens to hide; by default the paper's. Of texts
-    without full stops BART's sentences are not permuted: each is one sentence."""
+    """What the family's pretraining asks of texts. rate: share of the tokens to hide; by default
+    the paper's. Of texts without full stops BART's sentences are not permuted: each is one
+    sentence."""
     if family.objective == "causal":
         return collate.unchanged
     how: dict[str, Any] = {"vocab": tokenizer.vocab} | ({} if rate is None else {"rate": rate})
@@ -385,6 +545,8 @@ class _Lengthened(Source):
         return self.short[step] if step < self.start else self.long[step]
 
 
-def _held_out_loss(model: nn.Module, loss: Loss, batches: Source, most: int | None = None) -> dict[str, float]:
+def _held_out_loss(
+    model: nn.Module, loss: Loss, batches: Source, most: int | None = None
+) -> dict[str, float]:
     steps = batches.steps if most is None else min(most, batches.steps)
     return {"loss": round(mean_loss(model, loss, [batches[i] for i in range(steps)]), 4)}

@@ -1,7 +1,7 @@
 """From two logits a token to an answer in a passage (Devlin et al. 2019, section 4.2).
 
-Letters: T tokens of one input, [CLS] question [SEP] passage [SEP]. `inside` Bool[T]: the passage's tokens.
-"""
+Letters: T tokens of one input, [CLS] question [SEP] passage [SEP]. `inside` Bool[T]: the passage's
+tokens."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,9 +23,9 @@ LONGEST = 30  # tokens of an answer, as in BERT's code
 
 @dataclass(frozen=True)
 class Reading:
-    """What a fine-tuned model sees in one passage. tokens: its words and signs as the text spells them. start, end:
-    each one's probability of holding the answer's first and last token (a word of several pieces has their sum). best:
-    places of the first and the last. answer: that text."""
+    """What a fine-tuned model sees in one passage. tokens: its words and signs as the text spells
+    them. start, end: each one's probability of holding the answer's first and last token (a word of
+    several pieces has their sum). best: places of the first and the last. answer: that text."""
 
     question: str
     tokens: list[str]
@@ -36,7 +36,9 @@ class Reading:
 
 
 def totals(start: Logits, end: Logits, inside: Bool[Tensor, " T"]) -> Float[Tensor, "T T"]:
-    """[i, j]: start[i] + end[j], -inf where i..j is no answer: not in the passage, not in order or too long."""
+    """[i, j]: start[i] + end[j], -inf where i..j is no answer: not in the passage, not in order or
+    too long.
+    """
     ordered = torch.ones(len(inside), len(inside), dtype=torch.bool).triu().tril(LONGEST - 1)
     allowed = ordered & inside[:, None] & inside[None, :]
     return (start.float()[:, None] + end.float()[None, :]).masked_fill(~allowed, float("-inf"))
@@ -56,7 +58,9 @@ def best(start: Logits, end: Logits, inside: Bool[Tensor, " T"]) -> tuple[int, i
 
 
 def answer(row: EncodedRow, start: Logits, end: Logits) -> str:
-    """The best answer as the passage spells it; empty where the passage was cut away. Logits of padding may follow."""
+    """The best answer as the passage spells it; empty where the passage was cut away. Logits of
+    padding may follow.
+    """
     assert row.context is not None
     text, places = row.context
     here = _inside(row)
@@ -69,17 +73,28 @@ def answer(row: EncodedRow, start: Logits, end: Logits) -> str:
 
 @torch.no_grad()
 def read(result: "Result", item: Mapping[str, Any]) -> Reading:
-    """Start and end probabilities over the passage of one row of a span task, by a model fine-tuned on it."""
+    """Start and end probabilities over the passage of one row of a span task, by a model fine-tuned
+    on it.
+    """
     if result.frame.kind != "span":
-        raise CourseError(f"spans.read needs a model fine-tuned on a span task; this one's is {result.frame.kind!r}.")
+        raise CourseError(
+            "spans.read needs a model fine-tuned on a span task; this one's is"
+            f" {result.frame.kind!r}."
+        )
     (row,) = result.frame.rows([item])
     device = next(result.model.parameters()).device
-    batch = {name: value.to(device) for name, value in result.frame.collate([row]).items() if name != "labels"}
+    batch = {
+        name: value.to(device)
+        for name, value in result.frame.collate([row]).items()
+        if name != "labels"
+    }
     start, end = (logits[0].float().cpu() for logits in result.model(**batch))
     here = _inside(row)
     first, last = best(start, end, here)
     words, of = _words(result, row)
-    p_start, p_end = (logits.masked_fill(~here, float("-inf")).softmax(-1) for logits in (start, end))
+    p_start, p_end = (
+        logits.masked_fill(~here, float("-inf")).softmax(-1) for logits in (start, end)
+    )
     return Reading(
         question=item["text"],
         tokens=words,
@@ -97,7 +112,9 @@ def _inside(row: EncodedRow) -> Bool[Tensor, " T"]:
 
 
 def _words(result: "Result", row: EncodedRow) -> tuple[list[str], Tensor]:
-    """The passage's words, and for each token of the input the number of its word, -1 outside the passage."""
+    """The passage's words, and for each token of the input the number of its word, -1 outside the
+    passage.
+    """
     assert row.context is not None
     text, places = row.context
     spelled = result.frame.tokenizer.words(torch.tensor(row.ids[0])).tolist()

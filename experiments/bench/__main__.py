@@ -6,9 +6,9 @@
     generation  small models, one prompt and sixteen: greedy, beam search, sampled
     --gpu     one NVIDIA GPU instead, see `experiments/bench/gpu.py`
 
-Every contender runs in a process of its own (what one sets, mallopt for instance, must not help the other); the
-contenders of a measure take turns, round after round, so that a busy minute hits them all; figures are medians.
-"""
+Every contender runs in a process of its own (what one sets, mallopt for instance, must not help the
+other); the contenders of a measure take turns, round after round, so that a busy minute hits them
+all; figures are medians."""
 
 import argparse
 import json
@@ -46,9 +46,13 @@ def run(
 ) -> Iterator[dict[str, Any]]:
     """Measure everything of these parts whose name contains `only`; one record for each figure.
 
-    minutes: nothing begins later. when: the date of each measure's last record; the oldest is measured first.
-    """
-    chosen = {name: measure for name, measure in measures().items() if measure.part in parts and only in name}
+    minutes: nothing begins later. when: the date of each measure's last record; the oldest is
+    measured first."""
+    chosen = {
+        name: measure
+        for name, measure in measures().items()
+        if measure.part in parts and only in name
+    }
     if not chosen:
         raise CourseError(f"No measure is called like {only!r}; there are {', '.join(measures())}.")
     begun = time.perf_counter()
@@ -68,16 +72,31 @@ def run(
             values = {n: [turn[n][figure] for turn in rounds] for n in names}
             of_it = name if measure.part == "core" else f"{name}: {figure}"
             work = {n: each for n in names if (each := roofline.work(measure, of_it, n, timing))}
-            yield {"name": of_it, "unit": unit, "rows": _rows(measure.against, values), "work": work} | around
+            yield {
+                "name": of_it,
+                "unit": unit,
+                "rows": _rows(measure.against, values),
+                "work": work,
+            } | around
 
 
 def _rows(against: str, values: dict[str, list[float]]) -> list[dict[str, Any]]:
-    """Of each contender its values, their median, and that divided by the median of the one it is set against."""
+    """Of each contender its values, their median, and that divided by the median of the one it is
+    set against.
+    """
     medians = {name: statistics.median(found) for name, found in values.items()}
     rows = []
     for name, median in medians.items():
         ratio = median / medians[against] if medians[against] else None
-        rows.append({"contender": name, "values": values[name], "median": median, "against": against, "ratio": ratio})
+        rows.append(
+            {
+                "contender": name,
+                "values": values[name],
+                "median": median,
+                "against": against,
+                "ratio": ratio,
+            }
+        )
     return rows
 
 
@@ -93,7 +112,15 @@ def table(record: Mapping[str, Any]) -> str:
 
 def _alone(measure: str, contender: str, timing: Timing) -> dict[str, float]:
     """One contender in its own process."""
-    command = [sys.executable, "-m", "experiments.bench", "--one", measure, contender, json.dumps(asdict(timing))]
+    command = [
+        sys.executable,
+        "-m",
+        "experiments.bench",
+        "--one",
+        measure,
+        contender,
+        json.dumps(asdict(timing)),
+    ]
     paths = os.pathsep.join([str(COURSE), *filter(None, [os.environ.get("PYTHONPATH")])])
     quiet = {"TRANSFORMERS_VERBOSITY": "error", "HF_HUB_OFFLINE": "1", "PYTHONPATH": paths}
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ | quiet)
@@ -106,8 +133,12 @@ def _alone(measure: str, contender: str, timing: Timing) -> dict[str, float]:
 def _circumstances(timing: Timing) -> dict[str, Any]:
     packages = ("torch", "transformers", "accelerate", "numpy")
     return {
-        "sizes": {name: asdict(size) for name, size in SIZES.items() if (name == "tiny") == timing.tiny},
-        "versions": {"python": platform.python_version()} | {name: version(name) for name in packages},
+        "sizes": {
+            name: asdict(size) for name, size in SIZES.items() if (name == "tiny") == timing.tiny
+        },
+        "versions": (
+            {"python": platform.python_version()} | {name: version(name) for name in packages}
+        ),
         "hardware": {
             "cpu": _cpu(),
             "cores": os.cpu_count(),
@@ -126,15 +157,36 @@ def _cpu() -> str:
 
 def main(arguments: list[str] | None = None) -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m experiments.bench", description=__doc__.splitlines()[0])
-    parser.add_argument("--only", default="", help="measures whose name contains this; the record keeps the others")
-    parser.add_argument("--part", choices=PARTS, action="append", help="one part, or by saying it again some; else all")
-    parser.add_argument("--minutes", type=float, default=math.inf, help="begin nothing new after so many")
-    parser.add_argument("--rounds", type=int, default=Timing.rounds, help="processes for each contender")
-    parser.add_argument("--tiny", action="store_true", help="models of no size: tries the bench itself out")
-    parser.add_argument("--gpu", action="store_true", help="what only a GPU can tell, in its own record")
-    parser.add_argument("--out", type=Path, help=f"where the record goes, by default {OUT}; with --gpu $OUT, if set")
-    parser.add_argument("--one", nargs=3, metavar=("MEASURE", "CONTENDER", "PLAN"), help=argparse.SUPPRESS)
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments.bench", description=__doc__.splitlines()[0]
+    )
+    parser.add_argument(
+        "--only", default="", help="measures whose name contains this; the record keeps the others"
+    )
+    parser.add_argument(
+        "--part",
+        choices=PARTS,
+        action="append",
+        help="one part, or by saying it again some; else all",
+    )
+    parser.add_argument(
+        "--minutes", type=float, default=math.inf, help="begin nothing new after so many"
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=Timing.rounds, help="processes for each contender"
+    )
+    parser.add_argument(
+        "--tiny", action="store_true", help="models of no size: tries the bench itself out"
+    )
+    parser.add_argument(
+        "--gpu", action="store_true", help="what only a GPU can tell, in its own record"
+    )
+    parser.add_argument(
+        "--out", type=Path, help=f"where the record goes, by default {OUT}; with --gpu $OUT, if set"
+    )
+    parser.add_argument(
+        "--one", nargs=3, metavar=("MEASURE", "CONTENDER", "PLAN"), help=argparse.SUPPRESS
+    )
     given = parser.parse_args(arguments)
     if given.one:
         measure, contender, plan = given.one

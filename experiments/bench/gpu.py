@@ -1,13 +1,14 @@
-"""All that only a GPU can tell, in one go: `python -m experiments.bench --gpu`, under eight minutes of one machine.
+"""All that only a GPU can tell, in one go: `python -m experiments.bench --gpu`, under eight minutes
+of one machine.
 
     training    GPT-2 124M and BERT-base: tokens a second and the share of the peak that they are, compiled and not
     generation  GPT-2 124M, greedily: `generate`, a static cache, the same as a CUDA graph
     families    what a step waits for, graph breaks, bfloat16 against float32, the attention kernels that it runs with
     tests       those marked cuda
 
-One JSON, written anew after each part, so that a run that is cut short has told something: in $OUT if that is set. A
-part that fails leaves its error there, and the others are run. With `--tiny` on a CPU: models of no size.
-"""
+One JSON, written anew after each part, so that a run that is cut short has told something: in $OUT
+if that is set. A part that fails leaves its error there, and the others are run. With `--tiny` on a
+CPU: models of no size."""
 
 import json
 import os
@@ -34,7 +35,16 @@ from course_lib.model.attention import KVCache, LayerCache
 from course_lib.training.loop import train
 from course_lib.training.optim import adamw
 from experiments.bench import steps
-from experiments.bench.contenders import SIZES, ModelSize, batches_of, config_of, loss_of, ours, their_steps, theirs
+from experiments.bench.contenders import (
+    SIZES,
+    ModelSize,
+    batches_of,
+    config_of,
+    loss_of,
+    ours,
+    their_steps,
+    theirs,
+)
 
 FILE = Path("data/results/bench_gpu.json")
 MINUTES = 7.5  # nothing begins later
@@ -60,7 +70,9 @@ def wait(device: str) -> float:
 
 
 def timed(steps: Iterator[Any], device: str, warmup: int, count: int) -> dict[str, float]:
-    """Seconds of a step, many at a time: nobody looks at a figure in between. The first ones, which compile, apart."""
+    """Seconds of a step, many at a time: nobody looks at a figure in between. The first ones, which
+    compile, apart.
+    """
     start = wait(device)
     for _ in range(warmup):
         next(steps)
@@ -71,8 +83,8 @@ def timed(steps: Iterator[Any], device: str, warmup: int, count: int) -> dict[st
 
 
 def training(side: str, family: str, device: str, tiny: bool) -> Record:
-    """Tokens a second, utilisation, memory. side: "course", "course compiled", or transformers with the same kernels
-    (bfloat16 by autocast, fused AdamW, PyTorch's attention)."""
+    """Tokens a second, utilisation, memory. side: "course", "course compiled", or transformers with
+    the same kernels (bfloat16 by autocast, fused AdamW, PyTorch's attention)."""
     size = SIZES["tiny"] if tiny else BIG[family]
     warmup, count = (1, 2) if tiny else (4, 20)
     batches = batches_of(family, size)
@@ -84,11 +96,19 @@ def training(side: str, family: str, device: str, tiny: bool) -> Record:
     else:
         model = ours(family, size).to(device)
         run = train(
-            model, batches, loss_of(family), adamw(model, 1e-4), steps=10**6, device=device, precision="bf16",
+            model,
+            batches,
+            loss_of(family),
+            adamw(model, 1e-4),
+            steps=10**6,
+            device=device,
+            precision="bf16",
             compile=side == "course compiled",
-        )  # fmt: skip
+        )
     found = timed(run, device, warmup, count)
-    asked = size.tokens if family == "gpt" else round(int(batches[0]["loss_mask"].sum()) / size.batch)
+    asked = (
+        size.tokens if family == "gpt" else round(int(batches[0]["loss_mask"].sum()) / size.batch)
+    )
     flops = 3 * size.batch * forward_flops(config_of(family, size), size.tokens, outputs=asked)
     found |= {"tokens/s": size.batch * size.tokens / found["seconds"]}
     found |= {"FLOP/s": flops / found["seconds"]}
@@ -98,8 +118,9 @@ def training(side: str, family: str, device: str, tiny: bool) -> Record:
 
 
 class StaticCache(KVCache):
-    """Keys and values in columns that are there from the start. The newest stand in the last one, where the model looks
-    for them, and at their own place, a number on the device, where later steps find them."""
+    """Keys and values in columns that are there from the start. The newest stand in the last one,
+    where the model looks for them, and at their own place, a number on the device, where later
+    steps find them."""
 
     def __init__(self, held: KVCache, columns: int, place: Tensor) -> None:
         super().__init__(0)
@@ -118,7 +139,9 @@ class StaticLayer(LayerCache):
     def __init__(self, place: Tensor, held: LayerCache, columns: int) -> None:
         super().__init__()
         self.place = place
-        self.k, self.v = (F.pad(x, (0, 0, 0, columns - x.shape[2])) for x in (held.k, held.v) if x is not None)
+        self.k, self.v = (
+            F.pad(x, (0, 0, 0, columns - x.shape[2])) for x in (held.k, held.v) if x is not None
+        )
 
     def extend(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         assert self.k is not None and self.v is not None
@@ -129,8 +152,8 @@ class StaticLayer(LayerCache):
 
 
 class StaticWriter:
-    """Greedy continuation in steps of one shape that ask the host nothing: one of them is kept as a CUDA graph and
-    played again. All that it changes lies in tensors that stay where they are."""
+    """Greedy continuation in steps of one shape that ask the host nothing: one of them is kept as a
+    CUDA graph and played again. All that it changes lies in tensors that stay where they are."""
 
     def __init__(self, model: nn.Module, ids: Tensor, new: int) -> None:
         self.model, self.prompt, self.new = model, ids, new
@@ -138,7 +161,9 @@ class StaticWriter:
         rows, prompt = ids.shape
         self.text = F.pad(ids, (0, new))
         self.place = torch.full((1,), prompt, device=ids.device)
-        self.attention_mask = torch.zeros(rows, prompt + new + 1, dtype=torch.bool, device=ids.device)
+        self.attention_mask = torch.zeros(
+            rows, prompt + new + 1, dtype=torch.bool, device=ids.device
+        )
         self.cache: KVCache | None = None
 
     def __call__(self) -> Tensor:
@@ -187,7 +212,9 @@ class StaticWriter:
 
 
 def equal_text(family: str) -> bool:
-    """Whether the static cache writes what `generate` does, with weights large enough for more than one token."""
+    """Whether the static cache writes what `generate` does, with weights large enough for more than
+    one token.
+    """
     torch.manual_seed(2)
     model: Any = steps.small(family).eval()
     for name, weight in model.named_parameters():
@@ -196,7 +223,9 @@ def equal_text(family: str) -> bool:
     expected = generate(model, ids, max_new_tokens=7)
     if FAMILIES[family].loss == "seq2seq":
         model, ids = model.given(ids), ids.new_full((3, 1), model.stack.start)
-    return len(set(expected[:, -7:].flatten().tolist())) > 4 and torch.equal(StaticWriter(model, ids, 7)(), expected)
+    return len(set(expected[:, -7:].flatten().tolist())) > 4 and torch.equal(
+        StaticWriter(model, ids, 7)(), expected
+    )
 
 
 def generation(batch: int, device: str, tiny: bool) -> Record:
@@ -206,7 +235,9 @@ def generation(batch: int, device: str, tiny: bool) -> Record:
     torch.manual_seed(0)
     model = bf16_copy(ours("gpt", size).to(device))
     ids = torch.randint(size.vocab, (batch, prompt), device=device)
-    ways: dict[str, Callable[[], Tensor]] = {"generate": partial(generate, model, ids, max_new_tokens=new)}
+    ways: dict[str, Callable[[], Tensor]] = {
+        "generate": partial(generate, model, ids, max_new_tokens=new)
+    }
     ways["static"] = StaticWriter(model, ids, new)
     if device == "cuda":
         ways["graph"] = graphed = StaticWriter(model, ids, new)
@@ -218,21 +249,39 @@ def generation(batch: int, device: str, tiny: bool) -> Record:
         for _ in range(times):
             way()
         found[name] = batch * new * times / (wait(device) - start)
-    found["equal"] = {name: (text == texts["generate"]).float().mean().item() for name, text in texts.items()}
+    found["equal"] = {
+        name: (text == texts["generate"]).float().mean().item() for name, text in texts.items()
+    }
     return {"tokens/s": found, "prompt": prompt, "new": new}
 
 
 def family(name: str, device: str, tiny: bool) -> Record:
     """What a step waits for, and how it is computed."""
     found: Record = {"crossings": steps.crossings(name, "meta" if device == "cpu" else device)}
-    found |= {"graph breaks": steps.graph_breaks(name, device), "bf16": steps.bf16_error(name, device)}
+    found |= {
+        "graph breaks": steps.graph_breaks(name, device),
+        "bf16": steps.bf16_error(name, device),
+    }
     return found | ({} if device == "cpu" else {"kernels": steps.accepted(name)})
 
 
 def tests(device: str, tiny: bool) -> Record:
-    """The tests marked cuda, without the project's plugins, which need Jupyter. On a CPU all are skipped."""
-    command = [sys.executable, "-m", "pytest", "-q", "-rs", "--noconftest", "--import-mode=importlib", "-m", "cuda"]
-    command += ["-c", os.devnull, "--rootdir", ".", "-p", "no:cacheprovider", *TESTS]  # code 0: none has failed
+    """The tests marked cuda, without the project's plugins, which need Jupyter. On a CPU all are
+    skipped.
+    """
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-rs",
+        "--noconftest",
+        "--import-mode=importlib",
+        "-m",
+        "cuda",
+    ]
+    # code 0: none has failed
+    command += ["-c", os.devnull, "--rootdir", ".", "-p", "no:cacheprovider", *TESTS]
     done = subprocess.run(command, capture_output=True, text=True, cwd=COURSE, timeout=180)
     said = done.stdout.replace(f"{COURSE}/", "").splitlines()[-20:]
     return {"code": done.returncode, "said": said}
@@ -252,8 +301,12 @@ def parts(device: str, tiny: bool) -> dict[str, Callable[[], Record]]:
     return found | {f"family {name}": partial(family, name, device, tiny) for name in FAMILIES}
 
 
-def measure(tiny: bool, out: Path | None = None, only: str = "", minutes: float = MINUTES) -> Iterator[str]:
-    """Run all parts whose name contains `only`; a line of text after each, when the record is written."""
+def measure(
+    tiny: bool, out: Path | None = None, only: str = "", minutes: float = MINUTES
+) -> Iterator[str]:
+    """Run all parts whose name contains `only`; a line of text after each, when the record is
+    written.
+    """
     device = "cpu" if tiny else "cuda"
     if device == "cuda" and not torch.cuda.is_available():
         raise CourseError("PyTorch sees no NVIDIA GPU here; --tiny tries the script out on a CPU.")
@@ -262,9 +315,17 @@ def measure(tiny: bool, out: Path | None = None, only: str = "", minutes: float 
     todo = {name: part for name, part in parts(device, tiny).items() if only in name}
     record: Record = {
         "device": torch.cuda.get_device_name() if device == "cuda" else platform.machine(),
-        "versions": {"python": platform.python_version(), "torch": torch.__version__, "cuda": torch.version.cuda},
+        "versions": {
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "cuda": torch.version.cuda,
+        },
         "when": time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime()),
-        "sizes": {"tiny": asdict(SIZES["tiny"])} if tiny else {name: asdict(size) for name, size in BIG.items()},
+        "sizes": (
+            {"tiny": asdict(SIZES["tiny"])}
+            if tiny
+            else {name: asdict(size) for name, size in BIG.items()}
+        ),
         "parts": {},
         "left out": list(todo),
     }
@@ -275,7 +336,7 @@ def measure(tiny: bool, out: Path | None = None, only: str = "", minutes: float 
             break
         try:
             found = part()
-        except Exception as error:  # noqa: BLE001 - whatever it is: the machine is here now, and the other parts can be measured
+        except Exception as error:
             found = {"error": f"{type(error).__name__}: {str(error)[:1000]}"}
         record["parts"][name] = found | {"took": round(time.perf_counter() - start, 1)}
         record["left out"].remove(name)

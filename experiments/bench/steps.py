@@ -1,8 +1,7 @@
 """What a GPU would make of a training step of every family, as far as it can be known without one.
 
-On the device `meta` tensors have shapes and no numbers: whoever asks for one is refused, so a step that comes through
-never waits for the device.
-"""
+On the device `meta` tensors have shapes and no numbers: whoever asks for one is refused, so a step
+that comes through never waits for the device."""
 
 import math
 import warnings
@@ -69,26 +68,40 @@ class Crossings(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if name in LOOKS and given - {"cpu"}:
             self.found[name] += 1
         out = func(*args, **(kwargs or {}))
-        if name in COPIES and len(given | {x.device.type for x in tree_leaves(out) if isinstance(x, Tensor)}) > 1:
+        if (
+            name in COPIES
+            and len(given | {x.device.type for x in tree_leaves(out) if isinstance(x, Tensor)}) > 1
+        ):
             self.found[name] += 1
         return out
 
 
 @contextmanager
 def as_gpu(device: str) -> Iterator[None]:
-    """Inside, `meta` is treated as a GPU is: the loop looks rarely, and there is a fused optimizer."""
+    """Inside, `meta` is treated as a GPU is: the loop looks rarely, and there is a fused
+    optimizer.
+    """
     if device != "meta":
         yield
         return
-    with patch("torch.optim.adam._device_dtype_check_for_fused"), patch.object(loop, "UNSEEN", {"meta"}):
+    with (
+        patch("torch.optim.adam._device_dtype_check_for_fused"),
+        patch.object(loop, "UNSEEN", {"meta"}),
+    ):
         yield
 
 
 def crossings(family: str, device: str = "meta", steps: int = 3) -> dict[str, int]:
-    """Copies and looks in the steps after the first: whole steps of the loop, from its batch to the optimizer."""
+    """Copies and looks in the steps after the first: whole steps of the loop, from its batch to the
+    optimizer.
+    """
     with torch.device(device):
         model = small(family)
-    how: dict[str, Any] = {"device": device, "precision": "fp32" if device == "meta" else "bf16", "accumulate": 2}
+    how: dict[str, Any] = {
+        "device": device,
+        "precision": "fp32" if device == "meta" else "bf16",
+        "accumulate": 2,
+    }
     with as_gpu(device), warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         optimizer = AdamW(parameter_groups(model), lr=1e-3, fused=True)
@@ -106,7 +119,9 @@ def crossings(family: str, device: str = "meta", steps: int = 3) -> dict[str, in
 
 
 def counting_changes(family: str) -> float:
-    """Relative difference of the loss whose targets the host has counted (`losses.counted`) to that of the batch."""
+    """Relative difference of the loss whose targets the host has counted (`losses.counted`) to that
+    of the batch.
+    """
     torch.manual_seed(0)
     model, batch, found = small(family), batches(family)[0], []
     for given in (batch, losses.counted(batch)):
@@ -116,8 +131,8 @@ def counting_changes(family: str) -> float:
 
 
 def unseen_failure(device: str, bad: int = 3) -> list[bool]:
-    """Whether each of the steps before the first look changed the weights, where the loss of step `bad` is none. What
-    the look then says is raised."""
+    """Whether each of the steps before the first look changed the weights, where the loss of step
+    `bad` is none. What the look then says is raised."""
     made, changed, model = [], list[bool](), small("gpt").to(device)
 
     def loss(model: nn.Module, batch: losses.Batch) -> Tensor:
@@ -129,7 +144,9 @@ def unseen_failure(device: str, bad: int = 3) -> list[bool]:
         for _ in range(loop.LOOK - 1):
             before = [p.detach().clone() for p in model.parameters()]
             next(run)
-            changed.append(any(not torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True)))
+            changed.append(
+                any(not torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
+            )
         try:
             next(run)
         except CourseError as error:
@@ -140,7 +157,9 @@ def unseen_failure(device: str, bad: int = 3) -> list[bool]:
 
 
 def graph_breaks(family: str, device: str = "cpu", backend: str = "aot_eager") -> int:
-    """How often torch.compile has to leave its graph, forward and backward, whole models with their heads."""
+    """How often torch.compile has to leave its graph, forward and backward, whole models with their
+    heads.
+    """
     from torch._dynamo.utils import counters
 
     torch._dynamo.reset()
@@ -154,22 +173,32 @@ def graph_breaks(family: str, device: str = "cpu", backend: str = "aot_eager") -
 
 
 def bf16_error(family: str, device: str = "cpu") -> dict[str, float]:
-    """Of bfloat16 against float32: relative difference of the loss, and of all gradients as one vector."""
+    """Of bfloat16 against float32: relative difference of the loss, and of all gradients as one
+    vector.
+    """
     found = []
     for bf16 in (False, True):
         torch.manual_seed(0)
         model = small(family).to(device)
-        parts: list[loop.Part] = [({name: x.to(device) for name, x in batches(family)[0].items()}, 1.0)]
+        parts: list[loop.Part] = [
+            ({name: x.to(device) for name, x in batches(family)[0].items()}, 1.0)
+        ]
         torch.manual_seed(1)  # ELECTRA draws
-        value = loop._backward(loop._Objective(model, loss_of(family)), parts, Processes(), torch.device(device), bf16)
-        found.append((value, torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])))
+        value = loop._backward(
+            loop._Objective(model, loss_of(family)), parts, Processes(), torch.device(device), bf16
+        )
+        found.append(
+            (value, torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]))
+        )
     (loss, gradient), (loss_there, gradient_there) = found
     apart = (gradient - gradient_there).norm() / gradient.norm()
     return {"loss": ((loss - loss_there).abs() / loss).item(), "gradients": apart.item()}
 
 
 def recomputed(family: str) -> bool:
-    """Whether blocks that are computed again in the backward pass, with dropout, give the same bits of gradients."""
+    """Whether blocks that are computed again in the backward pass, with dropout, give the same bits
+    of gradients.
+    """
     calls, gradients = [], []
     for recompute in (False, True):
         torch.manual_seed(0)
@@ -179,10 +208,14 @@ def recomputed(family: str) -> bool:
                 part.recompute = recompute
             if isinstance(part, Block):
                 part.dropout.p = 0.3
-                part.ff.register_forward_pre_hook(partial(lambda count, *_: count.update("x"), count))
+                part.ff.register_forward_pre_hook(
+                    partial(lambda count, *_: count.update("x"), count)
+                )
         torch.manual_seed(1)
         loss_of(family)(model, batches(family)[0]).backward()  # type: ignore[no-untyped-call]
-        gradients.append(torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]))
+        gradients.append(
+            torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
+        )
         calls.append(count["x"])
     return torch.equal(*gradients) and calls[1] == 2 * calls[0] > 0
 
@@ -198,21 +231,33 @@ class Reductions(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def reductions(parts: int, meet: Path) -> int:
-    """How often data parallelism adds up gradients, and the loss, for a batch in so many parts. meet: a new file."""
+    """How often data parallelism adds up gradients, and the loss, for a batch in so many parts.
+    meet: a new file.
+    """
     dist.init_process_group("gloo", init_method=f"file://{meet}", rank=0, world_size=1)
     try:
         model, processes = small("gpt"), Processes(0, 2)
         with Reductions() as seen:  # type: ignore[no-untyped-call]
             net = distributed.spread(loop._Objective(model, losses.clm), adamw(model), processes)
-            loop._backward(net, [*loop.micro_batches(batches("gpt")[0], parts)], processes, torch.device("cpu"), False)
-            del net  # or it ends the group while it holds Python's lock, for which a thread of the group may wait
+            loop._backward(
+                net,
+                [*loop.micro_batches(batches("gpt")[0], parts)],
+                processes,
+                torch.device("cpu"),
+                False,
+            )
+            # or it ends the group while it holds Python's lock, for which a thread of the group may
+            # wait
+            del net
     finally:
         dist.destroy_process_group()
     return int(seen.found)
 
 
 def sent(family: str) -> tuple[losses.Batch, set[tuple[bool, str, bool]]]:
-    """A batch as it would go to a GPU: whether each tensor was pinned, where it went, and without waiting or not."""
+    """A batch as it would go to a GPU: whether each tensor was pinned, where it went, and without
+    waiting or not.
+    """
     found = set[tuple[bool, str, bool]]()
 
     def to(x: Tensor, device: torch.device, non_blocking: bool) -> Tensor:
@@ -224,18 +269,24 @@ def sent(family: str) -> tuple[losses.Batch, set[tuple[bool, str, bool]]]:
         return x
 
     with patch.object(Tensor, "pin_memory", pin), patch.object(Tensor, "to", to):
-        ahead = loop._ahead(batches(family), range(2), small(family), torch.device("cuda"), 1, Processes())
+        ahead = loop._ahead(
+            batches(family), range(2), small(family), torch.device("cuda"), 1, Processes()
+        )
         [(part, _)], _ = next(ahead)
         next(ahead)
     return part, found
 
 
 def attention_calls(family: str, padded: bool) -> dict[str, str]:
-    """What each kind of attention hands to PyTorch's fused kernels: nothing, is_causal, a mask or a bias."""
+    """What each kind of attention hands to PyTorch's fused kernels: nothing, is_causal, a mask or a
+    bias.
+    """
     size, found = SIZES["tiny"], dict[str, str]()
     kinds = {(size.tokens, size.tokens): "self", (size.tokens // 2,) * 2: "decoder"}
 
-    def record(q: Tensor, k: Tensor, v: Tensor, mask: Any, dropout: float, is_causal: bool, **how: Any) -> Tensor:
+    def record(
+        q: Tensor, k: Tensor, v: Tensor, mask: Any, dropout: float, is_causal: bool, **how: Any
+    ) -> Tensor:
         given = "is_causal" if is_causal else "nothing"
         if mask is not None:
             given = "mask" if mask.dtype == torch.bool else "bias"
@@ -249,20 +300,29 @@ def attention_calls(family: str, padded: bool) -> dict[str, str]:
 
 
 def kernel_table() -> str:
-    """Which fused attention kernel each family can use in training, as docs/architecture.md shows it."""
+    """Which fused attention kernel each family can use in training, as docs/architecture.md shows
+    it.
+    """
     lines = ["| family | attention | rows of one length | padded rows |", "|---|---|---|---|"]
     for family in FAMILIES:
         whole, padded = attention_calls(family, False), attention_calls(family, True)
-        lines += [f"| {family} | {kind} | {KERNELS[whole[kind]]} | {KERNELS[padded[kind]]} |" for kind in whole]
+        lines += [
+            f"| {family} | {kind} | {KERNELS[whole[kind]]} | {KERNELS[padded[kind]]} |"
+            for kind in whole
+        ]
     return "\n".join(lines) + "\n"
 
 
 def accepted(family: str, device: str = "cuda") -> list[str]:
-    """The kernels that do a padded step of the family, each tried alone; all are tried on a GPU only."""
+    """The kernels that do a padded step of the family, each tried alone; all are tried on a GPU
+    only.
+    """
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
     model, able = small(family).to(device), []
-    batch: Mapping[str, Tensor] = {name: x.to(device) for name, x in losses.counted(batches(family)[0]).items()}
+    batch: Mapping[str, Tensor] = {
+        name: x.to(device) for name, x in losses.counted(batches(family)[0]).items()
+    }
     for name in BACKENDS:
         try:
             with warnings.catch_warnings(), sdpa_kernel([getattr(SDPBackend, name)]):

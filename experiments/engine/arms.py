@@ -1,11 +1,13 @@
-"""Pretraining arms: small models that several claims share, each trained once and named by what it is.
+"""Pretraining arms: small models that several claims share, each trained once and named by what it
+is.
 
     arm = Arm("mlm_nsp", config, seed=0)
-    model, tokenizer, card = trained(arm)          # trains it into build/arms/<name>/ if it is not there yet
+    # trains it into build/arms/<name>/ if it is not there yet
+    model, tokenizer, card = trained(arm)
 
-The name is the hash of everything that the weights follow from, the documents included; so a claim that asks for the
-same arm finds it done, and one that asks for another never gets the wrong one. Files: safetensors and JSON only.
-"""
+The name is the hash of everything that the weights follow from, the documents included; so a claim
+that asks for the same arm finds it done, and one that asks for another never gets the wrong one.
+Files: safetensors and JSON only."""
 
 import hashlib
 import json
@@ -50,9 +52,9 @@ Sentences = Callable[[int], list[str]]
 class Training:
     """What an arm or a shipped checkpoint's recipe says of its training.
 
-    rows: of a batch. The learning rate warms up, stays at `lr`, and falls to 0 over the last `decay` of the steps.
-    world: seed of the town whose texts are read; seed: of which texts, their order and the first weights.
-    """
+    rows: of a batch. The learning rate warms up, stays at `lr`, and falls to 0 over the last
+    `decay` of the steps. world: seed of the town whose texts are read; seed: of which texts, their
+    order and the first weights."""
 
     steps: int
     rows: int
@@ -65,9 +67,13 @@ class Training:
     seed: int = 0
     precision: Literal["fp32", "bf16", "auto"] = "auto"
 
-    def run(self, folder: Path, model: nn.Module, batches: loop.Batches, loss: Loss, **options: Any) -> Iterator[Point]:
+    def run(
+        self, folder: Path, model: nn.Module, batches: loop.Batches, loss: Loss, **options: Any
+    ) -> Iterator[Point]:
         """`train_in_folder` by what is said here."""
-        optimizer = optim.adamw(model, self.lr, weight_decay=self.weight_decay, betas=(0.9, self.beta2))
+        optimizer = optim.adamw(
+            model, self.lr, weight_decay=self.weight_decay, betas=(0.9, self.beta2)
+        )
         schedule = optim.wsd(self.steps, min(self.warmup, self.steps), self.decay)
         options = {"steps": self.steps, "precision": self.precision} | options
         return train_in_folder(folder, model, batches, loss, optimizer, schedule, **options)
@@ -82,12 +88,12 @@ class Training:
 class Arm(Training):
     """One pretraining run, as data.
 
-    objective: "mlm_nsp" (BERT), "mlm" (without next sentences), "clm" (next token; with a model that is not causal,
-    the one that can cheat), "bilm" (ELMo). documents: fingerprint of the town's, which are read whole, one a row. stop:
-    the run ends there, as the whole one would have stood. parts: what becomes of the chosen tokens ([MASK], random, as
-    they are). mimetic: strength of the mimetic start of a transformer's attention and positions
-    (`initialization.mimetic`), 0 for none. keep: steps at which the weights are kept beside those of the end.
-    """
+    objective: "mlm_nsp" (BERT), "mlm" (without next sentences), "clm" (next token; with a model
+    that is not causal, the one that can cheat), "bilm" (ELMo). documents: fingerprint of the
+    town's, which are read whole, one a row. stop: the run ends there, as the whole one would have
+    stood. parts: what becomes of the chosen tokens ([MASK], random, as they are). mimetic: strength
+    of the mimetic start of a transformer's attention and positions (`initialization.mimetic`), 0
+    for none. keep: steps at which the weights are kept beside those of the end."""
 
     objective: ObjectiveName
     model: StackConfig | elmo.ElmoConfig
@@ -118,15 +124,21 @@ class Arm(Training):
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""
         model = self.model
-        return {**asdict(self), "model": to_dict(model) if isinstance(model, StackConfig) else asdict(model)}
+        return {
+            **asdict(self),
+            "model": to_dict(model) if isinstance(model, StackConfig) else asdict(model),
+        }
 
     def __str__(self) -> str:
-        return f"{self.objective} {self.model.layers} x {self.model.width}, {self.end:,} steps, seed {self.seed}"
+        return (
+            f"{self.objective} {self.model.layers} x {self.model.width}, {self.end:,} steps, seed"
+            f" {self.seed}"
+        )
 
 
 class Trained(NamedTuple):
-    """A finished arm. model: in eval mode. tokenizer: a biLM's is its list of words. card: its arm, curve (means of
-    `LOG` steps), tokens, processor seconds."""
+    """A finished arm. model: in eval mode. tokenizer: a biLM's is its list of words. card: its arm,
+    curve (means of `LOG` steps), tokens, processor seconds."""
 
     model: nn.Module
     tokenizer: Any  # Tokenizer, or elmo.Vocabulary
@@ -155,8 +167,12 @@ def sentences(world: int, split: str, seed: int = 0) -> Sentences:
     return lambda index: list(town(world).document(index, split, seed)["sentences"])
 
 
-def learned(path: Path, read: Sentences, documents: int, learn: Callable[[Iterable[str]], Any]) -> Any:
-    """A vocabulary, pieces or a biLM's words, learned once from the first documents and kept in a file."""
+def learned(
+    path: Path, read: Sentences, documents: int, learn: Callable[[Iterable[str]], Any]
+) -> Any:
+    """A vocabulary, pieces or a biLM's words, learned once from the first documents and kept in a
+    file.
+    """
     if not path.exists():
         learn(" ".join(read(i)) for i in range(documents)).save(path)
     return (elmo.Vocabulary if path.suffix == ".txt" else Tokenizer).load(path)
@@ -171,21 +187,37 @@ def vocabulary(arm: Arm, folder: Path = FOLDER) -> Any:
     """The vocabulary of an arm's town; all arms of one town and size share it."""
     size = arm.model.embed.vocab if isinstance(arm.model, StackConfig) else arm.model.vocab
     place = folder / f"vocabulary-{arm.documents}-{size}-{TOKENIZER_DOCUMENTS}"
-    name, learn = ("words.txt", learn_words) if arm.objective == "bilm" else ("tokenizer.json", train_wordpiece)
-    return learned(place / name, sentences(arm.world, "train"), TOKENIZER_DOCUMENTS, partial(learn, size=size))
+    name, learn = (
+        ("words.txt", learn_words)
+        if arm.objective == "bilm"
+        else ("tokenizer.json", train_wordpiece)
+    )
+    return learned(
+        place / name, sentences(arm.world, "train"), TOKENIZER_DOCUMENTS, partial(learn, size=size)
+    )
 
 
 class ArmBatches(StreamBatches):
-    """Batch `step` of an arm: depends on (seed, step) only. The rows are the same for every objective."""
+    """Batch `step` of an arm: depends on (seed, step) only. The rows are the same for every
+    objective.
+    """
 
-    def __init__(self, arm: Arm, tokenizer: Tokenizer, split: str = "train", *, pool: int = 64) -> None:
+    def __init__(
+        self, arm: Arm, tokenizer: Tokenizer, split: str = "train", *, pool: int = 64
+    ) -> None:
         size: dict[str, Any] = {"rows": arm.rows, "length": arm.length, "pool": pool}
-        super().__init__(sentences(arm.world, split, arm.seed), tokenizer, pairs=arm.pairs, seed=arm.seed, **size)
+        super().__init__(
+            sentences(arm.world, split, arm.seed), tokenizer, pairs=arm.pairs, seed=arm.seed, **size
+        )
         self.arm = arm
 
     def __getitem__(self, step: int, /) -> Batch:
         batch = super().__getitem__(step)
-        return {name: batch[name] for name in ("ids", "attention_mask")} if self.arm.objective == "clm" else batch
+        return (
+            {name: batch[name] for name in ("ids", "attention_mask")}
+            if self.arm.objective == "clm"
+            else batch
+        )
 
     def ask(self, step: int, ids: Tensor, attention_mask: Tensor) -> Batch:
         """The objective."""
@@ -201,7 +233,9 @@ def batches_of(arm: Arm, known: Any) -> Any:
     """The arm's training batches."""
     if isinstance(arm.model, StackConfig):
         return ArmBatches(arm, known)
-    return elmo.BiLMBatches(arm.words("train"), known, arm.model, rows=arm.rows, length=arm.length, seed=arm.seed)
+    return elmo.BiLMBatches(
+        arm.words("train"), known, arm.model, rows=arm.rows, length=arm.length, seed=arm.seed
+    )
 
 
 def build(arm: Arm) -> nn.Module:
@@ -212,7 +246,11 @@ def build(arm: Arm) -> nn.Module:
     stack = transformer.Transformer(arm.model)
     if arm.mimetic:
         mimetic(stack, strength=arm.mimetic)
-    makers: dict[str, type[nn.Module]] = {"mlm_nsp": heads.Pretraining, "mlm": heads.MLM, "clm": heads.LM}
+    makers: dict[str, type[nn.Module]] = {
+        "mlm_nsp": heads.Pretraining,
+        "mlm": heads.MLM,
+        "clm": heads.LM,
+    }
     return makers[arm.objective](stack)
 
 
@@ -220,14 +258,18 @@ def loss_of(arm: Arm) -> Loss:
     """The objective."""
     sees_all = isinstance(arm.model, StackConfig) and not arm.model.causal
     clm = two_sided if sees_all else losses.clm
-    return {"mlm_nsp": losses.mlm_nsp, "mlm": losses.mlm, "bilm": elmo.loss, "clm": clm}[arm.objective]
+    return {"mlm_nsp": losses.mlm_nsp, "mlm": losses.mlm, "bilm": elmo.loss, "clm": clm}[
+        arm.objective
+    ]
 
 
 def two_sided(model: nn.Module, batch: Batch) -> Tensor:
     """Next-token prediction by a model that sees the next token; padding stays hidden."""
     labels = losses.next_tokens(batch["ids"], batch["attention_mask"])
     at = labels != -100
-    return losses.cross_entropy(model(batch["ids"], attention_mask=batch["attention_mask"], loss_mask=at), labels[at])
+    return losses.cross_entropy(
+        model(batch["ids"], attention_mask=batch["attention_mask"], loss_mask=at), labels[at]
+    )
 
 
 def finished(arm: Arm, folder: Path = FOLDER) -> bool:
@@ -235,8 +277,11 @@ def finished(arm: Arm, folder: Path = FOLDER) -> bool:
     return (folder / arm.name / "card.json").exists()
 
 
-def trained(arm: Arm, folder: Path = FOLDER, *, at: int | None = None, device: str = "cpu") -> Trained:
-    """The arm's model, trained now unless it is there. A run that was killed goes on where its last state was saved.
+def trained(
+    arm: Arm, folder: Path = FOLDER, *, at: int | None = None, device: str = "cpu"
+) -> Trained:
+    """The arm's model, trained now unless it is there. A run that was killed goes on where its last
+    state was saved.
 
     at: the weights after that step, one of `arm.keep`; those of the end by default.
     """
@@ -246,32 +291,44 @@ def trained(arm: Arm, folder: Path = FOLDER, *, at: int | None = None, device: s
     try:
         model.load_state_dict(from_bytes(path.read_bytes()))
     except (OSError, SafetensorError, RuntimeError) as error:
-        raise CourseError(f"{path} is damaged or missing; remove its folder, and the arm is trained again.") from error
+        raise CourseError(
+            f"{path} is damaged or missing; remove its folder, and the arm is trained again."
+        ) from error
     return Trained(model.eval().to(device), known, dict(read_json(place / "card.json")))
 
 
 def _train(arm: Arm, folder: Path, device: str) -> Any:
     if arm.documents != fingerprint(arm.world):
-        raise CourseError(f"The arm {arm.name} is of documents {arm.documents}; the world writes others now.")
+        raise CourseError(
+            f"The arm {arm.name} is of documents {arm.documents}; the world writes others now."
+        )
     place, known = folder / arm.name, vocabulary(arm, folder)
     place.mkdir(parents=True, exist_ok=True)
     write_json(place / "arm.json", arm.to_dict())
     state, model = place / "state.safetensors", build(arm)
     done = checkpoint.steps_done(state) if state.exists() else 0
     if any(step <= done and not (place / _weights(step)).exists() for step in arm.keep):
-        state.unlink()  # from the beginning, if the weights of a step that it would skip were not kept
+        # from the beginning, if the weights of a step that it would skip were not kept
+        state.unlink()
 
     def keep_weights(step: loop.Step) -> None:
         if step.step in arm.keep:
             _save(model, place / _weights(step.step))
 
-    options: dict[str, Any] = {"log": LOG, "every": SAVE, "device": device, "clock": time.process_time}
+    options: dict[str, Any] = {
+        "log": LOG,
+        "every": SAVE,
+        "device": device,
+        "clock": time.process_time,
+    }
     made = batches_of(arm, known), loss_of(arm)
     deque(arm.run(place, model, *made, steps=arm.end, watch=keep_weights, **options), maxlen=0)
     _save(model, place / _weights(arm.end))
     curve = read_curve(place)
     spent = {key: round(sum(point[key] for point in curve), 1) for key in ("tokens", "seconds")}
-    write_json(place / "card.json", {"name": arm.name, "arm": arm.to_dict(), **spent, "curve": curve})
+    write_json(
+        place / "card.json", {"name": arm.name, "arm": arm.to_dict(), **spent, "curve": curve}
+    )
     state.unlink(missing_ok=True)
     return known
 
@@ -281,6 +338,8 @@ def _weights(step: int) -> str:
 
 
 def _save(model: nn.Module, path: Path) -> None:
-    tensors = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
+    tensors = {
+        name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()
+    }
     with atomic_write(path, "wb") as file:
         file.write(to_bytes(tensors))

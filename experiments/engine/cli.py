@@ -1,4 +1,6 @@
-"""`python -m course_lib claims`: which claims there are, what became of them, and how to find out again."""
+"""`python -m course_lib claims`: which claims there are, what became of them, and how to find out
+again.
+"""
 
 import sys
 from pathlib import Path
@@ -16,7 +18,9 @@ app = typer.Typer(help="The lectures' claims: list, run, report.", no_args_is_he
 
 _Scale = Literal["smoke", "cpu", "gpu"]
 _Lesson = Annotated[str | None, typer.Option(help="Only this lesson's: 09_bert or 09.")]
-_Results = Annotated[Path | None, typer.Option(help="Folder of the records; data/results if not given.")]
+_Results = Annotated[
+    Path | None, typer.Option(help="Folder of the records; data/results if not given.")
+]
 
 
 @app.command("list")
@@ -29,15 +33,27 @@ def show(lesson: _Lesson = None, out: _Results = None) -> None:
 
 @app.command("run")
 def run_claims(
-    ids: Annotated[list[str] | None, typer.Argument(help="Claims, as `claims list` names them.")] = None,
+    ids: Annotated[
+        list[str] | None, typer.Argument(help="Claims, as `claims list` names them.")
+    ] = None,
     lesson: _Lesson = None,
-    everything: Annotated[bool, typer.Option("--all", help="All claims that have an experiment.")] = False,
-    seeds: Annotated[int | None, typer.Option(help="Runs of each measured claim; 3 at scale cpu.", min=1)] = None,
-    jobs: Annotated[int, typer.Option(help="Processes side by side, of one thread each.", min=1)] = 1,
+    everything: Annotated[
+        bool, typer.Option("--all", help="All claims that have an experiment.")
+    ] = False,
+    seeds: Annotated[
+        int | None, typer.Option(help="Runs of each measured claim; 3 at scale cpu.", min=1)
+    ] = None,
+    jobs: Annotated[
+        int, typer.Option(help="Processes side by side, of one thread each.", min=1)
+    ] = 1,
     device: Device = "cpu",
-    scale: Annotated[_Scale, typer.Option(help="smoke: seconds, proves the path; cpu; gpu: larger models.")] = "cpu",
+    scale: Annotated[
+        _Scale, typer.Option(help="smoke: seconds, proves the path; cpu; gpu: larger models.")
+    ] = "cpu",
     out: _Results = None,
-    work: Annotated[Path, typer.Option(help="Folder of pretrained arms and finished seeds.")] = Path("build"),
+    work: Annotated[
+        Path, typer.Option(help="Folder of pretrained arms and finished seeds.")
+    ] = Path("build"),
 ) -> None:
     """Make records anew. Stop it when you like; the same command goes on where it was.
 
@@ -52,11 +68,17 @@ def run_claims(
     elif everything:
         chosen += list(ledger.read())
     if not chosen:
-        raise CourseError("Name the claims to run, or say --lesson 09_bert or --all; `claims list` shows them.")
+        raise CourseError(
+            "Name the claims to run, or say --lesson 09_bert or --all; `claims list` shows them."
+        )
     where = run.RunSettings(
-        plan=PLANS[scale], seeds=seeds, device=device, out=out or RESULTS,
-        work=work / "claims", arms=work / "arms",
-    )  # fmt: skip
+        plan=PLANS[scale],
+        seeds=seeds,
+        device=device,
+        out=out or RESULTS,
+        work=work / "claims",
+        arms=work / "arms",
+    )
     for done in run.run(list(dict.fromkeys(chosen)), where, jobs=jobs):
         print(f"{done.what}: {done.seconds:.0f} s", flush=True)
         if done.record is not None:
@@ -76,11 +98,15 @@ def judge(out: _Results = None) -> None:
 
 @app.command("report")
 def tell(
-    to: Annotated[Path | None, typer.Option(help="Write it to this .md or .html file as well.")] = None,
+    to: Annotated[
+        Path | None, typer.Option(help="Write it to this .md or .html file as well.")
+    ] = None,
     out: _Results = None,
 ) -> None:
     """Show all records with their reasons."""
     rows = report.overview(out or RESULTS)
-    rich.print(report.rich_table([row for row in rows if row[1] is not None]), report.tally(rows), sep="\n")
+    rich.print(
+        report.rich_table([row for row in rows if row[1] is not None]), report.tally(rows), sep="\n"
+    )
     if to is not None:
         print(f"written to {report.save(to, out or RESULTS)}", file=sys.stderr)

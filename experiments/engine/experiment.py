@@ -1,4 +1,6 @@
-"""What a claim's experiment is: a function that measures. The rule that judges its figures stands in the ledger."""
+"""What a claim's experiment is: a function that measures. The rule that judges its figures stands
+in the ledger.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,9 +29,9 @@ _FOUND: dict[str, "Experiment"] = {}
 class Experiment:
     """How one claim is tested.
 
-    measure: one seed's values by name, the same names with every seed. needs: the pretraining arms that it asks the
-    lab for, which are then trained beforehand, side by side. config: settings beside the plan's.
-    """
+    measure: one seed's values by name, the same names with every seed. needs: the pretraining arms
+    that it asks the lab for, which are then trained beforehand, side by side. config: settings
+    beside the plan's."""
 
     id: str
     measure: Measure
@@ -39,21 +41,33 @@ class Experiment:
 
 @cache
 def given(name: str) -> Any:
-    """What a lesson's experiments take as given (lessons/given.yaml): their sizes at each scale, their words."""
+    """What a lesson's experiments take as given (lessons/given.yaml): their sizes at each scale,
+    their words.
+    """
     return yaml.safe_load((LESSONS / "given.yaml").read_text(encoding="utf-8"))[name]
 
 
 def settings(name: str) -> dict[str, Any]:
-    """A claim's in given.yaml. A list of sizes is these columns of the lesson's table; checkpoints get their hashes."""
+    """A claim's in given.yaml. A list of sizes is these columns of the lesson's table; checkpoints
+    get their hashes.
+    """
     found: dict[str, Any] = dict(given("settings").get(name, {}))
     if isinstance(columns := found.get("sizes"), list):
         table = given(claim(name).lesson[3:])["sizes"]
-        found["sizes"] = {scale: {column: row[column] for column in columns} for scale, row in table.items()}
-    return found | ({"checkpoints": shipped(*found["checkpoints"])} if "checkpoints" in found else {})
+        found["sizes"] = {
+            scale: {column: row[column] for column in columns} for scale, row in table.items()
+        }
+    return found | (
+        {"checkpoints": shipped(*found["checkpoints"])} if "checkpoints" in found else {}
+    )
 
 
-def experiment(name: str, needs: Needs = lambda *_: (), **config: Any) -> Callable[[Measure], Measure]:
-    """Register the decorated function as the experiment of a claim. config: beside its settings in given.yaml."""
+def experiment(
+    name: str, needs: Needs = lambda *_: (), **config: Any
+) -> Callable[[Measure], Measure]:
+    """Register the decorated function as the experiment of a claim. config: beside its settings in
+    given.yaml.
+    """
 
     def register(measure: Measure) -> Measure:
         _FOUND[name] = Experiment(name, measure, needs, settings(name) | config)
@@ -62,11 +76,13 @@ def experiment(name: str, needs: Needs = lambda *_: (), **config: Any) -> Callab
     return register
 
 
-def suite(name: str, systems: Systems, tasks: Sequence[str] = (), also: Mapping[str, Score] | None = None) -> None:
-    """The experiment of a claim that compares systems on several tasks by their scores as SYSTEM/TASK, and their means,
-    SYSTEM/average. All learn from the suite's labels; the settings say the rates of pretraining (null: shipped)
-    and of fine-tuning. also: systems of another kind, and what scores them.
-    """
+def suite(
+    name: str, systems: Systems, tasks: Sequence[str] = (), also: Mapping[str, Score] | None = None
+) -> None:
+    """The experiment of a claim that compares systems on several tasks by their scores as
+    SYSTEM/TASK, and their means, SYSTEM/average. All learn from the suite's labels; the settings
+    say the rates of pretraining (null: shipped) and of fine-tuning. also: systems of another kind,
+    and what scores them."""
     rates, tasks = settings(name)["learning rates"], tasks or given("suite")["tasks"]
 
     def tunings(plan: Plan, seed: int) -> dict[str, Tuning]:
@@ -74,11 +90,17 @@ def suite(name: str, systems: Systems, tasks: Sequence[str] = (), also: Mapping[
         for system, tuning in systems(plan, seed).items():
             (read, lr), source = rates[system], tuning.source
             source = replace(source, lr=read, keep=()) if isinstance(source, Arm) else source
-            found[system] = replace(tuning, source=source, lr=lr, **given("suite")["sizes"][plan.scale])
+            found[system] = replace(
+                tuning, source=source, lr=lr, **given("suite")["sizes"][plan.scale]
+            )
         return found
 
     def needs(plan: Plan, seed: int) -> list[Arm]:
-        return list(dict.fromkeys(s.source for s in tunings(plan, seed).values() if isinstance(s.source, Arm)))
+        return list(
+            dict.fromkeys(
+                s.source for s in tunings(plan, seed).values() if isinstance(s.source, Arm)
+            )
+        )
 
     @experiment(name, needs, tasks=tasks, sizes=given("suite")["sizes"])
     def measure(lab: Lab, seed: int) -> dict[str, float]:
@@ -93,7 +115,10 @@ def suite(name: str, systems: Systems, tasks: Sequence[str] = (), also: Mapping[
 def averaged(values: dict[str, float], tasks: Iterable[str]) -> dict[str, float]:
     """Scores as SYSTEM/TASK, and behind them their means over the tasks, SYSTEM/average."""
     systems = dict.fromkeys(key.split("/")[0] for key in values)
-    return values | {f"{system}/average": mean(values[f"{system}/{task}"] for task in tasks) for system in systems}
+    return values | {
+        f"{system}/average": mean(values[f"{system}/{task}"] for task in tasks)
+        for system in systems
+    }
 
 
 def find(name: str) -> Experiment:
@@ -102,5 +127,7 @@ def find(name: str) -> Experiment:
     for path in LESSONS.glob(f"*/{lesson}.py"):
         import_module(f"experiments.lessons.{path.parent.name}.{lesson}")
     if name not in _FOUND:
-        raise CourseError(f"The claim {name!r} has no experiment yet; `claims list` shows which have.")
+        raise CourseError(
+            f"The claim {name!r} has no experiment yet; `claims list` shows which have."
+        )
     return _FOUND[name]

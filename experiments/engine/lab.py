@@ -1,8 +1,9 @@
-"""What an experiment works with: the sizes of this run, pretrained arms, fine-tuning scores. All of it kept on disk.
+"""What an experiment works with: the sizes of this run, pretrained arms, fine-tuning scores. All of
+it kept on disk.
 
-A score is a file beside its arm, named by the hash of what it follows from, the rows' own text included; so claims
-share scores as they share arms, and a run that was killed goes on with the next one.
-"""
+A score is a file beside its arm, named by the hash of what it follows from, the rows' own text
+included; so claims share scores as they share arms, and a run that was killed goes on with the next
+one."""
 
 import json
 import time
@@ -31,9 +32,9 @@ from experiments.engine import arms
 class Plan:
     """The sizes of a run. "cpu" is what data/results records; "smoke" proves the path in seconds.
 
-    layers, width: of the arms that do not vary them. steps, rows, length: of pretraining. labels, epochs, batch, lr: of
-    fine-tuning, on so many test rows. tests. probes: questions a kind of probe. seeds: if no other number is asked for.
-    """
+    layers, width: of the arms that do not vary them. steps, rows, length: of pretraining. labels,
+    epochs, batch, lr: of fine-tuning, on so many test rows. tests. probes: questions a kind of
+    probe. seeds: if no other number is asked for."""
 
     scale: Literal["smoke", "cpu", "gpu"]
     layers: int
@@ -62,9 +63,9 @@ PLANS: dict[str, Plan] = {
 class Tuning:
     """One fine-tuning of a pretrained model.
 
-    source: an arm, or a shipped checkpoint's name. at: the arm's weights after that step. task: of the world. top: what
-    stands between body and head, "none" or "bilstm". The other fields are those of `finetune`; None: the plan's.
-    """
+    source: an arm, or a shipped checkpoint's name. at: the arm's weights after that step. task: of
+    the world. top: what stands between body and head, "none" or "bilstm". The other fields are
+    those of `finetune`; None: the plan's."""
 
     source: arms.Arm | str
     task: str
@@ -84,8 +85,8 @@ class Tuning:
 class Lab:
     """The workplace of experiments.
 
-    seconds: processor time of the scores that this lab has given out, whether computed now or before.
-    """
+    seconds: processor time of the scores that this lab has given out, whether computed now or
+    before."""
 
     plan: Plan
     folder: Path = arms.FOLDER
@@ -104,28 +105,46 @@ class Lab:
 
     def score(self, tuning: Tuning, by: str | None = None) -> float:
         """The test score of a fine-tuning, computed once. by: for spans also "token_f1"."""
-        names = [n for n in ("labels", "tests", "epochs", "batch", "lr") if getattr(tuning, n) is None]
+        names = [
+            n for n in ("labels", "tests", "epochs", "batch", "lr") if getattr(tuning, n) is None
+        ]
         tuning = replace(tuning, **{name: getattr(self.plan, name) for name in names})
         rows = task_rows(tuning.task, tuning.seed, train=tuning.labels, test=tuning.tests)
         source = tuning.source.name if isinstance(tuning.source, arms.Arm) else tuning.source
         about = asdict(replace(tuning, source="")) | {"source": source}
-        key = json.dumps([about, {split: part.to_list() for split, part in rows.items()}], sort_keys=True)
-        place = source if isinstance(tuning.source, arms.Arm) else f"{source}-{checkpoint_hash(source)}"
+        key = json.dumps(
+            [about, {split: part.to_list() for split, part in rows.items()}], sort_keys=True
+        )
+        place = (
+            source if isinstance(tuning.source, arms.Arm) else f"{source}-{checkpoint_hash(source)}"
+        )
         path = self.folder / place / "scores" / f"{tuning.task}-{arms.short_hash(key)}.json"
-        kept = once(path, lambda: _tune(tuning, self.source(tuning), rows, self.device), tuning=about)
+        kept = once(
+            path, lambda: _tune(tuning, self.source(tuning), rows, self.device), tuning=about
+        )
         self.seconds += kept["seconds"] if by is None else 0
         return float(kept[by or "score"])
 
-    def kept(self, name: str, follows: Any, make: Callable[[], dict[str, float]]) -> dict[str, float]:
-        """Figures that several claims share, made once and kept in a file named by all that they follow from."""
-        path = self.folder / "shared" / f"{name}-{arms.short_hash(json.dumps(follows, sort_keys=True))}.json"
+    def kept(
+        self, name: str, follows: Any, make: Callable[[], dict[str, float]]
+    ) -> dict[str, float]:
+        """Figures that several claims share, made once and kept in a file named by all that they
+        follow from.
+        """
+        path = (
+            self.folder
+            / "shared"
+            / f"{name}-{arms.short_hash(json.dumps(follows, sort_keys=True))}.json"
+        )
         kept = once(path, lambda: {"values": make()}, follows=follows)
         self.seconds += kept["seconds"]
         return dict(kept["values"])
 
 
 def once(path: Path, make: Callable[[], dict[str, Any]], **about: Any) -> dict[str, Any]:
-    """What a file holds, made first if it is not there, with the processor's seconds and what it is about."""
+    """What a file holds, made first if it is not there, with the processor's seconds and what it is
+    about.
+    """
     if not path.exists():
         start = time.process_time()
         write_json(path, {**make(), "seconds": round(time.process_time() - start, 2), **about})
@@ -134,7 +153,10 @@ def once(path: Path, make: Callable[[], dict[str, Any]], **about: Any) -> dict[s
 
 def task_rows(task: str, seed: int, **counts: int | None) -> dict[str, Any]:
     """Rows of a task of the town, so many of each split."""
-    return {split: data.task(f"world/{task}", split=split, n=n, seed=seed) for split, n in counts.items()}
+    return {
+        split: data.task(f"world/{task}", split=split, n=n, seed=seed)
+        for split, n in counts.items()
+    }
 
 
 @dataclass(frozen=True)
@@ -148,7 +170,9 @@ class Made:
 
 
 def windows(stream: Int[Tensor, " N"], length: int, rows: int, *keys: int, ahead: int = 1) -> Made:
-    """For each step that many rows of `length` consecutive tokens from anywhere in a stream, and `ahead` more."""
+    """For each step that many rows of `length` consecutive tokens from anywhere in a stream, and
+    `ahead` more.
+    """
 
     def make(step: int) -> losses.Batch:
         at = torch.randint(len(stream) - length, (rows, 1), generator=seeded_generator(*keys, step))
@@ -158,13 +182,24 @@ def windows(stream: Int[Tensor, " N"], length: int, rows: int, *keys: int, ahead
 
 
 def fit(
-    model: nn.Module, batches: loop.Batches, loss: losses.Loss, steps: int, lr: float,
-    schedule: optim.Schedule | None = None, *, device: str = "cpu", precision: loop.Precision | None = None,
+    model: nn.Module,
+    batches: loop.Batches,
+    loss: losses.Loss,
+    steps: int,
+    lr: float,
+    schedule: optim.Schedule | None = None,
+    *,
+    device: str = "cpu",
+    precision: loop.Precision | None = None,
     **adamw: Any,
-) -> list[float]:  # fmt: skip
-    """Train what is not frozen, in place, and leave it on the CPU, in eval mode; the losses of all steps. schedule: by
-    default linear, up over a tenth of the steps and down. adamw: its options."""
-    optimizer, schedule = optim.adamw(model, lr, **adamw), schedule or optim.linear(steps, steps // 10)
+) -> list[float]:
+    """Train what is not frozen, in place, and leave it on the CPU, in eval mode; the losses of all
+    steps. schedule: by default linear, up over a tenth of the steps and down. adamw: its
+    options."""
+    optimizer, schedule = (
+        optim.adamw(model, lr, **adamw),
+        schedule or optim.linear(steps, steps // 10),
+    )
     how: dict[str, Any] = {"steps": steps, "device": device, "precision": precision}
     history = [step.loss for step in loop.train(model, batches, loss, optimizer, schedule, **how)]
     model.eval().cpu()
@@ -172,35 +207,58 @@ def fit(
 
 
 class Recurrent(nn.Module):
-    """A bidirectional LSTM over a stack's hidden states, of the same width, for any head to stand on."""
+    """A bidirectional LSTM over a stack's hidden states, of the same width, for any head to stand
+    on.
+    """
 
     def __init__(self, stack: transformer.Transformer) -> None:
         super().__init__()
         self.stack, self.config = stack, stack.config
-        self.lstm = nn.LSTM(stack.config.width, stack.config.width // 2, batch_first=True, bidirectional=True)
+        self.lstm = nn.LSTM(
+            stack.config.width, stack.config.width // 2, batch_first=True, bidirectional=True
+        )
 
     def forward(
-        self, ids: Int[Tensor, "B T"], *, attention_mask: heads.Mask = None, segments: Int[Tensor, "B T"] | None = None
+        self,
+        ids: Int[Tensor, "B T"],
+        *,
+        attention_mask: heads.Mask = None,
+        segments: Int[Tensor, "B T"] | None = None,
     ) -> Float[Tensor, "B T D"]:
         h = self.stack(ids, attention_mask=attention_mask, segments=segments)
-        lengths = torch.full((len(ids),), ids.shape[1]) if attention_mask is None else attention_mask.sum(1).cpu()
-        packed = nn.utils.rnn.pack_padded_sequence(h, lengths, batch_first=True, enforce_sorted=False)
+        lengths = (
+            torch.full((len(ids),), ids.shape[1])
+            if attention_mask is None
+            else attention_mask.sum(1).cpu()
+        )
+        packed = nn.utils.rnn.pack_padded_sequence(
+            h, lengths, batch_first=True, enforce_sorted=False
+        )
         out, _ = self.lstm(packed)
         return nn.utils.rnn.pad_packed_sequence(out, batch_first=True, total_length=ids.shape[1])[0]
 
 
-def _tune(tuning: Tuning, source: arms.Trained, rows: dict[str, Any], device: str) -> dict[str, float]:
+def _tune(
+    tuning: Tuning, source: arms.Trained, rows: dict[str, Any], device: str
+) -> dict[str, float]:
     names = ("epochs", "batch", "lr", "seed", "pretrained", "frozen")
     options: dict[str, Any] = {name: getattr(tuning, name) for name in names} | {"device": device}
-    if isinstance(source.model, BiLM):  # BiLSTM and attention over ELMo's vectors, in fp32: it is a loop of small steps
+    # BiLSTM and attention over ELMo's vectors, in fp32: it is a loop of small steps
+    if isinstance(source.model, BiLM):
         tokenizer = word_tokenizer(task_words(rows))
         body: Any = Words(tokenizer, elmo=source.model.elmo)
     else:
-        body, tokenizer, top = source.model.stack, source.tokenizer, Recurrent if tuning.top == "bilstm" else None
+        body, tokenizer, top = (
+            source.model.stack,
+            source.tokenizer,
+            Recurrent if tuning.top == "bilstm" else None,
+        )
         pool = "last" if body.config.causal and top is None else "mean"
         options |= {"dropout": 0.1, "pool": pool, "on_top": top, "precision": "auto"}
     result = finetune(body, rows, tokenizer, **options)
-    return {"score": result.score} | ({"token_f1": result.by("token_f1")} if result.frame.kind == "span" else {})
+    return {"score": result.score} | (
+        {"token_f1": result.by("token_f1")} if result.frame.kind == "span" else {}
+    )
 
 
 def checkpoint_hash(name: str) -> str:
@@ -209,5 +267,7 @@ def checkpoint_hash(name: str) -> str:
 
 
 def shipped(*names: str) -> dict[str, str]:
-    """Those of these checkpoints that are there, each with its hash: what a record that reads them hangs on."""
+    """Those of these checkpoints that are there, each with its hash: what a record that reads them
+    hangs on.
+    """
     return {name: checkpoint_hash(name) for name in names if name in checkpoints.names()}

@@ -1,4 +1,6 @@
-"""What the claims ask a pretrained model directly, without fine-tuning: held-out loss, hidden words, evidence."""
+"""What the claims ask a pretrained model directly, without fine-tuning: held-out loss, hidden
+words, evidence.
+"""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -15,11 +17,14 @@ from course_lib.objectives import losses, original, seeded_generator
 from course_lib.pretrained.tokenizers import Tokenizer
 from experiments.engine import arms, small_models
 
-HELD_OUT, ASKED = 8, 256  # batches of the validation split; documents of which a biLM's word is hidden
+# batches of the validation split; documents of which a biLM's word is hidden
+HELD_OUT, ASKED = 8, 256
 
 
 class Gap(NamedTuple):
-    """Rows with one hidden word: ids Int[B T], attention_mask Bool[B T], loss_mask Bool[B T] (the word's place)."""
+    """Rows with one hidden word: ids Int[B T], attention_mask Bool[B T], loss_mask Bool[B T] (the
+    word's place).
+    """
 
     ids: Tensor
     attention_mask: Tensor
@@ -41,12 +46,18 @@ def word_logits(model: nn.Module, ids: Tensor, **options: Any) -> Tensor:
 
 def words_loss(model: nn.Module, batch: losses.Batch) -> Tensor:
     """The loss of masked words alone, whatever else a model was trained on."""
-    seen = {name: batch[name] for name in ("attention_mask", "segments", "loss_mask") if name in batch}
-    return losses.cross_entropy(word_logits(model, batch["ids"], **seen), batch["labels"][batch["loss_mask"]])
+    seen = {
+        name: batch[name] for name in ("attention_mask", "segments", "loss_mask") if name in batch
+    }
+    return losses.cross_entropy(
+        word_logits(model, batch["ids"], **seen), batch["labels"][batch["loss_mask"]]
+    )
 
 
 def gaps(arm: arms.Arm, tokenizer: Tokenizer) -> list[Gap]:
-    """Held-out documents, one ordinary token of each hidden; the same gaps for all arms of a seed."""
+    """Held-out documents, one ordinary token of each hidden; the same gaps for all arms of a
+    seed.
+    """
     rows = []
     special = torch.tensor(tokenizer.vocab.special)
     for number, batch in enumerate(held_out(arm, tokenizer)):
@@ -54,8 +65,16 @@ def gaps(arm: arms.Arm, tokenizer: Tokenizer) -> list[Gap]:
         if "loss_mask" in batch:
             ids = original(ids, batch["labels"], batch["loss_mask"])
         ordinary = batch["attention_mask"] & ~torch.isin(ids, special)
-        draw = torch.rand(ids.shape, generator=seeded_generator(arm.seed, 3, number)).masked_fill(~ordinary, -1)
-        rows.append(Gap(ids, batch["attention_mask"], torch.arange(ids.shape[1]) == draw.argmax(dim=1)[:, None]))
+        draw = torch.rand(ids.shape, generator=seeded_generator(arm.seed, 3, number)).masked_fill(
+            ~ordinary, -1
+        )
+        rows.append(
+            Gap(
+                ids,
+                batch["attention_mask"],
+                torch.arange(ids.shape[1]) == draw.argmax(dim=1)[:, None],
+            )
+        )
     return rows
 
 
@@ -63,32 +82,47 @@ def gaps(arm: arms.Arm, tokenizer: Tokenizer) -> list[Gap]:
 def hidden_word(source: arms.Trained, questions: Sequence[Gap]) -> float:
     """Share of hidden words that a model says.
 
-    A masked model sees both sides. A next-token model sees what stands before, whatever its mask would allow.
-    """
+    A masked model sees both sides. A next-token model sees what stands before, whatever its mask
+    would allow."""
     model, right = source.model, []
     device = next(model.parameters()).device
     for gap in questions:
-        ids, attention_mask, at = gap.ids.masked_fill(gap.loss_mask, source.tokenizer.vocab.mask or 0), *gap[1:]
+        ids, attention_mask, at = (
+            gap.ids.masked_fill(gap.loss_mask, source.tokenizer.vocab.mask or 0),
+            *gap[1:],
+        )
         if isinstance(model, heads.LM):
-            ids, attention_mask = gap.ids, gap.attention_mask & (gap.loss_mask.int().cumsum(dim=1) == 0)
+            ids, attention_mask = (
+                gap.ids,
+                gap.attention_mask & (gap.loss_mask.int().cumsum(dim=1) == 0),
+            )
             at = gap.loss_mask.roll(-1, dims=1)
         seen = {"attention_mask": attention_mask.to(device), "loss_mask": at.to(device)}
-        right.append(word_logits(model, ids.to(device), **seen).argmax(-1).cpu() == gap.ids[gap.loss_mask])
+        right.append(
+            word_logits(model, ids.to(device), **seen).argmax(-1).cpu() == gap.ids[gap.loss_mask]
+        )
     return float(torch.cat(right).double().mean())
 
 
 @torch.no_grad()
 def fill_in(source: arms.Trained, items: Sequence[dict[str, Any]]) -> float:
-    """Share of the evidence's hidden words that a model fills in, every piece; a next-token model piece by piece."""
+    """Share of the evidence's hidden words that a model fills in, every piece; a next-token model
+    piece by piece.
+    """
     tokenizer, model, right = source.tokenizer, source.model, 0
-    blanks = [Blank(item["text_before"] + " ", item["answer"], item["text_after"]) for item in items]
+    blanks = [
+        Blank(item["text_before"] + " ", item["answer"], item["text_after"]) for item in items
+    ]
     if isinstance(model, elmo.BiLM):
         return elmo_accuracy(model, tokenizer, blanks)
     if not isinstance(model, heads.LM) or tokenizer.vocab.mask is None:
         return fill_in_accuracy(model, tokenizer, blanks)
     device = next(model.parameters()).device
-    for item in items:  # word pieces, which our arms have and `evaluation` does not know of a next-token model
-        start, answer = (tokenizer.encode(item[part], special=False).ids for part in ("text_before", "answer"))
+    # word pieces, which our arms have and `evaluation` does not know of a next-token model
+    for item in items:
+        start, answer = (
+            tokenizer.encode(item[part], special=False).ids for part in ("text_before", "answer")
+        )
         ids = torch.tensor([[tokenizer.vocab.cls or 0, *start, *answer]])
         at = torch.arange(ids.shape[1])[None] >= len(start)
         at[:, -1] = False
@@ -100,33 +134,46 @@ def fill_in(source: arms.Trained, items: Sequence[dict[str, Any]]) -> float:
 def elmo_hidden_word(source: arms.Trained, seed: int) -> float:
     """Share of hidden words of held-out documents that a biLM guesses.
 
-    Words, not pieces: a little harder than what `hidden_word` asks, where a piece of a word may be hidden.
-    """
+    Words, not pieces: a little harder than what `hidden_word` asks, where a piece of a word may be
+    hidden."""
     write, rng = arms.sentences(small_models.WORLD, "validation", seed), seeded_generator(seed, 4)
     texts = [elmo.split(" ".join(write(number))) for number in range(ASKED)]
     places = [int(torch.randint(len(words), (), generator=rng)) for words in texts]
-    blanks = [Blank(" ".join(w[:i]), w[i], " ".join(w[i + 1 :])) for w, i in zip(texts, places, strict=True)]
+    blanks = [
+        Blank(" ".join(w[:i]), w[i], " ".join(w[i + 1 :]))
+        for w, i in zip(texts, places, strict=True)
+    ]
     assert isinstance(source.model, elmo.BiLM)
     return elmo_accuracy(source.model, source.tokenizer, blanks)
 
 
-def elmo_accuracy(model: elmo.BiLM, vocabulary: elmo.Vocabulary, blanks: Sequence[Blank], batch: int = 64) -> float:
+def elmo_accuracy(
+    model: elmo.BiLM, vocabulary: elmo.Vocabulary, blanks: Sequence[Blank], batch: int = 64
+) -> float:
     """Share of the blanks that a biLM fills, by both directions' probabilities together."""
     right = 0
     for start in range(0, len(blanks), batch):
         some = blanks[start : start + batch]
-        before, after = ([elmo.split(getattr(blank, side)) for blank in some] for side in ("left", "right"))
+        before, after = (
+            [elmo.split(getattr(blank, side)) for blank in some] for side in ("left", "right")
+        )
         left, back = elmo.hidden_word(model, before, after)
         said = [vocabulary.words[i] for i in (left + back).argmax(-1).tolist()]
         right += sum(word == blank.answer for word, blank in zip(said, some, strict=True))
     return right / len(blanks)
 
 
-def answers(model: nn.Module, frame: SourceTarget, rows: list[EncodedRow], most: int, batch: int = 120) -> list[str]:
+def answers(
+    model: nn.Module, frame: SourceTarget, rows: list[EncodedRow], most: int, batch: int = 120
+) -> list[str]:
     """What an encoder-decoder, a Transformer or LSTMs, says to each row's source, greedily."""
     vocab, said = frame.tokenizer.vocab, [""] * len(rows)
     for numbers, some in in_order(frame, rows, batch):
-        how: dict[str, Any] = {"attention_mask": some["attention_mask"], "max_new_tokens": most, "eos": vocab.sep}
+        how: dict[str, Any] = {
+            "attention_mask": some["attention_mask"],
+            "max_new_tokens": most,
+            "eos": vocab.sep,
+        }
         if isinstance(model, lstm.LstmSeq2Seq):
             out = model.greedy(some["ids"], **how)
         else:

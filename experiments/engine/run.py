@@ -1,7 +1,7 @@
 """Run experiments: arms first, then seeds, side by side, each job in a process with one thread.
 
-Every job leaves its result in a file as soon as it is done. A run that is killed, at any time, goes on from there.
-"""
+Every job leaves its result in a file as soon as it is done. A run that is killed, at any time, goes
+on from there."""
 
 import json
 import os
@@ -54,7 +54,9 @@ class _Job:
 
 @dataclass(frozen=True)
 class RunSettings:
-    """Where and how large a run is. seeds: how many; None: the plan's. work: folder of one file a seed."""
+    """Where and how large a run is. seeds: how many; None: the plan's. work: folder of one file a
+    seed.
+    """
 
     plan: Plan = PLANS["cpu"]
     seeds: int | None = None
@@ -71,14 +73,19 @@ class RunSettings:
 
 
 def run(names: Sequence[str], settings: RunSettings, *, jobs: int = 1) -> Iterator[Done]:
-    """Make the records of claims, in this order; one `Done` after each job, with the record where one is complete.
+    """Make the records of claims, in this order; one `Done` after each job, with the record where
+    one is complete.
 
     jobs: processes side by side, of one thread each; 1: in this process.
     """
     experiments = [find(name) for name in names]
     if settings.plan.scale == "smoke" and settings.out.resolve() == RESULTS.resolve():
-        raise CourseError("A smoke run proves the path and measures nothing; name another folder for it: --out.")
-    pending = dict.fromkeys(job for experiment in experiments for job in _jobs(experiment, settings))
+        raise CourseError(
+            "A smoke run proves the path and measures nothing; name another folder for it: --out."
+        )
+    pending = dict.fromkeys(
+        job for experiment in experiments for job in _jobs(experiment, settings)
+    )
     left = Counter(job.claim for job in pending)
     for experiment in experiments:
         if not left[experiment.id]:
@@ -95,19 +102,31 @@ def compose(experiment: Experiment, settings: RunSettings) -> Record:
     numbers = settings.numbers(experiment)
     parts = [read_json(_seed_file(experiment, seed, settings)) for seed in numbers]
     kind, names = claim(experiment.id).kind, parts[0]["values"]
-    figures = {name: figure([part["values"][name] for part in parts], exact=kind != "measured") for name in names}
+    figures = {
+        name: figure([part["values"][name] for part in parts], exact=kind != "measured")
+        for name in names
+    }
     judged = _judged(experiment.id, figures)
     needed = [list(experiment.needs(settings.plan, seed)) for seed in numbers]
-    spent = {arm.name: read_json(settings.arms / arm.name / "card.json")["seconds"] for row in needed for arm in row}
+    spent = {
+        arm.name: read_json(settings.arms / arm.name / "card.json")["seconds"]
+        for row in needed
+        for arm in row
+    }
     made = Record(
         id=experiment.id,
         kind=kind,
         ruled=judged["rule_hash"],
         figures=figures,
         seeds=numbers,
-        config={"plan": asdict(settings.plan), **experiment.config, "arms": [arm.to_dict() for arm in needed[0]]},
+        config={
+            "plan": asdict(settings.plan),
+            **experiment.config,
+            "arms": [arm.to_dict() for arm in needed[0]],
+        },
         arms=list(spent),
-        versions={"python": platform.python_version()} | {name: metadata.version(name) for name in PACKAGES},
+        versions={"python": platform.python_version()}
+        | {name: metadata.version(name) for name in PACKAGES},
         hardware=parts[-1]["hardware"],
         seconds=round(sum(part["seconds"] for part in parts) + sum(spent.values()), 1),
         made=parts[-1]["made"],
@@ -123,7 +142,9 @@ def judge_again(found: Record) -> Record:
 
 
 def _judged(name: str, figures: Figures) -> dict[str, Any]:
-    """What a record says of the ledger's rule and of its verdict, which follows from the figures and nothing else."""
+    """What a record says of the ledger's rule and of its verdict, which follows from the figures
+    and nothing else.
+    """
     entry = claim(name)
     told = judge(entry.rule, figures)
     rule = {"rule": words(entry.rule), "rule_hash": digest(entry.rule), "tried": list(entry.tried)}
@@ -140,18 +161,26 @@ def _jobs(experiment: Experiment, settings: RunSettings) -> Iterator[_Job]:
         yield _Job(experiment.id, seed)
 
 
-def side_by_side(do: Callable[[Any], Any], what: Sequence[Any], jobs: int) -> Iterator[tuple[Any, Any]]:
-    """Each thing with what is done to it, as it is done, in so many processes of one thread; 1: in this process."""
+def side_by_side(
+    do: Callable[[Any], Any], what: Sequence[Any], jobs: int
+) -> Iterator[tuple[Any, Any]]:
+    """Each thing with what is done to it, as it is done, in so many processes of one thread; 1: in
+    this process.
+    """
     if jobs == 1:
         yield from ((each, do(each)) for each in what)
         return
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_one_thread) as pool:
+    with ProcessPoolExecutor(
+        jobs, mp_context=get_context("spawn"), initializer=_one_thread
+    ) as pool:
         futures = {pool.submit(do, each): each for each in what}
         try:
             for future in as_completed(futures):
                 yield futures[future], future.result()
         except BrokenProcessPool as error:
-            raise CourseError("A job's process died; run the same command again, what was finished stays.") from error
+            raise CourseError(
+                "A job's process died; run the same command again, what was finished stays."
+            ) from error
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
@@ -200,4 +229,7 @@ def _seed_file(experiment: Experiment, seed: int, settings: RunSettings) -> Path
 def _hardware(device: str) -> str:
     if device.startswith("cuda"):
         return torch.cuda.get_device_name(device)
-    return f"{platform.machine()} CPU, {torch.get_num_threads()} thread{'s' * (torch.get_num_threads() > 1)} a job"
+    return (
+        f"{platform.machine()} CPU, {torch.get_num_threads()}"
+        f" thread{'s' * (torch.get_num_threads() > 1)} a job"
+    )

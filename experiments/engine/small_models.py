@@ -1,4 +1,6 @@
-"""The small pretrained models of the claims. Few, and the same for all: what two claims both need is trained once."""
+"""The small pretrained models of the claims. Few, and the same for all: what two claims both need
+is trained once.
+"""
 
 from dataclasses import replace
 
@@ -15,23 +17,42 @@ from experiments.engine.lab import Plan, shipped
 
 WORLD = 0
 MOMENTS = (0.1, 0.2, 0.4, 0.6, 1.0)  # of the steps: where the arms of the race keep their weights
-GPTS = tuple(shipped("gpt-nano", "gpt-tiny", "gpt-mini", "gpt-small"))  # of one recipe, smallest first
+# of one recipe, smallest first
+GPTS = tuple(shipped("gpt-nano", "gpt-tiny", "gpt-mini", "gpt-small"))
 RECIPES = {"80/10/10": (0.8, 0.1, 0.1), "100/0/0": (1.0, 0.0, 0.0), "0/100/0": (0.0, 1.0, 0.0)}
 
 
 def body(plan: Plan, layers: int | None = None, width: int | None = None) -> StackConfig:
-    """The plan's BERT. Its first weights are larger than 0.02, which suits a width of 768, not one of 128."""
+    """The plan's BERT. Its first weights are larger than 0.02, which suits a width of 768, not one
+    of 128.
+    """
     width = width or plan.width
-    size = {"layers": layers or plan.layers, "width": width, "heads": max(1, plan.width // 32), "length": plan.length}
+    size = {
+        "layers": layers or plan.layers,
+        "width": width,
+        "heads": max(1, plan.width // 32),
+        "length": plan.length,
+    }
     return replace(bert(plan.vocab, dropout=0.0, **size), init_std=0.05)
 
 
-def arm(plan: Plan, objective: ObjectiveName, model: StackConfig | ElmoConfig, seed: int, **options: object) -> Arm:
+def arm(
+    plan: Plan,
+    objective: ObjectiveName,
+    model: StackConfig | ElmoConfig,
+    seed: int,
+    **options: object,
+) -> Arm:
     """An arm of the plan's length, on the town's documents as they are now."""
     settings: dict[str, object] = {
-        "world": WORLD, "documents": fingerprint(WORLD), "rows": plan.rows, "length": plan.length, "steps": plan.steps,
-        "warmup": min(100, plan.steps // 10), "lr": 3e-3,
-    }  # fmt: skip
+        "world": WORLD,
+        "documents": fingerprint(WORLD),
+        "rows": plan.rows,
+        "length": plan.length,
+        "steps": plan.steps,
+        "warmup": min(100, plan.steps // 10),
+        "lr": 3e-3,
+    }
     return Arm(objective, model, seed=seed, **settings | options)  # type: ignore[arg-type]
 
 
@@ -65,11 +86,18 @@ def size_arm(plan: Plan, seed: int, layers: int, width: int) -> Arm:
 def sizes(plan: Plan) -> list[tuple[int, int]]:
     """Layers and width of the family, smallest first; the third is the plan's own."""
     layers, width = plan.layers, plan.width
-    return [(max(1, layers // 2), width // 2), (layers, width // 2), (layers, width), (layers, 3 * width // 2)]
+    return [
+        (max(1, layers // 2), width // 2),
+        (layers, width // 2),
+        (layers, width),
+        (layers, 3 * width // 2),
+    ]
 
 
 def masked_arm(plan: Plan, seed: int, recipe: str = "80/10/10") -> Arm:
-    """Masked words alone; `recipe`: [MASK]/random/as it is, other than BERT's up to `compared` only."""
+    """Masked words alone; `recipe`: [MASK]/random/as it is, other than BERT's up to `compared`
+    only.
+    """
     if recipe == "80/10/10":
         return arm(plan, "mlm", body(plan), seed, keep=moments(plan)[:-1])
     return arm(plan, "mlm", body(plan), seed, parts=RECIPES[recipe], stop=compared(plan))
@@ -86,17 +114,29 @@ def two_sided_arm(plan: Plan, seed: int) -> Arm:
 
 
 def elmo_arm(plan: Plan, seed: int) -> Arm:
-    """A biLM as wide as the plan's BERT, on a third of its documents: as much processor time, its own learning rate."""
-    filters = tuple((wide, max(1, plan.width * many // 128)) for wide, many in ((1, 16), (2, 32), (3, 64), (4, 64)))
+    """A biLM as wide as the plan's BERT, on a third of its documents: as much processor time, its
+    own learning rate.
+    """
+    filters = tuple(
+        (wide, max(1, plan.width * many // 128))
+        for wide, many in ((1, 16), (2, 32), (3, 64), (4, 64))
+    )
     width, hidden = plan.width // 2, plan.width
-    model = ElmoConfig(plan.vocab, filters=filters, length=24, dropout=0.0, width=width, hidden=hidden, layers=2)
+    model = ElmoConfig(
+        plan.vocab, filters=filters, length=24, dropout=0.0, width=width, hidden=hidden, layers=2
+    )
     steps = max(1, plan.steps // 4)
-    return arm(plan, "bilm", model, seed, rows=4 * plan.rows // 3, steps=steps, warmup=steps // 10, lr=2e-2)
+    return arm(
+        plan, "bilm", model, seed, rows=4 * plan.rows // 3, steps=steps, warmup=steps // 10, lr=2e-2
+    )
 
 
-def attentional_lstm(vocab: int, width: int, cells: int, start: int, dropout: float = 0.0) -> LstmSeq2Seq:
-    """The rival of an encoder-decoder Transformer. Its token vectors start as large as the Transformer's where they
-    enter, at 1: with the library's 0.1 it hardly learns in so few steps."""
+def attentional_lstm(
+    vocab: int, width: int, cells: int, start: int, dropout: float = 0.0
+) -> LstmSeq2Seq:
+    """The rival of an encoder-decoder Transformer. Its token vectors start as large as the
+    Transformer's where they enter, at 1: with the library's 0.1 it hardly learns in so few
+    steps."""
     config = LstmConfig(vocab, width=width, cells=cells, dropout=dropout, start=start)
     model = LstmSeq2Seq(LstmEncoderDecoder(config))
     nn.init.normal_(model.stack.embed.weight)

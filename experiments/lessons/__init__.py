@@ -1,4 +1,6 @@
-"""The experiments of the claims, one file a lesson. What they are all made of is imported from here."""
+"""The experiments of the claims, one file a lesson. What they are all made of is imported from
+here.
+"""
 
 from classroom.records.ledger import published
 from experiments.engine import probes, small_models
@@ -9,7 +11,24 @@ from experiments.engine.lab import Lab, Made, Plan, Tuning, fit, task_rows, wind
 MILLION, BILLION = 1e6, 1e9
 
 __all__ = [
-    "BILLION", "MILLION",
-    "Arm", "Lab", "Made", "Plan", "Tuning", "averaged", "experiment", "fit", "given", "probes",
-    "published", "sentences", "settings", "small_models", "suite", "task_rows", "town", "windows",
-]  # fmt: skip
+    "BILLION",
+    "MILLION",
+    "Arm",
+    "Lab",
+    "Made",
+    "Plan",
+    "Tuning",
+    "averaged",
+    "experiment",
+    "fit",
+    "given",
+    "probes",
+    "published",
+    "sentences",
+    "settings",
+    "small_models",
+    "suite",
+    "task_rows",
+    "town",
+    "windows",
+]

@@ -3,8 +3,8 @@
     python -m experiments.real.denoiser begin distilbert-english OUT
     python -m experiments.real.denoiser cut ENGLISH OUT
 
-Between the two, and after them, `python -m course_lib pretrain bart --init-from ...` (the commands stand in its card).
-"""
+Between the two, and after them, `python -m course_lib pretrain bart --init-from ...` (the commands
+stand in its card)."""
 
 import json
 import random
@@ -31,12 +31,21 @@ def begin(
     body: Annotated[str, typer.Argument(help="A pre-norm encoder that has read English.")],
     out: Annotated[Path, typer.Argument(help="Folder of the encoder-decoder.")],
 ) -> None:
-    """Put an encoder on both sides, its segment row in its token table; cross-attention looks for like (mimetic)."""
+    """Put an encoder on both sides, its segment row in its token table; cross-attention looks for
+    like (mimetic).
+    """
     torch.manual_seed(0)
     opened: Any = checkpoints.open_model(body)
     shape, family = opened.model.stack.config, families.family("blenderbot")
-    sizes = {"width": shape.width, "layers": shape.layers, "heads": shape.heads, "length": shape.position.length}
-    config = replace(family.config(shape.embed.vocab, **sizes), dropout=0.0, attention_dropout=0.0, init_std=0.04)
+    sizes = {
+        "width": shape.width,
+        "layers": shape.layers,
+        "heads": shape.heads,
+        "length": shape.position.length,
+    }
+    config = replace(
+        family.config(shape.embed.vocab, **sizes), dropout=0.0, attention_dropout=0.0, init_std=0.04
+    )
     made: Any = family.model(config, opened.tokenizer.vocab.sep)
     segment = (state := opened.model.stack.state_dict()).pop("embed.segments.weight")[0]
     with torch.no_grad():

@@ -1,11 +1,12 @@
-"""Word senses (CoarseWSD-20, Loureiro et al. 2021): does a frozen model's vector of a word say which one is meant?
+"""Word senses (CoarseWSD-20, Loureiro et al. 2021): does a frozen model's vector of a word say
+which one is meant?
 
     python -m experiments.real.senses FOLDER
 
-FOLDER has a folder a word. A linear classifier, senses weighed alike, its regularisation chosen on a tenth of the
-training rows, reads the word's vector (the mean over the layers), or counts of the words around it. The score is macro
-F1, the mean over the words, intervals over the words; written to data/results/real_senses.json.
-"""
+FOLDER has a folder a word. A linear classifier, senses weighed alike, its regularisation chosen on
+a tenth of the training rows, reads the word's vector (the mean over the layers), or counts of the
+words around it. The score is macro F1, the mean over the words, intervals over the words; written
+to data/results/real_senses.json."""
 
 import time
 from dataclasses import asdict
@@ -38,12 +39,19 @@ METRIC = "macro_f1"
 
 
 def read(folder: Path) -> tuple[Dataset, Dataset]:
-    """Training and test rows of one word: the words around it, its place among them, the number of its sense, and the
-    number of the row."""
+    """Training and test rows of one word: the words around it, its place among them, the number of
+    its sense, and the number of the row."""
     found: list[Dataset] = []
     for split in ("train", "test"):
-        lines, gold = ((folder / f"{split}.{kind}.txt").read_text("utf-8").splitlines() for kind in ("data", "gold"))
-        rows: dict[str, list[Any]] = {"text": [], "place": [], "label": [int(sense) for sense in gold]}
+        lines, gold = (
+            (folder / f"{split}.{kind}.txt").read_text("utf-8").splitlines()
+            for kind in ("data", "gold")
+        )
+        rows: dict[str, list[Any]] = {
+            "text": [],
+            "place": [],
+            "label": [int(sense) for sense in gold],
+        }
         for line in lines:
             place, _, text = line.partition("\t")
             start = max(0, int(place) - AROUND)
@@ -55,19 +63,24 @@ def read(folder: Path) -> tuple[Dataset, Dataset]:
 
 
 def vectors(model: nn.Module, tokenizer: Tokenizer, rows: Dataset) -> Float[Tensor, "N D"]:
-    """Of each row the vector at its word: the mean over the layers without the embeddings. What is too long for the
-    model loses words at its ends."""
+    """Of each row the vector at its word: the mean over the layers without the embeddings. What is
+    too long for the model loses words at its ends."""
     body: Any = getattr(model, "stack", model)
     most, texts, places, found = body.config.position.length, [], [], []
     for text, place in zip(rows["text"], rows["place"], strict=True):
         words = text.split()
         while len(tokenizer.encode(words).ids) > most:
-            words, place = (words[1:], place - 1) if place > len(words) // 2 else (words[:-1], place)
+            words, place = (
+                (words[1:], place - 1) if place > len(words) // 2 else (words[:-1], place)
+            )
         texts.append(words)
         places.append(place)
     for start in range(0, len(texts), CHUNK):
         layers = probing.word_layers(model, tokenizer, texts[start : start + CHUNK])
-        found += [each[1:, place].mean(0) for each, place in zip(layers, places[start : start + CHUNK], strict=True)]
+        found += [
+            each[1:, place].mean(0)
+            for each, place in zip(layers, places[start : start + CHUNK], strict=True)
+        ]
     return torch.stack(found)
 
 
@@ -76,8 +89,12 @@ def probe(known: Float[Tensor, "N D"]) -> baselines.Run:
 
     def run(rows: Dataset, test: Dataset, penalty: float, seed: int) -> float:
         chosen = LogisticRegression(C=penalty, max_iter=500, class_weight="balanced")
-        classifier = make_pipeline(StandardScaler(), chosen).fit(known[rows["row"]].numpy(), rows["label"])
-        return METRICS[METRIC](classifier.predict(known[test["row"]].numpy()).tolist(), test["label"])
+        classifier = make_pipeline(StandardScaler(), chosen).fit(
+            known[rows["row"]].numpy(), rows["label"]
+        )
+        return METRICS[METRIC](
+            classifier.predict(known[test["row"]].numpy()).tolist(), test["label"]
+        )
 
     return run
 
@@ -105,9 +122,16 @@ def main(
             scores.append(done["mean"])
         found[name] = figure(scores)
         typer.echo(f"senses {name} {found[name].mean:.4f} {found[name].interval}")
-    ahead = {name: asdict(difference(found["english"], found[name])) for name in found if name != "english"}
+    ahead = {
+        name: asdict(difference(found["english"], found[name]))
+        for name in found
+        if name != "english"
+    }
     about = {"words": list(words), "torch": torch.__version__, "made": time.strftime("%Y-%m-%d")}
-    write_json(out, {"arms": {name: asdict(value) for name, value in found.items()}, "ahead": ahead} | about)
+    write_json(
+        out,
+        {"arms": {name: asdict(value) for name, value in found.items()}, "ahead": ahead} | about,
+    )
 
 
 if __name__ == "__main__":

@@ -1,12 +1,13 @@
 """A sentence encoder that has read English, and a search by it.
 
-    python -m experiments.real.sentences BODY --corpus ENGLISH --sts FOLDER --xquad FILE --out FOLDER
+    python -m experiments.real.sentences BODY --corpus ENGLISH --sts FOLDER --xquad FILE --out
+    FOLDER
 
-First a sentence finds the one behind it among those of 63 other paragraphs (`ranking`; neighbours stand for pairs as in
-Logeswaran and Lee 2018), then the cosine of a pair becomes its grade (STS-B's training part), then batches of both take
-turns. After each of them: Spearman's correlation on STS-B's test part, and the search for the paragraph that answers a
-question (XQuAD). LoRA's matrices learn, `sbert-english`; they are written to OUT as `peft` does.
-"""
+First a sentence finds the one behind it among those of 63 other paragraphs (`ranking`; neighbours
+stand for pairs as in Logeswaran and Lee 2018), then the cosine of a pair becomes its grade (STS-B's
+training part), then batches of both take turns. After each of them: Spearman's correlation on
+STS-B's test part, and the search for the paragraph that answers a question (XQuAD). LoRA's matrices
+learn, `sbert-english`; they are written to OUT as `peft` does."""
 
 import random
 import re
@@ -33,13 +34,19 @@ from course_lib.pretrained import checkpoints
 from experiments.engine.lab import fit
 
 ENDS = re.compile(r"(?<=[.!?])(?<!\bMr\.)(?<!\bMrs\.)(?<!\bDr\.)\s+(?=[A-Z\"'])")
-SHORTEST, LONGEST, ROOM = 5, 64, 500  # words of a sentence; letters of a paragraph before a question
-DATA = "neighbouring sentences of openly licensed English and the training part of STS-B; neither is in the course"
+# words of a sentence; letters of a paragraph before a question
+SHORTEST, LONGEST, ROOM = 5, 64, 500
+DATA = (
+    "neighbouring sentences of openly licensed English and the training part of STS-B; neither is"
+    " in the course"
+)
 STEMMER = PorterStemmer()
 
 
 def neighbours(corpus: str, seed: int = 0) -> Iterator[dict[str, Any]]:
-    """Of each paragraph with two sentences in a row that are neither short nor long: such a pair, drawn by `seed`."""
+    """Of each paragraph with two sentences in a row that are neither short nor long: such a pair,
+    drawn by `seed`.
+    """
     rng = random.Random(seed)
     for document in data.corpus(corpus)["text"]:
         for paragraph in document.split("\n"):
@@ -51,17 +58,30 @@ def neighbours(corpus: str, seed: int = 0) -> Iterator[dict[str, Any]]:
 
 
 def search(
-    questions: Any, embedder: Embedder | None, *, stem: bool = False, how: How = "bm25", lm: Any = None
+    questions: Any,
+    embedder: Embedder | None,
+    *,
+    stem: bool = False,
+    how: How = "bm25",
+    lm: Any = None,
 ) -> dict[str, float]:
-    """How high the right paragraph stands: mean reciprocal rank, share in the first place and five. lm: a language
-    model that re-ranks the first five by how likely the question is behind each (Sachan et al. 2022)."""
+    """How high the right paragraph stands: mean reciprocal rank, share in the first place and five.
+    lm: a language model that re-ranks the first five by how likely the question is behind each
+    (Sachan et al. 2022)."""
 
     def said(texts: list[str]) -> list[str]:
-        return [" ".join(STEMMER.stem(word) for word in sentences.words(text)) for text in texts] if stem else texts
+        return (
+            [" ".join(STEMMER.stem(word) for word in sentences.words(text)) for text in texts]
+            if stem
+            else texts
+        )
 
     paragraphs = list(dict.fromkeys(questions["pair"]))
     index = Index(said(paragraphs), embedder=embedder)
-    found = [[h.number for h in hits] for hits in index.search_all(said(questions["text"]), len(paragraphs), how=how)]
+    found = [
+        [h.number for h in hits]
+        for hits in index.search_all(said(questions["text"]), len(paragraphs), how=how)
+    ]
     for question, hits in zip(questions["text"], found, strict=True) if lm else ():
         before = [paragraphs[n][-ROOM:] for n in hits[:5]]
         told = prompting.score(lm[0], lm[1], before, [[f" {question}"]] * len(before))
@@ -75,7 +95,9 @@ def search(
 
 def either(model: nn.Module, batch: Batch) -> torch.Tensor:
     """A grade is a number with a fraction; what has none are the numbers of neighbours."""
-    return (sentences.cosine_regression if batch["labels"].is_floating_point() else sentences.ranking)(model, batch)
+    return (
+        sentences.cosine_regression if batch["labels"].is_floating_point() else sentences.ranking
+    )(model, batch)
 
 
 def main(
@@ -88,16 +110,25 @@ def main(
     lr: Annotated[float, typer.Option(help="Peak learning rate of both parts.")] = 1e-3,
     rank: Annotated[int, typer.Option(help="Of LoRA's matrices.")] = 16,
     device: Annotated[str, typer.Option()] = "cpu",
-    record: Annotated[Path, typer.Option(help="File of the figures.")] = RESULTS / "real_sentences.json",
+    record: Annotated[Path, typer.Option(help="File of the figures.")] = RESULTS
+    / "real_sentences.json",
 ) -> None:
     """Train, score, write."""
     torch.set_num_threads(1)
     start, (model, tokenizer, _) = time.perf_counter(), checkpoints.open_model(body)
     torch.manual_seed(0)
-    sentence, questions = sentences.Sentence(peft.lora(model.stack, "blocks.*.*.*", rank=rank)), data.task(xquad)
+    sentence, questions = (
+        sentences.Sentence(peft.lora(model.stack, "blocks.*.*.*", rank=rank)),
+        data.task(xquad),
+    )
     encoder, test = SentenceEncoder(sentence, tokenizer), data.task(graded, split="test")
-    found: dict[str, Any] = {"BM25": search(questions, None), "BM25, stems": search(questions, None, stem=True)}
-    found["BM25, stems, re-ranked"] = search(questions, None, stem=True, lm=checkpoints.load("gpt-english")[:2])
+    found: dict[str, Any] = {
+        "BM25": search(questions, None),
+        "BM25, stems": search(questions, None, stem=True),
+    }
+    found["BM25, stems, re-ranked"] = search(
+        questions, None, stem=True, lm=checkpoints.load("gpt-english")[:2]
+    )
 
     def score(name: str) -> None:
         found[name] = {"sts": sentences.sts(encoder, test["text"], test["pair"], test["label"])}
@@ -116,10 +147,23 @@ def main(
     both = [kind[step] for step in range(4 * pairs.per_epoch) for kind in (near, pairs)]
     fit(sentence, both, either, len(both), lr, **how)
     score("both in turn")
-    about = {"body": body, "pairs": len(near.texts), "steps": steps, "lr": lr, "rank": rank, "seed": 0} | how
-    about |= {"torch": torch.__version__, "seconds": round(time.perf_counter() - start), "made": time.strftime("%F")}
+    about = {
+        "body": body,
+        "pairs": len(near.texts),
+        "steps": steps,
+        "lr": lr,
+        "rank": rank,
+        "seed": 0,
+    } | how
+    about |= {
+        "torch": torch.__version__,
+        "seconds": round(time.perf_counter() - start),
+        "made": time.strftime("%F"),
+    }
     write_json(record, {"questions": len(questions), "arms": found} | about)
-    folders.save_pretrained(sentence, out, model_type="megatron-bert", architecture="MegatronBertModel")
+    folders.save_pretrained(
+        sentence, out, model_type="megatron-bert", architecture="MegatronBertModel"
+    )
     scores = {name: round(value, 4) for name, value in found["both in turn"].items()}
     write_json(out / "card.json", {"name": "sbert-english", "data": DATA, "scores": scores} | about)
 

@@ -1,12 +1,12 @@
-"""Public tasks: a small encoder from random weights, pretrained on the town, pretrained on English, and a linear
-model of counted words and letters.
+"""Public tasks: a small encoder from random weights, pretrained on the town, pretrained on English,
+and a linear model of counted words and letters.
 
     python -m experiments.real.tasks FOLDER [--task sst2 ...]
 
-FOLDER has the published files. An arm's learning rate (the linear model's regularisation) is chosen on a tenth of the
-training rows, by trainings on the others, or on the first of them (`PublicTask.trial`). Then it is trained on all of
-them, once a seed, and scored on rows that chose nothing. data/results/real_NAME.json keeps every finished arm.
-"""
+FOLDER has the published files. An arm's learning rate (the linear model's regularisation) is chosen
+on a tenth of the training rows, by trainings on the others, or on the first of them
+(`PublicTask.trial`). Then it is trained on all of them, once a seed, and scored on rows that chose
+nothing. data/results/real_NAME.json keeps every finished arm."""
 
 import time
 from collections.abc import Sequence
@@ -21,7 +21,13 @@ from datasets import Dataset
 from classroom.records.figures import figure
 from classroom.records.record import RESULTS
 from course_lib import data
-from course_lib.families.sentence import Sentence, SentenceEncoder, TextBatches, cosine_regression, sts
+from course_lib.families.sentence import (
+    Sentence,
+    SentenceEncoder,
+    TextBatches,
+    cosine_regression,
+    sts,
+)
 from course_lib.files import read_json, write_json
 from course_lib.model.transformer import Transformer
 from course_lib.pretrained import checkpoints
@@ -35,9 +41,9 @@ DROPOUT = 0.1
 
 @dataclass(frozen=True)
 class PublicTask:
-    """train, test: file or folder, and split; one file for both: every fourth article is for testing. bert_base: the
-    published score, of the paper's own test rows. epochs: over the training rows, the same for every arm. trial: rows
-    at most that a trial of a rate trains on."""
+    """train, test: file or folder, and split; one file for both: every fourth article is for
+    testing. bert_base: the published score, of the paper's own test rows. epochs: over the training
+    rows, the same for every arm. trial: rows at most that a trial of a rate trains on."""
 
     train: tuple[str, str]
     test: tuple[str, str]
@@ -49,11 +55,17 @@ class PublicTask:
 
 # bert_base: Devlin et al. 2019, table 1, on GLUE's hidden test sets.
 TASKS = {
-    "cola": PublicTask(("cola/raw", "train"), ("cola/raw", "validation"), "matthews", 0.521, 10, 10**6),
+    "cola": PublicTask(
+        ("cola/raw", "train"), ("cola/raw", "validation"), "matthews", 0.521, 10, 10**6
+    ),
     "stsb": PublicTask(("stsb_en", "train"), ("stsb_en", "test"), "spearman", 0.858),
     "wnut17": PublicTask(("wnut17", "train"), ("wnut17", "validation"), "entity_f1", epochs=5),
     "ud_tags": PublicTask(
-        ("ud_english_ewt", "validation"), ("ud_english_ewt", "test"), "accuracy", epochs=15, trial=10**6
+        ("ud_english_ewt", "validation"),
+        ("ud_english_ewt", "test"),
+        "accuracy",
+        epochs=15,
+        trial=10**6,
     ),
     "xquad": PublicTask(*2 * (("xquad_en/xquad.en.json", "train"),), "token_f1", epochs=5),
     "mrpc": PublicTask(("mrpc", "train"), ("mrpc", "test"), "f1", 0.889),
@@ -62,15 +74,23 @@ TASKS = {
 
 
 def encoder(name: str, task: PublicTask, *, pretrained: bool, device: str = "cpu") -> Run:
-    """Fine-tuning of a checkpoint, or of its configuration with random weights. A text is the mean of its vectors; two
-    texts are read together, but a graded pair as two vectors and their cosine (Reimers and Gurevych 2019)."""
+    """Fine-tuning of a checkpoint, or of its configuration with random weights. A text is the mean
+    of its vectors; two texts are read together, but a graded pair as two vectors and their cosine
+    (Reimers and Gurevych 2019)."""
     model, tokenizer, _ = checkpoints.open_model(name)
     config = replace(model.stack.config, dropout=DROPOUT, attention_dropout=DROPOUT)
-    how: dict[str, Any] = {"epochs": task.epochs, "metric": task.metric, "precision": "bf16", "pool": "mean"}
+    how: dict[str, Any] = {
+        "epochs": task.epochs,
+        "metric": task.metric,
+        "precision": "bf16",
+        "pool": "mean",
+    }
     how |= {"pretrained": pretrained, "dropout": DROPOUT, "by_length": True, "device": device}
 
     def tuned(rows: Dataset, test: Dataset, rate: float, seed: int) -> float:
-        return finetune(model, {"train": rows, "test": test}, tokenizer, lr=rate, seed=seed, **how).score
+        return finetune(
+            model, {"train": rows, "test": test}, tokenizer, lr=rate, seed=seed, **how
+        ).score
 
     def as_vectors(rows: Dataset, test: Dataset, rate: float, seed: int) -> float:
         torch.manual_seed(seed)
@@ -88,14 +108,24 @@ def encoder(name: str, task: PublicTask, *, pretrained: bool, device: str = "cpu
 def parts(folder: Path, task: PublicTask) -> list[Dataset]:
     """Training rows and rows to score."""
     if task.train != task.test:
-        return [data.task(str(folder / path), split=split) for path, split in (task.train, task.test)]
+        return [
+            data.task(str(folder / path), split=split) for path, split in (task.train, task.test)
+        ]
     rows = data.task(str(folder / task.train[0]), split=task.train[1])
     aside = sorted(set(rows["title"]))[::4]
-    return [rows.filter(lambda row, test=test: (row["title"] in aside) is test) for test in (False, True)]
+    return [
+        rows.filter(lambda row, test=test: (row["title"] in aside) is test)
+        for test in (False, True)
+    ]
 
 
 def arm(
-    run: Run, choices: Sequence[float], rows: Dataset, test: Dataset, seeds: int, trial: int = PublicTask.trial
+    run: Run,
+    choices: Sequence[float],
+    rows: Dataset,
+    test: Dataset,
+    seeds: int,
+    trial: int = PublicTask.trial,
 ) -> dict[str, Any]:
     """Choose on a tenth of the training rows, train on all of them `seeds` times, score."""
     start, parts = time.perf_counter(), rows.train_test_split(test_size=0.1, seed=0)
@@ -108,7 +138,9 @@ def arm(
 
 def main(
     folder: Annotated[Path, typer.Argument(help="Folder of the public data.")],
-    english: Annotated[str, typer.Option(help="The encoder that has read English.")] = "bert-english",
+    english: Annotated[
+        str, typer.Option(help="The encoder that has read English.")
+    ] = "bert-english",
     town: Annotated[str, typer.Option(help="The one that has read the town.")] = "bert-mini",
     task: Annotated[list[str] | None, typer.Option(help="Only these.")] = None,
     only: Annotated[list[str] | None, typer.Option(help="Of the arms, these.")] = None,
@@ -121,9 +153,15 @@ def main(
     for name in task or TASKS:
         this = TASKS[name]
         rows, test = parts(folder, this)
-        arms: dict[str, tuple[Run, Sequence[float], int]] = {"linear": (linear(this.metric), PENALTIES, 1)}
+        arms: dict[str, tuple[Run, Sequence[float], int]] = {
+            "linear": (linear(this.metric), PENALTIES, 1)
+        }
         for label, model in (("english", english), ("scratch", english), ("town", town)):
-            arms[label] = (encoder(model, this, pretrained=label != "scratch", device=device), RATES, seeds)
+            arms[label] = (
+                encoder(model, this, pretrained=label != "scratch", device=device),
+                RATES,
+                seeds,
+            )
         file = out / f"real_{name}.json"
         found: dict[str, Any] = read_json(file) if file.exists() else {"arms": {}}
         found |= {"task": asdict(this), "rows": {"train": len(rows), "test": len(test)}}

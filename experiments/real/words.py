@@ -1,11 +1,12 @@
-"""Static word vectors of real English: do their cosines follow what people say of pairs of words, and the analogies?
+"""Static word vectors of real English: do their cosines follow what people say of pairs of words,
+and the analogies?
 
     python -m experiments.real.words --corpus ENGLISH --pairs FOLDER --analogies FILE
 
-Skip-gram with the course's own `Word2Vec`, on the corpus in lower case. Pairs: Spearman's correlation of cosines and
-grades, over pairs whose words both have vectors; the baseline counts the letters that two words share (the cosine of
-their letter trigrams). Analogies: Mikolov et al. 2013's questions. Written to data/results/real_words.json.
-"""
+Skip-gram with the course's own `Word2Vec`, on the corpus in lower case. Pairs: Spearman's
+correlation of cosines and grades, over pairs whose words both have vectors; the baseline counts the
+letters that two words share (the cosine of their letter trigrams). Analogies: Mikolov et al. 2013's
+questions. Written to data/results/real_words.json."""
 
 import time
 from collections import Counter
@@ -23,7 +24,8 @@ from course_lib.families import word_vectors
 from course_lib.families.word_vectors import AnalogyQuestion, WordVectors
 from course_lib.files import write_json
 
-MANY = 30_000  # words among which an analogy's answer is sought, as Mikolov et al. 2013, section 4.1
+# words among which an analogy's answer is sought, as Mikolov et al. 2013, section 4.1
+MANY = 30_000
 SETS = ("EN-WS-353-SIM", "EN-WS-353-REL", "EN-SIMLEX-999", "EN-MEN-TR-3k", "EN-RW-STANFORD")
 
 
@@ -35,24 +37,32 @@ def letters(one: str, other: str) -> float:
 
 
 def similarity(vectors: WordVectors, file: Path) -> dict[str, float]:
-    """Spearman's correlation with the grades of a file's pairs: of the vectors' cosines, and of `letters`."""
+    """Spearman's correlation with the grades of a file's pairs: of the vectors' cosines, and of
+    `letters`.
+    """
     rows = [line.lower().split() for line in file.read_text("utf-8").splitlines()]
     known = [(a, b, float(grade)) for a, b, grade in rows if a in vectors and b in vectors]
     grades = [grade for _, _, grade in known]
     cosines = [F.cosine_similarity(vectors[a], vectors[b], dim=0).item() for a, b, _ in known]
-    found = {"vectors": spearman(cosines, grades), "letters": spearman([letters(a, b) for a, b, _ in known], grades)}
+    found = {
+        "vectors": spearman(cosines, grades),
+        "letters": spearman([letters(a, b) for a, b, _ in known], grades),
+    }
     return found | {"pairs": len(known), "of": len(rows)}
 
 
 def questions(file: Path, vectors: WordVectors) -> dict[str, list[AnalogyQuestion]]:
-    """The file's questions of meaning and of form ("gram..."), those whose words all have vectors."""
+    """The file's questions of meaning and of form ("gram..."), those whose words all have
+    vectors.
+    """
     found: dict[str, list[AnalogyQuestion]] = {"meaning": [], "form": []}
     kind = "meaning"
     for line in file.read_text("utf-8").lower().splitlines():
         if line.startswith(":"):
             kind = "form" if line.startswith(": gram") else "meaning"
         elif all(word in vectors for word in line.split()):
-            found[kind].append(AnalogyQuestion(*line.split()))  # type: ignore[arg-type]  # four words
+            # four words
+            found[kind].append(AnalogyQuestion(*line.split()))  # type: ignore[arg-type]
     return found
 
 
@@ -68,7 +78,9 @@ def main(
     torch.set_num_threads(1)
     start = time.perf_counter()
     text = word_vectors.count(word_vectors.sentences(data.corpus(corpus)["text"]), least=10)
-    learner = word_vectors.Word2Vec(text, word_vectors.Word2VecConfig("skip-gram", size=size, epochs=epochs))
+    learner = word_vectors.Word2Vec(
+        text, word_vectors.Word2VecConfig("skip-gram", size=size, epochs=epochs)
+    )
     for epoch in learner.train():
         typer.echo(f"{time.perf_counter() - start:.0f} s {epoch}")
     whole = learner.vectors()
@@ -77,7 +89,13 @@ def main(
     for kind, some in questions(asked, vectors).items():
         found = word_vectors.analogies(vectors, some)
         scores[f"analogies of {kind}"] = {"accuracy": found.accuracy, "asked": found.asked}
-    about = {"words": len(text.ids), "vectors": len(whole), "size": size, "epochs": epochs, "torch": torch.__version__}
+    about = {
+        "words": len(text.ids),
+        "vectors": len(whole),
+        "size": size,
+        "epochs": epochs,
+        "torch": torch.__version__,
+    }
     about |= {"seconds": round(time.perf_counter() - start), "made": time.strftime("%Y-%m-%d")}
     write_json(out, {"skip-gram": scores} | about)
     typer.echo(str(scores))

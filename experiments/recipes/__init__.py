@@ -1,4 +1,5 @@
-"""How the shipped checkpoints are made: each recipe is data in recipes.yaml, and `build` runs it, resumably.
+"""How the shipped checkpoints are made: each recipe is data in recipes.yaml, and `build` runs it,
+resumably.
 
 `python -m course_lib zoo build bert-mini` makes one again, from the world's documents alone.
 
@@ -24,14 +25,23 @@ from experiments.recipes.documents import Recipe, Run
 from experiments.recipes.sentences import SentenceRecipe, SentenceRun
 from experiments.recipes.words import ElmoRecipe, ElmoRun, StaticRecipe, StaticRun
 
-JOBS: dict[type, type[Job]] = {Recipe: Run, SentenceRecipe: SentenceRun, ElmoRecipe: ElmoRun, StaticRecipe: StaticRun}
+JOBS: dict[type, type[Job]] = {
+    Recipe: Run,
+    SentenceRecipe: SentenceRun,
+    ElmoRecipe: ElmoRun,
+    StaticRecipe: StaticRun,
+}
 KINDS = dict(zip(("documents", "sentences", "elmo", "static"), JOBS, strict=True))
 
 
 def _read() -> dict[str, Any]:
     made: dict[str, Any] = {}
-    for name, row in yaml.safe_load(Path(__file__).with_name("recipes.yaml").read_text(encoding="utf-8")).items():
-        fields: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
+    for name, row in yaml.safe_load(
+        Path(__file__).with_name("recipes.yaml").read_text(encoding="utf-8")
+    ).items():
+        fields: dict[str, Any] = {
+            key: tuple(value) if isinstance(value, list) else value for key, value in row.items()
+        }
         start = made.get(fields.pop("of", ""))
         made[name] = replace(start, **fields) if start else KINDS[fields.pop("recipe")](**fields)
     return made
@@ -41,14 +51,18 @@ RECIPES = _read()  # in the order of what starts from what
 
 
 def build(
-    name: str, *, work: str | Path = "build/checkpoints", to: str | Path = checkpoints.FOLDER, steps: int | None = None,
+    name: str,
+    *,
+    work: str | Path = "build/checkpoints",
+    to: str | Path = checkpoints.FOLDER,
+    steps: int | None = None,
     device: str = "cpu",
-) -> Iterator[Point]:  # fmt: skip
-    """Make a shipped checkpoint: train by its recipe, probe, export to `to`. Resumes what `work` holds.
+) -> Iterator[Point]:
+    """Make a shipped checkpoint: train by its recipe, probe, export to `to`. Resumes what `work`
+    holds.
 
-    to: folder of the finished ones, where those that it starts from must be. steps: in place of the recipe's; before
-    the decay has begun, the run is the same up to there.
-    """
+    to: folder of the finished ones, where those that it starts from must be. steps: in place of the
+    recipe's; before the decay has begun, the run is the same up to there."""
     if name not in RECIPES:
         raise CourseError(f"There is no recipe {name!r}; there are {', '.join(RECIPES)}.")
     recipe = RECIPES[name]

@@ -40,8 +40,8 @@ class RecipeTraining(Training):
 
 @dataclass(frozen=True)
 class Job(ABC):
-    """One recipe at work. folder: of the unfinished run. shipped: where finished checkpoints are, for a recipe that
-    starts from another one."""
+    """One recipe at work. folder: of the unfinished run. shipped: where finished checkpoints are,
+    for a recipe that starts from another one."""
 
     name: str
     recipe: Any
@@ -60,7 +60,9 @@ class Job(ABC):
         try:
             made = {name: checkpoints.entry(name, self.shipped)["files"] for name in names if name}
         except CourseError as error:
-            raise CourseError(f"{self.name} starts from {''.join(names)}; build that first. {error}") from None
+            raise CourseError(
+                f"{self.name} starts from {''.join(names)}; build that first. {error}"
+            ) from None
         return {name: files["model.safetensors"]["sha256"] for name, files in made.items()}
 
     @abstractmethod
@@ -82,18 +84,27 @@ class Job(ABC):
 
     @cached_property
     def blanks(self) -> dict[str, list[Blank]]:
-        """The copy probe's questions by kind: two facts, one of them said again with a word to fill in."""
+        """The copy probe's questions by kind: two facts, one of them said again with a word to fill
+        in.
+        """
         kinds = ("name", "object", "place")
-        return {kind: [_blank(item) for item in self.world.probe(BLANKS, seed=1, kind=kind)] for kind in kinds}
+        return {
+            kind: [_blank(item) for item in self.world.probe(BLANKS, seed=1, kind=kind)]
+            for kind in kinds
+        }
 
     def same(self) -> None:
-        """Refuse to go on with a run of another recipe or from other weights (another number of steps is fine)."""
+        """Refuse to go on with a run of another recipe or from other weights (another number of
+        steps is fine).
+        """
         path = self.folder / "recipe.json"
         mine: dict[str, Any] = json.loads(json.dumps(asdict(self.recipe)))
         mine |= {"from": self.parents} if self.parents else {}
         if path.exists():
             theirs = read_json(path)
-            odd = [key for key in mine if key != "steps" and key in theirs and mine[key] != theirs[key]]
+            odd = [
+                key for key in mine if key != "steps" and key in theirs and mine[key] != theirs[key]
+            ]
             if odd:
                 raise CourseError(
                     f"{self.folder} holds a run with {odd[0]} = {theirs[odd[0]]}, the recipe says "
@@ -104,17 +115,24 @@ class Job(ABC):
     def card(self, scores: Scores, points: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """What card.json says. points: the learning curve."""
         recipe = self.recipe
-        about: dict[str, Any] = {"name": self.name, "recipe": asdict(recipe), "seed": recipe.seed, "data": self.data}
+        about: dict[str, Any] = {
+            "name": self.name,
+            "recipe": asdict(recipe),
+            "seed": recipe.seed,
+            "data": self.data,
+        }
         about |= {"from": self.parents} if self.parents else {}
-        return card(points, **about, scores={name: round(score, 4) for name, score in scores.items()})
+        return card(
+            points, **about, scores={name: round(score, 4) for name, score in scores.items()}
+        )
 
 
 class TrainingJob(Job):
-    """A job of gradient descent on one model. Where a subclass says no other, that model is what is shipped.
+    """A job of gradient descent on one model. Where a subclass says no other, that model is what is
+    shipped.
 
-    model: what is trained, before the first step, by the recipe's seed. batches: what it reads. probe: what is asked
-    every `probe_every` steps; scores: at the end, beside it.
-    """
+    model: what is trained, before the first step, by the recipe's seed. batches: what it reads.
+    probe: what is asked every `probe_every` steps; scores: at the end, beside it."""
 
     loss: Loss
     tokenizer: Any
@@ -130,9 +148,16 @@ class TrainingJob(Job):
     def build(self, to: Path, device: str = "cpu") -> Iterator[Point]:
         recipe, model = self.recipe, self.model()
         yield from recipe.run(
-            self.folder, model, self.batches(), self.loss, log=LOG, probe=self.probe, probe_every=recipe.probe_every,
-            every=recipe.checkpoint_every, device=device,
-        )  # fmt: skip
+            self.folder,
+            model,
+            self.batches(),
+            self.loss,
+            log=LOG,
+            probe=self.probe,
+            probe_every=recipe.probe_every,
+            every=recipe.checkpoint_every,
+            device=device,
+        )
         # A run that was already at its last step only exports.
         curve = read_curve(self.folder)
         probes = [point["probe"] for point in curve if "probe" in point]
@@ -144,4 +169,6 @@ class TrainingJob(Job):
 def _blank(item: dict[str, Any]) -> Blank:
     start = item["sentence"].rindex(item["answer"])
     end = start + len(item["answer"])
-    return Blank(f"{item['context']} {item['sentence'][:start]}", item["answer"], item["sentence"][end:])
+    return Blank(
+        f"{item['context']} {item['sentence'][:start]}", item["answer"], item["sentence"][end:]
+    )

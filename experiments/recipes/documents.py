@@ -40,21 +40,22 @@ from experiments.recipes.base import HELD_OUT, RecipeTraining, Scores, TrainingJ
 class Recipe(RecipeTraining):
     """A transformer and the documents it reads. rows: documents a batch; each is read once.
 
-    objective: see above. layers: of each side of an encoder-decoder. teacher: the checkpoint that a "distil" learns
-    from and is cut from. format: one document a row, or RoBERTa's rows, packed with whole sentences. pairs: share of
-    rows cut in two for next-sentence prediction, every second one with a wrong second half. primer: so many of the
-    steps read the pages of each level of the world's primer, whole; there a masked model or a T5 is asked for a name in
-    `primer_mask_rate` of the sentences that say what is known (`objectives.mask_known`). made_up: share of the pages'
-    names that nobody has read before, once the causal start is over. replay: share of pages among the documents
-    afterwards. pool: batches whose rows are sorted by length together. causal: so many of the first steps a masked
-    model sees what stands to the left only and is asked for every next token (`losses.left_to_right`): so each word
-    learns what it stands behind. alone: so many of the first steps, of the primer, a T5's encoder fills in without a
-    decoder. init_std: 0.02 suits a width of 768, not one of 128; T5 has its own. mimetic: strength of the mimetic start
-    of attention and positions (`initialization.mimetic`); 0 for none. parent: a decoder whose weights it starts from
-    instead, on both sides of an encoder-decoder (`warm_start_from`); for a T5 a BERT (`t5_from_bert`). pre_norm: a BERT
-    with Megatron-BERT's norms, a BART with mBART's but none on the embedding (`bert.moved_norms`), which bear a larger
-    learning rate (Xiong et al. 2020).
-    """
+    objective: see above. layers: of each side of an encoder-decoder. teacher: the checkpoint that a
+    "distil" learns from and is cut from. format: one document a row, or RoBERTa's rows, packed with
+    whole sentences. pairs: share of rows cut in two for next-sentence prediction, every second one
+    with a wrong second half. primer: so many of the steps read the pages of each level of the
+    world's primer, whole; there a masked model or a T5 is asked for a name in `primer_mask_rate` of
+    the sentences that say what is known (`objectives.mask_known`). made_up: share of the pages'
+    names that nobody has read before, once the causal start is over. replay: share of pages among
+    the documents afterwards. pool: batches whose rows are sorted by length together. causal: so
+    many of the first steps a masked model sees what stands to the left only and is asked for every
+    next token (`losses.left_to_right`): so each word learns what it stands behind. alone: so many
+    of the first steps, of the primer, a T5's encoder fills in without a decoder. init_std: 0.02
+    suits a width of 768, not one of 128; T5 has its own. mimetic: strength of the mimetic start of
+    attention and positions (`initialization.mimetic`); 0 for none. parent: a decoder whose weights
+    it starts from instead, on both sides of an encoder-decoder (`warm_start_from`); for a T5 a BERT
+    (`t5_from_bert`). pre_norm: a BERT with Megatron-BERT's norms, a BART with mBART's but none on
+    the embedding (`bert.moved_norms`), which bear a larger learning rate (Xiong et al. 2020)."""
 
     objective: Literal["mlm_nsp", "mlm", "distil", "electra", "clm", "denoise", "span_corruption"]
     vocab: int = 3072
@@ -87,12 +88,18 @@ class Recipe(RecipeTraining):
 class RecipeBatches(StreamBatches):
     """A recipe's rows: batch `step` depends on (seed, step) only.
 
-    For "clm" a row is bos, document, eos; otherwise [CLS] document [SEP], masked or corrupted anew; for "mlm_nsp" it
-    may be a pair. In full sentences rows are packed (`objectives.packed_sentences`), the primer's pages are not.
-    """
+    For "clm" a row is bos, document, eos; otherwise [CLS] document [SEP], masked or corrupted anew;
+    for "mlm_nsp" it may be a pair. In full sentences rows are packed
+    (`objectives.packed_sentences`), the primer's pages are not."""
 
     def __init__(
-        self, sentences: Sentences, tokenizer: Tokenizer, recipe: Recipe, *, names: Collection[int] = (), seed: int = 0
+        self,
+        sentences: Sentences,
+        tokenizer: Tokenizer,
+        recipe: Recipe,
+        *,
+        names: Collection[int] = (),
+        seed: int = 0,
     ) -> None:
         """names: the tokens that a masked model is asked for in the primer."""
         pairs = recipe.pairs if recipe.objective == "mlm_nsp" else None
@@ -103,7 +110,11 @@ class RecipeBatches(StreamBatches):
 
     def __getitem__(self, step: int, /) -> losses.Batch:
         batch = super().__getitem__(step)
-        return {name: batch[name] for name in ("ids", "attention_mask")} if step < self.recipe.causal else batch
+        return (
+            {name: batch[name] for name in ("ids", "attention_mask")}
+            if step < self.recipe.causal
+            else batch
+        )
 
     def ask(self, step: int, ids: Tensor, attention_mask: Tensor) -> losses.Batch:
         recipe = self.recipe
@@ -113,16 +124,28 @@ class RecipeBatches(StreamBatches):
         if masked and step < sum(recipe.primer):
             rng, rate = seeded_generator(self.seed, 1, step), recipe.primer_mask_rate
             words = self.tokenizer.words(ids) if recipe.made_up else None
-            how: dict[str, Any] = {"names": self.names, "ends": self.ends, "rate": rate, "words": words}
+            how: dict[str, Any] = {
+                "names": self.names,
+                "ends": self.ends,
+                "rate": rate,
+                "words": words,
+            }
             known = mask_known(ids, rng, vocab=self.tokenizer.vocab, **how)._asdict()
             if recipe.objective == "span_corruption":  # each behind a sentinel of its own
                 signs, sep = objectives.sentinels(self.tokenizer), self.tokenizer.vocab.sep or 0
-                spans = [[(at, 1) for at in row.nonzero().flatten().tolist()] for row in known["loss_mask"]]
-                marked = [objectives.mark_spans(*row, signs) for row in zip(ids, spans, strict=True)]
+                spans = [
+                    [(at, 1) for at in row.nonzero().flatten().tolist()]
+                    for row in known["loss_mask"]
+                ]
+                marked = [
+                    objectives.mark_spans(*row, signs) for row in zip(ids, spans, strict=True)
+                ]
                 known["ids"] = torch.stack([row.input for row in marked])
                 if step >= recipe.alone:
                     del known["loss_mask"]
-                    known["labels"] = collate.pad([[*row.target.tolist(), sep] for row in marked], IGNORE)["ids"]
+                    known["labels"] = collate.pad(
+                        [[*row.target.tolist(), sep] for row in marked], IGNORE
+                    )["ids"]
             return known | {"attention_mask": attention_mask}
         return super().ask(step, ids, attention_mask)
 
@@ -138,7 +161,10 @@ class RecipeBatches(StreamBatches):
     def _packed(self, number: int) -> list[list[InputRow]]:
         """RoBERTa's full sentences: each row as many as fit, on into the next document."""
         recipe, count = self.recipe, self.recipe.rows * self.recipe.pool
-        coded = [self.tokenizer.ids(self.sentences(number * count + i), special=False) for i in range(count)]
+        coded = [
+            self.tokenizer.ids(self.sentences(number * count + i), special=False)
+            for i in range(count)
+        ]
         rows = objectives.packed_sentences(coded, vocab=self.tokenizer.vocab, length=recipe.length)
         order = torch.randperm(len(rows), generator=seeded_generator(self.seed, 0, number)).tolist()
         return [[rows[i] for i in order[k :: recipe.pool]] for k in range(recipe.pool)]
@@ -148,7 +174,9 @@ class RecipeBatches(StreamBatches):
         if self.recipe.objective != "clm":
             return super().row(first, second, follows)
         vocab = self.tokenizer.vocab
-        ids = [token for token in (vocab.bos, *first, vocab.eos) if token is not None][: self.length]
+        ids = [token for token in (vocab.bos, *first, vocab.eos) if token is not None][
+            : self.length
+        ]
         return InputRow(ids, [0] * len(ids))
 
 
@@ -160,10 +188,16 @@ class Run(TrainingJob):
 
     @property
     def data(self) -> str:
-        return super().data.replace(": ", ": primer, then ") if sum(self.recipe.primer) else super().data
+        return (
+            super().data.replace(": ", ": primer, then ")
+            if sum(self.recipe.primer)
+            else super().data
+        )
 
     def lessons(self) -> Sentences:
-        """Row number -> sentences, as training meets them: both levels of the primer, then documents."""
+        """Row number -> sentences, as training meets them: both levels of the primer, then
+        documents.
+        """
         first, second = (sum(self.recipe.primer[:n]) * self.recipe.rows for n in (1, 2))
         documents, causal = self.sentences("train"), self.recipe.causal * self.recipe.rows
 
@@ -180,13 +214,17 @@ class Run(TrainingJob):
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        """A pure function of the world, so that the models of one kind of tokenizer, size of vocabulary and seed have
-        the same one. T5's has sentinels behind it."""
+        """A pure function of the world, so that the models of one kind of tokenizer, size of
+        vocabulary and seed have the same one. T5's has sentinels behind it."""
         learn = train_bpe if self.recipe.objective == "clm" else train_wordpiece
 
         def made(texts: Iterable[str]) -> Tokenizer:
             words = learn(texts, self.recipe.vocab)
-            return objectives.add_sentinels(words) if self.recipe.objective == "span_corruption" else words
+            return (
+                objectives.add_sentinels(words)
+                if self.recipe.objective == "span_corruption"
+                else words
+            )
 
         return cast(Tokenizer, self.learned("tokenizer.json", made))
 
@@ -198,7 +236,12 @@ class Run(TrainingJob):
         preset = bert.moved_norms(preset) if recipe.pre_norm else preset
         layers, width, heads = recipe.layers, recipe.width, recipe.heads
         head_width = None if preset.head_width is None else width // heads
-        size: dict[str, Any] = {"layers": layers, "width": width, "heads": heads, "hidden": 4 * width}
+        size: dict[str, Any] = {
+            "layers": layers,
+            "width": width,
+            "heads": heads,
+            "hidden": 4 * width,
+        }
         return replace(preset, **size, head_width=head_width, init_std=recipe.init_std)
 
     def model(self) -> nn.Module:
@@ -223,7 +266,12 @@ class Run(TrainingJob):
             parent, words, _ = checkpoints.load(recipe.parent, folder=self.shipped)
             if recipe.objective == "span_corruption":
                 page = " ".join(self.world.primer(0, 2, recipe.seed, rounds=False)["sentences"])
-                t5_from_bert(body, parent.stack, words.encode(page).ids[: recipe.length], words.vocab.mask or 0)
+                t5_from_bert(
+                    body,
+                    parent.stack,
+                    words.encode(page).ids[: recipe.length],
+                    words.vocab.mask or 0,
+                )
                 return model
             for stack in stacks:
                 warm_start_from(stack, self.tokenizer, parent.stack, words)
@@ -233,8 +281,9 @@ class Run(TrainingJob):
     def loss(self) -> losses.Loss:  # type: ignore[override]
         recipe = self.recipe
         others: dict[str, losses.Loss] = {
-            "mlm_nsp": partial(losses.mlm_nsp, weight=recipe.pairs), "distil": distill.distilbert
-        }  # fmt: skip
+            "mlm_nsp": partial(losses.mlm_nsp, weight=recipe.pairs),
+            "distil": distill.distilbert,
+        }
         loss = others.get(recipe.objective) or getattr(losses, recipe.family.loss)
         if recipe.objective == "span_corruption":
             return partial(_encoder_first, loss, objectives.sentinels(self.tokenizer)[0])
@@ -243,7 +292,9 @@ class Run(TrainingJob):
     def batches(self) -> RecipeBatches:
         named = self.world.names() if sum(self.recipe.primer) else []
         names = {token for ids in self.tokenizer.ids(named, special=False) for token in ids}
-        return RecipeBatches(self.lessons(), self.tokenizer, self.recipe, names=names, seed=self.recipe.seed)
+        return RecipeBatches(
+            self.lessons(), self.tokenizer, self.recipe, names=names, seed=self.recipe.seed
+        )
 
     @cached_property
     def heldout(self) -> list[losses.Batch]:
@@ -257,13 +308,19 @@ class Run(TrainingJob):
             return evaluation.detection(model, self.heldout)
         fill: Callable[..., float] = evaluation.fill_in_accuracy
         if isinstance(model, seq2seq.Seq2SeqLM):
-            signs = objectives.sentinels(self.tokenizer) if self.recipe.objective == "span_corruption" else ()
+            signs = (
+                objectives.sentinels(self.tokenizer)
+                if self.recipe.objective == "span_corruption"
+                else ()
+            )
             fill = partial(evaluation.restore_accuracy, sentinels=signs)
         reader: Any = model.student if isinstance(model, distill.Distilled) else model
         return {kind: fill(reader, self.tokenizer, blanks) for kind, blanks in self.blanks.items()}
 
     def scores(self, model: nn.Module) -> Scores:
-        """The loss on held-out documents; how many of the target's tokens an encoder-decoder says rightly."""
+        """The loss on held-out documents; how many of the target's tokens an encoder-decoder says
+        rightly.
+        """
         found = {"loss": evaluation.mean_loss(model, self.loss, self.heldout)}
         if isinstance(model, seq2seq.Seq2SeqLM):
             found["tokens"] = evaluation.target_accuracy(model, self.heldout)
@@ -282,24 +339,31 @@ def _from_the_left(later: losses.Loss, model: nn.Module, batch: losses.Batch) ->
     return later(model, batch) if "labels" in batch else losses.left_to_right(model, batch)
 
 
-def _encoder_first(later: losses.Loss, first: int, model: nn.Module, batch: losses.Batch) -> torch.Tensor:
-    """T5's loss; where its encoder works alone, a sentinel's vector is to say which token is missing and, for a decoder
-    to find the place by, which sentinel it is. first: the first sentinel."""
+def _encoder_first(
+    later: losses.Loss, first: int, model: nn.Module, batch: losses.Batch
+) -> torch.Tensor:
+    """T5's loss; where its encoder works alone, a sentinel's vector is to say which token is
+    missing and, for a decoder to find the place by, which sentinel it is. first: the first
+    sentinel."""
     if "loss_mask" not in batch:
         return later(model, batch)
     ids, at, encoder = batch["ids"], batch["loss_mask"], cast(Any, model).stack.encoder
-    scores = encoder(ids, attention_mask=batch["attention_mask"])[at] @ encoder.embed.tokens.weight.T
+    scores = (
+        encoder(ids, attention_mask=batch["attention_mask"])[at] @ encoder.embed.tokens.weight.T
+    )
     missing = losses.cross_entropy(scores[:, :first], batch["labels"][at])
     return missing + losses.cross_entropy(scores[:, first:], ids[at] - first)
 
 
 @torch.no_grad()
 def t5_from_bert(body: Any, parent: Any, page: list[int], mask: int) -> None:
-    """Overwrites a fresh T5's encoder with the first layers of a pre-norm BERT; cross-attention begins as a search.
+    """Overwrites a fresh T5's encoder with the first layers of a pre-norm BERT; cross-attention
+    begins as a search.
 
-    Where all that is added has mean 0, RMSNorm is LayerNorm without bias (Zhang and Sennrich 2019). Biases are left
-    out; training heals that. T5's layers share their biases of distance, those of the first layer's heads on a page; so
-    the others' heads are put in the same order, by where they look near by."""
+    Where all that is added has mean 0, RMSNorm is LayerNorm without bias (Zhang and Sennrich 2019).
+    Biases are left out; training heals that. T5's layers share their biases of distance, those of
+    the first layer's heads on a page; so the others' heads are put in the same order, by where they
+    look near by."""
     encoder, table, old = body.encoder, body.encoder.embed.tokens.weight, parent.embed.tokens.weight
     table[: len(old)] = old + parent.embed.segments.weight[0] + parent.position.table.weight.mean(0)
     table[len(old) :] = table[mask] + 0.2 * torch.randn(len(table) - len(old), table.shape[1])
@@ -310,14 +374,24 @@ def t5_from_bert(body: Any, parent: Any, page: list[int], mask: int) -> None:
         parent(torch.tensor([page]))
     for block, theirs, (looks,) in zip(encoder.blocks, parent.blocks, seen.values(), strict=False):
         order = (looks * apart.clamp(-4, 4)).sum((1, 2)).argsort()
-        for bucket, bias in enumerate(encoder.position.table.weight if block is encoder.blocks[0] else ()):
-            bias.copy_((looks[order][:, encoder.position.bucket(apart) == bucket].mean(1).nan_to_num() + 1e-4).log())
+        for bucket, bias in enumerate(
+            encoder.position.table.weight if block is encoder.blocks[0] else ()
+        ):
+            bias.copy_(
+                (
+                    looks[order][:, encoder.position.bucket(apart) == bucket].mean(1).nan_to_num()
+                    + 1e-4
+                ).log()
+            )
         rows = torch.arange(len(theirs.attn.q.weight)).view(len(order), -1)[order].flatten()
         for part, factor in {"q": block.attn.dh**-0.5, "k": 1.0, "v": 1.0}.items():
             matrix = theirs.attn.get_submodule(part).weight[rows] * theirs.attn_norm.weight
             block.attn.get_submodule(part).weight.copy_(matrix * factor)
         block.ff.up.weight.copy_(theirs.ff.up.weight * theirs.ff_norm.weight)
-        for mine, added in ((block.attn.out, theirs.attn.out.weight[:, rows]), (block.ff.down, theirs.ff.down.weight)):
+        for mine, added in (
+            (block.attn.out, theirs.attn.out.weight[:, rows]),
+            (block.ff.down, theirs.ff.down.weight),
+        ):
             mine.weight.copy_(added - added.mean(0))
     turn = torch.linalg.qr(torch.randn(table.shape[1], table.shape[1])).Q * 0.4**0.5
     for block in body.decoder.blocks:
@@ -326,20 +400,33 @@ def t5_from_bert(body: Any, parent: Any, page: list[int], mask: int) -> None:
 
 
 @torch.no_grad()
-def warm_start_from(stack: Transformer, words: Tokenizer, parent: Transformer, parents: Tokenizer) -> None:
-    """Overwrites a fresh model with another one's positions and blocks. A word piece gets the mean of the vectors that
-    the parent has for its text, in small letters or with a capital, whichever takes fewer pieces.
+def warm_start_from(
+    stack: Transformer, words: Tokenizer, parent: Transformer, parents: Tokenizer
+) -> None:
+    """Overwrites a fresh model with another one's positions and blocks. A word piece gets the mean
+    of the vectors that the parent has for its text, in small letters or with a capital, whichever
+    takes fewer pieces.
 
-    A decoder may so become an encoder (BehnamGhader et al. 2024, COLM), or both sides of an encoder-decoder (Rothe et
-    al. 2020, TACL), whose cross-attention stays as it is. words: WordPiece; parents: byte-level.
-    """
-    given = {name: weight for name, weight in parent.state_dict().items() if not name.startswith("embed.")}
+    A decoder may so become an encoder (BehnamGhader et al. 2024, COLM), or both sides of an
+    encoder-decoder (Rothe et al. 2020, TACL), whose cross-attention stays as it is. words:
+    WordPiece; parents: byte-level."""
+    given = {
+        name: weight
+        for name, weight in parent.state_dict().items()
+        if not name.startswith("embed.")
+    }
     odd = stack.load_state_dict(given, strict=False)
-    if odd.unexpected_keys or any(not n.startswith("embed.") and ".cross" not in n for n in odd.missing_keys):
-        raise CourseError("The parent does not fit this model; give both the same layers, widths and norms.")
+    if odd.unexpected_keys or any(
+        not n.startswith("embed.") and ".cross" not in n for n in odd.missing_keys
+    ):
+        raise CourseError(
+            "The parent does not fit this model; give both the same layers, widths and norms."
+        )
     table = parent.embed.tokens.weight
     special = set(words.vocab.special)
     for token, text in enumerate(words.tokens(range(words.vocab.size))):
         if token not in special:
             forms = [text[2:]] if text.startswith("##") else [f" {text}", f" {text.capitalize()}"]
-            stack.embed.tokens.weight[token] = table[min(parents.ids(forms, special=False), key=len)].mean(0)
+            stack.embed.tokens.weight[token] = table[
+                min(parents.ids(forms, special=False), key=len)
+            ].mean(0)

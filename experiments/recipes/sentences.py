@@ -1,4 +1,6 @@
-"""A sentence encoder from a pretrained BERT, as Sentence-BERT was made: inference first, then graded similarity."""
+"""A sentence encoder from a pretrained BERT, as Sentence-BERT was made: inference first, then
+graded similarity.
+"""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -7,7 +9,14 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from course_lib.families.sentence import PairClassifier, Sentence, SentenceEncoder, TextBatches, cosine_regression, sts
+from course_lib.families.sentence import (
+    PairClassifier,
+    Sentence,
+    SentenceEncoder,
+    TextBatches,
+    cosine_regression,
+    sts,
+)
 from course_lib.model.heads import Pool
 from course_lib.objectives import losses
 from course_lib.pretrained import checkpoints, tokenizers
@@ -20,11 +29,12 @@ ASKED = 1000
 
 @dataclass(frozen=True)
 class SentenceRecipe(RecipeTraining):
-    """A pretrained encoder, and what it is fine-tuned on (Reimers and Gurevych 2019, section 4.2: NLI, then STS).
+    """A pretrained encoder, and what it is fine-tuned on (Reimers and Gurevych 2019, section 4.2:
+    NLI, then STS).
 
-    rows: pairs a batch. parent: the checkpoint it starts from. inference: so many of the steps classify the pairs of
-    the task "nli" by (u, v, |u - v|); the rest make the cosine that of the graded pairs of "similarity". pairs: of each
-    of the two tasks. length: most tokens of a text.
+    rows: pairs a batch. parent: the checkpoint it starts from. inference: so many of the steps
+    classify the pairs of the task "nli" by (u, v, |u - v|); the rest make the cosine that of the
+    graded pairs of "similarity". pairs: of each of the two tasks. length: most tokens of a text.
     """
 
     parent: str = "bert-mini"
@@ -42,7 +52,10 @@ class SentenceRun(TrainingJob):
 
     @property
     def data(self) -> str:
-        return f"World({self.recipe.world}): {self.recipe.pairs:,} pairs of nli and as many of similarity, split train"
+        return (
+            f"World({self.recipe.world}): {self.recipe.pairs:,} pairs of nli and as many of"
+            " similarity, split train"
+        )
 
     @cached_property
     def start(self) -> checkpoints.Loaded:
@@ -54,12 +67,18 @@ class SentenceRun(TrainingJob):
 
     def model(self) -> nn.Module:
         torch.manual_seed(self.recipe.seed)
-        return PairClassifier(Sentence(self.start.model.stack, self.recipe.pool), len(self.world.label_names("nli")))
+        return PairClassifier(
+            Sentence(self.start.model.stack, self.recipe.pool), len(self.world.label_names("nli"))
+        )
 
     def batches(self) -> Made:
         """Those of the inference for so many steps, then those of the similarity."""
         recipe = self.recipe
-        options: dict[str, Any] = {"batch": recipe.rows, "seed": recipe.seed, "max_length": recipe.length}
+        options: dict[str, Any] = {
+            "batch": recipe.rows,
+            "seed": recipe.seed,
+            "max_length": recipe.length,
+        }
 
         def task(name: str, best: float | None) -> TextBatches:
             rows = self.world.task(name, recipe.pairs, "train", recipe.seed)
@@ -89,4 +108,6 @@ class SentenceRun(TrainingJob):
     def _similarity(self, model: nn.Module, split: str) -> float:
         rows = self.world.task("similarity", ASKED, split, seed=1)
         encoder = SentenceEncoder(cast(Sentence, model.sentence), self.tokenizer)
-        return sts(encoder, *([row[name] for row in rows] for name in ("text", "pair", "label")), batch=64)
+        return sts(
+            encoder, *([row[name] for row in rows] for name in ("text", "pair", "label")), batch=64
+        )

@@ -1,4 +1,6 @@
-"""Models that read words instead of pieces: ELMo from their characters, word2vec and GloVe from whom they meet."""
+"""Models that read words instead of pieces: ELMo from their characters, word2vec and GloVe from
+whom they meet.
+"""
 
 import time
 from collections.abc import Iterator
@@ -24,8 +26,8 @@ ASKED = 500  # analogies, and pairs of texts to judge
 class ElmoRecipe(RecipeTraining):
     """A biLM and the documents it reads. rows: documents a batch; each is read once.
 
-    vocab: most words of the softmax. width: of a direction; hidden: cells of an LSTM. length: most words of a row.
-    """
+    vocab: most words of the softmax. width: of a direction; hidden: cells of an LSTM. length: most
+    words of a row."""
 
     vocab: int = 3072
     width: int = 64
@@ -44,11 +46,16 @@ class ElmoRun(TrainingJob):
     @cached_property
     def tokenizer(self) -> elmo.Vocabulary:
         """The words of the softmax, counted once, in the first documents."""
-        return cast(elmo.Vocabulary, self.learned("vocabulary.txt", partial(arms.learn_words, size=self.recipe.vocab)))
+        return cast(
+            elmo.Vocabulary,
+            self.learned("vocabulary.txt", partial(arms.learn_words, size=self.recipe.vocab)),
+        )
 
     @property
     def config(self) -> elmo.ElmoConfig:
-        return replace(elmo.elmo_mini(len(self.tokenizer)), width=self.recipe.width, hidden=self.recipe.hidden)
+        return replace(
+            elmo.elmo_mini(len(self.tokenizer)), width=self.recipe.width, hidden=self.recipe.hidden
+        )
 
     def model(self) -> elmo.BiLM:
         torch.manual_seed(self.recipe.seed)
@@ -56,23 +63,33 @@ class ElmoRun(TrainingJob):
 
     def batches(self, split: str = "train", **options: int) -> elmo.BiLMBatches:
         recipe = self.recipe
-        how = {"rows": recipe.rows, "length": recipe.length, "pool": recipe.pool, "seed": recipe.seed} | options
+        how = {
+            "rows": recipe.rows,
+            "length": recipe.length,
+            "pool": recipe.pool,
+            "seed": recipe.seed,
+        } | options
         return elmo.BiLMBatches(recipe.words(split), self.tokenizer, self.config, **how)
 
     def probe(self, model: nn.Module) -> Scores:
         assert isinstance(model, elmo.BiLM)
-        return {kind: probes.elmo_accuracy(model, self.tokenizer, blanks) for kind, blanks in self.blanks.items()}
+        return {
+            kind: probes.elmo_accuracy(model, self.tokenizer, blanks)
+            for kind, blanks in self.blanks.items()
+        }
 
     def scores(self, model: nn.Module) -> Scores:
         """The loss a word on held-out documents, the mean of both directions."""
         batches = self.batches("validation", seed=2, pool=HELD_OUT)
-        return {"loss": evaluation.mean_loss(model, elmo.loss, [batches[i] for i in range(HELD_OUT)])}
+        return {
+            "loss": evaluation.mean_loss(model, elmo.loss, [batches[i] for i in range(HELD_OUT)])
+        }
 
 
 @dataclass(frozen=True)
 class StaticRecipe:
-    """Word vectors and the documents they are learned from, in lower case. least: rarer words have none. epochs, lr,
-    window: the method's own by default."""
+    """Word vectors and the documents they are learned from, in lower case. least: rarer words have
+    none. epochs, lr, window: the method's own by default."""
 
     kind: Literal["skip-gram", "cbow", "glove"]
     documents: int = 8_000
@@ -93,15 +110,25 @@ class StaticRun(Job):
 
     @property
     def data(self) -> str:
-        return f"World({self.recipe.world}): the first {self.recipe.documents:,} documents of the split train"
+        return (
+            f"World({self.recipe.world}): the first {self.recipe.documents:,} documents of the"
+            " split train"
+        )
 
     def learner(self) -> word_vectors.Word2Vec | word_vectors.GloVe:
         """What learns, before its first epoch."""
         recipe, read = self.recipe, self.sentences("train")
         texts = (" ".join(read(i)) for i in range(recipe.documents))
         text = word_vectors.count(word_vectors.sentences(texts), least=recipe.least)
-        given = {name: value for name in ("epochs", "lr") if (value := getattr(recipe, name)) is not None}
-        options: dict[str, Any] = {"size": recipe.size, "window": recipe.window, "seed": recipe.seed, **given}
+        given = {
+            name: value for name in ("epochs", "lr") if (value := getattr(recipe, name)) is not None
+        }
+        options: dict[str, Any] = {
+            "size": recipe.size,
+            "window": recipe.window,
+            "seed": recipe.seed,
+            **given,
+        }
         if recipe.kind == "glove":
             return word_vectors.GloVe(text, word_vectors.GloVeConfig(**options))
         return word_vectors.Word2Vec(text, word_vectors.Word2VecConfig(recipe.kind, **options))
@@ -111,14 +138,23 @@ class StaticRun(Job):
         words = len(learner.text.ids)
         for epoch in learner.train():
             seconds, start = round(time.perf_counter() - start, 1), time.perf_counter()
-            points.append({"step": epoch.epoch, "loss": round(epoch.loss, 4), "tokens": words, "seconds": seconds})
+            points.append(
+                {
+                    "step": epoch.epoch,
+                    "loss": round(epoch.loss, 4),
+                    "tokens": words,
+                    "seconds": seconds,
+                }
+            )
             yield Point(epoch.epoch, epoch.loss, learner.config.lr, words, seconds)
         vectors = learner.vectors()
         card = self.card(self.scores(vectors), points) | {"learner": asdict(learner.config)}
         checkpoints.export(self.name, vectors, None, card, to)
 
     def scores(self, vectors: word_vectors.WordVectors) -> Scores:
-        """Analogies, out of all words and out of four; Spearman's correlation of texts' cosines with their grades."""
+        """Analogies, out of all words and out of four; Spearman's correlation of texts' cosines
+        with their grades.
+        """
         asked = word_vectors.questions(self.world.task("analogies", ASKED, "test"))
         found = word_vectors.analogies(vectors, asked)
         rows = self.world.task("similarity", ASKED, "validation")

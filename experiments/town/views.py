@@ -1,4 +1,6 @@
-"""How each of the world's tasks is given to a model, and what can be scored without any model that reads."""
+"""How each of the world's tasks is given to a model, and what can be scored without any model that
+reads.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -26,7 +28,9 @@ WORDS = r"\w+|[.,?]"
 
 @dataclass(frozen=True)
 class View:
-    """A task as it is learned: its kind, its metric, the names of its classes (where it has some)."""
+    """A task as it is learned: its kind, its metric, the names of its classes (where it has
+    some).
+    """
 
     task: str
     kind: inputs.Kind | Literal["target"]
@@ -36,17 +40,26 @@ class View:
     def rows(self, n: int, split: str, seed: int) -> Rows:
         """`n` rows with the columns of the kind; another genre is learned from the usual one."""
         name = "nli" if (self.task, split) == ("nli-mismatched", "train") else self.task
-        return [_shaped(row, i) for i, row in enumerate(arms.town(small_models.WORLD).task(name, n, split, seed))]
+        return [
+            _shaped(row, i)
+            for i, row in enumerate(arms.town(small_models.WORLD).task(name, n, split, seed))
+        ]
 
 
 def view(name: str) -> View:
     """How the task of this name is learned and scored."""
-    labels, row = World.label_names(name), _shaped(arms.town(small_models.WORLD).task(name, 1)[0], 0)
+    labels, row = (
+        World.label_names(name),
+        _shaped(arms.town(small_models.WORLD).task(name, 1)[0], 0),
+    )
     if "target" in row:
         return View(name, "target", "exact" if name.startswith("arithmetic") else "tokens")
-    kind: inputs.Kind = "pair" if name == "questions-open" else inputs.kind_of(row)  # is there an answer?
+    # is there an answer?
+    kind: inputs.Kind = "pair" if name == "questions-open" else inputs.kind_of(row)
     scores = kind == "pair" and not labels
-    metric = {"entities": "entity_f1", "questions": "exact_match"}.get(name, "pearson" if scores else "accuracy")
+    metric = {"entities": "entity_f1", "questions": "exact_match"}.get(
+        name, "pearson" if scores else "accuracy"
+    )
     return View(name, kind, metric, labels if kind in ("single", "pair", "tagging") else ())
 
 
@@ -67,19 +80,28 @@ def truth(view: View, rows: Rows) -> list[Any]:
 
 
 def score(view: View, predictions: Sequence[Any], rows: Rows) -> float:
-    """Of a baseline's predictions, in the view's metric; "tokens": the share of words at the target's own places."""
+    """Of a baseline's predictions, in the view's metric; "tokens": the share of words at the
+    target's own places.
+    """
     expected = truth(view, rows)
     if view.metric == "tokens":
-        pairs = [(said.split(), target.split()) for said, target in zip(predictions, expected, strict=True)]
+        pairs = [
+            (said.split(), target.split())
+            for said, target in zip(predictions, expected, strict=True)
+        ]
         shares = [sum(x == y for x, y in zip(a, b, strict=False)) / len(b) for a, b in pairs]
         return float(sum(shares) / len(shares))
     if view.kind == "tagging" and view.metric == "accuracy":
         predictions, expected = list(chain(*predictions)), list(chain(*expected))
-    return metrics.METRICS["accuracy" if view.metric == "exact" else view.metric](predictions, expected)
+    return metrics.METRICS["accuracy" if view.metric == "exact" else view.metric](
+        predictions, expected
+    )
 
 
 def majority(view: View, train: Rows, test: Rows) -> float:
-    """The score of always saying what is commonest (of spans: the first word; of scores: nothing, so 0)."""
+    """The score of always saying what is commonest (of spans: the first word; of scores: nothing,
+    so 0).
+    """
     if view.metric == "pearson":
         return 0.0
     if view.kind == "span":
@@ -93,10 +115,9 @@ def majority(view: View, train: Rows, test: Rows) -> float:
 def bag_of_words(view: View, train: Rows, test: Rows) -> float:
     """What words and pairs of neighbours tell, without their order: TF-IDF and a linear model.
 
-    One or two texts: both bags and the bag of the words that they share. Choices: each by itself, with its text. Tags:
-    the commonest tag of the word. Spans: every stretch of three words or less, with the question's first word. Targets:
-    that of the nearest training text.
-    """
+    One or two texts: both bags and the bag of the words that they share. Choices: each by itself,
+    with its text. Tags: the commonest tag of the word. Spans: every stretch of three words or less,
+    with the question's first word. Targets: that of the nearest training text."""
     others: dict[str, Any] = {"tagging": _by_word, "span": _by_stretch, "target": _nearest}
     if view.kind in others:
         return score(view, others[view.kind](view, train, test), test)
@@ -104,11 +125,15 @@ def bag_of_words(view: View, train: Rows, test: Rows) -> float:
     return judge(view, _linear(scores=view.metric == "pearson"), train, test, bags, asked)
 
 
-def probed(view: View, x: Tensor, x_test: Tensor, train: Rows, test: Rows, steps: int = 40) -> float:
-    """What a linear model, trained by so many steps of L-BFGS, tells from vectors: of words their tags, of rows the
-    grade, as its expected value."""
+def probed(
+    view: View, x: Tensor, x_test: Tensor, train: Rows, test: Rows, steps: int = 40
+) -> float:
+    """What a linear model, trained by so many steps of L-BFGS, tells from vectors: of words their
+    tags, of rows the grade, as its expected value."""
     if view.metric == "pearson":
-        probe = probing.linear_probe(x, torch.tensor(truth(view, train)).round().long(), 6, steps=steps)
+        probe = probing.linear_probe(
+            x, torch.tensor(truth(view, train)).round().long(), 6, steps=steps
+        )
         return score(view, (probe(x_test).softmax(-1) @ torch.arange(6.0)).tolist(), test)
     labels = torch.tensor([*chain(*(row["labels"] for row in train))])
     said = probing.linear_probe(x, labels, len(view.classes), steps=steps)(x_test).argmax(-1)
@@ -124,19 +149,24 @@ def apart(rows: Rows) -> Rows:
 
 
 def judge(view: View, model: Any, train: Rows, test: Rows, told: Any, asked: Any) -> float:
-    """The test score of a classifier (scikit-learn's) that learns the labels of rows, or which choice is the right one.
+    """The test score of a classifier (scikit-learn's) that learns the labels of rows, or which
+    choice is the right one.
 
     told, asked: what it reads, for each of the rows of `apart(train)` and of `apart(test)`.
     """
     if view.kind != "choice":
-        return score(view, list(model.fit(told, [row["label"] for row in train]).predict(asked)), test)
+        return score(
+            view, list(model.fit(told, [row["label"] for row in train]).predict(asked)), test
+        )
     right = [i == row["label"] for row in train for i in range(len(row["choices"]))]
     chances = model.fit(told, right).predict_proba(asked)[:, 1].reshape(len(test), -1)
     return score(view, list(chances.argmax(1)), test)
 
 
 def _bag(row: columns.Row) -> str:
-    """The words of a text, or those of a pair: each text's marked as its own, and the shared ones once more."""
+    """The words of a text, or those of a pair: each text's marked as its own, and the shared ones
+    once more.
+    """
     if "pair" not in row:
         return str(row["text"])
     first, second = row["text"].lower().split(), row["pair"].lower().split()
@@ -166,10 +196,15 @@ def _stretches(row: columns.Row) -> list[tuple[str, str]]:
     found = []
     for i in range(len(words)):
         for j in range(i + 1, min(len(words), i + 3) + 1):
-            around = [f"l_{words[i - 1]}" if i else "l_", f"r_{words[j]}" if j < len(words) else "r_"]
+            around = [
+                f"l_{words[i - 1]}" if i else "l_",
+                f"r_{words[j]}" if j < len(words) else "r_",
+            ]
             known = [f"in_{w.strip('.,')}" for w in words[i:j] if w.strip(".,") in row["text"]]
             asked = [f"{wh}_{w}" for w in (*words[i:j], *around)]
-            found.append((" ".join(words[i:j]).strip(".,"), " ".join([*asked, *known, f"n{j - i}"])))
+            found.append(
+                (" ".join(words[i:j]).strip(".,"), " ".join([*asked, *known, f"n{j - i}"]))
+            )
     return found
 
 

@@ -15,20 +15,39 @@ import pytest
 def lab(tmp_path_factory):
     """A JupyterLab that sees no settings of the user's: (its address, the folder that it shows)."""
     folder, place = tmp_path_factory.mktemp("course"), tmp_path_factory.mktemp("settings")
-    names = ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR", "JUPYTERLAB_SETTINGS_DIR",
-             "JUPYTERLAB_WORKSPACES_DIR")  # fmt: skip
+    names = (
+        "JUPYTER_CONFIG_DIR",
+        "JUPYTER_DATA_DIR",
+        "JUPYTER_RUNTIME_DIR",
+        "IPYTHONDIR",
+        "JUPYTERLAB_SETTINGS_DIR",
+        "JUPYTERLAB_WORKSPACES_DIR",
+    )
     env = os.environ | {name: str(place / name.lower()) for name in names}
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     command = [
-        sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ip=127.0.0.1", f"--port={port}",
-        "--ServerApp.port_retries=0", "--IdentityProvider.token=", "--ServerApp.disable_check_xsrf=True",
-        f"--ServerApp.root_dir={folder}", "--LabApp.expose_app_in_browser=True",
-        "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate", "--LabApp.news_url=None",
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "jupyterlab",
+        "--no-browser",
+        "--allow-root",
+        "--ip=127.0.0.1",
+        f"--port={port}",
+        "--ServerApp.port_retries=0",
+        "--IdentityProvider.token=",
+        "--ServerApp.disable_check_xsrf=True",
+        f"--ServerApp.root_dir={folder}",
+        "--LabApp.expose_app_in_browser=True",
+        "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
+        "--LabApp.news_url=None",
+    ]
     address, log = f"http://127.0.0.1:{port}", place / "jupyter.log"
-    with log.open("wb") as said, subprocess.Popen(command, env=env, stdout=said, stderr=said) as server:
+    with (
+        log.open("wb") as said,
+        subprocess.Popen(command, env=env, stdout=said, stderr=said) as server,
+    ):
         try:
             await_answer(f"{address}/api", server, log)
             yield address, folder

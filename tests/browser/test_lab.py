@@ -1,4 +1,6 @@
-"""A real JupyterLab in a real browser: a lesson opens, all its cells run, a widget moves, its output changes."""
+"""A real JupyterLab in a real browser: a lesson opens, all its cells run, a widget moves, its
+output changes.
+"""
 
 from pathlib import Path
 
@@ -32,7 +34,9 @@ def run_all(tab, address, name, seconds):
 
 
 def move_slider(tab):
-    """Move the first slider one step by the keyboard; returns the output beside it before and after."""
+    """Move the first slider one step by the keyboard; returns the output beside it before and
+    after.
+    """
     box = tab.locator(".widget-interact").first
     box.scroll_into_view_if_needed()
     before = shown(box)
@@ -54,12 +58,18 @@ def shown(box):
 
 def live_lesson():
     """The lesson with a live widget and the fewest cells."""
-    found = [p for p in lessons() if "figures.explore(" in p.read_text("utf-8") or "interact(" in p.read_text("utf-8")]
+    found = [
+        p
+        for p in lessons()
+        if "figures.explore(" in p.read_text("utf-8") or "interact(" in p.read_text("utf-8")
+    ]
     return min(found, key=lambda p: len(nbformat.read(p, 4).cells))
 
 
 def prepared(folder: Path, path: Path) -> str:
-    """A copy of the lesson at smoke scale, without outputs, beside the data that it reads; its name in the folder."""
+    """A copy of the lesson at smoke scale, without outputs, beside the data that it reads; its name
+    in the folder.
+    """
     (folder / "notebooks").mkdir()
     (folder / "data").symlink_to(ROOT / "data", target_is_directory=True)
     notebook = nbformat.read(path, 4)
@@ -76,16 +86,22 @@ def test_a_lesson_runs_and_its_widget_answers(tab, lab):
     address, folder = lab
     path = live_lesson()
     state = run_all(tab, address, prepared(folder, path), 1200)
-    assert state["errors"] == [] and state["ran"] == sum(c.cell_type == "code" for c in nbformat.read(path, 4).cells)
+    assert state["errors"] == [] and state["ran"] == sum(
+        c.cell_type == "code" for c in nbformat.read(path, 4).cells
+    )
     before, after = move_slider(tab)
     assert before and after != before
 
 
 def test_a_failing_cell_is_seen(tab, lab):
-    """The test above can fail: an error is reported, and an output that nothing moves does not change."""
+    """The test above can fail: an error is reported, and an output that nothing moves does not
+    change.
+    """
     address, folder = lab
     # Without a kernel's name in the file, JupyterLab would ask for one.
-    made = v4.new_notebook(cells=[v4.new_code_cell(INTERACT), v4.new_code_cell("1 / 0")], metadata=scrub.METADATA)
+    made = v4.new_notebook(
+        cells=[v4.new_code_cell(INTERACT), v4.new_code_cell("1 / 0")], metadata=scrub.METADATA
+    )
     nbformat.write(made, folder / "x.ipynb")
     state = run_all(tab, address, "x.ipynb", 600)
     assert state["errors"] == ["ZeroDivisionError: division by zero"]

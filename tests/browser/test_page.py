@@ -1,4 +1,6 @@
-"""The page that `make run` writes, opened from disk in a browser without a network: whole, and it asks for nothing."""
+"""The page that `make run` writes, opened from disk in a browser without a network: whole, and it
+asks for nothing.
+"""
 
 import base64
 
@@ -29,9 +31,12 @@ def opened(tab, tmp_path, notebook):
     return tab.asked, tab.evaluate(CHECK)
 
 
-# Tables, formulas, figures and widgets of all kinds stand in these; the others come with the slow tests.
+# Tables, formulas, figures and widgets of all kinds stand in these; the others come with the slow
+# tests.
 QUICK = ("00_start_here", "09_bert", "15_sbert")
-PATHS = [pytest.param(p, id=p.stem, marks=[] if p.stem in QUICK else pytest.mark.slow) for p in lessons()]
+PATHS = [
+    pytest.param(p, id=p.stem, marks=[] if p.stem in QUICK else pytest.mark.slow) for p in lessons()
+]
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -39,17 +44,25 @@ def test_lesson(tab, tmp_path, path):
     assert opened(tab, tmp_path, scrub.scrub(read(path))) == ([], FINE)
 
 
-ATTACK = "<!--<script>'\"></title></script><img src=x onerror='window.hit=1'><script>window.hit=1</script>"
+ATTACK = (
+    "<!--<script>'\"></title></script><img src=x"
+    " onerror='window.hit=1'><script>window.hit=1</script>"
+)
 
 
 def test_what_comes_from_data_stays_text(tab, tmp_path):
     """In a title, a tag, a picture's text alternative, printed text, an error, a widget's data."""
     png = {"image/png": base64.b64encode(b"x").decode()}
     shown = [v4.new_output("display_data", png, metadata={"image/png": {"alt": ATTACK}})]
-    shown += [v4.new_output("stream", text=ATTACK), v4.new_output("execute_result", {"text/plain": ATTACK})]
+    shown += [
+        v4.new_output("stream", text=ATTACK),
+        v4.new_output("execute_result", {"text/plain": ATTACK}),
+    ]
     shown += [v4.new_output("error", ename=ATTACK, evalue=ATTACK, traceback=[ATTACK])]
     made = card.inline_json([ATTACK, {ATTACK: 1}])
-    shown += [v4.new_output("display_data", {"text/html": f"<script>window.kept = {made}</script>"})]
+    shown += [
+        v4.new_output("display_data", {"text/html": f"<script>window.kept = {made}</script>"})
+    ]
     cell = v4.new_code_cell(ATTACK, outputs=shown, metadata={"tags": [ATTACK]})
     file = tmp_path / "attack.html"
     file.write_text(page.html(v4.new_notebook(cells=[cell]), ATTACK), "utf-8")

@@ -1,4 +1,6 @@
-"""A lesson's parameters: each wrong one gives one sentence that begins with its name; right ones seed and pick."""
+"""A lesson's parameters: each wrong one gives one sentence that begins with its name; right ones
+seed and pick.
+"""
 
 import random
 from pathlib import Path
@@ -15,12 +17,17 @@ from course_lib import CourseError
     ("change", "words"),
     [
         ({"scale": "huge"}, "SCALE is 'huge'; it must be one of smoke, lesson, cpu, gpu."),
-        ({"seed": -1}, "SEED is -1"), ({"seed": 2**32}, "SEED is 4294967296"), ({"seed": True}, "SEED is True"),
-        ({"device": "tpu"}, "DEVICE is 'tpu'"), ({"data": ""}, "DATA is ''"), ({"data": "hub:"}, "DATA is 'hub:'"),
-        ({"data": "/no/such/folder"}, "DATA is '/no/such/folder', which is neither"), ({"out": 3}, "OUT is 3"),
+        ({"seed": -1}, "SEED is -1"),
+        ({"seed": 2**32}, "SEED is 4294967296"),
+        ({"seed": True}, "SEED is True"),
+        ({"device": "tpu"}, "DEVICE is 'tpu'"),
+        ({"data": ""}, "DATA is ''"),
+        ({"data": "hub:"}, "DATA is 'hub:'"),
+        ({"data": "/no/such/folder"}, "DATA is '/no/such/folder', which is neither"),
+        ({"out": 3}, "OUT is 3"),
         ({"out": __file__}, "which is a file"),
     ],
-)  # fmt: skip
+)
 def test_a_wrong_parameter_is_one_sentence(change: dict[str, object], words: str) -> None:
     with pytest.raises(CourseError) as caught:
         lesson.start(**change)  # type: ignore[arg-type]
@@ -52,7 +59,9 @@ def test_seeds_everything() -> None:
     first = draws(7)
     assert draws(7) == first and all(a != b for a, b in zip(draws(8), first, strict=True))
     run = lesson.start("smoke", 3)
-    a, b, c = (torch.rand(4, generator=g) for g in (run.generator(), run.generator(), run.generator(1)))
+    a, b, c = (
+        torch.rand(4, generator=g) for g in (run.generator(), run.generator(), run.generator(1))
+    )
     assert torch.equal(a, b) and not torch.equal(a, c)
 
 

@@ -45,7 +45,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shape = {"width": 8, "layers": 1, "heads": 2, "length": 64, "dropout": 0.0}
         config = (gpt if name == "tiny-gpt" else bert)(tokenizer.vocab.size, **shape)
         model = (heads.LM if name == "tiny-gpt" else heads.MLM)(Transformer(config))
-        card = {"name": name, "steps": 7, "tokens": 99, "scores": {"name": 0.5}, "curve": [], "data": "none"}
+        card = {
+            "name": name,
+            "steps": 7,
+            "tokens": 99,
+            "scores": {"name": 0.5},
+            "curve": [],
+            "data": "none",
+        }
         checkpoints.export(name, model, tokenizer, card, place)
     vectors = WordVectors(["a", "b"], torch.ones(2, 3), [1, 1])
     card = {"name": "tiny-words", "steps": 0, "tokens": 0, "scores": {}}
@@ -83,7 +90,10 @@ NAMED = ["--columns", "text=review,label=verdict"]
 def test_generate_continues_the_prompt_and_follows_the_seed(call) -> None:  # type: ignore[no-untyped-def]
     code, greedy, _ = call("generate", "tiny-gpt", "the judge", "--new", "12")
     assert code == 0 and greedy.startswith("the judge") and len(greedy) > len("the judge\n")
-    texts = [call("generate", "tiny-gpt", "the", "--new", "12", "--sample", "--seed", s)[1] for s in ("1", "1", "2")]
+    texts = [
+        call("generate", "tiny-gpt", "the", "--new", "12", "--sample", "--seed", s)[1]
+        for s in ("1", "1", "2")
+    ]
     assert texts[0] == texts[1] != texts[2]
 
 
@@ -111,49 +121,96 @@ def test_fetch_takes_all_that_it_can_and_says_what_is_missing(call, tmp_path, mo
     write_json(tmp_path / "wanted.json", {"models": [missing, model], "corpora": [text]})
     code, out, err = call("fetch", str(tmp_path / "wanted.json"))
     assert code == 1 and out.count("(1 MB) ...") == 3
-    assert "error: The model 'nobody/nothing' at revision 'v1' cannot be had" in err and "Traceback" not in err
+    assert (
+        "error: The model 'nobody/nothing' at revision 'v1' cannot be had" in err
+        and "Traceback" not in err
+    )
     write_json(tmp_path / "wanted.json", {"models": [model], "corpora": [text]})
     assert call("fetch", str(tmp_path / "wanted.json"))[0] == 0
 
 
 def test_the_list_of_a_class_names_commits() -> None:
-    entries = [entry for kind in read_json(COURSE / "data" / "class.json").values() for entry in kind]
+    entries = [
+        entry for kind in read_json(COURSE / "data" / "class.json").values() for entry in kind
+    ]
     assert len(entries) == len({entry["name"] for entry in entries}) > 5
     for entry in entries:
-        assert hub.COMMIT.fullmatch(entry["revision"]) and hub.REPOSITORY.fullmatch(entry["name"].partition(":")[0])
-        assert all(next((COURSE / "notebooks").glob(f"{lesson}_*.ipynb")) for lesson in entry["lessons"])
+        assert hub.COMMIT.fullmatch(entry["revision"]) and hub.REPOSITORY.fullmatch(
+            entry["name"].partition(":")[0]
+        )
+        assert all(
+            next((COURSE / "notebooks").glob(f"{lesson}_*.ipynb")) for lesson in entry["lessons"]
+        )
 
 
 def test_of_a_repository_only_what_is_read_is_fetched() -> None:
-    there = ["config.json", "model.safetensors", "1_Pooling/config.json", "2_Dense/model.safetensors", "modules.json"]
-    rest = ["onnx/config.json", "pytorch_model.bin", "openvino/vocab.txt", "1_Pooling/code.py", "README.md"]
+    there = [
+        "config.json",
+        "model.safetensors",
+        "1_Pooling/config.json",
+        "2_Dense/model.safetensors",
+        "modules.json",
+    ]
+    rest = [
+        "onnx/config.json",
+        "pytorch_model.bin",
+        "openvino/vocab.txt",
+        "1_Pooling/code.py",
+        "README.md",
+    ]
     patterns = {"allow_patterns": list(hub.MODEL_FILES), "ignore_patterns": hub.NOT_MODULES}
     assert list(filter_repo_objects(there + rest, **patterns)) == there
 
 
 @pytest.mark.parametrize(("line", "said"), REFUSED["commands"].items())
-def test_errors_are_one_line_without_a_traceback(call, line: str, said: str, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    files = {"BOOK": BOOK * 3, "HALF.jsonl": '{"text": "a \\ud800", "label": 1}', "HERE": "", "LIST.json": "[{}]"}
-    files |= {"ROWS.tsv": TABLE + "0\n", "NAN.tsv": TABLE + "nan\n", "TWICE.tsv": "text\ttext\tlabel\na\tb\t1\n"}
+def test_errors_are_one_line_without_a_traceback(
+    call, line: str, said: str, tmp_path: Path
+) -> None:  # type: ignore[no-untyped-def]
+    files = {
+        "BOOK": BOOK * 3,
+        "HALF.jsonl": '{"text": "a \\ud800", "label": 1}',
+        "HERE": "",
+        "LIST.json": "[{}]",
+    }
+    files |= {
+        "ROWS.tsv": TABLE + "0\n",
+        "NAN.tsv": TABLE + "nan\n",
+        "TWICE.tsv": "text\ttext\tlabel\na\tb\t1\n",
+    }
     for name, content in files.items():
         (tmp_path / name).write_text(content)
         line = line.replace(name.partition(".")[0], str(tmp_path / name))
     code, _, err = call(*line.split(" "))
-    assert code == 1 and err.startswith("error: ") and err.count("\n") == 1 and "Traceback" not in err
+    assert (
+        code == 1 and err.startswith("error: ") and err.count("\n") == 1 and "Traceback" not in err
+    )
     assert said in err and not Path("never-made").exists()
 
 
 @pytest.mark.parametrize(("slip", "said"), REFUSED["calls"].items())
 def test_a_slip_in_python_is_one_sentence(folder: Path, slip: str, said: str) -> None:
     bert, gpt = (checkpoints.load(name, folder=folder) for name in ("tiny-bert", "tiny-gpt"))
-    names = {"bert": bert, "gpt": gpt, "data": data, "checkpoints": checkpoints, "torch": torch, "generate": generate}
-    names |= {"Tokenizer": Tokenizer, "finetune": finetune.finetune, "rows": dict.fromkeys(("train", "test"), ROWS)}
+    names = {
+        "bert": bert,
+        "gpt": gpt,
+        "data": data,
+        "checkpoints": checkpoints,
+        "torch": torch,
+        "generate": generate,
+    }
+    names |= {
+        "Tokenizer": Tokenizer,
+        "finetune": finetune.finetune,
+        "rows": dict.fromkeys(("train", "test"), ROWS),
+    }
     with pytest.raises(CourseError, match=re.escape(said)):
         eval(slip, names)
 
 
 @pytest.mark.parametrize(("entry", "said"), REFUSED["configs"].items())
-def test_a_public_model_that_does_not_fit_is_one_sentence(folder: Path, tmp_path: Path, entry: str, said: str) -> None:
+def test_a_public_model_that_does_not_fit_is_one_sentence(
+    folder: Path, tmp_path: Path, entry: str, said: str
+) -> None:
     model, tokenizer, _ = checkpoints.load("tiny-bert", folder=folder)
     hf.save_pretrained(model, tmp_path, tokenizer=tokenizer)
     write_json(tmp_path / "config.json", read_json(tmp_path / "config.json") | json.loads(entry))
@@ -161,7 +218,9 @@ def test_a_public_model_that_does_not_fit_is_one_sentence(folder: Path, tmp_path
         hf.load_pretrained(tmp_path)
 
 
-def test_weights_of_a_public_model_are_finite_numbers_with_a_point(folder: Path, tmp_path: Path) -> None:
+def test_weights_of_a_public_model_are_finite_numbers_with_a_point(
+    folder: Path, tmp_path: Path
+) -> None:
     model, _, _ = checkpoints.load("tiny-bert", folder=folder)
     hf.save_pretrained(model, tmp_path)
     weights = load_file(tmp_path / "model.safetensors")
@@ -174,10 +233,29 @@ def test_weights_of_a_public_model_are_finite_numbers_with_a_point(folder: Path,
 def test_pretrain_finetune_and_generate_from_files(call, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     book, out = tmp_path / "book.txt", tmp_path / "my model"
     book.write_text(BOOK)
-    size = ["--vocab", "300", "--layers", "1", "--width", "16", "--heads", "2", "--length", "48", "--tokens", "256"]
+    size = [
+        "--vocab",
+        "300",
+        "--layers",
+        "1",
+        "--width",
+        "16",
+        "--heads",
+        "2",
+        "--length",
+        "48",
+        "--tokens",
+        "256",
+    ]
     small = ["pretrain", "gpt", "--data", str(book), "--out", str(out), *size, "--device", "cpu"]
     code, first, err = call(*small, "--steps", "4")
-    assert code == 0 and "written to" in first and "4/4" in err and "loss" in err and "going on" not in first, err
+    assert (
+        code == 0
+        and "written to" in first
+        and "4/4" in err
+        and "loss" in err
+        and "going on" not in first
+    ), err
     code, second, err = call(*small, "--steps", "6")
     assert code == 0 and "going on" in second and "6/6" in err, err
     assert "is finished" in call(*small, "--steps", "6")[1]
@@ -190,7 +268,9 @@ def test_pretrain_finetune_and_generate_from_files(call, tmp_path: Path) -> None
     task = reviews(tmp_path / "task", labelled_test=False)
     fit = ["--epochs", "1", "--batch", "4", "--device", "cpu"]
     code, text, err = call("finetune", str(out), "--task", str(task), *NAMED, *fit)
-    assert code == 0 and "precision" in text and "accuracy" in text and "on 16 validation rows" in text, err
+    assert (
+        code == 0 and "precision" in text and "accuracy" in text and "on 16 validation rows" in text
+    ), err
 
 
 def test_a_fine_tuned_model_is_kept_and_asked(call, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
@@ -202,12 +282,16 @@ def test_a_fine_tuned_model_is_kept_and_asked(call, tmp_path: Path) -> None:  # 
             code, _, err = call(*command)
         assert code == 1 and f"Process {os.getpid()} is writing in {out}" in err
     code, text, err = call(*tune)
-    assert code == 0 and "accuracy 1.0000 on 16 test rows" in text and f"written to {out}" in text, err
+    assert (
+        code == 0 and "accuracy 1.0000 on 16 test rows" in text and f"written to {out}" in text
+    ), err
     assert read_json(out / "config.json")["id2label"] == {"0": "bad", "1": "good"}
     code, text, err = call("predict", str(out), "anna saw the judge")
     assert code == 0 and text == "good\tanna saw the judge\n", err
     (tmp_path / "new.txt").write_text("the mill saw the judge\n\nanna saw the judge\n")
-    (tmp_path / "new.tsv").write_text("index\tsentence\n0\tthe mill saw the judge\n1\tanna saw the judge\n")
+    (tmp_path / "new.tsv").write_text(
+        "index\tsentence\n0\tthe mill saw the judge\n1\tanna saw the judge\n"
+    )
     for file in ("new.txt", "new.tsv"):
         code, text, err = call("predict", str(out), str(tmp_path / file))
         assert code == 0 and text == "bad\tthe mill saw the judge\ngood\tanna saw the judge\n", err
@@ -217,17 +301,23 @@ def test_a_fine_tuned_model_is_kept_and_asked(call, tmp_path: Path) -> None:  # 
 
 def test_the_trained_pooler_is_where_the_command_begins(call, tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
     seen: list[object] = []
-    monkeypatch.setattr(finetune, "finetune", lambda model, *_, **__: seen.append(model) or sys.exit(0))
+    monkeypatch.setattr(
+        finetune, "finetune", lambda model, *_, **__: seen.append(model) or sys.exit(0)
+    )
     call("finetune", "tiny-bert", "--task", str(reviews(tmp_path / "reviews")), *NAMED)
     assert isinstance(seen[0], heads.MLM), "the whole model, with whatever pooler it owns"
 
 
 def test_a_recipe_is_built_by_its_command(call, tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    small = replace(recipes.RECIPES["gpt-mini"], steps=2, rows=2, pool=2, vocab=700, warmup=1, probe_every=1)
+    small = replace(
+        recipes.RECIPES["gpt-mini"], steps=2, rows=2, pool=2, vocab=700, warmup=1, probe_every=1
+    )
     monkeypatch.setattr(recipes, "RECIPES", {"gpt-mini": small})
     monkeypatch.setattr("experiments.recipes.base.TOKENIZER_DOCUMENTS", 300)
     monkeypatch.setattr("experiments.recipes.base.BLANKS", 4)
-    code, out, err = call("zoo", "build", "--work", str(tmp_path / "work"), "--to", str(tmp_path / "done"))
+    code, out, err = call(
+        "zoo", "build", "--work", str(tmp_path / "work"), "--to", str(tmp_path / "done")
+    )
     assert code == 0 and out.count("name ") >= 2 and "written to" in out, err
     assert checkpoints.load("gpt-mini", folder=tmp_path / "done").card["steps"] == 2
 
@@ -236,6 +326,12 @@ def test_as_a_student_calls_it(tmp_path: Path) -> None:
     environment = os.environ | {"PYTHONPATH": str(COURSE)}
     done = subprocess.run(
         [sys.executable, "-m", "course_lib", "generate", str(tmp_path / "nothing"), "x"],
-        env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=1200,
-    )  # fmt: skip
-    assert done.returncode == 1 and done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=1200,
+    )
+    assert (
+        done.returncode == 1 and done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
+    )

@@ -1,4 +1,6 @@
-"""The sentences of data/probes: one gap each, one right answer, three wrong ones, no sentence twice."""
+"""The sentences of data/probes: one gap each, one right answer, three wrong ones, no sentence
+twice.
+"""
 
 import csv
 

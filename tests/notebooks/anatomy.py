@@ -19,14 +19,26 @@ MEDIAN_LINES = 6
 LONG_CELL = 15  # lines; at most one cell in ten is as long
 CODE_IN_A_ROW = 4
 LARGEST = 3_000_000  # bytes of one stored notebook
-LABEL = re.compile(r"^`difficulty (?=[●○]{3} )●+○* · importance (?=[●○]{3} )●+○* · about \d+ minutes`$", re.M)
-TAGS = {"parameters", "exercise", "loose", "chance", "timing", "nbval-ignore-output", "raises-exception"}
+LABEL = re.compile(
+    r"^`difficulty (?=[●○]{3} )●+○* · importance (?=[●○]{3} )●+○* · about \d+ minutes`$", re.M
+)
+TAGS = {
+    "parameters",
+    "exercise",
+    "loose",
+    "chance",
+    "timing",
+    "nbval-ignore-output",
+    "raises-exception",
+}
 
 Rule = Callable[[NotebookNode], Iterator[str]]
 
 
 def problems(notebook: NotebookNode, rules: tuple[Rule, ...] | None = None) -> list[str]:
-    """Everything that is wrong with a lesson, or with a deck by its own rules, one line each; empty for a good one."""
+    """Everything that is wrong with a lesson, or with a deck by its own rules, one line each; empty
+    for a good one.
+    """
     return [line for rule in rules or RULES for line in rule(notebook)]
 
 
@@ -39,7 +51,9 @@ def _markdown(notebook: NotebookNode) -> str:
 
 
 def frame(notebook: NotebookNode) -> Iterator[str]:
-    """First a title, the table of objectives and the parameters; last what to remember and where to read on."""
+    """First a title, the table of objectives and the parameters; last what to remember and where to
+    read on.
+    """
     for wanted in ("What to remember", "Read on"):
         if not re.search(rf"^##+ .*{wanted}", _markdown(notebook), re.MULTILINE | re.IGNORECASE):
             yield f"there is no heading {wanted!r}"
@@ -52,8 +66,13 @@ def frame(notebook: NotebookNode) -> Iterator[str]:
     code = _code(notebook)
     if not code or "parameters" not in code[0][1].metadata.get("tags", []):
         yield "the first code cell is not tagged `parameters`"
-    elif {name: value for name, value in declared(notebook).items() if name != "MODEL"} != PARAMETERS:
-        yield f"the parameters are {declared(notebook)}, not {PARAMETERS}, with MODEL where one can be chosen"
+    elif {
+        name: value for name, value in declared(notebook).items() if name != "MODEL"
+    } != PARAMETERS:
+        yield (
+            f"the parameters are {declared(notebook)}, not {PARAMETERS}, with MODEL where one can"
+            " be chosen"
+        )
 
 
 def lengths(notebook: NotebookNode) -> Iterator[str]:
@@ -67,7 +86,10 @@ def lengths(notebook: NotebookNode) -> Iterator[str]:
     for i, cell in enumerate(notebook.cells):
         row = row + 1 if cell.cell_type == "code" else 0
         if row == CODE_IN_A_ROW + 1:
-            yield f"cell {i}: more than {CODE_IN_A_ROW} code cells in a row without a word between them"
+            yield (
+                f"cell {i}: more than {CODE_IN_A_ROW} code cells in a row without a word between"
+                " them"
+            )
         if not cell.source.strip():
             yield f"cell {i} is empty"
 
@@ -78,14 +100,19 @@ def executed(notebook: NotebookNode, tags: Collection[str] = TAGS) -> Iterator[s
         if cell.execution_count is None:
             yield f"cell {i} was never executed"
         elif cell.execution_count != expected:
-            yield f"cell {i} was executed out of order ({cell.execution_count} instead of {expected})"
+            yield (
+                f"cell {i} was executed out of order ({cell.execution_count} instead of {expected})"
+            )
         for output in cell.outputs:
             if output.output_type == "error":
                 yield f"cell {i} holds an error: {output.ename}"
             elif output.get("name") == "stderr":
                 yield f"cell {i} holds a warning: {output.text.strip().splitlines()[-1]}"
         if cell.source.rstrip().endswith(";"):
-            yield f"cell {i} ends in a semicolon, which hides its value in Jupyter and not in nbval; give it a name"
+            yield (
+                f"cell {i} ends in a semicolon, which hides its value in Jupyter and not in nbval;"
+                " give it a name"
+            )
     for i, cell in enumerate(notebook.cells):
         if unknown := set(cell.metadata.get("tags", [])).difference(tags):
             yield f"cell {i} has unknown tags {sorted(unknown)}"
@@ -100,7 +127,11 @@ def pictures(notebook: NotebookNode) -> Iterator[str]:
                 alt = output.metadata.get("image/png", {}).get("alt", "")
                 if len(alt) < 20:
                     yield f"cell {i}: a figure's text alternative is {alt!r}"
-                if len(after.get("text/plain", "")) < 20 or "text/html" not in after or "image/png" in after:
+                if (
+                    len(after.get("text/plain", "")) < 20
+                    or "text/html" not in after
+                    or "image/png" in after
+                ):
                     yield f"cell {i}: a figure has no caption under it"
                 if min(compare.size(data["image/png"])) < 50:
                     yield f"cell {i}: a figure is smaller than 50 pixels"
@@ -113,9 +144,15 @@ def pictures(notebook: NotebookNode) -> Iterator[str]:
 
 
 def exercises(notebook: NotebookNode) -> Iterator[str]:
-    """At least three, each with difficulty and minutes, a stub, a check, graded hints and the answer folded away."""
+    """At least three, each with difficulty and minutes, a stub, a check, graded hints and the
+    answer folded away.
+    """
     cells = notebook.cells
-    headings = [i for i, c in enumerate(cells) if c.cell_type == "markdown" and re.search(r"^#+ ", c.source, re.M)]
+    headings = [
+        i
+        for i, c in enumerate(cells)
+        if c.cell_type == "markdown" and re.search(r"^#+ ", c.source, re.M)
+    ]
     starts = [i for i in headings if re.search(r"^### +Exercise", cells[i].source, re.M)]
     if len(starts) < 3:
         yield f"there are {len(starts)} exercises, fewer than three"
@@ -123,9 +160,17 @@ def exercises(notebook: NotebookNode) -> Iterator[str]:
     for i in starts:
         after = list(cells[i + 1 : next((h for h in headings if h > i), None)])
         if not LABEL.search(cells[i].source):
-            yield f"cell {i}: the exercise does not say its difficulty, importance and minutes as the others do"
-        if not any("exercise" in c.metadata.get("tags", []) or "# your code" in c.source for c in after):
-            yield f"cell {i}: the exercise has no stub (a code cell tagged `exercise` or with `# your code`)"
+            yield (
+                f"cell {i}: the exercise does not say its difficulty, importance and minutes as the"
+                " others do"
+            )
+        if not any(
+            "exercise" in c.metadata.get("tags", []) or "# your code" in c.source for c in after
+        ):
+            yield (
+                f"cell {i}: the exercise has no stub (a code cell tagged `exercise` or with `# your"
+                " code`)"
+            )
         if not any(c.cell_type == "code" and "checks." in c.source for c in after):
             yield f"cell {i}: the exercise has no check"
         folded = "\n".join(c.source for c in after if c.cell_type == "markdown")
@@ -137,14 +182,23 @@ def exercises(notebook: NotebookNode) -> Iterator[str]:
 
 
 def times(notebook: NotebookNode) -> Iterator[str]:
-    """The stated minutes: one for 200 words outside folds or 10 lines of code; the exercises' own added up."""
+    """The stated minutes: one for 200 words outside folds or 10 lines of code; the exercises' own
+    added up.
+    """
     words = len(re.sub(r"<details>.*?</details>", "", _markdown(notebook), flags=re.S).split())
-    lines = sum(bool(line.strip()) for _, cell in _code(notebook) for line in cell.source.splitlines())
+    lines = sum(
+        bool(line.strip()) for _, cell in _code(notebook) for line in cell.source.splitlines()
+    )
     added = sum(map(int, re.findall(r"about (\d+) minutes`$", _markdown(notebook), re.M)))
-    said = re.findall(r"Time to read\** \| about (\d+) minutes, and (\d+) more with ", notebook.cells[0].source)
+    said = re.findall(
+        r"Time to read\** \| about (\d+) minutes, and (\d+) more with ", notebook.cells[0].source
+    )
     for stated, counted in zip(*(said or ["00"]), (words / 200 + lines / 10, added), strict=True):
         if abs(int(stated) - counted) > 5:
-            yield f"'Time to read' says {stated} minutes where {counted:.0f} are counted (words / 200 + lines / 10)"
+            yield (
+                f"'Time to read' says {stated} minutes where {counted:.0f} are counted (words / 200"
+                " + lines / 10)"
+            )
 
 
 def quizzes(notebook: NotebookNode) -> Iterator[str]:
@@ -157,19 +211,35 @@ def quizzes(notebook: NotebookNode) -> Iterator[str]:
 
 
 def stands_alone(notebook: NotebookNode) -> Iterator[str]:
-    """Nothing that is fetched from elsewhere, nothing of the machine that built it, not too large."""
+    """Nothing that is fetched from elsewhere, nothing of the machine that built it, not too
+    large.
+    """
     size = len(text(notebook).encode())
     if size > LARGEST:
         yield f"the notebook has {size / 1e6:.1f} MB, more than {LARGEST / 1e6:.0f}"
     for i, cell in enumerate(notebook.cells):
         shown = [cell.source] if cell.cell_type == "markdown" else []
         for output in cell.get("outputs", []):
-            shown += [output.get("text", ""), *(v for k, v in output.get("data", {}).items() if k.startswith("text/"))]
+            shown += [
+                output.get("text", ""),
+                *(v for k, v in output.get("data", {}).items() if k.startswith("text/")),
+            ]
         for piece in shown:
             for address in page.fetched(piece):
                 yield f"cell {i} fetches {address}"
-            for found in re.findall(r"(?<![\w.])/(?:home|root|Users|tmp|work|usr|opt|private)/[\w./-]*", piece):
+            for found in re.findall(
+                r"(?<![\w.])/(?:home|root|Users|tmp|work|usr|opt|private)/[\w./-]*", piece
+            ):
                 yield f"cell {i} names a place on the machine that built it: {found}"
 
 
-RULES: tuple[Rule, ...] = (frame, lengths, executed, pictures, exercises, times, quizzes, stands_alone)
+RULES: tuple[Rule, ...] = (
+    frame,
+    lengths,
+    executed,
+    pictures,
+    exercises,
+    times,
+    quizzes,
+    stands_alone,
+)

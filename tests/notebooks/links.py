@@ -1,4 +1,6 @@
-"""Every link, anchor, file, command and name that lessons, docs and README mention, held against what there is."""
+"""Every link, anchor, file, command and name that lessons, docs and README mention, held against
+what there is.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,22 @@ PACKAGES = ("course_lib", "classroom", "experiments")
 FOLDERS = (*PACKAGES, "data", "docs", "notebooks", "slides", "tests", "tools")
 # Endings that make `train.tsv` a file of the reader's and no attribute of a module.
 ENDINGS = {
-    *("bio", "conll", "conllu", "csv", "de", "en", "hdf5", "html", "ipynb", "json", "jsonl", "md", "parquet", "pdf"),
+    *(
+        "bio",
+        "conll",
+        "conllu",
+        "csv",
+        "de",
+        "en",
+        "hdf5",
+        "html",
+        "ipynb",
+        "json",
+        "jsonl",
+        "md",
+        "parquet",
+        "pdf",
+    ),
     *("png", "py", "raw", "story", "toml", "tsv", "txt", "yaml", "zip"),
 }
 
@@ -32,16 +49,19 @@ _LINK = re.compile(r"\]\(<?([^)\s>]+)>?(?:\s+\"[^\"]*\")?\)")
 _HTML = re.compile(r"""<(?:a|img)\b[^>]*?\b(?:href|src)=["']([^"']*)["']""")
 _ID = re.compile(r"""<\w+\b[^>]*?\b(?:id|name)=["']([^"']+)["']""")
 _OUTSIDE = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
-_IMPORT = re.compile(rf"^from ((?:{'|'.join(PACKAGES)})[\w.]*) import (?:\(([^)]*)\)|(.*)$)", re.MULTILINE)
+_IMPORT = re.compile(
+    rf"^from ((?:{'|'.join(PACKAGES)})[\w.]*) import (?:\(([^)]*)\)|(.*)$)", re.MULTILINE
+)
 _DOTTED = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+)")
 
 
 @dataclass(frozen=True)
 class Document:
-    """A text to check: where it stands, its Markdown, the HTML that its cells show, and what names in it mean.
+    """A text to check: where it stands, its Markdown, the HTML that its cells show, and what names
+    in it mean.
 
-    names: those that a notebook's code imports from the course -> their full names; "" for what it defines itself.
-    """
+    names: those that a notebook's code imports from the course -> their full names; "" for what it
+    defines itself."""
 
     path: Path
     text: str
@@ -71,17 +91,29 @@ def open_document(path: Path) -> Document:
     """A Markdown file or a notebook."""
     if path.suffix != ".ipynb":
         text = path.read_text("utf-8")
-        return Document(path, text, names=defined("\n".join(m[3] for m in _FENCE.finditer(text) if m[2] == "python")))
+        return Document(
+            path,
+            text,
+            names=defined("\n".join(m[3] for m in _FENCE.finditer(text) if m[2] == "python")),
+        )
     cells = nbformat.read(path, as_version=4).cells
     text = "\n\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
     outputs = [output for cell in cells for output in cell.get("outputs", [])]
     shown = "\n".join("".join(output.get("data", {}).get("text/html", "")) for output in outputs)
-    return Document(path, text, shown, defined("\n".join(c.source for c in cells if c.cell_type == "code")))
+    return Document(
+        path, text, shown, defined("\n".join(c.source for c in cells if c.cell_type == "code"))
+    )
 
 
 def defined(code: str) -> dict[str, str]:
-    """What code imports of the course: the name in the code -> the full name; "" for what it defines itself."""
-    own = re.findall(r"^ *(?:def |class |for |import )?([A-Za-z_][\w, ]*?)(?: = | in |\(|:|$)", code, re.MULTILINE)
+    """What code imports of the course: the name in the code -> the full name; "" for what it
+    defines itself.
+    """
+    own = re.findall(
+        r"^ *(?:def |class |for |import )?([A-Za-z_][\w, ]*?)(?: = | in |\(|:|$)",
+        code,
+        re.MULTILINE,
+    )
     own += re.findall(r"^ *def \w+\(([\w, ]+)\)", code, re.MULTILINE)
     return {name.strip(): "" for names in own for name in names.split(",")} | imports(code)
 
@@ -90,7 +122,9 @@ def imports(code: str) -> dict[str, str]:
     """What the code imports of the course: the name in the code -> the full name."""
     found: dict[str, str] = {}
     for module, bracket, line in _IMPORT.findall(code):
-        for name in filter(None, (part.partition("#")[0].strip() for part in (bracket or line).split(","))):
+        for name in filter(
+            None, (part.partition("#")[0].strip() for part in (bracket or line).split(","))
+        ):
             full, _, short = name.partition(" as ")
             found[short or full] = f"{module}.{full}"
     return found
@@ -98,7 +132,11 @@ def imports(code: str) -> dict[str, str]:
 
 def links(document: Document) -> Iterator[str]:
     """Links that lead to no file or no anchor."""
-    found = _LINK.findall(_SPAN.sub("", document.prose)) + _HTML.findall(document.prose) + _HTML.findall(document.shown)
+    found = (
+        _LINK.findall(_SPAN.sub("", document.prose))
+        + _HTML.findall(document.prose)
+        + _HTML.findall(document.shown)
+    )
     for address in dict.fromkeys(html.unescape(address) for address in found):
         if _OUTSIDE.match(address) or not address:
             continue
@@ -127,15 +165,23 @@ def files(document: Document) -> Iterator[str]:
 
 
 def commands(document: Document) -> Iterator[str]:
-    """Commands of make, modules behind `python -m`, claims behind `claims run`, that do not exist."""
+    """Commands of make, modules behind `python -m`, claims behind `claims run`, that do not
+    exist.
+    """
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
-    for target in dict.fromkeys(re.findall(r"^(?:\$ |! *)?make ([a-z]+)\b", document.code, re.MULTILINE)):
+    for target in dict.fromkeys(
+        re.findall(r"^(?:\$ |! *)?make ([a-z]+)\b", document.code, re.MULTILINE)
+    ):
         if target not in targets:
             yield f"make {target} is no command of the Makefile"
-    for module in dict.fromkeys(re.findall(rf"python -m ((?:{'|'.join(PACKAGES)}|tools)[\w.]*)", document.code)):
+    for module in dict.fromkeys(
+        re.findall(rf"python -m ((?:{'|'.join(PACKAGES)}|tools)[\w.]*)", document.code)
+    ):
         if not _module(module):
             yield f"there is no module {module}"
-    claims = {claim["id"] for claim in yaml.safe_load((ROOT / "data" / "claims.yaml").read_text("utf-8"))}
+    claims = {
+        claim["id"] for claim in yaml.safe_load((ROOT / "data" / "claims.yaml").read_text("utf-8"))
+    }
     named = re.findall(r"claims run ([a-z][\w-]+)", document.code)
     named += re.findall(r"^#+ .*?\b[Cc]laim `([^`]+)`", document.prose, re.MULTILINE)
     for claim in dict.fromkeys(named):
@@ -144,7 +190,9 @@ def commands(document: Document) -> Iterator[str]:
 
 
 def names(document: Document) -> Iterator[str]:
-    """Names of the library in code font (course_lib.x.y, or figures.live after an import) that do not exist."""
+    """Names of the library in code font (course_lib.x.y, or figures.live after an import) that do
+    not exist.
+    """
     known = library() | document.names
     for dotted in dict.fromkeys(_names_in(document)):
         first, *rest = dotted.split(".")
@@ -171,7 +219,9 @@ def _names_in(document: Document) -> Iterator[str]:
 
 @functools.cache
 def library() -> dict[str, str]:
-    """The library's modules and the classes that bear a name alone, by the short names that texts use for them."""
+    """The library's modules and the classes that bear a name alone, by the short names that texts
+    use for them.
+    """
     found: dict[str, str] = {}
     classes: dict[str, list[str]] = {}
     for path in (path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))):
@@ -203,7 +253,9 @@ def _module(name: str) -> bool:
 
 @functools.cache
 def anchors(path: Path) -> frozenset[str]:
-    """The anchors of a document: those set by hand, and those of its headings as its viewer makes them."""
+    """The anchors of a document: those set by hand, and those of its headings as its viewer makes
+    them.
+    """
     document = open_document(path)
     found = set(_ID.findall(document.prose))
     for heading in re.findall(r"^#+ +(.*?) *#*$", document.prose, re.MULTILINE):

@@ -1,4 +1,6 @@
-"""Every lesson has the parts that a lesson needs, and each rule finds the lesson that lacks its part."""
+"""Every lesson has the parts that a lesson needs, and each rule finds the lesson that lacks its
+part.
+"""
 
 import copy
 
@@ -44,7 +46,11 @@ def everywhere(kind, old, new, step=1):
     """The same slip in every cell of a kind, or in every so many of them; "" stands for the end."""
 
     def slip(notebook):
-        chosen = [c for c in notebook.cells if c.cell_type == kind and c.metadata.get("tags") != ["parameters"]]
+        chosen = [
+            c
+            for c in notebook.cells
+            if c.cell_type == kind and c.metadata.get("tags") != ["parameters"]
+        ]
         for cell in chosen[::step]:
             cell.source = cell.source.replace(old, new) if old else cell.source + new
 
@@ -75,10 +81,16 @@ SLIPS = [
     ("never executed", edit(CELL, execution_count=None)),
     ("out of order", edit(CELL, execution_count=99)),
     ("semicolon", edit(CELL, CELL, CELL + ";")),
-    ("an error", edit(CELL, outputs=[v4.new_output("error", ename="ValueError", evalue="x", traceback=[])])),
+    (
+        "an error",
+        edit(CELL, outputs=[v4.new_output("error", ename="ValueError", evalue="x", traceback=[])]),
+    ),
     ("a warning", edit(CELL, outputs=printed("UserWarning: x", "stderr"))),
     ("losse", edit(CELL, metadata={"tags": ["losse"]})),
-    ("text alternative", lambda n: next(c for c in n.cells if FIGURE in c.source).outputs[0].update(metadata={})),
+    (
+        "text alternative",
+        lambda n: next(c for c in n.cells if FIGURE in c.source).outputs[0].update(metadata={}),
+    ),
     ("no caption", lambda n: next(c for c in n.cells if FIGURE in c.source).outputs.pop()),
     ("picture.png", edit("A picture.", "A picture.", "![x](picture.png)")),
     ("<svg>", edit(CELL, outputs=html("<svg width='3'></svg>"))),
@@ -89,10 +101,13 @@ SLIPS = [
     ("no check", everywhere("code", "checks.square(square)", "square(2)")),
     ("an answer", everywhere("markdown", "<summary>Answer", "<summary>More")),
     ("2 quiz", edit("widgets.quiz('?')", "widgets.quiz('?')", "1")),
-    ("cdn.example.org", edit(CELL, outputs=html('<script src="https://cdn.example.org/x.js"></script>'))),
+    (
+        "cdn.example.org",
+        edit(CELL, outputs=html('<script src="https://cdn.example.org/x.js"></script>')),
+    ),
     ("/home/anna", edit(CELL, outputs=printed("saved in /home/anna/x.txt"))),
     ("4.0 MB", edit(CELL, outputs=printed("x" * 4_000_000))),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("message", "slip"), SLIPS, ids=[message for message, _ in SLIPS])

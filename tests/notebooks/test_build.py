@@ -31,7 +31,9 @@ def copy(built, tmp_path):
 
 def _output(path, piece):
     cell = next(c for c in build.read(path).cells if piece in c.source)
-    return "".join(o.get("text", "") or o.get("data", {}).get("text/plain", "") for o in cell.outputs)
+    return "".join(
+        o.get("text", "") or o.get("data", {}).get("text/plain", "") for o in cell.outputs
+    )
 
 
 def test_two_builds_give_the_same_bytes(copy):
@@ -43,13 +45,18 @@ def test_two_builds_give_the_same_bytes(copy):
 def test_the_stored_form(built):
     """The network is cut."""
     assert build.is_scrubbed(built) and _output(built, "socket") == "cut\n"
-    assert _output(built, "object()") == "<object at 0x...>" and _output(built, "clear_output") == "seen in the end\n"
+    assert (
+        _output(built, "object()") == "<object at 0x...>"
+        and _output(built, "clear_output") == "seen in the end\n"
+    )
     assert all(c.execution_count for c in build.read(built).cells if c.cell_type == "code")
 
 
 def test_the_network_is_cut_where_the_system_cannot(copy, monkeypatch):
     monkeypatch.setattr(execute, "cut_prefix", tuple)
-    assert "cut" in str(next(c.outputs for c in build.rebuild(copy)[0].cells if "socket" in c.source))
+    assert "cut" in str(
+        next(c.outputs for c in build.rebuild(copy)[0].cells if "socket" in c.source)
+    )
 
 
 def test_seconds_and_memory_are_recorded(built):
@@ -68,7 +75,14 @@ def test_an_error_is_refused_and_the_file_stays(tmp_path):
 
 
 def test_no_notebook_is_one_sentence(tmp_path):
-    for content in ("{}{", "{}", "[]", "3", '{"nbformat": 4, "metadata": {}, "cells": 3}', "[" * 9**5):
+    for content in (
+        "{}{",
+        "{}",
+        "[]",
+        "3",
+        '{"nbformat": 4, "metadata": {}, "cells": 3}',
+        "[" * 9**5,
+    ):
         (tmp_path / "x.ipynb").write_text(content)
         with pytest.raises(CourseError, match="is not a Jupyter notebook"):
             build.read(tmp_path / "x.ipynb")
@@ -79,11 +93,15 @@ def test_no_notebook_is_one_sentence(tmp_path):
 def test_run_gives_a_notebook_and_a_page_that_stands_alone(copy, tmp_path, monkeypatch):
     """It needs no port: where another program is first, a kernel may neither answer nor end."""
     monkeypatch.setattr("jupyter_client.connect.socket", None)
-    executed, web = run.run(copy, {"SCALE": "smoke", "SEED": 7}, tmp_path / "out folder", progress=False)
+    executed, web = run.run(
+        copy, {"SCALE": "smoke", "SEED": 7}, tmp_path / "out folder", progress=False
+    )
     assert _output(executed, "print(SCALE") == "smoke sum 45 mean 7.123456\n"
     text = web.read_text("utf-8")
     assert page.fetched(text) == []
-    assert page.fetched(text + "<img src='https://example.org/a.png'>") == ["https://example.org/a.png"]
+    assert page.fetched(text + "<img src='https://example.org/a.png'>") == [
+        "https://example.org/a.png"
+    ]
     assert 'alt="A line that rises faster and faster"' in text
     assert text.count("<math") == 1 and not re.search(r"\\mathrm", text)
 
@@ -95,11 +113,18 @@ def test_run_refuses_what_the_lesson_does_not_know_and_names_the_cell_that_faile
         run.run(copy, {"SCALE": "huge"}, tmp_path, progress=False)
     made = [toy.code('SCALE = "lesson"', "parameters"), toy.code("1 / 0")]
     with pytest.raises(CourseError, match="ZeroDivisionError"):
-        run.run(toy.write(tmp_path / "52_bad.ipynb", made), {"SCALE": "smoke"}, tmp_path / "out", progress=False)
+        run.run(
+            toy.write(tmp_path / "52_bad.ipynb", made),
+            {"SCALE": "smoke"},
+            tmp_path / "out",
+            progress=False,
+        )
 
 
 def test_a_reply_whose_signal_was_lost_is_found(monkeypatch):
-    """A poll that the signal would have ended waits for its whole time; the reply lies there all the while."""
+    """A poll that the signal would have ended waits for its whole time; the reply lies there all
+    the while.
+    """
     polls = iter([None, {"msg_id": "a"}])
 
     async def one(self, timeout):

@@ -1,4 +1,6 @@
-"""Every claim of the ledger is in its lesson, and no lesson has a rule of its own beside the ledger's."""
+"""Every claim of the ledger is in its lesson, and no lesson has a rule of its own beside the
+ledger's.
+"""
 
 import re
 
@@ -13,11 +15,19 @@ from tools.notebooks.build import read
 
 # Lessons whose live runs are parts of a section and judged by the record beside them alone.
 RECORDED = {path.stem for path in lessons()[:11]} - {"07_transfer"}
-# Claims of other lessons whose experiment is too long to run whole in the lesson, or is there no more.
+# Claims of other lessons whose experiment is too long to run whole in the lesson, or is there no
+# more.
 JUDGED_BY_RECORD = {
-    "distilbert", "electra-efficiency", "bart-which-noise", "bart-classifies-too", "bart-generates",
-    "t5-architectures", "t5-text-to-text", "t5-sizes", "prompt-tuning",
-}  # fmt: skip
+    "distilbert",
+    "electra-efficiency",
+    "bart-which-noise",
+    "bart-classifies-too",
+    "bart-generates",
+    "t5-architectures",
+    "t5-text-to-text",
+    "t5-sizes",
+    "prompt-tuning",
+}
 
 
 def shown(cells, names, live):
@@ -65,7 +75,9 @@ def test_a_stale_output_is_found():
 
 def test_what_is_missing_is_found():
     told = nbformat.v4.new_markdown_cell('<a id="a"></a> What the lecture says.')
-    run = nbformat.v4.new_code_cell('print(records.live("a", {"x": 1}), records.summary("a"), sep="\\n")')
+    run = nbformat.v4.new_code_cell(
+        'print(records.live("a", {"x": 1}), records.summary("a"), sep="\\n")'
+    )
     assert list(shown([told, run], ["a"], live=True)) == list(own_rules([told, run])) == []
     assert len(list(shown([], ["a"], live=True))) == 3
     run.source = 'verdict = "reproduced" if x else "partly"'

@@ -1,4 +1,6 @@
-"""The path through the course: the map's table is what the lessons say, glossary and papers are whole and fresh."""
+"""The path through the course: the map's table is what the lessons say, glossary and papers are
+whole and fresh.
+"""
 
 import copy
 import json
@@ -30,11 +32,17 @@ def test_the_table_has_every_lesson_in_order():
 
 @PATHS
 def test_the_table_says_what_the_lesson_says(path):
-    """Title, previous, next, and what it builds on, read from the opening and the last cell without the tool."""
+    """Title, previous, next, and what it builds on, read from the opening and the last cell without
+    the tool.
+    """
     first, place = LESSONS[path.stem].cells[0].source, NAMES.index(path.stem)
-    assert first.startswith(f"# {path.stem[:2]} · {COURSE[path.stem].title}"), "python -m tools.course"
+    assert first.startswith(f"# {path.stem[:2]} · {COURSE[path.stem].title}"), (
+        "python -m tools.course"
+    )
     row = next(line for line in first.splitlines() if "You need first" in line)
-    assert set(re.findall(r"\((\w+)\.ipynb", row)) == set(COURSE[path.stem].needs), "python -m tools.course"
+    assert set(re.findall(r"\((\w+)\.ipynb", row)) == set(COURSE[path.stem].needs), (
+        "python -m tools.course"
+    )
     before, _, after = first.splitlines()[-1].partition("[glossary]")
     for side, near in ((before, place - 1), (after, place + 1)):
         if 0 <= near < len(NAMES):
@@ -46,16 +54,22 @@ def test_the_table_says_what_the_lesson_says(path):
 
 def test_a_new_lesson_gets_its_lines():
     notebook = copy.deepcopy(LESSONS[NAMES[1]])
-    notebook.cells[0].source = notebook.cells[0].source.rpartition("\n\n")[0] + "\n\nBefore: x. After: y."
+    notebook.cells[0].source = (
+        notebook.cells[0].source.rpartition("\n\n")[0] + "\n\nBefore: x. After: y."
+    )
     navigation.lead(notebook, NAMES[1])
     assert notebook == LESSONS[NAMES[1]]
 
 
 def test_arrows_leave_boxes_alone():
     for need, name in arrows(COURSE):
-        boxes = [x.place for x in COURSE.values() if x.name not in (need, name) and x.number != "21"]
+        boxes = [
+            x.place for x in COURSE.values() if x.name not in (need, name) and x.number != "21"
+        ]
         _, free = route(COURSE[need].place, COURSE[name].place, boxes, wide=name[:2] == "21")
-        assert free, f"the arrow from {need} to {name} runs through a box: move one in data/course.json"
+        assert free, (
+            f"the arrow from {need} to {name} runs through a box: move one in data/course.json"
+        )
     assert not route((0.0, 0.0), (0.0, 4.0), [(x / 2, 2.0) for x in range(-9, 10)])[1]
 
 
@@ -67,7 +81,11 @@ def test_arrows_say_all_that_is_needed_and_no_more():
             reached[name] |= reached[need]
         assert set(COURSE[name].needs) <= reached[name]
     assert len({lesson.place for lesson in COURSE.values()}) == len(COURSE)
-    assert all(lesson.place[1] > COURSE[need].place[1] for lesson in COURSE.values() for need in lesson.needs)
+    assert all(
+        lesson.place[1] > COURSE[need].place[1]
+        for lesson in COURSE.values()
+        for need in lesson.needs
+    )
 
 
 def test_the_map_can_be_read_without_its_colours():
@@ -111,7 +129,9 @@ def test_every_paper_of_a_lesson_is_listed(path):
         matching = [p for p in known if p.same(paper)]
         assert len(matching) == 1, f"python -m tools.course adds {paper.title}"
         words = paper.venue.split()
-        assert not words or set(words) & set(matching[0].venue.split()), f"{paper.title}: {matching[0].venue}?"
+        assert not words or set(words) & set(matching[0].venue.split()), (
+            f"{paper.title}: {matching[0].venue}?"
+        )
 
 
 def test_every_listed_paper_is_of_a_lesson():
@@ -119,24 +139,33 @@ def test_every_listed_paper_is_of_a_lesson():
     sources = [text for texts in papers.figures().values() for text in texts]
     for paper in papers.listed():
         assert paper.says.endswith((".", "?")) and len(paper.says.split()) >= 1
-        assert any(paper.same(other) for other in cited) or any(papers.behind(text, [paper]) for text in sources)
+        assert any(paper.same(other) for other in cited) or any(
+            papers.behind(text, [paper]) for text in sources
+        )
 
 
 def test_every_source_of_figures_is_listed():
     known = papers.listed()
     for name, texts in papers.figures().items():
         for text in texts:
-            years = {int(year) for year in re.findall(r"\b(?:19|20)\d\d\b", text) if f"to {year}" not in text}
+            years = {
+                int(year)
+                for year in re.findall(r"\b(?:19|20)\d\d\b", text)
+                if f"to {year}" not in text
+            }
             assert {p.year for p in papers.behind(text, known)} >= years, f"{name}: {text}"
 
 
 @pytest.mark.parametrize(
-    ("old", "new"), [("All You Need", "All You Want"), ("NeurIPS 2017", "NeurIPS 2018"), ("Vaswani", "Vasvani")]
+    ("old", "new"),
+    [("All You Need", "All You Want"), ("NeurIPS 2017", "NeurIPS 2018"), ("Vaswani", "Vasvani")],
 )
 def test_a_changed_citation_is_seen(old, new):
     notebook = copy.deepcopy(LESSONS[NAMES[1]])
     assert old in notebook.cells[-1].source
     notebook.cells[-1].source = notebook.cells[-1].source.replace(old, new)
     notebook.cells[-1].source += "\n\n* *A Paper Without Authors or Year*. It is good."
-    assert any(not any(p.same(paper) for p in papers.listed()) for paper in papers.read_on(notebook))
+    assert any(
+        not any(p.same(paper) for p in papers.listed()) for paper in papers.read_on(notebook)
+    )
     assert papers.unread(notebook) == ["A Paper Without Authors or Year"]

@@ -1,4 +1,6 @@
-"""The exercises of every lesson: the stub is not written yet, the answer folded away below it passes its check."""
+"""The exercises of every lesson: the stub is not written yet, the answer folded away below it
+passes its check.
+"""
 
 import math
 import re
@@ -19,9 +21,13 @@ NAMES = {"torch": torch, "F": F, "math": math, "Counter": Counter, "pairwise": p
 
 
 def exercises(path):
-    """(check, student's function, the stub's cell, all answers of the lesson) for every check that a lesson calls."""
+    """(check, student's function, the stub's cell, all answers of the lesson) for every check that
+    a lesson calls.
+    """
     cells = read(path).cells
-    answers = [a for cell in cells if cell.cell_type == "markdown" for a in ANSWER.findall(cell.source)]
+    answers = [
+        a for cell in cells if cell.cell_type == "markdown" for a in ANSWER.findall(cell.source)
+    ]
     code = [cell.source for cell in cells if cell.cell_type == "code"]
     for check, name in (found for source in code for found in CHECK.findall(source)):
         stub = next(source for source in code if f"def {name}(" in source)
@@ -41,4 +47,8 @@ FOUND = [exercise for path in lessons() for exercise in exercises(path)]
 @pytest.mark.parametrize(("check", "name", "stub", "answers"), FOUND)
 def test_an_exercise(check, name, stub, answers):
     empty = verdict(check, name, stub)
-    assert not empty.passed and "not written yet" in empty.message and verdict(check, name, answers).passed
+    assert (
+        not empty.passed
+        and "not written yet" in empty.message
+        and verdict(check, name, answers).passed
+    )

@@ -1,4 +1,6 @@
-"""Every link, anchor, file, command and library name that a reader meets is right; each kind of slip is seen."""
+"""Every link, anchor, file, command and library name that a reader meets is right; each kind of
+slip is seen.
+"""
 
 import json
 from dataclasses import replace
@@ -22,7 +24,8 @@ def test_all_that_is_read_is_checked():
 
 HERE = Path(__file__).parent
 GOOD = (HERE / "page.md").read_text("utf-8")  # as if it stood in docs/
-SLIPS = json.loads((HERE / "slips.json").read_text("utf-8"))  # what stands there, what stands there then, what is said
+# what stands there, what stands there then, what is said
+SLIPS = json.loads((HERE / "slips.json").read_text("utf-8"))
 
 
 @pytest.fixture

@@ -1,4 +1,6 @@
-"""Lessons with another model: MODEL is a folder that transformers wrote, of another size, vocabulary and casing."""
+"""Lessons with another model: MODEL is a folder that transformers wrote, of another size,
+vocabulary and casing.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -16,16 +18,24 @@ from tools.notebooks.build import read
 from tools.notebooks.run import declared
 
 LESSONS = {  # and what they can be about
-    "09_bert": ["bert", "roberta"], "10_bert_finetuning": ["bert", "distilbert"], "11_inside_bert": ["roberta"],
-    "12_roberta": ["roberta"], "13_distilbert": ["bert"],
-    "14_electra": ["electra"], "15_sbert": ["distilbert", "sentence"], "18_gpt2": ["gpt2"], "20_peft": ["roberta"],
-}  # fmt: skip
+    "09_bert": ["bert", "roberta"],
+    "10_bert_finetuning": ["bert", "distilbert"],
+    "11_inside_bert": ["roberta"],
+    "12_roberta": ["roberta"],
+    "13_distilbert": ["bert"],
+    "14_electra": ["electra"],
+    "15_sbert": ["distilbert", "sentence"],
+    "18_gpt2": ["gpt2"],
+    "20_peft": ["roberta"],
+}
 SIZE: dict[str, int] = {"num_hidden_layers": 2, "num_attention_heads": 6, "intermediate_size": 120}
 SIZE |= {"hidden_size": 48, "max_position_embeddings": 258}
 
 
 def public(kind: str, folder: Path) -> str:
-    """A random model with its tokenizer; ELECTRA's generator beside it; "sentence": sentence-transformers' own."""
+    """A random model with its tokenizer; ELECTRA's generator beside it; "sentence":
+    sentence-transformers' own.
+    """
     if kind == "sentence":
         body = modules.Transformer(public("bert", folder.with_name("sentence-body")))
         pooling = modules.Pooling(SIZE["hidden_size"], pooling_mode="mean")
@@ -60,10 +70,15 @@ def public(kind: str, folder: Path) -> str:
 def runs(background: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], Any]:
     """Lesson and kind of model -> its run, which takes its turn: two at a time."""
     out = tmp_path_factory.mktemp("models")
-    models = {kind: public(kind, out / kind) for kind in sorted({k for some in LESSONS.values() for k in some})}
+    models = {
+        kind: public(kind, out / kind)
+        for kind in sorted({k for some in LESSONS.values() for k in some})
+    }
     given = {"SCALE": "smoke", "SEED": 1, "OUT": str(out / "out")}
     return {
-        (name, kind): background.submit(smoke, find(name), given | {"MODEL": models[kind]}, out / kind / "run")
+        (name, kind): background.submit(
+            smoke, find(name), given | {"MODEL": models[kind]}, out / kind / "run"
+        )
         for name, kinds in LESSONS.items()
         for kind in kinds
     }
@@ -72,7 +87,9 @@ def runs(background: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[tupl
 @pytest.mark.slow
 @pytest.mark.notebooks
 @pytest.mark.timeout(0)
-@pytest.mark.parametrize(("name", "kind"), [(name, kind) for name, kinds in LESSONS.items() for kind in kinds])
+@pytest.mark.parametrize(
+    ("name", "kind"), [(name, kind) for name, kinds in LESSONS.items() for kind in kinds]
+)
 def test_another_model(runs: dict[tuple[str, str], Any], name: str, kind: str) -> None:
     assert runs[name, kind].result()[0].stat().st_size > 10_000
 

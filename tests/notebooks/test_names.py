@@ -15,7 +15,9 @@ FILES = sorted([*COURSE.glob("notebooks/**/*.ipynb"), *COURSE.glob("slides/*.ipy
 
 
 def modules_and_names(tree):
-    """What the imports of a notebook bind: modules of the course, and names that they should have."""
+    """What the imports of a notebook bind: modules of the course, and names that they should
+    have.
+    """
     bound, missing = {}, []
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in OURS:
@@ -24,17 +26,25 @@ def modules_and_names(tree):
                 if hasattr(module, name.name):
                     bound[name.asname or name.name] = getattr(module, name.name)
                 elif importlib.util.find_spec(f"{node.module}.{name.name}"):
-                    bound[name.asname or name.name] = importlib.import_module(f"{node.module}.{name.name}")
+                    bound[name.asname or name.name] = importlib.import_module(
+                        f"{node.module}.{name.name}"
+                    )
                 else:
                     missing.append(f"{node.module}.{name.name}")
-    return {name: value for name, value in bound.items() if isinstance(value, ModuleType | type)}, missing
+    return {
+        name: value for name, value in bound.items() if isinstance(value, ModuleType | type)
+    }, missing
 
 
 def missing(source):
     """Attributes that a module or class of the course is asked for and has not."""
     tree = ast.parse(source)
     bound, wrong = modules_and_names(tree)
-    rebound = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
+    rebound = {
+        node.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)
+    }
     rebound |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
 
     def value(node):
@@ -55,12 +65,18 @@ def missing(source):
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_every_name_exists(path):
     cells = nbformat.read(path, as_version=4).cells
-    lines = [line for cell in cells if cell.cell_type == "code" for line in cell.source.splitlines()]
-    assert missing("\n".join(line for line in lines if not line.lstrip().startswith(("%", "!")))) == []
+    lines = [
+        line for cell in cells if cell.cell_type == "code" for line in cell.source.splitlines()
+    ]
+    assert (
+        missing("\n".join(line for line in lines if not line.lstrip().startswith(("%", "!")))) == []
+    )
 
 
 def test_a_renamed_class_is_found():
     source = "from course_lib.families import word_vectors\nword_vectors.Analogies(0.0, 0.0, 0)"
     assert missing(source) == ["course_lib.families.word_vectors.Analogies"]
-    assert missing("from course_lib.families import no_such_file") == ["course_lib.families.no_such_file"]
+    assert missing("from course_lib.families import no_such_file") == [
+        "course_lib.families.no_such_file"
+    ]
     assert missing(source.replace("Analogies", "AnalogyScores")) == []

@@ -1,4 +1,6 @@
-"""data/quizzes.json: every quiz stands in its lesson, and neither place nor length gives the right choice away."""
+"""data/quizzes.json: every quiz stands in its lesson, and neither place nor length gives the right
+choice away.
+"""
 
 import re
 
@@ -8,7 +10,10 @@ from classroom import widgets
 from course_lib.errors import CourseError
 from course_lib.files import COURSE, read_json
 
-QUIZZES = {name: list(quiz["choices"]) for name, quiz in read_json(COURSE / "data" / "quizzes.json").items()}
+QUIZZES = {
+    name: list(quiz["choices"])
+    for name, quiz in read_json(COURSE / "data" / "quizzes.json").items()
+}
 
 
 def above_chance(hits: dict[str, float]) -> float:
@@ -18,13 +23,23 @@ def above_chance(hits: dict[str, float]) -> float:
 
 
 def test_each_stands_in_its_lesson_once() -> None:
-    shown = {path.name[:2]: path.read_text("utf-8") for path in (COURSE / "notebooks").glob("[0-9]*.ipynb")}
-    found = [(n, name) for n, text in shown.items() for name in re.findall(r'widgets\.quiz\(\\"([^"]+)\\"\)', text)]
+    shown = {
+        path.name[:2]: path.read_text("utf-8")
+        for path in (COURSE / "notebooks").glob("[0-9]*.ipynb")
+    }
+    found = [
+        (n, name)
+        for n, text in shown.items()
+        for name in re.findall(r'widgets\.quiz\(\\"([^"]+)\\"\)', text)
+    ]
     assert sorted(found) == sorted((name[:2], name) for name in QUIZZES)
 
 
 def test_no_place_is_right_more_often_than_others() -> None:
-    said = {name: re.findall(r"<strong[^>]*>(Right|Not so)", widgets.quiz(name).html) for name in QUIZZES}
+    said = {
+        name: re.findall(r"<strong[^>]*>(Right|Not so)", widgets.quiz(name).html)
+        for name in QUIZZES
+    }
     for place in range(3):
         right = {name: float(verdicts[place] == "Right") for name, verdicts in said.items()}
         assert abs(above_chance(right)) < 1, place

@@ -31,13 +31,19 @@ def test_a_run_broken_off_goes_on(tmp_path, monkeypatch):
 
     def again(keep=None):
         said.clear()
-        return whole.run_all({"SCALE": "smoke", "SEED": 3}, out, keep=keep, say=said.append, progress=False)
+        return whole.run_all(
+            {"SCALE": "smoke", "SEED": 3}, out, keep=keep, say=said.append, progress=False
+        )
 
-    with pytest.raises(CourseError, match=r"1 of 2 failed: 01_second\. The same command runs only these again\."):
+    with pytest.raises(
+        CourseError, match=r"1 of 2 failed: 01_second\. The same command runs only these again\."
+    ):
         again()
     text = "\n".join(said)
     assert re.search(r"00_first +\d+ s +0\.\d GB$", text, re.MULTILINE)
-    assert re.search(r"^01_second +failed: Cell \d+ failed with ZeroDivisionError", text, re.MULTILINE)
+    assert re.search(
+        r"^01_second +failed: Cell \d+ failed with ZeroDivisionError", text, re.MULTILINE
+    )
     assert not (out / "site").exists()
     executed = next((out / "run").rglob("00_first.ipynb"))
     assert "ran smoke 3" in str(read(executed).cells[-1].outputs)
@@ -46,14 +52,19 @@ def test_a_run_broken_off_goes_on(tmp_path, monkeypatch):
     _lesson(second, "print('mended')")
     index = again(tmp_path / "record")
     text = "\n".join(said)
-    assert "GB  kept from an earlier run" in text and re.search(r"01_second +\d+ s +0\.\d GB$", text, re.MULTILINE)
+    assert "GB  kept from an earlier run" in text and re.search(
+        r"01_second +\d+ s +0\.\d GB$", text, re.MULTILINE
+    )
     assert re.search(r"2 lessons +\d+ s +0\.\d GB$", text, re.MULTILINE)
     assert executed.stat().st_mtime_ns == stamp and index == out / "site" / "index.html"
     kept = record.known(tmp_path / "record")
     assert list(kept) == ["00_first", "01_second"] and kept["00_first"]["peak_mb"] > 20
     shown = (index.parent / "00_first.html").read_text("utf-8")
     assert 'href="01_second.html"' in shown and 'href="world.html#tasks"' in shown
-    assert "lock.py" not in re.sub(r"<style.*?</style>", "", shown, flags=re.DOTALL) and ">code</a>" not in shown
+    assert (
+        "lock.py" not in re.sub(r"<style.*?</style>", "", shown, flags=re.DOTALL)
+        and ">code</a>" not in shown
+    )
 
     again()
     assert executed.stat().st_mtime_ns > stamp, "a run that went through is followed by a new one"
@@ -63,7 +74,10 @@ def test_one_file_a_lesson_so_that_no_row_is_lost(tmp_path):
     measure = record.Measure(1.0, 2.0, 3.0)
     for name in ("00_a", "01_b"):
         record.note(name, measure, "x", tmp_path)
-    assert {name: entry["peak_mb"] for name, entry in record.known(tmp_path).items()} == {"00_a": 3, "01_b": 3}
+    assert {name: entry["peak_mb"] for name, entry in record.known(tmp_path).items()} == {
+        "00_a": 3,
+        "01_b": 3,
+    }
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +100,9 @@ def test_no_page_fetches_anything_and_every_link_leads_to_a_page(pages):
                 continue
             assert (place or name) in pages, f"{name}: {address}"
             assert not anchor or f'id="{anchor}"' in pages[place or name], f"{name}: {address}"
-        assert ".ipynb" not in re.sub(r"<code.*?</code>|<pre.*?</pre>", "", " ".join(re.findall(r"<a .*?>", body)))
+        assert ".ipynb" not in re.sub(
+            r"<code.*?</code>|<pre.*?</pre>", "", " ".join(re.findall(r"<a .*?>", body))
+        )
 
 
 def test_the_index_leads_to_all_lessons(pages):
@@ -99,11 +115,15 @@ def test_the_index_leads_to_all_lessons(pages):
 
 def test_a_link_out_of_the_site_becomes_text():
     pages = {"notebooks/01_a.ipynb": "01_a.html", "docs/world.md": "world.html"}
-    made = '<a href="01_a.ipynb#x">a</a> <a class="b" href="../docs/world.md">w</a> <a href="../tools/x.py">t</a>'
+    made = (
+        '<a href="01_a.ipynb#x">a</a> <a class="b" href="../docs/world.md">w</a> <a'
+        ' href="../tools/x.py">t</a>'
+    )
     made += '<a href="https://example.org">e</a> <a href="#here">h</a>'
-    assert site.linked(made, "notebooks", pages) == (
-        '<a href="01_a.html#x">a</a> <a class="b" href="world.html">w</a> t<a href="https://example.org">e</a> '
-        '<a href="#here">h</a>'
+    assert (
+        site.linked(made, "notebooks", pages)
+        == '<a href="01_a.html#x">a</a> <a class="b" href="world.html">w</a> t<a'
+        ' href="https://example.org">e</a> <a href="#here">h</a>'
     )
 
 

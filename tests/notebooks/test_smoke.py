@@ -1,5 +1,5 @@
-"""Every lesson runs at smoke scale with another seed, as `make run` does, into a page that stands alone; and on a text
-of 20 kB that has no documents."""
+"""Every lesson runs at smoke scale with another seed, as `make run` does, into a page that stands
+alone; and on a text of 20 kB that has no documents."""
 
 import os
 import shutil
@@ -23,18 +23,32 @@ def in_background(item):
     path, kind = (item.callspec.params[name] for name in ("path", "kind"))
     (OUT / kind).mkdir(parents=True, exist_ok=True)
     (book := OUT / "book.txt").write_text(odd_text(), "utf-8")
-    given = {"SCALE": "smoke", "SEED": 1, "OUT": str(OUT / kind), "DATA": "world" if kind == "town" else str(book)}
-    RUNS[path, kind] = item.config.stash[BACKGROUND].submit(smoke, path, given, OUT / kind / "build")
+    given = {
+        "SCALE": "smoke",
+        "SEED": 1,
+        "OUT": str(OUT / kind),
+        "DATA": "world" if kind == "town" else str(book),
+    }
+    RUNS[path, kind] = item.config.stash[BACKGROUND].submit(
+        smoke, path, given, OUT / kind / "build"
+    )
 
 
 def odd_text():
-    """20 kB without documents: one long line, double spaces and no full stops, no spaces at all, another script."""
+    """20 kB without documents: one long line, double spaces and no full stops, no spaces at all,
+    another script.
+    """
     text = " ".join(" ".join(data.corpus("manual")["text"]).split())
     bare, script = (
         text[9_000:14_000].replace(".", ""),
         str.maketrans("abcdefghijklmnop", "的一是不了人我在有他这为之大来以"),
     )
-    parts = text[:9_000], bare.replace(" ", "  "), bare.replace(" ", "")[:2_000], text[16_000:20_480].translate(script)
+    parts = (
+        text[:9_000],
+        bare.replace(" ", "  "),
+        bare.replace(" ", "")[:2_000],
+        text[16_000:20_480].translate(script),
+    )
     return "\n".join(parts)
 
 

@@ -1,4 +1,6 @@
-"""A small notebook (toy.json) that has everything the tools must handle, made fresh for each test; needs no torch."""
+"""A small notebook (toy.json) that has everything the tools must handle, made fresh for each test;
+needs no torch.
+"""
 
 import json
 from collections.abc import Callable
@@ -18,7 +20,9 @@ def code(source: str, *tags: str) -> NotebookNode:
 def cells() -> list[NotebookNode]:
     sources = [("\n".join(row["source"]), row) for row in ROWS]
     return [
-        code(source, *row.get("tags", ())) if row["cell"] == "code" else v4.new_markdown_cell(source)
+        code(source, *row.get("tags", ()))
+        if row["cell"] == "code"
+        else v4.new_markdown_cell(source)
         for source, row in sources
     ]
 
@@ -33,8 +37,12 @@ def write(path: Path, made: list[NotebookNode] | None = None) -> Path:
     return path
 
 
-def edit(piece: str, old: str = "", new: str = "", kind: str = "", **fields: object) -> Callable[[NotebookNode], None]:
-    """A slip in the first cell (of a kind) that has the piece: its source replaced or added to, or fields."""
+def edit(
+    piece: str, old: str = "", new: str = "", kind: str = "", **fields: object
+) -> Callable[[NotebookNode], None]:
+    """A slip in the first cell (of a kind) that has the piece: its source replaced or added to, or
+    fields.
+    """
 
     def slip(notebook: NotebookNode) -> None:
         cell = next(c for c in notebook.cells if piece in c.source and kind in ("", c.cell_type))

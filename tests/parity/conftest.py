@@ -1,4 +1,6 @@
-"""The batch that every parity test runs on, and how much of generation's grids a quick run takes."""
+"""The batch that every parity test runs on, and how much of generation's grids a quick run
+takes.
+"""
 
 import random
 
@@ -20,8 +22,8 @@ def batch() -> dict[str, torch.Tensor]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of generation's grids a quick run takes points at random until every value of every parameter has come up in each
-    test; the others are slow."""
+    """Of generation's grids a quick run takes points at random until every value of every parameter
+    has come up in each test; the others are slow."""
     grid = [item for item in items if item.path.name == GRIDS and hasattr(item, "callspec")]
     random.Random(0).shuffle(grid)
     seen: set[tuple[str, str, str]] = set()

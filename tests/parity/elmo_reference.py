@@ -1,15 +1,18 @@
-"""ELMo in plain NumPy, written from the papers, one word and one number at a time where that is clearest.
+"""ELMo in plain NumPy, written from the papers, one word and one number at a time where that is
+clearest.
 
-Peters et al. 2018 (sections 3.1 to 3.4); the character CNN and the LSTMs as in Jozefowicz et al. 2016, Kim et al. 2016
-(highway layers) and Sak et al. 2014 (projection). Weights come as a dict of arrays named and laid out as in the
-published HDF5 file; `softmax/W` [P V] and `softmax/b`, which are not in that file, stand beside them for the loss.
-"""
+Peters et al. 2018 (sections 3.1 to 3.4); the character CNN and the LSTMs as in Jozefowicz et al.
+2016, Kim et al. 2016 (highway layers) and Sak et al. 2014 (projection). Weights come as a dict of
+arrays named and laid out as in the published HDF5 file; `softmax/W` [P V] and `softmax/b`, which
+are not in that file, stand beside them for the loss."""
 
 import numpy as np
 
 
 def spell(word: str, length: int) -> np.ndarray:
-    """Bytes 0 to 255, then begin sentence, end sentence, begin word, end word, padding; all shifted by one."""
+    """Bytes 0 to 255, then begin sentence, end sentence, begin word, end word, padding; all shifted
+    by one.
+    """
     ids = np.full(length, 260)
     inner = {"<S>": [256], "</S>": [257]}.get(word, list(word.encode("utf-8"))[: length - 2])
     for i, character in enumerate([258, *inner, 259]):
@@ -29,11 +32,14 @@ def token(w, options, ids):
     """A word's vector from its character ids [C]."""
     cnn = options["char_cnn"]
     embed = w["char_embed"]
-    x = np.stack([np.zeros(embed.shape[1], embed.dtype) if i == 0 else embed[i - 1] for i in ids])  # C E
+    # C E
+    x = np.stack([np.zeros(embed.shape[1], embed.dtype) if i == 0 else embed[i - 1] for i in ids])
     features = []
     for n, (width, many) in enumerate(cnn["filters"]):
         kernel, bias = w[f"CNN/W_cnn_{n}"][0], w[f"CNN/b_cnn_{n}"]  # width E many
-        values = np.stack([np.einsum("we,wem->m", x[s : s + width], kernel) for s in range(len(ids) - width + 1)])
+        values = np.stack(
+            [np.einsum("we,wem->m", x[s : s + width], kernel) for s in range(len(ids) - width + 1)]
+        )
         assert values.shape[1] == many
         features.append(values.max(0) + bias)
     x = np.concatenate(features)
@@ -48,7 +54,9 @@ def token(w, options, ids):
 
 
 def lstm(w, options, side, layer, inputs):
-    """One direction of one layer over the vectors `inputs`, from zeros: outputs, and (h, c) of every step."""
+    """One direction of one layer over the vectors `inputs`, from zeros: outputs, and (h, c) of
+    every step.
+    """
     cell = f"RNN_{side}/RNN/MultiRNNCell/Cell{layer}/LSTMCell"
     settings, outputs, cells = options["lstm"], [], []
     h, c = (np.zeros(settings[name], inputs[0].dtype) for name in ("projection_dim", "dim"))
@@ -62,7 +70,9 @@ def lstm(w, options, side, layer, inputs):
 
 
 def row(w, options, ids):
-    """All layers of one row of words, ids [T C]: a list of (forward [T P], backward [T P]), the token layer first."""
+    """All layers of one row of words, ids [T C]: a list of (forward [T P], backward [T P]), the
+    token layer first.
+    """
     tokens = [token(w, options, word) for word in ids]
     sides, inner = [], []
     for side in (0, 1):
@@ -78,7 +88,9 @@ def row(w, options, ids):
 
 
 def loss(w, options, rows, numbers):
-    """Mean negative log-likelihood over both directions: rows of ids [T C], and of the words' numbers [T]."""
+    """Mean negative log-likelihood over both directions: rows of ids [T C], and of the words'
+    numbers [T].
+    """
     terms = []
     for ids, words in zip(rows, numbers, strict=True):
         forward, backward = row(w, options, ids)[-1]

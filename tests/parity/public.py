@@ -20,7 +20,9 @@ POSITIONS = ("position_embeddings.weight", "embed_positions.weight")
 
 
 def randomise(model: nn.Module, seed: int = 0, scale: float = 0.15) -> nn.Module:
-    """Every weight drawn anew, norms and biases too: a fresh model's ones and zeros would hide a swapped pair."""
+    """Every weight drawn anew, norms and biases too: a fresh model's ones and zeros would hide a
+    swapped pair.
+    """
     rng = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, weight in model.named_parameters():
@@ -30,7 +32,9 @@ def randomise(model: nn.Module, seed: int = 0, scale: float = 0.15) -> nn.Module
     return model.eval()
 
 
-def wordpiece(kind: str, texts: Sequence[str] = TRAINING, size: int = 80, cased: bool = False) -> Any:
+def wordpiece(
+    kind: str, texts: Sequence[str] = TRAINING, size: int = 80, cased: bool = False
+) -> Any:
     """A tokenizer class of theirs with pieces learned here."""
     pieces = train_wordpiece(texts, size, lowercase=not cased).backend.get_vocab()
     return getattr(transformers, kind)(vocab=dict(pieces), do_lower_case=not cased)
@@ -50,14 +54,16 @@ def close(ours: Tensor, theirs: Tensor) -> bool:
 
 
 def same_weights(one: nn.Module, other: nn.Module, unread: int = 0) -> bool:
-    """Every parameter and buffer equal to the last bit. (Outputs need not be: some kernels add in another order where a
-    weight happens to lie otherwise in memory.)
+    """Every parameter and buffer equal to the last bit. (Outputs need not be: some kernels add in
+    another order where a weight happens to lie otherwise in memory.)
 
     unread: first rows of the position tables that no place ever reads; they are not kept.
     """
     a, b = one.state_dict(), other.state_dict()
     first = {name: unread if name.endswith(POSITIONS) else 0 for name in a}
-    return a.keys() == b.keys() and all(torch.equal(a[name][first[name] :], b[name][first[name] :]) for name in a)
+    return a.keys() == b.keys() and all(
+        torch.equal(a[name][first[name] :], b[name][first[name] :]) for name in a
+    )
 
 
 def theirs_on(model: nn.Module, batch: dict[str, Tensor], **more: Any) -> Any:
@@ -74,7 +80,9 @@ def read(theirs: nn.Module, folder: Path) -> Any:
 def written(ours: nn.Module, theirs: nn.Module, folder: Path, unread: int = 0) -> Any:
     """Theirs, by way of our folder: every weight has come back to the last bit."""
     config: Any = theirs.config
-    hf.save_pretrained(ours, folder / "ours", model_type=config.model_type, architecture=type(theirs).__name__)
+    hf.save_pretrained(
+        ours, folder / "ours", model_type=config.model_type, architecture=type(theirs).__name__
+    )
     again, info = getattr(transformers, type(theirs).__name__).from_pretrained(
         folder / "ours", attn_implementation=config._attn_implementation, output_loading_info=True
     )
@@ -83,14 +91,18 @@ def written(ours: nn.Module, theirs: nn.Module, folder: Path, unread: int = 0) -
     return again.eval()
 
 
-def assert_gradients(theirs: nn.Module, their_loss: Tensor, ours: nn.Module, our_loss: Tensor) -> None:
+def assert_gradients(
+    theirs: nn.Module, their_loss: Tensor, ours: nn.Module, our_loss: Tensor
+) -> None:
     """The loss, and its gradient for every weight of ours."""
     assert close(our_loss, their_loss)
     their_loss.backward()
     our_loss.backward()
     config: Any = theirs.config
     table = family(config.model_type)
-    grads = {n: torch.zeros_like(p) if p.grad is None else p.grad for n, p in theirs.named_parameters()}
+    grads = {
+        n: torch.zeros_like(p) if p.grad is None else p.grad for n, p in theirs.named_parameters()
+    }
     grads |= {n: torch.zeros_like(b) for n, b in theirs.named_buffers() if n == "final_logits_bias"}
     translated = convert(table.bare(grads), table.all_rules(type(theirs).__name__, ours), ours)
     weights = dict(ours.named_parameters())

@@ -1,4 +1,6 @@
-"""BART, its heads and Blenderbot against transformers: hidden states, logits, loss, gradients, and back."""
+"""BART, its heads and Blenderbot against transformers: hidden states, logits, loss, gradients, and
+back.
+"""
 
 import json
 from pathlib import Path
@@ -15,8 +17,11 @@ from tests.parity.public import assert_gradients, close, randomise, read, theirs
 PAD, EOS = 1, 2
 CONFIGS = json.loads(Path(__file__).with_name("configs.json").read_text())["bart"]
 ARCHITECTURES = [
-    "BartModel", "BartForConditionalGeneration", "BartForSequenceClassification", "BartForQuestionAnswering",
-]  # fmt: skip
+    "BartModel",
+    "BartForConditionalGeneration",
+    "BartForSequenceClassification",
+    "BartForQuestionAnswering",
+]
 
 
 def public(name, architecture="BartForConditionalGeneration"):
@@ -26,24 +31,36 @@ def public(name, architecture="BartForConditionalGeneration"):
         sizes = {f"encoder_{part}": value, f"decoder_{part}": value} | sizes
     family = "Blenderbot" if name == "norms before" else "Bart"
     config = getattr(transformers, f"{family}Config")(
-        vocab_size=60, max_position_embeddings=20, num_labels=3, attn_implementation="eager", **sizes
+        vocab_size=60,
+        max_position_embeddings=20,
+        num_labels=3,
+        attn_implementation="eager",
+        **sizes,
     )
     model = randomise(getattr(transformers, architecture.replace("Bart", family))(config))
     if architecture == "BartForConditionalGeneration":
-        model.final_logits_bias.copy_(torch.randn(1, 60, generator=torch.Generator().manual_seed(3)))
+        model.final_logits_bias.copy_(
+            torch.randn(1, 60, generator=torch.Generator().manual_seed(3))
+        )
     return model
 
 
 @pytest.fixture
 def pair(batch):
-    """Sources of 11, 7 and 2 tokens that end in eos, targets of 6, 8 and 3 behind which nothing counts."""
+    """Sources of 11, 7 and 2 tokens that end in eos, targets of 6, 8 and 3 behind which nothing
+    counts.
+    """
     lengths = torch.tensor([11, 7, 2])
     attention_mask = torch.arange(11) < lengths[:, None]
     ids = torch.randint(5, 60, (3, 11), generator=torch.Generator().manual_seed(7))
     ids[torch.arange(3), lengths - 1] = EOS
     labels = torch.randint(5, 60, (3, 8), generator=torch.Generator().manual_seed(8))
     labels = labels.masked_fill(torch.arange(8) >= torch.tensor([[6], [8], [3]]), -100)
-    return {"ids": ids.masked_fill(~attention_mask, PAD), "attention_mask": attention_mask, "labels": labels}
+    return {
+        "ids": ids.masked_fill(~attention_mask, PAD),
+        "attention_mask": attention_mask,
+        "labels": labels,
+    }
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -70,7 +87,9 @@ def test_loss_and_every_gradient_are_equal(name, smoothing, pair, tmp_path):
     theirs = public(name)
     ours = read(theirs, tmp_path)
     logits = theirs_on(theirs, pair, labels=pair["labels"]).logits.flatten(0, 1)
-    expected = torch.nn.functional.cross_entropy(logits, pair["labels"].flatten(), label_smoothing=smoothing)
+    expected = torch.nn.functional.cross_entropy(
+        logits, pair["labels"].flatten(), label_smoothing=smoothing
+    )
     assert_gradients(theirs, expected, ours, losses.seq2seq(ours, pair, smoothing=smoothing))
 
 
@@ -85,18 +104,32 @@ def test_loss_and_every_gradient_are_equal(name, smoothing, pair, tmp_path):
 def test_outputs_are_equal_and_survive_the_way_back(name, architecture, pair, tmp_path):
     theirs = public(name, architecture)
     ours, real = read(theirs, tmp_path), pair["attention_mask"]
-    decoder = [shift_right(pair["ids"], ours.stack.start)] if architecture == "BartForConditionalGeneration" else []
+    decoder = (
+        [shift_right(pair["ids"], ours.stack.start)]
+        if architecture == "BartForConditionalGeneration"
+        else []
+    )
     more = {"decoder_input_ids": decoder[0]} if decoder else {}
     actual, out = ours(pair["ids"], *decoder, attention_mask=real), theirs_on(theirs, pair, **more)
     actual = actual if isinstance(actual, tuple) else (actual,)
-    expected = [out[key] for key in ("last_hidden_state", "logits", "start_logits", "end_logits") if key in out]
+    expected = [
+        out[key]
+        for key in ("last_hidden_state", "logits", "start_logits", "end_logits")
+        if key in out
+    ]
     for a, b in zip(actual, expected, strict=True):
-        assert close(a, b) if architecture == "BartForSequenceClassification" else close(a[real], b[real])
+        assert (
+            close(a, b)
+            if architecture == "BartForSequenceClassification"
+            else close(a[real], b[real])
+        )
 
     again = written(ours, theirs, tmp_path, unread=2)
     assert again.config.decoder_start_token_id == ours.stack.start
     back = theirs_on(again, pair, **more)
-    assert all(close(back[key], value) for key, value in out.items() if isinstance(value, torch.Tensor))
+    assert all(
+        close(back[key], value) for key, value in out.items() if isinstance(value, torch.Tensor)
+    )
 
 
 def test_left_padding_changes_nothing(pair, tmp_path):

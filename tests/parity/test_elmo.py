@@ -1,4 +1,6 @@
-"""ELMo, from files as published, against a plain NumPy reference: layers, both directions, loss, gradients."""
+"""ELMo, from files as published, against a plain NumPy reference: layers, both directions, loss,
+gradients.
+"""
 
 import json
 import math
@@ -33,14 +35,22 @@ def options(name: str) -> dict:
     activation, filters, highways, layers, skip, cells, outputs = OPTIONS[name]
     return {
         "lstm": {
-            "use_skip_connections": skip, "projection_dim": 7, "dim": 12, "n_layers": layers,
-            "cell_clip": cells, "proj_clip": outputs,
+            "use_skip_connections": skip,
+            "projection_dim": 7,
+            "dim": 12,
+            "n_layers": layers,
+            "cell_clip": cells,
+            "proj_clip": outputs,
         },
         "char_cnn": {
-            "activation": activation, "filters": filters, "n_highway": highways, "embedding": {"dim": 5},
-            "n_characters": 262, "max_characters_per_token": 12,
+            "activation": activation,
+            "filters": filters,
+            "n_highway": highways,
+            "embedding": {"dim": 5},
+            "n_characters": 262,
+            "max_characters_per_token": 12,
         },
-    }  # fmt: skip
+    }
 
 
 def random_weights(options: dict, words: int = 0, seed: int = 0) -> dict[str, np.ndarray]:
@@ -50,7 +60,10 @@ def random_weights(options: dict, words: int = 0, seed: int = 0) -> dict[str, np
     width, hidden, total = lstm["projection_dim"], lstm["dim"], sum(n for _, n in cnn["filters"])
     shapes = {"char_embed": (261, cnn["embedding"]["dim"])}
     for i, (wide, many) in enumerate(cnn["filters"]):
-        shapes |= {f"CNN/W_cnn_{i}": (1, wide, cnn["embedding"]["dim"], many), f"CNN/b_cnn_{i}": (many,)}
+        shapes |= {
+            f"CNN/W_cnn_{i}": (1, wide, cnn["embedding"]["dim"], many),
+            f"CNN/b_cnn_{i}": (many,),
+        }
     for i in range(cnn["n_highway"]):
         for part in ("carry", "transform"):
             shapes |= {f"CNN_high_{i}/W_{part}": (total, total), f"CNN_high_{i}/b_{part}": (total,)}
@@ -75,7 +88,10 @@ def publish(folder, options: dict, weights: dict[str, np.ndarray]) -> None:
 
 
 def spelled(texts, length=12):
-    return [np.stack([reference.spell(word, length) for word in ["<S>", *text, "</S>"]]) for text in texts]
+    return [
+        np.stack([reference.spell(word, length) for word in ["<S>", *text, "</S>"]])
+        for text in texts
+    ]
 
 
 @pytest.mark.parametrize("name", OPTIONS)
@@ -94,9 +110,11 @@ def test_every_layer_and_both_directions(name, tmp_path):
         bitten += reference.row.inner
         for layer, sides in zip(layers, expected, strict=True):
             assert close(layer[b, : len(ids)], torch.from_numpy(np.concatenate(sides, axis=1)))
-    for bound, values in zip(OPTIONS[name][:4:-1], zip(*bitten, strict=True), strict=True):  # outputs, cells
+    # outputs, cells
+    for bound, values in zip(OPTIONS[name][:4:-1], zip(*bitten, strict=True), strict=True):
         inner = np.abs(np.concatenate(values))
-        assert bound is None or 0.02 < (inner >= 0.999 * bound).mean() < 0.98  # the clips are at work
+        # the clips are at work
+        assert bound is None or 0.02 < (inner >= 0.999 * bound).mean() < 0.98
 
 
 def bilm(tmp_path, name: str, words: int, seed: int):
@@ -114,7 +132,9 @@ def bilm(tmp_path, name: str, words: int, seed: int):
 
 @pytest.mark.parametrize("name", OPTIONS)
 def test_the_loss_is_the_reference_s_and_gradients_its_differences(name, tmp_path):
-    """Along a random direction in each weight, float64: what the loss changes by is what our gradient says."""
+    """Along a random direction in each weight, float64: what the loss changes by is what our
+    gradient says.
+    """
     vocabulary, rng = Vocabulary.count(TEXTS[:2]), np.random.default_rng(3)
     ours, weights = bilm(tmp_path, name, len(vocabulary), seed=3)
     rows = [["<S>", *text, "</S>"] for text in TEXTS[1:]]
@@ -129,16 +149,24 @@ def test_the_loss_is_the_reference_s_and_gradients_its_differences(name, tmp_pat
     for key in exact:
         step = rng.normal(size=exact[key].shape)
         sides = [
-            reference.loss({**exact, key: exact[key] + e * step}, options(name), spelled(TEXTS[1:]), numbers)
+            reference.loss(
+                {**exact, key: exact[key] + e * step}, options(name), spelled(TEXTS[1:]), numbers
+            )
             for e in (1e-6, -1e-6)
         ]
-        along = {name: torch.zeros(value.shape, dtype=torch.double) for name, value in exact.items()}
+        along = {
+            name: torch.zeros(value.shape, dtype=torch.double) for name, value in exact.items()
+        }
         along = along | {key: torch.from_numpy(step)}
         outside = [along.pop(name) for name in softmax]
-        moved = convert(along, elmo.rules(ours.elmo.config), ours.elmo)  # as loading is linear, by the same rules
+        # as loading is linear, by the same rules
+        moved = convert(along, elmo.rules(ours.elmo.config), ours.elmo)
         assert moved.keys() == gradients.keys()
         found = sum(float((gradients[name] * value).sum()) for name, value in moved.items())
-        found += sum(float((grad * value).sum()) for grad, value in zip(softmax.values(), outside, strict=True))
+        found += sum(
+            float((grad * value).sum())
+            for grad, value in zip(softmax.values(), outside, strict=True)
+        )
         assert math.isclose((sides[0] - sides[1]) / 2e-6, found, rel_tol=1e-4, abs_tol=1e-6), key
 
 

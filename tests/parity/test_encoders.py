@@ -1,4 +1,6 @@
-"""The seven encoder families and their heads against transformers: hidden states, logits, loss, gradients, and back."""
+"""The seven encoder families and their heads against transformers: hidden states, logits, loss,
+gradients, and back.
+"""
 
 import json
 import re
@@ -18,10 +20,18 @@ from course_lib.pretrained import hf
 from tests.parity.public import assert_gradients, close, randomise, read, written
 
 VOCAB, LENGTH, ROBERTA_PAD = 60, 20, 1
-# Of each family: its cases, what differs in them from its values (size: width, heads, layers, hidden; by default
+# Of each family: its cases, what differs in them from its values (size: width, heads, layers,
+# hidden; by default
 # 32, 4, 3, 64); its values; its heads beside `EVERYONES`. What is refused.
-CASES, VALUES, HEADS, REFUSED = json.loads(Path(__file__).with_name("encoders.json").read_text()).values()
-EVERYONES = ("ForMaskedLM", "ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering")
+CASES, VALUES, HEADS, REFUSED = json.loads(
+    Path(__file__).with_name("encoders.json").read_text()
+).values()
+EVERYONES = (
+    "ForMaskedLM",
+    "ForSequenceClassification",
+    "ForTokenClassification",
+    "ForQuestionAnswering",
+)
 ALL = [(family, case) for family, cases in CASES.items() for case in cases]
 
 
@@ -39,15 +49,21 @@ def public(family, case="plain", head="Model", **more):
 
 
 def theirs_on(model, batch, **more):
-    """Their outputs. Positions count real tokens, as ours do: they are given where the model would count padding."""
+    """Their outputs. Positions count real tokens, as ours do: they are given where the model would
+    count padding.
+    """
     segments = {"token_type_ids": batch["segments"]} if "segments" in batch else {}
     if "positions" in batch:
         more |= {"position_ids": batch["positions"]}
-    return model(input_ids=batch["ids"], attention_mask=batch["attention_mask"].long(), **segments, **more)
+    return model(
+        input_ids=batch["ids"], attention_mask=batch["attention_mask"].long(), **segments, **more
+    )
 
 
 def ours_on(model, batch):
-    return model(batch["ids"], attention_mask=batch["attention_mask"], segments=batch.get("segments"))
+    return model(
+        batch["ids"], attention_mask=batch["attention_mask"], segments=batch.get("segments")
+    )
 
 
 def sizes(model):
@@ -55,11 +71,19 @@ def sizes(model):
 
 
 def framed(family, batch, case="plain", side="right"):
-    """The batch as this model reads it: its padding, its segments, positions that count real tokens."""
-    batch = batch | {"ids": batch["ids"].masked_fill(~batch["attention_mask"], ROBERTA_PAD * (family == "Roberta"))}
+    """The batch as this model reads it: its padding, its segments, positions that count real
+    tokens.
+    """
+    batch = batch | {
+        "ids": batch["ids"].masked_fill(
+            ~batch["attention_mask"], ROBERTA_PAD * (family == "Roberta")
+        )
+    }
     batch = batch if side == "right" else {key: value.flip(1) for key, value in batch.items()}
     values = VALUES.get(family, {}) | CASES[family][case]
-    if family == "DistilBert" or (family in ("Roberta", "Deberta") and values.get("type_vocab_size", 0) < 2):
+    if family == "DistilBert" or (
+        family in ("Roberta", "Deberta") and values.get("type_vocab_size", 0) < 2
+    ):
         batch = {key: batch[key] for key in ("ids", "attention_mask")}
     # RoBERTa finds its positions from the ids, DeBERTa has only distances.
     if family in ("Roberta", "Deberta"):
@@ -70,7 +94,9 @@ def framed(family, batch, case="plain", side="right"):
 @pytest.mark.parametrize("side", ["right", "left"])
 @pytest.mark.parametrize(("family", "case"), ALL)
 def test_every_hidden_state_is_equal(family, case, side, batch, tmp_path):
-    """The embedding, and what every application of a block gives (a shared block is applied many times)."""
+    """The embedding, and what every application of a block gives (a shared block is applied many
+    times).
+    """
     theirs, batch = public(family, case), framed(family, batch, case, side)
     ours = read(theirs, tmp_path)
     expected = theirs_on(theirs, batch, output_hidden_states=True)
@@ -85,7 +111,8 @@ def test_every_hidden_state_is_equal(family, case, side, batch, tmp_path):
         states[-1] = ours.stack.norm(states[-1])
     for layer, (a, b) in enumerate(zip(states, expected.hidden_states, strict=True)):
         assert close(a[attention_mask], b[attention_mask]), layer
-    if isinstance(out, tuple) and attention_mask[:, 0].all():  # the pooler reads the first place, padding or not
+    # the pooler reads the first place, padding or not
+    if isinstance(out, tuple) and attention_mask[:, 0].all():
         assert close(out[1], expected.pooler_output)
 
 
@@ -101,7 +128,12 @@ def test_masked_lm_loss_and_every_gradient_are_equal(family, case, side, batch, 
     at = labels != -100
     assert at.sum() > 3
     out = theirs_on(theirs, batch, labels=labels)
-    logits = ours(batch["ids"], attention_mask=batch["attention_mask"], segments=batch.get("segments"), loss_mask=at)
+    logits = ours(
+        batch["ids"],
+        attention_mask=batch["attention_mask"],
+        segments=batch.get("segments"),
+        loss_mask=at,
+    )
     assert close(logits, out.logits[at])
     assert_gradients(theirs, out.loss, ours, F.cross_entropy(logits, labels[at]))
 
@@ -156,7 +188,10 @@ def test_pretraining_loss_and_every_gradient_are_equal(family, batch, tmp_path):
     """Masked words and the second task together: neighbours (BERT), order (ALBERT)."""
     theirs, batch = public(family, head="ForPreTraining"), framed(family, batch)
     ours = read(theirs, tmp_path)
-    labels, second = batch["ids"].masked_fill(~batch["attention_mask"], -100), torch.tensor([1, 0, 1])
+    labels, second = (
+        batch["ids"].masked_fill(~batch["attention_mask"], -100),
+        torch.tensor([1, 0, 1]),
+    )
     name = "sentence_order_label" if family == "Albert" else "next_sentence_label"
     expected = theirs_on(theirs, batch, labels=labels, **{name: second}).loss
     words, which = ours_on(ours, batch)
@@ -172,7 +207,9 @@ def test_the_discriminators_loss_and_every_gradient_are_equal(case, side, batch,
     attention_mask, replaced = batch["attention_mask"], (batch["ids"] % 3 == 0).long()
     out, logits = theirs_on(theirs, batch, labels=replaced), ours_on(ours, batch)
     assert close(logits[attention_mask], out.logits[attention_mask])
-    loss = F.binary_cross_entropy_with_logits(logits[attention_mask], replaced[attention_mask].float())
+    loss = F.binary_cross_entropy_with_logits(
+        logits[attention_mask], replaced[attention_mask].float()
+    )
     assert_gradients(theirs, out.loss, ours, loss)
 
 
@@ -190,7 +227,9 @@ def test_what_is_not_published_is_refused(family, changes, message, tmp_path):
     ("family", "field"), [("Roberta", "classifier_dropout"), ("DistilBert", "seq_classif_dropout")]
 )
 def test_the_heads_dropout_travels(family, field, tmp_path):
-    public(family, head="ForSequenceClassification", **{field: 0.3}).save_pretrained(tmp_path / "theirs")
+    public(family, head="ForSequenceClassification", **{field: 0.3}).save_pretrained(
+        tmp_path / "theirs"
+    )
     ours = hf.load_pretrained(tmp_path / "theirs")
     assert ours.dropout.p == 0.3
     hf.save_pretrained(ours, tmp_path / "ours", model_type=family.lower())
@@ -230,7 +269,12 @@ def test_a_student_begins_as_every_second_layer(batch):
     real = batch["attention_mask"]
     ours, theirs = (stack(batch["ids"], attention_mask=real)[real] for stack in (pupil, teacher))
     assert close(ours, theirs) and bert.student(teacher, layers=4).config.layers == 4
-    assert bert.student(Transformer(bert.roberta(VOCAB, width=16, layers=2, heads=2))).config.embed.segments == 1
+    assert (
+        bert.student(
+            Transformer(bert.roberta(VOCAB, width=16, layers=2, heads=2))
+        ).config.embed.segments
+        == 1
+    )
     pupil.blocks[0].attn.q.weight.data.zero_()
     assert teacher.blocks[0].attn.q.weight.abs().max() > 0  # a copy
 

@@ -1,4 +1,6 @@
-"""Exported folders as a user of transformers opens them: the same text from `generate`, the same names of classes."""
+"""Exported folders as a user of transformers opens them: the same text from `generate`, the same
+names of classes.
+"""
 
 import pytest
 import torch
@@ -17,24 +19,39 @@ from course_lib.pretrained import checkpoints, hf
 from course_lib.pretrained.tokenizers import Tokenizer, train_bpe, train_wordpiece
 from tests.parity.public import randomise
 
-TEXTS = ["the judge went home. anna saw the judge at the mill.", "the fathers of the judge came to the old mill."] * 9
+TEXTS = [
+    "the judge went home. anna saw the judge at the mill.",
+    "the fathers of the judge came to the old mill.",
+] * 9
 SIZE = {"width": 32, "layers": 2, "heads": 4}
 NEW = 24
 
 
 def causal():
     tokenizer = train_bpe(TEXTS, 300)
-    return heads.LM(Transformer(gpt(tokenizer.vocab.size, length=64, **SIZE))), tokenizer, tokenizer.vocab.eos
+    return (
+        heads.LM(Transformer(gpt(tokenizer.vocab.size, length=64, **SIZE))),
+        tokenizer,
+        tokenizer.vocab.eos,
+    )
 
 
 def denoising():
     tokenizer = train_wordpiece(TEXTS, 120)
-    return bart_lm(bart(tokenizer.vocab.size, length=64, **SIZE), tokenizer.vocab.sep), tokenizer, tokenizer.vocab.sep
+    return (
+        bart_lm(bart(tokenizer.vocab.size, length=64, **SIZE), tokenizer.vocab.sep),
+        tokenizer,
+        tokenizer.vocab.sep,
+    )
 
 
 def span_corruption():
     tokenizer = add_sentinels(train_wordpiece(TEXTS, 120))
-    return t5_lm(t5(tokenizer.vocab.size, hidden=64, **SIZE), tokenizer.vocab.pad), tokenizer, tokenizer.vocab.sep
+    return (
+        t5_lm(t5(tokenizer.vocab.size, hidden=64, **SIZE), tokenizer.vocab.pad),
+        tokenizer,
+        tokenizer.vocab.sep,
+    )
 
 
 def taught(model, loss, batch):
@@ -65,11 +82,16 @@ def test_the_same_text_and_the_same_end(made, named, tmp_path):
     architecture = {"causal": "GPT2LMHeadModel", "denoising": "BartForConditionalGeneration"}.get(
         made.__name__, "T5ForConditionalGeneration"
     )
-    hf.save_pretrained(model, tmp_path, tokenizer=tokenizer, architecture=architecture if named else None)
+    hf.save_pretrained(
+        model, tmp_path, tokenizer=tokenizer, architecture=architecture if named else None
+    )
     theirs = getattr(transformers, architecture).from_pretrained(tmp_path).eval()
     theirs_tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path)
     made_of = theirs.generate(ids, max_new_tokens=NEW, do_sample=False)[0, start:].tolist()
-    assert theirs_tokenizer.decode(made_of) == tokenizer.decode(ours, special=True) and len(made_of) < NEW
+    assert (
+        theirs_tokenizer.decode(made_of) == tokenizer.decode(ours, special=True)
+        and len(made_of) < NEW
+    )
 
 
 def test_ids_come_from_the_tokenizer(tmp_path):
@@ -77,23 +99,42 @@ def test_ids_come_from_the_tokenizer(tmp_path):
     hf.save_pretrained(model, tmp_path, tokenizer=tokenizer)
     config = transformers.AutoConfig.from_pretrained(tmp_path)
     vocab = tokenizer.vocab
-    found = config.bos_token_id, config.eos_token_id, config.pad_token_id, config.decoder_start_token_id
-    assert found == (vocab.cls, vocab.sep, vocab.pad, vocab.sep) and Tokenizer.load(tmp_path).vocab == vocab
+    found = (
+        config.bos_token_id,
+        config.eos_token_id,
+        config.pad_token_id,
+        config.decoder_start_token_id,
+    )
+    assert (
+        found == (vocab.cls, vocab.sep, vocab.pad, vocab.sep)
+        and Tokenizer.load(tmp_path).vocab == vocab
+    )
 
 
 @pytest.mark.parametrize(
     ("model", "expected"),
     [
-        (lambda: heads.Pretraining(Transformer(moved_norms(preset("bert-mini")))), ("megatron-bert",
-        "MegatronBertForPreTraining")),
+        (
+            lambda: heads.Pretraining(Transformer(moved_norms(preset("bert-mini")))),
+            ("megatron-bert", "MegatronBertForPreTraining"),
+        ),
         (lambda: heads.MLM(Transformer(preset("bert-mini"))), ("bert", "BertForMaskedLM")),
-        (lambda: heads.TokenClassifier(Transformer(family("roberta").config(40, **SIZE)), 2),
-         ("roberta", "RobertaForTokenClassification")),
-        (lambda: heads.RTD(Transformer(preset("electra-mini"))), ("electra", "ElectraForPreTraining")),
-        (lambda: heads.Classifier(Transformer(gpt(40, length=9, norm="post", **SIZE)), 2, "last", bias=False),
-         ("openai-gpt", "OpenAIGPTForSequenceClassification"))
-    ]
-)  # fmt: skip
+        (
+            lambda: heads.TokenClassifier(Transformer(family("roberta").config(40, **SIZE)), 2),
+            ("roberta", "RobertaForTokenClassification"),
+        ),
+        (
+            lambda: heads.RTD(Transformer(preset("electra-mini"))),
+            ("electra", "ElectraForPreTraining"),
+        ),
+        (
+            lambda: heads.Classifier(
+                Transformer(gpt(40, length=9, norm="post", **SIZE)), 2, "last", bias=False
+            ),
+            ("openai-gpt", "OpenAIGPTForSequenceClassification"),
+        ),
+    ],
+)
 def test_the_family_is_found_from_the_model(model, expected, tmp_path):
     hf.save_pretrained(model(), tmp_path)
     config = transformers.AutoConfig.from_pretrained(tmp_path)
@@ -110,20 +151,32 @@ def test_names_of_classes_go_there_and_back(head, tmp_path):
     model.class_names = ("no", "yes", "maybe")
     hf.save_pretrained(model, tmp_path / "named")
     config = transformers.AutoConfig.from_pretrained(tmp_path / "named")
-    assert config.id2label == {0: "no", 1: "yes", 2: "maybe"} and config.label2id == {"no": 0, "yes": 1, "maybe": 2}
+    assert config.id2label == {0: "no", 1: "yes", 2: "maybe"} and config.label2id == {
+        "no": 0,
+        "yes": 1,
+        "maybe": 2,
+    }
     assert hf.load_pretrained(tmp_path / "named").class_names == model.class_names
 
 
 def test_a_published_bert_keeps_its_trained_pooler(tmp_path):
-    """Its config.json names the masked LM, and its file holds what the next-sentence task has trained."""
+    """Its config.json names the masked LM, and its file holds what the next-sentence task has
+    trained.
+    """
     tokenizer = train_wordpiece(TEXTS, 120)
     config = transformers.BertConfig(
-        vocab_size=tokenizer.vocab.size, hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=9
+        vocab_size=tokenizer.vocab.size,
+        hidden_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=9,
     )
     theirs = randomise(transformers.BertForPreTraining(config))
     theirs.save_pretrained(tmp_path)
     tokenizer.save(tmp_path)
-    written = (tmp_path / "config.json").read_text().replace("BertForPreTraining", "BertForMaskedLM")
+    written = (
+        (tmp_path / "config.json").read_text().replace("BertForPreTraining", "BertForMaskedLM")
+    )
     (tmp_path / "config.json").write_text(written)
     loaded = checkpoints.open_model(tmp_path)
     assert torch.equal(loaded.model.pooler.dense.weight, theirs.bert.pooler.dense.weight)
@@ -135,7 +188,8 @@ def decoder(config):
 
 
 @pytest.mark.parametrize(
-    ("make", "published"),  # as counted by transformers, but for first rows of positions that nobody reads
+    # as counted by transformers, but for first rows of positions that nobody reads
+    ("make", "published"),
     [
         (lambda: heads.Pretraining(Transformer(preset("bert-base"))), 110_106_428),
         (lambda: heads.Pretraining(Transformer(preset("bert-large"))), 336_226_108),

@@ -1,4 +1,6 @@
-"""Generation against transformers on random weights, token for token: GPT-2, BART and T5; the same distributions."""
+"""Generation against transformers on random weights, token for token: GPT-2, BART and T5; the same
+distributions.
+"""
 
 import itertools
 
@@ -17,24 +19,46 @@ IDS = {"pad_token_id": PAD, "eos_token_id": EOS, "bos_token_id": 0}
 
 def public(kind):
     if kind == "gpt2":
-        config = transformers.GPT2Config(vocab_size=VOCAB, n_positions=48, n_embd=32, n_head=4, n_layer=2, **IDS)
+        config = transformers.GPT2Config(
+            vocab_size=VOCAB, n_positions=48, n_embd=32, n_head=4, n_layer=2, **IDS
+        )
         return transformers.GPT2LMHeadModel(config)
     if kind == "bart":
-        sides = {f"{s}_{n}": v for s in ("encoder", "decoder")
-                 for n, v in {"layers": 2, "attention_heads": 4, "ffn_dim": 40}.items()}  # fmt: skip
+        sides = {
+            f"{s}_{n}": v
+            for s in ("encoder", "decoder")
+            for n, v in {"layers": 2, "attention_heads": 4, "ffn_dim": 40}.items()
+        }
         config = transformers.BartConfig(
-            vocab_size=VOCAB, max_position_embeddings=48, d_model=32, decoder_start_token_id=START,
-            forced_eos_token_id=None, **sides, **IDS
-        )  # fmt: skip
+            vocab_size=VOCAB,
+            max_position_embeddings=48,
+            d_model=32,
+            decoder_start_token_id=START,
+            forced_eos_token_id=None,
+            **sides,
+            **IDS,
+        )
         return transformers.BartForConditionalGeneration(config)
     config = transformers.T5Config(
-        vocab_size=VOCAB, d_model=32, d_kv=8, d_ff=40, num_layers=2, num_heads=4, decoder_start_token_id=START,
-        feed_forward_proj="gated-gelu" if kind == "t5 1.1" else "relu", tie_word_embeddings=kind != "t5 1.1", **IDS
-    )  # fmt: skip
+        vocab_size=VOCAB,
+        d_model=32,
+        d_kv=8,
+        d_ff=40,
+        num_layers=2,
+        num_heads=4,
+        decoder_start_token_id=START,
+        feed_forward_proj="gated-gelu" if kind == "t5 1.1" else "relu",
+        tie_word_embeddings=kind != "t5 1.1",
+        **IDS,
+    )
     return transformers.T5ForConditionalGeneration(config)
 
 
-@pytest.fixture(scope="module", params=list(itertools.product(["gpt2", "bart", "t5", "t5 1.1"], range(2))), ids=str)
+@pytest.fixture(
+    scope="module",
+    params=list(itertools.product(["gpt2", "bart", "t5", "t5 1.1"], range(2))),
+    ids=str,
+)
 def models(request, tmp_path_factory):
     """The same random model, ours and theirs; the output is peaked enough to tell beams apart."""
     kind, seed = request.param
@@ -42,7 +66,9 @@ def models(request, tmp_path_factory):
     if kind != "gpt2":  # larger scores, so that not every row says the same
         with torch.no_grad():
             for name, weight in theirs.named_parameters():
-                if name.endswith(("shared.weight", "EncDecAttention.o.weight", "encoder_attn.out_proj.weight")):
+                if name.endswith(
+                    ("shared.weight", "EncDecAttention.o.weight", "encoder_attn.out_proj.weight")
+                ):
                     weight.mul_(4)
     folder = tmp_path_factory.mktemp("model")
     theirs.save_pretrained(folder)
@@ -54,11 +80,17 @@ def prompts(models):
     rng = torch.Generator().manual_seed(100)
     rows = [torch.randint(4, VOCAB, (n,), generator=rng).tolist() for n in (9, 4, 1, 6)]
     ids, attention_mask = left_pad(rows, PAD)
-    return (ids.flip(1), attention_mask.flip(1)) if models[1].config.is_encoder_decoder else (ids, attention_mask)
+    return (
+        (ids.flip(1), attention_mask.flip(1))
+        if models[1].config.is_encoder_decoder
+        else (ids, attention_mask)
+    )
 
 
 def both(models, prompts, rank=None, **options):
-    """(ours, theirs). rank: which of the most frequent free tokens ends a text; None: nothing does."""
+    """(ours, theirs). rank: which of the most frequent free tokens ends a text; None: nothing
+    does.
+    """
     ours, theirs = models
     ids, attention_mask = prompts
     eos = None
@@ -67,12 +99,23 @@ def both(models, prompts, rank=None, **options):
         eos = int(free.flatten().bincount().argsort(descending=True)[rank])
     torch.manual_seed(7)
     expected = theirs.generate(
-        ids, attention_mask=attention_mask.long(), pad_token_id=PAD, eos_token_id=VOCAB + 5 if eos is None else eos,
-        max_new_tokens=NEW, **{"do_sample": False} | options
-    )  # fmt: skip
+        ids,
+        attention_mask=attention_mask.long(),
+        pad_token_id=PAD,
+        eos_token_id=VOCAB + 5 if eos is None else eos,
+        max_new_tokens=NEW,
+        **{"do_sample": False} | options,
+    )
     rng = torch.Generator().manual_seed(7)
     found = generate(
-        ours, ids, attention_mask=attention_mask, eos=eos, pad=PAD, max_new_tokens=NEW, generator=rng, **options
+        ours,
+        ids,
+        attention_mask=attention_mask,
+        eos=eos,
+        pad=PAD,
+        max_new_tokens=NEW,
+        generator=rng,
+        **options,
     )
     return found, expected
 
@@ -84,13 +127,16 @@ LEAST = {"min_new_tokens": 6}
 def test_greedy(models, prompts, eos, least):
     ours, theirs = both(models, prompts, eos, **least)
     assert torch.equal(ours, theirs)
-    assert eos is not None or len({tuple(row) for row in ours[:, -NEW:].tolist()}) > 1  # the source or prompt is read
+    # the source or prompt is read
+    assert eos is not None or len({tuple(row) for row in ours[:, -NEW:].tolist()}) > 1
 
 
 @pytest.mark.parametrize(("eos", "least"), [(None, {}), (1, {}), (1, LEAST)])
 @pytest.mark.parametrize(("beams", "penalty"), [(2, 1.0), (3, 0.0), (4, 2.0), (5, -1.0)])
 def test_beam_search(models, prompts, beams, penalty, eos, least):
-    assert torch.equal(*both(models, prompts, eos, num_beams=beams, length_penalty=penalty, **least))
+    assert torch.equal(
+        *both(models, prompts, eos, num_beams=beams, length_penalty=penalty, **least)
+    )
 
 
 @pytest.mark.parametrize("least", [{}, LEAST], ids=str)
@@ -105,11 +151,22 @@ def test_several_beams_with_their_scores(models, prompts, beams, returned, penal
     ids, attention_mask = prompts
     options = {"max_new_tokens": NEW, "num_beams": beams, "length_penalty": penalty}
     expected = theirs.generate(
-        ids, attention_mask=attention_mask.long(), pad_token_id=PAD, eos_token_id=EOS, do_sample=False,
-        num_return_sequences=returned, output_scores=True, return_dict_in_generate=True, **options
-    )  # fmt: skip
-    found = generate_several(ours, ids, returned, attention_mask=attention_mask, eos=EOS, pad=PAD, **options)
-    assert torch.equal(found.ids, expected.sequences) and close(found.scores, expected.sequences_scores)
+        ids,
+        attention_mask=attention_mask.long(),
+        pad_token_id=PAD,
+        eos_token_id=EOS,
+        do_sample=False,
+        num_return_sequences=returned,
+        output_scores=True,
+        return_dict_in_generate=True,
+        **options,
+    )
+    found = generate_several(
+        ours, ids, returned, attention_mask=attention_mask, eos=EOS, pad=PAD, **options
+    )
+    assert torch.equal(found.ids, expected.sequences) and close(
+        found.scores, expected.sequences_scores
+    )
 
 
 @pytest.mark.parametrize("top_k", [None, 1, 7, 1000])
@@ -145,13 +202,19 @@ def test_the_source_is_read_once_and_its_keys_are_computed_once(models, prompts,
         ours.stack.encoder.register_forward_hook(count("encoder")),
         ours.stack.decoder.blocks[0].cross.k.register_forward_hook(count("k")),
     ]
-    with_cache = generate(ours, ids, attention_mask=attention_mask, max_new_tokens=NEW, num_beams=beams)
+    with_cache = generate(
+        ours, ids, attention_mask=attention_mask, max_new_tokens=NEW, num_beams=beams
+    )
     assert calls == {"encoder": 1, "k": 1}
-    without = generate(ours, ids, attention_mask=attention_mask, max_new_tokens=NEW, num_beams=beams, cache=False)
+    without = generate(
+        ours, ids, attention_mask=attention_mask, max_new_tokens=NEW, num_beams=beams, cache=False
+    )
     assert calls == {"encoder": 2, "k": 1 + NEW} and torch.equal(with_cache, without)
     for handle in handles:
         handle.remove()
     with capture(ours, "decoder.blocks.0.cross.probs") as seen:
         generate(ours, ids, attention_mask=attention_mask, max_new_tokens=2)
     probs = seen["decoder.blocks.0.cross.probs"]  # B H 1 T
-    assert (probs[~attention_mask[:, None, None].expand_as(probs)] == 0).all(), "padding of the source is read"
+    assert (probs[~attention_mask[:, None, None].expand_as(probs)] == 0).all(), (
+        "padding of the source is read"
+    )

@@ -15,10 +15,18 @@ KINDS = ["GPT2", "OpenAIGPT"]
 def public(kind, size="small", head="LMHeadModel", **more):
     width, heads, layers = SIZES[size]
     config = getattr(transformers, f"{kind}Config")(
-        vocab_size=60, n_positions=20, n_embd=width, n_head=heads, n_layer=layers, bos_token_id=1, eos_token_id=1,
-        pad_token_id=0, attn_implementation="eager", **({"n_inner": 20} if (kind, size) == ("GPT2", "narrow") else {}),
+        vocab_size=60,
+        n_positions=20,
+        n_embd=width,
+        n_head=heads,
+        n_layer=layers,
+        bos_token_id=1,
+        eos_token_id=1,
+        pad_token_id=0,
+        attn_implementation="eager",
+        **({"n_inner": 20} if (kind, size) == ("GPT2", "narrow") else {}),
         **more,
-    )  # fmt: skip
+    )
     return randomise(getattr(transformers, kind + head)(config))
 
 
@@ -27,11 +35,14 @@ def public(kind, size="small", head="LMHeadModel", **more):
 def test_hidden_states_logits_gradients_and_the_way_back(kind, size, batch, tmp_path):
     theirs, real = public(kind, size), batch["attention_mask"]
     ours = read(theirs, tmp_path)
-    expected = theirs_on(theirs, batch, output_hidden_states=True, labels=batch["ids"].masked_fill(~real, -100))
+    expected = theirs_on(
+        theirs, batch, output_hidden_states=True, labels=batch["ids"].masked_fill(~real, -100)
+    )
     with torch.no_grad(), capture(ours, "blocks.*") as seen:
         logits = ours(batch["ids"], attention_mask=real)
     assert close(logits[real], expected.logits[real])
-    inner = expected.hidden_states[1:-1] if kind == "GPT2" else expected.hidden_states[1:]  # GPT-2's last is normed
+    # GPT-2's last is normed
+    inner = expected.hidden_states[1:-1] if kind == "GPT2" else expected.hidden_states[1:]
     assert len(inner) >= 1
     for layer, state in enumerate(inner):
         assert close(seen[f"blocks.{layer}"][real], state[real])
@@ -52,7 +63,9 @@ def test_classification_reads_the_last_real_token(kind, batch, tmp_path):
     theirs = public(kind, head="ForSequenceClassification", num_labels=3)
     expected = theirs_on(theirs, batch).logits
     assert expected.shape == (3, 3)
-    assert close(read(theirs, tmp_path)(batch["ids"], attention_mask=batch["attention_mask"]), expected)
+    assert close(
+        read(theirs, tmp_path)(batch["ids"], attention_mask=batch["attention_mask"]), expected
+    )
 
 
 def test_left_padding_changes_nothing(batch, tmp_path):

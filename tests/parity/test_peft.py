@@ -17,42 +17,82 @@ from course_lib.model.transformer import Transformer
 from course_lib.pretrained import hf
 from tests.parity.public import close, randomise
 
-BERT = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
-GPT2 = {"n_embd": 24, "n_layer": 3, "n_head": 2, "n_positions": 30, "bos_token_id": 0, "eos_token_id": 0}
+BERT = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 48,
+}
+GPT2 = {
+    "n_embd": 24,
+    "n_layer": 3,
+    "n_head": 2,
+    "n_positions": 30,
+    "bos_token_id": 0,
+    "eos_token_id": 0,
+}
 T5 = {"d_model": 32, "num_layers": 2, "num_heads": 4, "d_kv": 8, "d_ff": 40}
-BART = {"d_model": 32, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4,
-        "decoder_attention_heads": 4, "encoder_ffn_dim": 40, "decoder_ffn_dim": 40}  # fmt: skip
+BART = {
+    "d_model": 32,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "encoder_ffn_dim": 40,
+    "decoder_ffn_dim": 40,
+}
 CONFIGS = {
-    "bert": lambda: transformers.BertConfig(vocab_size=60, max_position_embeddings=30, num_labels=3, **BERT),
+    "bert": lambda: transformers.BertConfig(
+        vocab_size=60, max_position_embeddings=30, num_labels=3, **BERT
+    ),
     "gpt2": lambda: transformers.GPT2Config(vocab_size=60, num_labels=3, pad_token_id=0, **GPT2),
     "t5": lambda: transformers.T5Config(vocab_size=60, **T5),
-    "bart": lambda: transformers.BartConfig(vocab_size=60, max_position_embeddings=30, scale_embedding=True, **BART),
+    "bart": lambda: transformers.BartConfig(
+        vocab_size=60, max_position_embeddings=30, scale_embedding=True, **BART
+    ),
 }
 CLS, LM, SUM = "BertForSequenceClassification", "GPT2LMHeadModel", "T5ForConditionalGeneration"
 
 
 def lora(task, *modules, **more):
     return public.LoraConfig(
-        task_type=task, r=3, lora_alpha=5, target_modules=list(modules), init_lora_weights=False, **more
+        task_type=task,
+        r=3,
+        lora_alpha=5,
+        target_modules=list(modules),
+        init_lora_weights=False,
+        **more,
     )
 
 
 CASES = {
     "bert lora": (CLS, lora("SEQ_CLS", "query", "value")),
-    "bert lora, more linears": ("BertForMaskedLM", lora(None, "key", "value", "output.dense", "intermediate.dense")),
+    "bert lora, more linears": (
+        "BertForMaskedLM",
+        lora(None, "key", "value", "output.dense", "intermediate.dense"),
+    ),
     "bert lora, patterns": (
-        CLS, lora("SEQ_CLS", "query", "key", rank_pattern={"key": 5}, alpha_pattern={"layer.1.*.query": 9}),
+        CLS,
+        lora(
+            "SEQ_CLS", "query", "key", rank_pattern={"key": 5}, alpha_pattern={"layer.1.*.query": 9}
+        ),
     ),
     "bert lora, pooler too": (CLS, lora("SEQ_CLS", "query", modules_to_save=["pooler.dense"])),
     "gpt2 lora": (LM, lora("CAUSAL_LM", "c_attn", fan_in_fan_out=True)),
-    "gpt2 lora, every linear": (LM, lora("CAUSAL_LM", "c_attn", "c_proj", "c_fc", fan_in_fan_out=True)),
-    "gpt2 lora, classifier": ("GPT2ForSequenceClassification", lora("SEQ_CLS", "c_attn", fan_in_fan_out=True)),
+    "gpt2 lora, every linear": (
+        LM,
+        lora("CAUSAL_LM", "c_attn", "c_proj", "c_fc", fan_in_fan_out=True),
+    ),
+    "gpt2 lora, classifier": (
+        "GPT2ForSequenceClassification",
+        lora("SEQ_CLS", "c_attn", fan_in_fan_out=True),
+    ),
     "t5 lora": (SUM, lora("SEQ_2_SEQ_LM", "q", "v", "wo")),
     "bart lora": ("BartForConditionalGeneration", lora("SEQ_2_SEQ_LM", "q_proj", "out_proj")),
     "gpt2 prompt": (LM, public.PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=4)),
     "bert prefix": (CLS, public.PrefixTuningConfig(task_type="SEQ_CLS", num_virtual_tokens=4)),
     "gpt2 prefix": (LM, public.PrefixTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=4)),
-}  # fmt: skip
+}
 
 
 def model_type(architecture):
@@ -95,14 +135,19 @@ def outputs(theirs, ours, batch):
     ids, attention_mask = batch["ids"], batch["attention_mask"]
     options, more = {"input_ids": ids, "attention_mask": attention_mask.long()}, ()
     name = type(theirs.get_base_model()).__name__
-    with_segments = name in (CLS, "BertForMaskedLM")  # for a bare body, prompts make the library drop them
+    # for a bare body, prompts make the library drop them
+    with_segments = name in (CLS, "BertForMaskedLM")
     if with_segments:
         options["token_type_ids"] = batch["segments"]
     if name.endswith("ConditionalGeneration"):
         options["decoder_input_ids"] = batch["ids"].flip(1)
         more = (batch["ids"].flip(1),)
     expected = theirs(**options)
-    expected = getattr(expected, "logits", None) if hasattr(expected, "logits") else expected.last_hidden_state
+    expected = (
+        getattr(expected, "logits", None)
+        if hasattr(expected, "logits")
+        else expected.last_hidden_state
+    )
     extra = {"segments": batch["segments"]} if with_segments else {}
     actual = ours(ids, *more, attention_mask=attention_mask, **extra)
     actual = actual[0] if isinstance(actual, tuple) else actual
@@ -131,7 +176,9 @@ def test_outputs_are_equal_and_survive_the_way_back(case, trained, batch, tmp_pa
 
 @pytest.mark.parametrize("pattern", ["blocks.*.attn.[qv]", "blocks.*.attn.k", "blocks.*.*.*"])
 def test_our_own_gpt2_updates_load_there(pattern, batch, tmp_path):
-    """Of q and v alone, or each with an A of its own: written as one update of c_attn with the summed rank."""
+    """Of q and v alone, or each with an A of its own: written as one update of c_attn with the
+    summed rank.
+    """
     base(LM).save_pretrained(tmp_path / "base")
     ours = shaken(peft.lora(hf.load_pretrained(tmp_path / "base"), pattern, rank=2, alpha=3))
     peft.save_pretrained(ours, tmp_path / "ours", model_type="gpt2", architecture=LM)
@@ -166,7 +213,9 @@ def test_a_merged_model_is_the_one_that_peft_merges(trained, tmp_path):
     hf.save_pretrained(ours, tmp_path / "merged", **what)
     merged = theirs.merge_and_unload().state_dict()
     again = transformers.GPT2LMHeadModel.from_pretrained(tmp_path / "merged").state_dict()
-    assert merged.keys() == again.keys() and all(close(again[name], merged[name]) for name in merged)
+    assert merged.keys() == again.keys() and all(
+        close(again[name], merged[name]) for name in merged
+    )
 
 
 def test_training_goes_on_as_in_the_library(trained, batch):
@@ -175,17 +224,24 @@ def test_training_goes_on_as_in_the_library(trained, batch):
     ids = batch["ids"][:, :6].clamp(min=1)
     for name, weight in theirs.named_parameters():
         weight.requires_grad_("lora_" in name)
-    both = [torch.optim.Adam([w for w in m.parameters() if w.requires_grad], lr=0.01) for m in (theirs, ours)]
+    both = [
+        torch.optim.Adam([w for w in m.parameters() if w.requires_grad], lr=0.01)
+        for m in (theirs, ours)
+    ]
     for _ in range(3):
         theirs(input_ids=ids, labels=ids).loss.backward()
         logits = ours(ids)
-        torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten()).backward()
+        torch.nn.functional.cross_entropy(
+            logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten()
+        ).backward()
         for optimizer in both:
             optimizer.step()
             optimizer.zero_grad()
     with torch.no_grad():
         actual, expected = outputs(theirs, ours, batch)
-        assert close(actual, expected) and not close(actual, outputs(trained(*CASES["gpt2 lora"])[0], ours, batch)[1])
+        assert close(actual, expected) and not close(
+            actual, outputs(trained(*CASES["gpt2 lora"])[0], ours, batch)[1]
+        )
 
 
 def change(folder, **values):
@@ -198,7 +254,9 @@ def test_foreign_adapters_are_refused(tmp_path):
     theirs = base("BertModel")
     theirs.save_pretrained(tmp_path / "base")
     public.get_peft_model(theirs, lora(None, "query")).save_pretrained(tmp_path / "bert")
-    public.get_peft_model(base("BertModel"), lora(None, "word_embeddings")).save_pretrained(tmp_path / "words")
+    public.get_peft_model(base("BertModel"), lora(None, "word_embeddings")).save_pretrained(
+        tmp_path / "words"
+    )
     for name, method in {"gpt2": peft.lora, "prompt": peft.prompt, "prefix": peft.prefix}.items():
         model = method(heads.LM(Transformer(gpt(60, width=24, layers=2, heads=2, length=30))))
         peft.save_pretrained(model, tmp_path / name, model_type="gpt2", architecture=LM)
@@ -227,11 +285,16 @@ def test_what_the_library_cannot_say_is_not_written(tmp_path):
     what = {"model_type": "bert", "architecture": "BertModel"}
 
     def bert():
-        return heads.Pooled(Transformer(MODEL_TYPES["bert"].read_config(CONFIGS["bert"]().to_dict())))
+        return heads.Pooled(
+            Transformer(MODEL_TYPES["bert"].read_config(CONFIGS["bert"]().to_dict()))
+        )
 
     for model, words in [
         (bert(), "Only a model with LoRA updates"),
-        (peft.adapters(peft.lora(bert()), 2), r"adapter.down.\w+ is trained, but `peft` has no place"),
+        (
+            peft.adapters(peft.lora(bert()), 2),
+            r"adapter.down.\w+ is trained, but `peft` has no place",
+        ),
         (peft.prompt(bert(), 2), "a pooler would read the prompt"),
     ]:
         with pytest.raises(CourseError, match=words):

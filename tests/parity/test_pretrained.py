@@ -1,4 +1,6 @@
-"""Checkpoints by name: model and tokenizer of every family, as transformers wrote them, from the cache and offline."""
+"""Checkpoints by name: model and tokenizer of every family, as transformers wrote them, from the
+cache and offline.
+"""
 
 from pathlib import Path
 
@@ -13,7 +15,12 @@ from tests.parity.public import TRAINING, byte_level, close, randomise, wordpiec
 
 OLD, NEW = "a" * 40, "b" * 40
 TEXTS = [("the judge went home", None), ("The quick dogs", "went over the fox, home.")]
-SMALL = {"hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 2, "intermediate_size": 24}
+SMALL = {
+    "hidden_size": 16,
+    "num_attention_heads": 2,
+    "num_hidden_layers": 2,
+    "intermediate_size": 24,
+}
 GPT = {"n_embd": 16, "n_layer": 2, "n_head": 2}
 
 
@@ -28,43 +35,68 @@ def gpt1():
     letters = sorted({c for text in TRAINING for c in text.lower() if c != " "})
     merges = [("t", "h"), ("th", "e</w>"), ("o", "x</w>"), ("f", "ox</w>")]
     tokens = ["<unk>", *letters, *(c + "</w>" for c in letters), *("".join(m) for m in merges)]
-    return transformers.OpenAIGPTTokenizer(vocab={t: i for i, t in enumerate(tokens)}, merges=merges)
+    return transformers.OpenAIGPTTokenizer(
+        vocab={t: i for i, t in enumerate(tokens)}, merges=merges
+    )
 
 
-SIDES = {f"{side}_{part}": 2 for side in ("encoder", "decoder") for part in ("layers", "attention_heads")}
+SIDES = {
+    f"{side}_{part}": 2 for side in ("encoder", "decoder") for part in ("layers", "attention_heads")
+}
 FAMILIES = {
     "bert": ("BertForMaskedLM", SMALL, lambda: wordpiece("BertTokenizer")),
     "megatron-bert": ("MegatronBertForMaskedLM", SMALL, lambda: wordpiece("BertTokenizer")),
     "roberta": (
-        "RobertaForMaskedLM", SMALL | {"type_vocab_size": 1},
-        lambda: byte_level("RobertaTokenizer", "<s>", "<pad>", "</s>", "<unk>", "<mask>")
+        "RobertaForMaskedLM",
+        SMALL | {"type_vocab_size": 1},
+        lambda: byte_level("RobertaTokenizer", "<s>", "<pad>", "</s>", "<unk>", "<mask>"),
     ),
     "albert": (
-        "AlbertForMaskedLM", SMALL | {"embedding_size": 8},
-        lambda: unigram("AlbertTokenizer", "<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")
+        "AlbertForMaskedLM",
+        SMALL | {"embedding_size": 8},
+        lambda: unigram("AlbertTokenizer", "<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"),
     ),
     "distilbert": (
-        "DistilBertForMaskedLM", {"dim": 16, "n_layers": 2, "n_heads": 2, "hidden_dim": 24},
-        lambda: wordpiece("DistilBertTokenizer")
+        "DistilBertForMaskedLM",
+        {"dim": 16, "n_layers": 2, "n_heads": 2, "hidden_dim": 24},
+        lambda: wordpiece("DistilBertTokenizer"),
     ),
-    "electra": ("ElectraForPreTraining", SMALL | {"embedding_size": 8}, lambda: wordpiece("ElectraTokenizer")),
+    "electra": (
+        "ElectraForPreTraining",
+        SMALL | {"embedding_size": 8},
+        lambda: wordpiece("ElectraTokenizer"),
+    ),
     "deberta": (
         "DebertaForMaskedLM",
-        SMALL | {"relative_attention": True, "position_biased_input": False, "pos_att_type": "c2p|p2c"},
-        lambda: byte_level("DebertaTokenizer", "[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]")
+        SMALL
+        | {"relative_attention": True, "position_biased_input": False, "pos_att_type": "c2p|p2c"},
+        lambda: byte_level("DebertaTokenizer", "[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]"),
     ),
     "openai-gpt": ("OpenAIGPTLMHeadModel", GPT, gpt1),
     "gpt2": ("GPT2LMHeadModel", GPT, lambda: byte_level("GPT2Tokenizer", "<|endoftext|>")),
-    **{name.lower(): (
-        f"{name}ForConditionalGeneration", {"d_model": 16, "encoder_ffn_dim": 24, "decoder_ffn_dim": 24} | SIDES,
-        lambda: byte_level("BartTokenizer", "<s>", "<pad>", "</s>", "<unk>", "<mask>")
-    ) for name in ("Bart", "Blenderbot")},
+    **{
+        name.lower(): (
+            f"{name}ForConditionalGeneration",
+            {"d_model": 16, "encoder_ffn_dim": 24, "decoder_ffn_dim": 24} | SIDES,
+            lambda: byte_level("BartTokenizer", "<s>", "<pad>", "</s>", "<unk>", "<mask>"),
+        )
+        for name in ("Bart", "Blenderbot")
+    },
     "t5": (
         "T5ForConditionalGeneration",
-        {"d_model": 16, "d_ff": 24, "d_kv": 8, "num_layers": 2, "num_heads": 2, "decoder_start_token_id": 0},
-        lambda: unigram("T5Tokenizer", "<pad>", "</s>", "<unk>", *(f"<extra_id_{n}>" for n in range(100)))
-    )
-}  # fmt: skip
+        {
+            "d_model": 16,
+            "d_ff": 24,
+            "d_kv": 8,
+            "num_layers": 2,
+            "num_heads": 2,
+            "decoder_start_token_id": 0,
+        },
+        lambda: unigram(
+            "T5Tokenizer", "<pad>", "</s>", "<unk>", *(f"<extra_id_{n}>" for n in range(100))
+        ),
+    ),
+}
 
 
 @pytest.fixture
@@ -110,8 +142,13 @@ def test_model_and_tokenizer_by_name(family, cache):
     for text, pair in TEXTS:
         expected, got = tokenizer(text, pair, return_token_type_ids=True), words.encode(text, pair)
         assert got.ids == expected["input_ids"] and len(got.ids) > 3
-        assert family in ("roberta", "bart", "blenderbot") or got.segments == expected["token_type_ids"]
-        assert words.decode(got.ids) == tokenizer.decode(expected["input_ids"], skip_special_tokens=True)
+        assert (
+            family in ("roberta", "bart", "blenderbot")
+            or got.segments == expected["token_type_ids"]
+        )
+        assert words.decode(got.ids) == tokenizer.decode(
+            expected["input_ids"], skip_special_tokens=True
+        )
     for role in ("pad", "cls", "sep", "mask"):
         assert getattr(words.vocab, role) == getattr(tokenizer, f"{role}_token_id"), role
     assert words.vocab.size <= theirs.config.vocab_size
@@ -126,9 +163,12 @@ def test_owner_revision_and_prefix(cache):
     first, _ = public("bert", fetched(cache, "toy/bert", OLD, "v1"), seed=1)
     second, _ = public("bert", fetched(cache, "toy/bert", NEW, "main"), seed=2)
     for name, theirs in {
-        "toy/bert": second, "hub:toy/bert": second, "toy/bert@main": second, "toy/bert@v1": first,
-        f"toy/bert@{OLD}": first
-    }.items():  # fmt: skip
+        "toy/bert": second,
+        "hub:toy/bert": second,
+        "toy/bert@main": second,
+        "toy/bert@v1": first,
+        f"toy/bert@{OLD}": first,
+    }.items():
         for model in (hf.load_pretrained(name), checkpoints.open_model(name).model):
             expected = theirs.bert.embeddings.word_embeddings.weight
             assert torch.equal(model.stack.embed.tokens.weight, expected), name
@@ -140,7 +180,9 @@ def test_a_folder_comes_before_a_name(cache, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path / "work")
     for source in ("toy/bert", Path("toy/bert"), "./toy/bert"):
         model = hf.load_pretrained(source)
-        assert torch.equal(model.stack.embed.tokens.weight, local.bert.embeddings.word_embeddings.weight)
+        assert torch.equal(
+            model.stack.embed.tokens.weight, local.bert.embeddings.word_embeddings.weight
+        )
 
 
 @pytest.mark.parametrize(
@@ -154,11 +196,15 @@ def test_a_folder_comes_before_a_name(cache, tmp_path, monkeypatch):
         ("", "give the path"),
     ],
 )
-def test_what_is_not_to_be_had_is_one_sentence_or_two(source, message, cache, tmp_path, monkeypatch):
+def test_what_is_not_to_be_had_is_one_sentence_or_two(
+    source, message, cache, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     public("bert", fetched(cache, "toy/bert", NEW, "main"))
     with pytest.raises(CourseError, match=message) as error:
         hf.load_pretrained(source)
     assert "\n" not in str(error.value)
-    with pytest.raises(CourseError, match=r"no checkpoint 'bert-minni'; there are .*cannot be had: the hub"):
+    with pytest.raises(
+        CourseError, match=r"no checkpoint 'bert-minni'; there are .*cannot be had: the hub"
+    ):
         checkpoints.open_model("bert-minni")

@@ -19,9 +19,13 @@ from course_lib.pretrained.tokenizers import Tokenizer, train_wordpiece
 from tests.parity.public import close, randomise
 
 TEXTS = [
-    "the cat sat on the mat", "a dog", "the house of the old dog is on the hill and the cat sat in it all day long",
-    "cat", "a cat sat on a hill", "the old house",
-]  # fmt: skip
+    "the cat sat on the mat",
+    "a dog",
+    "the house of the old dog is on the hill and the cat sat in it all day long",
+    "cat",
+    "a cat sat on a hill",
+    "the old house",
+]
 PAIRS = [*TEXTS[1:], TEXTS[0]]
 OTHERS = [*TEXTS[2:], *TEXTS[:2]]
 BERTS = [
@@ -32,7 +36,10 @@ TOPS = {
     "mean": ("mean", []),
     "cls": ("cls", ["normalize"]),
     "max": ("max", [("tanh", torch.nn.Tanh(), True)]),
-    "lasttoken": ("lasttoken", [("relu", torch.nn.ReLU(), False), ("identity", torch.nn.Identity(), True)]),
+    "lasttoken": (
+        "lasttoken",
+        [("relu", torch.nn.ReLU(), False), ("identity", torch.nn.Identity(), True)],
+    ),
     "all": ("mean", [("gelu", torch.nn.GELU(), True), "normalize"]),
 }
 
@@ -61,7 +68,11 @@ def public(tmp_path, tokenizer, name="mean", which=0, family="Bert"):
         if layer == "normalize":
             made.append(modules.Normalize())
         else:
-            made.append(randomise(modules.Dense(width, 8 + number, bias=layer[2], activation_function=layer[1])))
+            made.append(
+                randomise(
+                    modules.Dense(width, 8 + number, bias=layer[2], activation_function=layer[1])
+                )
+            )
             width = 8 + number
     model = SentenceTransformer(modules=made, device="cpu").eval()
     model.save(str(tmp_path / "theirs"))
@@ -82,22 +93,43 @@ def test_folders_give_equal_vectors(name, which, family, tokenizer, tmp_path):
     expected = vectors(theirs)
     assert ours.max_length == 16 < len(tokenizer.encode(TEXTS[2]))  # one text is cut
     assert close(sbert.encode(ours, TEXTS, batch=2), expected)
-    assert [type(layer).__name__ for layer in ours.model.top] == [type(m).__name__ for m in list(theirs)[2:]]
+    assert [type(layer).__name__ for layer in ours.model.top] == [
+        type(m).__name__ for m in list(theirs)[2:]
+    ]
 
 
 def test_an_older_folder_and_its_settings(tokenizer, tmp_path):
-    """The stack in 0_Transformer, pooling by flags, the length beside the stack, a default prompt."""
+    """The stack in 0_Transformer, pooling by flags, the length beside the stack, a default
+    prompt.
+    """
     bert_folder(tmp_path / "0_Transformer", tokenizer)
     (tmp_path / "1_Pooling").mkdir()
-    flags = {"word_embedding_dimension": 16, "pooling_mode_cls_token": False, "pooling_mode_max_tokens": True}
+    flags = {
+        "word_embedding_dimension": 16,
+        "pooling_mode_cls_token": False,
+        "pooling_mode_max_tokens": True,
+    }
     write = {
         "modules.json": [
-            {"idx": 0, "name": "0", "path": "0_Transformer", "type": "sentence_transformers.models.Transformer"},
-            {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
+            {
+                "idx": 0,
+                "name": "0",
+                "path": "0_Transformer",
+                "type": "sentence_transformers.models.Transformer",
+            },
+            {
+                "idx": 1,
+                "name": "1",
+                "path": "1_Pooling",
+                "type": "sentence_transformers.models.Pooling",
+            },
         ],
         "0_Transformer/sentence_bert_config.json": {"max_seq_length": 6, "do_lower_case": False},
         "1_Pooling/config.json": flags | {"pooling_mode_mean_tokens": False},
-        "config_sentence_transformers.json": {"prompts": {"q": "the old "}, "default_prompt_name": "q"},
+        "config_sentence_transformers.json": {
+            "prompts": {"q": "the old "},
+            "default_prompt_name": "q",
+        },
     }
     for path, value in write.items():
         (tmp_path / path).write_text(json.dumps(value))
@@ -152,7 +184,9 @@ def compare(loss, expected, ours, theirs):
     for name, weight in ours.stack.named_parameters():
         assert close(weight.grad, translated[name]), name
     dense = [m for m in theirs if isinstance(m, modules.Dense)]
-    for layer, public_layer in zip([m for m in ours.top if isinstance(m, sbert.Dense)], dense, strict=True):
+    for layer, public_layer in zip(
+        [m for m in ours.top if isinstance(m, sbert.Dense)], dense, strict=True
+    ):
         assert close(layer.linear.weight.grad, public_layer.linear.weight.grad)
     assert any(weight.grad.abs().max() > 1e-3 for weight in ours.stack.parameters())
 
@@ -191,12 +225,16 @@ def test_cosine_loss(both, tokenizer):
 def test_triplet_loss(margin, both, tokenizer):
     ours, theirs = both
     batch = batch_of(tokenizer, TEXTS, PAIRS, OTHERS)
-    loss = sbert.triplet_loss(*ours(batch["ids"], attention_mask=batch["attention_mask"]).unbind(1), margin)
+    loss = sbert.triplet_loss(
+        *ours(batch["ids"], attention_mask=batch["attention_mask"]).unbind(1), margin
+    )
     public_loss = theirs_losses.TripletLoss(theirs, triplet_margin=margin)
     compare(loss, public_loss(features(theirs, [TEXTS, PAIRS, OTHERS]), None), ours, theirs)
 
 
-@pytest.mark.parametrize("columns", [(TEXTS, PAIRS), (TEXTS, PAIRS, OTHERS), (TEXTS, PAIRS, OTHERS, OTHERS[::-1])])
+@pytest.mark.parametrize(
+    "columns", [(TEXTS, PAIRS), (TEXTS, PAIRS, OTHERS), (TEXTS, PAIRS, OTHERS, OTHERS[::-1])]
+)
 def test_ranking_loss(columns, both, tokenizer):
     ours, theirs = both
     public_loss = theirs_losses.MultipleNegativesRankingLoss(theirs)

@@ -11,7 +11,12 @@ from course_lib.families import word_vectors
 from course_lib.families.word_vectors import stays
 
 gensim = pytest.importorskip("gensim.models")
-TOY = [["a", "b", "c", "a", "d"], ["b", "a", "e", "d", "c", "b", "f", "a"], ["f", "e"], ["d", "a", "b"]] * 3
+TOY = [
+    ["a", "b", "c", "a", "d"],
+    ["b", "a", "e", "d", "c", "b", "f", "a"],
+    ["f", "e"],
+    ["d", "a", "b"],
+] * 3
 LR = 0.05
 # gensim looks the sigmoid up in 1,000 steps between -6 and 6, and updates nothing outside.
 STEPS = 1 / (1 + np.exp(-(np.arange(1000) / 1000 * 2 - 1) * 6))
@@ -21,8 +26,17 @@ class Theirs:
     """gensim's model of a text, and the random numbers that it will draw."""
 
     def __init__(self, kind: str, rows: list[list[str]], *, sample: float = 0.0) -> None:
-        options = {"vector_size": 6, "window": 3, "min_count": 1, "negative": 4, "workers": 1, "epochs": 1}
-        self.model = gensim.Word2Vec(**options, sg=int(kind == "skip-gram"), sample=sample, alpha=LR, min_alpha=LR)
+        options = {
+            "vector_size": 6,
+            "window": 3,
+            "min_count": 1,
+            "negative": 4,
+            "workers": 1,
+            "epochs": 1,
+        }
+        self.model = gensim.Word2Vec(
+            **options, sg=int(kind == "skip-gram"), sample=sample, alpha=LR, min_alpha=LR
+        )
         self.model.build_vocab(rows)
         self.rows = rows
         rng = np.random.default_rng(3)
@@ -36,7 +50,9 @@ class Theirs:
         return self.model.wv.vectors, self.model.syn1neg
 
     def updates(self) -> list[tuple[int, list[list[int]], list[list[int]]]]:
-        """What it will do, in order: the centre, lists of context words, words drawn for each list."""
+        """What it will do, in order: the centre, lists of context words, words drawn for each
+        list.
+        """
         random = np.random.RandomState(11)
         state = 2**24 * random.randint(0, 2**24) + random.randint(0, 2**24)
         ids = [[self.model.wv.key_to_index[word] for word in row] for row in self.rows]
@@ -50,7 +66,9 @@ class Theirs:
                 for _ in lists:
                     drawn.append([])
                     for _ in range(self.model.negative):
-                        drawn[-1].append(int(np.searchsorted(table, (state >> 16) % int(table[-1]))))
+                        drawn[-1].append(
+                            int(np.searchsorted(table, (state >> 16) % int(table[-1])))
+                        )
                         state = (state * 25214903917 + 11) % 2**48
                 found.append((centre, lists, drawn))
         return found
@@ -65,7 +83,8 @@ def exact(x: float) -> float:
 
 
 def by_hand(start, updates, sigmoid, *, at_once):
-    """The program of Mikolov et al. in NumPy: one centre, one list of context words, one product at a time.
+    """The program of Mikolov et al. in NumPy: one centre, one list of context words, one product at
+    a time.
 
     at_once: a word drawn twice for one list has not moved between, as in a step of the course.
     """
@@ -73,7 +92,10 @@ def by_hand(start, updates, sigmoid, *, at_once):
     for centre, lists, drawn in updates:
         for words, others in zip(lists, drawn, strict=True):
             h, down, before = v[words].mean(0), 0.0, u.copy()
-            for word, label in [(centre, 1.0), *((other, 0.0) for other in others if other != centre)]:
+            for word, label in [
+                (centre, 1.0),
+                *((other, 0.0) for other in others if other != centre),
+            ]:
                 row = before[word] if at_once else u[word]
                 probability = sigmoid(float(h @ row))
                 if probability is not None:
@@ -137,15 +159,24 @@ def test_gensim_s_files_are_read_and_answer_the_same(tmp_path):
     theirs.add_vectors(words, rng.normal(size=(len(words), 5)).astype(np.float32))
     theirs.save_word2vec_format(str(tmp_path / "theirs.txt"))
     vectors = word_vectors.load_text(tmp_path / "theirs.txt")
-    assert vectors.words == words and torch.allclose(vectors.matrix, torch.tensor(theirs.vectors), atol=1e-6)
+    assert vectors.words == words and torch.allclose(
+        vectors.matrix, torch.tensor(theirs.vectors), atol=1e-6
+    )
     lines = (tmp_path / "theirs.txt").read_text("utf-8").splitlines(keepends=True)
     (tmp_path / "glove.txt").write_text("".join(lines[1:]), "utf-8")  # GloVe's has no first line
     assert torch.equal(word_vectors.load_text(tmp_path / "glove.txt").matrix, vectors.matrix)
     found, expected = vectors.nearest("naïve", 4), theirs.most_similar("naïve", topn=4)
     assert [word for word, _ in found] == [word for word, _ in expected]
-    assert np.allclose([cosine for _, cosine in found], [cosine for _, cosine in expected], atol=1e-5)
+    assert np.allclose(
+        [cosine for _, cosine in found], [cosine for _, cosine in expected], atol=1e-5
+    )
     best = theirs.most_similar(positive=["b", "c"], negative=["a"], topn=1)[0][0]
-    assert word_vectors.analogies(vectors, [word_vectors.AnalogyQuestion("a", "b", "c", best)]).accuracy == 1.0
+    assert (
+        word_vectors.analogies(
+            vectors, [word_vectors.AnalogyQuestion("a", "b", "c", best)]
+        ).accuracy
+        == 1.0
+    )
 
 
 def test_cooccurrences_are_counted_by_hand():
@@ -160,7 +191,9 @@ def test_cooccurrences_are_counted_by_hand():
     ours = word_vectors.cooccurrences(text, window=3)
     table = torch.zeros(6, 6)
     table[ours.i, ours.j] = ours.x
-    assert len(ours.x) == (found > 0).sum() and torch.allclose(table.double(), torch.tensor(found), atol=1e-5)
+    assert len(ours.x) == (found > 0).sum() and torch.allclose(
+        table.double(), torch.tensor(found), atol=1e-5
+    )
 
 
 def test_glove_s_loss_gradient_and_adagrad_by_hand():
@@ -177,8 +210,12 @@ def test_glove_s_loss_gradient_and_adagrad_by_hand():
         difference = w[i, :4] @ c[j, :4] + w[i, 4] + c[j, 4] - math.log(x)
         weight = (x / 5) ** 0.75 if x < 5 else 1.0
         one = torch.tensor([i]), torch.tensor([j]), torch.tensor([x])
-        assert math.isclose(float(model.loss(*one)), weight * difference**2, rel_tol=1e-4, abs_tol=1e-6)
-        assert math.isclose(float(model.step(*one)), weight * difference**2, rel_tol=1e-4, abs_tol=1e-6)
+        assert math.isclose(
+            float(model.loss(*one)), weight * difference**2, rel_tol=1e-4, abs_tol=1e-6
+        )
+        assert math.isclose(
+            float(model.step(*one)), weight * difference**2, rel_tol=1e-4, abs_tol=1e-6
+        )
         # Half of the derivatives by w_i, b_i and by c_j, d_j.
         down_w = weight * difference * np.append(c[j, :4], 1.0)
         down_c = weight * difference * np.append(w[i, :4], 1.0)

@@ -26,7 +26,8 @@ def public(name, architecture=LM):
         vocab_size=60, attn_implementation="eager", **{"decoder_start_token_id": 0} | CONFIGS[name]
     )
     model = getattr(transformers, architecture)(config)
-    if untied and architecture == LM:  # the library ties at construction whatever one asks for, and unties on loading
+    # the library ties at construction whatever one asks for, and unties on loading
+    if untied and architecture == LM:
         model.lm_head.weight = torch.nn.Parameter(torch.empty(60, config.d_model))
     return randomise(model)
 
@@ -74,7 +75,9 @@ def test_outputs_are_equal_and_survive_the_way_back(name, architecture, pair, tm
 
 
 def test_old_files_say_tied_and_scaled_by_one_word(pair, tmp_path):
-    """Files of before 2026 have no `scale_decoder_outputs`; some hold copies of the tied weights."""
+    """Files of before 2026 have no `scale_decoder_outputs`; some hold copies of the tied
+    weights.
+    """
     for name in ("1.0", "1.1"):
         theirs = public(name)
         theirs.save_pretrained(tmp_path / name)
@@ -87,16 +90,24 @@ def test_old_files_say_tied_and_scaled_by_one_word(pair, tmp_path):
         for copy in ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight"):
             weights[copy] = weights["shared.weight"].clone()
         weights.setdefault("lm_head.weight", weights["shared.weight"].clone())
-        weights["decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"] = torch.zeros(32, 4)
+        weights["decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"] = (
+            torch.zeros(32, 4)
+        )
         save_file(weights, tmp_path / name / "model.safetensors")
         ours = hf.load_pretrained(tmp_path / name)
-        assert (ours.head is None, ours.scaled) == ((True, True) if name == "1.0" else (False, False))
+        assert (ours.head is None, ours.scaled) == (
+            (True, True) if name == "1.0" else (False, False)
+        )
         decoder_ids = shift_right(pair["labels"], 0)
         expected = theirs_on(theirs, pair, decoder_input_ids=decoder_ids).logits
-        assert close(ours(pair["ids"], decoder_ids, attention_mask=pair["attention_mask"]), expected)
+        assert close(
+            ours(pair["ids"], decoder_ids, attention_mask=pair["attention_mask"]), expected
+        )
 
 
 def test_a_fresh_t5_is_far_from_uniform():
     ours = t5_lm(preset("t5-mini")).eval()
-    start = losses.seq2seq(ours, {"ids": torch.randint(3072, (2, 9)), "labels": torch.randint(3072, (2, 7))})
+    start = losses.seq2seq(
+        ours, {"ids": torch.randint(3072, (2, 9)), "labels": torch.randint(3072, (2, 7))}
+    )
     assert 7 < start.item() < 12, "log(3072) is 8"

@@ -15,9 +15,15 @@ TRAINING = [
     "Été à Zürich: naïve façades; the dogs were jumping — unbelievably — over foxes.",
 ] * 5
 TEXTS = [
-    "", " ", "The fox isn't jumping over 3,000 dogs.", "  Unbelievable\tZÜRICH\n\nfaçade…  ", "Привет the fox",
-    "東京 the dog 🙂 \x07 control", "x" * 150 + " dog", "[MASK] the <unk> fox [SEP] <mask> </s> <|endoftext|> end",
-]  # fmt: skip
+    "",
+    " ",
+    "The fox isn't jumping over 3,000 dogs.",
+    "  Unbelievable\tZÜRICH\n\nfaçade…  ",
+    "Привет the fox",
+    "東京 the dog 🙂 \x07 control",
+    "x" * 150 + " dog",
+    "[MASK] the <unk> fox [SEP] <mask> </s> <|endoftext|> end",
+]
 
 
 def same(ours: Tokenizer, theirs: Any) -> None:
@@ -30,9 +36,13 @@ def same(ours: Tokenizer, theirs: Any) -> None:
         assert got.tokens == theirs.convert_ids_to_tokens(expected["input_ids"])
         if pair is None:
             assert got.words == expected.word_ids()
-        assert ours.decode(got.ids) == theirs.decode(expected["input_ids"], skip_special_tokens=True)
+        assert ours.decode(got.ids) == theirs.decode(
+            expected["input_ids"], skip_special_tokens=True
+        )
     assert [
-        i for i in map(theirs.convert_tokens_to_ids, theirs.all_special_tokens) if i not in ours.vocab.special
+        i
+        for i in map(theirs.convert_tokens_to_ids, theirs.all_special_tokens)
+        if i not in ours.vocab.special
     ] == []
     for role in ("pad", "unk", "cls", "sep", "mask", "bos", "eos"):
         named = getattr(theirs, f"{role}_token_id")
@@ -56,7 +66,9 @@ def test_byte_level(tmp_path: Path, family: str, saved: bool) -> None:
     """As transformers saves it, and in the older layout of two files."""
     model = json.loads(train_bpe(TRAINING, 400).backend.to_str())["model"]
     tokens = SPECIAL[family] + sorted(model["vocab"], key=model["vocab"].get)[2:]
-    (tmp_path / "vocab.json").write_text(json.dumps({token: i for i, token in enumerate(tokens)}), encoding="utf-8")
+    (tmp_path / "vocab.json").write_text(
+        json.dumps({token: i for i, token in enumerate(tokens)}), encoding="utf-8"
+    )
     merges = [f"{' '.join(pair)}\n" for pair in model["merges"]]
     (tmp_path / "merges.txt").write_text("".join(["#version: 0.2\n", *merges]), encoding="utf-8")
     (tmp_path / "config.json").write_text(json.dumps({"model_type": family}))
@@ -68,7 +80,9 @@ def test_byte_level(tmp_path: Path, family: str, saved: bool) -> None:
 
 def test_older_files_without_a_configuration_are_berts_and_gpt2s(tmp_path: Path) -> None:
     vocab, bpe = train_wordpiece(TRAINING, 220).backend.get_vocab(), train_bpe(TRAINING, 400)
-    (tmp_path / "vocab.txt").write_text("".join(f"{t}\n" for t in sorted(vocab, key=vocab.__getitem__)), "utf-8")
+    (tmp_path / "vocab.txt").write_text(
+        "".join(f"{t}\n" for t in sorted(vocab, key=vocab.__getitem__)), "utf-8"
+    )
     same(Tokenizer.load(tmp_path), transformers.BertTokenizerFast(vocab=dict(vocab)))
     (tmp_path / "gpt2").mkdir()
     bpe.backend.model.save(str(tmp_path / "gpt2"))

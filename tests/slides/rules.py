@@ -1,4 +1,6 @@
-"""What every deck must have, as rules that can be tested: words for the speaker, answers a step later, pictures."""
+"""What every deck must have, as rules that can be tested: words for the speaker, answers a step
+later, pictures.
+"""
 
 from __future__ import annotations
 
@@ -36,13 +38,18 @@ def opening_and_end(notebook: NotebookNode) -> Iterator[str]:
 
 
 def spoken(notebook: NotebookNode) -> Iterator[str]:
-    """Every slide has minutes and words for the speaker; they make one lecture, as the agenda says."""
+    """Every slide has minutes and words for the speaker; they make one lecture, as the agenda
+    says.
+    """
     deck = slides(notebook)
     for slide in deck:
         if not MINUTES.match(slide.notes):
             yield f"{slide.name}: the notes do not begin with minutes such as **2 min**"
         elif len(slide.notes.split()) < SPOKEN and slide.level == 2:
-            yield f"{slide.name}: the notes have {len(slide.notes.split())} words, fewer than {SPOKEN}"
+            yield (
+                f"{slide.name}: the notes have {len(slide.notes.split())} words, fewer than"
+                f" {SPOKEN}"
+            )
         if "$" in slide.notes:
             yield f"{slide.name}: a formula in the notes; the speaker's window cannot draw it"
     if (total := sum(slide.minutes for slide in deck)) != LECTURE:
@@ -62,7 +69,10 @@ def questions(notebook: NotebookNode) -> Iterator[str]:
         told = [p.step for p in slide.pieces if re.search(r"^> \*\*Answer", p.text, re.M)]
         count += len(asked)
         if len(asked) != len(told) or not all(q < a for q, a in zip(asked, told, strict=False)):
-            yield f"{slide.name}: {len(asked)} question(s) and {len(told)} answer(s), each a step after its question"
+            yield (
+                f"{slide.name}: {len(asked)} question(s) and {len(told)} answer(s), each a step"
+                " after its question"
+            )
     if count < QUESTIONS:
         yield f"there are {count} questions for the class, fewer than {QUESTIONS}"
 
@@ -85,9 +95,14 @@ def words(slide: Slide) -> int:
 
 
 RULES: tuple[anatomy.Rule, ...] = (
-    opening_and_end, spoken, questions, sparse, partial(anatomy.executed, tags=TAGS), anatomy.pictures,
+    opening_and_end,
+    spoken,
+    questions,
+    sparse,
+    partial(anatomy.executed, tags=TAGS),
+    anatomy.pictures,
     anatomy.stands_alone,
-)  # fmt: skip
+)
 problems = partial(anatomy.problems, rules=RULES)
 
 

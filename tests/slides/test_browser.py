@@ -1,4 +1,6 @@
-"""Decks as a class sees them: opened from disk in a browser without a network, stepped through, printed."""
+"""Decks as a class sees them: opened from disk in a browser without a network, stepped through,
+printed.
+"""
 
 import re
 from pathlib import Path
@@ -12,7 +14,9 @@ from tools.slides.deck import slides
 pytestmark = pytest.mark.browser
 
 NAMES = [path.stem for path in decks()]
-LOOKS, MARGINS = ((Path(__file__).parent / f"{name}.js").read_text("utf-8") for name in ("looks", "margins"))
+LOOKS, MARGINS = (
+    (Path(__file__).parent / f"{name}.js").read_text("utf-8") for name in ("looks", "margins")
+)
 
 
 def opened(tab, path, width=1280, height=720):
@@ -53,7 +57,9 @@ def test_an_answer_comes_on_the_next_step(two_mice):
 def test_the_speaker_sees_notes(two_mice):
     with two_mice.expect_popup() as popup:
         two_mice.keyboard.press("s")
-    popup.value.wait_for_function("document.body.innerText.includes('Let people vote')", timeout=120_000)
+    popup.value.wait_for_function(
+        "document.body.innerText.includes('Let people vote')", timeout=120_000
+    )
 
 
 def toy(tmp_path, *cells):
@@ -85,9 +91,13 @@ def test_bad_looks_are_seen(tab, tmp_path, cells, message):
 
 
 def test_a_request_and_an_error_are_seen(tab, tmp_path):
-    bad = cell("<img alt='A picture from somewhere else' src='https://example.org/a.png'><script>nothing()</script>")
+    bad = cell(
+        "<img alt='A picture from somewhere else' src='https://example.org/a.png'><script>nothing()</script>"
+    )
     opened(tab, toy(tmp_path, bad))
-    assert tab.asked == ["https://example.org/a.png"] and any("nothing is not defined" in line for line in tab.said)
+    assert tab.asked == ["https://example.org/a.png"] and any(
+        "nothing is not defined" in line for line in tab.said
+    )
 
 
 # The printed deck.
@@ -101,13 +111,20 @@ def facts(data):
         "language": b"/Lang (en" in data,
         "headings": len(re.findall(rb"/S /H[12]\b", data)),
         "pictures": len(re.findall(rb"/Alt\s*[(<]", data)),
-        "titles": [_string(*found) for found in re.findall(rb"/Title (?:\(((?:[^)\\]|\\.)*)\)|<(\w+)>)", data)],
+        "titles": [
+            _string(*found)
+            for found in re.findall(rb"/Title (?:\(((?:[^)\\]|\\.)*)\)|<(\w+)>)", data)
+        ],
     }
 
 
 def _string(plain, coded):
     """A PDF's string, written out or in the hexadecimal digits of UTF-16."""
-    return bytes.fromhex(coded.decode()).decode("utf-16") if coded else re.sub(r"\\(.)", r"\1", plain.decode("latin-1"))
+    return (
+        bytes.fromhex(coded.decode()).decode("utf-16")
+        if coded
+        else re.sub(r"\\(.)", r"\1", plain.decode("latin-1"))
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -123,7 +140,11 @@ def test_the_pdf(browser, pages, stored, name, tmp_path):
     data = (tmp_path / "deck.pdf").read_bytes()
     assert data.startswith(b"%PDF-")
     found, count = facts(data), len(slides(stored[name]))
-    assert found["tagged"] and found["language"] and (found["pages"], found["headings"]) == (count, count)
+    assert (
+        found["tagged"]
+        and found["language"]
+        and (found["pages"], found["headings"]) == (count, count)
+    )
     assert found["pictures"] == pages[name].read_text("utf-8").count("<figure>") > 20
     said = [stored[name].metadata["title"], *(slide.title for slide in slides(stored[name]))]
     assert sorted(found["titles"]) == sorted(said)  # the document's, and the outline

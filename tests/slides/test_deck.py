@@ -1,4 +1,6 @@
-"""Decks as data: how cells become slides, what every deck must have, and that each rule finds its slip."""
+"""Decks as data: how cells become slides, what every deck must have, and that each rule finds its
+slip.
+"""
 
 import copy
 import re
@@ -22,13 +24,19 @@ NOTE = "**1 min** · " + "word " * 25
 def toy():
     """Setup, title, one part with a slide in two columns whose answer comes a step later."""
     return deck(
-        code("x = 1", kind="skip"), cell("# A toy", "slide", name="title"), cell("**1 min** · Hello.", "notes"),
+        code("x = 1", kind="skip"),
+        cell("# A toy", "slide", name="title"),
+        cell("**1 min** · Hello.", "notes"),
         cell("# 1 · Part", "slide", name="part"),
         cell("## A <slide> & $x^2$\n\nBelow the heading.", "slide", name="one"),
-        cell("> **Question.** Why?", "", "left"), code("draw()", picture(), "fragment", "right", "remove_input"),
-        cell("> **Answer.** So.", "", "left"), code("print('seen')", [v4.new_output("stream", text="seen\n")]),
-        cell(NOTE, "notes"), cell("More for the speaker."), cell("## Two", "slide", name="two"),
-    )  # fmt: skip
+        cell("> **Question.** Why?", "", "left"),
+        code("draw()", picture(), "fragment", "right", "remove_input"),
+        cell("> **Answer.** So.", "", "left"),
+        code("print('seen')", [v4.new_output("stream", text="seen\n")]),
+        cell(NOTE, "notes"),
+        cell("More for the speaker."),
+        cell("## Two", "slide", name="two"),
+    )
 
 
 def test_cells_become_slides():
@@ -37,25 +45,43 @@ def test_cells_become_slides():
     assert found == [(1, ""), (1, ""), (2, "1 · Part"), (2, "1 · Part")]
     assert [len(row) for row in one.rows()] == [1, 3, 1]
     assert [p.step for p in one.pieces] == [0, 0, 1, 1, 1] and one.minutes == 1
-    assert one.notes.endswith("More for the speaker.") and parts([title, part, one, two]) == {"1 · Part": 2}
+    assert one.notes.endswith("More for the speaker.") and parts([title, part, one, two]) == {
+        "1 · Part": 2
+    }
 
 
 def test_a_slide_as_html():
     text = page.section(slides(toy())[2])
-    assert text.startswith('<section id="one">') and '<p class="part">1 · Part</p>' in text and "<math" in text
+    assert (
+        text.startswith('<section id="one">')
+        and '<p class="part">1 · Part</p>' in text
+        and "<math" in text
+    )
     assert text.index("Question") < text.index("Answer")
-    assert re.search(r'<div class="row answer fragment" data-fragment-index="1">\s*<blockquote>', text)
-    assert re.search(r'<div class="row fills fragment" data-fragment-index="1"><figure><img src="data:image/png', text)
+    assert re.search(
+        r'<div class="row answer fragment" data-fragment-index="1">\s*<blockquote>', text
+    )
+    assert re.search(
+        r'<div class="row fills fragment" data-fragment-index="1"><figure><img src="data:image/png',
+        text,
+    )
     assert 'alt="A blue square, a hundred pixels wide"' in text
     assert "<figcaption>A square to look at.</figcaption>" in text
     assert "draw" not in text  # hidden code
-    assert "print" in text and '<pre class="output">seen</pre>' in text and text.count('<aside class="notes">') == 1
+    assert (
+        "print" in text
+        and '<pre class="output">seen</pre>' in text
+        and text.count('<aside class="notes">') == 1
+    )
 
 
 def test_a_page_stands_alone():
     text = page.html(toy())
     body = text[text.index("<body>") : text.index("<script>")]
-    assert lessons_page.fetched(body) == [] and lessons_page.fetched(text[: text.index("<body>")]) == []
+    assert (
+        lessons_page.fetched(body) == []
+        and lessons_page.fetched(text[: text.index("<body>")]) == []
+    )
     assert "<title>A toy</title>" in text
     assert text.count("</script>") == 3  # what ends a script stands in none of them
 
@@ -143,7 +169,11 @@ def _answer_at_once(n):
 
 
 def _no_alt(n):
-    shown = (c for c in n.cells if c.cell_type == "code" and any("image/png" in o.get("data", {}) for o in c.outputs))
+    shown = (
+        c
+        for c in n.cells
+        if c.cell_type == "code" and any("image/png" in o.get("data", {}) for o in c.outputs)
+    )
     next(shown).outputs[0].metadata = {}
 
 
@@ -159,7 +189,10 @@ SLIPS = [
     ("fewer than", edit("Let people vote", source="**2 min** · Go on.")),
     ("formula in the notes", edit("**2 min**", new=" $x$")),
     ("not 90", edit("**2 min**", "**2 min**", "**3 min**")),
-    ("agenda does not give '1 · The problem'", edit("| 1 · The problem", "| 1 · The problem", "| 1 · The question")),
+    (
+        "agenda does not give '1 · The problem'",
+        edit("| 1 · The problem", "| 1 · The problem", "| 1 · The question"),
+    ),
     ("question(s)", _answer_at_once),
     ("question(s)", edit("> **Answer", kind="markdown", source="So it is.")),
     ("words, more than", edit("## What to remember", new="\n\n" + "many more words " * 30)),
@@ -167,7 +200,10 @@ SLIPS = [
     ("never executed", edit(**SHOWS, execution_count=None)),
     ("a warning", edit(**SHOWS, outputs=WARNING)),
     ("text alternative", _no_alt),
-    ("example.org", edit(**SHOWS, outputs=[v4.new_output("display_data", data={"text/html": FETCHES})])),
+    (
+        "example.org",
+        edit(**SHOWS, outputs=[v4.new_output("display_data", data={"text/html": FETCHES})]),
+    ),
 ]
 
 

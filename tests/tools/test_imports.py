@@ -49,7 +49,10 @@ def test_a_broken_contract_is_seen(tmp_path):
 
 def test_no_circle_of_modules():
     """Names of types, which no program imports, may point back."""
-    assert circles(grimp.build_graph(*PACKAGES, cache_dir=None, exclude_type_checking_imports=True)) == []
+    assert (
+        circles(grimp.build_graph(*PACKAGES, cache_dir=None, exclude_type_checking_imports=True))
+        == []
+    )
 
 
 def test_a_circle_is_seen():

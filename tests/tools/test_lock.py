@@ -17,7 +17,9 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 
 
 def read(text):
-    return [Requirement(line) for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    return [
+        Requirement(line) for line in text.splitlines() if line.strip() and not line.startswith("#")
+    ]
 
 
 LOCKED = read(lock.LOCK.read_text("utf-8"))
@@ -31,7 +33,10 @@ def test_every_line_is_one_exact_version_and_no_address():
         assert requirement.url is None
     text = lock.LOCK.read_text("utf-8")
     assert "://" not in text and "--" not in text
-    assert not re.search(r"^(nvidia|cuda|triton)", text, re.MULTILINE) and len(VERSIONS) == len(HERE) > 150
+    assert (
+        not re.search(r"^(nvidia|cuda|triton)", text, re.MULTILINE)
+        and len(VERSIONS) == len(HERE) > 150
+    )
 
 
 def test_pyproject_says_the_lock_s_versions():
@@ -65,12 +70,19 @@ def test_the_lock_is_closed():
                 wanted = canonicalize_name(need.name)
                 if not lock.LEFT_OUT.match(wanted):
                     assert wanted in VERSIONS, f"{requirement.name} needs {need}"
-                    assert need.specifier.contains(VERSIONS[wanted], prereleases=True), f"{requirement.name}: {need}"
+                    assert need.specifier.contains(VERSIONS[wanted], prereleases=True), (
+                        f"{requirement.name}: {need}"
+                    )
 
 
 def test_torch_comes_first_and_what_is_asked_for_before_the_rest():
     lines = ["a==1", "numpy==2 ; os_name == 'nt'", "torch==3", "z==4"]
     first, rest = lock.text(lines).removeprefix(lock.HEADER).strip().split("\n\n")
-    assert first.splitlines() == ["torch==3", "numpy==2 ; os_name == 'nt'"] and rest.splitlines() == ["a==1", "z==4"]
+    assert first.splitlines() == [
+        "torch==3",
+        "numpy==2 ; os_name == 'nt'",
+    ] and rest.splitlines() == ["a==1", "z==4"]
     locked = lock.LOCK.read_text("utf-8")
-    assert lock.text([line for line in locked.splitlines() if "==" in line]) == locked, "python -m tools.lock"
+    assert lock.text([line for line in locked.splitlines() if "==" in line]) == locked, (
+        "python -m tools.lock"
+    )

@@ -1,4 +1,6 @@
-"""The two commands: set up once, quick the second time, and one line of advice when something is missing."""
+"""The two commands: set up once, quick the second time, and one line of advice when something is
+missing.
+"""
 
 import os
 import shutil
@@ -12,7 +14,9 @@ from tools.notebooks import ROOT
 from tools.notebooks import __main__ as notebooks
 
 MAKE = shutil.which("make")
-pytestmark = pytest.mark.skipif(MAKE is None or os.name == "nt", reason="needs make and a POSIX shell")
+pytestmark = pytest.mark.skipif(
+    MAKE is None or os.name == "nt", reason="needs make and a POSIX shell"
+)
 
 PIP = """#!/bin/sh
 case "$*" in
@@ -35,7 +39,9 @@ def course(tmp_path):
 
 
 def fake_venv(folder, says="", code=0):
-    """A .venv whose pip only notes that it was called, says something and exits so; returns the notes' file."""
+    """A .venv whose pip only notes that it was called, says something and exits so; returns the
+    notes' file.
+    """
     calls = folder / "calls"
     calls.write_text("")
     script = folder / ".venv" / "bin" / "python"
@@ -48,7 +54,9 @@ def fake_venv(folder, says="", code=0):
 def make(folder, *words, **changes):
     """From another folder, as `make -C` is called."""
     env = {k: v for k, v in os.environ.items() if not k.startswith("MAKE")} | changes
-    return subprocess.run([MAKE, "-C", str(folder), *words], capture_output=True, text=True, cwd="/", env=env)
+    return subprocess.run(
+        [MAKE, "-C", str(folder), *words], capture_output=True, text=True, cwd="/", env=env
+    )
 
 
 def advice(done):
@@ -81,10 +89,15 @@ def test_set_up_once_again_with_another_lock_and_again_where_it_was_moved(course
         ("test", "-m pytest -m not slow"),
         ("test-all", "-m pytest -m slow"),
         ("check", "-m pytest tests -m not slow and not notebooks and not browser"),
-        ("run,DATA=it's a book.txt,LESSON=o'k; ls,MODEL=m'", "-m tools.notebooks run o'k; ls --scale lesson --seed 0"
-         " --data it's a book.txt --device auto --model m'"),
+        (
+            "run,DATA=it's a book.txt,LESSON=o'k; ls,MODEL=m'",
+            (
+                "-m tools.notebooks run o'k; ls --scale lesson --seed 0"
+                " --data it's a book.txt --device auto --model m'"
+            ),
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_newcomer_s_command_sets_up_and_runs(course, word, called):
     calls = fake_venv(course)
     done = make(course, *word.split(","))
@@ -95,11 +108,19 @@ def test_a_newcomer_s_command_sets_up_and_runs(course, word, called):
 
 PIPS = [  # what pip says last, and what is made of it
     ("OSError: [Errno 28] No space left on device", "the disk is full: free about 3 GB"),
-    ("WARNING: Retrying: NewConnectionError: Temporary failure in name resolution", "package index cannot be reached"),
+    (
+        "WARNING: Retrying: NewConnectionError: Temporary failure in name resolution",
+        "package index cannot be reached",
+    ),
     ("ERROR: something new", "pip failed: ERROR: something new (the whole log: "),
-    ("ERROR: Could not find a version that satisfies the requirement torch==2.13.0 (from versions: none)",
-     "torch==2.13.0 has no build for this Python or system"),
-]  # fmt: skip
+    (
+        (
+            "ERROR: Could not find a version that satisfies the requirement torch==2.13.0 (from"
+            " versions: none)"
+        ),
+        "torch==2.13.0 has no build for this Python or system",
+    ),
+]
 
 
 @pytest.mark.parametrize(("says", "words"), PIPS)
@@ -113,25 +134,34 @@ def test_what_stops_pip_is_one_sentence(course, says, words):
 def test_no_python_or_another(course, tmp_path):
     said = advice(make(course, "ready", PATH=str(tmp_path)))
     assert "no Python 3.11 or newer was found" in said and "PYTHON=/path/to/python3.11" in said
-    assert "there is no Python at /nowhere/python3" in advice(make(course, "ready", "PYTHON=/nowhere/python3"))
+    assert "there is no Python at /nowhere/python3" in advice(
+        make(course, "ready", "PYTHON=/nowhere/python3")
+    )
 
 
 def test_makefile_named_from_elsewhere(course):
-    done = subprocess.run([MAKE, "-f", str(course / "Makefile"), "lab"], capture_output=True, text=True, cwd="/")
+    done = subprocess.run(
+        [MAKE, "-f", str(course / "Makefile"), "lab"], capture_output=True, text=True, cwd="/"
+    )
     assert done.returncode != 0 and "make -C" in done.stderr
 
 
 def test_old_python_and_missing_venv_module(monkeypatch):
     with monkeypatch.context() as m:
         m.setattr(sys, "version_info", (3, 10, 4))
-        with pytest.raises(setup.SetupError, match=r"this is Python 3\.10\.4, the course needs 3\.11 or newer"):
+        with pytest.raises(
+            setup.SetupError, match=r"this is Python 3\.10\.4, the course needs 3\.11 or newer"
+        ):
             setup._check_machine()
     monkeypatch.setitem(sys.modules, "ensurepip", None)
     with pytest.raises(setup.SetupError, match=r"no ensurepip module: install it .*python3-venv"):
         setup._check_machine()
 
 
-SAID = {"--again": "There is no lesson '99'. Say LESSON=<one of:", "--record": "README's table is about all lessons"}
+SAID = {
+    "--again": "There is no lesson '99'. Say LESSON=<one of:",
+    "--record": "README's table is about all lessons",
+}
 
 
 @pytest.mark.parametrize(("more", "sentence"), SAID.items())

@@ -32,7 +32,9 @@ def test_the_table_is_what_was_measured():
 
 def test_the_table_is_fresh_and_a_stale_one_is_seen():
     assert readme.update(TEXT) == TEXT, "python -m tools.readme"
-    stale = re.sub(r"\| (\d+) \| ([\d.]+) GB \|", lambda m: f"| {int(m[1]) + 1} | {m[2]} GB |", TEXT)
+    stale = re.sub(
+        r"\| (\d+) \| ([\d.]+) GB \|", lambda m: f"| {int(m[1]) + 1} | {m[2]} GB |", TEXT
+    )
     assert stale != TEXT and readme.update(stale) == TEXT
     with pytest.raises(CourseError, match="lost the marks"):
         readme.update("no table here")
@@ -45,8 +47,12 @@ def test_the_picture_is_a_lesson_s_figure():
 def test_the_map_of_folders_is_whole():
     said = set(re.findall(r"^\| `(\w+)/` \|", TEXT, re.MULTILINE))
     there = {p.name for p in ROOT.iterdir() if p.is_dir() and not p.name.startswith((".", "_"))}
-    assert said == there - {"build", "out", "student"} - {n for n in there if n.endswith(".egg-info")}
+    assert said == there - {"build", "out", "student"} - {
+        n for n in there if n.endswith(".egg-info")
+    }
 
 
 def test_every_page_of_docs_is_linked():
-    assert {p.name for p in (ROOT / "docs").glob("*.md")} <= set(re.findall(r"\]\(docs/(\w+\.md)\)", TEXT))
+    assert {p.name for p in (ROOT / "docs").glob("*.md")} <= set(
+        re.findall(r"\]\(docs/(\w+\.md)\)", TEXT)
+    )

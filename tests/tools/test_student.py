@@ -1,4 +1,6 @@
-"""A student's copy: no outputs, nothing that gives an answer away, and no update that loses what was written."""
+"""A student's copy: no outputs, nothing that gives an answer away, and no update that loses what
+was written.
+"""
 
 import nbformat
 import pytest
@@ -31,11 +33,18 @@ def copies(tmp_path, monkeypatch):
 def test_nothing_is_given_away_and_a_second_update_does_nothing(copies):
     assert student.update(copies) == []
     for path in copies.glob("*.ipynb"):
-        made, stored = (nbformat.read(file, as_version=4) for file in (path, student.ROOT / "notebooks" / path.name))
+        made, stored = (
+            nbformat.read(file, as_version=4)
+            for file in (path, student.ROOT / "notebooks" / path.name)
+        )
         assert texts(made) == texts(stored)
         code = [each for each in made.cells if each.cell_type == "code"]
-        assert not any(c.outputs or c.execution_count or "outputs_hidden" in c.metadata.jupyter for c in code)
-        folded = {each.source for each in code if each.metadata.get("jupyter", {}).get("source_hidden")}
+        assert not any(
+            c.outputs or c.execution_count or "outputs_hidden" in c.metadata.jupyter for c in code
+        )
+        folded = {
+            each.source for each in code if each.metadata.get("jupyter", {}).get("source_hidden")
+        }
         assert folded == {each.source for each in code if "figures.show(" in each.source}
         assert all(map(nbformat.sign.NotebookNotary().check_signature, (made, stored)))
 
@@ -45,7 +54,9 @@ def test_a_file_that_cannot_be_read_is_left_alone(copies):
     for content in ("{ half a notebook", "{}", '{"nbformat": 4, "metadata": {}, "cells": 3}'):
         broken.write_text(content)
         (said,) = student.update(copies)
-        assert said.startswith(str(broken)) and "rename it" in said and broken.read_text() == content
+        assert (
+            said.startswith(str(broken)) and "rename it" in said and broken.read_text() == content
+        )
 
 
 def test_what_a_student_wrote_stays():
@@ -57,7 +68,9 @@ def test_what_a_student_wrote_stays():
     new = student.merged(mine, lesson(first="0", a="1", stub="...", c="3, newer"))
     assert texts(new) == ["0", "1", "my answer", "my note", "3, newer", "5, by me"]
     assert new.cells[1].outputs and not new.cells[4].outputs
-    assert texts(student.merged(new, lesson(first="0", a="1", stub="...", c="3, newer"))) == texts(new)
+    assert texts(student.merged(new, lesson(first="0", a="1", stub="...", c="3, newer"))) == texts(
+        new
+    )
 
 
 def test_where_both_have_changed_both_stand():

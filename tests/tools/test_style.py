@@ -1,4 +1,6 @@
-"""ruff over everything, mypy --strict over course_lib and tools, no machine's address in the repository."""
+"""ruff over everything, mypy --strict over course_lib and tools, no machine's address in the
+repository.
+"""
 
 import re
 import subprocess
@@ -27,19 +29,31 @@ def test_mypy():
 def test_files_are_short():
     """A file that one can read in one sitting; about 400 lines, 450 at most."""
     files = [*ROOT.glob("course_lib/**/*.py"), *ROOT.glob("tools/**/*.py")]
-    long = {str(f.relative_to(ROOT)): n for f in files if (n := len(f.read_text("utf-8").splitlines())) > 450}
+    long = {
+        str(f.relative_to(ROOT)): n
+        for f in files
+        if (n := len(f.read_text("utf-8").splitlines())) > 450
+    }
     assert files and long == {}
 
 
 def test_nothing_of_the_machine_that_wrote_it():
     """No registry, proxy or personal folder in what is committed."""
-    words = re.compile(r"--(?:extra-)?index-url|--find-links|--trusted-host|/work/(?:main|shared|notes)|/home/\w+/")
+    words = re.compile(
+        r"--(?:extra-)?index-url|--find-links|--trusted-host|/work/(?:main|shared|notes)|/home/\w+/"
+    )
     listed = subprocess.run(["git", "ls-files", "-z"], capture_output=True, text=True, cwd=ROOT)
     if listed.returncode:
         pytest.skip("not a git checkout")
     for name in filter(None, listed.stdout.split("\0")):
         file = ROOT / name
-        if file.suffix in (".png", ".safetensors", ".parquet") or not file.is_file() or file.parent.name == "notebooks":
+        if (
+            file.suffix in (".png", ".safetensors", ".parquet")
+            or not file.is_file()
+            or file.parent.name == "notebooks"
+        ):
             continue
         found = words.search(file.read_text("utf-8", errors="replace"))
-        assert found is None or name == "tests/tools/test_style.py", f"{name}: {found[0] if found else ''}"
+        assert found is None or name == "tests/tools/test_style.py", (
+            f"{name}: {found[0] if found else ''}"
+        )

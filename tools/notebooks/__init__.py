@@ -17,12 +17,16 @@ def lessons() -> list[Path]:
 
 
 def find(name: str, books: Callable[[], list[Path]] = lessons, kind: str = "lesson") -> Path:
-    """The lesson or deck called "09_bert", "09", "09_bert.ipynb" or by its path; CourseError names those there are."""
+    """The lesson or deck called "09_bert", "09", "09_bert.ipynb" or by its path; CourseError names
+    those there are.
+    """
     path = Path(name)
     if path.suffix == ".ipynb" and path.is_file():
         return path.resolve()
     stem = path.name.removesuffix(".ipynb")
-    found = [book for book in books() if stem and (book.stem == stem or book.stem.startswith(stem + "_"))]
+    found = [
+        book for book in books() if stem and (book.stem == stem or book.stem.startswith(stem + "_"))
+    ]
     if len(found) == 1:
         return found[0]
     names = ", ".join(book.stem for book in books()) or "none yet"

@@ -12,8 +12,12 @@ from course_lib.errors import CourseError
 from tools.notebooks import ROOT, find, lessons
 from tools.notebooks.build import build as build_one
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__, pretty_exceptions_enable=False)
-Names = Annotated[list[str] | None, typer.Argument(help="lessons such as 09_bert or 09; all if none is named")]
+app = typer.Typer(
+    add_completion=False, no_args_is_help=True, help=__doc__, pretty_exceptions_enable=False
+)
+Names = Annotated[
+    list[str] | None, typer.Argument(help="lessons such as 09_bert or 09; all if none is named")
+]
 
 
 @app.command()
@@ -21,38 +25,68 @@ def build(names: Names = None) -> None:
     """Execute lessons and store them with their outputs, their seconds and their memory."""
     for path in [find(name) for name in names] if names else lessons():
         measure = build_one(path)
-        print(f"{path.stem}: built in {measure.seconds:.0f} s, {measure.peak_mb:.0f} MB", flush=True)
+        print(
+            f"{path.stem}: built in {measure.seconds:.0f} s, {measure.peak_mb:.0f} MB", flush=True
+        )
 
 
 @app.command()
 def run(
-    name: Annotated[str, typer.Argument(help="a lesson such as 09_bert; all if none is named")] = "",
-    scale: Annotated[str, typer.Option(help="smoke (seconds), lesson (a minute), cpu (an hour), gpu")] = "lesson",
+    name: Annotated[
+        str, typer.Argument(help="a lesson such as 09_bert; all if none is named")
+    ] = "",
+    scale: Annotated[
+        str, typer.Option(help="smoke (seconds), lesson (a minute), cpu (an hour), gpu")
+    ] = "lesson",
     seed: Annotated[int, typer.Option(help="random seed")] = 0,
     data: Annotated[str, typer.Option(help="world, docs, a path, or hub:NAME")] = "world",
-    model: Annotated[str, typer.Option(help="in place of a lesson's own: a shipped name, a folder, or hub:NAME")] = "",
+    model: Annotated[
+        str, typer.Option(help="in place of a lesson's own: a shipped name, a folder, or hub:NAME")
+    ] = "",
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
     out: Annotated[Path, typer.Option(help="folder for the results")] = ROOT / "build",
-    again: Annotated[bool, typer.Option(help="all lessons: keep nothing of a run that was broken off")] = False,
-    record: Annotated[bool, typer.Option(help="all lessons: note time and memory for README's table")] = False,
+    again: Annotated[
+        bool, typer.Option(help="all lessons: keep nothing of a run that was broken off")
+    ] = False,
+    record: Annotated[
+        bool, typer.Option(help="all lessons: note time and memory for README's table")
+    ] = False,
 ) -> None:
-    """Execute a lesson without a screen into a folder, as a notebook and an offline page; or all, into a site."""
+    """Execute a lesson without a screen into a folder, as a notebook and an offline page; or all,
+    into a site.
+    """
     from tools.notebooks.record import FOLDER
     from tools.notebooks.run import run as run_one
     from tools.notebooks.whole import run_all
 
-    given = {"SCALE": scale, "SEED": seed, "DATA": data, "DEVICE": device} | ({"MODEL": model} if model else {})
-    if record and (name or given != {"SCALE": "lesson", "SEED": 0, "DATA": "world", "DEVICE": "auto"}):
-        raise CourseError("README's table is about all lessons as they stand: --record goes with no other option.")
+    given = {"SCALE": scale, "SEED": seed, "DATA": data, "DEVICE": device} | (
+        {"MODEL": model} if model else {}
+    )
+    if record and (
+        name or given != {"SCALE": "lesson", "SEED": 0, "DATA": "world", "DEVICE": "auto"}
+    ):
+        raise CourseError(
+            "README's table is about all lessons as they stand: --record goes with no other option."
+        )
     if not name:
-        print(run_all(given, out, again=again, keep=FOLDER if record else None, progress=sys.stderr.isatty()))
+        print(
+            run_all(
+                given,
+                out,
+                again=again,
+                keep=FOLDER if record else None,
+                progress=sys.stderr.isatty(),
+            )
+        )
         return
     executed, web = run_one(find(name), given, out)
     print(f"{executed}\n{web}")
 
 
 @app.command()
-def site(out: Annotated[Path, typer.Option(help="folder for the pages")] = ROOT / "build" / "site") -> None:
+def site(
+    out: Annotated[Path, typer.Option(help="folder for the pages")] = ROOT / "build" / "site",
+) -> None:
     """The lessons as they are stored, as offline pages with an index; nothing is executed."""
     from tools.notebooks import record
     from tools.notebooks.site import build as build_site

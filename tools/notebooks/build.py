@@ -22,18 +22,27 @@ def read(path: Path) -> NotebookNode:
     except FileNotFoundError:
         raise CourseError(f"There is no notebook at {path}.") from None
     except (ValidationError, ValueError, AttributeError, TypeError, RecursionError) as error:
-        raise CourseError(f"{path} is not a Jupyter notebook: {str(error).splitlines()[0]}.") from None
+        raise CourseError(
+            f"{path} is not a Jupyter notebook: {str(error).splitlines()[0]}."
+        ) from None
     return notebook
 
 
 def rebuild(path: Path) -> tuple[NotebookNode, Measure]:
-    """The notebook executed afresh and scrubbed, and what that took; CourseError where it fails. Nothing is written."""
+    """The notebook executed afresh and scrubbed, and what that took; CourseError where it fails.
+    Nothing is written.
+    """
     stored = scrub.scrub(read(path))
     executed, measure = execute(stored, path.parent)
     fresh = scrub.scrub(executed)
     for old, new in zip(stored.cells, fresh.cells, strict=True):
-        # Times never repeat. Where nothing else changed, the stored ones stay, so that a rebuild changes no byte.
-        if "timing" in new.metadata.get("tags", []) and old.outputs and not compare.cells(old, new.outputs):
+        # Times never repeat. Where nothing else changed, the stored ones stay, so that a rebuild
+        # changes no byte.
+        if (
+            "timing" in new.metadata.get("tags", [])
+            and old.outputs
+            and not compare.cells(old, new.outputs)
+        ):
             new.outputs = old.outputs
     return fresh, measure
 

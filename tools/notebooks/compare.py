@@ -1,4 +1,5 @@
-"""Compare stored outputs with fresh ones: text must be equal, numbers must agree within a tolerance.
+"""Compare stored outputs with fresh ones: text must be equal, numbers must agree within a
+tolerance.
 
 A cell's tags say how close its numbers have to be:
 
@@ -27,16 +28,20 @@ from typing import Any
 
 from nbformat import NotebookNode
 
-NUMBER = re.compile(r"(?<![\w.])[-+−]?(?:(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?")
+NUMBER = re.compile(
+    r"(?<![\w.])[-+−]?(?:(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?"
+)
 SPACE = re.compile(r"\s+")
-IDENTITY = re.compile(r"\b([a-z][a-z_]*)-[0-9a-f]{10}\b")  # `display.identity`: a digest of the content, no number
+# `display.identity`: a digest of the content, no number
+IDENTITY = re.compile(r"\b([a-z][a-z_]*)-[0-9a-f]{10}\b")
 # Where column widths follow the numbers, so do padding, rules and bars.
 RULES = re.compile(r"[-=─━_]{2,}|[█▁-▇▉-▏░▒▓]+")
 
 
 @dataclass(frozen=True)
 class Tolerance:
-    """How far a number may be off: relative, absolute; `words`: the least share of text that must be the same.
+    """How far a number may be off: relative, absolute; `words`: the least share of text that must
+    be the same.
 
     picture: how far a picture's width and height may be off, relative.
     """
@@ -70,7 +75,15 @@ TIMING = Tolerance(numbers=False)
 def tolerance(tags: Iterable[str]) -> Tolerance:
     """The tolerance that a cell's tags ask for; the most generous wins."""
     tags = set(tags)
-    return TIMING if "timing" in tags else CHANCE if "chance" in tags else LOOSE if "loose" in tags else STRICT
+    return (
+        TIMING
+        if "timing" in tags
+        else CHANCE
+        if "chance" in tags
+        else LOOSE
+        if "loose" in tags
+        else STRICT
+    )
 
 
 def cells(stored: NotebookNode, fresh: list[NotebookNode]) -> list[str]:
@@ -87,7 +100,9 @@ def cells(stored: NotebookNode, fresh: list[NotebookNode]) -> list[str]:
         if one.output_type == "stream":
             problems += text(one.text, other.text, allowed)
         elif one.output_type == "error":
-            problems += text(f"{one.ename}: {one.evalue}", f"{other.ename}: {other.evalue}", allowed)
+            problems += text(
+                f"{one.ename}: {one.evalue}", f"{other.ename}: {other.evalue}", allowed
+            )
         else:
             for mime in one.data:
                 problems += _data(mime, one, other, allowed)
@@ -99,9 +114,13 @@ def text(stored: str, fresh: str, allowed: Tolerance = STRICT) -> list[str]:
     old_words, old_numbers = _split(stored)
     new_words, new_numbers = _split(fresh)
     if allowed != STRICT:
-        old_words, new_words = (SPACE.sub(" ", RULES.sub(" ", w)).strip() for w in (old_words, new_words))
+        old_words, new_words = (
+            SPACE.sub(" ", RULES.sub(" ", w)).strip() for w in (old_words, new_words)
+        )
     if old_words != new_words:
-        same = difflib.SequenceMatcher(None, old_words.split(), new_words.split(), autojunk=False).ratio()
+        same = difflib.SequenceMatcher(
+            None, old_words.split(), new_words.split(), autojunk=False
+        ).ratio()
         if allowed.words == 1 or same < allowed.words:
             return ["the text differs:\n" + _diff(stored, fresh)]
     if len(old_numbers) != len(new_numbers):
@@ -164,7 +183,9 @@ def _outline(html: str) -> str:
 
 
 class _Outline(HTMLParser):
-    LOOKS = frozenset(("style", "fill", "stroke", "d", "points", "transform", "x", "y", "x1", "x2", "y1", "y2"))
+    LOOKS = frozenset(
+        ("style", "fill", "stroke", "d", "points", "transform", "x", "y", "x1", "x2", "y1", "y2")
+    )
 
     def __init__(self) -> None:
         super().__init__()
@@ -183,5 +204,7 @@ class _Outline(HTMLParser):
 
 
 def _diff(stored: str, fresh: str) -> str:
-    lines: Any = difflib.unified_diff(stored.splitlines(), fresh.splitlines(), "stored", "fresh", "", "", 0, "")
+    lines: Any = difflib.unified_diff(
+        stored.splitlines(), fresh.splitlines(), "stored", "fresh", "", "", 0, ""
+    )
     return "\n".join(list(lines)[:20])

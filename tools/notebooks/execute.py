@@ -1,4 +1,6 @@
-"""Execute a notebook by papermill: as a user's own run, or the way it is built, without a network and measured."""
+"""Execute a notebook by papermill: as a user's own run, or the way it is built, without a network
+and measured.
+"""
 
 from __future__ import annotations
 
@@ -32,11 +34,14 @@ from traitlets import Type
 
 from course_lib.errors import CourseError
 
-# Two threads are what the lessons are timed on; a fixed number also fixes the order of floating-point sums.
+# Two threads are what the lessons are timed on; a fixed number also fixes the order of
+# floating-point sums.
 THREADS = 2
-CELL_TIMEOUT = 1800  # seconds; a guard against a hang, not a budget: a shared machine may be twenty times slower
+# seconds; a guard against a hang, not a budget: a shared machine may be twenty times slower
+CELL_TIMEOUT = 1800
 
-# Python runs this before the notebook's own code where the system cannot cut the network for a process.
+# Python runs this before the notebook's own code where the system cannot cut the network for a
+# process.
 SITECUSTOMIZE = """\
 import socket
 
@@ -76,11 +81,16 @@ class Measure:
 
 @functools.cache
 def cut_prefix() -> tuple[str, ...]:
-    """The command that starts a process without a network (Linux), or () where the system does not allow it."""
+    """The command that starts a process without a network (Linux), or () where the system does not
+    allow it.
+    """
     for prefix in (("unshare", "-n", "--"), ("unshare", "-rn", "--")):
         if shutil.which(prefix[0]):
             with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-                if subprocess.run([*prefix, "true"], capture_output=True, timeout=60).returncode == 0:
+                if (
+                    subprocess.run([*prefix, "true"], capture_output=True, timeout=60).returncode
+                    == 0
+                ):
                     return prefix
     return ()
 
@@ -98,7 +108,8 @@ def environment(threads: int = THREADS) -> Iterator[None]:
             "MKL_NUM_THREADS": str(threads),
             "NO_COLOR": "1",
             "OMP_NUM_THREADS": str(threads),
-            # Waiting threads spin for a moment, then leave the core to others: spinning on brings a busy machine to a
+            # Waiting threads spin for a moment, then leave the core to others: spinning on brings a
+            # busy machine to a
             # stand, never spinning costs a quiet one two thirds of its speed.
             "GOMP_SPINCOUNT": "20000",
             "PYTHONHASHSEED": "0",
@@ -107,7 +118,9 @@ def environment(threads: int = THREADS) -> Iterator[None]:
         }
         if not cut_prefix():
             (Path(folder) / "sitecustomize.py").write_text(SITECUSTOMIZE, "utf-8")
-            os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (folder, os.environ.get("PYTHONPATH"))))
+            os.environ["PYTHONPATH"] = os.pathsep.join(
+                filter(None, (folder, os.environ.get("PYTHONPATH")))
+            )
         try:
             yield
         finally:
@@ -118,9 +131,9 @@ def environment(threads: int = THREADS) -> Iterator[None]:
 class PatientChannel(AsyncZMQSocketChannel):
     """Looks each second whether a message has come.
 
-    The socket signals a message once, and `Session.send`, which goes past the asyncio socket, may take that signal: a
-    widget's cell, in which both sides send, then waits for a reply that lies there (one such cell in eighty).
-    """
+    The socket signals a message once, and `Session.send`, which goes past the asyncio socket, may
+    take that signal: a widget's cell, in which both sides send, then waits for a reply that lies
+    there (one such cell in eighty)."""
 
     async def get_msg(self, timeout: float | None = None) -> dict[str, Any]:  # type: ignore[override]
         """The next message; `queue.Empty` if none comes within so many seconds."""
@@ -140,9 +153,9 @@ class PatientClient(AsyncKernelClient):
 
 
 class LocalKernelManager(AsyncKernelManager):
-    """Kernels whose messages go through files (ipc): a port that was free when chosen may be another program's when the
-    kernel binds it, which then may neither answer nor end; and a process without a network cannot open one to us.
-    """
+    """Kernels whose messages go through files (ipc): a port that was free when chosen may be
+    another program's when the kernel binds it, which then may neither answer nor end; and a process
+    without a network cannot open one to us."""
 
     client_factory = Type(PatientClient)
 
@@ -168,7 +181,9 @@ class OfflineKernelManager(LocalKernelManager):
         return [*cut_prefix(), sys.executable, *command[1:]]
 
 
-def execute(notebook: NotebookNode | Path, where: Path, threads: int = THREADS) -> tuple[NotebookNode, Measure]:
+def execute(
+    notebook: NotebookNode | Path, where: Path, threads: int = THREADS
+) -> tuple[NotebookNode, Measure]:
     """Execute a copy of the notebook in the folder `where`, as lessons are built and tested.
 
     Returns:
@@ -185,7 +200,8 @@ def execute(notebook: NotebookNode | Path, where: Path, threads: int = THREADS) 
             kernel_manager_class=OfflineKernelManager,
             request_save_on_cell_execute=False,
             coalesce_streams=True,
-            iopub_timeout=60,  # for the last outputs of a cell; nbclient drops what comes later than 4 s
+            # for the last outputs of a cell; nbclient drops what comes later than 4 s
+            iopub_timeout=60,
         )
 
 
@@ -196,7 +212,9 @@ def papermilled(
     parameters: Mapping[str, Any] | None = None,
     **named: Any,
 ) -> tuple[NotebookNode, Measure]:
-    """Execute by papermill, in this process's environment; `out`: the executed notebook's place, if it has one."""
+    """Execute by papermill, in this process's environment; `out`: the executed notebook's place, if
+    it has one.
+    """
     logging.getLogger("papermill").setLevel(logging.ERROR)
     try:
         with _measured() as measure, warnings.catch_warnings():
@@ -212,13 +230,16 @@ def papermilled(
                 execution_timeout=CELL_TIMEOUT,
                 extra_arguments=[
                     "--IPKernelApp.log_level=50",  # what it says of ports and of its end is no news
-                    '--IPKernelApp.exec_lines=__import__("gc").set_threshold(50_000)',  # imports make many objects
+                    # imports make many objects
+                    '--IPKernelApp.exec_lines=__import__("gc").set_threshold(50_000)',
                 ],
                 **{"progress_bar": False, "kernel_manager_class": LocalKernelManager} | named,
             )
     except PapermillExecutionError as error:
         more = f" (all of it: {out})" if out else f"\n{error}"
-        raise CourseError(f"Cell {error.cell_index} failed with {error.ename}: {error.evalue}{more}") from None
+        raise CourseError(
+            f"Cell {error.cell_index} failed with {error.ename}: {error.evalue}{more}"
+        ) from None
     except (TimeoutError, RuntimeError) as error:
         raise CourseError(f"The notebook did not run to its end: {error}") from None
     return executed, measure
@@ -226,7 +247,9 @@ def papermilled(
 
 @contextlib.contextmanager
 def _measured() -> Iterator[Measure]:
-    """Measure the process that the block starts, the kernel, and its children, four times a second."""
+    """Measure the process that the block starts, the kernel, and its children, four times a
+    second.
+    """
     measure, done, start = Measure(), threading.Event(), time.monotonic()
     mine = psutil.Process()
     before = {process.pid for process in mine.children()}
@@ -234,7 +257,9 @@ def _measured() -> Iterator[Measure]:
     def watch() -> None:
         kernel = None
         while not done.wait(0.25):
-            kernel = kernel or next((process for process in mine.children() if process.pid not in before), None)
+            kernel = kernel or next(
+                (process for process in mine.children() if process.pid not in before), None
+            )
             if kernel is not None:
                 megabytes, cpu_seconds = _tree(kernel)
                 measure.peak_mb = max(measure.peak_mb, megabytes)
@@ -267,8 +292,14 @@ def hardware() -> dict[str, Any]:
     name = platform.processor()
     with contextlib.suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
-        name = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), name)
+        name = next(
+            (line.partition(":")[2].strip() for line in lines if line.startswith("model name")),
+            name,
+        )
     return {
-        "processor": name or platform.machine(), "cores": os.cpu_count(),
-        "memory_gb": round(psutil.virtual_memory().total / 2**30), "system": platform.system(), "threads": THREADS,
-    }  # fmt: skip
+        "processor": name or platform.machine(),
+        "cores": os.cpu_count(),
+        "memory_gb": round(psutil.virtual_memory().total / 2**30),
+        "system": platform.system(),
+        "threads": THREADS,
+    }

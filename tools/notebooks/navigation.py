@@ -1,8 +1,8 @@
 """The two lines that lead through the course: under a lesson's opening table, and at its end.
 
-Both are written by `python -m tools.course` (and the first by every build), so that a new lesson is linked from its
-neighbours and has the course's links by itself. What a lesson builds on stays its author's: the row `You need first`.
-"""
+Both are written by `python -m tools.course` (and the first by every build), so that a new lesson is
+linked from its neighbours and has the course's links by itself. What a lesson builds on stays its
+author's: the row `You need first`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from classroom.figures.course_map import Planned, planned
 GLOSSARY, PAPERS = "../docs/glossary.md", "../docs/papers.md"
 MAP = "00_start_here.ipynb#map"
 _LINE = re.compile(r"^(?:←|Before:|next:|.*\]\(\.\./docs/glossary\.md\)).*$", re.MULTILINE)
-_NEXT = re.compile(r"^Next(?: in the course)?: (?:\[\d\d[^\]]*\]\([^)]*\)|\d\d,? ?[^,.:\n]*)", re.MULTILINE)
+_NEXT = re.compile(
+    r"^Next(?: in the course)?: (?:\[\d\d[^\]]*\]\([^)]*\)|\d\d,? ?[^,.:\n]*)", re.MULTILINE
+)
 _NEED = re.compile(r"^\| *\**You need first\**.*$", re.MULTILINE)
 _LESSON = re.compile(r"\]\((\d\d_\w+)\.ipynb[^)]*\)")
 
@@ -27,7 +29,9 @@ def link(lesson: Planned) -> str:
 
 
 def line(name: str, course: dict[str, Planned] | None = None) -> str:
-    """The line under the opening table: the lesson before, map, glossary, papers, the lesson after."""
+    """The line under the opening table: the lesson before, map, glossary, papers, the lesson
+    after.
+    """
     course = course or planned()
     names = list(course)
     place = names.index(name)
@@ -67,4 +71,6 @@ def title(notebook: NotebookNode) -> str:
 def opening(path: Path) -> tuple[str, str]:
     """A lesson's title and first paragraph."""
     first, _, rest = read(path, as_version=4).cells[0].source.partition("\n")
-    return first.lstrip("# ").strip(), rest.strip().partition("\n\n")[0].replace("\n", " ").replace("|", "\\|")
+    return first.lstrip("# ").strip(), rest.strip().partition("\n\n")[0].replace("\n", " ").replace(
+        "|", "\\|"
+    )

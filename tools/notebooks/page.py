@@ -1,4 +1,6 @@
-"""An executed notebook as one HTML file that needs nothing else: no script, style, font or formula from the network."""
+"""An executed notebook as one HTML file that needs nothing else: no script, style, font or formula
+from the network.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ from nbconvert.exporters.html import HTMLExporter
 from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 from nbformat import NotebookNode
 
-# What a browser fetches by itself when it opens the page (a link that a reader may click is no such thing).
+# What a browser fetches by itself when it opens the page (a link that a reader may click is no such
+# thing).
 FETCHED = re.compile(
     r"""<(?:script|img|iframe|link|source|video|audio|embed|object)\b[^>]*?\b(?:src|href|data)=["']?(?!data:)([^"'\s>]+)"""
     r"""|url\(\s*["']?(?!data:|\#|%23)([^"')]+)|@import\s+["']([^"']+)""",
@@ -46,7 +49,9 @@ class _Exporter(HTMLExporter):
 
 def markdown(source: str) -> str:
     """A Markdown cell as HTML."""
-    return str(MarkdownWithMath(renderer=_Renderer(escape=False, exclude_anchor_links=True)).render(source))
+    return str(
+        MarkdownWithMath(renderer=_Renderer(escape=False, exclude_anchor_links=True)).render(source)
+    )
 
 
 def html(notebook: NotebookNode, title: str) -> str:
@@ -59,12 +64,14 @@ def html(notebook: NotebookNode, title: str) -> str:
 
 
 def fetched(page: str) -> list[str]:
-    """Addresses that a browser would fetch on opening the page; empty for a page that stands alone."""
+    """Addresses that a browser would fetch on opening the page; empty for a page that stands
+    alone.
+    """
     return ["".join(match) for match in FETCHED.findall(page)]
 
 
 def _mathml(tex: str, display: str) -> str:
     try:
         return str(latex2mathml.converter.convert(tex, display=display))
-    except Exception:  # noqa: BLE001 - whatever the converter stumbles over, the reader still gets the formula's source
+    except Exception:
         return f"<code>{mistune.escape(tex)}</code>"

@@ -1,4 +1,6 @@
-"""What lessons took, one small file a lesson, so that two builds that end together do not write over each other."""
+"""What lessons took, one small file a lesson, so that two builds that end together do not write
+over each other.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,18 @@ from tools.notebooks.execute import Measure, hardware
 FOLDER = ROOT / "data" / "results" / "lessons"
 
 
-def note(name: str, measure: Measure, command: str, folder: Path = FOLDER, **more: Any) -> dict[str, Any]:
+def note(
+    name: str, measure: Measure, command: str, folder: Path = FOLDER, **more: Any
+) -> dict[str, Any]:
     """Write a lesson's seconds, memory and machine; returns what was written."""
     entry = {
-        "seconds": round(measure.seconds, 1), "cpu_seconds": round(measure.cpu_seconds, 1),
-        "peak_mb": round(measure.peak_mb), "hardware": hardware(), "command": command, **more,
-    }  # fmt: skip
+        "seconds": round(measure.seconds, 1),
+        "cpu_seconds": round(measure.cpu_seconds, 1),
+        "peak_mb": round(measure.peak_mb),
+        "hardware": hardware(),
+        "command": command,
+        **more,
+    }
     write_json(folder / f"{name}.json", entry)
     return entry
 
@@ -29,4 +37,7 @@ def known(folder: Path = FOLDER) -> dict[str, dict[str, Any]]:
 
 def machine(hardware: dict[str, Any]) -> str:
     """The machine in words."""
-    return f"{hardware['cores']} cores of an {hardware['processor']} with {hardware['memory_gb']} GB, no GPU"
+    return (
+        f"{hardware['cores']} cores of an {hardware['processor']} with {hardware['memory_gb']} GB,"
+        " no GPU"
+    )

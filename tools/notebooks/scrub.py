@@ -1,4 +1,6 @@
-"""Bring an executed notebook into the one form that is stored: nothing of this machine, this minute, this process."""
+"""Bring an executed notebook into the one form that is stored: nothing of this machine, this
+minute, this process.
+"""
 
 from __future__ import annotations
 
@@ -33,10 +35,14 @@ PATTERNS = (
 def scrub(notebook: NotebookNode) -> NotebookNode:
     """A copy of the notebook in the stored form. Scrubbing twice changes nothing."""
     result: NotebookNode = nbformat.from_dict(_plain(notebook))
-    result.metadata = nbformat.from_dict({k: v for k, v in result.metadata.items() if k == "title"} | METADATA)
+    result.metadata = nbformat.from_dict(
+        {k: v for k, v in result.metadata.items() if k == "title"} | METADATA
+    )
     result.nbformat, result.nbformat_minor, asked = 4, 5, False
     for cell in result.cells:
-        kept = {k: v for k, v in cell.metadata.items() if k not in ("execution", "papermill", "jupyter")}
+        kept = {
+            k: v for k, v in cell.metadata.items() if k not in ("execution", "papermill", "jupyter")
+        }
         tags = kept.pop("tags", []) or []  # papermill gives every cell an empty list of tags
         if cell.cell_type == "code":
             cell.outputs, asked = outputs(cell.outputs), asked and "exercise" not in tags
@@ -48,12 +54,15 @@ def scrub(notebook: NotebookNode) -> NotebookNode:
 
 
 def outputs(raw: list[NotebookNode]) -> list[NotebookNode]:
-    """One cell's outputs in the stored form: no live widgets, streams in one piece, addresses replaced."""
+    """One cell's outputs in the stored form: no live widgets, streams in one piece, addresses
+    replaced.
+    """
     result: list[NotebookNode] = []
     streams: dict[str, NotebookNode] = {}
     for output in raw:
         if WIDGET in output.get("data", {}):
-            continue  # needs a kernel or a state that is not stored; a static picture stands beside it
+            # needs a kernel or a state that is not stored; a static picture stands beside it
+            continue
         node = nbformat.from_dict(_clean(_plain(output)))
         node.pop("transient", None)
         if node.output_type == "stream":
@@ -72,7 +81,9 @@ def text(notebook: NotebookNode) -> str:
 
 def _clean(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: value[key] if key.startswith("image/") else _clean(value[key]) for key in value}
+        return {
+            key: value[key] if key.startswith("image/") else _clean(value[key]) for key in value
+        }
     if isinstance(value, list):
         return [_clean(item) for item in value]
     if isinstance(value, str):

@@ -1,4 +1,6 @@
-"""The course as offline pages: lessons, glossary, papers and an index, linked with one another, nothing fetched."""
+"""The course as offline pages: lessons, glossary, papers and an index, linked with one another,
+nothing fetched.
+"""
 
 from __future__ import annotations
 
@@ -23,34 +25,53 @@ _LINK = re.compile(r"""<a\b([^>]*?)\bhref=(["'])([^"']*)\2([^>]*)>(.*?)</a>""", 
 _OUTSIDE = re.compile(r"[a-z][a-z+.-]*:|//|#", re.IGNORECASE)
 
 STYLE, _PAGE, _INDEX = (
-    (Path(__file__).parent / name).read_text("utf-8") for name in ("bar.css", "site.html.j2", "index.html.j2")
+    (Path(__file__).parent / name).read_text("utf-8")
+    for name in ("bar.css", "site.html.j2", "index.html.j2")
 )
 
 
 def build(
-    folder: Path, notebooks: dict[str, Path], entries: dict[str, dict[str, Any]], given: dict[str, Any] | None = None
+    folder: Path,
+    notebooks: dict[str, Path],
+    entries: dict[str, dict[str, Any]],
+    given: dict[str, Any] | None = None,
 ) -> Path:
     """Write all pages into a fresh `folder`; returns the index.
 
     Args:
-        notebooks: executed lessons by name; entries: what they took, where it is known; given: the run's parameters.
+        notebooks: executed lessons by name; entries: what they took, where it is known; given: the
+            run's parameters.
     """
     new = folder.with_name(f"{folder.name}.new")
     shutil.rmtree(new, ignore_errors=True)
     pages = {f"notebooks/{name}.ipynb": f"{name}.html" for name in notebooks}
-    pages |= {f"docs/{name}.md": f"{name}.html" for name in DOCS if (ROOT / "docs" / f"{name}.md").exists()}
+    pages |= {
+        f"docs/{name}.md": f"{name}.html"
+        for name in DOCS
+        if (ROOT / "docs" / f"{name}.md").exists()
+    }
     pages["README.md"] = "index.html"
     for name, path in notebooks.items():
-        made = page.html(scrub.scrub(read(path)), f"{name[:2]} {planned()[name].title}" if name in planned() else name)
-        made = linked(made, "notebooks", pages).replace("</head>", f"<style>{STYLE}</style></head>", 1)
+        made = page.html(
+            scrub.scrub(read(path)),
+            f"{name[:2]} {planned()[name].title}" if name in planned() else name,
+        )
+        made = linked(made, "notebooks", pages).replace(
+            "</head>", f"<style>{STYLE}</style></head>", 1
+        )
         _write(new / f"{name}.html", re.sub(r"<body[^>]*>", lambda m: m[0] + bar(), made, count=1))
     for source, name in pages.items():
         if source.startswith("docs/"):
             text = (ROOT / source).read_text("utf-8")
             body = linked(page.markdown(text), "docs", pages)
-            body = re.sub(r"<table>.*?</table>", r'<div class="wide">\g<0></div>', body, flags=re.DOTALL)
+            body = re.sub(
+                r"<table>.*?</table>", r'<div class="wide">\g<0></div>', body, flags=re.DOTALL
+            )
             title = text.splitlines()[0].lstrip("# ")
-            _write(new / name, jinja2.Template(_PAGE).render(title=title, style=STYLE, bar=bar(), body=body))
+            _write(
+                new / name,
+                jinja2.Template(_PAGE).render(title=title, style=STYLE, bar=bar(), body=body),
+            )
     _write(new / "index.html", index(notebooks, entries, given or {}))
     shutil.rmtree(folder, ignore_errors=True)
     new.rename(folder)
@@ -61,7 +82,8 @@ def linked(made: str, where: str, pages: dict[str, str]) -> str:
     """The page with its links led to other pages; what is not among them becomes plain text.
 
     Args:
-        where: the folder that the page's source stands in, from the repository's root; pages: source -> page.
+        where: the folder that the page's source stands in, from the repository's root; pages:
+            source -> page.
     """
 
     def lead(match: re.Match[str]) -> str:
@@ -78,10 +100,16 @@ def linked(made: str, where: str, pages: dict[str, str]) -> str:
 def bar() -> str:
     """The line on top of each page."""
     links = (("index", "All lessons"), ("glossary", "Glossary"), ("papers", "Papers"))
-    return '<nav class="course">' + " ".join(f'<a href="{to}.html">{text}</a>' for to, text in links) + "</nav>"
+    return (
+        '<nav class="course">'
+        + " ".join(f'<a href="{to}.html">{text}</a>' for to, text in links)
+        + "</nav>"
+    )
 
 
-def index(notebooks: dict[str, Path], entries: dict[str, dict[str, Any]], given: dict[str, Any]) -> str:
+def index(
+    notebooks: dict[str, Path], entries: dict[str, dict[str, Any]], given: dict[str, Any]
+) -> str:
     """The first page: what the course is, the map, a table of lessons with what they took."""
     title, _, rest = (ROOT / "README.md").read_text("utf-8").partition("\n")
     rows = []
@@ -90,16 +118,31 @@ def index(notebooks: dict[str, Path], entries: dict[str, dict[str, Any]], given:
         if lesson.name in notebooks:
             name, says = opening(ROOT / "notebooks" / f"{lesson.name}.ipynb")
             says = re.sub(r"^<p>|</p>\s*$", "", page.markdown(says).strip())
-        rows.append((name, f"{lesson.name}.html" * (lesson.name in notebooks), says, entries.get(lesson.name)))
+        rows.append(
+            (
+                name,
+                f"{lesson.name}.html" * (lesson.name in notebooks),
+                says,
+                entries.get(lesson.name),
+            )
+        )
     body = jinja2.Template(_INDEX).render(
         title=title.lstrip("# "),
-        about=page.markdown(re.sub(r"\(docs/(\w+)\.md[^)]*", r"(\1.html", rest.strip().split("\n\n")[0])),
+        about=page.markdown(
+            re.sub(r"\(docs/(\w+)\.md[^)]*", r"(\1.html", rest.strip().split("\n\n")[0])
+        ),
         map=png(lesson_map(), 160),
         rows=rows,
-        machines="; ".join(sorted({record.machine(entry["hardware"]) for entry in entries.values()})),
+        machines="; ".join(
+            sorted({record.machine(entry["hardware"]) for entry in entries.values()})
+        ),
         scale=f" at SCALE={given['SCALE']}, SEED={given['SEED']}" if given.get("SCALE") else "",
     )
-    return str(jinja2.Template(_PAGE).render(title=html.escape(title.lstrip("# ")), style=STYLE, bar=bar(), body=body))
+    return str(
+        jinja2.Template(_PAGE).render(
+            title=html.escape(title.lstrip("# ")), style=STYLE, bar=bar(), body=body
+        )
+    )
 
 
 def _write(path: Path, text: str) -> None:

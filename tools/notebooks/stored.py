@@ -1,9 +1,10 @@
-"""A pytest plugin on top of nbval: each stored cell of a lesson is a test, held against one execution by papermill.
+"""A pytest plugin on top of nbval: each stored cell of a lesson is a test, held against one
+execution by papermill.
 
-nbval collects the cells and reports. The lessons are executed in two other processes, without a network, a thread each,
-beside the other tests and giving way to them, so that two cores are always busy and the tests are not slowed.
-Stored and fresh outputs are compared by `compare.cells`, numbers within a tolerance.
-"""
+nbval collects the cells and reports. The lessons are executed in two other processes, without a
+network, a thread each, beside the other tests and giving way to them, so that two cores are always
+busy and the tests are not slowed. Stored and fresh outputs are compared by `compare.cells`, numbers
+within a tolerance."""
 
 from __future__ import annotations
 
@@ -40,7 +41,9 @@ def execution(path: Path) -> tuple[list[NotebookNode], Measure]:
 
 
 class Cell(IPyNbCell):  # type: ignore[misc]
-    """One stored code cell: it must have been executed, and executing it again must give the stored outputs."""
+    """One stored code cell: it must have been executed, and executing it again must give the stored
+    outputs.
+    """
 
     def runtest(self) -> None:
         """Compare."""
@@ -63,7 +66,9 @@ class Cell(IPyNbCell):  # type: ignore[misc]
 
 
 class Lesson(IPyNbFile):  # type: ignore[misc]
-    """A notebook; its items are its code cells. A lesson that fails fails once, with its first cell."""
+    """A notebook; its items are its code cells. A lesson that fails fails once, with its first
+    cell.
+    """
 
     future: Future[Any]
     failed = False
@@ -71,7 +76,9 @@ class Lesson(IPyNbFile):  # type: ignore[misc]
     def collect(self) -> Iterator[pytest.Item]:
         """The cells as nbval finds them, as ours."""
         for it in super().collect():
-            yield Cell.from_parent(self, name=it.name, cell_num=it.cell_num, cell=it.cell, options=it.options)
+            yield Cell.from_parent(
+                self, name=it.name, cell_num=it.cell_num, cell=it.cell, options=it.options
+            )
 
     def setup(self) -> None:
         """No kernel: another process has it."""
@@ -94,7 +101,9 @@ def background(pytestconfig: pytest.Config) -> ProcessPoolExecutor:
 
 def pytest_configure(config: pytest.Config) -> None:
     """The processes start with their first job."""
-    config.stash[BACKGROUND] = ProcessPoolExecutor(2, multiprocessing.get_context("spawn"), give_way)
+    config.stash[BACKGROUND] = ProcessPoolExecutor(
+        2, multiprocessing.get_context("spawn"), give_way
+    )
     config.stash[TOOK] = {}
 
 
@@ -116,20 +125,29 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """The lessons that were chosen start beside the first tests; the last first, for the first are the short ones, and
-    none is left running alone for long."""
+    """The lessons that were chosen start beside the first tests; the last first, for the first are
+    the short ones, and none is left running alone for long."""
     if not session.config.option.collectonly:
-        for lesson in reversed(dict.fromkeys(item.parent for item in session.items if isinstance(item, Cell))):
+        for lesson in reversed(
+            dict.fromkeys(item.parent for item in session.items if isinstance(item, Cell))
+        ):
             lesson.start()
         for item in session.items:
-            if begin := getattr(getattr(item, "module", None), "in_background", None):  # other tests' lessons
+            # other tests' lessons
+            if begin := getattr(getattr(item, "module", None), "in_background", None):
                 begin(item)
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
     """What the lessons took; their tests only waited."""
     took = config.stash[TOOK]
     if len(took) > 1:
-        terminalreporter.section(f"lessons: {sum(m.cpu_seconds for m in took.values()):.0f} seconds of processor time")
+        terminalreporter.section(
+            f"lessons: {sum(m.cpu_seconds for m in took.values()):.0f} seconds of processor time"
+        )
         for name, measure in took.items():
-            terminalreporter.write_line(f"{measure.cpu_seconds:7.0f} {measure.peak_mb:7.0f} MB  {name}")
+            terminalreporter.write_line(
+                f"{measure.cpu_seconds:7.0f} {measure.peak_mb:7.0f} MB  {name}"
+            )

@@ -1,4 +1,6 @@
-"""Run all lessons, two at a time, with a table of what each took; go on where a run was broken off."""
+"""Run all lessons, two at a time, with a table of what each took; go on where a run was broken
+off.
+"""
 
 from __future__ import annotations
 
@@ -22,33 +24,55 @@ HEAD = f"{'lesson':<24}{'time':>8}{'memory':>10}"
 
 
 def run_all(
-    given: dict[str, Any], out: Path, *, again: bool = False, keep: Path | None = None,
-    say: Callable[[str], None] = print, progress: bool = True,
-) -> Path:  # fmt: skip
-    """Execute every lesson with the given parameters and make the site of them; returns the site's first page.
+    given: dict[str, Any],
+    out: Path,
+    *,
+    again: bool = False,
+    keep: Path | None = None,
+    say: Callable[[str], None] = print,
+    progress: bool = True,
+) -> Path:
+    """Execute every lesson with the given parameters and make the site of them; returns the site's
+    first page.
 
-    A line is said for each lesson: time and peak memory. What has been executed is kept in `out`/run: a call after a
-    failure, or after a stop by hand, executes only what is missing or has been edited since. A run that went through is
-    followed by a new one. With `keep`, what went through is also noted there, for README's table; then, and on a GPU,
-    each lesson has the machine to itself.
+    A line is said for each lesson: time and peak memory. What has been executed is kept in
+    `out`/run: a call after a failure, or after a stop by hand, executes only what is missing or has
+    been edited since. A run that went through is followed by a new one. With `keep`, what went
+    through is also noted there, for README's table; then, and on a GPU, each lesson has the machine
+    to itself.
 
     Raises:
         CourseError: lessons failed; all others have been executed.
     """
-    folder = out / "run" / (re.sub(r"\W+", "-", "-".join(str(value) for value in given.values())).strip("-") or "run")
+    folder = (
+        out
+        / "run"
+        / (
+            re.sub(r"\W+", "-", "-".join(str(value) for value in given.values())).strip("-")
+            or "run"
+        )
+    )
     done = folder / "done.json"
     if again or done.exists():
         for old in folder.glob("*.json"):
             old.unlink()
     say(f"{HEAD}\n{'-' * len(HEAD)}")
     failed: list[str] = []
-    alone = keep is not None or given.get("SCALE") == "gpu" or str(given.get("DEVICE")).startswith("cuda")
+    alone = (
+        keep is not None
+        or given.get("SCALE") == "gpu"
+        or str(given.get("DEVICE")).startswith("cuda")
+    )
     start = time.perf_counter()
     kept = {path: _kept(path, folder) for path in lessons()}
-    pool = ProcessPoolExecutor(1 if alone else 2, multiprocessing.get_context("spawn"), _share_cores, (alone,))
+    pool = ProcessPoolExecutor(
+        1 if alone else 2, multiprocessing.get_context("spawn"), _share_cores, (alone,)
+    )
     try:
         missing = [path for path, entry in kept.items() if entry is None]
-        coming = {path: pool.submit(_one, path, given, folder, progress and alone) for path in missing}
+        coming = {
+            path: pool.submit(_one, path, given, folder, progress and alone) for path in missing
+        }
         for path, entry in kept.items():
             try:
                 note = "" if entry is None else "  kept from an earlier run"
@@ -57,7 +81,9 @@ def run_all(
                 failed.append(path.stem)
                 say(f"{path.stem:<24}  failed: {error}")
     except BrokenExecutor as error:
-        raise CourseError("A process ended before its lesson (memory? Ctrl-C?); the same command goes on.") from error
+        raise CourseError(
+            "A process ended before its lesson (memory? Ctrl-C?); the same command goes on."
+        ) from error
     finally:
         pool.shutdown(cancel_futures=True)
     entries = record.known(folder)
@@ -68,16 +94,23 @@ def run_all(
     say(f"{'-' * len(HEAD)}\n{_line(f'{len(entries)} lessons', total)}")
     if failed:
         names = ", ".join(failed)
-        raise CourseError(f"{len(failed)} of {len(lessons())} failed: {names}. The same command runs only these again.")
+        raise CourseError(
+            f"{len(failed)} of {len(lessons())} failed: {names}. The same command runs only these"
+            " again."
+        )
     if keep is not None:
         for name, entry in entries.items():
             write_json(keep / f"{name}.json", {key: entry[key] for key in entry if key != "source"})
     write_json(done, {"at": time.strftime("%Y-%m-%d %H:%M:%S")})
-    return site.build(out / "site", {path.stem: folder / path.name for path in lessons()}, entries, given)
+    return site.build(
+        out / "site", {path.stem: folder / path.name for path in lessons()}, entries, given
+    )
 
 
 def _share_cores(alone: bool) -> None:
-    """For a process that runs lessons: half of the cores where there are two such; Ctrl-C ends it with all others."""
+    """For a process that runs lessons: half of the cores where there are two such; Ctrl-C ends it
+    with all others.
+    """
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     if not alone:
         os.environ.setdefault("OMP_NUM_THREADS", str(max(1, min(8, os.cpu_count() or 1) // 2)))
@@ -95,7 +128,11 @@ def _kept(path: Path, folder: Path) -> dict[str, Any] | None:
     """What is on record of a lesson that was executed and not edited since."""
     place = folder / f"{path.stem}.json"
     entry: dict[str, Any] | None = read_json(place) if place.exists() else None
-    return entry if entry and entry["source"] == _source(path) and (folder / path.name).exists() else None
+    return (
+        entry
+        if entry and entry["source"] == _source(path) and (folder / path.name).exists()
+        else None
+    )
 
 
 def _source(path: Path) -> str:

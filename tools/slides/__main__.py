@@ -1,4 +1,6 @@
-"""Slide decks: `make slides` makes an offline HTML file and a PDF of each; `build` executes and stores them."""
+"""Slide decks: `make slides` makes an offline HTML file and a PDF of each; `build` executes and
+stores them.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,12 @@ from tools import browser
 from tools.notebooks import build as notebooks
 from tools.slides import ROOT, decks, find, page, pdf
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__, pretty_exceptions_enable=False)
-Names = Annotated[list[str] | None, typer.Argument(help="decks such as 1_attention or 1; all if none is named")]
+app = typer.Typer(
+    add_completion=False, no_args_is_help=True, help=__doc__, pretty_exceptions_enable=False
+)
+Names = Annotated[
+    list[str] | None, typer.Argument(help="decks such as 1_attention or 1; all if none is named")
+]
 Out = Annotated[Path, typer.Option(help="folder for the files")]
 
 
@@ -45,7 +51,9 @@ def build(names: Names = None) -> None:
     """Execute decks and store them with their outputs (for authors)."""
     for path in [find(name) for name in names] if names else decks():
         measure = notebooks.build(path, folder=None)
-        print(f"{path.stem}: built in {measure.seconds:.0f} s, {measure.peak_mb:.0f} MB", flush=True)
+        print(
+            f"{path.stem}: built in {measure.seconds:.0f} s, {measure.peak_mb:.0f} MB", flush=True
+        )
 
 
 def _size(path: Path) -> str:

@@ -1,4 +1,6 @@
-"""A notebook read as slides: what stands on each, in which step it appears, what the speaker says."""
+"""A notebook read as slides: what stands on each, in which step it appears, what the speaker
+says.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ MINUTES = re.compile(r"^\*\*(\d+(?:\.5)?) min\*\*")
 
 @dataclass
 class Piece:
-    """One cell on a slide. step: 0 is there from the start, 1 appears first, and so on. place: "", left or right."""
+    """One cell on a slide. step: 0 is there from the start, 1 appears first, and so on. place: "",
+    left or right.
+    """
 
     cell: NotebookNode
     step: int = 0
@@ -26,12 +30,16 @@ class Piece:
         """Its Markdown: written in the cell, or shown by its code."""
         if self.cell.cell_type == "markdown":
             return str(self.cell.source)
-        return "\n\n".join(o.get("data", {}).get("text/markdown", "") for o in self.cell.outputs).strip()
+        return "\n\n".join(
+            o.get("data", {}).get("text/markdown", "") for o in self.cell.outputs
+        ).strip()
 
 
 @dataclass
 class Slide:
-    """A slide. level: 1 opens a part of the lecture, 2 is a slide in it. notes: Markdown, the minutes first."""
+    """A slide. level: 1 opens a part of the lecture, 2 is a slide in it. notes: Markdown, the
+    minutes first.
+    """
 
     name: str
     title: str
@@ -68,7 +76,9 @@ def slides(notebook: NotebookNode) -> list[Slide]:
     for number, cell in enumerate(notebook.cells):
         marked = cell.metadata.get("slideshow", {}).get("slide_type", "-") or "-"
         if marked not in TYPES:
-            raise CourseError(f"Cell {number} has the slide type {marked!r}; it may have {', '.join(TYPES)}.")
+            raise CourseError(
+                f"Cell {number} has the slide type {marked!r}; it may have {', '.join(TYPES)}."
+            )
         kind = marked if marked != "-" else kind
         if kind == "skip":
             continue
@@ -79,7 +89,9 @@ def slides(notebook: NotebookNode) -> list[Slide]:
             result.append(slide)
             continue
         if not result:
-            raise CourseError(f"Cell {number} stands before the first slide; give it the slide type skip.")
+            raise CourseError(
+                f"Cell {number} stands before the first slide; give it the slide type skip."
+            )
         if kind == "notes":
             result[-1].notes = f"{result[-1].notes}\n\n{cell.source}".strip()
             continue
@@ -108,7 +120,9 @@ def _opened(cell: NotebookNode, number: int, part: str) -> Slide:
     first, _, rest = cell.source.partition("\n")
     heading = re.fullmatch(r"(##?) +(.+)", first)
     if cell.cell_type != "markdown" or heading is None:
-        raise CourseError(f"Cell {number} begins a slide; its first line must be a heading, # or ##.")
+        raise CourseError(
+            f"Cell {number} begins a slide; its first line must be a heading, # or ##."
+        )
     slide = Slide(str(cell.id), heading[2].strip(), len(heading[1]), part)
     if rest.strip():
         body = cell.copy()

@@ -1,4 +1,6 @@
-"""A deck as one HTML file that needs nothing else: reveal.js, styles, pictures and formulas are inside it."""
+"""A deck as one HTML file that needs nothing else: reveal.js, styles, pictures and formulas are
+inside it.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +31,19 @@ def html(notebook: NotebookNode) -> str:
     """
     for number, cell in enumerate(notebook.cells):
         if cell.cell_type == "code" and cell.execution_count is None:
-            raise CourseError(f"Cell {number} of the deck was never executed; run: python -m tools.slides build.")
+            raise CourseError(
+                f"Cell {number} of the deck was never executed; run: python -m tools.slides build."
+            )
     deck = slides(notebook)
     title = notebook.metadata.get("title") or (deck[0].title if deck else "Slides")
     made: str = jinja2.Template((HERE / "deck.html.j2").read_text("utf-8")).render(
-        title=_html.escape(title), reveal_css=_vendored("reveal.css"), theme=(HERE / "theme.css").read_text("utf-8"),
-        sections="\n".join(section(slide) for slide in deck), reveal_js=_script("reveal.js"),
+        title=_html.escape(title),
+        reveal_css=_vendored("reveal.css"),
+        theme=(HERE / "theme.css").read_text("utf-8"),
+        sections="\n".join(section(slide) for slide in deck),
+        reveal_js=_script("reveal.js"),
         notes_js=_script("notes.js"),
-    )  # fmt: skip
+    )
     return made
 
 
@@ -56,16 +63,22 @@ def _row(row: list[Piece]) -> str:
     """A piece across the slide, or two columns."""
     if not row[0].place:
         return _placed(row[0])
-    left, right = ("".join(_placed(p) for p in row if p.place == place) for place in ("left", "right"))
+    left, right = (
+        "".join(_placed(p) for p in row if p.place == place) for place in ("left", "right")
+    )
     pictures = ("<figure" in left, "<figure" in right)
-    look = {(True, False): "columns narrow-right", (False, True): "columns narrow-left"}.get(pictures, "columns")
+    look = {(True, False): "columns narrow-right", (False, True): "columns narrow-left"}.get(
+        pictures, "columns"
+    )
     look += " fills" * any(pictures)
     inside = "".join(f'<div class="column">\n{column}</div>\n' for column in (left, right))
     return f'<div class="{look}">\n{inside}</div>\n'
 
 
 def _placed(piece: Piece) -> str:
-    """A piece in its box, which says when it appears. What holds a picture may take the room that is left."""
+    """A piece in its box, which says when it appears. What holds a picture may take the room that
+    is left.
+    """
     content = piece_html(piece.cell)
     names = ["row"]
     names += ["fills"] * ("<figure" in content)
@@ -98,7 +111,10 @@ def piece_html(cell: NotebookNode) -> str:
 def figure(output: NotebookNode, caption: str | None) -> str:
     """A picture with its text alternative and, below it, its caption."""
     alt = output.metadata.get("image/png", {}).get("alt", "")
-    picture = f'<img src="data:image/png;base64,{output.data["image/png"].strip()}" alt="{_html.escape(alt)}">'
+    picture = (
+        f'<img src="data:image/png;base64,{output.data["image/png"].strip()}"'
+        f' alt="{_html.escape(alt)}">'
+    )
     below = f"<figcaption>{_html.escape(caption)}</figcaption>" if caption else ""
     return f"<figure>{picture}{below}</figure>"
 

@@ -1,4 +1,6 @@
-"""A deck as PDF: one page a slide with all its steps, tagged for screen readers, with an outline and a title."""
+"""A deck as PDF: one page a slide with all its steps, tagged for screen readers, with an outline
+and a title.
+"""
 
 from __future__ import annotations
 

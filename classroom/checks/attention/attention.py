@@ -9,13 +9,24 @@ from classroom.checks.base import Case, Crash, normal, outcome, row_mask
 from classroom.checks.exercise import exercise
 
 
-def qkv(g: Generator, tq: int, tk: int, width: int, value_width: int, *batch: int) -> tuple[Tensor, Tensor, Tensor]:
+def qkv(
+    g: Generator, tq: int, tk: int, width: int, value_width: int, *batch: int
+) -> tuple[Tensor, Tensor, Tensor]:
     """Queries, keys and values to draw."""
-    return 2 * normal(g, *batch, tq, width), normal(g, *batch, tk, width), normal(g, *batch, tk, value_width)
+    return (
+        2 * normal(g, *batch, tq, width),
+        normal(g, *batch, tk, width),
+        normal(g, *batch, tk, value_width),
+    )
 
 
 @exercise(
-    lambda g: [qkv(g, 4, 4, 4, 4), qkv(g, 3, 5, 8, 6), qkv(g, 6, 4, 4, 16, 4), qkv(g, 3, 5, 8, 4, 2, 3)],
+    lambda g: [
+        qkv(g, 4, 4, 4, 4),
+        qkv(g, 3, 5, 8, 6),
+        qkv(g, 6, 4, 4, 16, 4),
+        qkv(g, 3, 5, 8, 4, 2, 3),
+    ],
     together=3,
 )
 def softmax_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -26,17 +37,25 @@ def softmax_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 @exercise([(4,), (1,), (2,), (7,)])
 def causal_mask(T: int) -> Tensor:
-    """Bool[T T], True where the query (row) may attend to the key (column): on and below the diagonal."""
+    """Bool[T T], True where the query (row) may attend to the key (column): on and below the
+    diagonal.
+    """
     return torch.ones(T, T, dtype=torch.bool).tril()
 
 
 def _leak(fn: object, case: Case) -> str:
-    """Does the output move when only a blocked value changes? Then the blocking is too weak, whatever else."""
+    """Does the output move when only a blocked value changes? Then the blocking is too weak,
+    whatever else.
+    """
     changed = {**case, "v": case["v"].clone()}
     changed["v"][..., -1, :] += 1000.0
     before, after = outcome(fn, case), outcome(fn, changed)
     fits = all(isinstance(x, Tensor) and x.shape == case["q"].shape for x in (before, after))
-    return masked_attention.says["leak"] if fits and not torch.allclose(before[..., 0, :], after[..., 0, :]) else ""
+    return (
+        masked_attention.says["leak"]
+        if fits and not torch.allclose(before[..., 0, :], after[..., 0, :])
+        else ""
+    )
 
 
 def _masked(fn: object) -> None:
@@ -80,12 +99,17 @@ def merge_heads(x: Tensor) -> Tensor:
 
 @exercise(
     lambda g: [
-        (normal(g, batch, length, width), *(normal(g, width, width) / math.sqrt(width) for _ in range(4)), heads)
+        (
+            normal(g, batch, length, width),
+            *(normal(g, width, width) / math.sqrt(width) for _ in range(4)),
+            heads,
+        )
         for batch, length, width, heads in ((1, 4, 8, 2), (2, 5, 12, 3), (3, 4, 16, 4))
     ],
 )
 def multi_head(x: Tensor, wq: Tensor, wk: Tensor, wv: Tensor, wo: Tensor, heads: int) -> Tensor:
     """x [B T D], matrices [D D] applied as x @ w, full attention, no biases."""
-    q, k, v = ((x @ w).view(*x.shape[:2], heads, -1).transpose(1, 2) for w in (wq, wk, wv))  # [B H T Dh]
+    # [B H T Dh]
+    q, k, v = ((x @ w).view(*x.shape[:2], heads, -1).transpose(1, 2) for w in (wq, wk, wv))
     out = (q @ k.mT / math.sqrt(q.shape[-1])).softmax(-1) @ v
     return out.transpose(1, 2).flatten(2) @ wo

@@ -10,7 +10,9 @@ from classroom.checks.base import Case, close, outcome
 from classroom.checks.exercise import exercise
 
 
-@exercise([(torch.arange(6), 8), (torch.tensor([3, 0, 50]), 4), (torch.tensor([7, 2, 2, 11, 4]), 12)])
+@exercise(
+    [(torch.arange(6), 8), (torch.tensor([3, 0, 50]), 4), (torch.tensor([7, 2, 2, 11, 4]), 12)]
+)
 def sinusoidal(positions: Tensor, width: int) -> Tensor:
     """[T width]: sin(p / 10000^(2i / width)) at component 2i, its cosine at 2i + 1.
 
@@ -38,7 +40,9 @@ def relative_index(q_pos: Tensor, k_pos: Tensor, clip: int) -> Tensor:
 
 
 def _first_only(fn: object, case: Case) -> str:
-    """A query at position 0 is not turned, a key at position 0 neither: is at least that score right?"""
+    """A query at position 0 is not turned, a key at position 0 neither: is at least that score
+    right?
+    """
     alone = {name: value[..., :1, :] for name, value in case.items()}
     value = outcome(fn, alone)
     fits = isinstance(value, Tensor) and value.shape == alone["v"].shape

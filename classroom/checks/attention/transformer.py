@@ -1,4 +1,6 @@
-"""Lesson 02: layer norm, the residual branch; what the decoder reads, label smoothing, one step of the beam."""
+"""Lesson 02: layer norm, the residual branch; what the decoder reads, label smoothing, one step of
+the beam.
+"""
 
 from collections.abc import Callable
 from functools import partial
@@ -15,7 +17,10 @@ _Function = Callable[[Tensor], Tensor]
 
 @exercise(
     lambda g: [
-        *((3 * normal(g, *s) + 2, normal(g, s[-1]), normal(g, s[-1])) for s in ((4, 3), (2, 5, 8), (3, 16))),
+        *(
+            (3 * normal(g, *s) + 2, normal(g, s[-1]), normal(g, s[-1]))
+            for s in ((4, 3), (2, 5, 8), (3, 16))
+        ),
         (1e-3 * normal(g, 2, 4), normal(g, 4), normal(g, 4)),  # eps counts here
     ],
 )
@@ -43,7 +48,9 @@ def _branches(g: Generator) -> list[tuple[Tensor, _Function, _Function, bool]]:
     """The norm has a scale and a shift, so that leaving it out or doing it twice shows."""
     scale, shift = 1 + 0.5 * normal(g, 6), 0.5 * normal(g, 6)
     norm = _Part("norm", lambda x: F.layer_norm(x, (6,), scale, shift))
-    parts = [_Part("f", partial(lambda m, x: torch.tanh(x @ m) + 0.3, m)) for m in normal(g, 2, 6, 6)]
+    parts = [
+        _Part("f", partial(lambda m, x: torch.tanh(x @ m) + 0.3, m)) for m in normal(g, 2, 6, 6)
+    ]
     return [(normal(g, 2, 4, 6), f, norm, pre) for f in parts for pre in (False, True)]
 
 
@@ -67,11 +74,15 @@ def decoder_input(target: Tensor, start: int) -> Tensor:
 
 
 @exercise(
-    lambda g: [(2 * normal(g, n, v), integers(g, v, n), s) for n, v, s in ((4, 5, 0.1), (6, 9, 0.3), (3, 4, 0.0))],
+    lambda g: [
+        (2 * normal(g, n, v), integers(g, v, n), s)
+        for n, v, s in ((4, 5, 0.1), (6, 9, 0.3), (3, 4, 0.0))
+    ],
     learns="logits",
 )
 def smoothed_loss(logits: Tensor, target: Tensor, smoothing: float) -> Tensor:
-    """Mean cross-entropy against (1 - smoothing) on the target plus smoothing / V on each of the V tokens.
+    """Mean cross-entropy against (1 - smoothing) on the target plus smoothing / V on each of the V
+    tokens.
 
     logits [N V], target Int[N].
     """
@@ -84,8 +95,16 @@ def smoothed_loss(logits: Tensor, target: Tensor, smoothing: float) -> Tensor:
 def _sorted(fn: object, case: Case) -> str:
     """The right ones in another order?"""
     value, (*_, best) = outcome(fn, case), beam_step.reference(**case)
-    fits = isinstance(value, tuple | list) and len(value) == 3 and all(isinstance(part, Tensor) for part in value)
-    same = fits and value[2].shape == best.shape and close(value[2].to(best).sort(descending=True).values, best)
+    fits = (
+        isinstance(value, tuple | list)
+        and len(value) == 3
+        and all(isinstance(part, Tensor) for part in value)
+    )
+    same = (
+        fits
+        and value[2].shape == best.shape
+        and close(value[2].to(best).sort(descending=True).values, best)
+    )
     return beam_step.says["unsorted"] if same else ""
 
 
@@ -97,10 +116,11 @@ def _sorted(fn: object, case: Case) -> str:
     hint=_sorted,
 )
 def beam_step(scores: Tensor, log_probs: Tensor, width: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The best `width` ways to go on: (parent Int[width], token Int[width], score Float[width]), best first.
+    """The best `width` ways to go on: (parent Int[width], token Int[width], score Float[width]),
+    best first.
 
-    scores Float[W], the sum of log probabilities of each text so far; log_probs Float[W V] of the next token.
-    """
+    scores Float[W], the sum of log probabilities of each text so far; log_probs Float[W V] of the
+    next token."""
     V = log_probs.shape[-1]
     score, flat = (scores[:, None] + log_probs).flatten().topk(width)
     return flat // V, flat % V, score

@@ -1,4 +1,6 @@
-"""Lesson 21: what an answer and a training cost, how far a model goes beyond its corpus, a reward's loss."""
+"""Lesson 21: what an answer and a training cost, how far a model goes beyond its corpus, a reward's
+loss.
+"""
 
 import torch
 import torch.nn.functional as F
@@ -9,24 +11,31 @@ from classroom.checks.exercise import exercise
 
 
 @exercise(
-    [(n, *sizes, cache) for n, *sizes in ((124_000_000, 100, 50), (10, 7, 1), (3, 2, 4)) for cache in (True, False)],
+    [
+        (n, *sizes, cache)
+        for n, *sizes in ((124_000_000, 100, 50), (10, 7, 1), (3, 2, 4))
+        for cache in (True, False)
+    ],
 )
 def answer_flops(parameters: float, read: int, written: int, cache: bool) -> float:
     """FLOPs of one answer, 2 for each parameter and token that passes.
 
-    With the cache each token passes once; the last one written is not read again. Without it every new token needs a
-    pass over all before it.
-    """
+    With the cache each token passes once; the last one written is not read again. Without it every
+    new token needs a pass over all before it."""
     passes = read + written - 1 if cache else sum(read + i for i in range(written))
     return 2.0 * parameters * passes
 
 
-@exercise([(110e6, 137e9, 312e12, 0.4, 2.0), (175e9, 300e9, 125e12, 0.2, 1.5), (1e6, 2e9, 1e12, 0.5, 0.3)])
-def training_bill(parameters: float, tokens: float, peak: float, utilisation: float, price: float) -> float:
+@exercise(
+    [(110e6, 137e9, 312e12, 0.4, 2.0), (175e9, 300e9, 125e12, 0.2, 1.5), (1e6, 2e9, 1e12, 0.5, 0.3)]
+)
+def training_bill(
+    parameters: float, tokens: float, peak: float, utilisation: float, price: float
+) -> float:
     """Dollars: 6 N D FLOPs, devices rented by the hour.
 
-    peak: FLOPs a second by the data sheet; utilisation: the share of it that is reached; price: of one hour.
-    """
+    peak: FLOPs a second by the data sheet; utilisation: the share of it that is reached; price: of
+    one hour."""
     hours = 6 * parameters * tokens / (peak * utilisation) / 3600
     return hours * price
 
@@ -40,8 +49,8 @@ def _shares(g: Generator) -> tuple[Tensor, Tensor]:
 def amplification(corpus: Tensor, said: Tensor) -> Tensor:
     """Mean over the words of |said - 1/2| - |corpus - 1/2|, a scalar tensor.
 
-    corpus, said: Float[N], the share of "she" among "she" and "he" beside each word, in the corpus and by the model.
-    """
+    corpus, said: Float[N], the share of "she" among "she" and "he" beside each word, in the corpus
+    and by the model."""
     beyond = (said - 0.5).abs() - (corpus - 0.5).abs()
     return beyond.mean()
 

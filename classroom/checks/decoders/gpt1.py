@@ -31,19 +31,28 @@ def _takes_the_mask(fn: Any) -> None:
 
 def _language(g: Generator, vocab: int, *lengths: int) -> tuple[Tensor, Tensor, Tensor]:
     attention_mask = row_mask(*lengths)
-    return 2 * normal(g, *attention_mask.shape, vocab), integers(g, vocab, *attention_mask.shape), attention_mask
+    return (
+        2 * normal(g, *attention_mask.shape, vocab),
+        integers(g, vocab, *attention_mask.shape),
+        attention_mask,
+    )
 
 
 @exercise(
-    lambda g: [_language(g, 7, 6, 3), _language(g, 7, 6, 6), _language(g, 11, 4), _language(g, 5, 5, 5, 5)],
+    lambda g: [
+        _language(g, 7, 6, 3),
+        _language(g, 7, 6, 6),
+        _language(g, 11, 4),
+        _language(g, 5, 5, 5, 5),
+    ],
     judge=_takes_the_mask,
     learns="logits",
 )
 def next_token_loss(logits: Tensor, ids: Tensor, attention_mask: Tensor) -> Tensor:
     """Mean cross-entropy in nats of each token given those before it.
 
-    logits [B T V], ids Int[B T], attention_mask Bool[B T] (True = real token; only real targets count).
-    """
+    logits [B T V], ids Int[B T], attention_mask Bool[B T] (True = real token; only real targets
+    count)."""
     kept = attention_mask[:, 1:]
     losses = F.cross_entropy(logits[:, :-1].mT, ids[:, 1:], reduction="none")
     return losses[kept].mean()
@@ -59,6 +68,8 @@ def temperature(logits: Tensor, temperature: float) -> Tensor:
     [([11, 12, 13], [21, 22], 1, 2, 3), ([31], [41, 42, 43, 44], 7, 8, 9)],
     form=listed,
 )
-def entailment_input(premise: list[int], hypothesis: list[int], start: int, delim: int, extract: int) -> list[int]:
+def entailment_input(
+    premise: list[int], hypothesis: list[int], start: int, delim: int, extract: int
+) -> list[int]:
     """The list of ids: start, premise, delim, hypothesis, extract."""
     return [start, *premise, delim, *hypothesis, extract]

@@ -43,7 +43,9 @@ def _nucleus(logits: Tensor, p: float) -> Tensor:
     ],
 )
 def top_p(logits: Tensor, p: float) -> Tensor:
-    """The distribution over the fewest likeliest tokens whose probability reaches p, renormalised."""
+    """The distribution over the fewest likeliest tokens whose probability reaches p,
+    renormalised.
+    """
     probs, order = logits.softmax(-1).sort(dim=-1, descending=True)
     before = probs.cumsum(-1) - probs
     kept = probs * (before < p)
@@ -59,11 +61,11 @@ def top_p(logits: Tensor, p: float) -> Tensor:
 )
 def cached_step(
     q: Tensor, k: Tensor, v: Tensor, past_k: Tensor, past_v: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+) -> tuple[Tensor, Tensor, Tensor]:
     """(y [1 D], keys [T+1 D], values [T+1 D]): one new token attends to all so far.
 
-    One head. q, k, v [1 D] are the new token's; past_k, past_v [T D] those of the tokens before it, perhaps none.
-    """
+    One head. q, k, v [1 D] are the new token's; past_k, past_v [T D] those of the tokens before it,
+    perhaps none."""
     keys, values = torch.cat([past_k, k]), torch.cat([past_v, v])
     weights = (q @ keys.T / math.sqrt(q.shape[-1])).softmax(-1)
     return weights @ values, keys, values

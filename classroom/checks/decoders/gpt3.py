@@ -17,8 +17,8 @@ _SHOWN = [("sea", "mer"), ("bread and butter", "pain et beurre"), ("cheese", "fr
 def few_shot_prompt(instruction: str, examples: Sequence[tuple[str, str]], question: str) -> str:
     """The prompt: the instruction, "text => answer" a line, "question =>".
 
-    examples: (text, answer) pairs, perhaps none. The prompt ends with "=>": no space, no line break behind it.
-    """
+    examples: (text, answer) pairs, perhaps none. The prompt ends with "=>": no space, no line break
+    behind it."""
     arrow = " =>"
     shown = [f"{text}{arrow} {answer}" for text, answer in examples]
     return "\n".join([instruction, *shown, question + arrow])
@@ -35,8 +35,8 @@ def _choices(g: Generator, *lengths: int) -> tuple[list[Tensor], list[Tensor]]:
 def choice_scores(given: list[Tensor], bare: list[Tensor]) -> Tensor:
     """Float[C], of each choice log P(choice | question) - log P(choice | "Answer:").
 
-    given, bare: C tensors each, the log probabilities of the choice's tokens after the question and after "Answer:".
-    """
+    given, bare: C tensors each, the log probabilities of the choice's tokens after the question and
+    after "Answer:"."""
     scores = [g.sum() - b.sum() for g, b in zip(given, bare, strict=True)]
     return torch.stack(scores)
 
@@ -61,7 +61,9 @@ def induction(ids: list[int]) -> int:
 @exercise(
     [(175e9, 300e9, 1000, 125e12, 0.3), (355e6, 2e12, 1, 1e15, 1.0), (1e9, 2e10, 8, 3e14, 0.4)],
 )
-def training_days(parameters: float, tokens: float, devices: int, peak: float, utilisation: float) -> float:
+def training_days(
+    parameters: float, tokens: float, devices: int, peak: float, utilisation: float
+) -> float:
     """Days that a training of 6 N D operations takes; peak: FLOPs a second of one device."""
     operations = 6 * parameters * tokens
     speed = devices * peak * utilisation

@@ -15,7 +15,9 @@ def _matrices(g: Generator, outputs: int, inputs: int, rank: int) -> tuple[Tenso
     return normal(g, outputs, inputs), normal(g, rank, inputs), normal(g, outputs, rank)
 
 
-def _beside(g: Generator, rows: int, inputs: int, outputs: int, rank: int, alpha: float) -> tuple[Any, ...]:
+def _beside(
+    g: Generator, rows: int, inputs: int, outputs: int, rank: int, alpha: float
+) -> tuple[Any, ...]:
     w, a, b = _matrices(g, outputs, inputs, rank)
     return normal(g, rows, inputs), w, normal(g, outputs), a, b, alpha
 
@@ -48,7 +50,11 @@ def _started(fn: object) -> None:
 
 def _judge_start(got: Any, linear: nn.Linear, rank: int) -> None:
     refuse = lora_start.refuse
-    pair = isinstance(got, tuple | list) and len(got) == 2 and all(isinstance(part, Tensor) for part in got)
+    pair = (
+        isinstance(got, tuple | list)
+        and len(got) == 2
+        and all(isinstance(part, Tensor) for part in got)
+    )
     refuse(not pair, "two_tensors")
     wanted = {"a": [rank, linear.in_features], "b": [linear.out_features, rank]}
     parts = dict(zip(wanted, got, strict=True))
@@ -56,7 +62,15 @@ def _judge_start(got: Any, linear: nn.Linear, rank: int) -> None:
     refuse(shapes == list(wanted.values())[::-1], "exchanged")
     for name, part in parts.items():
         shape = list(part.shape)
-        refuse(shape != wanted[name], "shape", name=name, shape=shape, linear=linear, rank=rank, wanted=wanted[name])
+        refuse(
+            shape != wanted[name],
+            "shape",
+            name=name,
+            shape=shape,
+            linear=linear,
+            rank=rank,
+            wanted=wanted[name],
+        )
     a, b = got
     refuse(not a.any() and not b.any(), "both_zero")
     refuse(a.any() and b.any(), "none_zero")
@@ -80,11 +94,19 @@ def lora_start(linear: nn.Linear, rank: int) -> tuple[Tensor, Tensor]:
 
 @exercise(
     lambda g: [
-        (normal(g, rows, width), normal(g, m, width), normal(g, m), normal(g, width, m), normal(g, width))
+        (
+            normal(g, rows, width),
+            normal(g, m, width),
+            normal(g, m),
+            normal(g, width, m),
+            normal(g, width),
+        )
         for rows, width, m in ((3, 6, 2), (2, 5, 5))
     ],
 )
-def adapter_forward(h: Tensor, down: Tensor, down_bias: Tensor, up: Tensor, up_bias: Tensor) -> Tensor:
+def adapter_forward(
+    h: Tensor, down: Tensor, down_bias: Tensor, up: Tensor, up_bias: Tensor
+) -> Tensor:
     """h + up(gelu(down(h))).
 
     h [N D], down [m D], down_bias [m], up [D m], up_bias [D], as in nn.Linear.
@@ -95,7 +117,9 @@ def adapter_forward(h: Tensor, down: Tensor, down_bias: Tensor, up: Tensor, up_b
 
 def _codes_and_scale(got: Any, block: Tensor) -> tuple[Tensor, Tensor]:
     refuse = nf4_block.refuse
-    refuse(not isinstance(got, tuple | list) or len(got) != 2 or not isinstance(got[0], Tensor), "pair")
+    refuse(
+        not isinstance(got, tuple | list) or len(got) != 2 or not isinstance(got[0], Tensor), "pair"
+    )
     codes, scale = got[0], torch.as_tensor(got[1]).float()
     refuse(scale.numel() != 1, "one_scale", shape=list(scale.shape))
     refuse(codes.shape != block.shape, "shape", shape=list(codes.shape), wanted=list(block.shape))
@@ -129,8 +153,8 @@ def _which_value(fn: object, case: Case) -> str:
 def nf4_block(block: Tensor, levels: Tensor) -> tuple[Tensor, Tensor]:
     """(codes, scale): the number of each value's nearest level, and the divisor of the block.
 
-    block [N]; levels [16], ascending from -1 to 1; codes Int[N] from 0 to 15; scale a tensor of one number.
-    """
+    block [N]; levels [16], ascending from -1 to 1; codes Int[N] from 0 to 15; scale a tensor of one
+    number."""
     scale = block.abs().max()
     codes = (block[:, None] / scale - levels).abs().argmin(dim=1)
     return codes, scale

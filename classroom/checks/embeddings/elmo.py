@@ -1,4 +1,6 @@
-"""Lesson 06: a word's features from its characters, the biLM's targets, turned rows, the mix, neighbours."""
+"""Lesson 06: a word's features from its characters, the biLM's targets, turned rows, the mix,
+neighbours.
+"""
 
 import math
 from collections.abc import Sequence
@@ -25,8 +27,8 @@ def _spelled(g: Generator, n: int, e: int, c: int, *kinds: tuple[int, int]) -> t
 def char_features(x: Tensor, filters: Sequence[Tensor]) -> Tensor:
     """[N F]: every filter's largest value over the places of a word, then ReLU, side by side.
 
-    x [N E C]: the characters' vectors of N words. filters: weights [F E w], one tensor for each width w.
-    """
+    x [N E C]: the characters' vectors of N words. filters: weights [F E w], one tensor for each
+    width w."""
     return torch.cat([F.conv1d(x, weight).amax(-1).relu() for weight in filters], dim=-1)
 
 
@@ -34,11 +36,15 @@ def char_features(x: Tensor, filters: Sequence[Tensor]) -> Tensor:
     [
         (torch.tensor([[1, 7, 8, 9, 2], [1, 5, 2, 0, 0]]), torch.tensor([5, 3])),
         (torch.tensor([[1, 4, 4, 2]]), torch.tensor([4])),
-        (torch.tensor([[1, 3, 6, 2, 0, 0], [1, 9, 8, 5, 7, 2], [1, 2, 0, 0, 0, 0]]), torch.tensor([4, 6, 2])),
+        (
+            torch.tensor([[1, 3, 6, 2, 0, 0], [1, 9, 8, 5, 7, 2], [1, 2, 0, 0, 0, 0]]),
+            torch.tensor([4, 6, 2]),
+        ),
     ],
 )
 def bilm_labels(ids: Tensor, lengths: Tensor) -> Tensor:
-    """Int[B 2 T]: at [:, 0] the word after each place, at [:, 1] the word before it, -100 where there is none.
+    """Int[B 2 T]: at [:, 0] the word after each place, at [:, 1] the word before it, -100 where
+    there is none.
 
     ids Int[B T], padded on the right. lengths Int[B]: real places of each row.
     """
@@ -84,7 +90,9 @@ def elmo_mix(layers: Tensor, scores: Tensor, gamma: float) -> Tensor:
 
 
 def _uses(g: Generator) -> tuple[Tensor, Tensor, int]:
-    """Uses of unlike lengths. The two others of the query's text are the nearest of all, the rest point away."""
+    """Uses of unlike lengths. The two others of the query's text are the nearest of all, the rest
+    point away.
+    """
     vectors, order = normal(g, 30, 6), torch.randperm(30, generator=g).tolist()
     query, beside = order[0], order[1:3]
     vectors *= (vectors @ vectors[query]).sign()[:, None]
@@ -98,9 +106,10 @@ def _uses(g: Generator) -> tuple[Tensor, Tensor, int]:
 
 @exercise(lambda g: [_uses(g) for _ in range(12)], form=whole)
 def nearest_use(vectors: Tensor, texts: Tensor, query: int) -> int:
-    """The number of the use with the largest cosine to use `query`, out of those that stand in another text.
+    """The number of the use with the largest cosine to use `query`, out of those that stand in
+    another text.
 
-    vectors [N F]: one for each use of a word. texts Int[N]: the text that it stands in. query: its number.
-    """
+    vectors [N F]: one for each use of a word. texts Int[N]: the text that it stands in. query: its
+    number."""
     cosines = F.cosine_similarity(vectors, vectors[query][None])
     return int(cosines.masked_fill(texts == texts[query], -math.inf).argmax())

@@ -28,7 +28,8 @@ def _ranks(symbols: str) -> dict[str, int]:
         (_split({"ac": 2, "ab": 2}), _ranks("abc")),  # with the same left symbol
         (_split({"ca": 1, "db": 1, "ac": 1, "bd": 1, "cd": 1}), _ranks("bacd")),  # and of five
         (_split({"da": 3, "bc": 3, "ab": 3, "cb": 3, "dc": 3}), _ranks("cabd")),
-        (_split({"ba": 2, "a": 5, "b": 5, "cd": 3}), _ranks("abcd")),  # a, b meet between words only
+        # a, b meet between words only
+        (_split({"ba": 2, "a": 5, "b": 5, "cd": 3}), _ranks("abcd")),
         ({("ab", "c"): 2, ("a", "b", "c"): 1, ("d", "e"): 3}, _ranks("eabcd") | {"ab": 5}),
     ],
 )
@@ -83,19 +84,31 @@ def _greedy(word: str, merges: Sequence[Pair]) -> list[str]:
 def _leftmost(word: str, merges: Sequence[Pair]) -> list[str]:
     """Whatever known pair stands furthest left, whenever it was learned."""
     symbols = [*word, "·"]
-    while (at := next((i for i, p in enumerate(pairwise(symbols)) if p in merges), None)) is not None:
+    while (
+        at := next((i for i, p in enumerate(pairwise(symbols)) if p in merges), None)
+    ) is not None:
         symbols[at : at + 2] = ["".join(symbols[at : at + 2])]
     return symbols
 
 
-_MERGES = [("a", "k"), ("i", "n"), ("in", "g"), ("ing", "·"), ("b", "ak"), ("k", "e"), ("ak", "e"), ("e", "·")]
+_MERGES = [
+    ("a", "k"),
+    ("i", "n"),
+    ("in", "g"),
+    ("ing", "·"),
+    ("b", "ak"),
+    ("k", "e"),
+    ("ak", "e"),
+    ("e", "·"),
+]
 _CROSSING = [("b", "c"), ("a", "b"), ("ab", "c"), ("c", "d"), ("bc", "d")]
 
 
 @exercise(
     [(word, _MERGES) for word in ("baking", "bake", "akak", "king", "inin", "x", "lingering")]
     + [(word, _CROSSING) for word in ("abc", "abcd", "bcd")]
-    + [("xyz", [("y", "z"), ("x", "yz"), ("x", "y")])],  # the pair furthest left is not the longest piece
+    # the pair furthest left is not the longest piece
+    + [("xyz", [("y", "z"), ("x", "yz"), ("x", "y")])],
 )
 def bpe_encode(word: str, merges: Sequence[Pair]) -> list[str]:
     """The list of pieces: letters and the end mark "·", then the merges, earliest learned first."""
@@ -117,14 +130,43 @@ def _from_behind(word: str, vocab: set[str]) -> list[str]:
     return out
 
 
-_VOCAB = {"un", "una", "play", "p", "l", "##able", "##ab", "##le", "##a", "##b", "##play", "##ing", "##i", "##ings"}
+_VOCAB = {
+    "un",
+    "una",
+    "play",
+    "p",
+    "l",
+    "##able",
+    "##ab",
+    "##le",
+    "##a",
+    "##b",
+    "##play",
+    "##ing",
+    "##i",
+    "##ings",
+}
 _VOCAB |= {"able", "ing", "u", "##n", "##s", "##u", "##aff"}
-_WORDS = ["playing", "unplayable", "unable", "playings", "u", "unaff", "playx", "xplay", "lab", "p", "unuuable"]
+_WORDS = [
+    "playing",
+    "unplayable",
+    "unable",
+    "playings",
+    "u",
+    "unaff",
+    "playx",
+    "xplay",
+    "lab",
+    "p",
+    "unuuable",
+]
 
 
 @exercise([(word, _VOCAB) for word in _WORDS])
 def wordpiece_encode(word: str, vocab: set[str]) -> list[str]:
-    """The list of pieces: the longest piece that fits, "##" inside a word, ["[UNK]"] if none fits."""
+    """The list of pieces: the longest piece that fits, "##" inside a word, ["[UNK]"] if none
+    fits.
+    """
     out: list[str] = []
     start = 0
     while start < len(word):
@@ -160,7 +202,17 @@ def _best_mean(word: str, log_p: Mapping[str, float]) -> list[str]:
     return max(_splits(word, log_p), key=lambda pieces: sum(log_p[p] for p in pieces) / len(pieces))
 
 
-_SHARES = {"a": 0.05, "b": 0.05, "c": 0.04, "d": 0.04, "ab": 0.12, "bc": 0.2, "cd": 0.15, "abc": 0.02, "bcd": 0.001}
+_SHARES = {
+    "a": 0.05,
+    "b": 0.05,
+    "c": 0.04,
+    "d": 0.04,
+    "ab": 0.12,
+    "bc": 0.2,
+    "cd": 0.15,
+    "abc": 0.02,
+    "bcd": 0.001,
+}
 _LOG_P = {piece: math.log(share) for piece, share in _SHARES.items()}
 _STEEP = {"a": -0.1, "b": -0.1, "ab": -5.0, "aba": -1.0}
 
@@ -168,7 +220,10 @@ _STEEP = {"a": -0.1, "b": -0.1, "ab": -5.0, "aba": -1.0}
 @exercise(
     [(word, _LOG_P) for word in ("abc", "abcd", "a", "bcd", "dabcab", "cabcdbcd")]
     + [(word, _STEEP) for word in ("ab", "aba", "abab")]
-    + [("abcde", dict.fromkeys("abcde", -0.1) | {"ab": -3.0, "abc": -9.0, "cde": -9.0}), ("abcd" * 8, _LOG_P)],
+    + [
+        ("abcde", dict.fromkeys("abcde", -0.1) | {"ab": -3.0, "abc": -9.0, "cde": -9.0}),
+        ("abcd" * 8, _LOG_P),
+    ],
 )
 def best_split(word: str, log_p: Mapping[str, float]) -> list[str]:
     """The list of pieces that spell the word, with the greatest sum of `log_p`."""
@@ -183,7 +238,9 @@ def best_split(word: str, log_p: Mapping[str, float]) -> list[str]:
     return best[-1][1]
 
 
-@exercise([(2.0, 4, "the mill stood still"), (3.5, 7, "naïve café 🙂"), (0.5, 30, "日本語のテキスト")])
+@exercise(
+    [(2.0, 4, "the mill stood still"), (3.5, 7, "naïve café 🙂"), (0.5, 30, "日本語のテキスト")]
+)
 def bits_per_byte(loss: float, tokens: int, text: str) -> float:
     """Bits of the whole text over its UTF-8 bytes; loss in nats, the mean of a token."""
     return loss * tokens / math.log(2) / len(text.encode())

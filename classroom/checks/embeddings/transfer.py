@@ -1,5 +1,5 @@
-"""Lesson 07: a text's last state, a classifier that starts from a language model, how far a layer has moved, a learning
-rate for each layer."""
+"""Lesson 07: a text's last state, a classifier that starts from a language model, how far a layer
+has moved, a learning rate for each layer."""
 
 import copy
 from typing import Any
@@ -34,7 +34,9 @@ class _Model(nn.Module):
 
     def __init__(self, outputs: int) -> None:
         super().__init__()
-        self.body = nn.ModuleDict({"embed": nn.Embedding(9, 4), "lstm": nn.LSTM(4, 5, batch_first=True)})
+        self.body = nn.ModuleDict(
+            {"embed": nn.Embedding(9, 4), "lstm": nn.LSTM(4, 5, batch_first=True)}
+        )
         self.out = nn.Linear(5, outputs)
 
 
@@ -50,21 +52,35 @@ def _judge_start(fn: object, classifier: _Model, lm: _Model) -> None:
     fresh, learned = (copy.deepcopy(model.state_dict()) for model in (classifier, lm))
     got = outcome(fn, {"classifier": classifier, "lm": lm})
     if isinstance(got, Crash):
-        refuse(all(word in str(got.error) for word in ("out.weight", "size mismatch")), "whole_state")
+        refuse(
+            all(word in str(got.error) for word in ("out.weight", "size mismatch")), "whole_state"
+        )
         refuse(True, "crash", kind=type(got.error).__name__, text=str(got.error).split("\n")[0])
     refuse(got is lm, "language_model")
-    refuse(not isinstance(got, _Model) or got.out.out_features != 2, "other_thing", kind=type(got).__name__)
+    refuse(
+        not isinstance(got, _Model) or got.out.out_features != 2,
+        "other_thing",
+        kind=type(got).__name__,
+    )
     theirs = {weight.data_ptr() for weight in lm.parameters()}
     refuse(any(weight.data_ptr() in theirs for weight in got.parameters()), "shared")
-    refuse(not all(torch.equal(value, learned[name]) for name, value in lm.state_dict().items()), "lm_changed")
+    refuse(
+        not all(torch.equal(value, learned[name]) for name, value in lm.state_dict().items()),
+        "lm_changed",
+    )
     parts = ("body.embed", "body.lstm", "out.")
-    state = {part: {k: v for k, v in got.state_dict().items() if k.startswith(part)} for part in parts}
+    state = {
+        part: {k: v for k, v in got.state_dict().items() if k.startswith(part)} for part in parts
+    }
     same = {part: [torch.equal(v, learned[k]) for k, v in state[part].items()] for part in parts}
     refuse(not any(same["body.embed"] + same["body.lstm"]), "body_random")
     refuse(not any(same["body.lstm"]), "vectors_only")
     refuse(not any(same["body.embed"]), "lstm_only")
     refuse(not all(same["body.lstm"]), "lstm_part")
-    refuse(not all(torch.equal(value, fresh[name]) for name, value in state["out."].items()), "head_changed")
+    refuse(
+        not all(torch.equal(value, fresh[name]) for name, value in state["out."].items()),
+        "head_changed",
+    )
     refuse(not all(weight.requires_grad for weight in got.parameters()), "closed")
 
 
@@ -107,5 +123,7 @@ def _as_list(got: Any) -> Any:
     form=_as_list,
 )
 def layer_rates(lr: float, layers: int, factor: float) -> list[float]:
-    """Learning rates from the lowest layer to the top one, which has `lr`; each is the next higher one's / `factor`."""
+    """Learning rates from the lowest layer to the top one, which has `lr`; each is the next higher
+    one's / `factor`.
+    """
     return [lr / factor ** (layers - 1 - i) for i in range(layers)]

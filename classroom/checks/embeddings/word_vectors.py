@@ -17,11 +17,20 @@ def whole(found: Any) -> Any:
 
 
 @exercise(
-    [(["the", "cat", "drank", "warm", "milk"], 1), (list("abacde"), 2), (list("xyz"), 5), (["alone"], 2)],
-    form=lambda found: [tuple(pair) for pair in found] if isinstance(found, list | tuple) else found,
+    [
+        (["the", "cat", "drank", "warm", "milk"], 1),
+        (list("abacde"), 2),
+        (list("xyz"), 5),
+        (["alone"], 2),
+    ],
+    form=lambda found: (
+        [tuple(pair) for pair in found] if isinstance(found, list | tuple) else found
+    ),
 )
 def context_pairs(words: list[str], window: int) -> list[tuple[str, str]]:
-    """The list of (centre, context) of all words at most `window` places apart, both from left to right."""
+    """The list of (centre, context) of all words at most `window` places apart, both from left to
+    right.
+    """
     found = []
     for i in range(len(words)):
         for j in range(max(0, i - window), min(len(words), i + window + 1)):
@@ -31,14 +40,17 @@ def context_pairs(words: list[str], window: int) -> list[tuple[str, str]]:
 
 
 @exercise(
-    lambda g: [(normal(g, b, d), normal(g, b, d), normal(g, b, k, d)) for b, k, d in ((4, 3, 6), (1, 5, 4), (7, 2, 3))],
+    lambda g: [
+        (normal(g, b, d), normal(g, b, d), normal(g, b, k, d))
+        for b, k, d in ((4, 3, 6), (1, 5, 4), (7, 2, 3))
+    ],
     learns="v",
 )
 def negative_loss(v: Tensor, u: Tensor, noise: Tensor) -> Tensor:
     """The mean over pairs of -log sigma(v . u) - sum over k of log sigma(-v . noise_k).
 
-    v [B D] input vectors, u [B D] output vectors of the words that were seen, noise [B K D] of those that were drawn.
-    """
+    v [B D] input vectors, u [B D] output vectors of the words that were seen, noise [B K D] of
+    those that were drawn."""
     seen = (v * u).sum(-1)
     drawn = (noise * v[:, None]).sum(-1)
     return -(F.logsigmoid(seen) + F.logsigmoid(-drawn).sum(-1)).mean()
@@ -46,7 +58,9 @@ def negative_loss(v: Tensor, u: Tensor, noise: Tensor) -> Tensor:
 
 @exercise([(torch.tensor(counts),) for counts in ([81, 16, 1], [1000, 10, 10, 3, 1], [3, 2, 1])])
 def noise_distribution(counts: Tensor) -> Tensor:
-    """The probabilities with which words are drawn: counts ** 0.75, divided by their sum. counts Int[V]."""
+    """The probabilities with which words are drawn: counts ** 0.75, divided by their sum. counts
+    Int[V].
+    """
     weights = counts.float() ** 0.75
     return weights / weights.sum()
 
@@ -72,8 +86,8 @@ def glove_loss(w: Tensor, c: Tensor, b: Tensor, d: Tensor, x: Tensor) -> Tensor:
 
 
 def _asked(g: Generator, near: bool) -> tuple[Tensor, int, int, int]:
-    """Vectors of unlike lengths. `near`: d stands near b - a + c, but c itself nearer still; else a, b and c are so
-    alike that each of them lies nearer to it than any other word."""
+    """Vectors of unlike lengths. `near`: d stands near b - a + c, but c itself nearer still; else
+    a, b and c are so alike that each of them lies nearer to it than any other word."""
     vectors = normal(g, 40, 6)
     a, b, c, d = torch.randperm(40, generator=g)[:4].tolist()
     units = F.normalize(vectors, dim=-1)
@@ -87,7 +101,8 @@ def _asked(g: Generator, near: bool) -> tuple[Tensor, int, int, int]:
     return vectors, a, b, c
 
 
-_OPPOSITE = torch.tensor([[-1.0, 1], [1, 1], [1, -1], [-1, 2], [-3, -1]])  # rows 3 and 4 point away from b - a + c
+# rows 3 and 4 point away from b - a + c
+_OPPOSITE = torch.tensor([[-1.0, 1], [1, 1], [1, -1], [-1, 2], [-3, -1]])
 
 
 @exercise(
@@ -95,7 +110,8 @@ _OPPOSITE = torch.tensor([[-1.0, 1], [1, 1], [1, -1], [-1, 2], [-3, -1]])  # row
     form=whole,
 )
 def analogy(vectors: Tensor, a: int, b: int, c: int) -> int:
-    """The row that solves "a is to b as c is to ...": the largest cosine with b - a + c, all of length 1.
+    """The row that solves "a is to b as c is to ...": the largest cosine with b - a + c, all of
+    length 1.
 
     vectors [V D]; a, b, c row numbers, which are no answers.
     """

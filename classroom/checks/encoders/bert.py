@@ -1,4 +1,6 @@
-"""Lesson 09: masking 80/10/10, the masked-LM loss, BERT's two-segment input, next-sentence pairs."""
+"""Lesson 09: masking 80/10/10, the masked-LM loss, BERT's two-segment input, next-sentence
+pairs.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -15,7 +17,9 @@ if TYPE_CHECKING:
 
 
 def _masking(fn: object) -> None:
-    """The same twice, then the shares of 600,000 tokens: 81% and 80% are eight standard errors apart."""
+    """The same twice, then the shares of 600,000 tokens: 81% and 80% are eight standard errors
+    apart.
+    """
     from course_lib.pretrained.tokenizers import Vocab
 
     vocab = Vocab(size=5000, pad=0, unk=1, cls=2, sep=3, mask=4, special=(0, 1, 2, 3, 4))
@@ -33,13 +37,26 @@ def _parts(fn: object, case: Case) -> tuple[Tensor, Tensor]:
     refuse(not isinstance(value, tuple | list) or len(value) not in (2, 3), "pair")
     for name, part in zip(("inputs", "labels"), value, strict=False):
         refuse(not isinstance(part, Tensor), "tensor", name=name, kind=type(part).__name__)
-        refuse(part.shape != ids.shape, "shape", name=name, shape=list(part.shape), wanted=list(ids.shape))
-        refuse(part.is_floating_point() or part.dtype == torch.bool, "dtype", name=name, dtype=part.dtype)
+        refuse(
+            part.shape != ids.shape,
+            "shape",
+            name=name,
+            shape=list(part.shape),
+            wanted=list(ids.shape),
+        )
+        refuse(
+            part.is_floating_point() or part.dtype == torch.bool,
+            "dtype",
+            name=name,
+            dtype=part.dtype,
+        )
     return value[0], value[1]
 
 
 def _judge(ids: Tensor, inputs: Tensor, labels: Tensor, vocab: "Vocab") -> None:
-    """Refuse the first thing that is wrong: labels, what was chosen, how often, what became of it."""
+    """Refuse the first thing that is wrong: labels, what was chosen, how often, what became of
+    it.
+    """
     refuse = mask_tokens.refuse
     special = torch.isin(ids, torch.tensor(vocab.special))
     chosen, changed, masked = labels != -100, inputs != ids, inputs == vocab.mask
@@ -57,10 +74,24 @@ def _judge(ids: Tensor, inputs: Tensor, labels: Tensor, vocab: "Vocab") -> None:
     refuse(not (changed & masked).any(), "no_mask")
     refuse(torch.equal(chosen[1], chosen[3]), "equal_rows")
     _judge_share("rate", _RATES, int((~special).sum()), 0.004, chosen)
-    _judge_share("shares", _SHARES, int(chosen.sum()), 0.005, masked & chosen, changed & ~masked, ~changed & chosen)
+    _judge_share(
+        "shares",
+        _SHARES,
+        int(chosen.sum()),
+        0.005,
+        masked & chosen,
+        changed & ~masked,
+        ~changed & chosen,
+    )
     drawn = inputs[changed & ~masked]
     kinds = len(torch.unique(drawn))
-    refuse(kinds < vocab.size // 4, "not_random", draws=len(drawn), kinds=kinds, spread=kinds / len(drawn))
+    refuse(
+        kinds < vocab.size // 4,
+        "not_random",
+        draws=len(drawn),
+        kinds=kinds,
+        spread=kinds / len(drawn),
+    )
 
 
 _RATES = {
@@ -86,10 +117,15 @@ _SHARES = {  # masked, random, kept
 }
 
 
-def _judge_share(name: str, known: Mapping[Any, str], total: int, near: float, *parts: Tensor) -> None:
+def _judge_share(
+    name: str, known: Mapping[Any, str], total: int, near: float, *parts: Tensor
+) -> None:
     """The first of `known` is right, the others are the shares that known mistakes give."""
     found = [int(part.sum()) / total for part in parts]
-    gaps = [(max(abs(a - b) for a, b in zip(found, shares, strict=True)), why) for shares, why in known.items()]
+    gaps = [
+        (max(abs(a - b) for a, b in zip(found, shares, strict=True)), why)
+        for shares, why in known.items()
+    ]
     (gap, why), (nearest, mistake) = gaps[0], min(gaps)
     why = mask_tokens.says[mistake if nearest <= near else why]
     mask_tokens.refuse(gap > near, name, found=found, why=why)
@@ -99,10 +135,9 @@ def _judge_share(name: str, known: Mapping[Any, str], total: int, near: float, *
 def mask_tokens(ids: Tensor, rng: Generator, vocab: Any) -> tuple[Tensor, Tensor]:
     """(inputs, labels), or the library's Corrupted: BERT's masking.
 
-    ids Int[B T]; rng a torch.Generator; vocab has .size, .mask and .special (a tuple of ids). Of the tokens that are
-    not special 15% are chosen; 80% of them become vocab.mask, 10% a random token, 10% stay. labels: the original
-    token where chosen, -100 elsewhere.
-    """
+    ids Int[B T]; rng a torch.Generator; vocab has .size, .mask and .special (a tuple of ids). Of
+    the tokens that are not special 15% are chosen; 80% of them become vocab.mask, 10% a random
+    token, 10% stay. labels: the original token where chosen, -100 elsewhere."""
     inputs, labels = ids.clone(), ids.clone()
     special = torch.isin(ids, torch.tensor(vocab.special))
     loss_mask = (torch.rand(ids.shape, generator=rng) < 0.15) & ~special
@@ -150,23 +185,37 @@ _DOCUMENTS = [[f"document {d} sentence {s}" for s in range(3 + d % 4)] for d in 
 
 
 def _next_sentences(fn: object) -> None:
-    """The same twice, then what 2,000 pairs are made of, and whether a document of one sentence is no obstacle."""
+    """The same twice, then what 2,000 pairs are made of, and whether a document of one sentence is
+    no obstacle.
+    """
     case = {"documents": _DOCUMENTS, "rng": rng(0), "n": 2000}
     pairs = _pairs(fn, case)
     nsp_pairs.refuse(pairs != _pairs(fn, case), "draws")
     _judge_pairs(pairs, 2000, _DOCUMENTS)
     documents = [["alone"], *_DOCUMENTS]
-    nsp_pairs.refuse(isinstance(outcome(fn, case | {"documents": documents}), Crash), "one_sentence")
+    nsp_pairs.refuse(
+        isinstance(outcome(fn, case | {"documents": documents}), Crash), "one_sentence"
+    )
     _judge_pairs(_pairs(fn, case | {"documents": documents}), 2000, documents)
 
 
 def _pairs(fn: object, case: Case) -> list[_LabelledPair]:
     refuse, value = nsp_pairs.refuse, answer(fn, case)
-    refuse(not isinstance(value, Sequence) or isinstance(value, str), "list", kind=type(value).__name__)
+    refuse(
+        not isinstance(value, Sequence) or isinstance(value, str), "list", kind=type(value).__name__
+    )
     pairs: list[_LabelledPair] = []
     for item in value:
-        parts: Any = (item.text, item.pair, item.next) if hasattr(item, "next") and hasattr(item, "pair") else item
-        triple = isinstance(parts, Sequence) and len(parts) == 3 and all(isinstance(p, str) for p in parts[:2])
+        parts: Any = (
+            (item.text, item.pair, item.next)
+            if hasattr(item, "next") and hasattr(item, "pair")
+            else item
+        )
+        triple = (
+            isinstance(parts, Sequence)
+            and len(parts) == 3
+            and all(isinstance(p, str) for p in parts[:2])
+        )
         refuse(not triple, "triples", item=item)
         refuse(parts[2] not in (0, 1), "labels", label=parts[2])
         pairs.append((parts[0], parts[1], int(parts[2])))
@@ -175,23 +224,31 @@ def _pairs(fn: object, case: Case) -> list[_LabelledPair]:
 
 def _judge_pairs(pairs: list[_LabelledPair], n: int, documents: list[list[str]]) -> None:
     refuse = nsp_pairs.refuse
-    place = {text: (d, s) for d, document in enumerate(documents) for s, text in enumerate(document)}
+    place = {
+        text: (d, s) for d, document in enumerate(documents) for s, text in enumerate(document)
+    }
     refuse(len(pairs) != n, "number", n=n, found=len(pairs))
     for text in (text for pair in pairs for text in pair[:2]):
         refuse(text not in place, "strange", text=text)
     placed = [(*place[first], *place[second], label) for first, second, label in pairs]
     labels = [label for *_, label in placed]
-    refuse(labels == [int(d == e and t == s + 1) for d, s, e, t, _ in placed] and 0 < sum(labels) < n, "inverted")
+    refuse(
+        labels == [int(d == e and t == s + 1) for d, s, e, t, _ in placed] and 0 < sum(labels) < n,
+        "inverted",
+    )
     for d, s, e, t, label in placed:
         refuse(label == 0 and d == e and s == t + 1, "order")
         refuse(label == 0 and not (d == e and t == s + 1), "no_neighbours")
         refuse(label == 1 and d == e, "same_document")
     refuse(abs(sum(labels) / n - 0.5) > 0.06, "half", share=sum(labels) / n)
     refuse(len({row[:2] for row in placed}) < 40, "same_few")
-    pairs_to_draw = sum(len(document) - 1 for document in documents)  # 1,000 draws leave out one or two
+    # 1,000 draws leave out one or two
+    pairs_to_draw = sum(len(document) - 1 for document in documents)
     refuse(len({row[:2] for row in placed if row[-1] == 0}) < 0.9 * pairs_to_draw, "same_place")
     drawn = [row for row in placed if row[-1] == 1]
-    few = len({row[2] - row[0] for row in drawn}) < 20 or len({row[2:4] for row in drawn}) < 0.9 * len(place)
+    few = len({row[2] - row[0] for row in drawn}) < 20 or len(
+        {row[2:4] for row in drawn}
+    ) < 0.9 * len(place)
     refuse(few, "same_random")
 
 
@@ -199,9 +256,8 @@ def _judge_pairs(pairs: list[_LabelledPair], n: int, documents: list[list[str]])
 def nsp_pairs(documents: list[list[str]], rng: Generator, n: int) -> list[_LabelledPair]:
     """n tuples (first, second, label), label 0 = follows, 1 = random, or SentencePairs.
 
-    documents: lists of sentences, some perhaps of one only. Half of the pairs are neighbours in one document; in the
-    other half the second sentence comes from another document.
-    """
+    documents: lists of sentences, some perhaps of one only. Half of the pairs are neighbours in one
+    document; in the other half the second sentence comes from another document."""
 
     def draw(low: int, high: int) -> int:
         return int(torch.randint(low, high, (1,), generator=rng))

@@ -1,4 +1,6 @@
-"""Lesson 13: the soft loss, the layers that a student keeps, the cosine loss, soft and hard loss together."""
+"""Lesson 13: the soft loss, the layers that a student keeps, the cosine loss, soft and hard loss
+together.
+"""
 
 import torch.nn.functional as F
 from torch import Generator, Tensor
@@ -16,7 +18,9 @@ def _logits(g: Generator, gaps: int, words: int) -> tuple[Tensor, Tensor]:
     learns="student",
 )
 def soft_loss(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
-    """T^2 KL(teacher || student) of softened probabilities, the mean over N. student, teacher: logits [N V]."""
+    """T^2 KL(teacher || student) of softened probabilities, the mean over N. student, teacher:
+    logits [N V].
+    """
     p = (teacher / temperature).softmax(-1)
     log_q = (student / temperature).log_softmax(-1)
     kl = p * (p.log() - log_q)

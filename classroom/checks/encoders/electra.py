@@ -1,4 +1,6 @@
-"""Lesson 14: drawing words from a generator, filling them in, the detection loss, what a budget buys."""
+"""Lesson 14: drawing words from a generator, filling them in, the detection loss, what a budget
+buys.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -23,13 +25,22 @@ def _judge_draws(fn: object, row: Tensor, count: int = 8000) -> None:
         return _tokens(answer(fn, {"logits": logits, "rng": rng(seed)}), count, V)
 
     drawn = draw(3)
-    one_draw = (drawn == drawn[0]).all() and any((draw(seed) != drawn).any() for seed in range(4, 12))
+    one_draw = (drawn == drawn[0]).all() and any(
+        (draw(seed) != drawn).any() for seed in range(4, 12)
+    )
     refuse(one_draw, "one_draw")
     found, wanted = torch.bincount(drawn, minlength=V) / count, row.softmax(-1)
-    shares = {"likeliest": F.one_hot(row.argmax(), V), "uniform": torch.ones(V) / V, "inverted": (-row).softmax(-1)}
+    shares = {
+        "likeliest": F.one_hot(row.argmax(), V),
+        "uniform": torch.ones(V) / V,
+        "inverted": (-row).softmax(-1),
+    }
     for name, share in shares.items():
         refuse((found - share).abs().max() < 0.03, name)
-    said = {name: ", ".join(f"{p:.2f}" for p in part) for name, part in (("found", found), ("wanted", wanted))}
+    said = {
+        name: ", ".join(f"{p:.2f}" for p in part)
+        for name, part in (("found", found), ("wanted", wanted))
+    }
     refuse((found - wanted).abs().max() > 0.03, "shares", **said)
     runs = (drawn[1:] == drawn[:-1]).float().mean()
     refuse((runs - wanted.square().sum()).abs() > 0.05, "neighbours")
@@ -43,13 +54,20 @@ def _tokens(got: Any, count: int, vocabulary: int) -> Tensor:
     refuse(got.is_floating_point(), "dtype")
     refuse(got.shape == (count, 1), "column")
     refuse(got.shape != (count,), "shape", shape=list(got.shape), count=count)
-    refuse(got.min() < 0 or got.max() >= vocabulary, "outside", token=int(got.max()), vocabulary=vocabulary)
+    refuse(
+        got.min() < 0 or got.max() >= vocabulary,
+        "outside",
+        token=int(got.max()),
+        vocabulary=vocabulary,
+    )
     return torch.as_tensor(got)
 
 
 @exercise(judge=_drawn)
 def sample_words(logits: Tensor, rng: Generator) -> Tensor:
-    """One token a row of logits [N V], drawn by its probability: Int[N]. Every draw comes from `rng`."""
+    """One token a row of logits [N V], drawn by its probability: Int[N]. Every draw comes from
+    `rng`.
+    """
     return torch.multinomial(logits.softmax(-1), 1, generator=rng)[:, 0]
 
 
@@ -70,8 +88,8 @@ def sample_words(logits: Tensor, rng: Generator) -> Tensor:
 def replace_tokens(ids: Tensor, loss_mask: Tensor, sampled: Tensor) -> tuple[Tensor, Tensor]:
     """(seen, replaced): the text with the samples in it, and where it is another than before.
 
-    ids Int[B T], the original; loss_mask Bool[B T]; sampled Int[N], for the chosen places in reading order.
-    """
+    ids Int[B T], the original; loss_mask Bool[B T]; sampled Int[N], for the chosen places in
+    reading order."""
     seen = ids.masked_scatter(loss_mask, sampled)
     return seen, seen != ids
 
@@ -95,11 +113,18 @@ def rtd_loss(logits: Tensor, replaced: Tensor, attention_mask: Tensor) -> Tensor
     return each[attention_mask].mean()
 
 
-@exercise([(1_000_000, [900, 100], 32), (5_000_000, [1_100], 16), (2_500_000, [700, 90], 8), (12_000, [60, 40], 8)])
+@exercise(
+    [
+        (1_000_000, [900, 100], 32),
+        (5_000_000, [1_100], 16),
+        (2_500_000, [700, 90], 8),
+        (12_000, [60, 40], 8),
+    ]
+)
 def steps_for(budget: float, forwards: Sequence[float], rows: int) -> int:
     """How many whole training steps a budget of FLOPs pays for (int).
 
-    forwards: FLOPs of one row's forward pass, a number for each model that is trained; rows: of a batch.
-    """
+    forwards: FLOPs of one row's forward pass, a number for each model that is trained; rows: of a
+    batch."""
     step = 3 * rows * sum(forwards)
     return int(budget // step)

@@ -1,4 +1,6 @@
-"""Lesson 10: a class read at [CLS], a batch of pairs, a frozen body, labels of words on pieces, answers as spans."""
+"""Lesson 10: a class read at [CLS], a batch of pairs, a frozen body, labels of words on pieces,
+answers as spans.
+"""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -37,8 +39,8 @@ def pair_batch(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """(ids Int[B T], segments Int[B T], attention_mask Bool[B T]) of [CLS] a [SEP] b [SEP].
 
-    pairs: list of (a, b), lists of token ids. Padding at the right: id pad, segment 0, attention_mask False.
-    """
+    pairs: list of (a, b), lists of token ids. Padding at the right: id pad, segment 0,
+    attention_mask False."""
     rows = [([cls, *a, sep, *b, sep], [0] * (len(a) + 2) + [1] * (len(b) + 1)) for a, b in pairs]
     width = max(len(row) for row, _ in rows)
 
@@ -70,7 +72,11 @@ def _judge_frozen(model: nn.Module, chosen: list[Any], kept: bool) -> None:
     refuse = freeze.refuse
     name_of = {id(p): name for name, p in model.named_parameters()}
     for p in chosen:
-        refuse(not isinstance(p, nn.Parameter) or id(p) not in name_of, "strange", kind=type(p).__name__)
+        refuse(
+            not isinstance(p, nn.Parameter) or id(p) not in name_of,
+            "strange",
+            kind=type(p).__name__,
+        )
     refuse(not kept, "changed")
     trained = {name_of[id(p)] for p in chosen}
     body = {name for name in name_of.values() if name.startswith("stack.")}
@@ -79,7 +85,12 @@ def _judge_frozen(model: nn.Module, chosen: list[Any], kept: bool) -> None:
     refuse(trained & body and grown >= body, "open")
     refuse(trained & body and not grown & body, "body_listed")
     refuse(grown >= body, "body_open")
-    refuse(grown & body, "body_part_open", first=min(grown & body, default=""), others=len(grown & body) - 1)
+    refuse(
+        grown & body,
+        "body_part_open",
+        first=min(grown & body, default=""),
+        others=len(grown & body) - 1,
+    )
     refuse(head - grown, "head_closed", first=min(head - grown, default=""))
     refuse(head - trained, "head_unlisted", missing=", ".join(sorted(head - trained)[:3]))
     refuse(len(chosen) != len(trained), "twice")
@@ -114,7 +125,10 @@ def align_labels(words: Sequence[int | None], labels: Sequence[int]) -> list[int
 
     words: for each token the number of its word, None at [CLS] and [SEP]. labels: one a word.
     """
-    return [-100 if word is None or word in words[:place] else labels[word] for place, word in enumerate(words)]
+    return [
+        -100 if word is None or word in words[:place] else labels[word]
+        for place, word in enumerate(words)
+    ]
 
 
 def _read(g: Generator, b: int, t: int, padding: int) -> tuple[Tensor, Tensor]:
@@ -160,5 +174,7 @@ def best_span(start: Tensor, end: Tensor, inside: Tensor) -> list[int]:
     """
     sums = start[:, None] + end
     places = [i for i in range(len(start)) if inside[i]]
-    first, last = max(((i, j) for i in places for j in places if i <= j), key=lambda pair: float(sums[pair]))
+    first, last = max(
+        ((i, j) for i in places for j in places if i <= j), key=lambda pair: float(sums[pair])
+    )
     return [first, last]

@@ -1,5 +1,5 @@
-"""Lesson 11: attention between words, the governor that a head finds, the best fixed distance, a control task's labels,
-the last four layers as features."""
+"""Lesson 11: attention between words, the governor that a head finds, the best fixed distance, a
+control task's labels, the last four layers as features."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -40,7 +40,9 @@ def by_words(weights: Tensor, words: _Words) -> Tensor:
 
 
 def _parsed(g: Generator, governors: list[int]) -> tuple[Tensor, list[int]]:
-    """Five heads, of which some look at the governor, some at dependents, some mostly at themselves."""
+    """Five heads, of which some look at the governor, some at dependents, some mostly at
+    themselves.
+    """
     count = len(governors)
     scores = normal(g, 5, count, count)
     for word, governor in enumerate(governors):
@@ -56,8 +58,8 @@ def _parsed(g: Generator, governors: list[int]) -> tuple[Tensor, list[int]]:
 def finds_governor(attention: Tensor, governors: Sequence[int]) -> Tensor:
     """For each head the share of words whose most attended other word governs them [H].
 
-    attention [H W W]; governors: of each word the place of its governor, -1 at the root, which is not counted.
-    """
+    attention [H W W]; governors: of each word the place of its governor, -1 at the root, which is
+    not counted."""
     right = torch.tensor(governors)
     others = attention.masked_fill(torch.eye(len(right), dtype=torch.bool), -1)
     found = others.argmax(-1) == right
@@ -66,13 +68,19 @@ def finds_governor(attention: Tensor, governors: Sequence[int]) -> Tensor:
 
 @exercise(
     [
-        ([(5, 2), (1, 2), (7, 3), (3, 4), (0, 1), (2, 9)], [(0, 1), (3, 1), (6, 4), (4, 2), (2, 3)]),
-        ([(0, 1), (4, 2), (6, 4), (9, 1), (2, 0), (8, 1), (1, 2)], [(3, 1), (0, 1), (1, 3), (2, 3)]),
+        (
+            [(5, 2), (1, 2), (7, 3), (3, 4), (0, 1), (2, 9)],
+            [(0, 1), (3, 1), (6, 4), (4, 2), (2, 3)],
+        ),
+        (
+            [(0, 1), (4, 2), (6, 4), (9, 1), (2, 0), (8, 1), (1, 2)],
+            [(3, 1), (0, 1), (1, 3), (2, 3)],
+        ),
     ],
 )
 def best_offset(choose: Pairs, score: Pairs) -> tuple[int, float]:
-    """(offset, share): the commonest governor - dependent among the arcs of `choose`, and the share of the arcs of
-    `score` that have it. Both are lists of (dependent, governor)."""
+    """(offset, share): the commonest governor - dependent among the arcs of `choose`, and the share
+    of the arcs of `score` that have it. Both are lists of (dependent, governor)."""
     offset = Counter(g - d for d, g in choose).most_common(1)[0][0]
     share = sum(g - d == offset for d, g in score) / len(score)
     return offset, share
@@ -83,7 +91,8 @@ def _control(fn: object) -> None:
         draw, types = rng(seed), [f"w{number}" for number in range(900)]
         words = types + [types[n] for n in integers(draw, 900, 2100).tolist()]
         frequent = (torch.rand(3000, generator=draw) < 0.8).tolist()
-        labels = [0 if often else 1 + n % 3 for n, often in enumerate(frequent)]  # 80% of 0, the rest of 1, 2, 3
+        # 80% of 0, the rest of 1, 2, 3
+        labels = [0 if often else 1 + n % 3 for n, often in enumerate(frequent)]
         _judge_control(fn, {"words": words, "labels": labels, "rng": rng(7 + seed)})
 
 
@@ -115,7 +124,10 @@ def control_labels(words: Sequence[str], labels: Sequence[Any], rng: Generator) 
 
     words: N strings; labels: their N labels; rng: a torch.Generator.
     """
-    table = {word: labels[int(torch.randint(len(labels), (1,), generator=rng))] for word in dict.fromkeys(words)}
+    table = {
+        word: labels[int(torch.randint(len(labels), (1,), generator=rng))]
+        for word in dict.fromkeys(words)
+    }
     return [table[word] for word in words]
 
 

@@ -1,4 +1,6 @@
-"""Lesson 12: rows packed with whole sentences, whole words, an encoder's weights, disentangled attention."""
+"""Lesson 12: rows packed with whole sentences, whole words, an encoder's weights, disentangled
+attention.
+"""
 
 import math
 from collections.abc import Sequence
@@ -11,7 +13,9 @@ from classroom.checks.base import normal
 from classroom.checks.exercise import exercise
 
 
-def _cut_anywhere(sentences: Sequence[Sequence[int]], length: int, cls: int, sep: int) -> list[list[int]]:
+def _cut_anywhere(
+    sentences: Sequence[Sequence[int]], length: int, cls: int, sep: int
+) -> list[list[int]]:
     tokens = [token for sentence in sentences for token in sentence]
     return [[cls, *tokens[i : i + length - 2], sep] for i in range(0, len(tokens), length - 2)]
 
@@ -24,7 +28,9 @@ def _cut_anywhere(sentences: Sequence[Sequence[int]], length: int, cls: int, sep
         ([[11, 12, 13]], 9, 2, 3),
     ],
 )
-def pack_sentences(sentences: Sequence[Sequence[int]], length: int, cls: int, sep: int) -> list[list[int]]:
+def pack_sentences(
+    sentences: Sequence[Sequence[int]], length: int, cls: int, sep: int
+) -> list[list[int]]:
     """Rows [cls] ... [sep], each with as many whole sentences as fit."""
     room = length - 2
     rows: list[list[int]] = []
@@ -43,12 +49,20 @@ _PIECES = ["Mar", "##a", "gave", "The", "##od", "##or", "the", "lamp", "##s", ".
 @exercise([(_PIECES, chosen) for chosen in ([4], [0, 6], [8, 3], [5, 4, 2], [])])
 def mask_words(pieces: Sequence[str], chosen: Sequence[int]) -> list[str]:
     """[MASK] at every piece of each word that a chosen position belongs to."""
-    numbers = list(accumulate(not piece.startswith("##") for piece in pieces))  # of each piece's word, from 1
+    # of each piece's word, from 1
+    numbers = list(accumulate(not piece.startswith("##") for piece in pieces))
     hidden = {numbers[i] for i in chosen}
     return ["[MASK]" if numbers[j] in hidden else piece for j, piece in enumerate(pieces)]
 
 
-@exercise([(100, 8, 8, 3, False), (100, 8, 4, 3, False), (50, 16, 16, 5, True), (30_000, 768, 128, 12, True)])
+@exercise(
+    [
+        (100, 8, 8, 3, False),
+        (100, 8, 4, 3, False),
+        (50, 16, 16, 5, True),
+        (30_000, 768, 128, 12, True),
+    ]
+)
 def encoder_weights(vocab: int, width: int, embed: int, layers: int, shared: bool) -> int:
     """Numbers in the token table, its projection and the blocks."""
     projection = embed * width if embed != width else 0
@@ -57,7 +71,9 @@ def encoder_weights(vocab: int, width: int, embed: int, layers: int, shared: boo
     return vocab * embed + projection + blocks * (attention + feed_forward)
 
 
-def _apart(g: Generator, length: int, width: int, clip: int) -> tuple[Tensor, Tensor, Tensor, Tensor, int]:
+def _apart(
+    g: Generator, length: int, width: int, clip: int
+) -> tuple[Tensor, Tensor, Tensor, Tensor, int]:
     q, k = normal(g, 2, length, width)
     qr, kr = normal(g, 2, 2 * clip, width)
     return q, k, qr, kr, clip

@@ -1,4 +1,6 @@
-"""Lesson 15: mean pooling, the triplet loss, in-batch negatives, BM25, the fusion of two rankings."""
+"""Lesson 15: mean pooling, the triplet loss, in-batch negatives, BM25, the fusion of two
+rankings.
+"""
 
 import math
 from collections.abc import Sequence
@@ -13,11 +15,14 @@ from classroom.checks.exercise import exercise
 
 @exercise(
     lambda g: [
-        (normal(g, len(lengths), max(lengths), 4), row_mask(*lengths)) for lengths in ((5, 2, 3), (1, 4), (3, 3, 6, 2))
+        (normal(g, len(lengths), max(lengths), 4), row_mask(*lengths))
+        for lengths in ((5, 2, 3), (1, 4), (3, 3, 6, 2))
     ],
 )
 def mean_pool(x: Tensor, attention_mask: Tensor) -> Tensor:
-    """The mean of each text's real tokens; x [B T D], attention_mask Bool[B T], True = a real token."""
+    """The mean of each text's real tokens; x [B T D], attention_mask Bool[B T], True = a real
+    token.
+    """
     total = (x * attention_mask[..., None]).sum(1)
     return total / attention_mask.sum(1, keepdim=True)
 
@@ -66,7 +71,9 @@ def in_batch_loss(queries: Tensor, texts: Tensor, scale: float) -> Tensor:
         (3, 5, 40, 20, 10.0, 0.9, 0.0),
     ],
 )
-def bm25_weight(count: int, holding: int, n: int, length: int, mean_length: float, k1: float, b: float) -> float:
+def bm25_weight(
+    count: int, holding: int, n: int, length: int, mean_length: float, k1: float, b: float
+) -> float:
     """What one word of the query adds to a document's score."""
     idf = math.log(1 + (n - holding + 0.5) / (holding + 0.5))
     norm = 1 - b + b * length / mean_length

@@ -34,7 +34,8 @@ def _moved(ids: Tensor, spans: Spans, mask: int) -> Tensor:
     ],
 )
 def infill(ids: Tensor, spans: Spans, mask: int) -> Tensor:
-    """One `mask` in place of each (start, length) of ids Int[T]; a length of 0 puts one in before `start`.
+    """One `mask` in place of each (start, length) of ids Int[T]; a length of 0 puts one in before
+    `start`.
 
     Spans come from left to right and do not overlap; starts are places of `ids` as it was given.
     """
@@ -60,9 +61,8 @@ def infill(ids: Tensor, spans: Spans, mask: int) -> Tensor:
 def permute_sentences(ids: Tensor, end: int, order: Sequence[int]) -> Tensor:
     """The sentences of ids Int[T] in another order.
 
-    A sentence ends with the token `end`; what follows the last one counts as a sentence. `order` says which of them
-    comes first, second, ...
-    """
+    A sentence ends with the token `end`; what follows the last one counts as a sentence. `order`
+    says which of them comes first, second, ..."""
     cuts = [0, *((ids == end).nonzero()[:, 0] + 1).tolist(), len(ids)]
     sentences = [ids[a:b] for a, b in pairwise(cuts) if a < b]
     return torch.cat([sentences[i] for i in order])
@@ -83,11 +83,15 @@ def permute_sentences(ids: Tensor, end: int, order: Sequence[int]) -> Tensor:
     ],
 )
 def rouge_n(said: Sequence[str], right: Sequence[str], n: int) -> float:
-    """The F-measure of the n-grams that two lists of words share, each counted as often as both have it.
+    """The F-measure of the n-grams that two lists of words share, each counted as often as both
+    have it.
 
     0 where they share none or one has none.
     """
-    a, b = (Counter(tuple(words[i : i + n]) for i in range(len(words) - n + 1)) for words in (said, right))
+    a, b = (
+        Counter(tuple(words[i : i + n]) for i in range(len(words) - n + 1))
+        for words in (said, right)
+    )
     common = (a & b).total()
     p, r = common / max(1, a.total()), common / max(1, b.total())
     return 2 * p * r / (p + r) if p + r else 0.0

@@ -29,7 +29,10 @@ _MARKS = ["<X>", "<Y>", "<Z>", "<W>"]
 
 
 @exercise(
-    [(_TEXT, spans, _MARKS) for spans in ([(2, 2), (8, 1)], [(0, 1), (4, 3), (9, 1)], [(3, 4)], [(1, 3), (6, 1)])],
+    [
+        (_TEXT, spans, _MARKS)
+        for spans in ([(2, 2), (8, 1)], [(0, 1), (4, 3), (9, 1)], [(3, 4)], [(1, 3), (6, 1)])
+    ],
 )
 def corrupt_spans(
     tokens: list[str], spans: Sequence[tuple[int, int]], sentinels: list[str]

@@ -2,8 +2,23 @@
 
 from classroom.town.tasks.base import TownTask
 from classroom.town.tasks.choices import Analogies, Continuation, Pronouns
-from classroom.town.tasks.labels import Acceptability, Entities, FilmSentiment, FoodSentiment, PartsOfSpeech, Sentiment
-from classroom.town.tasks.pairs import NLI, QNLI, RTE, Mismatched, Paraphrase, Similarity, WordInContext
+from classroom.town.tasks.labels import (
+    Acceptability,
+    Entities,
+    FilmSentiment,
+    FoodSentiment,
+    PartsOfSpeech,
+    Sentiment,
+)
+from classroom.town.tasks.pairs import (
+    NLI,
+    QNLI,
+    RTE,
+    Mismatched,
+    Paraphrase,
+    Similarity,
+    WordInContext,
+)
 from classroom.town.tasks.prompted import Arithmetic, ArithmeticInWords, InContext, InContextRandom
 from classroom.town.tasks.reading import Cloze, OpenQuestions, Questions, Retrieval, Summaries
 from classroom.town.tasks.translation import Translation

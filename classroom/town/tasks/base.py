@@ -28,7 +28,9 @@ class TownTask:
         self._compiled: dict[str, SentenceTemplate] = {}
 
     def make(self, rng: random.Random, member: int, split: str) -> Example:
-        """Row `member` (0 to group - 1) of the group of `rng`: the columns and, under "gold", how it came about."""
+        """Row `member` (0 to group - 1) of the group of `rng`: the columns and, under "gold", how
+        it came about.
+        """
         raise NotImplementedError
 
     def table(self, name: str, *columns: str, **allowed: Sequence[str]) -> list[TableRow]:
@@ -48,7 +50,9 @@ class TownTask:
 
 
 def of_split(rows: list[TableRow], split: str) -> list[TableRow]:
-    """Rows for a split: the test split has its own half of the time, so they stand as often as all others together."""
+    """Rows for a split: the test split has its own half of the time, so they stand as often as all
+    others together.
+    """
     common = [row for row in rows if row["split"] == "all"]
     held = [row for row in rows if row["split"] == "test"]
     return common + held * max(1, len(common) // max(1, len(held))) if split == "test" else common
@@ -60,6 +64,8 @@ def order_of(rng: random.Random, n: int) -> list[int]:
 
 
 def balanced(rng: random.Random, member: int, n: int) -> tuple[int, random.Random]:
-    """The label of a group's row `member`, every one of `n` once a group, and a generator for that row alone."""
+    """The label of a group's row `member`, every one of `n` once a group, and a generator for that
+    row alone.
+    """
     label = order_of(rng, n)[member]
     return label, random.Random(f"{rng.random()}/{member}")

@@ -1,5 +1,6 @@
-"""Choices: which sentence goes on, whom does the pronoun mean (after the Winograd Schema Challenge), which word ends an
-analogy (after Mikolov et al. 2013: king is to queen as uncle is to ... aunt)?"""
+"""Choices: which sentence goes on, whom does the pronoun mean (after the Winograd Schema
+Challenge), which word ends an analogy (after Mikolov et al. 2013: king is to queen as uncle is to
+... aunt)?"""
 
 import random
 from collections import defaultdict
@@ -25,7 +26,9 @@ class Continuation(TownTask):
         self.endings: dict[tuple[str, bool], list[SentenceTemplate]] = defaultdict(list)
         for row in self.table("endings.tsv", "genre", "part", "split", "template"):
             self.parts[row["genre"]] = row["part"]
-            self.endings[row["genre"], row["split"] == "test"].append(self.template(row["template"]))
+            self.endings[row["genre"], row["split"] == "test"].append(
+                self.template(row["template"])
+            )
 
     def make(self, rng: random.Random, member: int, split: str) -> Example:
         genre, part = rng.choice(list(self.parts.items()))
@@ -37,7 +40,9 @@ class Continuation(TownTask):
         right, *others = order_of(rng, CHOICES)
         owner = {right: right} | dict(zip(others, others[1:] + others[:1], strict=True))
         place = order_of(rng, CHOICES)  # which fact's person each choice is about
-        choices = [write(template.render(rng, facts[i] | {part: facts[owner[i]][part]})) for i in place]
+        choices = [
+            write(template.render(rng, facts[i] | {part: facts[owner[i]][part]})) for i in place
+        ]
         gold = {"genre": genre, "people": [facts[i]["X"][""][0][0] for i in place]}
         return {"text": text, "choices": choices, "label": place.index(right), "gold": gold}
 
@@ -45,10 +50,10 @@ class Continuation(TownTask):
 class Pronouns(TownTask):
     """Two people and a pronoun (pronouns.tsv); the choices say it again with either name.
 
-    In the template {A} and {B} are the two people. Rows "gender": they differ in gender, and the pronouns of {W} mean
-    one of them. Rows "giver", "receiver": they are of the same gender, and what is said is true of one of them only:
-    who gives something away no longer needs it, who gets it needs it.
-    """
+    In the template {A} and {B} are the two people. Rows "gender": they differ in gender, and the
+    pronouns of {W} mean one of them. Rows "giver", "receiver": they are of the same gender, and
+    what is said is true of one of them only: who gives something away no longer needs it, who gets
+    it needs it."""
 
     columns = ("text", "choices", "label")
     labels = ("first", "second")
@@ -60,7 +65,11 @@ class Pronouns(TownTask):
         self.compile(row[side] for row in self.rows for side in ("text", "reading"))
 
     def make(self, rng: random.Random, member: int, split: str) -> Example:
-        row = rng.choice(of_split([r for r in self.rows if (r["kind"] == "gender") == (rng.random() < 0.6)], split))
+        row = rng.choice(
+            of_split(
+                [r for r in self.rows if (r["kind"] == "gender") == (rng.random() < 0.6)], split
+            )
+        )
         while True:
             facts, everyone, _ = self.casting.facts(rng, "gift", 1, split)
             a, b = rng.sample(everyone, 2)
@@ -72,21 +81,25 @@ class Pronouns(TownTask):
         text = " ".join(s.text for s in self.template(row["text"]).render(rng, fact, drawn=drawn))
         people = [a, b] if rng.random() < 0.5 else [b, a]
         reading = self.template(row["reading"])
-        choices = [reading.render(rng, fact | {"W": person}, drawn=drawn)[0].text for person in people]
+        choices = [
+            reading.render(rng, fact | {"W": person}, drawn=drawn)[0].text for person in people
+        ]
         gold = {"kind": row["kind"], "meant": meant[""][0][0]}
         return {"text": text, "choices": choices, "label": people.index(meant), "gold": gold}
 
 
 NOUNS = ("animal", "job", "object", "plant")
 VERBS = ("get", "lose", "fix", "break", "look", "move", "give", "cook", "who", "intr")
-VERB_FORMS = {"past": "past", "third": "third", "ing": "ing", "participle": "part"}  # of the base form
+# of the base form
+VERB_FORMS = {"past": "past", "third": "third", "ing": "ing", "participle": "part"}
 
 
 class Analogies(TownTask):
-    """a is to b as c is to which word? The wrong choices: c in another form, the right form of another word, and b.
+    """a is to b as c is to which word? The wrong choices: c in another form, the right form of
+    another word, and b.
 
-    Inflections come from the lexicon; man and woman, comparatives, opposites and adverbs from analogies.tsv.
-    """
+    Inflections come from the lexicon; man and woman, comparatives, opposites and adverbs from
+    analogies.tsv."""
 
     columns = ("text", "choices", "label", "relation")
     labels = ("first", "second", "third", "fourth")
@@ -97,11 +110,20 @@ class Analogies(TownTask):
         for row in self.table("analogies.tsv", "relation", "split", "a", "b"):
             self.pairs.setdefault(row["relation"], []).append((row["a"], row["b"]))
         pools = self.lexicon.pools
-        self.pairs["plural"] = _pairs([item for pool in NOUNS for item in pools[pool].items], "", "pl")
+        self.pairs["plural"] = _pairs(
+            [item for pool in NOUNS for item in pools[pool].items], "", "pl"
+        )
         for relation, form in VERB_FORMS.items():
-            self.pairs[relation] = _pairs([item for pool in VERBS for item in pools[pool].items], "base", form)
+            self.pairs[relation] = _pairs(
+                [item for pool in VERBS for item in pools[pool].items], "base", form
+            )
         self.other_forms = {
-            base: [form for relation in VERB_FORMS for word, form in self.pairs[relation] if word == base]
+            base: [
+                form
+                for relation in VERB_FORMS
+                for word, form in self.pairs[relation]
+                if word == base
+            ]
             for base, _ in self.pairs["past"]
         }
 
@@ -111,7 +133,9 @@ class Analogies(TownTask):
         while True:
             i, j, k = rng.sample(range(len(pairs)), 3)
             # Held-out pairs are asked for in the test split only, and there half of the time.
-            if held_out(j) == (split == "test" and rng.random() < 0.5) and not (held_out(i) or held_out(k)):
+            if held_out(j) == (split == "test" and rng.random() < 0.5) and not (
+                held_out(i) or held_out(k)
+            ):
                 (a, b), (c, d), (_, other) = pairs[i], pairs[j], pairs[k]
                 forms = [form for form in self.other_forms.get(c, []) if form != d] or [c]
                 choices = [d, other, rng.choice(forms), b]
@@ -121,9 +145,12 @@ class Analogies(TownTask):
         gold = {"pairs": [(a, b), (c, d)]}
         text = f"{a} is to {b} as {c} is to"
         return {
-            "text": text[0].upper() + text[1:], "choices": [choices[n] for n in order], "label": order.index(0),
-            "relation": relation, "gold": gold,
-        }  # fmt: skip
+            "text": text[0].upper() + text[1:],
+            "choices": [choices[n] for n in order],
+            "label": order.index(0),
+            "relation": relation,
+            "gold": gold,
+        }
 
 
 def _pairs(items: list[Item], one: str, two: str) -> list[tuple[str, str]]:

@@ -1,5 +1,6 @@
-"""Labels of one text: is this a sentence (after CoLA and BLiMP), does the reviewer like it (after SST-2)? Labels of its
-words: parts of speech (Universal Dependencies), and named entities, many of them other words too."""
+"""Labels of one text: is this a sentence (after CoLA and BLiMP), does the reviewer like it (after
+SST-2)? Labels of its words: parts of speech (Universal Dependencies), and named entities, many of
+them other words too."""
 
 import random
 import re
@@ -14,7 +15,8 @@ ARTICLE = "~article"
 
 
 class Acceptability(TownTask):
-    """Agreement with and without distractors, reflexives, gender, case, articles, verb forms, word order: pairs.tsv.
+    """Agreement with and without distractors, reflexives, gender, case, articles, verb forms, word
+    order: pairs.tsv.
 
     Where the bad side is ~article, it is the good one with "a" for "an" or the other way round.
     """
@@ -26,7 +28,9 @@ class Acceptability(TownTask):
     def __init__(self, writer: Writer) -> None:
         super().__init__(writer)
         self.pairs = self.table("pairs.tsv", "rule", "split", "good", "bad")
-        self.compile(sorted({row[side] for row in self.pairs for side in ("good", "bad")} - {ARTICLE}))
+        self.compile(
+            sorted({row[side] for row in self.pairs for side in ("good", "bad")} - {ARTICLE})
+        )
 
     def make(self, rng: random.Random, member: int, split: str) -> Example:
         rules = of_split(self.pairs, split)
@@ -43,7 +47,9 @@ class Acceptability(TownTask):
             if good != bad:  # "has run" and "run" are written alike
                 gold = {"rule": row["rule"], "split": row["split"], "other": bad if label else good}
                 return {"text": good if label else bad, "label": label, "gold": gold}
-        raise CourseError(f"pairs.tsv: the good and the bad side of {row['good']!r} come out alike every time.")
+        raise CourseError(
+            f"pairs.tsv: the good and the bad side of {row['good']!r} come out alike every time."
+        )
 
 
 def wrong_article(text: str) -> str:
@@ -51,9 +57,11 @@ def wrong_article(text: str) -> str:
     return re.sub(r"\b(an?)\b", lambda found: "a" if found.group() == "an" else "an", text, count=1)
 
 
-# What had been expected, by (comparison, label): less bland than feared is praise, less tasty than hoped is not.
+# What had been expected, by (comparison, label): less bland than feared is praise, less tasty than
+# hoped is not.
 WISH = {("less", 1): "feared", ("less", 0): "hoped", ("more", 1): "hoped", ("more", 0): "feared"}
-SHARE = {"plain": 0.5, "turned": 0.35, "both": 0.15}  # kinds of clauses; an opinion word often misleads
+# kinds of clauses; an opinion word often misleads
+SHARE = {"plain": 0.5, "turned": 0.35, "both": 0.15}
 
 
 class Sentiment(TownTask):
@@ -84,10 +92,20 @@ class Sentiment(TownTask):
         said: set[str] = set()
         for _ in range(rng.choice((1, 1, 2))):
             kinds.append(rng.choices(list(SHARE), list(SHARE.values()))[0])
-            text = rng.choice([r["template"] for r in rows if r["kind"] == kinds[-1] and r["template"] not in said])
+            text = rng.choice(
+                [
+                    r["template"]
+                    for r in rows
+                    if r["kind"] == kinds[-1] and r["template"] not in said
+                ]
+            )
             said.add(text)
             sentences += self.template(polar(text, domain, label)).render(rng, fact)
-        return {"text": write(sentences), "label": label, "gold": {"domain": domain, "kinds": kinds}}
+        return {
+            "text": write(sentences),
+            "label": label,
+            "gold": {"domain": domain, "kinds": kinds},
+        }
 
 
 class FoodSentiment(Sentiment):
@@ -103,27 +121,48 @@ class FilmSentiment(Sentiment):
 
 
 def kind_of(template: str) -> str:
-    """ "plain": the opinion word says what is meant; "turned": its opposite; "both": one of each; "": no opinion."""
+    """ "plain": the opinion word says what is meant; "turned": its opposite; "both": one of each;
+    "": no opinion.
+    """
     same, other = "{same}" in template, "{other}" in template
     return "both" if same and other else "plain" if same else "turned" if other else ""
 
 
 def polar(template: str, domain: str, label: int) -> str:
-    """The template for this label: {same} draws a word of its polarity, {other} one of the opposite."""
+    """The template for this label: {same} draws a word of its polarity, {other} one of the
+    opposite.
+    """
     same, other = ("+", "-") if label else ("-", "+")
     compared = "less" if "less/" in template else "more"
-    filled = template.replace("{same}", f"{{{domain}{same}}}").replace("{other}", f"{{{domain}{other}}}")
+    filled = template.replace("{same}", f"{{{domain}{same}}}").replace(
+        "{other}", f"{{{domain}{other}}}"
+    )
     return filled.replace("{wish}", f"{WISH[compared, label]}/VERB")
 
 
 TAGS = (
-    "ADJ", "ADP", "ADV", "AUX", "CCONJ", "DET", "INTJ", "NOUN", "NUM", "PART", "PRON", "PROPN", "PUNCT", "SCONJ",
+    "ADJ",
+    "ADP",
+    "ADV",
+    "AUX",
+    "CCONJ",
+    "DET",
+    "INTJ",
+    "NOUN",
+    "NUM",
+    "PART",
+    "PRON",
+    "PROPN",
+    "PUNCT",
+    "SCONJ",
     "VERB",
-)  # fmt: skip
+)
 
 
 class PartsOfSpeech(TownTask):
-    """Half of the rows are a sentence of a document, half one with a word of several senses ("we play", "the play")."""
+    """Half of the rows are a sentence of a document, half one with a word of several senses ("we
+    play", "the play").
+    """
 
     columns = ("tokens", "labels")
     labels = TAGS
@@ -135,14 +174,20 @@ class PartsOfSpeech(TownTask):
             template, source, _ = rng.choice(self.writer.senses)
             person = self.lexicon.people[self.casting.some(rng, self.lexicon.people, 1, split)[0]]
             page = template.render(rng, {"A": person})[0]
-        return {"tokens": page.words, "labels": [TAGS.index(tag) for tag in page.tags], "gold": {"source": source}}
+        return {
+            "tokens": page.words,
+            "labels": [TAGS.index(tag) for tag in page.tags],
+            "gold": {"source": source},
+        }
 
 
 ENTITIES = ("PERSON", "LOC", "ORG", "WORK")
 
 
 class Entities(TownTask):
-    """Half of the rows are sentences of documents, half name people and towns whose names are alike: naming.tsv."""
+    """Half of the rows are sentences of documents, half name people and towns whose names are
+    alike: naming.tsv.
+    """
 
     columns = ("tokens", "labels")
     labels = ("O", *(f"{mark}-{kind}" for kind in ENTITIES for mark in "BI"))
@@ -160,7 +205,11 @@ class Entities(TownTask):
         if rng.random() < 0.5:
             pages: list[RenderedSentence] = []
             while not pages:
-                pages = [page for page in self.writer.draft(rng, split).sentences if {*page.entities} != {"O"}]
+                pages = [
+                    page
+                    for page in self.writer.draft(rng, split).sentences
+                    if {*page.entities} != {"O"}
+                ]
             page, source = rng.choice(pages), "document"
         else:
             row = rng.choice(of_split(self.rows, split))

@@ -1,10 +1,10 @@
-"""Two texts. Does the second follow from the first, with three classes (MNLI), in other genres too, with two (RTE), and
-of answers to questions (QNLI)? Do they say the same (after MRPC and PAWS), how much alike are they (after STS-B)?
-Has a word one sense in both (after WiC)?
+"""Two texts. Does the second follow from the first, with three classes (MNLI), in other genres too,
+with two (RTE), and of answers to questions (QNLI)? Do they say the same (after MRPC and PAWS), how
+much alike are they (after STS-B)? Has a word one sense in both (after WiC)?
 
-The world's rule: a thing is done once, by one person at one place. Three sentences make the premise of `nli`; which
-people, things and places the hypothesis brings together decides, and nothing in either text alone does.
-"""
+The world's rule: a thing is done once, by one person at one place. Three sentences make the premise
+of `nli`; which people, things and places the hypothesis brings together decides, and nothing in
+either text alone does."""
 
 import random
 import re
@@ -16,19 +16,31 @@ from classroom.town.facts import DEEDS, until, word
 from classroom.town.grammar import Env, SentenceTemplate, write
 from classroom.town.lexicon import TableRow, phrase, read_table
 from classroom.town.tasks.base import Example, TownTask, balanced, of_split
-from classroom.town.tasks.scenes import GENRES, ROLES, Saying, SceneTask, exchange, exchangeable, reverse
+from classroom.town.tasks.scenes import (
+    GENRES,
+    ROLES,
+    Saying,
+    SceneTask,
+    exchange,
+    exchangeable,
+    reverse,
+)
 from course_lib.errors import CourseError
 
 ENTAILMENT, NEUTRAL, CONTRADICTION = range(3)
 
 
 def premises(task: TownTask) -> list[TableRow]:
-    """Sentences of premises: with a place, without one, and beside the matter; of other genres, with a part unsaid."""
+    """Sentences of premises: with a place, without one, and beside the matter; of other genres,
+    with a part unsaid.
+    """
     return read_table("premises.tsv", ("use", "unsaid", "template"), task.lexicon.folder)
 
 
 class NLI(TownTask):
-    """Hypotheses about who did it to what, where it was done, and who has the thing now: hypotheses.tsv."""
+    """Hypotheses about who did it to what, where it was done, and who has the thing now:
+    hypotheses.tsv.
+    """
 
     columns = ("text", "pair", "label")
     labels = ("entailment", "neutral", "contradiction")
@@ -37,7 +49,9 @@ class NLI(TownTask):
     def __init__(self, writer: Writer) -> None:
         super().__init__(writer)
         allowed = {"about": ("thing", "place", "owner"), "polarity": ("yes", "no")}
-        self.rows = self.table("hypotheses.tsv", "about", "polarity", "split", "template", **allowed)
+        self.rows = self.table(
+            "hypotheses.tsv", "about", "polarity", "split", "template", **allowed
+        )
         self.compile(row["template"] for row in self.rows)
         self.premises: dict[str, list[SentenceTemplate]] = defaultdict(list)
         for row in premises(self):
@@ -98,7 +112,9 @@ def said(fact: Env) -> tuple[str, str, str, str]:
 
 
 def share_verb(facts: list[Env]) -> None:
-    """Gives all facts the first one's verb, so that the verb does not tell which fact is asked for."""
+    """Gives all facts the first one's verb, so that the verb does not tell which fact is asked
+    for.
+    """
     for fact in facts[1:]:
         fact.update(v=facts[0]["v"], s=facts[0]["s"])
 
@@ -107,7 +123,8 @@ DENIAL = "It is not true/ADJ that "
 
 
 class Mismatched(SceneTask):
-    """The three classes of `nli`, in genres that it does not have: gifts, trips, help, work, things kept.
+    """The three classes of `nli`, in genres that it does not have: gifts, trips, help, work, things
+    kept.
 
     Of the first two facts everything is said, of the third one part is not.
     """
@@ -136,7 +153,9 @@ class Mismatched(SceneTask):
             CONTRADICTION: exchange(facts[0], facts[1], part),
             NEUTRAL: exchange(facts[2], facts[rng.random() < 0.5], part),
         }[truth]
-        saying = self.saying(rng, split, genre, rng.choice(("state", "again")), frozenset({"X", part}))
+        saying = self.saying(
+            rng, split, genre, rng.choice(("state", "again")), frozenset({"X", part})
+        )
         pair = self._deny(saying).render(rng, asked)[0].text if denial else saying.say(rng, asked)
         gold = {"genre": genre, "denial": denial, "truth": truth}
         return {"text": " ".join(premise), "pair": pair, "label": label, "gold": gold}
@@ -147,7 +166,9 @@ class Mismatched(SceneTask):
 
 
 class RTE(SceneTask):
-    """Entailed or not, in all genres: two facts, one of them said again, half of the time with the other one's part."""
+    """Entailed or not, in all genres: two facts, one of them said again, half of the time with the
+    other one's part.
+    """
 
     columns = ("text", "pair", "label")
     labels = ("entailment", "not_entailment")
@@ -159,7 +180,9 @@ class RTE(SceneTask):
         first, second = self.casting.scene(rng, split, genre)
         text = self.story(rng, split, genre, [first, second])
         rng.shuffle(text)
-        saying = until(lambda: self.saying(rng, split, genre, "again"), lambda found: len(found.parts) > 1)
+        saying = until(
+            lambda: self.saying(rng, split, genre, "again"), lambda found: len(found.parts) > 1
+        )
         part = rng.choice(exchangeable(genre, saying.parts))
         pair = saying.say(rng, exchange(first, second, part) if label else first)
         gold = {"genre": genre, "exchanged": part if label else ""}
@@ -169,9 +192,9 @@ class RTE(SceneTask):
 class QNLI(SceneTask):
     """Does the sentence answer the question?
 
-    Half of the rows have a sentence of two facts, which answers it or has a part of them exchanged; half have a short
-    sentence that tells what is asked for or something else (where it was, when who is asked for).
-    """
+    Half of the rows have a sentence of two facts, which answers it or has a part of them exchanged;
+    half have a short sentence that tells what is asked for or something else (where it was, when
+    who is asked for)."""
 
     columns = ("text", "pair", "label")
     labels = ("entailment", "not_entailment")
@@ -190,8 +213,12 @@ class QNLI(SceneTask):
         gold = {"genre": genre, "asks": question.use, "kind": kind}
         return {"text": question.say(rng, facts[0]), "pair": pair, "label": label, "gold": gold}
 
-    def _two(self, rng: random.Random, split: str, question: Saying, facts: list[Env], label: int) -> str:
-        """Two facts in a sentence; what the question names is parted where the sentence does not answer."""
+    def _two(
+        self, rng: random.Random, split: str, question: Saying, facts: list[Env], label: int
+    ) -> str:
+        """Two facts in a sentence; what the question names is parted where the sentence does not
+        answer.
+        """
         options = exchangeable(question.genre, question.parts)
         if not options:
             return ""
@@ -203,7 +230,9 @@ class QNLI(SceneTask):
             first, second = second, first
         return self.saying(rng, split, question.genre, "both").say(rng, first, second)
 
-    def _short(self, rng: random.Random, split: str, question: Saying, facts: list[Env], label: int) -> str:
+    def _short(
+        self, rng: random.Random, split: str, question: Saying, facts: list[Env], label: int
+    ) -> str:
         """A short sentence with all that the question names, and with what it asks for or not."""
         table = self.sayings[split == "test"]
         sayings = [s for use in ("state", "again") for s in table[question.genre, use]]
@@ -229,7 +258,10 @@ class Paraphrase(SceneTask):
         genre = rng.choice(GENRES)
         first, second = self.casting.scene(rng, split, genre)
         if genre in ROLES and rng.random() < 0.75:
-            a, b = until(lambda: self.paraphrases(rng, split, genre), lambda pair: pair[0].parts >= {"X", "Y"})
+            a, b = until(
+                lambda: self.paraphrases(rng, split, genre),
+                lambda pair: pair[0].parts >= {"X", "Y"},
+            )
             gold = {"genre": genre, "exchanged": "" if label else "XY"}
             pair = b.say(rng, first if label else reverse(first))
             return {"text": a.say(rng, first), "pair": pair, "label": label, "gold": gold}
@@ -238,21 +270,30 @@ class Paraphrase(SceneTask):
             lambda pair: len(pair[0].parts) > 1 and exchangeable(genre, pair[0].parts),
         )
         part = rng.choice(exchangeable(genre, a.parts))
-        others = (first, second) if label else (exchange(first, second, part), exchange(second, first, part))
+        others = (
+            (first, second)
+            if label
+            else (exchange(first, second, part), exchange(second, first, part))
+        )
         text = [a.say(rng, fact) for fact in (first, second)]
         pair_sentences = [b.say(rng, fact) for fact in others]
         rng.shuffle(pair_sentences)
         gold = {"genre": genre, "exchanged": "" if label else part}
-        return {"text": " ".join(text), "pair": " ".join(pair_sentences), "label": label, "gold": gold}
+        return {
+            "text": " ".join(text),
+            "pair": " ".join(pair_sentences),
+            "label": label,
+            "gold": gold,
+        }
 
 
 class Similarity(SceneTask):
     """How much of what the one says does the other say?
 
-    5: the same fact in other words; 4: the same with a part left out; 3: one part is another; 2: the two people in each
-    other's place, or only the thing is the same; 1: only the person is the same; 0: nothing. Texts of grades 5 and 4
-    are worded differently, those of 3 and 2 alike, so that shared words do not give the grade.
-    """
+    5: the same fact in other words; 4: the same with a part left out; 3: one part is another; 2:
+    the two people in each other's place, or only the thing is the same; 1: only the person is the
+    same; 0: nothing. Texts of grades 5 and 4 are worded differently, those of 3 and 2 alike, so
+    that shared words do not give the grade."""
 
     columns = ("text", "pair", "label")
     labels = ()
@@ -265,11 +306,15 @@ class Similarity(SceneTask):
         a = self.saying(rng, split, genre, "state")
         pair = {
             5: lambda: until(
-                lambda: self.saying(rng, split, genre, "state", a.parts), lambda b: b.template.text != a.template.text
+                lambda: self.saying(rng, split, genre, "state", a.parts),
+                lambda b: b.template.text != a.template.text,
             ).say(rng, fact | {"v": fact["s"]}),
             4: lambda: self._shorter(rng, split, genre, a).say(rng, fact),
             3: lambda: a.say(rng, exchange(fact, other, rng.choice(exchangeable(genre, a.parts)))),
-            2: lambda: a.say(rng, reverse(fact) if genre in ROLES else other | {part: fact[part] for part in "OF"}),
+            2: lambda: a.say(
+                rng,
+                reverse(fact) if genre in ROLES else other | {part: fact[part] for part in "OF"},
+            ),
             1: lambda: self._elsewhere(rng, split, genre, fact, same_person=True),
             0: lambda: self._elsewhere(rng, split, genre, fact, same_person=False),
         }[grade]()
@@ -283,14 +328,20 @@ class Similarity(SceneTask):
             lambda b: b.parts < a.parts and re.search(r"\{[vs]\.", b.template.text),
         )
 
-    def _elsewhere(self, rng: random.Random, split: str, genre: str, fact: Env, *, same_person: bool) -> str:
+    def _elsewhere(
+        self, rng: random.Random, split: str, genre: str, fact: Env, *, same_person: bool
+    ) -> str:
         """Another deed, with nothing of this one but perhaps its person."""
         other = rng.choice([g for g in GRADED if g != genre])
         new = until(
             lambda: self.casting.scene(rng, split, other, 1)[0],
-            lambda new: not any(new[a] is fact[b] for a, b in ("XX", "XY", "YX", "YY", "OO", "PP", "FF")),
+            lambda new: (
+                not any(new[a] is fact[b] for a, b in ("XX", "XY", "YX", "YY", "OO", "PP", "FF"))
+            ),
         )
-        return self.saying(rng, split, other, "state").say(rng, new | {"X": fact["X"]} if same_person else new)
+        return self.saying(rng, split, other, "state").say(
+            rng, new | {"X": fact["X"]} if same_person else new
+        )
 
 
 CONTENT = ("NOUN", "VERB", "ADJ", "ADV")
@@ -299,9 +350,9 @@ CONTENT = ("NOUN", "VERB", "ADJ", "ADV")
 class WordInContext(TownTask):
     """Sentences of senses.tsv, which documents have, and of wic.tsv, which none has.
 
-    Two sentences of one sense share no noun, verb or adjective but the word itself, so that shared words do not tell.
-    In the test split every second row is about a word that training does not ask about (every fourth word is kept).
-    """
+    Two sentences of one sense share no noun, verb or adjective but the word itself, so that shared
+    words do not tell. In the test split every second row is about a word that training does not ask
+    about (every fourth word is kept)."""
 
     columns = ("text", "pair", "word", "label")
     labels = ("different", "same")
@@ -314,17 +365,28 @@ class WordInContext(TownTask):
             sentences[target, sense].append(template)
         for row in read_table("wic.tsv", ("word", "sense", "sentence"), self.lexicon.folder):
             if (row["word"], row["sense"]) not in sentences:
-                raise CourseError(f"wic.tsv: {row['word']}/{row['sense']} is not in senses.tsv; add it there.")
-            sentences[row["word"], row["sense"]].append(self.template(row["sentence"].replace("{X}", "{A}")))
+                raise CourseError(
+                    f"wic.tsv: {row['word']}/{row['sense']} is not in senses.tsv; add it there."
+                )
+            sentences[row["word"], row["sense"]].append(
+                self.template(row["sentence"].replace("{X}", "{A}"))
+            )
         # Word -> sense -> pairs of sentences that share no content.
-        self.pairs: dict[str, dict[str, list[tuple[SentenceTemplate, SentenceTemplate]]]] = defaultdict(dict)
+        self.pairs: dict[str, dict[str, list[tuple[SentenceTemplate, SentenceTemplate]]]] = (
+            defaultdict(dict)
+        )
         for (target, sense), found in sentences.items():
             content = {template.text: self._content(template) - {target} for template in found}
-            pairs = [(a, b) for a, b in permutations(found, 2) if not content[a.text] & content[b.text]]
+            pairs = [
+                (a, b) for a, b in permutations(found, 2) if not content[a.text] & content[b.text]
+            ]
             if pairs:
                 self.pairs[target][sense] = pairs
         targets = sorted(target for target, senses in self.pairs.items() if len(senses) > 1)
-        self.targets = {True: targets[::4], False: [target for i, target in enumerate(targets) if i % 4]}
+        self.targets = {
+            True: targets[::4],
+            False: [target for i, target in enumerate(targets) if i % 4],
+        }
 
     def make(self, rng: random.Random, member: int, split: str) -> Example:
         label, rng = balanced(rng, member, 2)

@@ -1,7 +1,7 @@
-"""What a prompt asks of a language model (after Brown et al. 2020): arithmetic (section 3.9.1); and in context, where
-words of two kinds are each given a colour that stands for their kind, another one in every prompt. In the control the
-examples' colours are random (after Min et al. 2022), so that only guessing is left.
-"""
+"""What a prompt asks of a language model (after Brown et al. 2020): arithmetic (section 3.9.1); and
+in context, where words of two kinds are each given a colour that stands for their kind, another one
+in every prompt. In the control the examples' colours are random (after Min et al. 2022), so that
+only guessing is left."""
 
 import operator
 import random
@@ -18,12 +18,15 @@ OPERATIONS = {"+": operator.add, "-": operator.sub, "*": operator.mul}
 KINDS = ("2D+", "2D-", "3D+", "3D-", "4D+", "4D-", "5D+", "5D-", "2Dx", "1DC")
 UNITS: list[str]
 TENS: list[str]
-UNITS, TENS = read_json(FOLDER / "numbers.json").values()  # zero to nineteen; twenty, thirty, ... ninety
+# zero to nineteen; twenty, thirty, ... ninety
+UNITS, TENS = read_json(FOLDER / "numbers.json").values()
 HELD = 10  # one problem in ten is met in the test split only
 
 
 class Arithmetic(TownTask):
-    """What is 48 plus 76? Every kind equally often; a problem of the test split is in no other split."""
+    """What is 48 plus 76? Every kind equally often; a problem of the test split is in no other
+    split.
+    """
 
     columns = ("text", "target", "kind")
     labels = ()
@@ -45,9 +48,17 @@ class Arithmetic(TownTask):
             text = f"What is {write(a)} {SIGNS[sign]} {write(b)}?"
         else:
             one, two = rng.choice("+-*"), rng.choice("+-*")
-            expression, value = f"{a} {one} ({b} {two} {c})", OPERATIONS[one](a, OPERATIONS[two](b, c))
+            expression, value = (
+                f"{a} {one} ({b} {two} {c})",
+                OPERATIONS[one](a, OPERATIONS[two](b, c)),
+            )
             text = f"What is {write(a)} {SIGNS[one]} ({write(b)} {SIGNS[two]} {write(c)})?"
-        return {"text": text, "target": write(value), "kind": kind, "gold": {"expression": expression, "value": value}}
+        return {
+            "text": text,
+            "target": write(value),
+            "kind": kind,
+            "gold": {"expression": expression, "value": value},
+        }
 
 
 class ArithmeticInWords(Arithmetic):
@@ -57,7 +68,9 @@ class ArithmeticInWords(Arithmetic):
 
 
 def spell(number: int) -> str:
-    """The number in words, below a million in size: "minus", "one hundred and five", "forty-eight thousand and two"."""
+    """The number in words, below a million in size: "minus", "one hundred and five", "forty-eight
+    thousand and two".
+    """
     if number < 0:
         return f"minus {spell(-number)}"
     if number < 20:
@@ -91,21 +104,33 @@ class InContext(TownTask):
         rng.shuffle(shown)
         words: list[str] = []
         for kind in (*shown, asked):
-            new = split == "test" and len(words) == SHOTS  # the asked word is held out in the test split
-            names = [" ".join(item[""][0]) for i, item in enumerate(pools[kinds[kind]].items) if held_out(i) == new]
+            # the asked word is held out in the test split
+            new = split == "test" and len(words) == SHOTS
+            names = [
+                " ".join(item[""][0])
+                for i, item in enumerate(pools[kinds[kind]].items)
+                if held_out(i) == new
+            ]
             words.append(until(partial(rng.choice, names), lambda word: word not in words))
         said = shown if self.true_examples else [rng.randrange(2) for _ in shown]
         named = [
-            f"{word} man" if kinds[kind] == "feel" else word for kind, word in zip((*shown, asked), words, strict=True)
+            f"{word} man" if kinds[kind] == "feel" else word
+            for kind, word in zip((*shown, asked), words, strict=True)
         ]
-        lines = [f"The {word} is {colours[label]}." for label, word in zip(said, named, strict=False)]
+        lines = [
+            f"The {word} is {colours[label]}." for label, word in zip(said, named, strict=False)
+        ]
         lines.append(f"The {named[-1]} is")
         choices = colours if rng.random() < 0.5 else colours[::-1]
         gold = {"kinds": kinds, "colours": colours, "asked": words[-1]}
         answer = colours[asked]
         return {
-            "text": " ".join(lines), "answer": answer, "choices": choices, "label": choices.index(answer), "gold": gold
-        }  # fmt: skip
+            "text": " ".join(lines),
+            "answer": answer,
+            "choices": choices,
+            "label": choices.index(answer),
+            "gold": gold,
+        }
 
 
 class InContextRandom(InContext):

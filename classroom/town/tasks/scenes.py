@@ -1,9 +1,10 @@
-"""Scenes: facts of one genre that differ in everything but the verb, and the ways to say and to ask each of them.
+"""Scenes: facts of one genre that differ in everything but the verb, and the ways to say and to ask
+each of them.
 
-A false statement exchanges a part with the other fact, so that every word of it stands in the text: only who did what
-tells. sayings.tsv has the sentences (use `state`: the whole fact; `again`: a part of it; `both`: two facts; `core`: a
-clause without its full stop), questions.tsv the questions, by the part that they ask for.
-"""
+A false statement exchanges a part with the other fact, so that every word of it stands in the text:
+only who did what tells. sayings.tsv has the sentences (use `state`: the whole fact; `again`: a part
+of it; `both`: two facts; `core`: a clause without its full stop), questions.tsv the questions, by
+the part that they ask for."""
 
 import random
 import re
@@ -60,7 +61,9 @@ def answer_to(asks: str, fact: Env) -> str:
 
 
 def find_answer(text: str, answer: str) -> int | None:
-    """Where the answer's only occurrence starts (whole words, its first letter in either case); else None."""
+    """Where the answer's only occurrence starts (whole words, its first letter in either case);
+    else None.
+    """
     found = [m.start() for m in _pattern(answer).finditer(text)]
     return found[0] if len(found) == 1 else None
 
@@ -80,10 +83,17 @@ class SceneTask(TownTask):
         self.questions = self._by_split("questions.tsv", "asks", tuple("XYOPFJL"))
 
     def saying(
-        self, rng: random.Random, split: str, genre: str, use: str, parts: frozenset[str] = frozenset()
+        self,
+        rng: random.Random,
+        split: str,
+        genre: str,
+        use: str,
+        parts: frozenset[str] = frozenset(),
     ) -> Saying:
         """A sentence of this use that says at least these parts."""
-        return rng.choice([s for s in self.sayings[split == "test"][genre, use] if s.parts >= parts])
+        return rng.choice(
+            [s for s in self.sayings[split == "test"][genre, use] if s.parts >= parts]
+        )
 
     def story(self, rng: random.Random, split: str, genre: str, facts: list[Env]) -> list[str]:
         """Each fact in a sentence that says all of it."""
@@ -93,7 +103,11 @@ class SceneTask(TownTask):
         """A question, of any genre, that names at least so many parts of the fact."""
         while True:
             genre = rng.choice(GENRES)
-            found = [q for use in "XYOPFJL" for q in self.questions[split == "test"].get((genre, use), ())]
+            found = [
+                q
+                for use in "XYOPFJL"
+                for q in self.questions[split == "test"].get((genre, use), ())
+            ]
             if found := [q for q in found if len(q.parts) >= least]:
                 return rng.choice(found)
 
@@ -102,7 +116,9 @@ class SceneTask(TownTask):
         found = [s for use in ("state", "again") for s in self.sayings[split == "test"][genre, use]]
         return until(
             lambda: (rng.choice(found), rng.choice(found)),
-            lambda pair: pair[0].parts == pair[1].parts and pair[0].template.text != pair[1].template.text,
+            lambda pair: (
+                pair[0].parts == pair[1].parts and pair[0].template.text != pair[1].template.text
+            ),
         )
 
     def _by_split(
@@ -110,7 +126,9 @@ class SceneTask(TownTask):
     ) -> dict[bool, dict[tuple[str, str], list[Saying]]]:
         """Whether in the test split -> (genre, use) -> sayings."""
         rows: dict[tuple[str, str], list[TableRow]] = defaultdict(list)
-        for row in self.table(name, "genre", column, "split", "template", **{"genre": GENRES, column: known}):
+        for row in self.table(
+            name, "genre", column, "split", "template", **{"genre": GENRES, column: known}
+        ):
             rows[row["genre"], row[column]].append(row)
 
         def saying(row: TableRow) -> Saying:
@@ -118,6 +136,8 @@ class SceneTask(TownTask):
             return Saying(row["genre"], row[column], template, frozenset(parts))
 
         return {
-            split == "test": {group: [saying(row) for row in of_split(own, split)] for group, own in rows.items()}
+            split == "test": {
+                group: [saying(row) for row in of_split(own, split)] for group, own in rows.items()
+            }
             for split in ("train", "test")
         }

@@ -1,13 +1,16 @@
-"""Translation into Velin, an invented language: the verb comes last, adjectives follow their noun, cases have endings.
+"""Translation into Velin, an invented language: the verb comes last, adjectives follow their noun,
+cases have endings.
 
     Anna painted the red lamp at the mill.       Anna-o mulu-ne lipa-m sako-m dare-ki.
-                                                 Anna-SUBJECT mill-AT lamp-OBJECT red-OBJECT paint-PAST
+                                                 Anna-SUBJECT mill-AT lamp-OBJECT red-OBJECT
+                                                 paint-PAST
 
-(Without the hyphens: Annao mulune lipam sakom dareki.) Every English lemma has one stem, made from its letters by a
-hash, and every stem its own spelling; names keep theirs. Endings: subject -o, object -m, place -ne, receiver -ti, owner
+(Without the hyphens: Annao mulune lipam sakom dareki.) Every English lemma has one stem, made from
+its letters by a hash, and every stem its own spelling; names keep theirs. Endings: subject -o,
+object -m, place -ne, receiver -ti, owner
 -sa, agent of a passive -vu, plural -r- before the case; verbs: past -ki, present -ta, passive -len- before the tense. A
-question ends in "ka", a denied verb follows "nu". translation.tsv says, sentence by sentence, what stands where.
-"""
+question ends in "ka", a denied verb follows "nu". translation.tsv says, sentence by sentence, what
+stands where."""
 
 import hashlib
 import random
@@ -20,7 +23,14 @@ from classroom.town.lexicon import Item
 from classroom.town.tasks.base import Example, TownTask, of_split
 from course_lib.errors import CourseError
 
-CASES = {"subject": "o", "object": "m", "place": "ne", "receiver": "ti", "owner": "sa", "agent": "vu"}
+CASES = {
+    "subject": "o",
+    "object": "m",
+    "place": "ne",
+    "receiver": "ti",
+    "owner": "sa",
+    "agent": "vu",
+}
 TENSES = {"past": "ki", "present": "ta", "passive": "lenki"}
 PLURAL = "r"
 PARTICLES = ("ka", "nu", ".", "?")
@@ -38,10 +48,18 @@ class Translation(TownTask):
         super().__init__(writer)
         self.rows = self.table("translation.tsv", "genre", "split", "english", "velin")
         for row in self.rows:
-            unknown = [word for word in row["velin"].split() if not SLOT.fullmatch(word) and word not in PARTICLES]
-            unknown += [m.group(3) for m in SLOT.finditer(row["velin"]) if m.group(3) not in CASES | TENSES]
+            unknown = [
+                word
+                for word in row["velin"].split()
+                if not SLOT.fullmatch(word) and word not in PARTICLES
+            ]
+            unknown += [
+                m.group(3) for m in SLOT.finditer(row["velin"]) if m.group(3) not in CASES | TENSES
+            ]
             if unknown:
-                raise CourseError(f"translation.tsv: {unknown[0]!r} in {row['velin']!r} is no slot or particle.")
+                raise CourseError(
+                    f"translation.tsv: {unknown[0]!r} in {row['velin']!r} is no slot or particle."
+                )
         self.compile(row["english"] for row in self.rows)
         self.dictionary = self._dictionary()
 
@@ -52,7 +70,11 @@ class Translation(TownTask):
         text = write(self.template(row["english"]).render(rng, fact, drawn=drawn))
         words = [self._word(word, fact | drawn) for word in row["velin"].split()]
         target = " ".join(words).replace(" .", ".").replace(" ?", "?")
-        return {"text": text, "target": target[0].upper() + target[1:], "gold": {"english": row["english"]}}
+        return {
+            "text": text,
+            "target": target[0].upper() + target[1:],
+            "gold": {"english": row["english"]},
+        }
 
     def _word(self, word: str, items: Env) -> str:
         slot = SLOT.fullmatch(word)
@@ -60,7 +82,10 @@ class Translation(TownTask):
             return word
         key, plural, ending = slot.groups()
         if key not in items:
-            raise CourseError(f"translation.tsv: the slot {word} is about {key!r}, which its English does not have.")
+            raise CourseError(
+                f"translation.tsv: the slot {word} is about {key!r}, which its English does not"
+                " have."
+            )
         stem = self.stem(items[key])
         if ending in TENSES:
             return stem + TENSES[ending]
@@ -73,8 +98,12 @@ class Translation(TownTask):
         return lemma if phrase[1][0] == "PROPN" else self.dictionary[lemma]
 
     def _dictionary(self) -> dict[str, str]:
-        """English lemma -> stem, for all nouns, verbs and adjectives, in the order of the alphabet."""
-        items = [item for pool in self.lexicon.pools.values() for item in pool.items] + self.lexicon.places
+        """English lemma -> stem, for all nouns, verbs and adjectives, in the order of the
+        alphabet.
+        """
+        items = [
+            item for pool in self.lexicon.pools.values() for item in pool.items
+        ] + self.lexicon.places
         lemmas = sorted({" ".join((item.get("base") or item[""])[0]) for item in items})
         result: dict[str, str] = {}
         taken: set[str] = set()

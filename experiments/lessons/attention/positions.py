@@ -1,4 +1,6 @@
-"""The claims of lesson 03: order from nothing but positions, what relative ones bring, what rotary ones promise."""
+"""The claims of lesson 03: order from nothing but positions, what relative ones bring, what rotary
+ones promise.
+"""
 
 from collections import deque
 from dataclasses import replace
@@ -18,9 +20,11 @@ LENGTH, TIMES = 64, 4  # characters trained on, and how many times as many are r
 WIDTH, LAYERS, HEADS, ROWS = 64, 2, 4, 16
 LR, OWN_RATE = 3e-3, 10.0  # of the model, and how much faster what a scheme owns learns
 PARTS = {  # of a test's positions
-    "trained length": (0, LENGTH), "its second half": (LENGTH // 2, LENGTH), "up to twice": (LENGTH, 2 * LENGTH),
+    "trained length": (0, LENGTH),
+    "its second half": (LENGTH // 2, LENGTH),
+    "up to twice": (LENGTH, 2 * LENGTH),
     "up to four times": (2 * LENGTH, None),
-}  # fmt: skip
+}
 BASES = (100.0, 10_000.0, 1_000_000.0)
 SCHEMES: dict[str, c.PositionConfig] = {
     "none": c.NoPosition(),
@@ -34,9 +38,13 @@ SCHEMES: dict[str, c.PositionConfig] = {
 
 
 def _shuffled(position: c.PositionConfig, causal: bool, seed: int) -> float:
-    """Greatest difference between shuffling the input and shuffling the output, in double precision."""
+    """Greatest difference between shuffling the input and shuffling the output, in double
+    precision.
+    """
     torch.manual_seed(seed)
-    config = c.StackConfig(c.EmbedConfig(100), 32, 2, 4, 64, position=position, causal=causal, init_std=0.2)
+    config = c.StackConfig(
+        c.EmbedConfig(100), 32, 2, 4, 64, position=position, causal=causal, init_std=0.2
+    )
     stack = transformer.Transformer(config).double().eval()
     ids, order = torch.randint(100, (1, 24)), torch.randperm(24)
     with torch.no_grad():
@@ -52,30 +60,46 @@ def permutation_equivariance(lab: Lab, seed: int) -> dict[str, float]:
 
 @cache
 def _text() -> tuple[Tensor, Tensor, int]:
-    """The town's documents as characters: training stream, held-out stream, number of characters."""
+    """The town's documents as characters: training stream, held-out stream, number of
+    characters.
+    """
     write = town(small_models.WORLD).document
     counts = {"train": 4000, "validation": 400}
-    texts = ["\n".join(write(i, split)["text"] for i in range(count)) for split, count in counts.items()]
+    texts = [
+        "\n".join(write(i, split)["text"] for i in range(count)) for split, count in counts.items()
+    ]
     known = {char: i for i, char in enumerate(sorted(set("".join(texts))))}
     read, held = (torch.tensor([known[char] for char in text]) for text in texts)
     return read, held, len(known)
 
 
 def model_of(scheme: c.PositionConfig, vocab: int) -> heads.LM:
-    """The small causal model. With sinusoids the token vectors are scaled by sqrt(D), as the 2017 Transformer's are."""
+    """The small causal model. With sinusoids the token vectors are scaled by sqrt(D), as the 2017
+    Transformer's are.
+    """
     embed = c.EmbedConfig(vocab, scale=WIDTH**0.5 if isinstance(scheme, c.Sinusoidal) else 1.0)
     config = c.StackConfig(
-        embed, WIDTH, LAYERS, HEADS, 4 * WIDTH, position=scheme, causal=True, norm="pre", final_norm=True, dropout=0.0,
-        attention_dropout=0.0, init_std=0.1,
-    )  # fmt: skip
+        embed,
+        WIDTH,
+        LAYERS,
+        HEADS,
+        4 * WIDTH,
+        position=scheme,
+        causal=True,
+        norm="pre",
+        final_norm=True,
+        dropout=0.0,
+        attention_dropout=0.0,
+        init_std=0.1,
+    )
     return heads.LM(transformer.Transformer(config))
 
 
 def optimizer_of(model: heads.LM) -> torch.optim.Optimizer:
     """AdamW in which what the scheme owns learns `OWN_RATE` times as fast.
 
-    A bias has to reach several units to matter in a softmax, and Adam moves a number by its rate a step: at the
-    model's rate a run of some hundred steps would end before T5's buckets are of use.
+    A bias has to reach several units to matter in a softmax, and Adam moves a number by its rate a
+    step: at the model's rate a run of some hundred steps would end before T5's buckets are of use.
     """
     own = list(model.stack.position.parameters())
     optimizer = optim.adamw(model, LR, betas=(0.9, 0.98))
@@ -90,13 +114,18 @@ def optimizer_of(model: heads.LM) -> torch.optim.Optimizer:
 def bits(model: heads.LM, rows: Tensor) -> Tensor:
     """Loss at each position in bits, [B T], of rows Int[B T + 1]."""
     model.eval()
-    parts = [model(part[:, :-1]).log_softmax(-1).gather(-1, part[:, 1:, None])[..., 0] for part in torch.split(rows, 8)]
+    parts = [
+        model(part[:, :-1]).log_softmax(-1).gather(-1, part[:, 1:, None])[..., 0]
+        for part in torch.split(rows, 8)
+    ]
     return -torch.cat(parts) / torch.tensor(2.0).log()
 
 
 @cache
 def _losses(plan: Plan, seed: int) -> dict[str, float]:
-    """Each scheme's loss on held-out text within the trained length, up to twice and up to four times of it."""
+    """Each scheme's loss on held-out text within the trained length, up to twice and up to four
+    times of it.
+    """
     stream, held, vocab = _text()
     tests = windows(held, TIMES * LENGTH, 8 * ROWS, seed, TIMES * LENGTH)[0]["ids"]
     values: dict[str, float] = {}
@@ -105,9 +134,14 @@ def _losses(plan: Plan, seed: int) -> dict[str, float]:
         model = model_of(scheme, vocab)
         schedule = optim.wsd(plan.steps, warmup=plan.steps // 10)
         batches = windows(stream, LENGTH, ROWS, seed, LENGTH)
-        deque(loop.train(model, batches, losses.clm, optimizer_of(model), schedule, steps=plan.steps), maxlen=0)
+        deque(
+            loop.train(model, batches, losses.clm, optimizer_of(model), schedule, steps=plan.steps),
+            maxlen=0,
+        )
         loss = bits(model, tests).mean(0)
-        values |= {f"{part}/{name}": float(loss[start:end].mean()) for part, (start, end) in PARTS.items()}
+        values |= {
+            f"{part}/{name}": float(loss[start:end].mean()) for part, (start, end) in PARTS.items()
+        }
     return values
 
 
@@ -119,10 +153,12 @@ def schemes(lab: Lab, seed: int) -> dict[str, float]:
 
 
 def forms(x: Tensor, place: int) -> tuple[Tensor, Tensor, Tensor]:
-    """A vector [Dh] turned by its place, written with complex numbers, blocks of a matrix, elementwise (Su et al. 2021,
-    equations 13, 15 and 34)."""
+    """A vector [Dh] turned by its place, written with complex numbers, blocks of a matrix,
+    elementwise (Su et al. 2021, equations 13, 15 and 34)."""
     angles = place * 10_000.0 ** (-torch.arange(0, len(x), 2, dtype=x.dtype) / len(x))
-    complex_form = torch.view_as_complex(x.view(-1, 2)) * torch.polar(torch.ones_like(angles), angles)
+    complex_form = torch.view_as_complex(x.view(-1, 2)) * torch.polar(
+        torch.ones_like(angles), angles
+    )
     cos, sin = angles.cos(), angles.sin()
     blocks = torch.stack((cos, -sin, sin, cos), -1).view(-1, 2, 2)
     a, b = x[0::2], x[1::2]
@@ -139,23 +175,33 @@ def rope_relative(lab: Lab, seed: int) -> dict[str, float]:
     rng = seeded_generator(seed)
     rope = positions.RopePosition(c.Rope(interleaved=True), 64).double()
     rope.frequencies = 10_000.0 ** (-torch.arange(0, 64, 2, dtype=torch.double) / 64)
-    found: dict[str, list[float]] = {"shift": [], "forms": [], "library": [], "another distance": []}
+    found: dict[str, list[float]] = {
+        "shift": [],
+        "forms": [],
+        "library": [],
+        "another distance": [],
+    }
     for _ in range(200):
         q, k = torch.randn(2, 64, dtype=torch.double, generator=rng)
         m, n, shift = torch.randint(0, 2000, (3,), generator=rng).tolist()
         turned, *others = forms(q, m)
         score = turned @ forms(k, n)[0]
-        found["shift"].append(float((forms(q, m + shift)[0] @ forms(k, n + shift)[0] - score).abs()))
+        found["shift"].append(
+            float((forms(q, m + shift)[0] @ forms(k, n + shift)[0] - score).abs())
+        )
         found["forms"] += [float((other - turned).abs().max()) for other in others]
         library = rope.rotate(q.view(1, 1, 1, -1), torch.tensor([[m]])).flatten()
         found["library"].append(float((library - turned).abs().max()))
         found["another distance"].append(float((turned @ forms(k, n + 1)[0] - score).abs()))
-    return {name: (min if name == "another distance" else max)(gaps) for name, gaps in found.items()}
+    return {
+        name: (min if name == "another distance" else max)(gaps) for name, gaps in found.items()
+    }
 
 
 def bound(base: float) -> Tensor:
-    """The upper bound on similarity at distances 0 to 1,024 for a width of 128, as a share of that at 0: the mean size
-    of the partial sums of the pairs' rotations, by Abel's summation (Su et al. 2021, section 3.4.3)."""
+    """The upper bound on similarity at distances 0 to 1,024 for a width of 128, as a share of that
+    at 0: the mean size of the partial sums of the pairs' rotations, by Abel's summation (Su et al.
+    2021, section 3.4.3)."""
     frequencies = base ** (-torch.arange(0, 128, 2, dtype=torch.double) / 128)
     angles = torch.arange(1025, dtype=torch.double)[:, None] * frequencies
     sums = torch.polar(torch.ones_like(angles), angles).cumsum(-1).abs().mean(-1)
@@ -177,7 +223,9 @@ def rope_decay(lab: Lab, seed: int) -> dict[str, float]:
 
 
 def _encoders(plan: Plan, seed: int) -> dict[str, Tuning]:
-    """BERT, and the same with rotary positions; these from noise, as the mimetic start is made for a learned table."""
+    """BERT, and the same with rotary positions; these from noise, as the mimetic start is made for
+    a learned table.
+    """
     bert = small_models.bert_arm(plan, seed)
     rotary = replace(bert, model=replace(small_models.body(plan), position=c.Rope()), mimetic=0.0)
     return {"BERT": Tuning(bert, "", seed), "RoFormer": Tuning(rotary, "", seed)}

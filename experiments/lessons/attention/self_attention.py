@@ -1,4 +1,6 @@
-"""The claims of lesson 01: what attention costs, why its scores are divided, what the causal mask hides."""
+"""The claims of lesson 01: what attention costs, why its scores are divided, what the causal mask
+hides.
+"""
 
 import math
 import time
@@ -21,8 +23,15 @@ from course_lib.objectives import seeded_generator
 from experiments.lessons import Lab, experiment, given
 
 Layer = Callable[[Tensor], Tensor]
-ROUNDS = {"self-attention": {27: 1, 81: 1}, "recurrence": {27: 26, 81: 80}, "convolution": {27: 3, 81: 4}}  # by length
-LENGTHS, WIDTHS, KERNEL = (given("settings")["attention-complexity"][name] for name in ("lengths", "widths", "kernel"))
+# by length
+ROUNDS = {
+    "self-attention": {27: 1, 81: 1},
+    "recurrence": {27: 26, 81: 80},
+    "convolution": {27: 3, 81: 4},
+}
+LENGTHS, WIDTHS, KERNEL = (
+    given("settings")["attention-complexity"][name] for name in ("lengths", "widths", "kernel")
+)
 WIDTH_RANGE: list[int] = given("settings")["attention-scaling"]["widths"]
 
 
@@ -32,9 +41,15 @@ def _attention(d: int) -> Attention:
 
 def layers(d: int) -> dict[str, Layer]:
     """[B n d] -> [B n d]: what the paper's table counts as attention, and three whole layers."""
-    conv, gru, attention = nn.Conv1d(d, d, KERNEL, padding=KERNEL // 2), nn.GRU(d, d, batch_first=True), _attention(d)
+    conv, gru, attention = (
+        nn.Conv1d(d, d, KERNEL, padding=KERNEL // 2),
+        nn.GRU(d, d, batch_first=True),
+        _attention(d),
+    )
     return {
-        "scores and mixing": lambda x: F.scaled_dot_product_attention(x[:, None], x[:, None], x[:, None])[:, 0],
+        "scores and mixing": lambda x: F.scaled_dot_product_attention(
+            x[:, None], x[:, None], x[:, None]
+        )[:, 0],
         "self-attention": lambda x: attention(x, x),
         "recurrence": lambda x: gru(x)[0],
         "convolution": lambda x: conv(x.mT).mT,
@@ -75,7 +90,9 @@ def longest_chain(layer: Layer, n: int, d: int = 16) -> int:
 
     @cache
     def ending_in(node: Any) -> int:
-        return 1 + max((ending_in(before) for before, _ in node.next_functions if before), default=0)
+        return 1 + max(
+            (ending_in(before) for before, _ in node.next_functions if before), default=0
+        )
 
     return ending_in(layer(torch.randn(1, n, d)).grad_fn)
 
@@ -90,12 +107,16 @@ def rounds(layer: Callable[[Tensor, int], Tensor], n: int, d: int, rng: torch.Ge
 
 
 def one_round(d: int = 4) -> dict[str, Callable[[Tensor, int], Tensor]]:
-    """Each position updated once from what its layer reaches: all, the state before, the k last ones."""
+    """Each position updated once from what its layer reaches: all, the state before, the k last
+    ones.
+    """
     attention, cell = _attention(d).double(), nn.GRUCell(d, d).double()
     wide = [nn.Conv1d(d, d, KERNEL, dilation=KERNEL**i).double() for i in range(5)]
     return {
         "self-attention": lambda x, i: attention(x, x),
-        "recurrence": lambda x, i: cell(x.flatten(0, 1), F.pad(x, (0, 0, 1, -1)).flatten(0, 1)).view_as(x),
+        "recurrence": lambda x, i: cell(
+            x.flatten(0, 1), F.pad(x, (0, 0, 1, -1)).flatten(0, 1)
+        ).view_as(x),
         "convolution": lambda x, i: wide[i](F.pad(x.mT, ((KERNEL - 1) * KERNEL**i, 0))).mT,
     }
 
@@ -109,19 +130,32 @@ def attention_complexity(lab: Lab, seed: int) -> dict[str, float]:
     by_width = {d: layers(d) for d in WIDTHS}
     for name, layer in at_64.items():
         values[f"flops/{name}/n"] = slope(LENGTHS, [flops(layer, n, 64) for n in LENGTHS])
-        values[f"flops/{name}/d"] = slope(WIDTHS, [flops(by_width[d][name], 256, d) for d in WIDTHS])
+        values[f"flops/{name}/d"] = slope(
+            WIDTHS, [flops(by_width[d][name], 256, d) for d in WIDTHS]
+        )
         values[f"time/{name}/n"] = trend(LENGTHS, [seconds(layer, n, 64) for n in LENGTHS])
-        values[f"time/{name}/d"] = trend(WIDTHS, [seconds(by_width[d][name], 256, d) for d in WIDTHS])
+        values[f"time/{name}/d"] = trend(
+            WIDTHS, [seconds(by_width[d][name], 256, d) for d in WIDTHS]
+        )
     narrow = layers(16)
     for name in ROUNDS:
-        values[f"chain growth/{name}"] = longest_chain(narrow[name], 32) / longest_chain(narrow[name], 8)
+        values[f"chain growth/{name}"] = longest_chain(narrow[name], 32) / longest_chain(
+            narrow[name], 8
+        )
     for name, step in one_round().items():
-        values |= {f"rounds/{name}/{n}": rounds(step, n, 4, seeded_generator(seed, n)) for n in ROUNDS[name]}
+        values |= {
+            f"rounds/{name}/{n}": rounds(step, n, 4, seeded_generator(seed, n))
+            for n in ROUNDS[name]
+        }
     return values
 
 
-def saturation(d: int, divide: bool, rng: torch.Generator, rows: int = 8, n: int = 32) -> tuple[float, float]:
-    """Entropy of attention weights over n keys of width d, and the size of the gradient at the scores."""
+def saturation(
+    d: int, divide: bool, rng: torch.Generator, rows: int = 8, n: int = 32
+) -> tuple[float, float]:
+    """Entropy of attention weights over n keys of width d, and the size of the gradient at the
+    scores.
+    """
     q, k = torch.randn(2, rows, n, d, generator=rng)
     scores = (q @ k.mT * (d**-0.5 if divide else 1.0)).requires_grad_()
     weights = scores.softmax(-1)
@@ -135,7 +169,9 @@ def attention_scaling(lab: Lab, seed: int) -> dict[str, float]:
     """Entropy and gradient at each width, with and without the division, mean of eight draws."""
     values: dict[str, float] = {}
     for d, kind in product(WIDTH_RANGE, ("divided", "not divided")):
-        draws = [saturation(d, kind == "divided", seeded_generator(seed, d, draw)) for draw in range(8)]
+        draws = [
+            saturation(d, kind == "divided", seeded_generator(seed, d, draw)) for draw in range(8)
+        ]
         for what, found in zip(("entropy", "gradient"), zip(*draws, strict=True), strict=True):
             values[f"{what}/{kind}/{d}"] = sum(found) / 8
     return values
@@ -143,17 +179,23 @@ def attention_scaling(lab: Lab, seed: int) -> dict[str, float]:
 
 @torch.no_grad()
 def unchanged_cuts(stack: Transformer, tokens: Tensor, others: Tensor) -> int:
-    """At how many cuts t are all outputs before t bit-identical when every token from t on is replaced?"""
+    """At how many cuts t are all outputs before t bit-identical when every token from t on is
+    replaced?
+    """
     changed = [torch.cat([tokens[:, :t], others[:, t:]], dim=1) for t in range(1, tokens.shape[1])]
     before = stack(tokens)
-    return sum(torch.equal(before[:, :t], stack(row)[:, :t]) for t, row in enumerate(changed, start=1))
+    return sum(
+        torch.equal(before[:, :t], stack(row)[:, :t]) for t, row in enumerate(changed, start=1)
+    )
 
 
 @experiment("causal-mask")
 def causal_mask(lab: Lab, seed: int) -> dict[str, float]:
     """Cuts at which the past does not change, with the mask and without."""
     torch.manual_seed(seed)
-    shapes = (StackConfig(EmbedConfig(100), 64, 4, 4, 256, causal=causal) for causal in (True, False))
+    shapes = (
+        StackConfig(EmbedConfig(100), 64, 4, 4, 256, causal=causal) for causal in (True, False)
+    )
     masked, unmasked = (Transformer(shape).eval() for shape in shapes)
     unmasked.load_state_dict(masked.state_dict())
     tokens, others = torch.randint(100, (2, 1, 24), generator=seeded_generator(seed))

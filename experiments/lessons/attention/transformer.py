@@ -1,4 +1,6 @@
-"""The claims of lesson 02: a decoder trained on all positions at once, and the Transformer against recurrence."""
+"""The claims of lesson 02: a decoder trained on all positions at once, and the Transformer against
+recurrence.
+"""
 
 import time
 from collections.abc import Callable
@@ -28,13 +30,20 @@ TESTS = ("known words", "strangers")
 @experiment("parallel-training")
 @torch.no_grad()
 def parallel_training(lab: Lab, seed: int) -> dict[str, float]:
-    """1 where the loss of one teacher-forced pass is the sum over its prefixes, in double precision."""
+    """1 where the loss of one teacher-forced pass is the sum over its prefixes, in double
+    precision.
+    """
     torch.manual_seed(seed)
-    model = transformer_lm(rules.transformer(50, width=32, layers=2, heads=4, dropout=0.0), start=2).double()
+    model = transformer_lm(
+        rules.transformer(50, width=32, layers=2, heads=4, dropout=0.0), start=2
+    ).double()
     source, target = torch.randint(3, 50, (2, 1, LENGTH))
     read = shift_right(target, start=2)
     one = F.cross_entropy(model(source, read)[0], target[0], reduction="sum").item()
-    many = sum(F.cross_entropy(model(source, read[:, : t + 1])[0, -1], target[0, t]).item() for t in range(LENGTH))
+    many = sum(
+        F.cross_entropy(model(source, read[:, : t + 1])[0, -1], target[0, t]).item()
+        for t in range(LENGTH)
+    )
     return {"agree to 1e-10": float(abs(one - many) / one < 1e-10)}
 
 
@@ -43,25 +52,37 @@ def transformer_translation(lab: Lab, seed: int) -> dict[str, float]:
     """BLEU, size, operations and time of both models."""
     sizes, budget = SIZES[lab.plan.scale], 0.0
     values: dict[str, float] = {}
-    pairs = list({p["text"]: p for p in data.task("world/translation", n=sizes["pairs"], seed=seed)}.values())
+    pairs = list(
+        {p["text"]: p for p in data.task("world/translation", n=sizes["pairs"], seed=seed)}.values()
+    )
     known, pairs = pairs[: sizes["tests"]], pairs[sizes["tests"] :]
     strangers = list(data.task("world/translation", split="test", n=sizes["tests"], seed=seed))
     texts = [pair[side] for pair in pairs for side in ("text", "target")]
     tokenizer = train_wordpiece(texts, sizes["vocab"], lowercase=False)
     vocab, start = tokenizer.vocab.size, tokenizer.vocab.cls or 0
-    config = rules.transformer(vocab, width=sizes["width"], layers=2, heads=4, dropout=0.0, norm="pre")
+    config = rules.transformer(
+        vocab, width=sizes["width"], layers=2, heads=4, dropout=0.0, norm="pre"
+    )
     frame = SourceTarget(tokenizer, config)
     # Targets do not begin with the start token: the decoder has its own.
-    taught, *tests = ([replace(r, label=r.label[1:]) for r in frame.rows(some)] for some in (pairs, known, strangers))
+    taught, *tests = (
+        [replace(r, label=r.label[1:]) for r in frame.rows(some)]
+        for some in (pairs, known, strangers)
+    )
     models: dict[str, Callable[[], nn.Module]] = {
         "Transformer": lambda: transformer_lm(config, start=start),
-        "attentional LSTM": lambda: small_models.attentional_lstm(vocab, sizes["width"], sizes["cells"], start),
+        "attentional LSTM": lambda: small_models.attentional_lstm(
+            vocab, sizes["width"], sizes["cells"], start
+        ),
     }
     for name, build in models.items():
         torch.manual_seed(seed)
         model = build()
-        with FlopCounterMode(display=False) as counter:  # in double precision, where it sees the LSTM's products
-            losses.seq2seq(deepcopy(model).double(), frame.collate(taught[: sizes["rows"]])).backward()  # type: ignore[no-untyped-call]
+        # in double precision, where it sees the LSTM's products
+        with FlopCounterMode(display=False) as counter:
+            losses.seq2seq(
+                deepcopy(model).double(), frame.collate(taught[: sizes["rows"]])
+            ).backward()  # type: ignore[no-untyped-call]
         cost = float(counter.get_total_flops())
         budget = budget or cost * sizes["steps"]
         steps = max(1, round(budget / cost))
@@ -76,5 +97,7 @@ def transformer_translation(lab: Lab, seed: int) -> dict[str, float]:
         }
         for test, rows, said in zip(TESTS, tests, (known, strangers), strict=True):
             right = [tokenizer.decode(tokenizer.encode(pair["target"]).ids) for pair in said]
-            values[f"BLEU/{name}/{test}"] = metrics.bleu(probes.answers(model, frame, rows, most=40), right)
+            values[f"BLEU/{name}/{test}"] = metrics.bleu(
+                probes.answers(model, frame, rows, most=40), right
+            )
     return values

@@ -1,4 +1,6 @@
-"""The claims of lesson 08: GELU, GPT-1's size, its advantage over ReLU, and what pretraining a decoder is worth."""
+"""The claims of lesson 08: GELU, GPT-1's size, its advantage over ReLU, and what pretraining a
+decoder is worth.
+"""
 
 import math
 from dataclasses import replace
@@ -66,10 +68,16 @@ def gelu_converges(lab: Lab, seed: int) -> dict[str, float]:
 
 
 def _systems(plan: Plan, seed: int) -> dict[str, Tuning]:
-    """The same decoder, pretrained and from scratch; an earlier system, a BiLSTM with attention on frozen ELMo."""
+    """The same decoder, pretrained and from scratch; an earlier system, a BiLSTM with attention on
+    frozen ELMo.
+    """
     tuning = Tuning(small_models.causal_arm(plan, seed), "", seed)
     earlier = Tuning(small_models.elmo_arm(plan, seed), "", seed, frozen=True)
-    return {"pretrained": tuning, "from scratch": replace(tuning, pretrained=False), "BiLSTM+ELMo+Attn": earlier}
+    return {
+        "pretrained": tuning,
+        "from scratch": replace(tuning, pretrained=False),
+        "BiLSTM+ELMo+Attn": earlier,
+    }
 
 
 suite("gpt1-table", _systems)

@@ -1,4 +1,6 @@
-"""The claims of lesson 18: sizes, what a language model can do without training, and what its hints are worth."""
+"""The claims of lesson 18: sizes, what a language model can do without training, and what its hints
+are worth.
+"""
 
 import math
 import random
@@ -19,7 +21,16 @@ from course_lib.generation import prompting
 from course_lib.objectives import losses
 from course_lib.pretrained import checkpoints, tokenizers
 from course_lib.training import optim
-from experiments.lessons import MILLION, Lab, experiment, fit, given, probes, published, small_models
+from experiments.lessons import (
+    MILLION,
+    Lab,
+    experiment,
+    fit,
+    given,
+    probes,
+    published,
+    small_models,
+)
 
 SIZES: dict[str, dict[str, int]] = given("gpt2")["sizes"]
 PROMPTED = {"cloze": "choice", "pronouns": "pronoun"}
@@ -30,8 +41,12 @@ CONTEXTS = (1, 2, 4, 8, 16, 32, 64)
 
 
 @torch.no_grad()
-def word_perplexity(model: nn.Module, tokenizer: tokenizers.Tokenizer, texts: Sequence[str]) -> float:
-    """Of the beginnings of texts, per word, so that models with other tokenizers can be compared."""
+def word_perplexity(
+    model: nn.Module, tokenizer: tokenizers.Tokenizer, texts: Sequence[str]
+) -> float:
+    """Of the beginnings of texts, per word, so that models with other tokenizers can be
+    compared.
+    """
     total, words = 0.0, 0
     for text in texts:
         ids = tokenizer.encode(text, special=False).ids[:128]
@@ -45,12 +60,17 @@ def word_perplexity(model: nn.Module, tokenizer: tokenizers.Tokenizer, texts: Se
 def zero_shot(lab: Lab, seed: int) -> dict[str, float]:
     """The four measures of every shipped size."""
     size = SIZES[lab.plan.scale]
-    tasks = {name: data.task(f"world/{name}", split="test", n=size["tests"], seed=seed) for name in PROMPTED}
+    tasks = {
+        name: data.task(f"world/{name}", split="test", n=size["tests"], seed=seed)
+        for name in PROMPTED
+    }
     texts = data.corpus("world", split="validation", n=size["texts"], seed=seed)["text"]
     values: dict[str, float] = {}
     for name in small_models.GPTS:
         model, tokenizer, _ = checkpoints.load(name)
-        said = prompting.complete(model, tokenizer, tasks["cloze"]["text"], stop=["."], max_new_tokens=8)
+        said = prompting.complete(
+            model, tokenizer, tasks["cloze"]["text"], stop=["."], max_new_tokens=8
+        )
         values[f"last word/{name}"] = metrics.exact_match(said, tasks["cloze"]["answer"])
         for task, measure in PROMPTED.items():
             found = prompting.evaluate(model, tokenizer, tasks[task], world_template(task))
@@ -59,39 +79,68 @@ def zero_shot(lab: Lab, seed: int) -> dict[str, float]:
     return values
 
 
-def continued(model: nn.Module, tokenizer: tokenizers.Tokenizer, prompts: Sequence[str]) -> list[str]:
+def continued(
+    model: nn.Module, tokenizer: tokenizers.Tokenizer, prompts: Sequence[str]
+) -> list[str]:
     """The first sentence that a language model writes behind each prompt, greedily."""
     said: list[str] = []
     for start in range(0, len(prompts), 100):
         rows = tokenizer.ids(list(prompts[start : start + 100]), special=False)
         first = cast(int, tokenizer.vocab.bos)
-        ids, attention_mask = generation.left_pad([[first, *row] for row in rows], tokenizer.vocab.pad or 0)
-        length: dict[str, Any] = {"max_new_tokens": NEW, "min_new_tokens": NEW, "eos": tokenizer.vocab.eos}
-        out = generation.generate(model, ids, attention_mask=attention_mask, **length)[:, ids.shape[1] :]
+        ids, attention_mask = generation.left_pad(
+            [[first, *row] for row in rows], tokenizer.vocab.pad or 0
+        )
+        length: dict[str, Any] = {
+            "max_new_tokens": NEW,
+            "min_new_tokens": NEW,
+            "eos": tokenizer.vocab.eos,
+        }
+        out = generation.generate(model, ids, attention_mask=attention_mask, **length)[
+            :, ids.shape[1] :
+        ]
         said += [tokenizer.decode(row).split(".")[0].strip() + "." for row in out.tolist()]
     return said
 
 
-def lstm_summaries(stories: Sequence[str], size: dict[str, int], seed: int, device: str) -> list[str]:
-    """What an attentional LSTM writes to the stories once it has been trained on others and their summaries."""
+def lstm_summaries(
+    stories: Sequence[str], size: dict[str, int], seed: int, device: str
+) -> list[str]:
+    """What an attentional LSTM writes to the stories once it has been trained on others and their
+    summaries.
+    """
     _, tokenizer, _ = checkpoints.load("t5-mini")  # its tokenizer marks a text's beginning and end
     torch.manual_seed(seed)
     start = cast(int, tokenizer.vocab.cls)
     model = small_models.attentional_lstm(tokenizer.vocab.size, width=64, cells=128, start=start)
     frame = SourceTarget(tokenizer, checkpoints.load("gpt-mini").model.stack.config)
     items = data.task("world/summaries", n=size["labels"], seed=seed)
-    rows = frame.rows({"text": item["text"], "target": item["target"].removeprefix("In short, ")} for item in items)
+    rows = frame.rows(
+        {"text": item["text"], "target": item["target"].removeprefix("In short, ")}
+        for item in items
+    )
     steps = size["steps"]
     schedule = optim.wsd(steps, warmup=max(1, steps // 10), decay=0.5)
     batches = TaskBatches(frame, rows, 16, seed)
-    fit(model, batches, losses.seq2seq, steps, 6e-3, schedule, betas=(0.9, 0.98), weight_decay=0.0, device=device)
+    fit(
+        model,
+        batches,
+        losses.seq2seq,
+        steps,
+        6e-3,
+        schedule,
+        betas=(0.9, 0.98),
+        weight_decay=0.0,
+        device=device,
+    )
     sources = frame.rows({"text": story, "target": ""} for story in stories)
     return probes.answers(model, frame, sources, most=2 * NEW)
 
 
 @experiment("gpt2-tldr")
 def tldr(lab: Lab, seed: int) -> dict[str, float]:
-    """Mean of three ROUGEs: with each hint, of sentences taken from the story, of an LSTM trained to summarise."""
+    """Mean of three ROUGEs: with each hint, of sentences taken from the story, of an LSTM trained
+    to summarise.
+    """
     size = SIZES[lab.plan.scale]
     model, tokenizer, _ = checkpoints.load("gpt-mini")
     room = model.stack.config.position.length - NEW - 8  # what the positions leave for the story
@@ -100,11 +149,17 @@ def tldr(lab: Lab, seed: int) -> dict[str, float]:
     stories = [row["text"] for row in rows]
     wanted = [row["target"].removeprefix("In short, ") for row in rows]
     sentences, rng = [re.split(r"(?<=[.?!]) ", story) for story in stories], random.Random(seed)
-    written = {name: continued(model, tokenizer, [story + hint for story in stories]) for name, hint in HINTS.items()}
+    written = {
+        name: continued(model, tokenizer, [story + hint for story in stories])
+        for name, hint in HINTS.items()
+    }
     written["Lead-3"] = [" ".join(some[:3]) for some in sentences]
     written["Random-3"] = [" ".join(rng.sample(some, min(3, len(some)))) for some in sentences]
     written["Seq2Seq+Attn"] = lstm_summaries(stories, size, seed, lab.device)
-    scores = {name: [100 * metrics.rouge(said, wanted, kind=kind) for kind in ROUGES] for name, said in written.items()}
+    scores = {
+        name: [100 * metrics.rouge(said, wanted, kind=kind) for kind in ROUGES]
+        for name, said in written.items()
+    }
     return {f"mean/{name}": sum(three) / len(three) for name, three in scores.items()}
 
 
@@ -114,12 +169,18 @@ def sharpens(lab: Lab, seed: int) -> dict[str, float]:
     size = SIZES[lab.plan.scale]
     model, tokenizer, _ = checkpoints.load("gpt-mini")
     texts = data.corpus("world", split="validation", n=size["texts"], seed=seed)["text"]
-    streams = [ids for ids in tokenizer.ids(list(texts), special=False) if len(ids) > CONTEXTS[-1] + 1]
-    places = [(ids, t) for ids in streams for t in range(CONTEXTS[-1], len(ids), 5)][: size["places"]]
+    streams = [
+        ids for ids in tokenizer.ids(list(texts), special=False) if len(ids) > CONTEXTS[-1] + 1
+    ]
+    places = [(ids, t) for ids in streams for t in range(CONTEXTS[-1], len(ids), 5)][
+        : size["places"]
+    ]
     targets = torch.tensor([ids[t] for ids, t in places])
     values: dict[str, float] = {"places": len(places)}
     for length in CONTEXTS:
-        rows = torch.tensor([[cast(int, tokenizer.vocab.bos), *ids[t - length : t]] for ids, t in places])
+        rows = torch.tensor(
+            [[cast(int, tokenizer.vocab.bos), *ids[t - length : t]] for ids, t in places]
+        )
         with torch.no_grad():
             logits = torch.cat([model(rows[i : i + 100])[:, -1] for i in range(0, len(rows), 100)])
         log_p = logits.log_softmax(-1) / math.log(2)  # N V, in bits
@@ -130,11 +191,16 @@ def sharpens(lab: Lab, seed: int) -> dict[str, float]:
 
 @experiment("gpt2-sizes")
 def gpt2_sizes(lab: Lab, seed: int) -> dict[str, float]:
-    """Counted on the meta device: ours, transformers', and with 40,478 tokens and a context of 512."""
+    """Counted on the meta device: ours, transformers', and with 40,478 tokens and a context of
+    512.
+    """
     from transformers import GPT2Config, GPT2LMHeadModel
 
     values: dict[str, float] = {}
-    labels = {row["layers"]: row["millions"] * MILLION for row in published("18_gpt2")["gpt2-sizes"]["rows"]}
+    labels = {
+        row["layers"]: row["millions"] * MILLION
+        for row in published("18_gpt2")["gpt2-sizes"]["rows"]
+    }
     for size, (layers, width, heads) in GPT2_SIZES.items():
         theirs = partial(GPT2LMHeadModel, GPT2Config(n_layer=layers, n_embd=width, n_head=heads))
         old = gpt(40_478, width=width, layers=layers, heads=heads, length=512)

@@ -1,4 +1,6 @@
-"""The claims of lesson 19: tables of sizes and compute, learning from the prompt, sums, laws of scale, wordings."""
+"""The claims of lesson 19: tables of sizes and compute, learning from the prompt, sums, laws of
+scale, wordings.
+"""
 
 import random
 from collections.abc import Sequence
@@ -19,7 +21,18 @@ from course_lib.model import heads, transformer
 from course_lib.objectives import losses, seeded_generator
 from course_lib.pretrained import checkpoints, tokenizers
 from course_lib.training import optim
-from experiments.lessons import BILLION, MILLION, Lab, Made, experiment, fit, given, published, small_models, windows
+from experiments.lessons import (
+    BILLION,
+    MILLION,
+    Lab,
+    Made,
+    experiment,
+    fit,
+    given,
+    published,
+    small_models,
+    windows,
+)
 
 SIZES, WIDTHS, SHAPES, LENGTH, PEOPLE, THINGS, WORDINGS = given("gpt3").values()
 HAD = next(iter(WORDINGS))
@@ -33,10 +46,14 @@ SUM = 10  # tokens of one: two digits, sign, two digits, =, three digits, full s
 PLUS, MINUS, UNKNOWN = SIGNS = 0, 1, 2
 
 
-def accuracy(model: nn.Module, tokenizer: tokenizers.Tokenizer, asked: Sequence[prompting.Question]) -> float:
+def accuracy(
+    model: nn.Module, tokenizer: tokenizers.Tokenizer, asked: Sequence[prompting.Question]
+) -> float:
     """Share of the questions whose right choice is the likeliest."""
     ranks = prompting.rank(model, tokenizer, asked, batch=100)
-    return sum(int(rank.argmax()) == question.label for rank, question in zip(ranks, asked, strict=True)) / len(asked)
+    return sum(
+        int(rank.argmax()) == question.label for rank, question in zip(ranks, asked, strict=True)
+    ) / len(asked)
 
 
 def pairs(rng: random.Random, asks: str) -> list[dict[str, Any]]:
@@ -46,7 +63,9 @@ def pairs(rng: random.Random, asks: str) -> list[dict[str, Any]]:
     return [{"who": who[i], "what": what[i], "choices": choices, "label": i} for i in range(4)]
 
 
-def facts(wording: str, shots: int, n: int, seed: int, *, random_labels: bool = False) -> list[prompting.Question]:
+def facts(
+    wording: str, shots: int, n: int, seed: int, *, random_labels: bool = False
+) -> list[prompting.Question]:
     """Questions about four new pairs each; `shots` sentences drawn from the pairs stand before."""
     asked, template = [], prompting.Template(wording)
     for number in range(n):
@@ -70,7 +89,9 @@ def marked(shots: int, n: int, seed: int) -> list[prompting.Question]:
     asked = []
     for number in range(n):
         rng = random.Random(f"{seed}/{number}")
-        pool = [(word, 0) for word in rng.sample(PEOPLE, 7)] + [(word, 1) for word in rng.sample(THINGS, 7)]
+        pool = [(word, 0) for word in rng.sample(PEOPLE, 7)] + [
+            (word, 1) for word in rng.sample(THINGS, 7)
+        ]
         rows = [{"word": word, "label": label} for word, label in rng.sample(pool, shots + 1)]
         asked.append(MARK.ask(rows[-1], rows[:-1]))
     return asked
@@ -78,13 +99,22 @@ def marked(shots: int, n: int, seed: int) -> list[prompting.Question]:
 
 @experiment("prompting", wordings=tuple(WORDINGS), shots=MANY)
 def wordings(lab: Lab, seed: int) -> dict[str, float]:
-    """Accuracy on facts that only the prompt tells: by wording, by order; and of words marked by example."""
+    """Accuracy on facts that only the prompt tells: by wording, by order; and of words marked by
+    example.
+    """
     n = SIZES[lab.plan.scale]["asked"]
     model, tokenizer, _ = checkpoints.load("gpt-mini")
-    values = {f"wording/{text}": accuracy(model, tokenizer, facts(text, MANY, n, seed)) for text in WORDINGS}
-    other = {text: accuracy(model, tokenizer, facts(text, MANY, n, seed + 1000)) for text in WORDINGS}
+    values = {
+        f"wording/{text}": accuracy(model, tokenizer, facts(text, MANY, n, seed))
+        for text in WORDINGS
+    }
+    other = {
+        text: accuracy(model, tokenizer, facts(text, MANY, n, seed + 1000)) for text in WORDINGS
+    }
     for which, choose in (("best", max), ("worst", min)):  # of other questions
-        values[f"{which} wording of other questions"] = values[f"wording/{choose(other, key=other.__getitem__)}"]
+        values[f"{which} wording of other questions"] = values[
+            f"wording/{choose(other, key=other.__getitem__)}"
+        ]
     for back in (4, 3, 2, 1):
         values[f"order/{back} back"] = accuracy(model, tokenizer, told_once(HAD, back, n, seed))
     for shots in (0, 4, MANY):
@@ -93,7 +123,9 @@ def wordings(lab: Lab, seed: int) -> dict[str, float]:
 
 
 def digits(numbers: Tensor, count: int) -> Tensor:
-    """The decimal digits on a new axis, ones first (Lee et al. 2023, Teaching Arithmetic to Small Transformers)."""
+    """The decimal digits on a new axis, ones first (Lee et al. 2023, Teaching Arithmetic to Small
+    Transformers).
+    """
     return torch.stack([numbers // 10**place % 10 for place in range(count)], -1)
 
 
@@ -105,7 +137,8 @@ def pages(
     *,
     random_labels: bool = False,
 ) -> Tensor:
-    """Pages of six sums, Int[rows 60], one sign a page. @ means plus on half of the pages, minus on the others.
+    """Pages of six sums, Int[rows 60], one sign a page. @ means plus on half of the pages, minus on
+    the others.
 
     Tokens: digits, + - @ = and the full stop. random_labels: on a page each @ means plus or minus.
     """
@@ -126,13 +159,17 @@ def sums(seed: int) -> Made:
 def fresh(vocab: int, layers: int, width: int, length: int, seed: int) -> heads.LM:
     """A GPT with GPT-2's block; first weights that suit its width."""
     torch.manual_seed(seed)
-    config = gpt(vocab, layers=layers, width=width, heads=max(1, width // 16), length=length, dropout=0.0)
+    config = gpt(
+        vocab, layers=layers, width=width, heads=max(1, width // 16), length=length, dropout=0.0
+    )
     return heads.LM(transformer.Transformer(replace(config, init_std=0.5 * width**-0.5)))
 
 
 @cache
 def calculators(steps: int, seed: int, device: str) -> dict[int, heads.LM]:
-    """Four sizes, two layers and 8 to 64 numbers wide, that have read the same pages; for two claims."""
+    """Four sizes, two layers and 8 to 64 numbers wide, that have read the same pages; for two
+    claims.
+    """
     models = {width: fresh(15, 2, width, 6 * SUM, seed) for width in WIDTHS}
     for width, model in models.items():
         schedule = optim.wsd(steps, max(1, steps // 12), 0.3)
@@ -141,8 +178,12 @@ def calculators(steps: int, seed: int, device: str) -> dict[int, heads.LM]:
 
 
 @torch.no_grad()
-def by_shots(model: nn.Module, rows: int, seed: int, signs: Sequence[int], **options: Any) -> list[float]:
-    """Accuracy of the sums after 0 to 5 examples, in one pass: each digit is the likeliest behind those before it."""
+def by_shots(
+    model: nn.Module, rows: int, seed: int, signs: Sequence[int], **options: Any
+) -> list[float]:
+    """Accuracy of the sums after 0 to 5 examples, in one pass: each digit is the likeliest behind
+    those before it.
+    """
     ids = pages(rows, seeded_generator(seed, 10**7), signs, **options)
     right = model(ids)[:, :-1].argmax(-1) == ids[:, 1:]
     answers = torch.stack([right[:, place::SUM] for place in (5, 6, 7)]).all(0)  # rows 6
@@ -151,13 +192,22 @@ def by_shots(model: nn.Module, rows: int, seed: int, signs: Sequence[int], **opt
 
 @experiment("in-context-learning")
 def in_context(lab: Lab, seed: int) -> dict[str, float]:
-    """The unexplained sign by size and shots; new facts by shipped size and shots; both with random labels."""
+    """The unexplained sign by size and shots; new facts by shipped size and shots; both with random
+    labels.
+    """
     size = SIZES[lab.plan.scale]
     values: dict[str, float] = {}
     models = calculators(size["steps"], seed, lab.device)
-    rows = {f"width {width}": by_shots(model, size["pages"], seed, (UNKNOWN,)) for width, model in models.items()}
-    rows["random signs"] = by_shots(models[WIDTHS[-1]], size["pages"], seed, (UNKNOWN,), random_labels=True)
-    rows["new sums"] = by_shots(models[WIDTHS[-1]], size["pages"], seed, (UNKNOWN,), problems=HELD_OUT)
+    rows = {
+        f"width {width}": by_shots(model, size["pages"], seed, (UNKNOWN,))
+        for width, model in models.items()
+    }
+    rows["random signs"] = by_shots(
+        models[WIDTHS[-1]], size["pages"], seed, (UNKNOWN,), random_labels=True
+    )
+    rows["new sums"] = by_shots(
+        models[WIDTHS[-1]], size["pages"], seed, (UNKNOWN,), problems=HELD_OUT
+    )
     for name, shares in rows.items():
         values |= {f"{name}/{k} shots": share for k, share in enumerate(shares)}
     for name in small_models.GPTS:
@@ -175,17 +225,27 @@ def arithmetic(lab: Lab, seed: int) -> dict[str, float]:
     size = SIZES[lab.plan.scale]
     values: dict[str, float] = {}
     for width, model in calculators(size["steps"], seed, lab.device).items():
-        found = {sign: by_shots(model, size["pages"], seed, (number,)) for sign, number in (("+", PLUS), ("-", MINUS))}
+        found = {
+            sign: by_shots(model, size["pages"], seed, (number,))
+            for sign, number in (("+", PLUS), ("-", MINUS))
+        }
         for k in (0, 1, EXAMPLES):
-            values |= {f"{sign}/width {width}/{k} shots": shares[k] for sign, shares in found.items()}
+            values |= {
+                f"{sign}/width {width}/{k} shots": shares[k] for sign, shares in found.items()
+            }
             values[f"+ and -/width {width}/{k} shots"] = (found["+"][k] + found["-"][k]) / 2
-        new = [by_shots(model, size["pages"], seed, (sign,), problems=HELD_OUT)[-1] for sign in (PLUS, MINUS)]
+        new = [
+            by_shots(model, size["pages"], seed, (sign,), problems=HELD_OUT)[-1]
+            for sign in (PLUS, MINUS)
+        ]
         values[f"held out/width {width}"] = sum(new) / 2
     return values
 
 
 def law(x: Sequence[float], loss: Sequence[float]) -> tuple[float, float]:
-    """Exponent of the fitted power law and its largest residual; 0 and 1 where the loss does not fall."""
+    """Exponent of the fitted power law and its largest residual; 0 and 1 where the loss does not
+    fall.
+    """
     try:
         found = cost.fit_power_law(x, loss)
         return found.exponent, max(map(abs, found.residuals))
@@ -195,7 +255,9 @@ def law(x: Sequence[float], loss: Sequence[float]) -> tuple[float, float]:
 
 @experiment("scaling-laws")
 def scaling_laws(lab: Lab, seed: int) -> dict[str, float]:
-    """Held-out loss of six sizes, and the exponents of the laws of size and of compute spent best."""
+    """Held-out loss of six sizes, and the exponents of the laws of size and of compute spent
+    best.
+    """
     size = SIZES[lab.plan.scale]
     texts = data.corpus("docs", n=size["letters"])["text"]
     codes = torch.tensor([min(ord(letter), 127) for letter in "\n".join(texts)])
@@ -207,8 +269,11 @@ def scaling_laws(lab: Lab, seed: int) -> dict[str, float]:
     for layers, width in SHAPES:
         model = fresh(128, layers, width, LENGTH, seed)
         schedule = optim.wsd(updates, window)
-        seen = fit(model, batches, losses.clm, updates, 0.024 / width**0.4, schedule, device=lab.device)
-        step = 3 * 16 * cost.forward_flops(model.stack.config, LENGTH)  # forward, and twice that backward
+        seen = fit(
+            model, batches, losses.clm, updates, 0.024 / width**0.4, schedule, device=lab.device
+        )
+        # forward, and twice that backward
+        step = 3 * 16 * cost.forward_flops(model.stack.config, LENGTH)
         ends = range(window, updates + 1, window)
         spent += [step * end for end in ends]
         reached += [sum(seen[end - window : end]) / window for end in ends]
@@ -219,7 +284,8 @@ def scaling_laws(lab: Lab, seed: int) -> dict[str, float]:
     exponent, off = law(list(final), list(final.values()))
     compute, _ = law([spent[i] for i in edge], [reached[i] for i in edge])
     x, y = np.log(list(final)), np.array(list(final.values()))
-    straight = abs(np.polyval(np.polyfit(x, y, 1), x) / y - 1).max()  # the rival: as many parameters
+    # the rival: as many parameters
+    straight = abs(np.polyval(np.polyfit(x, y, 1), x) / y - 1).max()
     return {f"loss/{weights}": loss for weights, loss in final.items()} | {
         "exponent/parameters": exponent,
         "exponent/compute": compute,
@@ -251,7 +317,9 @@ def gpt3_table(lab: Lab, seed: int) -> dict[str, float]:
 @experiment("training-compute")
 def training_compute(lab: Lab, seed: int) -> dict[str, float]:
     """6 N D of the published models, of GPT-1 and of the course's own, and hours of one A100."""
-    models = {name: row[:3] for name, row in published("19_gpt3")["training-compute"]["rows"].items()}
+    models = {
+        name: row[:3] for name, row in published("19_gpt3")["training-compute"]["rows"].items()
+    }
     mini, tokens = checkpoints.load("gpt-mini")[0], checkpoints.card("gpt-mini")["tokens"]
     models["GPT-1"] = [cost.parameters(gpt1()) / MILLION, 100, 6]
     models["gpt-mini"] = [cost.parameters(mini.stack.config) / MILLION, tokens / BILLION, 6]
@@ -272,6 +340,8 @@ def gpt_comparison(lab: Lab, seed: int) -> dict[str, float]:
     rows = published("19_gpt3")["gpt-comparison"]["rows"]
     unit = {"M": MILLION, "B": BILLION, "T": 1e12}
     said = {name: row[0].rstrip("+") for name, row in rows.items()}
-    values = {f"the lecture says/{name}": float(size[:-1]) * unit[size[-1]] for name, size in said.items()}
+    values = {
+        f"the lecture says/{name}": float(size[:-1]) * unit[size[-1]] for name, size in said.items()
+    }
     configs = {"GPT-1": gpt1(), "GPT-2": gpt2("1558M"), "GPT-3": gpt3()}
     return values | {f"counted/{name}": cost.parameters(config) for name, config in configs.items()}

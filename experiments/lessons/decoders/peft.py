@@ -43,37 +43,60 @@ class Setup:
         self.model, self.tokenizer, _ = checkpoints.load(BODY)
         self.task = self.rows("entities")
         some = self.task["train"].select(range(self.size["few"]))
-        self.few = self.task | {"train": some, "validation": some}  # scored on the very rows it learns, too
+        # scored on the very rows it learns, too
+        self.few = self.task | {"train": some, "validation": some}
 
     def rows(self, task: str) -> dict[str, Any]:
         """Training and test rows of a task of the town."""
         return task_rows(task, self.seed, train=self.size["labels"], test=self.size["tests"])
 
-    def tune(self, method: str, few: bool = False, body: Any = None, name: str = BODY, **changes: Any) -> Result:
-        """Fine-tune a copy of a body, by default the shipped one, on all labels, or on few for three times the epochs,
-        at the learning rate that is best on validation rows. name: of the body that the rate is chosen with."""
-        options: dict[str, Any] = {"batch": 16, "max_length": 96, "seed": self.seed, "device": self.lab.device}
+    def tune(
+        self, method: str, few: bool = False, body: Any = None, name: str = BODY, **changes: Any
+    ) -> Result:
+        """Fine-tune a copy of a body, by default the shipped one, on all labels, or on few for
+        three times the epochs, at the learning rate that is best on validation rows. name: of the
+        body that the rate is chosen with."""
+        options: dict[str, Any] = {
+            "batch": 16,
+            "max_length": 96,
+            "seed": self.seed,
+            "device": self.lab.device,
+        }
         options |= {"epochs": (3 if few else 1) * self.size["epochs"]} | METHODS[method]
         task, start = self.few if few else self.task, body or self.model
 
         def tried() -> dict[str, float]:
             chosen = task_rows("entities", self.seed, validation=self.size["chosen"])["validation"]
             rows = {"train": task["train"], "test": chosen}
-            return {f"{lr:g}": finetune(start, rows, self.tokenizer, lr=lr, **options).score for lr in RATES[method]}
+            return {
+                f"{lr:g}": finetune(start, rows, self.tokenizer, lr=lr, **options).score
+                for lr in RATES[method]
+            }
 
         follows = [self.seed, self.lab.plan.scale, settings("lora"), method, few, name]
         scores = self.lab.kept("peft-rates", follows, tried)
         lr = float(max(scores, key=scores.__getitem__))
-        return finetune(start, changes.pop("task", task), self.tokenizer, lr=lr, **options | changes)
+        return finetune(
+            start, changes.pop("task", task), self.tokenizer, lr=lr, **options | changes
+        )
 
     @cached_property
     def documents(self) -> list[losses.Batch]:
         """Held-out documents with masks, always the same."""
-        texts = data.corpus("world", split="validation", n=self.size["documents"], seed=self.seed)["text"]
-        rows, rng = [ids[:96] for ids in self.tokenizer.ids(list(texts))], seeded_generator(self.seed, 1)
+        texts = data.corpus("world", split="validation", n=self.size["documents"], seed=self.seed)[
+            "text"
+        ]
+        rows, rng = (
+            [ids[:96] for ids in self.tokenizer.ids(list(texts))],
+            seeded_generator(self.seed, 1),
+        )
         vocab = self.tokenizer.vocab
-        padded = [collate.pad(rows[i : i + 25], vocab.pad or 0).values() for i in range(0, len(rows), 25)]
-        return [collate.masked(ids, attention_mask, rng, vocab=vocab) for ids, attention_mask in padded]
+        padded = [
+            collate.pad(rows[i : i + 25], vocab.pad or 0).values() for i in range(0, len(rows), 25)
+        ]
+        return [
+            collate.masked(ids, attention_mask, rng, vocab=vocab) for ids, attention_mask in padded
+        ]
 
     def documents_loss(self, body: transformer.Transformer) -> float:
         """Masked-LM loss of a body under the head that it was pretrained with."""
@@ -87,8 +110,12 @@ def body_of(result: Result) -> transformer.Transformer:
     return cast(transformer.Transformer, result.model.stack)
 
 
-def compared(lab: Lab, seed: int, figures: Sequence[str], methods: Sequence[str]) -> dict[str, float]:
-    """These figures of these methods, of the comparison that all claims read: each method on all labels and on few."""
+def compared(
+    lab: Lab, seed: int, figures: Sequence[str], methods: Sequence[str]
+) -> dict[str, float]:
+    """These figures of these methods, of the comparison that all claims read: each method on all
+    labels and on few.
+    """
 
     def make() -> dict[str, float]:
         setup, values = Setup(lab, seed), {}
@@ -106,14 +133,18 @@ def compared(lab: Lab, seed: int, figures: Sequence[str], methods: Sequence[str]
         return values
 
     values = lab.kept("peft", [seed, lab.plan.scale, settings("lora")], make)
-    return {f"{figure}/{name}": values[f"{figure}/{name}"] for figure in figures for name in methods}
+    return {
+        f"{figure}/{name}": values[f"{figure}/{name}"] for figure in figures for name in methods
+    }
 
 
 @experiment("lora")
 def lora(lab: Lab, seed: int) -> dict[str, float]:
     """Scores of LoRA, prefix and everything, LoRA by rank; what merging changes; GPT-3 by count."""
     setup = Setup(lab, seed)
-    values = compared(lab, seed, ("all labels", "trained"), ("everything", "head only", "prefix", "LoRA"))
+    values = compared(
+        lab, seed, ("all labels", "trained"), ("everything", "head only", "prefix", "LoRA")
+    )
     for rank in RANKS:
         result = setup.tune("LoRA", peft=partial(peft.lora, rank=rank))
         values[f"by rank/{rank}"] = result.score
@@ -124,7 +155,9 @@ def lora(lab: Lab, seed: int) -> dict[str, float]:
         values["merged, greatest difference"] = float((body(ids) - beside).abs().max())
     with torch.device("meta"):
         giant = peft.count(peft.lora(transformer.Transformer(gpt3()), rank=4))
-    memory = cost.training_bytes(giant.total) / cost.training_bytes(giant.total, trained=giant.trainable)
+    memory = cost.training_bytes(giant.total) / cost.training_bytes(
+        giant.total, trained=giant.trainable
+    )
     values["GPT-3/times fewer trained"] = giant.total / giant.trainable
     return values | {"GPT-3/times less memory": memory}
 
@@ -132,7 +165,10 @@ def lora(lab: Lab, seed: int) -> dict[str, float]:
 @experiment("adapters")
 def adapters(lab: Lab, seed: int) -> dict[str, float]:
     """Score and share of trained weights by width; how much fresh adapters change the output."""
-    setup, values = Setup(lab, seed), compared(lab, seed, ("all labels",), ("everything", "head only"))
+    setup, values = (
+        Setup(lab, seed),
+        compared(lab, seed, ("all labels",), ("everything", "head only")),
+    )
     for width in WIDTHS:
         result = setup.tune("adapters", peft=partial(peft.adapters, width=width))
         values[f"score/width {width}"] = result.score
@@ -147,7 +183,9 @@ def adapters(lab: Lab, seed: int) -> dict[str, float]:
 @experiment("prefix-tuning")
 def prefix_tuning(lab: Lab, seed: int) -> dict[str, float]:
     """Scores of the prefix and of everything, with all labels and with few."""
-    return compared(lab, seed, ("all labels", "few labels", "trained"), ("everything", "head only", "prefix"))
+    return compared(
+        lab, seed, ("all labels", "few labels", "trained"), ("everything", "head only", "prefix")
+    )
 
 
 @experiment("prompt-tuning")
@@ -156,11 +194,17 @@ def prompt_tuning(lab: Lab, seed: int) -> dict[str, float]:
     setup, plan = Setup(lab, seed), lab.plan
     values = compared(lab, seed, ("all labels", "trained"), ("everything", "prefix", "prompt"))
     for length in LENGTHS:
-        values[f"by length/{length}"] = setup.tune("prompt", peft=partial(peft.prompt, length=length, words=IDS)).score
+        values[f"by length/{length}"] = setup.tune(
+            "prompt", peft=partial(peft.prompt, length=length, words=IDS)
+        ).score
     for layers, width in small_models.sizes(plan):
-        setup.model, setup.tokenizer, _ = lab.model(small_models.size_arm(plan, seed, layers, width))
+        setup.model, setup.tokenizer, _ = lab.model(
+            small_models.size_arm(plan, seed, layers, width)
+        )
         for name in ("everything", "prompt"):
-            values[f"by size, {name}/{layers} x {width}"] = setup.tune(name, name=f"{layers} x {width}").score
+            values[f"by size, {name}/{layers} x {width}"] = setup.tune(
+                name, name=f"{layers} x {width}"
+            ).score
     return values
 
 
@@ -168,7 +212,9 @@ def prompt_tuning(lab: Lab, seed: int) -> dict[str, float]:
 def qlora_memory(lab: Lab, seed: int) -> dict[str, float]:
     """Memory and scores of LoRA with and without the quantised base; bits a weight, counted."""
     matrix = checkpoints.load(BODY).model.stack.blocks[0].ff.up.weight
-    values = compared(lab, seed, ("all labels", "few labels", "bytes"), ("everything", "LoRA", "QLoRA"))
+    values = compared(
+        lab, seed, ("all labels", "few labels", "bytes"), ("everything", "LoRA", "QLoRA")
+    )
     return values | {"bits a weight": nf4.quantise(matrix).bits / matrix.numel()}
 
 
@@ -180,7 +226,9 @@ def overfits_less(lab: Lab, seed: int) -> dict[str, float]:
 
 @experiment("catastrophic-forgetting")
 def forgetting(lab: Lab, seed: int) -> dict[str, float]:
-    """Loss on documents after each method, and the first task's score before and after the second task."""
+    """Loss on documents after each method, and the first task's score before and after the second
+    task.
+    """
     setup, values = Setup(lab, seed), compared(lab, seed, ("documents",), ("pretrained", *METHODS))
     rows = setup.rows("pos")
     first = setup.tune("everything", task=rows)

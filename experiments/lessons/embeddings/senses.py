@@ -1,7 +1,8 @@
-"""Words of several senses, in the town's documents and in its task "word in context": who stands where, in which sense.
+"""Words of several senses, in the town's documents and in its task "word in context": who stands
+where, in which sense.
 
-Documents carry marks ("bank/river"), which no model gets to see; the task's pairs of sentences carry them as well.
-"""
+Documents carry marks ("bank/river"), which no model gets to see; the task's pairs of sentences
+carry them as well."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
@@ -23,7 +24,9 @@ class Use(NamedTuple):
     place: int
 
 
-def by_sentence(document: Mapping[str, Any], labels: Sequence[Any]) -> Iterator[tuple[list[str], list[Any]]]:
+def by_sentence(
+    document: Mapping[str, Any], labels: Sequence[Any]
+) -> Iterator[tuple[list[str], list[Any]]]:
     """The sentences of a document as (words, their labels)."""
     start = 0
     for words in map(elmo.split, document["sentences"]):
@@ -31,7 +34,9 @@ def by_sentence(document: Mapping[str, Any], labels: Sequence[Any]) -> Iterator[
         start += len(words)
 
 
-def labelled(documents: Sequence[Mapping[str, Any]], column: str) -> list[tuple[list[str], list[Any]]]:
+def labelled(
+    documents: Sequence[Mapping[str, Any]], column: str
+) -> list[tuple[list[str], list[Any]]]:
     """All sentences of documents as (words, their labels in a column)."""
     return [row for document in documents for row in by_sentence(document, document[column])]
 
@@ -70,4 +75,5 @@ def elmo_vectors(model: elmo.Elmo, rows: Sequence[Sequence[str]], places: Sequen
     """The vector of one word of each row, in every layer: Float[layers, N, F]."""
     layers = model(**elmo.characters(rows, model.config.length))
     row = torch.arange(len(rows))
-    return torch.stack([layer[row, torch.tensor(places) + 1] for layer in layers])  # after the mark <S>
+    # after the mark <S>
+    return torch.stack([layer[row, torch.tensor(places) + 1] for layer in layers])

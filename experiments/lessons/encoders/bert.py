@@ -1,4 +1,6 @@
-"""The claims of lesson 09: recipes and size, BERT as a writer; ways of pretraining, objectives, sizes, masking."""
+"""The claims of lesson 09: recipes and size, BERT as a writer; ways of pretraining, objectives,
+sizes, masking.
+"""
 
 import math
 from dataclasses import replace
@@ -13,7 +15,18 @@ from course_lib.families import preset
 from course_lib.generation import draw, generate
 from course_lib.objectives import IGNORE, losses, mask_tokens, nsp_pairs, seeded_generator
 from course_lib.pretrained.tokenizers import Vocab
-from experiments.lessons import Lab, Plan, Tuning, experiment, given, probes, sentences, small_models, suite, town
+from experiments.lessons import (
+    Lab,
+    Plan,
+    Tuning,
+    experiment,
+    given,
+    probes,
+    sentences,
+    small_models,
+    suite,
+    town,
+)
 
 SHARES = {"[MASK]": 0.8, "random": 0.1, "as it is": 0.1}
 WRITTEN, STORIES = 24, 24  # tokens each text is continued by, and how many texts
@@ -34,9 +47,17 @@ def mlm_recipe(lab: Lab, seed: int) -> dict[str, float]:
     ordinary = attention_mask & ~torch.isin(ids, torch.tensor(vocab.special))
     chosen = int(hidden.loss_mask.sum())
     same, masked = (hidden.ids == ids)[hidden.loss_mask], hidden.ids[hidden.loss_mask].eq(4)
-    counts = {"[MASK]": int(masked.sum()), "random": int((~masked & ~same).sum()), "as it is": int(same.sum())}
+    counts = {
+        "[MASK]": int(masked.sum()),
+        "random": int((~masked & ~same).sum()),
+        "as it is": int(same.sum()),
+    }
     total = int(ordinary.sum())
-    values: dict[str, float] = {"ordinary tokens": total, "chosen": chosen, "share chosen": chosen / total}
+    values: dict[str, float] = {
+        "ordinary tokens": total,
+        "chosen": chosen,
+        "share chosen": chosen / total,
+    }
     for name, count in counts.items():
         low, high = binom.interval(0.999, chosen, SHARES[name])
         values |= {name: count, f"{name}, lowest": float(low), f"{name}, highest": float(high)}
@@ -52,12 +73,18 @@ def nsp_recipe(lab: Lab, seed: int) -> dict[str, float]:
     """Each sentence is its own address, so that no two look alike."""
     documents = [[f"{d} {s}" for s in range(1 + d % 9)] for d in range(2000)]
     pairs = nsp_pairs(documents, seeded_generator(seed), n=10_000)
-    placed = [(*map(int, pair.text.split()), *map(int, pair.pair.split()), pair.next) for pair in pairs]
+    placed = [
+        (*map(int, pair.text.split()), *map(int, pair.pair.split()), pair.next) for pair in pairs
+    ]
     return {
         "pairs": len(pairs),
         "labelled as following": sum(label == 0 for *_, label in placed),
-        "following, and so labelled": sum(d == e and t == s + 1 and label == 0 for d, s, e, t, label in placed),
-        "of the same document, labelled random": sum(d == e and label == 1 for d, s, e, t, label in placed),
+        "following, and so labelled": sum(
+            d == e and t == s + 1 and label == 0 for d, s, e, t, label in placed
+        ),
+        "of the same document, labelled random": sum(
+            d == e and label == 1 for d, s, e, t, label in placed
+        ),
     }
 
 
@@ -67,11 +94,15 @@ def bert_params(lab: Lab, seed: int) -> dict[str, float]:
     from transformers import BertConfig, BertModel
 
     values: dict[str, float] = {}
-    for name, config in {name: preset(name.lower()) for name in ("BERT-base", "BERT-large")}.items():
+    for name, config in {
+        name: preset(name.lower()) for name in ("BERT-base", "BERT-large")
+    }.items():
         theirs = BertConfig(
-            hidden_size=config.width, num_hidden_layers=config.layers, num_attention_heads=config.heads,
+            hidden_size=config.width,
+            num_hidden_layers=config.layers,
+            num_attention_heads=config.heads,
             intermediate_size=config.hidden,
-        )  # fmt: skip
+        )
         values[name] = small_models.published_size(config)
         values[f"{name}, word pieces"] = config.embed.vocab
         values[f"{name}, transformers"] = cost.parameters(partial(BertModel, theirs))
@@ -101,13 +132,17 @@ def bert_cannot_generate(lab: Lab, seed: int) -> dict[str, float]:
     return values
 
 
-def _next_tokens(gpt: nn.Module, vocab: Vocab, ids: list[int], rng: torch.Generator) -> tuple[list[int], int]:
+def _next_tokens(
+    gpt: nn.Module, vocab: Vocab, ids: list[int], rng: torch.Generator
+) -> tuple[list[int], int]:
     out = generate(gpt, torch.tensor([ids]), max_new_tokens=WRITTEN, do_sample=True, generator=rng)
     return out[0].tolist(), len(out[0]) - 1
 
 
 @torch.no_grad()
-def _masks_at_the_end(bert: nn.Module, vocab: Vocab, ids: list[int], rng: torch.Generator) -> tuple[list[int], int]:
+def _masks_at_the_end(
+    bert: nn.Module, vocab: Vocab, ids: list[int], rng: torch.Generator
+) -> tuple[list[int], int]:
     positions = 0
     for _ in range(WRITTEN):
         row = torch.tensor([[*ids, vocab.mask or 0, vocab.sep or 0]])
@@ -121,10 +156,15 @@ def _masks_at_the_end(bert: nn.Module, vocab: Vocab, ids: list[int], rng: torch.
 def two_sided_lm_cheats(lab: Lab, seed: int) -> dict[str, float]:
     """Training loss at the end, and words guessed from the left alone."""
     end, values = small_models.after(lab.plan, 0.2), {}
-    for name, make in (("causal", small_models.causal_arm), ("two-sided", small_models.two_sided_arm)):
+    for name, make in (
+        ("causal", small_models.causal_arm),
+        ("two-sided", small_models.two_sided_arm),
+    ):
         source = lab.model(arm := make(lab.plan, seed), at=end)
         values[f"loss/{name}"] = next(p["loss"] for p in source.card["curve"] if p["step"] >= end)
-        values[f"hidden word/{name}"] = probes.hidden_word(source, probes.gaps(arm, source.tokenizer))
+        values[f"hidden word/{name}"] = probes.hidden_word(
+            source, probes.gaps(arm, source.tokenizer)
+        )
     return values
 
 
@@ -134,7 +174,10 @@ def bidirectional_wins(lab: Lab, seed: int) -> dict[str, float]:
     makers = (small_models.masked_arm, small_models.causal_arm, small_models.elmo_arm)
     bert, gpt, bilm = (lab.model(make(lab.plan, seed)) for make in makers)
     questions = probes.gaps(small_models.masked_arm(lab.plan, seed), bert.tokenizer)
-    values = {f"hidden word/{name}": probes.hidden_word(m, questions) for name, m in (("BERT", bert), ("GPT", gpt))}
+    values = {
+        f"hidden word/{name}": probes.hidden_word(m, questions)
+        for name, m in (("BERT", bert), ("GPT", gpt))
+    }
     values["hidden word/biLM"] = probes.elmo_hidden_word(bilm, seed)
     shipped = {name: lab.source(Tuning(name, "nli")) for name in ("bert-mini", "gpt-mini")}
     for side in ("left", "right", "both"):
@@ -148,7 +191,12 @@ def _ablated(plan: Plan, seed: int) -> dict[str, Tuning]:
     """The four rows of the table."""
     arms = (small_models.bert_arm, small_models.masked_arm, small_models.causal_arm)
     bert, masked, causal = (Tuning(arm(plan, seed), "", seed) for arm in arms)
-    return {"BERT": bert, "no NSP": masked, "LTR, no NSP": causal, "+ BiLSTM": replace(causal, top="bilstm")}
+    return {
+        "BERT": bert,
+        "no NSP": masked,
+        "LTR, no NSP": causal,
+        "+ BiLSTM": replace(causal, top="bilstm"),
+    }
 
 
 suite("bert-ablation", _ablated)
@@ -164,7 +212,10 @@ def bert_size(lab: Lab, seed: int) -> dict[str, float]:
         loss = evaluation.mean_loss(model, probes.words_loss, probes.held_out(arm, tokens))
         values[f"perplexity/{name}"] = math.exp(loss)
         taught = Tuning(arm, "", seed, **given("suite")["sizes"][lab.plan.scale])
-        scores = {f"{task}/{name}": lab.score(replace(taught, task=task)) for task in given("suite")["tasks"]}
+        scores = {
+            f"{task}/{name}": lab.score(replace(taught, task=task))
+            for task in given("suite")["tasks"]
+        }
         values |= scores | {f"average/{name}": mean(scores.values())}
     return values
 
@@ -178,7 +229,9 @@ def mlm_converges_slower(lab: Lab, seed: int) -> dict[str, float]:
     for moment in small_models.moments(lab.plan):
         for name, arm in arms.items():
             source = lab.model(arm, at=moment)
-            values[f"hidden word/{name}/{moment}"] = probes.hidden_word(source, probes.gaps(masked, source.tokenizer))
+            values[f"hidden word/{name}/{moment}"] = probes.hidden_word(
+                source, probes.gaps(masked, source.tokenizer)
+            )
             values[f"tasks/{name}/{moment}"] = lab.score(Tuning(arm, "entities", seed, at=moment))
     return values
 
@@ -192,6 +245,9 @@ def mask_mismatch(lab: Lab, seed: int) -> dict[str, float]:
         tuned = Tuning(arm, "", seed, at=small_models.compared(lab.plan))
         for how, way in (("frozen", replace(tuned, frozen=True, lr=1e-2)), ("fine-tuned", tuned)):
             scores = [lab.score(replace(way, task=task)) for task in MISMATCH_TASKS]
-            values |= {f"{task}, {how}/{recipe}": score for task, score in zip(MISMATCH_TASKS, scores, strict=True)}
+            values |= {
+                f"{task}, {how}/{recipe}": score
+                for task, score in zip(MISMATCH_TASKS, scores, strict=True)
+            }
             values[f"{how}/{recipe}"] = mean(scores)
     return values

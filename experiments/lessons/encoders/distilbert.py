@@ -20,7 +20,8 @@ ROWS, LENGTH = 16, 64
 TASKS = ("entities", "pos")
 SIZES: dict[str, dict[str, int]] = given("distilbert")["sizes"]
 SOFT = partial(distill.distilbert, hard=0.0, cosine=0.0)
-ARMS: dict[str, list[tuple[losses.Loss, float, float]]] = {  # loss, share of the steps, learning rate
+# loss, share of the steps, learning rate
+ARMS: dict[str, list[tuple[losses.Loss, float, float]]] = {
     "no teacher": [(losses.mlm, 1.0, 2e-3)],
     "distilled": [(distill.distilbert, 1.0, 2e-3)],
     "layer by layer": [(distill.tinybert, 0.5, 1e-3), (SOFT, 0.5, 2e-3)],
@@ -33,7 +34,10 @@ def filled(model: Any, kept: list[losses.Batch]) -> float:
     right, device = [], next(model.parameters()).device
     for batch in kept:
         seen = {name: batch[name].to(device) for name in ("ids", "attention_mask", "loss_mask")}
-        right.append(probes.word_logits(model, **seen).argmax(-1).cpu() == batch["labels"][batch["loss_mask"]])
+        right.append(
+            probes.word_logits(model, **seen).argmax(-1).cpu()
+            == batch["labels"][batch["loss_mask"]]
+        )
     return float(torch.cat(right).float().mean())
 
 
@@ -43,14 +47,18 @@ def apart(model: Any, teacher: Any, kept: list[losses.Batch]) -> float:
     found = []
     for batch in kept:
         seen = {name: batch[name] for name in ("ids", "attention_mask", "loss_mask")}
-        theirs, ours = (probes.word_logits(each.cpu(), **seen).log_softmax(-1) for each in (teacher, model))
+        theirs, ours = (
+            probes.word_logits(each.cpu(), **seen).log_softmax(-1) for each in (teacher, model)
+        )
         found.append((theirs.exp() * (theirs - ours)).sum(-1))
     return float(torch.cat(found).mean())
 
 
 @experiment("distilbert", tasks=TASKS)
 def distilbert(lab: Lab, seed: int) -> dict[str, float]:
-    """Scores of the teacher and of students taught with and without it; gaps they fill after many documents and few."""
+    """Scores of the teacher and of students taught with and without it; gaps they fill after many
+    documents and few.
+    """
     size = SIZES[lab.plan.scale]
     teacher, tokenizer, _ = checkpoints.load("bert-mini")
     aside, few, many = (size[name] for name in ("aside", "few", "many"))
@@ -60,7 +68,9 @@ def distilbert(lab: Lab, seed: int) -> dict[str, float]:
     kept = [source[step] for step in range(source.steps)]
 
     def taught(documents: list[str], arm: str, *, fresh: bool = False) -> Any:
-        """A student of half the layers, cut out of the teacher or with random weights; "no teacher" does without it."""
+        """A student of half the layers, cut out of the teacher or with random weights; "no teacher"
+        does without it.
+        """
         torch.manual_seed(seed)
         student = distill.student(teacher)
         student = heads.MLM(transformer.Transformer(student.stack.config)) if fresh else student
@@ -71,17 +81,33 @@ def distilbert(lab: Lab, seed: int) -> dict[str, float]:
         return student
 
     tasks = {name: task_rows(name, seed, train=size[name], test=size["tests"]) for name in TASKS}
-    options: dict[str, Any] = {"lr": 3e-3, "epochs": size["epochs"], "batch": 16, "max_length": LENGTH}
+    options: dict[str, Any] = {
+        "lr": 3e-3,
+        "epochs": size["epochs"],
+        "batch": 16,
+        "max_length": LENGTH,
+    }
     options |= {"seed": seed, "device": lab.device}
-    students = {arm: taught(texts[aside:], arm) for arm in ARMS} | {"cut, untrained": distill.student(teacher)}
+    students = {arm: taught(texts[aside:], arm) for arm in ARMS} | {
+        "cut, untrained": distill.student(teacher)
+    }
     students["distilled, random start"] = taught(texts[aside:], "distilled", fresh=True)
-    values = {f"apart from the teacher/{arm}": apart(student, teacher, kept) for arm, student in students.items()}
+    values = {
+        f"apart from the teacher/{arm}": apart(student, teacher, kept)
+        for arm, student in students.items()
+    }
     for name, model in {"teacher": teacher, **students}.items():
         values[f"masked words/{name}"] = filled(model, kept)
-        scores = [finetune(model.stack, task, tokenizer, **options).score for task in tasks.values()]
+        scores = [
+            finetune(model.stack, task, tokenizer, **options).score for task in tasks.values()
+        ]
         values |= {f"{task}/{name}": score for task, score in zip(TASKS, scores, strict=True)}
         values[f"score/{name}"] = mean(scores)
     for arm in ("no teacher", "distilled"):
-        values[f"masked words, few documents/{arm}"] = filled(taught(texts[aside : aside + few], arm), kept)
+        values[f"masked words, few documents/{arm}"] = filled(
+            taught(texts[aside : aside + few], arm), kept
+        )
     papers = {"BERT-base": "bert-base", "DistilBERT": "distilbert-base"}
-    return values | {f"parameters/{name}": cost.parameters(preset(config)) for name, config in papers.items()}
+    return values | {
+        f"parameters/{name}": cost.parameters(preset(config)) for name, config in papers.items()
+    }

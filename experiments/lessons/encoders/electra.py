@@ -19,8 +19,10 @@ from course_lib.training.finetune import finetune
 from experiments.lessons import Lab, Plan, experiment, fit, given, small_models, town
 from experiments.recipes.documents import Recipe, RecipeBatches
 
-COMMON, ROWS, WIDTH, LABELS = 500, 32, 64, 60  # commonest words; rows a batch; width; sentences that are learned from
-RATES = given("settings")["electra-efficiency"]["learning rates"]  # of pretraining and of fine-tuning
+# commonest words; rows a batch; width; sentences that are learned from
+COMMON, ROWS, WIDTH, LABELS = 500, 32, 64, 60
+# of pretraining and of fine-tuning
+RATES = given("settings")["electra-efficiency"]["learning rates"]
 OBJECTIVES: dict[str, tuple[Literal["mlm", "electra"], losses.Loss]] = {
     "MLM": ("mlm", losses.mlm),
     "ELECTRA": ("electra", losses.electra),
@@ -43,12 +45,18 @@ def known(plan: Plan) -> LabelledCorpus:
     documents, kept = given("electra")["sizes"][plan.scale]
     rows = probing.sentences(town(small_models.WORLD).documents(documents))
     lower = [[word.lower() for word in row["tokens"]] for row in rows]
-    common = {word for word, _ in Counter(word for words in lower for word in words).most_common(COMMON)}
-    simple = [i for i, words in enumerate(lower) if 5 <= len(words) <= 30 and common.issuperset(words)]
+    common = {
+        word for word, _ in Counter(word for words in lower for word in words).most_common(COMMON)
+    }
+    simple = [
+        i for i, words in enumerate(lower) if 5 <= len(words) <= 30 and common.issuperset(words)
+    ]
     order = [simple[i] for i in torch.randperm(len(simple), generator=seeded_generator(0)).tolist()]
     relations = sorted({relation for row in rows for relation in row["deprels"]})
     parsed = [(rows[i]["tokens"], rows[i]["deprels"]) for i in order[:kept]]
-    labelled = [{"tokens": words, "labels": [*map(relations.index, found)]} for words, found in parsed]
+    labelled = [
+        {"tokens": words, "labels": [*map(relations.index, found)]} for words, found in parsed
+    ]
     texts = [" ".join(rows[i]["tokens"]) for i in order]
     return LabelledCorpus(train_wordpiece(texts, 4000), texts[kept:], labelled, relations)
 
@@ -82,7 +90,9 @@ def fresh(plan: Plan, name: str, seed: int) -> tuple[nn.Module, transformer.Tran
 def steps(plan: Plan) -> dict[str, int]:
     """What each objective gets for the operations of ELECTRA's steps, its generator's included."""
     batch = batches(plan, "electra", 0)[0]
-    length, hidden = (round(batch[name].sum().item() / ROWS) for name in ("attention_mask", "loss_mask"))
+    length, hidden = (
+        round(batch[name].sum().item() / ROWS) for name in ("attention_mask", "loss_mask")
+    )
     config = body(known(plan).tokenizer.vocab.size)
     writer = electra.generator(config)
     fills = cost.forward_flops(config, length, outputs=hidden) + 2 * hidden * WIDTH**2
@@ -93,12 +103,22 @@ def steps(plan: Plan) -> dict[str, int]:
 
 
 def score(plan: Plan, stack: transformer.Transformer, seed: int, lr: float) -> float:
-    """Share of the words of new sentences that get their right relation, after fine-tuning on a few."""
+    """Share of the words of new sentences that get their right relation, after fine-tuning on a
+    few.
+    """
     tokenizer, _, labelled, relations = known(plan)
     tests = 4 * len(labelled) // 7
-    mine = torch.randperm(len(labelled) - tests, generator=seeded_generator(seed, 1)).tolist()[:LABELS]
+    mine = torch.randperm(len(labelled) - tests, generator=seeded_generator(seed, 1)).tolist()[
+        :LABELS
+    ]
     task = {"train": [labelled[i] for i in mine], "test": labelled[-tests:]}
-    options: dict[str, Any] = {"classes": relations, "metric": "accuracy", "seed": seed, "batch": 16, "lr": lr}
+    options: dict[str, Any] = {
+        "classes": relations,
+        "metric": "accuracy",
+        "seed": seed,
+        "batch": 16,
+        "lr": lr,
+    }
     return finetune(stack, task, tokenizer, epochs=6, **options).score
 
 
@@ -108,8 +128,20 @@ def electra_efficiency(lab: Lab, seed: int) -> dict[str, float]:
     body, (_, lr) = fresh(lab.plan, "MLM", seed)[1], RATES["no pretraining"]
     values: dict[str, float] = {"no pretraining": score(lab.plan, body, seed, lr)}
     for name, (objective, loss) in OBJECTIVES.items():
-        (model, stack), count, (of_steps, lr) = fresh(lab.plan, name, seed), steps(lab.plan)[name], RATES[name]
+        (model, stack), count, (of_steps, lr) = (
+            fresh(lab.plan, name, seed),
+            steps(lab.plan)[name],
+            RATES[name],
+        )
         schedule = optim.wsd(count, warmup=count // 10)
-        fit(model, batches(lab.plan, objective, seed), loss, count, of_steps, schedule, betas=(0.9, 0.98))
+        fit(
+            model,
+            batches(lab.plan, objective, seed),
+            loss,
+            count,
+            of_steps,
+            schedule,
+            betas=(0.9, 0.98),
+        )
         values[f"full budget/{name}"] = score(lab.plan, stack, seed, lr)
     return values

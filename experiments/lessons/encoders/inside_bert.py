@@ -14,18 +14,26 @@ from experiments.town import views
 
 BODY = "bert-mini"
 SIZES: dict[str, list[int]] = given("inside_bert")["sizes"]
-PARTS = {"choose": "train", "score": "test"}  # heads and distances are chosen on the one and scored on the other
+# heads and distances are chosen on the one and scored on the other
+PARTS = {"choose": "train", "score": "test"}
 LONGEST = 160  # pieces
 _Columns = Mapping[str, Sequence[Any]]
 
 
 def mentions(document: Mapping[str, Any]) -> Iterator[tuple[int, list[int], list[int]]]:
-    """Of each mention whose entity was named before: its word, the earlier mentions' words, the right ones of them.
+    """Of each mention whose entity was named before: its word, the earlier mentions' words, the
+    right ones of them.
 
     A mention's word is the one whose governor stands outside.
     """
-    spans = [(range(mention["start"], mention["end"]), mention["entity"]) for mention in document["mentions"]]
-    words = sorted((next(i for i in span if document["heads"][i] not in span), entity) for span, entity in spans)
+    spans = [
+        (range(mention["start"], mention["end"]), mention["entity"])
+        for mention in document["mentions"]
+    ]
+    words = sorted(
+        (next(i for i in span if document["heads"][i] not in span), entity)
+        for span, entity in spans
+    )
     for place, entity in words:
         before = [(p, e) for p, e in words if p < place]
         same = [p for p, e in before if e == entity]
@@ -34,8 +42,8 @@ def mentions(document: Mapping[str, Any]) -> Iterator[tuple[int, list[int], list
 
 
 def links(attention: Sequence[Tensor], documents: Sequence[Any]) -> Tensor:
-    """Whether an antecedent is chosen: by the nearest mention, by the nearest of the same word, by each head.
-    Bool[2 + L H, N]."""
+    """Whether an antecedent is chosen: by the nearest mention, by the nearest of the same word, by
+    each head. Bool[2 + L H, N]."""
     found = []
     for document, weights in zip(documents, attention, strict=True):
         words = [word.lower() for word in document["tokens"]]
@@ -47,8 +55,12 @@ def links(attention: Sequence[Tensor], documents: Sequence[Any]) -> Tensor:
     return torch.stack(found, dim=-1)
 
 
-def heads_of(body: nn.Module, tokenizer: tokenizers.Tokenizer, parsed: _Columns, linked: _Columns) -> dict[str, float]:
-    """What the best head of a body finds: governors or dependents of two relations, and antecedents."""
+def heads_of(
+    body: nn.Module, tokenizer: tokenizers.Tokenizer, parsed: _Columns, linked: _Columns
+) -> dict[str, float]:
+    """What the best head of a body finds: governors or dependents of two relations, and
+    antecedents.
+    """
 
     def look(rows: Sequence[Any]) -> list[Tensor]:
         return probing.word_attention(body, tokenizer, [row["tokens"] for row in rows])
@@ -65,13 +77,22 @@ def heads_of(body: nn.Module, tokenizer: tokenizers.Tokenizer, parsed: _Columns,
 
 @experiment("heads-learn-syntax")
 def heads_learn_syntax(lab: Lab, seed: int) -> dict[str, float]:
-    """Shares found by the best head, by the simple rules, and by the best heads of untrained bodies."""
+    """Shares found by the best head, by the simple rules, and by the best heads of untrained
+    bodies.
+    """
     model, tokenizer, card = checkpoints.load(BODY)
     many, some, _ = SIZES[lab.plan.scale]
     world = town(small_models.WORLD)
-    parsed = {p: probing.sentences(world.documents(many, split=s, seed=10 + seed)) for p, s in PARTS.items()}
+    parsed = {
+        p: probing.sentences(world.documents(many, split=s, seed=10 + seed))
+        for p, s in PARTS.items()
+    }
     linked = {
-        p: [d for d in world.documents(some, split=s, seed=20 + seed) if len(tokenizer.encode(d["tokens"])) <= LONGEST]
+        p: [
+            d
+            for d in world.documents(some, split=s, seed=20 + seed)
+            if len(tokenizer.encode(d["tokens"])) <= LONGEST
+        ]
         for p, s in PARTS.items()
     }
     torch.manual_seed(seed)
@@ -108,6 +129,8 @@ def layers_as_features(lab: Lab, seed: int) -> dict[str, float]:
     n, what = SIZES[lab.plan.scale][2], views.view("entities")
     rows = what.rows(n, "train", seed), what.rows(n, "test", seed)
     words = ([row["tokens"] for row in part] for part in rows)
-    x, x_test = (features(torch.cat(probing.word_layers(model, tokenizer, texts), dim=1)) for texts in words)
+    x, x_test = (
+        features(torch.cat(probing.word_layers(model, tokenizer, texts), dim=1)) for texts in words
+    )
     values = {name: views.probed(what, x[name], x_test[name], *rows) for name in x}
     return values | {"fine-tuned": lab.score(Tuning(BODY, "entities", seed, labels=n, tests=n))}

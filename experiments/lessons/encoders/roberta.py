@@ -1,8 +1,7 @@
 """The claims of lesson 12: masks, rows, how much is read, whole words, and three relatives of BERT.
 
-One tiny BERT is the baseline, and every arm is the baseline but for one `Change`. All arms are asked the same: to say
-the hidden tokens of documents that nobody has read.
-"""
+One tiny BERT is the baseline, and every arm is the baseline but for one `Change`. All arms are
+asked the same: to say the hidden tokens of documents that nobody has read."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -24,9 +23,20 @@ from course_lib.objectives import IGNORE, Format, InputRow, collate, losses, see
 from course_lib.pretrained import checkpoints
 from course_lib.pretrained.tokenizers import Tokenizer, train_wordpiece
 from course_lib.training.finetune import finetune
-from experiments.lessons import Lab, Plan, experiment, fit, probes, published, sentences, small_models, task_rows
+from experiments.lessons import (
+    Lab,
+    Plan,
+    experiment,
+    fit,
+    probes,
+    published,
+    sentences,
+    small_models,
+    task_rows,
+)
 
-PIECES, LENGTH, WIDTH, TOKENS = 300, 64, 64, 780  # of the vocabulary, of a row, of the model, about so many a batch
+# of the vocabulary, of a row, of the model, about so many a batch
+PIECES, LENGTH, WIDTH, TOKENS = 300, 64, 64, 780
 ASKED = 96  # held-out rows
 PUBLISHED = published("12_roberta")["span-and-sharing"]["albert"]["rows"]  # millions of parameters
 
@@ -35,9 +45,8 @@ PUBLISHED = published("12_roberta")["span-and-sharing"]["albert"]["rows"]  # mil
 class Change:
     """What an arm has other than the baseline.
 
-    few: about a hundredth of the documents, over and over. copies: stored masks in turn, None draws anew. batch: times
-    the rows. longer: times the steps. start: the mimetic one, or noise.
-    """
+    few: about a hundredth of the documents, over and over. copies: stored masks in turn, None draws
+    anew. batch: times the rows. longer: times the steps. start: the mimetic one, or noise."""
 
     format: Format = "full-sentences"
     few: bool = False
@@ -80,31 +89,52 @@ def text(plan: Plan) -> Corpus:
 def rows_of(plan: Plan, format: Format, part: str) -> list[InputRow]:
     """A part of the corpus ("read", "few" or "unread") as rows of a format."""
     vocab, documents = text(plan).words.vocab, getattr(text(plan), part)
-    return objectives.input_rows(documents, seeded_generator(0), vocab=vocab, format=format, length=LENGTH)
+    return objectives.input_rows(
+        documents, seeded_generator(0), vocab=vocab, format=format, length=LENGTH
+    )
 
 
-def hidden(rows: Iterable[InputRow], words: Tokenizer, rng: torch.Generator, unit: collate.Unit) -> losses.Batch:
+def hidden(
+    rows: Iterable[InputRow], words: Tokenizer, rng: torch.Generator, unit: collate.Unit
+) -> losses.Batch:
     """Rows, padded and masked."""
     ids, attention_mask = collate.pad([row.ids for row in rows], words.vocab.pad or 0).values()
-    return collate.masked(ids, attention_mask, rng, vocab=words.vocab, unit=unit, words=words.words(ids))
+    return collate.masked(
+        ids, attention_mask, rng, vocab=words.vocab, unit=unit, words=words.words(ids)
+    )
 
 
 class MaskedRows:
-    """Batch `step` of an arm: about as many tokens in every format, the rows in another order each time round."""
+    """Batch `step` of an arm: about as many tokens in every format, the rows in another order each
+    time round.
+    """
 
     def __init__(self, rows: list[InputRow], words: Tokenizer, change: Change, seed: int) -> None:
         self.rows, self.words, self.change, self.seed = rows, words, change, seed
-        self.each = max(1, round(change.batch * TOKENS * len(rows) / sum(len(row.ids) for row in rows)))
-        self.order = cache(lambda epoch: torch.randperm(len(rows), generator=seeded_generator(seed, 0, epoch)).tolist())
+        self.each = max(
+            1, round(change.batch * TOKENS * len(rows) / sum(len(row.ids) for row in rows))
+        )
+        self.order = cache(
+            lambda epoch: torch.randperm(
+                len(rows), generator=seeded_generator(seed, 0, epoch)
+            ).tolist()
+        )
 
     def __getitem__(self, step: int, /) -> losses.Batch:
         places = [divmod(step * self.each + i, len(self.rows)) for i in range(self.each)]
         picked = [(epoch, self.order(epoch)[place]) for epoch, place in places]
         rows = [self.rows[i] for _, i in picked]
         if self.change.copies is not None:  # masks that were drawn beforehand
-            how: dict[str, Any] = {"vocab": self.words.vocab, "seed": self.seed, "copies": self.change.copies}
+            how: dict[str, Any] = {
+                "vocab": self.words.vocab,
+                "seed": self.seed,
+                "copies": self.change.copies,
+            }
             texts = [(torch.tensor([self.rows[i].ids]), [i], epoch) for epoch, i in picked]
-            made = [objectives.mask_documents(ids, number, epoch=epoch, **how) for ids, number, epoch in texts]
+            made = [
+                objectives.mask_documents(ids, number, epoch=epoch, **how)
+                for ids, number, epoch in texts
+            ]
             labels = collate.pad([mask.labels[0].tolist() for mask in made], IGNORE)["ids"]
             read = collate.pad([mask.ids[0].tolist() for mask in made], self.words.vocab.pad or 0)
             return {**read, "labels": labels, "loss_mask": labels != IGNORE}
@@ -117,7 +147,13 @@ class MaskedRows:
 
 def shapes(vocab: int) -> dict[str, StackConfig]:
     """The tiny BERT and its relatives."""
-    size: dict[str, Any] = {"width": WIDTH, "layers": 2, "heads": 2, "length": LENGTH, "dropout": 0.0}
+    size: dict[str, Any] = {
+        "width": WIDTH,
+        "layers": 2,
+        "heads": 2,
+        "length": LENGTH,
+        "dropout": 0.0,
+    }
     bert = replace(roberta(vocab, **size), init_std=0.05)
     thin = replace(bert, embed=replace(bert.embed, width=WIDTH // 4))
     return {
@@ -142,14 +178,26 @@ def trained(plan: Plan, seed: int, change: Change) -> nn.Module:
         initialization.mimetic(model.stack)
         initialization.identity_init_(model.head)
     count = change.longer * steps(plan)
-    fit(model, MaskedRows(rows, words, change, seed), losses.mlm_nsp if pairs else losses.mlm, count, 3e-3)
+    fit(
+        model,
+        MaskedRows(rows, words, change, seed),
+        losses.mlm_nsp if pairs else losses.mlm,
+        count,
+        3e-3,
+    )
     return model
 
 
 def held_out(
-    lab: Lab, seed: int, change: Change, unit: collate.Unit = "token", format: Format = "full-sentences"
+    lab: Lab,
+    seed: int,
+    change: Change,
+    unit: collate.Unit = "token",
+    format: Format = "full-sentences",
 ) -> float:
-    """An arm's loss in nats at hidden tokens of documents that nobody has read, the same for all arms and seeds."""
+    """An arm's loss in nats at hidden tokens of documents that nobody has read, the same for all
+    arms and seeds.
+    """
     rows = rows_of(lab.plan, format, "unread")[:ASKED]
     exam = hidden(rows, text(lab.plan).words, seeded_generator(5), unit)
     return evaluation.mean_loss(trained(lab.plan, seed, change), probes.words_loss, [exam])
@@ -165,27 +213,44 @@ def compare(name: str, arms: dict[str, Change]) -> None:
 
 compare(
     "dynamic-masking",
-    {"dynamic": FEW, "ten masks in turn": replace(FEW, copies=10), "a single mask": replace(FEW, copies=1)},
+    {
+        "dynamic": FEW,
+        "ten masks in turn": replace(FEW, copies=10),
+        "a single mask": replace(FEW, copies=1),
+    },
 )
 compare(
     "undertrained",
-    {"baseline": BASE, "few documents": FEW, "twice the batch": Change(batch=2), "twice the steps": Change(longer=2)},
+    {
+        "baseline": BASE,
+        "few documents": FEW,
+        "twice the batch": Change(batch=2),
+        "twice the steps": Change(longer=2),
+    },
 )
 
 
 @experiment("input-formats")
 def input_formats(lab: Lab, seed: int) -> dict[str, float]:
-    """Held-out losses on full-sentence rows, and on average over rows of every format, so that none is at home."""
+    """Held-out losses on full-sentence rows, and on average over rows of every format, so that none
+    is at home.
+    """
     found, formats = dict[str, float](), get_args(Format)
     for format in formats:
-        by_rows = {rows: held_out(lab, seed, Change(format=format), format=rows) for rows in formats}
+        by_rows = {
+            rows: held_out(lab, seed, Change(format=format), format=rows) for rows in formats
+        }
         found |= {f"held-out loss/{format}": by_rows["full-sentences"]}
         found |= {f"on rows of every format/{format}": mean(by_rows[rows] for rows in formats)}
     return found
 
 
-def questions(tokenizer: Tokenizer, texts: list[str], length: int, seed: int) -> Iterator[tuple[Tensor, int, Tensor]]:
-    """Of each text with a word in several pieces: ids Int[T], the place of one of these, all of the word's, Bool[T]."""
+def questions(
+    tokenizer: Tokenizer, texts: list[str], length: int, seed: int
+) -> Iterator[tuple[Tensor, int, Tensor]]:
+    """Of each text with a word in several pieces: ids Int[T], the place of one of these, all of the
+    word's, Bool[T].
+    """
     rng = seeded_generator(seed, 8)
     for ids in map(torch.tensor, tokenizer.ids(texts, max_length=length)):
         number = tokenizer.words(ids)
@@ -204,7 +269,9 @@ def easier(n: int, seed: int) -> dict[str, float]:
     right: dict[str, list[bool]] = {"rest in view": [], "word hidden": []}
     for ids, place, word in questions(tokenizer, texts, model.stack.config.position.length, seed):
         for name, hide in zip(right, (torch.arange(len(ids)) == place, word), strict=True):
-            said = model(ids.masked_fill(hide, tokenizer.vocab.mask or 0)[None])[0][0, place].argmax()
+            said = model(ids.masked_fill(hide, tokenizer.vocab.mask or 0)[None])[0][
+                0, place
+            ].argmax()
             right[name].append(bool(said == ids[place]))
     return {f"pieces right/{name}": mean(hits) for name, hits in right.items()}
 
@@ -216,16 +283,25 @@ def whole_word_masking(lab: Lab, seed: int) -> dict[str, float]:
     tagging = task_rows("pos", seed, train=40, test=lab.plan.tests)
     for name, change in (("pieces", BASE), ("whole words", Change(unit="word"))):
         tagger = finetune(
-            trained(lab.plan, seed, change), tagging, text(lab.plan).words, epochs=4, lr=1e-3, batch=16,
-            dropout=0.0, max_length=LENGTH, seed=seed,
-        )  # fmt: skip
+            trained(lab.plan, seed, change),
+            tagging,
+            text(lab.plan).words,
+            epochs=4,
+            lr=1e-3,
+            batch=16,
+            dropout=0.0,
+            max_length=LENGTH,
+            seed=seed,
+        )
         values[f"tags right/{name}"] = tagger.score
     return values
 
 
 @experiment("span-and-sharing")
 def span_and_sharing(lab: Lab, seed: int) -> dict[str, float]:
-    """Parameters of the published sizes; held-out loss of each shape; the loss on spans and tokens."""
+    """Parameters of the published sizes; held-out loss of each shape; the loss on spans and
+    tokens.
+    """
     values: dict[str, float] = {}
     for name, millions in PUBLISHED.items():
         ours = small_models.published_size(preset(name.lower()))

@@ -1,4 +1,6 @@
-"""The claims of lesson 15: ways to make one vector of a sentence, search by vectors, the triplet loss."""
+"""The claims of lesson 15: ways to make one vector of a sentence, search by vectors, the triplet
+loss.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,7 +13,14 @@ from classroom.town.searches import KINDS, collection
 from course_lib.analysis import metrics
 from course_lib.analysis.retrieval import Index, best, words
 from course_lib.families import sentence
-from course_lib.families.sentence import Sentence, SentenceEncoder, TextBatches, WordAverage, encode, triplet_loss
+from course_lib.families.sentence import (
+    Sentence,
+    SentenceEncoder,
+    TextBatches,
+    WordAverage,
+    encode,
+    triplet_loss,
+)
 from course_lib.model.heads import Pool
 from course_lib.objectives import losses, seeded_generator
 from course_lib.pretrained import checkpoints
@@ -35,11 +44,15 @@ def shipped(lab: Lab, pool: Pool = "mean") -> SentenceEncoder:
     return SentenceEncoder(Sentence(body.stack, pool).eval().to(lab.device), tokenizer)
 
 
-def taught(lab: Lab, seed: int, rows: Any, loss: losses.Loss, lr: float, best: float | None = None) -> SentenceEncoder:
+def taught(
+    lab: Lab, seed: int, rows: Any, loss: losses.Loss, lr: float, best: float | None = None
+) -> SentenceEncoder:
     """The body with mean pooling, trained on pairs; those of three classes under a classifier."""
     reader, steps = shipped(lab), SIZES[lab.plan.scale][-1]
     torch.manual_seed(seed)
-    whole = sentence.PairClassifier(reader.model, 3) if loss is losses.classification else reader.model
+    whole = (
+        sentence.PairClassifier(reader.model, 3) if loss is losses.classification else reader.model
+    )
     batches = TextBatches(rows, reader.tokenizer, batch=32, seed=seed, max_length=72, best=best)
     fit(whole, batches, loss, steps, lr, optim.wsd(steps, steps // 8 + 1, 0.5), device=lab.device)
     return reader
@@ -49,8 +62,13 @@ def taught(lab: Lab, seed: int, rows: Any, loss: losses.Loss, lr: float, best: f
 def sbert_pooling(lab: Lab, seed: int) -> dict[str, float]:
     """Spearman's correlation times 100 with the grades of the town's pairs, by system."""
     size = SIZES[lab.plan.scale]
-    train, test = (list(rows) for rows in task_rows("similarity", seed, train=size[0], test=size[1]).values())
-    inferred = [row | {"label": 0 if row["label"] >= 3.5 else 1 if row["label"] >= 1.5 else 2} for row in train]
+    train, test = (
+        list(rows) for rows in task_rows("similarity", seed, train=size[0], test=size[1]).values()
+    )
+    inferred = [
+        row | {"label": 0 if row["label"] >= 3.5 else 1 if row["label"] >= 1.5 else 2}
+        for row in train
+    ]
     systems = averages() | {
         "avg BERT": shipped(lab),
         "BERT CLS": shipped(lab, "first"),
@@ -64,7 +82,9 @@ def sbert_pooling(lab: Lab, seed: int) -> dict[str, float]:
     said = [(set(words(row["text"])), set(words(row["pair"]))) for row in test]
     values = {"STS/shared words": sts([len(a & b) / len(a | b) for a, b in said])}
     for name, embedder in systems.items():
-        vectors = encode(embedder, [row[side] for side in ("text", "pair") for row in test], batch=64)
+        vectors = encode(
+            embedder, [row[side] for side in ("text", "pair") for row in test], batch=64
+        )
         for kind, x in (("STS", vectors), ("mean taken out", vectors - vectors.mean(0))):
             values[f"{kind}/{name}"] = sts(sentence.cosines(*x.chunk(2)).tolist())
     return values
@@ -102,10 +122,18 @@ def dense_retrieval(lab: Lab, seed: int) -> dict[str, float]:
     close = (tfidf.transform(asked) @ tfidf.transform(shelf.passages).T).toarray()
     searcher = taught(lab, seed, lessons.pairs(), sentence.ranking, 1e-3)
     index, roots = Index(shelf.passages, embedder=searcher, batch=64), Index(stems(shelf.passages))
-    found = {"BM25": ranked(index, "bm25"), OWN: ranked(index, "dense"), "hybrid": ranked(index, "rrf")}
+    found = {
+        "BM25": ranked(index, "bm25"),
+        OWN: ranked(index, "dense"),
+        "hybrid": ranked(index, "rrf"),
+    }
     found["BM25, stems"] = [[hit.number for hit in hits] for hits in roots.search_all(stems(asked))]
-    found["hybrid, stems"] = [fused(pair) for pair in zip(found["BM25, stems"], found[OWN], strict=True)]
-    found["TF-IDF"] = [best(np.where(row > 0, row, -np.inf).astype(np.float32), 10).tolist() for row in close]
+    found["hybrid, stems"] = [
+        fused(pair) for pair in zip(found["BM25, stems"], found[OWN], strict=True)
+    ]
+    found["TF-IDF"] = [
+        best(np.where(row > 0, row, -np.inf).astype(np.float32), 10).tolist() for row in close
+    ]
     for name, embedder in averages().items():
         found[name] = ranked(Index(shelf.passages, embedder=embedder, batch=64), "dense")
     values: dict[str, float] = {}

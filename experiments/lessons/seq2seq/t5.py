@@ -1,4 +1,6 @@
-"""The claims of lesson 17: span corruption, architectures and objectives, many tasks at once, sizes."""
+"""The claims of lesson 17: span corruption, architectures and objectives, many tasks at once,
+sizes.
+"""
 
 import random
 from collections.abc import Callable
@@ -20,7 +22,17 @@ from course_lib.model.config import StackConfig, T5Buckets
 from course_lib.objectives import IGNORE, collate, losses, seeded_generator
 from course_lib.objectives.losses import Batch, Loss
 from course_lib.pretrained import checkpoints, tokenizers
-from experiments.lessons import Lab, Made, experiment, fit, given, probes, published, small_models, town
+from experiments.lessons import (
+    Lab,
+    Made,
+    experiment,
+    fit,
+    given,
+    probes,
+    published,
+    small_models,
+    town,
+)
 from experiments.lessons.seq2seq import bart
 
 SIZES, LENGTH, WIDTHS = given("t5").values()
@@ -47,9 +59,17 @@ SPANS, SIGNS = [(2, 2), (8, 1)], ("<X>", "<Y>", "<Z>")  # "for inviting", "last"
 
 
 class Texts:
-    """One seed's rows of tokens, and the batches that they become. rows: of the corpus, in the order they are read."""
+    """One seed's rows of tokens, and the batches that they become. rows: of the corpus, in the
+    order they are read.
+    """
 
-    def __init__(self, size: dict[str, int], seed: int, tokenizer: tokenizers.Tokenizer, rows: list[list[int]]) -> None:
+    def __init__(
+        self,
+        size: dict[str, int],
+        seed: int,
+        tokenizer: tokenizers.Tokenizer,
+        rows: list[list[int]],
+    ) -> None:
         self.size, self.seed, self.tokenizer, self.rows = size, seed, tokenizer, rows
         self.vocab, self.sentinels = tokenizer.vocab, objectives.sentinels(tokenizer)
         self.special = torch.tensor([i for i in self.vocab.special if i not in self.sentinels])
@@ -78,22 +98,33 @@ class Texts:
 
     def fresh(self, width: int = 64) -> StackConfig:
         """A T5 for these minutes, two layers a side."""
-        return t5(self.vocab.size, width=width, layers=2, heads=width // 32, hidden=4 * width, dropout=0.0)
+        return t5(
+            self.vocab.size, width=width, layers=2, heads=width // 32, hidden=4 * width, dropout=0.0
+        )
 
 
 def of_the_town(size: dict[str, int], seed: int) -> Texts:
     """Documents in the tokens of t5-mini."""
     tokenizer = checkpoints.load("t5-mini").tokenizer
     cls, sep = cast(int, tokenizer.vocab.cls), cast(int, tokenizer.vocab.sep)
-    long = tokenizer.ids(list(data.corpus("world", n=size["documents"], seed=seed)["text"]), special=False)
+    long = tokenizer.ids(
+        list(data.corpus("world", n=size["documents"], seed=seed)["text"]), special=False
+    )
     cut = [ids[i : i + LENGTH] for ids in long for i in range(0, len(ids), LENGTH)]
     rows = [[cls, *ids, sep] for ids in cut if len(ids) > 8]
-    return Texts(size, seed, tokenizer, [rows[i] for i in torch.randperm(len(rows), generator=seeded_generator(seed))])
+    return Texts(
+        size,
+        seed,
+        tokenizer,
+        [rows[i] for i in torch.randperm(len(rows), generator=seeded_generator(seed))],
+    )
 
 
 @torch.no_grad()
 def judged(model: Any, loss: Loss, batch: Batch, special: torch.Tensor) -> tuple[float, float]:
-    """Of the targets' tokens, special ones apart, each after the right beginning: share said rightly, nats a token."""
+    """Of the targets' tokens, special ones apart, each after the right beginning: share said
+    rightly, nats a token.
+    """
     labels = batch["labels"]
     at = (labels != IGNORE) & ~torch.isin(labels, special)
     seen: dict[str, Any] = {"attention_mask": batch["attention_mask"], "loss_mask": at}
@@ -107,8 +138,8 @@ def judged(model: Any, loss: Loss, batch: Batch, special: torch.Tensor) -> tuple
 
 
 def build(kind: str, config: StackConfig) -> nn.Module:
-    """A fresh network. Language models read source and target as one text. Shared is one set of blocks for both sides;
-    the decoder's cross-attention is its self-attention once more."""
+    """A fresh network. Language models read source and target as one text. Shared is one set of
+    blocks for both sides; the decoder's cross-attention is its self-attention once more."""
     if KINDS[kind] is not losses.seq2seq:
         one = replace(config, cross=False, position=T5Buckets(32, 128, bidirectional=True))
         return heads.LM(transformer.Transformer(one))
@@ -125,7 +156,9 @@ def build(kind: str, config: StackConfig) -> nn.Module:
 def summarised(town: Texts, kind: str, objective: str, device: str) -> tuple[float, float]:
     """Pretrain (or not), tune on summaries, ask."""
     loss, steps = KINDS[kind], town.size["before"]
-    form: Callable[[Batch], Batch] = dict if loss is losses.seq2seq else partial(collate.joined, vocab=town.vocab)
+    form: Callable[[Batch], Batch] = (
+        dict if loss is losses.seq2seq else partial(collate.joined, vocab=town.vocab)
+    )
     torch.manual_seed(town.seed)
     model = build(kind, replace(town.fresh(), scale=True, init_std=0.05))
     if objective == "LM" and loss is losses.clm:
@@ -134,7 +167,9 @@ def summarised(town: Texts, kind: str, objective: str, device: str) -> tuple[flo
         read = town.spans if objective == "denoising" else town.parts
         fit(model, Made(lambda step: form(read(step))), loss, steps, 3e-3, device=device)
     stories = inputs.TaskBatches(town.frame, town.summaries(), town.size["rows"], town.seed)
-    fit(model, Made(lambda step: form(stories[step])), loss, town.size["after"], 2e-3, device=device)
+    fit(
+        model, Made(lambda step: form(stories[step])), loss, town.size["after"], 2e-3, device=device
+    )
     return judged(model, loss, form(town.frame.collate(town.summaries("test"))), town.special)
 
 
@@ -146,7 +181,9 @@ def architectures(lab: Lab, seed: int) -> dict[str, float]:
     values: dict[str, float] = {}
     for kind, objective in [*rows, (BEST, CONTROL)]:
         key = f"{kind}/{objective}"
-        values[f"tokens right/{key}"], values[f"nats/{key}"] = summarised(town, kind, objective, lab.device)
+        values[f"tokens right/{key}"], values[f"nats/{key}"] = summarised(
+            town, kind, objective, lab.device
+        )
     return values
 
 
@@ -156,7 +193,8 @@ def same_formats() -> bool:
     example = {"text": "He left.", "pair": "He went away.", "target": ""}
     formats = PAPER["t5-text-to-text"]["formats"].items()
     return all(
-        ours[name].row(example)["text"] == form.format(**example) and list(ours[name].labels) == labels
+        ours[name].row(example)["text"] == form.format(**example)
+        and list(ours[name].labels) == labels
         for name, (form, labels) in formats
     )
 
@@ -170,7 +208,11 @@ def asked(rng: random.Random) -> dict[str, dict[str, str]]:
     items: dict[str, dict[str, Any]] = {
         "topic": {"text": one, "label": kind},
         "question": {"text": f"where was {who} ?", "pair": story["text"], "answer": place},
-        "inference": {"text": story["text"], "pair": f"{who} was in the {said} .", "label": int(said != place)},
+        "inference": {
+            "text": story["text"],
+            "pair": f"{who} was in the {said} .",
+            "label": int(said != place),
+        },
         "translation": {"text": one, "target": bart.backwards(words)},
         "summary": story,
     }
@@ -178,7 +220,9 @@ def asked(rng: random.Random) -> dict[str, dict[str, str]]:
 
 
 class Corner(Texts):
-    """The tasks in tokens, `taught` and, with texts that none of these has, `tests`; a T5 that has restored stories."""
+    """The tasks in tokens, `taught` and, with texts that none of these has, `tests`; a T5 that has
+    restored stories.
+    """
 
     def __init__(self, size: dict[str, int], seed: int, device: str = "cpu") -> None:
         rng = random.Random(seed)
@@ -187,7 +231,10 @@ class Corner(Texts):
         pieces = objectives.add_sentinels(tokenizers.train_wordpiece(texts, 400, lowercase=False))
         super().__init__(size, seed, pieces, pieces.ids(bart.corpus()))
         self.device, most = device, 2 * size["tests"]
-        self.taught, self.tests = dict[str, list[inputs.EncodedRow]](), dict[str, list[inputs.EncodedRow]]()
+        self.taught, self.tests = (
+            dict[str, list[inputs.EncodedRow]](),
+            dict[str, list[inputs.EncodedRow]](),
+        )
         for name in TASKS:
             new, known = [each[name] for each in made[:most]], [each[name] for each in made[most:]]
             seen = {row["text"] for row in known}
@@ -195,12 +242,26 @@ class Corner(Texts):
             self.tests[name] = self.frame.rows([row for row in new if row["text"] not in seen])
         torch.manual_seed(seed)
         self.young = t5_lm(replace(self.fresh(), scale=True, init_std=0.05))
-        fit(self.young, Made(self.spans), losses.seq2seq, max(2, size["each"] // 4), 3e-3, device=device)
+        fit(
+            self.young,
+            Made(self.spans),
+            losses.seq2seq,
+            max(2, size["each"] // 4),
+            3e-3,
+            device=device,
+        )
 
     def tuned(self, *names: str) -> seq2seq.Seq2SeqLM:
-        """The T5 taught these tasks together: with many or one, of each as many rows in as many updates."""
-        taught, batch = {name: self.taught[name] for name in names}, self.size["rows"] // 2 * len(names)
-        mixed = text_to_text.MixedTasks(self.frame, taught, [1 / len(names)] * len(names), batch=batch, seed=self.seed)
+        """The T5 taught these tasks together: with many or one, of each as many rows in as many
+        updates.
+        """
+        taught, batch = (
+            {name: self.taught[name] for name in names},
+            self.size["rows"] // 2 * len(names),
+        )
+        mixed = text_to_text.MixedTasks(
+            self.frame, taught, [1 / len(names)] * len(names), batch=batch, seed=self.seed
+        )
         model, rate = deepcopy(self.young), RATES.get(names, 3e-3)
         fit(model, mixed, losses.seq2seq, self.size["each"], rate, device=self.device)
         return model
@@ -208,12 +269,16 @@ class Corner(Texts):
     def answered(self, model: seq2seq.Seq2SeqLM, name: str) -> float:
         """Share of answers, written greedily, that are the target's text."""
         said = probes.answers(model, self.frame, self.tests[name], most=24)
-        return metrics.accuracy(said, [self.tokenizer.decode(row.label) for row in self.tests[name]])
+        return metrics.accuracy(
+            said, [self.tokenizer.decode(row.label) for row in self.tests[name]]
+        )
 
 
 @experiment("t5-text-to-text", tasks=tuple(TASKS))
 def text_in_text_out(lab: Lab, seed: int) -> dict[str, float]:
-    """Scores of one model a task and of one for all, of the model before, and of the commonest answer."""
+    """Scores of one model a task and of one for all, of the model before, and of the commonest
+    answer.
+    """
     corner = Corner(SIZES[lab.plan.scale], seed, lab.device)
     joint, values = corner.tuned(*TASKS), {"formats as the paper's": float(same_formats())}
     for name in TASKS:
@@ -259,26 +324,43 @@ def t5_span_corruption(lab: Lab, seed: int) -> dict[str, float]:
     words = EXAMPLE["text"].split()
     signs = list(range(len(words), len(words) + len(SIGNS)))
     marked = objectives.mark_spans(torch.arange(len(words)), SPANS, signs)
-    said = {side: " ".join([*words, *SIGNS][i] for i in ids.tolist()) for side, ids in marked._asdict().items()}
-    values = {f"as in the lecture/{side}": float(text == EXAMPLE[side]) for side, text in said.items()}
+    said = {
+        side: " ".join([*words, *SIGNS][i] for i in ids.tolist())
+        for side, ids in marked._asdict().items()
+    }
+    values = {
+        f"as in the lecture/{side}": float(text == EXAMPLE[side]) for side, text in said.items()
+    }
     back = objectives.restore(*marked, signs)
     values["restored/the lecture's example"] = float(torch.equal(back, torch.arange(len(words))))
-    read = ([town(small_models.WORLD).document(i)["text"] for i in range(750)], data.corpus("manual")["text"][:])
+    read = (
+        [town(small_models.WORLD).document(i)["text"] for i in range(750)],
+        data.corpus("manual")["text"][:],
+    )
     for name, texts in zip(("world", "Python's manual"), read, strict=True):
         values |= {f"{what}/{name}": value for what, value in _amounts(texts, seed).items()}
     return values
 
 
 def _amounts(texts: list[str], seed: int) -> dict[str, float]:
-    """Over the texts of one corpus, in its own word pieces: their number, share hidden, mean span, share restored."""
+    """Over the texts of one corpus, in its own word pieces: their number, share hidden, mean span,
+    share restored.
+    """
     pieces = objectives.add_sentinels(tokenizers.train_wordpiece(texts, 2000))
     signs, rng = objectives.sentinels(pieces), seeded_generator(seed, 2)
     found: list[tuple[float, ...]] = []
     for ids in pieces.ids([text[:2000] for text in texts], special=False):
         if len(ids) >= 50:
-            pair = objectives.span_corruption(torch.tensor(ids), rng, vocab=pieces.vocab, sentinels=signs)
+            pair = objectives.span_corruption(
+                torch.tensor(ids), rng, vocab=pieces.vocab, sentinels=signs
+            )
             spans = int(torch.isin(pair.input, torch.tensor(signs)).sum())
-            hidden, back = len(ids) - len(pair.input) + spans, objectives.restore(*pair, signs).tolist() == ids
+            hidden, back = (
+                len(ids) - len(pair.input) + spans,
+                objectives.restore(*pair, signs).tolist() == ids,
+            )
             found.append((hidden / len(ids), (len(pair.target) - spans - 1) / spans, back))
     means = (sum(column) / len(found) for column in zip(*found, strict=True))
-    return {"texts": len(found)} | dict(zip(("share hidden", "mean span", "restored"), means, strict=True))
+    return {"texts": len(found)} | dict(
+        zip(("share hidden", "mean span", "restored"), means, strict=True)
+    )

@@ -1,4 +1,6 @@
-"""What the tests of lessons share: a notebook's cells, run one by one, and what a network or a student would bring."""
+"""What the tests of lessons share: a notebook's cells, run one by one, and what a network or a
+student would bring.
+"""
 
 import re
 from collections.abc import Mapping
@@ -24,8 +26,12 @@ def cells_of(lesson: str) -> list[Any]:
     return [cell for cell in cells if cell.cell_type == "code"]
 
 
-def run_cells(lesson: str, space: dict[str, Any], *names: str, swap: Mapping[str, str] = UNCHANGED) -> dict[str, Any]:
-    """Execute cells in `space`, in their order, each with its further parts (`ten-build_2`); pieces are exchanged."""
+def run_cells(
+    lesson: str, space: dict[str, Any], *names: str, swap: Mapping[str, str] = UNCHANGED
+) -> dict[str, Any]:
+    """Execute cells in `space`, in their order, each with its further parts (`ten-build_2`); pieces
+    are exchanged.
+    """
     found = [(re.sub(r"_\d$", "", cell.id), cell.source) for cell in cells_of(lesson)]
     assert set(names) <= {name for name, _ in found}, names
     sources = [source for name, source in found if name in names]
@@ -38,11 +44,26 @@ def run_cells(lesson: str, space: dict[str, Any], *names: str, swap: Mapping[str
 
 
 def started(
-    lesson: str, folder: Path, *names: str, source: Any = "world", swap: Mapping[str, str] = UNCHANGED, **known: Any
+    lesson: str,
+    folder: Path,
+    *names: str,
+    source: Any = "world",
+    swap: Mapping[str, str] = UNCHANGED,
+    **known: Any,
 ) -> dict[str, Any]:
-    """The lesson's first cells at scale smoke and further ones, in one space. known: as MODEL, or what cells made."""
-    given = {"SCALE": "smoke", "SEED": 0, "DEVICE": "cpu", "DATA": str(source), "OUT": str(folder / "out")}
-    return run_cells(lesson, run_cells(lesson, {}, "parameters") | known | given, "start", *names, swap=swap)
+    """The lesson's first cells at scale smoke and further ones, in one space. known: as MODEL, or
+    what cells made.
+    """
+    given = {
+        "SCALE": "smoke",
+        "SEED": 0,
+        "DEVICE": "cpu",
+        "DATA": str(source),
+        "OUT": str(folder / "out"),
+    }
+    return run_cells(
+        lesson, run_cells(lesson, {}, "parameters") | known | given, "start", *names, swap=swap
+    )
 
 
 def paper(lesson: str) -> Any:
@@ -51,10 +72,15 @@ def paper(lesson: str) -> Any:
 
 
 def own_labels(folder: Path, pair: bool = False, rows: int = 40) -> str:
-    """A student's folder of labelled texts, `mine train 7`, with a second text beside them if `pair`."""
+    """A student's folder of labelled texts, `mine train 7`, with a second text beside them if
+    `pair`.
+    """
     header = "text\tpair\tlabel" if pair else "text\tlabel"
     for name in ("train", "dev"):
-        lines = [f"mine {name} {i}" + "\tyours" * pair + f"\t{('bad', 'good')[i % 2]}" for i in range(rows)]
+        lines = [
+            f"mine {name} {i}" + "\tyours" * pair + f"\t{('bad', 'good')[i % 2]}"
+            for i in range(rows)
+        ]
         (folder / f"{name}.tsv").write_text("\n".join([header, *lines]) + "\n", "utf-8")
     return str(folder)
 

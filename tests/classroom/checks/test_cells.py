@@ -1,4 +1,6 @@
-"""Cells of lessons 07 and 21: the data that they make is what they say, the card holds every claim and guesses none."""
+"""Cells of lessons 07 and 21: the data that they make is what they say, the card holds every claim
+and guesses none.
+"""
 
 import random
 from pathlib import Path
@@ -32,7 +34,8 @@ def test_the_three_read_the_same_rows(street: dict[str, Any]) -> None:
             kept = street["PLACES_KEPT"][task] if kind == "encoder" else 0
             assert labels[labels != IGNORE].tolist() == wanted[: kept or None], (task, kind)
         places = (batches["encoder"]["labels"][i] != IGNORE).nonzero()[:, 0].tolist()
-        first = 1 if task == "roles" else len(street["ids"](source))  # tags stand at the words, masks behind them
+        # tags stand at the words, masks behind them
+        first = 1 if task == "roles" else len(street["ids"](source))
         assert places == list(range(first, first + len(places)))
         read = batches["encoder"]["ids"][i][batches["encoder"]["attention_mask"][i]].tolist()
         assert read[: len(street["ids"](source))] == street["ids"](source)
@@ -43,7 +46,10 @@ def test_the_three_read_the_same_rows(street: dict[str, Any]) -> None:
 
 def test_padding_costs_nothing(street: dict[str, Any]) -> None:
     rows = [("who", "who? Mara gave Theo the lamp .", "Theo")]
-    longer = [*rows, ("velin", "velin? the lamp was given to Theo by Mara .", "Mara -o Theo -ti lamp -m gifu")]
+    longer = [
+        *rows,
+        ("velin", "velin? the lamp was given to Theo by Mara .", "Mara -o Theo -ti lamp -m gifu"),
+    ]
     for kind, form in street["FORM"].items():
         alone, padded = form(rows), {name: part[:1] for name, part in form(longer).items()}
         assert street["flops"](kind, alone) == street["flops"](kind, padded)
@@ -67,11 +73,17 @@ def test_the_guide_names_claims_and_lessons_that_there_are(street: dict[str, Any
 
 
 def test_the_reviews_of_lesson_07_mean_what_they_say(tmp_path: Path) -> None:
-    """No labelled review of the lesson turns its opinion around; all words of one are of one kind."""
+    """No labelled review of the lesson turns its opinion around; all words of one are of one
+    kind.
+    """
     space = started("07_transfer", tmp_path, "data")
     rows = [row for domain in ("food", "film") for row in space["reviews"](domain, 60)]
     lines = (ROOT / "data" / "world" / "opinions.tsv").read_text("utf-8").splitlines()[1:]
-    kinds = {word: int(kind == "positive") for word, _, kind in (line.split("\t") for line in lines)}
+    kinds = {
+        word: int(kind == "positive") for word, _, kind in (line.split("\t") for line in lines)
+    }
     assert len(rows) == 120
     for row in rows:
-        assert {kinds[word] for word in elmo.split(row["text"]) if word in kinds} == {row["label"]}, row
+        assert {kinds[word] for word in elmo.split(row["text"]) if word in kinds} == {
+            row["label"]
+        }, row

@@ -1,4 +1,6 @@
-"""Lessons 07 to 21 with another model or other texts: what a network would bring, from local folders."""
+"""Lessons 07 to 21 with another model or other texts: what a network would bring, from local
+folders.
+"""
 
 import json
 import re
@@ -27,8 +29,15 @@ def small_public_bert(folder: Path, layers: int) -> str:
     """By transformers itself."""
     _, tokenizer, _ = checkpoints.load("bert-mini")
     torch.manual_seed(0)
-    size = {"hidden_size": 32, "num_hidden_layers": layers, "num_attention_heads": 2, "intermediate_size": 64}
-    model = transformers.BertForPreTraining(transformers.BertConfig(vocab_size=tokenizer.vocab.size, **size))
+    size = {
+        "hidden_size": 32,
+        "num_hidden_layers": layers,
+        "num_attention_heads": 2,
+        "intermediate_size": 64,
+    }
+    model = transformers.BertForPreTraining(
+        transformers.BertConfig(vocab_size=tokenizer.vocab.size, **size)
+    )
     model.save_pretrained(folder)
     tokenizer.save(folder)
     return str(folder)
@@ -38,41 +47,88 @@ def working(lesson: str) -> list[str]:
     """All cells behind the first but quizzes and the exercises' checks."""
     ids = dict.fromkeys(re.sub(r"_\d$", "", cell.id) for cell in cells_of(lesson))
     left_out = ("quiz-", "parameters", "start")
-    return [i for i in ids if not i.startswith(left_out) and (i.endswith("-stub") or not i.startswith("ex-"))]
+    return [
+        i
+        for i in ids
+        if not i.startswith(left_out) and (i.endswith("-stub") or not i.startswith("ex-"))
+    ]
 
 
 SIZE: dict[str, Any] = {"width": 16, "layers": 1, "heads": 2}
-PUBLIC = [  # a lesson's cell; the model's type and head, how it is built for so many tokens; what is said how often
-    ("12_roberta", "public-ask", "albert", "AlbertForMaskedLM",
-     lambda n: MLM(Transformer(albert(n, embed=8, **SIZE))), "%", 9),
-    ("16_bart", "public", "bart", "BartForConditionalGeneration", lambda n: bart_lm(bart(n, **SIZE), start=3), "\n", 1),
-    ("17_t5", "public-ask", "t5", "T5ForConditionalGeneration", lambda n: t5_lm(t5(n, hidden=32, **SIZE)), " -> ", 4),
-]  # fmt: skip
+# a lesson's cell; the model's type and head, how it is built for so many tokens; what is said how
+# often
+PUBLIC = [
+    (
+        "12_roberta",
+        "public-ask",
+        "albert",
+        "AlbertForMaskedLM",
+        lambda n: MLM(Transformer(albert(n, embed=8, **SIZE))),
+        "%",
+        9,
+    ),
+    (
+        "16_bart",
+        "public",
+        "bart",
+        "BartForConditionalGeneration",
+        lambda n: bart_lm(bart(n, **SIZE), start=3),
+        "\n",
+        1,
+    ),
+    (
+        "17_t5",
+        "public-ask",
+        "t5",
+        "T5ForConditionalGeneration",
+        lambda n: t5_lm(t5(n, hidden=32, **SIZE)),
+        " -> ",
+        4,
+    ),
+]
 
 
 @HUB
 @pytest.mark.parametrize(("lesson", "cell", "kind", "head", "build", "says", "often"), PUBLIC)
 def test_a_public_model(
-    lesson: str, cell: str, kind: str, head: str, build: Any, says: str, often: int, form: str, tmp_path: Path,
+    lesson: str,
+    cell: str,
+    kind: str,
+    head: str,
+    build: Any,
+    says: str,
+    often: int,
+    form: str,
+    tmp_path: Path,
     capsys: Any,
-) -> None:  # fmt: skip
-    words = train_wordpiece(["Nadia bought the lamp. Paul bought the coin in 2017."] * 3, 200, lowercase=False)
+) -> None:
+    words = train_wordpiece(
+        ["Nadia bought the lamp. Paul bought the coin in 2017."] * 3, 200, lowercase=False
+    )
     torch.manual_seed(0)
     words = objectives.add_sentinels(words) if kind == "t5" else words
     folder = public(tmp_path, build(words.vocab.size), words, kind, head)
     place = form.format(folder)
     space = started(lesson, tmp_path, **({"MODEL": place} if lesson == "12_roberta" else {}))
     capsys.readouterr()
-    run_cells(lesson, space, cell, swap={} if "MODEL" in space else {'PUBLIC = ""': f'PUBLIC = "{place}"'})
+    run_cells(
+        lesson, space, cell, swap={} if "MODEL" in space else {'PUBLIC = ""': f'PUBLIC = "{place}"'}
+    )
     said = capsys.readouterr().out
     assert said.count(says) == often and "nothing is fetched" not in said
 
 
 @pytest.mark.parametrize("pair", [False, True], ids=["one text", "two texts"])
-def test_10_a_folder_of_labels(pair: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    space = started("10_bert_finetuning", tmp_path, "data", "by-hand-batches", source=own_labels(tmp_path, pair))
+def test_10_a_folder_of_labels(
+    pair: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    space = started(
+        "10_bert_finetuning", tmp_path, "data", "by-hand-batches", source=own_labels(tmp_path, pair)
+    )
     assert space["OWN"] and space["names"] == ["bad", "good"]
-    assert all(text.startswith("mine dev") for text in space["single"]["test"]["text"]), "a test set has no labels"
+    assert all(text.startswith("mine dev") for text in space["single"]["test"]["text"]), (
+        "a test set has no labels"
+    )
     assert space["frame"].kind == ("pair" if pair else "single")
     assert "classes: ['bad', 'good']" in capsys.readouterr().out
 
@@ -87,7 +143,12 @@ def test_07_a_folder_of_labels(tmp_path: Path) -> None:
     space = started("07_transfer", tmp_path, "data", "texts", source=own_labels(tmp_path, rows=90))
     assert all(row["text"].startswith("mine train") for row in space["reviews"]("food", 20))
     assert all(row["text"].startswith("mine dev") for row in space["reviews"]("film", 20, "test"))
-    assert set(space["tokenizer"].tokens(range(4, space["tokenizer"].vocab.size))) >= {"mine", "train", "0", "89"}
+    assert set(space["tokenizer"].tokens(range(4, space["tokenizer"].vocab.size))) >= {
+        "mine",
+        "train",
+        "0",
+        "89",
+    }
 
 
 TREEBANK = """1\tThe\t_\tDET\t_\t_\t3\tdet\t_\t_
@@ -107,8 +168,20 @@ def test_11_a_public_model_and_a_treebank(tmp_path: Path) -> None:
     ids = working("11_inside_bert")
     stretches = [("sets", "hits"), ("best", "coref-data"), ("parser-data", "probe-data")]
     parsing = [name for first, end in stretches for name in ids[ids.index(first) : ids.index(end)]]
-    space = started("11_inside_bert", tmp_path, *parsing, source=tmp_path / "small.conllu", swap=swap, MODEL=model)
-    assert (space["LAYERS"], space["HEADS"]) == (3, 2) and set(space["RELATIONS"]) == {"det", "nsubj", "obj", "amod"}
+    space = started(
+        "11_inside_bert",
+        tmp_path,
+        *parsing,
+        source=tmp_path / "small.conllu",
+        swap=swap,
+        MODEL=model,
+    )
+    assert (space["LAYERS"], space["HEADS"]) == (3, 2) and set(space["RELATIONS"]) == {
+        "det",
+        "nsubj",
+        "obj",
+        "amod",
+    }
     assert list(space["untrained"]) == ["random weights"]  # no recipe, no mimetic start
     assert space["scores"]["best distance"]["obj"] == 100 and space["found"]["distances"] > 50
 
@@ -124,8 +197,13 @@ OWN_TEXTS = [  # a lesson's cells, and where the texts are then
 
 @pytest.mark.parametrize(("lesson", "cells", "found"), OWN_TEXTS)
 def test_texts_of_ones_own(lesson: str, cells: list[str], found: Any, tmp_path: Path) -> None:
-    pages = [f"My own page says the {word} again, naïve 🙂. " * 5 for word in ("lamp", "coin", "shelf", "mill") * 10]
-    (tmp_path / "train.jsonl").write_text("\n".join(json.dumps({"text": page}) for page in pages), "utf-8")
+    pages = [
+        f"My own page says the {word} again, naïve 🙂. " * 5
+        for word in ("lamp", "coin", "shelf", "mill") * 10
+    ]
+    (tmp_path / "train.jsonl").write_text(
+        "\n".join(json.dumps({"text": page}) for page in pages), "utf-8"
+    )
     texts = found(started(lesson, tmp_path, *cells, source=tmp_path))
     assert texts and all("own page" in text.lower() for text in texts)
 
@@ -136,14 +214,32 @@ def test_15_another_body_pairs_and_texts(tmp_path: Path) -> None:
         (tmp_path / folder).mkdir()
     pairs = [f"the lamp of {i} fell\tthe lamp of {i * 7 % 40} rose\t{i % 6}.0" for i in range(40)]
     for split in ("train", "dev"):
-        (tmp_path / "pairs" / f"{split}.tsv").write_text("\n".join(["text\tpair\tlabel", *pairs]) + "\n", "utf-8")
+        (tmp_path / "pairs" / f"{split}.tsv").write_text(
+            "\n".join(["text\tpair\tlabel", *pairs]) + "\n", "utf-8"
+        )
     for split in ("train", "test"):
-        old = [f"Title {split} {i}. The {'old ' * (i % 7)} mill number {i} stands by the river of {i}, " * 2
-               for i in range(30)]  # fmt: skip
-        (tmp_path / "texts" / f"{split}.jsonl").write_text("\n".join(json.dumps({"text": t}) for t in old), "utf-8")
+        old = [
+            f"Title {split} {i}. The {'old ' * (i % 7)} mill number {i} stands by the river of"
+            f" {i}, " * 2
+            for i in range(30)
+        ]
+        (tmp_path / "texts" / f"{split}.jsonl").write_text(
+            "\n".join(json.dumps({"text": t}) for t in old), "utf-8"
+        )
     swap = {'"world/similarity"': f'"{tmp_path / "pairs"}"'}
-    space = started("15_sbert", tmp_path, *working("15_sbert"), source=tmp_path / "texts", swap=swap, MODEL=model)
-    assert space["body"].config.width == 32 and len(space["grades"]) == 40 and space["KINDS"] == ["first sentence"]
+    space = started(
+        "15_sbert",
+        tmp_path,
+        *working("15_sbert"),
+        source=tmp_path / "texts",
+        swap=swap,
+        MODEL=model,
+    )
+    assert (
+        space["body"].config.width == 32
+        and len(space["grades"]) == 40
+        and space["KINDS"] == ["first sentence"]
+    )
     assert space["LR"] == 1e-3  # as for all up to a width of 256
     assert all(query.text.startswith("Title test") for query in space["shelf"].queries)
 
@@ -152,7 +248,9 @@ def test_16_stories_of_ones_own(tmp_path: Path) -> None:
     rows = [{"text": f"My {i} cats sleep. It rains.", "target": f"{i} cats."} for i in range(90)]
     (tmp_path / "train.jsonl").write_text("\n".join(map(json.dumps, rows)), "utf-8")
     space = started("16_bart", tmp_path, "stories", source=tmp_path)
-    assert len(space["short"]) == 80 and {row["target"] for row in space["short"]} <= {row["target"] for row in rows}
+    assert len(space["short"]) == 80 and {row["target"] for row in space["short"]} <= {
+        row["target"] for row in rows
+    }
 
 
 def test_19_a_public_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -161,13 +259,19 @@ def test_19_a_public_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     swap = {'MODEL = "gpt-mini"': f"MODEL = {folder!r}"}
     cells = "facts-run", "facts-look", "facts-curve", "ex-scores-stub", "score-library"
     space = started("19_gpt3", tmp_path, *cells, swap=swap)
-    assert list(space["shipped"]) == [folder] and "your function = library: True" in capsys.readouterr().out
+    assert (
+        list(space["shipped"]) == [folder]
+        and "your function = library: True" in capsys.readouterr().out
+    )
 
 
 def test_21_the_pronouns_of_public_models(tmp_path: Path) -> None:
     """The same answers as the shipped ones give."""
     space = started("21_choosing", tmp_path, "pronoun", "pronoun-who")
-    kinds = {"gpt-mini": ("gpt2", "GPT2LMHeadModel"), "bert-mini": ("megatron-bert", "MegatronBertForPreTraining")}
+    kinds = {
+        "gpt-mini": ("gpt2", "GPT2LMHeadModel"),
+        "bert-mini": ("megatron-bert", "MegatronBertForPreTraining"),
+    }
     copies = {}
     for name, (kind, head) in kinds.items():
         model, tokenizer, _ = checkpoints.load(name)
@@ -176,4 +280,6 @@ def test_21_the_pronouns_of_public_models(tmp_path: Path) -> None:
     shares = run_cells("21_choosing", space, "pronoun-run", "pronoun-says")["shares"]
     for name, copy in copies.items():
         for text, by in shares[name].items():
-            assert {group: pytest.approx(of, abs=2e-3) for group, of in shares[copy][text].items()} == by
+            assert {
+                group: pytest.approx(of, abs=2e-3) for group, of in shares[copy][text].items()
+            } == by

@@ -1,4 +1,6 @@
-"""Every exercise proves itself; the engine: what is a stub, nonsense, a draw without seed, two mistakes at once."""
+"""Every exercise proves itself; the engine: what is a stub, nonsense, a draw without seed, two
+mistakes at once.
+"""
 
 import inspect
 import math
@@ -23,10 +25,19 @@ def crashes(*_: object) -> None:
 
 
 NONSENSE = [
-    lambda *_: object(), lambda *_: "text", lambda *_: {}, lambda *_: [], lambda *_: (), lambda *_: torch.zeros(0),
-    lambda *_: torch.full((2, 2), math.nan), lambda *_: (None, None), lambda *_: -1, lambda: 1, torch.zeros(2),
+    lambda *_: object(),
+    lambda *_: "text",
+    lambda *_: {},
+    lambda *_: [],
+    lambda *_: (),
+    lambda *_: torch.zeros(0),
+    lambda *_: torch.full((2, 2), math.nan),
+    lambda *_: (None, None),
+    lambda *_: -1,
+    lambda: 1,
+    torch.zeros(2),
     crashes,
-]  # fmt: skip
+]
 
 
 def prove(task: Exercise) -> None:
@@ -39,7 +50,9 @@ def prove(task: Exercise) -> None:
             verdict = task(fn)
         known = re.sub(r"\\{.*?\\}", ".*", re.escape(says))  # what a judge fills in may be anything
         told = not verdict and re.search(known, verdict.message)
-        assert told, f"This mistake of {task.name} is not told apart: {says} It says: {verdict.message}"
+        assert told, (
+            f"This mistake of {task.name} is not told apart: {says} It says: {verdict.message}"
+        )
         for got in (result(fn, case) for case in task.draw()):
             unknown = isinstance(got, Crash) and isinstance(got.error, NameError)
             assert not unknown, f"A patch of {task.name} names what is not there: {got}"
@@ -47,11 +60,17 @@ def prove(task: Exercise) -> None:
 
 @pytest.mark.parametrize("name", checks.EXERCISES)
 def test_an_exercise_is_what_it_says(name: str) -> None:
-    """Right answers pass, every known mistake is named; stubs and nonsense get one sentence; no draw is disturbed."""
+    """Right answers pass, every known mistake is named; stubs and nonsense get one sentence; no
+    draw is disturbed.
+    """
     task = checks.EXERCISES[name]
     source = inspect.getsource(sys.modules[task.reference.__module__])
     used = {mistake.says for mistake in task.mistakes}
-    unused = [key for key, says in task.says.items() if says not in used and not re.search(rf"\b{key}\b", source)]
+    unused = [
+        key
+        for key, says in task.says.items()
+        if says not in used and not re.search(rf"\b{key}\b", source)
+    ]
     assert unused in ([], ["verified"])
     assert task.name == name and task.__doc__ == task.reference.__doc__
     assert len(task.mistakes) >= 10 and len(task.right) >= 5
@@ -65,13 +84,17 @@ def test_an_exercise_is_what_it_says(name: str) -> None:
         assert not verdict and verdict.message.startswith(f"{name}: not yet. "), verdict.message
         assert "\n" not in verdict.message and len(verdict.message) < 400
     assert "KeyError" in task(crashes).message and "TypeError" in task(lambda: 1).message
-    assert "function itself" in task(torch.zeros(2)).message and torch.equal(before, torch.get_rng_state())
+    assert "function itself" in task(torch.zeros(2)).message and torch.equal(
+        before, torch.get_rng_state()
+    )
 
 
 @exercise(
     lambda g: [(normal(g, 4),), (normal(g, 2, 3),), (normal(g, 3, 3),)],
     hint=lambda fn, case: (
-        toy.says["logarithm"] if torch.equal(torch.as_tensor(fn(**case)), case["x"].log_softmax(-1)) else ""
+        toy.says["logarithm"]
+        if torch.equal(torch.as_tensor(fn(**case)), case["x"].log_softmax(-1))
+        else ""
     ),
 )
 def toy(x: torch.Tensor) -> torch.Tensor:
@@ -93,7 +116,10 @@ def test_the_toy_is_proven() -> None:
 @pytest.mark.parametrize(
     ("fn", "says"),
     [
-        (lambda x: x / x.sum(0, keepdim=True), "dim=0, which may be the batch. And: The exponential is missing."),
+        (
+            lambda x: x / x.sum(0, keepdim=True),
+            "dim=0, which may be the batch. And: The exponential is missing.",
+        ),
         (lambda x: x.log_softmax(-1), "logarithm of it"),
         (lambda x: x.softmax(-1) + 0.01, "The numbers differ at index"),
         (lambda x: x.softmax(-1)[..., :1], "has shape [1]; it should have [4], on x [4]"),
@@ -138,7 +164,10 @@ def test_an_error_of_ones_own_is_no_known_mistake() -> None:
 
     crashing = made("axis: => x @ torch.zeros(99)")
     assert crashing(lambda x: x @ torch.zeros(99)).message == "toy: not yet. axis"
-    assert """It raises RuntimeError at `raise RuntimeError("my own")` on x [4]: my own""" in crashing(breaks).message
+    assert (
+        """It raises RuntimeError at `raise RuntimeError("my own")` on x [4]: my own"""
+        in crashing(breaks).message
+    )
 
 
 def half(x: float) -> float:
@@ -149,11 +178,22 @@ def half(x: float) -> float:
 def test_a_verdict_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
     verdict = toy(lambda x: x)
     assert capsys.readouterr().out == f"{WRONG} {verdict.message}\n"
-    assert toy.use(half) is toy.reference and toy.use(toy.reference) is toy.reference and toy.use(half, half) is half
-    assert capsys.readouterr().out.splitlines()[:2] == ["toy: the course's, until yours passes its check", "toy: yours"]
+    assert (
+        toy.use(half) is toy.reference
+        and toy.use(toy.reference) is toy.reference
+        and toy.use(half, half) is half
+    )
+    assert capsys.readouterr().out.splitlines()[:2] == [
+        "toy: the course's, until yours passes its check",
+        "toy: yours",
+    ]
     report("toy", lambda: "many words " * 40)
     assert 100 < max(map(len, capsys.readouterr().out.splitlines())) <= 110
     assert difference({"ids": torch.tensor([1, 2])}, 3, 4).endswith("on ids = [1, 2].")
     ids_only = checks.EXERCISES["bert_input"](lambda a, b, c, s: ([c, *a, s, *b, s], []))
     assert "Part 1 (`segments`) of" in ids_only.message
-    assert verdict._ipython_display_() is None and not verdict and repr(verdict) == "CheckResult(not passed)"
+    assert (
+        verdict._ipython_display_() is None
+        and not verdict
+        and repr(verdict) == "CheckResult(not passed)"
+    )

@@ -1,4 +1,5 @@
-"""The papers' figures: the ledger has those of data/papers, what can be counted agrees, answers are the library's.
+"""The papers' figures: the ledger has those of data/papers, what can be counted agrees, answers are
+the library's.
 
 What claims of the kinds `exact` and `computed` say is computed again by tests/experiments.
 """
@@ -34,7 +35,12 @@ from tests.classroom.checks.lessons import ROOT, paper
 
 PAPERS = {path.stem: paper(path.stem) for path in sorted((ROOT / "data" / "papers").glob("*.json"))}
 CLAIMS = ledger.read()
-BOTH = [(lesson, name) for lesson, some in PAPERS.items() for name in some if name in CLAIMS and CLAIMS[name].paper]
+BOTH = [
+    (lesson, name)
+    for lesson, some in PAPERS.items()
+    for name in some
+    if name in CLAIMS and CLAIMS[name].paper
+]
 LABELS = ("columns", "params")
 SPELT = {"gpt3-table"}  # 0.5M, 6.0e-4: see below
 
@@ -45,7 +51,9 @@ def numbers(value: Any) -> Counter[float]:
         value = [part for name, part in value.items() if name not in LABELS]
     if isinstance(value, list):
         return sum(map(numbers, value), Counter())
-    return Counter(float(found) for found in re.findall(r"\d+(?:\.\d+)?", str(value).replace(",", "")))
+    return Counter(
+        float(found) for found in re.findall(r"\d+(?:\.\d+)?", str(value).replace(",", ""))
+    )
 
 
 @pytest.mark.parametrize(("lesson", "name"), [both for both in BOTH if both[1] not in SPELT])
@@ -68,7 +76,11 @@ def counted() -> Any:
     for name in ("ELECTRA-Small", "ELECTRA-Base"):
         yield rows("14_electra", "small")[name]["millions"], 0.05, preset(name.lower())
     for name in T5_SIZES:
-        yield rows("17_t5", "t5-sizes")[name]["millions"], 0.1, lambda name=name: t5_lm(t5_size(name))
+        yield (
+            rows("17_t5", "t5-sizes")[name]["millions"],
+            0.1,
+            lambda name=name: t5_lm(t5_size(name)),
+        )
     yield rows("20_peft", "lora")["full fine-tuning"]["trained (millions)"], 0.005, gpt3()
 
 
@@ -79,7 +91,15 @@ def test_the_models_have_the_papers_size(millions: float, share: float, model: A
 
 def test_the_tables_are_the_librarys() -> None:
     for name, row in GPT3_SIZES.items():
-        printed = [row.parameters, row.layers, row.width, row.heads, row.head_width, row.batch, row.lr]
+        printed = [
+            row.parameters,
+            row.layers,
+            row.width,
+            row.heads,
+            row.head_width,
+            row.batch,
+            row.lr,
+        ]
         assert rows("19_gpt3", "gpt3-table")[name] == printed
     temperature = inspect.signature(distill.soft_loss).parameters["temperature"].default
     weights = PAPERS["13_distilbert"]["distilbert"]["weights in the code"]
@@ -96,7 +116,9 @@ def test_lora_trains_what_the_paper_says() -> None:
 def test_gpt3s_energy_follows_from_its_operations() -> None:
     known = PAPERS["21_choosing"]["energy"]["GPT-3"]
     on = cost.Accelerator("measured", known["measured rate"], 32e9, known["watts"])
-    bill = cost.bill(known["flops"], on, utilisation=1.0, overhead=known["overhead"], grid=known["grid"])
+    bill = cost.bill(
+        known["flops"], on, utilisation=1.0, overhead=known["overhead"], grid=known["grid"]
+    )
     assert bill.kwh / 1e3 == pytest.approx(known["MWh"], rel=0.01)
     assert bill.kg_co2 / 1e3 == pytest.approx(known["tonnes of CO2"], rel=0.01)
 
@@ -113,7 +135,9 @@ def test_the_counted_weights_are_the_models(embed: int, shared: bool) -> None:
         config = albert(70, width=32, layers=3, heads=2, embed=embed)
         config = StackConfig(**{**config.__dict__, "shared": shared})
     names = dict(Transformer(config).named_parameters())
-    matrices = [p for n, p in names.items() if p.dim() == 2 and "position" not in n and "segm" not in n]
+    matrices = [
+        p for n, p in names.items() if p.dim() == 2 and "position" not in n and "segm" not in n
+    ]
     assert sum(p.numel() for p in matrices) == answer("encoder_weights", 70, 32, embed, 3, shared)
 
 
@@ -121,11 +145,15 @@ def test_answers_are_the_librarys() -> None:
     for name, (layers, width, _) in GPT2_SIZES.items():
         assert answer("gpt2_parameters", layers, width, 50257, 1024) == cost.parameters(gpt2(name))
     x, ids, spans = torch.randn(5, 8), torch.arange(5, 15), [(1, 3), (5, 0), (7, 2)]
-    torch.testing.assert_close(answer("rms_norm", x, torch.ones(8)), RMSNorm(8, 1e-6)(x), atol=1e-6, rtol=0)
+    torch.testing.assert_close(
+        answer("rms_norm", x, torch.ones(8)), RMSNorm(8, 1e-6)(x), atol=1e-6, rtol=0
+    )
     assert torch.equal(answer("infill", ids, spans, 4), objectives.infill(ids, spans, 4))
     said, right = ["the", "old", "lamp", "is", "old"], ["the", "lamp", "is", "old", "now"]
     for n in (1, 2):
-        theirs = RougeScorer([f"rouge{n}"]).score(" ".join(right), " ".join(said))[f"rouge{n}"].fmeasure
+        theirs = (
+            RougeScorer([f"rouge{n}"]).score(" ".join(right), " ".join(said))[f"rouge{n}"].fmeasure
+        )
         assert answer("rouge_n", said, right, n) == pytest.approx(theirs)
 
 
@@ -143,7 +171,16 @@ def test_the_librarys_own_form_passes(name: str, fn: Any) -> None:
 
 def test_merges_by_hand_are_the_librarys_ties_included() -> None:
     best, merge = checks.EXERCISES["best_pair"].reference, checks.EXERCISES["merge_pair"].reference
-    counts = {"bake·": 6, "baker·": 5, "bakes·": 3, "baking·": 8, "make·": 9, "maker·": 2, "waking·": 4, "taken·": 4}
+    counts = {
+        "bake·": 6,
+        "baker·": 5,
+        "bakes·": 3,
+        "baking·": 8,
+        "make·": 9,
+        "maker·": 2,
+        "waking·": 4,
+        "taken·": 4,
+    }
     words: Any = {tuple(word): n for word, n in counts.items()}
     rank = {letter: i for i, letter in enumerate(sorted(set("".join(counts))))}
     merges, letters = [], len(rank)
@@ -154,7 +191,10 @@ def test_merges_by_hand_are_the_librarys_ties_included() -> None:
     library = tokenizers.Tokenizer(models.BPE())
     library.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     text = [" ".join(word for word, n in counts.items() for _ in range(n))]
-    library.train_from_iterator(text, trainers.BpeTrainer(vocab_size=letters + 12, show_progress=False))
+    library.train_from_iterator(
+        text, trainers.BpeTrainer(vocab_size=letters + 12, show_progress=False)
+    )
     assert [tuple(pair) for pair in json.loads(library.to_str())["model"]["merges"]] == merges
     pieces = answer("bpe_encode", "shaken", merges)
-    assert library.encode("shaken·").tokens == [piece for piece in pieces if piece != "h"]  # it drops the h
+    # it drops the h
+    assert library.encode("shaken·").tokens == [piece for piece in pieces if piece != "h"]

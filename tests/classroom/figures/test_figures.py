@@ -1,4 +1,6 @@
-"""Figures and tables: no global state, the same bytes twice, what they show is right, bad input named."""
+"""Figures and tables: no global state, the same bytes twice, what they show is right, bad input
+named.
+"""
 
 import base64
 import re
@@ -22,7 +24,10 @@ from course_lib.model.seq2seq import encoder_config
 WORDS = ["The", "cat", "drank", "because", "it", "was", "thirsty"]
 WEIGHTS = torch.randn(4, 7, 7, generator=torch.Generator().manual_seed(0)).mul(2).softmax(-1)
 MASKS = {"causal": torch.ones(7, 7).tril().bool(), "full": torch.ones(7, 7)}
-SCORES: dict[str, dict[str, float | None]] = {"a": {"x": 1.0, "y": 60.5}, "b": {"x": 2.0, "y": None}}
+SCORES: dict[str, dict[str, float | None]] = {
+    "a": {"x": 1.0, "y": 60.5},
+    "b": {"x": 2.0, "y": None},
+}
 ARC_WORDS, GOVERNORS = ["the", "cat", "sat", "<down>"], [1, 2, -1, 2]
 NEXT = torch.eye(4).roll(1, dims=1)  # everybody looks at the next word, the last at the first
 TABLE = {(): {"a": 0.6, "b": 0.4}, ("a",): {"x": 0.5, "y": 0.5}, ("b",): {"x": 0.9, "y": 0.1}}
@@ -38,16 +43,22 @@ FIGURES: dict[str, Callable[[], Any]] = {
     "heads_grid": lambda: figures.heads_grid(WEIGHTS, WORDS),
     "mask_picture": lambda: figures.mask_picture(MASKS, WORDS),
     "curves": lambda: figures.curves(RISING, marks={2: "x"}, levels={"chance": 2.5}),
-    "curves with bands": lambda: figures.curves({"a": [3.0, 2.0]}, bands=BAND, log_x=True, log_y=True),
+    "curves with bands": lambda: figures.curves(
+        {"a": [3.0, 2.0]}, bands=BAND, log_x=True, log_y=True
+    ),
     "scaling": lambda: figures.scaling({"attention": ([1, 2, 4, 8], [1, 4, 16, 64])}),
     "learning_curve": lambda: figures.learning_curve([3.0, 2.0, 1.0], SKILL, phase=(2, "copies")),
-    "bars": lambda: figures.bars({"a": [80.0, 81.0, 82.0], "b": 70.0}, paper={"a": 85.0}, levels={"chance": 50}),
+    "bars": lambda: figures.bars(
+        {"a": [80.0, 81.0, 82.0], "b": 70.0}, paper={"a": 85.0}, levels={"chance": 50}
+    ),
     "bars in groups": lambda: figures.bars(GROUPS, paper={"SST / a": 3.0}),
     "scatter": lambda: figures.scatter(torch.eye(2), ["x", "y"], groups=["g", "h"]),
     "histogram": lambda: figures.histogram({"d": torch.randn(50), "e": torch.randn(9)}),
     "tokens": lambda: figures.tokens(WORDS * 6),
     "tokens in rows": lambda: figures.tokens(LINES),
-    "bert_input": lambda: figures.bert_input(["[CLS]", "a", "[SEP]", "b", "[SEP]"], [0, 0, 0, 1, 1]),
+    "bert_input": lambda: figures.bert_input(
+        ["[CLS]", "a", "[SEP]", "b", "[SEP]"], [0, 0, 0, 1, 1]
+    ),
     "gpt1_inputs": figures.gpt1_inputs,
     "bert_heads": figures.bert_heads,
     "confusion": lambda: figures.confusion([[3, 1], [0, 4]], ["no", "yes"]),
@@ -59,7 +70,9 @@ FIGURES: dict[str, Callable[[], Any]] = {
     "number_map": lambda: figures.number_map({"d": [[0, 1], [-1, 0]]}),
     "block": figures.block,
     "stacks": figures.stacks,
-    "model": lambda: figures.model([figures.tower(preset("bert-base"), ["[CLS]", "a"], "head", {0: "yes"})]),
+    "model": lambda: figures.model(
+        [figures.tower(preset("bert-base"), ["[CLS]", "a"], "head", {0: "yes"})]
+    ),
     "gelu": figures.gelu,
     "timeline": figures.timeline,
     "lesson_map": lambda: figures.lesson_map("09_bert"),
@@ -105,8 +118,14 @@ def test_slides_show_more_pixels_of_the_same_figure() -> None:
 @pytest.mark.parametrize(
     ("figure", "says"),
     [
-        (lambda: figures.confusion([[3, 1], [0, 4]], ["no", "yes"]), ["3\n75%", "1\n25%", "0\n0%", "4\n100%"]),
-        (lambda: figures.confusion([[0, 0], [1, 1]], ["no", "yes"]), ["0\n0%", "0\n0%", "1\n50%", "1\n50%"]),
+        (
+            lambda: figures.confusion([[3, 1], [0, 4]], ["no", "yes"]),
+            ["3\n75%", "1\n25%", "0\n0%", "4\n100%"],
+        ),
+        (
+            lambda: figures.confusion([[0, 0], [1, 1]], ["no", "yes"]),
+            ["0\n0%", "0\n0%", "1\n50%", "1\n50%"],
+        ),
         (FIGURES["number_map"], ["0", "+1", "-1", "0"]),
     ],
     ids=["confusion", "confusion of nobody", "number_map"],
@@ -117,29 +136,48 @@ def test_every_number_is_written(figure: Callable[[], Any], says: list[str]) -> 
 
 def test_score_grid_has_the_best_of_each_column_in_bold_and_leaves_gaps() -> None:
     texts = figures.score_grid(SCORES).axes[0].texts
-    assert [(t.get_text(), t.get_weight()) for t in texts] == [("1.0", "normal"), ("2.0", "bold"), ("60.5", "bold")]
+    assert [(t.get_text(), t.get_weight()) for t in texts] == [
+        ("1.0", "normal"),
+        ("2.0", "bold"),
+        ("60.5", "bold"),
+    ]
 
 
 def test_blocks_and_stacks_have_their_parts() -> None:
     block, stacks = words(figures.block()), words(figures.stacks())
-    assert [block.count(part) for part in ("attention", "feed-forward", "norm", "+")] == [2, 2, 4, 4]
-    assert [stacks.count(part) for part in ("attention", "causal attention", "cross-attention")] == [2, 2, 1]
+    assert [block.count(part) for part in ("attention", "feed-forward", "norm", "+")] == [
+        2,
+        2,
+        4,
+        4,
+    ]
+    assert [
+        stacks.count(part) for part in ("attention", "causal attention", "cross-attention")
+    ] == [2, 2, 1]
 
 
-@pytest.mark.parametrize("drawn", [figures.diffs({"a": [1.0, 2, 4]}, x=""), figures.bars({"a": [1.0, 2, 4]}, y="")])
+@pytest.mark.parametrize(
+    "drawn", [figures.diffs({"a": [1.0, 2, 4]}, x=""), figures.bars({"a": [1.0, 2, 4]}, y="")]
+)
 def test_error_bars_are_the_records_interval(drawn: Any) -> None:
     (bar,) = drawn.axes[0].collections[0].get_segments()
-    assert sorted(bar.flat)[:1] + sorted(bar.flat)[-1:] == pytest.approx(list(figure([1.0, 2, 4]).interval or ()))
+    assert sorted(bar.flat)[:1] + sorted(bar.flat)[-1:] == pytest.approx(
+        list(figure([1.0, 2, 4]).interval or ())
+    )
 
 
 def test_a_whole_model_follows_its_configuration() -> None:
     decoder = preset("transformer-base")
     encoder = figures.tower(encoder_config(decoder), ["die", "Katze"])
     said = words(figures.model([encoder, figures.tower(decoder, ["the"])]))
-    assert [said.count(part) for part in ("layer norm", "attention, both sides", "attention, causal")] == [5, 1, 1]
+    assert [
+        said.count(part) for part in ("layer norm", "attention, both sides", "attention, causal")
+    ] == [5, 1, 1]
     assert said.count("attention to the encoder") == 1 and said.count("+") == 2 * 2 + 3
     pre = figures.tower(preset("t5-mini"), ["a"], "vocabulary", {0: "b"})
-    assert pre.block[0] == ("RMS norm", "| attention, causal, T5Buckets") and pre.after == ["RMS norm"]
+    assert pre.block[0] == ("RMS norm", "| attention, causal, T5Buckets") and pre.after == [
+        "RMS norm"
+    ]
 
 
 def test_arrows_stand_where_they_are_given() -> None:
@@ -189,7 +227,9 @@ def test_end_labels_stand_at_the_ends_of_their_lines(log: bool, smooth: int) -> 
 
 def test_a_bars_label_stands_below_zero_or_above_a_near_diamond() -> None:
     (axes,) = figures.bars({"a": -2.0, "b": 3.0}).axes
-    stands = {label.get_text(): (label.xy[1], label.xyann[1], label.get_va()) for label in axes.texts}
+    stands = {
+        label.get_text(): (label.xy[1], label.xyann[1], label.get_va()) for label in axes.texts
+    }
     assert stands == {"-2.0": (-2.0, -9, "top"), "3.0": (3.0, 9, "bottom")}
     (axes,) = figures.bars({"a": 20.0, "b": 20.0}, paper={"a": 60.0, "b": 21.0}).axes
     assert [label.xy[1] for label in axes.texts] == [20.0, 21.0]
@@ -203,14 +243,19 @@ def test_there_are_no_half_epochs(epochs: list[float], whole: bool) -> None:
 
 def test_results_table_shows_missing_figures_as_a_dash_and_no_empty_column() -> None:
     row = figures.ResultRow
-    shown = figures.results_table([row("a", paper=1.0), row("b", here=2.0, verdict="reproduced")], unit="%").text
+    shown = figures.results_table(
+        [row("a", paper=1.0), row("b", here=2.0, verdict="reproduced")], unit="%"
+    ).text
     assert [re.split("  +", line) for line in shown.split("\n")] == [
         ["measure", "paper (%)", "this run (%)", "verdict"],
         ["a", "1.0", "–"],
         ["b", "–", "2.0", "reproduced"],
     ]
     shown = figures.results_table([row("a", recorded=(1.0, 0.5, 1.5)), row("b", recorded=2.0)]).text
-    assert [line.split() for line in shown.split("\n")[1:]] == [["a", "1.0", "[0.5,", "1.5]"], ["b", "2.0"]]
+    assert [line.split() for line in shown.split("\n")[1:]] == [
+        ["a", "1.0", "[0.5,", "1.5]"],
+        ["b", "2.0"],
+    ]
 
 
 def test_a_table_sets_words_to_the_left_and_figures_to_the_right() -> None:
@@ -231,9 +276,15 @@ def test_a_table_sets_words_to_the_left_and_figures_to_the_right() -> None:
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: figures.attention_map(WEIGHTS[0], WORDS[:3]), "3 row words .* one example and one head"),
+        (
+            lambda: figures.attention_map(WEIGHTS[0], WORDS[:3]),
+            "3 row words .* one example and one head",
+        ),
         (lambda: figures.head_arcs(torch.ones(3, 3), ARC_WORDS, GOVERNORS), "weights .* 4 4"),
-        (lambda: figures.show(FIGURES["gelu"](), caption="x", alt=" "), "caption and a text alternative"),
+        (
+            lambda: figures.show(FIGURES["gelu"](), caption="x", alt=" "),
+            "caption and a text alternative",
+        ),
     ],
 )
 def test_bad_input_is_one_sentence(make: Callable[[], object], words: str) -> None:
@@ -243,20 +294,29 @@ def test_bad_input_is_one_sentence(make: Callable[[], object], words: str) -> No
 
 def test_show_sends_picture_alternative_and_caption(monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[tuple[dict[str, str], dict[str, Any]]] = []
-    monkeypatch.setattr("classroom.figures.display.send", lambda data, metadata: sent.append((data, metadata)))
+    monkeypatch.setattr(
+        "classroom.figures.display.send", lambda data, metadata: sent.append((data, metadata))
+    )
     figures.show(figures.gelu(), caption="Look <here>.", alt="GELU and ReLU")
     (picture, metadata), (caption, _) = sent
-    assert metadata == {"image/png": {"alt": "GELU and ReLU"}} and picture["text/plain"] == "[figure: GELU and ReLU]"
+    assert (
+        metadata == {"image/png": {"alt": "GELU and ReLU"}}
+        and picture["text/plain"] == "[figure: GELU and ReLU]"
+    )
     assert png_size(picture["image/png"])[0] > 300 and "Look &lt;here&gt;." in caption["text/html"]
 
 
-def test_live_yields_all_and_one_picture(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_live_yields_all_and_one_picture(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TQDM_DISABLE", "1")
     steps = [SimpleNamespace(step=i, loss=5.0 - i) for i in range(1, 4)]
     assert figures.train_with_progress(iter(steps), 3) == steps
     captured = capsys.readouterr()
     assert captured.err == ""
-    assert captured.out.startswith("[figure: loss against step, from 4.00 at step 1 to 2.00 at step 3.]\n")
+    assert captured.out.startswith(
+        "[figure: loss against step, from 4.00 at step 1 to 2.00 at step 3.]\n"
+    )
     assert figures.train_with_progress(iter(steps), 3, picture=False) == steps
     assert capsys.readouterr().out == "" and figures.train_with_progress(iter([]), 3) == []
 
@@ -268,7 +328,9 @@ def test_progress_stays_small_however_long_the_run() -> None:
 
 def test_labels_of_near_points_do_not_lie_on_each_other() -> None:
     near = [[3.76, 72.8], [3.91, 72.9], [4.24, 72.7], [6.07, 74.7], [3.91, 56.5]]
-    figure = figures.scatter(torch.tensor(near), ["BitFit", "LoRA", "adapters", "everything", "prefix"])
+    figure = figures.scatter(
+        torch.tensor(near), ["BitFit", "LoRA", "adapters", "everything", "prefix"]
+    )
     figure.draw_without_rendering()
     boxes = [label.get_window_extent() for label in figure.axes[0].texts]
     assert len(boxes) == 5 and not any(a.overlaps(b) for a, b in combinations(boxes, 2))

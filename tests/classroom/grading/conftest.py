@@ -1,4 +1,6 @@
-"""What the homework's tests share: the assignments, what judges a function, and a solved submission."""
+"""What the homework's tests share: the assignments, what judges a function, and a solved
+submission.
+"""
 
 import copy
 from collections.abc import Callable

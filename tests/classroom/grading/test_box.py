@@ -26,12 +26,15 @@ def test_systemd_is_asked_for_a_group_that_limits_memory(monkeypatch, tmp_path):
     with box.Box(box.Sandbox("plain", cgroup=True), box.Limits(memory_gb=3)) as process:
         assert "took" in process.ask(9, do="run", source="1")
     words = (tmp_path / "asked").read_text().split()
-    assert {f"MemoryMax={3 * 2**30}", "MemorySwapMax=0"} <= {*words} and ("--user" in words) == (os.getuid() != 0)
+    assert {f"MemoryMax={3 * 2**30}", "MemorySwapMax=0"} <= {*words} and ("--user" in words) == (
+        os.getuid() != 0
+    )
 
 
 @pytest.mark.skipif(os.name == "nt", reason="there is no bubblewrap on Windows")
 @pytest.mark.parametrize(
-    ("program", "says"), [("", "apt install bubblewrap"), ("#!/bin/sh\nexit 1\n", "bubblewrap cannot start here")]
+    ("program", "says"),
+    [("", "apt install bubblewrap"), ("#!/bin/sh\nexit 1\n", "bubblewrap cannot start here")],
 )
 def test_the_reason_why_there_is_no_box(monkeypatch, tmp_path, program, says):
     box.sandbox.cache_clear()

@@ -27,7 +27,18 @@ def test_each_submission_is_one_line_and_a_missing_box_one_warning(call, monkeyp
     monkeypatch.setattr(box, "sandbox", lambda: box.Sandbox("plain", "there is no bubblewrap"))
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "anna.ipynb").write_text("")
-    words = ("--assignment", "hw1", "--out", tmp_path, "--jobs", 3, "--timeout", 60, "--cell-timeout", 5)
+    words = (
+        "--assignment",
+        "hw1",
+        "--out",
+        tmp_path,
+        "--jobs",
+        3,
+        "--timeout",
+        60,
+        "--cell-timeout",
+        5,
+    )
     code, said, warned = call(tmp_path / "in", *words)
     assert code == 0 and said.splitlines()[:2] == ["anna: graded, 4 of 6", "ben: empty file"]
     assert "grades.csv" in said and "marks.csv" in said
@@ -35,7 +46,9 @@ def test_each_submission_is_one_line_and_a_missing_box_one_warning(call, monkeyp
     monkeypatch.setattr(box, "sandbox", lambda: box.Sandbox("users"))
     assert call(tmp_path / "in", *words)[2] == ""
     failed = {"student": "cem", "status": "grader failed", "tests": {}}
-    monkeypatch.setattr(run, "grade", lambda *given, say, **named: (say("a mark is loose"), iter([failed]))[1])
+    monkeypatch.setattr(
+        run, "grade", lambda *given, say, **named: (say("a mark is loose"), iter([failed]))[1]
+    )
     code, _, warned = call(tmp_path / "in", *words)
     assert code == 1 and "warning: a mark is loose\n" in warned and "failed on 1 of 1" in warned
 
@@ -60,7 +73,10 @@ def test_the_release_command_says_where_and_explains_itself(monkeypatch, capsys,
     with pytest.raises(SystemExit):
         release.main(["--help"])
     told = capsys.readouterr().out
-    assert "usage: python -m classroom.grading.release [-h] [MASTER ...]" in told and "hw1.zip (the same" in told
+    assert (
+        "usage: python -m classroom.grading.release [-h] [MASTER ...]" in told
+        and "hw1.zip (the same" in told
+    )
 
 
 @pytest.mark.slow
@@ -72,14 +88,27 @@ def test_a_killed_run_goes_on_where_it_stood(solved, tmp_path, monkeypatch):
     for name in ("anna", "ben", "cem", "dora"):
         (tmp_path / "in" / name).mkdir(parents=True)
         (tmp_path / "in" / name / "hw1.ipynb").write_text(nbformat.writes(solved), "utf-8")
-    words = [sys.executable, "-m", "course_lib", "grade", "in", "--assignment", "hw1", "--out", "out", "--seed", "3"]
+    words = [
+        sys.executable,
+        "-m",
+        "course_lib",
+        "grade",
+        "in",
+        "--assignment",
+        "hw1",
+        "--out",
+        "out",
+        "--seed",
+        "3",
+    ]
     results, said = tmp_path / "out" / "results", []
     with subprocess.Popen(words) as first:
         while not any(results.glob("*.json")):
             time.sleep(0.1)
         first.kill()
     done = {path: path.stat().st_mtime_ns for path in results.glob("*.json")}
-    words = ["sh", "-c", 'stty rows 24 cols 80; "$@"', "", *words]  # tqdm draws nothing where there are no rows
+    # tqdm draws nothing where there are no rows
+    words = ["sh", "-c", 'stty rows 24 cols 80; "$@"', "", *words]
     assert pty.spawn(words, lambda file: said.append(os.read(file, 10_000)) or said[-1]) == 0
     assert 0 < len(done) < 4 and all(path.stat().st_mtime_ns == then for path, then in done.items())
     assert b"4/4" in b"".join(said)

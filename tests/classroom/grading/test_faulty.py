@@ -1,7 +1,8 @@
-"""A whole class of broken, careless and hostile notebooks, graded two at a time: each to the end, each with its reason.
+"""A whole class of broken, careless and hostile notebooks, graded two at a time: each to the end,
+each with its reason.
 
-Makers and expectations stand in faulty.py. Slow: about seventy notebooks are really run, in real boxes.
-"""
+Makers and expectations stand in faulty.py. Slow: about seventy notebooks are really run, in real
+boxes."""
 
 import copy
 import hashlib
@@ -36,12 +37,16 @@ def graded(tmp_path_factory, solved):
             (folder / f"{name}.ipynb").write_text(json.dumps(notebook), "utf-8")
     before = digests(folder)
     limits = box.Limits(seconds=180, cell_seconds=10, memory_gb=3)
-    records = {r["student"]: r for r in grade(folder, "hw1", out, jobs=2, limits=limits, way=WAY, seed=3)}
+    records = {
+        r["student"]: r for r in grade(folder, "hw1", out, jobs=2, limits=limits, way=WAY, seed=3)
+    }
     assert digests(folder) == before, "a submission has changed another"
     return records, out
 
 
-@pytest.mark.parametrize("name", list(KINDS), ids=lambda name: name[:40].encode("ascii", "replace").decode())
+@pytest.mark.parametrize(
+    "name", list(KINDS), ids=lambda name: name[:40].encode("ascii", "replace").decode()
+)
 def test_each_kind(graded, name):
     records, out = graded
     expect = KINDS[name][1]
@@ -55,8 +60,13 @@ def test_each_kind(graded, name):
     for test, found in record["tests"].items():
         earned[test.split("-")[0]] += found["points"]
     if expect.status == "graded":
-        assert earned == {q: of - dict(expect.lost).get(q, 0) for q, of in FULL.items()}, record["tests"]
-        assert "A sum has no order" in record["written"]["q7-written"] or name in ("old_format", "a_cell_of_no_kind")
+        assert earned == {q: of - dict(expect.lost).get(q, 0) for q, of in FULL.items()}, record[
+            "tests"
+        ]
+        assert "A sum has no order" in record["written"]["q7-written"] or name in (
+            "old_format",
+            "a_cell_of_no_kind",
+        )
     else:
         assert not record["tests"]
 
@@ -64,7 +74,12 @@ def test_each_kind(graded, name):
 def test_nothing_hidden_and_nothing_live_in_any_feedback(graded, hw1):
     for path in (graded[1] / "feedback").iterdir():
         page = path.read_text("utf-8")
-        assert len(page) < 1_000_000 and "<script" not in page and "Task(" not in page and "BEGIN HIDDEN" not in page
+        assert (
+            len(page) < 1_000_000
+            and "<script" not in page
+            and "Task(" not in page
+            and "BEGIN HIDDEN" not in page
+        )
         assert "default-src 'none'" in page
 
 
@@ -88,8 +103,13 @@ def test_the_whole_time_is_limited(solved, hw1, tmp_path, monkeypatch):
 
 
 def test_without_a_box(solved, hw1, tmp_path):
-    """The plain subprocess of other systems: the same points, deaths included, and nothing left in its folder."""
-    cell(notebook := copy.deepcopy(solved), "import os\nopen('left', 'w').write(os.getcwd())\nos._exit(3)")
+    """The plain subprocess of other systems: the same points, deaths included, and nothing left in
+    its folder.
+    """
+    cell(
+        notebook := copy.deepcopy(solved),
+        "import os\nopen('left', 'w').write(os.getcwd())\nos._exit(3)",
+    )
     record = one(notebook, hw1, tmp_path, box.Limits(), box.Sandbox("plain", "for this test"))
     assert all(test["passed"] for test in record["tests"].values())
     assert any("exit status 3" in note for note in record["notes"])

@@ -1,4 +1,6 @@
-"""Five hundred submissions and answers that nobody thought of: each gets a row, a page and a reason."""
+"""Five hundred submissions and answers that nobody thought of: each gets a row, a page and a
+reason.
+"""
 
 import csv
 import io
@@ -14,20 +16,48 @@ from tests.classroom.grading.conftest import grading
 
 pytestmark = pytest.mark.slow
 
-texts = st.text(st.characters(exclude_categories=()), max_size=30) | st.sampled_from(["\ud83d", "=1", "\x1b[2J\n"])
+texts = st.text(st.characters(exclude_categories=()), max_size=30) | st.sampled_from(
+    ["\ud83d", "=1", "\x1b[2J\n"]
+)
 leaves = st.none() | st.booleans() | st.integers() | st.just(10**400) | st.floats() | texts
-anything = st.recursive(leaves, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4))
-sources = st.sampled_from(["def attention(q):\n  pass", "\n" * 3000, "x" * 200_000]) | st.lists(texts) | anything
-ids = st.sampled_from(["setup", "q1-make_mask", "q1-attention-hidden", "q7-written", "\ud800"]) | texts
-tags = st.fixed_dictionaries({"nbgrader": st.fixed_dictionaries({"grade_id": ids}) | anything}) | anything
+anything = st.recursive(
+    leaves, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4)
+)
+sources = (
+    st.sampled_from(["def attention(q):\n  pass", "\n" * 3000, "x" * 200_000])
+    | st.lists(texts)
+    | anything
+)
+ids = (
+    st.sampled_from(["setup", "q1-make_mask", "q1-attention-hidden", "q7-written", "\ud800"])
+    | texts
+)
+tags = (
+    st.fixed_dictionaries({"nbgrader": st.fixed_dictionaries({"grade_id": ids}) | anything})
+    | anything
+)
 kinds = st.sampled_from(["code", "markdown"]) | anything
-cells = st.fixed_dictionaries({}, optional={"cell_type": kinds, "source": sources, "metadata": tags})
-ours = st.just({"course_homework": {"assignment": "hw1"}}) | st.fixed_dictionaries({"kernelspec": anything}) | anything
-notebooks = st.fixed_dictionaries({"cells": st.lists(cells | anything, max_size=5) | anything, "metadata": ours})
-files = st.binary(max_size=300) | (anything | notebooks | notebooks | notebooks).map(lambda x: json.dumps(x).encode())
-names = st.text(st.characters(exclude_characters="/\0", exclude_categories=("Cs",)), min_size=1, max_size=40)
+cells = st.fixed_dictionaries(
+    {}, optional={"cell_type": kinds, "source": sources, "metadata": tags}
+)
+ours = (
+    st.just({"course_homework": {"assignment": "hw1"}})
+    | st.fixed_dictionaries({"kernelspec": anything})
+    | anything
+)
+notebooks = st.fixed_dictionaries(
+    {"cells": st.lists(cells | anything, max_size=5) | anything, "metadata": ours}
+)
+files = st.binary(max_size=300) | (anything | notebooks | notebooks | notebooks).map(
+    lambda x: json.dumps(x).encode()
+)
+names = st.text(
+    st.characters(exclude_characters="/\0", exclude_categories=("Cs",)), min_size=1, max_size=40
+)
 suffixes = st.sampled_from([".ipynb", ".ipynb", ".zip", "", ".json"])
-outputs = st.lists(anything | st.dictionaries(st.sampled_from(["data", "text", "output_type"]), anything))
+outputs = st.lists(
+    anything | st.dictionaries(st.sampled_from(["data", "text", "output_type"]), anything)
+)
 answers = st.dictionaries(st.sampled_from(["value", "error", "type"]), anything)
 
 
@@ -50,7 +80,10 @@ class Hostile:
     restarts, spent = 0, 0.0
 
     def __init__(self, drawn):
-        self.run = lambda source: (drawn.draw(outputs), drawn.draw(st.sampled_from(["", "", "ended"])))
+        self.run = lambda source: (
+            drawn.draw(outputs),
+            drawn.draw(st.sampled_from(["", "", "ended"])),
+        )
         self.function = lambda name: lambda *args: score._result(drawn.draw(answers))
         self.close = self.renew = lambda: None
 
@@ -63,8 +96,14 @@ def test_whatever_is_handed_in(tmp_path_factory, hw1, monkeypatch, handed_in, da
         (folder / f"x{name}{suffix}").write_bytes(raw)
     monkeypatch.setattr(score, "Session", lambda *given: Hostile(data))
     entries = collect.collect(folder)
-    records = [score.grade(collect.read(entry, *who, hw1), grading("hw1")) for entry, who in entries.items()]
+    records = [
+        score.grade(collect.read(entry, *who, hw1), grading("hw1"))
+        for entry, who in entries.items()
+    ]
     report.write([json.loads(json.dumps(record)) for record in records], hw1, out := folder / "out")
     rows = list(csv.DictReader(io.StringIO((out / "grades.csv").read_text("utf-8-sig"))))
     assert len(rows) == len(entries) == len(list((out / "feedback").iterdir()))
-    assert all(row["status"] == "graded" or (row["notes"] and row["status"] != "grader failed") for row in rows)
+    assert all(
+        row["status"] == "graded" or (row["notes"] and row["status"] != "grader failed")
+        for row in rows
+    )

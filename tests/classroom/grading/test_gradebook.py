@@ -1,4 +1,6 @@
-"""`grade --gradebook`, read by nbgrader, which is not in the lock (pyproject.toml says why); .ci/run brings it."""
+"""`grade --gradebook`, read by nbgrader, which is not in the lock (pyproject.toml says why);
+.ci/run brings it.
+"""
 
 import subprocess
 import sys
@@ -16,7 +18,10 @@ FILES = ["12.ipynb", "13.ipynb", "-e.ipynb", "12.0.ipynb"]  # Jane, Ann, Eşe, n
 
 def test_without_nbgrader_one_sentence_says_what_to_do(tmp_path, hw1, monkeypatch):
     monkeypatch.setitem(sys.modules, "nbgrader", None)
-    with pytest.raises(CourseError, match=r"needs nbgrader.*: pip install -c requirements.lock -e '\.\[nbgrader\]'$"):
+    with pytest.raises(
+        CourseError,
+        match=r"needs nbgrader.*: pip install -c requirements.lock -e '\.\[nbgrader\]'$",
+    ):
         report.write([], hw1, tmp_path, Handed(gradebook="sqlite://"))
 
 
@@ -26,7 +31,9 @@ def test_nbgrader_exports_what_was_graded(tmp_path, hw1, monkeypatch):
     marks, url = tmp_path / "m.csv", f"sqlite:///{tmp_path / 'gradebook.db'}"
     handed = made(tmp_path, "canvas", FILES, percent=5, marked=marks, gradebook=url)
     keys = dict(handed.entries.values())
-    records = [record(hw1, student, key, wrong="rotate") for student, key in handed.entries.values()]
+    records = [
+        record(hw1, student, key, wrong="rotate") for student, key in handed.entries.values()
+    ]
     order = [student for student, _ in handed.entries.values()]
     records[order.index("=Öz, Eşe")]["written"] = {}
     records[order.index("Roe, Ann")] = score.unread("Roe, Ann", keys["Roe, Ann"], "empty file")
@@ -35,7 +42,10 @@ def test_nbgrader_exports_what_was_graded(tmp_path, hw1, monkeypatch):
         marks.write_text(HEAD + f"x,{keys['Doe, Jane']},q7-written,{points},10,good,\n")
         report.write(records, hw1, tmp_path, handed)
         with api.Gradebook(url) as book:
-            return {s.student.id: (s.needs_manual_grade, s.written_score) for s in book.assignment_submissions("hw1")}
+            return {
+                s.student.id: (s.needs_manual_grade, s.written_score)
+                for s in book.assignment_submissions("hw1")
+            }
 
     assert graded("") == {"12": (True, 0), "13": (True, 0), "15": (False, 0)}
     with api.Gradebook(url) as book:  # somebody works in Formgrader
@@ -45,15 +55,28 @@ def test_nbgrader_exports_what_was_graded(tmp_path, hw1, monkeypatch):
     assert graded("")["12"] == (False, 3) and graded("8")["12"] == (False, 8)
     command = [sys.executable, "-m", "nbgrader", "export", "--db", url, "--to", "export.csv"]
     subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
-    names = ("student_id", "last_name", "first_name", "raw_score", "late_submission_penalty", "score", "max_score")
+    names = (
+        "student_id",
+        "last_name",
+        "first_name",
+        "raw_score",
+        "late_submission_penalty",
+        "score",
+        "max_score",
+    )
     assert sorted([row[name] for name in names] for row in table(tmp_path / "export.csv")) == [
         ["12", "Doe", "Jane", "86.0", "10.0", "76.0", "100.0"],
         ["13", "Rowe", "Ann", "0.0", "0.0", "0.0", "100.0"],
         ["14", "Roe", "Ann", "0.0", "0.0", "0.0", "100.0"],
         ["15", "'=Öz", "Eşe", "78.0", "10.0", "68.0", "100.0"],
     ]
-    assert {row["duedate"] for row in table(tmp_path / "export.csv")} == {str(DUE.astimezone(UTC).replace(tzinfo=None))}
+    assert {row["duedate"] for row in table(tmp_path / "export.csv")} == {
+        str(DUE.astimezone(UTC).replace(tzinfo=None))
+    }
     del (other := type(hw1)("hw1")).tests["q5-rotate-hidden"]
-    for master, address, says in ((other, url, "other cells"), (hw1, "nothing", "^The gradebook nothing: ")):
+    for master, address, says in (
+        (other, url, "other cells"),
+        (hw1, "nothing", "^The gradebook nothing: "),
+    ):
         with pytest.raises(CourseError, match=says):
             report.write([], master, tmp_path, Handed(gradebook=address))

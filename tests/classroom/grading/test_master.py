@@ -1,4 +1,6 @@
-"""The masters and what is made of them: solved, one earns everything; released, it holds no answer; both run."""
+"""The masters and what is made of them: solved, one earns everything; released, it holds no answer;
+both run.
+"""
 
 import ast
 import inspect
@@ -19,21 +21,32 @@ from tools.notebooks.execute import execute
 
 
 def test_the_points_are_those_of_the_text(master):
-    assert 4 <= len(master.questions) <= 8 and sum(master.questions.values()) == 100 and master.written
+    assert (
+        4 <= len(master.questions) <= 8 and sum(master.questions.values()) == 100 and master.written
+    )
     for name in master.tasks:  # each function has a visible and a hidden test
-        assert sorted(t.hidden for t in master.tests.values() if t.function == name) == [False, True]
+        assert sorted(t.hidden for t in master.tests.values() if t.function == name) == [
+            False,
+            True,
+        ]
     lines = "\n".join(cell.source for cell in master.release.cells).splitlines()
     table = COURSE.joinpath("docs/teaching.md").read_text("utf-8").splitlines()
     for question, points in master.questions.items():
         head = f"## Question {question.removeprefix('q')} "
-        assert any(line.startswith(head) and line.endswith(f"({points:g} points)") for line in lines), question
+        assert any(
+            line.startswith(head) and line.endswith(f"({points:g} points)") for line in lines
+        ), question
         row = f"| {master.name} | {question.removeprefix('q')} |"
         assert any(line.startswith(row) and f"| {points:g} |" in line for line in table), row
     cells = {grade_id(cell): cell.source for cell in master.release.cells}
-    assert all(cells[t.id].startswith(f"# {t.points:g} points.") for t in master.tests.values() if t.hidden)
+    assert all(
+        cells[t.id].startswith(f"# {t.points:g} points.") for t in master.tests.values() if t.hidden
+    )
 
 
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "seed", [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow)]
+)
 def test_every_seed_will_do(master, seed):
     for task in master.tasks.values():
         if seed > 1 or task.name not in ANSWERS[master.name].get("slow", ()):
@@ -45,7 +58,9 @@ def test_the_release_holds_no_answer(master):
     for word in ("SOLUTION", "HIDDEN TESTS", "Task(", "For teachers", *model_answers(master)):
         assert word not in text, word
     code = "\n".join(cell.source for cell in master.release.cells if cell.cell_type == "code")
-    hints = "".join(cell.source for cell in master.release.cells if "<details>" in cell.source).replace('"', "'")
+    hints = "".join(
+        cell.source for cell in master.release.cells if "<details>" in cell.source
+    ).replace('"', "'")
     for name, task in master.tasks.items():
         tree = ast.parse(inspect.getsource(task.fn))
         calls = [ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Call)]
@@ -61,13 +76,21 @@ def test_the_build_is_the_same_twice(master, tmp_path):
     name = master.name
     once, twice = (release.build(master, tmp_path / folder) for folder in "ab")
     files = sorted(str(p.relative_to(once)) for p in once.rglob("*") if p.is_file())
-    assert files == [f"{name}.zip", f"release/{name}.ipynb", f"release/{name}_checks.json", f"solutions/{name}.ipynb"]
+    assert files == [
+        f"{name}.zip",
+        f"release/{name}.ipynb",
+        f"release/{name}_checks.json",
+        f"solutions/{name}.ipynb",
+    ]
     assert all((once / f).read_bytes() == (twice / f).read_bytes() for f in files)
     with zipfile.ZipFile(once / f"{name}.zip") as archive:
         assert archive.namelist() == [f"{name}/{name}.ipynb", f"{name}/{name}_checks.json"]
     answers = nbformat.read(once / "solutions" / f"{name}.ipynb", as_version=4)
     text = "\n".join(cell.source for cell in answers.cells)
-    assert all(word in text for word in model_answers(master)) and "raise NotImplementedError" not in text
+    assert (
+        all(word in text for word in model_answers(master))
+        and "raise NotImplementedError" not in text
+    )
     assert "HIDDEN" not in text and "SOLUTION" not in text and "Task(" not in text
 
 
@@ -81,8 +104,11 @@ def test_checks_survive_the_file(master, tmp_path):
             with pytest.raises(base.WrongError) as error:
                 homework.compare(wrong, sheets[name])
             said = str(error.value)
-            # Two slips may look alike on few inputs (a mask of one kind); then the first of the list is named.
-            assert said == says or said in [s for s, _ in task.exercise.wrong] or "argument" in said, (name, says, said)
+            # Two slips may look alike on few inputs (a mask of one kind); then the first of the
+            # list is named.
+            assert (
+                said == says or said in [s for s, _ in task.exercise.wrong] or "argument" in said
+            ), (name, says, said)
 
 
 @pytest.mark.slow
@@ -91,7 +117,10 @@ def test_the_release_runs_as_it_is(master, tmp_path):
     executed, _ = execute(nbformat.read(folder / f"{master.name}.ipynb", as_version=4), folder)
     said = _said(executed)
     for name in master.tasks:
-        assert f"{name}: not written yet. It returns nothing so far; fill it in and run both cells." in said
+        assert (
+            f"{name}: not written yet. It returns nothing so far; fill it in and run both cells."
+            in said
+        )
     assert "right." not in said
 
 
@@ -102,14 +131,20 @@ def test_the_master_runs_and_is_right(master, tmp_path):
     said = _said(executed)
     for name in master.tasks:
         assert f"{name}: right. Verified:" in said and f"{name}: right, and " in said
-    pictures = [o for c in executed.cells for o in c.get("outputs", []) if "image/png" in o.get("data", {})]
+    pictures = [
+        o for c in executed.cells for o in c.get("outputs", []) if "image/png" in o.get("data", {})
+    ]
     assert len(pictures) >= sum("figures.show(" in cell.source for cell in executed.cells) > 0
     assert measure.cpu_seconds < 300
 
 
 @pytest.mark.parametrize(
     ("content", "says"),
-    [(None, r"hw1_checks\.json beside this notebook"), ("{", "damaged"), ("{}", "no check 'rotate'")],
+    [
+        (None, r"hw1_checks\.json beside this notebook"),
+        ("{", "damaged"),
+        ("{}", "no check 'rotate'"),
+    ],
 )
 def test_checks_without_their_file_say_so(tmp_path, monkeypatch, content, says):
     monkeypatch.setattr(homework, "BUILT", tmp_path / "none")
@@ -149,10 +184,18 @@ def test_every_marker_in_the_repository_is_nbgraders(master):
     for cell in master.master.cells:
         data = cell.metadata.get("nbgrader")
         if data:
-            assert data["schema_version"] == 3 and {"grade", "solution", "locked", "task", "grade_id"} <= set(data)
+            assert data["schema_version"] == 3 and {
+                "grade",
+                "solution",
+                "locked",
+                "task",
+                "grade_id",
+            } <= set(data)
             assert ("points" in data) == data["grade"]
     raw = json.loads(COURSE.joinpath(f"notebooks/homework/{master.name}.ipynb").read_text("utf-8"))
-    assert all(not cell.get("outputs") and cell.get("execution_count") is None for cell in raw["cells"])
+    assert all(
+        not cell.get("outputs") and cell.get("execution_count") is None for cell in raw["cells"]
+    )
 
 
 def model_answers(master):
@@ -162,5 +205,8 @@ def model_answers(master):
 
 def _said(notebook):
     return "".join(
-        output.get("text", "") for cell in notebook.cells for output in cell.get("outputs", []) if "text" in output
+        output.get("text", "")
+        for cell in notebook.cells
+        for output in cell.get("outputs", [])
+        if "text" in output
     )

@@ -1,4 +1,5 @@
-"""Wrong answers lose the points that they should, right ones in another style keep them: what a mark is worth.
+"""Wrong answers lose the points that they should, right ones in another style keep them: what a
+mark is worth.
 
 The answers stand beside this file, in one TOML file for each master.
 """
@@ -11,7 +12,10 @@ import pytest
 from classroom.checks import base, homework
 from tests.classroom.grading.conftest import assignment, points
 
-ANSWERS = {path.stem: tomllib.loads(path.read_text("utf-8")) for path in sorted(Path(__file__).parent.glob("hw*.toml"))}
+ANSWERS = {
+    path.stem: tomllib.loads(path.read_text("utf-8"))
+    for path in sorted(Path(__file__).parent.glob("hw*.toml"))
+}
 
 
 def answers(kind):
@@ -19,7 +23,9 @@ def answers(kind):
         for function in set(table) - {"slow"}:
             marks = [pytest.mark.slow] if function in table.get("slow", ()) else []
             for says, text in sorted(table[function][kind].items()):
-                yield pytest.param(name, function, text, id=f"{name} {function}: {says}", marks=marks)
+                yield pytest.param(
+                    name, function, text, id=f"{name} {function}: {says}", marks=marks
+                )
 
 
 def made(name, function, text):
@@ -33,13 +39,17 @@ def made(name, function, text):
     return space[function]
 
 
-@pytest.mark.parametrize(("name", "function", "text"), sorted(answers("wrong"), key=lambda case: case.id))
+@pytest.mark.parametrize(
+    ("name", "function", "text"), sorted(answers("wrong"), key=lambda case: case.id)
+)
 def test_other_mistakes_lose_the_hidden_test(name, function, text):
     found = points(name, function, made(name, function, text))
     assert not next(passed for test, passed in found.items() if test.endswith("hidden"))
 
 
-@pytest.mark.parametrize(("name", "function", "text"), sorted(answers("right"), key=lambda case: case.id))
+@pytest.mark.parametrize(
+    ("name", "function", "text"), sorted(answers("right"), key=lambda case: case.id)
+)
 def test_right_answers_in_another_style_keep_all_points(name, function, text):
     assert all(points(name, function, made(name, function, text)).values())
 
@@ -62,7 +72,10 @@ def test_what_is_fitted_to_the_shown_numbers_earns_nothing(hw1, tmp_path):
 
         def looked_up(*args, sheet=sheet):
             for case, right in zip(sheet.cases, sheet.right, strict=True):
-                if all(key == "seed" or base.close(a, b) for a, (key, b) in zip(args, case.items(), strict=True)):
+                if all(
+                    key == "seed" or base.close(a, b)
+                    for a, (key, b) in zip(args, case.items(), strict=True)
+                ):
                     return right
             return sheet.right[0]
 

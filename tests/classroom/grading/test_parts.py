@@ -1,4 +1,6 @@
-"""The grader's parts, one by one, without a process: what travels, what is read, what is put right, what is shown."""
+"""The grader's parts, one by one, without a process: what travels, what is read, what is put right,
+what is shown.
+"""
 
 import contextlib
 import hashlib
@@ -29,13 +31,27 @@ def there_and_back(value):
 
 
 @pytest.mark.parametrize(
-    "value", [None, True, 3, -0.5, float("inf"), "Zoë", [1, (2, "x")], {"a": [None], "$tensor": "no"}, (), "\x00"]
+    "value",
+    [
+        None,
+        True,
+        3,
+        -0.5,
+        float("inf"),
+        "Zoë",
+        [1, (2, "x")],
+        {"a": [None], "$tensor": "no"},
+        (),
+        "\x00",
+    ],
 )
 def test_data_travels(value):
     assert there_and_back({"value": value}) == {"value": value}
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.bool])
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.bool]
+)
 def test_tensors_travel(dtype):
     value = torch.arange(6).reshape(2, 3).to(dtype).T  # not contiguous
     back = there_and_back((value, torch.zeros(0, 2), value[0]))
@@ -44,10 +60,17 @@ def test_tensors_travel(dtype):
 
 
 def test_what_is_no_data_leaves_its_name_only():
-    back = there_and_back([np.zeros(3), np.float64(2.5), torch.zeros(2).to_sparse(), lambda x: x, ...])
+    back = there_and_back(
+        [np.zeros(3), np.float64(2.5), torch.zeros(2).to_sparse(), lambda x: x, ...]
+    )
     assert type(back[0]).__name__ == "ndarray" and type(back[0]).__module__ == "numpy"
     assert isinstance(there_and_back(10**400), wire.Odd)
-    assert back[1] == 2.5 and isinstance(back[2], wire.Odd) and isinstance(back[3], wire.Odd) and back[4] is None
+    assert (
+        back[1] == 2.5
+        and isinstance(back[2], wire.Odd)
+        and isinstance(back[3], wire.Odd)
+        and back[4] is None
+    )
 
 
 @given(st.binary(max_size=60), st.binary(max_size=40))
@@ -74,7 +97,11 @@ def test_the_ends_of_the_wire():
         ({"error": "missing"}, "MissingFunction", "no function of this name"),
         ({"error": "stub"}, "NotWrittenError", None),
         ({"error": "changed", "text": "1"}, "WrongError", "argument number 2 in place"),
-        ({"error": "raised", "type": "RuntimeError", "text": "bad shape"}, "RuntimeError", "bad shape"),
+        (
+            {"error": "raised", "type": "RuntimeError", "text": "bad shape"},
+            "RuntimeError",
+            "bad shape",
+        ),
         ({"error": "raised", "type": "the_hidden_inputs_are", "text": "x"}, "Error", "x"),
     ],
 )
@@ -90,8 +117,21 @@ def test_errors_of_a_call_are_told_apart(answer, kind, says):
 def test_each_entry_has_a_key_of_its_own(tmp_path):
     with pytest.raises(CourseError, match="nothing in"):
         collect.collect(tmp_path)
-    names = ["anna.ipynb", "Anna.ipynb", "anna.zip", "-x.ipynb", "a b.ipynb", "a_b.ipynb", "é" * 80 + ".zip", "..zip"]
-    names += ["O’Brien.ipynb", "O_Brien-" + hashlib.sha256("O’Brien".encode()).hexdigest()[:8] + ".ipynb", "a\nb.zip"]
+    names = [
+        "anna.ipynb",
+        "Anna.ipynb",
+        "anna.zip",
+        "-x.ipynb",
+        "a b.ipynb",
+        "a_b.ipynb",
+        "é" * 80 + ".zip",
+        "..zip",
+    ]
+    names += [
+        "O’Brien.ipynb",
+        "O_Brien-" + hashlib.sha256("O’Brien".encode()).hexdigest()[:8] + ".ipynb",
+        "a\nb.zip",
+    ]
     for name in names:
         (tmp_path / name).write_text("x")
     (tmp_path / ".DS_Store").write_text("x")
@@ -113,16 +153,26 @@ def test_a_clean_notebook_needs_no_repair(hw1, solved):
 
 
 def test_changed_and_missing_cells_come_back_and_own_code_runs(hw1):
-    found = [SubmittedCell("code", "x = 1", ""), SubmittedCell("code", "helper = 1", "q5-rotate-visible")]
+    found = [
+        SubmittedCell("code", "x = 1", ""),
+        SubmittedCell("code", "helper = 1", "q5-rotate-visible"),
+    ]
     steps, (changed, missing) = repair(found, hw1)
-    assert [s.source for s in steps[1:4]] == ["x = 1", "helper = 1", 'right = hw.check("rotate", rotate)']
+    assert [s.source for s in steps[1:4]] == [
+        "x = 1",
+        "helper = 1",
+        'right = hw.check("rotate", rotate)',
+    ]
     assert steps[0].id == "setup" and {step.id for step in steps} >= set(hw1.tests)
     assert changed == "course cells changed (the originals count): q5-rotate-visible"
     assert missing.startswith("course cells missing (put back): setup, q1-")
 
 
 def test_written_answers_are_found_once(hw1):
-    found = [SubmittedCell("markdown", "yes", "q7-written"), SubmittedCell("markdown", " yes ", "q7-written")]
+    found = [
+        SubmittedCell("markdown", "yes", "q7-written"),
+        SubmittedCell("markdown", " yes ", "q7-written"),
+    ]
     assert written(found, hw1) == ({"q7-written": "yes"}, [])
     empty = SubmittedCell("markdown", hw1.release.cells[-2].source, "q7-written")
     assert written([empty], hw1) == ({"q7-written": ""}, [])
@@ -137,7 +187,11 @@ def test_written_answers_are_found_once(hw1):
 def records(hw1):
     """Two graded students and one who handed in something else."""
     made = []
-    for student, status, answer in (("=Anna", "graded", "Because."), ("Ben", "graded", ""), ("Cem", "empty file", "")):
+    for student, status, answer in (
+        ("=Anna", "graded", "Because."),
+        ("Ben", "graded", ""),
+        ("Cem", "empty file", ""),
+    ):
         record = score.unread(student, student.strip("="), status)
         if status == "graded":
             for test in hw1.tests.values():
@@ -152,15 +206,20 @@ def test_marks_are_asked_for_kept_and_added(tmp_path, hw1, records):
     report.write(records, hw1, tmp_path)
     anna, ben, cem = table(tmp_path / "grades.csv")
     assert (anna["student"], anna["q1"], anna["q7"], anna["total"]) == ("'=Anna", "24", "", "")
-    assert (ben["q7"], ben["total"], ben["of"]) == ("0", "90", "100")  # nothing written: nothing to mark
+    # nothing written: nothing to mark
+    assert (ben["q7"], ben["total"], ben["of"]) == ("0", "90", "100")
     assert (cem["status"], cem["q1"], cem["total"]) == ("empty file", "", "")
     (row,) = table(tmp_path / "marks.csv")
     assert (row["student"], row["key"], row["points"], row["of"]) == ("'=Anna", "Anna", "", "10")
     shown = (tmp_path / "answers.html").read_text()
     assert "Because." in shown and "Ben" not in shown
 
-    text = "student;key;cell;points;of;comment\r\n=Anna;Anna;q7-written;7,5;10;<b>Good</b>, but short\r\n"
-    (tmp_path / "marks.csv").write_text(text, "utf-8")  # as a spreadsheet saves it where 7.5 is written 7,5
+    text = (
+        "student;key;cell;points;of;comment\r\n=Anna;Anna;q7-written;7,5;10;<b>Good</b>, but"
+        " short\r\n"
+    )
+    # as a spreadsheet saves it where 7.5 is written 7,5
+    (tmp_path / "marks.csv").write_text(text, "utf-8")
     report.write(records, hw1, tmp_path)
     assert [table(tmp_path / "grades.csv")[0][name] for name in ("q7", "total")] == ["7.5", "97.5"]
     assert table(tmp_path / "marks.csv")[0]["comment"] == "<b>Good</b>, but short"
@@ -169,7 +228,8 @@ def test_marks_are_asked_for_kept_and_added(tmp_path, hw1, records):
         report.write(records, hw1, tmp_path)
     assert "to q7: -1 für short" in (tmp_path / "feedback" / "Anna.html").read_text("utf-8")
     (tmp_path / "marks.csv").write_text(text.replace(";", "\t"), "utf-16")
-    report.write([{"student": "Dora", "key": "Dora", "cells": 7}, *records], hw1, tmp_path)  # no record at all
+    # no record at all
+    report.write([{"student": "Dora", "key": "Dora", "cells": 7}, *records], hw1, tmp_path)
     assert table(tmp_path / "grades.csv")[0]["status"] == "grader failed"
     assert "&lt;b&gt;Good&lt;/b&gt;, but short" in (tmp_path / "feedback" / "Anna.html").read_text()
 
@@ -184,7 +244,9 @@ def test_marks_are_asked_for_kept_and_added(tmp_path, hw1, records):
         ("a,a", "a column is missing"),
     ],
 )
-def test_a_slip_in_the_marks_is_named_before_anything_is_written(tmp_path, hw1, records, line, says):
+def test_a_slip_in_the_marks_is_named_before_anything_is_written(
+    tmp_path, hw1, records, line, says
+):
     (tmp_path / "marks.csv").write_text(f"student,key,cell,points,of,comment\n{line}\n")
     with pytest.raises(CourseError, match=says):
         report.write(records, hw1, tmp_path)
@@ -195,10 +257,15 @@ def test_what_students_write_reaches_no_browser_as_code(hw1, records):
     evil = "<script>alert(1)</script>"
     outputs = [
         {"output_type": "stream", "name": "stdout", "text": evil + " 10%\r 100%\n\x1b[31mred"},
-        {"output_type": "display_data", "data": {"text/html": evil, "text/plain": evil, "image/png": "PHN2Zz4="}},
-        {"output_type": "error", "traceback": [evil]}, {"output_type": "error", "traceback": 7}, {"data": 3},
+        {
+            "output_type": "display_data",
+            "data": {"text/html": evil, "text/plain": evil, "image/png": "PHN2Zz4="},
+        },
+        {"output_type": "error", "traceback": [evil]},
+        {"output_type": "error", "traceback": 7},
+        {"data": 3},
         "nonsense",
-    ]  # fmt: skip
+    ]
     records[0]["student"] = records[0]["notes"] = evil
     found = [each for output in outputs if (each := score.shown(output))]
     records[0]["cells"] = [{"do": "run", "source": evil, "id": "", "shown": found}]
@@ -216,7 +283,9 @@ def test_a_folder_belongs_to_one_assignment(tmp_path):
 
 
 def test_only_what_changed_is_graded_again(tmp_path, solved, hw1, monkeypatch):
-    """With the box's part replaced: what is new, what is kept, and that everything is in the tables."""
+    """With the box's part replaced: what is new, what is kept, and that everything is in the
+    tables.
+    """
     folder, out = tmp_path / "in", tmp_path / "out"
     folder.mkdir()
     for name in ("anna", "ben"):
@@ -227,23 +296,31 @@ def test_only_what_changed_is_graded_again(tmp_path, solved, hw1, monkeypatch):
     def fake(waiting, jobs, given):
         for job in waiting:
             graded.append(job.student)
-            yield score.unread(job.student, job.key, "grader failed" if job.student == fails else "graded")
+            yield score.unread(
+                job.student, job.key, "grader failed" if job.student == fails else "graded"
+            )
 
     monkeypatch.setattr(run, "_parallel", fake)
     monkeypatch.setattr(run, "Assignment", lambda name: hw1)
 
     def go(**named):
         graded.clear()
-        return [r["student"] for r in run.grade(folder, "hw1", out, way=box.Sandbox("plain"), **named)], sorted(graded)
+        return [
+            r["student"] for r in run.grade(folder, "hw1", out, way=box.Sandbox("plain"), **named)
+        ], sorted(graded)
 
-    assert go() == (["anna", "ben", "cem"], ["anna", "ben", "cem"]) and go() == (["anna", "ben", "cem"], [])
+    assert go() == (["anna", "ben", "cem"], ["anna", "ben", "cem"]) and go() == (
+        ["anna", "ben", "cem"],
+        [],
+    )
     (folder / "ben.ipynb").write_text(nbformat.writes(solved))
     (folder / "cem.ipynb").write_text(nbformat.writes(solved))
     assert go()[1] == ["ben", "cem"] and go(again=True)[1] == ["anna", "ben", "cem"]
     assert go(seed=9)[1] == ["anna", "ben", "cem"]
     (out / "results" / "anna.json").write_text("{")
     fails = "anna"
-    assert go()[1] == ["anna"] and go()[1] == ["anna"]  # what the grader could not do is tried again
+    # what the grader could not do is tried again
+    assert go()[1] == ["anna"] and go()[1] == ["anna"]
     fails = ""
     assert go()[1] == ["anna"] and go()[1] == []
     broken = json.loads((out / "results" / "anna.json").read_text()) | {"cells": 7, "student": 3}
@@ -255,7 +332,9 @@ def test_a_dead_grading_process_costs_its_submission_only(tmp_path):
     (tmp_path / "b.ipynb").write_text("")
     jobs = [run.Job(tmp_path / "b.ipynb", name, name) for name in "ab"]
     found = run._parallel(jobs, 1, ("hw1", 0, box.Limits(), box.Sandbox("plain"), tmp_path))
-    threading.Timer(1, lambda: [c.kill() for c in multiprocessing.active_children() if c.name == "grader"]).start()
+    threading.Timer(
+        1, lambda: [c.kill() for c in multiprocessing.active_children() if c.name == "grader"]
+    ).start()
     first, second = found
     assert (first["status"], first["notes"]) == ("grader failed", ["the grading process died"])
     assert (second["status"], second["notes"]) == ("empty file", ["there is nothing in it"])
@@ -267,10 +346,16 @@ MARKED = "student,key,cell,points,of,comment,answer\n{},{},q7-written,8,10,fine,
 @pytest.mark.parametrize(
     ("student", "key", "answer", "says"),
     [
-        ("Anna M", "Anna_M-01234567", report._print(" Because. "), ""),  # the file has another name now
+        # the file has another name now
+        ("Anna M", "Anna_M-01234567", report._print(" Because. "), ""),
         ("=Anna", "0", "", ""),  # the key was spoilt, the name is there
         ("=Anna", "Anna", report._print("Else."), "has changed since it was marked"),
-        ("Dora", "dora", report._print("Else."), "the mark of Dora for q7-written fits no submission"),
+        (
+            "Dora",
+            "dora",
+            report._print("Else."),
+            "the mark of Dora for q7-written fits no submission",
+        ),
     ],
 )
 def test_marks_stay_with_their_answers(tmp_path, hw1, records, student, key, answer, says):

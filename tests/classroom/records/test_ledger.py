@@ -31,7 +31,10 @@ def test_the_ledger_has_every_claim() -> None:
 
 @pytest.mark.parametrize(
     ("old", "new", "sentence"),
-    [*json.loads(Path(__file__).with_name("mistakes.json").read_text()), (GOOD, "", r"must be a list of claims")],
+    [
+        *json.loads(Path(__file__).with_name("mistakes.json").read_text()),
+        (GOOD, "", r"must be a list of claims"),
+    ],
 )
 def test_a_mistake_is_one_sentence(tmp_path: Path, old: str, new: str, sentence: str) -> None:
     path = tmp_path / "claims.yaml"
@@ -45,7 +48,9 @@ def test_a_mistake_is_one_sentence(tmp_path: Path, old: str, new: str, sentence:
 def test_what_does_not_exist(tmp_path: Path) -> None:
     with pytest.raises(CourseError, match="cannot be read"):
         ledger.read(tmp_path / "none.yaml")
-    with pytest.raises(CourseError, match="There is no claim 'gelu-convergs'; did you mean gelu-converges"):
+    with pytest.raises(
+        CourseError, match="There is no claim 'gelu-convergs'; did you mean gelu-converges"
+    ):
         records.claim("gelu-convergs")
     with pytest.raises(CourseError, match="There is no lesson '99'"):
         records.of_lesson("99")

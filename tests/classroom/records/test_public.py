@@ -8,15 +8,23 @@ def test_ahead_is_a_difference_paired_by_seed_and_the_table_keeps_an_interval_in
     arm = {"seeds": [0.6, 0.62], "mean": 0.61, "interval": [0.48, 0.74]}
     arms = {"english": arm, "scratch": arm | {"seeds": [0.5, 0.521], "mean": 0.51}}
     assert records.compared({"stsb": {"arms": arms}}, "english", "scratch").endswith("ahead: STS-B")
-    assert "61.0 [48.0,\N{NO-BREAK SPACE}74.0]" in repr(records.public_table({"stsb": {"arms": arms}}))
+    assert "61.0 [48.0,\N{NO-BREAK SPACE}74.0]" in repr(
+        records.public_table({"stsb": {"arms": arms}})
+    )
 
 
 def test_figures_on_real_text_are_judged_as_those_of_a_rule_are(tmp_path):
     arms = {"tuned": {"seeds": [0.5, 0.9], "mean": 0.7}, "counted": {"seeds": [0.2], "mean": 0.2}}
-    (tmp_path / "real_x.json").write_text(json.dumps({"arms": arms, "one run": {"right": 0.4}, "made": "today"}))
+    (tmp_path / "real_x.json").write_text(
+        json.dumps({"arms": arms, "one run": {"right": 0.4}, "made": "today"})
+    )
     figures = public.figures(tmp_path)
     assert figures["x/arms/tuned"].seeds == [0.5, 0.9] and len(figures) == 3
     rule = {"statements": [{"says": "", "more": ["x/one run/right", "x/arms/counted"]}]}
-    assert rules.judge(rule, figures).statements[0].outcome == "not shown"  # one training decides nothing
+    # one training decides nothing
+    assert rules.judge(rule, figures).statements[0].outcome == "not shown"
     said = records.summary("bert-squad").splitlines()[-2:]
-    assert [line.split(": ")[0] for line in said] == ["  real English, supports", "  real English, contradicts"]
+    assert [line.split(": ")[0] for line in said] == [
+        "  real English, supports",
+        "  real English, contradicts",
+    ]

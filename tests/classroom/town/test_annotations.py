@@ -1,4 +1,6 @@
-"""The world's gold annotations: trees, coreference and opinions that fit the text, found again by other ways."""
+"""The world's gold annotations: trees, coreference and opinions that fit the text, found again by
+other ways.
+"""
 
 import re
 from collections import defaultdict
@@ -12,7 +14,15 @@ from classroom.town.lexicon import FOLDER
 from classroom.town.tasks import TASKS
 
 Document = dict[str, Any]
-PRONOUNS = {"he": "m", "him": "m", "himself": "m", "she": "f", "herself": "f", "his": "m", "her": "f"}
+PRONOUNS = {
+    "he": "m",
+    "him": "m",
+    "himself": "m",
+    "she": "f",
+    "herself": "f",
+    "his": "m",
+    "her": "f",
+}
 
 
 @pytest.fixture(scope="session")
@@ -45,7 +55,9 @@ def test_every_sentence_is_a_tree(documents):
 
 
 def test_who_did_what_read_off_the_trees(documents):
-    """Subject and object of a verb, in the active and in the passive, are a fact of the document where it says so."""
+    """Subject and object of a verb, in the active and in the passive, are a fact of the document
+    where it says so.
+    """
     checked = 0
     for d in documents:
         if d["genre"] not in ("deed", "gift", "list"):
@@ -60,7 +72,11 @@ def test_who_did_what_read_off_the_trees(documents):
             for i in span:
                 arguments[d["heads"][i]][d["deprels"][i]] = name.get(i, "/").split("/")[1]
             for verb, found in arguments.items():
-                if verb < 0 or d["tags"][verb] != "VERB" or d["tokens"][verb] in ("thanked", "asked", "needed", "saw"):
+                if (
+                    verb < 0
+                    or d["tags"][verb] != "VERB"
+                    or d["tokens"][verb] in ("thanked", "asked", "needed", "saw")
+                ):
                     continue
                 person = found.get("obl:agent") or found.get("nsubj")
                 thing = found.get("obj") or found.get("nsubj:pass")
@@ -80,12 +96,16 @@ def test_names_and_pronouns_of_one_entity_agree(world, documents):
             word = words[-1].lower()
             seen[kind, word in PRONOUNS or word in ("it", "they", "themselves")] += 1
             if kind == "person":
-                assert word == "baker" or PRONOUNS.get(word, gender[name]) == gender[name], d["text"]
+                assert word == "baker" or PRONOUNS.get(word, gender[name]) == gender[name], d[
+                    "text"
+                ]
                 assert word in PRONOUNS or name in words or d["tags"][m["end"] - 1] == "NOUN"
             elif word in ("it", "they", "them", "themselves", "there"):
                 assert kind not in ("town", "restaurant")
             elif kind in ("object", "food", "place", "town", "restaurant", "newspaper"):
-                assert " ".join(words).lower().endswith(name.lower()) or word.rstrip("s") == name.rstrip("s"), (
+                assert " ".join(words).lower().endswith(name.lower()) or word.rstrip(
+                    "s"
+                ) == name.rstrip("s"), (
                     words,
                     name,
                 )
@@ -94,20 +114,31 @@ def test_names_and_pronouns_of_one_entity_agree(world, documents):
 
 
 def test_opinions_read_off_the_sentences(documents):
-    """A sentence that says who liked what says an opinion of the document; all are drawn from its facts."""
+    """A sentence that says who liked what says an opinion of the document; all are drawn from its
+    facts.
+    """
     told = 0
     for d in documents:
         opinions = {(who, what): verb == "like" for who, verb, what in d["opinions"]}
         assert {(fact[0], fact[2]) for fact in d["facts"]} >= set(opinions)
         for sentence in d["sentences"]:
-            found = re.match(r"(\w+) (liked|did not like) (?:the (\w+)|(The \w+ \w+))(?: because .*)?\.$", sentence)
+            found = re.match(
+                r"(\w+) (liked|did not like) (?:the (\w+)|(The \w+ \w+))(?: because .*)?\.$",
+                sentence,
+            )
             if found and d["genre"] in ("meal", "foodreview", "filmreview"):
                 who, verb, food, film = found.groups()
                 told += 1
                 assert opinions[who, food or film] == (verb == "liked"), d["text"]
         liked = set(opinions.values())
         assert d["sentiment"] == (
-            "" if not liked else "mixed" if len(liked) == 2 else "positive" if liked == {True} else "negative"
+            ""
+            if not liked
+            else "mixed"
+            if len(liked) == 2
+            else "positive"
+            if liked == {True}
+            else "negative"
         )
     assert told > 100
     reviews = [d for d in documents if d["genre"].endswith("review")]
@@ -142,7 +173,9 @@ def test_the_page_works_from_top_to_bottom(tmp_path, monkeypatch, capsys):
 
 def test_the_page_lists_the_tasks_and_columns(world):
     page = PAGE.read_text(encoding="utf-8")
-    assert task_table() in page, "put the output of `python -m classroom.town tasks` into docs/world.md"
+    assert task_table() in page, (
+        "put the output of `python -m classroom.town tasks` into docs/world.md"
+    )
     for column in world.document(0):
         assert f"`{column}`" in page
     for genre in world.genres():

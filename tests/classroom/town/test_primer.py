@@ -49,10 +49,14 @@ def _said(page: dict[str, Any]) -> list[int]:
 
 def test_without_rounds_what_the_others_are_does_not_tell_which_fact_is_said() -> None:
     spread = {
-        rounds: [max(said) - min(said) for said in (_said(WORLD.primer(i, 1, rounds=rounds)) for i in range(200))]
+        rounds: [
+            max(said) - min(said)
+            for said in (_said(WORLD.primer(i, 1, rounds=rounds)) for i in range(200))
+        ]
         for rounds in (True, False)
     }
-    assert max(spread[True]) == 1  # a round says each once: whoever sees the rest knows the one that is missing
+    # a round says each once: whoever sees the rest knows the one that is missing
+    assert max(spread[True]) == 1
     assert sum(difference > 1 for difference in spread[False]) > 100
     lengths = [len(WORLD.primer(i, 1, rounds=False)["text"].split()) for i in range(200)]
     assert min(lengths) < 50 and max(lengths) > 85
@@ -79,7 +83,9 @@ def test_made_up_names_stand_everywhere_for_a_share_of_the_names(level: int) -> 
     for index in range(200):
         plain = WORLD.primer(index, level, rounds=False)
         page = WORLD.primer(index, level, rounds=False, made_up=0.5)
-        assert page["text"] == " ".join(page["sentences"]) and len(page["sentences"]) == len(plain["sentences"])
+        assert page["text"] == " ".join(page["sentences"]) and len(page["sentences"]) == len(
+            plain["sentences"]
+        )
         swapped = {
             old: new
             for before, after in zip(plain["facts"], page["facts"], strict=True)
@@ -90,12 +96,18 @@ def test_made_up_names_stand_everywhere_for_a_share_of_the_names(level: int) -> 
             assert (old == new) or not re.search(rf"\b{old}\b", page["text"])
             assert (old[0] in "aeiou") == (new[0] in "aeiou") or old[0].isupper()
             assert old[0].isupper() == new[0].isupper()
-            assert len(re.findall(rf"\b{new}\b", page["text"])) >= len(re.findall(rf"\b{old}\b", plain["text"]))
-    assert 0.4 < made / (made + known) < 0.6 and WORLD.primer(3, level, made_up=0.0) == WORLD.primer(3, level)
+            assert len(re.findall(rf"\b{new}\b", page["text"])) >= len(
+                re.findall(rf"\b{old}\b", plain["text"])
+            )
+    assert 0.4 < made / (made + known) < 0.6 and WORLD.primer(
+        3, level, made_up=0.0
+    ) == WORLD.primer(3, level)
 
 
 def test_no_part_of_another_word_is_taken_for_a_name() -> None:
     (sentence,), ((who, _, what),) = primer._renamed(
         random.Random(0), ["Ann saw an owl in the bowl ."], [("Ann", "saw", "owl")], 1.0
     )
-    assert sentence == f"{who} saw an {what} in the bowl ." and {who, what}.isdisjoint({"Ann", "owl"})
+    assert sentence == f"{who} saw an {what} in the bowl ." and {who, what}.isdisjoint(
+        {"Ann", "owl"}
+    )

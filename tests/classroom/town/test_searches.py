@@ -1,4 +1,6 @@
-"""Collections to search: who answers is told by the words; the distilled table says what the encoder says."""
+"""Collections to search: who answers is told by the words; the distilled table says what the
+encoder says.
+"""
 
 import json
 from pathlib import Path
@@ -16,8 +18,14 @@ def town() -> searches.Collection:
 
 
 def test_a_deed_is_a_verb_and_one_thing() -> None:
-    text = "At noon, Kate purchased the lamp. Did Ben buy the vase? Ben did not buy the vase. The coin was bought."
-    assert searches.deeds(text) == [("kate", "purchased", "buy", "lamp"), ("", "bought", "buy", "coin")]
+    text = (
+        "At noon, Kate purchased the lamp. Did Ben buy the vase? Ben did not buy the vase. The coin"
+        " was bought."
+    )
+    assert searches.deeds(text) == [
+        ("kate", "purchased", "buy", "lamp"),
+        ("", "bought", "buy", "coin"),
+    ]
 
 
 def test_queries_are_what_their_kind_says(town: searches.Collection) -> None:
@@ -45,13 +53,18 @@ def test_nothing_else_answers(town: searches.Collection) -> None:
 
 def test_the_splits_ask_of_different_documents(town: searches.Collection) -> None:
     other = searches.collection("world", split="train", n=60)
-    assert not set(town.passages) & set(other.passages) and town == searches.collection("world", split="test", n=60)
+    assert not set(town.passages) & set(other.passages) and town == searches.collection(
+        "world", split="test", n=60
+    )
 
 
 def test_other_texts_are_asked_for_by_their_first_sentence(tmp_path: Path) -> None:
     texts = [f"Title number {i}. {'word ' * 90}end{i}." for i in range(9)] + ["Too short. It ends."]
-    (tmp_path / "train.jsonl").write_text("\n".join(json.dumps({"text": text}) for text in texts), "utf-8")
-    for split, kept in (("train", (1, 2, 3, 5, 6, 7)), ("test", (0, 4, 8))):  # a file has no test split
+    (tmp_path / "train.jsonl").write_text(
+        "\n".join(json.dumps({"text": text}) for text in texts), "utf-8"
+    )
+    # a file has no test split
+    for split, kept in (("train", (1, 2, 3, 5, 6, 7)), ("test", (0, 4, 8))):
         found = searches.collection(tmp_path / "train.jsonl", split=split)
         assert sorted(q.text for q in found.queries) == [f"Title number {i}." for i in kept]
         assert all(len(passage.split()) <= searches.LONGEST for passage in found.passages)

@@ -1,4 +1,6 @@
-"""Nothing but reading tells the labels of the world's tasks: words, halves and overlaps are measured, and stay low."""
+"""Nothing but reading tells the labels of the world's tasks: words, halves and overlaps are
+measured, and stay low.
+"""
 
 from collections import Counter, defaultdict
 from typing import Any
@@ -11,32 +13,56 @@ Rows = list[dict[str, Any]]
 
 
 def bag_of_words(train: list[str], labels: list[int], test: list[str]) -> Any:
-    """TF-IDF of single words and pairs of neighbours, then logistic regression: the probabilities on `test`."""
+    """TF-IDF of single words and pairs of neighbours, then logistic regression: the probabilities
+    on `test`.
+    """
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
 
     vectors = TfidfVectorizer(ngram_range=(1, 2), token_pattern=r"\w+|[.,?]")
-    return make_pipeline(vectors, LogisticRegression(max_iter=500)).fit(train, labels).predict_proba(test)
+    return (
+        make_pipeline(vectors, LogisticRegression(max_iter=500))
+        .fit(train, labels)
+        .predict_proba(test)
+    )
 
 
 WHOLE = [  # a task, what a bag of its words may reach
-    ("acceptability", 0.65), ("sentiment", 0.75), ("nli", 0.40), ("nli-mismatched", 0.41), ("rte", 0.56),
-    ("paraphrase", 0.56), ("qnli", 0.65), ("wic", 0.65), ("questions-open", 0.56),
-]  # fmt: skip
+    ("acceptability", 0.65),
+    ("sentiment", 0.75),
+    ("nli", 0.40),
+    ("nli-mismatched", 0.41),
+    ("rte", 0.56),
+    ("paraphrase", 0.56),
+    ("qnli", 0.65),
+    ("wic", 0.65),
+    ("questions-open", 0.56),
+]
 HALVES = [  # of halves alone, or of domains
-    ("sentiment-food", None, 0.75), ("sentiment-film", None, 0.75), ("nli", "pair", 0.40), ("nli", "text", 0.40),
-    ("nli-mismatched", "pair", 0.41), ("rte", "pair", 0.56), ("paraphrase", "pair", 0.56), ("qnli", "pair", 0.65),
+    ("sentiment-food", None, 0.75),
+    ("sentiment-film", None, 0.75),
+    ("nli", "pair", 0.40),
+    ("nli", "text", 0.40),
+    ("nli-mismatched", "pair", 0.41),
+    ("rte", "pair", 0.56),
+    ("paraphrase", "pair", 0.56),
+    ("qnli", "pair", 0.65),
     ("questions-open", "text", 0.56),
-]  # fmt: skip
-BAGS = [(name, None, ceiling) for name, ceiling in WHOLE] + [pytest.param(*h, marks=pytest.mark.slow) for h in HALVES]
+]
+BAGS = [(name, None, ceiling) for name, ceiling in WHOLE] + [
+    pytest.param(*h, marks=pytest.mark.slow) for h in HALVES
+]
 
 
 @pytest.mark.parametrize(("name", "part", "ceiling"), BAGS)
 def test_a_bag_of_words_stays_low(world, name, part, ceiling):
     train, test = world.task(name, 1000), world.task(name, 999, "validation")
     texts = [
-        [row[part] if part else " ".join(row[c] for c in ("text", "pair") if c in row) for row in rows]
+        [
+            row[part] if part else " ".join(row[c] for c in ("text", "pair") if c in row)
+            for row in rows
+        ]
         for rows in (train, test)
     ]
     predicted = bag_of_words(texts[0], [row["label"] for row in train], texts[1]).argmax(1)
@@ -46,18 +72,31 @@ def test_a_bag_of_words_stays_low(world, name, part, ceiling):
 
 @pytest.mark.parametrize(
     ("name", "ceiling"),
-    [("continuation", 0.35), ("pronouns", 0.6), ("cloze", 0.43), ("in-context", 0.6), ("analogies", 0.45)],
+    [
+        ("continuation", 0.35),
+        ("pronouns", 0.6),
+        ("cloze", 0.43),
+        ("in-context", 0.6),
+        ("analogies", 0.45),
+    ],
 )
 def test_a_choice_by_itself_does_not_tell(world, name, ceiling):
     train, test = world.task(name, 400), world.task(name, 300, "validation")
     n = len(train[0]["choices"])
-    texts, labels = zip(*((c, i == row["label"]) for row in train for i, c in enumerate(row["choices"])), strict=True)
-    scores = bag_of_words(list(texts), list(labels), [c for row in test for c in row["choices"]])[:, 1]
+    texts, labels = zip(
+        *((c, i == row["label"]) for row in train for i, c in enumerate(row["choices"])),
+        strict=True,
+    )
+    scores = bag_of_words(list(texts), list(labels), [c for row in test for c in row["choices"]])[
+        :, 1
+    ]
     best = scores.reshape(-1, n).argmax(1)
     assert sum(b == row["label"] for b, row in zip(best, test, strict=True)) / len(test) < ceiling
 
 
-@pytest.mark.parametrize("name", ["nli", "nli-mismatched", "rte", "paraphrase", "qnli", "wic", "questions-open"])
+@pytest.mark.parametrize(
+    "name", ["nli", "nli-mismatched", "rte", "paraphrase", "qnli", "wic", "questions-open"]
+)
 def test_overlap_does_not_tell(world, name):
     """How many words of the one text are in the other, and how long both are."""
     from sklearn.linear_model import LogisticRegression
@@ -67,9 +106,14 @@ def test_overlap_does_not_tell(world, name):
         return [len(a & b) / len(b), len(a & b) / len(a), len(a), len(b)]
 
     train, test = world.task(name, 1000), world.task(name, 999, "validation")
-    model = LogisticRegression().fit([features(row) for row in train], [row["label"] for row in train])
+    model = LogisticRegression().fit(
+        [features(row) for row in train], [row["label"] for row in train]
+    )
     guessed = 1 / (len(world.label_names(name)))
-    assert model.score([features(row) for row in test], [row["label"] for row in test]) < guessed + 0.12
+    assert (
+        model.score([features(row) for row in test], [row["label"] for row in test])
+        < guessed + 0.12
+    )
 
 
 def test_shared_words_hardly_tell_the_similarity(world):

@@ -28,12 +28,16 @@ TEXTS = [
 
 
 def said_by_node(engine: str, data: dict[str, Any], expression: str) -> Any:
-    """The value of a JavaScript expression behind a script of assets/ and its data; skips where there is no node."""
+    """The value of a JavaScript expression behind a script of assets/ and its data; skips where
+    there is no node.
+    """
     node = shutil.which("node")
     if node is None:
         pytest.skip("no node here")
     source = f"var data={json.dumps(data)};{card.script(engine)};console.log(JSON.stringify({expression}))"
-    ran = subprocess.run([node, "-"], input=source, capture_output=True, text=True, timeout=60, check=False)
+    ran = subprocess.run(
+        [node, "-"], input=source, capture_output=True, text=True, timeout=60, check=False
+    )
     assert ran.returncode == 0, ran.stderr
     return json.loads(ran.stdout)
 
@@ -47,7 +51,9 @@ def tokenizer() -> Tokenizer:
 def model(tokenizer: Tokenizer) -> heads.LM:
     """Random, its matrices already rounded as the page has them."""
     torch.manual_seed(0)
-    made = heads.LM(Transformer(gpt(tokenizer.vocab.size, width=24, layers=2, heads=3, length=40))).eval()
+    made = heads.LM(
+        Transformer(gpt(tokenizer.vocab.size, width=24, layers=2, heads=3, length=40))
+    ).eval()
     for weight in made.parameters():
         weight.data = 0.3 * torch.randn_like(weight)
         if weight.dim() == 2:
@@ -67,21 +73,34 @@ def test_it_computes_what_the_model_computes(model: heads.LM, tokenizer: Tokeniz
     found = said_by_node(
         "playground-engine",
         pack(model, tokenizer),
-        f"(function() {{ var c = fresh(); return {ids}.map(function(i) {{ return Array.from(step(c, i)); }}); }})()",
+        f"(function() {{ var c = fresh(); return {ids}.map(function(i) {{ return Array.from(step(c,"
+        " i)); }); })()",
     )
     with torch.no_grad():
-        torch.testing.assert_close(torch.tensor(found), model(torch.tensor([ids]))[0], rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(
+            torch.tensor(found), model(torch.tensor([ids]))[0], rtol=1e-4, atol=1e-4
+        )
 
 
-@pytest.mark.parametrize(("temperature", "k", "p"), [(1.0, 0, 1.0), (0.5, 5, 1.0), (1.3, 0, 0.6), (0.8, 6, 0.7)])
-def test_the_same_choices(model: heads.LM, tokenizer: Tokenizer, temperature: float, k: int, p: float) -> None:
-    logits = torch.randn(model.stack.config.embed.vocab, generator=torch.Generator().manual_seed(4)) * 2
+@pytest.mark.parametrize(
+    ("temperature", "k", "p"), [(1.0, 0, 1.0), (0.5, 5, 1.0), (1.3, 0, 0.6), (0.8, 6, 0.7)]
+)
+def test_the_same_choices(
+    model: heads.LM, tokenizer: Tokenizer, temperature: float, k: int, p: float
+) -> None:
+    logits = (
+        torch.randn(model.stack.config.embed.vocab, generator=torch.Generator().manual_seed(4)) * 2
+    )
     found = said_by_node(
-        "playground-engine", pack(model, tokenizer), f"choices({logits.tolist()}, {temperature}, {k}, {p})"
+        "playground-engine",
+        pack(model, tokenizer),
+        f"choices({logits.tolist()}, {temperature}, {k}, {p})",
     )
     expected = next_distribution(logits, temperature, k or None, None if p == 1 else p)
     assert {i for i, _ in found} == set(expected.nonzero()[:, 0].tolist())
-    assert [share for _, share in found] == pytest.approx([float(expected[i]) for i, _ in found], abs=1e-5)
+    assert [share for _, share in found] == pytest.approx(
+        [float(expected[i]) for i, _ in found], abs=1e-5
+    )
 
 
 def test_draws_follow_the_shares_and_the_seed(model: heads.LM, tokenizer: Tokenizer) -> None:
@@ -94,11 +113,19 @@ def test_draws_follow_the_shares_and_the_seed(model: heads.LM, tokenizer: Tokeni
     assert share == pytest.approx(0.7, abs=0.04) and (same, other) == (True, False)
 
 
-def test_the_card_reads_without_its_script_and_asks_for_no_address(model: heads.LM, tokenizer: Tokenizer) -> None:
+def test_the_card_reads_without_its_script_and_asks_for_no_address(
+    model: heads.LM, tokenizer: Tokenizer
+) -> None:
     made = widgets.playground(model, tokenizer, {"one": "On Monday, <b>", "two": "They've"})
     page = made.html.split("<script>")[0]
-    assert "On Monday, &lt;b&gt;" in page and page.count("<option") == 2 and page.count("%</td>") == SHOWN
-    assert "http" not in made.html and repr(made).startswith("Playground: after 'On Monday, <b>' come ")
+    assert (
+        "On Monday, &lt;b&gt;" in page
+        and page.count("<option") == 2
+        and page.count("%</td>") == SHOWN
+    )
+    assert "http" not in made.html and repr(made).startswith(
+        "Playground: after 'On Monday, <b>' come "
+    )
 
 
 def test_it_refuses_what_it_cannot_run(model: heads.LM, tokenizer: Tokenizer) -> None:
@@ -142,22 +169,37 @@ def index(table: WordAverage) -> Index:
 
 
 @pytest.mark.parametrize("how", ["bm25", "dense", "rrf"])
-def test_the_search_page_finds_what_python_finds(index: Index, table: WordAverage, how: Any) -> None:
+def test_the_search_page_finds_what_python_finds(
+    index: Index, table: WordAverage, how: Any
+) -> None:
     for query in ("old boat", "lamp lamp river", "Naïve boat", "the sank"):
-        found = said_by_node("search-engine", search.pack(index, table), f"search({json.dumps(query)}, '{how}')")
+        found = said_by_node(
+            "search-engine", search.pack(index, table), f"search({json.dumps(query)}, '{how}')"
+        )
         hits = index.search(query, 10, how=how)
         assert [number for number, _ in found] == [hit.number for hit in hits], query
         assert [score for _, score in found] == pytest.approx([hit.score for hit in hits], abs=1e-3)
 
 
-def test_the_search_page_without_scripts_shows_the_first_query(index: Index, table: WordAverage) -> None:
+def test_the_search_page_without_scripts_shows_the_first_query(
+    index: Index, table: WordAverage
+) -> None:
     page = widgets.search_page(index, table, ["old boat", "sank"], title="Search the toys")
     assert "<mark>old</mark> &lt;b&gt;<mark>boat</mark>&lt;/b&gt; &amp;" in page.html
-    assert page.html.count("data-query style") == 2 and "http" not in page.html and "4 passages" in page.text
-    assert widgets.search_page(index, table, ["old boat"]).html == widgets.search_page(index, table, ["old boat"]).html
+    assert (
+        page.html.count("data-query style") == 2
+        and "http" not in page.html
+        and "4 passages" in page.text
+    )
+    assert (
+        widgets.search_page(index, table, ["old boat"]).html
+        == widgets.search_page(index, table, ["old boat"]).html
+    )
 
 
-def test_what_cannot_be_a_search_page(index: Index, table: WordAverage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_a_search_page(
+    index: Index, table: WordAverage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(CourseError, match="with vectors"):
         search.pack(Index(PASSAGES), table)
     with pytest.raises(CourseError, match="as wide"):

@@ -1,4 +1,6 @@
-"""Widgets: whole and escaped without a script, offline, deterministic, right in what they say, bad input named."""
+"""Widgets: whole and escaped without a script, offline, deterministic, right in what they say, bad
+input named.
+"""
 
 import json
 import re
@@ -32,12 +34,19 @@ SEARCH = [
     [figures.Option(0, "</s>", -1.0, "ended"), figures.Option(0, "</s>", -1.6, "ended")],
 ]
 LIKELY = [[(" bought", 0.5), (" sold", 0.25)], [(BAD, 1.0), (" a", 0.0)]]
-SAID = {1.0: {"teacher": [0.75, 0.125], BAD: [0.5, 0.25]}, 4.0: {"teacher": [0.4, 0.3], BAD: [0.35, 0.25]}}
+SAID = {
+    1.0: {"teacher": [0.75, 0.125], BAD: [0.5, 0.25]},
+    4.0: {"teacher": [0.4, 0.3], BAD: [0.35, 0.25]},
+}
 ORIGINAL = ["the", "wolf", "saw", "a", "sheep"]
 ROUND = widgets.ReplacedText(["the", "wolf", "ate", "a", BAD], ORIGINAL, [0.1, 0.7, 0.2, 0.0, 0.9])
-READING = Reading(f"Who {BAD}?", ["Rita", "fell", BAD], [0.7, 0.1, 0.2], [0.6, 0.1, 0.3], (0, 0), "Rita")
+READING = Reading(
+    f"Who {BAD}?", ["Rita", "fell", BAD], [0.7, 0.1, 0.2], [0.6, 0.1, 0.3], (0, 0), "Rita"
+)
 ENTRIES = [
-    widgets.ReportEntry("lora", "20_peft", "measured", BAD, "partly", "3 seeds", "1/3", "20_peft.ipynb#lora"),
+    widgets.ReportEntry(
+        "lora", "20_peft", "measured", BAD, "partly", "3 seeds", "1/3", "20_peft.ipynb#lora"
+    ),
     widgets.ReportEntry(BAD, "08_gpt1", "exact", "x Phi(x)", "", "shown live in lesson 08"),
 ]
 
@@ -56,19 +65,28 @@ WIDGETS: dict[str, Callable[[], figures.Html]] = {
     "beam_tree": lambda: widgets.beam_tree({"2 beams": SEARCH, BAD: SEARCH[:1]}),
     "bill_calculator": lambda: widgets.bill_calculator(1e9, 1e10),
     "calculator": lambda: widgets.calculator(title=BAD),
-    "fill_in": lambda: widgets.fill_in([widgets.ClozeItem("The [MASK] barked.", "dog", [("dog", 0.7), (BAD, 0.1)])]),
+    "fill_in": lambda: widgets.fill_in(
+        [widgets.ClozeItem("The [MASK] barked.", "dog", [("dog", 0.7), (BAD, 0.1)])]
+    ),
     "masking": lambda: widgets.masking(
-        ["[CLS]", "a", BAD, "b", "[SEP]"], [0, 1, 1, 1, 0], ["[CLS]", "[MASK]", BAD, "x", "[SEP]"], rate=0.3
+        ["[CLS]", "a", BAD, "b", "[SEP]"],
+        [0, 1, 1, 1, 0],
+        ["[CLS]", "[MASK]", BAD, "x", "[SEP]"],
+        rate=0.3,
     ),
     "next_words": lambda: widgets.next_words(["Nadia", " bought"], LIKELY, [1.5, 0.0]),
     "quiz": lambda: quiz(f"Why `1/sqrt(d)` & {BAD}?", {"variance": "Yes.", "speed": "No."}),
     "report_card": lambda: widgets.report_card(ENTRIES),
     "rotation": widgets.rotation,
     "samples": lambda: widgets.samples([(0, 8.0, [BAD]), (9, 2.0, ["the cat", "a dog"])]),
-    "soft_targets": lambda: widgets.soft_targets(["the", BAD], 1, ["lamp", BAD], SAID, truth="lamp"),
+    "soft_targets": lambda: widgets.soft_targets(
+        ["the", BAD], 1, ["lamp", BAD], SAID, truth="lamp"
+    ),
     "span_reader": lambda: widgets.span_reader([READING, replace(READING, question="Who saw?")]),
     "which_replaced": lambda: widgets.which_replaced([ROUND]),
-    "word_map": lambda: widgets.word_map(torch.eye(3)[:, :2], ["bank", BAD, "river"], {"bank": [("river", 0.5)]}),
+    "word_map": lambda: widgets.word_map(
+        torch.eye(3)[:, :2], ["bank", BAD, "river"], {"bank": [("river", 0.5)]}
+    ),
     "word_steps": lambda: widgets.word_steps({"one": [(BAD, "plain")]}, BAD),
 }
 
@@ -101,11 +119,15 @@ class Outline(HTMLParser):
 @pytest.mark.parametrize("name", WIDGETS)
 def test_widgets_are_sound_escaped_offline_and_deterministic(name: str) -> None:
     widget = WIDGETS[name]()
-    assert widget.html == WIDGETS[name]().html == widget._repr_html_() and repr(widget) == widget.text
+    assert (
+        widget.html == WIDGETS[name]().html == widget._repr_html_() and repr(widget) == widget.text
+    )
     outline = Outline(widget.html)
     assert outline.open == [] and outline.tags.count("script") <= 1 and "i" not in outline.tags
     assert "<!--" not in widget.html and BAD not in widget.html
-    assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)|src=|@import|url\((?!#|'#)", widget.html)
+    assert not re.search(
+        r"https?://(?!www\.w3\.org/2000/svg)|src=|@import|url\((?!#|'#)", widget.html
+    )
     names = [value for key, value in outline.attributes if key == "id"]
     assert len(names) == len(set(names)) and ("role", "group") in outline.attributes
     assert any(key == "aria-label" and value for key, value in outline.attributes)
@@ -118,7 +140,9 @@ def test_a_widgets_name_follows_from_its_content() -> None:
     assert one == again and names[0] != names[1]
 
 
-@pytest.mark.parametrize(("name", "says"), json.loads(Path(__file__).with_name("says.json").read_text("utf-8")).items())
+@pytest.mark.parametrize(
+    ("name", "says"), json.loads(Path(__file__).with_name("says.json").read_text("utf-8")).items()
+)
 def test_without_scripts_everything_can_be_read(name: str, says: list[str]) -> None:
     text = " ".join(Outline(WIDGETS[name]().html).text.split())
     assert [piece for piece in says if piece not in text] == []
@@ -176,17 +200,27 @@ def test_the_calculators_numbers_are_the_librarys() -> None:
     how = {"utilisation": 0.4, "price": 2.0, "overhead": 1.1, "grid": 400.0}
     shown = repr(widgets.bill_calculator(110e6, 137e9, device="H100", devices=8))
     bill = cost.bill(cost.training_flops(110e6, 137e9), cost.DEVICES["H100"], devices=8, **how)
-    assert f"rent ($) {written(bill.money)}" in shown and f"device-hours {written(bill.device_hours)}" in shown
-    assert f"electricity (kWh) {written(bill.kwh)}" in shown and f"CO2 (kg) {written(bill.kg_co2)}" in shown
+    assert (
+        f"rent ($) {written(bill.money)}" in shown
+        and f"device-hours {written(bill.device_hours)}" in shown
+    )
+    assert (
+        f"electricity (kWh) {written(bill.kwh)}" in shown
+        and f"CO2 (kg) {written(bill.kg_co2)}" in shown
+    )
     shown = repr(widgets.calculator(175e9, 300e9, device="A100", devices=1000, utilisation=0.4))
-    bill = cost.bill(cost.training_flops(175e9, 300e9), cost.DEVICES["A100"], devices=1000, utilisation=0.4)
+    bill = cost.bill(
+        cost.training_flops(175e9, 300e9), cost.DEVICES["A100"], devices=1000, utilisation=0.4
+    )
     assert f"days of training {bill.days:.1f}" in shown and "3.15e23" in shown
     assert "devices to hold the weights 5, devices to train 35" in shown
 
 
 def test_the_report_guesses_no_verdict() -> None:
     shown = WIDGETS["report_card"]()
-    assert "20 lora: partly (3 seeds)" in repr(shown) and "not recorded yet (shown live in lesson 08)" in repr(shown)
+    assert "20 lora: partly (3 seeds)" in repr(
+        shown
+    ) and "not recorded yet (shown live in lesson 08)" in repr(shown)
     assert 'href="20_peft.ipynb#lora"' in shown.html and shown.html.count("<a href") == 1
 
 
@@ -204,4 +238,6 @@ def test_rounding_uses_the_whole_byte_and_errs_by_half_a_step() -> None:
 def test_an_installed_package_has_the_templates_and_scripts(room: str) -> None:
     assets = {path.suffix for path in (COURSE / "classroom" / room / "assets").iterdir()}
     setup = tomllib.loads((COURSE / "pyproject.toml").read_text("utf-8"))["tool"]["setuptools"]
-    assert {f"assets/*{suffix}" for suffix in assets} == set(setup["package-data"][f"classroom.{room}"])
+    assert {f"assets/*{suffix}" for suffix in assets} == set(
+        setup["package-data"][f"classroom.{room}"]
+    )

@@ -47,7 +47,10 @@ def test_a_pattern_has_as_many_parts_as_the_names(model):
 
 
 def test_names_work_with_and_without_a_head(model):
-    with capture(model.stack, "blocks.1.attn.probs") as inner, capture(model, "blocks.1.attn.probs") as outer:
+    with (
+        capture(model.stack, "blocks.1.attn.probs") as inner,
+        capture(model, "blocks.1.attn.probs") as outer,
+    ):
         model(IDS)
     assert torch.equal(inner["blocks.1.attn.probs"], outer["blocks.1.attn.probs"])
     head = Classifier(model.stack, 3)
@@ -59,6 +62,9 @@ def test_names_work_with_and_without_a_head(model):
 def test_errors_leave_no_hook(model):
     with pytest.raises(RuntimeError, match="mine"), capture(model, "blocks.*.attn.probs"):
         raise RuntimeError("mine")
-    with pytest.raises(CourseError, match="No part of the model is called"), capture(model, "blocks.*", "blocks.9"):
+    with (
+        pytest.raises(CourseError, match="No part of the model is called"),
+        capture(model, "blocks.*", "blocks.9"),
+    ):
         pass
     assert hooks(model) == 0

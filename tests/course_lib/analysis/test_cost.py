@@ -1,4 +1,6 @@
-"""Costs against published figures and what PyTorch counts on small models; power laws against straight lines."""
+"""Costs against published figures and what PyTorch counts on small models; power laws against
+straight lines.
+"""
 
 import json
 from pathlib import Path
@@ -17,7 +19,8 @@ from course_lib.model.attention import KVCache
 from course_lib.model.config import EmbedConfig, Learned, StackConfig, T5Buckets
 from course_lib.model.transformer import Transformer
 
-# Brown et al. 2020, table D.1: millions of parameters, billions of tokens, FLOPs a parameter and token, FLOPs,
+# Brown et al. 2020, table D.1: millions of parameters, billions of tokens, FLOPs a parameter and
+# token, FLOPs,
 # petaflop/s-days.
 TABLE_D1 = json.loads(Path(__file__).with_name("table_d1.json").read_text())
 
@@ -27,7 +30,9 @@ def test_training_compute_of_gpt3s_table(name: str) -> None:
     """To the three digits that are printed; and from our own counts."""
     millions, billions, per, flops, days = TABLE_D1[name]
     computed = cost.training_flops(millions * 1e6, billions * 1e9, per_parameter=per)
-    assert computed == pytest.approx(flops, rel=5e-3) and cost.petaflop_days(computed) == pytest.approx(days, rel=5e-3)
+    assert computed == pytest.approx(flops, rel=5e-3) and cost.petaflop_days(
+        computed
+    ) == pytest.approx(days, rel=5e-3)
     if name in GPT3_SIZES:
         ours = cost.petaflop_days(cost.training_flops(cost.parameters(gpt3(name)), billions * 1e9))
         assert ours == pytest.approx(days, rel=5e-3)
@@ -40,10 +45,20 @@ def test_six_n_is_what_the_matrix_products_take_but_for_attention() -> None:
         attention = 3 * 4 * row.layers * config.width * 2049 / 2
         outside = 6 * (2048 + 13 * row.layers + 2) * config.width  # positions, biases, norms
         six_n = 6 * cost.parameters(config)
-        assert exact == pytest.approx(six_n + attention - outside, rel=1e-9) and 1.0 < exact / six_n < 1.15
+        assert (
+            exact == pytest.approx(six_n + attention - outside, rel=1e-9)
+            and 1.0 < exact / six_n < 1.15
+        )
 
 
-SMALL = {"embed": EmbedConfig(vocab=50), "width": 16, "layers": 3, "heads": 4, "hidden": 40, "position": Learned(20)}
+SMALL = {
+    "embed": EmbedConfig(vocab=50),
+    "width": 16,
+    "layers": 3,
+    "heads": 4,
+    "hidden": 40,
+    "position": Learned(20),
+}
 SHAPES = {
     "encoder": {},
     "decoder": {"causal": True},
@@ -87,18 +102,23 @@ def test_the_cache_is_as_large_as_it_is() -> None:
 def test_parameters_of_what_is_built() -> None:
     for more in SHAPES.values():
         config = StackConfig(**(SMALL | more))
-        assert cost.parameters(config) == sum(p.numel() for p in heads.LM(Transformer(config)).parameters())
+        assert cost.parameters(config) == sum(
+            p.numel() for p in heads.LM(Transformer(config)).parameters()
+        )
     config = preset("bert-base")
     with torch.device("meta"):
         built = heads.MLM(Transformer(config))
-    assert cost.parameters(lambda: heads.MLM(Transformer(config))) == sum(p.numel() for p in built.parameters())
+    assert cost.parameters(lambda: heads.MLM(Transformer(config))) == sum(
+        p.numel() for p in built.parameters()
+    )
     assert cost.parameters(config) < cost.parameters(lambda: heads.MLM(Transformer(config)))
 
 
 def test_memory_of_training() -> None:
     assert cost.training_bytes(7.5e9) == 120e9  # Rajbhandari et al. 2020, figure 1
     assert cost.training_bytes(175e9) == pytest.approx(2.8e12)
-    assert cost.training_bytes(175e9, trained=18e6) == pytest.approx(350e9, rel=1e-3)  # LoRA's 350 GB, section 4.2
+    # LoRA's 350 GB, section 4.2
+    assert cost.training_bytes(175e9, trained=18e6) == pytest.approx(350e9, rel=1e-3)
 
 
 def test_a_bill_adds_up() -> None:
@@ -113,7 +133,9 @@ SIZES = [2e5 * 2**i for i in range(7)]
 @pytest.mark.parametrize(("scale", "exponent"), [(8.8e13, 0.076), (3e7, 0.3)])
 def test_an_exact_power_law_is_found(scale: float, exponent: float) -> None:
     found = cost.fit_power_law(SIZES, np.array([(scale / x) ** exponent for x in SIZES]))
-    assert found.exponent == pytest.approx(exponent, rel=1e-9) and found.scale == pytest.approx(scale, rel=1e-6)
+    assert found.exponent == pytest.approx(exponent, rel=1e-9) and found.scale == pytest.approx(
+        scale, rel=1e-6
+    )
     assert found.interval == pytest.approx((exponent, exponent), abs=1e-6)
     assert found.residuals == pytest.approx([0.0] * 7, abs=1e-9)
     assert found(6.4e7) == pytest.approx((scale / 6.4e7) ** exponent)
@@ -129,7 +151,10 @@ def test_bad_input() -> None:
     config = StackConfig(**SMALL)
     for call, said in (
         (lambda: cost.forward_flops(config, 5, memory=3), "only there"),
-        (lambda: cost.forward_flops(StackConfig(**(SMALL | SHAPES["cross-attention"])), 5), "only there"),
+        (
+            lambda: cost.forward_flops(StackConfig(**(SMALL | SHAPES["cross-attention"])), 5),
+            "only there",
+        ),
         (lambda: cost.fit_power_law([1, 2], [2, 1]), "takes 3 measurements at 2"),
         (lambda: cost.fit_power_law([1, 1, 1], [4, 3, 2]), "at 2 different sizes"),
         (lambda: cost.fit_power_law([1, 2, 3], [3, 2, 0]), "all above 0"),

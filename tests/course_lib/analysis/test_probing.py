@@ -30,7 +30,9 @@ def test_attention_between_words_is_the_loop(
     body: Transformer, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(probing, "BATCH", 2)
-    for text, found in zip(TEXTS, probing.word_attention(MLM(body).eval(), tokenizer, TEXTS), strict=True):
+    for text, found in zip(
+        TEXTS, probing.word_attention(MLM(body).eval(), tokenizer, TEXTS), strict=True
+    ):
         code = tokenizer.encode(text)
         with torch.no_grad(), capture(body, "blocks.*.attn.probs") as seen:
             body(torch.tensor([code.ids]))
@@ -40,7 +42,9 @@ def test_attention_between_words_is_the_loop(
             for i in range(len(text)):
                 for j in range(len(text)):
                     mine = [p for p, w in enumerate(code.words) if w == i]
-                    value = sum(weights[:, p, q] for p in mine for q, w in enumerate(code.words) if w == j) / len(mine)
+                    value = sum(
+                        weights[:, p, q] for p in mine for q, w in enumerate(code.words) if w == j
+                    ) / len(mine)
                     assert torch.allclose(found[layer, :, i, j], value, atol=1e-6)
 
 
@@ -61,12 +65,16 @@ def test_a_word_of_which_nothing_is_left(body: Transformer, tokenizer: Tokenizer
 
 
 # governors: cat <- the, sat <- cat, root sat, sat <- down
-ROW = {"tokens": ["the", "cat", "sat", "down", "."], "heads": [1, 2, -1, 2, 2],
-       "deprels": ["det", "nsubj", "root", "advmod", "punct"]}  # fmt: skip
+ROW = {
+    "tokens": ["the", "cat", "sat", "down", "."],
+    "heads": [1, 2, -1, 2, 2],
+    "deprels": ["det", "nsubj", "root", "advmod", "punct"],
+}
 
 
 def test_hits_say_who_finds_whom() -> None:
-    next_word = torch.eye(5).roll(1, dims=1)  # every word looks at the next one, the last at the first
+    # every word looks at the next one, the last at the first
+    next_word = torch.eye(5).roll(1, dims=1)
     itself = 0.6 * torch.eye(5) + 0.4 * next_word
     found = probing.hits([torch.stack([next_word, next_word.T, itself])[None]], [ROW])
     assert set(found) == {"det", "nsubj", "advmod"}  # neither the root nor punctuation
@@ -77,8 +85,10 @@ def test_hits_say_who_finds_whom() -> None:
 
 def test_distances_and_the_usual_one() -> None:
     assert {name: d.tolist() for name, d in probing.distances([ROW, ROW]).items()} == {
-        "det": [1, 1], "nsubj": [1, 1], "advmod": [-1, -1]
-    }  # fmt: skip
+        "det": [1, 1],
+        "nsubj": [1, 1],
+        "advmod": [-1, -1],
+    }
     assert probing.usual(torch.tensor([3, -2, -2, 3, 1])) == -2
 
 
@@ -93,13 +103,18 @@ def test_sentences_of_the_world_hang_together() -> None:
 
 def test_the_table_of_arcs_holds_what_each_candidate_gets() -> None:
     weights = torch.rand(2, 3, 5, 5, generator=torch.Generator().manual_seed(0))
-    table = probing.arc_table([weights, weights[..., :2, :2]], [ROW, {"heads": [1, -1], "deprels": ["det", "root"],
-                             "tokens": ["a", "cat"]}], reach=2)  # fmt: skip
+    table = probing.arc_table(
+        [weights, weights[..., :2, :2]],
+        [ROW, {"heads": [1, -1], "deprels": ["det", "root"], "tokens": ["a", "cat"]}],
+        reach=2,
+    )
     assert table["x"].shape == (4, 5, 12 + 5) and table["labels"].tolist() == [1, 2, 2, 1]
     assert table["attention_mask"].tolist() == [
-        [False, True, True, True, True], [True, False, True, True, True], [True, True, True, False, True],
-        [False, True, False, False, False]
-    ]  # fmt: skip
+        [False, True, True, True, True],
+        [True, False, True, True, True],
+        [True, True, True, False, True],
+        [False, True, False, False, False],
+    ]
     assert table["ids"].tolist() == [[0, 1, 2, 3, 4]] * 4
     the_at_sat = table["x"][0, 2]
     assert torch.equal(the_at_sat[:6], weights[..., 0, 2].flatten())
@@ -115,6 +130,8 @@ def test_the_probe_finds_what_is_linear() -> None:
     x = 50 + torch.randn(600, 4, generator=draw) * torch.tensor([0.1, 1.0, 10.0, 1.0])
     y = ((x[:, 0] - 50) * 10 + (x[:, 1] - 50) > 0).long()
     probe = probing.linear_probe(x[:400], y[:400], 2)
-    assert (probe(x[400:]).argmax(-1) == y[400:]).float().mean() > 0.95 and F.cross_entropy(probe(x), y) < 0.3
+    assert (probe(x[400:]).argmax(-1) == y[400:]).float().mean() > 0.95 and F.cross_entropy(
+        probe(x), y
+    ) < 0.3
     again = probing.linear_probe(x[:400], y[:400], 2)
     assert torch.equal(again.weight, probe.weight)

@@ -1,4 +1,6 @@
-"""Token stores and batch sources: nothing lost, nothing doubled, every batch a function of (seed, step)."""
+"""Token stores and batch sources: nothing lost, nothing doubled, every batch a function of (seed,
+step).
+"""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -13,7 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from course_lib import CourseError
-from course_lib.data.batches import CorruptedBatches, DocumentBatches, Source, StreamBatches, WindowBatches
+from course_lib.data.batches import (
+    CorruptedBatches,
+    DocumentBatches,
+    Source,
+    StreamBatches,
+    WindowBatches,
+)
 from course_lib.data.token_store import TokenStore, encode_corpus, pieces
 from course_lib.objectives import collate
 from course_lib.pretrained.tokenizers import Tokenizer, train_bpe, train_wordpiece
@@ -21,7 +29,9 @@ from course_lib.pretrained.tokenizers import Tokenizer, train_bpe, train_wordpie
 SAID = "the cat sat on a mat and then another unbelievable dog was running over it again"
 WORDS = SAID.split()
 RNG = np.random.default_rng(0)
-DOCUMENTS = [[" ".join(RNG.choice(WORDS, 5)) + "." for _ in range(RNG.integers(1, 6))] for _ in range(60)]
+DOCUMENTS = [
+    [" ".join(RNG.choice(WORDS, 5)) + "." for _ in range(RNG.integers(1, 6))] for _ in range(60)
+]
 TEXTS = [" ".join(sentences) for sentences in DOCUMENTS]
 
 
@@ -60,7 +70,9 @@ def test_stored_tokens_are_the_corpus(tmp_path: Path, bpe: Tokenizer) -> None:
 
 
 def test_a_corpus_larger_than_memory_goes_through(tmp_path: Path, bpe: Tokenizer) -> None:
-    """Tokens are written while the text still comes in: a thousand documents are all that is held."""
+    """Tokens are written while the text still comes in: a thousand documents are all that is
+    held.
+    """
     written = []
 
     def endless() -> Iterator[str]:
@@ -69,10 +81,15 @@ def test_a_corpus_larger_than_memory_goes_through(tmp_path: Path, bpe: Tokenizer
                 written.append(sum(file.stat().st_size for file in tmp_path.rglob("*.bin")))
             yield f"the cat {number}"
 
-    assert len(encode_corpus(endless(), bpe, tmp_path)) == 6000 and written[0] < written[1] < written[2]
+    assert (
+        len(encode_corpus(endless(), bpe, tmp_path)) == 6000
+        and written[0] < written[1] < written[2]
+    )
 
 
-def test_damaged_token_files_are_refused(tmp_path: Path, wordpiece: Tokenizer, bpe: Tokenizer) -> None:
+def test_damaged_token_files_are_refused(
+    tmp_path: Path, wordpiece: Tokenizer, bpe: Tokenizer
+) -> None:
     with pytest.raises(CourseError, match=r"no header\.json"):
         TokenStore.open(tmp_path)
     with pytest.raises(KeyError, match="text"):
@@ -107,7 +124,9 @@ def test_batches_are_functions_of_seed_and_step(wordpiece: Tokenizer, bpe: Token
 
 
 @given(
-    sizes=st.lists(st.integers(0, 30), min_size=1, max_size=12), length=st.integers(2, 12), overlap=st.integers(0, 1)
+    sizes=st.lists(st.integers(0, 30), min_size=1, max_size=12),
+    length=st.integers(2, 12),
+    overlap=st.integers(0, 1),
 )
 def test_pieces_are_the_documents(sizes: list[int], length: int, overlap: int) -> None:
     starts = np.concatenate([[0], np.cumsum(sizes)])
@@ -123,7 +142,9 @@ def test_pieces_are_the_documents(sizes: list[int], length: int, overlap: int) -
 
 def test_every_target_of_every_document_once_an_epoch(bpe: Tokenizer) -> None:
     store = encode_corpus(TEXTS, bpe)
-    wanted = Counter(pair for i in range(len(store)) for pair in pairwise([bpe.vocab.bos, *store[i].tolist()]))
+    wanted = Counter(
+        pair for i in range(len(store)) for pair in pairwise([bpe.vocab.bos, *store[i].tolist()])
+    )
     source = DocumentBatches(store, bpe, length=16, tokens=128)
     orders = []
     for epoch in range(2):
@@ -165,7 +186,10 @@ def test_masked_rows_hold_the_documents(wordpiece: Tokenizer) -> None:
         last = batch["attention_mask"].sum(1) - 1
         assert (original[torch.arange(len(last)), last] == wordpiece.vocab.sep).all()
         assert (batch["labels"][~batch["loss_mask"]] == -100).all()
-        assert batch["loss_mask"].any(1).all() and not (batch["loss_mask"] & ~batch["attention_mask"]).any()
+        assert (
+            batch["loss_mask"].any(1).all()
+            and not (batch["loss_mask"] & ~batch["attention_mask"]).any()
+        )
         seen.update(original[batch["attention_mask"]].tolist())
     for special in (wordpiece.vocab.cls, wordpiece.vocab.sep):
         assert seen.pop(special) == len(source.cut)
@@ -184,10 +208,16 @@ def test_a_stream_reads_each_document_once_and_cuts_some_in_halves(wordpiece: To
     for step in range(4):
         batch = plain[step]
         assert set(batch) == {"ids", "attention_mask", "labels", "loss_mask"}
-        seen.update(wordpiece.decode(row) for row in batch["labels"].where(batch["loss_mask"], batch["ids"]))
+        seen.update(
+            wordpiece.decode(row) for row in batch["labels"].where(batch["loss_mask"], batch["ids"])
+        )
     assert seen == Counter(wordpiece.decode(wordpiece.encode(text).ids) for text in TEXTS[:20])
 
-    firsts = {tuple(wordpiece.encode(" ".join(d[:c])).ids) for d in DOCUMENTS[:20] for c in range(1, len(d) + 1)}
+    firsts = {
+        tuple(wordpiece.encode(" ".join(d[:c])).ids)
+        for d in DOCUMENTS[:20]
+        for c in range(1, len(d) + 1)
+    }
     wholes = {tuple(wordpiece.encode(text, special=False).ids) for text in TEXTS[:20]}
     labels: Counter[int] = Counter()
     source = StreamBatches(read, wordpiece, pairs=1.0, **size)
@@ -208,7 +238,10 @@ def test_bad_arguments_are_one_sentence(wordpiece: Tokenizer, bpe: Tokenizer) ->
     store = encode_corpus(TEXTS, bpe)
     for call, message in (
         (lambda: DocumentBatches(store, bpe, length=16), "either in rows or in tokens"),
-        (lambda: DocumentBatches(store, bpe, length=2, rows=4), "no room for text; give at least 3"),
+        (
+            lambda: DocumentBatches(store, bpe, length=2, rows=4),
+            "no room for text; give at least 3",
+        ),
         (lambda: CorruptedBatches(store, bpe, length=16, rows=4), r"\[MASK\]"),
         (lambda: WindowBatches(store, length=16, rows=10_000), "too few for 10000 windows"),
         (lambda: encode_corpus(["", " "], wordpiece), "corpus is empty"),

@@ -1,5 +1,5 @@
-"""corpus() and task() of files: published formats, each written here in miniature; what is wrong in one is one sentence
-that says where."""
+"""corpus() and task() of files: published formats, each written here in miniature; what is wrong in
+one is one sentence that says where."""
 
 import bz2
 import gzip
@@ -47,9 +47,15 @@ def texts(path: Path, **how: Any) -> list[str]:
 
 def test_text_files_are_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = texts(write(tmp_path / "wiki.train.tokens", CASES["wikitext"]))
-    assert first.split("\n")[0].strip() == "= First lobster =" and second.split("\n")[0].strip() == "= Second ="
+    assert (
+        first.split("\n")[0].strip() == "= First lobster ="
+        and second.split("\n")[0].strip() == "= Second ="
+    )
     assert "= = Life = =" in first and "= 1 =" in first and first.endswith("= 1 =")
-    book = "\ufeffAn eBook\r\n*** START OF EBOOK A ***\r\nOne.\r\n\r\nTwo.\r\n*** END OF EBOOK A ***\r\nlaw"
+    book = (
+        "\ufeffAn eBook\r\n*** START OF EBOOK A ***\r\nOne.\r\n\r\nTwo.\r\n*** END OF EBOOK A"
+        " ***\r\nlaw"
+    )
     assert texts(write(tmp_path / "a.txt", book)) == ["One.\n\nTwo."]
     monkeypatch.setattr(readers, "PIECE", 50)
     paragraphs = [f"Paragraph {i} of a book\nthat goes on." for i in range(9)]
@@ -66,10 +72,14 @@ def test_a_text_without_documents_is_cut(tmp_path: Path, between: str) -> None:
     assert len(list(data.corpus(book, streaming=True, n=3))) == 3 and not data.has_labels(book)
     lines = "".join(json.dumps({"text": "word " * 200}) + "\n" for _ in range(40))
     assert len(texts(write(tmp_path / "b.jsonl", lines))) == 40, "documents stay"
-    assert [data.has_labels(name) for name in ("world", "docs", "world/nli", tmp_path / "b.jsonl")] == [0, 0, 1, 1]
+    assert [
+        data.has_labels(name) for name in ("world", "docs", "world/nli", tmp_path / "b.jsonl")
+    ] == [0, 0, 1, 1]
 
 
-@pytest.mark.parametrize(("ending", "pack"), [(".gz", gzip.compress), (".bz2", bz2.compress), (".xz", lzma.compress)])
+@pytest.mark.parametrize(
+    ("ending", "pack"), [(".gz", gzip.compress), (".bz2", bz2.compress), (".xz", lzma.compress)]
+)
 def test_packed_files_are_unpacked(tmp_path: Path, ending: str, pack: Any) -> None:
     packed = tmp_path / f"a.txt{ending}"
     packed.write_bytes(pack(b"One.\nTwo.\n"))
@@ -83,17 +93,24 @@ def test_packed_files_are_unpacked(tmp_path: Path, ending: str, pack: Any) -> No
 def test_tables(tmp_path: Path, name: str, content: str, wanted: list[list[Any]]) -> None:
     names = ("text", "label") if len(wanted[0]) == 2 else ("text", "pair", "label")
     found = rows(write(tmp_path / name, content))
-    assert [[row[name] for name in names] for row in found] == wanted and all(set(row) == set(names) for row in found)
+    assert [[row[name] for name in names] for row in found] == wanted and all(
+        set(row) == set(names) for row in found
+    )
 
 
 def test_columns_can_be_named(tmp_path: Path) -> None:
     table = write(tmp_path / "x.tsv", "id\tidea\tmood\n7\thello\tglad\n")
     lines = write(tmp_path / "a.jsonl", '{"idea": "hello", "mood": "glad", "n": 1}\n')
     for file in (table, lines):
-        assert rows(file, columns={"text": "idea", "label": "mood"}) == [{"text": "hello", "label": "glad"}]
+        assert rows(file, columns={"text": "idea", "label": "mood"}) == [
+            {"text": "hello", "label": "glad"}
+        ]
         assert texts(file, column="idea") == ["hello"]
     assert rows(table, columns={"text": 1, "label": 2})[1:] == [{"text": "hello", "label": "glad"}]
-    swapped = rows(write(tmp_path / "a.tsv", "A dog runs.\tEin Hund rennt.\n"), columns={"text": 1, "target": 0})
+    swapped = rows(
+        write(tmp_path / "a.tsv", "A dog runs.\tEin Hund rennt.\n"),
+        columns={"text": 1, "target": 0},
+    )
     assert swapped == [{"text": "Ein Hund rennt.", "target": "A dog runs."}]
     entities = write(tmp_path / "a.conll", "Ann NNP B-PER\nran VBD O\n")
     tags = data.task(entities, columns={"tokens": 0, "labels": 1})
@@ -103,25 +120,46 @@ def test_columns_can_be_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"text": "nope", "label": "mood"}, "there is no column 'nope'; the columns are id, idea, mood"),
-        ({"text": 5, "label": 2}, "there is no column 5; the columns are id, idea, mood, numbered from 0"),
+        (
+            {"text": "nope", "label": "mood"},
+            "there is no column 'nope'; the columns are id, idea, mood",
+        ),
+        (
+            {"text": 5, "label": 2},
+            "there is no column 5; the columns are id, idea, mood, numbered from 0",
+        ),
         ({"text": "idea"}, "say where both the text and its label"),
-        (None, "the columns id, idea, mood make no task .* e.g. columns=.* or --columns text=review,label=stars"),
+        (
+            None,
+            (
+                "the columns id, idea, mood make no task .* e.g. columns=.* or --columns"
+                " text=review,label=stars"
+            ),
+        ),
     ],
 )
-def test_wrong_columns_are_said_for_python_and_the_command(tmp_path: Path, columns: Any, message: str) -> None:
+def test_wrong_columns_are_said_for_python_and_the_command(
+    tmp_path: Path, columns: Any, message: str
+) -> None:
     file = write(tmp_path / "x.jsonl", '{"id": 7, "idea": "hello", "mood": "glad"}\n')
     with pytest.raises(CourseError, match=rf"x\.jsonl, line 1: {message}"):
         data.task(file, columns=columns)
-    with pytest.raises(CourseError, match=r"no text column that is known; the columns are id, .* --columns text"):
+    with pytest.raises(
+        CourseError, match=r"no text column that is known; the columns are id, .* --columns text"
+    ):
         data.corpus(file)
 
 
 def test_column_files(tmp_path: Path) -> None:
-    content = "-DOCSTART- -X- O O\n\nAnn NNP O B-PER\nran VBD O O\n\n\nIn IN O O\nBonn NNP O B-LOC\n"
+    content = (
+        "-DOCSTART- -X- O O\n\nAnn NNP O B-PER\nran VBD O O\n\n\nIn IN O O\nBonn NNP O B-LOC\n"
+    )
     tags = data.task(write(tmp_path / "train.conll", content))
     assert tags.features["labels"].feature.names == ["O", "B-LOC", "B-PER"]
-    assert tags["tokens"][:] == [["Ann", "ran"], ["In", "Bonn"]] and tags["labels"][:] == [[2, 0], [0, 1]]
+    assert tags["tokens"][:] == [["Ann", "ran"], ["In", "Bonn"]] and tags["labels"][:] == [
+        [2, 0],
+        [0, 1],
+    ]
     tabs = data.task(write(tmp_path / "dev.conll", "#tag\tO\nNew York\tB-LOC\n"))
     assert tabs[0]["tokens"] == ["#tag", "New York"]
 
@@ -131,22 +169,38 @@ def conllu(*words: str) -> str:
     lines = []
     for word in words:
         number, form, upos, head, deprel = word.split()
-        lines.append("\t".join([number, form, form.lower(), upos, upos[:2], "_", head, deprel, "_", "_"]))
+        lines.append(
+            "\t".join([number, form, form.lower(), upos, upos[:2], "_", head, deprel, "_", "_"])
+        )
     return "\n".join(lines) + "\n"
 
 
 def test_treebanks(tmp_path: Path) -> None:
     content = (
         "# sent_id = 1\n# text = Don't go.\n"
-        + conllu("1-2 Don't _ _ _", "1 Do AUX 3 aux", "2 n't PART 3 advmod", "2.1 you PRON _ _", "3 go VERB 0 root")
+        + conllu(
+            "1-2 Don't _ _ _",
+            "1 Do AUX 3 aux",
+            "2 n't PART 3 advmod",
+            "2.1 you PRON _ _",
+            "3 go VERB 0 root",
+        )
         + conllu("4 . PUNCT 3 punct")
         + "\n\n# sent_id = 2\n"
         + conllu("1 Yes INTJ _ _")
     )
     tree = data.task(write(tmp_path / "a.conllu", content))
     first, second = tree
-    words = {"text": "Don't go.", "tokens": ["Do", "n't", "go", "."], "upos": ["AUX", "PART", "VERB", "PUNCT"]}
-    tree_of = {"labels": [0, 2, 4, 3], "heads": [3, 3, 0, 3], "deprels": ["aux", "advmod", "root", "punct"]}
+    words = {
+        "text": "Don't go.",
+        "tokens": ["Do", "n't", "go", "."],
+        "upos": ["AUX", "PART", "VERB", "PUNCT"],
+    }
+    tree_of = {
+        "labels": [0, 2, 4, 3],
+        "heads": [3, 3, 0, 3],
+        "deprels": ["aux", "advmod", "root", "punct"],
+    }
     assert first == words | tree_of
     assert tree.features["labels"].feature.names == ["AUX", "INTJ", "PART", "PUNCT", "VERB"]
     assert second["text"] == "Yes" and second["heads"] == [-1]
@@ -154,16 +208,28 @@ def test_treebanks(tmp_path: Path) -> None:
 
 def squad(*questions: dict[str, Any], context: str = "Ann lives in Bonn. Bonn is old.") -> str:
     asked = [{"id": f"q{i}", "question": "Where?", **q} for i, q in enumerate(questions)]
-    return json.dumps({"version": "v2", "data": [{"title": "Ann", "paragraphs": [{"context": context, "qas": asked}]}]})
+    return json.dumps(
+        {
+            "version": "v2",
+            "data": [{"title": "Ann", "paragraphs": [{"context": context, "qas": asked}]}],
+        }
+    )
 
 
 def test_questions_with_and_without_an_answer(tmp_path: Path) -> None:
     both = [{"text": "Bonn", "answer_start": 13}, {"text": "in Bonn", "answer_start": 10}]
-    content = squad({"answers": both}, {"answers": [], "is_impossible": True, "plausible_answers": both})
+    content = squad(
+        {"answers": both}, {"answers": [], "is_impossible": True, "plausible_answers": both}
+    )
     made = data.task(write(tmp_path / "a.json", content))
     assert kind_of(made.column_names) == "span"
     first, second = made
-    asked = {"id": "q0", "title": "Ann", "text": "Where?", "pair": "Ann lives in Bonn. Bonn is old."}
+    asked = {
+        "id": "q0",
+        "title": "Ann",
+        "text": "Where?",
+        "pair": "Ann lives in Bonn. Bonn is old.",
+    }
     assert first == asked | {"answer": "Bonn", "start": 13, "answers": ["Bonn", "in Bonn"]}
     assert (second["answer"], second["start"], second["answers"]) == ("", -1, [])
 
@@ -171,14 +237,21 @@ def test_questions_with_and_without_an_answer(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("record", "wanted"), CASES["records"])
 def test_records(tmp_path: Path, record: dict[str, Any], wanted: dict[str, Any]) -> None:
     lines = f"{json.dumps(record)}\n"
-    for file, content in (("a.jsonl", lines), ("b.json", lines), ("c.json", json.dumps([record], indent=1))):
+    for file, content in (
+        ("a.jsonl", lines),
+        ("b.json", lines),
+        ("c.json", json.dumps([record], indent=1)),
+    ):
         assert rows(write(tmp_path / file, content)) == [wanted], file
 
 
 def test_parallel_files(tmp_path: Path) -> None:
     write(tmp_path / "train.en", "A dog.\n\nTwo cats.\n")
     (tmp_path / "train.de.gz").write_bytes(gzip.compress(b"Ein Hund.\n\nZwei Katzen.\n"))
-    wanted = [{"text": "A dog.", "target": "Ein Hund."}, {"text": "Two cats.", "target": "Zwei Katzen."}]
+    wanted = [
+        {"text": "A dog.", "target": "Ein Hund."},
+        {"text": "Two cats.", "target": "Zwei Katzen."},
+    ]
     for source in (tmp_path, tmp_path / "train", tmp_path / "train.en"):
         assert rows(source) == wanted
     assert texts(tmp_path / "train.en") == ["A dog.\n\nTwo cats."]
@@ -188,26 +261,34 @@ def test_parallel_files(tmp_path: Path) -> None:
     assert rows(tmp_path, columns=german)[0] == {"text": "Ein Hund.", "target": "A dog."}
     with pytest.raises(CourseError, match=r"the columns de, en, fr make no task"):
         data.task(tmp_path)
-    with pytest.raises(CourseError, match=r"train\.en, line 4: it has nothing here, but its translation goes on"):
+    with pytest.raises(
+        CourseError, match=r"train\.en, line 4: it has nothing here, but its translation goes on"
+    ):
         data.task(tmp_path, columns={"text": "en", "target": "fr"})
 
 
 def test_stories(tmp_path: Path) -> None:
     story = "It rained.\n\nIt stopped.\n\n@highlight\n\nRain fell\n\n@highlight\n\nthen sun"
     fill(tmp_path, a_story=story, b_story="C.\n@highlight\nD\n")
-    assert rows(tmp_path / "a.story") == [{"text": "It rained.\nIt stopped.", "target": "Rain fell\nthen sun"}]
+    assert rows(tmp_path / "a.story") == [
+        {"text": "It rained.\nIt stopped.", "target": "Rain fell\nthen sun"}
+    ]
     assert len(rows(tmp_path)) == 2 and texts(tmp_path)[1] == "C."
 
 
 @pytest.mark.parametrize(("name", "content", "message"), CASES["wrong"])
-def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, name: str, content: str, message: str) -> None:
+def test_what_is_wrong_is_said_with_its_place(
+    tmp_path: Path, name: str, content: str, message: str
+) -> None:
     with pytest.raises(CourseError, match=rf"{name}.*{message}") as error:
         rows(write(tmp_path / name, content))
     assert "\n" not in str(error.value)
 
 
 def test_files_that_are_no_text(tmp_path: Path) -> None:
-    with pytest.raises(CourseError, match=r"latin\.txt, line 2: not UTF-8 text \(its byte 3 is 0xe9\)"):
+    with pytest.raises(
+        CourseError, match=r"latin\.txt, line 2: not UTF-8 text \(its byte 3 is 0xe9\)"
+    ):
         texts(write(tmp_path / "latin.txt", "One\nCafé", "latin-1"))
     with pytest.raises(CourseError, match="There are no rows"):
         texts(write(tmp_path / "b.txt", "*** START OF A ***\n*** END OF A ***\n"))
@@ -231,24 +312,36 @@ def test_a_folder_of_tables(folder: Path) -> None:
     assert data.task(folder, split="dev_matched")["text"][:] == ["other film"]
     assert data.task(folder / "train.tsv").features == train.features
     draws = [data.task(folder, n=10, seed=seed)["text"][:] for seed in (0, 0, 1)]
-    assert draws[0] == draws[1] != draws[2] and len(set(draws[0])) == 10 and len(data.task(folder, n=80)) == 50
+    assert (
+        draws[0] == draws[1] != draws[2]
+        and len(set(draws[0])) == 10
+        and len(data.task(folder, n=80)) == 50
+    )
     with pytest.raises(CourseError, match="at least one row"):
         data.task(folder, n=0)
-    with pytest.raises(CourseError, match=r"test\.tsv, line 2: the label '7' of 'fourth film' is not among 0, 1"):
+    with pytest.raises(
+        CourseError, match=r"test\.tsv, line 2: the label '7' of 'fourth film' is not among 0, 1"
+    ):
         data.task(folder, split="test")
     scores = fill(folder / "scores", train_csv="A.,B.,2.5\nC.,D.,0\n", dev_csv="A.,B.,much\n")
     assert data.task(scores)["label"][:] == [2.5, 0.0]
-    with pytest.raises(CourseError, match=r"dev\.csv, line 1: the label 'much' of 'A\.' is not a number"):
+    with pytest.raises(
+        CourseError, match=r"dev\.csv, line 1: the label 'much' of 'A\.' is not a number"
+    ):
         data.task(scores, split="validation")
 
 
 @pytest.mark.parametrize("door", [data.corpus, data.task])
 def test_unknown_sources(door: Callable[..., object], tmp_path: Path) -> None:
-    with pytest.raises(CourseError, match='a source is "world", "docs", "hub:NAME" or a path that exists'):
+    with pytest.raises(
+        CourseError, match='a source is "world", "docs", "hub:NAME" or a path that exists'
+    ):
         door(tmp_path / "nowhere")
     with pytest.raises(CourseError, match="no file of a known format for the train split"):
         door(tmp_path)
-    with pytest.raises(CourseError, match=r"its name does not tell its format; give it one of the endings \.txt"):
+    with pytest.raises(
+        CourseError, match=r"its name does not tell its format; give it one of the endings \.txt"
+    ):
         door(fill(tmp_path, a_annotated="x") / "a.annotated")
 
 
@@ -259,9 +352,24 @@ def test_a_folders_format_and_splits_are_told_by_its_files(tmp_path: Path) -> No
     assert texts(named_so) == ["One.", "Two."] and texts(named_so, split="validation") == ["Three."]
     records = fill(tmp_path / "records", train_jsonl=RECORDS, README_md="# a", SOURCE_txt="b")
     assert data.task(records)[0] == {"text": "bad", "label": 0} and texts(records) == ["bad"]
-    tables = fill(tmp_path / "words", train_txt=TABLE + "bad\t0\n", dev_txt=TABLE, notes_md="# Notes")
-    assert data.task(tables)[:] == data.task(tables / "train.txt")[:] == {"text": ["fine", "bad"], "label": [1, 0]}
-    mrpc = fill(tmp_path / "mrpc", train_tsv=TABLE, dev_tsv=TABLE, dev__ids_tsv="1\t2\n", msr__train_txt=TABLE)
+    tables = fill(
+        tmp_path / "words", train_txt=TABLE + "bad\t0\n", dev_txt=TABLE, notes_md="# Notes"
+    )
+    assert (
+        data.task(tables)[:]
+        == data.task(tables / "train.txt")[:]
+        == {
+            "text": ["fine", "bad"],
+            "label": [1, 0],
+        }
+    )
+    mrpc = fill(
+        tmp_path / "mrpc",
+        train_tsv=TABLE,
+        dev_tsv=TABLE,
+        dev__ids_tsv="1\t2\n",
+        msr__train_txt=TABLE,
+    )
     assert len(data.task(mrpc, split="validation")) == 1
 
 
@@ -270,15 +378,48 @@ def test_what_a_folder_does_not_say_is_one_sentence(tmp_path: Path) -> None:
     nameless = fill(tmp_path / "nameless", a_tsv=TABLE, b_tsv=TABLE)
     fill(tmp_path / "outer" / "raw", train_tsv=TABLE)
     fill(tmp_path / "outer" / "tokenized", train_tsv=TABLE)
-    tags, plain = fill(tmp_path / "tags", train_conll="A\tB\n"), fill(tmp_path / "plain", train_txt="One.")
+    tags, plain = (
+        fill(tmp_path / "tags", train_conll="A\tB\n"),
+        fill(tmp_path / "plain", train_txt="One."),
+    )
     for door, source, split, message in (
-        (data.task, mixed, "train", r"several formats, train\.tsv \(table\), train\.jsonl \(json\); give the path"),
-        (data.task, nameless, "train", r"2 table files, and no name says which is for training \(a\.tsv, b\.tsv\)"),
-        (data.task, tmp_path / "outer", "train", "it has the folders raw, tokenized, one of which may be meant"),
-        (data.corpus, tags, "train", "there is no text column that is known; the columns are tokens, labels"),
-        (data.task, plain, "train", r"the columns text make no task that the course knows \(plain texts"),
+        (
+            data.task,
+            mixed,
+            "train",
+            r"several formats, train\.tsv \(table\), train\.jsonl \(json\); give the path",
+        ),
+        (
+            data.task,
+            nameless,
+            "train",
+            r"2 table files, and no name says which is for training \(a\.tsv, b\.tsv\)",
+        ),
+        (
+            data.task,
+            tmp_path / "outer",
+            "train",
+            "it has the folders raw, tokenized, one of which may be meant",
+        ),
+        (
+            data.corpus,
+            tags,
+            "train",
+            "there is no text column that is known; the columns are tokens, labels",
+        ),
+        (
+            data.task,
+            plain,
+            "train",
+            r"the columns text make no task that the course knows \(plain texts",
+        ),
         (data.corpus, plain, "test", "has no file for the test split; its files: train.txt"),
-        (data.task, nameless / "a.tsv", "test", 'it has no test split; .*split="train", in a command --test train'),
+        (
+            data.task,
+            nameless / "a.tsv",
+            "test",
+            'it has no test split; .*split="train", in a command --test train',
+        ),
     ):
         with pytest.raises(CourseError, match=message):
             door(source, split=split)  # type: ignore[operator]
@@ -288,37 +429,58 @@ def test_what_a_folder_does_not_say_is_one_sentence(tmp_path: Path) -> None:
 UNLABELLED = "index\tsentence\n0\tfourth film\n"
 
 
-@pytest.mark.parametrize(("dev", "test", "split"), [(TABLE, UNLABELLED, "validation"), (TABLE, TABLE, "test")])
-def test_the_split_to_score_on_is_the_labelled_one(tmp_path: Path, dev: str, test: str, split: str) -> None:
+@pytest.mark.parametrize(
+    ("dev", "test", "split"), [(TABLE, UNLABELLED, "validation"), (TABLE, TABLE, "test")]
+)
+def test_the_split_to_score_on_is_the_labelled_one(
+    tmp_path: Path, dev: str, test: str, split: str
+) -> None:
     folder = fill(tmp_path, train_tsv=TABLE, dev_tsv=dev, test_tsv=test)
     assert data.held_out(folder) == split and data.held_out("world/nli") == "test"
     (folder / "dev.tsv").unlink()
     if split == "validation":
-        with pytest.raises(CourseError, match=r"no file for the validation split; its files: test\.tsv, train\.tsv"):
+        with pytest.raises(
+            CourseError, match=r"no file for the validation split; its files: test\.tsv, train\.tsv"
+        ):
             data.held_out(folder)
-    odd = fill(tmp_path / "odd", train_tsv="a\tb\nA.\tx\n", dev_tsv="a\tb\nB.\tx\n", test_tsv="a\nC.\n")
+    odd = fill(
+        tmp_path / "odd", train_tsv="a\tb\nA.\tx\n", dev_tsv="a\tb\nB.\tx\n", test_tsv="a\nC.\n"
+    )
     assert data.held_out(odd, columns={"text": "a", "label": "b"}) == "validation"
 
 
 def test_as_many_classes_as_rows_are_refused(tmp_path: Path) -> None:
     lines = "".join(f"{'abcd'[i % 4]},headline {i},body {i} of the news\n" for i in range(500))
     folder = fill(tmp_path, train_csv="Topic,Headline,Lead\n" + lines)
-    with pytest.raises(CourseError, match="its labels are 501 different ones in 501 rows; if another column"):
+    with pytest.raises(
+        CourseError, match="its labels are 501 different ones in 501 rows; if another column"
+    ):
         data.task(folder)
-    assert len(data.task(folder, columns={"text": "Lead", "label": "Topic"}).features["label"].names) == 4
+    assert (
+        len(data.task(folder, columns={"text": "Lead", "label": "Topic"}).features["label"].names)
+        == 4
+    )
     stars = fill(tmp_path / "stars", train_csv="headline,verdict\nA good soup,1\nA bad soup,0\n")
-    with pytest.raises(CourseError, match="the columns headline, verdict make no task"):  # and are no row
+    # and are no row
+    with pytest.raises(CourseError, match="the columns headline, verdict make no task"):
         data.task(stars)
 
 
 @pytest.mark.parametrize(
     ("name", "split"),
     [
-        ("wnut17train.conll", "train"), ("emerging.dev.conll", "validation"), ("msr-para-val.tsv", "validation"),
-        ("in_domain_train.tsv", "train"), ("Trainset.csv", "train"), ("test_2016_flickr", "test"),
-        ("contest.txt", None), ("devices.txt", None), ("retrained.txt", None), ("valley.txt", None)
-    ]
-)  # fmt: skip
+        ("wnut17train.conll", "train"),
+        ("emerging.dev.conll", "validation"),
+        ("msr-para-val.tsv", "validation"),
+        ("in_domain_train.tsv", "train"),
+        ("Trainset.csv", "train"),
+        ("test_2016_flickr", "test"),
+        ("contest.txt", None),
+        ("devices.txt", None),
+        ("retrained.txt", None),
+        ("valley.txt", None),
+    ],
+)
 def test_only_whole_words_say_a_split(name: str, split: str | None) -> None:
     assert folders.split_of(name) == split
 
@@ -332,9 +494,14 @@ def test_streams_read_no_more_than_they_are_asked_for(tmp_path: Path) -> None:
     assert [row["text"] for row in town] == data.corpus("world", n=2)["text"][:]
 
 
-def test_docs_come_with_the_course_and_name_whose_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_docs_come_with_the_course_and_name_whose_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    found = {split: data.corpus("docs", split=split)["text"][:] for split in ("train", "validation", "test")}
+    found = {
+        split: data.corpus("docs", split=split)["text"][:]
+        for split in ("train", "validation", "test")
+    }
     assert [len(rows) for rows in found.values()] == [3000, 200, 200]
     about = (doors.SHIPPED["docs"] / "README.md").read_text("utf-8")
     with lzma.open(doors.SHIPPED["docs"] / "train.jsonl.xz", "rt", encoding="utf-8") as file:
@@ -344,5 +511,11 @@ def test_docs_come_with_the_course_and_name_whose_they_are(tmp_path: Path, monke
     assert not set(found["train"]) & set(found["test"]) and not list(tmp_path.iterdir())
     drawn = [data.corpus("docs", n=40, seed=seed)["text"][:] for seed in (0, 1)]
     assert drawn[0] == found["train"][:40] != drawn[1]  # in the order that seed 0 draws
-    assert hashlib.sha256("".join(found["train"][:400]).encode()).hexdigest()[:16] == "3e4695545ebd5c31"
-    assert hashlib.sha256("".join(data.corpus("manual")["text"]).encode()).hexdigest()[:16] == "37d06970fc926e60"
+    assert (
+        hashlib.sha256("".join(found["train"][:400]).encode()).hexdigest()[:16]
+        == "3e4695545ebd5c31"
+    )
+    assert (
+        hashlib.sha256("".join(data.corpus("manual")["text"]).encode()).hexdigest()[:16]
+        == "37d06970fc926e60"
+    )

@@ -1,7 +1,8 @@
-"""The hub's door: folders in the hub's layout, a cache as the library leaves it, and a hub of two repositories.
+"""The hub's door: folders in the hub's layout, a cache as the library leaves it, and a hub of two
+repositories.
 
-The tests run without a network (conftest sets HF_HUB_OFFLINE); the toy hub is asked by a process of its own.
-"""
+The tests run without a network (conftest sets HF_HUB_OFFLINE); the toy hub is asked by a process of
+its own."""
 
 import io
 import json
@@ -54,7 +55,9 @@ def files(tag: str) -> dict[str, bytes]:
     films = [{"sentence": f"{tag} film {i}", "label": i % 2, "idx": i} for i in range(4)]
     hidden = [{"sentence": f"{tag} film", "label": -1, "idx": 9}]
     answers = {"text": ["Bonn"], "answer_start": [3]}
-    questions = [{"id": "q", "title": "T", "context": "In Bonn.", "question": "Where?", "answers": answers}]
+    questions = [
+        {"id": "q", "title": "T", "context": "In Bonn.", "question": "Where?", "answers": answers}
+    ]
     return {
         "README.md": Path(__file__).with_name("card.yaml").read_bytes(),
         "films/train-00000-of-00002.parquet": parquet(films[:2], label=mood),
@@ -77,14 +80,22 @@ def test_a_folder_in_the_hubs_layout(tmp_path: Path) -> None:
     assert next(iter(data.corpus(f"hub:{folder}:films", streaming=True)))["text"] == "new film 0"
     assert not list((tmp_path / "cache").rglob("*.arrow"))
     rows = data.task(f"hub:{folder}:films")
-    assert rows.column_names == ["text", "label"] and rows.features["label"].names == ["bad", "good"]
-    assert rows["text"][:] == [f"new film {i}" for i in range(4)]  # the row without a gold label is left out
+    assert rows.column_names == ["text", "label"] and rows.features["label"].names == [
+        "bad",
+        "good",
+    ]
+    # the row without a gold label is left out
+    assert rows["text"][:] == [f"new film {i}" for i in range(4)]
     few = [data.task(f"hub:{folder}:films", n=2, seed=seed)["text"][:] for seed in (0, 0, 3)]
     assert few[0] == few[1] != few[2] and set(few[0]) < set(rows["text"][:])
     assert data.task(f"hub:{folder}:films", split="validation")["text"][:] == ["new film 0"]
     assert data.held_out(f"hub:{folder}:films") == "validation"
     question = {"id": "q", "title": "T", "text": "Where?", "pair": "In Bonn."}
-    assert data.task(f"hub:{folder}:questions")[0] == question | {"answers": ["Bonn"], "answer": "Bonn", "start": 3}
+    assert data.task(f"hub:{folder}:questions")[0] == question | {
+        "answers": ["Bonn"],
+        "answer": "Bonn",
+        "start": 3,
+    }
     assert data.corpus(f"hub:{folder}:films", n=2).num_rows == 2
 
 
@@ -92,9 +103,17 @@ def test_a_folder_in_the_hubs_layout(tmp_path: Path) -> None:
     ("name", "split", "message"),
     [
         ("", "train", r"could not be loaded: Config name is missing.*'films', 'questions'"),
-        (":actors", "train", r"could not be loaded: BuilderConfig 'actors' not found.*'films', 'questions'"),
+        (
+            ":actors",
+            "train",
+            r"could not be loaded: BuilderConfig 'actors' not found.*'films', 'questions'",
+        ),
         (":questions", "test", "has no split 'test'; it has train"),
-        (":films", "test", "has no rows with labels in its test split; use another, such as validation"),
+        (
+            ":films",
+            "test",
+            "has no rows with labels in its test split; use another, such as validation",
+        ),
         (":films@v1", "train", "a folder has no revisions; leave out @v1"),
     ],
 )
@@ -113,7 +132,9 @@ def test_names_are_taken_apart(tmp_path: Path) -> None:
     assert hub.parse(f"hub:{odd}") == hub.Name(str(odd))
     assert hub.parse(f"hub:{tmp_path}:c") == hub.Name(str(tmp_path), "c")
     for name in ("hub:", "hub:a/b/c", "hub:../x y", "hub:@main", "hub::config"):
-        with pytest.raises(CourseError, match="names neither a folder that exists nor a repository"):
+        with pytest.raises(
+            CourseError, match="names neither a folder that exists nor a repository"
+        ):
             data.corpus(name)
 
 
@@ -121,12 +142,21 @@ def test_tables_and_records_of_a_folder(tmp_path: Path) -> None:
     table = b"sentence,label,idx\nfine film,glad,0\nbad film,cross,1\n"
     lay(tmp_path / "csv", {"train.csv": table, "test.csv": b"sentence,label,idx\nodd film,odd,0\n"})
     rows = data.task(f"hub:{tmp_path / 'csv'}")
-    assert rows[0] == {"text": "fine film", "label": 1} and rows.features["label"].names == ["cross", "glad"]
-    with pytest.raises(CourseError, match=r"row 'odd film': the label 'odd' of 'odd film' is not among cross, glad"):
+    assert rows[0] == {"text": "fine film", "label": 1} and rows.features["label"].names == [
+        "cross",
+        "glad",
+    ]
+    with pytest.raises(
+        CourseError, match=r"row 'odd film': the label 'odd' of 'odd film' is not among cross, glad"
+    ):
         data.task(f"hub:{tmp_path / 'csv'}", split="test")
     lay(tmp_path / "json", {"train.jsonl": b'{"a": "fine", "b": 1}\n{"a": "bad", "b": 0}\n'})
     source = f"hub:{tmp_path / 'json'}"
-    assert data.corpus(source)["text"][:] == data.corpus(source, column="a")["text"][:] == ["fine", "bad"]
+    assert (
+        data.corpus(source)["text"][:]
+        == data.corpus(source, column="a")["text"][:]
+        == ["fine", "bad"]
+    )
     with pytest.raises(CourseError, match="the columns a, b make no task that the course knows"):
         data.task(source)
     with pytest.raises(CourseError, match="no column 'nope'; the columns are a, b"):
@@ -141,7 +171,10 @@ def test_parquet_files_need_no_prefix(tmp_path: Path) -> None:
     assert data.task(tmp_path / "flat")[1] == {"text": "two", "label": 1}
     assert data.corpus(tmp_path / "flat", split="test")["text"][:] == ["one", "two"]
     assert data.corpus(tmp_path / "flat" / "train.parquet")["text"][:] == ["one", "two"]
-    tags, mood = [{"tokens": ["Ann", "ran"], "ner_tags": [1, 0]}], List(ClassLabel(names=["O", "PER"]))
+    tags, mood = (
+        [{"tokens": ["Ann", "ran"], "ner_tags": [1, 0]}],
+        List(ClassLabel(names=["O", "PER"])),
+    )
     lay(tmp_path / "tags", {"train.parquet": parquet(tags, ner_tags=mood)})
     rows = data.task(tmp_path / "tags")
     assert rows[0] == {"tokens": ["Ann", "ran"], "labels": [1, 0]}
@@ -213,8 +246,15 @@ print(json.dumps(said))
 def ask(home: Path, address: str, *names: str) -> dict[str, Any]:
     """What each name gives in a process that asks this hub."""
     kept = {name: value for name, value in os.environ.items() if "proxy" not in name.lower()}
-    env = kept | {"HF_ENDPOINT": address, "HF_HOME": str(home), "HF_HUB_OFFLINE": "0", "NO_PROXY": "*"}
-    done = subprocess.run([sys.executable, "-c", ASK, *names], env=env, capture_output=True, text=True, timeout=240)
+    env = kept | {
+        "HF_ENDPOINT": address,
+        "HF_HOME": str(home),
+        "HF_HUB_OFFLINE": "0",
+        "NO_PROXY": "*",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", ASK, *names], env=env, capture_output=True, text=True, timeout=240
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     return dict(json.loads(done.stdout))
 
@@ -222,10 +262,18 @@ def ask(home: Path, address: str, *names: str) -> dict[str, Any]:
 @pytest.mark.slow
 def test_a_hub_is_asked_once_and_then_no_more(tmp_path: Path) -> None:
     old, new = checkpoint(tmp_path / "old", 0), checkpoint(tmp_path / "new", 1)
-    repositories = {"datasets/toy/set": {OLD: files("old"), NEW: files("new")}, "models/toy/bert": {OLD: old, NEW: new}}
+    repositories = {
+        "datasets/toy/set": {OLD: files("old"), NEW: files("new")},
+        "models/toy/bert": {OLD: old, NEW: new},
+    }
     names = ("task hub:toy/set:films@v1", "model hub:toy/bert", "model hub:toy/bert@v1")
     with serve(repositories) as (address, requests):
-        asked = ("task hub:toy/set:films", *names, "stream hub:toy/set:films", "task hub:toy/set:films@v9")
+        asked = (
+            "task hub:toy/set:films",
+            *names,
+            "stream hub:toy/set:films",
+            "task hub:toy/set:films@v9",
+        )
         first = ask(tmp_path / "home", address, *asked, "task hub:toy/none", "model hub:toy/none")
     assert first["task hub:toy/set:films"] == first["stream hub:toy/set:films"] == "new film 0"
     assert first["task hub:toy/set:films@v1"] == "old film 0"
@@ -235,7 +283,8 @@ def test_a_hub_is_asked_once_and_then_no_more(tmp_path: Path) -> None:
     assert "'toy/none' is not on the hub, or is private" in first["model hub:toy/none"]
     never = ("pytorch_model.bin", "modeling.py", "onnx/model.safetensors")
     assert not [path for path in requests if path.endswith(never)]
-    absent = ("task hub:toy/set:questions", "task hub:toy/set:films")  # never fetched; not of the revision kept last
+    # never fetched; not of the revision kept last
+    absent = ("task hub:toy/set:questions", "task hub:toy/set:films")
     again = ask(tmp_path / "home", address, *names, *absent)  # the server is gone
     assert {name: again[name] for name in names} == {name: first[name] for name in names}
     for name in absent:

@@ -30,14 +30,20 @@ def test_rows_are_read_back():
     for n, item in enumerate(DATA):
         assert WORDPIECE.decode(batch["ids"][n][batch["attention_mask"][n]]) == item["text"]
         real = batch["labels"][n][batch["labels"][n] != -100]
-        assert WORDPIECE.decode(real) == framed[n].truth and real[-1] == WORDPIECE.encode("").ids[-1]
+        assert (
+            WORDPIECE.decode(real) == framed[n].truth and real[-1] == WORDPIECE.encode("").ids[-1]
+        )
         assert (batch["labels"][n][len(real) :] == -100).all(), "padding stands behind"
-    assert (batch["ids"][~batch["attention_mask"]] == WORDPIECE.vocab.pad).all() and not batch["attention_mask"].all()
+    assert (batch["ids"][~batch["attention_mask"]] == WORDPIECE.vocab.pad).all() and not batch[
+        "attention_mask"
+    ].all()
     with pytest.raises(CourseError, match="marks no end of a text"):
         SourceTarget(train_bpe(TEXTS, 300), CONFIG)
 
 
-@pytest.mark.parametrize(("limits", "shape"), [({"max_length": 7, "max_target": 4}, (7, 4)), ({}, (16, 16))])
+@pytest.mark.parametrize(
+    ("limits", "shape"), [({"max_length": 7, "max_target": 4}, (7, 4)), ({}, (16, 16))]
+)
 def test_lengths_are_limited_by_the_positions_and_the_caller(limits, shape):
     frame = SourceTarget(WORDPIECE, CONFIG, **limits)
     batch = frame.collate(frame.rows([{"text": "bread " * 40, "target": "dog " * 40}]))
@@ -60,7 +66,9 @@ def test_an_encoder_decoder_is_framed_as_an_encoder():
     """Its decoder is causal, but it reads [CLS] text [SEP] and needs no new tokens."""
     frame = Frame(WORDPIECE, CONFIG, "single", classes=2)
     assert not frame.causal and frame.tokenizer is WORDPIECE
-    batch = frame.collate(frame.rows([{"text": t, "label": n % 2} for n, t in enumerate(TEXTS[:3])]))
+    batch = frame.collate(
+        frame.rows([{"text": t, "label": n % 2} for n, t in enumerate(TEXTS[:3])])
+    )
     stack = EncoderDecoder(CONFIG, start=1)
     assert losses.classification(Seq2SeqClassifier(stack, 2), batch).isfinite()
     row = {"text": "who sells", "pair": "the baker sells bread", "answer": "baker", "start": 4}
@@ -72,14 +80,39 @@ def test_an_encoder_decoder_is_framed_as_an_encoder():
     ("wording", "item", "text", "target"),
     [
         ("sst2", {"text": "a warm film .", "label": 1}, "sst2 sentence: a warm film .", "positive"),
-        ("mrpc", {"text": "A.", "pair": "B.", "label": 1}, "mrpc sentence1: A. sentence2: B.", "equivalent"),
-        (translation("A", "B"), {"text": "The house.", "target": "Haus."}, "translate A to B: The house.", "Haus."),
+        (
+            "mrpc",
+            {"text": "A.", "pair": "B.", "label": 1},
+            "mrpc sentence1: A. sentence2: B.",
+            "equivalent",
+        ),
+        (
+            translation("A", "B"),
+            {"text": "The house.", "target": "Haus."},
+            "translate A to B: The house.",
+            "Haus.",
+        ),
         ("cola", {"text": "Sleeps he.", "label": 0}, "cola sentence: Sleeps he.", "unacceptable"),
-        ("stsb", {"text": "a", "pair": "b", "label": 2.49}, "stsb sentence1: a sentence2: b", "2.4"),
+        (
+            "stsb",
+            {"text": "a", "pair": "b", "label": 2.49},
+            "stsb sentence1: a sentence2: b",
+            "2.4",
+        ),
         ("stsb", {"text": "a", "pair": "b", "label": 5}, "stsb sentence1: a sentence2: b", "5.0"),
-        ("mnli", {"text": "P.", "pair": "H.", "label": 2}, "mnli hypothesis: H. premise: P.", "contradiction"),
+        (
+            "mnli",
+            {"text": "P.", "pair": "H.", "label": 2},
+            "mnli hypothesis: H. premise: P.",
+            "contradiction",
+        ),
         ("summary", {"text": "Long.", "target": "Short."}, "summarize: Long.", "Short."),
-        ("squad", {"text": "Who?", "pair": "Ann.", "answer": "Ann", "start": 0}, "question: Who? context: Ann.", "Ann"),
+        (
+            "squad",
+            {"text": "Who?", "pair": "Ann.", "answer": "Ann", "start": 0},
+            "question: Who? context: Ann.",
+            "Ann",
+        ),
     ],
 )
 def test_examples_as_t5_words_them(wording, item, text, target) -> None:
@@ -121,15 +154,22 @@ class Plain:
 
 def test_rows_of_several_tasks_in_one_batch() -> None:
     sizes = {"a": 3, "b": 7}
-    tasks = {name: [EncodedRow([[t, i]], [[0, 0]], 0) for i in range(n)] for t, (name, n) in enumerate(sizes.items())}
+    tasks = {
+        name: [EncodedRow([[t, i]], [[0, 0]], 0) for i in range(n)]
+        for t, (name, n) in enumerate(sizes.items())
+    }
     mixed = MixedTasks(Plain(), tasks, [0.5, 0.5], batch=8, seed=2)
     seen = [row for step in range(30) for row in mixed[step]["ids"].tolist()]
     for task, size in enumerate((3, 7)):
         order = [i for t, i in seen if t == task]
         for start in range(0, len(order) - size, size):
-            assert sorted(order[start : start + size]) == list(range(size)), "a row came twice before all had come"
+            assert sorted(order[start : start + size]) == list(range(size)), (
+                "a row came twice before all had come"
+            )
         assert abs(len(order) / len(seen) - 0.5) < 4 * math.sqrt(0.25 / len(seen))
-    assert len({tuple(i for t, i in seen if t == 1)[k : k + 7] for k in range(0, 70, 7)}) > 3, "never shuffled"
+    assert len({tuple(i for t, i in seen if t == 1)[k : k + 7] for k in range(0, 70, 7)}) > 3, (
+        "never shuffled"
+    )
     fresh = MixedTasks(Plain(), tasks, [0.5, 0.5], batch=8, seed=2)
     assert fresh[25]["ids"].tolist() == mixed[25]["ids"].tolist()
 
@@ -144,7 +184,10 @@ def test_rows_of_like_length_need_less_padding():
     rows = [EncodedRow([[1] * n], [[0] * n], 0, 0) for n in range(1, 65)]
     grouped, mixed = (TaskBatches(Kept(), rows, 8, 0, by_length) for by_length in (True, False))
     padded = [
-        sum(len(batch) * max(len(row.ids[0]) for row in batch) for batch in map(batches.__getitem__, range(8)))
+        sum(
+            len(batch) * max(len(row.ids[0]) for row in batch)
+            for batch in map(batches.__getitem__, range(8))
+        )
         for batches in (grouped, mixed)
     ]
     assert padded[0] < 0.7 * padded[1]

@@ -1,4 +1,6 @@
-"""A Hugging Face hub of a few repositories on this machine, for tests: the part of its protocol that downloads use."""
+"""A Hugging Face hub of a few repositories on this machine, for tests: the part of its protocol
+that downloads use.
+"""
 
 import hashlib
 import json
@@ -10,7 +12,8 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 Files = dict[str, bytes]
-Repositories = dict[str, dict[str, Files]]  # "datasets/owner/name" or "models/owner/name" -> commit -> its files
+# "datasets/owner/name" or "models/owner/name" -> commit -> its files
+Repositories = dict[str, dict[str, Files]]
 OLD, NEW = "a" * 40, "b" * 40
 REFS = {"main": NEW, "v1": OLD}
 
@@ -30,7 +33,9 @@ def serve(repositories: Repositories) -> Iterator[tuple[str, list[str]]]:
             path = unquote(urlsplit(self.path).path).strip("/")
             asked.append(path)
             try:
-                content, headers = answer(repositories, path.split("/"), "recursive=true" in self.path.lower())
+                content, headers = answer(
+                    repositories, path.split("/"), "recursive=true" in self.path.lower()
+                )
                 self.send_response(200)
             except LookupError as error:
                 content, headers = b"", {"X-Error-Code": str(error.args[0])}
@@ -52,16 +57,31 @@ def serve(repositories: Repositories) -> Iterator[tuple[str, list[str]]]:
         server.server_close()
 
 
-def answer(repositories: Repositories, parts: list[str], recursive: bool) -> tuple[bytes, dict[str, str]]:
+def answer(
+    repositories: Repositories, parts: list[str], recursive: bool
+) -> tuple[bytes, dict[str, str]]:
     if parts[0] == "api":
         files, commit = find(repositories, parts[1:4], parts[5] if len(parts) > 5 else "main")
         what, inside = parts[4] if len(parts) > 4 else "revision", "/".join([*parts[6:], ""])
         if what == "revision":
             siblings = [{"rfilename": path} for path in files]
-            value: Any = {"_id": "0", "id": "/".join(parts[2:4]), "sha": commit, "private": False, "siblings": siblings}
+            value: Any = {
+                "_id": "0",
+                "id": "/".join(parts[2:4]),
+                "sha": commit,
+                "private": False,
+                "siblings": siblings,
+            }
         else:  # tree
-            folders = {path[:i] for path in files for i, c in enumerate(path) if c == "/" and path.startswith(inside)}
-            value = [entry(path, files) for path in [*files, *sorted(folders)] if path.startswith(inside)]
+            folders = {
+                path[:i]
+                for path in files
+                for i, c in enumerate(path)
+                if c == "/" and path.startswith(inside)
+            }
+            value = [
+                entry(path, files) for path in [*files, *sorted(folders)] if path.startswith(inside)
+            ]
             value = [e for e in value if recursive or "/" not in e["path"][len(inside) :]]
         return json.dumps(value).encode(), {"Content-Type": "application/json"}
     if "resolve" not in parts:

@@ -1,4 +1,6 @@
-"""The BiLSTM baselines: how words are framed, what each text can see of the other, and all five kinds of task."""
+"""The BiLSTM baselines: how words are framed, what each text can see of the other, and all five
+kinds of task.
+"""
 
 import pytest
 import torch
@@ -14,7 +16,12 @@ CONFIG = elmo.ElmoConfig(0, width=6, hidden=10, filters=((1, 4), (2, 8)), length
 PAIRS = {
     "pair": {"text": "The dog barks .", "pair": "Anna 's cat sleeps .", "label": 1},
     "choice": {"text": "The dog", "choices": ["barks .", "sleeps ?", "cat"], "label": 0},
-    "span": {"text": "The dog ?", "pair": "Anna 's cat sleeps .", "answer": "cat sleeps", "start": 8},
+    "span": {
+        "text": "The dog ?",
+        "pair": "Anna 's cat sleeps .",
+        "answer": "cat sleeps",
+        "start": 8,
+    },
 }
 ROWS = PAIRS | {
     "single": {"text": "The dog barks .", "label": 0},
@@ -28,7 +35,12 @@ def body(static: bool = False, **reader) -> Words:
     model = elmo.Elmo(CONFIG)
     for weight in model.parameters():
         torch.nn.init.normal_(weight, std=0.5)
-    return Words(TOKENIZER, elmo=model, static=vectors, reader=ReaderConfig(**{"cells": 5, "hidden": 7, **reader}))
+    return Words(
+        TOKENIZER,
+        elmo=model,
+        static=vectors,
+        reader=ReaderConfig(**{"cells": 5, "hidden": 7, **reader}),
+    )
 
 
 def batch(kind: str, *more: dict) -> dict[str, torch.Tensor]:
@@ -39,8 +51,26 @@ def batch(kind: str, *more: dict) -> dict[str, torch.Tensor]:
 
 def test_words_are_framed_by_marks_and_keep_their_places():
     code = TOKENIZER.encode("The dog barks.", "Anna's zebra sleeps")
-    assert code.tokens == ["<S>", "The", "dog", "barks", ".", "</S>", "<S>", "Anna", "'s", "<UNK>", "sleeps", "</S>"]
-    assert code.segments == [0] * 6 + [1] * 6 and code.offsets[1:5] == [(0, 3), (4, 7), (8, 13), (13, 14)]
+    assert code.tokens == [
+        "<S>",
+        "The",
+        "dog",
+        "barks",
+        ".",
+        "</S>",
+        "<S>",
+        "Anna",
+        "'s",
+        "<UNK>",
+        "sleeps",
+        "</S>",
+    ]
+    assert code.segments == [0] * 6 + [1] * 6 and code.offsets[1:5] == [
+        (0, 3),
+        (4, 7),
+        (8, 13),
+        (13, 14),
+    ]
     vocab = TOKENIZER.vocab
     assert (vocab.pad, vocab.unk, vocab.bos, vocab.eos, vocab.size) == (0, 1, 2, 3, 4 + len(WORDS))
     assert TOKENIZER.encode(["Anna", "barks"]).words == [None, 0, 1, None]
@@ -58,7 +88,11 @@ def test_words_are_read_by_their_spelling():
     assert torch.equal(model.spelled[ids], chars) and (model.spelled[0] == 0).all()
     with torch.no_grad():
         layers = model.eval().elmo(chars)
-        assert torch.allclose(model(ids, attention_mask=torch.ones(1, 4, dtype=torch.bool)), sum(layers) / 3, atol=1e-6)
+        assert torch.allclose(
+            model(ids, attention_mask=torch.ones(1, 4, dtype=torch.bool)),
+            sum(layers) / 3,
+            atol=1e-6,
+        )
 
 
 @pytest.mark.parametrize("kind", ROWS)
@@ -67,8 +101,16 @@ def test_shapes_and_padding(kind):
     longer = {
         "single": {"text": "The dog sleeps ? The cat barks .", "label": 0},
         "tagging": {"tokens": ["The"] * 7, "labels": [0] * 7},
-        "pair": {"text": "The dog sleeps ? The cat", "pair": "Anna The dog sleeps . The bad dog", "label": 1},
-        "choice": {"text": "The good dog sleeps .", "choices": ["The bad cat barks"] * 3, "label": 0},
+        "pair": {
+            "text": "The dog sleeps ? The cat",
+            "pair": "Anna The dog sleeps . The bad dog",
+            "label": 1,
+        },
+        "choice": {
+            "text": "The good dog sleeps .",
+            "choices": ["The bad cat barks"] * 3,
+            "label": 0,
+        },
         "span": {
             "text": "The bad cat ? The dog",
             "pair": "The dog The dog sleeps . Anna",
@@ -89,7 +131,9 @@ def test_shapes_and_padding(kind):
         return
     shapes = {"single": (1, 3), "pair": (1, 3), "choice": (1, 3), "tagging": (1, 5, 3)}
     assert one.shape == shapes[kind]
-    assert torch.allclose(two[0, : one.shape[1]] if kind == "tagging" else two[0], one[0], atol=1e-5)
+    assert torch.allclose(
+        two[0, : one.shape[1]] if kind == "tagging" else two[0], one[0], atol=1e-5
+    )
 
 
 def test_the_texts_attend_to_each_other_and_not_to_padding():
@@ -98,17 +142,23 @@ def test_the_texts_attend_to_each_other_and_not_to_padding():
     firsts = []
     for some in (batch("pair"), batch("pair", other)):
         with torch.no_grad():
-            (u, keep_u), (_, keep_v) = model._both(some["ids"], some["attention_mask"], some["segments"])
+            (u, keep_u), (_, keep_v) = model._both(
+                some["ids"], some["attention_mask"], some["segments"]
+            )
         firsts.append(u)
         assert keep_u.sum(1).tolist() == [6] * len(u) and keep_v.sum(1).tolist() == [7, 6][: len(u)]
-    assert not torch.allclose(firsts[1][0], firsts[1][1], atol=1e-6)  # the same first text beside another second one
+    # the same first text beside another second one
+    assert not torch.allclose(firsts[1][0], firsts[1][1], atol=1e-6)
     assert torch.allclose(firsts[0][0], firsts[1][0], atol=1e-6)
 
 
 def learnable(n: int) -> list[dict]:
     """Whether the animal is a dog."""
     animals = ["dog", "cat"]
-    return [{"text": f"The {animals[i % 2]} {['barks', 'sleeps'][i // 2 % 2]} .", "label": i % 2} for i in range(n)]
+    return [
+        {"text": f"The {animals[i % 2]} {['barks', 'sleeps'][i // 2 % 2]} .", "label": i % 2}
+        for i in range(n)
+    ]
 
 
 @pytest.mark.parametrize("frozen", [True, False])
@@ -116,12 +166,17 @@ def test_finetuning_takes_it_as_a_body(frozen):
     start = body(cells=16, hidden=16, dropout=0.0)
     before = {name: value.clone() for name, value in start.state_dict().items()}
     task = {"train": learnable(32), "test": learnable(8)}
-    result = finetune(start, task, TOKENIZER, epochs=20, lr=0.02, batch=8, frozen=frozen, classes=["cat", "dog"])
+    result = finetune(
+        start, task, TOKENIZER, epochs=20, lr=0.02, batch=8, frozen=frozen, classes=["cat", "dog"]
+    )
     assert result.score == 1.0 and predict(result, learnable(2)) == [0, 1]
     assert all(torch.equal(value, before[name]) for name, value in start.state_dict().items())
     assert isinstance(result.model, TaskModel)
     trained = result.model.body.state_dict()
-    same = [torch.equal(trained[f"elmo.{name}"], value) for name, value in start.elmo.state_dict().items()]
+    same = [
+        torch.equal(trained[f"elmo.{name}"], value)
+        for name, value in start.elmo.state_dict().items()
+    ]
     assert all(same) if frozen else not any(same)
     assert not torch.equal(trained["mix.scores"], before["mix.scores"])
 
@@ -130,7 +185,9 @@ def test_what_is_frozen_tuned_or_fresh():
     start = body(static=True)
     ways = ({"frozen": True}, {}, {"pretrained": False})
     frozen, tuned, fresh = (start.for_task("single", 2, **how).train().body for how in ways)
-    assert not frozen.elmo.training and frozen.mix.training and not frozen.static.weight.requires_grad
+    assert (
+        not frozen.elmo.training and frozen.mix.training and not frozen.static.weight.requires_grad
+    )
     assert tuned.elmo.training and tuned.static.weight.requires_grad
     assert torch.equal(tuned.static.weight, start.static.weight)
     assert not torch.equal(fresh.elmo.forwards[0].recurrent, start.elmo.forwards[0].recurrent)

@@ -20,7 +20,9 @@ V, B, T = 24, 4, 12
 VOCAB = Vocab(size=V, pad=0, unk=1, cls=2, sep=3, mask=4, special=(0, 1, 2, 3, 4))
 
 
-CONFIG = replace(electra(V, width=16, layers=2, heads=4, hidden=32, length=T, dropout=0.0), init_std=0.3)
+CONFIG = replace(
+    electra(V, width=16, layers=2, heads=4, hidden=32, length=T, dropout=0.0), init_std=0.3
+)
 
 
 def models() -> Electra:
@@ -33,7 +35,12 @@ def batch() -> tuple[Batch, Tensor]:
     attention_mask = torch.arange(T) < torch.tensor([12, 9, 5, 3])[:, None]
     ids = ids.masked_fill(~attention_mask, 0)
     hidden = mask_tokens(
-        ids, seeded_generator(1), vocab=VOCAB, rate=0.4, parts=(1, 0, 0), attention_mask=attention_mask
+        ids,
+        seeded_generator(1),
+        vocab=VOCAB,
+        rate=0.4,
+        parts=(1, 0, 0),
+        attention_mask=attention_mask,
     )
     segments = (torch.arange(T) > 2).long().expand(B, T)
     return {**hidden._asdict(), "attention_mask": attention_mask, "segments": segments}, ids
@@ -45,7 +52,8 @@ def test_the_generator_sees_masks_and_the_discriminator_its_samples() -> None:
     class Generator(nn.Module):
         def forward(self, ids: Tensor, *, loss_mask: Tensor, attention_mask: Tensor) -> Tensor:
             seen["masked"] = ids
-            return 100.0 * F.one_hot(torch.arange(int(loss_mask.sum())) % 5 + 10, V)  # sure of one token each
+            # sure of one token each
+            return 100.0 * F.one_hot(torch.arange(int(loss_mask.sum())) % 5 + 10, V)
 
     class Discriminator(nn.Module):
         def forward(self, ids: Tensor, *, attention_mask: Tensor) -> Tensor:
@@ -73,7 +81,11 @@ def test_the_joint_loss_by_hand(chosen_only: bool) -> None:
     value = losses.electra(model, given, chosen_only=chosen_only)
     torch.manual_seed(5)
     said = model(
-        given["ids"], labels=given["labels"], loss_mask=at, attention_mask=attention_mask, segments=given["segments"]
+        given["ids"],
+        labels=given["labels"],
+        loss_mask=at,
+        attention_mask=attention_mask,
+        segments=given["segments"],
     )
     words = F.cross_entropy(said.guesses, ids[at])
     total, count = 0.0, 0

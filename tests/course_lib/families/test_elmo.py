@@ -12,7 +12,14 @@ from course_lib.families import elmo
 from course_lib.families.elmo import ElmoConfig, Vocabulary, characters, spelling
 
 SMALL = ElmoConfig(
-    0, width=6, hidden=9, filters=((1, 4), (3, 8)), length=10, cell_clip=0.5, projection_clip=0.3, dropout=0.0
+    0,
+    width=6,
+    hidden=9,
+    filters=((1, 4), (3, 8)),
+    length=10,
+    cell_clip=0.5,
+    projection_clip=0.3,
+    dropout=0.0,
 )
 TEXTS = [["The", "dog", "barks", "at", "the", "poet"], ["Who", "left", "?"], ["Yes"]]
 
@@ -35,7 +42,9 @@ class Given(nn.Module):
 
 @pytest.mark.parametrize("clip", [None, 0.3])
 def test_the_forward_half_never_sees_what_follows_nor_the_backward_half_what_precedes(clip):
-    """The claim elmo-shallow-bidirectional, exactly: in every layer the derivative is zero, not small."""
+    """The claim elmo-shallow-bidirectional, exactly: in every layer the derivative is zero, not
+    small.
+    """
     model = small(layers=3, cell_clip=clip, projection_clip=clip)
     vectors = torch.randn(2, 7, 6, requires_grad=True)
     model.tokens = Given(vectors)
@@ -50,7 +59,9 @@ def test_the_forward_half_never_sees_what_follows_nor_the_backward_half_what_pre
                 assert grad[:, unseen].abs().sum() == 0, depth
                 seen = torch.ones(7, dtype=torch.bool)
                 seen[unseen] = False
-                assert (grad[:, seen].abs().sum((0, 2))[: 5 - t if half is right else None] > 0).all(), depth
+                assert (
+                    grad[:, seen].abs().sum((0, 2))[: 5 - t if half is right else None] > 0
+                ).all(), depth
 
 
 def test_rows_are_padded_on_the_right():
@@ -81,19 +92,35 @@ def test_batches_hold_every_document_once_whole_and_both_targets():
     read = []
     for step in range(12):
         batch = batches[step]
-        for attention_mask, ids, labels in zip(batch["attention_mask"], batch["ids"], batch["labels"], strict=True):
+        for attention_mask, ids, labels in zip(
+            batch["attention_mask"], batch["ids"], batch["labels"], strict=True
+        ):
             n = int(attention_mask.sum())
             following, before = labels[0, : n - 1].tolist(), labels[1, 1:n].tolist()
-            assert following[-1] == vocabulary.eos and before[0] == vocabulary.bos and following[:-1] == before[1:]
-            assert labels[0, n - 1 :].eq(-100).all() and labels[1, n:].eq(-100).all() and labels[1, 0] == -100
+            assert (
+                following[-1] == vocabulary.eos
+                and before[0] == vocabulary.bos
+                and following[:-1] == before[1:]
+            )
+            assert (
+                labels[0, n - 1 :].eq(-100).all()
+                and labels[1, n:].eq(-100).all()
+                and labels[1, 0] == -100
+            )
             word = vocabulary.words[before[1]]
-            assert tuple(ids[1].tolist()) == spelling(word, 10) and len(before) == 1 + 1 + int(word[1:]) % 5
+            assert (
+                tuple(ids[1].tolist()) == spelling(word, 10)
+                and len(before) == 1 + 1 + int(word[1:]) % 5
+            )
             read.append(word)
     assert sorted(read) == sorted(f"d{i}" for i in range(24))
     again = numbered(length=7)[1]
     for step in (11, 0, 5):
         assert all(torch.equal(again[step][name], batches[step][name]) for name in again[step])
-    assert any(not torch.equal(numbered(length=7, seed=1)[1][s]["ids"], batches[s]["ids"]) for s in range(3))
+    assert any(
+        not torch.equal(numbered(length=7, seed=1)[1][s]["ids"], batches[s]["ids"])
+        for s in range(3)
+    )
     assert max(numbered(length=4)[1][s]["ids"].shape[1] for s in range(3)) == 4
 
 

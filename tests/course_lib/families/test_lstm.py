@@ -23,7 +23,9 @@ LENGTHS = [6, 4, 1]
 
 
 def rows(lengths=LENGTHS, vocab=11):
-    ids = torch.randint(1, vocab, (len(lengths), max(lengths)), generator=torch.Generator().manual_seed(1))
+    ids = torch.randint(
+        1, vocab, (len(lengths), max(lengths)), generator=torch.Generator().manual_seed(1)
+    )
     attention_mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
     return ids, attention_mask
 
@@ -37,7 +39,10 @@ def randomized(model):
 
 def cell(lstm, layer, x, h, c, suffix=""):
     """One step of one layer for one row, by the gates' formulas."""
-    w, r, b, d = (getattr(lstm, f"{n}_l{layer}{suffix}") for n in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
+    w, r, b, d = (
+        getattr(lstm, f"{n}_l{layer}{suffix}")
+        for n in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+    )
     i, f, g, o = (w @ x + b + r @ h + d).chunk(4)
     c = f.sigmoid() * c + i.sigmoid() * g.tanh()
     return o.sigmoid() * c.tanh(), c
@@ -72,10 +77,14 @@ def test_the_language_model_s_loss_by_hand():
     for b, length in enumerate(LENGTHS):
         states, _ = read_by_hand(model.body, ids[b, :length])
         logits = model.body.embed.weight @ model.project.weight @ states.T + model.bias[:, None]
-        assert torch.allclose(model(ids, attention_mask=attention_mask)[b, :length], logits.T, atol=1e-5)
+        assert torch.allclose(
+            model(ids, attention_mask=attention_mask)[b, :length], logits.T, atol=1e-5
+        )
         terms += [-logits.log_softmax(0)[ids[b, t + 1], t] for t in range(length - 1)]
     assert torch.allclose(
-        losses.clm(model, {"ids": ids, "attention_mask": attention_mask}), torch.stack(terms).mean(), atol=1e-5
+        losses.clm(model, {"ids": ids, "attention_mask": attention_mask}),
+        torch.stack(terms).mean(),
+        atol=1e-5,
     )
 
 
@@ -91,7 +100,9 @@ def test_the_autoencoder_s_loss_by_hand():
             terms.append(-logits.log_softmax(0)[ids[b, t]])
             h, state = stepped(model.body.lstm, model.body.embed.weight[ids[b, t]], state)
     assert torch.allclose(
-        reconstruction(model, {"ids": ids, "attention_mask": attention_mask}), torch.stack(terms).mean(), atol=1e-5
+        reconstruction(model, {"ids": ids, "attention_mask": attention_mask}),
+        torch.stack(terms).mean(),
+        atol=1e-5,
     )
     one = ids[:, :1]
     assert model(one).shape == (3, 1, 11)
@@ -116,7 +127,9 @@ def target_by_hand(model, ids, decoder_ids):
     """Logits [U V] of one row, one step at a time."""
     stack, config = model.stack, model.stack.lstm_config
     memory, cells = encoder_by_hand(stack, ids), config.cells
-    begin = stack.bridge(torch.cat([memory[-1, :cells], memory[0, cells:]])).view(2, config.layers, cells)
+    begin = stack.bridge(torch.cat([memory[-1, :cells], memory[0, cells:]])).view(
+        2, config.layers, cells
+    )
     state = [(begin[0, layer].tanh(), begin[1, layer]) for layer in range(config.layers)]
     logits = []
     for token in decoder_ids:
@@ -142,7 +155,10 @@ def test_the_encoder_decoder_by_hand():
     for b, (length, target) in enumerate(zip(LENGTHS, [3, 5, 2], strict=True)):
         stated = target_by_hand(model, ids[b, :length], decoder_ids[b, :target])
         assert torch.allclose(logits[b, :target], stated, atol=1e-5)
-        terms += [-row.log_softmax(0)[label] for row, label in zip(stated, labels[b, :target], strict=True)]
+        terms += [
+            -row.log_softmax(0)[label]
+            for row, label in zip(stated, labels[b, :target], strict=True)
+        ]
     batch = {"ids": ids, "attention_mask": attention_mask, "labels": labels}
     assert torch.allclose(losses.seq2seq(model, batch), torch.stack(terms).mean(), atol=1e-5)
 
@@ -157,7 +173,9 @@ def test_greedy_says_what_teacher_forcing_finds_likeliest():
     assert model.training and said.shape == (6, 7)
     model.eval()
     assert (said[:, 0] == 3).all()
-    assert torch.equal(model(ids, said[:, :-1], attention_mask=attention_mask).argmax(-1), said[:, 1:])
+    assert torch.equal(
+        model(ids, said[:, :-1], attention_mask=attention_mask).argmax(-1), said[:, 1:]
+    )
     ends = {}
     for eos in said[:, 1:].unique().tolist():
         ends[eos] = [row.index(eos, 1) if eos in row[1:] else 7 for row in said.tolist()]
@@ -165,7 +183,8 @@ def test_greedy_says_what_teacher_forcing_finds_likeliest():
         assert stopped.shape[1] == min(7, max(ends[eos]) + 1)
         for full, row, end in zip(said.tolist(), stopped.tolist(), ends[eos], strict=True):
             assert row == (full[: end + 1] + [eos] * 7)[: len(row)]
-    assert any(min(places) < max(places) - 1 for places in ends.values())  # not all rows ended at once
+    # not all rows ended at once
+    assert any(min(places) < max(places) - 1 for places in ends.values())
 
 
 TOKENIZER = word_tokenizer(["The", "dog", "cat", "barks", "sleeps", "."])
@@ -173,7 +192,10 @@ TOKENIZER = word_tokenizer(["The", "dog", "cat", "barks", "sleeps", "."])
 
 def learnable(n):
     words = ["dog", "cat"]
-    return [{"text": f"The {words[i % 2]} {['barks', 'sleeps'][i // 2 % 2]} .", "label": i % 2} for i in range(n)]
+    return [
+        {"text": f"The {words[i % 2]} {['barks', 'sleeps'][i // 2 % 2]} .", "label": i % 2}
+        for i in range(n)
+    ]
 
 
 def test_finetuning_starts_from_a_copy_of_the_body():
@@ -183,16 +205,23 @@ def test_finetuning_starts_from_a_copy_of_the_body():
     task = {"train": learnable(32), "test": learnable(8)}
     result = finetune(body, task, TOKENIZER, epochs=25, lr=0.03, batch=8, classes=["cat", "dog"])
     assert result.score == 1.0 and predict(result, learnable(2)) == [0, 1]
-    copied, fresh = (body.for_task("single", 2, pretrained=pretrained).body for pretrained in (True, False))
+    copied, fresh = (
+        body.for_task("single", 2, pretrained=pretrained).body for pretrained in (True, False)
+    )
     for name, value in start.items():
-        assert torch.equal(body.state_dict()[name], value) and torch.equal(copied.state_dict()[name], value)
+        assert torch.equal(body.state_dict()[name], value) and torch.equal(
+            copied.state_dict()[name], value
+        )
     assert not torch.equal(fresh.embed.weight, body.embed.weight)
 
 
 def test_frozen_bodies():
     body = LstmBody(CONFIG)
     model = body.for_task("single", 2, frozen=True, dropout=0.0)
-    assert not any(weight.requires_grad for weight in model.body.parameters()) and model.out.weight.requires_grad
+    assert (
+        not any(weight.requires_grad for weight in model.body.parameters())
+        and model.out.weight.requires_grad
+    )
     assert model.dropout.p == model.body.lstm.dropout == 0.0 and body.dropout.p == 0.3
     with pytest.raises(CourseError, match="kind 'tagging'"):
         body.for_task("tagging", 3)

@@ -1,16 +1,31 @@
-"""Sentence vectors: order, padding, anything with `embed`, batches for training, and what is refused."""
+"""Sentence vectors: order, padding, anything with `embed`, batches for training, and what is
+refused.
+"""
 
 import pytest
 import torch
 
 from course_lib.errors import CourseError
 from course_lib.families import sentence as sbert
-from course_lib.families.sentence import Dense, Normalize, Sentence, SentenceEncoder, WordAverage, encode
+from course_lib.families.sentence import (
+    Dense,
+    Normalize,
+    Sentence,
+    SentenceEncoder,
+    WordAverage,
+    encode,
+)
 from course_lib.model.config import EmbedConfig, Learned, StackConfig
 from course_lib.model.transformer import Transformer
 from course_lib.pretrained.tokenizers import Tokenizer, train_wordpiece
 
-TEXTS = ["the cat sat on the mat", "a dog", "the old dog sat on the old mat all day", "cat", "a cat sat"]
+TEXTS = [
+    "the cat sat on the mat",
+    "a dog",
+    "the old dog sat on the old mat all day",
+    "cat",
+    "a cat sat",
+]
 
 
 @pytest.fixture(scope="module")
@@ -22,10 +37,18 @@ def stack(vocab: int, dropout: float = 0.0, causal: bool = False) -> Transformer
     torch.manual_seed(0)
     return Transformer(
         StackConfig(
-            EmbedConfig(vocab), width=8, layers=1, heads=2, hidden=16, position=Learned(64), dropout=dropout,
-            attention_dropout=dropout, causal=causal, init_std=0.5,
+            EmbedConfig(vocab),
+            width=8,
+            layers=1,
+            heads=2,
+            hidden=16,
+            position=Learned(64),
+            dropout=dropout,
+            attention_dropout=dropout,
+            causal=causal,
+            init_std=0.5,
         )
-    )  # fmt: skip
+    )
 
 
 def encoder(tokenizer: Tokenizer, **options: object) -> SentenceEncoder:
@@ -46,7 +69,9 @@ class Counting:
 def test_encode_takes_anything_with_embed_and_sorts_by_length() -> None:
     own = Counting()
     made = encode(own, TEXTS, batch=2)
-    assert made.dtype == torch.float32 and made.tolist() == [[len(t), len(t.split())] for t in TEXTS]
+    assert made.dtype == torch.float32 and made.tolist() == [
+        [len(t), len(t.split())] for t in TEXTS
+    ]
     assert [len(t) for batch in own.seen for t in batch] == sorted(map(len, TEXTS), reverse=True)
     assert [len(batch) for batch in own.seen] == [2, 2, 1]
     assert encode(own, TEXTS, normalize=True).norm(dim=-1) == pytest.approx(torch.ones(5))
@@ -76,7 +101,9 @@ def test_word_averages() -> None:
 
 
 def test_sts_is_spearman_of_the_cosines() -> None:
-    table = WordAverage({"a": 0, "b": 1, "c": 2}, torch.tensor([[1.0, 0.0], [1.0, 1.0], [0.0, 5.0]]))
+    table = WordAverage(
+        {"a": 0, "b": 1, "c": 2}, torch.tensor([[1.0, 0.0], [1.0, 1.0], [0.0, 5.0]])
+    )
     labels = [5.0, 3.0, 0.0]
     assert sbert.sts(table, ["a"] * 3, ["a", "b", "c"], labels) == pytest.approx(1)
     assert sbert.sts(table, ["a"] * 3, ["c", "b", "a"], labels) == pytest.approx(-1)

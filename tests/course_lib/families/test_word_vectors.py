@@ -1,4 +1,6 @@
-"""Static vectors: windows, draws and steps against plain loops, what is learned, neighbours, files, wrong input."""
+"""Static vectors: windows, draws and steps against plain loops, what is learned, neighbours, files,
+wrong input.
+"""
 
 import pytest
 import torch
@@ -64,11 +66,15 @@ def test_a_step_adds_up_what_its_centres_would_do_alone(kind):
     inputs, outputs, losses = start.inputs.clone(), start.outputs.clone(), []
     for row in range(len(centres)):
         alone = fresh()
-        losses.append(alone.step(centres[row : row + 1], contexts[row : row + 1], drawn[row : row + 1], 0.1))
+        losses.append(
+            alone.step(centres[row : row + 1], contexts[row : row + 1], drawn[row : row + 1], 0.1)
+        )
         inputs += alone.inputs - start.inputs
         outputs += alone.outputs - start.outputs
     assert torch.allclose(whole.step(centres, contexts, drawn, 0.1), torch.cat(losses), atol=1e-5)
-    assert torch.allclose(whole.inputs, inputs, atol=1e-5) and torch.allclose(whole.outputs, outputs, atol=1e-5)
+    assert torch.allclose(whole.inputs, inputs, atol=1e-5) and torch.allclose(
+        whole.outputs, outputs, atol=1e-5
+    )
     assert not whole.inputs[-1].any() and not whole.outputs[-1].any()
     assert not torch.allclose(whole.inputs, start.inputs, atol=1e-3)
 
@@ -86,7 +92,9 @@ def test_words_that_stand_together_come_together(kind):
     model = (
         word_vectors.GloVe(found, word_vectors.GloVeConfig(size=8, epochs=30, batch=32))
         if kind == "glove"
-        else word_vectors.Word2Vec(found, word_vectors.Word2VecConfig(kind, size=8, epochs=15, lr=0.05, sample=0))
+        else word_vectors.Word2Vec(
+            found, word_vectors.Word2VecConfig(kind, size=8, epochs=15, lr=0.05, sample=0)
+        )
     )
     losses = [progress.loss for progress in model.train()]
     assert losses[-1] < losses[0]
@@ -103,11 +111,19 @@ def test_a_small_vocabulary_takes_small_steps():
     large = word_vectors.Word2Vec(word_vectors.count([[str(i) for i in range(500)]] * 5))
     assert small.batch == 10 and large.batch == 256
     with pytest.raises(CourseError, match="lower the learning rate"):
-        list(word_vectors.Word2Vec(word_vectors.count(topics()), word_vectors.Word2VecConfig(lr=50.0)).train())
+        list(
+            word_vectors.Word2Vec(
+                word_vectors.count(topics()), word_vectors.Word2VecConfig(lr=50.0)
+            ).train()
+        )
 
 
 def test_neighbours_and_analogies():
-    king, man, woman = torch.tensor([1.0, 1, 0]), torch.tensor([0.0, 1, 0]), torch.tensor([0.0, 1, 1])
+    king, man, woman = (
+        torch.tensor([1.0, 1, 0]),
+        torch.tensor([0.0, 1, 0]),
+        torch.tensor([0.0, 1, 1]),
+    )
     matrix = torch.stack([king, man, woman, king + woman - man, torch.tensor([-1.0, 0, 0])])
     vectors = word_vectors.WordVectors(["king", "man", "woman", "queen", "mud"], matrix)
     assert [word for word, _ in vectors.nearest("king", 50)] == ["queen", "man", "woman", "mud"]
@@ -119,8 +135,11 @@ def test_neighbours_and_analogies():
     found = word_vectors.analogies(vectors, asked)
     assert (found.accuracy, found.choice, found.asked) == (0.5, 0.5, 2)
     matrix = torch.tensor([[1.0, 0.0], [1.0, 0.1], [0.9, 1.0], [0.5, 1.0]])
-    close = word_vectors.WordVectors(["a", "b", "c", "d"], matrix)  # c itself is nearest to b - a + c
-    found = word_vectors.analogies(close, [word_vectors.AnalogyQuestion("a", "b", "c", "d", ("c",))])
+    # c itself is nearest to b - a + c
+    close = word_vectors.WordVectors(["a", "b", "c", "d"], matrix)
+    found = word_vectors.analogies(
+        close, [word_vectors.AnalogyQuestion("a", "b", "c", "d", ("c",))]
+    )
     assert (found.accuracy, found.choice) == (1.0, 1.0)
 
 
@@ -142,10 +161,14 @@ def test_a_classifier_starts_from_them():
     assert torch.equal(start[number["King"]], vectors["King"])
     assert torch.equal(start[number["Queen"]], vectors["queen"])
     assert not any(torch.equal(start[number["sea"]], row) for row in vectors.matrix)
-    assert torch.equal(vectors.table(words, seed=3), start) and not torch.equal(vectors.table(words), start)
+    assert torch.equal(vectors.table(words, seed=3), start) and not torch.equal(
+        vectors.table(words), start
+    )
     body = Words(tokenizer, static=start)
     assert torch.equal(body(torch.tensor([[number["King"]]]))[0, 0], vectors["King"])
-    assert torch.equal(WordAverage(vectors.numbers, vectors.matrix).embed(["queen"])[0], vectors["queen"])
+    assert torch.equal(
+        WordAverage(vectors.numbers, vectors.matrix).embed(["queen"])[0], vectors["queen"]
+    )
 
 
 def test_wrong_input_is_one_sentence(tmp_path):

@@ -6,9 +6,25 @@ import torch
 from course_lib.analysis import capture
 from course_lib.errors import CourseError
 from course_lib.families.bart import bart, bart_lm
-from course_lib.generation import bf16_copy, generate, generate_several, left_pad, next_distribution, stream
+from course_lib.generation import (
+    bf16_copy,
+    generate,
+    generate_several,
+    left_pad,
+    next_distribution,
+    stream,
+)
 from course_lib.model.attention import LayerCache
-from course_lib.model.config import Alibi, EmbedConfig, Learned, Rope, Shaw, Sinusoidal, StackConfig, T5Buckets
+from course_lib.model.config import (
+    Alibi,
+    EmbedConfig,
+    Learned,
+    Rope,
+    Shaw,
+    Sinusoidal,
+    StackConfig,
+    T5Buckets,
+)
 from course_lib.model.heads import LM
 from course_lib.model.seq2seq import EncoderDecoder
 from course_lib.model.transformer import Transformer
@@ -44,16 +60,23 @@ def two_sided():
 
 
 @pytest.mark.parametrize("position", SCHEMES, ids=repr)
-@pytest.mark.parametrize("options", [{}, {"num_beams": 3}, {"do_sample": True, "top_k": 9}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{}, {"num_beams": 3}, {"do_sample": True, "top_k": 9}], ids=str
+)
 def test_cached_equals_uncached_to_the_token(position, options, prompts):
     model, (ids, attention_mask) = build(position), prompts
     both = [
         generate(
-            model, ids, attention_mask=attention_mask, max_new_tokens=15, cache=cache,
-            generator=torch.Generator().manual_seed(4), **options
+            model,
+            ids,
+            attention_mask=attention_mask,
+            max_new_tokens=15,
+            cache=cache,
+            generator=torch.Generator().manual_seed(4),
+            **options,
         )
         for cache in (True, False)
-    ]  # fmt: skip
+    ]
     assert torch.equal(*both) and both[0].shape == (3, 20) and torch.equal(both[0][:, :5], ids)
 
 
@@ -72,19 +95,31 @@ def test_a_row_reads_the_same_alone_and_padded_in_a_batch(position, prompts):
 def test_a_source_reads_the_same_alone_and_padded(two_sided, beams):
     ids = torch.tensor([[5, 6, 7, 0, 0], [8, 9, 3, 4, 5]])
     attention_mask = torch.tensor([[1, 1, 1, 0, 0], [1] * 5]).bool()
-    both = generate(two_sided, ids, attention_mask=attention_mask, max_new_tokens=8, num_beams=beams)
-    assert torch.equal(both[:1], generate(two_sided, ids[:1, :3], max_new_tokens=8, num_beams=beams))
+    both = generate(
+        two_sided, ids, attention_mask=attention_mask, max_new_tokens=8, num_beams=beams
+    )
+    assert torch.equal(
+        both[:1], generate(two_sided, ids[:1, :3], max_new_tokens=8, num_beams=beams)
+    )
 
 
 def test_stream_gives_each_token_with_what_it_was_drawn_from(model, prompts):
     ids, attention_mask = prompts
-    options = {"attention_mask": attention_mask, "max_new_tokens": 7, "do_sample": True, "temperature": 0.7, "top_k": 4}
+    options = {
+        "attention_mask": attention_mask,
+        "max_new_tokens": 7,
+        "do_sample": True,
+        "temperature": 0.7,
+        "top_k": 4,
+    }
     steps = list(stream(model, ids, **options, generator=torch.Generator().manual_seed(1)))
     out = generate(model, ids, **options, generator=torch.Generator().manual_seed(1))
     assert torch.equal(torch.stack([s.token for s in steps], dim=1), out[:, 5:])
     for n, (token, distribution) in enumerate(steps):
         longer = torch.cat([attention_mask, torch.ones(3, n, dtype=torch.bool)], dim=1)
-        expected = next_distribution(model(out[:, : 5 + n], attention_mask=longer)[:, -1], 0.7, top_k=4)
+        expected = next_distribution(
+            model(out[:, : 5 + n], attention_mask=longer)[:, -1], 0.7, top_k=4
+        )
         torch.testing.assert_close(distribution, expected, atol=1e-5, rtol=1e-4)
         assert (distribution.gather(1, token[:, None]) > 0).all()
 
@@ -102,7 +137,9 @@ def test_stream_is_lazy_and_training_goes_on_between_its_steps(model, two_sided)
 def test_a_seed_repeats_and_another_differs(model):
     def sample(seed):
         rng = torch.Generator().manual_seed(seed)
-        return generate(model, IDS, max_new_tokens=20, do_sample=True, temperature=2.0, generator=rng).tolist()
+        return generate(
+            model, IDS, max_new_tokens=20, do_sample=True, temperature=2.0, generator=rng
+        ).tolist()
 
     torch.manual_seed(0)
     first = sample(3)
@@ -114,20 +151,32 @@ def test_distribution_by_hand():
     p = torch.tensor([0.4, 0.3, 0.2, 0.1])
     logits = p.log()
     torch.testing.assert_close(next_distribution(logits), p)
-    torch.testing.assert_close(next_distribution(logits, top_k=2), torch.tensor([4 / 7, 3 / 7, 0, 0]))
-    torch.testing.assert_close(next_distribution(logits, top_p=0.69), torch.tensor([4 / 7, 3 / 7, 0, 0]))
-    torch.testing.assert_close(next_distribution(logits, top_p=0.71), torch.tensor([4 / 9, 3 / 9, 2 / 9, 0]))
+    torch.testing.assert_close(
+        next_distribution(logits, top_k=2), torch.tensor([4 / 7, 3 / 7, 0, 0])
+    )
+    torch.testing.assert_close(
+        next_distribution(logits, top_p=0.69), torch.tensor([4 / 7, 3 / 7, 0, 0])
+    )
+    torch.testing.assert_close(
+        next_distribution(logits, top_p=0.71), torch.tensor([4 / 9, 3 / 9, 2 / 9, 0])
+    )
     torch.testing.assert_close(next_distribution(logits, top_p=0.01), torch.tensor([1.0, 0, 0, 0]))
     torch.testing.assert_close(next_distribution(logits, 0.5), p**2 / (p**2).sum())
     # top_p counts what top_k has left: 4/7 reach 0.55 alone.
-    torch.testing.assert_close(next_distribution(logits, top_k=2, top_p=0.55), torch.tensor([1.0, 0, 0, 0]))
+    torch.testing.assert_close(
+        next_distribution(logits, top_k=2, top_p=0.55), torch.tensor([1.0, 0, 0, 0])
+    )
     assert next_distribution(logits.expand(2, 3, 4), top_k=3).shape == (2, 3, 4)
 
 
 @pytest.mark.parametrize("kind", ["decoder", "encoder-decoder"])
 def test_dropout_is_off_and_the_mode_given_back(kind):
     torch.manual_seed(0)
-    model = build(dropout=0.5) if kind == "decoder" else bart_lm(bart(20, width=16, layers=1, heads=2, dropout=0.5))
+    model = (
+        build(dropout=0.5)
+        if kind == "decoder"
+        else bart_lm(bart(20, width=16, layers=1, heads=2, dropout=0.5))
+    )
     expected = generate(model.eval(), SOURCE, max_new_tokens=10)
     model.train()
     assert torch.equal(generate(model, SOURCE, max_new_tokens=10), expected)
@@ -143,7 +192,9 @@ def test_the_position_limit_is_the_last_token_that_is_read(model):
     assert generate(build(Alibi()), ids, max_new_tokens=30).shape == (1, 60)
 
 
-@pytest.mark.parametrize("position", [Learned(40), Rope(), Sinusoidal(), T5Buckets(8, 12), Shaw(3), Alibi()], ids=repr)
+@pytest.mark.parametrize(
+    "position", [Learned(40), Rope(), Sinusoidal(), T5Buckets(8, 12), Shaw(3), Alibi()], ids=repr
+)
 def test_a_bf16_copy_generates_and_leaves_the_original(position):
     model = build(position)
     before = {n: w.clone() for n, w in model.state_dict().items()}
@@ -153,12 +204,18 @@ def test_a_bf16_copy_generates_and_leaves_the_original(position):
     assert generate(small, IDS, max_new_tokens=5).shape == (1, 8)
     with torch.no_grad(), capture(small, "blocks.*.attn.probs"):
         torch.testing.assert_close(small(IDS).float(), model(IDS), atol=0.6, rtol=0.1)
-    assert all(torch.equal(w, before[n]) and w.dtype == torch.float32 for n, w in model.state_dict().items())
+    assert all(
+        torch.equal(w, before[n]) and w.dtype == torch.float32
+        for n, w in model.state_dict().items()
+    )
 
 
 def test_left_pad():
     ids, attention_mask = left_pad([[1, 2, 3], [4]], pad=9)
-    assert ids.tolist() == [[1, 2, 3], [9, 9, 4]] and attention_mask.tolist() == [[True] * 3, [False, False, True]]
+    assert ids.tolist() == [[1, 2, 3], [9, 9, 4]] and attention_mask.tolist() == [
+        [True] * 3,
+        [False, False, True],
+    ]
     for bad in ([], [[1], []]):
         with pytest.raises(CourseError, match="at least one token"):
             left_pad(bad)
@@ -169,9 +226,16 @@ def test_several_draws_are_scored_by_their_log_probabilities(model, prompts):
     ids, attention_mask = prompts
     width, eos = ids.shape[1], 7
     found = generate_several(
-        model, ids, 3, attention_mask=attention_mask, max_new_tokens=6, do_sample=True, eos=eos, pad=0,
-        generator=torch.Generator().manual_seed(0)
-    )  # fmt: skip
+        model,
+        ids,
+        3,
+        attention_mask=attention_mask,
+        max_new_tokens=6,
+        do_sample=True,
+        eos=eos,
+        pad=0,
+        generator=torch.Generator().manual_seed(0),
+    )
     assert len(found.ids) == 9 and len({tuple(row) for row in found.ids.tolist()}) > 3
     whole = torch.nn.functional.pad(attention_mask.repeat_interleave(3, dim=0), (0, 6), value=True)
     logs = model(found.ids, attention_mask=whole[:, : found.ids.shape[1]]).log_softmax(-1)
@@ -217,7 +281,9 @@ def test_a_cache_has_room_for_everything_and_beams_move_only_their_own_columns(m
         cache = LayerCache(columns=6)
         first = torch.randn(2, 1, 4, 3)
         k, _ = cache.extend(first, -first)
-        assert k.data_ptr() != first.data_ptr() and torch.equal(k, first), "what a hook has seen stays as it was"
+        assert k.data_ptr() != first.data_ptr() and torch.equal(k, first), (
+            "what a hook has seen stays as it was"
+        )
         longer, _ = cache.extend(first[:, :, :2], first[:, :, :2])
         assert longer.data_ptr() == k.data_ptr(), "the past is copied"
         cache.reorder(torch.tensor([1, 1]), since=4)

@@ -1,4 +1,6 @@
-"""Prompts to the letter; given continuations are scored as the model alone scores them, without cache or padding."""
+"""Prompts to the letter; given continuations are scored as the model alone scores them, without
+cache or padding.
+"""
 
 import re
 
@@ -21,7 +23,11 @@ from tests.parity.public import randomise
 
 SENTIMENT = Template("{text} It was {answer}.", ("bad", "good"))
 ROWS = [{"text": f"Row {i}.", "label": i % 2} for i in range(8)]
-TEXTS = ["the cat sat on the mat and the dog sat on the log", "a good book is a good friend", "the bad boat sank"] * 4
+TEXTS = [
+    "the cat sat on the mat and the dog sat on the log",
+    "a good book is a good friend",
+    "the bad boat sank",
+] * 4
 ASKED = {
     "the cat": [" sat", "s", " on the boat", " xyz"],
     "the cat sat on the mat and the dog sat on a ": ["log"],
@@ -35,14 +41,21 @@ def test_zero_one_and_two_shots() -> None:
     row = {"text": "I slept.", "label": 0}
     assert SENTIMENT.ask(row) == Question("I slept. It was ", ".", ("bad", "good"), ("bad",), 0)
     assert SENTIMENT.ask(row, ROWS[1:2]).left == "Row 1. It was good. I slept. It was "
-    told = Template("{text} It was {answer}.", ("bad", "good"), between="\n\n", instruction="Judge.")
-    assert told.ask(row, ROWS[:2]).left == "Judge.\n\nRow 0. It was bad.\n\nRow 1. It was good.\n\nI slept. It was "
+    told = Template(
+        "{text} It was {answer}.", ("bad", "good"), between="\n\n", instruction="Judge."
+    )
+    assert (
+        told.ask(row, ROWS[:2]).left
+        == "Judge.\n\nRow 0. It was bad.\n\nRow 1. It was good.\n\nI slept. It was "
+    )
     assert told.ask(row).left == "Judge.\n\nI slept. It was "
 
 
 def test_where_answers_come_from() -> None:
     choice = Template("{text} {answer}")
-    assert choice.ask({"text": "a", "choices": ["b", "c"], "label": 1, "answer": "z"}).answers == ("c",)
+    assert choice.ask({"text": "a", "choices": ["b", "c"], "label": 1, "answer": "z"}).answers == (
+        "c",
+    )
     free = choice.ask({"text": "a", "target": "b"})
     assert (free.choices, free.answers, free.label) == ((), ("b",), -1)
     assert choice.ask({"text": "a", "answer": "b", "answers": ["b", "c"]}).answers == ("b", "c")
@@ -64,10 +77,13 @@ def test_shots_are_drawn_anew_for_each_question_by_seed() -> None:
     three, one = lefts(shots=3), lefts(shots=1)
     assert three == lefts(shots=3) != lefts(shots=3, seed=1)
     assert len({tuple(left.split(" Row ")[:3]) for left in three}) > 1  # not the same for all
-    assert all(few.endswith(single) for few, single in zip(three, one, strict=True))  # one shot is the last of three
+    # one shot is the last of three
+    assert all(few.endswith(single) for few, single in zip(three, one, strict=True))
     assert lefts(shots=0) == [f"{row['text']} It was " for row in ROWS[:4]]
     for left in lefts(shots=8):  # none twice
-        assert left.count("It was") == 9 and set(re.findall(r"Row (\d)", left)[:8]) == set("01234567")
+        assert left.count("It was") == 9 and set(re.findall(r"Row (\d)", left)[:8]) == set(
+            "01234567"
+        )
 
 
 @pytest.mark.parametrize("task", WORLD)
@@ -76,10 +92,14 @@ def test_every_wording_of_the_worlds_tasks_fits(task: str) -> None:
     for number, template in enumerate(WORLD[task]):
         assert world_template(task, number) is template
         assert not template.words or len(set(template.words)) == len(World.label_names(task))
-        for question, row in zip(questions(template, rows, examples=rows, shots=2), rows, strict=True):
+        for question, row in zip(
+            questions(template, rows, examples=rows, shots=2), rows, strict=True
+        ):
             assert question.left.endswith(template.ask(row).left) and row["text"] in question.left
             assert "{" not in question.left + question.right
-            assert template.show(row) == template.ask(row).left + question.answers[0] + question.right
+            assert (
+                template.show(row) == template.ask(row).left + question.answers[0] + question.right
+            )
             assert question.label == row.get("label", -1)
 
 
@@ -87,10 +107,19 @@ def test_every_wording_of_the_worlds_tasks_fits(task: str) -> None:
     ("call", "said"),
     [
         (lambda: Template("{text} is good"), "the place of the answer, once"),
-        (lambda: SENTIMENT.ask({"pair": "a", "label": 0}), "needs the column 'text'; the row has pair, label"),
-        (lambda: SENTIMENT.ask({"text": "a", "label": 2}), "label 2 is none of the 2 choices bad, good"),
+        (
+            lambda: SENTIMENT.ask({"pair": "a", "label": 0}),
+            "needs the column 'text'; the row has pair, label",
+        ),
+        (
+            lambda: SENTIMENT.ask({"text": "a", "label": 2}),
+            "label 2 is none of the 2 choices bad, good",
+        ),
         (lambda: Template("{text} {answer}").ask({"text": "a"}), "neither choices nor an answer"),
-        (lambda: questions(SENTIMENT, ROWS, examples=ROWS, shots=9), "9 shots cannot be drawn from 8"),
+        (
+            lambda: questions(SENTIMENT, ROWS, examples=ROWS, shots=9),
+            "9 shots cannot be drawn from 8",
+        ),
         (lambda: world_template("similarity"), "no template for the task 'similarity'"),
         (lambda: world_template("cloze", 5), "worded in 1 ways"),
     ],
@@ -112,7 +141,9 @@ def wordpiece() -> Tokenizer:
 
 @pytest.fixture(scope="module")
 def model(bpe: Tokenizer) -> LM:
-    return randomise(LM(Transformer(gpt(bpe.vocab.size, width=16, layers=2, heads=2, length=40))), scale=0.3)
+    return randomise(
+        LM(Transformer(gpt(bpe.vocab.size, width=16, layers=2, heads=2, length=40))), scale=0.3
+    )
 
 
 @torch.no_grad()
@@ -144,11 +175,18 @@ def test_scores_are_those_of_one_text_at_a_time(model: LM, bpe: Tokenizer, batch
 
 def test_a_prompt_is_read_once_for_all_its_continuations(model: LM, bpe: Tokenizer) -> None:
     read: list[int] = []
-    hook = model.stack.embed.register_forward_hook(lambda module, args, out: read.append(out.shape[0] * out.shape[1]))
-    prompt, choices = "the cat sat on the mat and the dog sat on the log a good", [" book", " friend", " boat"]
+    hook = model.stack.embed.register_forward_hook(
+        lambda module, args, out: read.append(out.shape[0] * out.shape[1])
+    )
+    prompt, choices = (
+        "the cat sat on the mat and the dog sat on the log a good",
+        [" book", " friend", " boat"],
+    )
     prompting.score(model, bpe, [prompt], [choices])
     hook.remove()
-    longest = max(len(ids) - first for ids, first in (by_hand(bpe, prompt, choice) for choice in choices))
+    longest = max(
+        len(ids) - first for ids, first in (by_hand(bpe, prompt, choice) for choice in choices)
+    )
     assert read == [len(bpe.encode(prompt).ids), 3 * longest]
 
 
@@ -162,7 +200,12 @@ class Unigrams(nn.Module):
         self.stack.config = StackConfig(EmbedConfig(len(logits)), 4, 1, 1, 4, causal=True)
 
     def forward(
-        self, ids: Tensor, *, attention_mask: object = None, cache: object = None, loss_mask: Tensor | None = None
+        self,
+        ids: Tensor,
+        *,
+        attention_mask: object = None,
+        cache: object = None,
+        loss_mask: Tensor | None = None,
     ) -> Tensor:
         whole = self.logits.expand(*ids.shape, -1)
         return whole if loss_mask is None else whole[loss_mask]
@@ -205,7 +248,9 @@ def test_free_answers_are_what_generate_says(model: LM, bpe: Tokenizer) -> None:
 
 def test_free_answers_end_where_they_should(unigrams: Unigrams, bpe: Tokenizer) -> None:
     assert prompting.complete(unigrams, bpe, ["it was"], max_new_tokens=3) == ["good good good"]
-    assert prompting.complete(unigrams, bpe, ["it was"], max_new_tokens=3, stop=["d g", "go"]) == [""]
+    assert prompting.complete(unigrams, bpe, ["it was"], max_new_tokens=3, stop=["d g", "go"]) == [
+        ""
+    ]
     assert prompting.complete(unigrams, bpe, ["it was"], max_new_tokens=3, stop=["d g"]) == ["goo"]
     unigrams.logits.data[bpe.vocab.eos] = 9.0
     assert prompting.complete(unigrams, bpe, ["it was"], max_new_tokens=3) == [""]
@@ -213,13 +258,23 @@ def test_free_answers_end_where_they_should(unigrams: Unigrams, bpe: Tokenizer) 
 
 def test_a_task_is_asked_and_counted(unigrams: Unigrams, bpe: Tokenizer) -> None:
     rows = [{"text": "the cat sat.", "label": label} for label in (1, 1, 0)]
-    assert prompting.evaluate(unigrams, bpe, rows, SENTIMENT) == (pytest.approx(2 / 3), [1, 1, 1], [1, 1, 0])
+    assert prompting.evaluate(unigrams, bpe, rows, SENTIMENT) == (
+        pytest.approx(2 / 3),
+        [1, 1, 1],
+        [1, 1, 0],
+    )
     rows = [{"text": "q", "answers": ["x", "good"]}, {"text": "q", "target": "bad"}]
-    free = prompting.evaluate(unigrams, bpe, rows, Template("{text} {answer}", between="\n"), max_new_tokens=1)
+    free = prompting.evaluate(
+        unigrams, bpe, rows, Template("{text} {answer}", between="\n"), max_new_tokens=1
+    )
     assert free == (0.5, ["good", "good"], [["x", "good"], ["bad"]])
-    ended = prompting.evaluate(unigrams, bpe, [{"text": "q", "target": "bad"}], Template("{text} {answer} d g."))
+    ended = prompting.evaluate(
+        unigrams, bpe, [{"text": "q", "target": "bad"}], Template("{text} {answer} d g.")
+    )
     assert len(ended.predictions[0].split()) > 20  # " d g." stands nowhere
-    ended = prompting.evaluate(unigrams, bpe, [{"text": "q", "target": "goo"}], Template("{text} {answer} d g"))
+    ended = prompting.evaluate(
+        unigrams, bpe, [{"text": "q", "target": "goo"}], Template("{text} {answer} d g")
+    )
     assert ended.predictions == ["goo"] and ended.score == 1
 
 
@@ -231,9 +286,18 @@ def test_bad_input(model: LM, bpe: Tokenizer, wordpiece: Tokenizer) -> None:
         (lambda: prompting.score(model, bpe, ["a"], [[" "]]), "nothing to score after 'a'"),
         (lambda: prompting.score(model, bpe, [long], [["b"]]), "has learned 40"),
         (lambda: prompting.score(masked, wordpiece, ["a"], [["cat"]]), "MLM continues no text"),
-        (lambda: prompting.score(small, wordpiece, ["the cat "], [["ქ"]]), "does not know all of 'ქ'"),
-        (lambda: prompting.rank(model, bpe, [Question("a", "", (), ("b",))]), "has no choices to score"),
-        (lambda: prompting.rank(model, bpe, [asked("a")], normalise="length"), "no normalise='length'"),
+        (
+            lambda: prompting.score(small, wordpiece, ["the cat "], [["ქ"]]),
+            "does not know all of 'ქ'",
+        ),
+        (
+            lambda: prompting.rank(model, bpe, [Question("a", "", (), ("b",))]),
+            "has no choices to score",
+        ),
+        (
+            lambda: prompting.rank(model, bpe, [asked("a")], normalise="length"),
+            "no normalise='length'",
+        ),
         (lambda: prompting.complete(model, bpe, [long]), "has learned 40"),
         (lambda: prompting.evaluate(model, bpe, [], SENTIMENT), "no rows to ask about"),
     ):

@@ -1,4 +1,6 @@
-"""Attention: the fused kernel, the explicit path and a naive loop give the same, and so do their gradients."""
+"""Attention: the fused kernel, the explicit path and a naive loop give the same, and so do their
+gradients.
+"""
 
 import math
 
@@ -10,18 +12,28 @@ from course_lib.model import attention, config, masks, positions
 from course_lib.model.attention import Attention, LayerCache, PositionInfo
 
 SCHEMES = [
-    config.NoPosition(), config.Rope(), config.Rope(interleaved=True), config.T5Buckets(8, 6), config.Shaw(2),
+    config.NoPosition(),
+    config.Rope(),
+    config.Rope(interleaved=True),
+    config.T5Buckets(8, 6),
+    config.Shaw(2),
     config.Alibi(),
-]  # fmt: skip
+]
 B, T, D, H = 2, 6, 16, 4
 
 
 def build(position=None, **more):
     torch.manual_seed(0)
     stack = config.StackConfig(
-        config.EmbedConfig(5), width=D, layers=1, heads=H, hidden=8, position=position or config.NoPosition(),
-        attention_dropout=0.0, **more,
-    )  # fmt: skip
+        config.EmbedConfig(5),
+        width=D,
+        layers=1,
+        heads=H,
+        hidden=8,
+        position=position or config.NoPosition(),
+        attention_dropout=0.0,
+        **more,
+    )
     module, scheme = Attention(stack), positions.build(stack)
     for weight in scheme.parameters():
         torch.nn.init.normal_(weight)
@@ -32,7 +44,7 @@ def build(position=None, **more):
 def naive(module, where, x, mask):
     """Equation 1 as loops over rows, heads, queries and keys, with the scheme's four seams."""
     pos = where.position
-    split = lambda y: y.view(B, T, H, D // H).transpose(1, 2)  # noqa: E731
+    split = lambda y: y.view(B, T, H, D // H).transpose(1, 2)
     q, k, v = (split(layer(x)) for layer in (module.q, module.k, module.v))
     q, k = pos.rotate(q, where.q_pos), pos.rotate(k, where.k_pos)
     bias = pos.scores(q / math.sqrt(D // H), where.q_pos, where.k_pos)
@@ -77,7 +89,9 @@ def test_fused_explicit_and_naive_are_equal(scheme, mask):
     torch.testing.assert_close(seen["attn.scores"].softmax(-1), weights)
 
 
-@pytest.mark.parametrize("options", [{"mask": MASKS["padded"]}, {"is_causal": True}], ids=["mask", "is_causal"])
+@pytest.mark.parametrize(
+    "options", [{"mask": MASKS["padded"]}, {"is_causal": True}], ids=["mask", "is_causal"]
+)
 @pytest.mark.parametrize("scheme", SCHEMES, ids=repr)
 def test_both_paths_have_the_same_outputs_and_gradients(scheme, options, monkeypatch):
     module, where = build(scheme)
@@ -86,7 +100,9 @@ def test_both_paths_have_the_same_outputs_and_gradients(scheme, options, monkeyp
         monkeypatch.setattr(attention, "_fused_is_slower", lambda q, k, slower=slower: slower)
         module.zero_grad()
         leaf = x.clone().requires_grad_()
-        out = module(leaf, leaf, where=PositionInfo(where.position, where.q_pos, where.k_pos), **options)
+        out = module(
+            leaf, leaf, where=PositionInfo(where.position, where.q_pos, where.k_pos), **options
+        )
         out.square().sum().backward()
         found.append([out, leaf.grad, *(p.grad.clone() for p in module.parameters())])
     for one, other in zip(*found, strict=True):
@@ -99,7 +115,11 @@ def test_the_fused_kernel_is_used_when_nobody_watches(monkeypatch):
     module, where = build()
     calls = []
     real = torch.nn.functional.scaled_dot_product_attention
-    monkeypatch.setattr(attention.F, "scaled_dot_product_attention", lambda *a, **k: calls.append(1) or real(*a, **k))
+    monkeypatch.setattr(
+        attention.F,
+        "scaled_dot_product_attention",
+        lambda *a, **k: calls.append(1) or real(*a, **k),
+    )
     x = torch.randn(B, T, D)
     module(x, x, where=where)
     assert len(calls) == 1
@@ -151,7 +171,9 @@ def test_the_public_function_is_pytorchs_and_hands_out_its_weights():
     mask[..., 0] = True
     added = bias + torch.zeros(2, 1, 4, 6).masked_fill(~mask, -torch.inf)
     y, weights = attention.scaled_dot_product_attention(q, k, v, mask=mask, bias=bias)
-    torch.testing.assert_close(y, torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=added))
+    torch.testing.assert_close(
+        y, torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=added)
+    )
     torch.testing.assert_close(weights @ v, y)
     assert (weights[~mask.expand_as(weights)] == 0).all()
     half, _ = attention.scaled_dot_product_attention(q, k, v, scale=0.5, on_probs=torch.zeros_like)

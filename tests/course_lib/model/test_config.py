@@ -11,15 +11,27 @@ from course_lib.families.gpt import gpt1, gpt2
 from course_lib.model import config as c
 
 SCHEMES = [
-    c.NoPosition(), c.Learned(7), c.Sinusoidal(500.0), c.Rope(base=99.0, interleaved=True), c.T5Buckets(8, 20, False),
-    c.Shaw(3), c.Alibi(), c.Disentangled(9, position_to_content=False),
-]  # fmt: skip
+    c.NoPosition(),
+    c.Learned(7),
+    c.Sinusoidal(500.0),
+    c.Rope(base=99.0, interleaved=True),
+    c.T5Buckets(8, 20, False),
+    c.Shaw(3),
+    c.Alibi(),
+    c.Disentangled(9, position_to_content=False),
+]
 MINIS = [preset("bert-mini", vocab=50), preset("gpt-mini", vocab=50)]
 PRESETS = [preset("bert-base"), preset("bert-large"), gpt1(), gpt2("355M"), *MINIS]
 
 
 def small(**changes) -> c.StackConfig:
-    values = {"embed": c.EmbedConfig(vocab=11), "width": 8, "layers": 2, "heads": 2, "hidden": 16} | changes
+    values = {
+        "embed": c.EmbedConfig(vocab=11),
+        "width": 8,
+        "layers": 2,
+        "heads": 2,
+        "hidden": 16,
+    } | changes
     return c.StackConfig(**values)
 
 
@@ -30,41 +42,74 @@ def test_json_round_trip(config):
 
 def test_every_field_survives_the_round_trip():
     other = {
-        "position": c.Alibi(), "causal": True, "norm": "pre", "final_norm": True, "rms": True, "eps": 1e-3,
-        "bias": False, "activation": "silu", "gated": True, "head_width": 6, "scale": False, "cross": True,
-        "shared": True, "dropout": 0.3, "attention_dropout": 0.2, "init_std": 0.5, "scaled_init": True,
-    }  # fmt: skip
+        "position": c.Alibi(),
+        "causal": True,
+        "norm": "pre",
+        "final_norm": True,
+        "rms": True,
+        "eps": 1e-3,
+        "bias": False,
+        "activation": "silu",
+        "gated": True,
+        "head_width": 6,
+        "scale": False,
+        "cross": True,
+        "shared": True,
+        "dropout": 0.3,
+        "attention_dropout": 0.2,
+        "init_std": 0.5,
+        "scaled_init": True,
+    }
     config = small(embed=c.EmbedConfig(11, width=4, segments=2, norm=True, scale=2.0), **other)
     plain = small()
-    unchanged = [f.name for f in dataclasses.fields(config) if getattr(config, f.name) == getattr(plain, f.name)]
-    assert unchanged == ["width", "layers", "heads", "hidden"], "a field was added: change it here too"
+    unchanged = [
+        f.name
+        for f in dataclasses.fields(config)
+        if getattr(config, f.name) == getattr(plain, f.name)
+    ]
+    assert unchanged == ["width", "layers", "heads", "hidden"], (
+        "a field was added: change it here too"
+    )
     assert c.from_dict(c.to_dict(config)) == config
 
 
 def test_diff_says_exactly_what_differs():
     assert c.diff(small(), small()) == {}
-    assert c.diff(small(), small(layers=3, causal=True)) == {"layers": (2, 3), "causal": (False, True)}
+    assert c.diff(small(), small(layers=3, causal=True)) == {
+        "layers": (2, 3),
+        "causal": (False, True),
+    }
     assert c.diff(small(), small(embed=c.EmbedConfig(12))) == {"embed.vocab": (11, 12)}
     found = c.diff(small(position=c.Learned(7)), small(position=c.Shaw(3)))
-    assert found == {"position": ("Learned", "Shaw"), "position.length": (7, None), "position.clip": (None, 3)}
+    assert found == {
+        "position": ("Learned", "Shaw"),
+        "position.length": (7, None),
+        "position.clip": (None, 3),
+    }
 
 
-@pytest.mark.parametrize(("changes", "message"), [
-    ({"heads": 3}, "width 8 does not divide into 3 heads"),
-    ({"layers": 0}, "at least 1"),
-    ({"width": 6, "position": c.Rope()}, "head width 3 must be even"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"heads": 3}, "width 8 does not divide into 3 heads"),
+        ({"layers": 0}, "at least 1"),
+        ({"width": 6, "position": c.Rope()}, "head width 3 must be even"),
+    ],
+)
 def test_impossible_sizes_are_refused_when_said(changes, message):
     with pytest.raises(CourseError, match=message):
         small(**changes)
 
 
-@pytest.mark.parametrize(("change", "message"), [
-    (lambda v: v.pop("width"), "width"),
-    (lambda v: v["position"].pop("kind"), "kind"),
-    (lambda v: v["embed"].update(colour="red"), "colour"),
-    (lambda v: v["position"].update(kind="Compass"), "Compass"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda v: v.pop("width"), "width"),
+        (lambda v: v["position"].pop("kind"), "kind"),
+        (lambda v: v["embed"].update(colour="red"), "colour"),
+        (lambda v: v["position"].update(kind="Compass"), "Compass"),
+    ],
+)
 def test_a_stored_config_that_does_not_fit(change, message):
     values = c.to_dict(small())
     change(values)

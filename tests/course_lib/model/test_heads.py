@@ -1,4 +1,6 @@
-"""Heads: shapes, positions asked for, pooling, candidates, and gradients that reach the whole model."""
+"""Heads: shapes, positions asked for, pooling, candidates, and gradients that reach the whole
+model.
+"""
 
 import pytest
 import torch
@@ -24,16 +26,24 @@ def stack(causal=False) -> Transformer:
 def batch():
     ids = torch.randint(VOCAB, (3, 6), generator=torch.Generator().manual_seed(1))
     attention_mask = torch.arange(6) < torch.tensor([[6], [4], [1]])
-    return {"ids": ids, "attention_mask": attention_mask, "segments": (torch.arange(6) > 2).long().expand(3, 6)}
+    return {
+        "ids": ids,
+        "attention_mask": attention_mask,
+        "segments": (torch.arange(6) > 2).long().expand(3, 6),
+    }
 
 
-@pytest.mark.parametrize("head", [heads.LM(stack(causal=True)), heads.MLM(stack())], ids=["LM", "MLM"])
+@pytest.mark.parametrize(
+    "head", [heads.LM(stack(causal=True)), heads.MLM(stack())], ids=["LM", "MLM"]
+)
 def test_at_gives_the_rows_of_the_full_logits(head, batch):
     at = torch.zeros(3, 6, dtype=torch.bool)
     at[0, 2] = at[0, 5] = at[2, 0] = True
     full = head(batch["ids"], attention_mask=batch["attention_mask"])
     assert full.shape == (3, 6, VOCAB)
-    torch.testing.assert_close(head(batch["ids"], attention_mask=batch["attention_mask"], loss_mask=at), full[at])
+    torch.testing.assert_close(
+        head(batch["ids"], attention_mask=batch["attention_mask"], loss_mask=at), full[at]
+    )
     assert head(batch["ids"], loss_mask=torch.zeros_like(at)).shape == (0, VOCAB)
 
 
@@ -63,12 +73,19 @@ def test_classifier_pools_as_it_says(how, batch):
 
 
 def test_pooling_with_padding_on_the_left():
-    h, attention_mask = torch.randn(2, 4, 3), torch.tensor([[0, 0, 1, 1], [1, 1, 1, 1]], dtype=torch.bool)
+    h, attention_mask = (
+        torch.randn(2, 4, 3),
+        torch.tensor([[0, 0, 1, 1], [1, 1, 1, 1]], dtype=torch.bool),
+    )
     torch.testing.assert_close(heads.pool(h, attention_mask, "last"), h[:, 3])
-    torch.testing.assert_close(heads.pool(h, attention_mask, "mean"), torch.stack([h[0, 2:].mean(0), h[1].mean(0)]))
+    torch.testing.assert_close(
+        heads.pool(h, attention_mask, "mean"), torch.stack([h[0, 2:].mean(0), h[1].mean(0)])
+    )
     torch.testing.assert_close(heads.pool(h, None, "last"), h[:, -1])
     assert torch.equal(heads.pool(h, attention_mask, "first"), h[:, 0])
-    assert torch.equal(heads.pool(h, attention_mask, "max"), torch.stack([h[0, 2:].amax(0), h[1].amax(0)]))
+    assert torch.equal(
+        heads.pool(h, attention_mask, "max"), torch.stack([h[0, 2:].amax(0), h[1].amax(0)])
+    )
     assert heads.pool(h, torch.zeros(2, 4), "mean").isfinite().all()
     with pytest.raises(CourseError, match="'median'; there are first, last, mean and max"):
         heads.pool(h, None, "median")
@@ -85,10 +102,13 @@ def test_choice_reads_each_candidate_alone(batch):
 
 
 HEADS = {
-    "Pooled": lambda: heads.Pooled(stack()), "MLM": lambda: heads.MLM(stack()),
-    "Pretraining": lambda: heads.Pretraining(stack()), "Classifier": lambda: heads.Classifier(stack(), 3),
-    "Tagger": lambda: heads.TokenClassifier(stack(), 3), "Span": lambda: heads.QuestionAnswering(stack()),
-}  # fmt: skip
+    "Pooled": lambda: heads.Pooled(stack()),
+    "MLM": lambda: heads.MLM(stack()),
+    "Pretraining": lambda: heads.Pretraining(stack()),
+    "Classifier": lambda: heads.Classifier(stack(), 3),
+    "Tagger": lambda: heads.TokenClassifier(stack(), 3),
+    "Span": lambda: heads.QuestionAnswering(stack()),
+}
 
 
 @pytest.mark.parametrize("name", HEADS)

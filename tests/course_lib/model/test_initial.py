@@ -13,8 +13,15 @@ from course_lib.model.config import EmbedConfig, Learned, NoPosition, StackConfi
 from course_lib.model.transformer import Transformer
 
 CONFIG = StackConfig(
-    embed=EmbedConfig(vocab=11), position=Learned(7), width=12, layers=3, heads=3, hidden=24, init_std=0.02, dropout=0.0
-)  # fmt: skip
+    embed=EmbedConfig(vocab=11),
+    position=Learned(7),
+    width=12,
+    layers=3,
+    heads=3,
+    hidden=24,
+    init_std=0.02,
+    dropout=0.0,
+)
 
 
 def stack(config: StackConfig = CONFIG) -> Transformer:
@@ -30,10 +37,14 @@ def test_values_and_queries_are_handed_on_as_multiples_of_the_identity():
         copied = (1.0 if number == 0 else 0.7) * torch.eye(12)
         torch.testing.assert_close(attn.out.weight @ attn.v.weight, copied, atol=1e-5, rtol=0)
         if number:
-            torch.testing.assert_close(attn.q.weight.T @ attn.k.weight, 0.7 * torch.eye(12), atol=0.02, rtol=0)
+            torch.testing.assert_close(
+                attn.q.weight.T @ attn.k.weight, 0.7 * torch.eye(12), atol=0.02, rtol=0
+            )
 
 
-@pytest.mark.parametrize(("name", "offsets"), [("gpt-mini", [-1, -2, -3, -4]), ("bert-mini", [-1, 1, -2, 2])])
+@pytest.mark.parametrize(
+    ("name", "offsets"), [("gpt-mini", [-1, -2, -3, -4]), ("bert-mini", [-1, 1, -2, 2])]
+)
 def test_the_first_layers_heads_look_at_near_positions(name, offsets):
     model = stack(replace(preset(name, vocab=50), init_std=0.05))
     initialization.mimetic(model)
@@ -42,7 +53,9 @@ def test_the_first_layers_heads_look_at_near_positions(name, offsets):
     where = torch.arange(8, 32)
     for head, offset in enumerate(offsets):
         probs = seen["blocks.0.attn.probs"][:, head, where]  # 8 24 40
-        near = sum(probs.gather(-1, (where + offset + d).expand(8, 24)[..., None]) for d in (-1, 0, 1))
+        near = sum(
+            probs.gather(-1, (where + offset + d).expand(8, 24)[..., None]) for d in (-1, 0, 1)
+        )
         assert near.mean() > 0.9
         assert (probs * (torch.arange(40) - where[:, None])).sum(-1).mean().sub(offset).abs() < 0.4
 

@@ -1,4 +1,6 @@
-"""Position schemes against their formulas, written as loops, and against transformers' functions."""
+"""Position schemes against their formulas, written as loops, and against transformers'
+functions.
+"""
 
 import math
 
@@ -16,12 +18,15 @@ def test_rope_angles_are_the_papers():
     x = torch.tensor([1.0, 0.0, 1.0, 0.0])[None, None, None]
     found = rope.rotate(x, torch.tensor([[3]]))[0, 0, 0].tolist()
     slow = 3 * 100 ** (-2 / 4)
-    assert found == pytest.approx([math.cos(3), math.sin(3), math.cos(slow), math.sin(slow)], abs=1e-6)
+    assert found == pytest.approx(
+        [math.cos(3), math.sin(3), math.cos(slow), math.sin(slow)], abs=1e-6
+    )
 
 
 def test_the_two_layouts_of_rope_are_one_permutation_apart():
     x = torch.randn(2, 3, 5, 8)
-    order = torch.tensor([0, 2, 4, 6, 1, 3, 5, 7])  # first components of all pairs, then second ones
+    # first components of all pairs, then second ones
+    order = torch.tensor([0, 2, 4, 6, 1, 3, 5, 7])
     pairs = positions.RopePosition(c.Rope(interleaved=True), 8).rotate(x, WHERE)
     halves = positions.RopePosition(c.Rope(interleaved=False), 8).rotate(x[..., order], WHERE)
     torch.testing.assert_close(pairs[..., order], halves)
@@ -32,11 +37,15 @@ def test_the_two_layouts_of_rope_are_one_permutation_apart():
 def test_t5_buckets_equal_transformers(bidirectional, buckets, reach):
     from transformers.models.t5.modeling_t5 import T5Attention
 
-    scheme = positions.T5BucketsPosition(c.T5Buckets(buckets, reach), heads=2, causal=not bidirectional)
+    scheme = positions.T5BucketsPosition(
+        c.T5Buckets(buckets, reach), heads=2, causal=not bidirectional
+    )
     distance = torch.arange(-300, 301)
     expected = T5Attention._relative_position_bucket(distance, bidirectional, buckets, reach)
     assert torch.equal(scheme.bucket(distance), expected)
-    assert scheme.bucket(distance).unique().numel() == (buckets if not bidirectional else buckets - 1)
+    assert scheme.bucket(distance).unique().numel() == (
+        buckets if not bidirectional else buckets - 1
+    )
 
 
 @pytest.mark.parametrize("heads", [1, 2, 4, 6, 8, 12, 16, 20])
@@ -66,6 +75,8 @@ def test_shaw_against_a_double_loop():
                 total = torch.zeros(dh)
                 for j in range(4):
                     row = max(-clip, min(clip, int(k_pos[b, j] - q_pos[b, i]))) + clip
-                    torch.testing.assert_close(scores[b, h, i, j], q[b, h, i] @ scheme.key_table.weight[row])
+                    torch.testing.assert_close(
+                        scores[b, h, i, j], q[b, h, i] @ scheme.key_table.weight[row]
+                    )
                     total += probs[b, h, i, j] * scheme.value_table.weight[row]
                 torch.testing.assert_close(values[b, h, i], total)

@@ -1,4 +1,6 @@
-"""The whole model: a cache changes nothing, padding changes nothing, the future is not seen, bad input is named."""
+"""The whole model: a cache changes nothing, padding changes nothing, the future is not seen, bad
+input is named.
+"""
 
 import pytest
 import torch
@@ -11,9 +13,15 @@ from course_lib.model.layers import RMSNorm, evaluating
 from course_lib.model.transformer import Transformer
 
 SCHEMES = [
-    Learned(40), c.Sinusoidal(), c.Rope(), c.Rope(interleaved=True), c.T5Buckets(8, 12), c.Shaw(3), c.Alibi(),
+    Learned(40),
+    c.Sinusoidal(),
+    c.Rope(),
+    c.Rope(interleaved=True),
+    c.T5Buckets(8, 12),
+    c.Shaw(3),
+    c.Alibi(),
     NoPosition(),
-]  # fmt: skip
+]
 each_scheme = pytest.mark.parametrize("position", SCHEMES, ids=repr)
 VOCAB = 30
 
@@ -27,8 +35,15 @@ def shaken(model, size=0.2):
 
 def build(position=None, *, seed=0, **more):
     torch.manual_seed(seed)
-    values = {"embed": EmbedConfig(VOCAB), "width": 16, "layers": 2, "heads": 4, "hidden": 24, "causal": True,
-              "position": position or Learned(40)} | more  # fmt: skip
+    values = {
+        "embed": EmbedConfig(VOCAB),
+        "width": 16,
+        "layers": 2,
+        "heads": 4,
+        "hidden": 24,
+        "causal": True,
+        "position": position or Learned(40),
+    } | more
     return shaken(Transformer(StackConfig(**values)))
 
 
@@ -50,7 +65,9 @@ def test_cached_equals_uncached(position, sizes):
         out.append(stack(ids[:, start:end], attention_mask=attention_mask[:, :end], cache=cache))
         start = end
     assert cache.length == 9
-    torch.testing.assert_close(torch.cat(out, dim=1)[attention_mask], expected[attention_mask], atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(
+        torch.cat(out, dim=1)[attention_mask], expected[attention_mask], atol=1e-5, rtol=1e-4
+    )
 
 
 @each_scheme
@@ -65,7 +82,10 @@ def test_padding_on_either_side_changes_nothing(position, causal):
             padded = torch.full((1, 8), filler)
             padded[attention_mask] = row[0]
             torch.testing.assert_close(
-                stack(padded, attention_mask=attention_mask)[attention_mask], alone[0], atol=1e-5, rtol=1e-4
+                stack(padded, attention_mask=attention_mask)[attention_mask],
+                alone[0],
+                atol=1e-5,
+                rtol=1e-4,
             )
 
 
@@ -122,15 +142,18 @@ def test_a_decoder_with_memory_is_causal_and_cached_equals_uncached(decoder):
 ZEROS = torch.zeros(1, 2, dtype=torch.long)
 
 
-@pytest.mark.parametrize(("call", "message"), [
-    (lambda s: s(torch.tensor([[1, VOCAB]])), "vocabulary has 30.*another model's tokenizer"),
-    (lambda s: s(torch.tensor([[-100, 2]])), "from -100 to 2"),
-    (lambda s: s(torch.zeros(1, 41, dtype=torch.long)), "reaches 41 positions.*learned 40"),
-    (lambda s: s(ZEROS, attention_mask=torch.ones(1, 3)), "attention_mask has 3 columns for 2"),
-    (lambda s: s(ZEROS, memory=torch.zeros(1, 2, 16)), "memory= exactly if"),
-    (lambda s: build(cross=True)(ZEROS), "memory= exactly if"),
-    (lambda s: s(ZEROS, segments=torch.zeros(1, 2)), "without a segment table"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda s: s(torch.tensor([[1, VOCAB]])), "vocabulary has 30.*another model's tokenizer"),
+        (lambda s: s(torch.tensor([[-100, 2]])), "from -100 to 2"),
+        (lambda s: s(torch.zeros(1, 41, dtype=torch.long)), "reaches 41 positions.*learned 40"),
+        (lambda s: s(ZEROS, attention_mask=torch.ones(1, 3)), "attention_mask has 3 columns for 2"),
+        (lambda s: s(ZEROS, memory=torch.zeros(1, 2, 16)), "memory= exactly if"),
+        (lambda s: build(cross=True)(ZEROS), "memory= exactly if"),
+        (lambda s: s(ZEROS, segments=torch.zeros(1, 2)), "without a segment table"),
+    ],
+)
 def test_bad_input_is_one_clear_sentence(call, message):
     with pytest.raises(CourseError, match=message):
         call(build())
@@ -139,7 +162,9 @@ def test_bad_input_is_one_clear_sentence(call, message):
 def test_the_limit_counts_the_cache_but_no_padding():
     stack, cache = build(Learned(4)), KVCache(2)
     attention_mask = torch.tensor([[0, 1, 1, 1]], dtype=torch.bool)
-    assert stack(torch.zeros(1, 4, dtype=torch.long), attention_mask=attention_mask).isfinite().all()
+    assert (
+        stack(torch.zeros(1, 4, dtype=torch.long), attention_mask=attention_mask).isfinite().all()
+    )
     stack(torch.zeros(1, 4, dtype=torch.long), cache=cache)
     with pytest.raises(CourseError, match="reaches 5 positions"):
         stack(torch.zeros(1, 1, dtype=torch.long), cache=cache)
@@ -157,7 +182,9 @@ def test_evaluating_returns_each_part_to_its_own_mode(fails):
                 raise ValueError
     except ValueError:
         assert fails
-    assert [part.training for part in model.modules()] == before and True in before and False in before
+    assert (
+        [part.training for part in model.modules()] == before and True in before and False in before
+    )
 
 
 def test_rms_norm_learns_by_another_kernel_what_the_formula_would():

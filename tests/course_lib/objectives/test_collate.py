@@ -18,7 +18,10 @@ SIGNS = tuple(range(40, V))
 VOCAB = Vocab(size=V, pad=0, unk=1, cls=2, sep=3, mask=4, special=(0, 1, 2, 3, 4, *SIGNS))
 LENGTHS = (20, 11, 4, 33)
 # [CLS] tokens, full stops (5) among them, [SEP]
-TEXTS = [[2, *torch.randint(5, 40, (n,), generator=seeded_generator(i)).tolist(), 3] for i, n in enumerate(LENGTHS)]
+TEXTS = [
+    [2, *torch.randint(5, 40, (n,), generator=seeded_generator(i)).tolist(), 3]
+    for i, n in enumerate(LENGTHS)
+]
 MAKERS = {
     "denoised": partial(collate.denoised, vocab=VOCAB, ends=[5]),
     "span_corrupted": partial(collate.span_corrupted, vocab=VOCAB, sentinels=SIGNS),
@@ -34,11 +37,15 @@ def given() -> tuple[torch.Tensor, torch.Tensor]:
 def rows(batch) -> list[tuple[list[int], list[int]]]:
     return [
         (ids[attention_mask].tolist(), labels[labels != IGNORE].tolist())
-        for ids, attention_mask, labels in zip(batch["ids"], batch["attention_mask"], batch["labels"], strict=True)
+        for ids, attention_mask, labels in zip(
+            batch["ids"], batch["attention_mask"], batch["labels"], strict=True
+        )
     ]
 
 
-@pytest.mark.parametrize(("unit", "message"), [("letter", "no unit 'letter'"), ("word", "Whole words")])
+@pytest.mark.parametrize(
+    ("unit", "message"), [("letter", "no unit 'letter'"), ("word", "Whole words")]
+)
 def test_what_cannot_be_masked(unit, message) -> None:
     with pytest.raises(CourseError, match=message):
         collate.masked(*given(), seeded_generator(0), vocab=VOCAB, unit=unit)
@@ -48,16 +55,24 @@ def test_denoised_targets_are_the_texts_themselves() -> None:
     batch, rng = MAKERS["denoised"](*given(), seeded_generator(3)), seeded_generator(3)
     for (source, target), text in zip(rows(batch), TEXTS, strict=True):
         assert target == text
-        assert source == objectives.noised(torch.tensor(text), rng, vocab=VOCAB, ends=[5]).tolist() != text
+        assert (
+            source
+            == objectives.noised(torch.tensor(text), rng, vocab=VOCAB, ends=[5]).tolist()
+            != text
+        )
     ids, attention_mask = (x.flip(1) for x in given())  # padding on the left is no text either
     quiet = collate.denoised(ids, attention_mask, seeded_generator(0), vocab=VOCAB, noises=[])
     assert [source for source, _ in rows(quiet)] == [text[::-1] for text in TEXTS]
 
 
 def test_span_corrupted_rows_restore_the_texts_and_prefixed_rows_are_cut_in_two() -> None:
-    corrupted, cut = (rows(MAKERS[name](*given(), seeded_generator(3))) for name in ("span_corrupted", "prefixed"))
+    corrupted, cut = (
+        rows(MAKERS[name](*given(), seeded_generator(3))) for name in ("span_corrupted", "prefixed")
+    )
     for (source, target), text in zip(corrupted, TEXTS, strict=True):
-        assert objectives.restore(torch.tensor(source), torch.tensor(target), SIGNS).tolist() == text
+        assert (
+            objectives.restore(torch.tensor(source), torch.tensor(target), SIGNS).tolist() == text
+        )
         assert source[-1] == target[-1] == 3 and set(source) & set(SIGNS)
     for (source, target), text in zip(cut, TEXTS, strict=True):
         assert source[:-1] + target == text and source[-1] == target[-1] == 3 and len(target) > 1
@@ -78,8 +93,18 @@ def test_joined_targets_stand_behind_their_sources(name: str) -> None:
 
 def test_prefix_lm_sees_the_source_from_both_sides_and_the_target_from_the_left() -> None:
     torch.manual_seed(0)
-    config = StackConfig(EmbedConfig(V), width=16, layers=2, heads=2, hidden=32, position=T5Buckets(8, 32, True),
-                         causal=True, dropout=0.0, attention_dropout=0.0, init_std=0.3)  # fmt: skip
+    config = StackConfig(
+        EmbedConfig(V),
+        width=16,
+        layers=2,
+        heads=2,
+        hidden=32,
+        position=T5Buckets(8, 32, True),
+        causal=True,
+        dropout=0.0,
+        attention_dropout=0.0,
+        init_std=0.3,
+    )
     model = heads.LM(Transformer(config))
     batch = collate.joined(MAKERS["prefixed"](*given(), seeded_generator(3)), vocab=VOCAB)
     value = losses.prefix_lm(model, batch)
@@ -91,4 +116,6 @@ def test_prefix_lm_sees_the_source_from_both_sides_and_the_target_from_the_left(
         for t in range(p - 1, n):
             total, count = total - logits[t, batch["labels"][b, t]], count + 1
     torch.testing.assert_close(value, total / count)
-    assert not torch.allclose(value, losses.clm(model, batch)), "the source is seen from the left only"
+    assert not torch.allclose(value, losses.clm(model, batch)), (
+        "the source is seen from the left only"
+    )

@@ -1,4 +1,6 @@
-"""Next-sentence pairs and RoBERTa's four input formats: what stands in a row, and what is lost (nothing)."""
+"""Next-sentence pairs and RoBERTa's four input formats: what stands in a row, and what is lost
+(nothing).
+"""
 
 import math
 from collections import Counter
@@ -22,9 +24,13 @@ def documents(n: int = 30, most: int = 20) -> list[list[list[int]]]:
     draw = seeded_generator(0)
     made = []
     for d in range(n):
-        sizes = torch.randint(1, 13, (int(torch.randint(1, most + 1, (1,), generator=draw)),), generator=draw)
+        sizes = torch.randint(
+            1, 13, (int(torch.randint(1, most + 1, (1,), generator=draw)),), generator=draw
+        )
         ends = (10_000 * (d + 1) + sizes.cumsum(0)).tolist()
-        made.append([list(range(end - size, end)) for end, size in zip(ends, sizes.tolist(), strict=True)])
+        made.append(
+            [list(range(end - size, end)) for end, size in zip(ends, sizes.tolist(), strict=True)]
+        )
     return made
 
 
@@ -74,20 +80,31 @@ def test_segment_pairs_fill_the_row_and_are_true_in_half_of_the_cases() -> None:
         a, b = parts(row)
         assert a and b and len(row.ids) <= LENGTH
         assert a == list(range(a[0], a[0] + len(a))) and b == list(range(b[0], b[0] + len(b)))
-        assert row.next == int(b[0] != a[-1] + 1) and (a[0] // 10_000 == b[0] // 10_000) == (row.next == 0)
+        assert row.next == int(b[0] != a[-1] + 1) and (a[0] // 10_000 == b[0] // 10_000) == (
+            row.next == 0
+        )
         several += len(a) > 12 or len(b) > 12  # more than one sentence
     n = len(rows)
     assert abs(sum(row.next for row in rows) / n - 0.5) < 4 * math.sqrt(0.25 / n)
     assert several > n / 2 and sum(len(row.ids) for row in rows) / n > 0.75 * LENGTH
-    firsts = sorted(t for row in rows for t in (parts(row)[0] + (parts(row)[1] if row.next == 0 else [])))
-    assert firsts == [t for d in docs for s in d for t in s], "what gave way to a random part must come again"
+    firsts = sorted(
+        t for row in rows for t in (parts(row)[0] + (parts(row)[1] if row.next == 0 else []))
+    )
+    assert firsts == [t for d in docs for s in d for t in s], (
+        "what gave way to a random part must come again"
+    )
     short = segment_pairs(docs, seeded_generator(1), vocab=VOCAB, length=LENGTH, short=1.0)
-    assert sum(len(row.ids) for row in short) / len(short) < 0.75 * sum(len(row.ids) for row in rows) / n
+    assert (
+        sum(len(row.ids) for row in short) / len(short)
+        < 0.75 * sum(len(row.ids) for row in rows) / n
+    )
 
 
 def test_sentence_pairs_are_single_sentences() -> None:
     docs = documents()
-    sentences = {tuple(s): (d, i) for d, document in enumerate(docs) for i, s in enumerate(document)}
+    sentences = {
+        tuple(s): (d, i) for d, document in enumerate(docs) for i, s in enumerate(document)
+    }
     rows = input_rows(docs, seeded_generator(0), vocab=VOCAB, format="sentence-pair", length=LENGTH)
     assert len(rows) == len(sentences) // 2 and sum(row.next == 0 for row in rows) == len(rows) // 2
     for row in rows:
@@ -96,8 +113,13 @@ def test_sentence_pairs_are_single_sentences() -> None:
 
 
 def test_a_pair_that_is_too_long_loses_the_longer_parts_end() -> None:
-    docs = [[list(range(10, 40)), list(range(40, 45))], [list(range(50, 90)), list(range(90, 130))]] * 9
-    for row in input_rows(docs, seeded_generator(0), vocab=VOCAB, format="sentence-pair", length=21):
+    docs = [
+        [list(range(10, 40)), list(range(40, 45))],
+        [list(range(50, 90)), list(range(90, 130))],
+    ] * 9
+    for row in input_rows(
+        docs, seeded_generator(0), vocab=VOCAB, format="sentence-pair", length=21
+    ):
         a, b = parts(row)
         assert len(row.ids) == 21 and (len(a), len(b)) == ((9, 9) if b[0] != 40 else (13, 5))
 
@@ -109,7 +131,9 @@ def test_half_of_the_next_sentence_pairs_are_neighbours_and_half_from_another_do
     for pair in pairs:
         (d, s), (e, r) = (map(int, text.split(".")) for text in (pair.text, pair.pair))
         assert (e, r) == (d, s + 1) if pair.next == 0 else e != d
-    assert min(Counter(pair.next for pair in pairs[:100]).values()) > 20, "true and false pairs are not mixed"
+    assert min(Counter(pair.next for pair in pairs[:100]).values()) > 20, (
+        "true and false pairs are not mixed"
+    )
     assert {pair.pair.split(".")[0] for pair in pairs if pair.next} == {"0", "1", "2", "3", "4"}
 
 
@@ -123,6 +147,11 @@ def test_half_of_the_next_sentence_pairs_are_neighbours_and_half_from_another_do
     ],
 )
 def test_bad_input_is_one_sentence(change: dict[str, object], words: str) -> None:
-    given = {"documents": documents(), "rng": seeded_generator(0), "vocab": VOCAB, "format": "segment-pair"}
+    given = {
+        "documents": documents(),
+        "rng": seeded_generator(0),
+        "vocab": VOCAB,
+        "format": "segment-pair",
+    }
     with pytest.raises(CourseError, match=words):
         input_rows(**(given | change))  # type: ignore[arg-type]

@@ -10,7 +10,15 @@ from torch import Tensor
 
 from course_lib.errors import CourseError
 from course_lib.model.config import EmbedConfig, Learned, StackConfig
-from course_lib.model.heads import LM, MLM, Classifier, MultipleChoice, Pretraining, QuestionAnswering, TokenClassifier
+from course_lib.model.heads import (
+    LM,
+    MLM,
+    Classifier,
+    MultipleChoice,
+    Pretraining,
+    QuestionAnswering,
+    TokenClassifier,
+)
 from course_lib.model.transformer import Transformer
 from course_lib.objectives import IGNORE, losses
 from course_lib.objectives.losses import cross_entropy
@@ -21,9 +29,17 @@ V, B, T = 23, 3, 7
 def stack(causal: bool = False) -> Transformer:
     torch.manual_seed(0)
     config = StackConfig(
-        EmbedConfig(V, segments=0 if causal else 2), width=8, layers=2, heads=2, hidden=16,
-        position=Learned(T), causal=causal, dropout=0.0, attention_dropout=0.0, init_std=0.5,
-    )  # fmt: skip
+        EmbedConfig(V, segments=0 if causal else 2),
+        width=8,
+        layers=2,
+        heads=2,
+        hidden=16,
+        position=Learned(T),
+        causal=causal,
+        dropout=0.0,
+        attention_dropout=0.0,
+        init_std=0.5,
+    )
     return Transformer(config)
 
 
@@ -46,7 +62,9 @@ def by_hand(logits: Tensor, x: Tensor, attention_mask: Tensor) -> Tensor:
     return total / count
 
 
-@pytest.mark.parametrize("attention_mask", [RIGHT, LEFT, torch.ones_like(RIGHT)], ids=["right", "left", "none"])
+@pytest.mark.parametrize(
+    "attention_mask", [RIGHT, LEFT, torch.ones_like(RIGHT)], ids=["right", "left", "none"]
+)
 def test_clm_is_the_mean_over_real_next_tokens(attention_mask: Tensor) -> None:
     model, x = LM(stack(causal=True)), ids()
     expected = by_hand(model(x, attention_mask=attention_mask), x, attention_mask)
@@ -55,7 +73,9 @@ def test_clm_is_the_mean_over_real_next_tokens(attention_mask: Tensor) -> None:
     if attention_mask.all():
         torch.testing.assert_close(losses.clm(model, {"ids": x}), expected)
     other = x.where(attention_mask, (x + 5) % V)  # what stands in the padding does not count
-    torch.testing.assert_close(losses.clm(model, {"ids": other, "attention_mask": attention_mask}), found)
+    torch.testing.assert_close(
+        losses.clm(model, {"ids": other, "attention_mask": attention_mask}), found
+    )
 
 
 @pytest.mark.parametrize("named", [True, False])
@@ -65,8 +85,15 @@ def test_mlm_counts_the_chosen_positions_only(named: bool) -> None:
     masked = x.masked_fill(at, 4)
     segments = (torch.arange(T) > 2).long().expand(B, T)
     expected = F.cross_entropy(model(masked, attention_mask=RIGHT, segments=segments)[at], x[at])
-    batch = {"ids": masked, "attention_mask": RIGHT, "segments": segments, "labels": x.masked_fill(~at, IGNORE)}
-    torch.testing.assert_close(losses.mlm(model, batch | ({"loss_mask": at} if named else {})), expected)
+    batch = {
+        "ids": masked,
+        "attention_mask": RIGHT,
+        "segments": segments,
+        "labels": x.masked_fill(~at, IGNORE),
+    }
+    torch.testing.assert_close(
+        losses.mlm(model, batch | ({"loss_mask": at} if named else {})), expected
+    )
 
 
 @pytest.mark.parametrize("head", [MLM, Pretraining])
@@ -75,7 +102,9 @@ def test_left_to_right_is_the_loss_of_a_decoder_with_the_same_weights(head: Any)
     decoder.stack.config = replace(decoder.stack.config, causal=True)
     for attention_mask in (RIGHT, LEFT):
         expected = by_hand(decoder(x, attention_mask=attention_mask), x, attention_mask)
-        torch.testing.assert_close(losses.left_to_right(model, {"ids": x, "attention_mask": attention_mask}), expected)
+        torch.testing.assert_close(
+            losses.left_to_right(model, {"ids": x, "attention_mask": attention_mask}), expected
+        )
         both_sides = by_hand(LM(model.stack)(x, attention_mask=attention_mask), x, attention_mask)
         assert not torch.isclose(expected, both_sides)
 
@@ -93,7 +122,9 @@ def test_mlm_nsp_is_the_sum_and_leaves_out_rows_that_are_no_pair() -> None:
 def test_losses_of_the_tasks() -> None:
     x, y = ids(), torch.tensor([2, 0, 1])
     model = Classifier(stack(), 3)
-    torch.testing.assert_close(losses.classification(model, {"ids": x, "labels": y}), F.cross_entropy(model(x), y))
+    torch.testing.assert_close(
+        losses.classification(model, {"ids": x, "labels": y}), F.cross_entropy(model(x), y)
+    )
     model, scores = Classifier(stack(), 1), torch.tensor([0.5, 2.0, -1.0])
     expected = ((model(x)[:, 0] - scores) ** 2).mean()
     torch.testing.assert_close(losses.classification(model, {"ids": x, "labels": scores}), expected)
@@ -107,7 +138,9 @@ def test_losses_of_the_tasks() -> None:
     torch.testing.assert_close(losses.span(reader, {"ids": x, "labels": ends}), expected)
     chooser, x = MultipleChoice(stack()), torch.randint(0, V, (B, 4, T))
     scores = torch.stack([Classifier.forward(chooser, x[b])[:, 0] for b in range(B)])
-    torch.testing.assert_close(losses.classification(chooser, {"ids": x, "labels": y}), F.cross_entropy(scores, y))
+    torch.testing.assert_close(
+        losses.classification(chooser, {"ids": x, "labels": y}), F.cross_entropy(scores, y)
+    )
 
 
 def test_a_batch_without_targets_gives_zero_and_no_nan_and_one_without_labels_is_refused() -> None:
@@ -123,7 +156,9 @@ def test_a_batch_without_targets_gives_zero_and_no_nan_and_one_without_labels_is
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("elements", [1, 50, 10**6])
 @pytest.mark.parametrize("ignored", [0, 5])
-def test_the_memory_saving_cross_entropy_equals_pytorchs(dtype, elements, ignored, monkeypatch) -> None:
+def test_the_memory_saving_cross_entropy_equals_pytorchs(
+    dtype, elements, ignored, monkeypatch
+) -> None:
     monkeypatch.setattr(losses, "ELEMENTS", elements)  # one row, two rows, all rows at a time
     torch.manual_seed(0)
     logits, labels = (4 * torch.randn(11, 23)).to(dtype), torch.randint(23, (11,))

@@ -1,4 +1,6 @@
-"""LoRA, adapters, BitFit: where they stand, what they train, what they cost, what they leave alone."""
+"""LoRA, adapters, BitFit: where they stand, what they train, what they cost, what they leave
+alone.
+"""
 
 from functools import partial
 
@@ -24,9 +26,11 @@ from tests.course_lib.model.test_stack import shaken
 METHODS = {
     "lora": partial(peft.lora, rank=2),
     "lora on every linear": partial(peft.lora, pattern="blocks.*.*.*", rank=3, alpha=7),
-    "qlora": lambda model: peft.lora(peft.quantise(model), rank=2), "adapters": partial(peft.adapters, width=4),
-    "prefix": partial(peft.prefix, length=3), "prompt": partial(peft.prompt, length=3),
-}  # fmt: skip
+    "qlora": lambda model: peft.lora(peft.quantise(model), rank=2),
+    "adapters": partial(peft.adapters, width=4),
+    "prefix": partial(peft.prefix, length=3),
+    "prompt": partial(peft.prompt, length=3),
+}
 each_method = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 
 
@@ -55,17 +59,25 @@ def test_only_the_new_weights_are_trained_and_the_base_does_not_change(method):
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
     model = method(model)
     base = {name: weight for name, weight in model.named_parameters() if not weight.requires_grad}
-    new = {name: weight.clone() for name, weight in model.named_parameters() if weight.requires_grad}
+    new = {
+        name: weight.clone() for name, weight in model.named_parameters() if weight.requires_grad
+    }
     assert new
     frozen = {name: x.clone() for name, x in model.state_dict().items() if name not in new}
-    steps = list(train(model, [{"ids": ids()}], losses.clm, optim.adamw(model, 0.05, weight_decay=0.1), steps=8))
+    steps = list(
+        train(
+            model, [{"ids": ids()}], losses.clm, optim.adamw(model, 0.05, weight_decay=0.1), steps=8
+        )
+    )
     assert steps[-1].loss < steps[0].loss and all(weight.grad is None for weight in base.values())
     after = model.state_dict()
     assert all(torch.equal(x.float(), after[name].float()) for name, x in frozen.items())
     assert all(not torch.equal(weight, after[name]) for name, weight in new.items())
     bare = {name.replace(".base.", "."): x for name, x in after.items()}
     kept = [name for name in before if name in bare]
-    assert "stack.blocks.1.attn_norm.weight" in kept and all(torch.equal(bare[name], before[name]) for name in kept)
+    assert "stack.blocks.1.attn_norm.weight" in kept and all(
+        torch.equal(bare[name], before[name]) for name in kept
+    )
 
 
 @pytest.mark.parametrize("name", ["lora", "lora on every linear"])
@@ -108,7 +120,9 @@ def test_an_adapter_is_the_papers_figure():
     inner = torch.nn.functional.gelu(plain @ adapter.down.weight.T + adapter.down.bias)
     expected = plain + inner @ adapter.up.weight.T + adapter.up.bias
     torch.testing.assert_close(block.ff.down(x), expected, atol=1e-5, rtol=1e-5)
-    assert isinstance(block.attn.out, type(block.ff.down)) and not isinstance(block.ff.up, type(block.ff.down))
+    assert isinstance(block.attn.out, type(block.ff.down)) and not isinstance(
+        block.ff.up, type(block.ff.down)
+    )
 
 
 def test_merged_equals_unmerged_under_the_bases_names():
@@ -137,7 +151,10 @@ def test_patterns_speak_of_the_end_of_a_name():
         f"stack.{s}coder.blocks.0.attn.{x}" for s in ("en", "de") for x in "qv"
     ]
     assert found(both, "decoder.blocks.*.cross.q") == ["stack.decoder.blocks.0.cross.q"]
-    assert len(found(bart_lm(bart(40, width=16, layers=1, heads=2, length=20)), "blocks.*.*.*")) == 6 + 10
+    assert (
+        len(found(bart_lm(bart(40, width=16, layers=1, heads=2, length=20)), "blocks.*.*.*"))
+        == 6 + 10
+    )
     assert found(lm(), "k") == ["stack.blocks.0.attn.k", "stack.blocks.1.attn.k"]
     assert len(found(lm(), "blocks.1.*.*")) == 6
 
@@ -148,7 +165,9 @@ def on_meta(config):
 
 
 def test_adapters_are_as_large_as_the_paper_says():
-    """2 m D + D + m each. Table 1's 2.1% for width 64 is of the blocks of BERT-large; of all its weights it is 1.9%."""
+    """2 m D + D + m each. Table 1's 2.1% for width 64 is of the blocks of BERT-large; of all its
+    weights it is 1.9%.
+    """
     large = on_meta(preset("bert-large"))
     blocks = sum(weight.numel() for weight in large.blocks.parameters())
     found = peft.count(peft.adapters(large, 64))
@@ -192,7 +211,11 @@ def test_new_weights_alone_are_saved_and_loaded(method, tmp_path):
 def test_foreign_files_are_refused_and_change_nothing(tmp_path):
     path = tmp_path / "new.safetensors"
     peft.save(fill(peft.lora(lm(), rank=2)), path)
-    for other in (peft.lora(lm(), rank=3), peft.lora(lm(), "attn.q", rank=2), peft.adapters(lm(), 2)):
+    for other in (
+        peft.lora(lm(), rank=3),
+        peft.lora(lm(), "attn.q", rank=2),
+        peft.adapters(lm(), 2),
+    ):
         before = {name: x.clone() for name, x in other.state_dict().items()}
         with pytest.raises(CourseError, match="does not fit this model; prepare it by the method"):
             peft.load(other, path)
@@ -204,13 +227,19 @@ def test_foreign_files_are_refused_and_change_nothing(tmp_path):
         peft.load(peft.lora(lm(), rank=2), tmp_path / "none")
 
 
-@pytest.mark.parametrize(("act", "words"), [
-    (lambda: peft.lora(lm(), "attn.query"), "No Linear of the model is called 'attn.query'; it has attn.k, attn.out"),
-    (lambda: peft.lora(peft.lora(lm(), rank=2), rank=2), "No Linear of the model"),
-    (lambda: peft.inject(torch.nn.Identity(), "q", torch.nn.Sequential), "none at all"),
-    (lambda: peft.merge(lm()), "no LoRA updates"),
-    (lambda: peft.merge(peft.lora(peft.quantise(lm()), rank=2)), "The 16 levels of NF4"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("act", "words"),
+    [
+        (
+            lambda: peft.lora(lm(), "attn.query"),
+            "No Linear of the model is called 'attn.query'; it has attn.k, attn.out",
+        ),
+        (lambda: peft.lora(peft.lora(lm(), rank=2), rank=2), "No Linear of the model"),
+        (lambda: peft.inject(torch.nn.Identity(), "q", torch.nn.Sequential), "none at all"),
+        (lambda: peft.merge(lm()), "no LoRA updates"),
+        (lambda: peft.merge(peft.lora(peft.quantise(lm()), rank=2)), "The 16 levels of NF4"),
+    ],
+)
 def test_bad_input_is_one_sentence(act, words):
     with pytest.raises(CourseError, match=words):
         act()
@@ -219,11 +248,15 @@ def test_bad_input_is_one_sentence(act, words):
 @each_method
 def test_finetune_trains_it_beside_a_head(method, tmp_path):
     rows = [
-        {"text": f"{a} {b} {a}", "label": int(b == "mill")} for a in ("Ann", "Bob", "Eve") for b in ("mill", "dock")
+        {"text": f"{a} {b} {a}", "label": int(b == "mill")}
+        for a in ("Ann", "Bob", "Eve")
+        for b in ("mill", "dock")
     ]
     tokenizer = train_wordpiece([row["text"] for row in rows] * 4, 60)
     torch.manual_seed(0)
-    body = shaken(Transformer(bert(tokenizer.vocab.size, width=16, layers=2, heads=2, length=30, dropout=0.0)))
+    body = shaken(
+        Transformer(bert(tokenizer.vocab.size, width=16, layers=2, heads=2, length=30, dropout=0.0))
+    )
     before = {name: x.clone() for name, x in body.state_dict().items()}
     task = {"train": rows * 2, "test": rows}
     result = finetune(body, task, tokenizer, peft=method, epochs=3, lr=2e-2, batch=6)

@@ -1,4 +1,6 @@
-"""What stands in front of a text: prefixes (a cache filled beforehand) and prompts (vectors at the input)."""
+"""What stands in front of a text: prefixes (a cache filled beforehand) and prompts (vectors at the
+input).
+"""
 
 from functools import partial
 
@@ -42,15 +44,23 @@ def test_begun_from_words_it_is_the_model_that_has_read_them(position, method):
 
 
 def test_of_an_encoder_too_where_attention_looks_both_ways():
-    """A prompt is read with the text; a prefix has been read before it, so it does not see the text."""
+    """A prompt is read with the text; a prefix has been read before it, so it does not see the
+    text.
+    """
     stack = build(causal=False, embed=EmbedConfig(30, segments=2, norm=True))
     both = torch.cat((torch.tensor([WORDS, WORDS]), text()), dim=1)
     segments = torch.tensor([[0, 0, 1, 1, 1, 1]] * 2)
     padded = torch.nn.functional.pad(segments, (3, 0))
-    near(peft.prompt(stack, 3, words=WORDS)(text(), segments=segments), stack(both, segments=padded)[:, 3:])
+    near(
+        peft.prompt(stack, 3, words=WORDS)(text(), segments=segments),
+        stack(both, segments=padded)[:, 3:],
+    )
     mask = torch.ones(1, 1, 9, 9, dtype=torch.bool)
     mask[..., :3, 3:] = False
-    near(peft.prefix(stack, words=WORDS)(text(), segments=segments), stack(both, segments=padded, mask=mask)[:, 3:])
+    near(
+        peft.prefix(stack, words=WORDS)(text(), segments=segments),
+        stack(both, segments=padded, mask=mask)[:, 3:],
+    )
 
 
 @each_front
@@ -70,8 +80,14 @@ def test_cached_equals_uncached(front, position):
     stack = front(build(position)).requires_grad_(False)
     ids, attention_mask = text(), torch.tensor([[True] * 6, [False] * 2 + [True] * 4])
     cache = KVCache(2)
-    out = [stack(ids[:, a:b], attention_mask=attention_mask[:, :b], cache=cache) for a, b in ((0, 3), (3, 4), (4, 6))]
-    near(torch.cat(out, dim=1)[attention_mask], stack(ids, attention_mask=attention_mask)[attention_mask])
+    out = [
+        stack(ids[:, a:b], attention_mask=attention_mask[:, :b], cache=cache)
+        for a, b in ((0, 3), (3, 4), (4, 6))
+    ]
+    near(
+        torch.cat(out, dim=1)[attention_mask],
+        stack(ids, attention_mask=attention_mask)[attention_mask],
+    )
     assert cache.length == 9
 
 
@@ -84,9 +100,13 @@ def test_text_is_generated_behind_it(front, options):
     ids, attention_mask = left_pad(rows)
     both = generate(model, ids, attention_mask=attention_mask, max_new_tokens=6, **options)
     for row, out in zip(rows, both, strict=True):
-        alone = generate(model, torch.tensor([row]), max_new_tokens=6, **(options | {"cache": False}))
+        alone = generate(
+            model, torch.tensor([row]), max_new_tokens=6, **(options | {"cache": False})
+        )
         assert torch.equal(out[-6:], alone[0, -6:])
-    plain = generate(heads.LM(build()), ids, attention_mask=attention_mask, max_new_tokens=6, **options)
+    plain = generate(
+        heads.LM(build()), ids, attention_mask=attention_mask, max_new_tokens=6, **options
+    )
     assert not torch.equal(plain, both)
 
 
@@ -117,12 +137,21 @@ def test_a_classifier_still_reads_cls():
     near(prompted(text()), prompted.out(prompted.pooler(hidden)))
 
 
-@pytest.mark.parametrize(("act", "words"), [
-    (lambda: peft.prefix(build(), 0), "at least one position"),
-    (lambda: peft.prefix(peft.prompt(build(), 3), 3), "in front of one bare Transformer"),
-    (lambda: peft.prefix(bart_lm(bart(30, width=16, layers=1, heads=2)), 3), "in front of one bare Transformer"),
-    (lambda: peft.prefix(build(), 38)(text()), "reaches 44 positions, but this model has learned 40"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("act", "words"),
+    [
+        (lambda: peft.prefix(build(), 0), "at least one position"),
+        (lambda: peft.prefix(peft.prompt(build(), 3), 3), "in front of one bare Transformer"),
+        (
+            lambda: peft.prefix(bart_lm(bart(30, width=16, layers=1, heads=2)), 3),
+            "in front of one bare Transformer",
+        ),
+        (
+            lambda: peft.prefix(build(), 38)(text()),
+            "reaches 44 positions, but this model has learned 40",
+        ),
+    ],
+)
 def test_bad_input_is_one_sentence(act, words):
     with pytest.raises(CourseError, match=words):
         act()

@@ -1,4 +1,6 @@
-"""NF4: the levels of the paper's table, the nearest of them, double quantisation, bits, a Linear to learn through."""
+"""NF4: the levels of the paper's table, the nearest of them, double quantisation, bits, a Linear to
+learn through.
+"""
 
 import pytest
 import torch
@@ -6,10 +8,23 @@ import torch
 from course_lib.peft import nf4
 
 TABLE = [
-    -1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635, -0.18477343022823334,
-    -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224,
-    0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0,
-]  # fmt: skip
+    -1.0,
+    -0.6961928009986877,
+    -0.5250730514526367,
+    -0.39491748809814453,
+    -0.28444138169288635,
+    -0.18477343022823334,
+    -0.09105003625154495,
+    0.0,
+    0.07958029955625534,
+    0.16093020141124725,
+    0.24611230194568634,
+    0.33791524171829224,
+    0.44070982933044434,
+    0.5626170039176941,
+    0.7229568362236023,
+    1.0,
+]
 
 
 def weights(*shape, seed=0):
@@ -33,7 +48,9 @@ def test_each_weight_becomes_its_nearest_level_times_its_blocks_largest():
 
 
 def test_levels_times_a_scale_come_back():
-    """Values that are levels are kept, up to the scales' own rounding; one scale for all has none."""
+    """Values that are levels are kept, up to the scales' own rounding; one scale for all has
+    none.
+    """
     x = torch.tensor(TABLE).repeat(64) * 0.3
     torch.testing.assert_close(nf4.dequantise(nf4.quantise(x), x.shape), x, atol=1e-7, rtol=1e-6)
 
@@ -42,7 +59,9 @@ def test_scales_are_kept_in_fp8_less_their_mean():
     x = weights(600, 64) * torch.linspace(0.5, 2, 600)[:, None]
     q = nf4.quantise(x)
     largest = x.abs().amax(dim=1)
-    assert q.scales.dtype == torch.float8_e4m3fn and q.scales.shape == (600,) and q.steps.shape == (3,)
+    assert (
+        q.scales.dtype == torch.float8_e4m3fn and q.scales.shape == (600,) and q.steps.shape == (3,)
+    )
     assert torch.allclose(q.mean, largest.mean())
     found = nf4.dequantise(q, x.shape).abs().amax(dim=1)
     deviation = (largest - largest.mean()).abs()
@@ -60,12 +79,17 @@ def test_a_weight_takes_4_127_bits():
 def test_any_shape_comes_back(shape):
     x = weights(*shape)
     found = nf4.dequantise(nf4.quantise(x), x.shape)
-    assert found.shape == x.shape and found.dtype == torch.float32 and (found - x).abs().max() <= 0.2 * x.abs().max()
+    assert (
+        found.shape == x.shape
+        and found.dtype == torch.float32
+        and (found - x).abs().max() <= 0.2 * x.abs().max()
+    )
 
 
 def test_zeros_stay_zeros():
     x = weights(4, 64)
-    x[1], x[2] = 0.0, 50 * x[2]  # the second so that a zero block's maximum is not rounded to 0 itself
+    # the second so that a zero block's maximum is not rounded to 0 itself
+    x[1], x[2] = 0.0, 50 * x[2]
     found = nf4.dequantise(nf4.quantise(x), x.shape)
     assert not found[1].any() and torch.isfinite(found).all()
     assert not nf4.dequantise(nf4.quantise(torch.zeros(4, 64)), (4, 64)).any()
@@ -104,7 +128,11 @@ def test_the_weight_is_no_parameter_and_is_saved_in_four_bits(tmp_path):
     linear, layer = quantised()
     assert [name for name, _ in layer.named_parameters()] == ["bias"]
     stored = {name: x.dtype for name, x in layer.state_dict().items()}
-    assert stored["codes"] == torch.uint8 and len(layer.codes) == 128 and torch.equal(layer.bias, linear.bias)
+    assert (
+        stored["codes"] == torch.uint8
+        and len(layer.codes) == 128
+        and torch.equal(layer.bias, linear.bias)
+    )
     other = quantised(seed=1)[1]
     other.load_state_dict(layer.state_dict())
     assert torch.equal(other.weight, layer.weight)

@@ -26,31 +26,49 @@ TEXT = ["the judge went home to the mill"] * 30
 def model(head: str, tokenizer: Tokenizer, width: int = 8) -> torch.nn.Module:
     torch.manual_seed(0)
     config = StackConfig(
-        EmbedConfig(tokenizer.vocab.size, segments=2), width=width, layers=1, heads=2, hidden=16,
-        position=Learned(16), causal=head == "LM", init_std=0.5
-    )  # fmt: skip
+        EmbedConfig(tokenizer.vocab.size, segments=2),
+        width=width,
+        layers=1,
+        heads=2,
+        hidden=16,
+        position=Learned(16),
+        causal=head == "LM",
+        init_std=0.5,
+    )
     return getattr(heads, head)(Transformer(config))
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     tokenizer = train_wordpiece(TEXT, 60)
-    card = {"name": "tiny", "seed": 3, "steps": 5, "scores": {"loss": 1.5}, "curve": [{"step": 5, "loss": 1.5}]}
+    card = {
+        "name": "tiny",
+        "seed": 3,
+        "steps": 5,
+        "scores": {"loss": 1.5},
+        "curve": [{"step": 5, "loss": 1.5}],
+    }
     checkpoints.export("tiny", model("Pretraining", tokenizer), tokenizer, card, tmp_path)
     return tmp_path
 
 
 def seq2seq(tokenizer: Tokenizer) -> torch.nn.Module:
-    return bart.bart_lm(bart.bart(tokenizer.vocab.size, width=8, layers=1, heads=2, length=16), start=3)
+    return bart.bart_lm(
+        bart.bart(tokenizer.vocab.size, width=8, layers=1, heads=2, length=16), start=3
+    )
 
 
 def t5_1_1(tokenizer: Tokenizer) -> torch.nn.Module:
-    return t5.t5_lm(t5.t5(tokenizer.vocab.size, width=8, layers=1, heads=2, hidden=16, gated=True), start=1)
+    return t5.t5_lm(
+        t5.t5(tokenizer.vocab.size, width=8, layers=1, heads=2, hidden=16, gated=True), start=1
+    )
 
 
 def unequal_sides(tokenizer: Tokenizer) -> torch.nn.Module:
     config = bart.bart(tokenizer.vocab.size, width=8, layers=1, heads=2, length=16)
-    return Seq2SeqLM(EncoderDecoder(config, encoder=replace(encoder_config(config), layers=3)), bias=True)
+    return Seq2SeqLM(
+        EncoderDecoder(config, encoder=replace(encoder_config(config), layers=3)), bias=True
+    )
 
 
 def pooled(tokenizer: Tokenizer) -> torch.nn.Module:
@@ -61,7 +79,9 @@ HEADS = [partial(model, head) for head in ("LM", "MLM", "Pretraining", "RTD")]
 
 
 @pytest.mark.parametrize("make", [*HEADS, seq2seq, t5_1_1, unequal_sides, pooled])
-def test_what_is_saved_is_what_is_loaded(make: Callable[[Tokenizer], torch.nn.Module], tmp_path: Path) -> None:
+def test_what_is_saved_is_what_is_loaded(
+    make: Callable[[Tokenizer], torch.nn.Module], tmp_path: Path
+) -> None:
     tokenizer = train_wordpiece(TEXT, 60)
     torch.manual_seed(0)
     before: Any = make(tokenizer).eval()
@@ -72,12 +92,18 @@ def test_what_is_saved_is_what_is_loaded(make: Callable[[Tokenizer], torch.nn.Mo
     for name, value in after.state_dict().items():
         assert value.dtype == torch.float32
         assert torch.equal(value, before.state_dict()[name].half().float()), name
-    assert all(getattr(after, name, None) == getattr(before, name, None) for name in ("pool", "scaled"))
+    assert all(
+        getattr(after, name, None) == getattr(before, name, None) for name in ("pool", "scaled")
+    )
     assert after.stack.config == before.stack.config
     kept = load_file(place / "model.safetensors").keys()
-    assert sum(name.endswith("embed.tokens.weight") for name in kept) == 1, "a tied table is kept once"
+    assert sum(name.endswith("embed.tokens.weight") for name in kept) == 1, (
+        "a tied table is kept once"
+    )
     if hasattr(before.stack, "decoder"):
-        assert after.stack.start == before.stack.start and (after.head is None) == (before.head is None)
+        assert after.stack.start == before.stack.start and (after.head is None) == (
+            before.head is None
+        )
         assert after.stack.decoder.embed.tokens.weight is after.stack.encoder.embed.tokens.weight
 
 
@@ -86,15 +112,23 @@ def test_models_of_words_come_back(tmp_path: Path) -> None:
     config = elmo.ElmoConfig(len(words), width=4, hidden=6, filters=((1, 4), (2, 4)), length=8)
     checkpoints.export("elmo", elmo.model(config), words, {"name": "elmo"}, tmp_path)
     after, known, _ = checkpoints.load("elmo", folder=tmp_path)
-    assert isinstance(after, elmo.BiLM) and after.elmo.config == config and known.words == words.words
+    assert (
+        isinstance(after, elmo.BiLM) and after.elmo.config == config and known.words == words.words
+    )
     vectors = word_vectors.WordVectors(["the", "mill"], torch.randn(2, 4), [9, 1])
     checkpoints.export("static", vectors, None, {"name": "static"}, tmp_path)
     again, known, card = checkpoints.load("static", folder=tmp_path)
-    assert again.words == vectors.words and again.counts == [9, 1] and known is None and card == {"name": "static"}
+    assert (
+        again.words == vectors.words
+        and again.counts == [9, 1]
+        and known is None
+        and card == {"name": "static"}
+    )
     assert torch.equal(again.matrix, vectors.matrix.half().float())
-    assert set(checkpoints.entry("static", tmp_path)["files"]) == {*checkpoints.FILES, checkpoints.WORDS} - {
-        "tokenizer.json"
-    }
+    assert set(checkpoints.entry("static", tmp_path)["files"]) == {
+        *checkpoints.FILES,
+        checkpoints.WORDS,
+    } - {"tokenizer.json"}
     flip(tmp_path / "static" / checkpoints.WORDS)
     with pytest.raises(CourseError, match="SHA-256"):
         checkpoints.load("static", folder=tmp_path)
@@ -103,7 +137,12 @@ def test_models_of_words_come_back(tmp_path: Path) -> None:
 def test_the_manifest_knows_every_file_and_the_recipe(folder: Path) -> None:
     entry = json.loads((folder / "manifest.json").read_text())["tiny"]
     assert set(entry["files"]) == set(checkpoints.FILES)
-    assert entry["seed"] == 3 and entry["steps"] == 5 and entry["scores"] == {"loss": 1.5} and "curve" not in entry
+    assert (
+        entry["seed"] == 3
+        and entry["steps"] == 5
+        and entry["scores"] == {"loss": 1.5}
+        and "curve" not in entry
+    )
     assert checkpoints.card("tiny", folder)["curve"] == [{"step": 5, "loss": 1.5}]
     tokenizer = train_wordpiece(TEXT, 60)
     checkpoints.export("other", model("MLM", tokenizer), tokenizer, {"name": "other"}, folder)
@@ -123,7 +162,9 @@ def flip(path: Path) -> None:
 
 @pytest.mark.parametrize("file", checkpoints.FILES)
 @pytest.mark.parametrize(("spoil", "words"), [(flip, "SHA-256"), (Path.unlink, "cannot be read")])
-def test_damage_to_any_file_is_found(spoil: Callable[[Path], None], words: str, file: str, folder: Path) -> None:
+def test_damage_to_any_file_is_found(
+    spoil: Callable[[Path], None], words: str, file: str, folder: Path
+) -> None:
     spoil(folder / "tiny" / file)
     with pytest.raises(CourseError, match=words) as error:
         checkpoints.load("tiny", folder=folder)
@@ -153,9 +194,13 @@ def test_the_shipped_checkpoints_are_whole_and_small() -> None:
             assert stack.config.embed.vocab == tokenizer.vocab.size
         assert {"recipe", "seed", "data", "steps", "scores", "curve"} <= card.keys()
         assert all(point["loss"] > 0 for point in card["curve"])
-        sizes = [(checkpoints.FOLDER / name / file).stat().st_size for file in checkpoints.entry(name)["files"]]
+        sizes = [
+            (checkpoints.FOLDER / name / file).stat().st_size
+            for file in checkpoints.entry(name)["files"]
+        ]
         assert max(sizes) <= (12_000_000 if name.endswith("-english") else 6_000_000)
         total += sum(sizes)
-        if name in ("bert-mini", "gpt-mini"):  # the copy probe: picking one of the two candidates gives a half
+        # the copy probe: picking one of the two candidates gives a half
+        if name in ("bert-mini", "gpt-mini"):
             assert sum(card["scores"][kind] for kind in ("name", "object", "place")) / 3 >= 0.9
     assert total <= 72_000_000

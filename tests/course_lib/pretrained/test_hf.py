@@ -1,4 +1,6 @@
-"""Weights from a folder: every way a folder can be wrong is one clear sentence, and no model is half-loaded."""
+"""Weights from a folder: every way a folder can be wrong is one clear sentence, and no model is
+half-loaded.
+"""
 
 import json
 from types import SimpleNamespace
@@ -43,9 +45,18 @@ NAME = "bert.encoder.layer.1.output.dense.weight"
     ("change", "message"),
     [
         (lambda w: w.pop(NAME), r"lacks 1 weights.*encoder\.layer\.1\.output\.dense\.weight"),
-        (lambda w: w.update({"bert.encoder.layer.1.extra": torch.ones(2)}), r"holds encoder\.layer\.1\.extra"),
-        (lambda w: w.update({NAME.replace("1", "7"): w[NAME].clone()}), r"holds encoder\.layer\.7\.output"),
-        (lambda w: w.update({NAME: torch.ones(3, 3)}), r"blocks\.1\.ff\.down\.weight has shape \[3, 3\].*\[16, 64\]"),
+        (
+            lambda w: w.update({"bert.encoder.layer.1.extra": torch.ones(2)}),
+            r"holds encoder\.layer\.1\.extra",
+        ),
+        (
+            lambda w: w.update({NAME.replace("1", "7"): w[NAME].clone()}),
+            r"holds encoder\.layer\.7\.output",
+        ),
+        (
+            lambda w: w.update({NAME: torch.ones(3, 3)}),
+            r"blocks\.1\.ff\.down\.weight has shape \[3, 3\].*\[16, 64\]",
+        ),
     ],
     ids=["missing", "unknown", "one layer too many", "shape"],
 )
@@ -58,7 +69,9 @@ def test_weights_that_do_not_fit(folder, change, message):
 def test_files_that_are_cut_short_or_pickled(folder):
     file = folder / "model.safetensors"
     file.write_bytes(file.read_bytes()[:-100])
-    with pytest.raises(CourseError, match=r"model\.safetensors cannot be read.*damaged or cut short"):
+    with pytest.raises(
+        CourseError, match=r"model\.safetensors cannot be read.*damaged or cut short"
+    ):
         hf.load_pretrained(folder)
     file.unlink()
     (folder / "pytorch_model.bin").write_bytes(b"not opened")
@@ -68,7 +81,9 @@ def test_files_that_are_cut_short_or_pickled(folder):
 
 def test_a_model_too_large_for_memory(folder, monkeypatch):
     monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=10_000))
-    with pytest.raises(CourseError, match=r"GB of weights need twice as much memory; 0\.0 GB are free"):
+    with pytest.raises(
+        CourseError, match=r"GB of weights need twice as much memory; 0\.0 GB are free"
+    ):
         hf.load_pretrained(folder)
 
 
@@ -76,7 +91,10 @@ def test_a_model_too_large_for_memory(folder, monkeypatch):
     ("content", "message"),
     [
         ("{", r"config\.json is not valid JSON"),
-        (json.dumps({"model_type": "bert", "architectures": ["BertModel"]}), "has no field 'vocab_size'"),
+        (
+            json.dumps({"model_type": "bert", "architectures": ["BertModel"]}),
+            "has no field 'vocab_size'",
+        ),
         (None, r"no file .*config\.json"),
     ],
 )
@@ -89,12 +107,16 @@ def test_config_files_that_are_none(folder, content, message):
 
 
 def test_old_names_and_buffers_in_parts(model, folder):
-    """Norms called gamma and beta, a buffer that later versions leave out, the file cut in three."""
+    """Norms called gamma and beta, a buffer that later versions leave out, the file cut in
+    three.
+    """
 
     def rename(weights):
         for name in list(weights):
             if "LayerNorm" in name:
-                old = name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta")
+                old = name.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
+                    "LayerNorm.bias", "LayerNorm.beta"
+                )
                 weights[old] = weights.pop(name)
         assert sum("gamma" in n for n in weights) == 6
         weights["bert.embeddings.position_ids"] = torch.arange(10)[None]
@@ -108,7 +130,10 @@ def test_old_names_and_buffers_in_parts(model, folder):
     names = sorted(weights)
     (folder / "model.safetensors").unlink()
     for n in range(3):
-        save_file({name: weights[name] for name in names[n::3]}, folder / f"model-0000{n + 1}-of-00003.safetensors")
+        save_file(
+            {name: weights[name] for name in names[n::3]},
+            folder / f"model-0000{n + 1}-of-00003.safetensors",
+        )
     assert torch.equal(hf.load_pretrained(folder)(IDS), model(IDS))
     (folder / "model-00002-of-00003.safetensors").unlink()
     with pytest.raises(CourseError, match=r"lacks .* weights"):
@@ -120,6 +145,10 @@ def test_saving_refuses_what_the_public_model_cannot_say(model, tmp_path):
         hf.save_pretrained(model, tmp_path / "x", model_type="bert", architecture="BertForTea")
     with pytest.raises(CourseError, match="cannot express this configuration"):
         hf.save_pretrained(model, tmp_path / "x", model_type="gpt2", architecture="GPT2LMHeadModel")
-    with pytest.raises(CourseError, match=r"no weight .*, which the public layout needs|No rule says"):
-        hf.save_pretrained(model, tmp_path / "x", model_type="bert", architecture="BertForQuestionAnswering")
+    with pytest.raises(
+        CourseError, match=r"no weight .*, which the public layout needs|No rule says"
+    ):
+        hf.save_pretrained(
+            model, tmp_path / "x", model_type="bert", architecture="BertForQuestionAnswering"
+        )
     assert not (tmp_path / "x").exists()

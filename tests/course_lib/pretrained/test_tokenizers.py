@@ -1,4 +1,6 @@
-"""Tokenizers: training is reproducible, encoding says what a model needs, bad input is one clear sentence."""
+"""Tokenizers: training is reproducible, encoding says what a model needs, bad input is one clear
+sentence.
+"""
 
 import json
 import os
@@ -40,8 +42,12 @@ def test_special_ids_are_the_contract(wordpiece: Tokenizer, bpe: Tokenizer) -> N
 def test_a_pair_has_segments_and_words_that_count_on(wordpiece: Tokenizer) -> None:
     coded = wordpiece.encode("the baker bakes", "a cat")
     assert coded.tokens[0] == "[CLS]" and coded.tokens[-1] == "[SEP]"
-    assert coded.segments == [0] * (coded.tokens.index("[SEP]") + 1) + [1] * (coded.tokens[::-1].index("[SEP]", 1))
-    assert [w for w in coded.words if w is not None] == sorted(w for w in coded.words if w is not None)
+    assert coded.segments == [0] * (coded.tokens.index("[SEP]") + 1) + [1] * (
+        coded.tokens[::-1].index("[SEP]", 1)
+    )
+    assert [w for w in coded.words if w is not None] == sorted(
+        w for w in coded.words if w is not None
+    )
     assert {w for w in coded.words if w is not None} == {0, 1, 2, 3, 4}
     assert coded.words[0] is None and coded.words[-1] is None
     start, end = coded.offsets[1]
@@ -65,7 +71,12 @@ def test_separated_words_keep_their_numbers(wordpiece: Tokenizer, bpe: Tokenizer
 
 
 def test_bytes_come_back_unchanged(bpe: Tokenizer) -> None:
-    for text in ["", " two  spaces\n\ttab", "naïve 東京 🙂‍🚀 \x00 end", "<|endoftext is not special"]:
+    for text in [
+        "",
+        " two  spaces\n\ttab",
+        "naïve 東京 🙂‍🚀 \x00 end",
+        "<|endoftext is not special",
+    ]:
         assert bpe.decode(bpe.encode(text).ids) == text
     assert bpe.decode(torch.tensor([1, *bpe.encode("cat").ids, 1])) == "cat"
     assert bpe.decode([1, *bpe.encode("cat").ids], special=True) == "<|endoftext|>cat"
@@ -81,14 +92,23 @@ def test_max_length_cuts_the_longer_text_and_does_not_stick(wordpiece: Tokenizer
 def test_training_is_the_same_in_another_process() -> None:
     """The library's own training follows a hash table's order, which changes between processes."""
     code = (
-        "import sys, json; from course_lib.pretrained.tokenizers import train_wordpiece, train_bpe;"
-        "texts = json.load(sys.stdin); trained = train_wordpiece(texts, 110), train_bpe(texts, 320);"
-        "print(json.dumps([t.backend.get_vocab() for t in trained]))"
+        "import sys, json; from course_lib.pretrained.tokenizers import train_wordpiece,"
+        " train_bpe;texts = json.load(sys.stdin); trained = train_wordpiece(texts, 110),"
+        " train_bpe(texts, 320);print(json.dumps([t.backend.get_vocab() for t in trained]))"
     )
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    asked = {"input": json.dumps(TEXTS), "capture_output": True, "text": True, "check": True, "env": env}
+    asked = {
+        "input": json.dumps(TEXTS),
+        "capture_output": True,
+        "text": True,
+        "check": True,
+        "env": env,
+    }
     run = subprocess.run([sys.executable, "-c", code], **asked)
-    here = [train_wordpiece(TEXTS, 110).backend.get_vocab(), train_bpe(TEXTS, 320).backend.get_vocab()]
+    here = [
+        train_wordpiece(TEXTS, 110).backend.get_vocab(),
+        train_bpe(TEXTS, 320).backend.get_vocab(),
+    ]
     assert json.loads(run.stdout) == here
 
 
@@ -96,7 +116,11 @@ def test_save_and_load(tmp_path: Path, wordpiece: Tokenizer, bpe: Tokenizer) -> 
     for name, tokenizer in {"w": wordpiece, "b": bpe}.items():
         tokenizer.save(tmp_path / name)
         tokenizer.save(tmp_path / f"{name}.json")
-        for path in [tmp_path / name, tmp_path / f"{name}.json", tmp_path / name / "tokenizer.json"]:
+        for path in [
+            tmp_path / name,
+            tmp_path / f"{name}.json",
+            tmp_path / name / "tokenizer.json",
+        ]:
             again = Tokenizer.load(path)
             assert again.vocab == tokenizer.vocab and again.byte_level == tokenizer.byte_level
             assert again.encode(TEXTS[1], TEXTS[2]) == tokenizer.encode(TEXTS[1], TEXTS[2])

@@ -1,4 +1,6 @@
-"""Distillation: every loss by hand, where gradients go, which layer learns from which, the student's start."""
+"""Distillation: every loss by hand, where gradients go, which layer learns from which, the
+student's start.
+"""
 
 from dataclasses import replace
 
@@ -43,7 +45,11 @@ def small(width: int = 16, layers: int = 2) -> heads.MLM:
 def batch() -> dict[str, Tensor]:
     ids = torch.randint(5, V, (B, T), generator=seeded_generator(0)).masked_fill(~KEEP, 0)
     hidden = mask_tokens(ids, seeded_generator(1), vocab=VOCAB, rate=0.4, attention_mask=KEEP)
-    return {**hidden._asdict(), "attention_mask": KEEP, "segments": (torch.arange(T) > 2).long().expand(B, T)}
+    return {
+        **hidden._asdict(),
+        "attention_mask": KEEP,
+        "segments": (torch.arange(T) > 2).long().expand(B, T),
+    }
 
 
 @pytest.mark.parametrize("temperature", [1.0, 2.0, 5.0])
@@ -62,9 +68,13 @@ def test_soft_loss_by_hand(temperature: float) -> None:
 
 def test_losses_on_states_count_real_tokens_only() -> None:
     own, theirs = torch.randn(B, T, 6), torch.randn(B, T, 6)
-    cosine = torch.stack([1 - F.cosine_similarity(a, b, dim=0) for a, b in zip(own[KEEP], theirs[KEEP], strict=True)])
+    cosine = torch.stack(
+        [1 - F.cosine_similarity(a, b, dim=0) for a, b in zip(own[KEEP], theirs[KEEP], strict=True)]
+    )
     torch.testing.assert_close(distill.cosine_loss(own, theirs, KEEP), cosine.mean())
-    torch.testing.assert_close(distill.hidden_loss(own, theirs, KEEP), ((own[KEEP] - theirs[KEEP]) ** 2).mean())
+    torch.testing.assert_close(
+        distill.hidden_loss(own, theirs, KEEP), ((own[KEEP] - theirs[KEEP]) ** 2).mean()
+    )
     torch.testing.assert_close(distill.hidden_loss(own, theirs), F.mse_loss(own, theirs))
     assert distill.cosine_loss(own, 3 * own, KEEP).abs() < 1e-6, "length must not count"
 
@@ -78,8 +88,12 @@ def test_attention_loss_by_hand() -> None:
         for i in real:
             total += float((own[b, :, i, real] - theirs[b, :, i, real]).square().mean())
             count += 1
-    masked = [x + torch.zeros(B, 1, 1, T).masked_fill(~KEEP[:, None, None], lowest) for x in (own, theirs)]
-    torch.testing.assert_close(distill.attention_loss(masked[0], masked[1], KEEP), torch.tensor(total / count))
+    masked = [
+        x + torch.zeros(B, 1, 1, T).masked_fill(~KEEP[:, None, None], lowest) for x in (own, theirs)
+    ]
+    torch.testing.assert_close(
+        distill.attention_loss(masked[0], masked[1], KEEP), torch.tensor(total / count)
+    )
 
 
 def test_distilbert_is_the_weighted_sum() -> None:
@@ -110,7 +124,10 @@ def test_tinybert_compares_each_layer_with_its_own() -> None:
         torch.testing.assert_close(theirs, seen[name])
     for theirs, layer in zip(views[1].attention, (1, 3), strict=True):
         torch.testing.assert_close(theirs, seen[f"blocks.{layer}.attn.scores"])
-    expected = sum(distill.hidden_loss(a, b, KEEP) for a, b in zip(views[0].hidden, views[1].hidden, strict=True))
+    expected = sum(
+        distill.hidden_loss(a, b, KEEP)
+        for a, b in zip(views[0].hidden, views[1].hidden, strict=True)
+    )
     scores = zip(views[0].attention, views[1].attention, strict=True)
     expected = expected + sum(distill.attention_loss(a, b, KEEP) for a, b in scores)
     torch.testing.assert_close(distill.tinybert(model, given), expected)
@@ -123,14 +140,20 @@ def test_padding_does_not_count_and_micro_batches_add_up_to_the_batch(loss) -> N
     model, given = Distilled(small(), teacher()), batch()
     whole = loss(model, given)
     torch.testing.assert_close(loss(model, given | {"ids": given["ids"].where(KEEP, 9)}), whole)
-    torch.testing.assert_close(sum(loss(model, part) * share for part, share in micro_batches(given, 2)), whole)
+    torch.testing.assert_close(
+        sum(loss(model, part) * share for part, share in micro_batches(given, 2)), whole
+    )
 
 
 def test_a_narrower_student_is_projected_and_the_projection_learns() -> None:
     model, given = Distilled(small(width=8), teacher()), batch()
     assert model.hidden.weight.shape == (16, 8)
     distill.tinybert(model, given).backward()
-    names = {name for name, p in model.named_parameters() if p.grad is not None and p.grad.abs().sum() > 0}
+    names = {
+        name
+        for name, p in model.named_parameters()
+        if p.grad is not None and p.grad.abs().sum() > 0
+    }
     assert {"hidden.weight", "embedding.weight", "student.stack.blocks.1.ff.up.weight"} <= names
 
 
@@ -143,17 +166,26 @@ def test_the_teacher_is_no_part_of_what_is_trained_or_saved() -> None:
     before = [p.clone() for p in t.parameters()]
     steps = list(train(model, [given], distill.distilbert, adamw(model, 3e-3), steps=6))
     assert not t.training, "the teacher has dropout"
-    assert all(torch.equal(a, b) and b.grad is None for a, b in zip(before, t.parameters(), strict=True))
+    assert all(
+        torch.equal(a, b) and b.grad is None for a, b in zip(before, t.parameters(), strict=True)
+    )
     assert steps[-1].loss < steps[0].loss
 
 
 def test_classifiers() -> None:
     torch.manual_seed(2)
-    own, theirs = heads.Classifier(Transformer(config(2)), 3), heads.Classifier(Transformer(config()), 3).eval()
+    own, theirs = (
+        heads.Classifier(Transformer(config(2)), 3),
+        heads.Classifier(Transformer(config()), 3).eval(),
+    )
     given = {"ids": batch()["ids"], "attention_mask": KEEP, "labels": torch.tensor([0, 2, 1, 1])}
-    value = distill.classification(Distilled(own, theirs), given, temperature=4.0, soft=0.7, hard=0.3)
+    value = distill.classification(
+        Distilled(own, theirs), given, temperature=4.0, soft=0.7, hard=0.3
+    )
     logits = own(given["ids"], attention_mask=KEEP), theirs(given["ids"], attention_mask=KEEP)
-    expected = 0.7 * distill.soft_loss(*logits, 4.0) + 0.3 * F.cross_entropy(logits[0], given["labels"])
+    expected = 0.7 * distill.soft_loss(*logits, 4.0) + 0.3 * F.cross_entropy(
+        logits[0], given["labels"]
+    )
     torch.testing.assert_close(value, expected)
 
 

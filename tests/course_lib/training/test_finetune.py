@@ -18,7 +18,7 @@ from course_lib.pretrained import checkpoints
 from course_lib.pretrained.tokenizers import Tokenizer, train_bpe, train_wordpiece
 from course_lib.training.finetune import Result, finetune, load, predict
 
-WORDS = "red green blue pink grey Ann Bob Eve Tom Zoe went saw left met likes mill shop park dock farm".split()  # noqa: SIM905
+WORDS = "red green blue pink grey Ann Bob Eve Tom Zoe went saw left met likes mill shop park dock farm".split()
 TEXTS = [" ".join(random.Random(i).choices(WORDS, k=12)) + ". " for i in range(200)]
 WORDPIECE, BPE = train_wordpiece(TEXTS, 90), train_bpe(TEXTS, 330)
 Rows = list[dict[str, Any]]
@@ -28,10 +28,19 @@ def stack(tokenizer: Tokenizer, length: int = 32) -> Transformer:
     torch.manual_seed(0)
     causal = tokenizer is BPE
     config = StackConfig(
-        EmbedConfig(tokenizer.vocab.size, segments=0 if causal else 2, norm=not causal), width=32, layers=1, heads=2,
-        hidden=64, position=Learned(length), causal=causal, norm="pre" if causal else "post", final_norm=causal,
-        dropout=0.0, attention_dropout=0.0, init_std=0.1,
-    )  # fmt: skip
+        EmbedConfig(tokenizer.vocab.size, segments=0 if causal else 2, norm=not causal),
+        width=32,
+        layers=1,
+        heads=2,
+        hidden=64,
+        position=Learned(length),
+        causal=causal,
+        norm="pre" if causal else "post",
+        final_norm=causal,
+        dropout=0.0,
+        attention_dropout=0.0,
+        init_std=0.1,
+    )
     return Transformer(config)
 
 
@@ -53,7 +62,10 @@ def pair(rng: random.Random) -> dict[str, Any]:
 
 def tagging(rng: random.Random) -> dict[str, Any]:
     tokens = rng.choices(WORDS, k=6)
-    return {"tokens": tokens, "labels": [1 if w in ("Ann", "Bob", "Eve", "Tom", "Zoe") else 0 for w in tokens]}
+    return {
+        "tokens": tokens,
+        "labels": [1 if w in ("Ann", "Bob", "Eve", "Tom", "Zoe") else 0 for w in tokens],
+    }
 
 
 def choice(rng: random.Random) -> dict[str, Any]:
@@ -66,12 +78,21 @@ def span(rng: random.Random) -> dict[str, Any]:
     words = rng.choices(WORDS[:10], k=6)
     place = rng.randrange(6)
     words[place] = "mill"
-    return {"text": "saw ?", "pair": " ".join(words), "answer": "mill", "start": len(" ".join([*words[:place], ""]))}
+    return {
+        "text": "saw ?",
+        "pair": " ".join(words),
+        "answer": "mill",
+        "start": len(" ".join([*words[:place], ""])),
+    }
 
 
 MAKERS: dict[Kind, Callable[[random.Random], dict[str, Any]]] = {
-    "single": single, "pair": pair, "tagging": tagging, "choice": choice, "span": span,
-}  # fmt: skip
+    "single": single,
+    "pair": pair,
+    "tagging": tagging,
+    "choice": choice,
+    "span": span,
+}
 
 
 def rows(kind: Kind, n: int, seed: int) -> Rows:
@@ -100,7 +121,9 @@ def test_each_kind_is_learned_by_both_kinds_of_stack(kind: Kind, tokenizer: Toke
     assert [step.step for step in result.history] == list(range(1, 61))
     if kind in ("single", "pair", "tagging"):
         assert all(0.8 < row["f1"] <= 1 for row in result.per_class.values())
-        assert sum(row["count"] for row in result.per_class.values()) == (240 if kind == "tagging" else 40)
+        assert sum(row["count"] for row in result.per_class.values()) == (
+            240 if kind == "tagging" else 40
+        )
 
 
 def test_equal_seeds_give_equal_results_and_the_stack_stays_as_it_was() -> None:
@@ -119,22 +142,32 @@ def test_frozen_trains_the_head_only_and_scratch_forgets() -> None:
     body = stack(WORDPIECE)
     frozen = finetune(body, GOOD, WORDPIECE, epochs=1, lr=0.1, frozen=True)
     own = frozen.model.state_dict()
-    assert all(torch.equal(value, own[f"stack.{name}"]) for name, value in body.state_dict().items())
+    assert all(
+        torch.equal(value, own[f"stack.{name}"]) for name, value in body.state_dict().items()
+    )
     assert own["out.weight"].abs().max() > 0.2
     scratch = finetune(body, GOOD, WORDPIECE, epochs=1, lr=1e-9, pretrained=False, seed=5)
-    assert not torch.allclose(scratch.model.state_dict()["stack.embed.tokens.weight"], body.embed.tokens.weight)
+    assert not torch.allclose(
+        scratch.model.state_dict()["stack.embed.tokens.weight"], body.embed.tokens.weight
+    )
     tuned = finetune(body, GOOD, WORDPIECE, epochs=1, lr=1e-9)
-    torch.testing.assert_close(tuned.model.state_dict()["stack.embed.tokens.weight"], body.embed.tokens.weight)
+    torch.testing.assert_close(
+        tuned.model.state_dict()["stack.embed.tokens.weight"], body.embed.tokens.weight
+    )
 
 
 def test_scores_are_regressed_and_a_saved_score_is_a_score(tmp_path: Path) -> None:
     def score(n: int, seed: int) -> Rows:
-        return [{"text": r["text"], "label": r["label"] * 2.5 + 0.5} for r in rows("single", n, seed)]
+        return [
+            {"text": r["text"], "label": r["label"] * 2.5 + 0.5} for r in rows("single", n, seed)
+        ]
 
     task = {"train": score(120, 0), "test": score(30, 1)}
     result = finetune(stack(WORDPIECE), task, WORDPIECE, epochs=4, lr=1e-2, batch=16, out=tmp_path)
     assert result.metric == "pearson" and result.score > 0.9 and result.per_class == {}
-    assert predict(tmp_path, [{"text": row["text"]} for row in task["test"]]) == pytest.approx(result.predictions)
+    assert predict(tmp_path, [{"text": row["text"]} for row in task["test"]]) == pytest.approx(
+        result.predictions
+    )
 
 
 def test_a_pretrained_pooler_is_where_the_classifier_begins() -> None:
@@ -149,19 +182,27 @@ def test_a_pretrained_pooler_is_where_the_classifier_begins() -> None:
     for fresh in (pooler(model.stack), pooler(model, pretrained=False)):
         assert not torch.allclose(fresh.dense.weight, theirs)
     finetune(model, GOOD, WORDPIECE, pool="mean", **options)  # has no pooler to begin with
-    other = heads.Classifier(model.stack, 2, pooler=heads.Pooler(model.stack, torch.relu))  # DistilBERT's
+    # DistilBERT's
+    other = heads.Classifier(model.stack, 2, pooler=heads.Pooler(model.stack, torch.relu))
     assert pooler(other).activation is torch.relu
 
 
 def test_live_gets_the_steps_and_their_number_and_changes_nothing() -> None:
-    task = {"train": rows("single", 32, 0), "validation": rows("single", 16, 2), "test": rows("single", 8, 1)}
+    task = {
+        "train": rows("single", 32, 0),
+        "validation": rows("single", 16, 2),
+        "test": rows("single", 8, 1),
+    }
     seen: list[tuple[int, int]] = []
 
     def live(steps: Any, total: int) -> list[Any]:
         return [seen.append((step.step, total)) or step for step in steps]  # type: ignore[func-returns-value]
 
     options: dict[str, Any] = {"epochs": 2, "batch": 8, "lr": 1e-2}
-    result, plain = (finetune(stack(WORDPIECE), task, WORDPIECE, **options, **how) for how in ({"live": live}, {}))
+    result, plain = (
+        finetune(stack(WORDPIECE), task, WORDPIECE, **options, **how)
+        for how in ({"live": live}, {})
+    )
     assert seen == [(i, 8) for i in range(1, 9)]
     assert [s.loss for s in result.history] == [s.loss for s in plain.history]
     assert result.validation == plain.validation and len(result.validation) == 2
@@ -176,13 +217,20 @@ def test_a_decoder_reads_start_text_delimiter_pair_extract() -> None:
     cut = ids.index(v + 1)
     assert BPE.decode(ids[1:cut]) == "Ann saw" and BPE.decode(ids[cut + 1 : -1]) == "Bob left"
     short, long = BPE.ids(["Ann saw"])[0], "Bob left " * 40
-    for text, pair, kept in (("Ann saw", long, [v, *short, v + 1]), (long, "Ann saw", [v + 1, *short, v + 2])):
+    for text, pair, kept in (
+        ("Ann saw", long, [v, *short, v + 1]),
+        (long, "Ann saw", [v + 1, *short, v + 2]),
+    ):
         (row,) = frame.rows([{"text": text, "pair": pair, "label": 1}])
         ids = row.ids[0] if text == "Ann saw" else row.ids[0][-len(kept) :]
-        assert len(row.ids[0]) == 32 and ids[: len(kept)] == kept, "the longer part is the one to cut"
+        assert len(row.ids[0]) == 32 and ids[: len(kept)] == kept, (
+            "the longer part is the one to cut"
+        )
 
 
-@pytest.mark.parametrize(("tokenizer", "piece"), [(WORDPIECE, 0), (BPE, -1)], ids=["encoder", "decoder"])
+@pytest.mark.parametrize(
+    ("tokenizer", "piece"), [(WORDPIECE, 0), (BPE, -1)], ids=["encoder", "decoder"]
+)
 def test_a_words_label_stands_at_its_first_or_last_piece(tokenizer: Tokenizer, piece: int) -> None:
     words = ["Ann", "farmgreymill", "Bob"]
     frame = Frame(tokenizer, stack(tokenizer).config, "tagging", classes=3)
@@ -191,16 +239,27 @@ def test_a_words_label_stands_at_its_first_or_last_piece(tokenizer: Tokenizer, p
     shift = 0 if tokenizer is WORDPIECE else 1
     places = [i + shift for i, word in enumerate(code.words) if word == 1]
     assert len(places) > 1, "the word should have several pieces"
-    assert row.label[places[piece]] == 2 and sorted(label for label in row.label if label >= 0) == [0, 1, 2]
+    assert row.label[places[piece]] == 2 and sorted(label for label in row.label if label >= 0) == [
+        0,
+        1,
+        2,
+    ]
 
 
 def test_of_several_true_answers_any_counts() -> None:
     task = {"train": rows("span", 160, 0), "test": rows("span", 20, 1)}
     options: dict[str, Any] = {"epochs": 1, "lr": 1e-9}
     said = finetune(stack(WORDPIECE), task, WORDPIECE, **options).predictions
-    wide = [item | {"answers": [item["answer"], text]} for item, text in zip(task["test"], said, strict=True)]
+    wide = [
+        item | {"answers": [item["answer"], text]}
+        for item, text in zip(task["test"], said, strict=True)
+    ]
     result = finetune(stack(WORDPIECE), task | {"test": wide}, WORDPIECE, **options)
-    assert result.predictions == said and result.score == 1 and result.truth[0] == [wide[0]["answer"], said[0]]
+    assert (
+        result.predictions == said
+        and result.score == 1
+        and result.truth[0] == [wide[0]["answer"], said[0]]
+    )
 
 
 def test_cut_rows_lose_their_target_not_their_place() -> None:
@@ -222,16 +281,22 @@ def test_a_saved_model_answers_new_rows_without_labels(kind: Kind, tmp_path: Pat
     result = run(kind, WORDPIECE, epochs=1, out=tmp_path, **names)
     unlabelled = [{k: v for k, v in row.items() if k not in LABELS} for row in rows(kind, 40, 1)]
     assert predict(result, unlabelled) == result.predictions
-    assert predict(tmp_path, unlabelled) == result.predictions and load(tmp_path).names == result.names
+    assert (
+        predict(tmp_path, unlabelled) == result.predictions and load(tmp_path).names == result.names
+    )
 
 
 @pytest.mark.parametrize("name", ["bert", "electra", "distilbert", "gpt"])
 @pytest.mark.parametrize("kind", ["single", "pair"])
-def test_a_saved_model_answers_in_transformers_as_here(kind: Kind, name: str, tmp_path: Path) -> None:
+def test_a_saved_model_answers_in_transformers_as_here(
+    kind: Kind, name: str, tmp_path: Path
+) -> None:
     transformers = pytest.importorskip("transformers")
     task = {"train": rows(kind, 160, 0), "test": rows(kind, 40, 1)}
     tokenizer = BPE if name == "gpt" else WORDPIECE
-    size = {"width": 32, "layers": 1, "heads": 2, "length": 32} | ({"embed": 16} if name == "electra" else {})
+    size = {"width": 32, "layers": 1, "heads": 2, "length": 32} | (
+        {"embed": 16} if name == "electra" else {}
+    )
     body = Transformer(family(name).config(tokenizer.vocab.size, **size))
     options: dict[str, Any] = {"epochs": 2, "lr": 1e-2, "batch": 16, "dropout": 0.0}
     result = finetune(body, task, tokenizer, out=tmp_path, classes=["no", "yes"], **options)
@@ -251,7 +316,13 @@ def test_a_saved_model_answers_in_transformers_as_here(kind: Kind, name: str, tm
 def test_what_cannot_be_saved_is_said_before_the_training(tmp_path: Path) -> None:
     seen: list[Any] = []
     with pytest.raises(CourseError, match=r"pooler|public"):
-        run("single", WORDPIECE, pool="mean", out=tmp_path, live=lambda steps, _: map(seen.append, steps))
+        run(
+            "single",
+            WORDPIECE,
+            pool="mean",
+            out=tmp_path,
+            live=lambda steps, _: map(seen.append, steps),
+        )
     assert not seen and not list(tmp_path.iterdir())
     from course_lib.pretrained import hf
 
@@ -262,7 +333,10 @@ def test_what_cannot_be_saved_is_said_before_the_training(tmp_path: Path) -> Non
 
 def test_another_models_tokenizer_of_equal_size_is_refused() -> None:
     model, own, _ = checkpoints.load("bert-mini")
-    other, task = checkpoints.load("gpt-mini").tokenizer, {name: rows("single", 4, 0) for name in ("train", "test")}
+    other, task = (
+        checkpoints.load("gpt-mini").tokenizer,
+        {name: rows("single", 4, 0) for name in ("train", "test")},
+    )
     assert len(other) == len(own)
     for body in (model, model.stack):
         with pytest.raises(CourseError, match="use that one"):

@@ -25,23 +25,33 @@ def test_only_matrices_decay_and_tied_weights_come_once() -> None:
     assert decayed["weight_decay"] == 0.1 and rest["weight_decay"] == 0
     names = {id(p): n for n, p in net.named_parameters()}
     assert {names[id(p)] for p in rest["params"]} == {
-        "table.weight", "dense.bias", "norm.weight", "norm.bias", "out.bias",
-    }  # fmt: skip
+        "table.weight",
+        "dense.bias",
+        "norm.weight",
+        "norm.bias",
+        "out.bias",
+    }
     net.dense.requires_grad_(False)
-    assert sum(len(group["params"]) for group in parameter_groups(net)) == 4, "frozen ones are left out"
+    assert sum(len(group["params"]) for group in parameter_groups(net)) == 4, (
+        "frozen ones are left out"
+    )
 
 
 @pytest.mark.parametrize("shape", [(6, 4), (4, 6)])
 @pytest.mark.parametrize("name", ["adamw", "muon"])
 def test_they_move_as_pytorchs_do(name, shape) -> None:
-    """The groups and the fused form change nothing but speed; Muon is for matrices, AdamW for the rest."""
+    """The groups and the fused form change nothing but speed; Muon is for matrices, AdamW for the
+    rest.
+    """
     torch.manual_seed(0)
     ours, theirs = nn.Linear(*shape), nn.Linear(*shape)
     theirs.load_state_dict(ours.state_dict())
     betas = (0.9, 0.98)
     own = (muon if name == "muon" else adamw)(ours, 0.1, weight_decay=0.1, betas=betas)
     if name == "muon":
-        matrices = torch.optim.Muon([theirs.weight], lr=0.1, weight_decay=0.1, adjust_lr_fn="match_rms_adamw")
+        matrices = torch.optim.Muon(
+            [theirs.weight], lr=0.1, weight_decay=0.1, adjust_lr_fn="match_rms_adamw"
+        )
     else:
         assert own.defaults["fused"]
         matrices = torch.optim.AdamW([theirs.weight], lr=0.1, weight_decay=0.1, betas=betas)
@@ -77,12 +87,17 @@ def test_the_shape_of_wsd() -> None:
     shape = [wsd(10, warmup=2, decay=0.4)(s) for s in range(11)]
     assert shape == pytest.approx([0.5, 1, 1, 1, 1, 1, 1, 0.75, 0.5, 0.25, 0])
     longer = wsd(100, warmup=2, decay=0.4)
-    assert [longer(s) for s in range(7)] == shape[:7], "before the decay, the length must not matter"
+    assert [longer(s) for s in range(7)] == shape[:7], (
+        "before the decay, the length must not matter"
+    )
 
 
 @pytest.mark.parametrize(
     ("make", "words"),
-    [(lambda: adamw(Net(), lr=0), "above 0"), (lambda: adamw(Net().requires_grad_(False)), "no trainable parameter")],
+    [
+        (lambda: adamw(Net(), lr=0), "above 0"),
+        (lambda: adamw(Net().requires_grad_(False)), "no trainable parameter"),
+    ],
 )
 def test_bad_arguments(make: object, words: str) -> None:
     with pytest.raises(CourseError, match=words):

@@ -28,42 +28,78 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.mark.parametrize("kind", FAMILIES)
-def test_every_family_learns_and_is_written_in_the_public_layout(kind: str, book: str, tmp_path: Path) -> None:
+def test_every_family_learns_and_is_written_in_the_public_layout(
+    kind: str, book: str, tmp_path: Path
+) -> None:
     seen: list[Step] = []
     said: list[str] = []
     pretrain(
-        f"{kind}-mini", tmp_path, data=book, vocab=300, size=SIZE, steps=12, tokens=256, lr=3e-2, precision="fp32",
-        say=said.append, watch=seen.append,
-    )  # fmt: skip
+        f"{kind}-mini",
+        tmp_path,
+        data=book,
+        vocab=300,
+        size=SIZE,
+        steps=12,
+        tokens=256,
+        lr=3e-2,
+        precision="fp32",
+        say=said.append,
+        watch=seen.append,
+    )
     assert len(seen) == 12 and seen[-1].loss < seen[0].loss
-    assert "parameters" in said[0] and said[-1].startswith(f"written to {tmp_path}; no held-out text")
+    assert "parameters" in said[0] and said[-1].startswith(
+        f"written to {tmp_path}; no held-out text"
+    )
     model, tokenizer = hf.load_pretrained(tmp_path), Tokenizer.load(tmp_path)
     assert families.family_of(model).name == kind and model.stack.config.width == 16  # type: ignore[union-attr]
     card = read_json(tmp_path / "card.json")
-    assert card["steps"] == 12 and card["tokens"] == sum(step.tokens for step in seen) and not card["scores"]
+    assert (
+        card["steps"] == 12
+        and card["tokens"] == sum(step.tokens for step in seen)
+        and not card["scores"]
+    )
     assert card["curve"] == read_json(tmp_path / "run" / "curve.json") and tokenizer.vocab.size
 
 
-def test_tokens_are_streamed_and_written_once_and_read_by_any_run(book: str, tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+def test_tokens_are_streamed_and_written_once_and_read_by_any_run(
+    book: str, tmp_path: Path, monkeypatch
+) -> None:  # type: ignore[no-untyped-def]
     place, asked, real = tmp_path / "tokens of a book", [], pretraining.doors.corpus
     monkeypatch.setattr(
-        pretraining.doors, "corpus", lambda *a, **how: asked.append(how.get("streaming")) or real(*a, **how)
+        pretraining.doors,
+        "corpus",
+        lambda *a, **how: asked.append(how.get("streaming")) or real(*a, **how),
     )
     ready = tokenize(book, place, vocab=300)
     assert asked == [None, True, True]  # the validation split is short; the vocabulary, the tokens
     assert ready.store.tokens > 500 and ready.tokenizer.vocab.size <= 300
     monkeypatch.setattr(pretraining, "encode_corpus", None)  # nothing is tokenized a second time
-    assert tokenize(book, place, vocab=300).store.stream(0, 50).tolist() == ready.store.stream(0, 50).tolist()
+    assert (
+        tokenize(book, place, vocab=300).store.stream(0, 50).tolist()
+        == ready.store.stream(0, 50).tolist()
+    )
     out = tmp_path / "model"
     pretrain("gpt", out, data=str(place), size=SIZE, steps=1, tokens=256)
-    assert not (out / "tokens").exists() and (out / "tokenizer.json").exists() and (out / "config.json").exists()
+    assert (
+        not (out / "tokens").exists()
+        and (out / "tokenizer.json").exists()
+        and (out / "config.json").exists()
+    )
     with pytest.raises(CourseError, match=r"\[CLS\]"):
         pretrain("bert", tmp_path / "other", data=str(place), size=SIZE, steps=1)
 
 
 def test_bart_reads_a_text_without_full_stops(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(TEXT.replace(".", " and"))
-    pretrain("bart", tmp_path / "bart", data=str(tmp_path / "a.txt"), vocab=300, size=SIZE, steps=1, tokens=256)
+    pretrain(
+        "bart",
+        tmp_path / "bart",
+        data=str(tmp_path / "a.txt"),
+        vocab=300,
+        size=SIZE,
+        steps=1,
+        tokens=256,
+    )
 
 
 def test_a_run_on_other_data_is_not_gone_on_with(book: str, tmp_path: Path) -> None:
@@ -71,13 +107,21 @@ def test_a_run_on_other_data_is_not_gone_on_with(book: str, tmp_path: Path) -> N
     pretrain("gpt", tmp_path, **how)
     before = (tmp_path / "run" / "state.safetensors").read_bytes()
     with pytest.raises(
-        CourseError, match=r"of a run with vocab 300 \(here 301\), lr 0.001 \(here 0.1\), heads 2 \(here 4\)"
+        CourseError,
+        match=r"of a run with vocab 300 \(here 301\), lr 0.001 \(here 0.1\), heads 2 \(here 4\)",
     ):
         pretrain("gpt", tmp_path, **how | {"vocab": 301, "size": SIZE | {"heads": 4}}, lr=0.1)
-    with pytest.raises(CourseError, match=r"of a run with seed 0 \(here 1\): ask for the same.*--afresh"):
+    with pytest.raises(
+        CourseError, match=r"of a run with seed 0 \(here 1\): ask for the same.*--afresh"
+    ):
         pretrain("gpt", tmp_path, seed=1, **how)
     assert (tmp_path / "run" / "state.safetensors").read_bytes() == before
-    for odd in ('{"a": 1}', "3", '[{"loss": 1.0}]', '[{"step": "1", "loss": 1, "lr": 1, "tokens": 1, "seconds": 1}]'):
+    for odd in (
+        '{"a": 1}',
+        "3",
+        '[{"loss": 1.0}]',
+        '[{"step": "1", "loss": 1, "lr": 1, "tokens": 1, "seconds": 1}]',
+    ):
         (tmp_path / "run" / "curve.json").write_text(odd)
         with pytest.raises(CourseError, match=r"curve\.json is no learning curve .*; remove it"):
             pretrain("gpt", tmp_path, **how | {"steps": 2})
@@ -87,7 +131,11 @@ def test_a_run_on_other_data_is_not_gone_on_with(book: str, tmp_path: Path) -> N
     for file in (tmp_path / "tokens").iterdir():
         (tmp_path / "tokens" / f".{file.name}.killed.tmp").touch()
     tokenize(book, tmp_path / "", vocab=300, resume=False)
-    assert {file.name for file in (tmp_path / "tokens").iterdir()} == {"header.json", "tokens.bin", "starts.bin"}
+    assert {file.name for file in (tmp_path / "tokens").iterdir()} == {
+        "header.json",
+        "tokens.bin",
+        "starts.bin",
+    }
 
 
 def test_tokens_that_were_written_apart_bring_their_held_out_text(tmp_path: Path) -> None:
@@ -107,7 +155,9 @@ def test_tokens_that_were_written_apart_bring_their_held_out_text(tmp_path: Path
 
 def test_documents_are_kept_aside_where_there_is_no_validation_split(tmp_path: Path) -> None:
     book, said = str(tmp_path / "stories.jsonl"), list[str]()
-    Path(book).write_text("".join(json.dumps({"text": TEXT[: 100 + 37 * i]}) + "\n" for i in range(12)))
+    Path(book).write_text(
+        "".join(json.dumps({"text": TEXT[: 100 + 37 * i]}) + "\n" for i in range(12))
+    )
     how = {"size": SIZE, "steps": 2, "tokens": 256, "vocab": 300}
     with pytest.raises(CourseError, match="12 documents kept aside leave nothing to train on"):
         tokenize(book, tmp_path / "none", vocab=300, held_out=12)
@@ -131,7 +181,9 @@ def test_a_run_may_begin_with_the_weights_of_another(book: str, tmp_path: Path) 
         pretrain("bert", tmp_path / name, init_from=start, size=size, **once)
         first[name] = seen[0].loss
     assert first["warm"] < first["cold"] - 0.2
-    assert (tmp_path / "warm" / "tokenizer.json").read_bytes() == (tmp_path / "one" / "tokenizer.json").read_bytes()
+    assert (tmp_path / "warm" / "tokenizer.json").read_bytes() == (
+        tmp_path / "one" / "tokenizer.json"
+    ).read_bytes()
     with pytest.raises(CourseError, match="no model that a gpt could begin with"):
         pretrain("gpt", tmp_path / "x", init_from=tmp_path / "one", **how)
     with pytest.raises(CourseError, match="leave layers, width and heads"):
@@ -139,7 +191,9 @@ def test_a_run_may_begin_with_the_weights_of_another(book: str, tmp_path: Path) 
 
 
 def test_a_student_by_the_command(book: str, tmp_path: Path) -> None:
-    """Every second layer of the teacher to begin with; what it learns is written in a public layout."""
+    """Every second layer of the teacher to begin with; what it learns is written in a public
+    layout.
+    """
     how: dict[str, Any] = {"data": book, "steps": 4, "tokens": 256, "lr": 1e-2, "precision": "fp32"}
     pretrain("megatron-bert", tmp_path / "teacher", vocab=300, size=SIZE | {"layers": 4}, **how)
     said: list[str] = []
@@ -164,10 +218,27 @@ def test_muon_short_rows_capitals_and_first_weights(tmp_path: Path) -> None:
     for number in range(4):
         text = TEXT.replace("anna", "Anna").replace(" the", " The") if number % 2 else TEXT
         (tmp_path / "books" / f"{number}.txt").write_text(text)
-    how: dict[str, Any] = {"data": str(tmp_path / "books"), "vocab": 300, "held_out": 1, "tokens": 256, "lr": 3e-3}
+    how: dict[str, Any] = {
+        "data": str(tmp_path / "books"),
+        "vocab": 300,
+        "held_out": 1,
+        "tokens": 256,
+        "lr": 3e-3,
+    }
     how |= {"schedule": "wsd", "warmup": 2}
-    how |= {"optimizer": "muon", "weight_decay": 0.1, "short": 16, "mask_rate": 0.4, "cased": True, "every": 3}
-    how |= {"dropout": 0.0, "init_std": 0.04, "size": {"width": 32, "heads": 2, "layers": 1, "length": 32}}
+    how |= {
+        "optimizer": "muon",
+        "weight_decay": 0.1,
+        "short": 16,
+        "mask_rate": 0.4,
+        "cased": True,
+        "every": 3,
+    }
+    how |= {
+        "dropout": 0.0,
+        "init_std": 0.04,
+        "size": {"width": 32, "heads": 2, "layers": 1, "length": 32},
+    }
     pretrain("megatron-bert", tmp_path / "whole", steps=10, **how)
 
     def stop(step) -> None:  # type: ignore[no-untyped-def]

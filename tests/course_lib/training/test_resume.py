@@ -1,5 +1,5 @@
-"""A run killed ten times by SIGKILL, also while its checkpoint is being written, ends with the same bits; a full
-disk costs nothing that was there."""
+"""A run killed ten times by SIGKILL, also while its checkpoint is being written, ends with the same
+bits; a full disk costs nothing that was there."""
 
 import multiprocessing
 import os
@@ -25,7 +25,8 @@ from tests.course_lib.training.test_train import Net, batch
 resource = pytest.importorskip("resource", reason="needs fork, SIGKILL and limits (not on Windows)")
 STEPS = 60  # ten attempts reach 44 at most
 MOMENTS = ["before the rename", "half written", "between two steps", "after the rename", "any time"]
-# One process imports torch and forks the others; forking is cheap, importing is not. A first step imports dynamo.
+# One process imports torch and forks the others; forking is cheap, importing is not. A first step
+# imports dynamo.
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["torch._dynamo", __name__])
 
@@ -43,7 +44,9 @@ def run(path: Path, steps: int = STEPS) -> Iterator[Step]:
 
 
 def attempt(path: Path, moment: str, target: int, stop: int) -> None:
-    """In a process of its own: run, and die at `moment` of the save `target`, or after `stop` steps."""
+    """In a process of its own: run, and die at `moment` of the save `target`, or after `stop`
+    steps.
+    """
     replace, fsync, saves = os.replace, os.fsync, [0]
 
     def die(now: str) -> None:
@@ -80,14 +83,19 @@ def forked(work: Any, *how: Any, seconds: float | None = None) -> int | None:
 
 
 def test_killed_and_resumed_gives_the_same_bits(tmp_path: Path) -> None:
-    whole, path = tmp_path / "whole" / "state.safetensors", tmp_path / "killed" / "state.safetensors"
+    whole, path = (
+        tmp_path / "whole" / "state.safetensors",
+        tmp_path / "killed" / "state.safetensors",
+    )
     assert forked(time.sleep, 0) == 0  # the server is up
     start = time.perf_counter()
     assert forked(attempt, whole, "never", 0, 0) == 0
     pace, rng = (time.perf_counter() - start) / STEPS, random.Random(7)
     for moment in MOMENTS * 2:
         seconds = rng.random() * 6 * pace if moment == "any time" else None
-        killed = forked(attempt, path, moment, rng.randrange(1, 3), rng.randrange(1, 5), seconds=seconds)
+        killed = forked(
+            attempt, path, moment, rng.randrange(1, 3), rng.randrange(1, 5), seconds=seconds
+        )
         assert killed == -signal.SIGKILL, moment
     assert forked(attempt, path, "never", 0, 0) == 0
     assert whole.read_bytes() == path.read_bytes() and len(list(path.parent.iterdir())) == 1
@@ -103,7 +111,11 @@ def test_a_folder_has_one_writer_and_a_killed_one_leaves_it(tmp_path: Path) -> N
     net, said = Net(), f"^Process {os.getpid()} is writing in {tmp_path}: wait"
     with locked(tmp_path):
         with pytest.raises(CourseError, match=said):
-            next(train_in_folder(tmp_path, net, Endless(), losses.clm, adamw(net), cosine(2, 1), steps=2))
+            next(
+                train_in_folder(
+                    tmp_path, net, Endless(), losses.clm, adamw(net), cosine(2, 1), steps=2
+                )
+            )
         with pytest.raises(CourseError, match=said):
             pretrain("gpt", tmp_path)
     assert not tmp_path.exists()
@@ -114,7 +126,9 @@ def fill_up(path: Path) -> None:
     assert len(list(run(path, 2))) == 2
     kept, (_, most) = path.read_bytes(), resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (len(kept) // 2, most))
-    with pytest.raises(CourseError, match=rf"^Could not write {path}: .*File too large.*unchanged[^\n]*$"):
+    with pytest.raises(
+        CourseError, match=rf"^Could not write {path}: .*File too large.*unchanged[^\n]*$"
+    ):
         list(run(path, 4))
     assert path.read_bytes() == kept, "the last good checkpoint was lost"
     assert [p.name for p in path.parent.iterdir()] == [path.name], "half a file was left"

@@ -1,4 +1,6 @@
-"""Spans: the best answer is an answer, and the probabilities are those of all answers that there are."""
+"""Spans: the best answer is an answer, and the probabilities are those of all answers that there
+are.
+"""
 
 from dataclasses import replace
 
@@ -20,7 +22,9 @@ def test_the_best_of_all_pairs_by_counting(monkeypatch: pytest.MonkeyPatch) -> N
     for _ in range(50):
         start, end = torch.randn(7, generator=rng), torch.randn(7, generator=rng)
         pairs = [(i, j) for i in range(3, 6) for j in range(i, 6) if j - i < 2]
-        assert spans.best(start, end, INSIDE) == max(pairs, key=lambda p: float(start[p[0]] + end[p[1]]))
+        assert spans.best(start, end, INSIDE) == max(
+            pairs, key=lambda p: float(start[p[0]] + end[p[1]])
+        )
         joint = spans.joint(start, end, INSIDE)
         assert sorted(map(tuple, joint.nonzero().tolist())) == sorted(pairs)
         assert joint.sum() == pytest.approx(1, abs=1e-5)
@@ -34,7 +38,9 @@ def test_a_reading_says_what_the_result_predicted(tokenizer: Tokenizer) -> None:
         reading = spans.read(result, item)
         assert reading.answer == said and reading.question == item["text"]
         assert len(reading.start) == len(reading.end) == len(reading.tokens)
-        assert sum(reading.start) == pytest.approx(1, abs=1e-4) and sum(reading.end) == pytest.approx(1, abs=1e-4)
+        assert sum(reading.start) == pytest.approx(1, abs=1e-4) and sum(
+            reading.end
+        ) == pytest.approx(1, abs=1e-4)
         assert reading.tokens == item["pair"].split(), "pieces of a word are put together"
         first, last = reading.best
         assert said.replace(" ", "") in "".join(reading.tokens[first : last + 1]), "whole words"
@@ -43,7 +49,8 @@ def test_a_reading_says_what_the_result_predicted(tokenizer: Tokenizer) -> None:
 def test_without_a_passage_or_a_span_task_there_is_no_answer() -> None:
     (row,) = run("span", WORDPIECE, epochs=1).frame.rows([rows("span", 1, 0)[0]])
     assert row.context is not None
-    cut = replace(row, context=(row.context[0], (None,) * len(row.context[1])))  # the whole passage cut away
+    # the whole passage cut away
+    cut = replace(row, context=(row.context[0], (None,) * len(row.context[1])))
     assert spans.answer(cut, torch.zeros(20), torch.zeros(20)) == ""
     with pytest.raises(CourseError, match="no passage"):
         spans.best(torch.zeros(3), torch.zeros(3), torch.zeros(3, dtype=torch.bool))

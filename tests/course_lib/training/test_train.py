@@ -1,4 +1,6 @@
-"""The loop: what one step does, accumulation, precision, divergence, checkpoints of the wrong run."""
+"""The loop: what one step does, accumulation, precision, divergence, checkpoints of the wrong
+run.
+"""
 
 import json
 import math
@@ -35,7 +37,9 @@ class Net(nn.Module):
         self.out.weight = self.table.weight
         self.next = nn.Linear(width, 2)
 
-    def forward(self, ids: Tensor, *, attention_mask: Tensor | None = None, loss_mask: Tensor | None = None) -> Tensor:
+    def forward(
+        self, ids: Tensor, *, attention_mask: Tensor | None = None, loss_mask: Tensor | None = None
+    ) -> Tensor:
         h = self.drop(self.mix(self.table(ids).cumsum(1)).tanh())
         logits: Tensor = self.out(h if loss_mask is None else h[loss_mask])
         return logits
@@ -49,7 +53,10 @@ class Both(Net):
 def batch(seed: int, rows: int = 6, t: int = 9) -> dict[str, Tensor]:
     rng = torch.Generator().manual_seed(seed)
     ids = torch.randint(0, 11, (rows, t), generator=rng)
-    return {"ids": ids, "attention_mask": torch.arange(t) < torch.randint(2, t + 1, (rows, 1), generator=rng)}
+    return {
+        "ids": ids,
+        "attention_mask": torch.arange(t) < torch.randint(2, t + 1, (rows, 1), generator=rng),
+    }
 
 
 BATCHES = [batch(i) for i in range(5)]
@@ -80,7 +87,10 @@ def test_one_step_is_the_textbooks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_schedule_multiplies_each_groups_own_rate() -> None:
     net = Net()
-    groups = [{"params": [net.table.weight], "lr": 0.1}, {"params": list(net.mix.parameters()), "lr": 0.01}]
+    groups = [
+        {"params": [net.table.weight], "lr": 0.1},
+        {"params": list(net.mix.parameters()), "lr": 0.01},
+    ]
     optimizer = torch.optim.SGD(groups, lr=1.0)
     seen = []
     for step in loop.train(net, BATCHES, losses.clm, optimizer, linear(10, warmup=5), steps=10):
@@ -91,7 +101,11 @@ def test_the_schedule_multiplies_each_groups_own_rate() -> None:
 
 
 @settings(deadline=None, max_examples=25)
-@given(parts=st.integers(1, 6), seed=st.integers(0, 1000), kind=st.sampled_from(["clm", "mlm", "mlm_nsp", "rows"]))
+@given(
+    parts=st.integers(1, 6),
+    seed=st.integers(0, 1000),
+    kind=st.sampled_from(["clm", "mlm", "mlm_nsp", "rows"]),
+)
 def test_accumulation_is_the_one_big_batch(parts: int, seed: int, kind: str) -> None:
     """Rows of very different lengths: a mean of the parts' means would be wrong."""
     data = batch(seed)
@@ -157,15 +171,21 @@ def test_divergence_names_the_step_and_keeps_the_checkpoint(place: str, tmp_path
             value.register_hook(lambda gradient: gradient * math.inf)
         return value * (math.nan if len(reached) == 5 and place == "loss" else 1.0)
 
-    said = r"step 6: the loss is nan.*last good state" if place == "loss" else "the norm of the gradient is (nan|inf)"
-    with pytest.raises(CourseError, match=said):  # noqa: PT012
+    said = (
+        r"step 6: the loss is nan.*last good state"
+        if place == "loss"
+        else "the norm of the gradient is (nan|inf)"
+    )
+    with pytest.raises(CourseError, match=said):
         for step in loop.train(net, BATCHES, loss, steps=9, checkpoint=path, every=2):
             reached.append(step.step)
             if step.step == 4:
                 kept = path.read_bytes()
             before = weights(net)
     assert reached == [1, 2, 3, 4, 5] and path.read_bytes() == kept
-    assert all(torch.equal(a, b) for a, b in zip(before, weights(net), strict=True)), "the bad step was taken"
+    assert all(torch.equal(a, b) for a, b in zip(before, weights(net), strict=True)), (
+        "the bad step was taken"
+    )
 
 
 def forged(state: str = "", change: Any = dict, **rest: Any) -> Any:
@@ -187,14 +207,32 @@ def forged(state: str = "", change: Any = dict, **rest: Any) -> Any:
             (forged(**odd), "not a training state")
             for odd in ({"step": "3"}, {"step": -1}, {"twins": []}, {"crc": 0.5})
         ],
-        *[(forged(state=odd), "not a training state|damaged") for odd in ("[1]", "{", "3", "[" * 10**5)],
+        *[
+            (forged(state=odd), "not a training state|damaged")
+            for odd in ("[1]", "{", "3", "[" * 10**5)
+        ],
         (forged(step=10**9), "has made 1,000,000,000 steps, more than the 5"),
-        (forged(twins={"a": ["b"]}, change=lambda t: t | {"model.more": torch.ones(1)}), "another model"),
-        (forged(change=lambda t: {n: x for n, x in t.items() if n != "random.cpu"}), "random numbers"),
+        (
+            forged(twins={"a": ["b"]}, change=lambda t: t | {"model.more": torch.ones(1)}),
+            "another model",
+        ),
+        (
+            forged(change=lambda t: {n: x for n, x in t.items() if n != "random.cpu"}),
+            "random numbers",
+        ),
         (forged(change=lambda t: t | {"random.cpu": t["random.cpu"][:9]}), "random numbers"),
-        (forged(change=lambda t: {n: x.half() if "model" in n else x for n, x in t.items()}), "of torch.float16 there"),
-        (forged(change=lambda t: {n: x.int() if "optim" in n else x for n, x in t.items()}), "trains other weights"),
-        (forged(change=lambda t: {n: x for n, x in t.items() if "exp_avg_sq" not in n}), "trains other weights"),
+        (
+            forged(change=lambda t: {n: x.half() if "model" in n else x for n, x in t.items()}),
+            "of torch.float16 there",
+        ),
+        (
+            forged(change=lambda t: {n: x.int() if "optim" in n else x for n, x in t.items()}),
+            "trains other weights",
+        ),
+        (
+            forged(change=lambda t: {n: x for n, x in t.items() if "exp_avg_sq" not in n}),
+            "trains other weights",
+        ),
         (lambda data: data[: len(data) // 2], "damaged"),
         (lambda data: data[:-9] + bytes([data[-9] ^ 1]) + data[-8:], "checksum"),
         (lambda data: b"", "damaged"),
@@ -202,7 +240,9 @@ def forged(state: str = "", change: Any = dict, **rest: Any) -> Any:
         (lambda data: save({"x": torch.ones(1)}), "not a training state"),
     ],
 )
-def test_wrong_checkpoints_are_refused_and_change_nothing(spoil: Any, words: str, tmp_path: Path) -> None:
+def test_wrong_checkpoints_are_refused_and_change_nothing(
+    spoil: Any, words: str, tmp_path: Path
+) -> None:
     path = tmp_path / "state.safetensors"
     list(loop.train(Net(), BATCHES, losses.clm, steps=3, checkpoint=path, every=1))
     path.write_bytes(content := spoil(path.read_bytes()))
@@ -226,17 +266,39 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
 
 def test_a_run_goes_on_by_its_own_recipe_only(tmp_path: Path) -> None:
     how: dict[str, Any] = {"checkpoint": tmp_path / "state.safetensors"}
-    list(loop.train(Net(), BATCHES, losses.clm, steps=3, recipe={"heads": 2, "data": Path("a")}, **how))
+    list(
+        loop.train(
+            Net(), BATCHES, losses.clm, steps=3, recipe={"heads": 2, "data": Path("a")}, **how
+        )
+    )
     with pytest.raises(CourseError, match=r"of a run with heads 2 \(here 4\): .*--afresh"):
-        next(loop.train(Net(), BATCHES, losses.clm, steps=5, recipe={"heads": 4, "data": Path("a")}, **how))
-    assert len(list(loop.train(Net(), BATCHES, losses.clm, steps=5, recipe={"heads": 2, "new": 1}, **how))) == 2
+        next(
+            loop.train(
+                Net(), BATCHES, losses.clm, steps=5, recipe={"heads": 4, "data": Path("a")}, **how
+            )
+        )
+    assert (
+        len(
+            list(
+                loop.train(
+                    Net(), BATCHES, losses.clm, steps=5, recipe={"heads": 2, "new": 1}, **how
+                )
+            )
+        )
+        == 2
+    )
 
 
 def test_resume_can_be_declined_and_more_steps_asked(tmp_path: Path) -> None:
     asked = [(3, True), (3, True), (5, True), (2, False)]
     path = tmp_path / "state.safetensors"
     done = [
-        [step.step for step in loop.train(Net(), BATCHES, losses.clm, steps=n, checkpoint=path, resume=resume)]
+        [
+            step.step
+            for step in loop.train(
+                Net(), BATCHES, losses.clm, steps=n, checkpoint=path, resume=resume
+            )
+        ]
         for n, resume in asked
     ]
     assert done == [[1, 2, 3], [], [4, 5], [1, 2]]
@@ -245,13 +307,19 @@ def test_resume_can_be_declined_and_more_steps_asked(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("batches", "options", "words"),
     [
-        (BATCHES, {"steps": 0}, "steps is 0"), (BATCHES, {"accumulate": 0}, "accumulate is 0"),
-        (BATCHES, {"every": 0}, "every is 0"), (BATCHES, {"accumulate": 7}, "only 6 rows"),
-        (BATCHES, {"precision": "fp16"}, "no precision 'fp16'"), ([], {}, "no batches"),
-        (BATCHES, {"device": "cuda"}, "no NVIDIA GPU"), (BATCHES, {"device": "gpu"}, "no device 'gpu'"),
+        (BATCHES, {"steps": 0}, "steps is 0"),
+        (BATCHES, {"accumulate": 0}, "accumulate is 0"),
+        (BATCHES, {"every": 0}, "every is 0"),
+        (BATCHES, {"accumulate": 7}, "only 6 rows"),
+        (BATCHES, {"precision": "fp16"}, "no precision 'fp16'"),
+        ([], {}, "no batches"),
+        (BATCHES, {"device": "cuda"}, "no NVIDIA GPU"),
+        (BATCHES, {"device": "gpu"}, "no device 'gpu'"),
     ],
-)  # fmt: skip
-def test_bad_arguments(batches: Any, options: dict[str, Any], words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+)
+def test_bad_arguments(
+    batches: Any, options: dict[str, Any], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(CourseError, match=words):
         next(loop.train(Net(), batches, losses.clm, **{"steps": 1} | options))
@@ -265,17 +333,30 @@ def tiny() -> nn.Module:
     ("spoil", "words"),
     [
         (lambda b: b | {"ids": b["ids"].float()}, "'ids' of batch 3 is of type torch.float32"),
-        (lambda b: b | {"attention_mask": b["attention_mask"].int()}, r"torch.int32; it must be torch.bool"),
-        (lambda b: b | {"ids": b["ids"] + 1}, "Token ids run from 1 to 11, but the model's vocabulary has 11"),
-        (lambda b: {"ids": torch.zeros(2, 10, dtype=torch.int64)}, "reaches 10 positions, but this model has"),
+        (
+            lambda b: b | {"attention_mask": b["attention_mask"].int()},
+            r"torch.int32; it must be torch.bool",
+        ),
+        (
+            lambda b: b | {"ids": b["ids"] + 1},
+            "Token ids run from 1 to 11, but the model's vocabulary has 11",
+        ),
+        (
+            lambda b: {"ids": torch.zeros(2, 10, dtype=torch.int64)},
+            "reaches 10 positions, but this model has",
+        ),
     ],
 )
-def test_a_bad_batch_is_one_sentence_and_keeps_the_checkpoint(spoil: Any, words: str, tmp_path: Path) -> None:
+def test_a_bad_batch_is_one_sentence_and_keeps_the_checkpoint(
+    spoil: Any, words: str, tmp_path: Path
+) -> None:
     path = tmp_path / "state.safetensors"
     bad = spoil(batch(1) | {"ids": torch.arange(54).view(6, 9) % 11})
     with pytest.raises(CourseError, match=words):
         list(loop.train(tiny(), [*BATCHES[:3], bad], losses.clm, steps=5, checkpoint=path, every=2))
-    assert [step.step for step in loop.train(tiny(), BATCHES, losses.clm, steps=4, checkpoint=path)] == [3, 4]
+    assert [
+        step.step for step in loop.train(tiny(), BATCHES, losses.clm, steps=4, checkpoint=path)
+    ] == [3, 4]
 
 
 @pytest.mark.parametrize(
@@ -297,7 +378,11 @@ def test_the_device_decides_what_is_not_said(device, given, steps, chosen, monke
 
 @pytest.mark.parametrize(
     ("able", "vendor", "faster"),
-    [("amx_bf16", "GenuineIntel", True), ("avx512_bf16", "GenuineIntel", False), ("avx512_bf16", "AuthenticAMD", True)],
+    [
+        ("amx_bf16", "GenuineIntel", True),
+        ("avx512_bf16", "GenuineIntel", False),
+        ("avx512_bf16", "AuthenticAMD", True),
+    ],
 )
 def test_bf16_is_chosen_where_it_is_faster(able, vendor, faster, tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
     (tmp_path / "cpuinfo").write_text(f"vendor_id : {vendor}")
@@ -319,20 +404,41 @@ def test_beside_a_gpu_the_next_batch_is_read_ahead() -> None:
     [(first, share)], tokens = next(coming)
     assert first["ids"].is_meta and (share, tokens) == (1.0, 6)
     next(coming)
-    assert asked[:3] == [4, 5, 6] or asked == [4, 5]  # the third at the latest when the second has come
+    # the third at the latest when the second has come
+    assert asked[:3] == [4, 5, 6] or asked == [4, 5]
     assert len(list(coming)) == 2 and asked == [4, 5, 6, 7]
-    with pytest.raises(CourseError, match=r"run from -1 to 3, but .* has 11"):  # before a GPU sees it
-        next(loop._ahead([{"ids": torch.tensor([[-1, 3]])}], range(1), tiny(), torch.device("meta"), 1, Processes()))
+    # before a GPU sees it
+    with pytest.raises(CourseError, match=r"run from -1 to 3, but .* has 11"):
+        next(
+            loop._ahead(
+                [{"ids": torch.tensor([[-1, 3]])}],
+                range(1),
+                tiny(),
+                torch.device("meta"),
+                1,
+                Processes(),
+            )
+        )
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(" " in torch.__file__, reason="torch.compile's linker cannot handle a space in PyTorch's own path")
+@pytest.mark.skipif(
+    " " in torch.__file__,
+    reason="torch.compile's linker cannot handle a space in PyTorch's own path",
+)
 def test_compiled_training_is_the_same_training() -> None:
     curves = []
     for compile in (False, True):
         net = Net()
         data = [{"ids": b["ids"]} for b in BATCHES]
-        curves.append([s.loss for s in loop.train(net, data, losses.clm, adamw(net, 1e-2), steps=5, compile=compile)])
+        curves.append(
+            [
+                s.loss
+                for s in loop.train(
+                    net, data, losses.clm, adamw(net, 1e-2), steps=5, compile=compile
+                )
+            ]
+        )
     assert curves[0] == pytest.approx(curves[1], rel=1e-4)
 
 

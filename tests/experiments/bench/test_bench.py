@@ -1,4 +1,5 @@
-"""The bench itself, at a tiny size: every contender runs alone, the table and the record say what was measured.
+"""The bench itself, at a tiny size: every contender runs alone, the table and the record say what
+was measured.
 
 No test asserts a time: a figure is only required to be one.
 """
@@ -16,12 +17,16 @@ from experiments.bench import contenders, roofline
 from experiments.bench.contenders import NAMES, Measurement, Timing
 
 TINY = Timing(rounds=1, steps=2, warmup=1, new=3, tiny=True)
-CHEAP = [(name, c) for name, m in bench.measures().items() for c in m.contenders if c != "course_lib"]
+CHEAP = [
+    (name, c) for name, m in bench.measures().items() for c in m.contenders if c != "course_lib"
+]
 
 
 @pytest.mark.parametrize(("measure", "contender"), CHEAP)
 def test_every_contender_gives_a_figure(measure, contender):
-    """In this process: two dozen fresh interpreters would take minutes. The next test starts real ones."""
+    """In this process: two dozen fresh interpreters would take minutes. The next test starts real
+    ones.
+    """
     if measure == "import" and contender.startswith("transformers"):
         pytest.skip("ten seconds of import say nothing about the bench")
     found = bench.measures()[measure]
@@ -40,7 +45,8 @@ def test_both_sides_of_a_family_are_equally_large(name):
         sum(p.numel() for p in model.parameters())
         for model in (contenders.ours(name, size), contenders.theirs(name, size))
     )
-    assert theirs - ours == size.width * {"roberta": 2, "bart": 4}.get(name, 0)  # position rows that nothing uses
+    # position rows that nothing uses
+    assert theirs - ours == size.width * {"roberta": 2, "bart": 4}.get(name, 0)
 
 
 @pytest.fixture
@@ -49,7 +55,9 @@ def several(monkeypatch):
     clock, asked = [0.0], []
     figures = {"training": "tokens/s", "peak memory": "MiB"}
     made = {
-        name: Measurement(figures, {"theirs": None, "ours": None}, against="theirs", part="families")
+        name: Measurement(
+            figures, {"theirs": None, "ours": None}, against="theirs", part="families"
+        )
         for name in ("BERT", "T5")
     }
 
@@ -67,7 +75,9 @@ def several(monkeypatch):
 def test_figures_measured_together_are_records_of_their_own(several):
     records = list(bench.run(Timing(rounds=1)))
     assert [r["name"] for r in records[:2]] == ["BERT: training", "BERT: peak memory"]
-    assert [r["unit"] for r in records[:2]] == ["tokens/s", "MiB"] and records[0]["rows"][1]["ratio"] == 2.0
+    assert [r["unit"] for r in records[:2]] == ["tokens/s", "MiB"] and records[0]["rows"][1][
+        "ratio"
+    ] == 2.0
 
 
 def test_minutes(several):
@@ -107,24 +117,36 @@ def test_a_run_writes_the_record_and_keeps_what_it_did_not_measure(tmp_path, cap
 
 def test_figures_are_medians_and_ratios_of_medians(monkeypatch):
     values = {"theirs": [10, 30, 20], "ours": [100, 36, 1]}
-    monkeypatch.setattr(bench, "measures", lambda: {"m": Measurement({"f": "unit"}, dict.fromkeys(values), "theirs")})
+    monkeypatch.setattr(
+        bench,
+        "measures",
+        lambda: {"m": Measurement({"f": "unit"}, dict.fromkeys(values), "theirs")},
+    )
     turns = {name: iter(each) for name, each in values.items()}
     monkeypatch.setattr(bench, "_alone", lambda m, c, timing: {"f": next(turns[c])})
     (record,) = bench.run(Timing(rounds=3))
     theirs, ours = record["rows"]
     assert theirs["median"] == 20 and theirs["ratio"] == 1
-    assert ours["median"] == 36 and ours["ratio"] == pytest.approx(1.8) and "1.80x theirs" in bench.table(record)
+    assert (
+        ours["median"] == 36
+        and ours["ratio"] == pytest.approx(1.8)
+        and "1.80x theirs" in bench.table(record)
+    )
 
 
 def test_an_unknown_measure_and_a_contender_that_fails():
-    with pytest.raises(CourseError, match="No measure is called like 'tea'; there are limits, training GPT S"):
+    with pytest.raises(
+        CourseError, match="No measure is called like 'tea'; there are limits, training GPT S"
+    ):
         list(bench.run(TINY, "tea"))
     with pytest.raises(CourseError, match="The contender 'nobody' of 'import' failed: KeyError"):
         bench._alone("import", "nobody", TINY)
 
 
 def peer_apart(model):
-    """Difference of the loss of nanoGPT's model to ours, whose weights it is given, with those of q, k, v joined."""
+    """Difference of the loss of nanoGPT's model to ours, whose weights it is given, with those of
+    q, k, v joined.
+    """
     size = contenders.SIZES["tiny"]
     own, batch = contenders.ours("gpt", size), contenders.batches_of("gpt", size)[0]
     theirs = iter(model.parameters())
@@ -146,24 +168,37 @@ def peer_apart(model):
 def test_the_peer_is_our_gpt2_and_one_that_is_not_is_seen():
     model = contenders.peer("gpt", contenders.SIZES["tiny"])
     assert peer_apart(model) < 1e-5
-    model.blocks[0].qkv.register_forward_hook(lambda module, given, out: out.roll(16, -1))  # q, k, v in another order
+    # q, k, v in another order
+    model.blocks[0].qkv.register_forward_hook(lambda module, given, out: out.roll(16, -1))
     assert peer_apart(model) > 1e-3
 
 
 def test_shares():
-    """6 N and attention's by hand: one layer of width 16, 8 tokens, 64 words; 11 numbers a weight in training."""
+    """6 N and attention's by hand: one layer of width 16, 8 tokens, 64 words; 11 numbers a weight
+    in training.
+    """
     measure = bench.measures()["training GPT S"]
     flops, moved = roofline.work(measure, "training GPT S", "course fp32", TINY)
     assert flops == 6 * (12 * 16**2 + 64 * 16) + 3 * 4 * 16 * 4.5
     n = sum(p.numel() for p in contenders.ours("gpt", contenders.SIZES["tiny"]).parameters())
     assert moved == 11 * 4 * n / 16
     names = [f"generation BART S: {way}, batch 1" for way in ("greedy", "beam")]
-    one, four = (roofline.work(bench.measures()["generation BART S"], name, "course fp32", TINY) for name in names)
+    one, four = (
+        roofline.work(bench.measures()["generation BART S"], name, "course fp32", TINY)
+        for name in names
+    )
     assert one[1] == four[1] and 2 < four[0] / one[0] < 4  # four beams, one reading of the source
     row = {"contender": "course fp32", "median": 5e8 / flops}
     rows = [
-        {"name": f"limits: {k}", "measure": "limits", "rows": [{"contender": "machine", "median": 1.0}], "work": {}}
+        {
+            "name": f"limits: {k}",
+            "measure": "limits",
+            "rows": [{"contender": "machine", "median": 1.0}],
+            "work": {},
+        }
         for k in ("fp32", "bf16", "copy")
     ]
-    rows += [{"name": "x", "measure": "x", "rows": [row], "work": {"course fp32": (flops, flops / 4)}}]
+    rows += [
+        {"name": "x", "measure": "x", "rows": [row], "work": {"course fp32": (flops, flops / 4)}}
+    ]
     assert roofline.draw(rows, roofline.compare(rows)) and row["share"] == pytest.approx(0.5)

@@ -1,4 +1,6 @@
-"""What is known of the GPU path without a GPU: each family's step, its kernels, several processes, the script."""
+"""What is known of the GPU path without a GPU: each family's step, its kernels, several processes,
+the script.
+"""
 
 import json
 
@@ -14,12 +16,16 @@ from experiments.bench.contenders import loss_of
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_step_neither_waits_for_a_gpu_nor_copies_and_recomputed_or_in_bfloat16_it_is_the_same(family):
+def test_a_step_neither_waits_for_a_gpu_nor_copies_and_recomputed_or_in_bfloat16_it_is_the_same(
+    family,
+):
     with steps.Crossings() as seen:
         torch.ones(2).to("meta")
     assert seen.found == {"_to_copy": 1} and steps.crossings(family) == {}
     assert steps.recomputed(family) and steps.counting_changes(family) < 1e-6
-    assert 0 < (found := steps.bf16_error(family))["loss"] < 5e-4 and 1e-4 < found["gradients"] < 0.02
+    assert (
+        0 < (found := steps.bf16_error(family))["loss"] < 5e-4 and 1e-4 < found["gradients"] < 0.02
+    )
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -35,7 +41,10 @@ def test_norms_read_float32_under_autocast_or_a_cpu_sums_their_gradients_in_bflo
 
 def test_batches_are_pinned_and_sent_and_only_their_last_part_is_averaged(tmp_path):
     batch, how = steps.sent("bert")
-    assert how == {(True, "cuda", True)} and batch["target_indices"].tolist() == [[0, 0, 0, 1], [1, 2, 3, 2]]
+    assert how == {(True, "cuda", True)} and batch["target_indices"].tolist() == [
+        [0, 0, 0, 1],
+        [1, 2, 3, 2],
+    ]
     assert steps.reductions(1, tmp_path / "one") == steps.reductions(2, tmp_path / "two") > 1
 
 
@@ -49,7 +58,9 @@ def test_a_static_cache_writes_the_same(family):
     assert gpu.equal_text(family)
 
 
-compiles = pytest.mark.skipif(" " in torch.__file__, reason="torch.compile's linker takes no space in PyTorch's path")
+compiles = pytest.mark.skipif(
+    " " in torch.__file__, reason="torch.compile's linker takes no space in PyTorch's path"
+)
 
 
 @compiles
@@ -65,6 +76,12 @@ def test_the_script_measures_everything_at_no_size_and_models_are_one_graph(tmp_
     monkeypatch.setenv("OUT", str(tmp_path))
     bench.main(["--gpu", "--tiny"])
     record = json.loads((tmp_path / "bench_gpu.json").read_text())
-    assert [name for name, part in record["parts"].items() if "error" in part] == record["left out"] == []
+    assert (
+        [name for name, part in record["parts"].items() if "error" in part]
+        == record["left out"]
+        == []
+    )
     assert record["parts"]["generation, batch 16"]["tokens/s"]["equal"]["static"] == 1.0
-    assert [record["parts"][f"family {name}"]["graph breaks"] for name in FAMILIES] == [0] * len(FAMILIES)
+    assert [record["parts"][f"family {name}"]["graph breaks"] for name in FAMILIES] == [0] * len(
+        FAMILIES
+    )

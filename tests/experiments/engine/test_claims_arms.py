@@ -1,4 +1,6 @@
-"""Arms are trained once, resume after a kill to the same bits, and are never mistaken for another."""
+"""Arms are trained once, resume after a kill to the same bits, and are never mistaken for
+another.
+"""
 
 from dataclasses import fields, replace
 from pathlib import Path
@@ -13,7 +15,16 @@ from experiments.engine.arms import Arm, trained
 from experiments.engine.lab import PLANS, Lab, Plan, Tuning
 
 TINY: Plan = replace(
-    PLANS["smoke"], width=64, layers=1, steps=6, rows=4, length=40, labels=12, tests=12, probes=4, vocab=300
+    PLANS["smoke"],
+    width=64,
+    layers=1,
+    steps=6,
+    rows=4,
+    length=40,
+    labels=12,
+    tests=12,
+    probes=4,
+    vocab=300,
 )
 
 
@@ -47,7 +58,9 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def equal(a: torch.nn.Module, b: torch.nn.Module) -> bool:
     left, right = a.state_dict(), b.state_dict()
-    return left.keys() == right.keys() and all(torch.equal(left[name], right[name]) for name in left)
+    return left.keys() == right.keys() and all(
+        torch.equal(left[name], right[name]) for name in left
+    )
 
 
 def test_trained_once(tmp_path: Path, steps: list[int]) -> None:
@@ -61,9 +74,12 @@ def test_trained_once(tmp_path: Path, steps: list[int]) -> None:
 
 @pytest.mark.parametrize(
     ("make", "dies_at"),
-    [(small_models.causal_arm, step) for step in (2, 3, 5)] + [(small_models.elmo_arm, step) for step in (4, 6)],
+    [(small_models.causal_arm, step) for step in (2, 3, 5)]
+    + [(small_models.elmo_arm, step) for step in (4, 6)],
 )
-def test_a_killed_run_ends_with_the_same_bits(tmp_path: Path, make: Any, dies_at: int, steps: list[int]) -> None:
+def test_a_killed_run_ends_with_the_same_bits(
+    tmp_path: Path, make: Any, dies_at: int, steps: list[int]
+) -> None:
     arm = replace(make(TINY, 1), steps=6)
     whole = trained(arm, tmp_path / "whole")
     steps.append(6 + dies_at)
@@ -83,19 +99,31 @@ def test_a_killed_run_ends_with_the_same_bits(tmp_path: Path, make: Any, dies_at
 def test_a_stopped_arm_is_the_longer_one_s_beginning(tmp_path: Path) -> None:
     arm = small_models.causal_arm(TINY, 0)
     short = replace(arm, keep=(), stop=small_models.after(TINY, 0.4))
-    assert equal(trained(short, tmp_path).model, trained(arm, tmp_path, at=small_models.after(TINY, 0.4)).model)
+    assert equal(
+        trained(short, tmp_path).model,
+        trained(arm, tmp_path, at=small_models.after(TINY, 0.4)).model,
+    )
 
 
 def test_the_name_says_everything() -> None:
     arm = small_models.masked_arm(TINY, 0)
     other: dict[str, Any] = {
-        "objective": "clm", "model": small_models.body(TINY, 2), "precision": "fp32",
-        "parts": (1.0, 0.0, 0.0), "keep": (3,), "documents": "others", "stop": 5,
-    }  # fmt: skip
+        "objective": "clm",
+        "model": small_models.body(TINY, 2),
+        "precision": "fp32",
+        "parts": (1.0, 0.0, 0.0),
+        "keep": (3,),
+        "documents": "others",
+        "stop": 5,
+    }
     names = {arm.name}
     for field in fields(Arm):
         value = other.get(field.name)
-        names.add(replace(arm, **{field.name: getattr(arm, field.name) + 1 if value is None else value}).name)
+        names.add(
+            replace(
+                arm, **{field.name: getattr(arm, field.name) + 1 if value is None else value}
+            ).name
+        )
     assert len(names) == 1 + len(fields(Arm)) and replace(arm).name == arm.name
 
 
@@ -106,7 +134,9 @@ def test_the_two_sided_model_sees_the_next_token(tmp_path: Path) -> None:
     changed = dict(batch) | {"ids": batch["ids"].clone()}
     changed["ids"][:, 5] = (changed["ids"][:, 5] + 1) % TINY.vocab
     with torch.no_grad():
-        before, after = (model(b["ids"], attention_mask=b["attention_mask"]) for b in (batch, changed))
+        before, after = (
+            model(b["ids"], attention_mask=b["attention_mask"]) for b in (batch, changed)
+        )
         assert not torch.equal(before[:, 3], after[:, 3])
         assert not torch.allclose(arms.two_sided(model, batch), arms.two_sided(model, changed))
 
@@ -121,13 +151,16 @@ def test_bad_input_is_one_sentence(tmp_path: Path) -> None:
         trained(arm, tmp_path)
 
 
-def test_a_score_is_computed_once_and_shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_score_is_computed_once_and_shared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lab, tuning = Lab(TINY, tmp_path), Tuning(small_models.causal_arm(TINY, 0), "sentiment", 0)
     score = lab.score(tuning)
     assert 0 <= score <= 1
     monkeypatch.setattr("experiments.engine.lab._tune", lambda *_: pytest.fail("computed again"))
     assert lab.score(tuning) == score
-    assert Lab(TINY, tmp_path).score(replace(tuning, labels=TINY.labels)) == score  # said or by the plan: the same
+    # said or by the plan: the same
+    assert Lab(TINY, tmp_path).score(replace(tuning, labels=TINY.labels)) == score
     for other in (replace(tuning, seed=1), replace(tuning, frozen=True)):
         with pytest.raises(pytest.fail.Exception):
             lab.score(other)
@@ -148,7 +181,10 @@ def test_the_bilstm_does_not_read_padding(tmp_path: Path) -> None:
 
 
 def test_hidden_words_are_asked_from_the_side_that_a_model_has(tmp_path: Path) -> None:
-    bert, gpt = (trained(make(TINY, 0), tmp_path) for make in (small_models.masked_arm, small_models.causal_arm))
+    bert, gpt = (
+        trained(make(TINY, 0), tmp_path)
+        for make in (small_models.masked_arm, small_models.causal_arm)
+    )
     gaps = probes.gaps(small_models.masked_arm(TINY, 0), bert.tokenizer)[:2]
     again = probes.gaps(small_models.causal_arm(TINY, 0), bert.tokenizer)[:2]
     for a, b in zip(gaps, again, strict=True):
@@ -157,7 +193,9 @@ def test_hidden_words_are_asked_from_the_side_that_a_model_has(tmp_path: Path) -
     assert (gap.loss_mask.sum(1) == 1).all() and (gap.loss_mask & ~gap.attention_mask).sum() == 0
     after = (gap.loss_mask.int().cumsum(1) == 1) & ~gap.loss_mask & gap.attention_mask
     other = gap._replace(ids=torch.where(after, (gap.ids + 7) % 300, gap.ids))
-    logits = {name: _heard(source, gap, other) for name, source in {"bert": bert, "gpt": gpt}.items()}
+    logits = {
+        name: _heard(source, gap, other) for name, source in {"bert": bert, "gpt": gpt}.items()
+    }
     assert logits == {"bert": True, "gpt": False}
 
 

@@ -1,4 +1,6 @@
-"""The shipped records follow from their figures, and the claims that need no training are made again here."""
+"""The shipped records follow from their figures, and the claims that need no training are made
+again here.
+"""
 
 import re
 from pathlib import Path
@@ -14,7 +16,9 @@ from experiments.engine.lab import PLANS
 from experiments.engine.run import RunSettings, judge_again, run
 
 LESSONS = ("00_start_here", "01_self_attention", "08_gpt1", "09_bert", "10_bert_finetuning")
-LIVE = [claim.id for lesson in LESSONS for claim in ledger.of_lesson(lesson) if claim.kind != "measured"]
+LIVE = [
+    claim.id for lesson in LESSONS for claim in ledger.of_lesson(lesson) if claim.kind != "measured"
+]
 
 
 def recorded(name: str) -> Record:
@@ -26,14 +30,18 @@ def recorded(name: str) -> Record:
 @pytest.mark.parametrize("name", ledger.read())
 def test_a_record_follows_from_its_figures(name: str) -> None:
     found = recorded(name)
-    assert judge_again(found) == found, "the rule has changed since: python -m course_lib claims judge"
+    assert judge_again(found) == found, (
+        "the rule has changed since: python -m course_lib claims judge"
+    )
     assert "no figure" not in found.why
-    if found.ruled != found.rule_hash:  # a clause younger than the run may lower a verdict, and never lifts one
+    # a clause younger than the run may lower a verdict, and never lifts one
+    if found.ruled != found.rule_hash:
         rule, good = ledger.claim(name).rule, ["partly", "reproduced"]
         higher = good[good.index(rule["before"]) + 1 :] if rule["before"] in good else good
         assert rule["changed"] >= found.made and found.verdict not in higher
     told = str({key: value for key, value in found.config.items() if key not in ("plan", "arms")})
-    drawn = "draws" in report.basis(found)  # where the settings say that the seeds are those of rows or texts
+    # where the settings say that the seeds are those of rows or texts
+    drawn = "draws" in report.basis(found)
     assert drawn == ("; of draws" in found.why)
     assert drawn or not re.search(r"seeds('?:)? ('|are )(those )?of the", told)
     exact = found.kind != "measured"
@@ -41,12 +49,17 @@ def test_a_record_follows_from_its_figures(name: str) -> None:
         assert value == figure(value.seeds, exact=exact), key
         assert len(value.seeds) == len(found.seeds)
     assert exact or len(found.seeds) >= 3
-    assert found.kind == records.claim(name).kind and found.config["plan"]["scale"] in ("cpu", "gpu")
+    assert found.kind == records.claim(name).kind and found.config["plan"]["scale"] in (
+        "cpu",
+        "gpu",
+    )
     assert records.summary(name).startswith(f"{name}: {found.verdict}")
 
 
 def test_the_page_says_what_the_records_say() -> None:
-    """docs/claims.md: the verdicts of the best-known results, and every claim of which something was not tested."""
+    """docs/claims.md: the verdicts of the best-known results, and every claim of which something
+    was not tested.
+    """
     page = (COURSE / "docs" / "claims.md").read_text(encoding="utf-8")
     told = re.findall(rf"`([\w-]+)`(, real English)?: ({'|'.join(VERDICTS)})", page)
     assert len(told) > 10
@@ -65,7 +78,9 @@ def test_every_record_in_the_folder_is_of_a_claim() -> None:
 
 @pytest.mark.parametrize("name", LIVE)
 def test_exact_and_computed_claims_hold_here_too(name: str, tmp_path: Path) -> None:
-    settings = RunSettings(PLANS["cpu"], out=tmp_path, work=tmp_path / "claims", arms=tmp_path / "arms")
+    settings = RunSettings(
+        PLANS["cpu"], out=tmp_path, work=tmp_path / "claims", arms=tmp_path / "arms"
+    )
     *_, done = run([name], settings)
     assert done.record is not None and done.record.verdict == "reproduced"
     shipped = recorded(name)

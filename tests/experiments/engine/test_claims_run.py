@@ -1,4 +1,6 @@
-"""Runs lose nothing when they are killed, make what is missing and no more, and the records say what was found."""
+"""Runs lose nothing when they are killed, make what is missing and no more, and the records say
+what was found.
+"""
 
 import json
 import os
@@ -26,12 +28,19 @@ from experiments.engine.run import RunSettings, run
 from tools.lock import ROOT
 
 FROM_HERE = {**os.environ, "PYTHONPATH": str(ROOT)}
-NAME = "gelu-converges"  # a measured claim of the ledger, here with an experiment that takes no time
+# a measured claim of the ledger, here with an experiment that takes no time
+NAME = "gelu-converges"
 
 
 @pytest.fixture
 def settings(tmp_path: Path) -> RunSettings:
-    return RunSettings(PLANS["smoke"], 3, out=tmp_path / "results", work=tmp_path / "claims", arms=tmp_path / "arms")
+    return RunSettings(
+        PLANS["smoke"],
+        3,
+        out=tmp_path / "results",
+        work=tmp_path / "claims",
+        arms=tmp_path / "arms",
+    )
 
 
 @pytest.fixture
@@ -62,19 +71,28 @@ def register(monkeypatch: pytest.MonkeyPatch, asked: list[int], **changed: Any) 
 
 def test_a_record_says_it_all(settings: RunSettings, toy: list[int]) -> None:
     done = list(run([NAME], settings))
-    assert [each.what for each in done] == [f"{NAME} seed {seed}" for seed in (0, 1, 2)] and done[0].record is None
+    assert [each.what for each in done] == [f"{NAME} seed {seed}" for seed in (0, 1, 2)] and done[
+        0
+    ].record is None
     found = records.record(NAME, settings.out)
     assert found == done[-1].record and found is not None
     assert (found.verdict, found.seeds) == ("reproduced", [0, 1, 2])
-    assert found.why == "holds: a is above -1 (2 ± 2.48)" and found.figures["a"].seeds == [1.0, 2.0, 3.0]
+    assert found.why == "holds: a is above -1 (2 ± 2.48)" and found.figures["a"].seeds == [
+        1.0,
+        2.0,
+        3.0,
+    ]
     low, high = found.figures["a"].interval or (0, 0)
     assert (low + high) / 2 == pytest.approx(2.0)
-    assert high - 2 == pytest.approx(4.30265 / 3**0.5, rel=1e-4)  # Student's t, two degrees of freedom
+    # Student's t, two degrees of freedom
+    assert high - 2 == pytest.approx(4.30265 / 3**0.5, rel=1e-4)
     assert found.rule == "Statements: (1) a is above -1."
     assert found.config["plan"]["scale"] == "smoke" and {"python", "torch"} <= set(found.versions)
 
 
-def test_no_seed_is_done_twice(settings: RunSettings, monkeypatch: pytest.MonkeyPatch, toy: list[int]) -> None:
+def test_no_seed_is_done_twice(
+    settings: RunSettings, monkeypatch: pytest.MonkeyPatch, toy: list[int]
+) -> None:
     for _ in range(2):
         list(run([NAME], settings))
     assert toy == [0, 1, 2]
@@ -90,7 +108,9 @@ def test_no_seed_is_done_twice(settings: RunSettings, monkeypatch: pytest.Monkey
     assert (after.verdict, after.tried) == ("opposite", ["longer"])
 
 
-def test_arms_come_first_and_once(settings: RunSettings, monkeypatch: pytest.MonkeyPatch, toy: list[int]) -> None:
+def test_arms_come_first_and_once(
+    settings: RunSettings, monkeypatch: pytest.MonkeyPatch, toy: list[int]
+) -> None:
     made: list[str] = []
 
     def trained(arm: Any, folder: Path, **options: Any) -> None:
@@ -99,15 +119,26 @@ def test_arms_come_first_and_once(settings: RunSettings, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(running.arms, "trained", trained)
     monkeypatch.setattr("experiments.engine.small_models.fingerprint", lambda world: "x")
-    register(monkeypatch, toy, needs=lambda plan, seed: [small_models.bert_arm(plan, n) for n in (seed, 0)])
+    register(
+        monkeypatch,
+        toy,
+        needs=lambda plan, seed: [small_models.bert_arm(plan, n) for n in (seed, 0)],
+    )
     done = [each.what for each in run([NAME], settings)]
     assert [what.split()[0] for what in done] == ["arm"] * 3 + [NAME] * 3
     found = records.record(NAME, settings.out)
-    assert found is not None and found.arms == made and len(made) == 3 and found.seconds == pytest.approx(180, abs=5)
+    assert (
+        found is not None
+        and found.arms == made
+        and len(made) == 3
+        and found.seconds == pytest.approx(180, abs=5)
+    )
     assert found.config["arms"][0]["objective"] == "mlm_nsp"
 
 
-def test_bad_numbers_are_one_sentence(settings: RunSettings, toy: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bad_numbers_are_one_sentence(
+    settings: RunSettings, toy: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(CourseError, match="measures nothing; name another folder"):
         list(run([NAME], replace(settings, out=RESULTS)))
     with monkeypatch.context() as bare:
@@ -123,7 +154,14 @@ def test_bad_numbers_are_one_sentence(settings: RunSettings, toy: list[int], mon
 def test_figures() -> None:
     assert figure([2.0]).interval is None and figure([2.0], exact=True).interval == (2.0, 2.0)
     assert difference(figure([1.0, 2.0]), figure([0.5, 1.5])) == Figure([0.5, 0.5], 0.5, (0.5, 0.5))
-    told = {3: "3", 1234567: "1,234,567", 0.5: "0.500", 12.34: "12.3", 123.4: "123", 1e-6: "1.0e-06"}
+    told = {
+        3: "3",
+        1234567: "1,234,567",
+        0.5: "0.500",
+        12.34: "12.3",
+        123.4: "123",
+        1e-6: "1.0e-06",
+    }
     assert [short(number) for number in told] == list(told.values())
 
 
@@ -137,7 +175,9 @@ def test_figures() -> None:
         (lambda r: r.update(figures=3), "is no record of a claim"),
     ],
 )
-def test_a_file_that_is_no_record(settings: RunSettings, toy: list[int], change: Any, sentence: str) -> None:
+def test_a_file_that_is_no_record(
+    settings: RunSettings, toy: list[int], change: Any, sentence: str
+) -> None:
     list(run([NAME], settings))
     path = settings.out / f"{NAME}.json"
     values = json.loads(path.read_text())
@@ -148,9 +188,14 @@ def test_a_file_that_is_no_record(settings: RunSettings, toy: list[int], change:
 
 
 def test_telling(settings: RunSettings, toy: list[int], tmp_path: Path) -> None:
-    assert records.summary(NAME, settings.out).startswith(f"{NAME}: not recorded yet; `python -m course_lib claims run")
+    assert records.summary(NAME, settings.out).startswith(
+        f"{NAME}: not recorded yet; `python -m course_lib claims run"
+    )
     list(run([NAME], settings))
-    told = [f"{NAME}: reproduced (3 seeds, mean and 95% interval)", "  holds: a is above -1 (2 ± 2.48)"]
+    told = [
+        f"{NAME}: reproduced (3 seeds, mean and 95% interval)",
+        "  holds: a is above -1 (2 ± 2.48)",
+    ]
     assert records.summary(NAME, settings.out).splitlines() == told
     shown = records.beside(NAME, {"ours": "a"}, scale=100, folder=settings.out)
     assert repr(shown).split("\n")[1].split() == ["ours", "200.00", "[-48.41,", "448.41]"]
@@ -160,11 +205,16 @@ def test_telling(settings: RunSettings, toy: list[int], tmp_path: Path) -> None:
     assert "not recorded yet" in repr(records.beside("gelu", {"ours": "a"}, folder=settings.out))
     mean, low, high = records.recorded(NAME, "a", "b", scale=10, folder=settings.out)
     differences = difference(*(records.record(NAME, settings.out).figures[key] for key in "ab"))
-    assert mean == pytest.approx(15) and (low, high) == pytest.approx([10 * end for end in differences.interval])
+    assert mean == pytest.approx(15) and (low, high) == pytest.approx(
+        [10 * end for end in differences.interval]
+    )
     assert records.recorded("gelu", "a", folder=settings.out) is None
     with pytest.raises(CourseError, match="has no figure 'c'"):
         records.recorded(NAME, "a", "c", folder=settings.out)
-    page, text = (report.save(tmp_path / f"report.{kind}", settings.out).read_text() for kind in ("html", "md"))
+    page, text = (
+        report.save(tmp_path / f"report.{kind}", settings.out).read_text()
+        for kind in ("html", "md")
+    )
     for told in (page, text):
         assert "1 of 80 claims recorded: 1 reproduced" in told
         assert "a is above -1 (2 ± 2.48)" in told and "Statements: (1) a is above -1." in told
@@ -178,11 +228,15 @@ def test_command_line(settings: RunSettings, toy: list[int], tmp_path: Path) -> 
         return done.output
 
     work = ["--work", str(tmp_path / "work")]
-    assert "  holds: a is above -1 (2 ± 2.48)" in call("run", NAME, "--scale", "smoke", "--seeds", "3", *work)
+    assert "  holds: a is above -1 (2 ± 2.48)" in call(
+        "run", NAME, "--scale", "smoke", "--seeds", "3", *work
+    )
     assert call("run", NAME, "--scale", "smoke", "--seeds", "3", *work).startswith(f"{NAME}: 0 s")
     listed = call("list", "--lesson", "08")
     assert "gpt1-table" in listed and "1 of 4 claims recorded: 1 reproduced" in listed
-    assert "mlm-recipe" not in listed and "a is above -1" in call("report", "--to", str(tmp_path / "all.html"))
+    assert "mlm-recipe" not in listed and "a is above -1" in call(
+        "report", "--to", str(tmp_path / "all.html")
+    )
     assert (tmp_path / "all.html").exists()
 
 
@@ -190,11 +244,27 @@ def test_command_line(settings: RunSettings, toy: list[int], tmp_path: Path) -> 
 def test_a_killed_run_leaves_no_process_behind(tmp_path: Path) -> None:
     import psutil
 
-    words = ["claims", "run", "gelu-converges", "--scale", "smoke", "--seeds", "9", "--jobs", "2", "--out", "out"]
-    run = subprocess.Popen([sys.executable, "-m", "course_lib", *words, "--work", "work"], cwd=tmp_path, env=FROM_HERE)
+    words = [
+        "claims",
+        "run",
+        "gelu-converges",
+        "--scale",
+        "smoke",
+        "--seeds",
+        "9",
+        "--jobs",
+        "2",
+        "--out",
+        "out",
+    ]
+    run = subprocess.Popen(
+        [sys.executable, "-m", "course_lib", *words, "--work", "work"], cwd=tmp_path, env=FROM_HERE
+    )
     workers: list[psutil.Process] = []
     for _ in range(1200):
-        workers = [p for p in psutil.Process(run.pid).children() if "spawn_main" in " ".join(p.cmdline())]
+        workers = [
+            p for p in psutil.Process(run.pid).children() if "spawn_main" in " ".join(p.cmdline())
+        ]
         if len(workers) == 2 and list((tmp_path / "work").glob("arms/*/arm.json")):
             break
         time.sleep(0.1)
@@ -207,7 +277,16 @@ def test_a_killed_run_leaves_no_process_behind(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_side_by_side_in_processes(tmp_path: Path) -> None:
     """Two jobs at once, as a student would call it; and the second call finds everything done."""
-    words = ["claims", "run", "nsp-recipe", "causal-mask", "--jobs", "2", "--out", str(tmp_path / "out")]
+    words = [
+        "claims",
+        "run",
+        "nsp-recipe",
+        "causal-mask",
+        "--jobs",
+        "2",
+        "--out",
+        str(tmp_path / "out"),
+    ]
     command = [sys.executable, "-m", "course_lib", *words, "--work", str(tmp_path)]
     for expected in ("causal-mask seed 0", "causal-mask: 0 s"):
         done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=FROM_HERE)

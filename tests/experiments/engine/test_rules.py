@@ -41,7 +41,9 @@ def settle(figures: dict[str, Figure], form: Mapping[str, Any], *, holds: bool) 
     if "range" in form:
         quantity, low, high = form["range"]
         least, most = (high - 1 if low is None else low), (low + 1 if high is None else high)
-        put(figures, quantity, (least + most) / 2 if holds else most + 1 if low is None else low - 1)
+        put(
+            figures, quantity, (least + most) / 2 if holds else most + 1 if low is None else low - 1
+        )
         return
     a, b = form.get("more") or form.get("same") or form["equal"]
     by, margin = form.get("by", 0), form.get("margin", 0)
@@ -51,7 +53,11 @@ def settle(figures: dict[str, Figure], form: Mapping[str, Any], *, holds: bool) 
         put(figures, b, a - gap)
         return
     to = np.array(rules._value(figures, b).seeds) + gap
-    put(figures, a, np.maximum(to, rules._value(figures, a).seeds) if holds and "more" in form else to)
+    put(
+        figures,
+        a,
+        np.maximum(to, rules._value(figures, a).seeds) if holds and "more" in form else to,
+    )
 
 
 def solved(rule: Mapping[str, Any], figures: Mapping[str, Figure]) -> dict[str, Figure]:
@@ -87,17 +93,26 @@ def test_a_rule_hangs_on_each_of_its_statements(claim: ledger.Claim) -> None:
             found = rules.judge(claim.rule, worse)
             assert getattr(found, part)[number].outcome != "holds", entry["says"]
             late = entry.get("exploratory") and best.verdict == found.verdict
-            assert late or found.verdict not in ("reproduced", "partly" if part == "controls" else ""), entry["says"]
+            assert late or found.verdict not in (
+                "reproduced",
+                "partly" if part == "controls" else "",
+            ), entry["says"]
 
 
 @pytest.mark.parametrize("claim", ledger.read().values(), ids=lambda claim: claim.id)
 def test_nothing_holds_whose_interval_holds_its_null(claim: ledger.Claim) -> None:
-    """Of every comparison that holds in a record the 95% interval is on one side of the null, or within the range."""
+    """Of every comparison that holds in a record the 95% interval is on one side of the null, or
+    within the range.
+    """
     figures = records.record(claim.id).figures  # type: ignore[union-attr]
     for form in (form for entry in claim.rule["statements"] for form in forms(entry)):
         if claim.kind == "measured" and rules._one(form, figures).outcome == "holds":
-            ends = {"range": form.get("range", ())[1:], "more": (min(form.get("by", 0), 0), None), "equal": (0, 0),
-                    "same": (-form.get("margin", 0), form.get("margin", 0))}  # fmt: skip
+            ends = {
+                "range": form.get("range", ())[1:],
+                "more": (min(form.get("by", 0), 0), None),
+                "equal": (0, 0),
+                "same": (-form.get("margin", 0), form.get("margin", 0)),
+            }
             (name,) = ends.keys() & form.keys()
             least, most = ends[name]
             found = rules._value(figures, form[name][0] if name == "range" else form[name])
@@ -105,7 +120,12 @@ def test_nothing_holds_whose_interval_holds_its_null(claim: ledger.Claim) -> Non
             assert (least is None or least <= low) and (most is None or high <= most), form
 
 
-SEEDS: dict[str, list[float]] = {"a": [0.5, 0.6, 0.7], "b": [0.4, 0.5, 0.6], "c": [0.1, 0.9, 0.5], "one": [1, 1, 1]}
+SEEDS: dict[str, list[float]] = {
+    "a": [0.5, 0.6, 0.7],
+    "b": [0.4, 0.5, 0.6],
+    "c": [0.1, 0.9, 0.5],
+    "one": [1, 1, 1],
+}
 FIGURES = {name: figure(values) for name, values in SEEDS.items()}
 CASES: list[tuple[str, dict[str, Any]]] = [
     ("holds", {"more": ["a", "b"]}),  # by 0.1 with every seed
@@ -129,10 +149,26 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("not shown", {"for": {"x": ["a", "c"]}, "more": ["{x}", "b"]}),
     ("holds", {"for": {"x": ["a", "c"]}, "more": ["{x}", "b"], "need": 1}),
     ("not tested", {"more": ["a", "b"], "given": {"more": ["b", "a"]}}),
-    ("holds", {"parts": [{"more": ["a", "b"]}, {"more": ["b", "a"], "given": {"more": ["c", 0.5]}}]}),
-    ("not tested", {"parts": [{"more": ["a", "b"]}, {"more": ["a", "b"], "given": {"more": ["c", 0.5]}}], "need": 2}),
+    (
+        "holds",
+        {"parts": [{"more": ["a", "b"]}, {"more": ["b", "a"], "given": {"more": ["c", 0.5]}}]},
+    ),
+    (
+        "not tested",
+        {
+            "parts": [{"more": ["a", "b"]}, {"more": ["a", "b"], "given": {"more": ["c", 0.5]}}],
+            "need": 2,
+        },
+    ),
     ("not tested", {"for": {"x": ["a", "b"]}, "more": ["{x}", 0], "given": {"more": ["{x}", 0.7]}}),
-    ("holds", {"for": {"x": ["a"]}, "more": ["{x}", 0], "given": {"for": {"x": ["one"]}, "more": ["{x}", "a"]}}),
+    (
+        "holds",
+        {
+            "for": {"x": ["a"]},
+            "more": ["{x}", 0],
+            "given": {"for": {"x": ["one"]}, "more": ["{x}", "a"]},
+        },
+    ),
     ("not tested", {"untested": "why"}),
     ("not tested", {"more": ["a", "nothing"]}),
 ]
@@ -140,17 +176,24 @@ CASES: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("outcome", "entry"), CASES)
 def test_what_becomes_of_a_statement(outcome: str, entry: dict[str, Any]) -> None:
-    assert rules.judge({"statements": [{"says": "so", **entry}]}, FIGURES).statements[0].outcome == outcome
+    assert (
+        rules.judge({"statements": [{"says": "so", **entry}]}, FIGURES).statements[0].outcome
+        == outcome
+    )
 
 
 def verdict(*statements: dict[str, Any], controls: tuple[dict[str, Any], ...] = ()) -> str:
-    return rules.judge({"statements": [{"says": "so", **s} for s in statements], "controls": controls}, FIGURES).verdict
+    return rules.judge(
+        {"statements": [{"says": "so", **s} for s in statements], "controls": controls}, FIGURES
+    ).verdict
 
 
 def test_the_five_words() -> None:
     yes, no, contrary = {"more": ["a", "b"]}, {"more": ["a", "c"]}, {"more": ["b", "a"]}
     assert verdict(yes) == verdict(yes, {**no, "exploratory": True}) == "reproduced"
-    assert verdict(yes, no) == verdict(yes, contrary) == verdict(yes, {"untested": "why"}) == "partly"
+    assert (
+        verdict(yes, no) == verdict(yes, contrary) == verdict(yes, {"untested": "why"}) == "partly"
+    )
     assert (
         verdict(no)
         == verdict(no, {**yes, "side": True})
@@ -158,19 +201,30 @@ def test_the_five_words() -> None:
         == "no difference"
     )
     assert verdict(no, contrary) == "opposite"
-    assert verdict({"untested": "why"}) == verdict(yes, controls=({"says": "off the floor", **no},)) == "not tested"
+    assert (
+        verdict({"untested": "why"})
+        == verdict(yes, controls=({"says": "off the floor", **no},))
+        == "not tested"
+    )
 
 
 def test_a_live_run_is_told_by_the_rule_of_the_record() -> None:
     """One run decides nothing, and says which way its figures point."""
     said = records.live("gelu-converges", {"held-out loss/GELU": 3.0, "held-out loss/ReLU": 3.2})
     assert "this run: 1 of 1" in said and "yes after the same steps" in said and "(+0.200)" in said
-    assert "0 of 1" in records.live("gelu-converges", {"held-out loss/GELU": 3.2, "held-out loss/ReLU": 3.0})
+    assert "0 of 1" in records.live(
+        "gelu-converges", {"held-out loss/GELU": 3.2, "held-out loss/ReLU": 3.0}
+    )
     assert "0 of 0" in records.live("gelu-converges", {"held-out loss/GELU": 3.2})
 
 
 def test_a_rule_that_is_none_is_refused() -> None:
-    for rule in ({}, {"statements": []}, {"statements": [{"says": "no form"}]}, {"statements": [{"more": ["a", "b"]}]},
-                 {"statements": [{"says": "", "more": ["a", "b"], "bye": 1}]}):  # fmt: skip
+    for rule in (
+        {},
+        {"statements": []},
+        {"statements": [{"says": "no form"}]},
+        {"statements": [{"more": ["a", "b"]}]},
+        {"statements": [{"says": "", "more": ["a", "b"], "bye": 1}]},
+    ):
         with pytest.raises(CourseError, match="ledger"):
             rules.check(rule, "ledger")

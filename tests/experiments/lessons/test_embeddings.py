@@ -21,37 +21,56 @@ def test_the_nearest_use_of_the_same_word_counts() -> None:
     other, same, drawn = elmo.nearest_use(USES)
     assert drawn.tolist() == [0.5, 0.5, 0.0, 0.0]
     vectors = torch.tensor([[1.0, 0.0], [0.9, 0.5], [0.8, 0.6], [1.0, 0.01]])
-    assert elmo.hits(vectors, other, same).tolist() == [1, 0, 0, 0]  # "play" is nearest to the first, and no rival
+    # "play" is nearest to the first, and no rival
+    assert elmo.hits(vectors, other, same).tolist() == [1, 0, 0, 0]
 
 
 def test_sentences_their_labels_and_marks_stay_together() -> None:
     for document in World(seed=0).documents(30):
         rows = list(senses.by_sentence(document, senses.marks(document)))
         assert [word for found, _ in rows for word in found] == document["tokens"]
-        for word, label in ((w, x) for found, labels in rows for w, x in zip(found, labels, strict=True)):
+        for word, label in (
+            (w, x) for found, labels in rows for w, x in zip(found, labels, strict=True)
+        ):
             assert label is None or label.split("/")[0] == word.lower()
-        assert sum(label is not None for _, labels in rows for label in labels) == len(document["senses"])
+        assert sum(label is not None for _, labels in rows for label in labels) == len(
+            document["senses"]
+        )
 
 
 def test_the_test_of_the_senses_was_not_learned() -> None:
     found = elmo.questions(elmo.SIZES["smoke"], 0)["sense"]
     learned = {senses.without_names(sentence) for sentence, _ in found["train"]}
-    assert found["test"] and not any(senses.without_names(sentence) in learned for sentence, _ in found["test"])
+    assert found["test"] and not any(
+        senses.without_names(sentence) in learned for sentence, _ in found["test"]
+    )
     assert all(sum(label is not None for label in labels) == 1 for _, labels in found["test"])
 
 
 def test_a_neighbour_speaks_for_the_sense_beside_which_it_stands() -> None:
-    river: tuple[list[str], list[str | None]] = (["muddy", "the", "bank"], [None, None, "bank/river"])
-    money: tuple[list[str], list[str | None]] = (["lent", "the", "bank"], [None, None, "bank/money"])
+    river: tuple[list[str], list[str | None]] = (
+        ["muddy", "the", "bank"],
+        [None, None, "bank/river"],
+    )
+    money: tuple[list[str], list[str | None]] = (
+        ["lent", "the", "bank"],
+        [None, None, "bank/money"],
+    )
     shares = words.company([river] * 3 + [money], ["bank"])
-    assert {word: sorted(senses) for word, senses in shares.items()} == {"bank": ["bank/money", "bank/river"]}
+    assert {word: sorted(senses) for word, senses in shares.items()} == {
+        "bank": ["bank/money", "bank/river"]
+    }
     spoken = [words.sense_of(w, shares["bank"]) for w in ("muddy", "lent", "the")]
     assert spoken == ["bank/river", "bank/money", ""]
 
 
 def test_how_far_a_layer_moves() -> None:
-    """The length of the change over the length of what was there; rows added to a table do not count."""
-    before, after = (nn.ModuleDict({"linear": nn.Linear(2, 2), "table": nn.Embedding(n, 2)}) for n in (2, 3))
+    """The length of the change over the length of what was there; rows added to a table do not
+    count.
+    """
+    before, after = (
+        nn.ModuleDict({"linear": nn.Linear(2, 2), "table": nn.Embedding(n, 2)}) for n in (2, 3)
+    )
     with torch.no_grad():
         for p in (*before.parameters(), *after.parameters()):
             p.fill_(2.0)

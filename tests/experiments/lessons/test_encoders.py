@@ -1,4 +1,6 @@
-"""What the experiments of lessons 11 to 15 are made of measures what it says; arms differ as they say."""
+"""What the experiments of lessons 11 to 15 are made of measures what it says; arms differ as they
+say.
+"""
 
 from dataclasses import replace
 
@@ -30,7 +32,8 @@ def test_links_of_the_rules_and_of_a_head() -> None:
     heads = torch.zeros(2, 9, 9)
     heads[0, :, 1] = heads[1, :, 4] = 1  # the one always at the first wolf, the other at the sheep
     found = inside.links([heads[None]], [STORY])
-    assert found.T.tolist() == [[True, True, False, True], [False, True, True, False]]  # nearest, same word, two heads
+    # nearest, same word, two heads
+    assert found.T.tolist() == [[True, True, False, True], [False, True, True, False]]
 
 
 PLAN = replace(PLANS["smoke"], steps=27)
@@ -44,7 +47,11 @@ def test_questions_are_on_words_in_several_pieces() -> None:
 
 def test_arms_differ_and_claims_share_them() -> None:
     longer, base = (roberta.held_out(Lab(PLAN), 0, change) for change in (Change(longer=2), BASE))
-    assert longer != base == find("input-formats").measure(Lab(PLAN), 0)["held-out loss/full-sentences"]
+    assert (
+        longer
+        != base
+        == find("input-formats").measure(Lab(PLAN), 0)["held-out loss/full-sentences"]
+    )
 
 
 SHORT = replace(PLANS["smoke"], steps=15)

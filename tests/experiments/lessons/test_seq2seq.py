@@ -1,4 +1,6 @@
-"""What the experiments of lessons 05 and 15 to 17 are made of measures what it says; what is spoiled is found."""
+"""What the experiments of lessons 05 and 15 to 17 are made of measures what it says; what is
+spoiled is found.
+"""
 
 import random
 from collections.abc import Callable
@@ -23,8 +25,11 @@ from tests.experiments.engine.judged import judge
 
 
 def test_the_corner_is_the_lessons() -> None:
-    run = SimpleNamespace(seed=0, pick=lambda *, smoke, lesson: lesson)  # as far as the lesson's data ask for one
-    space = run_cells("16_bart", {"random": random, "run": run}, "corner-words", "corner-tell", "classify-data")
+    # as far as the lesson's data ask for one
+    run = SimpleNamespace(seed=0, pick=lambda *, smoke, lesson: lesson)
+    space = run_cells(
+        "16_bart", {"random": random, "run": run}, "corner-words", "corner-tell", "classify-data"
+    )
     told, own = (tell(random.Random(3)) for tell in (space["tell"], bart.story))
     assert told == own and bart.told_apart(random.Random(3), 500)[:200] == space["taught"]
     event = bart.event(random.Random(4), "Mara", 1)
@@ -36,8 +41,12 @@ def test_frozen_keeps_what_was_pretrained() -> None:
     body = bart.fresh(0)
     made = bart.translator(body, 50, 0, frozen=True)
     learns = {name for name, weight in made.named_parameters() if weight.requires_grad}
-    assert learns and all("front" in name or "position" in name or "blocks.0.attn" in name for name in learns)
-    assert all(weight.requires_grad for weight in bart.translator(body, 50, 0, frozen=False).parameters())
+    assert learns and all(
+        "front" in name or "position" in name or "blocks.0.attn" in name for name in learns
+    )
+    assert all(
+        weight.requires_grad for weight in bart.translator(body, 50, 0, frozen=False).parameters()
+    )
 
 
 def measured(claim: str) -> str:
@@ -50,7 +59,8 @@ def test_a_wrong_triplet_loss_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert measured("sbert-triplet") == "reproduced"
     for wrong in (
         lambda a, p, n, margin: right(a, p, n, margin + 1e-9),
-        lambda a, p, n, margin: right(a, p.detach(), n, margin) + 0 * p.sum(),  # the positive is not pulled
+        # the positive is not pulled
+        lambda a, p, n, margin: right(a, p.detach(), n, margin) + 0 * p.sum(),
         lambda a, p, n, margin: (a - p).norm() - (a - n).norm() + margin,  # no max
     ):
         monkeypatch.setattr(sbert, "triplet_loss", wrong)
@@ -66,14 +76,21 @@ WRONG: dict[str, Callable[..., Tensor]] = {
     "backwards": lambda text, rng, **_: text.flip(0),
 }
 MISTAKEN = [
-    ("token masking", "shifted"), ("token masking", "many masks"), ("token deletion", "many deleted"),
-    ("text infilling", "many masks"), ("text infilling", "many deleted"), ("sentence permutation", "shuffled"),
-    ("document rotation", "shuffled"), ("document rotation", "backwards"),
-]  # fmt: skip
+    ("token masking", "shifted"),
+    ("token masking", "many masks"),
+    ("token deletion", "many deleted"),
+    ("text infilling", "many masks"),
+    ("text infilling", "many deleted"),
+    ("sentence permutation", "shuffled"),
+    ("document rotation", "shuffled"),
+    ("document rotation", "backwards"),
+]
 
 
 @pytest.mark.parametrize(("name", "wrong"), MISTAKEN)
-def test_a_wrong_corruption_is_found(monkeypatch: pytest.MonkeyPatch, name: str, wrong: str) -> None:
+def test_a_wrong_corruption_is_found(
+    monkeypatch: pytest.MonkeyPatch, name: str, wrong: str
+) -> None:
     monkeypatch.setattr(bart, "NOISED", 40)
     assert measured("bart-noise") == "reproduced"
     monkeypatch.setitem(objectives.NOISES, name, WRONG[wrong])
@@ -92,18 +109,33 @@ def test_an_answer_is_judged_by_its_own_tokens(kind: str) -> None:
         batch = t5.collate.joined(batch, vocab=town.vocab)
     with torch.no_grad():
         if loss is losses.seq2seq:
-            logits = model(batch["ids"], shift_right(batch["labels"], 0), attention_mask=batch["attention_mask"])
+            logits = model(
+                batch["ids"],
+                shift_right(batch["labels"], 0),
+                attention_mask=batch["attention_mask"],
+            )
         else:
-            mask = t5.masks.prefix(batch["prefix"], batch["ids"].shape[1]) if loss is losses.prefix_lm else None
+            mask = (
+                t5.masks.prefix(batch["prefix"], batch["ids"].shape[1])
+                if loss is losses.prefix_lm
+                else None
+            )
             logits = model(batch["ids"], attention_mask=batch["attention_mask"], mask=mask)
-    counted = [(b, t) for b, row in enumerate(batch["labels"].tolist()) for t, i in enumerate(row)
-               if i >= 0 and i not in (town.vocab.cls, town.vocab.sep, town.vocab.unk)]  # fmt: skip
+    counted = [
+        (b, t)
+        for b, row in enumerate(batch["labels"].tolist())
+        for t, i in enumerate(row)
+        if i >= 0 and i not in (town.vocab.cls, town.vocab.sep, town.vocab.unk)
+    ]
     log_p = logits.log_softmax(-1)
     nats = [-log_p[b, t, batch["labels"][b, t]].item() for b, t in counted]
     right = [int(logits[b, t].argmax() == batch["labels"][b, t]) for b, t in counted]
     said = t5.judged(model, loss, batch, town.special)
     assert len(counted) >= len(rows)
-    assert said == (pytest.approx(sum(right) / len(right)), pytest.approx(sum(nats) / len(nats), rel=1e-4))
+    assert said == (
+        pytest.approx(sum(right) / len(right)),
+        pytest.approx(sum(nats) / len(nats), rel=1e-4),
+    )
 
 
 def test_an_answer_counts_if_its_text_is_the_targets(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,16 +155,24 @@ def test_an_answer_counts_if_its_text_is_the_targets(monkeypatch: pytest.MonkeyP
 def test_the_tasks_are_of_the_story_and_the_tests_new() -> None:
     rng = random.Random(5)
     for row in (t5.asked(rng) for _ in range(50)):
-        (topic, question, inference, translation, summary), targets = zip(*map(dict.values, row.values()), strict=True)
+        (topic, question, inference, translation, summary), targets = zip(
+            *map(dict.values, row.values()), strict=True
+        )
         who, one = question.split()[3], topic.removeprefix("topic sentence: ")
-        assert one.startswith(f"{who} ") and one.endswith(f"in the {targets[1]} .") and one in summary
+        assert (
+            one.startswith(f"{who} ") and one.endswith(f"in the {targets[1]} .") and one in summary
+        )
         assert translation.endswith(one) and targets[3].split()[0] == targets[1][::-1]
-        assert inference.endswith(f"{who} was in the {targets[1]} .") == (targets[2] == "entailment")
+        assert inference.endswith(f"{who} was in the {targets[1]} .") == (
+            targets[2] == "entailment"
+        )
         things = bart.KINDS[TASKS["topic"].labels.index(targets[0])][1]
         assert one.split(" in ")[0] in targets[4] and one.split()[3] in things
     corner = t5.Corner(t5.SIZES["smoke"], 0)
     for name, tests in corner.tests.items():
-        assert tests and not {str(row.ids) for row in tests} & {str(row.ids) for row in corner.taught[name]}
+        assert tests and not {str(row.ids) for row in tests} & {
+            str(row.ids) for row in corner.taught[name]
+        }
 
 
 def test_the_paper_writes_tasks_as_we_do(monkeypatch: pytest.MonkeyPatch) -> None:

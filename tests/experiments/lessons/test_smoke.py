@@ -1,4 +1,6 @@
-"""The experiment of every claim runs in miniature, and its figures are those that the claim's rule asks for."""
+"""The experiment of every claim runs in miniature, and its figures are those that the claim's rule
+asks for.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -12,10 +14,21 @@ from experiments.engine.lab import PLANS, Lab
 from tests.experiments.engine.judged import judge
 
 SLOW = (
-    "attention-complexity", "bart-classifies-too", "bart-generates", "bart-which-noise", "bytes-bpe",
-    "catastrophic-forgetting", "distilbert", "lora", "relative-beats-absolute", "relative-extrapolates",
-    "scaling-laws", "t5-architectures", "t5-sizes", "t5-text-to-text",
-)  # fmt: skip
+    "attention-complexity",
+    "bart-classifies-too",
+    "bart-generates",
+    "bart-which-noise",
+    "bytes-bpe",
+    "catastrophic-forgetting",
+    "distilbert",
+    "lora",
+    "relative-beats-absolute",
+    "relative-extrapolates",
+    "scaling-laws",
+    "t5-architectures",
+    "t5-sizes",
+    "t5-text-to-text",
+)
 QUICK = ("gelu-converges", "bert-squad")  # of those that pretrain arms
 
 
@@ -42,4 +55,6 @@ def test_a_measure_gives_what_its_rule_asks_for(claim: str, lab: Lab) -> None:
     else:
         assert judge(claim, values).verdict == records.record(claim).verdict  # type: ignore[union-attr]
     for name in found.needs(lab.plan, 0):
-        assert (lab.folder / name.name / "card.json").exists(), "an arm that no one needed was announced"
+        assert (lab.folder / name.name / "card.json").exists(), (
+            "an arm that no one needed was announced"
+        )

@@ -40,7 +40,9 @@ def test_a_batch_depends_on_its_number_only() -> None:
     for x, y in zip(late, (a[9], a[2]), strict=True):
         assert all(torch.equal(x[name], y[name]) for name in x)
     other = RecipeBatches(document, WORDPIECE, BERT, seed=4)[2]
-    assert other["ids"].shape != late[1]["ids"].shape or not torch.equal(other["ids"], late[1]["ids"])
+    assert other["ids"].shape != late[1]["ids"].shape or not torch.equal(
+        other["ids"], late[1]["ids"]
+    )
 
 
 def test_every_document_comes_once_whole() -> None:
@@ -66,19 +68,31 @@ def test_a_run_reads_the_primer_then_documents_with_some_of_it_again(tmp_path: P
     assert all(read(row) == world.primer(row, 2)["sentences"] for row in range(32, 96))
     again = [read(row) == world.primer(row, 2)["sentences"] for row in range(96, 496)]
     assert 0.18 < sum(again) / 400 < 0.32
-    assert all(again[row - 96] or read(row) == world.document(row)["sentences"] for row in range(96, 496))
+    assert all(
+        again[row - 96] or read(row) == world.document(row)["sentences"] for row in range(96, 496)
+    )
 
 
 def test_a_causal_start_reads_and_asks_as_a_decoder_does(tmp_path: Path) -> None:
     recipe = replace(recipes.RECIPES["bert-mini"], primer=(2, 4), causal=4, rows=8, pool=2)
     run = Run("bert-mini", recipe, tmp_path)
     read, world = run.lessons(), run.world
-    assert all(read(row) == world.primer(row, 1 if row < 16 else 2)["sentences"] for row in range(32))
-    assert all(read(row) == world.primer(row, 2, rounds=False)["sentences"] for row in range(32, 48))
+    assert all(
+        read(row) == world.primer(row, 1 if row < 16 else 2)["sentences"] for row in range(32)
+    )
+    assert all(
+        read(row) == world.primer(row, 2, rounds=False)["sentences"] for row in range(32, 48)
+    )
     batches, model = run.batches(), run.model()
     first, later = batches[3], batches[4]
-    assert first.keys() == {"ids", "attention_mask"} and later.keys() >= {"labels", "loss_mask", "next"}
-    assert all("labels" in batch for batch in run.heldout), "what is held out asks as the finished model is asked"
+    assert first.keys() == {"ids", "attention_mask"} and later.keys() >= {
+        "labels",
+        "loss_mask",
+        "next",
+    }
+    assert all("labels" in batch for batch in run.heldout), (
+        "what is held out asks as the finished model is asked"
+    )
     mask = run.tokenizer.vocab.mask
     assert mask not in first["ids"] and mask in later["ids"]
     assert torch.equal(run.loss(model, first), losses.left_to_right(model, first))
@@ -92,7 +106,11 @@ def test_the_primer_asks_for_known_names_and_has_no_pairs() -> None:
     for batch in (batches[step] for step in range(4)):
         assert (batch["next"] == -100).all()
         asked = batch["labels"][batch["loss_mask"]].tolist()
-        assert asked and names.issuperset(asked) and (batch["ids"][batch["loss_mask"]] == WORDPIECE.vocab.mask).all()
+        assert (
+            asked
+            and names.issuperset(asked)
+            and (batch["ids"][batch["loss_mask"]] == WORDPIECE.vocab.mask).all()
+        )
     later = batches[5]
     assert not names.issuperset(later["labels"][later["loss_mask"]].tolist())
 
@@ -126,27 +144,40 @@ def test_a_blank_is_filled_when_all_pieces_are_right(tokenizer: Tokenizer) -> No
     assert wrong.training, "the model should be left in the mode it was in"
     if tokenizer is WORDPIECE:
         seen = right_model.seen[0][0].tolist()
-        assert seen.count(tokenizer.vocab.mask) == len(pieces), "the answer must be hidden, all of it"
+        assert seen.count(tokenizer.vocab.mask) == len(pieces), (
+            "the answer must be hidden, all of it"
+        )
 
 
 def test_a_bert_and_both_sides_of_a_bart_take_over_what_a_decoder_has_learned() -> None:
-    texts = ["the old miller saw Anna", "Anna saw the mill", "a miller sees more of the old mill"] * 30
+    texts = [
+        "the old miller saw Anna",
+        "Anna saw the mill",
+        "a miller sees more of the old mill",
+    ] * 30
     words, parents = train_wordpiece(texts, 80), train_bpe(texts, 300)
     torch.manual_seed(0)
-    parent = Transformer(replace(preset("gpt-mini", vocab=parents.vocab.size, length=20), init_std=0.05))
+    parent = Transformer(
+        replace(preset("gpt-mini", vocab=parents.vocab.size, length=20), init_std=0.05)
+    )
     child = Transformer(moved_norms(preset("bert-mini", vocab=words.vocab.size, length=20)))
-    pair = EncoderDecoder(moved_norms(bart(words.vocab.size, width=128, layers=4, heads=4, length=20)))
+    pair = EncoderDecoder(
+        moved_norms(bart(words.vocab.size, width=128, layers=4, heads=4, length=20))
+    )
     before = child.embed.tokens.weight.clone()
     joins = {name: w.clone() for name, w in pair.decoder.named_parameters() if ".cross" in name}
     taken = {name: w for name, w in parent.named_parameters() if not name.startswith("embed.")}
     for stack in (child, pair.encoder, pair.decoder):
         warm_start_from(stack, words, parent, parents)
         assert all(torch.equal(stack.get_parameter(name), w) for name, w in taken.items())
-    assert joins and all(torch.equal(pair.decoder.get_parameter(name), w) for name, w in joins.items())
+    assert joins and all(
+        torch.equal(pair.decoder.get_parameter(name), w) for name, w in joins.items()
+    )
 
     table = child.embed.tokens.weight
     inner = next(text for text in words.tokens(range(words.vocab.size)) if text.startswith("##"))
-    for token, like in (("miller", " miller"), ("anna", " Anna"), (inner, inner[2:])):  # " Anna" takes fewer pieces
+    # " Anna" takes fewer pieces
+    for token, like in (("miller", " miller"), ("anna", " Anna"), (inner, inner[2:])):
         mean = parent.embed.tokens.weight[parents.ids([like], special=False)[0]].mean(0)
         torch.testing.assert_close(table[words.tokens(range(words.vocab.size)).index(token)], mean)
     assert all(torch.equal(table[token], before[token]) for token in words.vocab.special)

@@ -1,4 +1,6 @@
-"""Every recipe, small: built, stopped and gone on with to the same bits, loaded by the zoo, its card complete."""
+"""Every recipe, small: built, stopped and gone on with to the same bits, loaded by the zoo, its
+card complete.
+"""
 
 import shutil
 from collections.abc import Iterator
@@ -28,8 +30,13 @@ from experiments.recipes.sentences import SentenceRecipe
 from experiments.recipes.words import ElmoRecipe, StaticRecipe
 
 TINY: dict[str, Any] = {
-    "steps": 6, "rows": 3, "warmup": 1, "probe_every": 2, "checkpoint_every": 2, "precision": "fp32",
-}  # fmt: skip
+    "steps": 6,
+    "rows": 3,
+    "warmup": 1,
+    "probe_every": 2,
+    "checkpoint_every": 2,
+    "precision": "fp32",
+}
 STEPS = 4  # where the stopped runs stop, just after a state was written and the probe taken
 COPY = {"name", "object", "place", "loss"}
 MODELS: dict[str, tuple[type, set[str]]] = {  # what is loaded, and what its card scores
@@ -46,16 +53,29 @@ MODELS: dict[str, tuple[type, set[str]]] = {  # what is loaded, and what its car
     "glove-mini": (word_vectors.WordVectors, {"analogies", "choice", "similarity"}),
 }
 PARENTS = {
-    "bert-mini": "gpt-mini", "roberta-mini": "gpt-mini", "distilbert-mini": "bert-mini", "sbert-mini": "bert-mini",
-    "bart-mini": "gpt-mini", "t5-mini": "bert-mini",
-}  # fmt: skip
+    "bert-mini": "gpt-mini",
+    "roberta-mini": "gpt-mini",
+    "distilbert-mini": "bert-mini",
+    "sbert-mini": "bert-mini",
+    "bart-mini": "gpt-mini",
+    "t5-mini": "bert-mini",
+}
 
 
 def small(recipe: Any) -> Any:
     """The recipe in a few seconds' size."""
     if isinstance(recipe, Recipe):
-        size = {"layers": 2 - bool(recipe.teacher), "width": 16, "heads": 2, "vocab": 700, "pool": 2, "alone": 2}
-        return replace(recipe, **TINY, **size, primer=(0, min(recipe.alone, 4)), causal=min(recipe.causal, 2))
+        size = {
+            "layers": 2 - bool(recipe.teacher),
+            "width": 16,
+            "heads": 2,
+            "vocab": 700,
+            "pool": 2,
+            "alone": 2,
+        }
+        return replace(
+            recipe, **TINY, **size, primer=(0, min(recipe.alone, 4)), causal=min(recipe.causal, 2)
+        )
     if isinstance(recipe, ElmoRecipe):
         return replace(recipe, **TINY, vocab=300, width=8, hidden=12, pool=2)
     if isinstance(recipe, SentenceRecipe):
@@ -69,13 +89,17 @@ def few() -> Iterator[None]:
         for name, value in {"TOKENIZER_DOCUMENTS": 60, "BLANKS": 4, "LOG": 2}.items():
             patch.setattr(base, name, value)
         patch.setattr("experiments.recipes.sentences.ASKED", 20)
-        patch.setattr(recipes, "RECIPES", {name: small(recipe) for name, recipe in recipes.RECIPES.items()})
+        patch.setattr(
+            recipes, "RECIPES", {name: small(recipe) for name, recipe in recipes.RECIPES.items()}
+        )
         yield
 
 
 @pytest.fixture(scope="module")
 def parents(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small gpt-mini and the bert-mini that starts from it, for the recipes that start from these."""
+    """A small gpt-mini and the bert-mini that starts from it, for the recipes that start from
+    these.
+    """
     place = tmp_path_factory.mktemp("parents")
     for name in ("gpt-mini", "bert-mini"):
         list(recipes.build(name, work=place, to=place / "done"))
@@ -97,11 +121,15 @@ def test_it_is_built_stopped_resumed_and_loaded(name: str, tmp_path: Path, paren
     kind, scored = MODELS[name]
     model, known, card = checkpoints.load(name, folder=done["whole"])
     assert type(model) is kind
-    assert set(card["scores"]) == scored and all(torch.tensor(v).isfinite() for v in card["scores"].values())
+    assert set(card["scores"]) == scored and all(
+        torch.tensor(v).isfinite() for v in card["scores"].values()
+    )
     assert card["name"] == name and card["seed"] == 0 and card["recipe"]["world"] == 0
     assert card["tokens"] > 0 and card["curve"][-1]["step"] == card["steps"]
     assert {"data", "seconds", "torch", "python", "hardware", "made"} <= card.keys()
-    assert list(card.get("from", {})) == [parent for child, parent in PARENTS.items() if child == name]
+    assert list(card.get("from", {})) == [
+        parent for child, parent in PARENTS.items() if child == name
+    ]
     if isinstance(recipe, StaticRecipe):
         assert known is None and model["the"].shape == (8,) and model.matrix.dtype == torch.float32
         return
@@ -113,7 +141,9 @@ def test_it_is_built_stopped_resumed_and_loaded(name: str, tmp_path: Path, paren
     assert isinstance(known, Tokenizer)
     ids = torch.tensor([known.encode("anna saw the judge .").ids])
     if isinstance(model, Seq2SeqLM):
-        assert torch.equal(model.stack.decoder.embed.tokens.weight, model.stack.encoder.embed.tokens.weight)
+        assert torch.equal(
+            model.stack.decoder.embed.tokens.weight, model.stack.encoder.embed.tokens.weight
+        )
         assert model(ids, ids).shape == (1, ids.shape[1], known.vocab.size)
         assert model.stack.start == (known.vocab.pad if name == "t5-mini" else known.vocab.sep)
     elif isinstance(model, Sentence):
@@ -146,7 +176,9 @@ class Restorer(nn.Module):
         self.stack, self.answer, self.size = SimpleNamespace(start=2), answer, size
         self.unused = nn.Parameter(torch.zeros(1))
 
-    def forward(self, ids: Tensor, decoder_ids: Tensor, *, attention_mask: Tensor, loss_mask: Tensor) -> Tensor:
+    def forward(
+        self, ids: Tensor, decoder_ids: Tensor, *, attention_mask: Tensor, loss_mask: Tensor
+    ) -> Tensor:
         self.seen = ids, decoder_ids
         said = torch.tensor(self.answer * len(ids))
         return nn.functional.one_hot(said, self.size).float()
@@ -175,11 +207,13 @@ def test_detection_counts_real_tokens_only() -> None:
     """A discriminator that calls everything replaced: F1 = 2 p / (1 + p), p the share that is."""
 
     class Both(nn.Module):
-        def forward(self, ids: Tensor, *, labels: Tensor, loss_mask: Tensor, attention_mask: Tensor) -> ElectraOutput:
+        def forward(
+            self, ids: Tensor, *, labels: Tensor, loss_mask: Tensor, attention_mask: Tensor
+        ) -> ElectraOutput:
             guesses = nn.functional.one_hot(labels[loss_mask], 9).float()
             return ElectraOutput(guesses, ids, loss_mask & attention_mask, torch.ones(ids.shape))
 
-        parameters = lambda self: iter([torch.zeros(1)])  # noqa: E731
+        parameters = lambda self: iter([torch.zeros(1)])
 
     ids, attention_mask = torch.full((2, 5), 7), torch.tensor([[True] * 4 + [False]] * 2)
     at = torch.zeros(2, 5, dtype=torch.bool)
