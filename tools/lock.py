@@ -28,8 +28,7 @@ LOCK = ROOT / "requirements.lock"
 LEFT_OUT = re.compile(r"^(nvidia-|triton|cuda-)|sys_platform == 'emscripten'")
 
 HEADER = """\
-# Every package of the course at one version. Written by `python -m tools.lock`; do not edit by
-# hand.
+# Every package of the course at one version. Written by `python -m tools.lock`.
 # The first block is what pyproject.toml asks for, the second what those packages pull in.
 """
 

@@ -115,8 +115,8 @@ def _check_machine() -> None:
             f"this is Python {found}, the course needs 3.11 or newer (PYTHON=/path/to/python3.11)"
         )
     try:
-        import ensurepip
-        import venv
+        import ensurepip  # noqa: F401
+        import venv  # noqa: F401
     except ImportError as error:
         raise SetupError(
             f"this Python has no {error.name} module: install it (Debian, Ubuntu: apt install"

@@ -3,6 +3,7 @@
 Figures are pure functions that return a matplotlib Figure; `show(figure, caption=..., alt=...)`
 puts one under the cell. Tables return an `Html` that shows itself as the last expression of a cell.
 """
+# ruff: noqa: F401  the names are the package's
 
 from classroom.figures.charts import (
     arrows,

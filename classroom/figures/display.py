@@ -76,7 +76,7 @@ def png(figure: Figure, dpi: int | None = None) -> str:
 def send(data: dict[str, str], metadata: dict[str, Any]) -> None:
     """Display a mime bundle in a notebook; outside one, print its text."""
     if shell() is None:
-        print(data["text/plain"])
+        print(data["text/plain"])  # noqa: T201  a script has no other place to show it
         return
     from IPython.display import display
 

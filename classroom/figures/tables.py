@@ -141,5 +141,6 @@ def html_table(
         )
     return (
         "<table"
-        f' style="{FONT};border-collapse:collapse"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+        f' style="{FONT};border-collapse:collapse"><thead><tr>{head}</tr></thead>'
+        f"<tbody>{body}</tbody></table>"
     )

@@ -116,7 +116,7 @@ class Box:
             "processes": limits.processes if way.boxed else 0,
             "user": UNNAMED + os.getpid() % 5000 if way.kind == "root" else 0,
         }
-        places = (HOME, "/course", "/tmp") if way.boxed else (str(folder), str(COURSE), str(folder))
+        places = (HOME, "/course", "/tmp") if way.boxed else (str(folder), str(COURSE), str(folder))  # noqa: S108
         program = [sys.executable, "-m", "classroom.grading.worker", json.dumps(inner)]
         prefix = _group(limits) if way.cgroup else []
         prefix += _command(way, files, limits.file_mb) if way.boxed else []
@@ -292,7 +292,7 @@ def _command(way: Sandbox, files: tuple[Path, ...], megabytes: int) -> list[str]
         elif Path(place).exists():
             words += ["--ro-bind", place, place]
     words += ["--proc", "/proc", "--dev", "/dev"]
-    for place in ("/dev/shm", "/tmp", HOME):
+    for place in ("/dev/shm", "/tmp", HOME):  # noqa: S108
         words += ["--perms", "1777", "--size", str(megabytes * 2**20), "--tmpfs", place]
     # After the empty places: this Python may itself live under /home or /tmp.
     shown = {place: place for place in _python_places()}

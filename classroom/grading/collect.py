@@ -121,7 +121,7 @@ def read(entry: Path, student: str, key: str, assignment: Assignment) -> Submiss
     made = Submission(student, key)
     try:
         _read(made, list(_files(entry)), assignment)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001  anything at all may be in there
         made.status, made.cells = "cannot be read", []
         made.notes.append(_reason(error))
     return made
@@ -164,7 +164,7 @@ def _files(entry: Path) -> Iterator[_File]:
         try:
             with opened() as file:
                 data = file.read(most + 1)  # whatever size an archive claims
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  a damaged archive may raise anything
             yield _File(_shown(name), b"", "cannot be read", _reason(error))
             continue
         room -= len(data)
@@ -185,7 +185,7 @@ def _openers(entry: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
             continue
         try:
             archive = zipfile.ZipFile(path)
-        except Exception:
+        except Exception:  # noqa: BLE001  said when it is tried again, beside what else there is
             yield path.name, partial(zipfile.ZipFile, path)
             continue
         with archive:
@@ -223,7 +223,7 @@ def _parse(file: _File, assignment: Assignment) -> tuple[list[SubmittedCell], st
         sheets = [notebook] if "cells" in notebook else notebook["worksheets"]  # before format 4
         cells = [_cell(cell) for sheet in sheets for cell in sheet["cells"]]
         metadata = notebook.get("metadata")
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001  anything at all may be in there
         return [], "not a notebook", [_reason(error)]
     return cells, *_belongs(metadata if isinstance(metadata, dict) else {}, cells, assignment)
 

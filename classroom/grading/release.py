@@ -56,12 +56,12 @@ def main(words: list[str] | None = None) -> None:
             task.prove()
         folder = build(assignment)
         points = sum(assignment.questions.values())
-        print(f"{folder}: {len(assignment.questions)} questions, {points:g} points")
+        print(f"{folder}: {len(assignment.questions)} questions, {points:g} points")  # noqa: T201
 
 
 if __name__ == "__main__":
     try:
         main()
     except CourseError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {error}", file=sys.stderr)  # noqa: T201
         sys.exit(1)

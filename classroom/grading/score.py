@@ -159,13 +159,13 @@ class GradingRun:
     way: Sandbox
     checks: Path
 
-    @cache
+    @cache  # noqa: B019  one run a process
     def sheet(self, function: str, hidden: bool) -> Sheet:
         """Inputs and right results of one function."""
         task = self.assignment.tasks[function]
         return task.sheet(self.seed if hidden else task.visible_seed(self.seed), hidden=hidden)
 
-    @cache
+    @cache  # noqa: B019
     def published(self, function: str) -> Sheet:
         """What students can read beside their notebook."""
         return self.assignment.tasks[function].sheet(VISIBLE_SEED, hidden=False)
@@ -185,7 +185,7 @@ def _judge(fn: object, sheet: Sheet, *, secret: bool) -> tuple[bool, str]:
         return False, "Not written: it returns nothing."
     except (WrongError, EndTest, MissingFunction) as end:
         return False, str(end)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001  results may be of any form
         return False, f"Its results cannot be compared ({type(error).__name__})."
     return True, "Right."
 
@@ -204,7 +204,7 @@ def grade(submission: Submission, run: GradingRun) -> GradingRecord:
             steps, mended = repair(submission.cells, run.assignment)
             record["notes"] += mended + said
             _Grading(run, record).go(steps)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001  one submission must not end the others' grading
         start = isinstance(error, GoneError | OSError)
         what = "the box could not be started" if start else type(error).__name__
         record |= {

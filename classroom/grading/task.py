@@ -104,7 +104,7 @@ class Task:
                 if all(alike(a, b) for a, b in zip(prints, right, strict=True)):
                     kind = "hidden" if hidden else "visible"
                     raise CourseError(f"{self.name}: no {kind} input shows this mistake: {says}")
-        print(f"{self.name}: right, and {len(self.mistakes)} mistakes are told apart.")
+        print(f"{self.name}: right, and {len(self.mistakes)} mistakes are told apart.")  # noqa: T201  for the teacher
 
 
 def _short(value: Any) -> Any:

@@ -8,6 +8,7 @@ records.beside("bert-glue", {...})    # chosen ones, as a lesson shows them
 records.recorded("bert-glue", "...")  # one of them, with its interval
 records.public_table(records.public_records())  # public tasks, as far as they are recorded
 """
+# ruff: noqa: F401  the names are the package's
 
 from classroom.records.figures import Figure, Figures, Verdict
 from classroom.records.ledger import Claim, claim, of_lesson

@@ -19,8 +19,8 @@ checkpoint; they are no trainings. A rule that was `changed` after a run has the
 
 | form | holds if, for the paired difference of the quantities a and b |
 |---|---|
-| `more: [a, b]` | its 95% interval lies above 0; with `by: x`, and its mean is x or more; above x where x is negative |
-| `same: [a, b]`, `margin: m` | its 95% interval lies within -m and m, which was fixed before the run |
+| `more: [a, b]` | its 95% interval lies above 0; with `by: x`, and its mean is x or more |
+| `same: [a, b]`, `margin: m` | its 95% interval lies within -m and m, fixed before the run |
 | `range: [a, low, high]` | a and its 95% interval are in the range; null is an open end |
 | `equal: [a, b]` | both are the same with every seed |
 

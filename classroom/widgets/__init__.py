@@ -2,6 +2,7 @@
 
 Each function returns an `Html` that shows itself as the last expression of a cell.
 """
+# ruff: noqa: F401  the names are the package's
 
 from classroom.widgets.attention import attention, head_player
 from classroom.widgets.beam import beam_tree

@@ -6,6 +6,7 @@
 
 Both give a `datasets.Dataset`. `encode_corpus` turns documents into token numbers, and `batches`
 has the sources of training batches made from them."""
+# ruff: noqa: F401  the names are the package's
 
 from course_lib.data.batches import CorruptedBatches, DocumentBatches, StreamBatches, WindowBatches
 from course_lib.data.doors import corpus, has_labels, held_out, task

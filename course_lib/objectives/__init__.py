@@ -9,6 +9,7 @@
 Pure functions: the input stays as it was, and every draw comes from the `torch.Generator` passed
 in, so the same generator state gives the same corruption. Letters: B batch, T positions.
 `data.batches` makes batches with them."""
+# ruff: noqa: F401, I001  the names are the package's
 
 from course_lib.objectives.denoising import (
     NOISES,

@@ -10,6 +10,7 @@ model.
 
 Each freezes the model, adds its weights and returns what to train: `finetune(body, task, tokenizer,
 peft=peft.lora)`."""
+# ruff: noqa: F401  the names are the package's
 
 from course_lib.peft.folders import load, load_pretrained, save, save_pretrained
 from course_lib.peft.front import prefix, prompt

@@ -161,7 +161,7 @@ def _read(path: Path, *, header: bool = False) -> tuple[dict[str, Tensor], dict[
     try:
         with safe_open(path, framework="pt") as file:
             rest = json.loads((file.metadata() or {}).get("state", "{}"))
-            tensors = {} if header else {name: file.get_tensor(name) for name in file.keys()}
+            tensors = {} if header else {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError, ValueError, RecursionError) as error:
         raise CourseError(
             f"The checkpoint {path} is damaged ({error}); remove it to start afresh."

@@ -1,7 +1,7 @@
 """Speed and memory, side by side with transformers: `python -m experiments.bench`, or `make bench`.
 
     core      training, generation, memory, import
-    limits    with every part: products and copies a second, by which the others' shares and the picture are drawn
+    limits    with every part: products and copies a second, from which shares are computed
     families  every model of the course: training, peak memory, inference, generation
     generation  small models, one prompt and sixteen: greedy, beam search, sampled
     --gpu     one NVIDIA GPU instead, see `experiments/bench/gpu.py`

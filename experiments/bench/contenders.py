@@ -183,7 +183,7 @@ def train_figures(
     else:
         loss = loss_of(family)
         if family == "electra":  # the discriminator alone
-            loss = lambda model, batch: losses.detection_loss(model(batch["ids"]), batch["labels"])
+            loss = lambda model, batch: losses.detection_loss(model(batch["ids"]), batch["labels"])  # noqa: E731
         steps = train(model, batches, loss, steps=10**6, precision=precision)
     seconds = median_of(lambda: next(steps), t.steps, t.warmup)
     return model, {

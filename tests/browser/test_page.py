@@ -17,8 +17,10 @@ pytestmark = pytest.mark.browser
 CHECK = """() => document.querySelectorAll('details.answer').forEach(e => e.open = true) || ({
   broken: [...document.images].filter(i => !(i.complete && i.naturalWidth)).map(i => i.alt),
   silent: [...document.images].filter(i => !i.alt).length,
-  formulas: [...document.querySelectorAll('math')].filter(m => m.getBoundingClientRect().width < 3).length,
-  tex: [...document.querySelectorAll('.jp-RenderedMarkdown')].filter(e => /\\$[^$ ]+\\$/.test(e.innerText)).length,
+  formulas: [...document.querySelectorAll('math')]
+     .filter(m => m.getBoundingClientRect().width < 3).length,
+  tex: [...document.querySelectorAll('.jp-RenderedMarkdown')]
+     .filter(e => /\\$[^$ ]+\\$/.test(e.innerText)).length,
   wide: document.documentElement.scrollWidth > document.documentElement.clientWidth + 1,
 })"""
 FINE = {"broken": [], "silent": 0, "formulas": 0, "tex": 0, "wide": False}

@@ -3,11 +3,11 @@ tolerance.
 
 A cell's tags say how close its numbers have to be:
 
-- no tag: integers equal; decimals within a thousandth (or one unit in the last printed place of a number with
-  at least three digits, where rounding may fall either way)
+- no tag: integers equal; decimals within a thousandth (or one unit in the last printed place of a
+  number with at least three digits, where rounding may fall either way)
 - `loose`: the numbers come from training, which another processor repeats only roughly
-- `chance`: they are a difference of trained scores, or what a half-trained model answers, and another processor may
-  find quite others; the words around them are compared as loosely
+- `chance`: they are a difference of trained scores, or what a half-trained model answers, and
+  another processor may find quite others; the words around them are compared as loosely
 - `timing`: the numbers are times or memory; only the text around them is compared
 - `nbval-ignore-output`: the output is live (a widget, a sampled text); nothing is compared
 

@@ -58,8 +58,12 @@ def cut(call, address_of):
     return guarded
 
 
-socket.socket.connect = cut(socket.socket.connect, lambda given: given[1] if isinstance(given[1], tuple) else None)
-socket.socket.sendto = cut(socket.socket.sendto, lambda given: given[-1] if isinstance(given[-1], tuple) else None)
+socket.socket.connect = cut(
+    socket.socket.connect, lambda given: given[1] if isinstance(given[1], tuple) else None
+)
+socket.socket.sendto = cut(
+    socket.socket.sendto, lambda given: given[-1] if isinstance(given[-1], tuple) else None
+)
 socket.getaddrinfo = cut(socket.getaddrinfo, lambda given: given[0])
 """
 

@@ -73,5 +73,5 @@ def fetched(page: str) -> list[str]:
 def _mathml(tex: str, display: str) -> str:
     try:
         return str(latex2mathml.converter.convert(tex, display=display))
-    except Exception:
+    except Exception:  # noqa: BLE001 - whatever the converter stumbles over, the reader still gets the formula's source
         return f"<code>{mistune.escape(tex)}</code>"

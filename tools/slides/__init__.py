@@ -3,12 +3,12 @@ slides`.
 
 The notebook is the only source. What a cell is on the slides stands in its metadata:
 
-- `slideshow.slide_type`, which JupyterLab's property inspector edits: "slide" begins a slide (its first line is the
-  heading, `# part` or `## slide`), "fragment" waits for the next step, "notes" is for the speaker
-  and begins with the minutes (`**2 min**`), "skip" is not shown; a cell without one belongs to what
-  stands before it.
-- tags: `remove_input` hides the code; `left` and `right` put neighbours into two columns; `dense` sets a
-  long table smaller, `words` aligns a table's text to the left.
+- `slideshow.slide_type`, which JupyterLab's property inspector edits: "slide" begins a slide (its
+  first line is the heading, `# part` or `## slide`), "fragment" waits for the next step, "notes" is
+  for the speaker and begins with the minutes (`**2 min**`), "skip" is not shown; a cell without one
+  belongs to what stands before it.
+- tags: `remove_input` hides the code; `left` and `right` put neighbours into two columns; `dense`
+  sets a long table smaller, `words` aligns a table's text to the left.
 """
 
 from __future__ import annotations

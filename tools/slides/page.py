@@ -121,7 +121,8 @@ def figure(output: NotebookNode, caption: str | None) -> str:
 
 def code(source: str) -> str:
     """Python in black and white: bold and italic tell the parts apart on any beamer."""
-    return f"<pre>{highlight(source, PythonLexer(), HtmlFormatter(nowrap=True, noclasses=True, style='bw'))}</pre>"
+    formatter = HtmlFormatter(nowrap=True, noclasses=True, style="bw")
+    return f"<pre>{highlight(source, PythonLexer(), formatter)}</pre>"
 
 
 def _output(output: NotebookNode) -> str:

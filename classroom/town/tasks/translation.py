@@ -7,10 +7,9 @@ cases have endings.
 
 (Without the hyphens: Annao mulune lipam sakom dareki.) Every English lemma has one stem, made from
 its letters by a hash, and every stem its own spelling; names keep theirs. Endings: subject -o,
-object -m, place -ne, receiver -ti, owner
--sa, agent of a passive -vu, plural -r- before the case; verbs: past -ki, present -ta, passive -len- before the tense. A
-question ends in "ka", a denied verb follows "nu". translation.tsv says, sentence by sentence, what
-stands where."""
+object -m, place -ne, receiver -ti, owner -sa, agent of a passive -vu, plural -r- before the case;
+verbs: past -ki, present -ta, passive -len- before the tense. A question ends in "ka", a denied verb
+follows "nu". translation.tsv says, sentence by sentence, what stands where."""
 
 import hashlib
 import random

@@ -12,7 +12,8 @@ from course_lib.errors import CourseError
 GOOD = """
 - {id: gelu, lesson: 08_gpt1, kind: exact, says: it is smooth, shows: the identities,
    rule: &r {statements: [{says: b, equal: [a, 1]}]}}
-- {id: gelu-converges, lesson: 08_gpt1, kind: measured, says: it is better, shows: curves, rule: *r, paper: {A: 1}}
+- {id: gelu-converges, lesson: 08_gpt1, kind: measured, says: it is better, shows: curves, rule: *r,
+   paper: {A: 1}}
 """
 
 

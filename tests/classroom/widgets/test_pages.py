@@ -34,7 +34,8 @@ def said_by_node(engine: str, data: dict[str, Any], expression: str) -> Any:
     node = shutil.which("node")
     if node is None:
         pytest.skip("no node here")
-    source = f"var data={json.dumps(data)};{card.script(engine)};console.log(JSON.stringify({expression}))"
+    script = card.script(engine)
+    source = f"var data={json.dumps(data)};{script};console.log(JSON.stringify({expression}))"
     ran = subprocess.run(
         [node, "-"], input=source, capture_output=True, text=True, timeout=60, check=False
     )

@@ -233,7 +233,8 @@ for name in sys.argv[1:]:
     kind, _, source = name.partition(" ")
     try:
         if kind == "model":
-            said[name] = float(sum(p.sum() for p in checkpoints.open_model(source).model.parameters()))
+            model = checkpoints.open_model(source).model
+            said[name] = float(sum(p.sum() for p in model.parameters()))
         else:
             rows = data.corpus(source, streaming=True) if kind == "stream" else data.task(source)
             said[name] = next(iter(rows))["text"]

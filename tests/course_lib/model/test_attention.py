@@ -44,7 +44,7 @@ def build(position=None, **more):
 def naive(module, where, x, mask):
     """Equation 1 as loops over rows, heads, queries and keys, with the scheme's four seams."""
     pos = where.position
-    split = lambda y: y.view(B, T, H, D // H).transpose(1, 2)
+    split = lambda y: y.view(B, T, H, D // H).transpose(1, 2)  # noqa: E731
     q, k, v = (split(layer(x)) for layer in (module.q, module.k, module.v))
     q, k = pos.rotate(q, where.q_pos), pos.rotate(k, where.k_pos)
     bias = pos.scores(q / math.sqrt(D // H), where.q_pos, where.k_pos)

@@ -18,7 +18,10 @@ from course_lib.pretrained import checkpoints
 from course_lib.pretrained.tokenizers import Tokenizer, train_bpe, train_wordpiece
 from course_lib.training.finetune import Result, finetune, load, predict
 
-WORDS = "red green blue pink grey Ann Bob Eve Tom Zoe went saw left met likes mill shop park dock farm".split()
+WORDS = [
+    *("red", "green", "blue", "pink", "grey", "Ann", "Bob", "Eve", "Tom", "Zoe"),
+    *("went", "saw", "left", "met", "likes", "mill", "shop", "park", "dock", "farm"),
+]
 TEXTS = [" ".join(random.Random(i).choices(WORDS, k=12)) + ". " for i in range(200)]
 WORDPIECE, BPE = train_wordpiece(TEXTS, 90), train_bpe(TEXTS, 330)
 Rows = list[dict[str, Any]]

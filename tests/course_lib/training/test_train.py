@@ -176,7 +176,7 @@ def test_divergence_names_the_step_and_keeps_the_checkpoint(place: str, tmp_path
         if place == "loss"
         else "the norm of the gradient is (nan|inf)"
     )
-    with pytest.raises(CourseError, match=said):
+    with pytest.raises(CourseError, match=said):  # noqa: PT012
         for step in loop.train(net, BATCHES, loss, steps=9, checkpoint=path, every=2):
             reached.append(step.step)
             if step.step == 4:

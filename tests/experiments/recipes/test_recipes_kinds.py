@@ -213,7 +213,7 @@ def test_detection_counts_real_tokens_only() -> None:
             guesses = nn.functional.one_hot(labels[loss_mask], 9).float()
             return ElectraOutput(guesses, ids, loss_mask & attention_mask, torch.ones(ids.shape))
 
-        parameters = lambda self: iter([torch.zeros(1)])
+        parameters = lambda self: iter([torch.zeros(1)])  # noqa: E731
 
     ids, attention_mask = torch.full((2, 5), 7), torch.tensor([[True] * 4 + [False]] * 2)
     at = torch.zeros(2, 5, dtype=torch.bool)
