@@ -1,35 +1,17 @@
 """The one exception a user of the course should ever have to read."""
 
-import functools
 import inspect
 import math
 import numbers
-from collections.abc import Callable
 from types import UnionType
-from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin
+from typing import Any, Literal, Union, get_args, get_origin
 
-P = ParamSpec("P")
-R = TypeVar("R")
 NUMBERS: dict[Any, Any] = {int: numbers.Integral, float: numbers.Real}
 SAID = {int: "a whole number", float: "a finite number", str: "a text", type(None): "None"}
 
 
 class CourseError(ValueError):
     """Bad input, said in one sentence: what was wrong, where, and what to do about it."""
-
-
-def checked(function: Callable[P, R]) -> Callable[P, R]:
-    """The function; an argument of another type than the signature says, or a number that is not
-    finite, is a CourseError that names it."""
-    signature = inspect.signature(function)
-
-    @functools.wraps(function)
-    def call(*args: P.args, **options: P.kwargs) -> R:
-        for name, value in signature.bind(*args, **options).arguments.items():
-            check_type(f"{function.__name__}: {name}", value, signature.parameters[name].annotation)
-        return function(*args, **options)
-
-    return call
 
 
 def check_type(name: str, value: object, kind: Any) -> None:

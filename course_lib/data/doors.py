@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from course_lib.data import columns as shapes
 from course_lib.data import folders, readers
 from course_lib.data.columns import SAY, Columns, Placed, Row, is_number
-from course_lib.errors import CourseError, checked
+from course_lib.errors import CourseError
 from course_lib.files import COURSE
 from course_lib.pretrained import hub
 
@@ -53,7 +53,6 @@ def generated(name: str) -> Any:
     )
 
 
-@checked
 def corpus(
     source: str | Path,
     *,
@@ -98,7 +97,6 @@ def corpus(
     return _sample(found, n, None if name in SHIPPED and seed == 0 else seed)
 
 
-@checked
 def task(
     source: str | Path,
     *,
@@ -156,7 +154,6 @@ def has_labels(source: str | Path) -> bool:
     return found.format != folders.TEXT or all(map(readers.is_table, found.files))
 
 
-@checked
 def held_out(source: str | Path, *, columns: Columns | None = None) -> str:
     """The split to score on: "test" if it is there with its labels, else "validation"."""
     name = str(source)

@@ -16,7 +16,7 @@ from safetensors.torch import load as from_bytes
 from safetensors.torch import save as to_bytes
 from torch import Tensor
 
-from course_lib.errors import CourseError, checked
+from course_lib.errors import CourseError
 from course_lib.families import elmo
 from course_lib.families.sentence import Sentence
 from course_lib.families.word_vectors import WordVectors
@@ -130,7 +130,6 @@ def load(name: str, *, folder: str | Path = FOLDER) -> Loaded:
     )
 
 
-@checked
 def open_model(source: str | Path) -> Loaded:
     """A model with its tokenizer: a folder in the Hugging Face layout or of `export`, a shipped
     checkpoint by its name, or a model of the hub, "hub:" in front or not. A published BERT keeps

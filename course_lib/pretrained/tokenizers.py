@@ -15,7 +15,7 @@ import torch
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 from torch import Tensor
 
-from course_lib.errors import CourseError, checked
+from course_lib.errors import CourseError
 from course_lib.files import atomic_write, read_json, write_json
 
 Text = str | Sequence[str]  # plain text, or words that are already separated (tagging)
@@ -85,7 +85,6 @@ class Tokenizer:
         self.byte_level = isinstance(backend.decoder, decoders.ByteLevel)
         self._kinds: Tensor | None = None
 
-    @checked
     def encode(
         self,
         text: Text,
@@ -118,7 +117,6 @@ class Tokenizer:
         """Only the ids: the quick way through a corpus."""
         return [raw.ids for raw in self._run(texts, None, special, max_length, fast=True)]
 
-    @checked
     def decode(self, ids: Iterable[int] | Tensor, special: bool = False) -> str:
         """Text of these ids; special tokens are left out unless `special`."""
         numbers = _list(ids)
@@ -169,7 +167,6 @@ class Tokenizer:
         return file
 
     @staticmethod
-    @checked
     def load(path: str | Path) -> "Tokenizer":
         """Open a tokenizer.json, or a folder with one or with a public model's older files,
         vocab.txt or vocab.json (BERT's and GPT-2's, if no config.json says otherwise)."""

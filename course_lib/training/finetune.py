@@ -18,7 +18,7 @@ from course_lib import families
 from course_lib.analysis import metrics
 from course_lib.data.columns import Row
 from course_lib.data.inputs import MARKS, EncodedRow, Frame, Kind, TaskBatches, in_order, kind_of
-from course_lib.errors import CourseError, checked
+from course_lib.errors import CourseError
 from course_lib.families.rules import convert_back
 from course_lib.model import heads
 from course_lib.model.layers import evaluating
@@ -78,7 +78,6 @@ class Result(FineTuned):
         return _score(metric, self.predictions, self.truth)
 
 
-@checked
 def finetune(
     stack: Transformer | nn.Module,
     task: Mapping[str, Iterable[Row]],

@@ -55,8 +55,8 @@ def adamw(
 ) -> AdamW:
     """AdamW (Loshchilov and Hutter 2019) over `parameter_groups`, in PyTorch's fused form where
     there is one. lr: the peak; a schedule multiplies it."""
-    if lr <= 0:
-        raise CourseError(f"lr is {lr}; a learning rate must be above 0.")
+    if not 0 < lr < math.inf:
+        raise CourseError(f"lr is {lr}; a learning rate must be above 0 and finite.")
     groups = parameter_groups(model, weight_decay)
     fused = {p.device.type for p in model.parameters()} <= {"cpu", "cuda", "mps"}
     return AdamW(groups, lr=lr, betas=betas, fused=fused)
@@ -125,7 +125,7 @@ def muon(
     betas: tuple[float, float] = (0.9, 0.98),
 ) -> Muon:
     """`Muon` over a model's `parameter_groups`; whole matrices, not shards."""
-    if lr <= 0 or weight_decay <= 0:
+    if not 0 < lr < math.inf or weight_decay <= 0:
         raise CourseError(
             f"lr is {lr} and weight_decay {weight_decay}; with Muon both must be above 0."
         )

@@ -26,7 +26,7 @@ from course_lib import families, objectives
 from course_lib.analysis.evaluation import mean_loss
 from course_lib.data.batches import CorruptedBatches, DocumentBatches, Objective, Source
 from course_lib.data.token_store import TokenStore, encode_corpus
-from course_lib.errors import CourseError, checked
+from course_lib.errors import CourseError
 from course_lib.families.rules import Family
 from course_lib.files import locked, read_json, write_json
 from course_lib.model.config import StackConfig
@@ -141,8 +141,8 @@ def read_curve(folder: Path) -> list[dict[str, Any]]:
     path = folder / "curve.json"
     curve = read_json(path) if path.exists() else []
     try:
-        return [point for point in curve if checked(Point)(**point)]
-    except (TypeError, CourseError) as error:
+        return [point for point in curve if Point(**point)]
+    except TypeError as error:
         raise CourseError(
             f"{path} is no learning curve ({error}); remove it, and the next point begins one."
         ) from None
@@ -176,7 +176,6 @@ class Prepared(NamedTuple):
     held_out: TokenStore | None
 
 
-@checked
 def pretrain(
     name: str,
     out: Path,

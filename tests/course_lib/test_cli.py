@@ -173,7 +173,6 @@ def test_errors_are_one_line_without_a_traceback(
         "LIST.json": "[{}]",
     }
     files |= {
-        "ROWS.tsv": TABLE + "0\n",
         "NAN.tsv": TABLE + "nan\n",
         "TWICE.tsv": "text\ttext\tlabel\na\tb\t1\n",
     }
