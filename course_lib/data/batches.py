@@ -26,6 +26,7 @@ from course_lib.objectives.collate import Ints, width_of
 from course_lib.objectives.collate import pad as pad
 from course_lib.objectives.losses import Batch
 from course_lib.pretrained.tokenizers import Tokenizer
+from course_lib.vocab import IGNORE
 
 # ids Int[B T], attention_mask Bool[B T], draws -> batch
 Objective = Callable[[Tensor, Tensor, torch.Generator], Batch]
@@ -247,9 +248,7 @@ class StreamBatches(Source):
         ids = [cls, *first, sep]
         rest = [*second[: max(1, length - len(ids) - 1)], sep] if second else []
         segments = [0] * len(ids) + [1] * len(rest)
-        return InputRow(
-            [*ids, *rest][:length], segments[:length], follows if second else objectives.IGNORE
-        )
+        return InputRow([*ids, *rest][:length], segments[:length], follows if second else IGNORE)
 
     def _cut(self, sentences: int, rng: torch.Generator) -> int:
         """After which sentence a document is cut in two; after the last one where it stays

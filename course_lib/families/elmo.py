@@ -27,8 +27,9 @@ from course_lib.files import atomic_write, read_json
 from course_lib.model.heads import Mask
 from course_lib.model.layers import evaluating
 from course_lib.model.lstm import ProjectedLSTM, right_padded, turned, turning
-from course_lib.objectives import IGNORE, seeded_generator
+from course_lib.objectives import seeded_generator
 from course_lib.objectives.losses import Batch, cross_entropy
+from course_lib.vocab import IGNORE
 
 CHARACTERS = 262  # 256 bytes, 5 marks, and 0 for "no word here"
 # Character ids after the 256 bytes, all shifted by one: 0 is left for a place without a word.

@@ -18,7 +18,7 @@ from course_lib.errors import CourseError
 from course_lib.model.config import StackConfig
 from course_lib.model.heads import Head, Mask, Segments, init, pool
 from course_lib.model.transformer import Transformer
-from course_lib.objectives import IGNORE
+from course_lib.vocab import IGNORE
 
 
 def encoder_config(config: StackConfig) -> StackConfig:

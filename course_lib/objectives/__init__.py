@@ -31,7 +31,6 @@ from course_lib.objectives.input_formats import (
     packed_sentences,
 )
 from course_lib.objectives.masking import (
-    IGNORE,
     mask_documents,
     mask_known,
     mask_tokens,

@@ -13,7 +13,7 @@ ids Int[B T] and attention_mask Bool[B T] are rows of text with their special to
 them."""
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -22,11 +22,8 @@ from torch import Tensor
 
 from course_lib import objectives
 from course_lib.errors import CourseError
-from course_lib.objectives import IGNORE
 from course_lib.objectives.losses import Batch
-
-if TYPE_CHECKING:
-    from course_lib.pretrained.tokenizers import Vocab
+from course_lib.vocab import IGNORE, Vocab
 
 Ints = npt.NDArray[np.integer[Any]]
 Unit = Literal["token", "word", "span"]
@@ -78,7 +75,7 @@ def masked(
     attention_mask: Tensor,
     rng: torch.Generator,
     *,
-    vocab: "Vocab",
+    vocab: Vocab,
     unit: Unit = "token",
     words: Tensor | None = None,
     **how: Any,
@@ -101,7 +98,7 @@ def masked(
 
 
 def replaced(
-    ids: Tensor, attention_mask: Tensor, rng: torch.Generator, *, vocab: "Vocab", rate: float = 0.15
+    ids: Tensor, attention_mask: Tensor, rng: torch.Generator, *, vocab: Vocab, rate: float = 0.15
 ) -> Batch:
     """ELECTRA: every chosen token becomes [MASK], which the generator fills in."""
     return masked(ids, attention_mask, rng, vocab=vocab, rate=rate, parts=(1.0, 0.0, 0.0))
@@ -113,7 +110,7 @@ def unchanged(ids: Tensor, attention_mask: Tensor, rng: torch.Generator) -> Batc
 
 
 def denoised(
-    ids: Tensor, attention_mask: Tensor, rng: torch.Generator, *, vocab: "Vocab", **how: Any
+    ids: Tensor, attention_mask: Tensor, rng: torch.Generator, *, vocab: Vocab, **how: Any
 ) -> Batch:
     """BART: source (ids, attention_mask) the noised text, target (labels) the text itself. how: of
     `objectives.noised`."""
@@ -125,7 +122,7 @@ def denoised(
 
 
 def span_corrupted(
-    ids: Tensor, attention_mask: Tensor, rng: torch.Generator, *, vocab: "Vocab", **how: Any
+    ids: Tensor, attention_mask: Tensor, rng: torch.Generator, *, vocab: Vocab, **how: Any
 ) -> Batch:
     """T5: ids and attention_mask of the inputs, labels the targets. how: of
     `objectives.span_corruption`.
@@ -137,7 +134,7 @@ def span_corrupted(
     return _batch(made, vocab, ids.shape[1])
 
 
-def prefixed(ids: Tensor, attention_mask: Tensor, rng: torch.Generator, *, vocab: "Vocab") -> Batch:
+def prefixed(ids: Tensor, attention_mask: Tensor, rng: torch.Generator, *, vocab: Vocab) -> Batch:
     """Each text cut in two: ids and attention_mask of the first parts, labels the second
     (`objectives.prefix_lm`).
     """
@@ -145,7 +142,7 @@ def prefixed(ids: Tensor, attention_mask: Tensor, rng: torch.Generator, *, vocab
     return _batch(made, vocab, ids.shape[1])
 
 
-def joined(batch: Batch, *, vocab: "Vocab", most: int | None = None) -> Batch:
+def joined(batch: Batch, *, vocab: Vocab, most: int | None = None) -> Batch:
     """Sources and targets for a decoder alone, each target behind its source: ids Int[B T],
     attention_mask, labels (the next token where it is the target's, -100 elsewhere), prefix Int[B]
     (length of the source)."""
@@ -165,7 +162,7 @@ def _texts(ids: Tensor, attention_mask: Tensor) -> list[Tensor]:
 
 
 def _batch(
-    pairs: Iterable[tuple[Tensor, Tensor]], vocab: "Vocab", most: int | None
+    pairs: Iterable[tuple[Tensor, Tensor]], vocab: Vocab, most: int | None
 ) -> dict[str, Tensor]:
     sources, targets = zip(*pairs, strict=True)
     labels = pad([row.tolist() for row in targets], IGNORE, most=most)["ids"]

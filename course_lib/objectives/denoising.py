@@ -26,29 +26,28 @@ from course_lib.objectives.masking import (
     share_of,
     stretches,
 )
+from course_lib.vocab import Vocab
 
 if TYPE_CHECKING:
-    from course_lib.pretrained.tokenizers import Tokenizer, Vocab
+    from course_lib.pretrained.tokenizers import Tokenizer
 
 SENTINEL = "<extra_id_{}>"  # its name in the public vocabularies
 
 
-def token_masking(
-    ids: Tensor, rng: torch.Generator, *, vocab: "Vocab", rate: float = 0.15
-) -> Tensor:
+def token_masking(ids: Tensor, rng: torch.Generator, *, vocab: Vocab, rate: float = 0.15) -> Tensor:
     """`rate` of the tokens become the mask token: ABCDEF. -> A_CD_F."""
     return ids.masked_fill(_some(ids, rng, vocab, rate), mask_of(vocab))
 
 
 def token_deletion(
-    ids: Tensor, rng: torch.Generator, *, vocab: "Vocab", rate: float = 0.15
+    ids: Tensor, rng: torch.Generator, *, vocab: Vocab, rate: float = 0.15
 ) -> Tensor:
     """`rate` of the tokens are taken out; the model must find out where: ABCDEF. -> ACDF."""
     return ids[~_some(ids, rng, vocab, rate)]
 
 
 def text_infilling(
-    ids: Tensor, rng: torch.Generator, *, vocab: "Vocab", rate: float = 0.3, mean: float = 3.0
+    ids: Tensor, rng: torch.Generator, *, vocab: Vocab, rate: float = 0.3, mean: float = 3.0
 ) -> Tensor:
     """Spans of tokens become one mask token each; the model must find out how many are missing:
     ABCDEF. -> A_D_F.
@@ -64,7 +63,7 @@ def text_infilling(
 
 
 def sentence_permutation(
-    ids: Tensor, rng: torch.Generator, *, vocab: "Vocab", ends: Collection[int]
+    ids: Tensor, rng: torch.Generator, *, vocab: Vocab, ends: Collection[int]
 ) -> Tensor:
     """The sentences in random order: ABC. DE. FG. -> FG. ABC. DE. ends: ids of the tokens that end
     one (`sentence_ends`); what follows the last of them counts as a sentence."""
@@ -78,7 +77,7 @@ def sentence_permutation(
     return new
 
 
-def document_rotation(ids: Tensor, rng: torch.Generator, *, vocab: "Vocab") -> Tensor:
+def document_rotation(ids: Tensor, rng: torch.Generator, *, vocab: Vocab) -> Tensor:
     """The text begins at a random token and goes on round its end: ABC. DE. FG. -> E. FG. ABC. D"""
     new = ids.clone()
     for start, stop in stretches(ids, vocab):
@@ -100,7 +99,7 @@ def noised(
     ids: Tensor,
     rng: torch.Generator,
     *,
-    vocab: "Vocab",
+    vocab: Vocab,
     noises: Sequence[str] = ("sentence permutation", "text infilling"),
     ends: Collection[int] = (),
     rate: float | None = None,
@@ -165,7 +164,7 @@ def span_corruption(
     ids: Tensor,
     rng: torch.Generator,
     *,
-    vocab: "Vocab",
+    vocab: Vocab,
     sentinels: Sequence[int],
     rate: float = 0.15,
     mean: float = 3.0,
@@ -190,7 +189,7 @@ def span_corruption(
     return marked._replace(target=torch.cat([marked.target, _end(ids, vocab)]))
 
 
-def prefix_lm(ids: Tensor, rng: torch.Generator, *, vocab: "Vocab") -> InputTarget:
+def prefix_lm(ids: Tensor, rng: torch.Generator, *, vocab: Vocab) -> InputTarget:
     """Cuts a text in two at a random place: read the first part, say the second (Raffel et al.
     2020, section 3.1.1). A special token that ends the text ends both."""
     # of the second part's start
@@ -266,7 +265,7 @@ def add_sentinels(tokenizer: "Tokenizer", n: int = 100) -> "Tokenizer":
     return type(tokenizer)(backend)
 
 
-def _some(ids: Tensor, rng: torch.Generator, vocab: "Vocab", rate: float) -> Tensor:
+def _some(ids: Tensor, rng: torch.Generator, vocab: Vocab, rate: float) -> Tensor:
     """Bool[T]: `rate` of the ordinary tokens of a text."""
     return choose(
         torch.arange(len(ids), device=ids.device)[None], ordinary(ids, vocab)[None], rate, rng
@@ -283,6 +282,6 @@ def _parts(total: int, parts: int, rng: torch.Generator) -> list[int]:
     return [b - a for a, b in pairwise([0, *cuts.tolist(), total])]
 
 
-def _end(ids: Tensor, vocab: "Vocab") -> Tensor:
+def _end(ids: Tensor, vocab: Vocab) -> Tensor:
     """The special token that ends a text, Int[1], or nothing, Int[0]."""
     return ids[-1:][~ordinary(ids[-1:], vocab)]

@@ -12,15 +12,12 @@ sentences."""
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, takewhile
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 
 from course_lib.errors import CourseError
-from course_lib.objectives.masking import IGNORE
-
-if TYPE_CHECKING:
-    from course_lib.pretrained.tokenizers import Vocab
+from course_lib.vocab import IGNORE, Vocab
 
 Document = Sequence[Sequence[int]]  # sentences of token ids
 Format = Literal["segment-pair", "sentence-pair", "full-sentences", "doc-sentences"]
@@ -43,7 +40,7 @@ def input_rows(
     documents: Sequence[Document],
     rng: torch.Generator,
     *,
-    vocab: "Vocab",
+    vocab: Vocab,
     format: Format,
     length: int = 512,
 ) -> list[InputRow]:
@@ -66,7 +63,7 @@ def input_rows(
 
 
 def packed_sentences(
-    documents: Sequence[Document], *, vocab: "Vocab", length: int = 512, across: bool = True
+    documents: Sequence[Document], *, vocab: Vocab, length: int = 512, across: bool = True
 ) -> list[InputRow]:
     """Full-sentences or doc-sentences: as many whole sentences a row as fit, every token in exactly
     one row. across: where a document ends, a row goes on with the next one, behind one more
@@ -91,7 +88,7 @@ def segment_pairs(
     documents: Sequence[Document],
     rng: torch.Generator,
     *,
-    vocab: "Vocab",
+    vocab: Vocab,
     length: int = 512,
     short: float = 0.1,
 ) -> list[InputRow]:
@@ -161,7 +158,7 @@ def _draw(rng: torch.Generator, below: int) -> int:
 class _Frame:
     """[CLS] and [SEP] around one part or two."""
 
-    def __init__(self, vocab: "Vocab", length: int, specials: int) -> None:
+    def __init__(self, vocab: Vocab, length: int, specials: int) -> None:
         if vocab.cls is None or vocab.sep is None:
             raise CourseError(
                 "The input formats need a vocabulary with [CLS] and [SEP]; this tokenizer has none."

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from course_lib.errors import CourseError
 from course_lib.model import masks
 from course_lib.model.seq2seq import shift_right
-from course_lib.objectives import IGNORE
+from course_lib.vocab import IGNORE
 
 Batch = Mapping[str, Tensor]
 Loss = Callable[[nn.Module, Batch], Tensor]

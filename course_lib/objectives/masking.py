@@ -4,17 +4,13 @@ touched, where spans lie."""
 
 import hashlib
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from course_lib.errors import CourseError
-
-if TYPE_CHECKING:
-    from course_lib.pretrained.tokenizers import Vocab
-
-IGNORE = -100  # the label of a position that carries no loss; F.cross_entropy's own default
+from course_lib.vocab import IGNORE, Vocab
 
 
 def seeded_generator(seed: int, *keys: int) -> torch.Generator:
@@ -24,7 +20,7 @@ def seeded_generator(seed: int, *keys: int) -> torch.Generator:
     return torch.Generator().manual_seed(int.from_bytes(digest[:8], "big") >> 1)
 
 
-def mask_of(vocab: "Vocab") -> int:
+def mask_of(vocab: Vocab) -> int:
     """The id of [MASK]."""
     if vocab.mask is None:
         raise CourseError(
@@ -34,7 +30,7 @@ def mask_of(vocab: "Vocab") -> int:
     return vocab.mask
 
 
-def ordinary(ids: Tensor, vocab: "Vocab") -> Tensor:
+def ordinary(ids: Tensor, vocab: Vocab) -> Tensor:
     """Bool of the shape of `ids`: text, unknown words too; not padding, [CLS], [SEP] and the
     like.
     """
@@ -42,7 +38,7 @@ def ordinary(ids: Tensor, vocab: "Vocab") -> Tensor:
     return ~torch.isin(ids, torch.tensor(special, dtype=ids.dtype, device=ids.device))
 
 
-def stretches(ids: Tensor, vocab: "Vocab") -> list[tuple[int, int]]:
+def stretches(ids: Tensor, vocab: Vocab) -> list[tuple[int, int]]:
     """(start, past the end) of each run of ordinary tokens of a text Int[T]; special tokens lie
     between them.
     """
@@ -121,7 +117,7 @@ def mask_tokens(
     ids: Tensor,
     rng: torch.Generator,
     *,
-    vocab: "Vocab",
+    vocab: Vocab,
     rate: float = 0.15,
     parts: tuple[float, float, float] = (0.8, 0.1, 0.1),
     words: Tensor | None = None,
@@ -205,7 +201,7 @@ def mask_documents(
     ids: Tensor,
     documents: Sequence[int],
     *,
-    vocab: "Vocab",
+    vocab: Vocab,
     seed: int,
     epoch: int = 0,
     copies: int | None = None,
@@ -226,7 +222,7 @@ def mask_known(
     ids: Tensor,
     rng: torch.Generator,
     *,
-    vocab: "Vocab",
+    vocab: Vocab,
     names: Collection[int],
     ends: Collection[int],
     rate: float = 0.5,

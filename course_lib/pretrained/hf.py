@@ -20,7 +20,8 @@ from course_lib.files import atomic_write, read_json, write_json
 from course_lib.model import heads
 from course_lib.model.config import StackConfig
 from course_lib.pretrained import hub
-from course_lib.pretrained.tokenizers import Tokenizer, Vocab
+from course_lib.pretrained.tokenizers import Tokenizer
+from course_lib.vocab import Vocab
 
 POOLS: dict[str, heads.Pool] = {"cls": "first", "mean": "mean", "max": "max", "lasttoken": "last"}
 ACTIVATIONS = {

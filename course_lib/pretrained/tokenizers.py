@@ -1,7 +1,6 @@
 """Text to token numbers and back: WordPiece (Wu et al. 2016; BERT) and byte-level BPE (Sennrich et
-al. 2016 over bytes; GPT-2). The `tokenizers` library does the work; this file adds what a model
-needs to know of a vocabulary (`Vocab`), reproducible training, and the older files of public
-checkpoints."""
+al. 2016 over bytes; GPT-2). The `tokenizers` library does the work; this file adds reproducible
+training, the roles of special tokens, and the older files of public checkpoints."""
 
 import unicodedata
 from collections import Counter
@@ -17,6 +16,7 @@ from torch import Tensor
 
 from course_lib.errors import CourseError
 from course_lib.files import atomic_write, read_json, write_json
+from course_lib.vocab import Vocab
 
 Text = str | Sequence[str]  # plain text, or words that are already separated (tagging)
 
@@ -34,23 +34,6 @@ ROLES: dict[str, tuple[str, ...]] = {
     "bos": ("<|endoftext|>", "<s>"),
     "eos": ("<|endoftext|>", "</s>"),
 }
-
-
-@dataclass(frozen=True)
-class Vocab:
-    """What a model must know of a vocabulary: its size, and the ids that have a role (None: it has
-    none).
-    """
-
-    size: int
-    pad: int | None = None
-    unk: int | None = None
-    cls: int | None = None
-    sep: int | None = None
-    mask: int | None = None
-    bos: int | None = None
-    eos: int | None = None
-    special: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -26,12 +26,12 @@ from torch import Tensor, nn
 from course_lib.errors import CourseError
 from course_lib.files import sweep
 from course_lib.model.layers import Embedding, check_ids
-from course_lib.objectives import IGNORE
 from course_lib.objectives.losses import Batch, Loss, counted
 from course_lib.training import checkpoint as checkpoints
 from course_lib.training import distributed
 from course_lib.training.distributed import Processes
 from course_lib.training.optim import Schedule, adamw
+from course_lib.vocab import IGNORE
 
 Precision = Literal["fp32", "bf16", "auto"]
 

@@ -28,10 +28,11 @@ from course_lib.model import heads, seq2seq
 from course_lib.model.config import StackConfig
 from course_lib.model.initialization import identity_init_, look_for_like, mimetic
 from course_lib.model.transformer import Transformer
-from course_lib.objectives import IGNORE, InputRow, collate, losses, mask_known, seeded_generator
+from course_lib.objectives import InputRow, collate, losses, mask_known, seeded_generator
 from course_lib.pretrained import checkpoints
 from course_lib.pretrained.tokenizers import Tokenizer, train_bpe, train_wordpiece
 from course_lib.training import distill, pretraining
+from course_lib.vocab import IGNORE
 from experiments.engine.arms import Sentences
 from experiments.recipes.base import HELD_OUT, RecipeTraining, Scores, TrainingJob
 

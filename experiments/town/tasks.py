@@ -33,10 +33,11 @@ from classroom.town import World
 from course_lib.data.batches import Shuffled, pad
 from course_lib.files import read_json, write_json
 from course_lib.model import heads, transformer
-from course_lib.objectives import IGNORE, losses
+from course_lib.objectives import losses
 from course_lib.pretrained import checkpoints, tokenizers
 from course_lib.training import optim
 from course_lib.training.finetune import finetune
+from course_lib.vocab import IGNORE
 from experiments.engine import arms, lab, run
 from experiments.town import hiding, views
 

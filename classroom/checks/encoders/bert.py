@@ -13,14 +13,14 @@ from classroom.checks.base import Case, Crash, answer, integers, listed, normal,
 from classroom.checks.exercise import exercise
 
 if TYPE_CHECKING:
-    from course_lib.pretrained.tokenizers import Vocab
+    from course_lib.vocab import Vocab
 
 
 def _masking(fn: object) -> None:
     """The same twice, then the shares of 600,000 tokens: 81% and 80% are eight standard errors
     apart.
     """
-    from course_lib.pretrained.tokenizers import Vocab
+    from course_lib.vocab import Vocab
 
     vocab = Vocab(size=5000, pad=0, unk=1, cls=2, sep=3, mask=4, special=(0, 1, 2, 3, 4))
     ids = torch.randint(5, vocab.size, (600, 1000), generator=rng(0))

@@ -19,9 +19,9 @@ from course_lib.families import preset
 from course_lib.families.gpt import gpt
 from course_lib.model import heads, transformer
 from course_lib.model.seq2seq import EncoderDecoder, Seq2SeqLM, shift_right
-from course_lib.objectives import IGNORE, collate, losses
-from course_lib.pretrained.tokenizers import Vocab
+from course_lib.objectives import collate, losses
 from course_lib.training import optim
+from course_lib.vocab import IGNORE, Vocab
 from experiments.lessons import Lab, Made, experiment, fit, given, published
 
 _Example = tuple[str, str, str]  # task, source, target

@@ -13,8 +13,8 @@ from torch import nn
 from course_lib.analysis import cost, evaluation
 from course_lib.families import preset
 from course_lib.generation import draw, generate
-from course_lib.objectives import IGNORE, losses, mask_tokens, nsp_pairs, seeded_generator
-from course_lib.pretrained.tokenizers import Vocab
+from course_lib.objectives import losses, mask_tokens, nsp_pairs, seeded_generator
+from course_lib.vocab import IGNORE, Vocab
 from experiments.lessons import (
     Lab,
     Plan,

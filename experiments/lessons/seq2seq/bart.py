@@ -24,8 +24,9 @@ from course_lib.model.config import EmbedConfig, StackConfig
 from course_lib.model.seq2seq import EncoderDecoder, Seq2SeqClassifier, Seq2SeqLM, shift_right
 from course_lib.model.transformer import Transformer
 from course_lib.objectives import collate, losses, seeded_generator
-from course_lib.pretrained.tokenizers import Tokenizer, Vocab, train_wordpiece
+from course_lib.pretrained.tokenizers import Tokenizer, train_wordpiece
 from course_lib.training.loop import Batches
+from course_lib.vocab import IGNORE, Vocab
 from experiments.lessons import Lab, Made, Plan, experiment, fit, given, probes, small_models
 
 ROWS, WIDTH, LENGTH = 16, 48, 48
@@ -202,7 +203,7 @@ def which_noise(lab: Lab, seed: int) -> dict[str, float]:
     unseen = {
         "ids": ids,
         "attention_mask": real,
-        "labels": ids.masked_fill(~real, objectives.IGNORE),
+        "labels": ids.masked_fill(~real, IGNORE),
     }
     for name in ARMS:
         body = pretrained(lab.plan, seed, name)

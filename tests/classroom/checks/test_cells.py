@@ -11,7 +11,7 @@ import pytest
 from classroom import records
 from classroom.records import ledger
 from course_lib.families import elmo
-from course_lib.objectives import IGNORE
+from course_lib.vocab import IGNORE
 from tests.classroom.checks.lessons import ROOT, run_cells, started
 
 STREET = ("street", "street-rows", "street-ids", "forms", "forms-encoder", "build", "flops")

@@ -13,8 +13,8 @@ from course_lib.model import heads
 from course_lib.model.transformer import Transformer
 from course_lib.objectives import losses, mask_tokens, seeded_generator
 from course_lib.objectives.losses import Batch
-from course_lib.pretrained.tokenizers import Vocab
 from course_lib.training.loop import micro_batches
+from course_lib.vocab import Vocab
 
 V, B, T = 24, 4, 12
 VOCAB = Vocab(size=V, pad=0, unk=1, cls=2, sep=3, mask=4, special=(0, 1, 2, 3, 4))

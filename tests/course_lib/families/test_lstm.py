@@ -15,8 +15,9 @@ from course_lib.families.lstm import (
     reconstruction,
 )
 from course_lib.model.seq2seq import shift_right
-from course_lib.objectives import IGNORE, losses
+from course_lib.objectives import losses
 from course_lib.training.finetune import finetune, predict
+from course_lib.vocab import IGNORE
 
 CONFIG = LstmConfig(vocab=11, width=5, cells=7, layers=2, dropout=0.3)
 LENGTHS = [6, 4, 1]

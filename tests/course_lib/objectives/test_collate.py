@@ -10,8 +10,8 @@ from course_lib.errors import CourseError
 from course_lib.model import heads
 from course_lib.model.config import EmbedConfig, StackConfig, T5Buckets
 from course_lib.model.transformer import Transformer
-from course_lib.objectives import IGNORE, collate, losses, seeded_generator
-from course_lib.pretrained.tokenizers import Vocab
+from course_lib.objectives import collate, losses, seeded_generator
+from course_lib.vocab import IGNORE, Vocab
 
 V = 60
 SIGNS = tuple(range(40, V))

@@ -23,7 +23,8 @@ from course_lib.objectives import (
     sentinels,
     span_corruption,
 )
-from course_lib.pretrained.tokenizers import Vocab, train_wordpiece
+from course_lib.pretrained.tokenizers import train_wordpiece
+from course_lib.vocab import Vocab
 
 MASK, STOP = 4, 5
 VOCAB = Vocab(size=500, pad=0, unk=1, cls=2, sep=3, mask=MASK, special=(0, 1, 2, 3, 4))

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from course_lib.errors import CourseError
-from course_lib.objectives import IGNORE, input_rows, nsp_pairs, packed_sentences, seeded_generator
+from course_lib.objectives import input_rows, nsp_pairs, packed_sentences, seeded_generator
 from course_lib.objectives.input_formats import segment_pairs
-from course_lib.pretrained.tokenizers import Vocab
+from course_lib.vocab import IGNORE, Vocab
 
 CLS, SEP = 2, 3
 VOCAB = Vocab(size=10**6, pad=0, unk=1, cls=CLS, sep=SEP, mask=4, special=(0, 1, 2, 3, 4))

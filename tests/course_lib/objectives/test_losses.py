@@ -20,8 +20,9 @@ from course_lib.model.heads import (
     TokenClassifier,
 )
 from course_lib.model.transformer import Transformer
-from course_lib.objectives import IGNORE, losses
+from course_lib.objectives import losses
 from course_lib.objectives.losses import cross_entropy
+from course_lib.vocab import IGNORE
 
 V, B, T = 23, 3, 7
 

@@ -16,11 +16,11 @@ from course_lib.model import heads
 from course_lib.model.config import StackConfig
 from course_lib.model.transformer import Transformer
 from course_lib.objectives import mask_tokens, seeded_generator
-from course_lib.pretrained.tokenizers import Vocab
 from course_lib.training import distill
 from course_lib.training.distill import Distilled
 from course_lib.training.loop import micro_batches, train
 from course_lib.training.optim import adamw
+from course_lib.vocab import Vocab
 
 V, B, T = 24, 4, 12
 VOCAB = Vocab(size=V, pad=0, unk=1, cls=2, sep=3, mask=4, special=(0, 1, 2, 3, 4))

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from course_lib.families.lstm import LstmSeq2Seq
-from course_lib.objectives import IGNORE
+from course_lib.vocab import IGNORE
 from experiments.lessons.decoders import choosing, gpt2, gpt3
 from experiments.lessons.decoders.choosing import BOTH, DECODER, ENCODER, KINDS, TASKS
 

@@ -1,0 +1,29 @@
+"""What models, objectives and data agree on: a vocabulary's special tokens, and the label of no
+target.
+"""
+
+from dataclasses import dataclass
+
+# The label of a position that carries no loss; `F.cross_entropy` leaves it out by default.
+IGNORE = -100
+
+
+@dataclass(frozen=True)
+class Vocab:
+    """What a model must know of a vocabulary: its size, and the ids of its special tokens.
+
+    Attributes:
+        size: number of tokens.
+        pad, unk, cls, sep, mask, bos, eos: the token with this role; None if there is none.
+        special: all tokens that are not text, those with a role among them.
+    """
+
+    size: int
+    pad: int | None = None
+    unk: int | None = None
+    cls: int | None = None
+    sep: int | None = None
+    mask: int | None = None
+    bos: int | None = None
+    eos: int | None = None
+    special: tuple[int, ...] = ()
