@@ -141,11 +141,16 @@ def read_curve(folder: Path) -> list[dict[str, Any]]:
     path = folder / "curve.json"
     curve = read_json(path) if path.exists() else []
     try:
-        return [point for point in curve if Point(**point)]
-    except TypeError as error:
+        points = [Point(**point) for point in curve]
+        is_curve = all(isinstance(point.step, int) for point in points)
+    except TypeError:
+        is_curve = False
+    if not is_curve:
         raise CourseError(
-            f"{path} is no learning curve ({error}); remove it, and the next point begins one."
-        ) from None
+            f"{path} is no learning curve of this version; remove it, and the next point begins"
+            " one."
+        )
+    return list(curve)
 
 
 def card(curve: Sequence[Mapping[str, Any]], **about: Any) -> dict[str, Any]:
