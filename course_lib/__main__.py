@@ -543,7 +543,10 @@ def add_commands() -> None:
     groups = {"": app, "zoo": zoo_app}
     for point in sorted(entry_points(group="course_lib.commands"), key=lambda point: point.name):
         group, _, name = point.name.rpartition(".")
-        command = point.load()
+        try:
+            command = point.load()
+        except ModuleNotFoundError:  # a command of the course, and only the library is installed
+            continue
         if isinstance(command, typer.Typer):
             groups[group].add_typer(command, name=name)
         else:

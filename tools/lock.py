@@ -34,9 +34,10 @@ HEADER = """\
 
 
 def direct() -> set[str]:
-    """Names of the packages that pyproject.toml asks for, the `dev` ones included."""
+    """Names of the packages that the library, the course and its tests ask for."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    asked = project["dependencies"] + project["optional-dependencies"]["dev"]
+    extras = project["optional-dependencies"]
+    asked = project["dependencies"] + extras["course"] + extras["dev"]
     return {canonicalize_name(Requirement(line).name) for line in asked}
 
 
@@ -53,6 +54,7 @@ def resolve() -> list[str]:
             "pip",
             "compile",
             "pyproject.toml",
+            "--extra=course",
             "--extra=dev",
             "--universal",
         ]

@@ -39,11 +39,17 @@ def test_every_line_is_one_exact_version_and_no_address():
     )
 
 
-def test_pyproject_says_the_lock_s_versions():
-    asked = PROJECT["dependencies"] + PROJECT["optional-dependencies"]["dev"]
-    for requirement in map(Requirement, asked):
-        name = canonicalize_name(requirement.name)
-        assert str(requirement.specifier) == f"=={VERSIONS[name]}", requirement
+def test_the_lock_lies_in_pyproject_s_ranges():
+    extras = PROJECT["optional-dependencies"]
+    for requirement in map(Requirement, PROJECT["dependencies"] + extras["course"] + extras["dev"]):
+        version = VERSIONS[canonicalize_name(requirement.name)]
+        assert requirement.specifier.contains(version), f"{requirement}: the lock has {version}"
+
+
+def test_the_library_alone_brings_no_notebook():
+    names = {canonicalize_name(Requirement(line).name) for line in PROJECT["dependencies"]}
+    assert names.isdisjoint({"jupyterlab", "ipywidgets", "ipykernel", "ipython", "matplotlib"})
+    assert "torch" in names
 
 
 def test_conda_says_the_lock_s_versions():
