@@ -434,8 +434,7 @@ def fetch(
     / "data/class.json",
 ) -> None:
     """Fetch a list of models and datasets from the hub; afterwards they work without a network."""
-    from course_lib import data
-    from course_lib.pretrained import hub
+    from course_lib import data, hub
 
     doors, missing = (
         {"models": hub.pretrained, "tasks": data.task, "corpora": data.corpus},

@@ -15,11 +15,11 @@ from torch import Tensor
 from classroom.figures.display import Html
 from classroom.templates import escape
 from classroom.widgets.card import card, lines, rounded
+from course_lib.data.tokenizers import Tokenizer
 from course_lib.errors import CourseError
 from course_lib.generation import next_distribution
 from course_lib.model.config import Learned, StackConfig
 from course_lib.model.heads import LM
-from course_lib.pretrained.tokenizers import Tokenizer
 
 MOST = 2_500_000  # bytes of weights in a page
 SHOWN = 10  # next words with a bar

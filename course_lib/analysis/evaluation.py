@@ -9,13 +9,13 @@ import torch
 from torch import Tensor, nn
 
 from course_lib.analysis import metrics
+from course_lib.data.tokenizers import Tokenizer
 from course_lib.families.electra import Electra
 from course_lib.model.layers import evaluating
 from course_lib.model.seq2seq import Seq2SeqLM, shift_right
 from course_lib.objectives import infill, mark_spans
 from course_lib.objectives.collate import pad, pad_to_longest
 from course_lib.objectives.losses import Batch, Loss
-from course_lib.pretrained.tokenizers import Tokenizer
 from course_lib.vocab import IGNORE
 
 BATCH = 64  # blanks read at once

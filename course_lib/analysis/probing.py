@@ -15,10 +15,10 @@ from torch import Tensor, nn
 
 from course_lib.analysis import capture
 from course_lib.data.columns import Row
+from course_lib.data.tokenizers import Encoding, Tokenizer
 from course_lib.errors import CourseError
 from course_lib.model.layers import evaluating
 from course_lib.objectives.collate import pad_to_longest
-from course_lib.pretrained.tokenizers import Encoding, Tokenizer
 
 ENDS = (".", "?", "!")
 BATCH = 32  # texts read at once

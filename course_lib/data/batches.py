@@ -20,12 +20,12 @@ from torch import Tensor
 
 from course_lib import objectives
 from course_lib.data.token_store import TokenStore, encode_corpus, pieces
+from course_lib.data.tokenizers import Tokenizer
 from course_lib.errors import CourseError
 from course_lib.objectives import InputRow, collate
 from course_lib.objectives.collate import Ints, width_of
 from course_lib.objectives.collate import pad as pad
 from course_lib.objectives.losses import Batch
-from course_lib.pretrained.tokenizers import Tokenizer
 from course_lib.vocab import IGNORE
 
 # ids Int[B T], attention_mask Bool[B T], draws -> batch

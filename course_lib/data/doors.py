@@ -15,12 +15,12 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from course_lib import hub
 from course_lib.data import columns as shapes
 from course_lib.data import folders, readers
 from course_lib.data.columns import SAY, Columns, Placed, Row, is_number
 from course_lib.errors import CourseError
 from course_lib.files import COURSE
-from course_lib.pretrained import hub
 
 if TYPE_CHECKING:
     from datasets import Dataset, IterableDataset

@@ -14,11 +14,11 @@ import torch
 from tokenizers.processors import TemplateProcessing
 
 from course_lib.data.batches import BatchPlan, Shuffled
+from course_lib.data.tokenizers import Tokenizer
 from course_lib.errors import CourseError
 from course_lib.model.config import Learned, StackConfig
 from course_lib.objectives.collate import pad_to_longest
 from course_lib.objectives.losses import Batch
-from course_lib.pretrained.tokenizers import Tokenizer
 from course_lib.vocab import IGNORE
 
 Kind = Literal["single", "pair", "tagging", "choice", "span"]

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from course_lib.data.tokenizers import Tokenizer
 from course_lib.errors import CourseError
 from course_lib.files import atomic_write, read_json, sweep, write_json
 from course_lib.objectives.collate import Ints as Ints
-from course_lib.pretrained.tokenizers import Tokenizer
 
 CHUNK = 1000  # documents tokenized at a time
 

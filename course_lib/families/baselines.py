@@ -19,11 +19,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from course_lib.data.inputs import Kind
+from course_lib.data.tokenizers import Tokenizer
 from course_lib.families.elmo import BOS, EOS, UNK, WORD, Elmo, ScalarMix, spelling, split
 from course_lib.families.lstm import framing
 from course_lib.model.heads import Mask, Segments
 from course_lib.model.lstm import BiLSTM
-from course_lib.pretrained.tokenizers import Tokenizer
 
 PAD = "<PAD>"
 

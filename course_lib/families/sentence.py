@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from course_lib.analysis.metrics import spearman
 from course_lib.data.batches import Shuffled
+from course_lib.data.tokenizers import Tokenizer
 from course_lib.errors import CourseError
 from course_lib.model.config import Learned
 from course_lib.model.heads import Pool, pool
@@ -24,7 +25,6 @@ from course_lib.model.layers import evaluating
 from course_lib.model.transformer import Transformer
 from course_lib.objectives.collate import pad_to_longest
 from course_lib.objectives.losses import Batch
-from course_lib.pretrained.tokenizers import Tokenizer
 
 WORD = re.compile(r"\w+")
 

@@ -17,12 +17,12 @@ from torch import Tensor, nn
 
 from course_lib.analysis import metrics
 from course_lib.data.columns import Row
+from course_lib.data.tokenizers import Tokenizer
 from course_lib.errors import CourseError
 from course_lib.generation import causal_config, check_positions, generate, left_pad
 from course_lib.model.attention import KVCache
 from course_lib.model.layers import evaluating
 from course_lib.objectives.collate import pad_to_longest
-from course_lib.pretrained.tokenizers import Tokenizer
 
 Normalise = Literal["sum", "token", "character", "unconditional"]
 SLOT = "{answer}"

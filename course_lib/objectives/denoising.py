@@ -29,7 +29,7 @@ from course_lib.objectives.masking import (
 from course_lib.vocab import Vocab
 
 if TYPE_CHECKING:
-    from course_lib.pretrained.tokenizers import Tokenizer
+    from course_lib.data.tokenizers import Tokenizer
 
 SENTINEL = "<extra_id_{}>"  # its name in the public vocabularies
 

@@ -16,6 +16,8 @@ from safetensors.torch import load as from_bytes
 from safetensors.torch import save as to_bytes
 from torch import Tensor
 
+from course_lib import hub
+from course_lib.data.tokenizers import Tokenizer
 from course_lib.errors import CourseError
 from course_lib.families import elmo
 from course_lib.families.sentence import Sentence
@@ -25,8 +27,7 @@ from course_lib.model import heads
 from course_lib.model.config import flatten, from_dict, to_dict
 from course_lib.model.seq2seq import EncoderDecoder, Seq2SeqLM, encoder_config
 from course_lib.model.transformer import Transformer
-from course_lib.pretrained import hf, hub
-from course_lib.pretrained.tokenizers import Tokenizer
+from course_lib.pretrained import hf
 from course_lib.training.checkpoint import tied
 
 FOLDER = COURSE / "data" / "checkpoints"

@@ -12,15 +12,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from course_lib import families
+from course_lib import families, hub
+from course_lib.data.tokenizers import Tokenizer
 from course_lib.errors import CourseError
 from course_lib.families.rules import Values, convert, convert_back
 from course_lib.families.sentence import Dense, Normalize, Sentence, SentenceEncoder
 from course_lib.files import atomic_write, read_json, write_json
 from course_lib.model import heads
 from course_lib.model.config import StackConfig
-from course_lib.pretrained import hub
-from course_lib.pretrained.tokenizers import Tokenizer
 from course_lib.vocab import Vocab
 
 POOLS: dict[str, heads.Pool] = {"cls": "first", "mean": "mean", "max": "max", "lasttoken": "last"}

@@ -18,6 +18,7 @@ from course_lib import families
 from course_lib.analysis import metrics
 from course_lib.data.columns import Row
 from course_lib.data.inputs import MARKS, EncodedRow, Frame, Kind, TaskBatches, in_order, kind_of
+from course_lib.data.tokenizers import Tokenizer
 from course_lib.errors import CourseError
 from course_lib.families.rules import convert_back
 from course_lib.model import heads
@@ -25,7 +26,6 @@ from course_lib.model.layers import evaluating
 from course_lib.model.transformer import Transformer
 from course_lib.objectives import losses
 from course_lib.pretrained import checkpoints, hf
-from course_lib.pretrained.tokenizers import Tokenizer
 from course_lib.training import optim, spans
 from course_lib.training.loop import Precision, Step, train
 

@@ -26,6 +26,7 @@ from course_lib import families, objectives
 from course_lib.analysis.evaluation import mean_loss
 from course_lib.data.batches import CorruptedBatches, DocumentBatches, Objective, Source
 from course_lib.data.token_store import TokenStore, encode_corpus
+from course_lib.data.tokenizers import Tokenizer, train_bpe, train_wordpiece
 from course_lib.errors import CourseError
 from course_lib.families.rules import Family
 from course_lib.files import locked, read_json, write_json
@@ -33,7 +34,6 @@ from course_lib.model.config import StackConfig
 from course_lib.objectives import collate, losses
 from course_lib.objectives.losses import Batch, Loss
 from course_lib.pretrained import checkpoints, hf
-from course_lib.pretrained.tokenizers import Tokenizer, train_bpe, train_wordpiece
 from course_lib.training import checkpoint, distill, distributed, optim
 from course_lib.training.loop import Batches, Step, known_device, train
 

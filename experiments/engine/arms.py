@@ -27,6 +27,7 @@ from torch import Tensor, nn
 
 from classroom.town import World
 from course_lib.data.batches import StreamBatches
+from course_lib.data.tokenizers import Tokenizer, train_wordpiece
 from course_lib.errors import CourseError
 from course_lib.families import elmo
 from course_lib.files import COURSE, atomic_write, read_json, write_json
@@ -35,7 +36,6 @@ from course_lib.model.config import StackConfig, to_dict
 from course_lib.model.initialization import mimetic
 from course_lib.objectives import collate, losses, seeded_generator
 from course_lib.objectives.losses import Batch, Loss
-from course_lib.pretrained.tokenizers import Tokenizer, train_wordpiece
 from course_lib.training import checkpoint, loop, optim
 from course_lib.training.pretraining import Point, read_curve, train_in_folder
 

@@ -10,11 +10,11 @@ from torch import Tensor, nn
 
 from course_lib.analysis.evaluation import Blank, fill_in_accuracy
 from course_lib.data.inputs import EncodedRow, SourceTarget, in_order
+from course_lib.data.tokenizers import Tokenizer
 from course_lib.families import elmo, lstm
 from course_lib.generation import generate
 from course_lib.model import heads
 from course_lib.objectives import losses, original, seeded_generator
-from course_lib.pretrained.tokenizers import Tokenizer
 from experiments.engine import arms, small_models
 
 # batches of the validation split; documents of which a biLM's word is hidden

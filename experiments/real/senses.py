@@ -26,10 +26,10 @@ from classroom.records.figures import Figure, difference, figure
 from classroom.records.record import RESULTS
 from course_lib.analysis import probing
 from course_lib.analysis.metrics import METRICS
+from course_lib.data.tokenizers import Tokenizer
 from course_lib.files import write_json
 from course_lib.model.transformer import Transformer
 from course_lib.pretrained import checkpoints
-from course_lib.pretrained.tokenizers import Tokenizer
 from experiments.real import baselines, tasks
 
 AROUND = 25  # words on either side of the one that is asked about

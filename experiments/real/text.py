@@ -28,13 +28,13 @@ from course_lib import data
 from course_lib.analysis.evaluation import Blank, fill_in_accuracy, restore_accuracy
 from course_lib.data.batches import CorruptedBatches
 from course_lib.data.token_store import encode_corpus
+from course_lib.data.tokenizers import Tokenizer
 from course_lib.files import COURSE, write_json
 from course_lib.generation import prompting
 from course_lib.model import heads
 from course_lib.model.seq2seq import Seq2SeqLM
 from course_lib.objectives.collate import pad_to_longest
 from course_lib.pretrained import checkpoints
-from course_lib.pretrained.tokenizers import Tokenizer
 
 KNOWLEDGE = COURSE / "data" / "probes" / "knowledge.tsv"
 ENDS = re.compile(r"(?<=[.!?])\s+")  # of sentences

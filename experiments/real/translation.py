@@ -22,10 +22,10 @@ from classroom.records.record import RESULTS
 from course_lib import data
 from course_lib.analysis import metrics
 from course_lib.data.inputs import SourceTarget, TaskBatches
+from course_lib.data.tokenizers import train_wordpiece
 from course_lib.families import rules, transformer_lm
 from course_lib.files import read_json, write_json
 from course_lib.objectives import losses
-from course_lib.pretrained.tokenizers import train_wordpiece
 from course_lib.training import optim
 from experiments.engine import probes, small_models
 from experiments.engine.lab import fit

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from course_lib import families, objectives
 from course_lib.analysis import capture, evaluation
 from course_lib.data.batches import StreamBatches
+from course_lib.data.tokenizers import Tokenizer, train_bpe, train_wordpiece
 from course_lib.errors import CourseError
 from course_lib.families import bert, electra, rules
 from course_lib.model import heads, seq2seq
@@ -30,7 +31,6 @@ from course_lib.model.initialization import identity_init_, look_for_like, mimet
 from course_lib.model.transformer import Transformer
 from course_lib.objectives import InputRow, collate, losses, mask_known, seeded_generator
 from course_lib.pretrained import checkpoints
-from course_lib.pretrained.tokenizers import Tokenizer, train_bpe, train_wordpiece
 from course_lib.training import distill, pretraining
 from course_lib.vocab import IGNORE
 from experiments.engine.arms import Sentences

@@ -9,6 +9,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from course_lib.data import tokenizers
 from course_lib.families.sentence import (
     PairClassifier,
     Sentence,
@@ -19,7 +20,7 @@ from course_lib.families.sentence import (
 )
 from course_lib.model.heads import Pool
 from course_lib.objectives import losses
-from course_lib.pretrained import checkpoints, tokenizers
+from course_lib.pretrained import checkpoints
 from experiments.engine.lab import Made
 from experiments.recipes.base import RecipeTraining, Scores, TrainingJob
 

@@ -14,7 +14,8 @@ import torch
 from huggingface_hub.utils import filter_repo_objects
 from safetensors.torch import load_file, save_file
 
-from course_lib import data
+from course_lib import data, hub
+from course_lib.data.tokenizers import Tokenizer, train_bpe, train_wordpiece
 from course_lib.errors import CourseError
 from course_lib.families.bert import bert
 from course_lib.families.gpt import gpt
@@ -23,8 +24,7 @@ from course_lib.files import COURSE, locked, read_json, write_json
 from course_lib.generation import generate
 from course_lib.model import heads
 from course_lib.model.transformer import Transformer
-from course_lib.pretrained import checkpoints, hf, hub
-from course_lib.pretrained.tokenizers import Tokenizer, train_bpe, train_wordpiece
+from course_lib.pretrained import checkpoints, hf
 from course_lib.training import finetune
 from experiments import recipes
 

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
+from course_lib.data.tokenizers import train_wordpiece
 from course_lib.families import preset
 from course_lib.model import heads
 from course_lib.model.transformer import Transformer
-from course_lib.pretrained.tokenizers import train_wordpiece
 from experiments.town import hiding
 from experiments.town.hiding import AHEAD, LEAST, stand_ins, summary, whole_words, word_scores
 

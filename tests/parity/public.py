@@ -9,10 +9,10 @@ import torch
 import transformers
 from torch import Tensor, nn
 
+from course_lib.data.tokenizers import train_bpe, train_wordpiece
 from course_lib.families import family
 from course_lib.families.rules import convert
 from course_lib.pretrained import hf
-from course_lib.pretrained.tokenizers import train_bpe, train_wordpiece
 
 TOLERANCE = 1e-5
 TRAINING = ["The judge went home, and the quick brown fox jumped over the lazy dogs."] * 5

@@ -6,6 +6,7 @@ import pytest
 import torch
 import transformers
 
+from course_lib.data.tokenizers import Tokenizer, train_bpe, train_wordpiece
 from course_lib.families import family, preset
 from course_lib.families.bart import bart, bart_lm
 from course_lib.families.bert import bert, moved_norms
@@ -16,7 +17,6 @@ from course_lib.model import heads
 from course_lib.model.transformer import Transformer
 from course_lib.objectives import add_sentinels, losses
 from course_lib.pretrained import checkpoints, hf
-from course_lib.pretrained.tokenizers import Tokenizer, train_bpe, train_wordpiece
 from tests.parity.public import randomise
 
 TEXTS = [

@@ -9,13 +9,13 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer import losses as theirs_losses
 from sentence_transformers.sentence_transformer import modules
 
+from course_lib.data.tokenizers import Tokenizer, train_wordpiece
 from course_lib.errors import CourseError
 from course_lib.families import family
 from course_lib.families import sentence as sbert
 from course_lib.families.rules import convert
 from course_lib.objectives import losses
 from course_lib.pretrained.hf import load_sentence
-from course_lib.pretrained.tokenizers import Tokenizer, train_wordpiece
 from tests.parity.public import close, randomise
 
 TEXTS = [

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from course_lib.pretrained.tokenizers import Tokenizer, train_bpe, train_wordpiece
+from course_lib.data.tokenizers import Tokenizer, train_bpe, train_wordpiece
 
 transformers = pytest.importorskip("transformers")
 

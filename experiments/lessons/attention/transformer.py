@@ -16,10 +16,10 @@ from torch.utils.flop_counter import FlopCounterMode
 from course_lib import data
 from course_lib.analysis import metrics
 from course_lib.data.inputs import SourceTarget, TaskBatches
+from course_lib.data.tokenizers import train_wordpiece
 from course_lib.families import rules, transformer_lm
 from course_lib.model.seq2seq import shift_right
 from course_lib.objectives import losses
-from course_lib.pretrained.tokenizers import train_wordpiece
 from course_lib.training import optim
 from experiments.lessons import Lab, experiment, fit, given, probes, small_models
 

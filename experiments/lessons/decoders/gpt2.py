@@ -15,11 +15,12 @@ from torch import nn
 from classroom.town.templates import world_template
 from course_lib import data, generation
 from course_lib.analysis import cost, metrics
+from course_lib.data import tokenizers
 from course_lib.data.inputs import SourceTarget, TaskBatches
 from course_lib.families.gpt import GPT2_SIZES, gpt, gpt2
 from course_lib.generation import prompting
 from course_lib.objectives import losses
-from course_lib.pretrained import checkpoints, tokenizers
+from course_lib.pretrained import checkpoints
 from course_lib.training import optim
 from experiments.lessons import (
     MILLION,

@@ -14,12 +14,13 @@ from torch import Tensor, nn
 
 from course_lib import data
 from course_lib.analysis import cost
+from course_lib.data import tokenizers
 from course_lib.errors import CourseError
 from course_lib.families.gpt import GPT3_SIZES, gpt, gpt1, gpt2, gpt3
 from course_lib.generation import prompting
 from course_lib.model import heads, transformer
 from course_lib.objectives import losses, seeded_generator
-from course_lib.pretrained import checkpoints, tokenizers
+from course_lib.pretrained import checkpoints
 from course_lib.training import optim
 from experiments.lessons import (
     BILLION,

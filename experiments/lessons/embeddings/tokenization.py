@@ -2,8 +2,9 @@
 
 import torch
 
+from course_lib.data import tokenizers
 from course_lib.objectives import seeded_generator
-from course_lib.pretrained import checkpoints, tokenizers
+from course_lib.pretrained import checkpoints
 from experiments.lessons import Lab, experiment, small_models, town
 
 NAMES = (

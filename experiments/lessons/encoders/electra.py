@@ -9,11 +9,11 @@ import torch
 from torch import nn
 
 from course_lib.analysis import cost, probing
+from course_lib.data.tokenizers import Tokenizer, train_wordpiece
 from course_lib.families import electra
 from course_lib.model import heads, initialization, transformer
 from course_lib.model.config import StackConfig
 from course_lib.objectives import losses, seeded_generator
-from course_lib.pretrained.tokenizers import Tokenizer, train_wordpiece
 from course_lib.training import optim
 from course_lib.training.finetune import finetune
 from experiments.lessons import Lab, Plan, experiment, fit, given, small_models, town

@@ -7,8 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from course_lib.analysis import probing
+from course_lib.data import tokenizers
 from course_lib.model import initialization, transformer
-from course_lib.pretrained import checkpoints, tokenizers
+from course_lib.pretrained import checkpoints
 from experiments.lessons import Lab, Tuning, experiment, given, small_models, town
 from experiments.town import views
 

@@ -15,13 +15,13 @@ from torch import Tensor, nn
 
 from course_lib import objectives
 from course_lib.analysis import evaluation
+from course_lib.data.tokenizers import Tokenizer, train_wordpiece
 from course_lib.families import preset
 from course_lib.families.bert import roberta
 from course_lib.model import heads, initialization, transformer
 from course_lib.model.config import Disentangled, StackConfig
 from course_lib.objectives import Format, InputRow, collate, losses, seeded_generator
 from course_lib.pretrained import checkpoints
-from course_lib.pretrained.tokenizers import Tokenizer, train_wordpiece
 from course_lib.training.finetune import finetune
 from course_lib.vocab import IGNORE
 from experiments.lessons import (

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from course_lib import objectives
 from course_lib.analysis import evaluation, metrics
 from course_lib.data.inputs import EncodedRow, Frame, SourceTarget, TaskBatches
+from course_lib.data.tokenizers import Tokenizer, train_wordpiece
 from course_lib.families.bart import bart, bart_lm
 from course_lib.families.bert import bert
 from course_lib.model import attention, heads, initialization
@@ -24,7 +25,6 @@ from course_lib.model.config import EmbedConfig, StackConfig
 from course_lib.model.seq2seq import EncoderDecoder, Seq2SeqClassifier, Seq2SeqLM, shift_right
 from course_lib.model.transformer import Transformer
 from course_lib.objectives import collate, losses, seeded_generator
-from course_lib.pretrained.tokenizers import Tokenizer, train_wordpiece
 from course_lib.training.loop import Batches
 from course_lib.vocab import IGNORE, Vocab
 from experiments.lessons import Lab, Made, Plan, experiment, fit, given, probes, small_models

@@ -15,13 +15,13 @@ from torch import nn
 
 from course_lib import data, objectives
 from course_lib.analysis import cost, evaluation, metrics
-from course_lib.data import inputs, text_to_text
+from course_lib.data import inputs, text_to_text, tokenizers
 from course_lib.families.t5 import T5_SIZES, t5, t5_lm, t5_size, write_config
 from course_lib.model import heads, masks, seq2seq, transformer
 from course_lib.model.config import StackConfig, T5Buckets
 from course_lib.objectives import collate, losses, seeded_generator
 from course_lib.objectives.losses import Batch, Loss
-from course_lib.pretrained import checkpoints, tokenizers
+from course_lib.pretrained import checkpoints
 from course_lib.vocab import IGNORE
 from experiments.lessons import (
     Lab,

@@ -12,13 +12,13 @@ import torch
 import transformers
 
 from course_lib import objectives
+from course_lib.data.tokenizers import train_wordpiece
 from course_lib.families.albert import albert
 from course_lib.families.bart import bart, bart_lm
 from course_lib.families.t5 import t5, t5_lm
 from course_lib.model.heads import MLM
 from course_lib.model.transformer import Transformer
 from course_lib.pretrained import checkpoints
-from course_lib.pretrained.tokenizers import train_wordpiece
 from tests.classroom.checks.lessons import ROOT, cells_of, own_labels, public, run_cells, started
 
 pytestmark = pytest.mark.slow

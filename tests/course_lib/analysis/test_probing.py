@@ -6,11 +6,11 @@ import torch.nn.functional as F
 
 from classroom.town import World
 from course_lib.analysis import capture, probing
+from course_lib.data.tokenizers import Tokenizer, train_wordpiece
 from course_lib.errors import CourseError
 from course_lib.model.config import EmbedConfig, StackConfig
 from course_lib.model.heads import MLM
 from course_lib.model.transformer import Transformer
-from course_lib.pretrained.tokenizers import Tokenizer, train_wordpiece
 
 TEXTS = [["the", "cats", "sat"], ["a", "catalogue", "of", "mats", "."], ["mats"]]
 

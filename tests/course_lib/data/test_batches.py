@@ -23,8 +23,8 @@ from course_lib.data.batches import (
     WindowBatches,
 )
 from course_lib.data.token_store import TokenStore, encode_corpus, pieces
+from course_lib.data.tokenizers import Tokenizer, train_bpe, train_wordpiece
 from course_lib.objectives import collate
-from course_lib.pretrained.tokenizers import Tokenizer, train_bpe, train_wordpiece
 
 SAID = "the cat sat on a mat and then another unbelievable dog was running over it again"
 WORDS = SAID.split()

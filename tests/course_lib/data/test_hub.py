@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 import torch
 
-from course_lib import CourseError, data
+from course_lib import CourseError, data, hub
+from course_lib.data.tokenizers import train_wordpiece
 from course_lib.families.bert import bert
 from course_lib.model import heads
 from course_lib.model.transformer import Transformer
-from course_lib.pretrained import hf, hub
-from course_lib.pretrained.tokenizers import train_wordpiece
+from course_lib.pretrained import hf
 from tests.course_lib.data.toy_hub import NEW, OLD, serve
 
 

@@ -8,13 +8,13 @@ import torch
 
 from course_lib.data.inputs import EncodedRow, Frame, SourceTarget, TaskBatches, in_order
 from course_lib.data.text_to_text import Draws, MixedTasks, mixing_rates, rows, translation
+from course_lib.data.tokenizers import train_bpe, train_wordpiece
 from course_lib.errors import CourseError
 from course_lib.families.bart import bart, bart_lm
 from course_lib.families.t5 import t5
 from course_lib.model.heads import QuestionAnswering
 from course_lib.model.seq2seq import EncoderDecoder, Seq2SeqClassifier
 from course_lib.objectives import losses
-from course_lib.pretrained.tokenizers import train_bpe, train_wordpiece
 
 TEXTS = ["the baker sells bread", "a dog sleeps", "the old dog sells the bread to a baker"] * 4
 DATA = [{"text": text, "target": " ".join(reversed(text.split()))} for text in TEXTS[:3]]

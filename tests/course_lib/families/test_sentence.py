@@ -5,6 +5,7 @@ refused.
 import pytest
 import torch
 
+from course_lib.data.tokenizers import Tokenizer, train_wordpiece
 from course_lib.errors import CourseError
 from course_lib.families import sentence as sbert
 from course_lib.families.sentence import (
@@ -17,7 +18,6 @@ from course_lib.families.sentence import (
 )
 from course_lib.model.config import EmbedConfig, Learned, StackConfig
 from course_lib.model.transformer import Transformer
-from course_lib.pretrained.tokenizers import Tokenizer, train_wordpiece
 
 TEXTS = [
     "the cat sat on the mat",

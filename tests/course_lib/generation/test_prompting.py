@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from classroom.town import World
 from classroom.town.templates import WORLD, world_template
+from course_lib.data.tokenizers import Tokenizer, train_bpe, train_wordpiece
 from course_lib.errors import CourseError
 from course_lib.families import preset
 from course_lib.families.gpt import gpt
@@ -18,7 +19,6 @@ from course_lib.generation.prompting import Question, Template, clause, question
 from course_lib.model.config import EmbedConfig, StackConfig
 from course_lib.model.heads import LM, MLM
 from course_lib.model.transformer import Transformer
-from course_lib.pretrained.tokenizers import Tokenizer, train_bpe, train_wordpiece
 from tests.parity.public import randomise
 
 SENTIMENT = Template("{text} It was {answer}.", ("bad", "good"))

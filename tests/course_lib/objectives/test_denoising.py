@@ -11,6 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from course_lib.data.tokenizers import train_wordpiece
 from course_lib.errors import CourseError
 from course_lib.objectives import (
     NOISES,
@@ -23,7 +24,6 @@ from course_lib.objectives import (
     sentinels,
     span_corruption,
 )
-from course_lib.pretrained.tokenizers import train_wordpiece
 from course_lib.vocab import Vocab
 
 MASK, STOP = 4, 5

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from course_lib import objectives
+from course_lib.data.tokenizers import train_wordpiece
 from course_lib.errors import CourseError
 from course_lib.objectives import (
     mask_documents,
@@ -21,7 +22,6 @@ from course_lib.objectives import (
     seeded_generator,
 )
 from course_lib.objectives.masking import lay_out
-from course_lib.pretrained.tokenizers import train_wordpiece
 from course_lib.vocab import IGNORE, Vocab
 
 VOCAB = Vocab(size=1000, pad=0, unk=1, cls=2, sep=3, mask=4, special=(0, 1, 2, 3, 4))

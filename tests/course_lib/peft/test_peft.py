@@ -9,6 +9,7 @@ import torch
 from safetensors.torch import load_file
 
 from course_lib import peft
+from course_lib.data.tokenizers import train_wordpiece
 from course_lib.errors import CourseError
 from course_lib.families import preset
 from course_lib.families.bart import bart, bart_lm
@@ -17,7 +18,6 @@ from course_lib.families.gpt import gpt
 from course_lib.model import heads
 from course_lib.model.transformer import Transformer
 from course_lib.objectives import losses
-from course_lib.pretrained.tokenizers import train_wordpiece
 from course_lib.training import optim
 from course_lib.training.finetune import finetune
 from course_lib.training.loop import train

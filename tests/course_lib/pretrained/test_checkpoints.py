@@ -11,6 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from course_lib.data.tokenizers import Tokenizer, train_wordpiece
 from course_lib.errors import CourseError
 from course_lib.families import bart, elmo, sentence, t5, word_vectors
 from course_lib.model import heads
@@ -18,7 +19,6 @@ from course_lib.model.config import EmbedConfig, Learned, StackConfig
 from course_lib.model.seq2seq import EncoderDecoder, Seq2SeqLM, encoder_config
 from course_lib.model.transformer import Transformer
 from course_lib.pretrained import checkpoints
-from course_lib.pretrained.tokenizers import Tokenizer, train_wordpiece
 
 TEXT = ["the judge went home to the mill"] * 30
 

@@ -8,10 +8,10 @@ import pytest
 
 from course_lib import families
 from course_lib.data.token_store import TokenStore
+from course_lib.data.tokenizers import Tokenizer
 from course_lib.errors import CourseError
 from course_lib.files import read_json
 from course_lib.pretrained import hf
-from course_lib.pretrained.tokenizers import Tokenizer
 from course_lib.training import pretraining
 from course_lib.training.loop import Step
 from course_lib.training.pretraining import FAMILIES, pretrain, tokenize

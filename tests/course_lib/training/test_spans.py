@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 import torch
 
+from course_lib.data.tokenizers import Tokenizer
 from course_lib.errors import CourseError
-from course_lib.pretrained.tokenizers import Tokenizer
 from course_lib.training import spans
 from tests.course_lib.training.test_finetune import BPE, WORDPIECE, rows, run
 

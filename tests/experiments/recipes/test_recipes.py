@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from course_lib.analysis.evaluation import Blank, fill_in_accuracy
+from course_lib.data.tokenizers import Tokenizer, train_bpe, train_wordpiece
 from course_lib.errors import CourseError
 from course_lib.families import preset
 from course_lib.families.bart import bart
@@ -16,7 +17,6 @@ from course_lib.families.bert import moved_norms
 from course_lib.model.seq2seq import EncoderDecoder
 from course_lib.model.transformer import Transformer
 from course_lib.objectives import losses
-from course_lib.pretrained.tokenizers import Tokenizer, train_bpe, train_wordpiece
 from experiments import recipes
 from experiments.recipes.documents import Recipe, RecipeBatches, Run, warm_start_from
 

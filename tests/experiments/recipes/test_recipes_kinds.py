@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from course_lib import objectives
 from course_lib.analysis import evaluation
+from course_lib.data.tokenizers import Tokenizer, train_wordpiece
 from course_lib.errors import CourseError
 from course_lib.families import elmo, word_vectors
 from course_lib.families.electra import ElectraOutput
@@ -22,7 +23,6 @@ from course_lib.families.sentence import Sentence, SentenceEncoder
 from course_lib.model import heads
 from course_lib.model.seq2seq import Seq2SeqLM
 from course_lib.pretrained import checkpoints
-from course_lib.pretrained.tokenizers import Tokenizer, train_wordpiece
 from experiments import recipes
 from experiments.recipes import base
 from experiments.recipes.documents import Recipe

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from course_lib import CourseError
-from course_lib.pretrained.tokenizers import Tokenizer, train_bpe, train_wordpiece
+from course_lib.data.tokenizers import Tokenizer, train_bpe, train_wordpiece
 
 TEXTS = [
     "The cat sat on the mat, and the other cat sat beside it.",
@@ -92,7 +92,7 @@ def test_max_length_cuts_the_longer_text_and_does_not_stick(wordpiece: Tokenizer
 def test_training_is_the_same_in_another_process() -> None:
     """The library's own training follows a hash table's order, which changes between processes."""
     code = (
-        "import sys, json; from course_lib.pretrained.tokenizers import train_wordpiece,"
+        "import sys, json; from course_lib.data.tokenizers import train_wordpiece,"
         " train_bpe;texts = json.load(sys.stdin); trained = train_wordpiece(texts, 110),"
         " train_bpe(texts, 320);print(json.dumps([t.backend.get_vocab() for t in trained]))"
     )
