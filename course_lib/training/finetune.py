@@ -26,8 +26,8 @@ from course_lib.model.layers import evaluating
 from course_lib.model.transformer import Transformer
 from course_lib.objectives import losses
 from course_lib.pretrained import checkpoints, hf
-from course_lib.training import optim, spans
-from course_lib.training.loop import Precision, Step, train
+from course_lib.training import spans
+from course_lib.training.loop import Precision, Step, TrainConfig, train
 
 HEADS: dict[Kind, type[nn.Module]] = {
     "single": heads.Classifier,
@@ -207,19 +207,17 @@ def finetune(
                     )
                 yield step
 
-        optimizer = optim.adamw(model, lr, weight_decay=weight_decay)
-        schedule = optim.linear(steps, round(warmup * steps))
-        loss = losses.span if kind == "span" else losses.classification
-        training = train(
-            model,
-            batches,
-            loss,
-            optimizer,
-            schedule,
+        training_config = TrainConfig(
             steps=steps,
+            lr=lr,
+            schedule="linear",
+            warmup=round(warmup * steps),
+            weight_decay=weight_decay,
             device=device,
             precision=precision,
         )
+        loss = losses.span if kind == "span" else losses.classification
+        training = train(model, batches, loss, training_config)
         history = list(live(scored(training), steps))
     predictions, truth = answers(model, frame, rows["test"], names)
     result = Result(

@@ -3,7 +3,8 @@ processes.
 
 Bars, curves and logs are consumers of the records:
 
-    for step in train(model, batches, losses.clm, schedule=cosine(1000, warmup=100), steps=1000):
+    config = TrainConfig(steps=1000, lr=3e-4, schedule="cosine", warmup=100)
+    for step in train(model, batches, losses.clm, config):
         curve.append(step.loss)
 """
 
@@ -12,7 +13,7 @@ import functools
 import math
 import platform
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -27,10 +28,9 @@ from course_lib.errors import CourseError
 from course_lib.files import sweep
 from course_lib.model.layers import Embedding, check_ids
 from course_lib.objectives.losses import Batch, Loss, counted
-from course_lib.training import checkpoint as checkpoints
-from course_lib.training import distributed
+from course_lib.training import distributed, run_state
 from course_lib.training.distributed import Processes
-from course_lib.training.optim import Schedule, adamw
+from course_lib.training.optim import OPTIMIZERS, SCHEDULES, Schedule
 from course_lib.vocab import IGNORE
 
 Precision = Literal["fp32", "bf16", "auto"]
@@ -38,7 +38,9 @@ Precision = Literal["fp32", "bf16", "auto"]
 WHOLE, YES_NO = (torch.int64, torch.int32), (torch.bool,)
 # of a batch's tensors
 TYPES = {"ids": WHOLE, "segments": WHOLE, "attention_mask": YES_NO, "loss_mask": YES_NO}
-CLIP = 1.0  # largest norm of the gradient
+# Fields of TrainConfig that decide the result. More steps may be asked of a run that is done, and
+# another machine may go on with it.
+RECIPE = ("lr", "schedule", "warmup", "optimizer", "weight_decay", "beta2", "clip", "precision")
 COMPILED_FROM = 500  # steps; fewer do not pay for torch.compile on a GPU
 # steps between two looks, which wait for the device, and where they are rare
 LOOK, UNSEEN = 20, {"cuda"}
@@ -68,75 +70,150 @@ class Step:
     grad_norm = functools.cached_property[float](lambda self: self.figures[1].item())
 
 
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """How to train: what decides the result, where it runs, and where its state is kept.
+
+    Attributes:
+        steps: updates in all, those before a resume included.
+        lr: the peak of the learning rate.
+        schedule: of `optim.SCHEDULES`: how the rate rises and falls over the steps.
+        warmup: steps until the rate has risen to `lr`.
+        optimizer: of `optim.OPTIMIZERS`.
+        weight_decay: for matrices; biases, norms and embedding tables do not decay.
+        beta2: the decay of the second moment. The first moment's is 0.9.
+        clip: the largest norm of the gradient.
+        precision: "bf16" runs the matrix products in bfloat16 (autocast: weights and updates stay
+            float32). "auto" does so where the device has instructions for it. None: "auto" on a
+            GPU, "fp32" on a CPU, where equal runs on two machines matter more.
+        accumulate: cut each batch (each process's share of it) into so many parts of rows, one in
+            memory at a time. The update is the whole batch's.
+        device: "cpu", "cuda", "cuda:1" or "mps".
+        compile: torch.compile. None: on a GPU, for `COMPILED_FROM` steps or more.
+        save_to: the file of the run's state, written every `save_every` steps and at the end.
+            Whenever the process is killed, the file is whole.
+        save_every: steps between two writes.
+        resume: go on from the state in `save_to`, if there is one. The run then ends with the same
+            bits as one never stopped.
+        recipe: what decides the result, for a caller with a larger config of its own. None: the
+            fields of `RECIPE`. It is saved with the state, and a resume that asks for another one
+            is refused.
+
+    Raises:
+        CourseError: if a value is out of range or names nothing.
+    """
+
+    steps: int
+    lr: float = 1e-3
+    schedule: str = "constant"
+    warmup: int = 0
+    optimizer: str = "adamw"
+    weight_decay: float = 0.01
+    beta2: float = 0.999
+    clip: float = 1.0
+    precision: Precision | None = None
+
+    accumulate: int = 1
+    device: str | torch.device = "cpu"
+    compile: bool | None = None
+
+    save_to: str | Path | None = None
+    save_every: int = 500
+    resume: bool = True
+    recipe: Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "accumulate", "save_every"):
+            value = getattr(self, name)
+            if value < 1:
+                raise CourseError(f"{name} is {value}; it must be at least 1.")
+        choices: dict[str, list[str | None]] = {
+            "schedule": [*SCHEDULES],
+            "optimizer": [*OPTIMIZERS],
+            "precision": [None, "fp32", "bf16", "auto"],
+        }
+        for name, known in choices.items():
+            value = getattr(self, name)
+            if value not in known:
+                raise CourseError(
+                    f"There is no {name} {value!r}; choose one of"
+                    f" {', '.join(str(choice) for choice in known if choice)}."
+                )
+
+    def saved_recipe(self) -> dict[str, Any]:
+        """What is saved with the state and compared by a resume."""
+        if self.recipe is not None:
+            return dict(self.recipe)
+        return {name: getattr(self, name) for name in RECIPE}
+
+    def new_optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
+        """The optimizer of the model's trainable weights."""
+        return OPTIMIZERS[self.optimizer](
+            model, self.lr, weight_decay=self.weight_decay, betas=(0.9, self.beta2)
+        )
+
+    def new_schedule(self) -> Schedule:
+        """Step, from 0 -> factor on the learning rate."""
+        return SCHEDULES[self.schedule](self.steps, self.warmup)
+
+
 def train(
     model: nn.Module,
     batches: Batches,
     loss: Loss,
+    config: TrainConfig,
+    *,
     optimizer: torch.optim.Optimizer | None = None,
     schedule: Schedule | None = None,
-    *,
-    steps: int,
-    accumulate: int = 1,
-    device: str | torch.device = "cpu",
-    precision: Precision | None = None,
-    compile: bool | None = None,
-    checkpoint: str | Path | None = None,
-    every: int = 500,
-    resume: bool = True,
-    recipe: checkpoints.Recipe | None = None,
 ) -> Iterator[Step]:
     """Train `model` in place; one `Step` after each update.
 
     Under `accelerate launch` (or torchrun) the processes share out each batch's rows, and the
     updates are those of one process: by data parallelism, or with `--use_fsdp` in shards, which the
-    model's parameters then stay. A loss or gradient that is not finite is a CourseError; the model
-    and the checkpoint stay as before the step.
+    model's parameters then stay. A resumed run ends with the same bits as one never stopped (of as
+    many processes; another number may go on, too).
 
     Args:
         batches: `batches[step]` is the batch of that step, a dict of tensors whose first dimension
             is B.
         loss: (model, batch) -> scalar, the mean over the batch's targets
             (`course_lib.objectives.losses`).
-        optimizer: `optim.adamw(model)` if None. schedule: step -> factor on its learning rate;
-            constant if None.
-        steps: updates in all, those before a resume included.
-        accumulate: cut each batch (each process's share of it) into so many parts of rows, one in
-            memory at a time. The update is the whole batch's: each part counts by its number of
-            targets.
-        precision: "bf16" runs the matrix products in bfloat16 (autocast; weights and updates stay
-            float32), "auto" does so where the device has instructions for it; None: "auto" on a
-            GPU, "fp32" on a CPU, where equal runs on two machines matter more.
-        compile: torch.compile; None: on a GPU, for `COMPILED_FROM` steps or more.
-        checkpoint: file to write every `every` steps and at the end, and to resume from if it is
-            there and `resume`. A resumed run ends with the same bits as one never stopped (of as
-            many processes; another number may go on, too). Whenever the process is killed, the file
-            is whole. recipe: what the run was asked for; a file of another recipe is refused.
+        config: everything else.
+        optimizer: one of your own, in place of the config's.
+        schedule: step, from 0 -> factor on the optimizer's learning rate, in place of the config's.
+
+    Raises:
+        CourseError: if a loss or gradient is not finite; the model and the saved state stay as
+            before the step. If the saved state is of another run or damaged. If a batch does not
+            fit.
     """
-    for name, value in (("steps", steps), ("accumulate", accumulate), ("every", every)):
-        if value < 1:
-            raise CourseError(f"{name} is {value}; it must be at least 1.")
     if isinstance(batches, Sequence) and len(batches) == 0:
         raise CourseError("There are no batches to train on.")
-    processes, place = distributed.join(known_device(device))
+    steps, accumulate, every = config.steps, config.accumulate, config.save_every
+    recipe = config.saved_recipe()
+    processes, place = distributed.join(known_device(config.device))
     keep_large_buffers()
     model.to(place).train()
-    optimizer = adamw(model) if optimizer is None else optimizer
-    bf16, compile = _chosen(precision, compile, place, steps)
+    if optimizer is None:
+        optimizer = config.new_optimizer(model)
+    if schedule is None:
+        schedule = config.new_schedule()
+    bf16, compile = _chosen(config.precision, config.compile, place, steps)
     objective = _Objective(cast(nn.Module, torch.compile(model)) if compile else model, loss)
     net = distributed.spread(objective, optimizer, processes)
     peak = [group["lr"] for group in optimizer.param_groups]
     trained = [p for group in optimizer.param_groups for p in group["params"]]
-    path = None if checkpoint is None else Path(checkpoint)
+    path = None if config.save_to is None else Path(config.save_to)
     first = 0
     if path and processes.is_main:
         sweep(path)
     # The main process knows: it may still have been writing while the others came here.
-    if path and processes.agree(resume and path.exists()):
-        if (done := checkpoints.steps_done(path, recipe)) > steps:
+    if path and processes.agree(config.resume and path.exists()):
+        if (done := run_state.steps_done(path, recipe)) > steps:
             raise CourseError(
                 f"The run in {path} has made {done:,} steps, more than the {steps:,} asked for."
             )
-        first = checkpoints.load(path, model, optimizer, processes)
+        first = run_state.load(path, model, optimizer, processes)
     elif processes.rank:
         torch.manual_seed(torch.initial_seed() + processes.rank)  # other rows, other dropout
 
@@ -154,9 +231,9 @@ def train(
         if not model.training:  # a consumer may have called eval() between two steps
             model.train()
         for group, lr in zip(optimizer.param_groups, peak, strict=True):
-            group["lr"] = lr * (1.0 if schedule is None else schedule(step))
+            group["lr"] = lr * schedule(step)
         total = _backward(net, parts, processes, place, bf16)
-        norm = distributed.whole(nn.utils.clip_grad_norm_(trained, CLIP))
+        norm = distributed.whole(nn.utils.clip_grad_norm_(trained, config.clip))
         figures = torch.stack((total, norm, torch.full_like(total, step + 1)))
         worst = figures.where(worst.isfinite().all(), worst)
         if unseen:
@@ -178,7 +255,7 @@ def train(
         optimizer.zero_grad(set_to_none=True)
 
         if path and saving:
-            checkpoints.save(path, model, optimizer, step + 1, processes, recipe=recipe)
+            run_state.save(path, model, optimizer, step + 1, processes, recipe=recipe)
         rate = max(group["lr"] for group in optimizer.param_groups)
         seconds = time.perf_counter() - start
         yield Step(step + 1, rate, tokens, seconds, figures)
@@ -290,8 +367,6 @@ def _chosen(
     precision: Precision | None, compile: bool | None, device: torch.device, steps: int
 ) -> tuple[bool, bool]:
     """Whether to cast to bfloat16, and whether to compile."""
-    if precision not in (None, "fp32", "bf16", "auto"):
-        raise CourseError(f"There is no precision {precision!r}; choose fp32, bf16 or auto.")
     auto = precision == "auto" or (precision is None and device.type != "cpu")
     long = device.type == "cuda" and steps >= COMPILED_FROM
     return precision == "bf16" or (auto and has_bf16(device)), long if compile is None else compile

@@ -3,7 +3,7 @@ the step.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from inspect import unwrap
 from typing import Any
 
@@ -172,3 +172,14 @@ def _progress(step: int, steps: int, warmup: int) -> float:
     learns something.
     """
     return min(1.0, max(0.0, (step - warmup) / max(1, steps - warmup)))
+
+
+# By name, for configs and commands. (model, lr, *, weight_decay, betas) -> optimizer
+OPTIMIZERS: Mapping[str, Callable[..., torch.optim.Optimizer]] = {"adamw": adamw, "muon": muon}
+# (steps, warmup) -> schedule
+SCHEDULES: Mapping[str, Callable[[int, int], Schedule]] = {
+    "constant": lambda steps, warmup: constant(warmup),
+    "linear": linear,
+    "cosine": cosine,
+    "wsd": wsd,
+}

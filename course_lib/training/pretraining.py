@@ -34,8 +34,8 @@ from course_lib.model.config import StackConfig
 from course_lib.objectives import collate, losses
 from course_lib.objectives.losses import Batch, Loss
 from course_lib.pretrained import checkpoints, hf
-from course_lib.training import checkpoint, distill, distributed, optim
-from course_lib.training.loop import Batches, Step, known_device, train
+from course_lib.training import distill, distributed, optim, run_state
+from course_lib.training.loop import Batches, Step, TrainConfig, known_device, train
 
 # may change on the way
 FREE = ("out", "size", "steps", "every", "resume", "device", "say", "watch", "options")
@@ -74,16 +74,15 @@ def train_in_folder(
     model: nn.Module,
     batches: Batches,
     loss: Loss,
-    optimizer: torch.optim.Optimizer,
-    schedule: optim.Schedule,
+    config: TrainConfig,
     *,
-    steps: int,
+    optimizer: torch.optim.Optimizer | None = None,
+    schedule: optim.Schedule | None = None,
     log: int = 100,
     probe: Callable[[nn.Module], dict[str, float]] | None = None,
     probe_every: int = 250,
     watch: Callable[[Step], object] | None = None,
     clock: Callable[[], float] = time.perf_counter,
-    **options: Any,
 ) -> Iterator[Point]:
     """`train`, with its checkpoint and learning curve in a folder; a run that stands there goes on.
 
@@ -92,19 +91,17 @@ def train_in_folder(
         probe: model -> scores, asked every `probe_every` steps and at the end, with random numbers
             of its own: a run that was stopped draws on as one that was not. watch: called with each
             step.
-        clock: what a point's seconds are measured by. options: of `train`, such as `every` and
-            `device`.
+        clock: what a point's seconds are measured by.
     """
-    processes, _ = distributed.join(known_device(options.get("device", "cpu")))
-    curve, path = read_curve(folder), folder / "state.safetensors"
+    processes, _ = distributed.join(known_device(config.device))
+    config = replace(config, save_to=folder / "state.safetensors")
+    curve = read_curve(folder)
     recent: list[Step] = []
     start = clock()
     with locked(folder) if processes.is_main else nullcontext():
-        for step in train(
-            model, batches, loss, optimizer, schedule, steps=steps, checkpoint=path, **options
-        ):
+        for step in train(model, batches, loss, config, optimizer=optimizer, schedule=schedule):
             recent.append(step)
-            last = step.step == steps
+            last = step.step == config.steps
             probing = probe if last or step.step % probe_every == 0 else None
             point = None
             if last or probing or step.step % log == 0:
@@ -250,7 +247,7 @@ def pretrain(
             "Muon needs whole matrices, and FSDP cuts them; use --multi_gpu, or --optimizer adamw."
         )
     state = out / "run" / "state.safetensors"
-    done = checkpoint.steps_done(state, recipe) if resume and state.exists() else 0
+    done = run_state.steps_done(state, recipe) if resume and state.exists() else 0
     if done > steps:
         beyond = f"The run in {out} has made {done:,} steps, more than {steps:,}"
         raise CourseError(f"{beyond}: ask for more, name another folder, or say --afresh.")
@@ -321,29 +318,35 @@ def pretrain(
                     if done == steps
                     else f"going on with the run in {out}"
                 )
-        move, fall = getattr(optim, optimizer), getattr(optim, schedule)
+        config_of_training = TrainConfig(
+            steps=steps,
+            lr=lr,
+            schedule=schedule,
+            warmup=min(steps // 10, 300) if warmup is None else min(warmup, steps),
+            optimizer=optimizer,
+            weight_decay=weight_decay,
+            beta2=beta2,
+            device=device,
+            save_every=every,
+            resume=resume,
+            recipe=recipe,
+            **options,
+        )
         training = train_in_folder(
             out / "run",
             model,
             batches,
             loss,
-            move(model, lr, weight_decay=weight_decay, betas=(0.9, beta2)),
-            fall(steps, min(steps // 10, 300) if warmup is None else min(warmup, steps)),
-            steps=steps,
+            config_of_training,
             probe=None if judge is None or processes.sharded else partial(judge, most=20),
             probe_every=every,
             watch=watch if processes.is_main else None,
-            device=device,
-            every=every,
-            resume=resume,
-            recipe=recipe,
-            **options,
         )
         deque(training, maxlen=0)
         if processes.is_main:
             # the trained one may be in shards
             model = _model(family, config, ready.tokenizer, master and master.model)
-            checkpoint.load_model(state, model)
+            run_state.load_model(state, model)
             judged = {} if judge is None else judge(model)
             about = {
                 "name": name,

@@ -25,7 +25,7 @@ from course_lib.generation import bf16_copy, generate
 from course_lib.model import heads, transformer
 from course_lib.model.config import StackConfig
 from course_lib.objectives import losses
-from course_lib.training.loop import Precision, train
+from course_lib.training.loop import Precision, TrainConfig, train
 from experiments.bench import nanogpt
 
 Measured = dict[str, float]
@@ -184,7 +184,7 @@ def train_figures(
         loss = loss_of(family)
         if family == "electra":  # the discriminator alone
             loss = lambda model, batch: losses.detection_loss(model(batch["ids"]), batch["labels"])  # noqa: E731
-        steps = train(model, batches, loss, steps=10**6, precision=precision)
+        steps = train(model, batches, loss, TrainConfig(steps=10**6, precision=precision))
     seconds = median_of(lambda: next(steps), t.steps, t.warmup)
     return model, {
         "training": size.batch * size.tokens / seconds,

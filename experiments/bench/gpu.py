@@ -32,7 +32,7 @@ from course_lib.families import FAMILIES
 from course_lib.files import COURSE, write_json
 from course_lib.generation import bf16_copy, generate
 from course_lib.model.attention import KVCache, LayerCache
-from course_lib.training.loop import train
+from course_lib.training.loop import TrainConfig, train
 from course_lib.training.optim import adamw
 from experiments.bench import steps
 from experiments.bench.contenders import (
@@ -99,11 +99,10 @@ def training(side: str, family: str, device: str, tiny: bool) -> Record:
             model,
             batches,
             loss_of(family),
-            adamw(model, 1e-4),
-            steps=10**6,
-            device=device,
-            precision="bf16",
-            compile=side == "course compiled",
+            TrainConfig(
+                steps=10**6, device=device, precision="bf16", compile=side == "course compiled"
+            ),
+            optimizer=adamw(model, 1e-4),
         )
     found = timed(run, device, warmup, count)
     asked = (

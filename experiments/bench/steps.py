@@ -105,7 +105,13 @@ def crossings(family: str, device: str = "meta", steps: int = 3) -> dict[str, in
     with as_gpu(device), warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         optimizer = AdamW(parameter_groups(model), lr=1e-3, fused=True)
-        run = loop.train(model, batches(family), loss_of(family), optimizer, steps=steps + 2, **how)
+        run = loop.train(
+            model,
+            batches(family),
+            loss_of(family),
+            loop.TrainConfig(steps=steps + 2, **how),
+            optimizer=optimizer,
+        )
         next(run)
         if device.startswith("cuda"):
             torch.cuda.set_sync_debug_mode("warn")
@@ -140,7 +146,9 @@ def unseen_failure(device: str, bad: int = 3) -> list[bool]:
         return made[-1] * (math.nan if len(made) == bad else 1.0)
 
     with patch.object(loop, "UNSEEN", {torch.device(device).type}):
-        run = loop.train(model, batches("gpt"), loss, steps=2 * loop.LOOK, device=device)
+        run = loop.train(
+            model, batches("gpt"), loss, loop.TrainConfig(steps=2 * loop.LOOK, device=device)
+        )
         for _ in range(loop.LOOK - 1):
             before = [p.detach().clone() for p in model.parameters()]
             next(run)

@@ -36,7 +36,7 @@ from course_lib.model.config import StackConfig, to_dict
 from course_lib.model.initialization import mimetic
 from course_lib.objectives import collate, losses, seeded_generator
 from course_lib.objectives.losses import Batch, Loss
-from course_lib.training import checkpoint, loop, optim
+from course_lib.training import loop, optim, run_state
 from course_lib.training.pretraining import Point, read_curve, train_in_folder
 
 FOLDER = COURSE / "build" / "arms"
@@ -68,15 +68,39 @@ class Training:
     precision: Literal["fp32", "bf16", "auto"] = "auto"
 
     def run(
-        self, folder: Path, model: nn.Module, batches: loop.Batches, loss: Loss, **options: Any
+        self,
+        folder: Path,
+        model: nn.Module,
+        batches: loop.Batches,
+        loss: Loss,
+        *,
+        steps: int | None = None,
+        device: str = "cpu",
+        save_every: int = 500,
+        **options: Any,
     ) -> Iterator[Point]:
         """`train_in_folder` by what is said here."""
         optimizer = optim.adamw(
             model, self.lr, weight_decay=self.weight_decay, betas=(0.9, self.beta2)
         )
         schedule = optim.wsd(self.steps, min(self.warmup, self.steps), self.decay)
-        options = {"steps": self.steps, "precision": self.precision} | options
-        return train_in_folder(folder, model, batches, loss, optimizer, schedule, **options)
+        config = loop.TrainConfig(
+            steps=self.steps if steps is None else steps,
+            precision=self.precision,
+            device=device,
+            save_every=save_every,
+            recipe={},  # the folder's name says it
+        )
+        return train_in_folder(
+            folder,
+            model,
+            batches,
+            loss,
+            config,
+            optimizer=optimizer,
+            schedule=schedule,
+            **options,
+        )
 
     def words(self, split: str) -> elmo.WordsOf:
         """Document number -> its words."""
@@ -306,7 +330,7 @@ def _train(arm: Arm, folder: Path, device: str) -> Any:
     place.mkdir(parents=True, exist_ok=True)
     write_json(place / "arm.json", arm.to_dict())
     state, model = place / "state.safetensors", build(arm)
-    done = checkpoint.steps_done(state) if state.exists() else 0
+    done = run_state.steps_done(state) if state.exists() else 0
     if any(step <= done and not (place / _weights(step)).exists() for step in arm.keep):
         # from the beginning, if the weights of a step that it would skip were not kept
         state.unlink()
@@ -317,7 +341,7 @@ def _train(arm: Arm, folder: Path, device: str) -> Any:
 
     options: dict[str, Any] = {
         "log": LOG,
-        "every": SAVE,
+        "save_every": SAVE,
         "device": device,
         "clock": time.process_time,
     }

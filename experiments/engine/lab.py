@@ -201,7 +201,17 @@ def fit(
         schedule or optim.linear(steps, steps // 10),
     )
     how: dict[str, Any] = {"steps": steps, "device": device, "precision": precision}
-    history = [step.loss for step in loop.train(model, batches, loss, optimizer, schedule, **how)]
+    history = [
+        step.loss
+        for step in loop.train(
+            model,
+            batches,
+            loss,
+            loop.TrainConfig(**how),
+            optimizer=optimizer,
+            schedule=schedule,
+        )
+    ]
     model.eval().cpu()
     return history
 

@@ -155,7 +155,7 @@ class TrainingJob(Job):
             log=LOG,
             probe=self.probe,
             probe_every=recipe.probe_every,
-            every=recipe.checkpoint_every,
+            save_every=recipe.checkpoint_every,
             device=device,
         )
         # A run that was already at its last step only exports.

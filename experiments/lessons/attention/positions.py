@@ -135,7 +135,14 @@ def _losses(plan: Plan, seed: int) -> dict[str, float]:
         schedule = optim.wsd(plan.steps, warmup=plan.steps // 10)
         batches = windows(stream, LENGTH, ROWS, seed, LENGTH)
         deque(
-            loop.train(model, batches, losses.clm, optimizer_of(model), schedule, steps=plan.steps),
+            loop.train(
+                model,
+                batches,
+                losses.clm,
+                loop.TrainConfig(steps=plan.steps),
+                optimizer=optimizer_of(model),
+                schedule=schedule,
+            ),
             maxlen=0,
         )
         loss = bits(model, tests).mean(0)

@@ -20,7 +20,7 @@ from course_lib.model.transformer import Transformer
 from course_lib.objectives import losses
 from course_lib.training import optim
 from course_lib.training.finetune import finetune
-from course_lib.training.loop import train
+from course_lib.training.loop import TrainConfig, train
 from tests.course_lib.model.test_stack import shaken
 
 METHODS = {
@@ -66,7 +66,11 @@ def test_only_the_new_weights_are_trained_and_the_base_does_not_change(method):
     frozen = {name: x.clone() for name, x in model.state_dict().items() if name not in new}
     steps = list(
         train(
-            model, [{"ids": ids()}], losses.clm, optim.adamw(model, 0.05, weight_decay=0.1), steps=8
+            model,
+            [{"ids": ids()}],
+            losses.clm,
+            TrainConfig(steps=8),
+            optimizer=optim.adamw(model, 0.05, weight_decay=0.1),
         )
     )
     assert steps[-1].loss < steps[0].loss and all(weight.grad is None for weight in base.values())

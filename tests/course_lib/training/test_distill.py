@@ -18,7 +18,7 @@ from course_lib.model.transformer import Transformer
 from course_lib.objectives import mask_tokens, seeded_generator
 from course_lib.training import distill
 from course_lib.training.distill import Distilled
-from course_lib.training.loop import micro_batches, train
+from course_lib.training.loop import TrainConfig, micro_batches, train
 from course_lib.training.optim import adamw
 from course_lib.vocab import Vocab
 
@@ -164,7 +164,15 @@ def test_the_teacher_is_no_part_of_what_is_trained_or_saved() -> None:
     assert len(list(model.parameters())) == len(list(small().parameters()))
     assert all(name.startswith("student.") for name in model.state_dict())
     before = [p.clone() for p in t.parameters()]
-    steps = list(train(model, [given], distill.distilbert, adamw(model, 3e-3), steps=6))
+    steps = list(
+        train(
+            model,
+            [given],
+            distill.distilbert,
+            TrainConfig(steps=6),
+            optimizer=adamw(model, 3e-3),
+        )
+    )
     assert not t.training, "the teacher has dropout"
     assert all(
         torch.equal(a, b) and b.grad is None for a, b in zip(before, t.parameters(), strict=True)

@@ -17,7 +17,7 @@ from torch import Tensor
 from course_lib.errors import CourseError
 from course_lib.files import locked
 from course_lib.objectives import losses
-from course_lib.training.loop import Step, train
+from course_lib.training.loop import Step, TrainConfig, train
 from course_lib.training.optim import adamw, cosine
 from course_lib.training.pretraining import pretrain, train_in_folder
 from tests.course_lib.training.test_train import Net, batch
@@ -39,8 +39,15 @@ class Endless:
 def run(path: Path, steps: int = STEPS) -> Iterator[Step]:
     torch.set_num_threads(1)
     net = Net(64, dropout=0.3)
-    how: dict[str, Any] = {"steps": steps, "accumulate": 2, "checkpoint": path, "every": 2}
-    return train(net, Endless(), losses.clm, adamw(net, 3e-3), cosine(STEPS, 5), **how)
+    how: dict[str, Any] = {"steps": steps, "accumulate": 2, "save_to": path, "save_every": 2}
+    return train(
+        net,
+        Endless(),
+        losses.clm,
+        TrainConfig(**how),
+        optimizer=adamw(net, 3e-3),
+        schedule=cosine(STEPS, 5),
+    )
 
 
 def attempt(path: Path, moment: str, target: int, stop: int) -> None:
@@ -111,11 +118,7 @@ def test_a_folder_has_one_writer_and_a_killed_one_leaves_it(tmp_path: Path) -> N
     net, said = Net(), f"^Process {os.getpid()} is writing in {tmp_path}: wait"
     with locked(tmp_path):
         with pytest.raises(CourseError, match=said):
-            next(
-                train_in_folder(
-                    tmp_path, net, Endless(), losses.clm, adamw(net), cosine(2, 1), steps=2
-                )
-            )
+            next(train_in_folder(tmp_path, net, Endless(), losses.clm, TrainConfig(steps=2)))
         with pytest.raises(CourseError, match=said):
             pretrain("gpt", tmp_path)
     assert not tmp_path.exists()

@@ -26,8 +26,8 @@ from course_lib.files import COURSE
 from course_lib.model import heads
 from course_lib.model.transformer import Transformer
 from course_lib.objectives import losses
-from course_lib.training import checkpoint
-from course_lib.training.loop import train
+from course_lib.training import run_state
+from course_lib.training.loop import TrainConfig, train
 from course_lib.training.optim import adamw, linear
 from tests.course_lib.training.test_resume import FORKS
 
@@ -88,25 +88,32 @@ def curve(
     dropout: float = 0.0,
 ) -> None:
     """In one of the processes: train, and write down what each step said."""
-    write = checkpoint.save_file
+    write = run_state.save_file
 
     # the others are at the next run before the file is there
     def late(*what: Any, **how: Any) -> None:
         time.sleep(0.5)
         write(*what, **how)
 
-    checkpoint.save_file = late if name.startswith("stopped") and steps < STEPS else write
+    run_state.save_file = late if name.startswith("stopped") and steps < STEPS else write
     model = make(case, dropout)
     how: dict[str, Any] = {
         "steps": steps,
         "accumulate": accumulate,
-        "checkpoint": folder / name,
-        "every": 2,
+        "save_to": folder / name,
+        "save_every": 2,
     }
-    run = train(model, Batches(case), LOSSES[case], adamw(model, 1e-2), linear(STEPS, 2), **how)
+    run = train(
+        model,
+        Batches(case),
+        LOSSES[case],
+        TrainConfig(**how),
+        optimizer=adamw(model, 1e-2),
+        schedule=linear(STEPS, 2),
+    )
     found = [[step.step, step.loss, step.grad_norm, step.tokens] for step in run]
     (folder / f"{name}.{os.environ['RANK']}.json").write_text(json.dumps(found))
-    checkpoint.save_file = write
+    run_state.save_file = write
 
 
 def work(jobs: list[Callable[[], None]], rank: int, world: int, port: int, sharded: bool) -> None:
@@ -186,7 +193,7 @@ def test_two_processes_give_one_processs_losses(runs: Path, case: str, kind: str
 def test_their_weights_are_those_of_one_too_and_each_can_accumulate(runs: Path, kind: str) -> None:
     models = [make("gpt"), make("gpt")]
     for model, name in zip(models, ("gpt-1", f"gpt-{kind}"), strict=True):
-        assert checkpoint.load_model(runs / name, model) == STEPS
+        assert run_state.load_model(runs / name, model) == STEPS
     for alone, two in zip(*(model.parameters() for model in models), strict=True):
         # Adam divides by gradients near 0
         torch.testing.assert_close(two, alone, rtol=0, atol=1e-5)

@@ -21,7 +21,7 @@ from course_lib.model import heads
 from course_lib.model.transformer import Transformer
 from course_lib.objectives import losses
 from course_lib.objectives.losses import Batch
-from course_lib.training import checkpoint, loop
+from course_lib.training import loop, run_state
 from course_lib.training.distributed import Processes
 from course_lib.training.optim import adamw, linear
 
@@ -66,11 +66,16 @@ def weights(model: nn.Module) -> list[Tensor]:
     return [p.detach().clone() for p in model.parameters()]
 
 
-def test_one_step_is_the_textbooks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "CLIP", 0.5)
+def test_one_step_is_the_textbooks() -> None:
     ours, theirs = Net(), Net()
     optimizer = torch.optim.AdamW(theirs.parameters(), lr=0.1, weight_decay=0.0)
-    (step,) = loop.train(ours, BATCHES, losses.clm, adamw(ours, 0.1, weight_decay=0.0), steps=1)
+    (step,) = loop.train(
+        ours,
+        BATCHES,
+        losses.clm,
+        loop.TrainConfig(steps=1, clip=0.5),
+        optimizer=adamw(ours, 0.1, weight_decay=0.0),
+    )
     loss = losses.clm(theirs, BATCHES[0])
     loss.backward()
     norm = torch.sqrt(sum((p.grad**2).sum() for p in theirs.parameters() if p.grad is not None))
@@ -93,7 +98,14 @@ def test_the_schedule_multiplies_each_groups_own_rate() -> None:
     ]
     optimizer = torch.optim.SGD(groups, lr=1.0)
     seen = []
-    for step in loop.train(net, BATCHES, losses.clm, optimizer, linear(10, warmup=5), steps=10):
+    for step in loop.train(
+        net,
+        BATCHES,
+        losses.clm,
+        loop.TrainConfig(steps=10),
+        optimizer=optimizer,
+        schedule=linear(10, warmup=5),
+    ):
         seen.append([group["lr"] for group in optimizer.param_groups])
         assert step.lr == max(seen[-1])
     factors = [linear(10, warmup=5)(s) for s in range(10)]
@@ -127,7 +139,13 @@ def test_accumulation_is_the_one_big_batch(parts: int, seed: int, kind: str) -> 
     for count in (1, parts):
         net = (Both if kind == "mlm_nsp" else Net)()
         optimizer = torch.optim.SGD(net.parameters(), lr=1.0)
-        (step,) = loop.train(net, [data], loss, optimizer, steps=1, accumulate=count)
+        (step,) = loop.train(
+            net,
+            [data],
+            loss,
+            loop.TrainConfig(steps=1, accumulate=count),
+            optimizer=optimizer,
+        )
         results.append((step.loss, step.grad_norm, weights(net)))
     assert results[0][0] == pytest.approx(results[1][0], rel=1e-5)
     assert results[0][1] == pytest.approx(results[1][1], rel=1e-4)
@@ -141,7 +159,7 @@ def test_evaluation_between_steps_does_not_switch_dropout_off() -> None:
         net = Net(dropout=0.5)
         torch.manual_seed(1)
         runs.append([])
-        for step in loop.train(net, BATCHES, losses.clm, steps=4):
+        for step in loop.train(net, BATCHES, losses.clm, loop.TrainConfig(steps=4)):
             runs[-1].append(step.loss)
             net.train(not evaluate)
     assert runs[0] == runs[1]
@@ -151,7 +169,13 @@ def test_bf16_stays_close_to_fp32() -> None:
     curves = {}
     for precision in ("fp32", "bf16"):
         net = Net(width=32)
-        run = loop.train(net, BATCHES, losses.clm, adamw(net, 1e-2), steps=40, precision=precision)  # type: ignore[arg-type]
+        run = loop.train(
+            net,
+            BATCHES,
+            losses.clm,
+            loop.TrainConfig(steps=40, precision=precision),  # type: ignore[arg-type]
+            optimizer=adamw(net, 1e-2),
+        )
         curves[precision] = [step.loss for step in run]
         assert all(p.dtype == torch.float32 for p in net.parameters())
     assert curves["fp32"] != curves["bf16"], "bf16 changed nothing: was it on?"
@@ -177,7 +201,9 @@ def test_divergence_names_the_step_and_keeps_the_checkpoint(place: str, tmp_path
         else "the norm of the gradient is (nan|inf)"
     )
     with pytest.raises(CourseError, match=said):  # noqa: PT012
-        for step in loop.train(net, BATCHES, loss, steps=9, checkpoint=path, every=2):
+        for step in loop.train(
+            net, BATCHES, loss, loop.TrainConfig(steps=9, save_to=path, save_every=2)
+        ):
             reached.append(step.step)
             if step.step == 4:
                 kept = path.read_bytes()
@@ -194,7 +220,7 @@ def forged(state: str = "", change: Any = dict, **rest: Any) -> Any:
     def spoil(data: bytes) -> bytes:
         tensors = change(load(data))
         header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])["__metadata__"]
-        told = json.loads(header["state"]) | {"crc": checkpoint._crc(tensors)} | rest
+        told = json.loads(header["state"]) | {"crc": run_state._crc(tensors)} | rest
         return save(tensors, metadata={"state": state or json.dumps(told)})
 
     return spoil
@@ -244,44 +270,63 @@ def test_wrong_checkpoints_are_refused_and_change_nothing(
     spoil: Any, words: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "state.safetensors"
-    list(loop.train(Net(), BATCHES, losses.clm, steps=3, checkpoint=path, every=1))
+    list(
+        loop.train(
+            Net(), BATCHES, losses.clm, loop.TrainConfig(steps=3, save_to=path, save_every=1)
+        )
+    )
     path.write_bytes(content := spoil(path.read_bytes()))
     net = Net()
     before = weights(net)
     with pytest.raises(CourseError, match=words):
-        next(loop.train(net, BATCHES, losses.clm, steps=5, checkpoint=path))
+        next(loop.train(net, BATCHES, losses.clm, loop.TrainConfig(steps=5, save_to=path)))
     assert all(torch.equal(a, b) for a, b in zip(before, weights(net), strict=True))
     assert path.read_bytes() == content, "the file was overwritten"
 
 
 def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
     path, net = tmp_path / "state.safetensors", Net()
-    list(loop.train(Net(), BATCHES, losses.clm, steps=3, checkpoint=path))
+    list(loop.train(Net(), BATCHES, losses.clm, loop.TrainConfig(steps=3, save_to=path)))
     with pytest.raises(CourseError, match="another model"):
-        next(loop.train(Net(width=12), BATCHES, losses.clm, steps=5, checkpoint=path))
+        next(
+            loop.train(Net(width=12), BATCHES, losses.clm, loop.TrainConfig(steps=5, save_to=path))
+        )
     sgd = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
     with pytest.raises(CourseError, match="another optimizer"):
-        next(loop.train(net, BATCHES, losses.clm, sgd, steps=5, checkpoint=path))
+        next(
+            loop.train(
+                net, BATCHES, losses.clm, loop.TrainConfig(steps=5, save_to=path), optimizer=sgd
+            )
+        )
 
 
 def test_a_run_goes_on_by_its_own_recipe_only(tmp_path: Path) -> None:
-    how: dict[str, Any] = {"checkpoint": tmp_path / "state.safetensors"}
+    how: dict[str, Any] = {"save_to": tmp_path / "state.safetensors"}
     list(
         loop.train(
-            Net(), BATCHES, losses.clm, steps=3, recipe={"heads": 2, "data": Path("a")}, **how
+            Net(),
+            BATCHES,
+            losses.clm,
+            loop.TrainConfig(steps=3, recipe={"heads": 2, "data": Path("a")}, **how),
         )
     )
     with pytest.raises(CourseError, match=r"of a run with heads 2 \(here 4\): .*--afresh"):
         next(
             loop.train(
-                Net(), BATCHES, losses.clm, steps=5, recipe={"heads": 4, "data": Path("a")}, **how
+                Net(),
+                BATCHES,
+                losses.clm,
+                loop.TrainConfig(steps=5, recipe={"heads": 4, "data": Path("a")}, **how),
             )
         )
     assert (
         len(
             list(
                 loop.train(
-                    Net(), BATCHES, losses.clm, steps=5, recipe={"heads": 2, "new": 1}, **how
+                    Net(),
+                    BATCHES,
+                    losses.clm,
+                    loop.TrainConfig(steps=5, recipe={"heads": 2, "new": 1}, **how),
                 )
             )
         )
@@ -296,7 +341,10 @@ def test_resume_can_be_declined_and_more_steps_asked(tmp_path: Path) -> None:
         [
             step.step
             for step in loop.train(
-                Net(), BATCHES, losses.clm, steps=n, checkpoint=path, resume=resume
+                Net(),
+                BATCHES,
+                losses.clm,
+                loop.TrainConfig(steps=n, save_to=path, resume=resume),
             )
         ]
         for n, resume in asked
@@ -309,7 +357,7 @@ def test_resume_can_be_declined_and_more_steps_asked(tmp_path: Path) -> None:
     [
         (BATCHES, {"steps": 0}, "steps is 0"),
         (BATCHES, {"accumulate": 0}, "accumulate is 0"),
-        (BATCHES, {"every": 0}, "every is 0"),
+        (BATCHES, {"save_every": 0}, "save_every is 0"),
         (BATCHES, {"accumulate": 7}, "only 6 rows"),
         (BATCHES, {"precision": "fp16"}, "no precision 'fp16'"),
         ([], {}, "no batches"),
@@ -322,7 +370,7 @@ def test_bad_arguments(
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(CourseError, match=words):
-        next(loop.train(Net(), batches, losses.clm, **{"steps": 1} | options))
+        next(loop.train(Net(), batches, losses.clm, loop.TrainConfig(**{"steps": 1} | options)))
 
 
 def tiny() -> nn.Module:
@@ -353,9 +401,22 @@ def test_a_bad_batch_is_one_sentence_and_keeps_the_checkpoint(
     path = tmp_path / "state.safetensors"
     bad = spoil(batch(1) | {"ids": torch.arange(54).view(6, 9) % 11})
     with pytest.raises(CourseError, match=words):
-        list(loop.train(tiny(), [*BATCHES[:3], bad], losses.clm, steps=5, checkpoint=path, every=2))
+        list(
+            loop.train(
+                tiny(),
+                [*BATCHES[:3], bad],
+                losses.clm,
+                loop.TrainConfig(steps=5, save_to=path, save_every=2),
+            )
+        )
     assert [
-        step.step for step in loop.train(tiny(), BATCHES, losses.clm, steps=4, checkpoint=path)
+        step.step
+        for step in loop.train(
+            tiny(),
+            BATCHES,
+            losses.clm,
+            loop.TrainConfig(steps=4, save_to=path),
+        )
     ] == [3, 4]
 
 
@@ -435,7 +496,11 @@ def test_compiled_training_is_the_same_training() -> None:
             [
                 s.loss
                 for s in loop.train(
-                    net, data, losses.clm, adamw(net, 1e-2), steps=5, compile=compile
+                    net,
+                    data,
+                    losses.clm,
+                    loop.TrainConfig(steps=5, compile=compile),
+                    optimizer=adamw(net, 1e-2),
                 )
             ]
         )
@@ -446,8 +511,10 @@ def test_compiled_training_is_the_same_training() -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no NVIDIA GPU here")
 def test_cuda_by_one_argument(tmp_path: Path) -> None:
     path = tmp_path / "state.safetensors"
-    cpu = [s.loss for s in loop.train(Net(), BATCHES, losses.clm, steps=6)]
-    gpu: dict[str, Any] = {"device": "cuda", "precision": "fp32", "checkpoint": path}
-    list(loop.train(Net(), BATCHES, losses.clm, steps=3, **gpu))
-    rest = [s.loss for s in loop.train(Net(), BATCHES, losses.clm, steps=6, **gpu)]
+    cpu = [s.loss for s in loop.train(Net(), BATCHES, losses.clm, loop.TrainConfig(steps=6))]
+    gpu: dict[str, Any] = {"device": "cuda", "precision": "fp32", "save_to": path}
+    list(loop.train(Net(), BATCHES, losses.clm, loop.TrainConfig(steps=3, **gpu)))
+    rest = [
+        s.loss for s in loop.train(Net(), BATCHES, losses.clm, loop.TrainConfig(steps=6, **gpu))
+    ]
     assert rest == pytest.approx(cpu[3:], rel=1e-4)
