@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import statistics
 from collections.abc import Callable, Collection, Iterator
 from itertools import zip_longest
 
@@ -15,8 +14,6 @@ from tools.notebooks.scrub import text
 
 PARAMETERS = {"SCALE": "lesson", "SEED": 0, "DEVICE": "auto", "DATA": "world", "OUT": ""}
 OBJECTIVES = ("You will be able to", "You need first", "Time to read", "Time to run")
-MEDIAN_LINES = 6
-LONG_CELL = 15  # lines; at most one cell in ten is as long
 CODE_IN_A_ROW = 4
 LARGEST = 3_000_000  # bytes of one stored notebook
 LABEL = re.compile(
@@ -76,12 +73,7 @@ def frame(notebook: NotebookNode) -> Iterator[str]:
 
 
 def lengths(notebook: NotebookNode) -> Iterator[str]:
-    """Cells of a few lines, with words between them."""
-    lines = [len(cell.source.splitlines()) for _, cell in _code(notebook)]
-    if statistics.median(lines) > MEDIAN_LINES:
-        yield f"the median code cell has {statistics.median(lines)} lines, more than {MEDIAN_LINES}"
-    if sum(n >= LONG_CELL for n in lines) > len(lines) / 10:
-        yield f"more than one code cell in ten has {LONG_CELL} lines or more"
+    """Words between the cells of code."""
     row = 0
     for i, cell in enumerate(notebook.cells):
         row = row + 1 if cell.cell_type == "code" else 0

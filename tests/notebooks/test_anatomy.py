@@ -75,8 +75,6 @@ SLIPS = [
     ("the parameters are", edit("SCALE =", '"lesson"', '"gpu"')),
     ("You need first", edit("# A lesson", "You need first", "Wanted")),
     ("What to remember", edit("## What", "## What to remember", "## Read on")),
-    ("median", everywhere("code", "", "\n" + "x = 1\n" * 7)),
-    ("one code cell in ten", everywhere("code", "", "\n" + "x = 1\n" * 20, step=5)),
     ("in a row", wordless),
     ("never executed", edit(CELL, execution_count=None)),
     ("out of order", edit(CELL, execution_count=99)),
