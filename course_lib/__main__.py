@@ -254,10 +254,10 @@ def finetune(
     )
     how = {name: value for name, value in locals().items() if name in names}
     from course_lib import data as doors
-    from course_lib.pretrained import checkpoints
+    from course_lib import zoo
     from course_lib.training.finetune import finetune as run
 
-    loaded, named = checkpoints.open_model(model), _columns(columns)
+    loaded, named = zoo.open_model(model), _columns(columns)
     test = test or doors.held_out(task, columns=named)
     rows = {
         "train": doors.task(task, n=n, columns=named, seed=seed),
@@ -346,10 +346,10 @@ def generate(
     """
     import torch
 
+    from course_lib import zoo
     from course_lib.generation import stream
-    from course_lib.pretrained import checkpoints
 
-    loaded = checkpoints.open_model(model)
+    loaded = zoo.open_model(model)
     if not hasattr(loaded.tokenizer, "vocab"):
         raise CourseError(f"{model} is a {type(loaded.model).__name__} and continues no text.")
     vocab = loaded.tokenizer.vocab
@@ -385,12 +385,11 @@ def info(
 
     import torch
 
-    from course_lib import __version__
-    from course_lib.pretrained import checkpoints
+    from course_lib import __version__, zoo
     from course_lib.training.loop import has_bf16
 
     if model:
-        _print_table(checkpoints.facts(model))
+        _print_table(zoo.facts(model))
         return
     here = {
         "course_lib": __version__,
@@ -410,10 +409,10 @@ def info(
 @zoo_app.command("list")
 def zoo_list() -> None:
     """Show what is there, and how well each fills in words that stood earlier in the text."""
-    from course_lib.pretrained import checkpoints
+    from course_lib import zoo
 
     rows = []
-    for name, card in ((name, checkpoints.card(name)) for name in checkpoints.names()):
+    for name, card in ((name, zoo.card(name)) for name in zoo.names()):
         scores = ", ".join(f"{key} {value:.3f}" for key, value in card["scores"].items())
         rows.append([name, f"{card['steps']:,}", f"{card['tokens']:,}", scores])
     _print_table(rows, "name", "steps", "tokens", "scores")
@@ -422,10 +421,10 @@ def zoo_list() -> None:
 @zoo_app.command("check")
 def zoo_check() -> None:
     """Load every checkpoint: all files whole, hashes right, all weights in place."""
-    from course_lib.pretrained import checkpoints
+    from course_lib import zoo
 
-    for name in checkpoints.names():
-        print(f"{name}: good, {dict(checkpoints.facts(name))['parameters']} parameters")
+    for name in zoo.names():
+        print(f"{name}: good, {dict(zoo.facts(name))['parameters']} parameters")
 
 
 @app.command()

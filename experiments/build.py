@@ -27,13 +27,13 @@ def build(
     """Make the checkpoints again by their recipes. Takes hours on a CPU; stop and go on as you
     like.
     """
-    from course_lib.pretrained import checkpoints
+    from course_lib import zoo
     from experiments import recipes
 
     for name in names or list(recipes.RECIPES):
         print(f"{name}: in {work / name}", flush=True)
         for point in recipes.build(
-            name, work=work, to=to or checkpoints.FOLDER, steps=steps, device=device
+            name, work=work, to=to or zoo.FOLDER, steps=steps, device=device
         ):
             probe = "".join(f"  {kind} {share:.0%}" for kind, share in (point.probe or {}).items())
             print(
@@ -41,4 +41,4 @@ def build(
                 f"{point.tokens / max(point.seconds, 1e-9):6,.0f} tokens/s{probe}",
                 flush=True,
             )
-        print(f"{name}: written to {(to or checkpoints.FOLDER) / name}", flush=True)
+        print(f"{name}: written to {(to or zoo.FOLDER) / name}", flush=True)

@@ -94,7 +94,7 @@ def load_pretrained(
 ) -> Model:
     """Put what `peft` has trained (LoRA, a prompt or a prefix, perhaps a head beside it) into the
     model of ours that equals its base, in place or not at all. The base is frozen. model_type,
-    architecture: the base's, as `hf.save_pretrained` takes them: "gpt2", "GPT2LMHeadModel"."""
+    architecture: the base's, as `zoo.save_pretrained` takes them: "gpt2", "GPT2LMHeadModel"."""
     folder = Path(folder)
     values, places = read_json(folder / CONFIG), _places(model, model_type, architecture)
     if refused := [name for name in REFUSED if values.get(name)]:

@@ -14,7 +14,7 @@ from typing import Any, cast
 import torch
 from torch import nn
 
-from course_lib import families
+from course_lib import families, zoo
 from course_lib.analysis import metrics
 from course_lib.data.columns import Row
 from course_lib.data.inputs import MARKS, EncodedRow, Frame, Kind, TaskBatches, in_order, kind_of
@@ -25,7 +25,6 @@ from course_lib.model import heads
 from course_lib.model.layers import evaluating
 from course_lib.model.transformer import Transformer
 from course_lib.objectives import losses
-from course_lib.pretrained import checkpoints, hf
 from course_lib.training import spans
 from course_lib.training.loop import Precision, Step, TrainConfig, train
 
@@ -52,7 +51,7 @@ class FineTuned:
         """Write a folder that `load` and transformers open."""
         if self.names:
             self.model.class_names = tuple(self.names)  # type: ignore[assignment]
-        hf.save_pretrained(self.model, folder, tokenizer=self.frame.tokenizer)
+        zoo.save_pretrained(self.model, folder, tokenizer=self.frame.tokenizer)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,7 +241,7 @@ def load(source: str | Path) -> FineTuned:
     """A fine-tuned model: a folder that `FineTuned.save` or transformers wrote, or a model of the
     hub.
     """
-    model, tokenizer, _ = checkpoints.open_model(source)
+    model, tokenizer, _ = zoo.open_model(source)
     kind = next((kind for kind, head in HEADS.items() if type(model) is head), None)
     if kind is None:
         raise CourseError(

@@ -22,7 +22,7 @@ import torch
 from torch import nn
 
 from course_lib import data as doors
-from course_lib import families, objectives
+from course_lib import families, objectives, zoo
 from course_lib.analysis.evaluation import mean_loss
 from course_lib.data.batches import CorruptedBatches, DocumentBatches, Objective, Source
 from course_lib.data.token_store import TokenStore, encode_corpus
@@ -33,7 +33,6 @@ from course_lib.files import locked, read_json, write_json
 from course_lib.model.config import StackConfig
 from course_lib.objectives import collate, losses
 from course_lib.objectives.losses import Batch, Loss
-from course_lib.pretrained import checkpoints, hf
 from course_lib.training import distill, distributed, optim, run_state
 from course_lib.training.loop import Batches, Step, TrainConfig, known_device, train
 
@@ -225,8 +224,8 @@ def pretrain(
     given = locals() | dict(size or {}) | {"precision": options.get("precision")}
     recipe = {key: value for key, value in given.items() if key not in FREE}
     family, shape = _named(name, size or {})
-    master = None if teacher is None else checkpoints.open_model(teacher)
-    parent = None if init_from is None else checkpoints.open_model(init_from)
+    master = None if teacher is None else zoo.open_model(teacher)
+    parent = None if init_from is None else zoo.open_model(init_from)
     if master is not None:
         if init_from is not None:
             raise CourseError("A student begins with layers of its teacher; leave --init-from.")
@@ -361,7 +360,7 @@ def pretrain(
                 "tokens a batch": tokens,
                 "seed": seed,
             }
-            hf.save_pretrained(
+            zoo.save_pretrained(
                 _public(model), out, model_type=family.model_type, tokenizer=ready.tokenizer
             )
             write_json(out / "card.json", card(read_curve(out / "run"), **about, scores=judged))

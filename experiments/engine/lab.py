@@ -16,13 +16,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from course_lib import data
+from course_lib import data, zoo
 from course_lib.families.baselines import Words, task_words, word_tokenizer
 from course_lib.families.elmo import BiLM
 from course_lib.files import read_json, write_json
 from course_lib.model import heads, transformer
 from course_lib.objectives import losses, seeded_generator
-from course_lib.pretrained import checkpoints
 from course_lib.training import loop, optim
 from course_lib.training.finetune import finetune
 from experiments.engine import arms
@@ -101,7 +100,7 @@ class Lab:
         """The model that a fine-tuning starts from."""
         if isinstance(tuning.source, arms.Arm):
             return self.model(tuning.source, tuning.at)
-        return arms.Trained(*checkpoints.load(tuning.source))
+        return arms.Trained(*zoo.load(tuning.source))
 
     def score(self, tuning: Tuning, by: str | None = None) -> float:
         """The test score of a fine-tuning, computed once. by: for spans also "token_f1"."""
@@ -273,11 +272,11 @@ def _tune(
 
 def checkpoint_hash(name: str) -> str:
     """Of a shipped checkpoint's weights: a new build of it gives new scores."""
-    return str(checkpoints.entry(name)["files"]["model.safetensors"]["sha256"])[:12]
+    return str(zoo.entry(name)["files"]["model.safetensors"]["sha256"])[:12]
 
 
 def shipped(*names: str) -> dict[str, str]:
     """Those of these checkpoints that are there, each with its hash: what a record that reads them
     hangs on.
     """
-    return {name: checkpoint_hash(name) for name in names if name in checkpoints.names()}
+    return {name: checkpoint_hash(name) for name in names if name in zoo.names()}

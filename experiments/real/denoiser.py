@@ -15,10 +15,9 @@ from typing import Annotated, Any
 import torch
 import typer
 
-from course_lib import data, families
+from course_lib import data, families, zoo
 from course_lib.files import atomic_write
 from course_lib.model.initialization import look_for_like
-from course_lib.pretrained import checkpoints, hf
 from experiments.real.text import ENDS
 
 app = typer.Typer(help=__doc__, no_args_is_help=True)
@@ -35,7 +34,7 @@ def begin(
     like (mimetic).
     """
     torch.manual_seed(0)
-    opened: Any = checkpoints.open_model(body)
+    opened: Any = zoo.open_model(body)
     shape, family = opened.model.stack.config, families.family("blenderbot")
     sizes = {
         "width": shape.width,
@@ -56,7 +55,7 @@ def begin(
         turn = torch.linalg.qr(torch.randn(shape.width, shape.width)).Q
         for block in made.stack.decoder.blocks:
             look_for_like(block.cross, turn * 0.4**0.5)
-    hf.save_pretrained(made, out, tokenizer=opened.tokenizer)
+    zoo.save_pretrained(made, out, tokenizer=opened.tokenizer)
 
 
 @app.command()

@@ -24,12 +24,12 @@ from torch import Tensor, nn
 
 from classroom.records.figures import Figure, difference, figure
 from classroom.records.record import RESULTS
+from course_lib import zoo
 from course_lib.analysis import probing
 from course_lib.analysis.metrics import METRICS
 from course_lib.data.tokenizers import Tokenizer
 from course_lib.files import write_json
 from course_lib.model.transformer import Transformer
-from course_lib.pretrained import checkpoints
 from experiments.real import baselines, tasks
 
 AROUND = 25  # words on either side of the one that is asked about
@@ -105,7 +105,7 @@ def main(
 ) -> None:
     """Score the counts and every model, and write the figures."""
     torch.set_num_threads(1)
-    english, town = (checkpoints.load(name) for name in ("bert-english", "bert-mini"))
+    english, town = (zoo.load(name) for name in ("bert-english", "bert-mini"))
     torch.manual_seed(0)
     readers = {"scratch": (Transformer(english.model.stack.config).eval(), english.tokenizer)}
     readers |= {"town": town[:2], "english": english[:2]}

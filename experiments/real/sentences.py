@@ -22,7 +22,7 @@ from gensim.parsing.porter import PorterStemmer  # type: ignore[import-untyped]
 from torch import nn
 
 from classroom.records.record import RESULTS
-from course_lib import data, peft
+from course_lib import data, peft, zoo
 from course_lib.analysis.retrieval import How, Index
 from course_lib.families import sentence as sentences
 from course_lib.families.sentence import Embedder, SentenceEncoder, TextBatches
@@ -30,7 +30,6 @@ from course_lib.files import write_json
 from course_lib.generation import prompting
 from course_lib.objectives.losses import Batch
 from course_lib.peft import folders
-from course_lib.pretrained import checkpoints
 from experiments.engine.lab import fit
 
 ENDS = re.compile(r"(?<=[.!?])(?<!\bMr\.)(?<!\bMrs\.)(?<!\bDr\.)\s+(?=[A-Z\"'])")
@@ -115,7 +114,7 @@ def main(
 ) -> None:
     """Train, score, write."""
     torch.set_num_threads(1)
-    start, (model, tokenizer, _) = time.perf_counter(), checkpoints.open_model(body)
+    start, (model, tokenizer, _) = time.perf_counter(), zoo.open_model(body)
     torch.manual_seed(0)
     sentence, questions = (
         sentences.Sentence(peft.lora(model.stack, "blocks.*.*.*", rank=rank)),
@@ -127,7 +126,7 @@ def main(
         "BM25, stems": search(questions, None, stem=True),
     }
     found["BM25, stems, re-ranked"] = search(
-        questions, None, stem=True, lm=checkpoints.load("gpt-english")[:2]
+        questions, None, stem=True, lm=zoo.load("gpt-english")[:2]
     )
 
     def score(name: str) -> None:

@@ -20,7 +20,7 @@ from datasets import Dataset
 
 from classroom.records.figures import figure
 from classroom.records.record import RESULTS
-from course_lib import data
+from course_lib import data, zoo
 from course_lib.families.sentence import (
     Sentence,
     SentenceEncoder,
@@ -30,7 +30,6 @@ from course_lib.families.sentence import (
 )
 from course_lib.files import read_json, write_json
 from course_lib.model.transformer import Transformer
-from course_lib.pretrained import checkpoints
 from course_lib.training.finetune import finetune
 from experiments.engine.lab import fit
 from experiments.real.baselines import PENALTIES, Run, linear
@@ -77,7 +76,7 @@ def encoder(name: str, task: PublicTask, *, pretrained: bool, device: str = "cpu
     """Fine-tuning of a checkpoint, or of its configuration with random weights. A text is the mean
     of its vectors; two texts are read together, but a graded pair as two vectors and their cosine
     (Reimers and Gurevych 2019)."""
-    model, tokenizer, _ = checkpoints.open_model(name)
+    model, tokenizer, _ = zoo.open_model(name)
     config = replace(model.stack.config, dropout=DROPOUT, attention_dropout=DROPOUT)
     how: dict[str, Any] = {
         "epochs": task.epochs,

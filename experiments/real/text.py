@@ -2,7 +2,7 @@
 
     python -m experiments.real.text MODEL --corpus ENGLISH --wikitext FILE --blimp ZIP --out FILE
 
-MODEL is what `checkpoints.open_model` takes: causal, masked, or an encoder-decoder, which only
+MODEL is what `zoo.open_model` takes: causal, masked, or an encoder-decoder, which only
 fills in words. The figures are of float32 weights on the CPU."""
 
 import csv
@@ -24,7 +24,7 @@ import torch.nn.functional as F
 import typer
 from torch import nn
 
-from course_lib import data
+from course_lib import data, zoo
 from course_lib.analysis.evaluation import Blank, fill_in_accuracy, restore_accuracy
 from course_lib.data.batches import CorruptedBatches
 from course_lib.data.token_store import encode_corpus
@@ -34,7 +34,6 @@ from course_lib.generation import prompting
 from course_lib.model import heads
 from course_lib.model.seq2seq import Seq2SeqLM
 from course_lib.objectives.collate import pad_to_longest
-from course_lib.pretrained import checkpoints
 
 KNOWLEDGE = COURSE / "data" / "probes" / "knowledge.tsv"
 ENDS = re.compile(r"(?<=[.!?])\s+")  # of sentences
@@ -210,7 +209,7 @@ def main(
     ] = 1000,
 ) -> None:
     """Score a model on real English."""
-    model, tokenizer, _ = checkpoints.open_model(name)
+    model, tokenizer, _ = zoo.open_model(name)
     model.eval()
     length, is_causal = model.stack.config.position.length, isinstance(model, heads.LM)
     likeliest: Scorer = partial(causal if is_causal else masked, model, tokenizer)

@@ -16,8 +16,8 @@ from typing import Any
 
 import yaml
 
+from course_lib import zoo
 from course_lib.errors import CourseError
-from course_lib.pretrained import checkpoints
 from course_lib.training.pretraining import Point
 from experiments.engine.arms import Training
 from experiments.recipes.base import Job
@@ -54,7 +54,7 @@ def build(
     name: str,
     *,
     work: str | Path = "build/checkpoints",
-    to: str | Path = checkpoints.FOLDER,
+    to: str | Path = zoo.FOLDER,
     steps: int | None = None,
     device: str = "cpu",
 ) -> Iterator[Point]:

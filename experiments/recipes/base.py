@@ -10,11 +10,11 @@ from typing import Any
 
 from torch import nn
 
+from course_lib import zoo
 from course_lib.analysis.evaluation import Blank
 from course_lib.errors import CourseError
 from course_lib.files import read_json, write_json
 from course_lib.objectives.losses import Loss
-from course_lib.pretrained import checkpoints
 from course_lib.training.loop import Batches
 from course_lib.training.pretraining import Point, ask, card, read_curve
 from experiments.engine.arms import Sentences, Training, learned, sentences, town
@@ -46,7 +46,7 @@ class Job(ABC):
     name: str
     recipe: Any
     folder: Path
-    shipped: Path = checkpoints.FOLDER
+    shipped: Path = zoo.FOLDER
 
     @property
     def data(self) -> str:
@@ -58,7 +58,7 @@ class Job(ABC):
         """The checkpoints it starts from, each with the SHA-256 of its weights."""
         names = [getattr(self.recipe, role, "") for role in ("teacher", "parent")]
         try:
-            made = {name: checkpoints.entry(name, self.shipped)["files"] for name in names if name}
+            made = {name: zoo.entry(name, self.shipped)["files"] for name in names if name}
         except CourseError as error:
             raise CourseError(
                 f"{self.name} starts from {''.join(names)}; build that first. {error}"
@@ -163,7 +163,7 @@ class TrainingJob(Job):
         probes = [point["probe"] for point in curve if "probe" in point]
         about = self.card((probes[-1] if probes else {}) | ask(self.scores, model), curve)
         for name, part in self.exports(model).items():
-            checkpoints.export(name, part, self.tokenizer, about | {"name": name}, to)
+            zoo.export(name, part, self.tokenizer, about | {"name": name}, to)
 
 
 def _blank(item: dict[str, Any]) -> Blank:

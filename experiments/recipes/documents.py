@@ -19,7 +19,7 @@ from typing import Any, Literal, cast
 import torch
 from torch import Tensor, nn
 
-from course_lib import families, objectives
+from course_lib import families, objectives, zoo
 from course_lib.analysis import capture, evaluation
 from course_lib.data.batches import StreamBatches
 from course_lib.data.tokenizers import Tokenizer, train_bpe, train_wordpiece
@@ -30,7 +30,6 @@ from course_lib.model.config import StackConfig
 from course_lib.model.initialization import identity_init_, look_for_like, mimetic
 from course_lib.model.transformer import Transformer
 from course_lib.objectives import InputRow, collate, losses, mask_known, seeded_generator
-from course_lib.pretrained import checkpoints
 from course_lib.training import distill, pretraining
 from course_lib.vocab import IGNORE
 from experiments.engine.arms import Sentences
@@ -249,7 +248,7 @@ class Run(TrainingJob):
         recipe, family = self.recipe, self.recipe.family
         torch.manual_seed(recipe.seed)
         if recipe.objective == "distil":
-            teacher = checkpoints.load(recipe.teacher, folder=self.shipped).model
+            teacher = zoo.load(recipe.teacher, folder=self.shipped).model
             return distill.Distilled(distill.student(teacher, recipe.layers), teacher)
         if recipe.objective == "mlm_nsp":
             model: nn.Module = heads.Pretraining(Transformer(self.config))
@@ -264,7 +263,7 @@ class Run(TrainingJob):
                 if isinstance(part, heads.MaskedHead):
                     identity_init_(part)
         if recipe.parent:
-            parent, words, _ = checkpoints.load(recipe.parent, folder=self.shipped)
+            parent, words, _ = zoo.load(recipe.parent, folder=self.shipped)
             if recipe.objective == "span_corruption":
                 page = " ".join(self.world.primer(0, 2, recipe.seed, rounds=False)["sentences"])
                 t5_from_bert(

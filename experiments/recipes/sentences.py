@@ -9,6 +9,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from course_lib import zoo
 from course_lib.data import tokenizers
 from course_lib.families.sentence import (
     PairClassifier,
@@ -20,7 +21,6 @@ from course_lib.families.sentence import (
 )
 from course_lib.model.heads import Pool
 from course_lib.objectives import losses
-from course_lib.pretrained import checkpoints
 from experiments.engine.lab import Made
 from experiments.recipes.base import RecipeTraining, Scores, TrainingJob
 
@@ -59,8 +59,8 @@ class SentenceRun(TrainingJob):
         )
 
     @cached_property
-    def start(self) -> checkpoints.Loaded:
-        return checkpoints.load(self.recipe.parent, folder=self.shipped)
+    def start(self) -> zoo.Loaded:
+        return zoo.load(self.recipe.parent, folder=self.shipped)
 
     @property
     def tokenizer(self) -> tokenizers.Tokenizer:

@@ -12,9 +12,9 @@ from typing import Any, Literal, cast
 import torch
 from torch import nn
 
+from course_lib import zoo
 from course_lib.analysis import evaluation
 from course_lib.families import elmo, sentence, word_vectors
-from course_lib.pretrained import checkpoints
 from course_lib.training.pretraining import Point
 from experiments.engine import arms, probes
 from experiments.recipes.base import HELD_OUT, Job, RecipeTraining, Scores, TrainingJob
@@ -149,7 +149,7 @@ class StaticRun(Job):
             yield Point(epoch.epoch, epoch.loss, learner.config.lr, words, seconds)
         vectors = learner.vectors()
         card = self.card(self.scores(vectors), points) | {"learner": asdict(learner.config)}
-        checkpoints.export(self.name, vectors, None, card, to)
+        zoo.export(self.name, vectors, None, card, to)
 
     def scores(self, vectors: word_vectors.WordVectors) -> Scores:
         """Analogies, out of all words and out of four; Spearman's correlation of texts' cosines

@@ -30,12 +30,12 @@ from torch import Tensor
 
 from classroom.records.figures import Figure, difference, figure
 from classroom.town import World
+from course_lib import zoo
 from course_lib.data import tokenizers
 from course_lib.data.batches import Shuffled, pad
 from course_lib.files import read_json, write_json
 from course_lib.model import heads, transformer
 from course_lib.objectives import losses
-from course_lib.pretrained import checkpoints
 from course_lib.training import optim
 from course_lib.training.finetune import finetune
 from course_lib.vocab import IGNORE
@@ -112,7 +112,7 @@ def _fingerprint(task: str) -> str:
     )
 
 
-_model = cache(checkpoints.load)
+_model = cache(zoo.load)
 
 
 def measure(cell: Cell, grid: Grid) -> dict[str, float]:

@@ -14,7 +14,7 @@ import torch
 from huggingface_hub.utils import filter_repo_objects
 from safetensors.torch import load_file, save_file
 
-from course_lib import data, hub
+from course_lib import data, hub, zoo
 from course_lib.data.tokenizers import Tokenizer, train_bpe, train_wordpiece
 from course_lib.errors import CourseError
 from course_lib.families.bert import bert
@@ -24,7 +24,6 @@ from course_lib.files import COURSE, locked, read_json, write_json
 from course_lib.generation import generate
 from course_lib.model import heads
 from course_lib.model.transformer import Transformer
-from course_lib.pretrained import checkpoints, hf
 from course_lib.training import finetune
 from experiments import recipes
 
@@ -53,18 +52,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "curve": [],
             "data": "none",
         }
-        checkpoints.export(name, model, tokenizer, card, place)
+        zoo.export(name, model, tokenizer, card, place)
     vectors = WordVectors(["a", "b"], torch.ones(2, 3), [1, 1])
     card = {"name": "tiny-words", "steps": 0, "tokens": 0, "scores": {}}
-    checkpoints.export("tiny-words", vectors, None, card, place)
+    zoo.export("tiny-words", vectors, None, card, place)
     return place
 
 
 @pytest.fixture
 def call(folder: Path, monkeypatch: pytest.MonkeyPatch, call):  # type: ignore[no-untyped-def]
     """The same beside this zoo."""
-    monkeypatch.setattr(checkpoints, "FOLDER", folder)
-    for function in (checkpoints.names, checkpoints.card, checkpoints.load):
+    monkeypatch.setattr(zoo.shipped, "FOLDER", folder)
+    for function in (zoo.names, zoo.card, zoo.load):
         defaults = function.__kwdefaults__ or {}
         if "folder" in defaults:
             monkeypatch.setitem(defaults, "folder", folder)
@@ -113,7 +112,7 @@ def test_fetch_takes_all_that_it_can_and_says_what_is_missing(call, tmp_path, mo
     torch.manual_seed(0)
     tokenizer = train_wordpiece([TEXT], 60)
     body = Transformer(bert(tokenizer.vocab.size, width=8, layers=1, heads=2, length=64))
-    hf.save_pretrained(heads.MLM(body), tmp_path / "model", tokenizer=tokenizer)
+    zoo.save_pretrained(heads.MLM(body), tmp_path / "model", tokenizer=tokenizer)
     (tmp_path / "text").mkdir()
     (tmp_path / "text" / "train.txt").write_text(BOOK, "utf-8")
     model, text = ({"name": str(tmp_path / name), "megabytes": 1} for name in ("model", "text"))
@@ -188,12 +187,12 @@ def test_errors_are_one_line_without_a_traceback(
 
 @pytest.mark.parametrize(("slip", "said"), REFUSED["calls"].items())
 def test_a_slip_in_python_is_one_sentence(folder: Path, slip: str, said: str) -> None:
-    bert, gpt = (checkpoints.load(name, folder=folder) for name in ("tiny-bert", "tiny-gpt"))
+    bert, gpt = (zoo.load(name, folder=folder) for name in ("tiny-bert", "tiny-gpt"))
     names = {
         "bert": bert,
         "gpt": gpt,
         "data": data,
-        "checkpoints": checkpoints,
+        "zoo": zoo,
         "torch": torch,
         "generate": generate,
     }
@@ -210,23 +209,23 @@ def test_a_slip_in_python_is_one_sentence(folder: Path, slip: str, said: str) ->
 def test_a_public_model_that_does_not_fit_is_one_sentence(
     folder: Path, tmp_path: Path, entry: str, said: str
 ) -> None:
-    model, tokenizer, _ = checkpoints.load("tiny-bert", folder=folder)
-    hf.save_pretrained(model, tmp_path, tokenizer=tokenizer)
+    model, tokenizer, _ = zoo.load("tiny-bert", folder=folder)
+    zoo.save_pretrained(model, tmp_path, tokenizer=tokenizer)
     write_json(tmp_path / "config.json", read_json(tmp_path / "config.json") | json.loads(entry))
     with pytest.raises(CourseError, match=re.escape(said)):
-        hf.load_pretrained(tmp_path)
+        zoo.load_pretrained(tmp_path)
 
 
 def test_weights_of_a_public_model_are_finite_numbers_with_a_point(
     folder: Path, tmp_path: Path
 ) -> None:
-    model, _, _ = checkpoints.load("tiny-bert", folder=folder)
-    hf.save_pretrained(model, tmp_path)
+    model, _, _ = zoo.load("tiny-bert", folder=folder)
+    zoo.save_pretrained(model, tmp_path)
     weights = load_file(tmp_path / "model.safetensors")
     for odd in (lambda x: x * torch.nan, lambda x: x.to(torch.int32)):
         save_file({name: odd(x) for name, x in weights.items()}, tmp_path / "model.safetensors")
         with pytest.raises(CourseError, match="or some that are not finite"):
-            hf.load_pretrained(tmp_path)
+            zoo.load_pretrained(tmp_path)
 
 
 def test_pretrain_finetune_and_generate_from_files(call, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
@@ -318,7 +317,7 @@ def test_a_recipe_is_built_by_its_command(call, tmp_path: Path, monkeypatch) -> 
         "zoo", "build", "--work", str(tmp_path / "work"), "--to", str(tmp_path / "done")
     )
     assert code == 0 and out.count("name ") >= 2 and "written to" in out, err
-    assert checkpoints.load("gpt-mini", folder=tmp_path / "done").card["steps"] == 2
+    assert zoo.load("gpt-mini", folder=tmp_path / "done").card["steps"] == 2
 
 
 def test_as_a_student_calls_it(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import torch
 
 from classroom.records.figures import figure
 from classroom.town import World
-from course_lib.pretrained import checkpoints
+from course_lib import zoo
 from experiments.town import tasks
 from experiments.town.hiding import word_scores
 from experiments.town.tasks import Cell, Grid, Hyperparameters, ahead, cells, measure, record
@@ -151,7 +151,7 @@ def test_who_is_ahead():
 
 
 def test_asked_by_its_own_head_bert_mini_tells_who_did_it():
-    model, tokenizer, _ = checkpoints.load("bert-mini")
+    model, tokenizer, _ = zoo.load("bert-mini")
     texts, told = (
         ["Anna bought the lamp. Owen bought the rug."] * 2,
         ["Anna bought the lamp.", "Owen bought the lamp."],

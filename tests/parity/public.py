@@ -9,10 +9,10 @@ import torch
 import transformers
 from torch import Tensor, nn
 
+from course_lib import zoo
 from course_lib.data.tokenizers import train_bpe, train_wordpiece
 from course_lib.families import family
 from course_lib.families.rules import convert
-from course_lib.pretrained import hf
 
 TOLERANCE = 1e-5
 TRAINING = ["The judge went home, and the quick brown fox jumped over the lazy dogs."] * 5
@@ -74,13 +74,13 @@ def theirs_on(model: nn.Module, batch: dict[str, Tensor], **more: Any) -> Any:
 def read(theirs: nn.Module, folder: Path) -> Any:
     """Ours, by way of their folder."""
     theirs.save_pretrained(folder / "theirs")  # type: ignore[operator]
-    return hf.load_pretrained(folder / "theirs")
+    return zoo.load_pretrained(folder / "theirs")
 
 
 def written(ours: nn.Module, theirs: nn.Module, folder: Path, unread: int = 0) -> Any:
     """Theirs, by way of our folder: every weight has come back to the last bit."""
     config: Any = theirs.config
-    hf.save_pretrained(
+    zoo.save_pretrained(
         ours, folder / "ours", model_type=config.model_type, architecture=type(theirs).__name__
     )
     again, info = getattr(transformers, type(theirs).__name__).from_pretrained(

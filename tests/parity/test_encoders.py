@@ -11,12 +11,12 @@ import torch
 import torch.nn.functional as F
 import transformers
 
+from course_lib import zoo
 from course_lib.analysis import capture
 from course_lib.errors import CourseError
 from course_lib.families import bert, electra
 from course_lib.model.heads import MLM, RTD
 from course_lib.model.transformer import Transformer
-from course_lib.pretrained import hf
 from tests.parity.public import assert_gradients, close, randomise, read, written
 
 VOCAB, LENGTH, ROBERTA_PAD = 60, 20, 1
@@ -178,8 +178,8 @@ def test_outputs_are_equal_and_survive_the_way_back(family, case, head, batch, t
     with torch.no_grad():
         back = [at_real(t) for t in theirs_on(again, batch).to_tuple() if t is not None]
     assert all(close(a, b) for a, b in zip(back, expected, strict=True))
-    assert hf.load_pretrained(tmp_path / "ours").stack.config == ours.stack.config
-    names = [set(hf.read_weights(tmp_path / kind)) for kind in ("theirs", "ours")]
+    assert zoo.load_pretrained(tmp_path / "ours").stack.config == ours.stack.config
+    names = [set(zoo.read_weights(tmp_path / kind)) for kind in ("theirs", "ours")]
     assert names[0] == names[1]
 
 
@@ -220,7 +220,7 @@ def test_what_is_not_published_is_refused(family, changes, message, tmp_path):
         setattr(config, field, value)
     transformers.AutoModel.from_config(config).save_pretrained(tmp_path)
     with pytest.raises(CourseError, match=re.escape(message)):
-        hf.load_pretrained(tmp_path)
+        zoo.load_pretrained(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -230,17 +230,17 @@ def test_the_heads_dropout_travels(family, field, tmp_path):
     public(family, head="ForSequenceClassification", **{field: 0.3}).save_pretrained(
         tmp_path / "theirs"
     )
-    ours = hf.load_pretrained(tmp_path / "theirs")
+    ours = zoo.load_pretrained(tmp_path / "theirs")
     assert ours.dropout.p == 0.3
-    hf.save_pretrained(ours, tmp_path / "ours", model_type=family.lower())
+    zoo.save_pretrained(ours, tmp_path / "ours", model_type=family.lower())
     assert getattr(transformers.AutoConfig.from_pretrained(tmp_path / "ours"), field) == 0.3
 
 
 def test_the_published_names_of_debertas_masked_lm_head_are_read(batch, tmp_path):
     theirs = public("Deberta", head="ForMaskedLM", legacy=False)
     theirs.save_pretrained(tmp_path)
-    assert any(name.startswith("lm_predictions.") for name in hf.read_weights(tmp_path))
-    ours, batch = hf.load_pretrained(tmp_path), framed("Deberta", batch)
+    assert any(name.startswith("lm_predictions.") for name in zoo.read_weights(tmp_path))
+    ours, batch = zoo.load_pretrained(tmp_path), framed("Deberta", batch)
     real = batch["attention_mask"]
     assert close(ours_on(ours, batch)[real], theirs_on(theirs, batch).logits[real])
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 import transformers
 
+from course_lib import zoo
 from course_lib.data.tokenizers import Tokenizer, train_bpe, train_wordpiece
 from course_lib.families import family, preset
 from course_lib.families.bart import bart, bart_lm
@@ -16,7 +17,6 @@ from course_lib.generation import generate
 from course_lib.model import heads
 from course_lib.model.transformer import Transformer
 from course_lib.objectives import add_sentinels, losses
-from course_lib.pretrained import checkpoints, hf
 from tests.parity.public import randomise
 
 TEXTS = [
@@ -82,7 +82,7 @@ def test_the_same_text_and_the_same_end(made, named, tmp_path):
     architecture = {"causal": "GPT2LMHeadModel", "denoising": "BartForConditionalGeneration"}.get(
         made.__name__, "T5ForConditionalGeneration"
     )
-    hf.save_pretrained(
+    zoo.save_pretrained(
         model, tmp_path, tokenizer=tokenizer, architecture=architecture if named else None
     )
     theirs = getattr(transformers, architecture).from_pretrained(tmp_path).eval()
@@ -96,7 +96,7 @@ def test_the_same_text_and_the_same_end(made, named, tmp_path):
 
 def test_ids_come_from_the_tokenizer(tmp_path):
     model, tokenizer, _ = denoising()
-    hf.save_pretrained(model, tmp_path, tokenizer=tokenizer)
+    zoo.save_pretrained(model, tmp_path, tokenizer=tokenizer)
     config = transformers.AutoConfig.from_pretrained(tmp_path)
     vocab = tokenizer.vocab
     found = (
@@ -136,27 +136,27 @@ def test_ids_come_from_the_tokenizer(tmp_path):
     ],
 )
 def test_the_family_is_found_from_the_model(model, expected, tmp_path):
-    hf.save_pretrained(model(), tmp_path)
+    zoo.save_pretrained(model(), tmp_path)
     config = transformers.AutoConfig.from_pretrained(tmp_path)
     assert (config.model_type, config.architectures[0]) == expected
     with torch.no_grad():
-        assert type(hf.load_pretrained(tmp_path)) is type(model())
+        assert type(zoo.load_pretrained(tmp_path)) is type(model())
 
 
 @pytest.mark.parametrize("head", [heads.Classifier, heads.TokenClassifier])
 def test_names_of_classes_go_there_and_back(head, tmp_path):
     model = head(Transformer(bert(40, length=9, **SIZE)), 3)
-    hf.save_pretrained(model, tmp_path / "unnamed")
-    assert hf.load_pretrained(tmp_path / "unnamed").class_names is None
+    zoo.save_pretrained(model, tmp_path / "unnamed")
+    assert zoo.load_pretrained(tmp_path / "unnamed").class_names is None
     model.class_names = ("no", "yes", "maybe")
-    hf.save_pretrained(model, tmp_path / "named")
+    zoo.save_pretrained(model, tmp_path / "named")
     config = transformers.AutoConfig.from_pretrained(tmp_path / "named")
     assert config.id2label == {0: "no", 1: "yes", 2: "maybe"} and config.label2id == {
         "no": 0,
         "yes": 1,
         "maybe": 2,
     }
-    assert hf.load_pretrained(tmp_path / "named").class_names == model.class_names
+    assert zoo.load_pretrained(tmp_path / "named").class_names == model.class_names
 
 
 def test_a_published_bert_keeps_its_trained_pooler(tmp_path):
@@ -178,9 +178,9 @@ def test_a_published_bert_keeps_its_trained_pooler(tmp_path):
         (tmp_path / "config.json").read_text().replace("BertForPreTraining", "BertForMaskedLM")
     )
     (tmp_path / "config.json").write_text(written)
-    loaded = checkpoints.open_model(tmp_path)
+    loaded = zoo.open_model(tmp_path)
     assert torch.equal(loaded.model.pooler.dense.weight, theirs.bert.pooler.dense.weight)
-    assert isinstance(hf.load_pretrained(tmp_path), heads.MLM)
+    assert isinstance(zoo.load_pretrained(tmp_path), heads.MLM)
 
 
 def decoder(config):

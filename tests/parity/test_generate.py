@@ -8,9 +8,9 @@ import pytest
 import torch
 import transformers
 
+from course_lib import zoo
 from course_lib.analysis import capture
 from course_lib.generation import generate, generate_several, left_pad, next_distribution
-from course_lib.pretrained import hf
 from tests.parity.public import close, randomise
 
 PAD, EOS, START, VOCAB, NEW = 1, 2, 3, 60, 14
@@ -72,7 +72,7 @@ def models(request, tmp_path_factory):
                     weight.mul_(4)
     folder = tmp_path_factory.mktemp("model")
     theirs.save_pretrained(folder)
-    return hf.load_pretrained(folder), theirs
+    return zoo.load_pretrained(folder), theirs
 
 
 @pytest.fixture

@@ -8,13 +8,12 @@ import torch
 import transformers
 from safetensors.torch import save
 
-from course_lib import peft
+from course_lib import peft, zoo
 from course_lib.errors import CourseError
 from course_lib.families import MODEL_TYPES
 from course_lib.families.gpt import gpt
 from course_lib.model import heads
 from course_lib.model.transformer import Transformer
-from course_lib.pretrained import hf
 from tests.parity.public import close, randomise
 
 BERT = {
@@ -115,7 +114,7 @@ def trained(tmp_path):
         shaken(theirs)
         theirs.save_pretrained(tmp_path / "theirs")
         what = {"model_type": model_type(architecture), "architecture": architecture}
-        ours = hf.load_pretrained(tmp_path / "base", classes=3)
+        ours = zoo.load_pretrained(tmp_path / "base", classes=3)
         return theirs, peft.load_pretrained(ours, tmp_path / "theirs", **what).eval(), what
 
     return make
@@ -164,7 +163,7 @@ def test_outputs_are_equal_and_survive_the_way_back(case, trained, batch, tmp_pa
     with torch.no_grad():
         actual, expected = outputs(theirs, ours, batch)
     assert actual.shape == expected.shape and close(actual, expected)
-    plain = hf.load_pretrained(tmp_path / "base", classes=3)
+    plain = zoo.load_pretrained(tmp_path / "base", classes=3)
     with torch.no_grad():
         assert not close(outputs(theirs, plain, batch)[0], expected), "the adapter does nothing"
 
@@ -180,10 +179,10 @@ def test_our_own_gpt2_updates_load_there(pattern, batch, tmp_path):
     summed rank.
     """
     base(LM).save_pretrained(tmp_path / "base")
-    ours = shaken(peft.lora(hf.load_pretrained(tmp_path / "base"), pattern, rank=2, alpha=3))
+    ours = shaken(peft.lora(zoo.load_pretrained(tmp_path / "base"), pattern, rank=2, alpha=3))
     peft.save_pretrained(ours, tmp_path / "ours", model_type="gpt2", architecture=LM)
     theirs = public.PeftModel.from_pretrained(base(LM), tmp_path / "ours").eval()
-    again = hf.load_pretrained(tmp_path / "base")
+    again = zoo.load_pretrained(tmp_path / "base")
     peft.load_pretrained(again, tmp_path / "ours", model_type="gpt2", architecture=LM)
     with torch.no_grad():
         actual, expected = outputs(theirs, ours, batch)
@@ -194,7 +193,7 @@ def test_our_own_gpt2_updates_load_there(pattern, batch, tmp_path):
 @pytest.mark.parametrize("method", [peft.prefix, peft.lora])
 def test_a_fine_tuned_classifier_takes_its_head_and_pooler_there(method, whole, batch, tmp_path):
     base(CLS).save_pretrained(tmp_path / "base")
-    ours = hf.load_pretrained(tmp_path / "base", classes=3)
+    ours = zoo.load_pretrained(tmp_path / "base", classes=3)
     if whole:
         method(ours)  # the head is frozen, too; the library wants it in the file none the less
     else:
@@ -210,7 +209,7 @@ def test_a_fine_tuned_classifier_takes_its_head_and_pooler_there(method, whole, 
 def test_a_merged_model_is_the_one_that_peft_merges(trained, tmp_path):
     theirs, ours, what = trained(*CASES["gpt2 lora"])
     peft.merge(ours)
-    hf.save_pretrained(ours, tmp_path / "merged", **what)
+    zoo.save_pretrained(ours, tmp_path / "merged", **what)
     merged = theirs.merge_and_unload().state_dict()
     again = transformers.GPT2LMHeadModel.from_pretrained(tmp_path / "merged").state_dict()
     assert merged.keys() == again.keys() and all(
@@ -260,7 +259,7 @@ def test_foreign_adapters_are_refused(tmp_path):
     for name, method in {"gpt2": peft.lora, "prompt": peft.prompt, "prefix": peft.prefix}.items():
         model = method(heads.LM(Transformer(gpt(60, width=24, layers=2, heads=2, length=30))))
         peft.save_pretrained(model, tmp_path / name, model_type="gpt2", architecture=LM)
-    ours = hf.load_pretrained(tmp_path / "base")
+    ours = zoo.load_pretrained(tmp_path / "base")
     before = list(ours.state_dict())
 
     def refused(folder, match, **other):

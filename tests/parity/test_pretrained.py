@@ -8,9 +8,9 @@ import pytest
 import torch
 import transformers
 
+from course_lib import zoo
 from course_lib.errors import CourseError
 from course_lib.families import MODEL_TYPES
-from course_lib.pretrained import checkpoints, hf
 from tests.parity.public import TRAINING, byte_level, close, randomise, wordpiece
 
 OLD, NEW = "a" * 40, "b" * 40
@@ -137,7 +137,7 @@ def on(model: torch.nn.Module, ids: torch.Tensor, decoder: bool) -> torch.Tensor
 def test_model_and_tokenizer_by_name(family, cache):
     name = f"{family}-base-uncased"
     theirs, tokenizer = public(family, fetched(cache, name, NEW, "main"))
-    ours, words, card = checkpoints.open_model(name)
+    ours, words, card = zoo.open_model(name)
     assert card["name"] == name and not ours.training
     for text, pair in TEXTS:
         expected, got = tokenizer(text, pair, return_token_type_ids=True), words.encode(text, pair)
@@ -169,7 +169,7 @@ def test_owner_revision_and_prefix(cache):
         "toy/bert@v1": first,
         f"toy/bert@{OLD}": first,
     }.items():
-        for model in (hf.load_pretrained(name), checkpoints.open_model(name).model):
+        for model in (zoo.load_pretrained(name), zoo.open_model(name).model):
             expected = theirs.bert.embeddings.word_embeddings.weight
             assert torch.equal(model.stack.embed.tokens.weight, expected), name
 
@@ -179,7 +179,7 @@ def test_a_folder_comes_before_a_name(cache, tmp_path, monkeypatch):
     local, _ = public("bert", tmp_path / "work" / "toy" / "bert", seed=2)
     monkeypatch.chdir(tmp_path / "work")
     for source in ("toy/bert", Path("toy/bert"), "./toy/bert"):
-        model = hf.load_pretrained(source)
+        model = zoo.load_pretrained(source)
         assert torch.equal(
             model.stack.embed.tokens.weight, local.bert.embeddings.word_embeddings.weight
         )
@@ -202,9 +202,9 @@ def test_what_is_not_to_be_had_is_one_sentence_or_two(
     monkeypatch.chdir(tmp_path)
     public("bert", fetched(cache, "toy/bert", NEW, "main"))
     with pytest.raises(CourseError, match=message) as error:
-        hf.load_pretrained(source)
+        zoo.load_pretrained(source)
     assert "\n" not in str(error.value)
     with pytest.raises(
         CourseError, match=r"no checkpoint 'bert-minni'; there are .*cannot be had: the hub"
     ):
-        checkpoints.open_model("bert-minni")
+        zoo.open_model("bert-minni")

@@ -15,7 +15,7 @@ from course_lib.families import family
 from course_lib.families import sentence as sbert
 from course_lib.families.rules import convert
 from course_lib.objectives import losses
-from course_lib.pretrained.hf import load_sentence
+from course_lib.zoo import load_sentence
 from tests.parity.public import close, randomise
 
 TEXTS = [

@@ -8,12 +8,12 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
+from course_lib import zoo
 from course_lib.analysis import capture
 from course_lib.families import preset
 from course_lib.families.t5 import t5_lm
 from course_lib.model.seq2seq import shift_right
 from course_lib.objectives import losses
-from course_lib.pretrained import hf
 from tests.parity.public import assert_gradients, close, randomise, read, theirs_on, written
 
 CONFIGS = json.loads(Path(__file__).with_name("configs.json").read_text())["t5"]
@@ -94,7 +94,7 @@ def test_old_files_say_tied_and_scaled_by_one_word(pair, tmp_path):
             torch.zeros(32, 4)
         )
         save_file(weights, tmp_path / name / "model.safetensors")
-        ours = hf.load_pretrained(tmp_path / name)
+        ours = zoo.load_pretrained(tmp_path / name)
         assert (ours.head is None, ours.scaled) == (
             (True, True) if name == "1.0" else (False, False)
         )

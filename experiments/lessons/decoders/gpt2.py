@@ -13,14 +13,13 @@ import torch
 from torch import nn
 
 from classroom.town.templates import world_template
-from course_lib import data, generation
+from course_lib import data, generation, zoo
 from course_lib.analysis import cost, metrics
 from course_lib.data import tokenizers
 from course_lib.data.inputs import SourceTarget, TaskBatches
 from course_lib.families.gpt import GPT2_SIZES, gpt, gpt2
 from course_lib.generation import prompting
 from course_lib.objectives import losses
-from course_lib.pretrained import checkpoints
 from course_lib.training import optim
 from experiments.lessons import (
     MILLION,
@@ -68,7 +67,7 @@ def zero_shot(lab: Lab, seed: int) -> dict[str, float]:
     texts = data.corpus("world", split="validation", n=size["texts"], seed=seed)["text"]
     values: dict[str, float] = {}
     for name in small_models.GPTS:
-        model, tokenizer, _ = checkpoints.load(name)
+        model, tokenizer, _ = zoo.load(name)
         said = prompting.complete(
             model, tokenizer, tasks["cloze"]["text"], stop=["."], max_new_tokens=8
         )
@@ -109,11 +108,11 @@ def lstm_summaries(
     """What an attentional LSTM writes to the stories once it has been trained on others and their
     summaries.
     """
-    _, tokenizer, _ = checkpoints.load("t5-mini")  # its tokenizer marks a text's beginning and end
+    _, tokenizer, _ = zoo.load("t5-mini")  # its tokenizer marks a text's beginning and end
     torch.manual_seed(seed)
     start = cast(int, tokenizer.vocab.cls)
     model = small_models.attentional_lstm(tokenizer.vocab.size, width=64, cells=128, start=start)
-    frame = SourceTarget(tokenizer, checkpoints.load("gpt-mini").model.stack.config)
+    frame = SourceTarget(tokenizer, zoo.load("gpt-mini").model.stack.config)
     items = data.task("world/summaries", n=size["labels"], seed=seed)
     rows = frame.rows(
         {"text": item["text"], "target": item["target"].removeprefix("In short, ")}
@@ -143,7 +142,7 @@ def tldr(lab: Lab, seed: int) -> dict[str, float]:
     to summarise.
     """
     size = SIZES[lab.plan.scale]
-    model, tokenizer, _ = checkpoints.load("gpt-mini")
+    model, tokenizer, _ = zoo.load("gpt-mini")
     room = model.stack.config.position.length - NEW - 8  # what the positions leave for the story
     rows = data.task("world/summaries", split="test", n=size["stories"], seed=seed)
     rows = [row for row in rows if len(tokenizer.encode(row["text"]).ids) <= room]
@@ -168,7 +167,7 @@ def tldr(lab: Lab, seed: int) -> dict[str, float]:
 def sharpens(lab: Lab, seed: int) -> dict[str, float]:
     """Mean surprise and entropy in bits, for each length of the context."""
     size = SIZES[lab.plan.scale]
-    model, tokenizer, _ = checkpoints.load("gpt-mini")
+    model, tokenizer, _ = zoo.load("gpt-mini")
     texts = data.corpus("world", split="validation", n=size["texts"], seed=seed)["text"]
     streams = [
         ids for ids in tokenizer.ids(list(texts), special=False) if len(ids) > CONTEXTS[-1] + 1

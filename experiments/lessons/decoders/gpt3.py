@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from course_lib import data
+from course_lib import data, zoo
 from course_lib.analysis import cost
 from course_lib.data import tokenizers
 from course_lib.errors import CourseError
@@ -20,7 +20,6 @@ from course_lib.families.gpt import GPT3_SIZES, gpt, gpt1, gpt2, gpt3
 from course_lib.generation import prompting
 from course_lib.model import heads, transformer
 from course_lib.objectives import losses, seeded_generator
-from course_lib.pretrained import checkpoints
 from course_lib.training import optim
 from experiments.lessons import (
     BILLION,
@@ -104,7 +103,7 @@ def wordings(lab: Lab, seed: int) -> dict[str, float]:
     example.
     """
     n = SIZES[lab.plan.scale]["asked"]
-    model, tokenizer, _ = checkpoints.load("gpt-mini")
+    model, tokenizer, _ = zoo.load("gpt-mini")
     values = {
         f"wording/{text}": accuracy(model, tokenizer, facts(text, MANY, n, seed))
         for text in WORDINGS
@@ -212,7 +211,7 @@ def in_context(lab: Lab, seed: int) -> dict[str, float]:
     for name, shares in rows.items():
         values |= {f"{name}/{k} shots": share for k, share in enumerate(shares)}
     for name in small_models.GPTS:
-        model, tokenizer, _ = checkpoints.load(name)
+        model, tokenizer, _ = zoo.load(name)
         for shots in SHOTS:
             asked = facts(HAD, shots, size["asked"], seed)
             values[f"facts/{name}/{shots} shots"] = accuracy(model, tokenizer, asked)
@@ -321,7 +320,7 @@ def training_compute(lab: Lab, seed: int) -> dict[str, float]:
     models = {
         name: row[:3] for name, row in published("19_gpt3")["training-compute"]["rows"].items()
     }
-    mini, tokens = checkpoints.load("gpt-mini")[0], checkpoints.card("gpt-mini")["tokens"]
+    mini, tokens = zoo.load("gpt-mini")[0], zoo.card("gpt-mini")["tokens"]
     models["GPT-1"] = [cost.parameters(gpt1()) / MILLION, 100, 6]
     models["gpt-mini"] = [cost.parameters(mini.stack.config) / MILLION, tokens / BILLION, 6]
     values: dict[str, float] = {}

@@ -8,19 +8,18 @@ from typing import Any, cast
 
 import torch
 
-from course_lib import data, peft
+from course_lib import data, peft, zoo
 from course_lib.analysis import cost, evaluation
 from course_lib.families.gpt import gpt3
 from course_lib.model import heads, transformer
 from course_lib.objectives import collate, losses, seeded_generator
 from course_lib.peft import nf4
-from course_lib.pretrained import checkpoints
 from course_lib.training.finetune import Result, finetune, predict
 from experiments.lessons import Lab, experiment, given, settings, small_models, task_rows
 
 BODY = "bert-mini"
 SIZES, RATES, WORDS = given("peft").values()
-IDS = checkpoints.load(BODY).tokenizer.ids([WORDS])[0][1:-1]
+IDS = zoo.load(BODY).tokenizer.ids([WORDS])[0][1:-1]
 RANKS, WIDTHS, LENGTHS = (1, 4, 16), (1, 4, 8, 16), (1, 4, 8, 16)
 
 METHODS: dict[str, dict[str, Any]] = {
@@ -40,7 +39,7 @@ class Setup:
 
     def __init__(self, lab: Lab, seed: int) -> None:
         self.lab, self.seed, self.size = lab, seed, SIZES[lab.plan.scale]
-        self.model, self.tokenizer, _ = checkpoints.load(BODY)
+        self.model, self.tokenizer, _ = zoo.load(BODY)
         self.task = self.rows("entities")
         some = self.task["train"].select(range(self.size["few"]))
         # scored on the very rows it learns, too
@@ -211,7 +210,7 @@ def prompt_tuning(lab: Lab, seed: int) -> dict[str, float]:
 @experiment("qlora")
 def qlora_memory(lab: Lab, seed: int) -> dict[str, float]:
     """Memory and scores of LoRA with and without the quantised base; bits a weight, counted."""
-    matrix = checkpoints.load(BODY).model.stack.blocks[0].ff.up.weight
+    matrix = zoo.load(BODY).model.stack.blocks[0].ff.up.weight
     values = compared(
         lab, seed, ("all labels", "few labels", "bytes"), ("everything", "LoRA", "QLoRA")
     )

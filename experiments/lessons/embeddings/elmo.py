@@ -10,9 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from course_lib import zoo
 from course_lib.analysis import capture
 from course_lib.families import baselines, elmo, word_vectors
-from course_lib.pretrained import checkpoints
 from course_lib.training.finetune import finetune
 from experiments.lessons import Lab, experiment, given, small_models, town
 from experiments.lessons.embeddings import senses
@@ -123,7 +123,7 @@ def company(body: elmo.Elmo, uses: Sequence[senses.Use]) -> Tensor:
 @cache
 def shipped() -> elmo.Elmo:
     """elmo-mini's body."""
-    return cast(elmo.Elmo, checkpoints.load("elmo-mini").model.elmo)
+    return cast(elmo.Elmo, zoo.load("elmo-mini").model.elmo)
 
 
 def questions(size: Mapping[str, int], seed: int) -> dict[str, dict[str, _Sentences]]:

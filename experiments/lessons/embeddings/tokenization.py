@@ -2,9 +2,9 @@
 
 import torch
 
+from course_lib import zoo
 from course_lib.data import tokenizers
 from course_lib.objectives import seeded_generator
-from course_lib.pretrained import checkpoints
 from experiments.lessons import Lab, experiment, small_models, town
 
 NAMES = (
@@ -36,11 +36,11 @@ def bytes_bpe(lab: Lab, seed: int) -> dict[str, float]:
     bpe = (
         tokenizers.train_bpe(read[:50], 258),
         tokenizers.train_bpe(read, 4096),
-        checkpoints.load("gpt-mini")[1],
+        zoo.load("gpt-mini")[1],
     )
     wordpiece = (
         tokenizers.train_wordpiece(read, 4096, lowercase=False),
-        checkpoints.load("bert-mini")[1],
+        zoo.load("bert-mini")[1],
     )
     values: dict[str, float] = {}
     for name, tokenizer in zip(NAMES, (*bpe, *wordpiece), strict=True):

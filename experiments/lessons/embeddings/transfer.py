@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from classroom.town.lexicon import read_table
-from course_lib import data
+from course_lib import data, zoo
 from course_lib.data.batches import pad
 from course_lib.families.baselines import task_words, word_tokenizer
 from course_lib.families.elmo import split
@@ -23,7 +23,6 @@ from course_lib.families.lstm import (
     reconstruction,
 )
 from course_lib.objectives import losses
-from course_lib.pretrained import checkpoints
 from course_lib.training.finetune import finetune, predict
 from experiments.lessons import Lab, experiment, fit, given, small_models, town
 
@@ -200,7 +199,7 @@ def finetuning_stays_close(lab: Lab, seed: int) -> dict[str, float]:
         f"{s} start": tuned(lab.plan.scale, seed, lab.device, s, size["few"]).moved
         for s in ("LM", "random")
     }
-    gpt, tokenizer, _ = checkpoints.load("gpt-mini")
+    gpt, tokenizer, _ = zoo.load("gpt-mini")
     labelled, tests = (
         reviews("food", size["few"], "train", 10 * seed),
         reviews("food", size["tests"], "test", seed),

@@ -9,10 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from course_lib import zoo
 from course_lib.analysis import probing
 from course_lib.data.columns import Row
 from course_lib.families import elmo, word_vectors
-from course_lib.pretrained import checkpoints
 from experiments.lessons import Lab, experiment, given, small_models, town
 from experiments.lessons.embeddings import senses
 
@@ -89,7 +89,7 @@ def threshold_probe(
 
 def by_reader(name: str, rows: Sequence[Row], side: str) -> Tensor:
     """The word's vector after each of bert-mini's blocks or of elmo-mini's LSTM layers."""
-    model, tokenizer, _ = checkpoints.load(name)
+    model, tokenizer, _ = zoo.load(name)
     texts = [elmo.split(row[side]) for row in rows]
     at = [senses.place(words, row["word"]) for words, row in zip(texts, rows, strict=True)]
     if isinstance(model, elmo.BiLM):

@@ -9,9 +9,9 @@ from itertools import product
 import torch
 from torch import Tensor
 
+from course_lib import zoo
 from course_lib.analysis import probing
 from course_lib.families.elmo import split
-from course_lib.pretrained import checkpoints
 from experiments.lessons import (
     Arm,
     Lab,
@@ -86,7 +86,7 @@ def bert_squad(lab: Lab, seed: int) -> dict[str, float]:
 def _read_off(plan: Plan, task: str, seed: int, labels: int, steps: int) -> float:
     """A linear model's score on bert-mini as it is: on the vectors of all layers, side by side, of
     each word; of two texts, on distance and product of their mean vectors."""
-    encoder, tokenizer, _ = checkpoints.load("bert-mini")
+    encoder, tokenizer, _ = zoo.load("bert-mini")
 
     def vectors(texts: Iterable[list[str]]) -> list[Tensor]:
         return [

@@ -6,12 +6,11 @@ from typing import Any
 
 import torch
 
-from course_lib import data
+from course_lib import data, zoo
 from course_lib.analysis import cost
 from course_lib.families import preset
 from course_lib.model import heads, transformer
 from course_lib.objectives import losses
-from course_lib.pretrained import checkpoints
 from course_lib.training import distill
 from course_lib.training.finetune import finetune
 from experiments.lessons import Lab, experiment, fit, given, probes, task_rows
@@ -60,7 +59,7 @@ def distilbert(lab: Lab, seed: int) -> dict[str, float]:
     documents and few.
     """
     size = SIZES[lab.plan.scale]
-    teacher, tokenizer, _ = checkpoints.load("bert-mini")
+    teacher, tokenizer, _ = zoo.load("bert-mini")
     aside, few, many = (size[name] for name in ("aside", "few", "many"))
     texts = list(data.corpus("world", n=aside + many, seed=seed)["text"])
     how: dict[str, Any] = {"length": LENGTH, "seed": seed}  # the masks are drawn anew each time

@@ -6,10 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from course_lib import zoo
 from course_lib.analysis import probing
 from course_lib.data import tokenizers
 from course_lib.model import initialization, transformer
-from course_lib.pretrained import checkpoints
 from experiments.lessons import Lab, Tuning, experiment, given, small_models, town
 from experiments.town import views
 
@@ -81,7 +81,7 @@ def heads_learn_syntax(lab: Lab, seed: int) -> dict[str, float]:
     """Shares found by the best head, by the simple rules, and by the best heads of untrained
     bodies.
     """
-    model, tokenizer, card = checkpoints.load(BODY)
+    model, tokenizer, card = zoo.load(BODY)
     many, some, _ = SIZES[lab.plan.scale]
     world = town(small_models.WORLD)
     parsed = {
@@ -126,7 +126,7 @@ def features(layers: Tensor) -> dict[str, Tensor]:
 @experiment("layers-as-features")
 def layers_as_features(lab: Lab, seed: int) -> dict[str, float]:
     """F1 of names from every layer and combination, and of the same body fine-tuned."""
-    model, tokenizer, _ = checkpoints.load(BODY)
+    model, tokenizer, _ = zoo.load(BODY)
     n, what = SIZES[lab.plan.scale][2], views.view("entities")
     rows = what.rows(n, "train", seed), what.rows(n, "test", seed)
     words = ([row["tokens"] for row in part] for part in rows)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, get_args
 import torch
 from torch import Tensor, nn
 
-from course_lib import objectives
+from course_lib import objectives, zoo
 from course_lib.analysis import evaluation
 from course_lib.data.tokenizers import Tokenizer, train_wordpiece
 from course_lib.families import preset
@@ -21,7 +21,6 @@ from course_lib.families.bert import roberta
 from course_lib.model import heads, initialization, transformer
 from course_lib.model.config import Disentangled, StackConfig
 from course_lib.objectives import Format, InputRow, collate, losses, seeded_generator
-from course_lib.pretrained import checkpoints
 from course_lib.training.finetune import finetune
 from course_lib.vocab import IGNORE
 from experiments.lessons import (
@@ -264,7 +263,7 @@ def questions(
 @torch.no_grad()
 def easier(n: int, seed: int) -> dict[str, float]:
     """bert-mini's accuracy at the same pieces, with the rest of the word in view and without."""
-    model, tokenizer, _ = checkpoints.load("bert-mini")
+    model, tokenizer, _ = zoo.load("bert-mini")
     write = sentences(small_models.WORLD, "validation", seed)
     texts = [" ".join(write(i)) for i in range(n)]
     right: dict[str, list[bool]] = {"rest in view": [], "word hidden": []}

@@ -10,6 +10,7 @@ import torch
 from gensim.parsing.porter import PorterStemmer  # type: ignore[import-untyped]
 
 from classroom.town.searches import KINDS, collection
+from course_lib import zoo
 from course_lib.analysis import metrics
 from course_lib.analysis.retrieval import Index, best, words
 from course_lib.families import sentence
@@ -23,7 +24,6 @@ from course_lib.families.sentence import (
 )
 from course_lib.model.heads import Pool
 from course_lib.objectives import losses, seeded_generator
-from course_lib.pretrained import checkpoints
 from course_lib.training import optim
 from experiments.lessons import Lab, experiment, fit, given, task_rows
 
@@ -34,13 +34,13 @@ TRAINED, OWN = "S-BERT softmax", "S-BERT"
 
 def averages() -> dict[str, sentence.Embedder]:
     """The means of the shipped static vectors."""
-    static = {name: checkpoints.load(checkpoint).model for name, checkpoint in STATIC.items()}
+    static = {name: zoo.load(checkpoint).model for name, checkpoint in STATIC.items()}
     return {name: WordAverage(vectors.numbers, vectors.matrix) for name, vectors in static.items()}
 
 
 def shipped(lab: Lab, pool: Pool = "mean") -> SentenceEncoder:
     """The shipped body, not trained for sentences."""
-    body, tokenizer, _ = checkpoints.load(BODY)
+    body, tokenizer, _ = zoo.load(BODY)
     return SentenceEncoder(Sentence(body.stack, pool).eval().to(lab.device), tokenizer)
 
 

@@ -13,7 +13,7 @@ from typing import Any, cast
 import torch
 from torch import nn
 
-from course_lib import data, objectives
+from course_lib import data, objectives, zoo
 from course_lib.analysis import cost, evaluation, metrics
 from course_lib.data import inputs, text_to_text, tokenizers
 from course_lib.families.t5 import T5_SIZES, t5, t5_lm, t5_size, write_config
@@ -21,7 +21,6 @@ from course_lib.model import heads, masks, seq2seq, transformer
 from course_lib.model.config import StackConfig, T5Buckets
 from course_lib.objectives import collate, losses, seeded_generator
 from course_lib.objectives.losses import Batch, Loss
-from course_lib.pretrained import checkpoints
 from course_lib.vocab import IGNORE
 from experiments.lessons import (
     Lab,
@@ -106,7 +105,7 @@ class Texts:
 
 def of_the_town(size: dict[str, int], seed: int) -> Texts:
     """Documents in the tokens of t5-mini."""
-    tokenizer = checkpoints.load("t5-mini").tokenizer
+    tokenizer = zoo.load("t5-mini").tokenizer
     cls, sep = cast(int, tokenizer.vocab.cls), cast(int, tokenizer.vocab.sep)
     long = tokenizer.ids(
         list(data.corpus("world", n=size["documents"], seed=seed)["text"]), special=False

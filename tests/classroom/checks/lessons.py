@@ -12,8 +12,8 @@ from typing import Any
 import nbformat
 import torch
 
+from course_lib import zoo
 from course_lib.files import COURSE, read_json
-from course_lib.pretrained import hf
 
 ROOT = COURSE
 UNCHANGED: Mapping[str, str] = MappingProxyType({})
@@ -87,6 +87,6 @@ def own_labels(folder: Path, pair: bool = False, rows: int = 40) -> str:
 
 def public(folder: Path, model: torch.nn.Module, tokenizer: Any, kind: str, head: str) -> str:
     """A model's folder in the public layout, as the hub has it."""
-    hf.save_pretrained(model, folder, model_type=kind, architecture=head)
+    zoo.save_pretrained(model, folder, model_type=kind, architecture=head)
     tokenizer.save(folder)
     return str(folder)

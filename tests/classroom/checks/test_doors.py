@@ -11,14 +11,13 @@ import pytest
 import torch
 import transformers
 
-from course_lib import objectives
+from course_lib import objectives, zoo
 from course_lib.data.tokenizers import train_wordpiece
 from course_lib.families.albert import albert
 from course_lib.families.bart import bart, bart_lm
 from course_lib.families.t5 import t5, t5_lm
 from course_lib.model.heads import MLM
 from course_lib.model.transformer import Transformer
-from course_lib.pretrained import checkpoints
 from tests.classroom.checks.lessons import ROOT, cells_of, own_labels, public, run_cells, started
 
 pytestmark = pytest.mark.slow
@@ -27,7 +26,7 @@ HUB = pytest.mark.parametrize("form", ["hub:{}", "{}"])
 
 def small_public_bert(folder: Path, layers: int) -> str:
     """By transformers itself."""
-    _, tokenizer, _ = checkpoints.load("bert-mini")
+    _, tokenizer, _ = zoo.load("bert-mini")
     torch.manual_seed(0)
     size = {
         "hidden_size": 32,
@@ -254,7 +253,7 @@ def test_16_stories_of_ones_own(tmp_path: Path) -> None:
 
 
 def test_19_a_public_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    mini = checkpoints.load("gpt-mini")
+    mini = zoo.load("gpt-mini")
     folder = public(tmp_path / "gpt2", mini.model, mini.tokenizer, "gpt2", "GPT2LMHeadModel")
     swap = {'MODEL = "gpt-mini"': f"MODEL = {folder!r}"}
     cells = "facts-run", "facts-look", "facts-curve", "ex-scores-stub", "score-library"
@@ -274,7 +273,7 @@ def test_21_the_pronouns_of_public_models(tmp_path: Path) -> None:
     }
     copies = {}
     for name, (kind, head) in kinds.items():
-        model, tokenizer, _ = checkpoints.load(name)
+        model, tokenizer, _ = zoo.load(name)
         copies[name] = public(tmp_path / name, model, tokenizer, kind, head)
     space["ASKED"] = [*kinds, *copies.values()]
     shares = run_cells("21_choosing", space, "pronoun-run", "pronoun-says")["shares"]

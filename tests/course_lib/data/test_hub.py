@@ -15,12 +15,11 @@ from typing import Any
 import pytest
 import torch
 
-from course_lib import CourseError, data, hub
+from course_lib import CourseError, data, hub, zoo
 from course_lib.data.tokenizers import train_wordpiece
 from course_lib.families.bert import bert
 from course_lib.model import heads
 from course_lib.model.transformer import Transformer
-from course_lib.pretrained import hf
 from tests.course_lib.data.toy_hub import NEW, OLD, serve
 
 
@@ -206,7 +205,7 @@ def checkpoint(folder: Path, seed: int) -> dict[str, bytes]:
     torch.manual_seed(seed)
     words = train_wordpiece(["the judge went home"] * 9, 60)
     model = heads.MLM(Transformer(bert(words.vocab.size, width=8, layers=1, heads=2, length=16)))
-    hf.save_pretrained(model, folder, model_type="bert", architecture="BertForMaskedLM")
+    zoo.save_pretrained(model, folder, model_type="bert", architecture="BertForMaskedLM")
     words.save(folder)
     (folder / "pytorch_model.bin").write_bytes(b"a pickle")
     (folder / "modeling.py").write_text("raise SystemExit")
@@ -219,21 +218,20 @@ def test_no_pickle_is_opened(tmp_path: Path) -> None:
     content = checkpoint(tmp_path / "old", 0)
     lay(tmp_path / "pickled", {name: raw for name, raw in content.items() if "safe" not in name})
     with pytest.raises(CourseError, match="no safetensors file; pickled weights are not opened"):
-        hf.load_pretrained(f"hub:{tmp_path / 'pickled'}")
+        zoo.load_pretrained(f"hub:{tmp_path / 'pickled'}")
     with pytest.raises(CourseError, match="a model has no configurations; leave out :base"):
-        hf.load_pretrained("hub:toy/bert:base")
+        zoo.load_pretrained("hub:toy/bert:base")
 
 
 ASK = """
 import json, sys
-from course_lib import CourseError, data
-from course_lib.pretrained import checkpoints
+from course_lib import CourseError, data, zoo
 said = {}
 for name in sys.argv[1:]:
     kind, _, source = name.partition(" ")
     try:
         if kind == "model":
-            model = checkpoints.open_model(source).model
+            model = zoo.open_model(source).model
             said[name] = float(sum(p.sum() for p in model.parameters()))
         else:
             rows = data.corpus(source, streaming=True) if kind == "stream" else data.task(source)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from course_lib import zoo
 from course_lib.data.inputs import Frame, Kind
 from course_lib.data.tokenizers import Tokenizer, train_bpe, train_wordpiece
 from course_lib.errors import CourseError
@@ -15,7 +16,6 @@ from course_lib.families import family
 from course_lib.model import heads
 from course_lib.model.config import EmbedConfig, Learned, StackConfig
 from course_lib.model.transformer import Transformer
-from course_lib.pretrained import checkpoints
 from course_lib.training.finetune import Result, finetune, load, predict
 
 WORDS = [
@@ -327,17 +327,17 @@ def test_what_cannot_be_saved_is_said_before_the_training(tmp_path: Path) -> Non
             live=lambda steps, _: map(seen.append, steps),
         )
     assert not seen and not list(tmp_path.iterdir())
-    from course_lib.pretrained import hf
+    from course_lib import zoo
 
-    hf.save_pretrained(heads.MLM(stack(WORDPIECE)), tmp_path, tokenizer=WORDPIECE)
+    zoo.save_pretrained(heads.MLM(stack(WORDPIECE)), tmp_path, tokenizer=WORDPIECE)
     with pytest.raises(CourseError, match="is not fine-tuned"):
         predict(tmp_path, rows("single", 2, 0))
 
 
 def test_another_models_tokenizer_of_equal_size_is_refused() -> None:
-    model, own, _ = checkpoints.load("bert-mini")
+    model, own, _ = zoo.load("bert-mini")
     other, task = (
-        checkpoints.load("gpt-mini").tokenizer,
+        zoo.load("gpt-mini").tokenizer,
         {name: rows("single", 4, 0) for name in ("train", "test")},
     )
     assert len(other) == len(own)

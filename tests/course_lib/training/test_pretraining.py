@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from course_lib import families
+from course_lib import families, zoo
 from course_lib.data.token_store import TokenStore
 from course_lib.data.tokenizers import Tokenizer
 from course_lib.errors import CourseError
 from course_lib.files import read_json
-from course_lib.pretrained import hf
 from course_lib.training import pretraining
 from course_lib.training.loop import Step
 from course_lib.training.pretraining import FAMILIES, pretrain, tokenize
@@ -50,7 +49,7 @@ def test_every_family_learns_and_is_written_in_the_public_layout(
     assert "parameters" in said[0] and said[-1].startswith(
         f"written to {tmp_path}; no held-out text"
     )
-    model, tokenizer = hf.load_pretrained(tmp_path), Tokenizer.load(tmp_path)
+    model, tokenizer = zoo.load_pretrained(tmp_path), Tokenizer.load(tmp_path)
     assert families.family_of(model).name == kind and model.stack.config.width == 16  # type: ignore[union-attr]
     card = read_json(tmp_path / "card.json")
     assert (
@@ -199,7 +198,7 @@ def test_a_student_by_the_command(book: str, tmp_path: Path) -> None:
     said: list[str] = []
     how |= {"teacher": tmp_path / "teacher", "say": said.append}
     pretrain("bert", tmp_path / "student", size={"layers": 1}, **how)
-    teacher, student = (hf.load_pretrained(tmp_path / name) for name in ("teacher", "student"))
+    teacher, student = (zoo.load_pretrained(tmp_path / name) for name in ("teacher", "student"))
     assert (teacher.stack.config.layers, student.stack.config.layers) == (4, 1)
     far, near = (
         (student.stack.blocks[0].ff.up.weight - block.ff.up.weight).norm()

@@ -9,9 +9,9 @@ import pytest
 import torch
 from datasets import ClassLabel, Dataset, Features, List, Value, concatenate_datasets
 
+from course_lib import zoo
 from course_lib.analysis import probing
 from course_lib.families import word_vectors
-from course_lib.pretrained import checkpoints
 from experiments.real import senses, sentences, tasks, text, words
 
 PAIRS = [
@@ -25,7 +25,7 @@ PAIRS = [
     ("name", "scorer"), [("gpt-english", text.causal), ("bert-english", text.masked)]
 )
 def test_the_likelier_sentence_is_english(name, scorer):
-    model, tokenizer, _ = checkpoints.load(name)
+    model, tokenizer, _ = zoo.load(name)
     with torch.inference_mode():
         assert scorer(model, tokenizer, PAIRS) == [0, 0, 0]
         assert scorer(model, tokenizer, [(bad, good) for good, bad in PAIRS]) == [1, 1, 1]
@@ -41,7 +41,7 @@ def test_every_token_is_predicted_once():
         def __call__(self, ids):
             return torch.zeros(*ids.shape, tokenizer.vocab.size)
 
-    tokenizer = checkpoints.load("gpt-english").tokenizer
+    tokenizer = zoo.load("gpt-english").tokenizer
     long = "The old man sat by the fire. " * 9
     found = text.likelihood(Uniform(), tokenizer, [long, "One line.\nAnother.\n"], length=16)
     tokens = sum(len(tokenizer.encode(part).ids) for part in (long, "One line.\nAnother.\n"))
@@ -56,7 +56,7 @@ def test_every_token_is_predicted_once():
 
 
 def test_windows_give_a_model_half_their_length_to_look_back():
-    model, tokenizer, _ = checkpoints.load("gpt-english")
+    model, tokenizer, _ = zoo.load("gpt-english")
     story = "The king went to the sea, and the king saw the ship, and the ship was on the sea. " * 3
     with torch.inference_mode():
         whole, short = (text.likelihood(model, tokenizer, [story], length) for length in (256, 16))
@@ -78,7 +78,7 @@ def test_blimp_is_a_mean_over_paradigms(tmp_path):
 
 
 def test_what_english_teaches():
-    model, tokenizer, _ = checkpoints.load("gpt-english")
+    model, tokenizer, _ = zoo.load("gpt-english")
     with torch.inference_mode():
         found = text.knowledge(partial(text.causal, model, tokenizer))
     recorded = json.loads((tasks.RESULTS / "real_text.json").read_text("utf-8"))["gpt-english"][
@@ -163,7 +163,7 @@ def test_a_word_s_vector_says_which_sense_is_meant(tmp_path):
     } == {"bank"}
     assert both["row"] == list(range(8))
     assert len(test["text"][0].split()) == senses.AROUND + 8  # bank of the lake in the water .
-    model, tokenizer, _ = checkpoints.load("bert-english")
+    model, tokenizer, _ = zoo.load("bert-english")
     known = senses.vectors(model, tokenizer, both)
     assert known.shape == (8, 256)
     layers = probing.word_layers(model, tokenizer, [rows["text"][0].split()])[0]

@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from course_lib import objectives
+from course_lib import objectives, zoo
 from course_lib.analysis import evaluation
 from course_lib.data.tokenizers import Tokenizer, train_wordpiece
 from course_lib.errors import CourseError
@@ -22,7 +22,6 @@ from course_lib.families.electra import ElectraOutput
 from course_lib.families.sentence import Sentence, SentenceEncoder
 from course_lib.model import heads
 from course_lib.model.seq2seq import Seq2SeqLM
-from course_lib.pretrained import checkpoints
 from experiments import recipes
 from experiments.recipes import base
 from experiments.recipes.documents import Recipe
@@ -119,7 +118,7 @@ def test_it_is_built_stopped_resumed_and_loaded(name: str, tmp_path: Path, paren
     assert both[0] == both[1]
 
     kind, scored = MODELS[name]
-    model, known, card = checkpoints.load(name, folder=done["whole"])
+    model, known, card = zoo.load(name, folder=done["whole"])
     assert type(model) is kind
     assert set(card["scores"]) == scored and all(
         torch.tensor(v).isfinite() for v in card["scores"].values()
@@ -155,8 +154,8 @@ def test_it_is_built_stopped_resumed_and_loaded(name: str, tmp_path: Path, paren
 
 def test_electra_ships_both_models(tmp_path: Path) -> None:
     list(recipes.build("electra-mini", work=tmp_path / "work", to=tmp_path / "done"))
-    small_one, _, card = checkpoints.load("electra-mini-generator", folder=tmp_path / "done")
-    model = checkpoints.load("electra-mini", folder=tmp_path / "done").model
+    small_one, _, card = zoo.load("electra-mini-generator", folder=tmp_path / "done")
+    model = zoo.load("electra-mini", folder=tmp_path / "done").model
     assert isinstance(small_one, heads.MLM) and card["name"] == "electra-mini-generator"
     assert small_one.stack.config.width < model.stack.config.width
     assert torch.equal(small_one.stack.embed.tokens.weight, model.stack.embed.tokens.weight)

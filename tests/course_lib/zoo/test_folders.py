@@ -9,11 +9,11 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from course_lib import zoo
 from course_lib.errors import CourseError
 from course_lib.families.bert import bert
 from course_lib.model.heads import MLM
 from course_lib.model.transformer import Transformer
-from course_lib.pretrained import hf
 
 IDS = torch.tensor([[1, 2, 3, 4], [5, 6, 7, 8]])
 SIZES = {"width": 16, "layers": 2, "heads": 2, "length": 10}
@@ -27,7 +27,9 @@ def model():
 
 @pytest.fixture
 def folder(model, tmp_path):
-    hf.save_pretrained(model, tmp_path / "model", model_type="bert", architecture="BertForMaskedLM")
+    zoo.save_pretrained(
+        model, tmp_path / "model", model_type="bert", architecture="BertForMaskedLM"
+    )
     return tmp_path / "model"
 
 
@@ -63,7 +65,7 @@ NAME = "bert.encoder.layer.1.output.dense.weight"
 def test_weights_that_do_not_fit(folder, change, message):
     change_weights(folder, change)
     with pytest.raises(CourseError, match=message):
-        hf.load_pretrained(folder)
+        zoo.load_pretrained(folder)
 
 
 def test_files_that_are_cut_short_or_pickled(folder):
@@ -72,11 +74,11 @@ def test_files_that_are_cut_short_or_pickled(folder):
     with pytest.raises(
         CourseError, match=r"model\.safetensors cannot be read.*damaged or cut short"
     ):
-        hf.load_pretrained(folder)
+        zoo.load_pretrained(folder)
     file.unlink()
     (folder / "pytorch_model.bin").write_bytes(b"not opened")
     with pytest.raises(CourseError, match="no safetensors file; pickled weights are not opened"):
-        hf.load_pretrained(folder)
+        zoo.load_pretrained(folder)
 
 
 def test_a_model_too_large_for_memory(folder, monkeypatch):
@@ -84,7 +86,7 @@ def test_a_model_too_large_for_memory(folder, monkeypatch):
     with pytest.raises(
         CourseError, match=r"GB of weights need twice as much memory; 0\.0 GB are free"
     ):
-        hf.load_pretrained(folder)
+        zoo.load_pretrained(folder)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +105,7 @@ def test_config_files_that_are_none(folder, content, message):
     if content is not None:
         (folder / "config.json").write_text(content)
     with pytest.raises(CourseError, match=message):
-        hf.load_pretrained(folder)
+        zoo.load_pretrained(folder)
 
 
 def test_old_names_and_buffers_in_parts(model, folder):
@@ -122,9 +124,9 @@ def test_old_names_and_buffers_in_parts(model, folder):
         weights["bert.embeddings.position_ids"] = torch.arange(10)[None]
 
     change_weights(folder, lambda w: w.update({n: t.half() for n, t in w.items()}))
-    loaded = hf.load_pretrained(folder)
+    loaded = zoo.load_pretrained(folder)
     assert not loaded.training and {p.dtype for p in loaded.parameters()} == {torch.float32}
-    hf.save_pretrained(model, folder)
+    zoo.save_pretrained(model, folder)
     change_weights(folder, rename)
     weights = load_file(folder / "model.safetensors")
     names = sorted(weights)
@@ -134,21 +136,23 @@ def test_old_names_and_buffers_in_parts(model, folder):
             {name: weights[name] for name in names[n::3]},
             folder / f"model-0000{n + 1}-of-00003.safetensors",
         )
-    assert torch.equal(hf.load_pretrained(folder)(IDS), model(IDS))
+    assert torch.equal(zoo.load_pretrained(folder)(IDS), model(IDS))
     (folder / "model-00002-of-00003.safetensors").unlink()
     with pytest.raises(CourseError, match=r"lacks .* weights"):
-        hf.load_pretrained(folder)
+        zoo.load_pretrained(folder)
 
 
 def test_saving_refuses_what_the_public_model_cannot_say(model, tmp_path):
     with pytest.raises(CourseError, match="Nothing is known of 'BertForTea'"):
-        hf.save_pretrained(model, tmp_path / "x", model_type="bert", architecture="BertForTea")
+        zoo.save_pretrained(model, tmp_path / "x", model_type="bert", architecture="BertForTea")
     with pytest.raises(CourseError, match="cannot express this configuration"):
-        hf.save_pretrained(model, tmp_path / "x", model_type="gpt2", architecture="GPT2LMHeadModel")
+        zoo.save_pretrained(
+            model, tmp_path / "x", model_type="gpt2", architecture="GPT2LMHeadModel"
+        )
     with pytest.raises(
         CourseError, match=r"no weight .*, which the public layout needs|No rule says"
     ):
-        hf.save_pretrained(
+        zoo.save_pretrained(
             model, tmp_path / "x", model_type="bert", architecture="BertForQuestionAnswering"
         )
     assert not (tmp_path / "x").exists()

@@ -11,6 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from course_lib import zoo
 from course_lib.data.tokenizers import Tokenizer, train_wordpiece
 from course_lib.errors import CourseError
 from course_lib.families import bart, elmo, sentence, t5, word_vectors
@@ -18,7 +19,6 @@ from course_lib.model import heads
 from course_lib.model.config import EmbedConfig, Learned, StackConfig
 from course_lib.model.seq2seq import EncoderDecoder, Seq2SeqLM, encoder_config
 from course_lib.model.transformer import Transformer
-from course_lib.pretrained import checkpoints
 
 TEXT = ["the judge went home to the mill"] * 30
 
@@ -48,7 +48,7 @@ def folder(tmp_path: Path) -> Path:
         "scores": {"loss": 1.5},
         "curve": [{"step": 5, "loss": 1.5}],
     }
-    checkpoints.export("tiny", model("Pretraining", tokenizer), tokenizer, card, tmp_path)
+    zoo.export("tiny", model("Pretraining", tokenizer), tokenizer, card, tmp_path)
     return tmp_path
 
 
@@ -85,8 +85,8 @@ def test_what_is_saved_is_what_is_loaded(
     tokenizer = train_wordpiece(TEXT, 60)
     torch.manual_seed(0)
     before: Any = make(tokenizer).eval()
-    place = checkpoints.export("a", before, tokenizer, {"name": "a"}, tmp_path)
-    after, words, card = checkpoints.open_model(place)  # which is `load` by its folder
+    place = zoo.export("a", before, tokenizer, {"name": "a"}, tmp_path)
+    after, words, card = zoo.open_model(place)  # which is `load` by its folder
     assert type(after) is type(before) and not after.training and card == {"name": "a"}
     assert words.encode("the judge went").ids == tokenizer.encode("the judge went").ids
     for name, value in after.state_dict().items():
@@ -110,14 +110,14 @@ def test_what_is_saved_is_what_is_loaded(
 def test_models_of_words_come_back(tmp_path: Path) -> None:
     words = elmo.Vocabulary.count([text.split() for text in TEXT])
     config = elmo.ElmoConfig(len(words), width=4, hidden=6, filters=((1, 4), (2, 4)), length=8)
-    checkpoints.export("elmo", elmo.model(config), words, {"name": "elmo"}, tmp_path)
-    after, known, _ = checkpoints.load("elmo", folder=tmp_path)
+    zoo.export("elmo", elmo.model(config), words, {"name": "elmo"}, tmp_path)
+    after, known, _ = zoo.load("elmo", folder=tmp_path)
     assert (
         isinstance(after, elmo.BiLM) and after.elmo.config == config and known.words == words.words
     )
     vectors = word_vectors.WordVectors(["the", "mill"], torch.randn(2, 4), [9, 1])
-    checkpoints.export("static", vectors, None, {"name": "static"}, tmp_path)
-    again, known, card = checkpoints.load("static", folder=tmp_path)
+    zoo.export("static", vectors, None, {"name": "static"}, tmp_path)
+    again, known, card = zoo.load("static", folder=tmp_path)
     assert (
         again.words == vectors.words
         and again.counts == [9, 1]
@@ -125,33 +125,33 @@ def test_models_of_words_come_back(tmp_path: Path) -> None:
         and card == {"name": "static"}
     )
     assert torch.equal(again.matrix, vectors.matrix.half().float())
-    assert set(checkpoints.entry("static", tmp_path)["files"]) == {
-        *checkpoints.FILES,
-        checkpoints.WORDS,
+    assert set(zoo.entry("static", tmp_path)["files"]) == {
+        *zoo.FILES,
+        zoo.WORDS,
     } - {"tokenizer.json"}
-    flip(tmp_path / "static" / checkpoints.WORDS)
+    flip(tmp_path / "static" / zoo.WORDS)
     with pytest.raises(CourseError, match="SHA-256"):
-        checkpoints.load("static", folder=tmp_path)
+        zoo.load("static", folder=tmp_path)
 
 
 def test_the_manifest_knows_every_file_and_the_recipe(folder: Path) -> None:
     entry = json.loads((folder / "manifest.json").read_text())["tiny"]
-    assert set(entry["files"]) == set(checkpoints.FILES)
+    assert set(entry["files"]) == set(zoo.FILES)
     assert (
         entry["seed"] == 3
         and entry["steps"] == 5
         and entry["scores"] == {"loss": 1.5}
         and "curve" not in entry
     )
-    assert checkpoints.card("tiny", folder)["curve"] == [{"step": 5, "loss": 1.5}]
+    assert zoo.card("tiny", folder)["curve"] == [{"step": 5, "loss": 1.5}]
     tokenizer = train_wordpiece(TEXT, 60)
-    checkpoints.export("other", model("MLM", tokenizer), tokenizer, {"name": "other"}, folder)
-    assert checkpoints.names(folder) == ["other", "tiny"]
-    checkpoints.load("tiny", folder=folder)
+    zoo.export("other", model("MLM", tokenizer), tokenizer, {"name": "other"}, folder)
+    assert zoo.names(folder) == ["other", "tiny"]
+    zoo.load("tiny", folder=folder)
     with pytest.raises(CourseError, match="no checkpoint 'big'; there are other, tiny"):
-        checkpoints.load("big", folder=folder)
+        zoo.load("big", folder=folder)
     with pytest.raises(CourseError, match=r"no manifest\.json"):
-        checkpoints.load("tiny", folder=folder / "nowhere")
+        zoo.load("tiny", folder=folder / "nowhere")
 
 
 def flip(path: Path) -> None:
@@ -160,44 +160,41 @@ def flip(path: Path) -> None:
     path.write_bytes(bytes(data))
 
 
-@pytest.mark.parametrize("file", checkpoints.FILES)
+@pytest.mark.parametrize("file", zoo.FILES)
 @pytest.mark.parametrize(("spoil", "words"), [(flip, "SHA-256"), (Path.unlink, "cannot be read")])
 def test_damage_to_any_file_is_found(
     spoil: Callable[[Path], None], words: str, file: str, folder: Path
 ) -> None:
     spoil(folder / "tiny" / file)
     with pytest.raises(CourseError, match=words) as error:
-        checkpoints.load("tiny", folder=folder)
+        zoo.load("tiny", folder=folder)
     assert file in str(error.value) and "make checkpoints" in str(error.value)
 
 
 def test_what_may_not_be_shipped(tmp_path: Path) -> None:
     tokenizer = train_wordpiece(TEXT, 60)
     with pytest.raises(CourseError, match="this model is a Transformer"):
-        checkpoints.export("a", model("MLM", tokenizer).stack, tokenizer, {}, tmp_path)  # type: ignore[arg-type]
+        zoo.export("a", model("MLM", tokenizer).stack, tokenizer, {}, tmp_path)  # type: ignore[arg-type]
     with pytest.raises(CourseError, match="bytes in half precision"):
-        checkpoints.export("a", model("MLM", tokenizer, width=1536), tokenizer, {}, tmp_path)
+        zoo.export("a", model("MLM", tokenizer, width=1536), tokenizer, {}, tmp_path)
     huge = model("MLM", tokenizer)
     with torch.no_grad():
         huge.get_parameter("head.bias")[0] = 1e6
     with pytest.raises(CourseError, match=r"head\.bias holds numbers too large"):
-        checkpoints.export("a", huge, tokenizer, {}, tmp_path)
+        zoo.export("a", huge, tokenizer, {}, tmp_path)
     assert not (tmp_path / "a").exists() and not (tmp_path / "manifest.json").exists()
 
 
 def test_the_shipped_checkpoints_are_whole_and_small() -> None:
     total = 0
-    for name in checkpoints.names():
-        model, tokenizer, card = checkpoints.load(name)
+    for name in zoo.names():
+        model, tokenizer, card = zoo.load(name)
         if isinstance(tokenizer, Tokenizer):
             stack = getattr(model.stack, "decoder", model.stack)
             assert stack.config.embed.vocab == tokenizer.vocab.size
         assert {"recipe", "seed", "data", "steps", "scores", "curve"} <= card.keys()
         assert all(point["loss"] > 0 for point in card["curve"])
-        sizes = [
-            (checkpoints.FOLDER / name / file).stat().st_size
-            for file in checkpoints.entry(name)["files"]
-        ]
+        sizes = [(zoo.FOLDER / name / file).stat().st_size for file in zoo.entry(name)["files"]]
         assert max(sizes) <= (12_000_000 if name.endswith("-english") else 6_000_000)
         total += sum(sizes)
         # the copy probe: picking one of the two candidates gives a half

@@ -1,7 +1,7 @@
 """The shipped checkpoints: small models pretrained on the generated world, with what each was made
 from.
 
-    model, tokenizer, card = checkpoints.load("bert-mini")
+    model, tokenizer, card = zoo.load("bert-mini")
 
 Each is a folder of data/checkpoints; manifest.json beside them has every file's SHA-256. `names()`
 lists them, docs/checkpoints.md says how they were made."""
@@ -27,7 +27,6 @@ from course_lib.model import heads
 from course_lib.model.config import flatten, from_dict, to_dict
 from course_lib.model.seq2seq import EncoderDecoder, Seq2SeqLM, encoder_config
 from course_lib.model.transformer import Transformer
-from course_lib.pretrained import hf
 from course_lib.training.run_state import tied
 
 FOLDER = COURSE / "data" / "checkpoints"
@@ -125,7 +124,7 @@ def load(name: str, *, folder: str | Path = FOLDER) -> Loaded:
         for name, twin in tied(model).items()
         if twin in weights and name not in weights
     }
-    hf.load_strictly(model, weights, f"{name}/model.safetensors")
+    folders.load_strictly(model, weights, f"{name}/model.safetensors")
     return _pair(
         model.eval(), elmo.Vocabulary(known["words"]) if WORDS in files else known, details
     )
@@ -149,7 +148,7 @@ def open_model(source: str | Path) -> Loaded:
             raise CourseError(
                 f"There is no checkpoint {source!r}; there are {', '.join(shipped)}. {error}"
             ) from error
-    model = hf.load_pretrained(folder, architecture=hf.whole_architecture(folder))
+    model = folders.load_pretrained(folder, architecture=folders.whole_architecture(folder))
     return _pair(model, Tokenizer.load(folder), {"name": str(source)})
 
 
