@@ -42,25 +42,6 @@ def test_a_good_lesson_passes(good):
     assert anatomy.problems(good) == []
 
 
-def everywhere(kind, old, new, step=1):
-    """The same slip in every cell of a kind, or in every so many of them; "" stands for the end."""
-
-    def slip(notebook):
-        chosen = [
-            c
-            for c in notebook.cells
-            if c.cell_type == kind and c.metadata.get("tags") != ["parameters"]
-        ]
-        for cell in chosen[::step]:
-            cell.source = cell.source.replace(old, new) if old else cell.source + new
-
-    return slip
-
-
-def wordless(n):
-    n.cells = [c for c in n.cells if c.cell_type == "code" or c.source.startswith(("#", "<"))]
-
-
 def printed(text, name="stdout"):
     return [v4.new_output("stream", name=name, text=text)]
 
@@ -75,7 +56,6 @@ SLIPS = [
     ("the parameters are", edit("SCALE =", '"lesson"', '"gpu"')),
     ("You need first", edit("# A lesson", "You need first", "Wanted")),
     ("What to remember", edit("## What", "## What to remember", "## Read on")),
-    ("in a row", wordless),
     ("never executed", edit(CELL, execution_count=None)),
     ("out of order", edit(CELL, execution_count=99)),
     ("semicolon", edit(CELL, CELL, CELL + ";")),
@@ -92,13 +72,11 @@ SLIPS = [
     ("no caption", lambda n: next(c for c in n.cells if FIGURE in c.source).outputs.pop()),
     ("picture.png", edit("A picture.", "A picture.", "![x](picture.png)")),
     ("<svg>", edit(CELL, outputs=html("<svg width='3'></svg>"))),
-    ("fewer than three", edit("### Exercise 3", "Exercise", "Thing")),
-    ("says 25 minutes", edit("# A lesson", "and 5 more", "and 25 more")),
     ("minutes", edit("### Exercise 1", " · about 1 minutes")),
     ("as the others", edit("### Exercise 1", "difficulty ●○○", "difficulty ●○○○○")),
-    ("no check", everywhere("code", "checks.square(square)", "square(2)")),
-    ("an answer", everywhere("markdown", "<summary>Answer", "<summary>More")),
-    ("2 quiz", edit("widgets.quiz('?')", "widgets.quiz('?')", "1")),
+    ("no check", edit("checks.square(square)", "checks.square(square)", "square(2)")),
+    ("an answer", edit("<summary>Answer", "<summary>Answer", "<summary>More")),
+    ("a quiz", edit("widgets.quiz('?')", outputs=[])),
     (
         "cdn.example.org",
         edit(CELL, outputs=html('<script src="https://cdn.example.org/x.js"></script>')),

@@ -66,10 +66,10 @@ def test_the_claims_of_a_lesson(path):
 
 
 def test_a_stale_output_is_found():
-    cell = nbformat.v4.new_code_cell('print(records.summary("gelu"))')
-    cell.outputs = [nbformat.v4.new_output("stream", text="gelu: not recorded yet")]
-    assert list(stale([cell])) == ["gelu"]
-    cell.outputs[0].text = records.summary("gelu") + "\n"
+    cell = nbformat.v4.new_code_cell('print(records.summary("gelu-converges"))')
+    cell.outputs = [nbformat.v4.new_output("stream", text="gelu-converges: not recorded yet")]
+    assert list(stale([cell])) == ["gelu-converges"]
+    cell.outputs[0].text = records.summary("gelu-converges") + "\n"
     assert list(stale([cell])) == []
 
 

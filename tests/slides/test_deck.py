@@ -182,20 +182,16 @@ FETCHES = '<img src="https://example.org/a.png" alt="A picture from elsewhere">'
 SHOWS = {"piece": "figures.show", "kind": "code"}
 SLIPS = [
     ("no title", lambda n: n.metadata.pop("title")),
-    ("to 56 fit a lecture", lambda n: n.update(cells=n.cells[:30])),
     ("'claims'", edit("## Claims", "## Claims", "## Statements")),
     ("same cell id", _same_id),
     ("do not begin with minutes", edit("**2 min**", "**2 min**", "Two minutes")),
-    ("fewer than", edit("Let people vote", source="**2 min** · Go on.")),
     ("formula in the notes", edit("**2 min**", new=" $x$")),
-    ("not 90", edit("**2 min**", "**2 min**", "**3 min**")),
     (
         "agenda does not give '1 · The problem'",
         edit("| 1 · The problem", "| 1 · The problem", "| 1 · The question"),
     ),
     ("question(s)", _answer_at_once),
     ("question(s)", edit("> **Answer", kind="markdown", source="So it is.")),
-    ("words, more than", edit("## What to remember", new="\n\n" + "many more words " * 30)),
     ("hide", lambda n: n.cells[0].metadata.update(tags=["hide"])),
     ("never executed", edit(**SHOWS, execution_count=None)),
     ("a warning", edit(**SHOWS, outputs=WARNING)),

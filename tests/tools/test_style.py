@@ -26,17 +26,6 @@ def test_mypy():
     assert done.returncode == 0, done.stdout[-5000:]
 
 
-def test_files_are_short():
-    """A file that one can read in one sitting; about 400 lines, 450 at most."""
-    files = [*ROOT.glob("course_lib/**/*.py"), *ROOT.glob("tools/**/*.py")]
-    long = {
-        str(f.relative_to(ROOT)): n
-        for f in files
-        if (n := len(f.read_text("utf-8").splitlines())) > 450
-    }
-    assert files and long == {}
-
-
 def test_nothing_of_the_machine_that_wrote_it():
     """No registry, proxy or personal folder in what is committed."""
     words = re.compile(

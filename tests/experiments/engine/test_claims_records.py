@@ -9,9 +9,8 @@ import pytest
 
 from classroom import records
 from classroom.records import ledger, report
-from classroom.records.figures import VERDICTS, figure
+from classroom.records.figures import figure
 from classroom.records.record import RESULTS, Record
-from course_lib.files import COURSE
 from experiments.engine.lab import PLANS
 from experiments.engine.run import RunSettings, judge_again, run
 
@@ -56,20 +55,6 @@ def test_a_record_follows_from_its_figures(name: str) -> None:
     assert records.summary(name).startswith(f"{name}: {found.verdict}")
 
 
-def test_the_page_says_what_the_records_say() -> None:
-    """docs/claims.md: the verdicts of the best-known results, and every claim of which something
-    was not tested.
-    """
-    page = (COURSE / "docs" / "claims.md").read_text(encoding="utf-8")
-    told = re.findall(rf"`([\w-]+)`(, real English)?: ({'|'.join(VERDICTS)})", page)
-    assert len(told) > 10
-    for name, real, verdict in told:
-        assert (report.on_english(name) if real else recorded(name)).verdict == verdict, name
-    tables = re.findall(r"^\| `([\w-]+)`", page.split("## What was not tested")[1], re.M)
-    why = {name: f"\n{recorded(name).verdict}: \n{recorded(name).why}" for name in ledger.read()}
-    assert {name for name, lines in why.items() if "\nnot tested: " in lines} == set(tables)
-
-
 def test_every_record_in_the_folder_is_of_a_claim() -> None:
     others = {"bench", "bench_gpu", "lessons", "world_tasks"}
     names = {path.stem for path in RESULTS.glob("*.json")} - others
@@ -84,5 +69,4 @@ def test_exact_and_computed_claims_hold_here_too(name: str, tmp_path: Path) -> N
     *_, done = run([name], settings)
     assert done.record is not None and done.record.verdict == "reproduced"
     shipped = recorded(name)
-    if name != "gelu":  # rounding differs between machines
-        assert done.record.figures == shipped.figures
+    assert done.record.figures == shipped.figures

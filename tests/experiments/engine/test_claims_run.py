@@ -144,8 +144,8 @@ def test_bad_numbers_are_one_sentence(
     with monkeypatch.context() as bare:
         bare.setattr(experiment, "LESSONS", Path("nowhere"))
         bare.setattr(experiment, "_FOUND", {})
-        with pytest.raises(CourseError, match="The claim 'lora' has no experiment yet"):
-            list(run(["lora"], settings))
+        with pytest.raises(CourseError, match="The claim 'qlora' has no experiment yet"):
+            list(run(["qlora"], settings))
     assert toy == []
     with pytest.raises(CourseError, match=r"needs finite numbers, one a seed; it got \[1.0, nan\]"):
         figure([1.0, float("nan")])
@@ -170,7 +170,7 @@ def test_figures() -> None:
     [
         (lambda r: r.pop("why"), "is no record of a claim .*'why'"),
         (lambda r: r.update(verdict="true"), "and the verdict 'true'"),
-        (lambda r: r.update(id="gelu"), "names the claim 'gelu'"),
+        (lambda r: r.update(id="qlora"), "names the claim 'qlora'"),
         (lambda r: r.update(figures={"a": {}}), "is no record of a claim"),
         (lambda r: r.update(figures=3), "is no record of a claim"),
     ],
@@ -202,13 +202,13 @@ def test_telling(settings: RunSettings, toy: list[int], tmp_path: Path) -> None:
     assert "<td" in shown._repr_html_()
     with pytest.raises(CourseError, match="has no figure 'c'; it has a, b"):
         records.beside(NAME, {"ours": "c"}, folder=settings.out)
-    assert "not recorded yet" in repr(records.beside("gelu", {"ours": "a"}, folder=settings.out))
+    assert "not recorded yet" in repr(records.beside("qlora", {"ours": "a"}, folder=settings.out))
     mean, low, high = records.recorded(NAME, "a", "b", scale=10, folder=settings.out)
     differences = difference(*(records.record(NAME, settings.out).figures[key] for key in "ab"))
     assert mean == pytest.approx(15) and (low, high) == pytest.approx(
         [10 * end for end in differences.interval]
     )
-    assert records.recorded("gelu", "a", folder=settings.out) is None
+    assert records.recorded("qlora", "a", folder=settings.out) is None
     with pytest.raises(CourseError, match="has no figure 'c'"):
         records.recorded(NAME, "a", "c", folder=settings.out)
     page, text = (
@@ -216,7 +216,7 @@ def test_telling(settings: RunSettings, toy: list[int], tmp_path: Path) -> None:
         for kind in ("html", "md")
     )
     for told in (page, text):
-        assert "1 of 80 claims recorded: 1 reproduced" in told
+        assert f"1 of {len(ledger.read())} claims recorded: 1 reproduced" in told
         assert "a is above -1 (2 ± 2.48)" in told and "Statements: (1) a is above -1." in told
     assert "<script" not in page
 
@@ -233,8 +233,8 @@ def test_command_line(settings: RunSettings, toy: list[int], tmp_path: Path) -> 
     )
     assert call("run", NAME, "--scale", "smoke", "--seeds", "3", *work).startswith(f"{NAME}: 0 s")
     listed = call("list", "--lesson", "08")
-    assert "gpt1-table" in listed and "1 of 4 claims recorded: 1 reproduced" in listed
-    assert "mlm-recipe" not in listed and "a is above -1" in call(
+    assert "gpt1-size" in listed and "claims recorded: 1 reproduced" in listed
+    assert "bert-params" not in listed and "a is above -1" in call(
         "report", "--to", str(tmp_path / "all.html")
     )
     assert (tmp_path / "all.html").exists()
@@ -280,16 +280,16 @@ def test_side_by_side_in_processes(tmp_path: Path) -> None:
     words = [
         "claims",
         "run",
-        "nsp-recipe",
-        "causal-mask",
+        "gpt1-size",
+        "bert-params",
         "--jobs",
         "2",
         "--out",
         str(tmp_path / "out"),
     ]
     command = [sys.executable, "-m", "course_lib", *words, "--work", str(tmp_path)]
-    for expected in ("causal-mask seed 0", "causal-mask: 0 s"):
+    for expected in ("bert-params seed 0", "bert-params: 0 s"):
         done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=FROM_HERE)
         assert done.returncode == 0, done.stderr
-        assert expected in done.stdout and "nsp-recipe: reproduced (exact)" in done.stdout
-    assert read(tmp_path / "out" / "causal-mask.json").verdict == "reproduced"
+        assert expected in done.stdout and "gpt1-size: reproduced (exact)" in done.stdout
+    assert read(tmp_path / "out" / "bert-params.json").verdict == "reproduced"
