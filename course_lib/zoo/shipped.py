@@ -28,6 +28,7 @@ from course_lib.model.config import flatten, from_dict, to_dict
 from course_lib.model.seq2seq import EncoderDecoder, Seq2SeqLM, encoder_config
 from course_lib.model.transformer import Transformer
 from course_lib.training.run_state import tied
+from course_lib.zoo import folders
 
 FOLDER = COURSE / "data" / "checkpoints"
 FILES = ("model.safetensors", "config.json", "tokenizer.json", "card.json")
