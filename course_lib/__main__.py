@@ -386,7 +386,7 @@ def info(
     import torch
 
     from course_lib import __version__, zoo
-    from course_lib.training.loop import has_bf16
+    from course_lib.training.device import has_bf16
 
     if model:
         _print_table(zoo.facts(model))

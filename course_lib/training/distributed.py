@@ -7,10 +7,11 @@ process takes its rows of the same batch, so the update is that of one process a
 one a process (ZeRO stage 3, Rajbhandari et al. 2020), gathered block by block."""
 
 import os
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import torch
 import torch.distributed as dist
@@ -18,6 +19,7 @@ from torch import Tensor, nn
 
 from course_lib.model.layers import Block
 
+Value = TypeVar("Value")
 PATIENCE = timedelta(days=2)  # a corpus may take long to tokenize
 
 
@@ -36,11 +38,13 @@ class Processes:
         """Whether this is the process that writes files."""
         return self.rank == 0
 
-    def sum(self, value: Tensor) -> Tensor:
-        """The sum over all processes, in place."""
-        if self.world > 1:
-            dist.all_reduce(value)
-        return value
+    def mean(self, value: Tensor) -> Tensor:
+        """The mean over all processes; one of them asks for it as all the others do."""
+        if self.world == 1:
+            return value
+        total = value.clone()
+        dist.all_reduce(total)
+        return total / self.world
 
     def gather(self, value: Any) -> list[Any]:
         """Every process's value, by rank; on the main process (elsewhere nothing)."""
@@ -64,12 +68,15 @@ class Processes:
             dist.monitored_barrier(dist.new_group(backend="gloo", timeout=PATIENCE), PATIENCE)
 
 
+ALONE = Processes()
+
+
 def join(device: torch.device) -> tuple[Processes, torch.device]:
     """The processes that a launcher started, this one among them, and this one's device ("cuda" ->
     "cuda:1").
     """
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
-        return Processes(), device
+        return ALONE, device
     from accelerate import PartialState
 
     state = PartialState(cpu=device.type == "cpu")
@@ -102,10 +109,18 @@ def spread(
     return objective
 
 
-def silent(net: nn.Module, on: bool) -> AbstractContextManager[object]:
-    """Where on, gradients only accumulate; the backward pass that has it off averages them over the
-    processes.
+def one_by_one(net: nn.Module, parts: Sequence[Value]) -> Iterator[Value]:
+    """The parts of a batch; the backward pass of the last one averages the gradients of all.
+
+    Before it, each process only accumulates its own, and none waits for another.
     """
+    for number, part in enumerate(parts, start=1):
+        with _silent(net, number < len(parts)):
+            yield part
+
+
+def _silent(net: nn.Module, on: bool) -> AbstractContextManager[object]:
+    """Where on, a backward pass does not average gradients over the processes."""
     if isinstance(net, nn.parallel.DistributedDataParallel):
         return net.no_sync() if on else nullcontext()
     if hasattr(net, "set_requires_gradient_sync"):

@@ -26,7 +26,8 @@ from course_lib.model.layers import evaluating
 from course_lib.model.transformer import Transformer
 from course_lib.objectives import losses
 from course_lib.training import spans
-from course_lib.training.loop import Precision, Step, TrainConfig, train
+from course_lib.training.device import Precision
+from course_lib.training.loop import Step, TrainConfig, train
 
 HEADS: dict[Kind, type[nn.Module]] = {
     "single": heads.Classifier,

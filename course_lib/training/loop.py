@@ -1,73 +1,40 @@
-"""The training loop: a generator of `Step` records that prints nothing. One device, or several
-processes.
+"""The training loop: a generator of `Step` records that prints nothing.
 
 Bars, curves and logs are consumers of the records:
 
     config = TrainConfig(steps=1000, lr=3e-4, schedule="cosine", warmup=100)
     for step in train(model, batches, losses.clm, config):
         curve.append(step.loss)
-"""
 
-import ctypes
-import functools
-import math
-import platform
+`train` is the algorithm. What surrounds it has its own place: `device` (precision), `feed` (batches
+on their way to the device), `guard` (updates that are not finite), `distributed` (several
+processes), `run_state` (stopping and going on)."""
+
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
 from dataclasses import dataclass, field
-from itertools import islice
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Protocol, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import clip_grad_norm_
 
 from course_lib.errors import CourseError
 from course_lib.files import sweep
-from course_lib.model.layers import Embedding, check_ids
-from course_lib.objectives.losses import Batch, Loss, counted
+from course_lib.objectives.losses import Batch, Loss
 from course_lib.training import distributed, run_state
+from course_lib.training.device import Precision, autocast, chosen_bf16, known_device
 from course_lib.training.distributed import Processes
+from course_lib.training.feed import Batches, Feed, Part
+from course_lib.training.guard import Guard
 from course_lib.training.optim import OPTIMIZERS, SCHEDULES, Schedule
-from course_lib.vocab import IGNORE
 
-Precision = Literal["fp32", "bf16", "auto"]
-
-WHOLE, YES_NO = (torch.int64, torch.int32), (torch.bool,)
-# of a batch's tensors
-TYPES = {"ids": WHOLE, "segments": WHOLE, "attention_mask": YES_NO, "loss_mask": YES_NO}
-# Fields of TrainConfig that decide the result. More steps may be asked of a run that is done, and
-# another machine may go on with it.
+# Fields of TrainConfig that decide the result. Free are the others: more steps may be asked of a
+# run that is done, and another machine may go on with it.
 RECIPE = ("lr", "schedule", "warmup", "optimizer", "weight_decay", "beta2", "clip", "precision")
 COMPILED_FROM = 500  # steps; fewer do not pay for torch.compile on a GPU
-# steps between two looks, which wait for the device, and where they are rare
-LOOK, UNSEEN = 20, {"cuda"}
-Part = tuple[Batch, float | Tensor]  # rows of a batch, and their share of its targets
-
-
-class Batches(Protocol):
-    """Batch number `step` for every step >= 0, always the same one for the same number. A list,
-    over and over, too.
-    """
-
-    def __getitem__(self, step: int, /) -> Batch: ...
-
-
-@dataclass(frozen=True)
-class Step:
-    """One update. step: from 1. loss: mean over the batch's targets, before the update. lr: the
-    largest. grad_norm: before clipping. tokens: real ones read. seconds: until a GPU has its work;
-    who reads loss or grad_norm waits."""
-
-    step: int
-    lr: float
-    tokens: int
-    seconds: float
-    figures: Tensor = field(repr=False)  # on the device
-    loss = functools.cached_property[float](lambda self: self.figures[0].item())
-    grad_norm = functools.cached_property[float](lambda self: self.figures[1].item())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,6 +124,35 @@ class TrainConfig:
         return SCHEDULES[self.schedule](self.steps, self.warmup)
 
 
+@dataclass(frozen=True)
+class Step:
+    """One update.
+
+    Attributes:
+        step: its number, from 1.
+        lr: the learning rate, the largest of the optimizer's groups.
+        tokens: real tokens read.
+        seconds: until the device has its work.
+        figures: loss and norm of the gradient, on the device.
+    """
+
+    step: int
+    lr: float
+    tokens: int
+    seconds: float
+    figures: Tensor = field(repr=False)
+
+    @cached_property
+    def loss(self) -> float:
+        """The mean over the batch's targets, before the update. A GPU is waited for."""
+        return self.figures[0].item()
+
+    @cached_property
+    def grad_norm(self) -> float:
+        """The norm of the gradient before clipping. A GPU is waited for."""
+        return self.figures[1].item()
+
+
 def train(
     model: nn.Module,
     batches: Batches,
@@ -187,258 +183,178 @@ def train(
             before the step. If the saved state is of another run or damaged. If a batch does not
             fit.
     """
-    if isinstance(batches, Sequence) and len(batches) == 0:
-        raise CourseError("There are no batches to train on.")
-    steps, accumulate, every = config.steps, config.accumulate, config.save_every
-    recipe = config.saved_recipe()
-    processes, place = distributed.join(known_device(config.device))
-    keep_large_buffers()
-    model.to(place).train()
-    if optimizer is None:
-        optimizer = config.new_optimizer(model)
-    if schedule is None:
-        schedule = config.new_schedule()
-    bf16, compile = _chosen(config.precision, config.compile, place, steps)
-    objective = _Objective(cast(nn.Module, torch.compile(model)) if compile else model, loss)
-    net = distributed.spread(objective, optimizer, processes)
-    peak = [group["lr"] for group in optimizer.param_groups]
-    trained = [p for group in optimizer.param_groups for p in group["params"]]
-    path = None if config.save_to is None else Path(config.save_to)
-    first = 0
-    if path and processes.is_main:
-        sweep(path)
-    # The main process knows: it may still have been writing while the others came here.
-    if path and processes.agree(config.resume and path.exists()):
-        if (done := run_state.steps_done(path, recipe)) > steps:
-            raise CourseError(
-                f"The run in {path} has made {done:,} steps, more than the {steps:,} asked for."
-            )
-        first = run_state.load(path, model, optimizer, processes)
-    elif processes.rank:
-        torch.manual_seed(torch.initial_seed() + processes.rank)  # other rows, other dropout
-
-    # loss, norm and number of the first update that is not finite
-    worst = torch.zeros(3, device=place)
-    # The kernel leaves out an update where `found_inf` says so: then nobody has to look before.
-    unseen = (
-        place.type in UNSEEN
-        and hasattr(optimizer, "_step_supports_amp_scaling")
-        and not processes.sharded
-    )
-    start = time.perf_counter()
-    coming = _ahead(batches, range(first, steps), model, place, accumulate, processes)
-    for step, (parts, tokens) in zip(range(first, steps), coming, strict=True):
-        if not model.training:  # a consumer may have called eval() between two steps
-            model.train()
-        for group, lr in zip(optimizer.param_groups, peak, strict=True):
-            group["lr"] = lr * schedule(step)
-        total = _backward(net, parts, processes, place, bf16)
-        norm = distributed.whole(nn.utils.clip_grad_norm_(trained, config.clip))
-        figures = torch.stack((total, norm, torch.full_like(total, step + 1)))
-        worst = figures.where(worst.isfinite().all(), worst)
-        if unseen:
-            cast(Any, optimizer).found_inf = (~worst.isfinite().all()).float()
-        saving = (step + 1) % every == 0 or step + 1 == steps
-        if (saving or not unseen or (step + 1) % LOOK == 0) and not all(
-            map(math.isfinite, seen := worst.tolist())
-        ):
-            kept = (
-                f" The checkpoint {path} still holds the last good state."
-                if path and path.exists()
-                else ""
-            )
-            raise CourseError(
-                f"Training diverged at step {seen[2]:.0f}: the loss is {seen[0]}, the norm of the"
-                f" gradient is {seen[1]}. Lower the learning rate or warm up for longer.{kept}"
-            )
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-
-        if path and saving:
-            run_state.save(path, model, optimizer, step + 1, processes, recipe=recipe)
-        rate = max(group["lr"] for group in optimizer.param_groups)
-        seconds = time.perf_counter() - start
-        yield Step(step + 1, rate, tokens, seconds, figures)
-        start = time.perf_counter()
+    run = _prepare(model, batches, loss, config, optimizer, schedule)
+    for step, parts in run.steps():
+        run.set_learning_rate(step)
+        batch_loss = torch.zeros((), device=run.device)
+        # Usually one part. More of them accumulate their gradients.
+        for part in parts:
+            with autocast(run.device, run.bf16):
+                part_loss = run.objective(part.batch) * part.weight
+            part_loss.backward()
+            batch_loss += part_loss.detach()
+        batch_loss = run.processes.mean(batch_loss)
+        grad_norm = distributed.whole(clip_grad_norm_(run.weights, config.clip))
+        run.guard.check(step, batch_loss, grad_norm, look=run.saves_at(step))
+        run.optimizer.step()
+        run.optimizer.zero_grad()
+        yield run.finish(step, batch_loss, grad_norm)
 
 
-class _Objective(nn.Module):
-    """Batch -> loss, as one module: what is spread over processes, whatever of the model a loss
-    calls.
-    """
+def compiles(config: TrainConfig, device: torch.device) -> bool:
+    """Whether the model is compiled: as the config says, else where it pays."""
+    if config.compile is not None:
+        return config.compile
+    return device.type == "cuda" and config.steps >= COMPILED_FROM
+
+
+class Objective(nn.Module):
+    """Batch -> loss, as one module: what several processes share, whatever a loss calls of it."""
 
     def __init__(self, model: nn.Module, loss: Loss) -> None:
         super().__init__()
-        self.model, self.loss = model, loss
+        self.model = model
+        self.loss = loss
 
     def forward(self, batch: Batch) -> Tensor:
         return self.loss(self.model, batch)
 
 
-def _backward(
-    net: nn.Module, parts: list[Part], processes: Processes, device: torch.device, bf16: bool
-) -> Tensor:
-    """The gradients of this process's parts of the batch; the loss of all of it."""
-    total = torch.zeros((), device=device)
-    for index, (part, weight) in enumerate(parts, start=1):
-        with distributed.silent(net, index < len(parts)):
-            with torch.autocast(device.type, torch.bfloat16) if bf16 else nullcontext():
-                value = net(part) * weight
-            value = value * processes.world  # their gradients are averaged, not added
-            value.backward()
-        total += value.detach() / processes.world
-    return processes.sum(total)
+@dataclass
+class _Run:
+    """What surrounds the algorithm.
 
-
-def micro_batches(batch: Batch, parts: int) -> Iterator[Part]:
-    """Cut a batch into micro-batches of rows, each with its share of the batch's targets.
-
-    The mean losses so weighted add up to the whole batch's mean loss. A part also carries
-    `row_share` and `token_share`, for losses that count rows or real tokens beside targets
-    (`losses.mlm_nsp`, `losses.electra`). Where there are more parts than rows, the last ones are
-    the first row over again, with no share."""
-    if parts == 1:
-        yield batch, 1.0
-        return
-    rows = len(batch["ids"])
-    whole = targets(batch)
-    for index in torch.arange(rows, device=batch["ids"].device).tensor_split(parts):
-        part = {name: value[index if len(index) else slice(1)] for name, value in batch.items()}
-        share = targets(part) / whole.clamp(min=1) * bool(len(index))
-        part["row_share"] = _pairs(part) / _pairs(batch) / share.clamp(min=1e-6)
-        part["token_share"] = _real(part) / _real(batch) / share.clamp(min=1e-6)
-        yield part, share
-
-
-def targets(batch: Batch) -> Tensor:
-    """How many targets the batch's mean loss is taken over: labels that are not -100, else next
-    tokens, else rows.
+    Attributes:
+        objective: the model and its loss, compiled and spread over the processes as the config
+            says.
+        weights: what is trained.
+        peaks: the learning rate of each of the optimizer's groups, before the schedule.
+        first: updates done before.
+        tokens: real tokens of the step that is being made.
+        started: when it began, in seconds.
     """
-    if "labels" in batch:
-        labels = batch["labels"]
-        return (labels != IGNORE).sum() if labels.dim() > 1 else torch.tensor(len(labels))
-    real = batch.get("attention_mask", torch.ones_like(batch["ids"])).bool()
-    return (real[:, 1:] & real[:, :-1]).sum()
 
+    config: TrainConfig
+    model: nn.Module
+    objective: nn.Module
+    optimizer: torch.optim.Optimizer
+    schedule: Schedule
+    weights: list[Tensor]
+    peaks: list[float]
+    feed: Feed
+    guard: Guard
+    processes: Processes
+    device: torch.device
+    bf16: bool
+    first: int
+    tokens: int = 0
+    started: float = 0.0
 
-def _pairs(batch: Batch) -> Tensor:
-    """Rows that carry a label of their own."""
-    return (
-        (batch["next"] != IGNORE).sum().clamp(min=1)
-        if "next" in batch
-        else torch.tensor(len(batch["ids"]))
-    )
+    def steps(self) -> Iterator[tuple[int, Iterator[Part]]]:
+        """Each step's number, from 1, and the parts of its batch."""
+        steps = range(self.first, self.config.steps)
+        self.started = time.perf_counter()
+        for step, (parts, tokens) in zip(steps, self.feed.of_steps(steps), strict=True):
+            self.tokens = tokens
+            if not self.model.training:  # a consumer may have called eval() between two steps
+                self.model.train()
+            yield step + 1, distributed.one_by_one(self.objective, parts)
+            self.started = time.perf_counter()
 
+    def set_learning_rate(self, step: int) -> None:
+        """Each group's own rate, times the schedule's factor."""
+        factor = self.schedule(step - 1)
+        for group, peak in zip(self.optimizer.param_groups, self.peaks, strict=True):
+            group["lr"] = peak * factor
 
-def _real(batch: Batch) -> Tensor:
-    """Real tokens."""
-    return (
-        batch["attention_mask"].sum()
-        if "attention_mask" in batch
-        else torch.tensor(batch["ids"].numel())
-    )
+    def saves_at(self, step: int) -> bool:
+        """Whether the state is due after this step: so often, and at the end."""
+        return step % self.config.save_every == 0 or step == self.config.steps
 
-
-def has_bf16(device: str | torch.device) -> bool:
-    """Whether bfloat16 products are faster in hardware: CUDA from Ampere on, CPUs with AMX, AMD's
-    with AVX512-BF16.
-    """
-    if torch.device(device).type == "cuda":
-        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
-    able = torch.cpu.get_capabilities() if torch.device(device).type == "cpu" else {}
-    amd = (file := Path("/proc/cpuinfo")).exists() and "AuthenticAMD" in file.read_text(
-        "utf-8", "replace"
-    )
-    # Intel's AVX512-BF16 alone is slower
-    return bool(able.get("amx_bf16") or (amd and able.get("avx512_bf16")))
-
-
-@functools.cache
-def keep_large_buffers() -> None:
-    """Tell glibc to keep large freed buffers instead of giving them back to the system at every
-    step: some hundred thousand page faults less. The setting is the process's."""
-    if platform.libc_ver()[0] == "glibc":
-        m_trim_threshold, m_mmap_threshold = -1, -3  # malloc.h
-        for threshold in (m_mmap_threshold, m_trim_threshold):
-            ctypes.CDLL(None).mallopt(threshold, 2**31 - 1)
-
-
-def _chosen(
-    precision: Precision | None, compile: bool | None, device: torch.device, steps: int
-) -> tuple[bool, bool]:
-    """Whether to cast to bfloat16, and whether to compile."""
-    auto = precision == "auto" or (precision is None and device.type != "cpu")
-    long = device.type == "cuda" and steps >= COMPILED_FROM
-    return precision == "bf16" or (auto and has_bf16(device)), long if compile is None else compile
-
-
-def known_device(device: str | torch.device) -> torch.device:
-    """The device; a CourseError if there is none of this name."""
-    try:
-        known = torch.device(device)
-    except RuntimeError as error:
-        raise CourseError(
-            f"There is no device {device!r}; use 'cpu', 'cuda', 'cuda:1' or 'mps'."
-        ) from error
-    if known.type == "cuda" and not torch.cuda.is_available():
-        raise CourseError(
-            "device is 'cuda', but PyTorch sees no NVIDIA GPU here; use device='cpu'."
-        )
-    return known
-
-
-def _ahead(
-    batches: Batches,
-    steps: range,
-    model: nn.Module,
-    device: torch.device,
-    accumulate: int,
-    processes: Processes,
-) -> Iterator[tuple[list[Part], int]]:
-    """Each step's parts of this process, on the device, and the real tokens of all; beside a GPU,
-    made meanwhile.
-    """
-    vocabularies = {
-        module.tokens.num_embeddings for module in model.modules() if isinstance(module, Embedding)
-    }
-
-    def make(step: int) -> tuple[list[Part], int]:
-        batch = batches[step % len(batches)] if isinstance(batches, Sequence) else batches[step]
-        for name, kind in TYPES.items():
-            if name in batch and batch[name].dtype not in kind:
-                right = " or ".join(map(str, kind))
-                raise CourseError(
-                    f"{name!r} of batch {step} is of type {batch[name].dtype}; it must be {right}."
-                )
-        if accumulate > (rows := len(batch["ids"])):
-            raise CourseError(
-                f"accumulate is {accumulate}, but the batch has only {rows} rows to share out."
+    def finish(self, step: int, loss: Tensor, grad_norm: Tensor) -> Step:
+        """Save the state if it is due; the record of the step."""
+        if self.config.save_to and self.saves_at(step):
+            run_state.save(
+                Path(self.config.save_to),
+                self.model,
+                self.optimizer,
+                step,
+                self.processes,
+                recipe=self.config.saved_recipe(),
             )
-        mine = islice(
-            micro_batches(batch, accumulate * processes.world),
-            processes.rank,
-            None,
-            processes.world,
+        return Step(
+            step=step,
+            lr=max(group["lr"] for group in self.optimizer.param_groups),
+            tokens=self.tokens,
+            seconds=time.perf_counter() - self.started,
+            figures=torch.stack((loss, grad_norm)),
         )
-        for size in vocabularies if device.type != "cpu" else ():
-            check_ids(batch["ids"], size)
-        return [(move(part), share) for part, share in mine], int(_real(batch))
 
-    def move(part: Batch) -> Batch:
-        if device.type == "cpu":
-            return part
-        pinned = {
-            k: x.pin_memory() if device.type == "cuda" and x.is_cpu else x
-            for k, x in counted(part).items()
-        }
-        return {name: x.to(device, non_blocking=True) for name, x in pinned.items()}
 
-    if device.type == "cpu":
-        yield from map(make, steps)
-        return
-    with ThreadPoolExecutor(max_workers=1) as reader:
-        coming = None
-        for step in steps:
-            made = make(step) if coming is None else coming.result()
-            coming = reader.submit(make, step + 1) if step + 1 < steps.stop else None
-            yield made
+def _prepare(
+    model: nn.Module,
+    batches: Batches,
+    loss: Loss,
+    config: TrainConfig,
+    optimizer: torch.optim.Optimizer | None,
+    schedule: Schedule | None,
+) -> _Run:
+    """Model on its device, optimizer, processes, guard; a run that stands in the file goes on."""
+    if isinstance(batches, Sequence) and len(batches) == 0:
+        raise CourseError("There are no batches to train on.")
+    processes, device = distributed.join(known_device(config.device))
+    model.to(device).train()
+    optimizer = config.new_optimizer(model) if optimizer is None else optimizer
+
+    called = cast(nn.Module, torch.compile(model)) if compiles(config, device) else model
+    # With shards, this changes the optimizer's parameters. So it comes before they are listed.
+    objective = distributed.spread(Objective(called, loss), optimizer, processes)
+    first = _resume(model, optimizer, config, processes)
+    return _Run(
+        config=config,
+        model=model,
+        objective=objective,
+        optimizer=optimizer,
+        schedule=config.new_schedule() if schedule is None else schedule,
+        weights=[weight for group in optimizer.param_groups for weight in group["params"]],
+        peaks=[group["lr"] for group in optimizer.param_groups],
+        feed=Feed(batches, model, device, config.accumulate, processes),
+        guard=Guard(
+            optimizer,
+            device,
+            sharded=processes.sharded,
+            saved=Path(config.save_to) if config.save_to else None,
+        ),
+        processes=processes,
+        device=device,
+        bf16=chosen_bf16(config.precision, device),
+        first=first,
+    )
+
+
+def _resume(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    config: TrainConfig,
+    processes: Processes,
+) -> int:
+    """Put the state of the config's file, if there is one, into model and optimizer.
+
+    Returns:
+        how many updates are done.
+    """
+    path = Path(config.save_to) if config.save_to else None
+    if path and processes.is_main:
+        sweep(path)
+    # The main process knows: it may still have been writing while the others came here.
+    if path and processes.agree(config.resume and path.exists()):
+        done = run_state.steps_done(path, config.saved_recipe())
+        if done > config.steps:
+            raise CourseError(
+                f"The run in {path} has made {done:,} steps, more than the {config.steps:,} asked"
+                " for."
+            )
+        return run_state.load(path, model, optimizer, processes)
+    if processes.rank:
+        torch.manual_seed(torch.initial_seed() + processes.rank)  # other rows, other dropout
+    return 0

@@ -34,7 +34,9 @@ from course_lib.model.config import StackConfig
 from course_lib.objectives import collate, losses
 from course_lib.objectives.losses import Batch, Loss
 from course_lib.training import distill, distributed, optim, run_state
-from course_lib.training.loop import Batches, Step, TrainConfig, known_device, train
+from course_lib.training.device import known_device
+from course_lib.training.feed import Batches
+from course_lib.training.loop import Step, TrainConfig, train
 
 # may change on the way
 FREE = ("out", "size", "steps", "every", "resume", "device", "say", "watch", "options")

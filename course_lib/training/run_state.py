@@ -18,9 +18,8 @@ from torch import Tensor, nn
 from course_lib.errors import CourseError
 from course_lib.files import atomic_path
 from course_lib.training import distributed
-from course_lib.training.distributed import Processes
+from course_lib.training.distributed import ALONE, Processes
 
-ALONE = Processes()
 Recipe = Mapping[str, Any]  # what a run was asked for
 _MOMENTS = {
     "AdamW": [{"step", "exp_avg", "exp_avg_sq"}],

@@ -29,7 +29,7 @@ import torch
 
 from course_lib.errors import CourseError
 from course_lib.files import COURSE, read_json, write_json
-from course_lib.training.loop import has_bf16
+from course_lib.training.device import has_bf16
 from experiments.bench import gpu, roofline
 from experiments.bench.contenders import PARTS, SIZES, Timing, measures
 

@@ -25,7 +25,8 @@ from course_lib.generation import bf16_copy, generate
 from course_lib.model import heads, transformer
 from course_lib.model.config import StackConfig
 from course_lib.objectives import losses
-from course_lib.training.loop import Precision, TrainConfig, train
+from course_lib.training.device import Precision
+from course_lib.training.loop import TrainConfig, train
 from experiments.bench import nanogpt
 
 Measured = dict[str, float]

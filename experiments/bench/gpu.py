@@ -2,7 +2,7 @@
 of one machine.
 
     training    GPT-2 124M and BERT-base: tokens a second and share of peak, compiled and not
-    generation  GPT-2 124M, greedily: `generate`, a static cache, the same as a CUDA graph
+    generation  GPT-2 124M, greedily
     families    what a step waits for, graph breaks, bfloat16 and float32, attention kernels
     tests       those marked cuda
 
@@ -23,15 +23,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
 
 from course_lib.analysis.cost import DEVICES, forward_flops
 from course_lib.errors import CourseError
 from course_lib.families import FAMILIES
 from course_lib.files import COURSE, write_json
 from course_lib.generation import bf16_copy, generate
-from course_lib.model.attention import KVCache, LayerCache
 from course_lib.training.loop import TrainConfig, train
 from course_lib.training.optim import adamw
 from experiments.bench import steps
@@ -52,7 +49,7 @@ BIG = {
     "gpt": ModelSize(layers=12, width=768, heads=12, tokens=1024, batch=32, vocab=50257),
     "bert": ModelSize(layers=12, width=768, heads=12, tokens=512, batch=64, vocab=30522),
 }
-TESTS = ["tests/course_lib/training/test_train.py"]
+TESTS = ["tests/course_lib/training/test_train.py", "tests/course_lib/training/test_guard.py"]
 Record = dict[str, Any]
 
 
@@ -116,142 +113,20 @@ def training(side: str, family: str, device: str, tiny: bool) -> Record:
     return found | ({"GiB": torch.cuda.max_memory_allocated() / 2**30} if device == "cuda" else {})
 
 
-class StaticCache(KVCache):
-    """Keys and values in columns that are there from the start. The newest stand in the last one,
-    where the model looks for them, and at their own place, a number on the device, where later
-    steps find them."""
-
-    def __init__(self, held: KVCache, columns: int, place: Tensor) -> None:
-        super().__init__(0)
-        self.own, self.columns = [StaticLayer(place, layer, columns) for layer in held.own], columns
-        self.cross = held.cross
-
-    @property
-    def length(self) -> int:
-        """All columns but the newest's: which of them hold something, the attention mask says."""
-        return self.columns - 1
-
-
-class StaticLayer(LayerCache):
-    """Of one layer."""
-
-    def __init__(self, place: Tensor, held: LayerCache, columns: int) -> None:
-        super().__init__()
-        self.place = place
-        self.k, self.v = (
-            F.pad(x, (0, 0, 0, columns - x.shape[2])) for x in (held.k, held.v) if x is not None
-        )
-
-    def extend(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        assert self.k is not None and self.v is not None
-        for room, new in ((self.k, k), (self.v, v)):
-            room[:, :, -1:] = new
-            room.index_copy_(2, self.place, new)
-        return self.k, self.v
-
-
-class StaticWriter:
-    """Greedy continuation in steps of one shape that ask the host nothing: one of them is kept as a
-    CUDA graph and played again. All that it changes lies in tensors that stay where they are."""
-
-    def __init__(self, model: nn.Module, ids: Tensor, new: int) -> None:
-        self.model, self.prompt, self.new = model, ids, new
-        self.graph: Any = None
-        rows, prompt = ids.shape
-        self.text = F.pad(ids, (0, new))
-        self.place = torch.full((1,), prompt, device=ids.device)
-        self.attention_mask = torch.zeros(
-            rows, prompt + new + 1, dtype=torch.bool, device=ids.device
-        )
-        self.cache: KVCache | None = None
-
-    def __call__(self) -> Tensor:
-        """The prompts and what follows."""
-        with torch.inference_mode():
-            self.begin()
-            for _ in range(self.new - 1):
-                self.step() if self.graph is None else self.graph.replay()
-        return self.text
-
-    def begin(self) -> None:
-        """Read the prompts, and write what they held into the cache."""
-        prompt = self.prompt.shape[1]
-        layers: Any = self.model.stack.config.layers  # type: ignore[union-attr]
-        first = KVCache(layers)
-        self.text[:, prompt] = self.model(self.prompt, cache=first)[:, -1].argmax(dim=-1)
-        self.attention_mask.zero_()[:, :prompt] = True
-        self.attention_mask[:, -1] = True
-        self.place.fill_(prompt)
-        made = StaticCache(first, prompt + self.new + 1, self.place)
-        if self.cache is None:
-            self.cache = made
-        for kept, other in zip(self.cache.own, made.own, strict=True):
-            kept.k.copy_(other.k), kept.v.copy_(other.v)  # type: ignore[union-attr, arg-type]
-
-    def step(self) -> None:
-        """One token a row."""
-        token = self.text.gather(1, self.place.expand(len(self.text), 1))
-        logits = self.model(token, cache=self.cache, attention_mask=self.attention_mask)
-        self.attention_mask.index_fill_(1, self.place, True)
-        self.place += 1
-        self.text.index_copy_(1, self.place, logits[:, -1].argmax(dim=-1, keepdim=True))
-
-    def capture(self) -> None:
-        """Keep a step as a CUDA graph, after a few on a stream of their own."""
-        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        with torch.inference_mode():
-            self.begin()
-            with torch.cuda.stream(side):
-                for _ in range(3):
-                    self.step()
-            torch.cuda.current_stream().wait_stream(side)
-            self.graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(self.graph):
-                self.step()
-
-
-def equal_text(family: str) -> bool:
-    """Whether the static cache writes what `generate` does, with weights large enough for more than
-    one token.
-    """
-    torch.manual_seed(2)
-    model: Any = steps.small(family).eval()
-    for name, weight in model.named_parameters():
-        weight.data *= 20 if weight.dim() > 1 and "tokens" not in name else 1
-    ids = torch.randint(64, (3, 4))
-    expected = generate(model, ids, max_new_tokens=7)
-    if FAMILIES[family].loss == "seq2seq":
-        model, ids = model.given(ids), ids.new_full((3, 1), model.stack.start)
-    return len(set(expected[:, -7:].flatten().tolist())) > 4 and torch.equal(
-        StaticWriter(model, ids, 7)(), expected
-    )
-
-
 def generation(batch: int, device: str, tiny: bool) -> Record:
-    """New tokens a second, bfloat16 weights, and whether all ways write the same."""
+    """New tokens a second, bfloat16 weights."""
     size = SIZES["tiny"] if tiny else replace(BIG["gpt"], tokens=512)
     prompt, new, times = (3, 5, 1) if tiny else (32, 256, 3)
     torch.manual_seed(0)
     model = bf16_copy(ours("gpt", size).to(device))
     ids = torch.randint(size.vocab, (batch, prompt), device=device)
-    ways: dict[str, Callable[[], Tensor]] = {
-        "generate": partial(generate, model, ids, max_new_tokens=new)
-    }
-    ways["static"] = StaticWriter(model, ids, new)
-    if device == "cuda":
-        ways["graph"] = graphed = StaticWriter(model, ids, new)
-        graphed.capture()
-    texts, found = {}, Record()
-    for name, way in ways.items():
-        texts[name] = way().clone()  # the first one warms up
-        start = wait(device)
-        for _ in range(times):
-            way()
-        found[name] = batch * new * times / (wait(device) - start)
-    found["equal"] = {
-        name: (text == texts["generate"]).float().mean().item() for name, text in texts.items()
-    }
-    return {"tokens/s": found, "prompt": prompt, "new": new}
+    write = partial(generate, model, ids, max_new_tokens=new)
+    write()  # the first one warms up
+    start = wait(device)
+    for _ in range(times):
+        write()
+    seconds = (wait(device) - start) / times
+    return {"tokens/s": batch * new / seconds, "prompt": prompt, "new": new}
 
 
 def family(name: str, device: str, tiny: bool) -> Record:
@@ -289,7 +164,6 @@ def tests(device: str, tiny: bool) -> Record:
 def parts(device: str, tiny: bool) -> dict[str, Callable[[], Record]]:
     """Everything, the most wanted first."""
     found: dict[str, Callable[[], Record]] = {}
-    found["unseen failure"] = lambda: {"changed": steps.unseen_failure(device)}
     for side in ("course compiled", "course", "transformers"):
         for name in BIG:
             found[f"training {name}, {side}"] = partial(training, side, name, device, tiny)

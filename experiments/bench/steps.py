@@ -3,31 +3,25 @@
 On the device `meta` tensors have shapes and no numbers: whoever asks for one is refused, so a step
 that comes through never waits for the device."""
 
-import math
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from functools import partial
-from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import torch
-import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from course_lib.errors import CourseError
 from course_lib.families import FAMILIES
 from course_lib.model.layers import Block
 from course_lib.model.transformer import Transformer
 from course_lib.objectives import losses
-from course_lib.training import distributed, loop
-from course_lib.training.distributed import Processes
-from course_lib.training.optim import AdamW, adamw, parameter_groups
+from course_lib.training import guard, loop
+from course_lib.training.device import autocast
 from experiments.bench.contenders import SIZES, batches_of, config_of, loss_of
 
 COPIES, LOOKS = {"_to_copy", "copy_"}, {"_local_scalar_dense", "nonzero", "equal", "is_nonzero"}
@@ -76,52 +70,49 @@ class Crossings(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return out
 
 
-@contextmanager
-def as_gpu(device: str) -> Iterator[None]:
-    """Inside, `meta` is treated as a GPU is: the loop looks rarely, and there is a fused
-    optimizer.
-    """
-    if device != "meta":
-        yield
-        return
-    with (
-        patch("torch.optim.adam._device_dtype_check_for_fused"),
-        patch.object(loop, "UNSEEN", {"meta"}),
-    ):
-        yield
+class Still(torch.optim.Optimizer):
+    """Changes nothing, in a fused kernel as it were: `meta` has no numbers to change."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__(model.parameters(), {"lr": 1e-3, "fused": True})
+
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        """Leave the weights as they are."""
 
 
 def crossings(family: str, device: str = "meta", steps: int = 3) -> dict[str, int]:
     """Copies and looks in the steps after the first: whole steps of the loop, from its batch to the
-    optimizer.
+    optimizer. `meta` is treated as a GPU is, where the guard looks rarely.
     """
     with torch.device(device):
         model = small(family)
-    how: dict[str, Any] = {
-        "device": device,
-        "precision": "fp32" if device == "meta" else "bf16",
-        "accumulate": 2,
-    }
-    with as_gpu(device), warnings.catch_warnings(record=True) as said:
+    is_gpu = device.startswith("cuda")
+    config = loop.TrainConfig(
+        steps=steps + 2,
+        device=device,
+        precision="bf16" if is_gpu else "fp32",
+        accumulate=2,
+    )
+    optimizer = None if is_gpu else Still(model)
+    with (
+        patch.object(guard, "ASYNCHRONOUS", {"cuda", "meta"}),
+        warnings.catch_warnings(record=True) as warned,
+    ):
         warnings.simplefilter("always")
-        optimizer = AdamW(parameter_groups(model), lr=1e-3, fused=True)
-        run = loop.train(
-            model,
-            batches(family),
-            loss_of(family),
-            loop.TrainConfig(steps=steps + 2, **how),
-            optimizer=optimizer,
-        )
+        run = loop.train(model, batches(family), loss_of(family), config, optimizer=optimizer)
         next(run)
-        if device.startswith("cuda"):
+        if is_gpu:
             torch.cuda.set_sync_debug_mode("warn")
         with Crossings() as seen:
             for _ in range(steps):
                 next(run)
-        if device.startswith("cuda"):
+        if is_gpu:
             torch.cuda.set_sync_debug_mode("default")
-    waits = sum("synchronizing" in str(each.message) for each in said)
-    return dict(seen.found) | ({"waits": waits} if waits else {})
+    found = dict(seen.found)
+    waits = sum("synchronizing" in str(each.message) for each in warned)
+    if waits:
+        found["waits"] = waits
+    return found
 
 
 def counting_changes(family: str) -> float:
@@ -134,34 +125,6 @@ def counting_changes(family: str) -> float:
         torch.manual_seed(1)  # ELECTRA draws
         found.append(loss_of(family)(model, given).item())
     return abs(found[1] / found[0] - 1)
-
-
-def unseen_failure(device: str, bad: int = 3) -> list[bool]:
-    """Whether each of the steps before the first look changed the weights, where the loss of step
-    `bad` is none. What the look then says is raised."""
-    made, changed, model = [], list[bool](), small("gpt").to(device)
-
-    def loss(model: nn.Module, batch: losses.Batch) -> Tensor:
-        made.append(losses.clm(model, batch))
-        return made[-1] * (math.nan if len(made) == bad else 1.0)
-
-    with patch.object(loop, "UNSEEN", {torch.device(device).type}):
-        run = loop.train(
-            model, batches("gpt"), loss, loop.TrainConfig(steps=2 * loop.LOOK, device=device)
-        )
-        for _ in range(loop.LOOK - 1):
-            before = [p.detach().clone() for p in model.parameters()]
-            next(run)
-            changed.append(
-                any(not torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
-            )
-        try:
-            next(run)
-        except CourseError as error:
-            if f"diverged at step {bad}: the loss is nan" in str(error):
-                return changed
-            raise
-    raise CourseError("Nobody has seen that the loss is not finite.")
 
 
 def graph_breaks(family: str, device: str = "cpu", backend: str = "aot_eager") -> int:
@@ -188,15 +151,16 @@ def bf16_error(family: str, device: str = "cpu") -> dict[str, float]:
     for bf16 in (False, True):
         torch.manual_seed(0)
         model = small(family).to(device)
-        parts: list[loop.Part] = [
-            ({name: x.to(device) for name, x in batches(family)[0].items()}, 1.0)
-        ]
+        batch = {name: x.to(device) for name, x in batches(family)[0].items()}
         torch.manual_seed(1)  # ELECTRA draws
-        value = loop._backward(
-            loop._Objective(model, loss_of(family)), parts, Processes(), torch.device(device), bf16
-        )
+        with autocast(torch.device(device), bf16):
+            value = loss_of(family)(model, batch)
+        value.backward()  # type: ignore[no-untyped-call]
         found.append(
-            (value, torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]))
+            (
+                value.detach(),
+                torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]),
+            )
         )
     (loss, gradient), (loss_there, gradient_there) = found
     apart = (gradient - gradient_there).norm() / gradient.norm()
@@ -226,63 +190,6 @@ def recomputed(family: str) -> bool:
         )
         calls.append(count["x"])
     return torch.equal(*gradients) and calls[1] == 2 * calls[0] > 0
-
-
-class Reductions(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Counts what several processes add up."""
-
-    found = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.found += "reduce" in func.__name__
-        return func(*args, **(kwargs or {}))
-
-
-def reductions(parts: int, meet: Path) -> int:
-    """How often data parallelism adds up gradients, and the loss, for a batch in so many parts.
-    meet: a new file.
-    """
-    dist.init_process_group("gloo", init_method=f"file://{meet}", rank=0, world_size=1)
-    try:
-        model, processes = small("gpt"), Processes(0, 2)
-        with Reductions() as seen:  # type: ignore[no-untyped-call]
-            net = distributed.spread(loop._Objective(model, losses.clm), adamw(model), processes)
-            loop._backward(
-                net,
-                [*loop.micro_batches(batches("gpt")[0], parts)],
-                processes,
-                torch.device("cpu"),
-                False,
-            )
-            # or it ends the group while it holds Python's lock, for which a thread of the group may
-            # wait
-            del net
-    finally:
-        dist.destroy_process_group()
-    return int(seen.found)
-
-
-def sent(family: str) -> tuple[losses.Batch, set[tuple[bool, str, bool]]]:
-    """A batch as it would go to a GPU: whether each tensor was pinned, where it went, and without
-    waiting or not.
-    """
-    found = set[tuple[bool, str, bool]]()
-
-    def to(x: Tensor, device: torch.device, non_blocking: bool) -> Tensor:
-        found.add((getattr(x, "pinned", False), device.type, non_blocking))
-        return x
-
-    def pin(x: Any) -> Any:
-        x.pinned = True
-        return x
-
-    with patch.object(Tensor, "pin_memory", pin), patch.object(Tensor, "to", to):
-        ahead = loop._ahead(
-            batches(family), range(2), small(family), torch.device("cuda"), 1, Processes()
-        )
-        [(part, _)], _ = next(ahead)
-        next(ahead)
-    return part, found
 
 
 def attention_calls(family: str, padded: bool) -> dict[str, str]:

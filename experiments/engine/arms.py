@@ -37,6 +37,7 @@ from course_lib.model.initialization import mimetic
 from course_lib.objectives import collate, losses, seeded_generator
 from course_lib.objectives.losses import Batch, Loss
 from course_lib.training import loop, optim, run_state
+from course_lib.training.feed import Batches
 from course_lib.training.pretraining import Point, read_curve, train_in_folder
 
 FOLDER = COURSE / "build" / "arms"
@@ -71,7 +72,7 @@ class Training:
         self,
         folder: Path,
         model: nn.Module,
-        batches: loop.Batches,
+        batches: Batches,
         loss: Loss,
         *,
         steps: int | None = None,

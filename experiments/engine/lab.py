@@ -23,6 +23,8 @@ from course_lib.files import read_json, write_json
 from course_lib.model import heads, transformer
 from course_lib.objectives import losses, seeded_generator
 from course_lib.training import loop, optim
+from course_lib.training.device import Precision
+from course_lib.training.feed import Batches
 from course_lib.training.finetune import finetune
 from experiments.engine import arms
 
@@ -182,14 +184,14 @@ def windows(stream: Int[Tensor, " N"], length: int, rows: int, *keys: int, ahead
 
 def fit(
     model: nn.Module,
-    batches: loop.Batches,
+    batches: Batches,
     loss: losses.Loss,
     steps: int,
     lr: float,
     schedule: optim.Schedule | None = None,
     *,
     device: str = "cpu",
-    precision: loop.Precision | None = None,
+    precision: Precision | None = None,
     **adamw: Any,
 ) -> list[float]:
     """Train what is not frozen, in place, and leave it on the CPU, in eval mode; the losses of all

@@ -15,7 +15,7 @@ from course_lib.analysis.evaluation import Blank
 from course_lib.errors import CourseError
 from course_lib.files import read_json, write_json
 from course_lib.objectives.losses import Loss
-from course_lib.training.loop import Batches
+from course_lib.training.feed import Batches
 from course_lib.training.pretraining import Point, ask, card, read_curve
 from experiments.engine.arms import Sentences, Training, learned, sentences, town
 

@@ -25,7 +25,7 @@ from course_lib.model.config import EmbedConfig, StackConfig
 from course_lib.model.seq2seq import EncoderDecoder, Seq2SeqClassifier, Seq2SeqLM, shift_right
 from course_lib.model.transformer import Transformer
 from course_lib.objectives import collate, losses, seeded_generator
-from course_lib.training.loop import Batches
+from course_lib.training.feed import Batches
 from course_lib.vocab import IGNORE, Vocab
 from experiments.lessons import Lab, Made, Plan, experiment, fit, given, probes, small_models
 

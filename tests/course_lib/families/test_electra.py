@@ -13,7 +13,7 @@ from course_lib.model import heads
 from course_lib.model.transformer import Transformer
 from course_lib.objectives import losses, mask_tokens, seeded_generator
 from course_lib.objectives.losses import Batch
-from course_lib.training.loop import micro_batches
+from course_lib.training.feed import micro_batches
 from course_lib.vocab import Vocab
 
 V, B, T = 24, 4, 12

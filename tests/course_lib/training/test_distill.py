@@ -18,7 +18,8 @@ from course_lib.model.transformer import Transformer
 from course_lib.objectives import mask_tokens, seeded_generator
 from course_lib.training import distill
 from course_lib.training.distill import Distilled
-from course_lib.training.loop import TrainConfig, micro_batches, train
+from course_lib.training.feed import micro_batches
+from course_lib.training.loop import TrainConfig, train
 from course_lib.training.optim import adamw
 from course_lib.vocab import Vocab
 

@@ -22,7 +22,6 @@ from course_lib.model.transformer import Transformer
 from course_lib.objectives import losses
 from course_lib.objectives.losses import Batch
 from course_lib.training import loop, run_state
-from course_lib.training.distributed import Processes
 from course_lib.training.optim import adamw, linear
 
 
@@ -421,65 +420,20 @@ def test_a_bad_batch_is_one_sentence_and_keeps_the_checkpoint(
 
 
 @pytest.mark.parametrize(
-    ("device", "given", "steps", "chosen"),
+    ("device", "steps", "said", "compiles"),
     [
-        ("cpu", (None, None), 10**6, (False, False)),  # equal on every machine
-        ("cpu", ("auto", None), 10, (True, False)),
-        ("cuda", (None, None), 10**6, (True, True)),
-        ("cuda", (None, None), 10, (True, False)),  # too short to pay for compiling
-        ("cuda", ("fp32", False), 10**6, (False, False)),
-        ("mps", (None, None), 10**6, (False, False)),
-        ("cpu", ("bf16", True), 10, (True, True)),
+        ("cpu", 10**6, None, False),
+        ("cuda", 10**6, None, True),
+        ("cuda", 10, None, False),  # too short to pay for compiling
+        ("cuda", 10**6, False, False),
+        ("cpu", 10, True, True),
     ],
 )
-def test_the_device_decides_what_is_not_said(device, given, steps, chosen, monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    monkeypatch.setattr(loop, "has_bf16", lambda device: torch.device(device).type != "mps")
-    assert loop._chosen(*given, torch.device(device), steps) == chosen
-
-
-@pytest.mark.parametrize(
-    ("able", "vendor", "faster"),
-    [
-        ("amx_bf16", "GenuineIntel", True),
-        ("avx512_bf16", "GenuineIntel", False),
-        ("avx512_bf16", "AuthenticAMD", True),
-    ],
-)
-def test_bf16_is_chosen_where_it_is_faster(able, vendor, faster, tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    (tmp_path / "cpuinfo").write_text(f"vendor_id : {vendor}")
-    monkeypatch.setattr(loop, "Path", lambda _: tmp_path / "cpuinfo")
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {able: True})
-    assert loop.has_bf16("cpu") is faster
-
-
-def test_beside_a_gpu_the_next_batch_is_read_ahead() -> None:
-    """`meta` stands in for a GPU: not the CPU, and tensors can be moved there."""
-    asked = []
-
-    class Source:
-        def __getitem__(self, step: int, /) -> Batch:
-            asked.append(step)
-            return {"ids": torch.full((2, 3), step)}
-
-    coming = loop._ahead(Source(), range(4, 8), tiny(), torch.device("meta"), 1, Processes())
-    [(first, share)], tokens = next(coming)
-    assert first["ids"].is_meta and (share, tokens) == (1.0, 6)
-    next(coming)
-    # the third at the latest when the second has come
-    assert asked[:3] == [4, 5, 6] or asked == [4, 5]
-    assert len(list(coming)) == 2 and asked == [4, 5, 6, 7]
-    # before a GPU sees it
-    with pytest.raises(CourseError, match=r"run from -1 to 3, but .* has 11"):
-        next(
-            loop._ahead(
-                [{"ids": torch.tensor([[-1, 3]])}],
-                range(1),
-                tiny(),
-                torch.device("meta"),
-                1,
-                Processes(),
-            )
-        )
+def test_long_runs_on_a_gpu_are_compiled(
+    device: str, steps: int, said: bool | None, compiles: bool
+) -> None:
+    config = loop.TrainConfig(steps=steps, compile=said)
+    assert loop.compiles(config, torch.device(device)) is compiles
 
 
 @pytest.mark.slow
