@@ -108,11 +108,9 @@ def _read_config(values: Values) -> StackConfig:
 
 def body(model: Any) -> tuple[Rule, ...]:
     """BERT's rules, and one more layer where the token vectors are narrower than the model."""
-    return (
-        bert.BODY
-        if model.stack.embed.project is None
-        else bert.BODY + pairs("embeddings_project", "embed.project")
-    )
+    if model.stack.config.embed.width is None:
+        return bert.BODY
+    return bert.BODY + pairs("embeddings_project", "embed.project")
 
 
 MASKED = bert.masked(

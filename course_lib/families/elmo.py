@@ -26,7 +26,7 @@ from course_lib.families.rules import Rule, convert
 from course_lib.files import atomic_write, read_json
 from course_lib.model.heads import Mask
 from course_lib.model.layers import evaluating
-from course_lib.model.lstm import ProjectedLSTM, right_padded, turned, turning
+from course_lib.model.lstm import ProjectedLSTM, reverse, reversed_order, right_padded
 from course_lib.objectives import seeded_generator
 from course_lib.objectives.losses import Batch, cross_entropy
 from course_lib.vocab import IGNORE
@@ -152,18 +152,14 @@ class Elmo(nn.Module):
         """Words by their characters, `<S>` and `</S>` included, padded on the right, to layers + 1
         tensors with F twice the width: the token layer (twice the same), then each LSTM layer's
         forward half and backward half."""
-        turn = turning(
-            ids.shape[1], None if attention_mask is None else right_padded(attention_mask.bool())
-        )
+        lengths = None if attention_mask is None else right_padded(attention_mask)
+        order = reversed_order(ids.shape[1], lengths)
         tokens = self.tokens(ids).transpose(0, 1)  # T B P
-        left, right = (
-            self._read(self.forwards, tokens),
-            self._read(self.backwards, turned(tokens, turn)),
-        )
-        layers = [torch.cat([tokens, tokens], dim=-1)]
-        layers += [
-            torch.cat([a, turned(b, turn)], dim=-1) for a, b in zip(left, right, strict=True)
-        ]
+        left = self._read(self.forwards, tokens)
+        right = self._read(self.backwards, reverse(tokens, order))
+        layers = [torch.cat([tokens, tokens], dim=-1)]  # T B F
+        for from_left, from_right in zip(left, right, strict=True):
+            layers.append(torch.cat([from_left, reverse(from_right, order)], dim=-1))
         return [layer.transpose(0, 1) for layer in layers]
 
     def _read(

@@ -3,6 +3,8 @@
 Shapes broadcast to [B, H, Tq, Tk]. One place turns a mask into scores: `attention.py`.
 """
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -25,9 +27,30 @@ def padding(attention_mask: Tensor) -> Tensor:
     return attention_mask.bool()[:, None, None, :]
 
 
+def window(q_pos: Tensor, k_pos: Tensor, size: int) -> Tensor:
+    """Nobody sees farther than `size` positions to either side: Int[#B, Tq], Int[#B, Tk] to
+    Bool[#B, 1, Tq, Tk].
+
+    >>> window(torch.arange(4)[None], torch.arange(4)[None], 1)[0, 0].int().tolist()
+    [[1, 1, 0, 0], [1, 1, 1, 0], [0, 1, 1, 1], [0, 0, 1, 1]]
+    """
+    distance = k_pos[:, None, :] - q_pos[:, :, None]  # B Tq Tk
+    return (distance.abs() <= size)[:, None]
+
+
 def prefix(lengths: Tensor, t: int) -> Tensor:
     """Prefix LM (Raffel et al. 2020, section 3.2.1), Bool[B, 1, t, t]: the first lengths[b] tokens
     see each other.
     """
     inside = torch.arange(t, device=lengths.device) < lengths[:, None]  # B T
     return causal(t, device=lengths.device) | inside[:, None, None, :]
+
+
+def all_of(masks: Sequence[Tensor]) -> Tensor | None:
+    """Where every one of these masks is True; None if there is none of them."""
+    if not masks:
+        return None
+    combined = masks[0]
+    for mask in masks[1:]:
+        combined = combined & mask
+    return combined

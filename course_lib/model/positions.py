@@ -2,7 +2,8 @@
 
 A scheme may speak in four places: `embed` (added to the token vectors), `rotate` (turns queries and
 keys), `scores` (added to the attention scores) and `values` (added to the output). Everything else
-is shared."""
+is shared.
+"""
 
 import math
 from typing import Any
@@ -38,8 +39,14 @@ class Position(nn.Module):
         k: Float[Tensor, "B H Tk Dh"] | None = None,
         own: nn.Module | None = None,
     ) -> Float[Tensor, "#B H Tq Tk"] | None:
-        """What is added to the scores. q arrives already divided by sqrt(Dh). own: the layer's part
-        (`in_layer`).
+        """What is added to the scores.
+
+        Args:
+            q: queries, already divided by sqrt(Dh); None where `scores_use_query` is False.
+            q_pos: their positions.
+            k_pos: the keys' positions.
+            k: keys.
+            own: what the scheme has learned for this layer alone (`in_layer`).
         """
         return None
 
@@ -51,6 +58,10 @@ class Position(nn.Module):
     ) -> Float[Tensor, "B H Tq Dh"] | float:
         """What is added to the attention output of each head."""
         return 0.0
+
+    def with_base(self, base: float | None) -> "Position":
+        """The scheme for layers that have a rotary base of their own; None: they have not."""
+        return self
 
 
 def distance(q_pos: Int[Tensor, "#B Tq"], k_pos: Int[Tensor, "#B Tk"]) -> Int[Tensor, "#B Tq Tk"]:
@@ -67,11 +78,15 @@ class LearnedPosition(Position):
 
     def embed(self, pos: Tensor) -> Tensor:
         length = self.table.num_embeddings
-        looks = pos.device.type == "cpu" and pos.numel() and not torch.compiler.is_compiling()
-        if pos.shape[1] > length or (looks and int(pos.max()) >= length):
-            reach = f"The sequence reaches {max(pos.shape[1], int(pos.max()) + 1)} positions"
-            remedy = "shorten the text or use a model with more positions"
-            raise CourseError(f"{reach}, but this model has learned {length}; {remedy}.")
+        reach = pos.shape[1]
+        # On a GPU looking at the positions would wait for it.
+        if pos.device.type == "cpu" and pos.numel() and not torch.compiler.is_compiling():
+            reach = max(reach, int(pos.max()) + 1)
+        if reach > length:
+            raise CourseError(
+                f"The sequence reaches {reach} positions, but this model has learned {length};"
+                " shorten the text or use a model with more positions."
+            )
         return self.table(pos)
 
 
@@ -101,18 +116,27 @@ class RopePosition(Position):
 
     def __init__(self, config: c.Rope, dh: int) -> None:
         super().__init__()
+        self.dh = dh
         self.interleaved = config.interleaved
         steps = torch.arange(0, dh, 2, dtype=torch.float32)
         self.register_buffer("frequencies", config.base ** (-steps / dh), persistent=False)
 
     def rotate(self, x: Tensor, pos: Tensor) -> Tensor:
         angles = pos[:, None, :, None].float() * self.frequencies  # B 1 T Dh/2
-        cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+        cos = angles.cos().to(x.dtype)
+        sin = angles.sin().to(x.dtype)
         if self.interleaved:
-            a, b = x[..., 0::2], x[..., 1::2]
+            a = x[..., 0::2]
+            b = x[..., 1::2]
             return torch.stack((a * cos - b * sin, a * sin + b * cos), dim=-1).flatten(-2)
         a, b = x.chunk(2, dim=-1)
         return torch.cat((a * cos - b * sin, a * sin + b * cos), dim=-1)
+
+    def with_base(self, base: float | None) -> Position:
+        if base is None:
+            return self
+        with self.frequencies.device:
+            return RopePosition(c.Rope(base, self.interleaved), self.dh)
 
 
 class T5BucketsPosition(Position):
@@ -128,14 +152,15 @@ class T5BucketsPosition(Position):
 
     def bucket(self, distance: Tensor) -> Tensor:
         """Bucket number of each key-minus-query distance. Any shape, integers."""
-        buckets, offset = self.buckets, torch.zeros_like(distance)
         if self.bidirectional:  # half of the buckets for keys to the right
-            buckets //= 2
+            buckets = self.buckets // 2
             offset = (distance > 0).long() * buckets
             far = distance.abs()
         else:
+            buckets = self.buckets
+            offset = torch.zeros_like(distance)
             far = (-distance).clamp(min=0)
-        exact = buckets // 2
+        exact = buckets // 2  # below, each distance has its own bucket
         log = torch.log(far.clamp(min=1).float() / exact) / math.log(self.max_distance / exact)
         large = (exact + (log * (buckets - exact)).long()).clamp(max=buckets - 1)
         return offset + torch.where(far < exact, far, large)
@@ -160,15 +185,15 @@ class ShawPosition(Position):
 
     def scores(self, q: Tensor | None, q_pos: Tensor, k_pos: Tensor, *_: Any) -> Tensor:
         assert q is not None
-        return torch.einsum("bhqd,bqkd->bhqk", q, self._rows(self.key_table, q, q_pos, k_pos))
+        rows = self._rows(self.key_table, q, q_pos, k_pos)
+        return torch.einsum("bhqd,bqkd->bhqk", q, rows)
 
     def values(self, probs: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
-        return torch.einsum(
-            "bhqk,bqkd->bhqd", probs, self._rows(self.value_table, probs, q_pos, k_pos)
-        )
+        rows = self._rows(self.value_table, probs, q_pos, k_pos)
+        return torch.einsum("bhqk,bqkd->bhqd", probs, rows)
 
     def _rows(self, table: nn.Embedding, like: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
-        index = distance(q_pos, k_pos).clamp(-self.clip, self.clip) + self.clip
+        index = distance(q_pos, k_pos).clamp(-self.clip, self.clip) + self.clip  # 0 to 2 clip
         return table(index).to(like.dtype).expand(like.shape[0], -1, -1, -1)  # B Tq Tk Dh
 
 
@@ -191,15 +216,12 @@ class AlibiPosition(Position):
         if math.log2(heads).is_integer():
             return [2 ** (-8 * (h + 1) / heads) for h in range(heads)]
         lower = 2 ** math.floor(math.log2(heads))
-        return (
-            AlibiPosition.geometric(lower)
-            + AlibiPosition.geometric(2 * lower)[0::2][: heads - lower]
-        )
+        between = AlibiPosition.geometric(2 * lower)[0::2]
+        return AlibiPosition.geometric(lower) + between[: heads - lower]
 
     def scores(self, q: Tensor | None, q_pos: Tensor, k_pos: Tensor, *_: Any) -> Tensor:
-        return -self.slopes[:, None, None] * distance(q_pos, k_pos).abs()[:, None].to(
-            self.slopes.dtype
-        )
+        far = distance(q_pos, k_pos).abs()[:, None].to(self.slopes.dtype)  # B 1 Tq Tk
+        return -self.slopes[:, None, None] * far
 
 
 class DisentangledPosition(Position):
@@ -239,15 +261,15 @@ class Crosswise(nn.Module):
 
     def __init__(self, config: c.StackConfig, position: c.Disentangled) -> None:
         super().__init__()
-        self.heads, self.factor, inner = config.heads, config.score_factor, config.heads * config.dh
-        self.k = (
-            nn.Linear(config.width, inner, bias=False) if position.content_to_position else None
-        )
-        self.q = (
-            nn.Linear(config.width, inner, bias=config.bias)
-            if position.position_to_content
-            else None
-        )
+        inner = config.heads * config.dh
+        self.heads = config.heads
+        self.factor = config.score_factor
+        self.k = None
+        if position.content_to_position:
+            self.k = nn.Linear(config.width, inner, bias=False)
+        self.q = None
+        if position.position_to_content:
+            self.q = nn.Linear(config.width, inner, bias=config.bias)
 
     def forward(
         self,
@@ -256,16 +278,22 @@ class Crosswise(nn.Module):
         rows: Float[Tensor, "R D"],
         index: Int[Tensor, "#B Tq Tk"],
     ) -> Float[Tensor, "B H Tq Tk"]:
-        index = index[:, None].expand(len(q), self.heads, -1, -1)
+        """Both terms for all pairs of tokens.
+
+        Args:
+            q: queries, scaled.
+            k: keys, not scaled.
+            rows: the vectors of R distances.
+            index: which of them is the distance of each pair.
+        """
+        index = index[:, None].expand(len(q), self.heads, -1, -1)  # B H Tq Tk
         scores = []
         if self.k is not None:
-            # B H Tq R -> B H Tq Tk
-            scores.append((q @ self._split(self.k(rows))).gather(-1, index))
+            to_position = q @ self._split(self.k(rows))  # B H Tq R
+            scores.append(to_position.gather(-1, index))  # B H Tq Tk
         if self.q is not None:
-            # B H Tk Tq
-            turned = (k * self.factor @ self._split(self.q(rows))).gather(
-                -1, index.transpose(-1, -2)
-            )
+            to_content = k * self.factor @ self._split(self.q(rows))  # B H Tk R
+            turned = to_content.gather(-1, index.transpose(-1, -2))  # B H Tk Tq
             scores.append(turned.transpose(-1, -2))
         return sum(scores[1:], start=scores[0])
 
@@ -275,9 +303,9 @@ class Crosswise(nn.Module):
 
 def in_layer(config: c.StackConfig) -> nn.Module | None:
     """What `config.position` learns anew in each layer's attention, if anything."""
-    return (
-        Crosswise(config, config.position) if isinstance(config.position, c.Disentangled) else None
-    )
+    if isinstance(config.position, c.Disentangled):
+        return Crosswise(config, config.position)
+    return None
 
 
 def build(config: c.StackConfig) -> Position:

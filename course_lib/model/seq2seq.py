@@ -1,11 +1,13 @@
 """Encoder-decoder models: two stacks, the second causal and attending to the first (Vaswani et al.
 2017, figure 1).
 
-    a source -> encoder -> memory -> decoder, fed with the target moved one to the right -> the
-    target
+    source -> encoder -> memory -> decoder -> target
+                                      ^
+                        the target, moved one to the right
 
 BART and T5 are `EncoderDecoder` with different `StackConfig`s; the heads on top are below. U is the
-target's length."""
+target's length.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -29,10 +31,13 @@ def encoder_config(config: StackConfig) -> StackConfig:
 def shift_right(
     ids: Int[Tensor, "B U"], start: int, attention_mask: Mask = None
 ) -> Int[Tensor, "B U"]:
-    """What the decoder reads when it should say `ids`: the start token, then all but the last
-    (teacher forcing).
+    """What the decoder reads when it should write `ids`: the start token, then all but the last
+    (teacher forcing). -100 (no target) becomes the start token.
 
-    -100 (no target) becomes the start token. attention_mask: real tokens, so that left padding stays to the left.
+    Args:
+        ids: the target.
+        start: the token that the decoder begins with.
+        attention_mask: the target's real tokens, so that left padding stays to the left.
 
     >>> shift_right(torch.tensor([[5, 6, 7]]), start=2).tolist()
     [[2, 5, 6]]
@@ -40,16 +45,19 @@ def shift_right(
     shifted = ids.roll(1, dims=1)
     shifted[:, 0] = start
     if attention_mask is not None:
-        shifted = shifted.masked_fill(
-            attention_mask.bool() & (attention_mask.cumsum(dim=1) == 1), start
-        )
+        is_first = attention_mask.bool() & (attention_mask.cumsum(dim=1) == 1)
+        shifted = shifted.masked_fill(is_first, start)
     return shifted.masked_fill(shifted == IGNORE, start)
 
 
 class EncoderDecoder(nn.Module):
-    """Two stacks over one table of token vectors. config: the decoder's. encoder: by default the
-    same without `causal` and `cross`. start: the token that the decoder begins with (BART: end of
-    sentence; T5: padding)."""
+    """Two stacks over one table of token vectors.
+
+    Args:
+        config: the decoder's.
+        encoder: by default the same without `causal` and `cross`.
+        start: the token that the decoder begins with (BART: end of sentence; T5: padding).
+    """
 
     def __init__(
         self, config: StackConfig, *, encoder: StackConfig | None = None, start: int = 0
@@ -64,7 +72,8 @@ class EncoderDecoder(nn.Module):
                 "Encoder and decoder share their token vectors; give both the same width and"
                 " embedding."
             )
-        self.config, self.start = config, start
+        self.config = config
+        self.start = start
         self.encoder = Transformer(encoder or encoder_config(config))
         self.decoder = Transformer(config)
         self.decoder.embed.tokens = self.encoder.embed.tokens
@@ -78,13 +87,19 @@ class EncoderDecoder(nn.Module):
         decoder_attention_mask: Mask = None,
         segments: Segments = None,
     ) -> Float[Tensor, "B U D"]:
-        """The decoder's hidden states. Without decoder_ids it reads the source itself, moved one to
-        the right, as BART reads a text to judge it (Lewis et al. 2020, section 3.1)."""
+        """The decoder's hidden states.
+
+        Args:
+            ids: the source.
+            decoder_ids: what the decoder reads. By default the source itself, moved one to the
+                right, as BART reads a text to judge it (Lewis et al. 2020, section 3.1).
+            attention_mask: the source's real tokens.
+            decoder_attention_mask: the decoder's.
+            segments: the source's.
+        """
         if decoder_ids is None:
-            decoder_ids, decoder_attention_mask = (
-                shift_right(ids, self.start, attention_mask),
-                attention_mask,
-            )
+            decoder_ids = shift_right(ids, self.start, attention_mask)
+            decoder_attention_mask = attention_mask
         memory = self.encoder(ids, attention_mask=attention_mask, segments=segments)
         return self.decoder(
             decoder_ids,
@@ -108,9 +123,14 @@ class Hidden(nn.Module):
 
 
 class Seq2SeqLM(nn.Module):
-    """Logits of the target's tokens. tied: the token vectors are the output matrix; otherwise one
-    of its own (T5 1.1). scaled: hidden states are divided by sqrt(D) before it (T5 1.0). bias: a
-    constant added to the logits, never trained (BART's `final_logits_bias`)."""
+    """Logits of the target's tokens.
+
+    Args:
+        stack: the two stacks.
+        tied: the token vectors are the output matrix; otherwise it has one of its own (T5 1.1).
+        scaled: hidden states are divided by sqrt(D) before it (T5 1.0).
+        bias: a constant added to the logits, never trained (BART's `final_logits_bias`).
+    """
 
     bias: Tensor | None
 
@@ -118,11 +138,13 @@ class Seq2SeqLM(nn.Module):
         self, stack: EncoderDecoder, *, tied: bool = True, scaled: bool = False, bias: bool = False
     ) -> None:
         super().__init__()
-        width, vocab = stack.config.width, stack.config.embed.vocab
-        self.stack, self.scaled = stack, scaled
-        self.head = None if tied else nn.Linear(width, vocab, bias=False)
+        vocab = stack.config.embed.vocab
+        self.stack = stack
+        self.scaled = scaled
         self.register_buffer("bias", torch.zeros(vocab) if bias else None)
-        if self.head is not None:
+        self.head = None
+        if not tied:
+            self.head = nn.Linear(stack.config.width, vocab, bias=False)
             init(stack, self.head)
 
     def forward(
@@ -134,8 +156,14 @@ class Seq2SeqLM(nn.Module):
         decoder_attention_mask: Mask = None,
         loss_mask: Mask = None,
     ) -> Float[Tensor, "B U V"] | Float[Tensor, "N V"]:
-        """decoder_ids: the target moved one to the right (`shift_right`). loss_mask: as in
-        `heads`.
+        """Scores of the next token at each position of the target.
+
+        Args:
+            ids: the source.
+            decoder_ids: the target moved one to the right (`shift_right`).
+            attention_mask: the source's real tokens.
+            decoder_attention_mask: the target's.
+            loss_mask: as in `heads`.
         """
         h = self.stack(
             ids,
@@ -147,9 +175,13 @@ class Seq2SeqLM(nn.Module):
 
     def logits(self, h: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
         """Hidden states of the decoder to scores of the vocabulary."""
-        matrix = self.stack.decoder.embed.tokens.weight if self.head is None else self.head.weight
-        h = h * self.stack.config.width**-0.5 if self.scaled else h
-        # `bf16_copy` leaves buffers as they are
+        if self.head is None:
+            matrix = self.stack.decoder.embed.tokens.weight
+        else:
+            matrix = self.head.weight
+        if self.scaled:
+            h = h * self.stack.config.width**-0.5
+        # `bf16_copy` leaves buffers as they are.
         bias = None if self.bias is None else self.bias.to(h.dtype)
         return nn.functional.linear(h, matrix, bias)
 
@@ -157,9 +189,8 @@ class Seq2SeqLM(nn.Module):
         """The language model of the targets of these sources, one row or several each: what
         `generate` continues.
         """
-        return Conditioned(
-            self, self.stack.encoder(ids, attention_mask=attention_mask), attention_mask
-        )
+        memory = self.stack.encoder(ids, attention_mask=attention_mask)
+        return Conditioned(self, memory, attention_mask)
 
 
 class Conditioned(nn.Module):
@@ -169,7 +200,9 @@ class Conditioned(nn.Module):
 
     def __init__(self, model: Seq2SeqLM, memory: Float[Tensor, "B T D"], memory_mask: Mask) -> None:
         super().__init__()
-        self.model, self.memory, self.memory_mask = model, memory, memory_mask
+        self.model = model
+        self.memory = memory
+        self.memory_mask = memory_mask
         self.stack = model.stack.decoder
 
     def forward(
@@ -180,9 +213,10 @@ class Conditioned(nn.Module):
 
 
 class Seq2SeqClassifier(Head):
-    """One label a text, read from the decoder's last token after it has seen all (Lewis et al.
-    2020, section 3.1): encoder and decoder are both fed with the text; tanh(dense) and a projection
-    follow. Logits [B, C]."""
+    """One label a text, read from the decoder's last token (Lewis et al. 2020, section 3.1).
+
+    Encoder and decoder both read the text; tanh(dense) and a projection follow. Logits [B, C].
+    """
 
     def __init__(self, stack: EncoderDecoder, classes: int) -> None:
         super().__init__(stack)
@@ -192,5 +226,6 @@ class Seq2SeqClassifier(Head):
         init(stack, self.dense, self.out)
 
     def answer(self, h: Float[Tensor, "B T D"], attention_mask: Mask) -> Float[Tensor, "B C"]:
-        last = pool(h, attention_mask, "last")
-        return self.out(self.dropout(torch.tanh(self.dense(self.dropout(last)))))
+        last = pool(h, attention_mask, "last")  # B D
+        hidden = torch.tanh(self.dense(self.dropout(last)))
+        return self.out(self.dropout(hidden))

@@ -2,39 +2,44 @@
 `StackConfig`s.
 """
 
-from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from course_lib.errors import CourseError
 from course_lib.model import masks, positions
 from course_lib.model.attention import KVCache, PositionInfo
-from course_lib.model.config import StackConfig
+from course_lib.model.config import AttentionPattern, StackConfig, Window
 from course_lib.model.layers import Block, Embedding, RMSNorm, norm
 
 
+class View(NamedTuple):
+    """What the layers with one attention pattern see of the tokens."""
+
+    positions: PositionInfo
+    mask: Bool[Tensor, "#B #H #T Tk"] | None  # True = may attend; None: everyone may
+    is_causal: bool  # in place of a causal mask
+
+
 class Transformer(nn.Module):
-    """Embedding, L blocks, perhaps a last norm; `config` is everything that makes this model this
-    model.
+    """Embedding, L blocks, perhaps a last norm.
+
+    `config` is everything that makes this model this model.
     """
 
     vocabulary: tuple[str, ...] = ()  # the tokens of its tokenizer, where they are known
-    # True: the backward pass computes each block again, for less memory (Chen et al. 2016)
-    recompute = False
 
     def __init__(self, config: StackConfig) -> None:
         super().__init__()
         self.config = config
         self.embed = Embedding(config)
         self.position = positions.build(config)
-        self.blocks = nn.ModuleList(
-            Block(config) for _ in range(1 if config.shared else config.layers)
-        )
-        self.norm = norm(config) if config.final_norm else None
+        # ALBERT applies one block in every layer.
+        blocks = 1 if config.shared else config.layers
+        self.blocks = nn.ModuleList(Block(config, layer) for layer in range(blocks))
+        self.norm = norm(config) if config.final_norm else nn.Identity()
         self.apply(self._init)
         if config.scaled_init:
             self._scale_residual_outputs()
@@ -57,54 +62,57 @@ class Transformer(nn.Module):
         """Token vectors to hidden states: soft prompts enter here.
 
         Args:
+            x: token vectors, as `embed.lookup` gives them.
             attention_mask: True = a real token, False = padding, on either side; positions count
-                kept tokens only. With a cache it spans past and new tokens (Tk of them).
+                real tokens only. With a cache it spans past and new tokens (Tk of them).
+            segments: of which segment each token is.
             mask: who may attend to whom, in place of the config's choice; `attention_mask` still
                 applies.
             cache: keys and values of earlier tokens; extended in place by these.
-            memory, memory_mask: the encoder's output and its real tokens, for stacks with
-                cross-attention.
+            memory: the encoder's output, for stacks with cross-attention.
+            memory_mask: its real tokens.
         """
-        past, t = (cache.length if cache is not None else 0), x.shape[1]
-        k_pos = self._positions(past + t, attention_mask, x.device)  # B|1 Tk
-        q_pos = k_pos[:, past:]
-        where = PositionInfo(self.position, q_pos, k_pos)
-
-        is_causal = mask is None and attention_mask is None and self.config.causal and past == 0
-        if mask is None and self.config.causal and not is_causal and (t > 1 or past == 0):
-            mask = masks.causal(t, past + t, x.device)
-        if attention_mask is not None:
-            mask = (
-                masks.padding(attention_mask)
-                if mask is None
-                else mask & masks.padding(attention_mask)
-            )
         if (memory is not None) != self.config.cross:
             raise CourseError(
                 "A stack takes memory= exactly if it has cross-attention (StackConfig.cross)."
             )
-        over_memory = None if memory_mask is None else masks.padding(memory_mask)
+        if memory_mask is not None:
+            memory_mask = masks.padding(memory_mask)
+        past = 0 if cache is None else cache.length
+        keys = self._count(past + x.shape[1], attention_mask, x.device)  # B|1 Tk
+        queries = keys[:, past:]  # B|1 T
 
-        x = self.embed(x, self.position.embed(q_pos), segments)
-        for layer in range(self.config.layers):
-            block = self.blocks[0 if self.config.shared else layer]
-            x = (
-                partial(checkpoint, block, use_reentrant=False)
-                if self.recompute and self.training
-                else block
-            )(
+        # Layers that attend alike share their positions and their mask.
+        views = {}
+        for pattern in dict.fromkeys(self.config.attention):
+            scheme = self.position.with_base(pattern.rope_base)
+            info = PositionInfo(scheme, queries, keys)
+            views[pattern] = self._view(pattern, info, attention_mask, mask)
+
+        x = self.embed(x, self.position.embed(queries), segments)  # B T D
+        for layer, block in enumerate(self.layers()):
+            view = views[self.config.pattern(layer)]
+            x = block(
                 x,
-                mask=mask,
-                is_causal=is_causal,
-                where=where,
-                cache=None if cache is None else cache.own[layer],
+                mask=view.mask,
+                is_causal=view.is_causal,
+                positions=view.positions,
+                cache=None if cache is None else cache.layer(layer),
                 memory=memory,
-                memory_mask=over_memory,
-                cross_cache=None if cache is None else cache.cross[layer],
+                memory_mask=memory_mask,
             )
-        return x if self.norm is None else self.norm(x)
+        return self.norm(x)
 
-    def _positions(self, total: int, attention_mask: Tensor | None, device: torch.device) -> Tensor:
+    def layers(self) -> list[nn.Module]:
+        """The blocks in order. ALBERT applies one block in every layer."""
+        if self.config.shared:
+            return [self.blocks[0]] * self.config.layers
+        return list(self.blocks)
+
+    def _count(
+        self, total: int, attention_mask: Tensor | None, device: torch.device
+    ) -> Int[Tensor, "#B Tk"]:
+        """The position of each token, past ones included: 0, 1, 2, ..., padding not counted."""
         if attention_mask is None:
             return torch.arange(total, device=device)[None]
         if attention_mask.shape[1] != total:
@@ -113,6 +121,40 @@ class Transformer(nn.Module):
                 " tokens."
             )
         return (attention_mask.long().cumsum(dim=1) - 1).clamp(min=0)
+
+    def _view(
+        self,
+        pattern: AttentionPattern,
+        positions: PositionInfo,
+        attention_mask: Tensor | None,
+        mask: Tensor | None,
+    ) -> View:
+        """Positions and mask of the layers with this attention pattern. mask: as in `run`."""
+        new = positions.queries.shape[1]
+        total = positions.keys.shape[1]
+        is_window = isinstance(pattern, Window)
+        # The fused kernel makes the causal mask itself, but knows no padding, cache or window.
+        if (
+            self.config.causal
+            and new == total
+            and not is_window
+            and mask is None
+            and attention_mask is None
+        ):
+            return View(positions, mask=None, is_causal=True)
+
+        parts = []
+        if mask is not None:
+            parts.append(mask)
+        else:
+            # One new token behind a cache sees everything before it.
+            if self.config.causal and (new > 1 or new == total):
+                parts.append(masks.causal(new, total, positions.keys.device))
+            if is_window:
+                parts.append(masks.window(positions.queries, positions.keys, pattern.size))
+        if attention_mask is not None:
+            parts.append(masks.padding(attention_mask))
+        return View(positions, mask=masks.all_of(parts), is_causal=False)
 
     def _init(self, module: nn.Module) -> None:
         if isinstance(module, nn.Linear | nn.Embedding):
@@ -126,6 +168,7 @@ class Transformer(nn.Module):
         """Divide what flows into the residual by sqrt(number of residual layers) (GPT-2 report,
         section 2.3).
         """
+        std = self.config.init_std / (2 * self.config.layers) ** 0.5
         for name, weight in self.named_parameters():
             if name.endswith(("attn.out.weight", "cross.out.weight", "ff.down.weight")):
-                nn.init.normal_(weight, std=self.config.init_std / (2 * self.config.layers) ** 0.5)
+                nn.init.normal_(weight, std=std)

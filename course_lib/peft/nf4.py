@@ -9,12 +9,14 @@ The 16 levels are quantiles of the normal distribution: what trained weights loo
 each about equally often. One of them is 0, so there are 7 below it and 8 above."""
 
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
+
+from course_lib.model import kernels
 
 BLOCK, OUTER = 64, 256
 FP8 = torch.float8_e4m3fn
@@ -99,21 +101,11 @@ class QuantisedLinear(nn.Module):
         return dequantise(parts, (self.out_features, self.in_features))
 
     def forward(self, x: Float[Tensor, "*T I"]) -> Float[Tensor, "*T O"]:
-        y: Tensor = _Product.apply(x, self)  # type: ignore[no-untyped-call]
+        if kernels.use_linear_again():
+            y = kernels.linear_again(x, self)
+        else:
+            y = F.linear(x, self.weight.to(x.dtype))
         return y if self.bias is None else y + self.bias.to(y.dtype)
-
-
-class _Product(torch.autograd.Function):
-    """x W^T, which makes the matrix again for the backward pass instead of keeping it."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, layer: QuantisedLinear) -> Tensor:
-        ctx.layer, ctx.dtype = layer, x.dtype
-        return F.linear(x, layer.weight.to(x.dtype))
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        return (grad @ ctx.layer.weight.to(grad.dtype)).to(ctx.dtype), None
 
 
 def _blocks(x: Tensor, size: int) -> Tensor:

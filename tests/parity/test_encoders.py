@@ -107,7 +107,7 @@ def test_every_hidden_state_is_equal(family, case, side, batch, tmp_path):
         out = ours_on(ours, batch)
     attention_mask = batch["attention_mask"]
     assert len(states) == len(expected.hidden_states) == theirs.config.num_hidden_layers + 1
-    if ours.stack.norm is not None:  # their last one is normed
+    if ours.stack.config.final_norm:  # their last one is normed
         states[-1] = ours.stack.norm(states[-1])
     for layer, (a, b) in enumerate(zip(states, expected.hidden_states, strict=True)):
         assert close(a[attention_mask], b[attention_mask]), layer
@@ -289,6 +289,6 @@ def test_generator_and_discriminator_share_one_embedding():
     assert other.config.width == 4
     assert other.embed.tokens is ours.embed.tokens and other.embed.segments is ours.embed.segments
     assert other.embed.norm is ours.embed.norm and other.position is ours.position
-    assert other.embed.project.weight.shape == (4, 16) and ours.embed.project is None
+    assert other.embed.project.weight.shape == (4, 16) and ours.config.embed.width is None
     alone = sizes(RTD(Transformer(small()))) + sizes(MLM(Transformer(electra.generator(small()))))
     assert sizes(torch.nn.ModuleList((first, second))) == alone - 16 * (VOCAB + LENGTH + 4)

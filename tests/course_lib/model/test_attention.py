@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from course_lib.analysis import capture
-from course_lib.model import attention, config, masks, positions
+from course_lib.model import attention, config, kernels, masks, positions
 from course_lib.model.attention import Attention, LayerCache, PositionInfo
 
 SCHEMES = [
@@ -41,13 +41,13 @@ def build(position=None, **more):
     return module, PositionInfo(scheme, pos, pos)
 
 
-def naive(module, where, x, mask):
+def naive(module, info, x, mask):
     """Equation 1 as loops over rows, heads, queries and keys, with the scheme's four seams."""
-    pos = where.position
+    pos = info.scheme
     split = lambda y: y.view(B, T, H, D // H).transpose(1, 2)  # noqa: E731
     q, k, v = (split(layer(x)) for layer in (module.q, module.k, module.v))
-    q, k = pos.rotate(q, where.q_pos), pos.rotate(k, where.k_pos)
-    bias = pos.scores(q / math.sqrt(D // H), where.q_pos, where.k_pos)
+    q, k = pos.rotate(q, info.queries), pos.rotate(k, info.keys)
+    bias = pos.scores(q / math.sqrt(D // H), info.queries, info.keys)
     probs = torch.zeros(B, H, T, T)
     out = torch.zeros(B, H, T, D // H)
     for b in range(B):
@@ -61,7 +61,7 @@ def naive(module, where, x, mask):
                 for weight, j in zip(weights, seen, strict=True):
                     probs[b, h, i, j] = weight
                     out[b, h, i] += weight * v[b, h, j]
-    out = out + pos.values(probs, where.q_pos, where.k_pos)
+    out = out + pos.values(probs, info.queries, info.keys)
     return module.out(out.transpose(1, 2).flatten(2)), probs
 
 
@@ -76,13 +76,13 @@ MASKS = {
 @pytest.mark.parametrize("mask", MASKS)
 @pytest.mark.parametrize("scheme", SCHEMES, ids=repr)
 def test_fused_explicit_and_naive_are_equal(scheme, mask):
-    module, where = build(scheme)
+    module, info = build(scheme)
     x, mask = torch.randn(B, T, D), MASKS[mask]
     with torch.no_grad():
-        expected, weights = naive(module, where, x, mask)
-        unwatched = module(x, x, mask=mask, where=where)
+        expected, weights = naive(module, info, x, mask)
+        unwatched = module(x, x, mask=mask, positions=info)
         with capture(torch.nn.ModuleDict({"attn": module}), "attn.probs", "attn.scores") as seen:
-            watched = module(x, x, mask=mask, where=where)
+            watched = module(x, x, mask=mask, positions=info)
     torch.testing.assert_close(unwatched, expected)
     torch.testing.assert_close(watched, expected)
     torch.testing.assert_close(seen["attn.probs"], weights)
@@ -94,64 +94,64 @@ def test_fused_explicit_and_naive_are_equal(scheme, mask):
 )
 @pytest.mark.parametrize("scheme", SCHEMES, ids=repr)
 def test_both_paths_have_the_same_outputs_and_gradients(scheme, options, monkeypatch):
-    module, where = build(scheme)
+    module, info = build(scheme)
     x, found = torch.randn(B, T, D), []
-    for slower in (False, True):
-        monkeypatch.setattr(attention, "_fused_is_slower", lambda q, k, slower=slower: slower)
+    for enabled in (True, False):
+        monkeypatch.setattr(kernels, "ENABLED", enabled)
         module.zero_grad()
         leaf = x.clone().requires_grad_()
         out = module(
-            leaf, leaf, where=PositionInfo(where.position, where.q_pos, where.k_pos), **options
+            leaf, leaf, positions=PositionInfo(info.scheme, info.queries, info.keys), **options
         )
         out.square().sum().backward()
         found.append([out, leaf.grad, *(p.grad.clone() for p in module.parameters())])
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4)
     if "is_causal" in options:
-        torch.testing.assert_close(found[0][0], module(x, x, mask=MASKS["causal"], where=where))
+        torch.testing.assert_close(found[0][0], module(x, x, mask=MASKS["causal"], positions=info))
 
 
 def test_the_fused_kernel_is_used_when_nobody_watches(monkeypatch):
-    module, where = build()
+    module, info = build()
     calls = []
     real = torch.nn.functional.scaled_dot_product_attention
     monkeypatch.setattr(
-        attention.F,
+        torch.nn.functional,
         "scaled_dot_product_attention",
         lambda *a, **k: calls.append(1) or real(*a, **k),
     )
     x = torch.randn(B, T, D)
-    module(x, x, where=where)
+    module(x, x, positions=info)
     assert len(calls) == 1
     with capture(torch.nn.ModuleDict({"attn": module}), "attn.probs"):
-        module(x, x, where=where)
+        module(x, x, positions=info)
     assert len(calls) == 1, "watched probabilities must be formed"
-    module.to(torch.bfloat16)(x.bfloat16(), x.bfloat16(), where=where)
+    module.to(torch.bfloat16)(x.bfloat16(), x.bfloat16(), positions=info)
     assert len(calls) == 1, "bfloat16 learns faster on the explicit path"
     with torch.no_grad():
-        module(x.bfloat16(), x.bfloat16(), where=where)
+        module(x.bfloat16(), x.bfloat16(), positions=info)
     assert len(calls) == 2
 
 
 def test_a_row_that_may_see_nobody_gives_no_nan():
-    module, where = build()
+    module, info = build()
     x = torch.randn(B, T, D)
     nobody = masks.causal(T) & masks.padding(torch.tensor([[0] * 3 + [1] * 3, [1] * T]))
     for grad in (False, True):
         with torch.set_grad_enabled(grad):
-            assert module(x, x, mask=nobody, where=where).isfinite().all()
+            assert module(x, x, mask=nobody, positions=info).isfinite().all()
     with torch.no_grad(), capture(torch.nn.ModuleDict({"attn": module}), "attn.probs"):
-        assert module(x, x, mask=nobody, where=where).isfinite().all()
+        assert module(x, x, mask=nobody, positions=info).isfinite().all()
 
 
 def test_dropout_acts_in_training_only(monkeypatch):
-    module, where = build()
+    module, info = build()
     module.dropout = 0.5
     x = torch.randn(B, T, D)
-    for slower in (False, True):
-        monkeypatch.setattr(attention, "_fused_is_slower", lambda q, k, slower=slower: slower)
-        assert not torch.equal(module.train()(x, x, where=where), module(x, x, where=where))
-        assert torch.equal(module.eval()(x, x, where=where), module(x, x, where=where))
+    for enabled in (True, False):
+        monkeypatch.setattr(kernels, "ENABLED", enabled)
+        assert not torch.equal(module.train()(x, x, positions=info), module(x, x, positions=info))
+        assert torch.equal(module.eval()(x, x, positions=info), module(x, x, positions=info))
 
 
 @pytest.mark.parametrize("grad", [False, True])

@@ -44,7 +44,9 @@ def test_every_field_survives_the_round_trip():
     other = {
         "position": c.Alibi(),
         "causal": True,
+        "attention": (c.Window(4), c.Global()),
         "norm": "pre",
+        "first_norm": False,
         "final_norm": True,
         "rms": True,
         "eps": 1e-3,
@@ -88,12 +90,30 @@ def test_diff_says_exactly_what_differs():
     }
 
 
+def test_patterns_survive_the_round_trip_and_a_file_without_them_means_the_default():
+    patterns = (c.Global(), c.Window(8, rope_base=10.0))
+    config = small(position=c.Rope(), attention=patterns)
+    assert c.from_dict(json.loads(json.dumps(c.to_dict(config)))) == config
+    assert c.diff(config, small(position=c.Rope()))["attention"] == (patterns, (c.Global(),))
+    assert "attention" not in c.to_dict(small())
+
+
+def test_the_longest_sequence_is_what_learned_positions_allow():
+    assert small(position=c.Learned(7)).max_length == 7
+    assert small(position=c.Rope()).max_length is None
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"heads": 3}, "width 8 does not divide into 3 heads"),
         ({"layers": 0}, "at least 1"),
         ({"width": 6, "position": c.Rope()}, "head width 3 must be even"),
+        ({"norm": "both"}, "'pre' or 'post', not 'both'"),
+        ({"activation": "swish"}, "no activation 'swish'; there are relu, gelu"),
+        ({"dropout": 1.5}, "from 0 to 1, not 1.5"),
+        ({"attention": ()}, "one pattern at least"),
+        ({"attention": (c.Global(rope_base=9.0),)}, "needs a stack with the positions Rope"),
     ],
 )
 def test_impossible_sizes_are_refused_when_said(changes, message):

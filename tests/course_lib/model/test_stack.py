@@ -8,8 +8,17 @@ import torch
 from course_lib.errors import CourseError
 from course_lib.model import config as c
 from course_lib.model.attention import KVCache
-from course_lib.model.config import EmbedConfig, Learned, NoPosition, StackConfig
-from course_lib.model.layers import RMSNorm, evaluating
+from course_lib.model.config import (
+    EmbedConfig,
+    Global,
+    Learned,
+    NoPosition,
+    Rope,
+    StackConfig,
+    Window,
+)
+from course_lib.model.layers import evaluating
+from course_lib.model.recompute import recompute
 from course_lib.model.transformer import Transformer
 
 SCHEMES = [
@@ -187,20 +196,6 @@ def test_evaluating_returns_each_part_to_its_own_mode(fails):
     )
 
 
-def test_rms_norm_learns_by_another_kernel_what_the_formula_would():
-    quick, formula = RMSNorm(24, 1e-6), RMSNorm(24, 1e-6).double()
-    torch.nn.init.normal_(quick.weight)
-    formula.load_state_dict(quick.state_dict())
-    x = (torch.randn(2, 5, 24) + 1).requires_grad_()
-    x_, outer = x.detach().double().requires_grad_(), torch.randn(2, 5, 24)
-    y = quick(x)
-    assert "RMSNorm" in type(y.grad_fn).__name__
-    y.backward(outer)
-    formula(x_).backward(outer.double())
-    for found, meant in ((x.grad, x_.grad), (quick.weight.grad, formula.weight.grad)):
-        torch.testing.assert_close(found.double(), meant, atol=1e-5, rtol=1e-5)
-
-
 def test_under_autocast_a_block_casts_what_it_reads_once():
     block, seen = build().blocks[0], []
     for part in (block.attn.q, block.attn.k, block.attn.v):
@@ -208,3 +203,83 @@ def test_under_autocast_a_block_casts_what_it_reads_once():
     with torch.autocast("cpu", torch.bfloat16):
         block(torch.randn(1, 3, 16))
     assert seen[0] is seen[1] is seen[2] and seen[0].dtype == torch.bfloat16
+
+
+def test_recomputing_blocks_gives_the_same_gradients_to_the_last_bit():
+    """With dropout: the second pass draws what the first drew."""
+    gradients, calls = [], []
+    for again in (False, True):
+        model = build(dropout=0.3).train()
+        if again:
+            recompute(model)
+        count = []
+        model.blocks[0].ff.register_forward_pre_hook(lambda *_, count=count: count.append(1))
+        torch.manual_seed(1)
+        model(torch.arange(8).view(2, 4)).square().sum().backward()
+        gradients.append([weight.grad for weight in model.parameters()])
+        calls.append(len(count))
+    assert calls == [1, 2]
+    assert all(torch.equal(one, other) for one, other in zip(*gradients, strict=True))
+    assert model.state_dict().keys() == build().state_dict().keys()
+
+
+PATTERNS = (Global(), Window(2, rope_base=50.0), Window(1, rope_base=50.0))
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_each_layer_has_the_window_of_its_pattern(causal):
+    """What a token reads is found by changing each token in turn."""
+    for pattern in (Window(2), Window(1), Global()):
+        stack = build(Rope(), layers=1, causal=causal, attention=(pattern,))
+        ids = torch.randint(VOCAB, (1, 9))
+        size = pattern.size if isinstance(pattern, Window) else 9
+        for changed in range(9):
+            other = ids.clone()
+            other[0, changed] = (other[0, changed] + 1) % VOCAB
+            differs = (stack(other) - stack(ids)).abs().amax(-1)[0] > 1e-6
+            for at in range(9):
+                reads = abs(at - changed) <= size and not (causal and changed > at)
+                assert bool(differs[at]) == reads
+
+
+def test_layers_repeat_the_patterns_and_rotate_by_their_own_base():
+    config = build(Rope(), layers=5, attention=PATTERNS).config
+    assert [config.pattern(layer) for layer in range(5)] == [*PATTERNS, *PATTERNS[:2]]
+    ids = torch.randint(VOCAB, (2, 9))
+    own = build(Rope(base=7.0), attention=(Global(rope_base=50.0),))
+    stacks = build(Rope(base=50.0), attention=(Global(),))
+    assert torch.equal(own(ids), stacks(ids))
+    assert not torch.allclose(own(ids), build(Rope(base=7.0))(ids), atol=1e-3)
+
+
+@pytest.mark.parametrize("sizes", [(1,) * 9, (4, 1, 3, 1)], ids=str)
+def test_windows_with_a_cache_and_with_padding(sizes):
+    stack = build(Rope(), layers=3, attention=PATTERNS)
+    ids, attention_mask = left_padded()
+    expected = stack(ids, attention_mask=attention_mask)
+    alone = stack(ids[2:, 7:])
+    torch.testing.assert_close(expected[2:, 7:], alone, atol=1e-5, rtol=1e-4)
+    cache, out, start = KVCache(3), [], 0
+    for size in sizes:
+        end = start + size
+        out.append(stack(ids[:, start:end], attention_mask=attention_mask[:, :end], cache=cache))
+        start = end
+    torch.testing.assert_close(
+        torch.cat(out, dim=1)[attention_mask], expected[attention_mask], atol=1e-5, rtol=1e-4
+    )
+
+
+def test_layers_of_one_pattern_share_their_mask_and_positions():
+    stack, seen = build(Rope(), layers=4, attention=PATTERNS[:2]), []
+    for block in stack.blocks:
+        block.register_forward_pre_hook(lambda _, x, given: seen.append(given), with_kwargs=True)
+    stack(torch.randint(VOCAB, (1, 6)))
+    for name in ("mask", "positions"):
+        assert seen[0][name] is seen[2][name] and seen[1][name] is seen[3][name]
+        assert seen[0][name] is not seen[1][name]
+
+
+def test_the_first_block_may_have_no_attention_norm():
+    names = build(norm="pre", first_norm=False).state_dict().keys()
+    assert not any(name.startswith("blocks.0.attn_norm") for name in names)
+    assert "blocks.1.attn_norm.weight" in names

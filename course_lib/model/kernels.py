@@ -1,0 +1,329 @@
+"""Fast paths: each computes what a plain formula elsewhere computes, in less time or memory.
+
+Nothing here changes what a model is. Every `use_...` function says whether its fast path fits the
+tensors at hand; where it does not, the caller computes the formula. `ENABLED = False` (or the
+environment variable COURSE_KERNELS=0) switches all of them off, and every result stays the same up
+to rounding. To remove one, delete it here and the two lines that call it.
+
+    fast path          formula                                             stands in
+    rms_norm           x / sqrt(mean(x^2) + eps) * weight                  layers.RMSNorm
+    attention          softmax(q k^T + bias) v                             attention.Attention
+    cross_entropy      mean of -log softmax(logits)[label]                 objectives.losses
+    lstm_steps         the loop over an LSTM's steps                       lstm.recurrence
+    linear_again       x W^T                                               peft.nf4
+    cast_once          x                                                   layers.Block
+    Columns            torch.cat((old, new), dim=2)                        attention.LayerCache
+"""
+
+import os
+from typing import Any, Protocol
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from course_lib.model import masks
+from course_lib.vocab import IGNORE
+
+ENABLED = os.environ.get("COURSE_KERNELS", "1") != "0"
+
+
+# RMSNorm: x / sqrt(mean(x^2) + eps) * weight
+
+
+def use_rms_norm(x: Tensor, weight: Tensor) -> bool:
+    """For training in float32 on a CPU: a third of the formula's time, one tensor kept, not two."""
+    trains = x.is_cpu and x.requires_grad and x.dtype == weight.dtype == torch.float32
+    return ENABLED and trains and not torch.compiler.is_compiling()
+
+
+def rms_norm(x: Float[Tensor, "*T D"], weight: Float[Tensor, " D"], eps: float) -> Tensor:
+    """x / sqrt(mean(x^2) + eps) * weight."""
+    return _RMSNorm.apply(x, weight, eps)  # type: ignore[no-untyped-call]
+
+
+class _RMSNorm(torch.autograd.Function):
+    """RMSNorm whose gradient comes from LayerNorm's kernel, called with a mean of 0.
+
+    LayerNorm's gradient has one part more, the way through the mean. It is added back afterwards.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, eps: float) -> Tensor:
+        scale = torch.rsqrt(x.square().mean(-1, keepdim=True) + eps)
+        ctx.save_for_backward(x, weight, scale)
+        return (x * scale).mul_(weight)
+
+    @staticmethod
+    @once_differentiable  # LayerNorm's own second derivative would be another
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
+        x, weight, scale = ctx.saved_tensors
+        mean = torch.zeros_like(scale)
+        to_x, to_weight, _ = torch.ops.aten.native_layer_norm_backward(
+            grad, x, weight.shape, mean, scale, weight, None, [True, True, False]
+        )
+        to_x.add_((grad @ weight)[..., None] * scale / len(weight))
+        return to_x, to_weight, None
+
+
+# Attention: softmax(q k^T + bias) v, with q already scaled
+
+
+def use_attention(q: Tensor, k: Tensor) -> bool:
+    """PyTorch's fused kernel is faster everywhere but in one place: its backward pass in bfloat16
+    on a CPU (5 times slower at 64 tokens, 1.5 times at 1,024)."""
+    learns = torch.is_grad_enabled() and q.requires_grad
+    is_slower = learns and q.is_cpu and q.dtype == torch.bfloat16 and k.shape[2] <= 1024
+    return ENABLED and not is_slower
+
+
+def attention(
+    q: Float[Tensor, "B H Tq Dh"],
+    k: Float[Tensor, "B H Tk Dh"],
+    v: Float[Tensor, "B H Tk Dh"],
+    *,
+    mask: Bool[Tensor, "#B #H #Tq Tk"] | None = None,
+    bias: Float[Tensor, "#B H Tq Tk"] | None = None,
+    is_causal: bool = False,
+    dropout: float = 0.0,
+) -> Float[Tensor, "B H Tq Dh"]:
+    """softmax(q k^T + bias) v where mask is True, without forming the scores.
+
+    The kernel takes one mask, boolean or added to the scores, or makes the causal one itself.
+    """
+    if bias is not None:
+        if is_causal:
+            mask, is_causal = masks.causal(q.shape[2], k.shape[2], q.device), False
+        bias = bias.to(q.dtype)
+        mask = bias if mask is None else torch.where(mask, bias, torch.finfo(q.dtype).min)
+    return F.scaled_dot_product_attention(q, k, v, mask, dropout, is_causal, scale=1.0)
+
+
+# Cross-entropy: the mean of -log softmax(logits)[label] over the labels that are not IGNORE
+
+ELEMENTS = 2**17  # float32 logits at a time: half a MiB, which stays in a core's cache
+
+
+def use_cross_entropy(logits: Tensor, smoothing: float) -> bool:
+    """For a large vocabulary on a CPU: for 4,096 x 8,192 bfloat16 logits 70 ms instead of 128 on
+    one core, and a third of the memory."""
+    fits = smoothing == 0 and logits.device.type == "cpu"
+    return ENABLED and fits and not torch.compiler.is_compiling()
+
+
+def cross_entropy(logits: Float[Tensor, "N V"], labels: Int[Tensor, " N"]) -> Float[Tensor, ""]:
+    """The mean of -log softmax(logits)[label], in float32; 0 if no label counts."""
+    return _MeanCrossEntropy.apply(logits, labels)  # type: ignore[no-untyped-call]
+
+
+class _MeanCrossEntropy(torch.autograd.Function):
+    """The gradient is softmax minus one at the label. It is written down together with the loss,
+    a few rows at a time while they are in the cache."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, labels: Tensor) -> Tensor:
+        counts = labels != IGNORE
+        weights = counts / counts.sum().clamp(min=1)  # N: each row's part in the mean
+        targets = labels.masked_fill(~counts, 0)
+        gradient = torch.empty_like(logits) if ctx.needs_input_grad[0] else None
+        loss = torch.zeros((), device=logits.device)
+        rows = max(1, ELEMENTS // logits.shape[1])
+        for start in range(0, len(logits), rows):
+            part = slice(start, start + rows)
+            x = logits[part].to(torch.float32, copy=True)
+            target = targets[part, None]
+            weight = weights[part, None]
+            largest = x.amax(dim=1, keepdim=True)
+            at_label = x.gather(1, target)
+            exp = x.sub_(largest).exp_()
+            total = exp.sum(dim=1, keepdim=True)
+            loss += ((total.log() + largest - at_label) * weight).sum()
+            if gradient is not None:
+                gradient[part] = exp.mul_(weight / total).scatter_add_(1, target, -weight)
+        ctx.save_for_backward(gradient)
+        return loss
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        (gradient,) = ctx.saved_tensors
+        if grad == 1:
+            return gradient, None  # no copy: it is as large as the logits
+        return gradient * grad.to(gradient.dtype), None
+
+
+# An LSTM's steps: the loop that `lstm.recurrence` writes down, and its gradient by hand
+
+_sigmoid_backward: Any = torch.ops.aten.sigmoid_backward
+_tanh_backward: Any = torch.ops.aten.tanh_backward
+_clip_backward: Any = torch.ops.aten.hardtanh_backward  # 0 where a bound was reached
+
+
+def use_lstm_steps() -> bool:
+    """Always: one matrix product of all steps for each weight's gradient, and only gates kept."""
+    return ENABLED
+
+
+def lstm_steps(
+    x: Float[Tensor, "T B 4H"],
+    recurrent: Float[Tensor, "4H P"],
+    project: Float[Tensor, "P H"],
+    cell_clip: float,
+    output_clip: float,
+) -> Float[Tensor, "T B P"]:
+    """The outputs of `lstm.recurrence`."""
+    return _LSTMSteps.apply(x, recurrent, project, cell_clip, output_clip)  # type: ignore[no-untyped-call]
+
+
+class _LSTMSteps(torch.autograd.Function):
+    """Matrix products run in the type of x (bfloat16 under autocast), all else in float32 or more.
+
+    Three sigmoids stand side by side (i, f, o), so they are one call.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Float[Tensor, "T B 4H"],
+        recurrent: Float[Tensor, "4H P"],
+        project: Float[Tensor, "P H"],
+        cell_clip: float,
+        output_clip: float,
+    ) -> Float[Tensor, "T B P"]:
+        cells = x.shape[2] // 4
+        low = x.dtype
+        high = torch.promote_types(low, torch.float32)
+        r = recurrent.to(low).t()
+        p = project.to(low).t()
+        h = x.new_zeros(x.shape[1], len(project))
+        c = x.new_zeros(x.shape[1], cells, dtype=high)
+        kept = []
+        for step in x:
+            gate = torch.addmm(step, h, r).to(high)
+            gate[:, : 3 * cells].sigmoid_()
+            gate[:, 3 * cells :].tanh_()
+            i, f, o, j = gate.chunk(4, dim=1)
+            c = (i * j).addcmul_(f, c).clamp_(-cell_clip, cell_clip)
+            tanh_c = c.tanh()
+            h = torch.mm((o * tanh_c).to(low), p).clamp_(-output_clip, output_clip)
+            kept.append((gate, c, tanh_c, h))
+        gates, c_all, tanh_all, outputs = (torch.stack(parts) for parts in zip(*kept, strict=True))
+        ctx.save_for_backward(gates, c_all, tanh_all, outputs, recurrent, project)
+        ctx.clips = cell_clip, output_clip
+        return outputs
+
+    @staticmethod
+    def backward(ctx: Any, d_outputs: Tensor) -> tuple[Tensor | None, ...]:
+        gates, c_all, tanh_all, outputs, recurrent, project = ctx.saved_tensors
+        cell_clip, output_clip = ctx.clips
+        cells = c_all.shape[2]
+        low = outputs.dtype
+        r = recurrent.to(low)
+        p = project.to(low)
+        d_gates = torch.empty_like(gates, dtype=low)
+        d_h = torch.empty_like(outputs)
+        c_before = torch.cat([torch.zeros_like(c_all[:1]), c_all[:-1]])
+
+        # what comes back from the step after
+        back = torch.zeros_like(outputs[0])
+        d_c = torch.zeros_like(c_all[0])
+        for t in reversed(range(len(gates))):
+            i, f, o, j = gates[t].chunk(4, dim=1)
+            d_h[t] = _clip_backward(d_outputs[t] + back, outputs[t], -output_clip, output_clip)
+            d_y = torch.mm(d_h[t], p).to(gates.dtype)
+            d_c = d_c + _tanh_backward(d_y * o, tanh_all[t])
+            d_c = _clip_backward(d_c, c_all[t], -cell_clip, cell_clip)
+            d_ifo = torch.cat([d_c * j, d_c * c_before[t], d_y * tanh_all[t]], dim=1)
+            d_gates[t, :, : 3 * cells] = _sigmoid_backward(d_ifo, gates[t, :, : 3 * cells])
+            d_gates[t, :, 3 * cells :] = _tanh_backward(d_c * i, j)
+            back = torch.mm(d_gates[t], r)
+            d_c = d_c * f
+
+        h_before = torch.cat([torch.zeros_like(outputs[:1]), outputs[:-1]])
+        y = (gates[..., 2 * cells : 3 * cells] * tanh_all).to(low)
+        d_recurrent = d_gates.flatten(0, 1).t() @ h_before.flatten(0, 1)
+        d_project = d_h.flatten(0, 1).t() @ y.flatten(0, 1)
+        return d_gates, d_recurrent.to(recurrent.dtype), d_project.to(project.dtype), None, None
+
+
+# A linear layer whose weight is computed anew at each use: x W^T
+
+
+class HasWeight(Protocol):
+    """A layer whose `weight` may be a property that computes it."""
+
+    @property
+    def weight(self) -> Float[Tensor, "O I"]: ...
+
+
+def use_linear_again() -> bool:
+    """Always: the float matrix need not be kept for the backward pass."""
+    return ENABLED
+
+
+def linear_again(x: Float[Tensor, "*T I"], layer: HasWeight) -> Float[Tensor, "*T O"]:
+    """x W^T with W = layer.weight, which is made again for the backward pass."""
+    return _LinearAgain.apply(x, layer)  # type: ignore[no-untyped-call]
+
+
+class _LinearAgain(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, layer: HasWeight) -> Tensor:
+        ctx.layer = layer
+        ctx.dtype = x.dtype
+        return F.linear(x, layer.weight.to(x.dtype))
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return (grad @ ctx.layer.weight.to(grad.dtype)).to(ctx.dtype), None
+
+
+# Mixed precision: x itself
+
+
+def cast_once(x: Float[Tensor, "*N D"]) -> Float[Tensor, "*N D"]:
+    """x in autocast's type. Otherwise autocast casts it anew for each matrix that reads it."""
+    device = x.device.type
+    can_cast = x.dtype == torch.float32 and torch.amp.is_autocast_available(device)
+    if ENABLED and can_cast and torch.is_autocast_enabled(device):
+        return x.to(torch.get_autocast_dtype(device))
+    return x
+
+
+# A cache that grows: torch.cat((old, new), dim=2)
+
+
+class Columns:
+    """Appends along T into spare room, so that a step of generation does not copy the whole past.
+
+    Args:
+        spare: columns to make room for at once; beyond them the room doubles.
+    """
+
+    def __init__(self, spare: int) -> None:
+        self.spare = spare
+        self.room: Tensor | None = None  # `old` is its first columns
+
+    def append(
+        self, old: Float[Tensor, "B H T Dh"] | None, new: Float[Tensor, "B H N Dh"]
+    ) -> Float[Tensor, "B H T+N Dh"]:
+        """torch.cat((old, new), dim=2)."""
+        # Writing in place would spoil the backward pass.
+        if not ENABLED or torch.is_grad_enabled():
+            return new if old is None else torch.cat((old, new), dim=2)
+        if old is None:
+            if self.spare == 0:
+                return new
+            old = new[:, :, :0]
+
+        past = old.shape[2]
+        total = past + new.shape[2]
+        room = self.room
+        if room is None or room.shape[2] < total or room.data_ptr() != old.data_ptr():
+            columns = self.spare if total <= self.spare else 2 * total
+            room = old.new_empty((*old.shape[:2], columns, old.shape[3]))
+            room[:, :, :past] = old
+            self.room = room
+        room[:, :, past:total] = new
+        return room[:, :, :total]
