@@ -18,7 +18,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from course_lib.errors import CourseError
-from course_lib.model.config import StackConfig
+from course_lib.model.config import StackConfig, Window
 from course_lib.model.heads import LM
 from course_lib.model.transformer import Transformer
 
@@ -72,17 +72,26 @@ def forward_flops(
             " there."
         )
     inner = config.heads * config.dh
-    # mean number of positions that a token attends to
-    seen = (length + 1) / 2 if config.causal else length
     weights = 4 * config.width * inner + (3 if config.gated else 2) * config.width * config.hidden
-    layer = 2 * length * weights + 4 * length * seen * inner
+    layer = 2 * length * weights
     # q and out of every token, k and v of every token of the source, attention between them
     if config.cross:
         layer += 4 * config.width * inner * (length + memory) + 4 * length * memory * inner
     narrow = config.embed.width or config.width
     widened = 2 * length * narrow * config.width if narrow != config.width else 0
     scores = 2 * (length if outputs is None else outputs) * narrow * config.embed.vocab
-    return round(config.layers * layer) + widened + scores
+    # Scores and mixing: each token with all that it may attend to.
+    seen = sum(_seen(config, number, length) for number in range(config.layers))
+    return round(config.layers * layer + 4 * length * seen * inner) + widened + scores
+
+
+def _seen(config: StackConfig, layer: int, length: int) -> float:
+    """The mean number of positions that a token of this layer attends to, itself included."""
+    pattern = config.pattern(layer)
+    reach = min(pattern.size if isinstance(pattern, Window) else length, length - 1)
+    # On each side the first token lacks all `reach` neighbours, the next one fewer, and so on.
+    one_side = reach - reach * (reach + 1) / (2 * length)
+    return 1 + one_side if config.causal else 1 + 2 * one_side
 
 
 def kv_cache_bytes(config: StackConfig, length: int) -> int:

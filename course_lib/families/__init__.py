@@ -27,6 +27,7 @@ from course_lib.families.deberta import FAMILY as DEBERTA
 from course_lib.families.electra import FAMILY as ELECTRA
 from course_lib.families.gpt import GPT1_FAMILY as GPT1
 from course_lib.families.gpt import GPT2_FAMILY as GPT2
+from course_lib.families.modernbert import FAMILY as MODERNBERT
 from course_lib.families.rules import Family, transformer
 from course_lib.families.t5 import FAMILY as T5
 from course_lib.model.config import StackConfig, diff
@@ -46,6 +47,7 @@ _ALL = (
     DISTILBERT,
     ELECTRA,
     DEBERTA,
+    MODERNBERT,
     GPT1,
     GPT2,
     BART,

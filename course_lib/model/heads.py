@@ -2,8 +2,9 @@
 
 Every head owns its `stack`, takes ids [B, T] and options as `Transformer.run` does, and returns
 logits. `LM`, `MLM` and `Pretraining` also take `loss_mask`, Bool[B, T]: the positions that are
-asked; the logits are then [N, V], of those alone, for the output matrix is most of a small model's
-work."""
+asked. The logits are then [N, V], of those positions alone, because the output matrix is most of a
+small model's work.
+"""
 
 from collections.abc import Callable
 from typing import Any, Literal, cast
@@ -31,22 +32,27 @@ class LM(nn.Module):
         self.stack = stack
 
     def forward(self, ids: Int[Tensor, "B T"], *, loss_mask: Mask = None, **options: Any) -> Scores:
-        h = self.stack(ids, **options)
-        return nn.functional.linear(
-            h if loss_mask is None else h[loss_mask], self.stack.embed.tokens.weight
-        )
+        h = self.stack(ids, **options)  # B T D
+        if loss_mask is not None:
+            h = h[loss_mask]  # N D
+        return nn.functional.linear(h, self.stack.embed.tokens.weight)
 
 
 class MaskedHead(nn.Module):
     """dense, activation, norm, then the token vectors as output, and a bias (Devlin et al. 2019,
-    section 3.1). activation: by default the layers'; RoBERTa and ELECTRA have GELU here whatever
-    the layers have."""
+    section 3.1).
+
+    Args:
+        stack: what it stands on.
+        activation: by default the layers'. RoBERTa and ELECTRA have GELU here whatever the layers
+            have.
+    """
 
     def __init__(self, stack: Transformer, activation: Activation | None = None) -> None:
         super().__init__()
         config = stack.config
         width = config.embed.width or config.width
-        self.dense = nn.Linear(config.width, width)
+        self.dense = nn.Linear(config.width, width, bias=config.bias)
         self.norm = norm(config, width)
         self.bias = nn.Parameter(torch.zeros(config.embed.vocab))
         self.activation = ACTIVATIONS[activation or config.activation]
@@ -55,7 +61,7 @@ class MaskedHead(nn.Module):
     def forward(
         self, h: Float[Tensor, "*N D"], tokens: Float[Tensor, "V E"]
     ) -> Float[Tensor, "*N V"]:
-        # float32 for the norm under autocast, too: `Embedding`
+        # The norm stays in float32 under autocast, as in `Embedding`.
         h = self.activation(self.dense(h)).to(self.bias.dtype)
         return nn.functional.linear(self.norm(h), tokens, self.bias)
 
@@ -69,28 +75,45 @@ class MLM(nn.Module):
         self.head = MaskedHead(stack, activation)
 
     def forward(self, ids: Int[Tensor, "B T"], *, loss_mask: Mask = None, **options: Any) -> Scores:
-        h = self.stack(ids, **options)
-        return self.head(h if loss_mask is None else h[loss_mask], self.stack.embed.tokens.weight)
+        h = self.stack(ids, **options)  # B T D
+        if loss_mask is not None:
+            h = h[loss_mask]  # N D
+        return self.head(h, self.stack.embed.tokens.weight)
 
 
 class Pooler(nn.Module):
-    """tanh(dense(first token)): BERT's sentence vector (Devlin et al. 2019, section 3.1, the vector
-    C). activation: in place of tanh; DistilBERT has ReLU here, ELECTRA and DeBERTa GELU."""
+    """tanh(dense(first token)): BERT's sentence vector (Devlin et al. 2019, section 3.1, vector C).
+
+    Args:
+        stack: what it stands on.
+        activation: in place of tanh. DistilBERT has ReLU here, ELECTRA and DeBERTa GELU.
+        dropout: on the token's vector.
+        has_norm: one more norm at the end (ModernBERT).
+        pool: in place of the first token's vector.
+    """
 
     def __init__(
         self,
         stack: Transformer,
         activation: Callable[[Tensor], Tensor] = torch.tanh,
         dropout: float = 0.0,
+        has_norm: bool = False,
+        pool: Pool = "first",
     ) -> None:
         super().__init__()
+        config = stack.config
+        self.pool = pool
         self.dropout = nn.Dropout(dropout)
-        self.dense = nn.Linear(stack.config.width, stack.config.width)
+        self.dense = nn.Linear(config.width, config.width, bias=config.bias)
         self.activation = activation
+        self.norm = norm(config) if has_norm else nn.Identity()
         init(stack, self.dense)
 
-    def forward(self, h: Float[Tensor, "B T D"]) -> Float[Tensor, "B D"]:
-        return self.activation(self.dense(self.dropout(h[:, 0])))
+    def forward(
+        self, h: Float[Tensor, "B T D"], attention_mask: Mask = None
+    ) -> Float[Tensor, "B D"]:
+        vector = pool(h, attention_mask, self.pool)  # B D
+        return self.norm(self.activation(self.dense(self.dropout(vector))))
 
 
 class Head(nn.Module):
@@ -107,9 +130,8 @@ class Head(nn.Module):
     def forward(
         self, ids: Int[Tensor, "B T"], *, attention_mask: Mask = None, segments: Segments = None
     ) -> Any:
-        return self.answer(
-            self.stack(ids, attention_mask=attention_mask, segments=segments), attention_mask
-        )
+        h = self.stack(ids, attention_mask=attention_mask, segments=segments)
+        return self.answer(h, attention_mask)
 
     def answer(self, h: Float[Tensor, "B T D"], attention_mask: Mask) -> Any:
         raise NotImplementedError
@@ -129,8 +151,10 @@ class Pooled(Head):
 
 
 class Pretraining(nn.Module):
-    """Both objectives of BERT on one stack: (masked-LM logits, next-sentence logits [B, 2]: class 0
-    = the second sentence is the next one, 1 = a random one)."""
+    """Both objectives of BERT on one stack: (masked-LM logits, next-sentence logits [B, 2]).
+
+    Class 0 = the second sentence is the next one, 1 = a random one.
+    """
 
     def __init__(self, stack: Transformer) -> None:
         super().__init__()
@@ -143,15 +167,24 @@ class Pretraining(nn.Module):
     def forward(
         self, ids: Int[Tensor, "B T"], *, loss_mask: Mask = None, **options: Any
     ) -> tuple[Tensor, Float[Tensor, "B 2"]]:
-        h = self.stack(ids, **options)
-        words = self.head(h if loss_mask is None else h[loss_mask], self.stack.embed.tokens.weight)
+        h = self.stack(ids, **options)  # B T D
+        asked = h if loss_mask is None else h[loss_mask]  # N D
+        words = self.head(asked, self.stack.embed.tokens.weight)
         return words, self.next(self.pooler(h))
 
 
 class Classifier(Head):
-    """One label for a whole input: class logits [B, C] (C = 1 for a score). pool: "first" is BERT's
-    pooler on [CLS] (or `pooler`); "last", as GPT-1 reads its extract token. dropout: before the
-    last layer, by default the stack's."""
+    """One label for a whole input: class logits [B, C] (C = 1 for a score).
+
+    Args:
+        stack: what it stands on.
+        classes: C.
+        pool: which vector is read. "first" is [CLS], through BERT's pooler; "last" is GPT-1's
+            extract token.
+        bias: of the last layer.
+        pooler: reads the vector in place of `pool`.
+        dropout: before the last layer; by default the stack's.
+    """
 
     def __init__(
         self,
@@ -165,21 +198,23 @@ class Classifier(Head):
     ) -> None:
         super().__init__(stack)
         self.pool = pool
-        if pool == "first":
-            self.pooler = pooler or Pooler(stack)
+        if pooler is None and pool == "first":
+            pooler = Pooler(stack)
+        self.pooler = pooler
         self.dropout = nn.Dropout(stack.config.dropout if dropout is None else dropout)
         self.out = nn.Linear(stack.config.width, classes, bias=bias)
         init(stack, self.out)
 
     def answer(self, h: Float[Tensor, "B T D"], attention_mask: Mask) -> Float[Tensor, "B C"]:
-        vector = self.pooler(h) if self.pool == "first" else pool(h, attention_mask, self.pool)
+        if self.pooler is None:
+            vector = pool(h, attention_mask, self.pool)  # B D
+        else:
+            vector = self.pooler(h, attention_mask)
         return self.out(self.dropout(vector))
 
 
 class MultipleChoice(Classifier):
-    """Which of N continuations? Each is read on its own and gets one score: ids [B, N, T] -> [B,
-    N].
-    """
+    """Which of N continuations? Each is read on its own and gets one score: [B, N, T] to [B, N]."""
 
     def __init__(self, stack: Transformer, pool: Pool = "first", **options: Any) -> None:
         super().__init__(stack, 1, pool, **options)
@@ -187,8 +222,8 @@ class MultipleChoice(Classifier):
     def forward(
         self, ids: Int[Tensor, "B N T"], **options: Int[Tensor, "B N T"] | None
     ) -> Float[Tensor, "B N"]:
-        flat = {name: None if x is None else x.flatten(0, 1) for name, x in options.items()}
-        return super().forward(ids.flatten(0, 1), **flat).view(ids.shape[:2])
+        flat = {name: x.flatten(0, 1) for name, x in options.items() if x is not None}
+        return super().forward(ids.flatten(0, 1), **flat).view(ids.shape[:2])  # B*N 1 -> B N
 
 
 class TokenClassifier(Head):
@@ -241,11 +276,10 @@ def pool(h: Float[Tensor, "B T D"], attention_mask: Mask, how: Pool) -> Float[Te
     """One vector a row: the first token's, the last kept token's, or the mean or the maximum over
     kept tokens.
     """
-    real = (
-        h.new_ones(h.shape[:2], dtype=torch.bool)
-        if attention_mask is None
-        else attention_mask.bool()
-    )
+    if attention_mask is None:
+        real = h.new_ones(h.shape[:2], dtype=torch.bool)
+    else:
+        real = attention_mask.bool()  # B T
     match how:
         case "first":
             return h[:, 0]
@@ -253,7 +287,7 @@ def pool(h: Float[Tensor, "B T D"], attention_mask: Mask, how: Pool) -> Float[Te
             last = (torch.arange(h.shape[1], device=h.device) * real).argmax(dim=1)
             return h[torch.arange(len(h), device=h.device), last]
         case "mean":
-            weights = real.to(h.dtype)[..., None]
+            weights = real.to(h.dtype)[..., None]  # B T 1
             return (h * weights).sum(1) / weights.sum(1).clamp(min=1)
         case "max":
             return h.masked_fill(~real[..., None], -torch.inf).max(dim=1).values

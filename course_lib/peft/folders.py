@@ -285,7 +285,7 @@ def _put_in_front(model: nn.Module, table: Tensor, is_prompt: bool) -> None:
     if (
         not isinstance(stack, Transformer)
         or isinstance(stack, Front)
-        or (is_prompt and hasattr(model, "pooler"))
+        or (is_prompt and getattr(model, "pooler", None) is not None)
     ):
         raise CourseError(NOT_OURS)
     config, rows = stack.config, table.to(stack.embed.tokens.weight)
@@ -303,7 +303,7 @@ def _put_in_front(model: nn.Module, table: Tensor, is_prompt: bool) -> None:
 
 def _written_front(model: nn.Module, front: Front) -> tuple[dict[str, Any], dict[str, Tensor]]:
     config, is_prompt = front.config, isinstance(front, Prompted)
-    if is_prompt and hasattr(model, "pooler"):
+    if is_prompt and getattr(model, "pooler", None) is not None:
         raise CourseError(NOT_OURS)
     rows = (
         front.prompt.weight if isinstance(front, Prompted) else cast(Prefixed, front).prefix.table

@@ -191,10 +191,11 @@ def finetune(
         if out is not None:  # before any training: is there a public class for this model?
             family = families.family_of(model)
             name = families.public_class(model, family) or ""
-            convert_back(model.state_dict(), family.all_rules(name, model), model)
             if pooled := family.architectures[name].options(body, {}).get("pooler"):
-                # ELECTRA's and DistilBERT's classes have their own
+                # ELECTRA's, DistilBERT's and ModernBERT's classes have their own
                 model.pooler.activation = pooled.activation
+                model.pooler.norm = pooled.norm
+            convert_back(model.state_dict(), family.all_rules(name, model), model)
         batches = TaskBatches(frame, rows["train"], batch, seed, by_length)
         steps = epochs * batches.per_epoch
         validation: list[float] = []

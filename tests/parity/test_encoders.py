@@ -1,4 +1,4 @@
-"""The seven encoder families and their heads against transformers: hidden states, logits, loss,
+"""The eight encoder families and their heads against transformers: hidden states, logits, loss,
 gradients, and back.
 """
 
@@ -14,7 +14,8 @@ import transformers
 from course_lib import zoo
 from course_lib.analysis import capture
 from course_lib.errors import CourseError
-from course_lib.families import bert, electra
+from course_lib.families import bert, electra, family
+from course_lib.model.config import Global, Window
 from course_lib.model.heads import MLM, RTD
 from course_lib.model.transformer import Transformer
 from tests.parity.public import assert_gradients, close, randomise, read, written
@@ -26,12 +27,8 @@ VOCAB, LENGTH, ROBERTA_PAD = 60, 20, 1
 CASES, VALUES, HEADS, REFUSED = json.loads(
     Path(__file__).with_name("encoders.json").read_text()
 ).values()
-EVERYONES = (
-    "ForMaskedLM",
-    "ForSequenceClassification",
-    "ForTokenClassification",
-    "ForQuestionAnswering",
-)
+EVERYONES = ("ForMaskedLM", "ForSequenceClassification")
+PER_TOKEN = ("ForTokenClassification", "ForQuestionAnswering")  # in all families but ModernBERT
 ALL = [(family, case) for family, cases in CASES.items() for case in cases]
 
 
@@ -81,7 +78,7 @@ def framed(family, batch, case="plain", side="right"):
     }
     batch = batch if side == "right" else {key: value.flip(1) for key, value in batch.items()}
     values = VALUES.get(family, {}) | CASES[family][case]
-    if family == "DistilBert" or (
+    if family in ("DistilBert", "ModernBert") or (
         family in ("Roberta", "Deberta") and values.get("type_vocab_size", 0) < 2
     ):
         batch = {key: batch[key] for key in ("ids", "attention_mask")}
@@ -151,8 +148,9 @@ def test_classification_loss_and_every_gradient_are_equal(family, batch, tmp_pat
 @pytest.mark.parametrize(
     ("family", "case", "head"),
     [(family, "plain", head) for family in CASES for head in (*EVERYONES, *HEADS[family])]
+    + [(family, "plain", head) for family in CASES if family != "ModernBert" for head in PER_TOKEN]
     + [(family, case, "Model") for family, case in ALL if case != "plain"]
-    + [("Electra", "narrow", head) for head in (*EVERYONES, *HEADS["Electra"])],
+    + [("Electra", "narrow", head) for head in (*EVERYONES, *PER_TOKEN, *HEADS["Electra"])],
 )
 def test_outputs_are_equal_and_survive_the_way_back(family, case, head, batch, tmp_path):
     batch = {key: value for key, value in framed(family, batch, case).items() if key != "positions"}
@@ -234,6 +232,30 @@ def test_the_heads_dropout_travels(family, field, tmp_path):
     assert ours.dropout.p == 0.3
     zoo.save_pretrained(ours, tmp_path / "ours", model_type=family.lower())
     assert getattr(transformers.AutoConfig.from_pretrained(tmp_path / "ours"), field) == 0.3
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+def test_modernberts_classifier_reads_one_token_or_the_mean(pooling, batch, tmp_path):
+    theirs = public("ModernBert", head="ForSequenceClassification", classifier_pooling=pooling)
+    batch = framed("ModernBert", batch)
+    ours = read(theirs, tmp_path)
+    with torch.no_grad():
+        expected = theirs_on(theirs, batch).logits
+        assert close(ours_on(ours, batch), expected)
+        again = written(ours, theirs, tmp_path)
+        assert close(theirs_on(again, batch).logits, expected)
+
+
+def test_a_modernbert_as_its_published_config_says_it():
+    """The files on the hub name two bases and every n-th layer; they list no layer types."""
+    values = {"vocab_size": VOCAB, "hidden_size": 32, "num_hidden_layers": 5}
+    values |= {"num_attention_heads": 4, "intermediate_size": 48}
+    values |= {"global_attn_every_n_layers": 3, "local_attention": 8}
+    values |= {"global_rope_theta": 500.0, "local_rope_theta": 70.0}
+    config = family("modernbert").read_config(values)
+    assert config.position.base == 500.0
+    near = Window(4, rope_base=70.0)
+    assert [config.pattern(layer) for layer in range(5)] == [Global(), near, near, Global(), near]
 
 
 def test_the_published_names_of_debertas_masked_lm_head_are_read(batch, tmp_path):

@@ -124,6 +124,10 @@ def test_ids_come_from_the_tokenizer(tmp_path):
             ("roberta", "RobertaForTokenClassification"),
         ),
         (
+            lambda: heads.MLM(Transformer(family("modernbert").config(40, **SIZE))),
+            ("modernbert", "ModernBertForMaskedLM"),
+        ),
+        (
             lambda: heads.RTD(Transformer(preset("electra-mini"))),
             ("electra", "ElectraForPreTraining"),
         ),
@@ -202,6 +206,8 @@ def decoder(config):
         (lambda: heads.RTD(Transformer(preset("electra-small"))), 13_549_057),
         (lambda: heads.RTD(Transformer(preset("electra-base"))), 109_483_009),
         (lambda: Transformer(preset("deberta-base")), 138_601_728),
+        (lambda: heads.MLM(Transformer(preset("modernbert-base"))), 149_655_232),
+        (lambda: heads.MLM(Transformer(preset("modernbert-large"))), 395_881_664),
         (lambda: bart_lm(preset("bart-base")), 139_420_416 - 2 * 2 * 768),
         (lambda: bart_lm(preset("bart-large")), 406_291_456 - 2 * 2 * 1024),
         (lambda: decoder(gpt1()), 116_534_784),

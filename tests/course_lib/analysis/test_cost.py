@@ -3,6 +3,7 @@ straight lines.
 """
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +15,17 @@ from course_lib.analysis import capture, cost
 from course_lib.errors import CourseError
 from course_lib.families import preset
 from course_lib.families.gpt import GPT3_SIZES, gpt3
-from course_lib.model import heads
+from course_lib.model import heads, masks
 from course_lib.model.attention import KVCache
-from course_lib.model.config import EmbedConfig, Learned, StackConfig, T5Buckets
+from course_lib.model.config import (
+    EmbedConfig,
+    Global,
+    Learned,
+    Rope,
+    StackConfig,
+    T5Buckets,
+    Window,
+)
 from course_lib.model.transformer import Transformer
 
 # Brown et al. 2020, table D.1: millions of parameters, billions of tokens, FLOPs a parameter and
@@ -162,3 +171,30 @@ def test_bad_input() -> None:
     ):
         with pytest.raises(CourseError, match=said):
             call()
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("length", [3, 10])
+def test_a_window_costs_what_its_mask_lets_through(causal: bool, length: int) -> None:
+    patterns = (Global(), Window(4))
+    config = StackConfig(
+        EmbedConfig(7),
+        width=8,
+        layers=4,
+        heads=2,
+        hidden=16,
+        position=Rope(),
+        causal=causal,
+        attention=patterns,
+    )
+    place = torch.arange(length)[None]
+    seen = masks.window(place, place, 4)
+    everything = torch.ones_like(seen)
+    if causal:
+        seen, everything = (mask & masks.causal(length) for mask in (seen, everything))
+    pairs = 2 * int(seen.sum()) + 2 * int(everything.sum())
+    without = cost.forward_flops(replace(config, layers=1, attention=(Global(),)), length)
+    one_global = 4 * int(everything.sum()) * 8
+    outside = 2 * length * 8 * 7
+    expected = 4 * (without - one_global - outside) + 4 * pairs * 8 + outside
+    assert cost.forward_flops(config, length) == expected

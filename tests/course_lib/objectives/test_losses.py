@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from course_lib.errors import CourseError
+from course_lib.model import kernels
 from course_lib.model.config import EmbedConfig, Learned, StackConfig
 from course_lib.model.heads import (
     LM,
@@ -160,7 +161,7 @@ def test_a_batch_without_targets_gives_zero_and_no_nan_and_one_without_labels_is
 def test_the_memory_saving_cross_entropy_equals_pytorchs(
     dtype, elements, ignored, monkeypatch
 ) -> None:
-    monkeypatch.setattr(losses, "ELEMENTS", elements)  # one row, two rows, all rows at a time
+    monkeypatch.setattr(kernels, "ELEMENTS", elements)  # one row, two rows, all rows at a time
     torch.manual_seed(0)
     logits, labels = (4 * torch.randn(11, 23)).to(dtype), torch.randint(23, (11,))
     labels[:ignored] = IGNORE

@@ -1,0 +1,220 @@
+"""ModernBERT (Warner et al. 2024).
+
+Differs from BERT by (section 2.1): rotary positions in place of a table; norms before each part, one
+behind the last block, and none before the first attention, where the embedding's norm stands
+already; no biases; a gated feed-forward (GeGLU); no dropout. Every third layer attends to the whole
+text, the others to 64 tokens on either side, with a rotary base of their own. Known departure: the
+published models drop out only embeddings and attention weights, if asked; here also what flows into
+the residual.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import torch.nn.functional as F
+
+from course_lib.errors import CourseError
+from course_lib.families.bert import CLASSIFIER, gelu_head
+from course_lib.families.rules import (
+    Architecture,
+    Family,
+    Fields,
+    Rule,
+    Values,
+    classes,
+    dropped,
+    transformer,
+)
+from course_lib.model import heads
+from course_lib.model.config import AttentionPattern, EmbedConfig, Global, Rope, StackConfig, Window
+from course_lib.model.seq2seq import Hidden
+from course_lib.model.transformer import Transformer
+
+EVERY: dict[str, Any] = {  # what all ModernBERTs have
+    "embed": {"norm": True},
+    "norm": "pre",
+    "first_norm": False,
+    "final_norm": True,
+    "bias": False,
+    "gated": True,
+    "scaled_init": True,
+}
+
+
+def patterns(every: int, window: int, base: float) -> tuple[AttentionPattern, ...]:
+    """Every n-th layer is global, the first one among them; the others see a window."""
+    return (Global(), *[Window(window, rope_base=base)] * (every - 1))
+
+
+def modernbert(
+    vocab: int = 50368,
+    *,
+    width: int,
+    hidden: int | None = None,
+    every: int = 3,
+    window: int = 64,
+    dropout: float = 0.0,
+    **size: Any,
+) -> StackConfig:
+    """A ModernBERT of any size.
+
+    Args:
+        vocab: V.
+        width: D.
+        hidden: of the feed-forward, by default 3/2 D as in the base size.
+        every: one layer in so many is global.
+        window: tokens on either side that the other layers see.
+        dropout: published models have none.
+        size: `layers` and `heads`, as of `transformer`. `length` means nothing here: rotary
+            positions have no longest.
+    """
+    size.pop("length", None)
+    hidden = hidden or 3 * width // 2
+    config = transformer(vocab, width=width, hidden=hidden, dropout=dropout, **size)
+    return replace(
+        config,
+        **EVERY | {"embed": EmbedConfig(vocab, norm=True)},
+        position=Rope(160_000.0),
+        attention=patterns(every, window, 10_000.0),
+        causal=False,
+        cross=False,
+        activation="gelu",
+        init_std=0.02,
+    )
+
+
+FIELDS = Fields.of(
+    "modernbert",
+    fixed=EVERY,
+    position=Rope,
+    published={
+        "attention_bias": False,
+        "mlp_bias": False,
+        "norm_bias": False,
+        "classifier_bias": False,
+        "decoder_bias": True,
+        "mlp_dropout": 0.0,
+        "classifier_activation": "gelu",
+    },
+)
+
+
+def _bases(values: Values) -> tuple[float, float]:
+    """The rotary bases of global and of local layers, from a new config.json or a published one."""
+    rotary = values.get("rope_parameters") or {}
+    far = rotary.get("full_attention") or {}
+    near = rotary.get("sliding_attention") or {}
+    for kind in (far, near):
+        if kind.get("rope_type", "default") != "default":
+            raise CourseError(f"Rotary positions are read as published, not {kind['rope_type']}.")
+    return (
+        far.get("rope_theta") or values.get("global_rope_theta", 160_000.0),
+        near.get("rope_theta") or values.get("local_rope_theta", 10_000.0),
+    )
+
+
+def _every(values: Values) -> int:
+    """One layer in how many is global."""
+    every = values.get("global_attn_every_n_layers", 3)
+    types = values.get("layer_types")
+    if types is None:
+        return every
+    is_global = [kind == "full_attention" for kind in types]
+    if True in is_global[1:]:
+        every = is_global.index(True, 1)
+    if is_global != [layer % every == 0 for layer in range(len(types))]:
+        raise CourseError("Only models are read whose every n-th layer is global, from the first.")
+    return every
+
+
+def _read_config(values: Values) -> StackConfig:
+    far, near = _bases(values)
+    window = values.get("local_attention", 128) // 2  # the file counts both sides
+    attention = patterns(_every(values), window, near)
+    return FIELDS.read({**values, "rope_theta": far}, attention=attention)
+
+
+def _write_config(config: StackConfig) -> dict[str, Any]:
+    values = FIELDS.write(config)
+    windows = [pattern for pattern in config.attention if isinstance(pattern, Window)]
+    if windows:
+        values["local_attention"] = 2 * windows[0].size
+        values["local_rope_theta"] = windows[0].rope_base
+    values["global_rope_theta"] = values.pop("rope_theta")
+    values["global_attn_every_n_layers"] = len(config.attention)
+    # The published vocabulary's ids, which transformers would fill in, may not exist here.
+    roles = ("bos", "eos", "cls", "sep", "pad")
+    return values | {f"{role}_token_id": None for role in roles}
+
+
+def body(model: Any) -> tuple[Rule, ...]:
+    """Their q, k and v are one matrix; so are the gate and what it multiplies."""
+    block = "blocks.{}"
+    qkv = (f"{block}.attn.q.weight", f"{block}.attn.k.weight", f"{block}.attn.v.weight")
+    gated = (f"{block}.ff.gate.weight", f"{block}.ff.up.weight")
+    attention_norms = (
+        Rule(f"layers.{layer}.attn_norm.weight", f"blocks.{layer}.attn_norm.weight")
+        for layer in range(1, model.stack.config.layers)
+    )
+    return (
+        Rule("embeddings.tok_embeddings.weight", "embed.tokens.weight"),
+        Rule("embeddings.norm.weight", "embed.norm.weight"),
+        *attention_norms,
+        Rule("layers.{}.attn.Wqkv.weight", qkv),
+        Rule("layers.{}.attn.Wo.weight", f"{block}.attn.out.weight"),
+        Rule("layers.{}.mlp_norm.weight", f"{block}.ff_norm.weight"),
+        Rule("layers.{}.mlp.Wi.weight", gated),
+        Rule("layers.{}.mlp.Wo.weight", f"{block}.ff.down.weight"),
+        Rule("final_norm.weight", "norm.weight"),
+    )
+
+
+MASKED = (
+    Rule("head.dense.weight", "head.dense.weight"),
+    Rule("head.norm.weight", "head.norm.weight"),
+    Rule("decoder.bias", "head.bias"),
+    *dropped("decoder.weight"),  # tied to the token vectors
+)
+CLASSIFIED = (
+    Rule("head.dense.weight", "pooler.dense.weight"),
+    Rule("head.norm.weight", "pooler.norm.weight"),
+    *CLASSIFIER,
+)
+POOLS: dict[str, heads.Pool] = {"cls": "first", "mean": "mean"}
+
+
+def _options(body: Transformer, values: Values) -> dict[str, Any]:
+    """The classifier's: a pooled vector goes through a dense layer, GELU and a norm."""
+    pool = POOLS[values.get("classifier_pooling", "cls")]
+    return {
+        "pool": pool,
+        "pooler": heads.Pooler(body, F.gelu, has_norm=True, pool=pool),
+        "dropout": values.get("classifier_dropout", 0.0),
+        **classes(body, values),
+    }
+
+
+def _write_classifier(model: Any) -> dict[str, Any]:
+    names = {ours: theirs for theirs, ours in POOLS.items()}
+    return {"classifier_pooling": names[model.pool], "classifier_dropout": model.dropout.p}
+
+
+FAMILY = Family(
+    name="modernbert",
+    config=modernbert,
+    model=lambda config, start: heads.MLM(Transformer(config), activation="gelu"),
+    objective="masked",
+    loss="mlm",
+    tokenizer="bpe",
+    read_config=_read_config,
+    write_config=_write_config,
+    prefix="model.",
+    rules=body,
+    architectures={
+        "ModernBertModel": Architecture(Hidden, has_prefix=False),
+        "ModernBertForMaskedLM": Architecture(heads.MLM, MASKED, gelu_head),
+        "ModernBertForSequenceClassification": Architecture(
+            heads.Classifier, CLASSIFIED, _options, write=_write_classifier
+        ),
+    },
+)
