@@ -1,11 +1,12 @@
 """ModernBERT (Warner et al. 2024).
 
-Differs from BERT by (section 2.1): rotary positions in place of a table; norms before each part, one
-behind the last block, and none before the first attention, where the embedding's norm stands
+Differs from BERT by (section 2.1): rotary positions in place of a table; norms before each part,
+one behind the last block, and none before the first attention, where the embedding's norm stands
 already; no biases; a gated feed-forward (GeGLU); no dropout. Every third layer attends to the whole
-text, the others to 64 tokens on either side, with a rotary base of their own. Known departure: the
-published models drop out only embeddings and attention weights, if asked; here also what flows into
-the residual.
+text, the others to 64 tokens on either side, with a rotary base of their own.
+
+Known departure: the published models can drop out embeddings and attention weights only; here
+dropout also acts on what flows into the residual.
 """
 
 from dataclasses import replace
