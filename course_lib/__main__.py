@@ -331,11 +331,15 @@ def generate(
         bool, typer.Option("--sample", help="Draw tokens; otherwise the likeliest is taken.")
     ] = False,
     temperature: Annotated[
-        float, typer.Option(help="Below 1: bolder; above 1: wilder (with --sample).")
-    ] = 1.0,
+        float | None, typer.Option(help="Below 1: bolder; above 1: wilder (with --sample).")
+    ] = None,
     top_k: Annotated[int | None, typer.Option(help="Draw among the k likeliest only.")] = None,
     top_p: Annotated[
         float | None, typer.Option(help="Draw among the likeliest that make up this share.")
+    ] = None,
+    min_p: Annotated[
+        float | None,
+        typer.Option(help="Draw among those at least so probable, relative to the likeliest."),
     ] = None,
     seed: Seed = 0,
     threads: Threads = 0,
@@ -363,6 +367,7 @@ def generate(
         "temperature": temperature,
         "top_k": top_k,
         "top_p": top_p,
+        "min_p": min_p,
     }
     how |= {"eos": vocab.eos, "generator": torch.Generator().manual_seed(seed) if sample else None}
     for step in stream(loaded.model, torch.tensor([ids]), max_new_tokens=new, **how):

@@ -1,25 +1,27 @@
 """Tasks asked in words, without training: rows worded as questions, given answers scored, free
 answers generated.
 
-template = Template("{text} In short, it was {answer}.", words=("bad", "good"))
-evaluate(model, tokenizer, rows, template, examples=training_rows, shots=4).score
+    template = Template("{text} In short, it was {answer}.", words=("bad", "good"))
+    asked = questions(template, rows, examples=training_rows, shots=4)
+    rank(model, tokenizer, asked)       the choices' scores, of each question
+    complete(model, tokenizer, prompts) free answers
 """
 
 import random
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from course_lib.analysis import metrics
 from course_lib.data.columns import Row
 from course_lib.data.tokenizers import Tokenizer
 from course_lib.errors import CourseError
-from course_lib.generation import causal_config, check_positions, generate, left_pad
+from course_lib.generation.sampling import generate
+from course_lib.generation.state import causal_config, check_positions, left_pad
 from course_lib.model.attention import KVCache
 from course_lib.model.layers import evaluating
 from course_lib.objectives.collate import pad_to_longest
@@ -28,16 +30,24 @@ Normalise = Literal["sum", "token", "character", "unconditional"]
 SLOT = "{answer}"
 # A sentence that begins with one of these has no name in front and may stand inside another.
 LOWERED = re.compile(
-    r"(a|an|the|this|that|these|those|it|he|she|they|we|you|there|his|her|their|my|our|your|its|in|on|at|by|to|with|from|"
-    r"for|of|after|before|during|while|when|last|next|every|some|no|one|two)\b",
+    r"(a|an|the|this|that|these|those|it|he|she|they|we|you|there"
+    r"|his|her|their|my|our|your|its|every|some|no|one|two|last|next"
+    r"|in|on|at|by|to|with|from|for|of|after|before|during|while|when)\b",
     re.IGNORECASE,
 )
 
 
 @dataclass(frozen=True)
 class Question:
-    """A text with a gap; a model reads `left` of it only. choices: the possible answers, of which
-    number `label` is right; none if the answer is free. answers: all texts that count as right."""
+    """A text with a gap.
+
+    Args:
+        left: the text before the gap, all that a model reads.
+        right: the text behind it.
+        choices: the possible answers; none if the answer is free.
+        answers: all texts that count as right.
+        label: the number of the right choice, -1 without choices.
+    """
 
     left: str
     right: str
@@ -48,14 +58,21 @@ class Question:
 
 @dataclass(frozen=True)
 class Template:
-    """How a row is worded: one text with the row's columns (`{pair:clause}`: see `clause`) and the
-    place of the answer.
+    """How a row is worded.
 
-    words: what stands for the classes 0, 1, ... Without them the answers are the row's `choices`;
-    without these, its `target` or `answer` is free text. between: stands between the instruction,
-    the examples and the question.
+    Args:
+        text: names the row's columns and the place of the answer, "{text} It was {answer}.".
+            `{pair:clause}` makes a sentence a part of another (`clause`).
+        words: what stands for the classes 0, 1, ... Without them the answers are the row's
+            `choices`; without these, its `target` or `answer` is free text.
+        between: stands between the instruction, the examples and the question.
+        instruction: stands in front of all.
 
-    >>> Template("{text} It was {answer}.", words=("bad", "good")).show({"text": "I slept.", "label": 0})
+    Raises:
+        CourseError: if the text has not exactly one place for the answer.
+
+    >>> template = Template("{text} It was {answer}.", words=("bad", "good"))
+    >>> template.show({"text": "I slept.", "label": 0})
     'I slept. It was bad.'
     """
 
@@ -71,29 +88,28 @@ class Template:
             )
 
     def ask(self, row: Row, examples: Iterable[Row] = ()) -> Question:
-        """The row's question, after the instruction and the answered examples (Brown et al. 2020,
-        figure 2.1).
+        """The row's question, after the instruction and the answered examples.
+
+        Brown et al. 2020, figure 2.1.
         """
-        left, right = self._filled(row)
-        before = [*([self.instruction] if self.instruction else []), *map(self.show, examples)]
-        return Question(self.between.join([*before, left]), right, *self._answers(row))
+        left, right = self._fill(row)
+        parts = [self.instruction] if self.instruction else []
+        parts += [self.show(example) for example in examples]
+        parts.append(left)
+        choices, answers, label = self._answers(row)
+        return Question(self.between.join(parts), right, choices, answers, label)
 
     def show(self, row: Row) -> str:
         """The row with its right answer, as an example is shown."""
-        left, right = self._filled(row)
-        return left + self._answers(row)[1][0] + right
+        left, right = self._fill(row)
+        _, answers, _ = self._answers(row)
+        return left + answers[0] + right
 
     def _answers(self, row: Row) -> tuple[tuple[str, ...], tuple[str, ...], int]:
+        """The choices, the right answers and the right choice's number."""
         choices = self.words or tuple(row.get("choices", ()))
         if not choices:
-            named = [row[name] for name in ("target", "answer") if name in row][:1]
-            answers = tuple(row.get("answers") or named)
-            if not answers:
-                raise CourseError(
-                    "A row has neither choices nor an answer; give the template words for its"
-                    " classes."
-                )
-            return (), answers, -1
+            return (), self._free_answers(row), -1
         label = row.get("label")
         if not isinstance(label, int) or not 0 <= label < len(choices):
             raise CourseError(
@@ -101,7 +117,17 @@ class Template:
             )
         return choices, (choices[label],), label
 
-    def _filled(self, row: Row) -> list[str]:
+    def _free_answers(self, row: Row) -> tuple[str, ...]:
+        if row.get("answers"):
+            return tuple(row["answers"])
+        for name in ("target", "answer"):
+            if name in row:
+                return (row[name],)
+        raise CourseError(
+            "A row has neither choices nor an answer; give the template words for its classes."
+        )
+
+    def _fill(self, row: Row) -> list[str]:
         """The texts before and after the answer."""
         values = {
             name: _Column(value) if isinstance(value, str) else value for name, value in row.items()
@@ -122,8 +148,12 @@ class _Column(str):
 
 
 def clause(sentence: str) -> str:
-    """A sentence as a part of another: without its full stop, in lower case where no name begins
-    it.
+    """A sentence as a part of another.
+
+    It loses its full stop, and begins in lower case where no name begins it.
+
+    >>> clause("The soup was cold.")
+    'the soup was cold'
     """
     sentence = sentence.strip().rstrip(".!?")
     return sentence[:1].lower() + sentence[1:] if LOWERED.match(sentence) else sentence
@@ -137,8 +167,18 @@ def questions(
     shots: int = 0,
     seed: int = 0,
 ) -> list[Question]:
-    """The questions of a task, each after `shots` of the examples, drawn anew for each by `seed`
-    (Brown et al. 2020, section 2.4); of fewer shots they are the last ones of more."""
+    """The questions of a task, each after some answered examples (Brown et al. 2020, section 2.4).
+
+    Args:
+        template: the wording.
+        rows: what is asked.
+        examples: labelled rows to draw from.
+        shots: how many examples stand before each question. Fewer shots are the last ones of more.
+        seed: the examples are drawn anew for each question by it.
+
+    Raises:
+        CourseError: if there are fewer examples than shots.
+    """
     if shots > len(examples):
         raise CourseError(f"{shots} shots cannot be drawn from {len(examples)} examples.")
     asked = []
@@ -146,8 +186,9 @@ def questions(
         rng = random.Random(f"{seed}/{number}")
         drawn: list[int] = []
         while len(drawn) < shots:
-            if (i := rng.randrange(len(examples))) not in drawn:
-                drawn.append(i)
+            candidate = rng.randrange(len(examples))
+            if candidate not in drawn:
+                drawn.append(candidate)
         asked.append(template.ask(row, [examples[i] for i in reversed(drawn)]))
     return asked
 
@@ -159,21 +200,35 @@ class Score(NamedTuple):
     tokens: int
 
 
+class Encoded(NamedTuple):
+    """A prompt with one continuation."""
+
+    ids: list[int]
+    first: int  # the place of the first token that is scored
+
+
 def encode(
     tokenizer: Tokenizer, prompts: Sequence[str], continuations: Sequence[str]
-) -> list[tuple[list[int], int]]:
-    """(tokens of both behind the start token, number of the first that is scored) of each pair,
-    tokenized together. White space at the prompt's end goes to the continuation, where byte-level
-    tokens have it. A token that straddles the boundary ("boo" + "k") counts whole, as the first of
-    the continuation, where evaluation harnesses lose it."""
-    start, unknown = _start(tokenizer), tokenizer.vocab.unk
-    given = tokenizer.ids([prompt.rstrip() for prompt in prompts], special=False)
-    whole = tokenizer.ids(
-        [p + c for p, c in zip(prompts, continuations, strict=True)], special=False
-    )
+) -> list[Encoded]:
+    """The tokens of each prompt and its continuation, tokenized together behind the start token.
+
+    White space at the prompt's end goes to the continuation, where byte-level tokens have it. A
+    token that straddles the boundary ("boo" + "k") counts whole, as the first of the continuation;
+    evaluation harnesses lose it.
+
+    Raises:
+        CourseError: if a continuation is empty, or holds what the tokenizer does not know.
+    """
+    start = _start(tokenizer)
+    unknown = tokenizer.vocab.unk
+    known = tokenizer.ids([prompt.rstrip() for prompt in prompts], special=False)
+    joined = [prompt + text for prompt, text in zip(prompts, continuations, strict=True)]
+    whole = tokenizer.ids(joined, special=False)
     rows = []
-    for prompt, continuation, known, ids in zip(prompts, continuations, given, whole, strict=True):
-        first = _common([known, ids])
+    for prompt, continuation, prompt_ids, ids in zip(
+        prompts, continuations, known, whole, strict=True
+    ):
+        first = _common([prompt_ids, ids])
         if not continuation.strip() or first == len(ids):
             raise CourseError(
                 f"There is nothing to score after {prompt[-40:]!r}: the continuation is empty."
@@ -183,7 +238,7 @@ def encode(
                 f"The tokenizer does not know all of {continuation!r}, so the model cannot"
                 " generate it."
             )
-        rows.append(([*start, *ids], first + len(start)))
+        rows.append(Encoded([*start, *ids], first + len(start)))
     return rows
 
 
@@ -196,73 +251,103 @@ def score(
     *,
     batch: int = 32,
 ) -> list[list[Score]]:
-    """log P(continuation | prompt) of each prompt's continuations, `batch` of them at once (see
-    `encode`). What they have in common a causal model (`heads.LM`) reads once, then each
-    continuation over the cached keys and values."""
+    """log P(continuation | prompt) of each prompt's continuations.
+
+    What the continuations of a prompt have in common the model reads once; then it reads the rest
+    of each over the cached keys and values.
+
+    Args:
+        model: causal (`heads.LM`).
+        tokenizer: the model's.
+        prompts: one a question; see `encode` for white space at the end.
+        continuations: of each prompt, at least one.
+        batch: how many texts are read at once.
+
+    Raises:
+        CourseError: if a prompt has no continuation, or a text is too long or cannot be encoded.
+    """
     if not all(map(len, continuations)):
         raise CourseError(
             "A question has no choices to score; a free answer is generated by `complete`."
         )
     config = causal_config(model)
-    pairs = [
-        (prompt, text)
-        for prompt, texts in zip(prompts, continuations, strict=True)
-        for text in texts
-    ]
-    coded = iter(encode(tokenizer, [prompt for prompt, _ in pairs], [text for _, text in pairs]))
-    rows = [[next(coded) for _ in texts] for texts in continuations]
-    for prompt, some in zip(prompts, rows, strict=True):
-        longest = max(len(ids) for ids, _ in some)
+    groups = _encode_groups(tokenizer, prompts, continuations)
+    for prompt, rows in zip(prompts, groups, strict=True):
+        longest = max(len(row.ids) for row in rows)
         check_positions(
             config, longest - 1, f"The prompt that begins {prompt[:40]!r} and its continuation"
         )
-    found: list[list[Score]] = [[] for _ in rows]
+    scores: list[list[Score]] = [[] for _ in groups]
     with evaluating(model):
-        for numbers in _batches(rows, batch):
-            scores = iter(_scores(model, config.layers, [rows[q] for q in numbers]))
-            for q in numbers:
-                found[q] = [next(scores) for _ in rows[q]]
-    return found
+        for numbers in _batches(groups, batch):
+            found = _score_batch(model, config.layers, [groups[i] for i in numbers])
+            for number, group_scores in zip(numbers, found, strict=True):
+                scores[number] = group_scores
+    return scores
 
 
-def _scores(
-    model: nn.Module, layers: int, questions: Sequence[Sequence[tuple[list[int], int]]]
-) -> list[Score]:
-    """The scores of all rows of some questions, one after the other."""
+def _encode_groups(
+    tokenizer: Tokenizer, prompts: Sequence[str], continuations: Sequence[Sequence[str]]
+) -> list[list[Encoded]]:
+    """The rows of each prompt, all tokenized in one call."""
+    groups = list(zip(prompts, continuations, strict=True))
+    repeated = [prompt for prompt, texts in groups for _ in texts]
+    flat = [text for texts in continuations for text in texts]
+    rows = iter(encode(tokenizer, repeated, flat))
+    return [[next(rows) for _ in texts] for texts in continuations]
+
+
+def _score_batch(
+    model: nn.Module, layers: int, groups: Sequence[Sequence[Encoded]]
+) -> list[list[Score]]:
+    """The scores of some groups of rows; a group's rows begin alike. Letters: G groups, R rows."""
     device = next(model.parameters()).device
-    # Read once: what a question's rows have in common, but for the last given token, from which the
-    # first scored one
-    # is predicted.
-    known = [
-        min(_common([ids for ids, _ in rows]), min(first for _, first in rows) - 1)
-        for rows in questions
-    ]
-    given = [rows[0][0][:n] for rows, n in zip(questions, known, strict=True)]
-    ids, seen = (x.to(device) for x in pad_to_longest(given, 0, left=True).values())  # Q P
     cache = KVCache(layers)
+
+    # 1. Read what the rows of a group have in common.
+    shared = [_shared_length(rows) for rows in groups]
+    beginnings = [rows[0].ids[:length] for rows, length in zip(groups, shared, strict=True)]
+    padded = pad_to_longest(beginnings, 0, left=True)
+    ids = padded["ids"].to(device)  # G P
+    is_read = padded["attention_mask"].to(device)
     if ids.shape[1]:
-        model(
-            ids, attention_mask=seen, cache=cache, loss_mask=torch.zeros_like(ids, dtype=torch.bool)
-        )
-    owner = torch.tensor([q for q, rows in enumerate(questions) for _ in rows], device=device)
+        no_logits = torch.zeros_like(ids, dtype=torch.bool)
+        model(ids, attention_mask=is_read, cache=cache, loss_mask=no_logits)
+
+    # 2. Give every row the keys and values of its group.
+    group_of_row = [g for g, rows in enumerate(groups) for _ in rows]
+    owner = torch.tensor(group_of_row, device=device)
     cache.reorder(owner)
-    # Then the rest of every row.
-    tails = [
-        (row[n:], first - n)
-        for rows, n in zip(questions, known, strict=True)
-        for row, first in rows
-    ]
-    # R T
-    ids, real = (x.to(device) for x in pad_to_longest([tail for tail, _ in tails], 0).values())
-    firsts = torch.tensor([first for _, first in tails], device=device)
-    at = real[:, 1:] & (torch.arange(1, ids.shape[1], device=device) >= firsts[:, None])
-    attention_mask = torch.cat([seen[owner], real[:, :-1]], dim=1)
-    logits = model(ids[:, :-1], attention_mask=attention_mask, cache=cache, loss_mask=at)  # N V
-    picked = logits.float().log_softmax(dim=-1).gather(1, ids[:, 1:][at][:, None])[:, 0]
-    return [
-        Score(float(part.double().sum()), len(part))
-        for part in picked.split(at.sum(dim=1).tolist())
-    ]
+
+    # 3. Read the rest of every row. Position t predicts the token at t + 1.
+    tails = []
+    firsts = []
+    for rows, length in zip(groups, shared, strict=True):
+        tails += [row.ids[length:] for row in rows]
+        firsts += [row.first - length for row in rows]
+    padded = pad_to_longest(tails, 0)
+    ids = padded["ids"].to(device)  # R T
+    is_token = padded["attention_mask"].to(device)
+    places = torch.arange(1, ids.shape[1], device=device)
+    is_scored = is_token[:, 1:] & (places >= torch.tensor(firsts, device=device)[:, None])
+    attention_mask = torch.cat([is_read[owner], is_token[:, :-1]], dim=1)
+    logits = model(ids[:, :-1], attention_mask=attention_mask, cache=cache, loss_mask=is_scored)
+
+    # 4. Add up the log probabilities of each row's scored tokens.
+    targets = ids[:, 1:][is_scored]  # N
+    log_probs = logits.float().log_softmax(dim=-1).gather(1, targets[:, None])[:, 0]
+    by_row = log_probs.split(is_scored.sum(dim=1).tolist())
+    row_scores = iter(Score(float(part.double().sum()), len(part)) for part in by_row)
+    return [[next(row_scores) for _ in rows] for rows in groups]
+
+
+def _shared_length(rows: Sequence[Encoded]) -> int:
+    """How many tokens are read once for all rows.
+
+    The last token before the first scored one is read with the rest, for it predicts that one.
+    """
+    common = _common([row.ids for row in rows])
+    return min(common, min(row.first for row in rows) - 1)
 
 
 def rank(
@@ -273,32 +358,44 @@ def rank(
     normalise: Normalise = "sum",
     batch: int = 32,
 ) -> list[Float[Tensor, " C"]]:
-    """How good a causal model finds each choice of each question, in nats. normalise: "sum", the
-    log probability; "token" or "character", its mean over those; "unconditional", the log of
-    P(choice | question) / P(choice | "Answer:"), without the advantage of frequent ones (Brown et
-    al. 2020, section 2.4)."""
-    choices = [q.choices for q in asked]
-    found = score(model, tokenizer, [q.left for q in asked], choices, batch=batch)
-    logprobs = [torch.tensor([s.logprob for s in some]) for some in found]
-    if normalise == "sum":
-        return logprobs
-    if normalise == "unconditional":
-        bare = ["Answer:" + q.left[len(q.left.rstrip()) :] for q in asked]
-        unasked = score(model, tokenizer, bare, choices, batch=batch)
-        return [
-            p - torch.tensor([s.logprob for s in some])
-            for p, some in zip(logprobs, unasked, strict=True)
-        ]
-    if normalise == "token":
-        sizes = [[s.tokens for s in some] for some in found]
-    elif normalise == "character":
-        sizes = [[len(choice.strip()) for choice in some] for some in choices]
-    else:
+    """How good a causal model finds each choice of each question, in nats.
+
+    Args:
+        model: causal (`heads.LM`).
+        tokenizer: the model's.
+        asked: questions with choices.
+        normalise: "sum", the log probability; "token" or "character", its mean over those;
+            "unconditional", the log of P(choice | question) / P(choice | "Answer:"), without the
+            advantage of frequent choices (Brown et al. 2020, section 2.4).
+        batch: how many texts are read at once.
+
+    Raises:
+        CourseError: if a question has no choices, or there is no such `normalise`.
+    """
+    if normalise not in get_args(Normalise):
         raise CourseError(
             f"There is no normalise={normalise!r}; there are sum, token, character and"
             " unconditional."
         )
-    return [p / torch.tensor(size) for p, size in zip(logprobs, sizes, strict=True)]
+    choices = [question.choices for question in asked]
+    scores = score(model, tokenizer, [question.left for question in asked], choices, batch=batch)
+    logprobs = [_logprobs(some) for some in scores]
+    if normalise == "token":
+        sizes = [[one.tokens for one in some] for some in scores]
+        return [p / torch.tensor(size) for p, size in zip(logprobs, sizes, strict=True)]
+    if normalise == "character":
+        sizes = [[len(choice.strip()) for choice in some] for some in choices]
+        return [p / torch.tensor(size) for p, size in zip(logprobs, sizes, strict=True)]
+    if normalise == "unconditional":
+        # The white space that the question ends in belongs to the choice.
+        bare = ["Answer:" + q.left[len(q.left.rstrip()) :] for q in asked]
+        without = score(model, tokenizer, bare, choices, batch=batch)
+        return [p - _logprobs(some) for p, some in zip(logprobs, without, strict=True)]
+    return logprobs
+
+
+def _logprobs(scores: Sequence[Score]) -> Float[Tensor, " C"]:
+    return torch.tensor([one.logprob for one in scores])
 
 
 def complete(
@@ -310,44 +407,55 @@ def complete(
     max_new_tokens: int = 32,
     batch: int = 32,
 ) -> list[str]:
-    """What a causal model says after each prompt (without white space at its end), greedily, up to
-    the first of the texts in `stop` or its end token."""
-    vocab, device = tokenizer.vocab, next(model.parameters()).device
-    rows = [
-        [*_start(tokenizer), *ids]
-        for ids in tokenizer.ids([p.rstrip() for p in prompts], special=False)
-    ]
+    """What a causal model writes after each prompt, greedily.
+
+    Args:
+        model: causal (`heads.LM`).
+        tokenizer: the model's.
+        prompts: read without white space at their ends.
+        stop: texts that end an answer, as the end token does.
+        max_new_tokens: of each answer, at most.
+        batch: how many texts are read at once.
+    """
+    vocab = tokenizer.vocab
+    device = next(model.parameters()).device
+    start = _start(tokenizer)
+    stripped = [prompt.rstrip() for prompt in prompts]
+    rows = [[*start, *ids] for ids in tokenizer.ids(stripped, special=False)]
+    # Prompts of like length are read together, for the sake of little padding.
     order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
-    said = [""] * len(rows)
+    texts = [""] * len(rows)
     for begin in range(0, len(order), batch):
         numbers = order[begin : begin + batch]
-        ids, attention_mask = (
-            x.to(device) for x in left_pad([rows[i] for i in numbers], vocab.pad or 0)
+        ids, attention_mask = left_pad([rows[i] for i in numbers], vocab.pad or 0)
+        out = generate(
+            model,
+            ids.to(device),
+            attention_mask=attention_mask.to(device),
+            max_new_tokens=max_new_tokens,
+            eos=vocab.eos,
+            pad=vocab.pad,
         )
-        options: dict[str, Any] = {
-            "max_new_tokens": max_new_tokens,
-            "eos": vocab.eos,
-            "pad": vocab.pad,
-        }
-        new = generate(model, ids, attention_mask=attention_mask, **options)[:, ids.shape[1] :]
-        for i, row in zip(numbers, new.tolist(), strict=True):
-            said[i] = tokenizer.decode(row)
-            for mark in stop:
-                said[i] = said[i].split(mark, 1)[0]
-    return [text.strip() for text in said]
+        for number, new in zip(numbers, out[:, ids.shape[1] :].tolist(), strict=True):
+            texts[number] = _until(tokenizer.decode(new), stop)
+    return texts
 
 
-class PromptResult(NamedTuple):
-    """score: accuracy of choices, exact match of free answers. predictions, truth: numbers of
-    choices, or texts.
-    """
+def _until(text: str, stop: Sequence[str]) -> str:
+    """The text up to the first of the marks."""
+    for mark in stop:
+        text = text.split(mark, 1)[0]
+    return text.strip()
 
-    score: float
+
+class Answers(NamedTuple):
+    """Numbers of choices; or texts, and for each all texts that are right."""
+
     predictions: list[Any]
     truth: list[Any]
 
 
-def evaluate(
+def answer(
     model: nn.Module,
     tokenizer: Tokenizer,
     rows: Iterable[Row],
@@ -355,47 +463,60 @@ def evaluate(
     *,
     max_new_tokens: int = 32,
     **shown: Any,
-) -> PromptResult:
-    """Ask a causal model every row of a task in words and count its answers (Brown et al. 2020,
-    section 2.4): of choices the likeliest; else what it says greedily, up to what stands behind the
-    gap in the template or between its examples. shown: examples, shots and seed of `questions`."""
+) -> Answers:
+    """Ask a causal model every row of a task in words (Brown et al. 2020, section 2.4).
+
+    Args:
+        model: causal (`heads.LM`).
+        tokenizer: the model's.
+        rows: of the task.
+        template: their wording. With choices the likeliest is the answer. A free answer is what the
+            model writes greedily, up to what stands behind the gap or between the examples.
+        max_new_tokens: of a free answer, at most.
+        shown: examples, shots and seed of `questions`.
+
+    Raises:
+        CourseError: if there are no rows.
+    """
     asked = questions(template, rows, **shown)
     if not asked:
         raise CourseError("There are no rows to ask about.")
     if asked[0].choices:
-        predictions: list[Any] = [int(found.argmax()) for found in rank(model, tokenizer, asked)]
-        truth: list[Any] = [q.label for q in asked]
-        return PromptResult(metrics.accuracy(predictions, truth), predictions, truth)
+        best = [int(scores.argmax()) for scores in rank(model, tokenizer, asked)]
+        return Answers(best, [question.label for question in asked])
     stop = [mark for mark in (asked[0].right.strip(), template.between) if mark.strip(" ")]
-    predictions = complete(
-        model, tokenizer, [q.left for q in asked], stop=stop, max_new_tokens=max_new_tokens
-    )
-    truth = [list(q.answers) for q in asked]
-    return PromptResult(metrics.exact_match(predictions, truth), predictions, truth)
+    prompts = [question.left for question in asked]
+    texts = complete(model, tokenizer, prompts, stop=stop, max_new_tokens=max_new_tokens)
+    return Answers(texts, [list(question.answers) for question in asked])
 
 
 def _start(tokenizer: Tokenizer) -> list[int]:
-    """The token that stands before the documents of the course's models."""
+    """The token that stands before the documents of the course's models, if there is one."""
     vocab = tokenizer.vocab
     return [i for i in (vocab.bos, vocab.cls, vocab.eos) if i is not None][:1]
 
 
 def _common(rows: Sequence[list[int]]) -> int:
     """How many tokens the rows have in common at the beginning."""
-    return next(
-        (i for i, column in enumerate(zip(*rows, strict=False)) if len({*column}) > 1),
-        min(map(len, rows)),
-    )
+    length = 0
+    for column in zip(*rows, strict=False):
+        if len(set(column)) > 1:
+            break
+        length += 1
+    return length
 
 
-def _batches(rows: Sequence[Sequence[tuple[list[int], int]]], batch: int) -> Iterator[list[int]]:
-    """Numbers of questions of like length, so many that their rows together are at most `batch` (or
-    one question's).
-    """
+def _batches(groups: Sequence[Sequence[Encoded]], batch: int) -> Iterator[list[int]]:
+    """Numbers of groups of like length, together at most `batch` rows, or one group's."""
+    longest = [max(len(row.ids) for row in rows) for rows in groups]
     numbers: list[int] = []
-    for q in sorted(range(len(rows)), key=lambda q: max(len(ids) for ids, _ in rows[q])):
-        if numbers and sum(len(rows[i]) for i in numbers) + len(rows[q]) > batch:
+    size = 0
+    for number in sorted(range(len(groups)), key=lambda i: longest[i]):
+        if numbers and size + len(groups[number]) > batch:
             yield numbers
             numbers = []
-        numbers = [*numbers, q]
-    yield numbers
+            size = 0
+        numbers.append(number)
+        size += len(groups[number])
+    if numbers:
+        yield numbers

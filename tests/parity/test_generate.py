@@ -10,7 +10,7 @@ import transformers
 
 from course_lib import zoo
 from course_lib.analysis import capture
-from course_lib.generation import generate, generate_several, left_pad, next_distribution
+from course_lib.generation import generate, generate_several, left_pad, min_p, next_distribution
 from tests.parity.public import close, randomise
 
 PAD, EOS, START, VOCAB, NEW = 1, 2, 3, 60, 14
@@ -104,7 +104,8 @@ def both(models, prompts, rank=None, **options):
         pad_token_id=PAD,
         eos_token_id=VOCAB + 5 if eos is None else eos,
         max_new_tokens=NEW,
-        **{"do_sample": False} | options,
+        # without a word they keep the 50 likeliest
+        **{"do_sample": False, "top_k": 0} | options,
     )
     rng = torch.Generator().manual_seed(7)
     found = generate(
@@ -140,9 +141,12 @@ def test_beam_search(models, prompts, beams, penalty, eos, least):
 
 
 @pytest.mark.parametrize("least", [{}, LEAST], ids=str)
-def test_sampling_from_the_same_seed(models, prompts, least):
-    options = {"do_sample": True, "top_k": 12, "top_p": 0.9, "temperature": 1.3}
-    assert torch.equal(*both(models, prompts, 2, **options, **least))
+@pytest.mark.parametrize(
+    "filters", [{"top_k": 12, "top_p": 0.9}, {"min_p": 0.2}, {"top_p": 0.95, "min_p": 0.1}], ids=str
+)
+def test_sampling_from_the_same_seed(models, prompts, filters, least):
+    options = {"do_sample": True, "temperature": 1.3}
+    assert torch.equal(*both(models, prompts, 2, **options, **filters, **least))
 
 
 @pytest.mark.parametrize(("beams", "returned", "penalty"), [(3, 3, 1.0), (4, 2, 0.5)])
@@ -180,7 +184,15 @@ def test_next_distribution_equals_the_public_warpers(top_k, top_p, temperature):
     if top_p is not None:
         warped = transformers.TopPLogitsWarper(top_p)(None, warped)
     expected = warped.softmax(-1)
-    ours = next_distribution(logits, temperature, top_k, top_p)
+    ours = next_distribution(logits, temperature=temperature, top_k=top_k, top_p=top_p)
+    assert torch.equal(ours > 0, expected > 0) and close(ours, expected)
+
+
+@pytest.mark.parametrize("p", [0.0, 0.05, 0.3, 1.0])
+def test_min_p_equals_the_public_warper(p):
+    logits = 3 * torch.randn(15, VOCAB, generator=torch.Generator().manual_seed(0))
+    expected = transformers.MinPLogitsWarper(p)(None, logits).softmax(-1)
+    ours = next_distribution(logits, [min_p(p)])
     assert torch.equal(ours > 0, expected > 0) and close(ours, expected)
 
 

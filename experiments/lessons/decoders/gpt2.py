@@ -73,8 +73,8 @@ def zero_shot(lab: Lab, seed: int) -> dict[str, float]:
         )
         values[f"last word/{name}"] = metrics.exact_match(said, tasks["cloze"]["answer"])
         for task, measure in PROMPTED.items():
-            found = prompting.evaluate(model, tokenizer, tasks[task], world_template(task))
-            values[f"{measure}/{name}"] = found.score
+            answers = prompting.answer(model, tokenizer, tasks[task], world_template(task))
+            values[f"{measure}/{name}"] = metrics.accuracy(answers.predictions, answers.truth)
         values[f"perplexity/{name}"] = word_perplexity(model, tokenizer, list(texts))
     return values
 

@@ -97,7 +97,9 @@ def test_the_same_choices(
         pack(model, tokenizer),
         f"choices({logits.tolist()}, {temperature}, {k}, {p})",
     )
-    expected = next_distribution(logits, temperature, k or None, None if p == 1 else p)
+    expected = next_distribution(
+        logits, temperature=temperature, top_k=k or None, top_p=None if p == 1 else p
+    )
     assert {i for i, _ in found} == set(expected.nonzero()[:, 0].tolist())
     assert [share for _, share in found] == pytest.approx(
         [float(expected[i]) for i, _ in found], abs=1e-5

@@ -1,18 +1,25 @@
 """Generation: the cache changes no token, seeds repeat, rows end, contradictions are named."""
 
+import inspect
+
 import pytest
 import torch
 
+from course_lib.__main__ import generate as generate_command
 from course_lib.analysis import capture
 from course_lib.errors import CourseError
 from course_lib.families.bart import bart, bart_lm
 from course_lib.generation import (
+    FILTERS,
     bf16_copy,
     generate,
     generate_several,
     left_pad,
     next_distribution,
     stream,
+    temperature,
+    top_k,
+    top_p,
 )
 from course_lib.model.attention import LayerCache
 from course_lib.model.config import (
@@ -118,7 +125,7 @@ def test_stream_gives_each_token_with_what_it_was_drawn_from(model, prompts):
     for n, (token, distribution) in enumerate(steps):
         longer = torch.cat([attention_mask, torch.ones(3, n, dtype=torch.bool)], dim=1)
         expected = next_distribution(
-            model(out[:, : 5 + n], attention_mask=longer)[:, -1], 0.7, top_k=4
+            model(out[:, : 5 + n], attention_mask=longer)[:, -1], temperature=0.7, top_k=4
         )
         torch.testing.assert_close(distribution, expected, atol=1e-5, rtol=1e-4)
         assert (distribution.gather(1, token[:, None]) > 0).all()
@@ -161,12 +168,43 @@ def test_distribution_by_hand():
         next_distribution(logits, top_p=0.71), torch.tensor([4 / 9, 3 / 9, 2 / 9, 0])
     )
     torch.testing.assert_close(next_distribution(logits, top_p=0.01), torch.tensor([1.0, 0, 0, 0]))
-    torch.testing.assert_close(next_distribution(logits, 0.5), p**2 / (p**2).sum())
+    torch.testing.assert_close(next_distribution(logits, temperature=0.5), p**2 / (p**2).sum())
     # top_p counts what top_k has left: 4/7 reach 0.55 alone.
     torch.testing.assert_close(
         next_distribution(logits, top_k=2, top_p=0.55), torch.tensor([1.0, 0, 0, 0])
     )
+    # min_p keeps what has at least half of the likeliest token's 0.4.
+    torch.testing.assert_close(
+        next_distribution(logits, min_p=0.49), torch.tensor([4 / 9, 3 / 9, 2 / 9, 0])
+    )
     assert next_distribution(logits.expand(2, 3, 4), top_k=3).shape == (2, 3, 4)
+
+
+def test_filters_by_name_come_in_the_registrys_order_and_lists_in_their_own():
+    logits = torch.tensor([0.4, 0.3, 0.2, 0.1]).log()
+    named = next_distribution(logits, top_p=0.55, top_k=2)
+    assert torch.equal(named, next_distribution(logits, [top_k(2), top_p(0.55)]))
+    assert not torch.equal(named, next_distribution(logits, [top_p(0.55), top_k(2)]))
+    with pytest.raises(CourseError, match="no filter 'typical'; there are temperature, top_k"):
+        next_distribution(logits, typical=0.5)
+
+
+def test_generate_takes_filters_as_a_list_and_by_name(model):
+    def sample(**options):
+        rng = torch.Generator().manual_seed(3)
+        return generate(
+            model, IDS, max_new_tokens=20, do_sample=True, generator=rng, **options
+        ).tolist()
+
+    listed = sample(filters=[temperature(2.0), top_k(5)])
+    assert listed == sample(top_k=5, temperature=2.0) != sample()
+    # A filter is any function of the logits.
+    never_7 = sample(filters=[lambda logits: logits.index_fill(-1, torch.tensor([7]), -torch.inf)])
+    assert 7 in sample()[0] and 7 not in never_7[0]
+
+
+def test_the_command_line_has_an_option_for_every_filter():
+    assert set(FILTERS) <= set(inspect.signature(generate_command).parameters)
 
 
 @pytest.mark.parametrize("kind", ["decoder", "encoder-decoder"])
@@ -252,9 +290,10 @@ def test_several_draws_are_scored_by_their_log_probabilities(model, prompts):
         ({"num_beams": 2, "do_sample": True}, "Beam search draws nothing"),
         ({"num_beams": 16}, "16 beams are too many for a vocabulary of 30"),
         ({"temperature": 0.5}, "add do_sample=True"),
-        ({"do_sample": True, "temperature": 0.0}, "got 0.0, None and None"),
-        ({"do_sample": True, "top_k": 0}, "got 1.0, 0 and None"),
-        ({"do_sample": True, "top_p": 1.5}, "got 1.0, None and 1.5"),
+        ({"do_sample": True, "temperature": 0.0}, "temperature is above 0 .*got 0.0"),
+        ({"do_sample": True, "top_k": 0}, "top_k is at least 1; got 0"),
+        ({"do_sample": True, "top_p": 1.5}, "top_p is above 0, at most 1; got 1.5"),
+        ({"do_sample": True, "min_p": -0.1}, "min_p is from 0 to 1; got -0.1"),
         ({"attention_mask": torch.tensor([[1, 1, 0]])}, "ends in padding; pad on the left"),
         ({"attention_mask": torch.ones(1, 2)}, r"attention_mask is \[1, 2\].*\[1, 3\]"),
         ({"ids": torch.tensor([1, 2])}, r"ids must be token numbers \[B, T\]"),

@@ -256,26 +256,22 @@ def test_free_answers_end_where_they_should(unigrams: Unigrams, bpe: Tokenizer) 
     assert prompting.complete(unigrams, bpe, ["it was"], max_new_tokens=3) == [""]
 
 
-def test_a_task_is_asked_and_counted(unigrams: Unigrams, bpe: Tokenizer) -> None:
+def test_a_task_is_asked(unigrams: Unigrams, bpe: Tokenizer) -> None:
     rows = [{"text": "the cat sat.", "label": label} for label in (1, 1, 0)]
-    assert prompting.evaluate(unigrams, bpe, rows, SENTIMENT) == (
-        pytest.approx(2 / 3),
-        [1, 1, 1],
-        [1, 1, 0],
-    )
+    assert prompting.answer(unigrams, bpe, rows, SENTIMENT) == ([1, 1, 1], [1, 1, 0])
     rows = [{"text": "q", "answers": ["x", "good"]}, {"text": "q", "target": "bad"}]
-    free = prompting.evaluate(
+    free = prompting.answer(
         unigrams, bpe, rows, Template("{text} {answer}", between="\n"), max_new_tokens=1
     )
-    assert free == (0.5, ["good", "good"], [["x", "good"], ["bad"]])
-    ended = prompting.evaluate(
+    assert free == (["good", "good"], [["x", "good"], ["bad"]])
+    ended = prompting.answer(
         unigrams, bpe, [{"text": "q", "target": "bad"}], Template("{text} {answer} d g.")
     )
     assert len(ended.predictions[0].split()) > 20  # " d g." stands nowhere
-    ended = prompting.evaluate(
+    ended = prompting.answer(
         unigrams, bpe, [{"text": "q", "target": "goo"}], Template("{text} {answer} d g")
     )
-    assert ended.predictions == ["goo"] and ended.score == 1
+    assert ended == (["goo"], [["goo"]])
 
 
 def test_bad_input(model: LM, bpe: Tokenizer, wordpiece: Tokenizer) -> None:
@@ -299,7 +295,7 @@ def test_bad_input(model: LM, bpe: Tokenizer, wordpiece: Tokenizer) -> None:
             "no normalise='length'",
         ),
         (lambda: prompting.complete(model, bpe, [long]), "has learned 40"),
-        (lambda: prompting.evaluate(model, bpe, [], SENTIMENT), "no rows to ask about"),
+        (lambda: prompting.answer(model, bpe, [], SENTIMENT), "no rows to ask about"),
     ):
         with pytest.raises(CourseError, match=said):
             call()

@@ -1,0 +1,80 @@
+"""What a generation is asked for."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from course_lib.errors import CourseError
+from course_lib.generation.filters import FILTERS, Filter, by_name
+
+
+@dataclass(frozen=True)
+class GenerationConfig:
+    """How tokens are chosen and where a text ends.
+
+    Args:
+        max_new_tokens: how many tokens a text gets at most.
+        do_sample: draw the next token; otherwise take the likeliest.
+        filters: what changes the logits before a token is drawn (filters.py), in this order.
+        num_beams: above 1, follow so many beginnings and keep those with the best sum of log
+            probabilities / length ** length_penalty.
+        length_penalty: above 0 favours longer texts.
+        min_new_tokens: `eos` is not chosen before so many tokens.
+        eos: the token that ends a text.
+        pad: fills what stands behind the end; by default `eos` does.
+
+    Raises:
+        CourseError: if the fields contradict each other.
+    """
+
+    max_new_tokens: int
+    do_sample: bool = False
+    filters: Sequence[Filter] = ()
+    num_beams: int = 1
+    length_penalty: float = 1.0
+    min_new_tokens: int = 0
+    eos: int | None = None
+    pad: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_new_tokens < 1 or self.num_beams < 1:
+            got = f"{self.max_new_tokens} and {self.num_beams}"
+            raise CourseError(f"max_new_tokens and num_beams are at least 1; got {got}.")
+        if self.filters and not self.do_sample:
+            raise CourseError(
+                f"Filters ({', '.join(FILTERS)}) change only how tokens are drawn; add"
+                " do_sample=True."
+            )
+        if self.do_sample and self.num_beams > 1:
+            raise CourseError("Beam search draws nothing: leave out do_sample, or set num_beams=1.")
+
+    @classmethod
+    def of(cls, *, filters: Sequence[Filter] = (), **options: Any) -> "GenerationConfig":
+        """The fields as keywords, and filters by their names: `top_p=0.9` is [top_p(0.9)]."""
+        named = {name: options.pop(name) for name in FILTERS if name in options}
+        return cls(filters=[*by_name(**named), *filters], **options)
+
+    @property
+    def filler(self) -> int:
+        """The token that stands behind the end of a text."""
+        if self.pad is not None:
+            return self.pad
+        return 0 if self.eos is None else self.eos
+
+    def without_early_end(
+        self, scores: Float[Tensor, "B V"], new_tokens: int
+    ) -> Float[Tensor, "B V"]:
+        """Scores of the next token, with -inf for an end that would come too soon.
+
+        Args:
+            scores: logits or log probabilities.
+            new_tokens: how many tokens the texts have got so far.
+        """
+        if self.eos is None or new_tokens >= self.min_new_tokens:
+            return scores
+        eos = torch.tensor([self.eos], device=scores.device)
+        return scores.index_fill(1, eos, -torch.inf)

@@ -1,0 +1,201 @@
+"""The texts while they grow, and the cache of their keys and values.
+
+The cache lives here, not in the model: two generations with one model do not disturb each other.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from course_lib.errors import CourseError
+from course_lib.model.attention import KVCache
+from course_lib.model.config import Learned, StackConfig
+from course_lib.model.layers import evaluating
+from course_lib.model.seq2seq import Seq2SeqLM
+from course_lib.objectives.collate import pad_to_longest
+
+
+def left_pad(
+    rows: Sequence[Sequence[int]], pad: int = 0
+) -> tuple[Int[Tensor, "B T"], Bool[Tensor, "B T"]]:
+    """Prompts of different lengths as one batch, padded so that all continue at one column.
+
+    Returns:
+        The token ids, and the attention mask: True at the real tokens.
+
+    Raises:
+        CourseError: if a prompt is empty.
+    """
+    if not rows or not all(len(row) for row in rows):
+        raise CourseError(
+            "Every prompt needs at least one token; give the start token if there is no text."
+        )
+    batch = pad_to_longest(rows, pad, left=True)
+    return batch["ids"], batch["attention_mask"]
+
+
+class State:
+    """The tokens so far, which of them are real, and the cache.
+
+    Every prompt has `copies` rows, next to each other: one a beam, or one a text to draw. The
+    prompts of an encoder-decoder are its sources. They are read here, once, and each text begins
+    with the start token.
+
+    Args:
+        model: a causal language model, or an encoder-decoder.
+        ids: the prompts, padded on the left.
+        attention_mask: True at the real tokens; by default all are.
+        max_new_tokens: how many columns the texts may grow by.
+        copies: rows for each prompt.
+        cache: keep keys and values; otherwise every step computes them all anew.
+
+    Raises:
+        CourseError: if the prompts are no batch of tokens, end in padding or have no room to grow.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        ids: Int[Tensor, "B T"],
+        attention_mask: Bool[Tensor, "B T"] | None,
+        *,
+        max_new_tokens: int,
+        copies: int = 1,
+        cache: bool = True,
+    ) -> None:
+        if ids.dim() != 2 or 0 in ids.shape or ids.is_floating_point():
+            has = "with at least one row and one column"
+            raise CourseError(f"ids must be token numbers [B, T] {has}, not {list(ids.shape)}.")
+        self.modules = list(model.modules())
+        if isinstance(model, Seq2SeqLM):
+            start = ids.new_full((len(ids), 1), model.stack.start)
+            with evaluating(self.modules), torch.no_grad():
+                model = model.given(ids, attention_mask)
+            ids = start
+            attention_mask = None
+        config = causal_config(model)
+        self.prompt = ids.shape[1]
+        check_positions(
+            config,
+            # the last new token is not read
+            self.prompt + max_new_tokens - 1,
+            f"The prompt's {self.prompt} tokens and {max_new_tokens} new",
+        )
+        _check_mask(ids, attention_mask)
+
+        self.model = model
+        self.rows = len(ids) * copies
+        self.copies = copies
+        self.length = self.prompt
+        self.max_length = self.prompt + max_new_tokens
+        self.read = 0  # columns whose keys and values the cache holds
+        self.cache = KVCache(config.layers, self.max_length) if cache else None
+
+        # Room for the new tokens is made at once.
+        self.text = nn.functional.pad(ids.repeat_interleave(copies, dim=0), (0, max_new_tokens))
+        self.attention_mask: Tensor | None = None
+        if attention_mask is not None and not attention_mask.all():
+            mask = attention_mask.bool().repeat_interleave(copies, dim=0)
+            self.attention_mask = nn.functional.pad(mask, (0, max_new_tokens), value=True)
+
+    @property
+    def so_far(self) -> Int[Tensor, "B T"]:
+        """The prompts and what has been added to them."""
+        return self.text[:, : self.length]
+
+    @property
+    def new_tokens(self) -> int:
+        """How many tokens have been added."""
+        return self.length - self.prompt
+
+    def logits(self) -> Float[Tensor, "B V"]:
+        """Next-token logits of every row, in float32. With a cache only what it lacks is read."""
+        # The copies of a prompt are still equal at the first step: read one of them.
+        are_equal = self.cache is not None and self.length == self.prompt
+        every = self.copies if are_equal else 1
+
+        ids = self.text[::every, self.read : self.length]
+        if self.cache is not None:
+            self.read = self.length
+        mask = self.attention_mask
+        if mask is not None:
+            mask = mask[::every, : self.length]
+        with evaluating(self.modules), torch.no_grad():
+            logits: Tensor = self.model(
+                ids, attention_mask=mask, cache=self.cache, loss_mask=_at_last(ids)
+            )
+        logits = logits.view(len(ids), -1).float()
+        if every == 1:
+            return logits
+
+        # Now every copy gets its own keys and values.
+        rows = torch.arange(len(ids), device=ids.device).repeat_interleave(every)
+        self._reorder_cache(rows)
+        return logits.index_select(0, rows)
+
+    def append(self, token: Int[Tensor, " B"]) -> None:
+        """Add one token to every row."""
+        self.text[:, self.length] = token
+        self.length += 1
+
+    def reorder(self, rows: Int[Tensor, " B"]) -> None:
+        """Continue with these rows instead; each takes the place of a row of the same prompt."""
+        self.text = self.text.index_select(0, rows)
+        # The prompt's keys and values are the same in all its rows, so they stay.
+        self._reorder_cache(rows, since=self.prompt)
+
+    def _reorder_cache(self, rows: Int[Tensor, " B"], since: int = 0) -> None:
+        # Not the cross-attention's keys and values: those of the source have one row a source.
+        if self.cache is not None:
+            for layer in self.cache.own:
+                layer.reorder(rows, since=since)
+
+
+def causal_config(model: nn.Module) -> StackConfig:
+    """The configuration of a language model that continues text.
+
+    Raises:
+        CourseError: if the model is none.
+    """
+    config = getattr(getattr(model, "stack", None), "config", None)
+    if not isinstance(config, StackConfig) or not config.causal:
+        raise CourseError(
+            f"{type(model).__name__} continues no text; give a causal model with heads.LM."
+        )
+    return config
+
+
+def check_positions(config: StackConfig, needed: int, what: str) -> None:
+    """Refuse a text longer than the positions that a model has learned.
+
+    Raises:
+        CourseError: if `what`, a text of `needed` tokens, is too long.
+    """
+    if isinstance(config.position, Learned) and needed > config.position.length:
+        raise CourseError(
+            f"{what} take {needed} positions, and this model has learned {config.position.length}."
+        )
+
+
+def _check_mask(ids: Int[Tensor, "B T"], attention_mask: Tensor | None) -> None:
+    if attention_mask is None:
+        return
+    if attention_mask.shape != ids.shape:
+        raise CourseError(
+            f"attention_mask is {list(attention_mask.shape)}, the prompts are {list(ids.shape)}."
+        )
+    if not attention_mask[:, -1].all():
+        raise CourseError(
+            "A prompt ends in padding; pad on the left (left_pad) so that text follows text."
+        )
+
+
+def _at_last(ids: Int[Tensor, "B T"]) -> Bool[Tensor, "B T"] | None:
+    """Where logits are wanted: the output matrix is large, and only the last position matters."""
+    if ids.shape[1] == 1:
+        return None
+    wanted = torch.zeros_like(ids, dtype=torch.bool)
+    wanted[:, -1] = True
+    return wanted
