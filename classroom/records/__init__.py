@@ -4,8 +4,8 @@
 records.record("gelu-converges")
 records.summary("gelu-converges")     # the same in a few lines
 records.live("gelu-converges", {...}) # what a lesson's own run says under the same rule
-records.beside("bert-glue", {...})    # chosen ones, as a lesson shows them
-records.recorded("bert-glue", "...")  # one of them, with its interval
+records.beside("bert-size", {...})    # chosen ones, as a lesson shows them
+records.recorded("bert-size", "...")  # one of them, with its interval
 records.public_table(records.public_records())  # public tasks, as far as they are recorded
 """
 # ruff: noqa: F401  the names are the package's

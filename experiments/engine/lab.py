@@ -13,14 +13,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from torch import Tensor, nn
 
 from course_lib import data, zoo
-from course_lib.families.baselines import Words, task_words, word_tokenizer
-from course_lib.families.elmo import BiLM
 from course_lib.files import read_json, write_json
-from course_lib.model import heads, transformer
 from course_lib.objectives import losses, seeded_generator
 from course_lib.training import loop, optim
 from course_lib.training.device import Precision
@@ -65,8 +62,7 @@ class Tuning:
     """One fine-tuning of a pretrained model.
 
     source: an arm, or a shipped checkpoint's name. at: the arm's weights after that step. task: of
-    the world. top: what stands between body and head, "none" or "bilstm". The other fields are
-    those of `finetune`; None: the plan's."""
+    the world. The other fields are those of `finetune`; None: the plan's."""
 
     source: arms.Arm | str
     task: str
@@ -74,7 +70,6 @@ class Tuning:
     at: int | None = None
     pretrained: bool = True
     frozen: bool = False
-    top: Literal["none", "bilstm"] = "none"
     labels: int | None = None
     tests: int | None = None
     epochs: int | None = None
@@ -104,8 +99,8 @@ class Lab:
             return self.model(tuning.source, tuning.at)
         return arms.Trained(*zoo.load(tuning.source))
 
-    def score(self, tuning: Tuning, by: str | None = None) -> float:
-        """The test score of a fine-tuning, computed once. by: for spans also "token_f1"."""
+    def score(self, tuning: Tuning) -> float:
+        """The test score of a fine-tuning, computed once."""
         names = [
             n for n in ("labels", "tests", "epochs", "batch", "lr") if getattr(tuning, n) is None
         ]
@@ -123,8 +118,8 @@ class Lab:
         kept = once(
             path, lambda: _tune(tuning, self.source(tuning), rows, self.device), tuning=about
         )
-        self.seconds += kept["seconds"] if by is None else 0
-        return float(kept[by or "score"])
+        self.seconds += kept["seconds"]
+        return float(kept["score"])
 
     def kept(
         self, name: str, follows: Any, make: Callable[[], dict[str, float]]
@@ -217,59 +212,19 @@ def fit(
     return history
 
 
-class Recurrent(nn.Module):
-    """A bidirectional LSTM over a stack's hidden states, of the same width, for any head to stand
-    on.
-    """
-
-    def __init__(self, stack: transformer.Transformer) -> None:
-        super().__init__()
-        self.stack, self.config = stack, stack.config
-        self.lstm = nn.LSTM(
-            stack.config.width, stack.config.width // 2, batch_first=True, bidirectional=True
-        )
-
-    def forward(
-        self,
-        ids: Int[Tensor, "B T"],
-        *,
-        attention_mask: heads.Mask = None,
-        segments: Int[Tensor, "B T"] | None = None,
-    ) -> Float[Tensor, "B T D"]:
-        h = self.stack(ids, attention_mask=attention_mask, segments=segments)
-        lengths = (
-            torch.full((len(ids),), ids.shape[1])
-            if attention_mask is None
-            else attention_mask.sum(1).cpu()
-        )
-        packed = nn.utils.rnn.pack_padded_sequence(
-            h, lengths, batch_first=True, enforce_sorted=False
-        )
-        out, _ = self.lstm(packed)
-        return nn.utils.rnn.pad_packed_sequence(out, batch_first=True, total_length=ids.shape[1])[0]
-
-
 def _tune(
     tuning: Tuning, source: arms.Trained, rows: dict[str, Any], device: str
 ) -> dict[str, float]:
     names = ("epochs", "batch", "lr", "seed", "pretrained", "frozen")
-    options: dict[str, Any] = {name: getattr(tuning, name) for name in names} | {"device": device}
-    # BiLSTM and attention over ELMo's vectors, in fp32: it is a loop of small steps
-    if isinstance(source.model, BiLM):
-        tokenizer = word_tokenizer(task_words(rows))
-        body: Any = Words(tokenizer, elmo=source.model.elmo)
-    else:
-        body, tokenizer, top = (
-            source.model.stack,
-            source.tokenizer,
-            Recurrent if tuning.top == "bilstm" else None,
-        )
-        pool = "last" if body.config.causal and top is None else "mean"
-        options |= {"dropout": 0.1, "pool": pool, "on_top": top, "precision": "auto"}
-    result = finetune(body, rows, tokenizer, **options)
-    return {"score": result.score} | (
-        {"token_f1": result.by("token_f1")} if result.frame.kind == "span" else {}
-    )
+    options: dict[str, Any] = {name: getattr(tuning, name) for name in names}
+    body: Any = source.model.stack
+    options |= {
+        "device": device,
+        "dropout": 0.1,
+        "pool": "last" if body.config.causal else "mean",
+        "precision": "auto",
+    }
+    return {"score": finetune(body, rows, source.tokenizer, **options).score}
 
 
 def checkpoint_hash(name: str) -> str:

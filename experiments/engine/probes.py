@@ -8,17 +8,16 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from course_lib.analysis.evaluation import Blank, fill_in_accuracy
+from course_lib.analysis.evaluation import Blank
 from course_lib.data.inputs import EncodedRow, SourceTarget, in_order
 from course_lib.data.tokenizers import Tokenizer
 from course_lib.families import elmo, lstm
 from course_lib.generation import generate
 from course_lib.model import heads
 from course_lib.objectives import losses, original, seeded_generator
-from experiments.engine import arms, small_models
+from experiments.engine import arms
 
-# batches of the validation split; documents of which a biLM's word is hidden
-HELD_OUT, ASKED = 8, 256
+HELD_OUT = 8  # batches of the validation split
 
 
 class Gap(NamedTuple):
@@ -102,49 +101,6 @@ def hidden_word(source: arms.Trained, questions: Sequence[Gap]) -> float:
             word_logits(model, ids.to(device), **seen).argmax(-1).cpu() == gap.ids[gap.loss_mask]
         )
     return float(torch.cat(right).double().mean())
-
-
-@torch.no_grad()
-def fill_in(source: arms.Trained, items: Sequence[dict[str, Any]]) -> float:
-    """Share of the evidence's hidden words that a model fills in, every piece; a next-token model
-    piece by piece.
-    """
-    tokenizer, model, right = source.tokenizer, source.model, 0
-    blanks = [
-        Blank(item["text_before"] + " ", item["answer"], item["text_after"]) for item in items
-    ]
-    if isinstance(model, elmo.BiLM):
-        return elmo_accuracy(model, tokenizer, blanks)
-    if not isinstance(model, heads.LM) or tokenizer.vocab.mask is None:
-        return fill_in_accuracy(model, tokenizer, blanks)
-    device = next(model.parameters()).device
-    # word pieces, which our arms have and `evaluation` does not know of a next-token model
-    for item in items:
-        start, answer = (
-            tokenizer.encode(item[part], special=False).ids for part in ("text_before", "answer")
-        )
-        ids = torch.tensor([[tokenizer.vocab.cls or 0, *start, *answer]])
-        at = torch.arange(ids.shape[1])[None] >= len(start)
-        at[:, -1] = False
-        said = model(ids.to(device), loss_mask=at.to(device)).argmax(-1).cpu()
-        right += bool((said == torch.tensor(answer)).all())
-    return right / len(items)
-
-
-def elmo_hidden_word(source: arms.Trained, seed: int) -> float:
-    """Share of hidden words of held-out documents that a biLM guesses.
-
-    Words, not pieces: a little harder than what `hidden_word` asks, where a piece of a word may be
-    hidden."""
-    write, rng = arms.sentences(small_models.WORLD, "validation", seed), seeded_generator(seed, 4)
-    texts = [elmo.split(" ".join(write(number))) for number in range(ASKED)]
-    places = [int(torch.randint(len(words), (), generator=rng)) for words in texts]
-    blanks = [
-        Blank(" ".join(w[:i]), w[i], " ".join(w[i + 1 :]))
-        for w, i in zip(texts, places, strict=True)
-    ]
-    assert isinstance(source.model, elmo.BiLM)
-    return elmo_accuracy(source.model, source.tokenizer, blanks)
 
 
 def elmo_accuracy(

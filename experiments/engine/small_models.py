@@ -16,7 +16,7 @@ from experiments.engine.arms import Arm, ObjectiveName, fingerprint
 from experiments.engine.lab import Plan, shipped
 
 WORLD = 0
-MOMENTS = (0.1, 0.2, 0.4, 0.6, 1.0)  # of the steps: where the arms of the race keep their weights
+MOMENTS = (0.1, 0.2, 0.4, 0.6, 1.0)  # of the steps: where arms keep their weights
 # of one recipe, smallest first
 GPTS = tuple(shipped("gpt-nano", "gpt-tiny", "gpt-mini", "gpt-small"))
 RECIPES = {"80/10/10": (0.8, 0.1, 0.1), "100/0/0": (1.0, 0.0, 0.0), "0/100/0": (0.0, 1.0, 0.0)}
@@ -62,7 +62,7 @@ def after(plan: Plan, part: float) -> int:
 
 
 def moments(plan: Plan) -> tuple[int, ...]:
-    """Steps at which the arms of the race keep their weights; the last is the end."""
+    """Steps at which arms keep their weights; the last is the end."""
     return tuple(dict.fromkeys(after(plan, part) for part in MOMENTS))
 
 
@@ -104,7 +104,7 @@ def masked_arm(plan: Plan, seed: int, recipe: str = "80/10/10") -> Arm:
 
 
 def causal_arm(plan: Plan, seed: int) -> Arm:
-    """The same stack, left to right: the paper's LTR row, and the claims' GPT of equal size."""
+    """The same stack, left to right: the claims' GPT of equal size."""
     return arm(plan, "clm", replace(body(plan), causal=True), seed, keep=moments(plan)[:-1])
 
 

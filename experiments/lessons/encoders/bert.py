@@ -1,6 +1,4 @@
-"""The claims of lesson 09: recipes and size, BERT as a writer; ways of pretraining, objectives,
-sizes, masking.
-"""
+"""The claims of lesson 09: the two-sided model that cheats, sizes, BERT as a writer, masking."""
 
 import math
 from dataclasses import replace
@@ -13,79 +11,21 @@ from torch import nn
 from course_lib.analysis import cost, evaluation
 from course_lib.families import preset
 from course_lib.generation import draw, generate
-from course_lib.objectives import losses, mask_tokens, nsp_pairs, seeded_generator
+from course_lib.objectives import losses, seeded_generator
 from course_lib.vocab import IGNORE, Vocab
 from experiments.lessons import (
     Lab,
-    Plan,
     Tuning,
     experiment,
     given,
     probes,
     sentences,
     small_models,
-    suite,
-    town,
 )
 
-SHARES = {"[MASK]": 0.8, "random": 0.1, "as it is": 0.1}
 WRITTEN, STORIES = 24, 24  # tokens each text is continued by, and how many texts
 SIZE_RATES = given("settings")["bert-size"]["learning rates"]
 MISMATCH_TASKS = ("nli", "entities")
-
-
-@experiment("mlm-recipe")
-def mlm_recipe(lab: Lab, seed: int) -> dict[str, float]:
-    """Counts over half a million tokens, some of them special, some padding."""
-    from scipy.stats import binom
-
-    vocab = Vocab(3072, pad=0, unk=1, cls=2, sep=3, mask=4, special=(0, 1, 2, 3, 4))
-    rng = seeded_generator(seed)
-    ids = torch.randint(3072, (4000, 128), generator=rng)
-    attention_mask = torch.arange(128)[None] < torch.randint(100, 129, (4000, 1), generator=rng)
-    hidden = mask_tokens(ids, rng, vocab=vocab, attention_mask=attention_mask)
-    ordinary = attention_mask & ~torch.isin(ids, torch.tensor(vocab.special))
-    chosen = int(hidden.loss_mask.sum())
-    same, masked = (hidden.ids == ids)[hidden.loss_mask], hidden.ids[hidden.loss_mask].eq(4)
-    counts = {
-        "[MASK]": int(masked.sum()),
-        "random": int((~masked & ~same).sum()),
-        "as it is": int(same.sum()),
-    }
-    total = int(ordinary.sum())
-    values: dict[str, float] = {
-        "ordinary tokens": total,
-        "chosen": chosen,
-        "share chosen": chosen / total,
-    }
-    for name, count in counts.items():
-        low, high = binom.interval(0.999, chosen, SHARES[name])
-        values |= {name: count, f"{name}, lowest": float(low), f"{name}, highest": float(high)}
-    return values | {
-        "special tokens chosen": int((hidden.loss_mask & ~ordinary).sum()),
-        "labels elsewhere": int(((hidden.labels != IGNORE) & ~hidden.loss_mask).sum()),
-        "changed elsewhere": int(((hidden.ids != ids) & ~hidden.loss_mask).sum()),
-    }
-
-
-@experiment("nsp-recipe")
-def nsp_recipe(lab: Lab, seed: int) -> dict[str, float]:
-    """Each sentence is its own address, so that no two look alike."""
-    documents = [[f"{d} {s}" for s in range(1 + d % 9)] for d in range(2000)]
-    pairs = nsp_pairs(documents, seeded_generator(seed), n=10_000)
-    placed = [
-        (*map(int, pair.text.split()), *map(int, pair.pair.split()), pair.next) for pair in pairs
-    ]
-    return {
-        "pairs": len(pairs),
-        "labelled as following": sum(label == 0 for *_, label in placed),
-        "following, and so labelled": sum(
-            d == e and t == s + 1 and label == 0 for d, s, e, t, label in placed
-        ),
-        "of the same document, labelled random": sum(
-            d == e and label == 1 for d, s, e, t, label in placed
-        ),
-    }
 
 
 @experiment("bert-params")
@@ -168,40 +108,6 @@ def two_sided_lm_cheats(lab: Lab, seed: int) -> dict[str, float]:
     return values
 
 
-@experiment("bidirectional-wins")
-def bidirectional_wins(lab: Lab, seed: int) -> dict[str, float]:
-    """Hidden words of documents, and of the evidence probe, for each model."""
-    makers = (small_models.masked_arm, small_models.causal_arm, small_models.elmo_arm)
-    bert, gpt, bilm = (lab.model(make(lab.plan, seed)) for make in makers)
-    questions = probes.gaps(small_models.masked_arm(lab.plan, seed), bert.tokenizer)
-    values = {
-        f"hidden word/{name}": probes.hidden_word(m, questions)
-        for name, m in (("BERT", bert), ("GPT", gpt))
-    }
-    values["hidden word/biLM"] = probes.elmo_hidden_word(bilm, seed)
-    shipped = {name: lab.source(Tuning(name, "nli")) for name in ("bert-mini", "gpt-mini")}
-    for side in ("left", "right", "both"):
-        items = town(small_models.WORLD).evidence(lab.plan.probes, seed=seed, side=side)
-        for name, source in {"BERT": bert, "GPT": gpt, **shipped, "biLM": bilm}.items():
-            values[f"{name}/{side}"] = probes.fill_in(source, items)
-    return values
-
-
-def _ablated(plan: Plan, seed: int) -> dict[str, Tuning]:
-    """The four rows of the table."""
-    arms = (small_models.bert_arm, small_models.masked_arm, small_models.causal_arm)
-    bert, masked, causal = (Tuning(arm(plan, seed), "", seed) for arm in arms)
-    return {
-        "BERT": bert,
-        "no NSP": masked,
-        "LTR, no NSP": causal,
-        "+ BiLSTM": replace(causal, top="bilstm"),
-    }
-
-
-suite("bert-ablation", _ablated)
-
-
 @experiment("bert-size", **given("suite"))
 def bert_size(lab: Lab, seed: int) -> dict[str, float]:
     """Perplexity and mean score of each size."""
@@ -217,22 +123,6 @@ def bert_size(lab: Lab, seed: int) -> dict[str, float]:
             for task in given("suite")["tasks"]
         }
         values |= scores | {f"average/{name}": mean(scores.values())}
-    return values
-
-
-@experiment("mlm-converges-slower", tasks=("entities",))
-def mlm_converges_slower(lab: Lab, seed: int) -> dict[str, float]:
-    """Hidden words and task scores at five moments of the race."""
-    values: dict[str, float] = {}
-    masked = small_models.masked_arm(lab.plan, seed)
-    arms = {"masked": masked, "left to right": small_models.causal_arm(lab.plan, seed)}
-    for moment in small_models.moments(lab.plan):
-        for name, arm in arms.items():
-            source = lab.model(arm, at=moment)
-            values[f"hidden word/{name}/{moment}"] = probes.hidden_word(
-                source, probes.gaps(masked, source.tokenizer)
-            )
-            values[f"tasks/{name}/{moment}"] = lab.score(Tuning(arm, "entities", seed, at=moment))
     return values
 
 

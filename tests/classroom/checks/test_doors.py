@@ -165,7 +165,7 @@ def test_11_a_public_model_and_a_treebank(tmp_path: Path) -> None:
     (tmp_path / "small.conllu").write_text(TREEBANK * 40, "utf-8")
     swap = {"../data/papers": str(ROOT / "data" / "papers")}
     ids = working("11_inside_bert")
-    stretches = [("sets", "hits"), ("best", "coref-data"), ("parser-data", "probe-data")]
+    stretches = [("sets", "hits"), ("best", "coref-data")]
     parsing = [name for first, end in stretches for name in ids[ids.index(first) : ids.index(end)]]
     space = started(
         "11_inside_bert",
@@ -182,7 +182,7 @@ def test_11_a_public_model_and_a_treebank(tmp_path: Path) -> None:
         "amod",
     }
     assert list(space["untrained"]) == ["random weights"]  # no recipe, no mimetic start
-    assert space["scores"]["best distance"]["obj"] == 100 and space["found"]["distances"] > 50
+    assert space["scores"]["best distance"]["obj"] == 100
 
 
 OWN_TEXTS = [  # a lesson's cells, and where the texts are then

@@ -69,7 +69,7 @@ def counted() -> Any:
     """A paper's count in millions, how far off it may be rounded, and the model."""
     for name, row in rows("02_transformer", "sizes").items():
         yield row["millions"], 0.04, partial(transformer_lm, preset(f"transformer-{name}"))
-    for name, millions in PAPERS["12_roberta"]["span-and-sharing"]["albert"]["rows"].items():
+    for name, millions in rows("12_roberta", "albert").items():
         yield millions, 0.06, lambda name=name: heads.Pooled(Transformer(preset(name.lower())))
     millions = rows("13_distilbert", "distilbert")["DistilBERT"]["parameters (millions)"]
     yield millions, 0.02, preset("distilbert-base")

@@ -23,8 +23,5 @@ def test_figures_on_real_text_are_judged_as_those_of_a_rule_are(tmp_path):
     rule = {"statements": [{"says": "", "more": ["x/one run/right", "x/arms/counted"]}]}
     # one training decides nothing
     assert rules.judge(rule, figures).statements[0].outcome == "not shown"
-    said = records.summary("bert-squad").splitlines()[-2:]
-    assert [line.split(": ")[0] for line in said] == [
-        "  real English, supports",
-        "  real English, contradicts",
-    ]
+    told = records.summary("dense-retrieval").splitlines()[-1]
+    assert told.startswith("  real English, leaves open: ")

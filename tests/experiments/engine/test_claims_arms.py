@@ -166,20 +166,6 @@ def test_a_score_is_computed_once_and_shared(
             lab.score(other)
 
 
-def test_the_bilstm_does_not_read_padding(tmp_path: Path) -> None:
-    from course_lib.model.transformer import Transformer
-    from experiments.engine.lab import Recurrent
-
-    torch.manual_seed(0)
-    model = Recurrent(Transformer(small_models.body(TINY))).eval()
-    ids = torch.randint(300, (2, 9))
-    attention_mask = torch.arange(9)[None] < torch.tensor([[9], [5]])
-    with torch.no_grad():
-        padded = model(ids, attention_mask=attention_mask)
-        alone = model(ids[1:, :5], attention_mask=attention_mask[1:, :5])
-    assert torch.allclose(padded[1:, :5], alone, atol=1e-6) and padded.shape == (2, 9, 64)
-
-
 def test_hidden_words_are_asked_from_the_side_that_a_model_has(tmp_path: Path) -> None:
     bert, gpt = (
         trained(make(TINY, 0), tmp_path)

@@ -20,7 +20,6 @@ SLOW = (
     "bart-which-noise",
     "bytes-bpe",
     "catastrophic-forgetting",
-    "distilbert",
     "lora",
     "relative-beats-absolute",
     "relative-extrapolates",
@@ -29,7 +28,7 @@ SLOW = (
     "t5-sizes",
     "t5-text-to-text",
 )
-QUICK = ("gelu-converges", "bert-squad")  # of those that pretrain arms
+QUICK = ("gelu-converges",)  # of those that pretrain arms
 
 
 def marked(name: str) -> Any:
