@@ -14,6 +14,7 @@ import typer
 
 from course_lib.errors import CourseError
 from course_lib.files import COURSE, locked, read_json
+from course_lib.memory import restart_keeping_large_buffers
 
 if TYPE_CHECKING:
     from course_lib.training.loop import Step
@@ -570,5 +571,11 @@ def main() -> None:
         sys.exit(1)
 
 
-if __name__ == "__main__":
+def start() -> None:
+    """`main` in a process of its own."""
+    restart_keeping_large_buffers()
     main()
+
+
+if __name__ == "__main__":
+    start()

@@ -4,7 +4,6 @@ the step.
 
 import math
 from collections.abc import Callable, Mapping
-from inspect import unwrap
 from typing import Any
 
 import torch
@@ -36,30 +35,20 @@ def parameter_groups(model: nn.Module, weight_decay: float = 0.01) -> list[dict[
     return [group for group in groups if group["params"]]
 
 
-class AdamW(torch.optim.AdamW):
-    """PyTorch's own, without what asks its compiler around every call: to load that takes a process
-    a second.
-    """
-
-    add_param_group = unwrap(torch.optim.Optimizer.add_param_group)
-    zero_grad = unwrap(torch.optim.Optimizer.zero_grad)
-    step = torch.no_grad()(unwrap(torch.optim.AdamW.step))
-
-
 def adamw(
     model: nn.Module,
     lr: float = 1e-3,
     *,
     weight_decay: float = 0.01,
     betas: tuple[float, float] = (0.9, 0.999),
-) -> AdamW:
+) -> torch.optim.AdamW:
     """AdamW (Loshchilov and Hutter 2019) over `parameter_groups`, in PyTorch's fused form where
     there is one. lr: the peak; a schedule multiplies it."""
     if not 0 < lr < math.inf:
         raise CourseError(f"lr is {lr}; a learning rate must be above 0 and finite.")
     groups = parameter_groups(model, weight_decay)
     fused = {p.device.type for p in model.parameters()} <= {"cpu", "cuda", "mps"}
-    return AdamW(groups, lr=lr, betas=betas, fused=fused)
+    return torch.optim.AdamW(groups, lr=lr, betas=betas, fused=fused)
 
 
 class Muon(torch.optim.Optimizer):

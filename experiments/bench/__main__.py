@@ -6,9 +6,9 @@
     generation  small models, one prompt and sixteen: greedy, beam search, sampled
     --gpu     one NVIDIA GPU instead, see `experiments/bench/gpu.py`
 
-Every contender runs in a process of its own (what one sets, mallopt for instance, must not help the
-other); the contenders of a measure take turns, round after round, so that a busy minute hits them
-all; figures are medians."""
+Every contender runs in a process of its own, for what one sets must not help the other. All have
+the same environment, `course_lib.memory`'s variables included. The contenders of a measure take
+turns, round after round, so that a busy minute hits them all. Figures are medians."""
 
 import argparse
 import json
@@ -29,6 +29,7 @@ import torch
 
 from course_lib.errors import CourseError
 from course_lib.files import COURSE, read_json, write_json
+from course_lib.memory import KEEP_LARGE_BUFFERS
 from course_lib.training.device import has_bf16
 from experiments.bench import gpu, roofline
 from experiments.bench.contenders import PARTS, SIZES, Timing, measures
@@ -123,7 +124,8 @@ def _alone(measure: str, contender: str, timing: Timing) -> dict[str, float]:
     ]
     paths = os.pathsep.join([str(COURSE), *filter(None, [os.environ.get("PYTHONPATH")])])
     quiet = {"TRANSFORMERS_VERBOSITY": "error", "HF_HUB_OFFLINE": "1", "PYTHONPATH": paths}
-    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | quiet)
+    environment = {**os.environ, **KEEP_LARGE_BUFFERS, **quiet}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
         raise CourseError(f"The contender {contender!r} of {measure!r} failed: {last}")
