@@ -18,8 +18,6 @@ RECORDED = {path.stem for path in lessons()[:11]} - {"07_transfer"}
 # Claims of other lessons whose experiment is too long to run whole in the lesson, or is there no
 # more.
 JUDGED_BY_RECORD = {
-    "distilbert",
-    "electra-efficiency",
     "bart-which-noise",
     "bart-classifies-too",
     "bart-generates",
