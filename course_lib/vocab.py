@@ -16,6 +16,8 @@ class Vocab:
         size: number of tokens.
         pad, unk, cls, sep, mask, bos, eos: the token with this role; None if there is none.
         special: all tokens that are not text, those with a role among them.
+        ends: tokens that end a sentence: full stops, question and exclamation marks.
+        sentinels: tokens that stand for the spans that T5 is asked for, in their order.
     """
 
     size: int
@@ -27,3 +29,5 @@ class Vocab:
     bos: int | None = None
     eos: int | None = None
     special: tuple[int, ...] = ()
+    ends: tuple[int, ...] = ()
+    sentinels: tuple[int, ...] = ()

@@ -118,7 +118,7 @@ class DocumentBatches(StoredBatches):
 
     def __init__(self, documents: Documents, tokenizer: Tokenizer, **size: Any) -> None:
         start = [] if tokenizer.vocab.bos is None else [tokenizer.vocab.bos]
-        super().__init__(documents, tokenizer, collate.unchanged, before=start, overlap=1, **size)
+        super().__init__(documents, tokenizer, collate.causal, before=start, overlap=1, **size)
 
 
 class WindowBatches(Source):

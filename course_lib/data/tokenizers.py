@@ -35,6 +35,9 @@ ROLES: dict[str, tuple[str, ...]] = {
     "eos": ("<|endoftext|>", "</s>"),
 }
 
+SENTENCE_ENDS = (".", "?", "!")
+SENTINEL = "<extra_id_{}>"  # what stands for a span that T5 is asked for, in public vocabularies
+
 
 @dataclass(frozen=True)
 class Encoding:
@@ -263,6 +266,13 @@ def train_bpe(texts: Iterable[str], size: int) -> Tokenizer:
     return Tokenizer(backend)
 
 
+def add_sentinels(tokenizer: Tokenizer, n: int = 100) -> Tokenizer:
+    """A copy of a tokenizer with `n` sentinels behind its vocabulary, all special; T5 has 100."""
+    backend = tokenizers.Tokenizer.from_str(tokenizer.backend.to_str())
+    backend.add_special_tokens([SENTINEL.format(i) for i in range(n)])
+    return Tokenizer(backend)
+
+
 def _inside_words(char: str) -> bool:
     """Whether the pre-tokenizer can leave `char` inside a word: not punctuation, not a CJK
     ideograph.
@@ -295,8 +305,20 @@ def _vocab(backend: tokenizers.Tokenizer, roles: dict[str, str]) -> Vocab:
         found["sep"] = None  # T5 has "</s>" as its end only
     added = {i for i, token in backend.get_added_tokens_decoder().items() if token.special}
     special = tuple(sorted(added | {i for i in found.values() if i is not None}))
-    size = max(backend.get_vocab().values(), default=-1) + 1
-    return Vocab(size=size, special=special, **found)
+    tokens = backend.get_vocab()
+    size = max(tokens.values(), default=-1) + 1
+    ends = sorted(i for name, i in tokens.items() if name.lstrip("Ġ▁#") in SENTENCE_ENDS)
+    return Vocab(
+        size=size, special=special, ends=tuple(ends), sentinels=_sentinels(tokens), **found
+    )
+
+
+def _sentinels(tokens: dict[str, int]) -> tuple[int, ...]:
+    """<extra_id_0>, <extra_id_1>, ..., as far as they go."""
+    found: list[int] = []
+    while SENTINEL.format(len(found)) in tokens:
+        found.append(tokens[SENTINEL.format(len(found))])
+    return tuple(found)
 
 
 def _encoding(raw: tokenizers.Encoding) -> Encoding:

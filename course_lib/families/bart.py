@@ -158,7 +158,6 @@ FAMILY = Family(
     config=bart,
     model=bart_lm,
     objective="denoised",
-    loss="seq2seq",
     start="sep",
     read_config=_read_config,
     write_config=write_config,

@@ -148,7 +148,6 @@ FAMILY = Family(
     config=bert,
     model=lambda config, start: heads.MLM(Transformer(config)),
     objective="masked",
-    loss="mlm",
     read_config=FIELDS.read,
     write_config=FIELDS.write,
     prefix="bert.",

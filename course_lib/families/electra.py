@@ -131,7 +131,6 @@ FAMILY = replace(
     config=electra,
     model=lambda config, start: Electra(*pair(config)),
     objective="replaced",
-    loss="electra",
     read_config=_read_config,
     write_config=lambda config: (
         bert.FIELDS.write(config) | {"embedding_size": config.embed.width or config.width}

@@ -152,7 +152,6 @@ def _family(public: str, **own: Any) -> Family:
     return Family(
         model=lambda config, start: heads.LM(Transformer(config)),
         objective="causal",
-        loss="clm",
         tokenizer="bpe",
         prefix="transformer.",
         architectures={

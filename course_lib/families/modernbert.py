@@ -205,7 +205,6 @@ FAMILY = Family(
     config=modernbert,
     model=lambda config, start: heads.MLM(Transformer(config), activation="gelu"),
     objective="masked",
-    loss="mlm",
     tokenizer="bpe",
     read_config=_read_config,
     write_config=_write_config,

@@ -190,16 +190,15 @@ def classes(body: nn.Module, values: Values) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Family:
-    """Everything that tells one family of models from another. objective and loss: functions of
-    `objectives.collate` ("causal" needs none) and `objectives.losses` that pretrain it. prefix: of
+    """Everything that tells one family of models from another. objective: the name
+    in `objectives.OBJECTIVES` of what pretrains it. prefix: of
     the body's weights inside a model with a head. pooler: its rules, where public files count it to
     the body. start: the role of a decoder's first token."""
 
     name: str
     config: Callable[..., StackConfig]  # (vocab, *, width, layers, heads, length)
     model: Callable[[StackConfig, int], nn.Module]  # (config, start)
-    objective: Literal["causal", "masked", "replaced", "denoised", "span_corrupted"]
-    loss: Literal["clm", "mlm", "electra", "seq2seq"]
+    objective: str
     read_config: Callable[[Values], StackConfig]
     write_config: Callable[[StackConfig], dict[str, Any]]
     prefix: str

@@ -204,7 +204,6 @@ FAMILY = Family(
     config=t5,
     model=t5_lm,
     objective="span_corrupted",
-    loss="seq2seq",
     read_config=_read_config,
     write_config=write_config,
     prefix="",

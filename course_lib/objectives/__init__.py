@@ -1,28 +1,31 @@
 """What pretraining hides from a model, and what the model should say.
 
-    masking          BERT, RoBERTa, SpanBERT: tokens, whole words, spans; ELECTRA: tokens that a generator made up
+    registry         one entry for each objective: its corruption, its loss, under one name
+    masking          which tokens BERT, RoBERTa, SpanBERT and ALBERT hide
+    replacing        ELECTRA's tokens that a generator made up
+    denoising        BART's five noises; T5's spans behind sentinels; a text cut in two
     input_formats    next-sentence pairs, and the four ways in which RoBERTa fills a row
-    denoising        BART: five noises; T5: spans behind sentinels, prefix language modelling
     collate          rows as tensors, and the corruptions for padded batches
-    losses           what a model's answers to them cost
+    losses           what a model's answers cost
+    distillation     what they cost beside a teacher's
+    draws            what the corruptions share: the generator, spans, tokens that are never touched
 
 Pure functions: the input stays as it was, and every draw comes from the `torch.Generator` passed
 in, so the same generator state gives the same corruption. Letters: B batch, T positions.
-`data.batches` makes batches with them."""
-# ruff: noqa: F401, I001  the names are the package's
+`data.batches` makes batches with them.
+"""
+# ruff: noqa: F401  the names are the package's
 
 from course_lib.objectives.denoising import (
     NOISES,
-    add_sentinels,
     infill,
     mark_spans,
     noised,
     prefix_lm,
     restore,
-    sentence_ends,
-    sentinels,
     span_corruption,
 )
+from course_lib.objectives.draws import lay_out, seeded_generator
 from course_lib.objectives.input_formats import (
     Format,
     InputRow,
@@ -31,12 +34,10 @@ from course_lib.objectives.input_formats import (
     packed_sentences,
 )
 from course_lib.objectives.masking import (
+    SPAN_SAMPLERS,
     mask_documents,
-    mask_known,
     mask_tokens,
-    original,
-    replace_tokens,
-    sample,
-    seeded_generator,
-    span_lengths,
+    span_sampler,
 )
+from course_lib.objectives.registry import OBJECTIVES, Objective, corruption, objective
+from course_lib.objectives.replacing import original, replace_tokens, sample

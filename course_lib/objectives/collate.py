@@ -1,33 +1,31 @@
-"""Texts as an objective reads them: rows as one tensor, and functions (ids, attention_mask, rng,
-vocab=...) -> batch.
-
-    objective         loss                               models
-    masked            losses.mlm                         BERT, RoBERTa, SpanBERT
-    replaced          losses.electra                     ELECTRA
-    denoised          losses.seq2seq                     BART
-    span_corrupted    losses.seq2seq                     T5
-    prefixed          losses.seq2seq                     T5's language modelling in an encoder-decoder
-    joined(batch)     losses.prefix_lm, losses.clm       the last two in a decoder alone
+"""Rows of text as tensors, and each objective's corruption of them: (ids, attention_mask, rng) ->
+batch.
 
 ids Int[B T] and attention_mask Bool[B T] are rows of text with their special tokens, as `pad` makes
-them."""
+them. `registry` says which loss belongs to which corruption.
+"""
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from course_lib import objectives
-from course_lib.errors import CourseError
+from course_lib.objectives.denoising import (
+    BART_NOISES,
+    InputTarget,
+    noised,
+    prefix_lm,
+    span_corruption,
+)
 from course_lib.objectives.losses import Batch
+from course_lib.objectives.masking import BERT_PARTS, SpanSampler, mask_tokens
 from course_lib.vocab import IGNORE, Vocab
 
 Ints = npt.NDArray[np.integer[Any]]
-Unit = Literal["token", "word", "span"]
-# widths are its multiples: few shapes, each of which costs kernels and memory, and batches that mix
+# Widths are multiples of it: each shape costs kernels and memory, so there are few of them.
 WIDTH_STEP = 16
 
 
@@ -39,20 +37,28 @@ def pad(
     left: bool = False,
     step: int = WIDTH_STEP,
 ) -> dict[str, Tensor]:
-    """Rows of several lengths to `ids` Int[B T], filled up with `value`, and `attention_mask`
-    Bool[B T]. T is the longest row's length, rounded up to a multiple of `step`, but not past
-    `most`. left: pad on the left."""
+    """Pad rows of several lengths to one width.
+
+    Args:
+        rows: token ids (or labels) of each row.
+        value: what the rows are filled up with.
+        most: the width is not rounded up past it.
+        left: pad on the left.
+        step: the longest row's length is rounded up to a multiple of it.
+
+    Returns:
+        `ids` Int[B T], and `attention_mask` Bool[B T], False at the padding.
+    """
     lengths = np.array([len(row) for row in rows])
     width = int(width_of(lengths, most, step).max())
     ids = np.full((len(rows), width), value, dtype=np.int64)
     for line, row in zip(ids, rows, strict=True):
         start = width - len(row) if left else 0
         line[start : start + len(row)] = row
+    # On the left, places are counted from the end of the row.
     places = torch.arange(width - 1, -1, -1) if left else torch.arange(width)
-    return {
-        "ids": torch.from_numpy(ids),
-        "attention_mask": places < torch.from_numpy(lengths)[:, None],
-    }
+    attention_mask = places < torch.from_numpy(lengths)[:, None]
+    return {"ids": torch.from_numpy(ids), "attention_mask": attention_mask}
 
 
 def pad_to_longest(
@@ -67,7 +73,16 @@ def width_of(lengths: Ints, most: int | None = None, step: int = WIDTH_STEP) -> 
     themselves.
     """
     rounded = -(-lengths // step) * step
-    return rounded if most is None else np.maximum(np.minimum(rounded, most), lengths)
+    if most is None:
+        return rounded
+    return np.maximum(np.minimum(rounded, most), lengths)
+
+
+def causal(
+    ids: Tensor, attention_mask: Tensor, rng: torch.Generator, *, vocab: Vocab | None = None
+) -> Batch:
+    """Nothing is hidden; the loss asks for every next token."""
+    return {"ids": ids, "attention_mask": attention_mask}
 
 
 def masked(
@@ -76,94 +91,132 @@ def masked(
     rng: torch.Generator,
     *,
     vocab: Vocab,
-    unit: Unit = "token",
+    rate: float = 0.15,
+    parts: tuple[float, float, float] = BERT_PARTS,
+    spans: SpanSampler | None = None,
     words: Tensor | None = None,
-    **how: Any,
 ) -> Batch:
-    """Masked tokens, whole words or spans: ids, labels, loss_mask, attention_mask. words: Int[B T],
-    as `Tokenizer.words` numbers them, for "word" and spans of words. how: `rate` and `parts` of
-    `objectives.mask_tokens`."""
-    if unit not in ("token", "word", "span"):
-        raise CourseError(f"There is no unit {unit!r} to mask; there are token, word and span.")
-    if unit == "word" and words is None:
-        raise CourseError(
-            "Whole words are masked only if `words` says which tokens make one (Tokenizer.words)."
-        )
-    words = None if unit == "token" else words
-    how |= {"attention_mask": attention_mask, "words": words, "spans": unit == "span"}
-    return {
-        **objectives.mask_tokens(ids, rng, vocab=vocab, **how)._asdict(),
-        "attention_mask": attention_mask,
-    }
+    """BERT: some tokens are hidden. Adds `labels` and `loss_mask`; options as `mask_tokens` has."""
+    corrupted = mask_tokens(
+        ids,
+        rng,
+        vocab=vocab,
+        rate=rate,
+        parts=parts,
+        spans=spans,
+        words=words,
+        attention_mask=attention_mask,
+    )
+    return {**corrupted._asdict(), "attention_mask": attention_mask}
 
 
 def replaced(
-    ids: Tensor, attention_mask: Tensor, rng: torch.Generator, *, vocab: Vocab, rate: float = 0.15
+    ids: Tensor,
+    attention_mask: Tensor,
+    rng: torch.Generator,
+    *,
+    vocab: Vocab,
+    rate: float = 0.15,
+    spans: SpanSampler | None = None,
+    words: Tensor | None = None,
 ) -> Batch:
     """ELECTRA: every chosen token becomes [MASK], which the generator fills in."""
-    return masked(ids, attention_mask, rng, vocab=vocab, rate=rate, parts=(1.0, 0.0, 0.0))
-
-
-def unchanged(ids: Tensor, attention_mask: Tensor, rng: torch.Generator) -> Batch:
-    """Nothing is hidden: ids and attention_mask, for `losses.clm`."""
-    return {"ids": ids, "attention_mask": attention_mask}
+    only_masks = (1.0, 0.0, 0.0)
+    return masked(
+        ids, attention_mask, rng, vocab=vocab, rate=rate, parts=only_masks, spans=spans, words=words
+    )
 
 
 def denoised(
-    ids: Tensor, attention_mask: Tensor, rng: torch.Generator, *, vocab: Vocab, **how: Any
+    ids: Tensor,
+    attention_mask: Tensor,
+    rng: torch.Generator,
+    *,
+    vocab: Vocab,
+    noises: Sequence[str] | None = None,
+    **options: Any,
 ) -> Batch:
-    """BART: source (ids, attention_mask) the noised text, target (labels) the text itself. how: of
-    `objectives.noised`."""
-    made = [
-        (objectives.noised(text, rng, vocab=vocab, **how), text)
-        for text in _texts(ids, attention_mask)
-    ]
-    return _batch(made, vocab, ids.shape[1])
+    """BART: the source (ids, attention_mask) is the noised text, the target (labels) the text.
+
+    noises: of `denoising.NOISES`; BART's two by default. Where no token ends a sentence, the
+    sentences cannot be permuted; then the other one alone. options: of `denoising.noised`.
+    """
+    if noises is None:
+        noises = BART_NOISES if options.get("ends") or vocab.ends else ("text infilling",)
+
+    def corrupt(text: Tensor) -> InputTarget:
+        return InputTarget(noised(text, rng, vocab=vocab, noises=noises, **options), text)
+
+    return _each_text(corrupt, ids, attention_mask, vocab)
+
+
+def permuted_sentences(
+    ids: Tensor, attention_mask: Tensor, rng: torch.Generator, *, vocab: Vocab
+) -> Batch:
+    """BART's sentence permutation alone: the target is the text in its own order."""
+    noises = ("sentence permutation",)
+    return denoised(ids, attention_mask, rng, vocab=vocab, noises=noises)
 
 
 def span_corrupted(
-    ids: Tensor, attention_mask: Tensor, rng: torch.Generator, *, vocab: Vocab, **how: Any
+    ids: Tensor, attention_mask: Tensor, rng: torch.Generator, *, vocab: Vocab, **options: Any
 ) -> Batch:
-    """T5: ids and attention_mask of the inputs, labels the targets. how: of
-    `objectives.span_corruption`.
+    """T5: ids and attention_mask of the inputs, labels the targets.
+
+    options: of `denoising.span_corruption`.
     """
-    made = [
-        objectives.span_corruption(text, rng, vocab=vocab, **how)
-        for text in _texts(ids, attention_mask)
-    ]
-    return _batch(made, vocab, ids.shape[1])
+
+    def corrupt(text: Tensor) -> InputTarget:
+        return span_corruption(text, rng, vocab=vocab, **options)
+
+    return _each_text(corrupt, ids, attention_mask, vocab)
 
 
 def prefixed(ids: Tensor, attention_mask: Tensor, rng: torch.Generator, *, vocab: Vocab) -> Batch:
-    """Each text cut in two: ids and attention_mask of the first parts, labels the second
-    (`objectives.prefix_lm`).
+    """Each text cut in two (`denoising.prefix_lm`): ids and attention_mask of the first parts,
+    labels the second parts.
     """
-    made = [objectives.prefix_lm(text, rng, vocab=vocab) for text in _texts(ids, attention_mask)]
-    return _batch(made, vocab, ids.shape[1])
+
+    def corrupt(text: Tensor) -> InputTarget:
+        return prefix_lm(text, rng, vocab=vocab)
+
+    return _each_text(corrupt, ids, attention_mask, vocab)
 
 
 def joined(batch: Batch, *, vocab: Vocab, most: int | None = None) -> Batch:
-    """Sources and targets for a decoder alone, each target behind its source: ids Int[B T],
-    attention_mask, labels (the next token where it is the target's, -100 elsewhere), prefix Int[B]
-    (length of the source)."""
-    rows, labels, lengths = [], [], []
-    for source, target in zip(
-        _texts(batch["ids"], batch["attention_mask"]), batch["labels"], strict=True
-    ):
-        said = target[target != IGNORE]
-        rows.append(torch.cat([source, said[:-1]]))
-        labels.append(torch.cat([torch.full((len(source) - 1,), IGNORE), said]))
+    """Sources and targets for a decoder alone, each target behind its source.
+
+    Returns:
+        ids Int[B T]; attention_mask; labels, the next token where it is the target's, -100
+        elsewhere; prefix Int[B], the length of each source.
+    """
+    pairs = []
+    lengths = []
+    sources = _texts(batch["ids"], batch["attention_mask"])
+    for source, labels in zip(sources, batch["labels"], strict=True):
+        target = labels[labels != IGNORE]
+        # The source's last token predicts the target's first.
+        nothing = torch.full((len(source) - 1,), IGNORE)
+        pairs.append(InputTarget(torch.cat([source, target[:-1]]), torch.cat([nothing, target])))
         lengths.append(len(source))
-    return _batch(zip(rows, labels, strict=True), vocab, most) | {"prefix": torch.tensor(lengths)}
+    return {**_padded(pairs, vocab, most), "prefix": torch.tensor(lengths)}
+
+
+def _each_text(
+    corrupt: Callable[[Tensor], InputTarget], ids: Tensor, attention_mask: Tensor, vocab: Vocab
+) -> Batch:
+    """Corrupt each row without its padding, then pad inputs and targets, to the rows' width."""
+    pairs = [corrupt(text) for text in _texts(ids, attention_mask)]
+    return _padded(pairs, vocab, most=ids.shape[1])
 
 
 def _texts(ids: Tensor, attention_mask: Tensor) -> list[Tensor]:
+    """The rows without their padding."""
     return [row[real] for row, real in zip(ids, attention_mask.bool(), strict=True)]
 
 
-def _batch(
-    pairs: Iterable[tuple[Tensor, Tensor]], vocab: Vocab, most: int | None
-) -> dict[str, Tensor]:
-    sources, targets = zip(*pairs, strict=True)
-    labels = pad([row.tolist() for row in targets], IGNORE, most=most)["ids"]
-    return pad([row.tolist() for row in sources], vocab.pad or 0, most=most) | {"labels": labels}
+def _padded(pairs: Iterable[InputTarget], vocab: Vocab, most: int | None) -> dict[str, Tensor]:
+    inputs = [pair.input.tolist() for pair in pairs]
+    targets = [pair.target.tolist() for pair in pairs]
+    labels = pad(targets, IGNORE, most=most)["ids"]
+    return {**pad(inputs, vocab.pad or 0, most=most), "labels": labels}

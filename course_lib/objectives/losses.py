@@ -31,9 +31,11 @@ def clm(model: nn.Module, batch: Batch) -> Tensor:
     at = chosen({**batch, "labels": labels})
     if at.all() if isinstance(at, Tensor) else len(at[0]) == labels.numel():
         return cross_entropy(
-            model(ids, attention_mask=_needed(batch)).flatten(0, 1), labels.flatten()
+            model(ids, attention_mask=needed_mask(batch)).flatten(0, 1), labels.flatten()
         )
-    return cross_entropy(model(ids, attention_mask=_needed(batch), loss_mask=at), labels[at])  # N V
+    return cross_entropy(
+        model(ids, attention_mask=needed_mask(batch), loss_mask=at), labels[at]
+    )  # N V
 
 
 def mlm(model: nn.Module, batch: Batch) -> Tensor:
@@ -42,19 +44,6 @@ def mlm(model: nn.Module, batch: Batch) -> Tensor:
     at = chosen(batch)
     # N V and N
     return cross_entropy(model(batch["ids"], loss_mask=at, **inputs(batch)), batch["labels"][at])
-
-
-def left_to_right(model: nn.Module, batch: Batch) -> Tensor:
-    """Next-token prediction by an encoder that sees nothing to the right (Charpentier and Samuel
-    2024), as a decoder does it: by the token vectors on its hidden states. A masked-language head
-    is left as it is."""
-    ids, labels = batch["ids"], next_tokens(batch["ids"], batch.get("attention_mask"))
-    at = labels != IGNORE
-    stack: Any = model.stack
-    h = stack(
-        ids, attention_mask=_needed(batch), mask=masks.causal(ids.shape[1], device=ids.device)
-    )
-    return cross_entropy(h[at] @ stack.embed.tokens.weight.T, labels[at])
 
 
 def mlm_nsp(model: nn.Module, batch: Batch, *, weight: float = 1.0) -> Tensor:
@@ -135,7 +124,7 @@ def prefix_lm(model: nn.Module, batch: Batch) -> Tensor:
     each source."""
     at = chosen(batch)
     mask = masks.prefix(batch["prefix"], batch["ids"].shape[1])
-    logits = model(batch["ids"], mask=mask, attention_mask=_needed(batch), loss_mask=at)
+    logits = model(batch["ids"], mask=mask, attention_mask=needed_mask(batch), loss_mask=at)
     return cross_entropy(logits, batch["labels"][at])
 
 
@@ -194,11 +183,11 @@ def counted(batch: Batch) -> Batch:
         if "labels" in batch
         else {"labels": next_tokens(batch["ids"], batch.get("attention_mask"))}
     )
-    more = {} if _needed(batch) is not None else {"right_padded": torch.ones(1)}
+    more = {} if needed_mask(batch) is not None else {"right_padded": torch.ones(1)}
     return {**batch, "target_indices": chosen({**labels, **batch}).nonzero().T.contiguous(), **more}
 
 
-def _needed(batch: Batch) -> Tensor | None:
+def needed_mask(batch: Batch) -> Tensor | None:
     """None where all padding is at the right: a causal model's real queries never see what comes
     after them.
     """

@@ -1,78 +1,20 @@
 """Distillation: a small student learns from what a large teacher says, not only from the right
 answers.
 
-    soft     the teacher's probabilities, softened by a temperature (Hinton et al. 2015, section 2)
-    hard     the right answers themselves: `losses.cross_entropy`
-    cosine   the direction of the last hidden states (Sanh et al. 2019, DistilBERT, section 2)
-    layers   embeddings, hidden states and attention, layer by layer (Jiao et al. 2020, TinyBERT, section 3.1)
-
-`Distilled(student, teacher)` runs both; `distilbert`, `tinybert` and `classification` are losses
-for it that `train` takes as they are. Letters: B batch, T positions, D width, H heads, N targets, V
-classes."""
+`Distilled(student, teacher)` runs both; its losses, which `train` takes as they are, stand in
+`objectives.distillation`. Letters: B batch, T positions, D width, H heads."""
 
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from torch import Tensor, nn
 
 from course_lib.analysis import capture
 from course_lib.errors import CourseError
 from course_lib.families import bert
-from course_lib.model.heads import MLM, Mask, MaskedHead
+from course_lib.model.heads import MLM, MaskedHead
 from course_lib.model.transformer import Transformer
-from course_lib.objectives.losses import Batch, chosen, cross_entropy, inputs
-
-
-def soft_loss(
-    student: Float[Tensor, "N V"], teacher: Float[Tensor, "N V"], temperature: float = 2.0
-) -> Float[Tensor, ""]:
-    """T^2 KL(softmax(teacher / T) || softmax(student / T)), the mean over N (Hinton et al. 2015,
-    section 2). The gradient of softened probabilities shrinks with 1 / T^2; the factor keeps its
-    weight beside the hard loss."""
-    target = (teacher.detach().float() / temperature).log_softmax(-1)
-    own = (student.float() / temperature).log_softmax(-1)
-    return (
-        F.kl_div(own, target, reduction="sum", log_target=True) * temperature**2 / max(1, len(own))
-    )
-
-
-def cosine_loss(
-    student: Float[Tensor, "B T D"], teacher: Float[Tensor, "B T D"], attention_mask: Mask = None
-) -> Float[Tensor, ""]:
-    """1 - cosine of the angle between the two hidden states of a token, the mean over real
-    tokens.
-    """
-    return _mean(
-        1 - F.cosine_similarity(student.float(), teacher.detach().float(), dim=-1), attention_mask
-    )
-
-
-def hidden_loss(
-    student: Float[Tensor, "B T D"], teacher: Float[Tensor, "B T D"], attention_mask: Mask = None
-) -> Float[Tensor, ""]:
-    """Mean squared difference of hidden states over real tokens (Jiao et al. 2020, equations 8 and
-    9).
-    """
-    return _mean((student.float() - teacher.detach().float()).square().mean(-1), attention_mask)
-
-
-def attention_loss(
-    student: Float[Tensor, "B H T T"],
-    teacher: Float[Tensor, "B H T T"],
-    attention_mask: Mask = None,
-) -> Float[Tensor, ""]:
-    """Mean squared difference of the attention scores before the softmax (Jiao et al. 2020,
-    equation 7), over heads and, for each real query, over the keys that it may attend to."""
-    # masked places hold the lowest number there is
-    visible = teacher > torch.finfo(teacher.dtype).min / 2
-    difference = (
-        student.masked_fill(~visible, 0).float() - teacher.masked_fill(~visible, 0).detach().float()
-    )
-    return _mean(
-        (difference.square().sum(-1) / visible.sum(-1).clamp(min=1)).mean(1), attention_mask
-    )
 
 
 class Outputs(NamedTuple):
@@ -129,57 +71,6 @@ class Distilled(nn.Module):
         )
 
 
-def distilbert(
-    model: nn.Module, batch: Batch, *, soft: float = 5.0, hard: float = 2.0, cosine: float = 1.0
-) -> Tensor:
-    """DistilBERT's sum of three losses (Sanh et al. 2019, section 2; the weights are those of its
-    code) for two masked language models. Reads what `losses.mlm` reads; cosine at every real
-    token."""
-    at = chosen(batch)
-    own, theirs = model(batch["ids"], loss_mask=at, **inputs(batch))
-    total = soft * soft_loss(own.logits, theirs.logits) + hard * cross_entropy(
-        own.logits, batch["labels"][at]
-    )
-    if cosine:
-        share = batch.get("token_share", 1.0)
-        total = total + cosine * share * cosine_loss(
-            own.hidden[-1], theirs.hidden[-1], batch.get("attention_mask")
-        )
-    return total
-
-
-def tinybert(model: nn.Module, batch: Batch) -> Tensor:
-    """TinyBERT's layer-wise losses, summed over the layers (Jiao et al. 2020, equation 11): no
-    labels are needed. Afterwards `classification` teaches the answers (section 3.2)."""
-    attention_mask = batch.get("attention_mask")
-    own, theirs = model(batch["ids"], attention=True, **inputs(batch))
-    terms = [
-        hidden_loss(*pair, attention_mask) for pair in zip(own.hidden, theirs.hidden, strict=True)
-    ]
-    terms += [
-        attention_loss(*pair, attention_mask)
-        for pair in zip(own.attention, theirs.attention, strict=True)
-    ]
-    return sum(terms[1:], start=terms[0]) * batch.get("token_share", 1.0)
-
-
-def classification(
-    model: nn.Module,
-    batch: Batch,
-    *,
-    temperature: float = 2.0,
-    soft: float = 0.5,
-    hard: float = 0.5,
-) -> Tensor:
-    """The teacher's class probabilities and the right classes. Reads what `losses.classification`
-    reads; model: `Distilled` of two classifiers. TinyBERT's prediction layer is soft=1, hard=0,
-    temperature=1."""
-    own, theirs = model(batch["ids"], **inputs(batch))
-    return soft * soft_loss(own.logits, theirs.logits, temperature) + hard * cross_entropy(
-        own.logits, batch["labels"]
-    )
-
-
 def student(teacher: nn.Module, layers: int | None = None) -> MLM:
     """A masked language model that begins as every second layer of its teacher, or as `layers` of
     them, evenly taken; the teacher's masked-LM head is copied, its pooler and segments are not."""
@@ -215,9 +106,3 @@ def _stack(model: nn.Module) -> Transformer:
             "Teacher and student are heads on a Transformer whose layers have weights of their own."
         )
     return stack
-
-
-def _mean(values: Float[Tensor, "B T"], attention_mask: Tensor | None) -> Tensor:
-    if attention_mask is None:
-        return values.mean()
-    return (values * attention_mask).sum() / attention_mask.sum().clamp(min=1)

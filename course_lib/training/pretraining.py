@@ -24,14 +24,13 @@ from torch import nn
 from course_lib import data as doors
 from course_lib import families, objectives, zoo
 from course_lib.analysis.evaluation import mean_loss
-from course_lib.data.batches import CorruptedBatches, DocumentBatches, Objective, Source
+from course_lib.data.batches import CorruptedBatches, DocumentBatches, Source
 from course_lib.data.token_store import TokenStore, encode_corpus
-from course_lib.data.tokenizers import Tokenizer, train_bpe, train_wordpiece
+from course_lib.data.tokenizers import Tokenizer, add_sentinels, train_bpe, train_wordpiece
 from course_lib.errors import CourseError
 from course_lib.families.rules import Family
 from course_lib.files import locked, read_json, write_json
 from course_lib.model.config import StackConfig
-from course_lib.objectives import collate, losses
 from course_lib.objectives.losses import Batch, Loss
 from course_lib.training import distill, distributed, optim, run_state
 from course_lib.training.device import known_device
@@ -301,7 +300,7 @@ def pretrain(
             batches = _Lengthened(
                 rows(ready.store, length=min(short, shape["length"])), batches, steps * 9 // 10
             )
-        loss = getattr(losses, family.loss) if master is None else distill.distilbert
+        loss = objectives.objective(family.objective if master is None else "distilled").loss
         judge = None
         if ready.held_out is not None:
             judge = partial(
@@ -482,7 +481,7 @@ def _learn(family: Family, texts: Iterable[str], size: int, cased: bool) -> Toke
     if family.tokenizer == "bpe":
         return train_bpe(texts, size)
     learned = train_wordpiece(texts, size, lowercase=not cased)
-    return objectives.add_sentinels(learned) if family.objective == "span_corrupted" else learned
+    return add_sentinels(learned) if family.objective == "span_corrupted" else learned
 
 
 def _model(
@@ -525,22 +524,9 @@ def _batches(
     """The family's objective on these tokens."""
     if family.objective == "causal":
         return DocumentBatches(store, tokenizer, **size)
-    return CorruptedBatches(store, tokenizer, objective_of(family, tokenizer, mask_rate), **size)
-
-
-def objective_of(family: Family, tokenizer: Tokenizer, rate: float | None = None) -> Objective:
-    """What the family's pretraining asks of texts. rate: share of the tokens to hide; by default
-    the paper's. Of texts without full stops BART's sentences are not permuted: each is one
-    sentence."""
-    if family.objective == "causal":
-        return collate.unchanged
-    how: dict[str, Any] = {"vocab": tokenizer.vocab} | ({} if rate is None else {"rate": rate})
-    if family.objective == "denoised":
-        how["ends"] = objectives.sentence_ends(tokenizer)
-        how |= {} if how["ends"] else {"noises": ("text infilling",)}
-    if family.objective == "span_corrupted":
-        how["sentinels"] = objectives.sentinels(tokenizer)
-    return partial(getattr(collate, family.objective), **how)
+    return CorruptedBatches(
+        store, tokenizer, objectives.corruption(family.objective, tokenizer, rate=mask_rate), **size
+    )
 
 
 class _Lengthened(Source):

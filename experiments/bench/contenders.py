@@ -24,7 +24,7 @@ from course_lib.families import FAMILIES, public_class
 from course_lib.generation import bf16_copy, generate
 from course_lib.model import heads, transformer
 from course_lib.model.config import StackConfig
-from course_lib.objectives import losses
+from course_lib.objectives import OBJECTIVES, losses
 from course_lib.training.device import Precision
 from course_lib.training.loop import TrainConfig, train
 from experiments.bench import nanogpt
@@ -157,8 +157,7 @@ def their_steps(
 
 def loss_of(family: str) -> losses.Loss:
     """What the family learns from."""
-    loss: losses.Loss = getattr(losses, FAMILIES[family].loss)
-    return loss
+    return OBJECTIVES[FAMILIES[family].objective].loss
 
 
 def train_figures(
@@ -199,7 +198,7 @@ def every_figure(side: str, precision: Precision, family: str, t: Timing) -> Mea
     model, found = train_figures(side, family, size, precision, t)
     model = bf16_copy(model.eval()) if precision == "bf16" else model.eval()
     batch = batches_of(family, size)[0]
-    decoder = [batch["labels"]] if FAMILIES[family].loss == "seq2seq" else []
+    decoder = [batch["labels"]] if loss_of(family) is losses.seq2seq else []
     names = ("input_ids", "decoder_input_ids")
     forward = partial(model, batch["ids"], *decoder)
     if side == "transformers":
@@ -300,7 +299,7 @@ def limits(t: Timing) -> Measured:
 
 def writes(family: str) -> bool:
     """Whether the family's models generate text."""
-    return FAMILIES[family].loss in ("clm", "seq2seq")
+    return loss_of(family) in (losses.clm, losses.seq2seq)
 
 
 def median_of(run: Callable[[], Any], times: int, warmup: int = 0) -> float:

@@ -1,7 +1,7 @@
 """Pretraining arms: small models that several claims share, each trained once and named by what it
 is.
 
-    arm = Arm("mlm_nsp", config, seed=0)
+    arm = Arm("masked_pairs", config, seed=0)
     # trains it into build/arms/<name>/ if it is not there yet
     model, tokenizer, card = trained(arm)
 
@@ -34,18 +34,24 @@ from course_lib.files import COURSE, atomic_write, read_json, write_json
 from course_lib.model import heads, transformer
 from course_lib.model.config import StackConfig, to_dict
 from course_lib.model.initialization import mimetic
-from course_lib.objectives import collate, losses, seeded_generator
+from course_lib.objectives import corruption, losses, objective, seeded_generator
 from course_lib.objectives.losses import Batch, Loss
+from course_lib.objectives.masking import BERT_PARTS
 from course_lib.training import loop, optim, run_state
 from course_lib.training.feed import Batches
 from course_lib.training.pretraining import Point, read_curve, train_in_folder
+from course_lib.vocab import IGNORE
 
 FOLDER = COURSE / "build" / "arms"
 LOG, SAVE = 20, 200  # steps between two points of the curve, and between two states to resume from
 TOKENIZER_DOCUMENTS = 10_000
-BERTS_PARTS = (0.8, 0.1, 0.1)  # of the chosen tokens: [MASK], random, as they are
 
-ObjectiveName = Literal["mlm_nsp", "mlm", "clm", "bilm"]
+# What stands on a transformer that learns by this objective.
+HEADS: dict[str, type[nn.Module]] = {
+    "masked_pairs": heads.Pretraining,
+    "masked": heads.MLM,
+    "causal": heads.LM,
+}
 Sentences = Callable[[int], list[str]]
 
 
@@ -113,14 +119,14 @@ class Training:
 class Arm(Training):
     """One pretraining run, as data.
 
-    objective: "mlm_nsp" (BERT), "mlm" (without next sentences), "clm" (next token; with a model
-    that is not causal, the one that can cheat), "bilm" (ELMo). documents: fingerprint of the
+    objective: of `objectives.OBJECTIVES`; "causal" with a model that is not causal is the one that
+    can cheat, and an ELMo's predicts in both directions. documents: fingerprint of the
     town's, which are read whole, one a row. stop: the run ends there, as the whole one would have
     stood. parts: what becomes of the chosen tokens ([MASK], random, as they are). mimetic: strength
     of the mimetic start of a transformer's attention and positions (`initialization.mimetic`), 0
     for none. keep: steps at which the weights are kept beside those of the end."""
 
-    objective: ObjectiveName
+    objective: str
     model: StackConfig | elmo.ElmoConfig
     _: KW_ONLY
     steps: int = 1000
@@ -132,7 +138,7 @@ class Arm(Training):
     stop: int | None = None
     pairs: float = 0.0
     rate: float = 0.15
-    parts: tuple[float, float, float] = BERTS_PARTS
+    parts: tuple[float, float, float] = BERT_PARTS
     mimetic: float = 0.4
     keep: tuple[int, ...] = ()
 
@@ -214,7 +220,7 @@ def vocabulary(arm: Arm, folder: Path = FOLDER) -> Any:
     place = folder / f"vocabulary-{arm.documents}-{size}-{TOKENIZER_DOCUMENTS}"
     name, learn = (
         ("words.txt", learn_words)
-        if arm.objective == "bilm"
+        if isinstance(arm.model, elmo.ElmoConfig)
         else ("tokenizer.json", train_wordpiece)
     )
     return learned(
@@ -230,28 +236,26 @@ class ArmBatches(StreamBatches):
     def __init__(
         self, arm: Arm, tokenizer: Tokenizer, split: str = "train", *, pool: int = 64
     ) -> None:
-        size: dict[str, Any] = {"rows": arm.rows, "length": arm.length, "pool": pool}
+        options: dict[str, Any] = {}
+        if arm.objective != "causal":
+            options = {"rate": arm.rate, "parts": arm.parts}
         super().__init__(
-            sentences(arm.world, split, arm.seed), tokenizer, pairs=arm.pairs, seed=arm.seed, **size
+            sentences(arm.world, split, arm.seed),
+            tokenizer,
+            corruption(arm.objective, tokenizer, **options),
+            rows=arm.rows,
+            length=arm.length,
+            pairs=None if arm.objective == "causal" else arm.pairs,
+            pool=pool,
+            seed=arm.seed,
         )
-        self.arm = arm
-
-    def __getitem__(self, step: int, /) -> Batch:
-        batch = super().__getitem__(step)
-        return (
-            {name: batch[name] for name in ("ids", "attention_mask")}
-            if self.arm.objective == "clm"
-            else batch
-        )
+        # The masks of one way of masking say nothing of another's.
+        self.stream = 1 if arm.parts == BERT_PARTS else 2
 
     def ask(self, step: int, ids: Tensor, attention_mask: Tensor) -> Batch:
-        """The objective."""
-        arm = self.arm
-        if arm.objective == "clm":
-            return {"ids": ids, "attention_mask": attention_mask}
-        how: dict[str, Any] = {"vocab": self.tokenizer.vocab, "rate": arm.rate, "parts": arm.parts}
-        rng = seeded_generator(arm.seed, 1 if arm.parts == BERTS_PARTS else 2, step)
-        return collate.masked(ids, attention_mask, rng, **how)
+        """What this step asks of its rows."""
+        rng = seeded_generator(self.seed, self.stream, step)
+        return self.objective(ids, attention_mask, rng)
 
 
 def batches_of(arm: Arm, known: Any) -> Any:
@@ -271,30 +275,24 @@ def build(arm: Arm) -> nn.Module:
     stack = transformer.Transformer(arm.model)
     if arm.mimetic:
         mimetic(stack, strength=arm.mimetic)
-    makers: dict[str, type[nn.Module]] = {
-        "mlm_nsp": heads.Pretraining,
-        "mlm": heads.MLM,
-        "clm": heads.LM,
-    }
-    return makers[arm.objective](stack)
+    return HEADS[arm.objective](stack)
 
 
 def loss_of(arm: Arm) -> Loss:
-    """The objective."""
-    sees_all = isinstance(arm.model, StackConfig) and not arm.model.causal
-    clm = two_sided if sees_all else losses.clm
-    return {"mlm_nsp": losses.mlm_nsp, "mlm": losses.mlm, "bilm": elmo.loss, "clm": clm}[
-        arm.objective
-    ]
+    """The objective's loss."""
+    if isinstance(arm.model, elmo.ElmoConfig):
+        return elmo.loss
+    if arm.objective == "causal" and not arm.model.causal:
+        return two_sided
+    return objective(arm.objective).loss
 
 
 def two_sided(model: nn.Module, batch: Batch) -> Tensor:
     """Next-token prediction by a model that sees the next token; padding stays hidden."""
     labels = losses.next_tokens(batch["ids"], batch["attention_mask"])
-    at = labels != -100
-    return losses.cross_entropy(
-        model(batch["ids"], attention_mask=batch["attention_mask"], loss_mask=at), labels[at]
-    )
+    at = labels != IGNORE
+    logits = model(batch["ids"], attention_mask=batch["attention_mask"], loss_mask=at)  # N V
+    return losses.cross_entropy(logits, labels[at])
 
 
 def finished(arm: Arm, folder: Path = FOLDER) -> bool:

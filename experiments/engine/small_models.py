@@ -12,7 +12,7 @@ from course_lib.families.elmo import ElmoConfig
 from course_lib.families.lstm import LstmConfig, LstmEncoderDecoder, LstmSeq2Seq
 from course_lib.model import heads, transformer
 from course_lib.model.config import StackConfig
-from experiments.engine.arms import Arm, ObjectiveName, fingerprint
+from experiments.engine.arms import Arm, fingerprint
 from experiments.engine.lab import Plan, shipped
 
 WORLD = 0
@@ -38,7 +38,7 @@ def body(plan: Plan, layers: int | None = None, width: int | None = None) -> Sta
 
 def arm(
     plan: Plan,
-    objective: ObjectiveName,
+    objective: str,
     model: StackConfig | ElmoConfig,
     seed: int,
     **options: object,
@@ -73,14 +73,14 @@ def compared(plan: Plan) -> int:
 
 def bert_arm(plan: Plan, seed: int) -> Arm:
     """BERT: masked words and next sentences, on both halves of a document in half of the rows."""
-    return arm(plan, "mlm_nsp", body(plan), seed, pairs=0.5, keep=(compared(plan),))
+    return arm(plan, "masked_pairs", body(plan), seed, pairs=0.5, keep=(compared(plan),))
 
 
 def size_arm(plan: Plan, seed: int, layers: int, width: int) -> Arm:
     """BERT in another size; in the plan's own it is the BERT arm."""
     if (layers, width) == (plan.layers, plan.width):
         return bert_arm(plan, seed)
-    return arm(plan, "mlm_nsp", body(plan, layers, width), seed, pairs=0.5)
+    return arm(plan, "masked_pairs", body(plan, layers, width), seed, pairs=0.5)
 
 
 def sizes(plan: Plan) -> list[tuple[int, int]]:
@@ -99,13 +99,13 @@ def masked_arm(plan: Plan, seed: int, recipe: str = "80/10/10") -> Arm:
     only.
     """
     if recipe == "80/10/10":
-        return arm(plan, "mlm", body(plan), seed, keep=moments(plan)[:-1])
-    return arm(plan, "mlm", body(plan), seed, parts=RECIPES[recipe], stop=compared(plan))
+        return arm(plan, "masked", body(plan), seed, keep=moments(plan)[:-1])
+    return arm(plan, "masked", body(plan), seed, parts=RECIPES[recipe], stop=compared(plan))
 
 
 def causal_arm(plan: Plan, seed: int) -> Arm:
     """The same stack, left to right: the claims' GPT of equal size."""
-    return arm(plan, "clm", replace(body(plan), causal=True), seed, keep=moments(plan)[:-1])
+    return arm(plan, "causal", replace(body(plan), causal=True), seed, keep=moments(plan)[:-1])
 
 
 def two_sided_arm(plan: Plan, seed: int) -> Arm:
@@ -127,7 +127,14 @@ def elmo_arm(plan: Plan, seed: int) -> Arm:
     )
     steps = max(1, plan.steps // 4)
     return arm(
-        plan, "bilm", model, seed, rows=4 * plan.rows // 3, steps=steps, warmup=steps // 10, lr=2e-2
+        plan,
+        "causal",
+        model,
+        seed,
+        rows=4 * plan.rows // 3,
+        steps=steps,
+        warmup=steps // 10,
+        lr=2e-2,
     )
 
 

@@ -1,14 +1,6 @@
 """Transformers pretrained on whole documents: BERT, RoBERTa, DistilBERT, ELECTRA, GPT, BART, T5.
 
-objective          what a batch asks                              the model it makes
-mlm_nsp            masked tokens, and does the second half follow    BERT
-mlm                masked tokens                                     RoBERTa
-distil             masked tokens, and what a teacher says of them    DistilBERT
-electra            masked tokens, and which ones were filled in      ELECTRA
-clm                the next token                                    GPT
-denoise            a noised text restored                            BART
-span_corruption    spans behind their sentinels                      T5
-"""
+`course_lib.objectives.registry` lists the objectives."""
 
 import random
 from collections.abc import Callable, Collection, Iterable
@@ -22,34 +14,38 @@ from torch import Tensor, nn
 from course_lib import families, objectives, zoo
 from course_lib.analysis import capture, evaluation
 from course_lib.data.batches import StreamBatches
-from course_lib.data.tokenizers import Tokenizer, train_bpe, train_wordpiece
+from course_lib.data.tokenizers import Tokenizer, add_sentinels, train_bpe, train_wordpiece
 from course_lib.errors import CourseError
 from course_lib.families import bert, electra, rules
 from course_lib.model import heads, seq2seq
 from course_lib.model.config import StackConfig
 from course_lib.model.initialization import identity_init_, look_for_like, mimetic
 from course_lib.model.transformer import Transformer
-from course_lib.objectives import InputRow, collate, losses, mask_known, seeded_generator
-from course_lib.training import distill, pretraining
-from course_lib.vocab import IGNORE
+from course_lib.objectives import InputRow, losses, seeded_generator
+from course_lib.training import distill
 from experiments.engine.arms import Sentences
 from experiments.recipes.base import HELD_OUT, RecipeTraining, Scores, TrainingJob
+from experiments.recipes.primer import (
+    behind_sentinels,
+    fill_in_without_decoder,
+    left_to_right,
+    mask_known,
+)
 
 
 @dataclass(frozen=True)
 class Recipe(RecipeTraining):
     """A transformer and the documents it reads. rows: documents a batch; each is read once.
 
-    objective: see above. layers: of each side of an encoder-decoder. teacher: the checkpoint that a
-    "distil" learns from and is cut from. format: one document a row, or RoBERTa's rows, packed with
+    objective: of `OBJECTIVES`. layers: of each side of an encoder-decoder. teacher: the checkpoint
+    that a "distilled" one learns from and is cut from. format: one document a row, or RoBERTa's rows, packed with
     whole sentences. pairs: share of rows cut in two for next-sentence prediction, every second one
     with a wrong second half. primer: so many of the steps read the pages of each level of the
     world's primer, whole; there a masked model or a T5 is asked for a name in `primer_mask_rate` of
-    the sentences that say what is known (`objectives.mask_known`). made_up: share of the pages'
-    names that nobody has read before, once the causal start is over. replay: share of pages among
+    the sentences that say what is known (`primer.mask_known`). replay: share of pages among
     the documents afterwards. pool: batches whose rows are sorted by length together. causal: so
     many of the first steps a masked model sees what stands to the left only and is asked for every
-    next token (`losses.left_to_right`): so each word learns what it stands behind. alone: so many
+    next token (`primer.left_to_right`): so each word learns what it stands behind. alone: so many
     of the first steps, of the primer, a T5's encoder fills in without a decoder. init_std: 0.02
     suits a width of 768, not one of 128; T5 has its own. mimetic: strength of the mimetic start of
     attention and positions (`initialization.mimetic`); 0 for none. parent: a decoder whose weights
@@ -57,7 +53,7 @@ class Recipe(RecipeTraining):
     (`t5_from_bert`). pre_norm: a BERT with Megatron-BERT's norms, a BART with mBART's but none on
     the embedding (`bert.moved_norms`), which bear a larger learning rate (Xiong et al. 2020)."""
 
-    objective: Literal["mlm_nsp", "mlm", "distil", "electra", "clm", "denoise", "span_corruption"]
+    objective: str
     vocab: int = 3072
     length: int = 160
     layers: int = 4
@@ -68,7 +64,6 @@ class Recipe(RecipeTraining):
     mask_rate: float = 0.15
     primer: tuple[int, int] = (0, 0)
     primer_mask_rate: float = 0.5
-    made_up: float = 0.0
     replay: float = 0.0
     causal: int = 0
     alone: int = 0
@@ -81,15 +76,20 @@ class Recipe(RecipeTraining):
 
     @property
     def family(self) -> rules.Family:
-        others = {"clm": "gpt", "electra": "electra", "denoise": "bart", "span_corruption": "t5"}
+        others = {
+            "causal": "gpt",
+            "replaced": "electra",
+            "denoised": "bart",
+            "span_corrupted": "t5",
+        }
         return families.family(others.get(self.objective, "bert"))
 
 
 class RecipeBatches(StreamBatches):
     """A recipe's rows: batch `step` depends on (seed, step) only.
 
-    For "clm" a row is bos, document, eos; otherwise [CLS] document [SEP], masked or corrupted anew;
-    for "mlm_nsp" it may be a pair. In full sentences rows are packed
+    For "causal" a row is bos, document, eos; otherwise [CLS] document [SEP], corrupted anew, which
+    for "masked_pairs" may be a pair. In full sentences rows are packed
     (`objectives.packed_sentences`), the primer's pages are not."""
 
     def __init__(
@@ -102,11 +102,12 @@ class RecipeBatches(StreamBatches):
         seed: int = 0,
     ) -> None:
         """names: the tokens that a masked model is asked for in the primer."""
-        pairs = recipe.pairs if recipe.objective == "mlm_nsp" else None
+        pairs = recipe.pairs if objectives.objective(recipe.objective).pairs else None
         size: dict[str, Any] = {"rows": recipe.rows, "length": recipe.length, "pool": recipe.pool}
-        objective = pretraining.objective_of(recipe.family, tokenizer, recipe.mask_rate)
+        rate = None if recipe.objective == "causal" else recipe.mask_rate
+        objective = objectives.corruption(recipe.objective, tokenizer, rate=rate)
         super().__init__(sentences, tokenizer, objective, pairs=pairs, seed=seed, **size)
-        self.recipe, self.names, self.ends = recipe, names, objectives.sentence_ends(tokenizer)
+        self.recipe, self.names = recipe, names
 
     def __getitem__(self, step: int, /) -> losses.Batch:
         batch = super().__getitem__(step)
@@ -120,32 +121,17 @@ class RecipeBatches(StreamBatches):
         recipe = self.recipe
         if step < recipe.causal:
             return {"ids": ids, "attention_mask": attention_mask}
-        masked = recipe.objective not in ("clm", "denoise")
+        masked = recipe.objective not in ("causal", "denoised")
         if masked and step < sum(recipe.primer):
             rng, rate = seeded_generator(self.seed, 1, step), recipe.primer_mask_rate
-            words = self.tokenizer.words(ids) if recipe.made_up else None
-            how: dict[str, Any] = {
-                "names": self.names,
-                "ends": self.ends,
-                "rate": rate,
-                "words": words,
-            }
-            known = mask_known(ids, rng, vocab=self.tokenizer.vocab, **how)._asdict()
-            if recipe.objective == "span_corruption":  # each behind a sentinel of its own
-                signs, sep = objectives.sentinels(self.tokenizer), self.tokenizer.vocab.sep or 0
-                spans = [
-                    [(at, 1) for at in row.nonzero().flatten().tolist()]
-                    for row in known["loss_mask"]
-                ]
-                marked = [
-                    objectives.mark_spans(*row, signs) for row in zip(ids, spans, strict=True)
-                ]
-                known["ids"] = torch.stack([row.input for row in marked])
+            vocab = self.tokenizer.vocab
+            known = mask_known(ids, rng, vocab=vocab, names=self.names, rate=rate)._asdict()
+            if recipe.objective == "span_corrupted":
+                marked = behind_sentinels(ids, known["loss_mask"], self.tokenizer)
+                known["ids"] = marked["ids"]
                 if step >= recipe.alone:
                     del known["loss_mask"]
-                    known["labels"] = collate.pad(
-                        [[*row.target.tolist(), sep] for row in marked], IGNORE
-                    )["ids"]
+                    known["labels"] = marked["labels"]
             return known | {"attention_mask": attention_mask}
         return super().ask(step, ids, attention_mask)
 
@@ -171,7 +157,7 @@ class RecipeBatches(StreamBatches):
 
     def row(self, first: list[int], second: list[int], follows: int) -> InputRow:
         """A decoder's row is bos, document, eos."""
-        if self.recipe.objective != "clm":
+        if self.recipe.objective != "causal":
             return super().row(first, second, follows)
         vocab = self.tokenizer.vocab
         ids = [token for token in (vocab.bos, *first, vocab.eos) if token is not None][
@@ -205,9 +191,11 @@ class Run(TrainingJob):
             again = random.Random(f"replay/{self.recipe.seed}/{row}").random() < self.recipe.replay
             if row >= second and not again:
                 return list(documents(row))
-            level, rounds = 1 if row < first else 2, self.recipe.objective == "clm" or row < causal
-            made_up = self.recipe.made_up if row >= causal else 0.0
-            page = self.world.primer(row, level, self.recipe.seed, rounds=rounds, made_up=made_up)
+            level, rounds = (
+                1 if row < first else 2,
+                self.recipe.objective == "causal" or row < causal,
+            )
+            page = self.world.primer(row, level, self.recipe.seed, rounds=rounds)
             return list(page["sentences"])
 
         return read
@@ -216,15 +204,11 @@ class Run(TrainingJob):
     def tokenizer(self) -> Tokenizer:
         """A pure function of the world, so that the models of one kind of tokenizer, size of
         vocabulary and seed have the same one. T5's has sentinels behind it."""
-        learn = train_bpe if self.recipe.objective == "clm" else train_wordpiece
+        learn = train_bpe if self.recipe.objective == "causal" else train_wordpiece
 
         def made(texts: Iterable[str]) -> Tokenizer:
             words = learn(texts, self.recipe.vocab)
-            return (
-                objectives.add_sentinels(words)
-                if self.recipe.objective == "span_corruption"
-                else words
-            )
+            return add_sentinels(words) if self.recipe.objective == "span_corrupted" else words
 
         return cast(Tokenizer, self.learned("tokenizer.json", made))
 
@@ -247,10 +231,10 @@ class Run(TrainingJob):
     def model(self) -> nn.Module:
         recipe, family = self.recipe, self.recipe.family
         torch.manual_seed(recipe.seed)
-        if recipe.objective == "distil":
+        if recipe.objective == "distilled":
             teacher = zoo.load(recipe.teacher, folder=self.shipped).model
             return distill.Distilled(distill.student(teacher, recipe.layers), teacher)
-        if recipe.objective == "mlm_nsp":
+        if recipe.objective == "masked_pairs":
             model: nn.Module = heads.Pretraining(Transformer(self.config))
         else:
             model = family.model(self.config, getattr(self.tokenizer.vocab, family.start) or 0)
@@ -264,7 +248,7 @@ class Run(TrainingJob):
                     identity_init_(part)
         if recipe.parent:
             parent, words, _ = zoo.load(recipe.parent, folder=self.shipped)
-            if recipe.objective == "span_corruption":
+            if recipe.objective == "span_corrupted":
                 page = " ".join(self.world.primer(0, 2, recipe.seed, rounds=False)["sentences"])
                 t5_from_bert(
                     body,
@@ -280,13 +264,11 @@ class Run(TrainingJob):
     @property
     def loss(self) -> losses.Loss:  # type: ignore[override]
         recipe = self.recipe
-        others: dict[str, losses.Loss] = {
-            "mlm_nsp": partial(losses.mlm_nsp, weight=recipe.pairs),
-            "distil": distill.distilbert,
-        }
-        loss = others.get(recipe.objective) or getattr(losses, recipe.family.loss)
-        if recipe.objective == "span_corruption":
-            return partial(_encoder_first, loss, objectives.sentinels(self.tokenizer)[0])
+        loss = objectives.objective(recipe.objective).loss
+        if recipe.objective == "masked_pairs":
+            loss = partial(losses.mlm_nsp, weight=recipe.pairs)
+        if recipe.objective == "span_corrupted":
+            return partial(_encoder_first, loss, self.tokenizer.vocab.sentinels[0])
         return partial(_from_the_left, loss) if recipe.causal else loss
 
     def batches(self) -> RecipeBatches:
@@ -309,9 +291,7 @@ class Run(TrainingJob):
         fill: Callable[..., float] = evaluation.fill_in_accuracy
         if isinstance(model, seq2seq.Seq2SeqLM):
             signs = (
-                objectives.sentinels(self.tokenizer)
-                if self.recipe.objective == "span_corruption"
-                else ()
+                self.tokenizer.vocab.sentinels if self.recipe.objective == "span_corrupted" else ()
             )
             fill = partial(evaluation.restore_accuracy, sentinels=signs)
         reader: Any = model.student if isinstance(model, distill.Distilled) else model
@@ -336,23 +316,16 @@ class Run(TrainingJob):
 
 def _from_the_left(later: losses.Loss, model: nn.Module, batch: losses.Batch) -> torch.Tensor:
     """What a batch asks: its labels, or (a batch of the causal start has none) every next token."""
-    return later(model, batch) if "labels" in batch else losses.left_to_right(model, batch)
+    return later(model, batch) if "labels" in batch else left_to_right(model, batch)
 
 
 def _encoder_first(
     later: losses.Loss, first: int, model: nn.Module, batch: losses.Batch
 ) -> torch.Tensor:
-    """T5's loss; where its encoder works alone, a sentinel's vector is to say which token is
-    missing and, for a decoder to find the place by, which sentinel it is. first: the first
-    sentinel."""
-    if "loss_mask" not in batch:
-        return later(model, batch)
-    ids, at, encoder = batch["ids"], batch["loss_mask"], cast(Any, model).stack.encoder
-    scores = (
-        encoder(ids, attention_mask=batch["attention_mask"])[at] @ encoder.embed.tokens.weight.T
-    )
-    missing = losses.cross_entropy(scores[:, :first], batch["labels"][at])
-    return missing + losses.cross_entropy(scores[:, first:], ids[at] - first)
+    """T5's loss, or (a batch that its encoder reads alone has a mask) that of the encoder."""
+    if "loss_mask" in batch:
+        return fill_in_without_decoder(model, batch, first)
+    return later(model, batch)
 
 
 @torch.no_grad()

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from course_lib.data.batches import pad
 from course_lib.data.tokenizers import Tokenizer
 from course_lib.model.layers import evaluating
-from course_lib.objectives.masking import mask_of
+from course_lib.objectives.draws import mask_of
 from experiments.engine import arms, probes
 from experiments.engine.small_models import WORLD
 from experiments.town.views import Rows, View, apart, judge

@@ -120,7 +120,7 @@ def language() -> Tokenizer:
 def noised_stories(noises: Sequence[str], seed: int) -> Made:
     """The next stories, spoiled by these noises; without any, masked as BERT's are."""
     pieces, documents = language(), language().ids(corpus())
-    vocab, ends = pieces.vocab, objectives.sentence_ends(pieces)
+    vocab, ends = pieces.vocab, pieces.vocab.ends
 
     def make(step: int) -> losses.Batch:
         some = [documents[(ROWS * step + i) % len(documents)] for i in range(ROWS)]

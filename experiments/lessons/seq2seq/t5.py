@@ -16,6 +16,7 @@ from torch import nn
 from course_lib import data, objectives, zoo
 from course_lib.analysis import cost, evaluation, metrics
 from course_lib.data import inputs, text_to_text, tokenizers
+from course_lib.data.tokenizers import add_sentinels
 from course_lib.families.t5 import T5_SIZES, t5, t5_lm, t5_size, write_config
 from course_lib.model import heads, masks, seq2seq, transformer
 from course_lib.model.config import StackConfig, T5Buckets
@@ -71,7 +72,7 @@ class Texts:
         rows: list[list[int]],
     ) -> None:
         self.size, self.seed, self.tokenizer, self.rows = size, seed, tokenizer, rows
-        self.vocab, self.sentinels = tokenizer.vocab, objectives.sentinels(tokenizer)
+        self.vocab, self.sentinels = tokenizer.vocab, tokenizer.vocab.sentinels
         self.special = torch.tensor([i for i in self.vocab.special if i not in self.sentinels])
         self.frame = inputs.SourceTarget(tokenizer, self.fresh(), max_length=64)
         self.summaries = cache(self._summaries)
@@ -228,7 +229,7 @@ class Corner(Texts):
         rng = random.Random(seed)
         made = [asked(rng) for _ in range(STORIES)]
         texts = [" ".join(row.values()) for each in made for row in each.values()]
-        pieces = objectives.add_sentinels(tokenizers.train_wordpiece(texts, 400, lowercase=False))
+        pieces = add_sentinels(tokenizers.train_wordpiece(texts, 400, lowercase=False))
         super().__init__(size, seed, pieces, pieces.ids(bart.corpus()))
         self.device, most = device, 2 * size["tests"]
         self.taught, self.tests = (
@@ -346,8 +347,8 @@ def _amounts(texts: list[str], seed: int) -> dict[str, float]:
     """Over the texts of one corpus, in its own word pieces: their number, share hidden, mean span,
     share restored.
     """
-    pieces = objectives.add_sentinels(tokenizers.train_wordpiece(texts, 2000))
-    signs, rng = objectives.sentinels(pieces), seeded_generator(seed, 2)
+    pieces = add_sentinels(tokenizers.train_wordpiece(texts, 2000))
+    signs, rng = pieces.vocab.sentinels, seeded_generator(seed, 2)
     found: list[tuple[float, ...]] = []
     for ids in pieces.ids([text[:2000] for text in texts], special=False):
         if len(ids) >= 50:

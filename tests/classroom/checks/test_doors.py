@@ -11,8 +11,8 @@ import pytest
 import torch
 import transformers
 
-from course_lib import objectives, zoo
-from course_lib.data.tokenizers import train_wordpiece
+from course_lib import zoo
+from course_lib.data.tokenizers import add_sentinels, train_wordpiece
 from course_lib.families.albert import albert
 from course_lib.families.bart import bart, bart_lm
 from course_lib.families.t5 import t5, t5_lm
@@ -105,7 +105,7 @@ def test_a_public_model(
         ["Nadia bought the lamp. Paul bought the coin in 2017."] * 3, 200, lowercase=False
     )
     torch.manual_seed(0)
-    words = objectives.add_sentinels(words) if kind == "t5" else words
+    words = add_sentinels(words) if kind == "t5" else words
     folder = public(tmp_path, build(words.vocab.size), words, kind, head)
     place = form.format(folder)
     space = started(lesson, tmp_path, **({"MODEL": place} if lesson == "12_roberta" else {}))

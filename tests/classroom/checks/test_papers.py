@@ -30,7 +30,7 @@ from course_lib.model import heads
 from course_lib.model.config import StackConfig
 from course_lib.model.layers import RMSNorm
 from course_lib.model.transformer import Transformer
-from course_lib.training import distill
+from course_lib.objectives import distillation
 from tests.classroom.checks.lessons import ROOT, paper
 
 PAPERS = {path.stem: paper(path.stem) for path in sorted((ROOT / "data" / "papers").glob("*.json"))}
@@ -101,9 +101,9 @@ def test_the_tables_are_the_librarys() -> None:
             row.lr,
         ]
         assert rows("19_gpt3", "gpt3-table")[name] == printed
-    temperature = inspect.signature(distill.soft_loss).parameters["temperature"].default
+    temperature = inspect.signature(distillation.soft_loss).parameters["temperature"].default
     weights = PAPERS["13_distilbert"]["distilbert"]["weights in the code"]
-    assert distill.distilbert.__kwdefaults__ | {"temperature": temperature} == weights
+    assert distillation.distilbert.__kwdefaults__ | {"temperature": temperature} == weights
 
 
 def test_lora_trains_what_the_paper_says() -> None:

@@ -10,7 +10,7 @@ from course_lib.errors import CourseError
 from course_lib.model import heads
 from course_lib.model.config import EmbedConfig, StackConfig, T5Buckets
 from course_lib.model.transformer import Transformer
-from course_lib.objectives import collate, losses, seeded_generator
+from course_lib.objectives import collate, losses, masking, seeded_generator
 from course_lib.vocab import IGNORE, Vocab
 
 V = 60
@@ -43,12 +43,9 @@ def rows(batch) -> list[tuple[list[int], list[int]]]:
     ]
 
 
-@pytest.mark.parametrize(
-    ("unit", "message"), [("letter", "no unit 'letter'"), ("word", "Whole words")]
-)
-def test_what_cannot_be_masked(unit, message) -> None:
-    with pytest.raises(CourseError, match=message):
-        collate.masked(*given(), seeded_generator(0), vocab=VOCAB, unit=unit)
+def test_whole_words_are_masked_only_where_they_are_known() -> None:
+    with pytest.raises(CourseError, match="Whole words"):
+        collate.masked(*given(), seeded_generator(0), vocab=VOCAB, spans=masking.whole_words())
 
 
 def test_denoised_targets_are_the_texts_themselves() -> None:

@@ -11,17 +11,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from course_lib.data.tokenizers import train_wordpiece
+from course_lib.data.tokenizers import add_sentinels, train_wordpiece
 from course_lib.errors import CourseError
 from course_lib.objectives import (
     NOISES,
-    add_sentinels,
     mark_spans,
     noised,
     prefix_lm,
     restore,
     seeded_generator,
-    sentinels,
     span_corruption,
 )
 from course_lib.vocab import Vocab
@@ -199,13 +197,13 @@ def test_a_prefix_and_its_continuation() -> None:
 def test_a_vocabulary_gets_sentinels() -> None:
     tokenizer = train_wordpiece(["thank you for the party"] * 3, 60)
     more = add_sentinels(tokenizer, 5)
-    assert sentinels(more) == tuple(range(tokenizer.vocab.size, tokenizer.vocab.size + 5))
-    assert set(sentinels(more)) < set(more.vocab.special)
+    assert more.vocab.sentinels == tuple(range(tokenizer.vocab.size, tokenizer.vocab.size + 5))
+    assert set(more.vocab.sentinels) < set(more.vocab.special)
     assert more.encode("thank you").ids == tokenizer.encode("thank you").ids
-    assert more.tokens(sentinels(more)[:2]) == ["<extra_id_0>", "<extra_id_1>"]
+    assert more.tokens(more.vocab.sentinels[:2]) == ["<extra_id_0>", "<extra_id_1>"]
     assert len(tokenizer) == len(more) - 5, "the old tokenizer has changed"
     with pytest.raises(CourseError, match="add_sentinels"):
-        sentinels(tokenizer)
+        span_corruption(TEXT, seeded_generator(0), vocab=tokenizer.vocab)
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,5 @@
 """Objectives against their definitions, written out by hand."""
 
-from dataclasses import replace
-from typing import Any
-
 import pytest
 import torch
 import torch.nn.functional as F
@@ -96,19 +93,6 @@ def test_mlm_counts_the_chosen_positions_only(named: bool) -> None:
     torch.testing.assert_close(
         losses.mlm(model, batch | ({"loss_mask": at} if named else {})), expected
     )
-
-
-@pytest.mark.parametrize("head", [MLM, Pretraining])
-def test_left_to_right_is_the_loss_of_a_decoder_with_the_same_weights(head: Any) -> None:
-    model, decoder, x = head(stack()), LM(stack()), ids()
-    decoder.stack.config = replace(decoder.stack.config, causal=True)
-    for attention_mask in (RIGHT, LEFT):
-        expected = by_hand(decoder(x, attention_mask=attention_mask), x, attention_mask)
-        torch.testing.assert_close(
-            losses.left_to_right(model, {"ids": x, "attention_mask": attention_mask}), expected
-        )
-        both_sides = by_hand(LM(model.stack)(x, attention_mask=attention_mask), x, attention_mask)
-        assert not torch.isclose(expected, both_sides)
 
 
 def test_mlm_nsp_is_the_sum_and_leaves_out_rows_that_are_no_pair() -> None:

@@ -1,17 +1,14 @@
-"""Masking: who is chosen, what stands there afterwards, spans, what sentences before say; ELECTRA's
-replaced tokens.
-"""
+"""Masking: who is chosen, what stands there afterwards, spans; ELECTRA's replaced tokens."""
 
 import math
 from collections import Counter
+from itertools import groupby
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from course_lib import objectives
-from course_lib.data.tokenizers import train_wordpiece
 from course_lib.errors import CourseError
 from course_lib.objectives import (
     mask_documents,
@@ -21,7 +18,16 @@ from course_lib.objectives import (
     sample,
     seeded_generator,
 )
-from course_lib.objectives.masking import lay_out
+from course_lib.objectives.draws import lay_out
+from course_lib.objectives.masking import (
+    SPAN_SAMPLERS,
+    SpanSampler,
+    geometric_spans,
+    ngram_weights,
+    ngrams,
+    span_lengths,
+    whole_words,
+)
 from course_lib.vocab import IGNORE, Vocab
 
 VOCAB = Vocab(size=1000, pad=0, unk=1, cls=2, sep=3, mask=4, special=(0, 1, 2, 3, 4))
@@ -59,19 +65,25 @@ def test_shares_are_80_10_10_and_not_81_10_9() -> None:
     rate=st.floats(0, 1),
     b=st.integers(1, 5),
     t=st.integers(1, 14),
-    unit=st.sampled_from(["token", "word", "span"]),
+    unit=st.sampled_from(sorted(SPAN_SAMPLERS)),
+    known_words=st.booleans(),
 )
-def test_properties(seed: int, rate: float, b: int, t: int, unit: str) -> None:
+def test_properties(seed: int, rate: float, b: int, t: int, unit: str, known_words: bool) -> None:
     draw = seeded_generator(seed)
     ids = torch.randint(0, VOCAB.size if seed % 2 else 20, (b, t), generator=draw)
     attention_mask = torch.rand(b, t, generator=draw) < 0.8
-    words = (torch.rand(b, t, generator=draw) < 0.5).cumsum(1) - 1 if unit == "word" else None
-    before, options = (
-        ids.clone(),
-        {"vocab": VOCAB, "rate": rate, "words": words, "attention_mask": attention_mask},
-    )
-    seen, labels, at = mask_tokens(ids, seeded_generator(seed), spans=unit == "span", **options)
-    again = mask_tokens(ids, seeded_generator(seed), spans=unit == "span", **options)
+    known_words = known_words or unit == "words"
+    words = (torch.rand(b, t, generator=draw) < 0.5).cumsum(1) - 1 if known_words else None
+    before = ids.clone()
+    options = {
+        "vocab": VOCAB,
+        "rate": rate,
+        "spans": SPAN_SAMPLERS[unit](),
+        "words": words,
+        "attention_mask": attention_mask,
+    }
+    seen, labels, at = mask_tokens(ids, seeded_generator(seed), **options)
+    again = mask_tokens(ids, seeded_generator(seed), **options)
     assert all(torch.equal(x, y) for x, y in zip((seen, labels, at), again, strict=True))
     assert torch.equal(ids, before), "the input was written to"
     assert torch.equal(original(seen, labels, at), ids), "labels do not restore the text"
@@ -81,13 +93,17 @@ def test_properties(seed: int, rate: float, b: int, t: int, unit: str) -> None:
         "padding or a special token was chosen"
     )
     assert ((seen[at] >= 5) | (seen[at] == VOCAB.mask)).all(), "a special token was put in"
-    if unit != "word":
+    if unit == "tokens" or not known_words:
         real = (attention_mask & (ids >= 5)).sum(1).tolist()
         assert at.sum(1).tolist() == [min(n, max(int(rate > 0), round(n * rate))) for n in real]
 
 
-@pytest.mark.parametrize("spans", [False, True])
-def test_whole_words_are_chosen_whole_and_at_the_rate(spans: bool) -> None:
+@pytest.mark.parametrize(
+    ("spans", "rows"),
+    [(whole_words(), 300), (geometric_spans(), 15), (ngrams(), 100)],
+    ids=["words", "spans", "ngrams"],
+)
+def test_whole_words_are_chosen_whole_and_at_the_rate(spans: SpanSampler, rows: int) -> None:
     t = 60
     words = (torch.arange(t) // 3).expand(500, t).clone()  # 20 words of three pieces
     words[:, -3:] = -1
@@ -98,7 +114,7 @@ def test_whole_words_are_chosen_whole_and_at_the_rate(spans: bool) -> None:
     assert (pieces.all(-1) | ~pieces.any(-1)).all()
     assert (pieces.all(-1).sum(1) == 3).all()  # 0.15 * 19, rounded
     assert not at[:, 57:].any()
-    assert len({tuple(row) for row in pieces.all(-1).int().tolist()}) > (15 if spans else 300), (
+    assert len({tuple(row) for row in pieces.all(-1).int().tolist()}) > rows, (
         "rows share their draws"
     )
 
@@ -115,10 +131,60 @@ def test_every_arrangement_of_spans_is_equally_likely() -> None:
     assert len(apart) == 6 and all(b[0] > a[0] + a[1] for a, b in apart)
 
 
+def lengths_of_runs(at: torch.Tensor) -> Counter:
+    """How many runs of True of each length stand in the rows of Bool[B T]."""
+    counts: Counter[int] = Counter()
+    for row in at.tolist():
+        for hidden, run in groupby(row):
+            counts[len(list(run))] += hidden
+    return counts
+
+
+def test_ngrams_are_as_long_as_in_albert() -> None:
+    """P(n) = (1/n) / (1 + 1/2 + 1/3) for n of 1 to 3 (section 4.1), where spans lie far apart."""
+    rng = seeded_generator(3)
+    drawn = Counter(span_lengths(ngram_weights(3), 3, rng)[0] for _ in range(4000))
+    total = sum(drawn.values())
+    for n in (1, 2, 3):
+        p = (1 / n) / (1 + 1 / 2 + 1 / 3)
+        assert abs(drawn[n] / total - p) < 4 * math.sqrt(p * (1 - p) / total)
+    ids = torch.full((500, 100), 50)
+    *_, at = mask_tokens(ids, seeded_generator(0), vocab=VOCAB, rate=0.03, spans=ngrams())
+    runs = lengths_of_runs(at)
+    assert runs[1] > runs[2] > runs[3] > 0, "three tokens a row: mostly alone, seldom together"
+
+
+def test_masks_of_a_seed_are_those_of_the_loops() -> None:
+    """Single tokens, chosen by loops over the same draws: the ranks, then one draw each."""
+    ids, attention_mask = rows(20, 30)
+    seen, labels, at = mask_tokens(
+        ids, seeded_generator(11), vocab=VOCAB, attention_mask=attention_mask
+    )
+    rng = seeded_generator(11)
+    order = torch.rand(ids.shape, generator=rng)
+    fate = torch.rand(ids.shape, generator=rng)
+    other = torch.randint(995, ids.shape, generator=rng) + 5  # all but the five special tokens
+    for b, row in enumerate(ids.tolist()):
+        text = [t for t in range(30) if attention_mask[b, t] and row[t] >= 5]
+        count = max(1, round(0.15 * len(text)))
+        hidden = sorted(text, key=lambda t: order[b, t].item())[:count]
+        assert at[b].nonzero().flatten().tolist() == sorted(hidden)
+        for t in range(30):
+            wanted = row[t]
+            if t in hidden and fate[b, t] < 0.8:
+                wanted = VOCAB.mask
+            elif t in hidden and fate[b, t] < 0.9:
+                wanted = other[b, t].item()
+            assert seen[b, t] == wanted
+            assert labels[b, t] == (row[t] if t in hidden else IGNORE)
+
+
 def test_one_draw_a_span() -> None:
     """Spans of 40 tokens at 10% are mostly alone: each is masked, random or kept as a whole."""
     ids = torch.randint(5, 1000, (3000, 40), generator=seeded_generator(1))
-    seen, labels, at = mask_tokens(ids, seeded_generator(2), vocab=VOCAB, rate=0.1, spans=True)
+    seen, labels, at = mask_tokens(
+        ids, seeded_generator(2), vocab=VOCAB, rate=0.1, spans=geometric_spans()
+    )
     # run in the row
     one = torch.nn.functional.pad(at.int(), (1, 1)).diff().clamp(min=0).sum(1) == 1
     masked, kept = ((seen == 4) & at).sum(1)[one], ((seen == labels) & at).sum(1)[one]
@@ -155,56 +221,6 @@ def test_static_masks_depend_on_the_document_alone_and_dynamic_ones_on_the_epoch
 def test_bad_input_is_one_sentence(change: dict[str, object], words: str) -> None:
     with pytest.raises(CourseError, match=words):
         mask_tokens(torch.full((2, 8), 9), seeded_generator(0), **({"vocab": VOCAB} | change))  # type: ignore[arg-type]
-
-
-# Masks that ask for what the sentences before have said.
-
-TEXT = "ann has lamps . bob has keys . ann has keys . bob has lamps ? cy has lamps ."
-TOKENIZER = train_wordpiece([TEXT, "ann bob cy lamps keys has . ?"] * 20, 60)
-NAMES = {
-    token
-    for ids in TOKENIZER.ids(["ann", "bob", "cy", "lamps", "keys"], special=False)
-    for token in ids
-}
-
-
-def known(text: str, seed: int, **options):
-    ids, ends = torch.tensor(TOKENIZER.ids([text])), objectives.sentence_ends(TOKENIZER)
-    options = {"names": NAMES, "rate": 1.0} | options
-    return ids, objectives.mask_known(
-        ids, seeded_generator(seed), vocab=TOKENIZER.vocab, ends=ends, **options
-    )
-
-
-def test_one_whole_name_of_each_known_sentence_is_hidden() -> None:
-    chosen = set()
-    for seed in range(30):
-        ids, (seen, labels, at) = known(TEXT, seed)
-        assert (
-            torch.equal(original(seen, labels, at), ids)
-            and (seen[at] == TOKENIZER.vocab.mask).all()
-        )
-        assert (labels[~at] == IGNORE).all()
-        hidden = TOKENIZER.decode(ids[0][at[0]]).split()
-        # of the third and the fourth sentence: of the first two and the last not all is known
-        assert len(hidden) == 2
-        assert hidden[0] in ("ann", "keys") and hidden[1] in ("bob", "lamps")
-        chosen |= set(hidden)
-    assert chosen == {"ann", "keys", "bob", "lamps"}
-    masks = [known(TEXT, seed, rate=0.5)[1].loss_mask for seed in range(200)]
-    counts = [len(TOKENIZER.decode(ids[0][mask[0]]).split()) for mask in masks]
-    assert 0.4 < sum(counts) / 400 < 0.6 and not known(TEXT, 1, rate=0.0)[1].loss_mask.any()
-    assert torch.equal(masks[3], known(TEXT, 3, rate=0.5)[1].loss_mask)
-
-
-def test_a_word_of_several_tokens_is_a_name_and_hidden_whole() -> None:
-    text, keys = "bobkeys has keys . bobkeys has keys .", TOKENIZER.ids(["keys"], special=False)[0]
-    words = TOKENIZER.words(torch.tensor(TOKENIZER.ids([text])))
-    pieces = int((words == 0).sum())
-    assert pieces > 1
-    masks = [known(text, seed, names=keys, words=words)[1].loss_mask[0] for seed in range(20)]
-    # The second sentence's, all pieces of one of them.
-    assert {tuple(words[0, at].tolist()) for at in masks} == {(4,) * pieces, (6,) * len(keys)}
 
 
 # ELECTRA's generator.

@@ -15,7 +15,7 @@ from course_lib.families.bert import bert
 from course_lib.model import heads
 from course_lib.model.config import StackConfig
 from course_lib.model.transformer import Transformer
-from course_lib.objectives import mask_tokens, seeded_generator
+from course_lib.objectives import distillation, mask_tokens, seeded_generator
 from course_lib.training import distill
 from course_lib.training.distill import Distilled
 from course_lib.training.feed import micro_batches
@@ -61,10 +61,10 @@ def test_soft_loss_by_hand(temperature: float) -> None:
         p, q = (t / temperature).softmax(0), (s / temperature).softmax(0)
         total += (p * (p / q).log()).sum().item()
     expected = torch.tensor(temperature**2 * total / 5)
-    torch.testing.assert_close(value := distill.soft_loss(own, theirs, temperature), expected)
+    torch.testing.assert_close(value := distillation.soft_loss(own, theirs, temperature), expected)
     value.backward()
     assert own.grad is not None and theirs.grad is None, "the teacher learns"
-    assert distill.soft_loss(theirs, theirs, temperature).abs() < 1e-6
+    assert distillation.soft_loss(theirs, theirs, temperature).abs() < 1e-6
 
 
 def test_losses_on_states_count_real_tokens_only() -> None:
@@ -72,12 +72,12 @@ def test_losses_on_states_count_real_tokens_only() -> None:
     cosine = torch.stack(
         [1 - F.cosine_similarity(a, b, dim=0) for a, b in zip(own[KEEP], theirs[KEEP], strict=True)]
     )
-    torch.testing.assert_close(distill.cosine_loss(own, theirs, KEEP), cosine.mean())
+    torch.testing.assert_close(distillation.cosine_loss(own, theirs, KEEP), cosine.mean())
     torch.testing.assert_close(
-        distill.hidden_loss(own, theirs, KEEP), ((own[KEEP] - theirs[KEEP]) ** 2).mean()
+        distillation.hidden_loss(own, theirs, KEEP), ((own[KEEP] - theirs[KEEP]) ** 2).mean()
     )
-    torch.testing.assert_close(distill.hidden_loss(own, theirs), F.mse_loss(own, theirs))
-    assert distill.cosine_loss(own, 3 * own, KEEP).abs() < 1e-6, "length must not count"
+    torch.testing.assert_close(distillation.hidden_loss(own, theirs), F.mse_loss(own, theirs))
+    assert distillation.cosine_loss(own, 3 * own, KEEP).abs() < 1e-6, "length must not count"
 
 
 def test_attention_loss_by_hand() -> None:
@@ -93,7 +93,7 @@ def test_attention_loss_by_hand() -> None:
         x + torch.zeros(B, 1, 1, T).masked_fill(~KEEP[:, None, None], lowest) for x in (own, theirs)
     ]
     torch.testing.assert_close(
-        distill.attention_loss(masked[0], masked[1], KEEP), torch.tensor(total / count)
+        distillation.attention_loss(masked[0], masked[1], KEEP), torch.tensor(total / count)
     )
 
 
@@ -105,12 +105,12 @@ def test_distilbert_is_the_weighted_sum() -> None:
     theirs = teacher()(given["ids"], loss_mask=at, **options)[0]
     h = [m.stack(given["ids"], **options) for m in (small(), teacher())]
     expected = (
-        5 * distill.soft_loss(mine, theirs, 2.0)
+        5 * distillation.soft_loss(mine, theirs, 2.0)
         + 2 * F.cross_entropy(mine, given["labels"][at])
-        + distill.cosine_loss(h[0], h[1], attention_mask)
+        + distillation.cosine_loss(h[0], h[1], attention_mask)
     )
-    torch.testing.assert_close(distill.distilbert(model, given), expected)
-    hard = distill.distilbert(model, given, soft=0.0, cosine=0.0, hard=1.0)
+    torch.testing.assert_close(distillation.distilbert(model, given), expected)
+    hard = distillation.distilbert(model, given, soft=0.0, cosine=0.0, hard=1.0)
     torch.testing.assert_close(hard, F.cross_entropy(mine, given["labels"][at]))
 
 
@@ -126,17 +126,17 @@ def test_tinybert_compares_each_layer_with_its_own() -> None:
     for theirs, layer in zip(views[1].attention, (1, 3), strict=True):
         torch.testing.assert_close(theirs, seen[f"blocks.{layer}.attn.scores"])
     expected = sum(
-        distill.hidden_loss(a, b, KEEP)
+        distillation.hidden_loss(a, b, KEEP)
         for a, b in zip(views[0].hidden, views[1].hidden, strict=True)
     )
     scores = zip(views[0].attention, views[1].attention, strict=True)
-    expected = expected + sum(distill.attention_loss(a, b, KEEP) for a, b in scores)
-    torch.testing.assert_close(distill.tinybert(model, given), expected)
+    expected = expected + sum(distillation.attention_loss(a, b, KEEP) for a, b in scores)
+    torch.testing.assert_close(distillation.tinybert(model, given), expected)
     twin = Distilled(teacher(), teacher())
-    assert distill.tinybert(twin, given) < 1e-9, "a model differs from itself"
+    assert distillation.tinybert(twin, given) < 1e-9, "a model differs from itself"
 
 
-@pytest.mark.parametrize("loss", [distill.distilbert, distill.tinybert])
+@pytest.mark.parametrize("loss", [distillation.distilbert, distillation.tinybert])
 def test_padding_does_not_count_and_micro_batches_add_up_to_the_batch(loss) -> None:
     model, given = Distilled(small(), teacher()), batch()
     whole = loss(model, given)
@@ -149,7 +149,7 @@ def test_padding_does_not_count_and_micro_batches_add_up_to_the_batch(loss) -> N
 def test_a_narrower_student_is_projected_and_the_projection_learns() -> None:
     model, given = Distilled(small(width=8), teacher()), batch()
     assert model.hidden.weight.shape == (16, 8)
-    distill.tinybert(model, given).backward()
+    distillation.tinybert(model, given).backward()
     names = {
         name
         for name, p in model.named_parameters()
@@ -169,7 +169,7 @@ def test_the_teacher_is_no_part_of_what_is_trained_or_saved() -> None:
         train(
             model,
             [given],
-            distill.distilbert,
+            distillation.distilbert,
             TrainConfig(steps=6),
             optimizer=adamw(model, 3e-3),
         )
@@ -188,11 +188,11 @@ def test_classifiers() -> None:
         heads.Classifier(Transformer(config()), 3).eval(),
     )
     given = {"ids": batch()["ids"], "attention_mask": KEEP, "labels": torch.tensor([0, 2, 1, 1])}
-    value = distill.classification(
+    value = distillation.classification(
         Distilled(own, theirs), given, temperature=4.0, soft=0.7, hard=0.3
     )
     logits = own(given["ids"], attention_mask=KEEP), theirs(given["ids"], attention_mask=KEEP)
-    expected = 0.7 * distill.soft_loss(*logits, 4.0) + 0.3 * F.cross_entropy(
+    expected = 0.7 * distillation.soft_loss(*logits, 4.0) + 0.3 * F.cross_entropy(
         logits[0], given["labels"]
     )
     torch.testing.assert_close(value, expected)

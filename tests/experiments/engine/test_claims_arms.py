@@ -108,7 +108,7 @@ def test_a_stopped_arm_is_the_longer_one_s_beginning(tmp_path: Path) -> None:
 def test_the_name_says_everything() -> None:
     arm = small_models.masked_arm(TINY, 0)
     other: dict[str, Any] = {
-        "objective": "clm",
+        "objective": "causal",
         "model": small_models.body(TINY, 2),
         "precision": "fp32",
         "parts": (1.0, 0.0, 0.0),

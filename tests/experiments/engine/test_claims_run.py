@@ -133,7 +133,7 @@ def test_arms_come_first_and_once(
         and len(made) == 3
         and found.seconds == pytest.approx(180, abs=5)
     )
-    assert found.config["arms"][0]["objective"] == "mlm_nsp"
+    assert found.config["arms"][0]["objective"] == "masked_pairs"
 
 
 def test_bad_numbers_are_one_sentence(

@@ -19,6 +19,7 @@ from course_lib.model.transformer import Transformer
 from course_lib.objectives import losses
 from experiments import recipes
 from experiments.recipes.documents import Recipe, RecipeBatches, Run, warm_start_from
+from experiments.recipes.primer import left_to_right
 
 WORDS = [f"w{i}" for i in range(40)]
 
@@ -30,8 +31,8 @@ def document(index: int) -> Sequence[str]:
 
 TEXTS = [" ".join(document(i)) for i in range(1000)] * 2
 WORDPIECE, BPE = train_wordpiece(TEXTS, 1500), train_bpe(TEXTS, 1600)
-BERT = Recipe("mlm_nsp", rows=8, pool=4, length=40)
-GPT = Recipe("clm", rows=8, pool=4, length=96, pairs=0.0)
+BERT = Recipe("masked_pairs", rows=8, pool=4, length=40)
+GPT = Recipe("causal", rows=8, pool=4, length=96, pairs=0.0)
 
 
 def test_a_batch_depends_on_its_number_only() -> None:
@@ -95,7 +96,7 @@ def test_a_causal_start_reads_and_asks_as_a_decoder_does(tmp_path: Path) -> None
     )
     mask = run.tokenizer.vocab.mask
     assert mask not in first["ids"] and mask in later["ids"]
-    assert torch.equal(run.loss(model, first), losses.left_to_right(model, first))
+    assert torch.equal(run.loss(model, first), left_to_right(model, first))
     assert torch.equal(run.loss(model, later), losses.mlm_nsp(model, later, weight=recipe.pairs))
 
 

@@ -13,9 +13,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from course_lib import objectives, zoo
+from course_lib import zoo
 from course_lib.analysis import evaluation
-from course_lib.data.tokenizers import Tokenizer, train_wordpiece
+from course_lib.data.tokenizers import Tokenizer, add_sentinels, train_wordpiece
 from course_lib.errors import CourseError
 from course_lib.families import elmo, word_vectors
 from course_lib.families.electra import ElectraOutput
@@ -186,8 +186,8 @@ class Restorer(nn.Module):
 @pytest.mark.parametrize("marked", [False, True], ids=["bart", "t5"])
 def test_an_encoder_decoder_is_asked_for_a_word_by_one_sign(marked: bool) -> None:
     plain = train_wordpiece(["anna sold the sled to ivor ."] * 9 + ["b o"], 40)
-    words = objectives.add_sentinels(plain, 3) if marked else plain
-    signs = objectives.sentinels(words) if marked else ()
+    words = add_sentinels(plain, 3) if marked else plain
+    signs = words.vocab.sentinels if marked else ()
     blank = evaluation.Blank("anna sold the sled . ", "bob", " sold the sled .")
     pieces = words.ids(["bob"], special=False)[0]
     assert len(pieces) > 1

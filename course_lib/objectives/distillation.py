@@ -1,0 +1,144 @@
+"""Distillation: a small student learns from what a large teacher says, not only from the right
+answers.
+
+    soft_loss         the teacher's probabilities, softened (Hinton et al. 2015, section 2)
+    cosine_loss       the direction of the hidden states (Sanh et al. 2019, DistilBERT, section 2)
+    hidden_loss,      hidden states and attention scores, layer by layer (Jiao et al. 2020,
+    attention_loss    TinyBERT, section 3.1)
+
+`distilbert`, `tinybert` and `classification` are sums of them. They take a model that shows both
+sides, `training.distill.Distilled(student, teacher)`: model(ids, ...) -> (student, teacher), with
+the logits, hidden states and attention scores of each.
+
+Letters: B batch, T positions, D width, H heads, N targets, V classes.
+"""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from course_lib.objectives.losses import Batch, chosen, cross_entropy, inputs
+
+
+def soft_loss(
+    student: Float[Tensor, "N V"], teacher: Float[Tensor, "N V"], temperature: float = 2.0
+) -> Float[Tensor, ""]:
+    """T^2 KL(softmax(teacher / T) || softmax(student / T)), the mean over N (Hinton et al. 2015,
+    section 2).
+
+    The gradient of softened probabilities shrinks with 1 / T^2; the factor keeps its weight beside
+    the hard loss.
+    """
+    target = (teacher.detach().float() / temperature).log_softmax(-1)
+    own = (student.float() / temperature).log_softmax(-1)
+    divergence = F.kl_div(own, target, reduction="sum", log_target=True)
+    return divergence * temperature**2 / max(1, len(own))
+
+
+def cosine_loss(
+    student: Float[Tensor, "B T D"],
+    teacher: Float[Tensor, "B T D"],
+    attention_mask: Tensor | None = None,
+) -> Float[Tensor, ""]:
+    """1 - the cosine between the two hidden states of a token, the mean over real tokens."""
+    cosine = F.cosine_similarity(student.float(), teacher.detach().float(), dim=-1)  # B T
+    return _mean(1 - cosine, attention_mask)
+
+
+def hidden_loss(
+    student: Float[Tensor, "B T D"],
+    teacher: Float[Tensor, "B T D"],
+    attention_mask: Tensor | None = None,
+) -> Float[Tensor, ""]:
+    """Mean squared difference of hidden states over real tokens (Jiao et al. 2020, equations 8 and
+    9).
+    """
+    difference = student.float() - teacher.detach().float()
+    return _mean(difference.square().mean(-1), attention_mask)
+
+
+def attention_loss(
+    student: Float[Tensor, "B H T T"],
+    teacher: Float[Tensor, "B H T T"],
+    attention_mask: Tensor | None = None,
+) -> Float[Tensor, ""]:
+    """Mean squared difference of the attention scores before the softmax (Jiao et al. 2020,
+    equation 7), over heads and, for each real query, over the keys that it may attend to.
+    """
+    # Hidden keys have the lowest score that there is.
+    visible = teacher > torch.finfo(teacher.dtype).min / 2
+    own = student.masked_fill(~visible, 0).float()
+    target = teacher.masked_fill(~visible, 0).detach().float()
+    per_query = (own - target).square().sum(-1) / visible.sum(-1).clamp(min=1)  # B H T
+    return _mean(per_query.mean(1), attention_mask)
+
+
+def distilbert(
+    model: nn.Module, batch: Batch, *, soft: float = 5.0, hard: float = 2.0, cosine: float = 1.0
+) -> Tensor:
+    """DistilBERT's sum of three losses (Sanh et al. 2019, section 2) for two masked models.
+
+    Args:
+        model: a `Distilled` pair of masked language models.
+        batch: what `losses.mlm` reads.
+        soft: weight of the teacher's probabilities; the weights are those of the published code.
+        hard: weight of the right answers.
+        cosine: weight of the last hidden states' cosine, at every real token.
+    """
+    at = chosen(batch)
+    own, theirs = model(batch["ids"], loss_mask=at, **inputs(batch))
+    soft_term = soft * soft_loss(own.logits, theirs.logits)
+    total = soft_term + hard * cross_entropy(own.logits, batch["labels"][at])
+    if cosine:
+        # A micro-batch's share of the real tokens is not its share of the masked ones.
+        share = batch.get("token_share", 1.0)
+        states = cosine_loss(own.hidden[-1], theirs.hidden[-1], batch.get("attention_mask"))
+        total = total + cosine * share * states
+    return total
+
+
+def tinybert(model: nn.Module, batch: Batch) -> Tensor:
+    """TinyBERT's layer-wise losses, summed over the layers (Jiao et al. 2020, equation 11).
+
+    No labels are needed. Afterwards `classification` teaches the answers (section 3.2).
+    """
+    attention_mask = batch.get("attention_mask")
+    own, theirs = model(batch["ids"], attention=True, **inputs(batch))
+    terms = []
+    for student, teacher in zip(own.hidden, theirs.hidden, strict=True):
+        terms.append(hidden_loss(student, teacher, attention_mask))
+    for student, teacher in zip(own.attention, theirs.attention, strict=True):
+        terms.append(attention_loss(student, teacher, attention_mask))
+    return sum(terms[1:], start=terms[0]) * batch.get("token_share", 1.0)
+
+
+def classification(
+    model: nn.Module,
+    batch: Batch,
+    *,
+    temperature: float = 2.0,
+    soft: float = 0.5,
+    hard: float = 0.5,
+) -> Tensor:
+    """The teacher's class probabilities and the right classes.
+
+    TinyBERT's prediction layer is soft=1, hard=0, temperature=1.
+
+    Args:
+        model: a `Distilled` pair of classifiers.
+        batch: what `losses.classification` reads.
+        temperature: of both sides' probabilities.
+        soft: weight of the teacher's probabilities.
+        hard: weight of the right classes.
+    """
+    own, theirs = model(batch["ids"], **inputs(batch))
+    soft_term = soft * soft_loss(own.logits, theirs.logits, temperature)
+    return soft_term + hard * cross_entropy(own.logits, batch["labels"])
+
+
+def _mean(values: Float[Tensor, "B T"], attention_mask: Tensor | None) -> Tensor:
+    """The mean over real tokens."""
+    if attention_mask is None:
+        return values.mean()
+    return (values * attention_mask).sum() / attention_mask.sum().clamp(min=1)
