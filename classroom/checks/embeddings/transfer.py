@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Generator, Tensor, nn
+from torch import Tensor, nn
 
 from classroom.checks.base import Crash, normal, outcome, row_mask
 from classroom.checks.exercise import exercise
@@ -92,21 +92,6 @@ def start_from(classifier: _Model, lm: _Model) -> nn.Module:
     """
     classifier.body.load_state_dict(lm.body.state_dict())
     return classifier
-
-
-def _layer(g: Generator, *shapes: tuple[int, ...]) -> tuple[list[Tensor], list[Tensor]]:
-    before = [(2.0 + 3 * i) * normal(g, *shape) for i, shape in enumerate(shapes)]
-    return before, [old + normal(g, *old.shape) for old in before]
-
-
-@exercise(lambda g: [_layer(g, (4, 3), (4,)), _layer(g, (2, 5), (5, 5), (3,))])
-def weight_change(before: list[Tensor], after: list[Tensor]) -> float:
-    """How far one layer has moved: |after - before| / |before| over all its weights together.
-
-    before, after: lists of the layer's tensors.
-    """
-    old, new = (torch.cat([tensor.flatten() for tensor in layer]) for layer in (before, after))
-    return float((new - old).norm() / old.norm())
 
 
 def _as_list(got: Any) -> Any:

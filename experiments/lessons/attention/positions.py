@@ -1,9 +1,6 @@
-"""The claims of lesson 03: order from nothing but positions, what relative ones bring, what rotary
-ones promise.
-"""
+"""The claims of lesson 03: what relative positions bring, what rotary ones promise."""
 
 from collections import deque
-from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 
@@ -11,10 +8,10 @@ import torch
 from torch import Tensor
 
 from course_lib.model import config as c
-from course_lib.model import heads, positions, transformer
-from course_lib.objectives import losses, seeded_generator
+from course_lib.model import heads, transformer
+from course_lib.objectives import losses
 from course_lib.training import loop, optim
-from experiments.lessons import Lab, Plan, Tuning, experiment, small_models, suite, town, windows
+from experiments.lessons import Lab, Plan, experiment, small_models, town, windows
 
 LENGTH, TIMES = 64, 4  # characters trained on, and how many times as many are read in the test
 WIDTH, LAYERS, HEADS, ROWS = 64, 2, 4, 16
@@ -35,27 +32,6 @@ SCHEMES: dict[str, c.PositionConfig] = {
     "rotary": c.Rope(),
     "ALiBi": c.Alibi(),
 }
-
-
-def _shuffled(position: c.PositionConfig, causal: bool, seed: int) -> float:
-    """Greatest difference between shuffling the input and shuffling the output, in double
-    precision.
-    """
-    torch.manual_seed(seed)
-    config = c.StackConfig(
-        c.EmbedConfig(100), 32, 2, 4, 64, position=position, causal=causal, init_std=0.2
-    )
-    stack = transformer.Transformer(config).double().eval()
-    ids, order = torch.randint(100, (1, 24)), torch.randperm(24)
-    with torch.no_grad():
-        return float((stack(ids)[:, order] - stack(ids[:, order])).abs().max())
-
-
-@experiment("permutation-equivariance")
-def permutation_equivariance(lab: Lab, seed: int) -> dict[str, float]:
-    """Differences for each scheme, and for a causal stack without positions."""
-    values = {name: _shuffled(scheme, False, seed) for name, scheme in SCHEMES.items()}
-    return values | {"none, causal": _shuffled(c.NoPosition(), True, seed)}
 
 
 @cache
@@ -159,52 +135,6 @@ def schemes(lab: Lab, seed: int) -> dict[str, float]:
     return _losses(lab.plan, seed)
 
 
-def forms(x: Tensor, place: int) -> tuple[Tensor, Tensor, Tensor]:
-    """A vector [Dh] turned by its place, written with complex numbers, blocks of a matrix,
-    elementwise (Su et al. 2021, equations 13, 15 and 34)."""
-    angles = place * 10_000.0 ** (-torch.arange(0, len(x), 2, dtype=x.dtype) / len(x))
-    complex_form = torch.view_as_complex(x.view(-1, 2)) * torch.polar(
-        torch.ones_like(angles), angles
-    )
-    cos, sin = angles.cos(), angles.sin()
-    blocks = torch.stack((cos, -sin, sin, cos), -1).view(-1, 2, 2)
-    a, b = x[0::2], x[1::2]
-    return (
-        torch.view_as_real(complex_form).flatten(),
-        torch.block_diag(*blocks) @ x,  # type: ignore[no-untyped-call]
-        torch.stack((a * cos - b * sin, a * sin + b * cos), -1).flatten(),
-    )
-
-
-@experiment("rope-relative")
-def rope_relative(lab: Lab, seed: int) -> dict[str, float]:
-    """Greatest differences over random places and shifts."""
-    rng = seeded_generator(seed)
-    rope = positions.RopePosition(c.Rope(interleaved=True), 64).double()
-    rope.frequencies = 10_000.0 ** (-torch.arange(0, 64, 2, dtype=torch.double) / 64)
-    found: dict[str, list[float]] = {
-        "shift": [],
-        "forms": [],
-        "library": [],
-        "another distance": [],
-    }
-    for _ in range(200):
-        q, k = torch.randn(2, 64, dtype=torch.double, generator=rng)
-        m, n, shift = torch.randint(0, 2000, (3,), generator=rng).tolist()
-        turned, *others = forms(q, m)
-        score = turned @ forms(k, n)[0]
-        found["shift"].append(
-            float((forms(q, m + shift)[0] @ forms(k, n + shift)[0] - score).abs())
-        )
-        found["forms"] += [float((other - turned).abs().max()) for other in others]
-        library = rope.rotate(q.view(1, 1, 1, -1), torch.tensor([[m]])).flatten()
-        found["library"].append(float((library - turned).abs().max()))
-        found["another distance"].append(float((turned @ forms(k, n + 1)[0] - score).abs()))
-    return {
-        name: (min if name == "another distance" else max)(gaps) for name, gaps in found.items()
-    }
-
-
 def bound(base: float) -> Tensor:
     """The upper bound on similarity at distances 0 to 1,024 for a width of 128, as a share of that
     at 0: the mean size of the partial sums of the pairs' rotations, by Abel's summation (Su et al.
@@ -227,15 +157,3 @@ def rope_decay(lab: Lab, seed: int) -> dict[str, float]:
         values[f"neighbours that rise/{base:g}"] = float((curve.diff() > 0).double().mean())
         values |= {f"at {a}/{base:g}": float(mean) for a, mean in zip(octaves, means, strict=False)}
     return values
-
-
-def _encoders(plan: Plan, seed: int) -> dict[str, Tuning]:
-    """BERT, and the same with rotary positions; these from noise, as the mimetic start is made for
-    a learned table.
-    """
-    bert = small_models.bert_arm(plan, seed)
-    rotary = replace(bert, model=replace(small_models.body(plan), position=c.Rope()), mimetic=0.0)
-    return {"BERT": Tuning(bert, "", seed), "RoFormer": Tuning(rotary, "", seed)}
-
-
-suite("roformer-table", _encoders, ("sentiment", "acceptability", "similarity", "qnli", "wic"))

@@ -1,6 +1,4 @@
-"""The claims of lesson 01: what attention costs, why its scores are divided, what the causal mask
-hides.
-"""
+"""The claims of lesson 01: what attention costs, and why its scores are divided."""
 
 import math
 import time
@@ -18,7 +16,6 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from course_lib.model.attention import Attention
 from course_lib.model.config import EmbedConfig, NoPosition, StackConfig
-from course_lib.model.transformer import Transformer
 from course_lib.objectives import seeded_generator
 from experiments.lessons import Lab, experiment, given
 
@@ -175,33 +172,3 @@ def attention_scaling(lab: Lab, seed: int) -> dict[str, float]:
         for what, found in zip(("entropy", "gradient"), zip(*draws, strict=True), strict=True):
             values[f"{what}/{kind}/{d}"] = sum(found) / 8
     return values
-
-
-@torch.no_grad()
-def unchanged_cuts(stack: Transformer, tokens: Tensor, others: Tensor) -> int:
-    """At how many cuts t are all outputs before t bit-identical when every token from t on is
-    replaced?
-    """
-    changed = [torch.cat([tokens[:, :t], others[:, t:]], dim=1) for t in range(1, tokens.shape[1])]
-    before = stack(tokens)
-    return sum(
-        torch.equal(before[:, :t], stack(row)[:, :t]) for t, row in enumerate(changed, start=1)
-    )
-
-
-@experiment("causal-mask")
-def causal_mask(lab: Lab, seed: int) -> dict[str, float]:
-    """Cuts at which the past does not change, with the mask and without."""
-    torch.manual_seed(seed)
-    shapes = (
-        StackConfig(EmbedConfig(100), 64, 4, 4, 256, causal=causal) for causal in (True, False)
-    )
-    masked, unmasked = (Transformer(shape).eval() for shape in shapes)
-    unmasked.load_state_dict(masked.state_dict())
-    tokens, others = torch.randint(100, (2, 1, 24), generator=seeded_generator(seed))
-    others = torch.where(others == tokens, (tokens + 1) % 100, others)
-    return {
-        "cuts": 23,
-        "unchanged, causal": unchanged_cuts(masked, tokens, others),
-        "unchanged, no mask": unchanged_cuts(unmasked, tokens, others),
-    }

@@ -42,9 +42,7 @@ class Given(nn.Module):
 
 @pytest.mark.parametrize("clip", [None, 0.3])
 def test_the_forward_half_never_sees_what_follows_nor_the_backward_half_what_precedes(clip):
-    """The claim elmo-shallow-bidirectional, exactly: in every layer the derivative is zero, not
-    small.
-    """
+    """In every layer the derivative is exactly zero."""
     model = small(layers=3, cell_clip=clip, projection_clip=clip)
     vectors = torch.randn(2, 7, 6, requires_grad=True)
     model.tokens = Given(vectors)
