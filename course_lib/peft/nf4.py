@@ -1,9 +1,11 @@
 """NF4 with double quantisation: a weight in 4.127 bits (Dettmers et al. 2023, section 3 and
 appendix E).
 
-    weights          blocks of 64   divided by the block's largest, then the nearest of 16 levels    4 bits
-    their maxima     blocks of 256  less their mean, divided by the block's largest, in FP8 (E4M3)   8 / 64
-    maxima of these                 in float32                                                       32 / (64 * 256)
+    weights           blocks of 64   the block's largest is 1, then the nearest of 16 levels
+    their maxima      blocks of 256  less their mean; the block's largest is 1, in FP8 (E4M3)
+    maxima of these                  in float32
+
+These take 4, 8 / 64 and 32 / (64 * 256) bits a weight.
 
 The 16 levels are quantiles of the normal distribution: what trained weights look like falls into
 each about equally often. One of them is 0, so there are 7 below it and 8 above."""

@@ -29,7 +29,6 @@ from course_lib.families.sentence import Embedder, SentenceEncoder, TextBatches
 from course_lib.files import write_json
 from course_lib.generation import prompting
 from course_lib.objectives.losses import Batch
-from course_lib.peft import folders
 from experiments.engine.lab import fit
 
 ENDS = re.compile(r"(?<=[.!?])(?<!\bMr\.)(?<!\bMrs\.)(?<!\bDr\.)\s+(?=[A-Z\"'])")
@@ -160,7 +159,7 @@ def main(
         "made": time.strftime("%F"),
     }
     write_json(record, {"questions": len(questions), "arms": found} | about)
-    folders.save_pretrained(
+    peft.save_pretrained(
         sentence, out, model_type="megatron-bert", architecture="MegatronBertModel"
     )
     scores = {name: round(value, 4) for name, value in found["both in turn"].items()}

@@ -86,6 +86,9 @@ CASES = {
         "GPT2ForSequenceClassification",
         lora("SEQ_CLS", "c_attn", fan_in_fan_out=True),
     ),
+    "bert dora": (CLS, lora("SEQ_CLS", "query", "value", "output.dense", use_dora=True)),
+    "gpt2 dora": (LM, lora("CAUSAL_LM", "c_attn", "c_fc", fan_in_fan_out=True, use_dora=True)),
+    "t5 dora": (SUM, lora("SEQ_2_SEQ_LM", "q", "wo", use_dora=True)),
     "t5 lora": (SUM, lora("SEQ_2_SEQ_LM", "q", "v", "wo")),
     "bart lora": ("BartForConditionalGeneration", lora("SEQ_2_SEQ_LM", "q_proj", "out_proj")),
     "gpt2 prompt": (LM, public.PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=4)),
@@ -173,13 +176,14 @@ def test_outputs_are_equal_and_survive_the_way_back(case, trained, batch, tmp_pa
         assert close(outputs(again, ours, batch)[1], expected)
 
 
+@pytest.mark.parametrize("method", [peft.lora, peft.dora])
 @pytest.mark.parametrize("pattern", ["blocks.*.attn.[qv]", "blocks.*.attn.k", "blocks.*.*.*"])
-def test_our_own_gpt2_updates_load_there(pattern, batch, tmp_path):
+def test_our_own_gpt2_updates_load_there(method, pattern, batch, tmp_path):
     """Of q and v alone, or each with an A of its own: written as one update of c_attn with the
     summed rank.
     """
     base(LM).save_pretrained(tmp_path / "base")
-    ours = shaken(peft.lora(zoo.load_pretrained(tmp_path / "base"), pattern, rank=2, alpha=3))
+    ours = shaken(method(zoo.load_pretrained(tmp_path / "base"), pattern, rank=2, alpha=3))
     peft.save_pretrained(ours, tmp_path / "ours", model_type="gpt2", architecture=LM)
     theirs = public.PeftModel.from_pretrained(base(LM), tmp_path / "ours").eval()
     again = zoo.load_pretrained(tmp_path / "base")
@@ -206,8 +210,9 @@ def test_a_fine_tuned_classifier_takes_its_head_and_pooler_there(method, whole, 
     assert close(actual, expected)
 
 
-def test_a_merged_model_is_the_one_that_peft_merges(trained, tmp_path):
-    theirs, ours, what = trained(*CASES["gpt2 lora"])
+@pytest.mark.parametrize("case", ["gpt2 lora", "gpt2 dora"])
+def test_a_merged_model_is_the_one_that_peft_merges(case, trained, tmp_path):
+    theirs, ours, what = trained(*CASES[case])
     peft.merge(ours)
     zoo.save_pretrained(ours, tmp_path / "merged", **what)
     merged = theirs.merge_and_unload().state_dict()
@@ -217,9 +222,10 @@ def test_a_merged_model_is_the_one_that_peft_merges(trained, tmp_path):
     )
 
 
-def test_training_goes_on_as_in_the_library(trained, batch):
+@pytest.mark.parametrize("case", ["gpt2 lora", "gpt2 dora"])
+def test_training_goes_on_as_in_the_library(case, trained, batch):
     """q, k and v share one A there and here: after three updates both still say the same."""
-    theirs, ours, _ = trained(*CASES["gpt2 lora"])
+    theirs, ours, _ = trained(*CASES[case])
     ids = batch["ids"][:, :6].clamp(min=1)
     for name, weight in theirs.named_parameters():
         weight.requires_grad_("lora_" in name)
@@ -239,7 +245,7 @@ def test_training_goes_on_as_in_the_library(trained, batch):
     with torch.no_grad():
         actual, expected = outputs(theirs, ours, batch)
         assert close(actual, expected) and not close(
-            actual, outputs(trained(*CASES["gpt2 lora"])[0], ours, batch)[1]
+            actual, outputs(trained(*CASES[case])[0], ours, batch)[1]
         )
 
 
@@ -273,8 +279,10 @@ def test_foreign_adapters_are_refused(tmp_path):
     refused("nowhere", "no file")
     refused("words", "updates of other things than Linears")
     refused("bert", "Nothing is known", architecture="BertForHouses")
-    change(tmp_path / "bert", use_dora=True)
-    refused("bert", "use_dora")
+    change(tmp_path / "bert", use_dora=True)  # but the folder has no lengths of rows
+    refused("bert", "of another form than B A")
+    change(tmp_path / "bert", use_dora=False, use_rslora=True)
+    refused("bert", "use_rslora")
     change(tmp_path / "prompt", peft_type="IA3")
     (tmp_path / "prompt" / "adapter_model.safetensors").write_bytes(save({}))
     refused("prompt", "holds IA3; the course reads LORA")
@@ -295,6 +303,10 @@ def test_what_the_library_cannot_say_is_not_written(tmp_path):
             r"adapter.down.\w+ is trained, but `peft` has no place",
         ),
         (peft.prompt(bert(), 2), "a pooler would read the prompt"),
+        (
+            peft.dora(peft.lora(bert(), "attn.q"), "attn.v"),
+            "all updates of a model are DoRA's or none",
+        ),
     ]:
         with pytest.raises(CourseError, match=words):
             peft.save_pretrained(model, tmp_path, **what)

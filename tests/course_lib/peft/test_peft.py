@@ -26,7 +26,10 @@ from tests.course_lib.model.test_stack import shaken
 METHODS = {
     "lora": partial(peft.lora, rank=2),
     "lora on every linear": partial(peft.lora, pattern="blocks.*.*.*", rank=3, alpha=7),
+    "dora": partial(peft.dora, rank=2),
+    "dora on every linear": partial(peft.dora, pattern="blocks.*.*.*", rank=3, alpha=7),
     "qlora": lambda model: peft.lora(peft.quantise(model), rank=2),
+    "qdora": lambda model: peft.dora(peft.quantise(model), rank=2),
     "adapters": partial(peft.adapters, width=4),
     "prefix": partial(peft.prefix, length=3),
     "prompt": partial(peft.prompt, length=3),
@@ -84,7 +87,7 @@ def test_only_the_new_weights_are_trained_and_the_base_does_not_change(method):
     )
 
 
-@pytest.mark.parametrize("name", ["lora", "lora on every linear"])
+@pytest.mark.parametrize("name", ["lora", "lora on every linear", "dora", "dora on every linear"])
 def test_lora_starts_as_the_model_itself(name):
     model = lm()
     expected = model(ids())
@@ -129,11 +132,25 @@ def test_an_adapter_is_the_papers_figure():
     )
 
 
-def test_merged_equals_unmerged_under_the_bases_names():
+@pytest.mark.parametrize("bias", [True, False])
+def test_dora_is_the_papers_equation(bias):
+    linear = torch.nn.Linear(6, 5, bias=bias)
+    model = fill(peft.dora(torch.nn.Sequential(linear), "0", rank=2, alpha=3))
+    x = torch.randn(4, 6)
+    layer = model[0]
+    changed = linear.weight + 3 / 2 * layer.lora.up @ layer.lora.down
+    rows = changed / changed.norm(dim=1, keepdim=True)
+    expected = x @ (layer.magnitude.weight[:, None] * rows).T
+    expected = expected + linear.bias if bias else expected
+    torch.testing.assert_close(model(x), expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("method", [peft.lora, peft.dora])
+def test_merged_equals_unmerged_under_the_bases_names(method):
     model = lm()
     before = {name: x.clone() for name, x in model.state_dict().items()}
     plain = model(ids())
-    fill(peft.lora(model, "blocks.*.*.*", rank=3, alpha=5))
+    fill(method(model, "blocks.*.*.*", rank=3, alpha=5))
     unmerged = model(ids())
     assert not torch.allclose(plain, unmerged, atol=1e-2)
     layers = peft.merge(model)
@@ -142,7 +159,7 @@ def test_merged_equals_unmerged_under_the_bases_names():
     peft.unmerge(model, layers)
     torch.testing.assert_close(model(ids()), unmerged, atol=1e-5, rtol=1e-5)
     for name, x in model.state_dict().items():
-        if ".lora." not in name:
+        if ".lora." not in name and ".magnitude." not in name:
             torch.testing.assert_close(x, before[name.replace(".base.", ".")], atol=1e-6, rtol=1e-6)
 
 

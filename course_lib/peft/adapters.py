@@ -1,0 +1,56 @@
+"""Adapters: small networks inside the blocks of a frozen model (Houlsby et al. 2019)."""
+
+from typing import Any
+
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from course_lib.peft.inject import Added, Base, Model, freeze, inject, placement
+
+
+class Adapter(Added):
+    """h + up(gelu(down(h))), figure 2: D to `width` m and back, 2 D m + D + m parameters.
+
+    Args:
+        outer: D.
+        width: m.
+        std: of the initial weights, near the identity. Section 3.6 sees no harm below the default,
+            and much above.
+        options: device and dtype.
+    """
+
+    def __init__(self, outer: int, width: int, *, std: float = 1e-2, **options: Any) -> None:
+        super().__init__()
+        self.down = nn.Linear(outer, width, **options)
+        self.up = nn.Linear(width, outer, **options)
+        for linear in (self.down, self.up):
+            nn.init.trunc_normal_(linear.weight, std=std, a=-2 * std, b=2 * std)
+            nn.init.zeros_(linear.bias)
+
+    def forward(self, h: Float[Tensor, "*T D"]) -> Float[Tensor, "*T D"]:
+        return h + self.up(F.gelu(self.down(h)))
+
+
+class AdaptedLinear(nn.Module):
+    """A Linear whose output goes through an adapter."""
+
+    def __init__(self, base: Base, width: int) -> None:
+        super().__init__()
+        self.base = base
+        self.adapter = Adapter(base.out_features, width, **placement(base))
+
+    def forward(self, x: Float[Tensor, "*T I"]) -> Float[Tensor, "*T D"]:
+        return self.adapter(self.base(x))
+
+
+def adapters(model: Model, width: int = 64) -> Model:
+    """Freeze the model and put an adapter after each block's attention and feed-forward.
+
+    They stand before the residual. Known departures: dropout acts after the adapter instead of
+    before it; the norms are not trained along.
+    """
+    for pattern in ("blocks.*.attn.out", "blocks.*.ff.down"):
+        inject(model, pattern, lambda linear: AdaptedLinear(linear, width))
+    freeze(model)
+    return model

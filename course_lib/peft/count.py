@@ -1,0 +1,49 @@
+"""What training a model takes: parameters and bytes, counted."""
+
+from dataclasses import dataclass
+
+from torch import nn
+
+from course_lib.peft.nf4 import QuantisedLinear
+
+
+@dataclass(frozen=True)
+class Count:
+    """What training takes, without activations.
+
+    Args:
+        trainable: number of trained parameters.
+        total: number of all parameters; a quantised weight counts as one.
+        weights: bytes of all weights as they are stored.
+        bytes: these, and of the trained weights the gradients and Adam's two moments.
+    """
+
+    trainable: int
+    total: int
+    weights: int
+    bytes: int
+
+    @property
+    def share(self) -> float:
+        """Trained parameters out of all."""
+        return self.trainable / self.total
+
+
+def count(model: nn.Module) -> Count:
+    """Count a model, also one on the meta device, which takes no memory itself."""
+    parameters = list(model.parameters())
+    trained = [weight for weight in parameters if weight.requires_grad]
+    quantised = [module for module in model.modules() if isinstance(module, QuantisedLinear)]
+    codes = [buffer for module in quantised for buffer in module.buffers()]
+
+    total = sum(weight.numel() for weight in parameters)
+    total += sum(module.in_features * module.out_features for module in quantised)
+    stored = sum(tensor.nbytes for tensor in parameters + codes)
+    # A gradient and Adam's two moments for each trained weight.
+    training = 3 * sum(weight.nbytes for weight in trained)
+    return Count(
+        trainable=sum(weight.numel() for weight in trained),
+        total=total,
+        weights=stored,
+        bytes=stored + training,
+    )

@@ -1,0 +1,67 @@
+"""Change a model by name: find its Linears by a pattern, and put something else in their place."""
+
+import fnmatch
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import torch
+from torch import nn
+
+from course_lib.errors import CourseError
+from course_lib.peft.nf4 import QuantisedLinear
+
+Base = nn.Linear | QuantisedLinear
+Model = TypeVar("Model", bound=nn.Module)
+
+
+class Added(nn.Module):
+    """Weights that a method adds to a frozen model. `freeze` leaves exactly these trainable."""
+
+
+def freeze(model: nn.Module) -> None:
+    """No weight is trained any more, except what a method has added."""
+    model.requires_grad_(False)
+    for module in model.modules():
+        if isinstance(module, Added):
+            module.requires_grad_(True)
+
+
+def inject(model: nn.Module, pattern: str, wrap: Callable[[Base], nn.Module]) -> list[str]:
+    """Put `wrap(linear)` in the place of every Linear whose name ends as the pattern says.
+
+    Args:
+        model: changed in place.
+        pattern: shell-style, part by part from the end of the name. "blocks.*.attn.[qv]" finds
+            queries and values in every stack of the model, "decoder.blocks.*.cross.*" all of the
+            cross-attention, "blocks.*.*.*" every Linear of the blocks.
+        wrap: makes what takes the Linear's place.
+
+    Returns:
+        The names that were found.
+
+    Raises:
+        CourseError: if no Linear's name ends so.
+    """
+    parts = pattern.count(".") + 1
+    linears = {name: module for name, module in model.named_modules() if isinstance(module, Base)}
+    endings = {name: ".".join(name.split(".")[-parts:]) for name in linears}
+    names = [name for name, ending in endings.items() if fnmatch.fnmatchcase(ending, pattern)]
+    if not names:
+        some = ", ".join(sorted(set(endings.values()))[:6]) or "none at all"
+        raise CourseError(f"No Linear of the model is called {pattern!r}; it has {some}.")
+    for name in names:
+        put(model, name, wrap(linears[name]).train(linears[name].training))
+    return names
+
+
+def put(model: nn.Module, name: str, module: nn.Module) -> None:
+    """Let `module` stand where `name` says."""
+    parent, _, child = name.rpartition(".")
+    setattr(model.get_submodule(parent), child, module)
+
+
+def placement(base: Base) -> dict[str, Any]:
+    """Device and precision of what is added to this Linear; float32 where it is quantised."""
+    if isinstance(base, QuantisedLinear):
+        return {"device": base.codes.device, "dtype": torch.float32}
+    return {"device": base.weight.device, "dtype": base.weight.dtype}

@@ -1,0 +1,65 @@
+"""How a method stands in a folder of the library `peft`: what a method tells `folders.py`."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from torch import Tensor, nn
+
+from course_lib.families.rules import Rule
+
+
+class Place(NamedTuple):
+    """Where a public weight stands in our model.
+
+    names: of our weights, several side by side where one public matrix is several of ours (GPT-2's
+    q, k and v). rule: how theirs becomes ours.
+    """
+
+    names: list[str]
+    rule: Rule
+
+
+Places = Mapping[str, Place]  # by the public name
+
+
+@dataclass
+class Stored:
+    """A folder that is being read.
+
+    Args:
+        model: ours, that equals the adapter's base.
+        config: the folder's adapter_config.json.
+        weights: the folder's tensors by their public names. A method takes out those that are its
+            own; what is left are whole weights of the base.
+        places: of the public weights in the model.
+    """
+
+    model: nn.Module
+    config: Mapping[str, Any]
+    weights: dict[str, Tensor]
+    places: Places
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A method's form in such a folder.
+
+    Args:
+        prefix: stands in front of the names of all weights of the base.
+        holder: the class of a module that the method puts into a model.
+        added: the classes whose weights `write` writes.
+        read: takes a method's tensors out of the folder and checks them; gives a function that then
+            puts them into the model, so that a folder is read whole or not at all.
+        write: gives the entries of adapter_config.json, and tensors by their full names.
+    """
+
+    prefix: str
+    holder: type[nn.Module]
+    added: tuple[type[nn.Module], ...]
+    read: Callable[[Stored], Callable[[], None]]
+    write: Callable[[nn.Module, Places], tuple[dict[str, Any], dict[str, Tensor]]]
+
+    def is_in(self, model: nn.Module) -> bool:
+        """Whether the method has changed this model."""
+        return any(isinstance(module, self.holder) for module in model.modules())

@@ -1,0 +1,214 @@
+"""LoRA: a trained update of low rank beside a frozen matrix. DoRA: the same, and a trained length
+of each of the matrix's rows.
+
+Letters: I inputs, O outputs, r rank. The papers' A is `down` here, their B is `up`.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any, cast
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from course_lib.errors import CourseError
+from course_lib.peft.inject import Added, Base, Model, freeze, inject, placement, put
+from course_lib.peft.nf4 import QuantisedLinear
+
+
+class LoRA(Added):
+    """(alpha / r) up down dropout(x), to add to W x (Hu et al. 2021, section 4.1).
+
+    `up` is zero at first, so that the model begins as it was.
+
+    Args:
+        inputs: of the Linear.
+        outputs: of the Linear.
+        rank: of the update.
+        alpha: the update's strength. It stays when the rank changes, so that the learning rate need
+            not change.
+        dropout: of what the update reads.
+        options: device and dtype.
+    """
+
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        rank: int,
+        alpha: float,
+        dropout: float = 0.0,
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        self.rank = rank
+        self.alpha = alpha
+        self.dropout = nn.Dropout(dropout)
+        self.down = nn.Parameter(torch.empty(rank, inputs, **options))
+        self.up = nn.Parameter(torch.zeros(outputs, rank, **options))
+        # As in the paper's code; its text says Gaussian.
+        nn.init.kaiming_uniform_(self.down, a=math.sqrt(5))
+
+    @property
+    def delta(self) -> Float[Tensor, "O I"]:
+        """What the update adds to the matrix."""
+        return self.alpha / self.rank * (self.up @ self.down)
+
+    def forward(self, x: Float[Tensor, "*T I"]) -> Float[Tensor, "*T O"]:
+        hidden = F.linear(self.dropout(x), self.down)  # *T r
+        return self.alpha / self.rank * F.linear(hidden, self.up)
+
+
+class LoRALinear(nn.Module):
+    """A Linear with an update beside it."""
+
+    def __init__(self, base: Base, rank: int, alpha: float, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.base = base
+        self.lora = LoRA(
+            base.in_features, base.out_features, rank, alpha, dropout, **placement(base)
+        )
+
+    def forward(self, x: Float[Tensor, "*T I"]) -> Float[Tensor, "*T O"]:
+        return self.base(x) + self.lora(x)
+
+    def merge(self) -> None:
+        """Add the update to the base's matrix."""
+        cast(nn.Parameter, self.base.weight).add_(self.lora.delta)
+
+    def unmerge(self) -> None:
+        """Take it out again, up to rounding."""
+        cast(nn.Parameter, self.base.weight).sub_(self.lora.delta)
+
+
+class Magnitude(Added):
+    """The trained length of each row of a matrix."""
+
+    def __init__(self, lengths: Float[Tensor, " O"]) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(lengths.detach().clone())
+
+
+class DoRALinear(LoRALinear):
+    """m (W + delta) / ||W + delta|| x + bias, row by row (Liu et al. 2024, equation 5).
+
+    LoRA changes the direction of each row, `magnitude` its length. Known departure: with dropout,
+    only the update reads the dropped input, as LoRA's does.
+    """
+
+    merged_scale: Tensor | None
+
+    def __init__(self, base: Base, rank: int, alpha: float, dropout: float = 0.0) -> None:
+        super().__init__(base, rank, alpha, dropout)
+        self.magnitude = Magnitude(self._row_lengths().to(**placement(base)))
+        self.register_buffer("merged_scale", None, persistent=False)
+
+    def forward(self, x: Float[Tensor, "*T I"]) -> Float[Tensor, "*T O"]:
+        y = self.base(x)
+        without_bias = y if self.base.bias is None else y - self.base.bias
+        scale = self.scale().to(y.dtype)
+        # scale (W x + update) + bias, written as what it adds to y: scale is 1 at first, and then
+        # the outputs are the base's to the last bit.
+        return y + (scale - 1) * without_bias + scale * self.lora(x)
+
+    def scale(self) -> Float[Tensor, " O"]:
+        """What every row of W + delta is multiplied by."""
+        return self.magnitude.weight / self._row_lengths()
+
+    @torch.no_grad()  # the paper's section 4.3: a constant in the backward pass
+    def _row_lengths(self) -> Float[Tensor, " O"]:
+        return torch.linalg.vector_norm(self.base.weight + self.lora.delta, dim=1)
+
+    def merge(self) -> None:
+        """Let the base's matrix be the one that this layer multiplies with."""
+        self.merged_scale = self.scale()
+        super().merge()
+        cast(nn.Parameter, self.base.weight).mul_(self.merged_scale[:, None])
+
+    def unmerge(self) -> None:
+        """The reverse, up to rounding."""
+        assert self.merged_scale is not None
+        cast(nn.Parameter, self.base.weight).div_(self.merged_scale[:, None])
+        self.merged_scale = None
+        super().unmerge()
+
+
+def lora(
+    model: Model,
+    pattern: str = "blocks.*.attn.[qv]",
+    *,
+    rank: int = 8,
+    alpha: float | None = None,
+    dropout: float = 0.0,
+) -> Model:
+    """Freeze the model and put an update beside every Linear that the pattern finds.
+
+    Args:
+        model: changed in place.
+        pattern: as `inject` reads it. Queries and values are the best two (section 7.1).
+        rank: of the updates.
+        alpha: their strength; by default the rank.
+        dropout: of what the updates read.
+    """
+    strength = rank if alpha is None else alpha
+    inject(model, pattern, lambda linear: LoRALinear(linear, rank, strength, dropout))
+    freeze(model)
+    return model
+
+
+def dora(
+    model: Model,
+    pattern: str = "blocks.*.attn.[qv]",
+    *,
+    rank: int = 8,
+    alpha: float | None = None,
+    dropout: float = 0.0,
+) -> Model:
+    """`lora`, with a trained length of each row (Liu et al. 2024).
+
+    Args:
+        model: changed in place.
+        pattern: as `inject` reads it.
+        rank: of the updates.
+        alpha: their strength; by default the rank.
+        dropout: of what the updates read.
+    """
+    strength = rank if alpha is None else alpha
+    inject(model, pattern, lambda linear: DoRALinear(linear, rank, strength, dropout))
+    freeze(model)
+    return model
+
+
+@torch.no_grad()
+def merge(model: nn.Module) -> dict[str, LoRALinear]:
+    """Put every update into its matrix: the model has its first names, and no more to compute.
+
+    Returns:
+        What was taken out, by name, for `unmerge`.
+
+    Raises:
+        CourseError: if there is no update, or the matrices are quantised.
+    """
+    layers = {
+        name: module for name, module in model.named_modules() if isinstance(module, LoRALinear)
+    }
+    if not layers:
+        raise CourseError("The model has no LoRA updates to merge.")
+    if any(isinstance(layer.base, QuantisedLinear) for layer in layers.values()):
+        raise CourseError(
+            "The 16 levels of NF4 cannot take an update in; load it into the unquantised model."
+        )
+    for name, layer in layers.items():
+        layer.merge()
+        put(model, name, layer.base)
+    return layers
+
+
+@torch.no_grad()
+def unmerge(model: nn.Module, layers: Mapping[str, LoRALinear]) -> None:
+    """`merge` reversed, up to rounding: the updates stand beside the matrices again."""
+    for name, layer in layers.items():
+        layer.unmerge()
+        put(model, name, layer.train(layer.base.training))

@@ -1,0 +1,140 @@
+"""Prefix tuning (Li and Liang 2021): trained keys and values in front of the text, in every layer.
+
+They are a cache that is filled beforehand. Letters: P positions of the prefix, L layers, H heads,
+Dh width of a head; S = L * 2 * H * Dh numbers a position.
+"""
+
+from typing import Any, cast
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from course_lib.errors import CourseError
+from course_lib.model.attention import KVCache
+from course_lib.model.config import StackConfig
+from course_lib.model.heads import Mask
+from course_lib.model.layers import evaluating
+from course_lib.model.transformer import Transformer
+from course_lib.peft.front import Front, Tokens, Vectors, put_in_front
+from course_lib.peft.inject import Model
+from course_lib.peft.layout import Layout, Places, Stored
+
+
+class Prefixed(Front):
+    """A stack whose layers attend to a prefix beside their own positions."""
+
+    def __init__(
+        self, stack: Transformer, rows: Float[Tensor, "P S"], network: nn.Module | None = None
+    ) -> None:
+        super().__init__(stack, len(rows))
+        self.prefix = Vectors(rows, network)
+
+    def run(
+        self,
+        x: Float[Tensor, "B T E"],
+        *,
+        attention_mask: Mask = None,
+        cache: KVCache | None = None,
+        **more: Any,
+    ) -> Float[Tensor, "B T D"]:
+        """As `Transformer.run`. A cache that is empty gets the prefix first."""
+        attention_mask = self._with_front(x, cache, attention_mask)
+        if cache is None:
+            cache = KVCache(self.config.layers)
+        if cache.length == 0:
+            self._fill(cache, rows=len(x))
+        return super().run(x, attention_mask=attention_mask, cache=cache, **more)
+
+    def _fill(self, cache: KVCache, rows: int) -> None:
+        config = self.config
+        table = self.prefix.table.view(self.length, config.layers, 2, config.heads, config.dh)
+        for layer, layer_cache in enumerate(cache.own):
+            keys_values = table[:, layer].permute(1, 2, 0, 3)  # 2 H P Dh
+            keys, values = keys_values[:, None].expand(-1, rows, -1, -1, -1)  # B H P Dh each
+            layer_cache.k = keys
+            layer_cache.v = values
+
+
+def prefix(
+    model: Model, length: int = 10, *, hidden: int | None = None, words: Tokens | None = None
+) -> Model:
+    """Freeze the model and put a trained prefix before the keys and values of every layer.
+
+    Args:
+        model: a Transformer gives a `Prefixed` one; in a model that owns one it takes the stack's
+            place.
+        length: positions P. With learned positions the text begins at position P, so P fewer tokens
+            fit (`finetune(..., max_length=...)`).
+        hidden: width of the network that makes the prefix while it is trained (the paper: 512 or
+            800), if any.
+        words: token ids, in place of `hidden`; the prefix starts as the keys and values of their
+            hidden states (section 7.4), so the model starts as one that has read them. `length` is
+            then their number.
+    """
+
+    def make(stack: Transformer) -> Prefixed:
+        if words is not None:
+            return Prefixed(stack, _read_words(stack, words))
+        tokens = stack.embed.tokens.weight
+        width = stack.config.width
+        size = _numbers_a_position(stack.config)
+        if hidden is None:
+            return Prefixed(stack, (0.02 * torch.randn(length, size)).to(tokens))
+        rows = torch.randn(length, width)
+        network = nn.Sequential(nn.Linear(width, hidden), nn.Tanh(), nn.Linear(hidden, size))
+        return Prefixed(stack, rows.to(tokens), network.to(tokens))
+
+    return put_in_front(model, length, make)
+
+
+@torch.no_grad()
+def _read_words(stack: Transformer, words: Tokens) -> Float[Tensor, "P S"]:
+    """Keys and values of all layers, of a model that reads these words."""
+    cache = KVCache(stack.config.layers)
+    ids = torch.as_tensor(words, device=stack.embed.tokens.weight.device)[None]
+    with evaluating(stack):
+        stack(ids, cache=cache)
+    layers = [
+        torch.stack((cast(Tensor, own.k)[0], cast(Tensor, own.v)[0])) for own in cache.own
+    ]  # 2 H P Dh each
+    return torch.stack(layers).permute(3, 0, 1, 2, 4).flatten(1)
+
+
+def _numbers_a_position(config: StackConfig) -> int:
+    return config.layers * 2 * config.heads * config.dh
+
+
+def _read(stored: Stored) -> Any:
+    model: Any = stored.model
+    stack = getattr(model, "stack", None)
+    if not isinstance(stack, Transformer) or isinstance(stack, Front):
+        raise CourseError("With `peft` two stacks have one prefix; here not.")
+    table = stored.weights.pop("prompt_embeddings").to(stack.embed.tokens.weight)
+    wanted = _numbers_a_position(stack.config)
+    if table.shape[1] != wanted:
+        raise CourseError(
+            f"What stands in front has {table.shape[1]} numbers a row; this model takes {wanted}."
+        )
+
+    def install() -> None:
+        model.stack = Prefixed(stack, table)
+
+    return install
+
+
+def _write(model: nn.Module, places: Places) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    front = next(module for module in model.modules() if isinstance(module, Prefixed))
+    config = front.config
+    values = {
+        "peft_type": "PREFIX_TUNING",
+        "num_virtual_tokens": front.length,
+        "num_layers": config.layers,
+        "num_attention_heads": config.heads,
+        "num_transformer_submodules": 1,
+        "token_dim": config.heads * config.dh,
+    }
+    return values, {"prompt_embeddings": front.prefix.table}
+
+
+LAYOUT = Layout("base_model.", Prefixed, (Vectors,), _read, _write)

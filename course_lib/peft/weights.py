@@ -1,0 +1,59 @@
+"""Trained weights in one safetensors file."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load as from_bytes
+from safetensors.torch import save as to_bytes
+from torch import Tensor, nn
+
+from course_lib.errors import CourseError
+from course_lib.files import atomic_write
+
+
+def save(model: nn.Module, path: str | Path) -> None:
+    """Write every trainable weight, and nothing else, to one safetensors file."""
+    trained = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
+    write_tensors(trained, Path(path))
+
+
+@torch.no_grad()
+def load(model: nn.Module, path: str | Path) -> None:
+    """Read what `save` wrote into a model prepared by the same method with the same sizes.
+
+    Raises:
+        CourseError: if the file does not fit; then nothing is changed.
+    """
+    stored = read_tensors(Path(path))
+    own = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
+    stored_shapes = {name: tensor.shape for name, tensor in stored.items()}
+    if stored_shapes != {name: weight.shape for name, weight in own.items()}:
+        how = "prepare it by the method, pattern and sizes that the file was saved with"
+        raise CourseError(f"{path} does not fit this model; {how}.")
+    for name, weight in own.items():
+        weight.copy_(stored[name])
+
+
+def write_tensors(tensors: Mapping[str, Tensor], path: Path) -> None:
+    """Write a safetensors file, whole or not at all."""
+    kept = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
+    with atomic_write(path, "wb") as file:
+        file.write(to_bytes(kept, metadata={"format": "pt"}))
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """Read a safetensors file.
+
+    Raises:
+        CourseError: if it cannot be read.
+    """
+    try:
+        return from_bytes(path.read_bytes())
+    except OSError as error:
+        raise CourseError(f"{path} cannot be read: {error.strerror or error}.") from None
+    except SafetensorError as error:
+        raise CourseError(
+            f"{path} is no safetensors file, or a damaged one ({error}); fetch it again."
+        ) from None
