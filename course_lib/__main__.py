@@ -4,19 +4,22 @@ exit code 1.
 
 import os
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from course_lib.errors import CourseError
+from course_lib.errors import CourseError, CourseWarning
 from course_lib.files import COURSE, locked, read_json
 from course_lib.memory import restart_keeping_large_buffers
 
 if TYPE_CHECKING:
+    from course_lib.data.columns import Columns
     from course_lib.training.loop import Step
 
 app = typer.Typer(
@@ -81,7 +84,7 @@ _Model = Annotated[
 ]
 _Fields = Annotated[
     str | None,
-    typer.Option(help="Ours and the file's: text=review,label=stars; numbers from 0, too."),
+    typer.Option(help="Ours and the file's: text=review,label=stars; numbers if it has no header."),
 ]
 
 
@@ -254,15 +257,14 @@ def finetune(
         "out",
     )
     how = {name: value for name, value in locals().items() if name in names}
-    from course_lib import data as doors
-    from course_lib import zoo
+    from course_lib import data, zoo
     from course_lib.training.finetune import finetune as run
 
     loaded, named = zoo.open_model(model), _columns(columns)
-    test = test or doors.held_out(task, columns=named)
+    test = test or data.held_out(task, columns=named)
     rows = {
-        "train": doors.task(task, n=n, columns=named, seed=seed),
-        "test": doors.task(task, split=test, columns=named, seed=seed),
+        "train": data.task(task, n=n, columns=named, seed=seed),
+        "test": data.task(task, split=test, columns=named, seed=seed),
     }
     with (
         nullcontext() if out is None else locked(out),
@@ -441,74 +443,68 @@ def fetch(
     """Fetch a list of models and datasets from the hub; afterwards they work without a network."""
     from course_lib import data, hub
 
-    doors, missing = (
-        {"models": hub.pretrained, "tasks": data.task, "corpora": data.corpus},
-        list[str](),
-    )
+    readers = {"models": hub.pretrained, "tasks": data.task, "corpora": data.corpus}
+    missing = []
     try:
         entries = [(kind, one) for kind, some in read_json(wanted).items() for one in some]
         todo = [
-            (doors[kind], one["name"], one.get("revision"), one["megabytes"])
+            (readers[kind], one["name"], one.get("revision"), one["megabytes"])
             for kind, one in entries
         ]
     except (AttributeError, KeyError, TypeError):
         raise CourseError(
             f"{wanted} is not a list of what to fetch; data/class.json shows what one holds."
         ) from None
-    for door, name, revision, megabytes in todo:
+    for read, name, revision, megabytes in todo:
         print(f"{name} ({megabytes} MB) ...", flush=True)
         try:
-            door(f"{hub.PREFIX}{name}" + (f"@{revision}" if revision else ""))
+            read(f"{hub.PREFIX}{name}" + (f"@{revision}" if revision else ""))
         except CourseError as error:
             missing.append(str(error))
     if missing:
         raise CourseError(" ".join(missing))
 
 
-def _columns(text: str | None) -> "dict[str, str | int] | None":
-    """ "text=review,label=2" -> {"text": "review", "label": 2}."""
-    if text is None:
-        return None
-    parts = [part.partition("=") for part in text.split(",")]
-    if not all(ours.strip() and theirs.strip() for ours, _, theirs in parts):
-        raise CourseError(
-            f"--columns {text!r} is not understood; say it as text=review,label=stars."
-        )
-    return {
-        ours.strip(): int(theirs) if theirs.strip().isdigit() else theirs.strip()
-        for ours, _, theirs in parts
-    }
+def _columns(text: str | None) -> "Columns | None":
+    from course_lib.data.columns import parse
+
+    return None if text is None else parse(text)
 
 
 def _rows(
-    source: str, pair: str | None, columns: "dict[str, str | int] | None", kind: str
-) -> list[dict[str, Any]]:
+    source: str, pair: str | None, columns: "Columns | None", kind: str
+) -> "list[dict[str, Any]]":
     """The rows to predict: a text, or those of a file, with or without their labels."""
-    from course_lib import data as doors
+    from course_lib import data
 
-    path, second = Path(source), {} if pair is None else {"pair": pair}
-    if (
-        not path.is_file()
-        and path.suffix in (".txt", ".tsv", ".csv", ".json", ".jsonl")
-        and " " not in source
-    ):
-        raise CourseError(f"There is no file {source}.")
-    if not path.is_file() or (path.suffix == ".txt" and columns is None):
-        lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else [source]
-        texts = filter(None, map(str.strip, lines))
-        return [
-            {"tokens": text.split()} if kind == "tagging" else {"text": text} | second
-            for text in texts
-        ]
+    second = {} if pair is None else {"pair": pair}
+    if _is_file(source):
+        rows = [{**row, **second} for row in data.unlabelled(source, columns=columns)]
+    else:
+        rows = [{"text": source, **second}]
+    for row in rows:
+        if kind == "tagging" and "tokens" not in row:
+            row["tokens"] = row.pop("text").split()
+    return rows
+
+
+def _is_file(source: str) -> bool:
+    """Whether a file is meant, and no text.
+
+    Raises:
+        CourseError: it is a folder, or the name of a file that is not there.
+    """
     try:
-        return [dict(row) for row in doors.task(source, columns=columns)]
-    except CourseError:
-        if kind != "single" or set(columns or ()) - {"text"}:
-            raise
-        return [
-            dict(row)
-            for row in doors.corpus(source, column=cast("str | None", (columns or {}).get("text")))
-        ]
+        if Path(source).is_dir():
+            raise CourseError(f"{source} is a folder; give a text, or the path of one file.")
+        if Path(source).is_file():
+            return True
+    except OSError:  # a text may be too long for a path
+        return False
+    endings = (".txt", ".tsv", ".csv", ".json", ".jsonl", ".parquet", ".conll")
+    if source.endswith(endings) and not any(map(str.isspace, source)):
+        raise CourseError(f"There is no file {source}.")
+    return False
 
 
 @contextmanager
@@ -557,10 +553,19 @@ def add_commands() -> None:
             groups[group].command(name)(command)
 
 
+def _show_warning(otherwise: Callable[..., None], message: Warning, *where: Any) -> None:
+    """A `CourseWarning` is one line without its place in the code."""
+    if isinstance(message, CourseWarning):
+        print(f"note: {message}", file=sys.stderr)
+    else:
+        otherwise(message, *where)
+
+
 def main() -> None:
     """The command line; a `CourseError` becomes one line on stderr and exit code 1, as does
     Ctrl-C.
     """
+    warnings.showwarning = partial(_show_warning, warnings.showwarning)
     try:
         add_commands()
         app()

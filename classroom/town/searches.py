@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from classroom.town import World
 from classroom.town.source import TOWN
 from course_lib.analysis.retrieval import words
-from course_lib.data.doors import corpus
+from course_lib.data import corpus
 from course_lib.errors import CourseError
 
 KINDS = ("same words", "name, other words", "other words")

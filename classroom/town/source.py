@@ -1,5 +1,5 @@
 """The town as a data source: `data.corpus("world")`, `data.task("world/nli")`
-(course_lib.data.doors).
+(course_lib.data.sources).
 """
 
 from functools import cache

@@ -9,5 +9,6 @@ has the sources of training batches made from them."""
 # ruff: noqa: F401  the names are the package's
 
 from course_lib.data.batches import CorruptedBatches, DocumentBatches, StreamBatches, WindowBatches
-from course_lib.data.doors import corpus, has_labels, held_out, task
+from course_lib.data.corpora import corpus
+from course_lib.data.tasks import has_labels, held_out, task, unlabelled
 from course_lib.data.token_store import TokenStore, encode_corpus

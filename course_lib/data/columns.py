@@ -1,55 +1,182 @@
-"""Which of the columns of published data is which of the course's: a record has the first shape of
-`TABLE` that the names of its columns make."""
+"""From a record of a file to a row in the course's columns.
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+A user says which column is which by `columns=`, in a command by `--columns`: the course's name and
+the file's, as in text=review,label=stars. Further words describe the file:
+
+    header=no           the first line is a row; columns then have numbers from 0
+    separator=semicolon what stands between the cells: comma, semicolon or tab
+    no_label=-          rows with this label are left out (class=- says that it is a class)
+    scores=yes          the labels are numbers with a meaning, even if they are whole
+"""
+
+import json
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from course_lib.errors import CourseError
 
-Row = Mapping[str, Any]  # as the file has it, or in the columns of the course
-# our name -> the file's: a header's or field's name, or a column's number from 0
-Columns = Mapping[str, str | int]
-Placed = tuple[str, Row]  # where in the file a record or row stands ("line 3"), and itself
-# a column; for a text (one, what stands between, another); for choices a column each
-Theirs = str | tuple[str, ...]
-Names = Mapping[str, Theirs]  # ours -> theirs
+Row = Mapping[str, Any]  # in the course's columns
+Record = Mapping[str, Any]  # by the file's own names
+Columns = Mapping[str, str | int]  # what a user says: ours -> the file's name or number
+# where in the file a record stands ("line 3"), and the record; None: a line that is left out
+Placed = tuple[str, Record | None]
 
-# numbers by their meaning, even if whole
-SCORES = ("score", "similarity", "similarity_score", "relatedness_score")
-LABEL = (
-    "label, labels, gold_label, quality, is_duplicate, score, similarity, similarity_score,"
-    " relatedness_score, class, category, sentiment, stars, rating, class index"
-)
-# A shape, and for each of our columns the names it is published under, in capitals or not; the
-# first one counts.
-TABLE = f"""
-span    | text: question | pair: context, passage, paragraph | answers: answers
-choice  | text: text, ctx, startphrase, premise, context, question, sentence, query, goal \
-        | choices: choices, endings, options | label: label, gold, answer
-tagging | tokens: tokens, words | labels: labels, tags, ner_tags, upos, pos_tags, chunk_tags, label
-pair    | text: question | pair: passage, context | label: {LABEL}, answer
-pair    | text: question | pair: sentence | label: {LABEL}
-pair    | text: text, sentence1, question1, premise, #1 string, s1, sentence_a, text1 \
-        | pair: pair, sentence2, question2, hypothesis, #2 string, s2, sentence_b, text2 | label: {LABEL}
-seq2seq | text: document, article, dialogue, source, src, input, prompt, context, text \
-        | target: summary, highlights, abstract, target, tgt, output, completion, response
-single  | text: text, sentence, content, review, question, review_body, document, description | label: {LABEL}
-"""
-SHAPES = [
-    (
-        shape.strip(),
-        {
-            ours.strip(): theirs.strip().split(", ")
-            for ours, theirs in (one.split(":") for one in columns)
-        },
+OURS = ("text", "pair", "label", "tokens", "labels", "choices", "answers", "target")
+ANSWERS = ("label", "labels", "target", "answers")  # what a model is to say
+SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t"}
+DESCRIPTIONS = ("header", "separator", "no_label", "class", "scores")
+# Words that say "no label" in some published data, and name a class in other data.
+DOUBTFUL = ("-", "-1", "?", "N/A", "n/a", "NA", "nan", "NaN", "None", "null")
+SHOWN = 20  # characters of a cell in a message
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """Which of a file's columns is which of the course's.
+
+    Attributes:
+        columns: ours -> the file's name, or its number from 0.
+        header: whether a table's first line names its columns; None: it does unless the columns
+            have numbers.
+        separator: what stands between a table's cells; None: what its name and first line say.
+        no_label: labels that say that there is none.
+        classes: doubtful labels that are classes.
+        is_score: whether the label is a number with a meaning, even if it is whole.
+    """
+
+    columns: Columns = field(default_factory=dict)
+    header: bool | None = None
+    separator: str | None = None
+    no_label: tuple[str, ...] = ()
+    classes: tuple[str, ...] = ()
+    is_score: bool = False
+
+    def names(self, record: Record) -> dict[str, str]:
+        """Ours -> theirs, numbers replaced by the record's names."""
+        there = list(record)
+        found = {}
+        for ours, theirs in self.columns.items():
+            is_there = theirs in range(len(there)) if isinstance(theirs, int) else theirs in record
+            if not is_there:
+                numbered = ", numbered from 0" if isinstance(theirs, int) else ""
+                raise CourseError(
+                    f"there is no column {theirs!r}; the columns are {', '.join(there)}{numbered}."
+                )
+            found[ours] = there[theirs] if isinstance(theirs, int) else theirs
+        return found
+
+
+def parse(text: str) -> dict[str, str | int]:
+    """What `--columns` says.
+
+    >>> parse("text=review,label=2")
+    {'text': 'review', 'label': 2}
+    """
+    columns: dict[str, str | int] = {}
+    for part in text.split(","):
+        ours, _, theirs = (word.strip() for word in part.partition("="))
+        if not ours or not theirs:
+            raise CourseError(
+                f"--columns {text!r} is not understood; say it as text=review,label=stars."
+            )
+        columns[ours] = int(theirs) if theirs.isdigit() else theirs
+    return columns
+
+
+def mapped(columns: Columns) -> Mapped:
+    """A user's columns, checked.
+
+    Raises:
+        CourseError: a name is neither a column of the course nor a description of the file.
+    """
+    for name in columns:
+        if name not in OURS + DESCRIPTIONS:
+            raise CourseError(
+                f"the course has no column {name!r}; its columns are {', '.join(OURS)}."
+            )
+    header, separator = columns.get("header"), columns.get("separator")
+    for name in ("header", "scores"):
+        if columns.get(name) not in (None, "yes", "no"):
+            raise CourseError(f"{name} is yes or no, not {columns[name]!r}.")
+    if separator not in (None, *SEPARATORS):
+        raise CourseError(f"separator is {', '.join(SEPARATORS)}, not {separator!r}.")
+    return Mapped(
+        columns={name: theirs for name, theirs in columns.items() if name in OURS},
+        header=None if header is None else header == "yes",
+        separator=None if separator is None else SEPARATORS[str(separator)],
+        no_label=_words(columns, "no_label"),
+        classes=_words(columns, "class"),
+        is_score=columns.get("scores") == "yes",
     )
-    for shape, *columns in (line.split("|") for line in TABLE.strip().splitlines())
-]
-# A text that is more than one column: Word in Context asks about this word; AG News' title belongs
-# to its text.
-JOINED = {"sentence1": ("word", ": "), "description": ("title", " ")}
-TEXT = ("text", "content", "document", "article", "story", "sentence", "review", "body", "abstract")
-SAY = 'columns={"text": "review", "label": "stars"}, or --columns text=review,label=stars'
+
+
+def _words(columns: Columns, name: str) -> tuple[str, ...]:
+    return (str(columns[name]),) if name in columns else ()
+
+
+def spelled(columns: Columns) -> str:
+    """How to say these columns in a command and in Python."""
+    command = ",".join(f"{ours}={theirs}" for ours, theirs in columns.items())
+    if " " in command:
+        command = f'"{command}"'
+    return f"--columns {command} (in Python columns={json.dumps(columns, ensure_ascii=False)})"
+
+
+def unknown(names: Sequence[str], rows: Sequence[Sequence[Any]], has_names: bool) -> str:
+    """The sentence that asks which column is which.
+
+    Args:
+        names: the columns' names, or a table's first line.
+        rows: the first few rows, or lines.
+        has_names: whether these are names; otherwise the user is asked for this, too.
+    """
+    lines = [_line(row) for row in rows[:3]]
+    if has_names:
+        lines = [_line(names), *lines]
+        say = spelled(_likely(list(names), rows))
+    else:
+        say = spelled(_likely(list(range(len(names))), rows))
+        if _may_be_header(names, rows[1:]):
+            named = spelled(_likely(list(names), rows[1:]))
+            say = f"{named} if the first line is a header, {say} if it is a row"
+    begin = " / ".join(lines)
+    return f"the columns are not known. It begins: {begin}. Say which is which, for instance {say}."
+
+
+def _may_be_header(first: Sequence[Any], others: Sequence[Sequence[Any]]) -> bool:
+    """Whether a table's first line is unlike the next ones: short words that do not come again."""
+    again = any(cell and cell in row for cell in first for row in others)
+    return not again and all(len(cell) < 30 and not is_number(cell) for cell in first)
+
+
+def _line(cells: Sequence[Any]) -> str:
+    texts = [" ".join(str(cell).split()) for cell in cells]
+    return " | ".join(text if len(text) <= SHOWN else f"{text[:SHOWN]}..." for text in texts)
+
+
+def _likely(names: list[Any], rows: Sequence[Sequence[Any]]) -> dict[str, Any]:
+    """An example of columns for a message: long cells are texts, few different ones are labels."""
+    if len(names) < 2:
+        return {"text": names[0] if names else 0, "label": "NAME"}
+    if all(isinstance(name, str) and re.fullmatch("[a-z]{2}", name) for name in names):
+        return {"text": names[0], "target": names[1]}  # two languages
+    cells = {i: [str(row[i]) for row in rows if i < len(row)] for i in range(len(names))}
+    sizes = {i: sum(map(len, some)) for i, some in cells.items()}
+    numbers = [i for i, some in cells.items() if some and all(map(is_number, some))]
+    texts = sorted(cells, key=lambda i: (i not in numbers, sizes[i]), reverse=True)
+    label = min(
+        [i for i in texts[1:] if sizes[i]] or texts[1:],
+        key=lambda i: (len(set(cells[i])), sizes[i] if i not in numbers else 0),
+    )
+    columns = {"text": names[texts[0]], "label": names[label]}
+    second = texts[1]
+    is_long = 2 * sizes[second] >= sizes[texts[0]]
+    has_words = any(" " in cell for cell in cells[second])
+    if second not in (label, *numbers) and is_long and has_words:
+        columns = {"text": names[texts[0]], "pair": names[second], "label": names[label]}
+    return columns
 
 
 def is_number(text: str) -> bool:
@@ -60,166 +187,66 @@ def is_number(text: str) -> bool:
         return False
 
 
-def rows(
-    records: Iterable[Placed], columns: Columns | None, *, withheld: bool = False
-) -> Iterator[tuple[str, Row]]:
-    """Records in the course's columns, told by the first of them or by `columns`. withheld: without
-    labels of None.
-    """
-    names: Names = {}
-    for place, whole in records:
-        # the hub's translations have both languages inside one column
-        inside = whole.get("translation")
-        record = inside if isinstance(inside, Mapping) else whole
-        try:
-            names = names or names_of(record, columns)
-            if not withheld or record.get(label_of(names), "") is not None:
-                yield place, row(record, names)
-        except CourseError as error:
-            raise CourseError(f"{place}: {error}") from None
+def has_label(record: Record, names: Mapping[str, str], no_label: Collection[str]) -> bool:
+    """Whether a record has its label; an empty cell, None and NaN are none."""
+    column = names.get("labels", names.get("label", ""))
+    if column not in record:
+        return True
+    value = record[column]
+    if value is None or value != value:  # NaN is unequal to itself
+        return False
+    return str(value).strip() not in ("", *no_label)
 
 
-def texts(records: Iterable[Placed], column: str | None) -> Iterator[Row]:
-    """Records as rows `text`, for a corpus; blank ones are left out."""
-    for place, record in records:
-        try:
-            text = record[text_of(record, column)]
-            if not isinstance(text, str):
-                raise CourseError(f"the text is {_short(text)}; choose another column.")
-        except CourseError as error:
-            raise CourseError(f"{place}: {error}") from None
-        if text.strip():
-            yield {"text": text}
+def row(record: Record, names: Mapping[str, str], is_score: bool = False) -> dict[str, Any]:
+    """The record in the course's columns.
 
+    A question keeps its `id` and `title`, a parsed sentence its tree.
 
-def find(names: Collection[str]) -> Names | None:
-    """Ours -> theirs for a record with these names; None if they make no task."""
-    there = {name.lower(): name for name in reversed(list(names))}
-    for shape, wanted in SHAPES:
-        lower = {
-            ours: next((name for name in some if name in there), "")
-            for ours, some in wanted.items()
-        }
-        found: dict[str, Theirs] = {ours: there.get(name, "") for ours, name in lower.items()}
-        if all(found.values()) and len(set(found.values())) == len(found):
-            first, between = JOINED.get(lower.get("text", ""), ("", ""))
-            if first and first in there:
-                found["text"] = (there[first], between, there[lower["text"]])
-            return found
-        if shape == "choice" and found["text"] and (several := _numbered(names)):
-            return {**found, "choices": several, "label": found["label"] or "label"}
-    languages = [name for name in names if len(name) == 2 and name.isalpha() and name.islower()]
-    if len(languages) == len(names) == 2:  # from English, if it is one of them
-        source, target = sorted(languages, key=lambda name: (name != "en", name))
-        return {"text": source, "target": target}
-    return None
+    Args:
+        record: by the file's own names.
+        names: ours -> theirs.
+        is_score: whether the label is a number with a meaning, even if it is whole.
 
-
-def is_header(names: Collection[str]) -> bool:
-    """Whether these are names of columns: two of them are known, or one is "en"."""
-    known = {name for _, wanted in SHAPES for some in wanted.values() for name in some} | {
-        "index",
-        "idx",
-        "id",
-    }
-    return len(known & {name.lower() for name in names}) > 1 or (
-        "en" in names and find(names) is not None
-    )
-
-
-def text_of(names: Collection[str], asked: str | None = None) -> str:
-    """The column with a corpus' text: the one asked for, or one of the usual names."""
-    there = {name.lower(): name for name in names}
-    found = (
-        [there[name] for name in TEXT if name in there]
-        if asked is None
-        else [n for n in names if n == asked]
-    )
-    if found:
-        return found[0]
-    what = "no text column that is known" if asked is None else f"no column {asked!r}"
-    say = (
-        'call the text\'s column text, or say which it is by column="NAME", in predict by --columns'
-        " text=NAME"
-    )
-    raise CourseError(f"there is {what}; the columns are {', '.join(names)}; {say}.")
-
-
-def names_of(record: Row, columns: Columns | None) -> Names:
-    """Ours -> theirs for records like this one: by `columns` if given, otherwise by the names they
-    have.
-    """
-    there = list(record)
-    if columns is None:
-        if (found := find(record)) is None:
-            known = (
-                "make no task that the course knows (plain texts and many test sets have no labels)"
-            )
-            raise CourseError(
-                f"the columns {', '.join(there)} {known}; say which to take, e.g. {SAY}."
-            )
-        return found
-    if not (
-        {"text", "tokens"} & columns.keys()
-        and {"label", "labels", "target", "answers"} & columns.keys()
-    ):
-        raise CourseError(f"say where both the text and its label (or target) stand, e.g. {SAY}.")
-    for name in columns.values():
-        if name not in (record if isinstance(name, str) else range(len(there))):
-            raise CourseError(
-                f"there is no column {name!r}; the columns are {', '.join(there)}, numbered from 0."
-            )
-    return {ours: there[name] if isinstance(name, int) else name for ours, name in columns.items()}
-
-
-def label_of(names: Names) -> str:
-    """The column with the label or labels; "" if there is none."""
-    return str(names.get("labels", names.get("label", "")))
-
-
-def row(record: Row, names: Names) -> Row:
-    """The record in the course's columns, with the `id` and `title` of a question and the tree of a
-    parsed sentence.
+    Raises:
+        CourseError: a column is missing or holds something of another kind.
     """
     try:
-        out = {ours: _value(record, ours, theirs) for ours, theirs in names.items()}
+        out = {ours: record[theirs] for ours, theirs in names.items()}
     except KeyError as error:
         raise CourseError(f"there is no {error}; it has {', '.join(record)}.") from None
-    for name in {"text", "pair", "target"} & out.keys():
-        if not (isinstance(out[name], str) and out[name].strip()):
+    for name in ("text", "pair", "target"):
+        if name in out and not (isinstance(out[name], str) and out[name].strip()):
             says = "empty" if out[name] == "" else f"{_short(out[name])} instead of text"
             raise CourseError(f"the {name} is {says}; correct it, or choose another column.")
     if "answers" in out:
         out |= {name: str(record[name]) for name in ("id", "title") if name in record}
         out |= answer(out["pair"], out["answers"])
     elif "tokens" in out:
-        out |= {
-            name: record[name] for name in ("text", "upos", "heads", "deprels") if "heads" in record
-        }
+        if "heads" in record:
+            tree = ("text", "upos", "heads", "deprels")
+            out |= {name: record[name] for name in tree if name in record}
         _check_tokens(out)
     elif "choices" in out:
         _check_choices(out)
     elif "label" in out:
-        out["label"] = label(out["label"], names["label"])
+        out["label"] = label(out["label"], is_score)
     return out
 
 
-def label(value: Any, name: object = "label") -> str | float:
-    """A label as the files' readers give it: text, or a number that is a score."""
-    scored = str(name).lower() in SCORES
+def label(value: Any, is_score: bool = False) -> str | float:
+    """A label as the readers give it: text, or a number that is a score."""
     if isinstance(value, bool):
         return "true" if value else "false"
-    # pandas' word for a label that is missing
-    if isinstance(value, str) and value.strip().lower() not in ("", "nan"):
-        if scored and not is_number(value):
+    if isinstance(value, str):
+        if is_score and not is_number(value):
             raise CourseError(f"the score {_short(value)} is no number.")
-        return float(value) if scored else value.strip()
-    if isinstance(value, int) and not scored:
+        return float(value) if is_score else value.strip()
+    if isinstance(value, int) and not is_score:
         return str(value)
-    if isinstance(value, int | float) and value == value:
+    if isinstance(value, int | float):
         return float(value)
-    says = f"{_short(value)} instead of a word or a number" if value else "empty"
-    raise CourseError(f"the label is {says}.")
+    raise CourseError(f"the label is {_short(value)} instead of a word or a number.")
 
 
 def answer(passage: str, answers: Any) -> Row:
@@ -234,7 +261,9 @@ def answer(passage: str, answers: Any) -> Row:
     except (KeyError, TypeError, ValueError):
         raise CourseError("its answers are not in SQuAD's form.") from None
     for text, start in pairs:
-        if not text or passage[start : start + len(text)] != text:
+        if not isinstance(text, str) or not isinstance(start, int):
+            raise CourseError("its answers are not in SQuAD's form.")
+        if not text or start < 0 or passage[start : start + len(text)] != text:
             raise CourseError(
                 f"the answer {_short(text)} is not at character {start} of its passage."
             )
@@ -242,30 +271,12 @@ def answer(passage: str, answers: Any) -> Row:
     return {"answer": text, "start": start, "answers": [text for text, _ in pairs]}
 
 
-def _value(record: Row, ours: str, theirs: Theirs) -> Any:
-    if isinstance(theirs, str):
-        return record[theirs]
-    if ours == "choices":
-        return [record[name] for name in theirs]
-    first, between, second = theirs
-    return f"{record[first]}{between}{record[second]}".strip()
-
-
-def _numbered(names: Collection[str]) -> tuple[str, ...]:
-    """ending0, ending1, ... (SWAG) or choice1, choice2."""
-    for stem, first in (("ending", 0), ("choice", 1), ("option", 1), ("sol", 1)):
-        several = tuple(
-            f"{stem}{first + i}" for i in range(len(names)) if f"{stem}{first + i}" in names
-        )
-        if len(several) > 1 and "label" in names:
-            return several
-    return ()
-
-
 def _check_tokens(out: dict[str, Any]) -> None:
-    tokens, labels = out["tokens"], out.get("labels")
+    tokens, labels = out["tokens"], out.get("labels", [])
     if not isinstance(tokens, list) or not tokens or not all(isinstance(t, str) for t in tokens):
         raise CourseError(f"the tokens are {_short(tokens)} instead of a list of words.")
+    if "labels" not in out:
+        return
     if not isinstance(labels, list) or len(labels) != len(tokens):
         raise CourseError(
             f"the labels {_short(labels)} are not one for each of {len(tokens)} tokens."
@@ -278,11 +289,13 @@ def _check_choices(out: dict[str, Any]) -> None:
     if (
         not isinstance(choices, list)
         or len(choices) < 2
-        or not all(isinstance(c, str) for c in choices)
+        or not all(isinstance(choice, str) for choice in choices)
     ):
         raise CourseError(
             f"the choices are {_short(choices)} instead of a list of two texts or more."
         )
+    if "label" not in out:
+        return
     if not str(out["label"]).isdigit() or not 0 <= int(out["label"]) < len(choices):
         raise CourseError(
             f"the label {out['label']!r} is no choice; they are numbered 0 to {len(choices) - 1}."

@@ -1,6 +1,8 @@
-"""Files in published formats: which of a folder's files hold a split, told by their names alone,
-and their records.
-"""
+"""Which of a folder's files hold a split, told by their names alone.
+
+A file's ending says its kind; "train", "dev", "test" and the like in its name say its split. Where
+several files say one split, as the two development sets of MultiNLI do, each is a split by its own
+name: dev_matched, dev_mismatched."""
 
 import re
 from collections import Counter, defaultdict
@@ -10,7 +12,7 @@ from pathlib import Path
 from typing import Literal, cast
 
 from course_lib.data import readers
-from course_lib.data.columns import Columns, Placed
+from course_lib.data.columns import Mapped, Placed
 from course_lib.data.readers import LANGUAGE, Reader, languages, unpacked
 from course_lib.errors import CourseError
 
@@ -18,45 +20,63 @@ Door = Literal["task", "corpus"]
 
 SPLITS = {
     "train": "train|training|trn",
-    "validation": "validation|valid|val|development|devel|dev",
-    "test": "test|testing|tst",
+    "validation": "validation|valid|val|development|devel|dev|testa",
+    "test": "test|testing|tst|testb",
 }
 NOT_DATA = re.compile(
-    r"(?i)((\d*-)?readme|licen[cs]e|copying|notice|citation|changelog|dataset_infos?)\b.*|source\.txt|\..*"
+    r"(?i)((\d*-)?readme|licen[cs]e|copying|notice|citation|changelog|dataset_infos?)\b.*"
+    r"|source\.txt|\..*"
 )
+SAVED = ("dataset_dict.json", "state.json")  # `save_to_disk` of the datasets library writes one
+# published twice in one folder, as JSON lines and as a table
+TWICE = re.compile(r"(snli|multinli)_[\d.]+_\w+")
 
 
 @dataclass(frozen=True)
-class FileFormat:
-    """A published format. many: any number of its files make one split, as books do."""
+class FileKind:
+    """A kind of file.
+
+    Attributes:
+        name: what it is called in messages.
+        endings: of its files' names, perhaps packed.
+        reader: file -> records; None: `datasets` reads it.
+        many: whether any number of its files make one split, as books do.
+    """
 
     name: str
-    endings: tuple[str, ...]  # perhaps packed
+    endings: tuple[str, ...]
     reader: Reader | None = None
     many: bool = False
 
 
 # WikiText, Gutenberg
-TEXT = FileFormat("text", (".txt", ".tokens", ".raw", ".md"), readers.read_text, many=True)
+TEXT = FileKind("text", (".txt", ".tokens", ".raw", ".md"), readers.read_text, many=True)
 # GLUE, STS, AG News; for a task .txt with tabs, too
-TABLE = FileFormat("table", (".tsv", ".csv"), readers.read_table)
+TABLE = FileKind("table", (".tsv", ".csv"), readers.read_table)
 # .en and .de side by side: Multi30k, WMT
-PARALLEL = FileFormat("parallel", (), readers.read_parallel)
-# the Hugging Face hub; read by `datasets` itself
-PARQUET = FileFormat("parquet", (".parquet", ".arrow"))
-FORMATS = (
+PARALLEL = FileKind("parallel", (), readers.read_parallel)
+# the Hugging Face hub
+PARQUET = FileKind("parquet", (".parquet", ".arrow"))
+# CoNLL 2003, WNUT
+CONLL = FileKind(
+    "conll",
+    (".conll", ".bio", ".iob", ".iob2", ".testa", ".testb"),
+    readers.read_conll,
+)
+KINDS = (
     TEXT,
     TABLE,
     PARALLEL,
     PARQUET,
     # SQuAD 1.1 and 2, SuperGLUE
-    FileFormat("json", (".json", ".jsonl", ".ndjson"), readers.read_records),
-    # CoNLL 2003, WNUT
-    FileFormat("conll", (".conll", ".bio", ".iob", ".iob2"), readers.read_conll),
-    FileFormat("conllu", (".conllu",), readers.read_conllu),  # Universal Dependencies
-    FileFormat("stories", (".story",), readers.read_story, many=True),  # CNN / Daily Mail
+    FileKind("json", (".json", ".jsonl", ".ndjson"), readers.read_records),
+    CONLL,
+    # Universal Dependencies
+    FileKind("conllu", (".conllu",), readers.read_conllu),
+    # CNN / Daily Mail
+    FileKind("stories", (".story",), readers.read_story, many=True),
 )
-ENDING = {ending: format for format in FORMATS for ending in format.endings}
+ENDING = {ending: kind for kind in KINDS for ending in kind.endings}
 
 
 @dataclass(frozen=True)
@@ -65,49 +85,53 @@ class Found:
     files.
     """
 
-    format: FileFormat
+    kind: FileKind
     files: list[Path]
 
-    def records(self, door: Door, columns: Columns | None = None) -> Iterator[Placed]:
+    def records(self, wanted: Mapped | None = None) -> Iterator[Placed]:
         """The records of the files, one after the other; places name the file."""
-        how = {"header": True} if self.format == TABLE and door == "corpus" else {}
         for file in self.files:
-            for place, record in cast(Reader, self.format.reader)(file, columns, **how):
+            for place, record in cast(Reader, self.kind.reader)(file, wanted):
                 yield f"{file}, {place}", record
 
 
 def find(path: Path, split: str, door: Door) -> Found:
     """The files of a split: the path itself, or those in a folder (or folders in it) whose names
-    say "train", "dev" ... A single file is the training split, and so are files whose names say
-    nothing, if there is one or they are texts. Where one file is called just that ("dev.tsv"),
-    others that say it too ("dev_ids.tsv") are left."""
+    say it.
+
+    A single file is the training split, and so are files whose names say no split, if there is one
+    or they are texts. Where one file is called just that ("dev.tsv"), others that say it too
+    ("dev_ids.tsv") are left.
+
+    Raises:
+        CourseError: there is no file for the split, or several that may be meant.
+    """
     path = path.expanduser()
     if not path.is_dir():
         return _single(path, split, door)
+    if any((path / name).is_file() for name in SAVED):
+        return Found(PARQUET, [path])
     files, kind = _data(path, door)
     if not files:
         return _of_folders(path, split, door)
     if kind == PARQUET:
         return Found(PARQUET, [path])  # `datasets` tells the splits
-    said = {file: split_of(file.name) for file in files}
-    chosen = [file for file in files if said[file] == split]
-    words = rf"(?i){SPLITS.get(split, re.escape(split))}"
-    named = [
-        file for file in files if file.name == split or re.fullmatch(words, unpacked(file).stem)
-    ]
-    chosen = named if len(named) == 1 or not chosen else chosen
-    if not chosen and split == "train" and not any(said.values()):
+    chosen = _chosen(files, split)
+    if not chosen and split == "train" and not any(split_of(file.name) for file in files):
         if len(files) > 1 and not kind.many:
-            says = (
-                f"has {len(files)} {kind.name} files, and no name says which is for training"
-                f" ({_names(files)})"
-            )
             raise CourseError(
-                f"{path} {says}; give the path of one, or call them train, dev and test."
+                f"{path} has {len(files)} {kind.name} files, and no name says which is for training"
+                f" ({_names(files)}); give the path of one, or call them train, dev and test."
             )
         chosen = files
     if not chosen:
         raise CourseError(f"{path} has no file for the {split} split; its files: {_names(files)}.")
+    if len(chosen) > 1 and not kind.many and not _are_parts(chosen):
+        names = _own_names(chosen, split)
+        raise CourseError(
+            f"{path} has several files for the {split} split, {_names(chosen)}; name one by"
+            f' split="{names[0]}", in a command --test {names[0]}.'
+        )
     return Found(kind, chosen)
 
 
@@ -119,21 +143,52 @@ def split_of(name: str) -> str | None:
     return None
 
 
+def _chosen(files: list[Path], split: str) -> list[Path]:
+    """The files of a split: by their own name, or by the split that their name says."""
+    words = SPLITS.get(split, re.escape(split))
+    named = [
+        file for file in files if file.name == split or re.fullmatch(f"(?i){words}", _stem(file))
+    ]
+    if len(named) == 1:
+        return named
+    chosen = [file for file in files if split_of(file.name) == split]
+    # "dev_matched" is multinli_1.0_dev_matched.jsonl
+    return chosen or named or [file for file in files if re.search(rf"[_.-]{words}$", _stem(file))]
+
+
+def _stem(file: Path) -> str:
+    return unpacked(file).stem
+
+
+def _own_names(files: list[Path], split: str) -> list[str]:
+    """What tells the files of a split apart: dev_matched, dev_mismatched; or their whole names."""
+    words = rf"(?i)(?<![a-z])({SPLITS.get(split, split)})(?![a-z]).*"
+    found = [re.search(words, _stem(file)) for file in files]
+    ends = [match[0] for match in found if match]
+    return ends if len(set(ends)) == len(files) else [_stem(file) for file in files]
+
+
+def _are_parts(files: list[Path]) -> bool:
+    """Whether files differ only in a number: train-00000-of-00002, train-00001-of-00002."""
+    return len({re.sub(r"\d+", "0", file.name) for file in files}) == 1
+
+
 def _single(path: Path, split: str, door: Door) -> Found:
     bare = unpacked(path).with_suffix("") if path.exists() else path
     parallel, ending = languages(bare), unpacked(path).suffix.lower()
     if not path.exists() and (door == "corpus" or len(parallel) < 2):
         raise CourseError(
-            f'There is no {path}; a source is "world", "docs", "hub:NAME" or a path that exists.'
+            f'There is no {path}; a source is "docs", "hub:NAME", a path that exists, or a name'
+            " that an installed package registers."
         )
-    if split != "train" and unpacked(path).stem != split:
+    if split != "train" and _stem(path) != split:
         whole = 'take this file whole: split="train", in a command --test train'
         raise CourseError(
             f"{path}: it has no {split} split; {whole}, or give a folder with a file for each"
             " split."
         )
-    if door == "task" and ending == ".txt":
-        return Found(TABLE, [path])  # such as lists of word pairs with their similarity
+    if door == "task" and ending == ".txt":  # such as lists of word pairs with their similarity
+        return Found(CONLL if readers.is_conll(path) else TABLE, [path])
     if ending in ENDING:
         return Found(ENDING[ending], [path])
     if door == "task" and len(parallel) > 1:
@@ -145,37 +200,51 @@ def _single(path: Path, split: str, door: Door) -> Found:
     )
 
 
-def _data(path: Path, door: Door) -> tuple[list[Path], FileFormat]:
-    """The folder's files of its one format."""
+def _data(path: Path, door: Door) -> tuple[list[Path], FileKind]:
+    """The folder's files of its one kind."""
     files = [
         file
         for file in sorted(path.iterdir())
         if file.is_file() and not NOT_DATA.fullmatch(file.name)
     ]
-    by_format: dict[str, list[Path]] = defaultdict(list)
+    by_kind: dict[str, list[Path]] = defaultdict(list)
     stems: Counter[Path] = Counter()  # of files that a language's code ends
     for file in files:
         bare = unpacked(file)
-        if (kind := ENDING.get(bare.suffix.lower())) is not None:
-            by_format[kind.name].append(file)
+        kind = ENDING.get(bare.suffix.lower())
+        if kind is not None:
+            by_kind[kind.name].append(file)
         elif LANGUAGE.fullmatch(bare.suffix[1:]):
             stems[bare.with_suffix("")] += 1
-    if tongues := [stem for stem, count in stems.items() if count > 1]:
-        by_format["parallel"] = tongues
-    if door == "task" and (texts := by_format.pop("text", [])):  # beside examples they are notes
-        tables = [file for file in texts if readers.is_table(file)]
-        if tables and "table" not in by_format:
-            by_format["table"] = tables
-        elif not by_format:
-            by_format["text"] = texts
-    kinds = [kind for kind in FORMATS if by_format.get(kind.name)]
+    parallel = [stem for stem, count in stems.items() if count > 1]
+    if parallel:
+        by_kind["parallel"] = parallel
+    texts = by_kind.pop("text", [])
+    if not all(TWICE.fullmatch(file.stem) for file in texts) or "json" not in by_kind:
+        _add_texts(by_kind, texts, door)
+    kinds = [kind for kind in KINDS if by_kind.get(kind.name)]
     if len(kinds) > 1:
-        each = ", ".join(f"{by_format[kind.name][0].name} ({kind.name})" for kind in kinds)
+        each = ", ".join(f"{by_kind[kind.name][0].name} ({kind.name})" for kind in kinds)
         raise CourseError(
             f"{path} holds files of several formats, {each}; give the path of one file."
         )
     kind = kinds[0] if kinds else TEXT
-    return by_format[kind.name], kind
+    return by_kind[kind.name], kind
+
+
+def _add_texts(by_kind: dict[str, list[Path]], texts: list[Path], door: Door) -> None:
+    """Text files: for a task they are tables or tags, or notes beside files of another kind."""
+    if door == "corpus":
+        by_kind["text"] = texts
+        return
+    tables = [file for file in texts if readers.is_table(file)]
+    tags = [file for file in texts if readers.is_conll(file)]
+    if tags:
+        by_kind["conll"] += tags
+    elif tables and "table" not in by_kind:
+        by_kind["table"] = tables
+    elif not by_kind:
+        by_kind["text"] = texts
 
 
 def _of_folders(path: Path, split: str, door: Door) -> Found:

@@ -1,6 +1,7 @@
-"""Readers of published files, one function a format: a file -> (place in it, record by the
-published names) for each of its records. What is wrong in a file is one sentence that says in which
-line."""
+"""Readers of files: a file -> (place in it, record by the file's own names) for each record.
+
+What is wrong in a file is one sentence that says in which line. A record of None is a line that a
+published format leaves out."""
 
 import bz2
 import csv
@@ -14,10 +15,13 @@ from itertools import chain, groupby, islice, pairwise, zip_longest
 from pathlib import Path
 from typing import IO, Any
 
-from course_lib.data.columns import TEXT, Columns, Placed, is_header, is_number
+from course_lib.data import formats
+from course_lib.data.columns import SEPARATORS, Mapped, Placed, is_number, unknown
 from course_lib.errors import CourseError
 
-Reader = Callable[..., Iterator[Placed]]  # (path, columns)
+Reader = Callable[
+    [Path, Mapped | None], Iterator[Placed]
+]  # path, what the user says of its columns
 
 PACKED: dict[str, Callable[..., IO[bytes]]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}  # type: ignore[dict-item]
 # characters; a longer text becomes several documents, so that no file has to fit into memory
@@ -25,7 +29,7 @@ PIECE = 4_000_000
 # WikiText: one "=" is an article's title, more are its sections
 ARTICLE = re.compile(r"^ ?= [^=](.*[^=])? = ?$")
 START, END = re.compile(r"^\*\*\* ?START OF"), re.compile(r"^\*\*\* ?END OF")
-LOOK = 1000  # lines that are looked at to tell the columns of a table without a header
+LOOK = 1000  # lines that are looked at before the first record is given
 csv.field_size_limit(2**31 - 1)  # the library's own is 131,072 characters
 LANGUAGE = re.compile(r"[a-z]{2,3}(_[A-Z]{2})?")
 
@@ -50,7 +54,8 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
             for number, raw in enumerate(file, start=1):
                 line = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
                 empty = empty and not line.strip()
-                yield number, line
+                for part in line.split("\r"):  # the line end of old Macs
+                    yield number, part
     except UnicodeDecodeError as error:
         byte = f"its byte {error.start} is 0x{error.object[error.start]:02x}"
         raise wrong(
@@ -62,7 +67,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
         raise CourseError(f"{path} is empty.")
 
 
-def read_text(path: Path, columns: Columns | None = None) -> Iterator[Placed]:
+def read_text(path: Path, wanted: Mapped | None = None) -> Iterator[Placed]:
     """`text`: WikiText's articles if the file has their headings, else the whole file is one
     document, without the licence around a Project Gutenberg book; more than `PIECE` is cut at blank
     lines."""
@@ -84,7 +89,7 @@ def read_text(path: Path, columns: Columns | None = None) -> Iterator[Placed]:
     yield f"line {begun}", {"text": "\n".join(body).strip()}
 
 
-def read_story(path: Path, columns: Columns | None = None) -> Iterator[Placed]:
+def read_story(path: Path, wanted: Mapped | None = None) -> Iterator[Placed]:
     """One record `text, target`: an article of the CNN / Daily Mail stories and its highlights, a
     sentence a line.
     """
@@ -97,12 +102,12 @@ def read_story(path: Path, columns: Columns | None = None) -> Iterator[Placed]:
     yield "line 1", {"text": article, "target": "\n".join(highlights)}
 
 
-def read_parallel(path: Path, columns: Columns | None = None) -> Iterator[Placed]:
-    """A column a language; of three or more, `columns` says which two. path: "train" for
+def read_parallel(path: Path, wanted: Mapped | None = None) -> Iterator[Placed]:
+    """A column a language; of three or more, `wanted` says which two. path: "train" for
     train.en.gz and train.de.
     """
     files = languages(path)
-    asked = set((columns or {}).values())
+    asked = set(wanted.columns.values()) if wanted else set()
     if asked and asked <= files.keys():
         files = {language: file for language, file in files.items() if language in asked}
     for lines in zip_longest(*(read_lines(file) for file in files.values())):
@@ -132,29 +137,40 @@ def languages(path: Path) -> dict[str, Path]:
     }
 
 
-def read_conll(path: Path, columns: Columns | None = None) -> Iterator[Placed]:
+def read_conll(path: Path, wanted: Mapped | None = None) -> Iterator[Placed]:
     """A sentence a record: `tokens` are the first column, `labels` the last, those between have
-    numbers for names.
+    numbers for names. Columns stand between tabs, or between blanks where there are no tabs.
     """
     width = 0
     for lines in _sentences(path, skip="-DOCSTART-"):
-        table = [line.split("\t") if "\t" in line else line.split() for _, line in lines]
-        width = width or len(table[0])
-        for (number, _), cells in zip(lines, table, strict=True):
+        rows = [(number, _words(line)) for number, line in lines]
+        # Comments ("# id 7") stand before their sentence.
+        words = [cells for _, cells in rows if not cells[0].startswith("#")] or [rows[-1][1]]
+        width = width or len(words[0])
+        while rows and _is_comment(rows[0][1], width):
+            rows.pop(0)
+        for number, cells in rows:
             if len(cells) < 2 or len(cells) != width:
-                raise wrong(
-                    path,
-                    f"line {number}",
-                    f"expected {max(width, 2)} columns but found {len(cells)}.",
-                )
+                says = f"expected {max(width, 2)} columns but found {len(cells)}."
+                raise wrong(path, f"line {number}", says)
         names = ["tokens", *map(str, range(1, width - 1)), "labels"]
-        yield (
-            f"line {lines[0][0]}",
-            {name: [cells[i].strip() for cells in table] for i, name in enumerate(names)},
-        )
+        if rows:
+            columns = zip(*(cells for _, cells in rows), strict=True)
+            yield f"line {rows[0][0]}", dict(zip(names, map(list, columns), strict=True))
 
 
-def read_conllu(path: Path, columns: Columns | None = None) -> Iterator[Placed]:
+def _is_comment(cells: list[str], width: int) -> bool:
+    """ "# id 7" has another number of columns than the words; "#tag O" and "# O" are words."""
+    return cells[0].startswith("# ") or (cells[0] == "#" and len(cells) != width)
+
+
+def _words(line: str) -> list[str]:
+    if "\t" in line:
+        return [cell.strip() for cell in line.split("\t")]
+    return re.split(" +", line.strip(" "))
+
+
+def read_conllu(path: Path, wanted: Mapped | None = None) -> Iterator[Placed]:
     """Universal Dependencies: `text, tokens, labels, upos, heads, deprels` of each sentence's words
     ("didn't" is two, empty nodes are none); the labels are the upos. heads: counted from 1, 0 for
     the root, -1 where none is told."""
@@ -198,7 +214,7 @@ def _sentences(path: Path, skip: str = "\n") -> Iterator[list[tuple[int, str]]]:
             yield kept
 
 
-def read_records(path: Path, columns: Columns | None = None) -> Iterator[Placed]:
+def read_records(path: Path, wanted: Mapped | None = None) -> Iterator[Placed]:
     """JSON lines, read one by one; a .json file may also hold a list of records, or SQuAD's
     {"data": ...}.
     """
@@ -270,33 +286,41 @@ def _parse(text: str, path: Path, line: int) -> Any:
         ) from None
 
 
-def read_table(
-    path: Path, columns: Columns | None = None, header: bool = False
-) -> Iterator[Placed]:
-    """A line a record, by the header's names, or without a header by those that it would have
-    (`_guess`). Pairs without a score, which SemEval 2016 left unjudged, are left out."""
-    lines = _cells(path)
+def read_table(path: Path, wanted: Mapped | None = None) -> Iterator[Placed]:
+    """A line a record, by the names of its columns.
+
+    The names are those of the header; those of the published format, if the file's name is one; or
+    numbers from 0, if the user says that there is no header.
+
+    Raises:
+        CourseError: nothing of this is known, or a line has more or fewer cells than columns.
+    """
+    known = None if wanted and wanted.columns else formats.of_file(unpacked(path))
+    separator = (wanted and wanted.separator) or (known and known.separator)
+    lines = _cells(path, separator or _separator(path))
     start = list(islice(lines, LOOK))
     if not start:
         raise CourseError(f"{path} is empty.")
-    header = header or any(isinstance(column, str) for column in (columns or {}).values())
-    header = header or (columns is None and (is_header(start[0][1]) or _is_named(start)))
-    if header:
-        names = start.pop(0)[1]
-    elif columns is None:
-        names = _guess(path, [cells for _, cells in start])
+    header = None
+    if known:
+        names = list(known.lines)
+    elif _has_header(path, start, wanted):
+        header = names = start.pop(0)[1]
+        known = formats.of_columns(dict.fromkeys(names), labelled=False)
     else:
-        names = list(map(str, range(len(start[0][1]))))
-    if again := [name for name in filter(None, names) if names.count(name) > 1]:
+        names = [str(i) for i in range(len(start[0][1]))]
+    again = [name for name in names if name and names.count(name) > 1]
+    if again:
         raise wrong(path, "line 1", f"two columns are called {again[0]}; rename one.")
     for number, cells in chain(start, lines):
-        if len(cells) < len(names):
-            raise wrong(
-                path, f"line {number}", f"expected {len(names)} columns but found {len(cells)}."
-            )
-        record = dict(zip(names, cells, strict=False))
-        if header or record.get("score") != "":
-            yield f"line {number}", record
+        if cells == header and len(cells) > 1:
+            raise wrong(path, f"line {number}", "it repeats the header; remove it.")
+        try:
+            fitted = cells if len(cells) == len(names) else _repaired(cells, names, known)
+        except ValueError:
+            says = f"expected {len(names)} columns but found {len(cells)}."
+            raise wrong(path, f"line {number}", says) from None
+        yield f"line {number}", None if fitted is None else dict(zip(names, fitted, strict=True))
 
 
 def is_table(path: Path) -> bool:
@@ -304,72 +328,82 @@ def is_table(path: Path) -> bool:
     return "\t" in next((line for _, line in read_lines(path) if line.strip()), "")
 
 
-def _cells(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """(line number, cells) of lines that are not blank: .csv by commas, unless the first has tabs
-    only; all else by tabs, where quotes are ordinary characters, as in GLUE."""
+def is_conll(path: Path) -> bool:
+    """Whether a text file holds tags, as train.txt of CoNLL 2003 does."""
+    first = next((line for _, line in read_lines(path) if line.strip()), "")
+    return first.startswith("-DOCSTART-")
+
+
+def _has_header(path: Path, start: list[tuple[int, list[str]]], wanted: Mapped | None) -> bool:
+    """Whether the first line names the columns, as the user says or a published format."""
+    first, *others = [cells for _, cells in start]
+    if wanted is not None and wanted.header is not None:
+        return wanted.header
+    if wanted is not None and wanted.columns:
+        numbers = [column for column in wanted.columns.values() if isinstance(column, int)]
+        label = wanted.columns.get("label")
+        if isinstance(label, int) and _is_alone(first, others, label):
+            raise CourseError(
+                f"{path}: no other line has the label {first[label]!r} of the first line; add"
+                " header=yes to the columns if it is a header, header=no if it is a row."
+            )
+        return not numbers
+    if formats.of_columns(dict.fromkeys(first), labelled=False) is None:
+        raise CourseError(f"{path}: {unknown(first, [first, *others[:2]], False)}")
+    return True
+
+
+def _is_alone(first: list[str], others: list[list[str]], column: int) -> bool:
+    """Whether the first line's label is a word that none of the others has, few as these are."""
+    if column >= len(first) or is_number(first[column]):
+        return False
+    labels = [cells[column] for cells in others if column < len(cells)]
+    return bool(labels) and first[column] not in labels and 2 * len(set(labels)) <= len(labels)
+
+
+def _repaired(cells: list[str], names: list[str], known: formats.Format | None) -> list[str] | None:
+    """A cell a column, where a published format or a spreadsheet has others; None: left out.
+
+    Raises:
+        ValueError: the line is broken.
+    """
+    if known and known.repair:
+        return known.repair(cells, names)
+    if len(cells) > len(names) and not any(cells[len(names) :]):
+        return cells[: len(names)]  # a spreadsheet ends its lines with empty cells
+    raise ValueError
+
+
+def _separator(path: Path) -> str:
+    """Tabs; but in .csv what its first line has: commas, semicolons or tabs."""
+    if unpacked(path).suffix.lower() != ".csv":
+        return "\t"
+    first = next((line for _, line in read_lines(path)), "")
+    if first.lower().startswith("sep=") and len(first) == 5:  # Excel says it itself
+        return first[-1]
+    outside = re.sub('"[^"]*"', "", first)  # what is not between quotes
+    found = [name for name, sign in SEPARATORS.items() if sign in outside]
+    if len(found) > 1:
+        raise CourseError(
+            f"{path}: its first line {first[:60]!r} may be cut at each {' or '.join(found)}; say by"
+            f" --columns separator={found[-1]}, or another, what stands between the cells."
+        )
+    return SEPARATORS[found[0]] if found else ","
+
+
+def _cells(path: Path, separator: str) -> Iterator[tuple[int, list[str]]]:
+    """(line number, cells) of lines that are not blank. Between tabs quotes are ordinary
+    characters, as in GLUE.
+    """
     lines = (f"{line}\n" for _, line in read_lines(path))
-    first = next(lines, "")
-    commas = unpacked(path).suffix == ".csv" and not (
-        "\t" in first and first.count("\t") > first.count(",")
-    )
-    text = chain([first], lines)
-    reader = (
-        csv.reader(text, strict=True)
-        if commas
-        else csv.reader(text, delimiter="\t", quoting=csv.QUOTE_NONE)
-    )
+    if separator == "\t":
+        reader = csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
+    else:
+        reader = csv.reader(lines, delimiter=separator, strict=True)
     try:
         for cells in reader:
-            if any(cell.strip() for cell in cells):
+            is_note = reader.line_num == 1 and cells[:1] == ["sep="]
+            if any(cell.strip() for cell in cells) and not is_note:
                 yield reader.line_num, [cell.strip() for cell in cells]
     except csv.Error as error:
         raise wrong(path, f"line {reader.line_num}", f"not a readable table ({error}).") from None
-
-
-def _is_named(start: list[tuple[int, list[str]]]) -> bool:
-    """Whether the first line, unlike all others, names a text's column or has a word where numbers
-    follow.
-    """
-    first, *others = (cells for _, cells in start)
-    again = any(cell == name for cells in others for cell, name in zip(cells, first, strict=False))
-    if not others or again or " " in "".join(first):
-        return False
-    columns = zip(first, *(cells for cells in others if len(cells) >= len(first)), strict=False)
-    counted = any(
-        name and not is_number(name) and all(map(is_number, below))
-        for name, *below in columns
-        if below
-    )
-    return counted or any(name.lower() in TEXT for name in first)
-
-
-def _guess(path: Path, table: list[list[str]]) -> list[str]:
-    """The names that the columns of a table without a header would have; "" or a number for columns
-    of no use.
-    """
-    first = table[0]
-    same = [cells for cells in table if len(cells) >= len(first)]
-    if len(first) == 2:
-        if all(sum(" " in cells[i] for cells in same) > len(same) / 2 for i in range(2)):
-            return ["text", "target"]  # labels are words, not sentences
-        width = [sum(len(cells[i]) for cells in same) for i in range(2)]
-        return ["text", "label"] if width[0] >= width[1] else ["label", "text"]
-    if len(first) == 3:
-        numbers = [cells[0] for cells in same if cells[0]]
-        # classes: similarity scores are seldom whole
-        if numbers and all(map(str.isdigit, numbers)):
-            news = ["Class Index", "Title", "Description"]  # AG News, Amazon: one text in two parts
-            return news if unpacked(path).suffix == ".csv" else ["label", "text", "pair"]
-        if numbers and all(map(is_number, numbers)):
-            return ["score", "text", "pair"]  # SemEval's similarity files put the score first
-        return ["text", "pair", "label"]
-    if len(first) == 4 and all(cells[1] in ("0", "1") for cells in same):
-        return ["0", "label", "2", "text"]  # CoLA
-    if len(first) in (7, 9) and all(is_number(cells[4]) for cells in same):
-        # the STS benchmark; two columns more are its sources
-        return ["0", "1", "2", "3", "score", "text", "pair"]
-    has = f"its first line has {len(first)}: {' | '.join(c[:20] for c in first)}"
-    say = 'columns={"text": 3, "label": 1}, or --columns text=3,label=1'
-    raise CourseError(
-        f"The columns of {path} are not known ({has}); say which to take, e.g. {say}."
-    )

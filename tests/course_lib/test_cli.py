@@ -293,6 +293,20 @@ def test_a_fine_tuned_model_is_kept_and_asked(call, tmp_path: Path) -> None:  # 
     for file in ("new.txt", "new.tsv"):
         code, text, err = call("predict", str(out), str(tmp_path / file))
         assert code == 0 and text == "bad\tthe mill saw the judge\ngood\tanna saw the judge\n", err
+    # three lines, whatever else Unicode calls a line's end; a text is as long as it likes
+    (tmp_path / "odd.txt").write_bytes("\ufeffanna\u2028saw.\r\nthe\u0085judge\nthe mill".encode())
+    code, text, err = call("predict", str(out), str(tmp_path / "odd.txt"))
+    assert code == 0 and text.count("\n") == 3 and text.split("\t")[1].startswith("anna"), err
+    long = "anna saw the judge " * 300
+    assert call("predict", str(out), long)[0] == 0
+    (tmp_path / "old.txt").write_bytes("gr\xfcn".encode("cp1252"))
+    for source, said in (
+        (tmp_path / "old.txt", "line 1: not UTF-8 text (its byte 2 is 0xfc); convert the file"),
+        (tmp_path, "is a folder; give a text, or the path of one file"),
+        (tmp_path / "none.txt", "There is no file"),
+    ):
+        code, _, err = call("predict", str(out), str(source))
+        assert code == 1 and said in err and err.count("\n") == 1, err
     code, text, err = call("predict", str(out), str(task / "test.tsv"), *NAMED)
     assert code == 0 and text.startswith("good\tanna saw") and text.count("\n") == 16, err
 

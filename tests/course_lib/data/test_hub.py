@@ -156,7 +156,9 @@ def test_tables_and_records_of_a_folder(tmp_path: Path) -> None:
         == data.corpus(source, column="a")["text"][:]
         == ["fine", "bad"]
     )
-    with pytest.raises(CourseError, match="the columns a, b make no task that the course knows"):
+    with pytest.raises(
+        CourseError, match=r"the columns are not known\. It begins: a \| b / fine \| 1"
+    ):
         data.task(source)
     with pytest.raises(CourseError, match="no column 'nope'; the columns are a, b"):
         data.corpus(source, column="nope")

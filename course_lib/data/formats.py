@@ -1,0 +1,294 @@
+"""Published formats that the course knows by name: an entry of `FORMATS` each.
+
+A record is in a format if its columns are the published ones, all of them and no others. Files
+without a header are known by their published names. Whatever is not here is asked for by
+`columns=`. A new format is an entry, and a test on its real layout."""
+
+import re
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from course_lib.data.columns import ANSWERS, OURS, Mapped, Record
+
+Cells = list[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Format(Mapped):
+    """A published format: how its columns are called, and what is odd about it.
+
+    Attributes:
+        name: what it is called.
+        further: columns that it may have beside, and that the course does not read.
+        files: a regular expression for the names of its files ("folder/file") without a header.
+        lines: what the columns of such files would be called.
+        prepare: record -> the record with columns that are made of several.
+        repair: cells of a line that are not as many as the columns, and the columns -> the cells,
+            or None if the line is to be left out.
+    """
+
+    name: str
+    further: Collection[str] = ()
+    files: str = ""
+    lines: Sequence[str] = ()
+    prepare: Callable[[Record], Record] = dict
+    repair: Callable[[Cells, Sequence[str]], Cells | None] | None = None
+
+    def fits(self, names: Collection[str], labelled: bool) -> bool:
+        """Whether a record with these columns is in this format; a test set may lack its labels."""
+        needed = set(self.columns.values())
+        if not labelled:
+            needed -= {theirs for ours, theirs in self.columns.items() if ours in ANSWERS}
+        beside = set(names) - set(self.columns.values()) - {"id", "idx", "index"}
+        return needed <= set(names) and beside <= set(self.further)
+
+
+class Own(Format):
+    """The course's own names; whatever has another name may stand beside them."""
+
+    def fits(self, names: Collection[str], labelled: bool) -> bool:
+        """Whether these columns, and no further one of the course's, are there."""
+        needed = set(self.columns)
+        here = set(names) & set(OURS)
+        return here == needed or (not labelled and here == needed - set(ANSWERS))
+
+
+def own(*names: str) -> Own:
+    """A format whose columns are called as in the course."""
+    return Own(name="the course's own", columns={name: name for name in names})
+
+
+def without_broken_lines(cells: Cells, names: Sequence[str]) -> Cells | None:
+    """QQP's own file has lines that are cut in two."""
+    return None
+
+
+def with_all_annotators(cells: Cells, names: Sequence[str]) -> Cells | None:
+    """SNLI in GLUE: the header names one annotator's label, a line may have five of them.
+
+    The gold label is the last cell. Other files of SNLI and MultiNLI leave out the annotators that
+    there are not."""
+    if names[-1] == "gold_label" and len(cells) > len(names):
+        return cells[: len(names) - 1] + cells[-1:]
+    if names[-1] == "label5" and len(names) - 4 <= len(cells) < len(names):
+        return cells + [""] * (len(names) - len(cells))
+    raise ValueError
+
+
+def without_sources(cells: Cells, names: Sequence[str]) -> Cells | None:
+    """Some lines of the STS benchmark end with the sources of both sentences."""
+    if len(cells) < len(names):
+        raise ValueError
+    return cells[: len(names)]
+
+
+def with_title(record: Record) -> Record:
+    """AG News: a text is its title and its description."""
+    title, text = record["Title"], record["Description"]
+    return {**record, "text": f"{title} {text}".strip()}
+
+
+def with_word(record: Record) -> Record:
+    """Word in Context: two sentences, and the word that is asked about in front."""
+    return {**record, "text": f"{record['word']}: {record['sentence1']}"}
+
+
+def choices_of(*names: str) -> Callable[[Record], Record]:
+    """Choices that have a column each."""
+    return lambda record: {**record, "choices": [record[name] for name in names]}
+
+
+PAIR = {"text": "sentence1", "pair": "sentence2", "label": "label"}
+PARSES = ("sentence1_parse", "sentence1_binary_parse", "sentence2_parse", "sentence2_binary_parse")
+PARSES_OF_HUB = [
+    name.replace("sentence1", "premise").replace("sentence2", "hypothesis") for name in PARSES
+]
+ANNOTATED = (
+    *PARSES,
+    *("captionID", "pairID", "promptID", "genre", "annotator_labels"),
+    *(f"label{i}" for i in range(1, 6)),
+)
+STS = ("genre", "filename", "year", "old_index", "score", "sentence1", "sentence2")
+ENDINGS = ("ending0", "ending1", "ending2", "ending3")
+
+FORMATS = (
+    own("text", "pair", "answers"),
+    own("text", "choices", "label"),
+    own("tokens", "labels"),
+    own("text", "pair", "label"),
+    own("text", "label"),
+    own("text", "target"),
+    # GLUE (Wang et al. 2019): its own tables and the hub's
+    Format(
+        name="SST-2, CoLA",
+        columns={"text": "sentence", "label": "label"},
+    ),
+    Format(
+        name="CoLA without a header",
+        columns={"text": "sentence", "label": "label"},
+        files=r"(in_domain|out_of_domain)_(train|dev)\.tsv|CoLA/(train|dev)\.tsv",
+        lines=("source", "label", "mark", "sentence"),
+        further=("source", "mark"),
+        separator="\t",
+    ),
+    Format(
+        name="MRPC",
+        columns={"text": "#1 String", "pair": "#2 String", "label": "Quality"},
+        further=("#1 ID", "#2 ID"),
+    ),
+    Format(name="RTE, WNLI, PAWS; MRPC and STS-B of the hub", columns=PAIR),
+    Format(
+        name="QNLI",
+        columns={"text": "question", "pair": "sentence", "label": "label"},
+    ),
+    Format(
+        name="QQP",
+        columns={"text": "question1", "pair": "question2", "label": "is_duplicate"},
+        further=("qid1", "qid2"),
+        repair=without_broken_lines,
+    ),
+    Format(
+        name="QQP of the hub",
+        columns={"text": "question1", "pair": "question2", "label": "label"},
+    ),
+    Format(
+        name="STS-B",
+        columns={"text": "sentence1", "pair": "sentence2", "label": "score"},
+        further=("genre", "filename", "year", "old_index", "source1", "source2"),
+        is_score=True,
+    ),
+    Format(
+        name="the STS benchmark",
+        columns={"text": "sentence1", "pair": "sentence2", "label": "score"},
+        files=r"sts-(train|dev|test)\.csv",
+        lines=STS,
+        further=STS,
+        separator="\t",
+        is_score=True,
+        repair=without_sources,
+    ),
+    Format(
+        name="the STS benchmark in several languages",
+        columns={"text": "sentence1", "pair": "sentence2", "label": "similarity_score"},
+        files=r"stsb-[a-z]{2}-(train|dev|test)\.csv",
+        lines=("sentence1", "sentence2", "similarity_score"),
+        separator=",",
+        is_score=True,
+    ),
+    # Natural language inference (Bowman et al. 2015; Williams et al. 2018)
+    Format(
+        name="SNLI, MultiNLI",
+        columns={"text": "sentence1", "pair": "sentence2", "label": "gold_label"},
+        further=ANNOTATED,
+        no_label=("-",),
+        repair=with_all_annotators,
+    ),
+    Format(
+        name="SNLI, MultiNLI, CB and RTE of the hub and of SuperGLUE",
+        columns={"text": "premise", "pair": "hypothesis", "label": "label"},
+        further=(*PARSES_OF_HUB, "promptID", "pairID", "genre"),
+    ),
+    # SuperGLUE (Wang et al. 2019)
+    Format(
+        name="BoolQ of SuperGLUE",
+        columns={"text": "question", "pair": "passage", "label": "label"},
+    ),
+    Format(
+        name="BoolQ",
+        columns={"text": "question", "pair": "passage", "label": "answer"},
+    ),
+    Format(
+        name="Word in Context",
+        columns={"text": "text", "pair": "sentence2", "label": "label"},
+        further=("word", "sentence1", "start1", "start2", "end1", "end2", "version"),
+        prepare=with_word,
+    ),
+    # Questions (Rajpurkar et al. 2016, 2018)
+    Format(
+        name="SQuAD 1.1 and 2",
+        columns={"text": "question", "pair": "context", "answers": "answers"},
+        further=("title", "is_impossible", "plausible_answers"),
+    ),
+    # Choices
+    Format(
+        name="SWAG",
+        columns={"text": "startphrase", "choices": "choices", "label": "label"},
+        further=("video-id", "fold-ind", "sent1", "sent2", "gold-source", *ENDINGS),
+        prepare=choices_of(*ENDINGS),
+    ),
+    Format(
+        name="HellaSwag",
+        columns={"text": "ctx", "choices": "endings", "label": "label"},
+        further=("ind", "activity_label", "ctx_a", "ctx_b", "source_id", "split", "split_type"),
+    ),
+    Format(
+        name="PIQA",
+        columns={"text": "goal", "choices": "choices", "label": "label"},
+        further=("sol1", "sol2"),
+        prepare=choices_of("sol1", "sol2"),
+    ),
+    # Tags
+    Format(
+        name="CoNLL-U",
+        columns={"tokens": "tokens", "labels": "labels"},
+        further=("text", "upos", "heads", "deprels"),
+    ),
+    Format(
+        name="CoNLL 2003, WNUT of the hub",
+        columns={"tokens": "tokens", "labels": "ner_tags"},
+        further=("pos_tags", "chunk_tags"),
+    ),
+    # Topics
+    Format(
+        name="AG News",
+        columns={"text": "text", "label": "Class Index"},
+        further=("Title", "Description"),
+        files=r"ag_news_csv/(train|test)\.csv",
+        lines=("Class Index", "Title", "Description"),
+        separator=",",
+        prepare=with_title,
+    ),
+    # Summaries and translations
+    Format(name="CNN / Daily Mail of the hub", columns={"text": "article", "target": "highlights"}),
+    Format(name="XSum", columns={"text": "document", "target": "summary"}),
+    Format(
+        name="SAMSum, DialogSum",
+        columns={"text": "dialogue", "target": "summary"},
+        further=("topic",),
+    ),
+)
+
+
+def of_columns(record: Record, labelled: bool = True) -> Format | None:
+    """The format of a record with these columns, if it is a known one.
+
+    Args:
+        record: its names are looked at.
+        labelled: whether its labels must be there.
+    """
+    for format in FORMATS:
+        try:
+            prepared = format.prepare(record)
+        except KeyError:  # the columns that it is made of are not there
+            continue
+        if format.fits(prepared, labelled):
+            return format
+    return _translation(record)
+
+
+def of_file(path: Path) -> Format | None:
+    """The format of a file without a header, if its name is a published one."""
+    for format in FORMATS:
+        if format.files and re.search(rf"(?i)(^|/)({format.files})$", path.as_posix()):
+            return format
+    return None
+
+
+def _translation(record: Record) -> Format | None:
+    """Two languages: from English, if it is one of them."""
+    names = list(record)
+    if len(names) != 2 or not all(re.fullmatch("[a-z]{2}", name) for name in names):
+        return None
+    source, target = sorted(names, key=lambda name: (name != "en", name))
+    return Format(name="parallel text", columns={"text": source, "target": target})

@@ -1,0 +1,170 @@
+"""Where data comes from by one name: an installed package, a file or folder, the Hugging Face hub.
+
+The entry point `course_lib.sources` names modules with `documents(n, split, seed)`, rows with a
+column `text`, and if there are tasks `examples(task, n, split, seed)`, labelled rows, and
+`label_names(task)`, their classes."""
+
+import pkgutil
+from collections.abc import Iterable
+from functools import cache
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+from course_lib import hub
+from course_lib.data import folders
+from course_lib.data.columns import Row
+from course_lib.errors import CourseError
+from course_lib.files import COURSE
+
+if TYPE_CHECKING:
+    from datasets import Dataset, IterableDataset
+
+AnyDataset: TypeAlias = "Dataset | IterableDataset"
+# files, or a dataset of the hub or of files in its layout
+Opened: TypeAlias = "folders.Found | AnyDataset"
+
+SHIPPED = {name: COURSE / "data" / name for name in ("docs", "manual")}
+BUFFER = 1000  # rows of a stream among which n are drawn
+# The builders of `datasets` that read tables; others decode archives, images or what a file says of
+# itself.
+PLAIN = ("arrow", "cache", "conll", "csv", "json", "parquet", "text")
+ALIASES: dict[str, tuple[str, ...]] = {"validation": ("valid", "val", "dev")}
+
+
+@cache
+def generated(name: str) -> Any:
+    """The source registered under `name`; None where no installed package registers one."""
+    points = list(entry_points(group="course_lib.sources", name=name))
+    return points[0].load() if points else None
+
+
+def open_source(source: str, split: str, door: folders.Door, streaming: bool = False) -> Opened:
+    """The files of a split, or what `datasets` makes of it.
+
+    Raises:
+        CourseError: there is no such source or split.
+    """
+    if source.startswith(hub.PREFIX):
+        return _load(source, split, streaming)
+    try:
+        found = folders.find(Path(source), split, door)
+    except OSError as error:
+        raise CourseError(f"{source[:80]} cannot be read ({error.strerror}).") from None
+    if found.kind != folders.PARQUET:
+        return found
+    (place,) = found.files
+    return _load(str(place), split, streaming)
+
+
+def as_dataset(rows: Iterable[Row], features: Any = None) -> "Dataset":
+    """Rows as a `datasets.Dataset` in memory."""
+    from datasets import Dataset
+
+    rows = list(rows)
+    if not rows:
+        raise CourseError("There are no rows: the source is empty, or n is 0.")
+    return Dataset.from_list(rows, features=features)
+
+
+def check_count(n: int | None) -> None:
+    """Whether so many rows can be asked for."""
+    if n is not None and n < 1:
+        raise CourseError(f"n is {n}; ask for at least one row, or leave it out for all.")
+
+
+def sample(rows: AnyDataset, n: int | None, seed: int | None) -> AnyDataset:
+    """`n` of the rows, drawn by `seed`, or the first if it is None; all of them, in order, if n is
+    None.
+    """
+    from datasets import Dataset
+
+    check_count(n)
+    if n is None:
+        return rows
+    if seed is None:
+        return rows.take(n)
+    if isinstance(rows, Dataset):
+        return rows.shuffle(seed).take(n)
+    return rows.shuffle(seed, buffer_size=BUFFER).take(n)
+
+
+def _load(source: str, split: str, streaming: bool) -> AnyDataset:
+    """A split of "hub:NAME:CONFIG@REVISION", the last two optional; or of a Parquet or Arrow
+    file, or of a folder of them.
+    """
+    from datasets import packaged_modules
+
+    file = Path(source)
+    if file.is_file():
+        kind, name = "arrow" if file.suffix == ".arrow" else "parquet", hub.Name(source)
+        return _read(_builder(name, kind, data_files={split: source}), name, split, streaming)
+    name = hub.parse(source)
+    if name.folder is not None and any((name.folder / one).is_file() for one in folders.SAVED):
+        return _saved(name.folder, split, streaming)
+    if name.folder is not None:
+        return _read(_builder(name, str(name.folder)), name, split, streaming)
+    if name.place in {module.name for module in pkgutil.iter_modules(packaged_modules.__path__)}:
+        # The library would take such a name for its reader of that format, and search the current
+        # folder for files.
+        raise CourseError(
+            f"{source} names a format and no dataset; write hub:OWNER/NAME, or the path of a"
+            " folder."
+        )
+    with hub.reached():
+        builder = _builder(name, name.place)
+        if builder.name == "cache" and builder.hash != hub.commit(name):
+            # Where it reaches no hub the library takes the tables made last, of whatever revision.
+            raise hub.explain(ConnectionError(), name, "dataset")
+        return _read(builder, name, split, streaming)
+
+
+def _saved(folder: Path, split: str, streaming: bool) -> AnyDataset:
+    """What `save_to_disk` of the datasets library wrote: one split, or several."""
+    import datasets
+
+    try:
+        saved = datasets.load_from_disk(folder)
+    except Exception as error:  # the library has a dozen kinds
+        raise hub.explain(error, hub.Name(str(folder)), "dataset") from error
+    if not isinstance(saved, datasets.DatasetDict):
+        saved = datasets.DatasetDict({"train": saved})
+    rows = saved[_split_among(list(saved), split, folder)]
+    return rows.to_iterable_dataset() if streaming else rows
+
+
+def _builder(name: hub.Name, path: str, **files: Any) -> Any:
+    import datasets
+
+    datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = False  # nobody is told who read what
+    try:
+        builder = datasets.load_dataset_builder(path, name.config, revision=name.revision, **files)
+    except Exception as error:  # a dozen kinds, and those of requests and httpx
+        raise hub.explain(error, name, "dataset") from error
+    if builder.name not in PLAIN:
+        raise CourseError(
+            f"The dataset {name.place!r} comes as {builder.name}, and the course reads tables only."
+        )
+    return builder
+
+
+def _read(builder: Any, name: hub.Name, split: str, streaming: bool) -> AnyDataset:
+    there = [str(one) for one in builder.info.splits or builder.config.data_files or ()]
+    chosen = _split_among(there, split, name.place)
+    try:
+        if streaming:
+            return cast(AnyDataset, builder.as_streaming_dataset(split=chosen))
+        builder.download_and_prepare()
+        return cast(AnyDataset, builder.as_dataset(split=chosen))
+    except Exception as error:
+        raise hub.explain(error, name, "dataset") from error
+
+
+def _split_among(there: list[str], split: str, place: str | Path) -> str:
+    """How the split is called here."""
+    for name in (split, *ALIASES.get(split, ())):
+        if name in there or not there:
+            return name
+    raise CourseError(
+        f"The dataset {str(place)!r} has no split {split!r}; it has {', '.join(there)}."
+    )

@@ -1,0 +1,363 @@
+"""Labelled examples by one name: `task(source)`."""
+
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from course_lib import hub
+from course_lib.data import columns as shapes
+from course_lib.data import folders, formats, readers
+from course_lib.data.columns import ANSWERS, DOUBTFUL, Columns, Mapped, Placed, Record, Row
+from course_lib.data.sources import (
+    SHIPPED,
+    AnyDataset,
+    Opened,
+    as_dataset,
+    check_count,
+    generated,
+    open_source,
+    sample,
+)
+from course_lib.errors import CourseError, CourseWarning
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+MOST_CLASSES = 1000
+FEW_CLASSES = 20  # more must each have two rows, on average
+PEEK = 100  # rows of a dataset that are looked at for one with a label
+SAY = '--columns text=review,label=stars (in Python: columns={"text": "review", "label": "stars"})'
+
+
+def task(
+    source: str | Path,
+    *,
+    split: str = "train",
+    n: int | None = None,
+    seed: int = 0,
+    columns: Columns | None = None,
+) -> "Dataset":
+    """Labelled examples, one a row.
+
+    Columns: `text, label` (one text), `text, pair, label` (two), `tokens, labels` (tagging), `text,
+    choices, label` (which continuation), `text, pair, answer, start, answers` (a question, its
+    passage, the answer in it and its first character, all answers that count; start is -1 where
+    there is none), `text, target` (a summary, a translation). Treebanks have `upos`, `heads` (1 is
+    the first word, 0 the root) and `deprels` beside their tokens and labels. The classes are those
+    of the training split, `dataset.features["label"].names` or, for tagging,
+    `dataset.features["labels"].feature.names`. If the labels are not whole numbers they are scores:
+    `label` is a float.
+
+    Args:
+        source: NAME/TASK of an installed source; otherwise as for `corpus`.
+        split: "train", "validation" or "test"; of files also a file's own name ("dev_matched").
+        n: so many rows at most, drawn by `seed`; None: all there are.
+        seed: of the draw.
+        columns: our names and the source's, {"text": "review", "label": "stars"}, where the source
+            is in no published format (`formats`) or others are wanted; `columns` has the rest.
+
+    Raises:
+        CourseError: the source cannot be read, or which column is which is not known.
+
+    Warns:
+        CourseWarning: rows were left out, because they have no label or their line is broken.
+    """
+    name = str(source)
+    owner, _, of = name.partition("/")
+    installed = generated(owner)
+    if installed is not None and of:
+        if not hasattr(installed, "examples"):
+            raise CourseError(f"{owner} has texts and no tasks; read them by data.corpus.")
+        check_count(n)
+        made = installed.examples(of, n, split, seed)
+        return as_dataset(made, features(made[0], installed.label_names(of)))
+    if installed is not None:
+        raise CourseError(f"{name} has texts; a task of it is called {name}/NAME.")
+    opened = open_source(name, split, "task")
+    wanted = None if columns is None else shapes.mapped(columns)
+    rows = Rows(opened, name, wanted)
+    first = rows.first(split)
+    names = _classes(rows, first, split)
+    kinds = features(first, names)
+    if n is not None and not isinstance(opened, folders.Found):
+        check_count(n)
+        rows = Rows(opened.shuffle(seed), name, wanted)
+        return as_dataset(islice(_numbered(rows, names), n), kinds)
+    made = as_dataset(_numbered(rows, names), kinds)
+    rows.tell()
+    return sample(made, n, seed)
+
+
+def unlabelled(source: str | Path, *, columns: Columns | None = None) -> list[Row]:
+    """Rows to predict: as `task` reads them, but labels need not be there.
+
+    Args:
+        source: a file; a `.txt` without `columns` has one text a line.
+        columns: as for `task`; those with labels may be left out.
+    """
+    path, wanted = Path(source), None if columns is None else shapes.mapped(columns)
+    if wanted is None and path.suffix == ".txt":
+        lines = (line.strip() for _, line in readers.read_lines(path))
+        return [{"text": line} for line in lines if line]
+    opened = open_source(str(source), "train", "task")
+    rows = Rows(opened, str(source), wanted, labelled=False)
+    found = [row for _, row in rows]
+    rows.tell()
+    return found
+
+
+def has_labels(source: str | Path) -> bool:
+    """Whether `task` may read it: not so texts alone, such as a book."""
+    owner, _, of = str(source).partition("/")
+    if generated(owner) is not None or owner in SHIPPED or owner.startswith(hub.PREFIX):
+        return bool(of) or owner.startswith(hub.PREFIX)
+    found = folders.find(Path(source), "train", "corpus")
+    return found.kind != folders.TEXT or all(map(readers.is_table, found.files))
+
+
+def held_out(source: str | Path, *, columns: Columns | None = None) -> str:
+    """The split to score on: "test" if it is there with its labels, else "validation"."""
+    name = str(source)
+    if generated(name.partition("/")[0]) is not None:
+        return "test"
+    wanted = None if columns is None else shapes.mapped(columns)
+    try:
+        Rows(open_source(name, "test", "task", streaming=True), name, wanted).first("test")
+    except CourseError:
+        opened = open_source(name, "validation", "task", streaming=True)
+        Rows(opened, name, wanted).first("validation")
+        return "validation"
+    return "test"
+
+
+class Rows:
+    """The rows of an opened source in the course's columns, each with its place.
+
+    What is left out is counted; `tell` says it. labelled: whether rows must have their labels."""
+
+    def __init__(
+        self, opened: Opened, source: str, wanted: Mapped | None, labelled: bool = True
+    ) -> None:
+        self.opened, self.source = opened, source
+        self.wanted, self.labelled = wanted, labelled
+        self.shape: Mapped = Mapped()
+        self.count = self.broken = self.without_label = 0
+
+    def __iter__(self) -> Iterator[tuple[str, Row]]:
+        self.count = self.broken = self.without_label = 0
+        is_first = True
+        for place, record in self._records():
+            self.count += 1
+            if record is None:
+                self.broken += 1
+                continue
+            try:
+                if is_first:
+                    self.shape = self._shape(record)
+                    is_first = False
+                row = self._row(record)
+            except CourseError as error:
+                raise CourseError(f"{place}: {error}") from None
+            if row is None:
+                self.without_label += 1
+            else:
+                yield place, row
+
+    def first(self, split: str) -> Row:
+        """The first row; of a dataset, the first with a label among the first few."""
+        few = self
+        if not isinstance(self.opened, folders.Found):  # it may be large
+            few = Rows(self.opened.take(PEEK), self.source, self.wanted, self.labelled)
+        for _, row in few:
+            self.shape = few.shape
+            return row
+        raise CourseError(
+            f"{self.source} has no rows with labels in its {split} split; use another, such as"
+            " validation."
+        )
+
+    def tell(self) -> None:
+        """Warn of what was left out."""
+        for count, what in (
+            (self.without_label, "rows have no label"),
+            (self.broken, "lines are broken, as published"),
+        ):
+            if count:
+                warnings.warn(
+                    f"{self.source}: {count:,} of {self.count:,} {what}, and are left out.",
+                    CourseWarning,
+                    stacklevel=3,
+                )
+
+    def _records(self) -> Iterator[Placed]:
+        if isinstance(self.opened, folders.Found):
+            return self.opened.records(self.wanted)
+        return ((f"{self.source}, {place}", record) for place, record in _records(self.opened))
+
+    def _shape(self, record: Record) -> Mapped:
+        """Which column is which: what the user says, or a published format."""
+        wanted = self.wanted
+        if wanted is not None and wanted.columns:
+            has_answer = not self.labelled or set(ANSWERS) & wanted.columns.keys()
+            if not has_answer or not {"text", "tokens"} & wanted.columns.keys():
+                raise CourseError(
+                    f"say where both the text and its label (or target) stand, e.g. {SAY}."
+                )
+            return wanted
+        record = _inside(record)
+        known = formats.of_columns(record, self.labelled)
+        unlabelled = formats.of_columns(record, labelled=False)
+        if known is None and unlabelled is not None:
+            raise CourseError(
+                f"there are no labels; it has the columns {', '.join(record)} of {unlabelled.name}."
+            )
+        if known is None:
+            rows: list[list[Any]] = []
+            with suppress(CourseError):  # a line that is broken is said when it is read
+                for _, one in islice(self._records(), 3):
+                    rows.append(list(_inside(one or {}).values()))
+            raise CourseError(shapes.unknown(list(record), rows, True))
+        if wanted is None:
+            return known
+        no_label = wanted.no_label or known.no_label
+        return replace(known, no_label=no_label, classes=wanted.classes)
+
+    def _row(self, record: Record) -> Row | None:
+        """The record in the course's columns; None if it has no label."""
+        record = _inside(record)
+        if isinstance(self.shape, formats.Format):
+            record = self.shape.prepare(record)
+        if self.labelled:
+            names = self.shape.names(record)
+        else:
+            kept = {ours: of for ours, of in self.shape.columns.items() if ours not in ANSWERS}
+            names = replace(self.shape, columns=kept).names(record)
+        if not shapes.has_label(record, names, self.shape.no_label):
+            return None
+        return shapes.row(record, names, self.shape.is_score)
+
+
+def _inside(record: Record) -> Record:
+    """The hub's translations have both languages inside one column."""
+    inside = record.get("translation")
+    return inside if isinstance(inside, Mapping) else record
+
+
+def _records(rows: AnyDataset) -> Iterator[tuple[str, Record]]:
+    """The rows of a published dataset, classes as their names, and None for one that is withheld
+    (-1).
+    """
+    kinds = {name: getattr(kind, "feature", kind) for name, kind in (rows.features or {}).items()}
+    names = {name: [*kind.names, None] for name, kind in kinds.items() if hasattr(kind, "names")}
+    for record in rows:
+        words = {
+            name: (
+                [of[i] for i in record[name]]
+                if isinstance(record[name], list)
+                else of[record[name]]
+            )
+            for name, of in names.items()
+            if record[name] is not None
+        }
+        first = str(next(iter(record.values()), ""))[:40]
+        yield f"row {record.get('id') or record.get('idx') or repr(first)}", record | words
+
+
+def _classes(rows: Rows, first: Row, split: str) -> Sequence[str]:
+    """The classes: the dataset's own, or those of the training split; none for scores or without
+    labels.
+    """
+    if "choices" in first or not {"label", "labels"} & first.keys():
+        return ()
+    opened = rows.opened
+    if not isinstance(opened, folders.Found):
+        rows.first(split)
+        column = rows.shape.columns.get("labels", rows.shape.columns.get("label"))
+        kind = (opened.features or {}).get(column)
+        names = getattr(getattr(kind, "feature", kind), "names", None)
+        if names is not None:
+            return list(names)
+    if split != "train":
+        with suppress(CourseError):  # a published test set may come without its training part
+            rows = Rows(open_source(rows.source, "train", "task"), rows.source, rows.wanted)
+            rows.first("train")
+    labels = [row.get("labels", row.get("label")) for _, row in rows]
+    _check_doubtful(labels, rows)
+    return classes(labels, rows.source)
+
+
+def _check_doubtful(labels: Sequence[Any], rows: Rows) -> None:
+    """Ask whether a word such as "-" is a class or says that there is none."""
+    known = {*rows.shape.no_label, *rows.shape.classes}
+    doubtful = [label for label in DOUBTFUL if label in labels and label not in known]
+    if doubtful:
+        columns = {**rows.shape.columns, "no_label": doubtful[0]}
+        raise CourseError(
+            f"{rows.source}: some labels are {doubtful[0]!r}. If this says that there is no label,"
+            f" leave these rows out by {shapes.spelled(columns)}; if it is a class, write"
+            f" class={doubtful[0]} in place of no_label={doubtful[0]}."
+        )
+
+
+def _numbered(rows: Rows, names: Sequence[str]) -> Iterator[Row]:
+    """The rows with their labels as numbers of `names`; without names, as scores."""
+    for place, row in rows:
+        column = "labels" if "labels" in row else "label"
+        if column not in row or "choices" in row:
+            yield row
+            continue
+        labels = row[column] if column == "labels" else [row[column]]
+        try:
+            numbers = [names.index(label) if names else float(label) for label in labels]
+        except ValueError:
+            text = row.get("text") or " ".join(row["tokens"])
+            among = f"among {', '.join(names[:20])}" if names else "a number, as other scores are"
+            raise CourseError(
+                f"{place}: the label {row[column]!r} of {text[:40]!r} is not {among}."
+            ) from None
+        yield {**row, column: numbers if column == "labels" else numbers[0]}
+
+
+def classes(labels: Iterable[Any], source: str) -> list[str]:
+    """The classes among a training split's labels (or lists of them), "O" and small numbers first;
+    none: scores.
+    """
+    found: set[str] = set()
+    count = 0
+    for label in labels:
+        if isinstance(label, float):
+            return []
+        some = label if isinstance(label, list) else [label]
+        found.update(some)
+        count += len(some)
+    whole = {label for label in found if label.lstrip("-").isdigit()}
+    if found != whole and all(map(shapes.is_number, found)):
+        return []
+    if len(found) > MOST_CLASSES or FEW_CLASSES < len(found) > count / 2:
+        raise CourseError(
+            f"{source}: its labels are {len(found):,} different ones in {count:,} rows; if another"
+            f" column is the label's, say it by {SAY}."
+        )
+    return sorted(
+        found, key=lambda label: (label != "O", int(label) if label in whole else 0, label)
+    )
+
+
+def features(row: Row, names: Sequence[str]) -> Any:
+    """The types of a task's columns, with the classes' names where they have any."""
+    from datasets import ClassLabel, Dataset, Features, List, Value
+
+    kinds = Features(Dataset.from_list([row]).features)
+    if "answers" in kinds:
+        kinds["answers"] = List(Value("string"))  # the first row's may be empty
+    if "labels" in kinds and names:
+        kinds["labels"] = List(ClassLabel(names=list(names)))
+    elif "choices" in kinds:
+        kinds["label"] = Value("int64")
+    elif "label" in kinds:
+        kinds["label"] = ClassLabel(names=list(names)) if names else Value("float64")
+    return kinds
