@@ -18,7 +18,7 @@ from classroom.widgets.card import card, lines, rounded
 from course_lib.data.tokenizers import Tokenizer
 from course_lib.errors import CourseError
 from course_lib.generation import next_distribution
-from course_lib.model.config import Learned, StackConfig
+from course_lib.model.config import StackConfig
 from course_lib.model.heads import LM
 
 MOST = 2_500_000  # bytes of weights in a page
@@ -86,7 +86,7 @@ def pack(model: LM, tokenizer: Tokenizer) -> dict[str, Any]:
         "heads": config.heads,
         "hidden": config.hidden,
         "vocab": config.embed.vocab,
-        "length": config.position.length if isinstance(config.position, Learned) else 0,
+        "length": config.max_length or 0,
         "eps": config.eps,
         "start": vocab.bos if vocab.bos is not None else vocab.eos,
         "end": vocab.eos,
@@ -122,7 +122,7 @@ def _in_order(model: LM) -> Iterator[Tensor]:
 
 def _check(config: StackConfig, tokenizer: Tokenizer) -> None:
     gpt2 = (
-        isinstance(config.position, Learned)
+        config.max_length is not None
         and config.causal
         and config.norm == "pre"
         and config.final_norm

@@ -14,8 +14,8 @@ from torch import Tensor
 from classroom.figures.display import Html
 from classroom.widgets.card import card, lines, rounded
 from course_lib.analysis.retrieval import K1, RRF, B, Index, words
+from course_lib.data.embedders import WORD, WordAverage
 from course_lib.errors import CourseError
-from course_lib.families.sentence import WORD, WordAverage
 
 MOST = 400_000  # characters in a page
 SHOWN = 5

@@ -10,9 +10,9 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from course_lib.data.embedders import Embedder, encode
+from course_lib.data.embedders import words as words
 from course_lib.errors import CourseError
-from course_lib.families.sentence import Embedder, encode
-from course_lib.families.sentence import words as words
 
 How = Literal["bm25", "dense", "rrf"]
 Floats = NDArray[np.floating[Any]]

@@ -7,7 +7,7 @@ reads."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,12 +16,12 @@ from tokenizers.processors import TemplateProcessing
 from course_lib.data.batches import BatchPlan, Shuffled
 from course_lib.data.tokenizers import Tokenizer
 from course_lib.errors import CourseError
-from course_lib.model.config import Learned, StackConfig
+from course_lib.model.config import StackConfig
+from course_lib.model.heads import Kind
 from course_lib.objectives.collate import pad_to_longest
 from course_lib.objectives.losses import Batch
 from course_lib.vocab import IGNORE
 
-Kind = Literal["single", "pair", "tagging", "choice", "span"]
 COLUMNS: dict[Kind, tuple[str, ...]] = {
     # a question, a text, the answer and its first character in the text
     "span": ("text", "pair", "answer", "start"),
@@ -273,5 +273,5 @@ def in_order(
 
 
 def _length(config: StackConfig, asked: int | None) -> int:
-    limit = config.position.length if isinstance(config.position, Learned) else 512
+    limit = config.max_length or 512
     return min(limit, asked or limit)

@@ -10,22 +10,29 @@ Letters: B rows, T words, F word features, H cells of a direction.
 """
 
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Protocol
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from course_lib.data.inputs import Kind
-from course_lib.data.tokenizers import Tokenizer
-from course_lib.families.elmo import BOS, EOS, UNK, WORD, Elmo, ScalarMix, spelling, split
+from course_lib.families.elmo import Elmo, ScalarMix, spelling
 from course_lib.families.lstm import framing
-from course_lib.model.heads import Mask, Segments
+from course_lib.model.heads import Kind, Mask, Segments
 from course_lib.model.lstm import BiLSTM
+from course_lib.vocab import Vocab
 
 PAD = "<PAD>"
+
+
+class WordTokenizer(Protocol):
+    """What `Words` asks of a tokenizer (`data.words.word_tokenizer`): every token is a word."""
+
+    vocab: Vocab
+
+    def tokens(self, ids: Iterable[int]) -> list[str]: ...
 
 
 @dataclass(frozen=True)
@@ -39,38 +46,6 @@ class ReaderConfig:
     dropout: float = 0.2
 
 
-def task_words(task: Mapping[str, Iterable[Mapping[str, Any]]]) -> list[str]:
-    """Every word of a task's texts, in all its splits: a vocabulary of inputs only, whose vectors
-    come by spelling.
-    """
-    values = (value for rows in task.values() for row in rows for value in row.values())
-    texts = (text for value in values for text in (value if isinstance(value, list) else [value]))
-    return list(
-        dict.fromkeys(word for text in texts if isinstance(text, str) for word in split(text))
-    )
-
-
-def word_tokenizer(words: Iterable[str]) -> Tokenizer:
-    """One token a word or punctuation mark; texts are framed as `<S> text </S>`, pairs as two of
-    these. Words that are not among `words` become `<UNK>`."""
-    import tokenizers
-    from tokenizers import models, pre_tokenizers, processors
-
-    marks = (PAD, UNK, BOS, EOS)
-    vocab = {word: i for i, word in enumerate(dict.fromkeys([*marks, *words]))}
-    backend = tokenizers.Tokenizer(models.WordLevel(vocab, unk_token=UNK))
-    backend.pre_tokenizer = pre_tokenizers.Split(
-        tokenizers.Regex(WORD.pattern), "removed", invert=True
-    )
-    backend.post_processor = processors.TemplateProcessing(
-        single=f"{BOS}:0 $A:0 {EOS}:0",
-        pair=f"{BOS}:0 $A:0 {EOS}:0 {BOS}:1 $B:1 {EOS}:1",
-        special_tokens=[(BOS, vocab[BOS]), (EOS, vocab[EOS])],
-    )
-    backend.add_special_tokens(list(marks))
-    return Tokenizer(backend, {"pad": PAD, "unk": UNK, "bos": BOS, "eos": EOS})
-
-
 class Words(nn.Module):
     """Word vectors for a task: static ones, ELMo's mix of layers, or both side by side, in place of
     a stack. tokenizer: of `word_tokenizer`."""
@@ -79,7 +54,7 @@ class Words(nn.Module):
 
     def __init__(
         self,
-        tokenizer: Tokenizer,
+        tokenizer: WordTokenizer,
         *,
         elmo: Elmo | None = None,
         static: Float[Tensor, "V E"] | None = None,

@@ -7,9 +7,8 @@ mixes all layers instead of taking the last.
     layers = model.elmo(**elmo.characters([["The", "bank", "closed"]], model.elmo.config.length))
 """
 
-import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -20,14 +19,12 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from course_lib.data.batches import by_length
 from course_lib.errors import CourseError
 from course_lib.families.rules import Rule, convert
 from course_lib.files import atomic_write, read_json
 from course_lib.model.heads import Mask
 from course_lib.model.layers import evaluating
 from course_lib.model.lstm import ProjectedLSTM, reverse, reversed_order, right_padded
-from course_lib.objectives import seeded_generator
 from course_lib.objectives.losses import Batch, cross_entropy
 from course_lib.vocab import IGNORE
 
@@ -36,7 +33,6 @@ CHARACTERS = 262  # 256 bytes, 5 marks, and 0 for "no word here"
 BEGIN_SENTENCE, END_SENTENCE, BEGIN_WORD, END_WORD, PAD = 257, 258, 259, 260, 261
 Characters = Int[Tensor, "B T C"]
 BOS, EOS, UNK = "<S>", "</S>", "<UNK>"
-WORD = re.compile(r"['’]s\b|\w+(?:['’-](?!s\b)\w+)*|[^\w\s]")
 
 
 @dataclass(frozen=True)
@@ -220,15 +216,6 @@ class ScalarMix(nn.Module):
         return self.dropout(sum(share * layer for share, layer in zip(shares, layers, strict=True)))
 
 
-def split(text: str) -> list[str]:
-    """Words, the possessive, and punctuation marks, as the world's documents count them.
-
-    >>> split("Anna's dog isn't here.")
-    ['Anna', "'s", 'dog', "isn't", 'here', '.']
-    """
-    return WORD.findall(text)
-
-
 @lru_cache(maxsize=2**16)
 def spelling(word: str, length: int) -> tuple[int, ...]:
     """The character ids of a word: its UTF-8 bytes between two marks, cut and padded to `length`,
@@ -286,56 +273,9 @@ class Vocabulary:
         return Vocabulary(Path(path).read_text("utf-8").split())
 
 
-WordsOf = Callable[[int], Sequence[str]]  # document number -> its words
-
-
 def model(config: ElmoConfig) -> BiLM:
     """A fresh biLM with its softmax."""
     return BiLM(Elmo(config))
-
-
-class BiLMBatches:
-    """Whole documents, `<S>` words `</S>`, one a row, none of them twice: batch `step` depends on
-    (words, seed, step) only. length: most words of a row, marks included. pool: batches whose
-    documents are sorted by length together."""
-
-    def __init__(
-        self,
-        words: WordsOf,
-        vocabulary: Vocabulary,
-        config: ElmoConfig,
-        *,
-        rows: int = 48,
-        length: int = 160,
-        pool: int = 64,
-        seed: int = 0,
-    ) -> None:
-        self.words, self.vocabulary, self.config = words, vocabulary, config
-        self.rows, self.length, self.pool, self.seed = rows, length, pool, seed
-        self._made = lru_cache(maxsize=1)(self._make)
-
-    def __getitem__(self, step: int, /) -> Batch:
-        number, index = divmod(step, self.pool)
-        return language_model_batch(self._made(number)[index], self.vocabulary, self.config.length)
-
-    def _make(self, number: int) -> list[list[list[str]]]:
-        count = self.rows * self.pool
-        rows = [[BOS, *self.words(number * count + i), EOS][: self.length] for i in range(count)]
-        return by_length(rows, self.rows, seeded_generator(self.seed, number))
-
-
-def language_model_batch(
-    rows: Sequence[Sequence[str]], vocabulary: Vocabulary, length: int
-) -> dict[str, Tensor]:
-    """Rows of words, marks included, and `labels` Int[B 2 T]: the word after each place and the
-    word before it, -100 where there is none."""
-    batch = characters(rows, length, ends=False)
-    labels = torch.full((len(rows), 2, batch["ids"].shape[1]), IGNORE)
-    for b, row in enumerate(rows):
-        ids = torch.tensor(vocabulary.ids(row))
-        labels[b, 0, : len(row) - 1] = ids[1:]
-        labels[b, 1, 1 : len(row)] = ids[:-1]
-    return {**batch, "labels": labels}
 
 
 def loss(model: nn.Module, batch: Batch) -> Tensor:

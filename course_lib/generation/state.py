@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from course_lib.errors import CourseError
 from course_lib.model.attention import KVCache
-from course_lib.model.config import Learned, StackConfig
+from course_lib.model.config import StackConfig
 from course_lib.model.layers import evaluating
 from course_lib.model.seq2seq import Seq2SeqLM
 from course_lib.objectives.collate import pad_to_longest
@@ -173,9 +173,9 @@ def check_positions(config: StackConfig, needed: int, what: str) -> None:
     Raises:
         CourseError: if `what`, a text of `needed` tokens, is too long.
     """
-    if isinstance(config.position, Learned) and needed > config.position.length:
+    if config.max_length is not None and needed > config.max_length:
         raise CourseError(
-            f"{what} take {needed} positions, and this model has learned {config.position.length}."
+            f"{what} take {needed} positions, and this model has learned {config.max_length}."
         )
 
 

@@ -18,6 +18,8 @@ from course_lib.model.config import Activation
 from course_lib.model.layers import ACTIVATIONS, norm
 from course_lib.model.transformer import Transformer
 
+# What a task asks: a label of one text, of two, of each token; one of N texts; a span's two ends.
+Kind = Literal["single", "pair", "tagging", "choice", "span"]
 Pool = Literal["first", "last", "mean", "max"]
 Mask = Bool[Tensor, "B T"] | None  # True = a real token; as loss_mask, a position that is asked
 Segments = Int[Tensor, "B T"] | None

@@ -13,10 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from course_lib import families, hub
+from course_lib.data.embedders import SentenceEncoder
 from course_lib.data.tokenizers import Tokenizer
 from course_lib.errors import CourseError
 from course_lib.families.rules import Values, convert, convert_back
-from course_lib.families.sentence import Dense, Normalize, Sentence, SentenceEncoder
+from course_lib.families.sentence import Dense, Normalize, Sentence
 from course_lib.files import atomic_write, read_json, write_json
 from course_lib.model import heads
 from course_lib.model.config import StackConfig

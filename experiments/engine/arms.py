@@ -28,6 +28,8 @@ from torch import Tensor, nn
 from classroom.town import World
 from course_lib.data.batches import StreamBatches
 from course_lib.data.tokenizers import Tokenizer, train_wordpiece
+from course_lib.data.word_batches import BiLMBatches, WordsOf
+from course_lib.data.words import split_words
 from course_lib.errors import CourseError
 from course_lib.families import elmo
 from course_lib.files import COURSE, atomic_write, read_json, write_json
@@ -109,10 +111,10 @@ class Training:
             **options,
         )
 
-    def words(self, split: str) -> elmo.WordsOf:
+    def words(self, split: str) -> WordsOf:
         """Document number -> its words."""
         read = sentences(self.world, split, self.seed)
-        return lambda index: elmo.split(" ".join(read(index)))
+        return lambda index: split_words(" ".join(read(index)))
 
 
 @dataclass(frozen=True)
@@ -211,7 +213,7 @@ def learned(
 
 def learn_words(texts: Iterable[str], size: int) -> elmo.Vocabulary:
     """The commonest words, for a softmax of this size."""
-    return elmo.Vocabulary.count(map(elmo.split, texts), most=size - 3)
+    return elmo.Vocabulary.count(map(split_words, texts), most=size - 3)
 
 
 def vocabulary(arm: Arm, folder: Path = FOLDER) -> Any:
@@ -262,7 +264,7 @@ def batches_of(arm: Arm, known: Any) -> Any:
     """The arm's training batches."""
     if isinstance(arm.model, StackConfig):
         return ArmBatches(arm, known)
-    return elmo.BiLMBatches(
+    return BiLMBatches(
         arm.words("train"), known, arm.model, rows=arm.rows, length=arm.length, seed=arm.seed
     )
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from course_lib.analysis.evaluation import Blank
 from course_lib.data.inputs import EncodedRow, SourceTarget, in_order
 from course_lib.data.tokenizers import Tokenizer
+from course_lib.data.words import split_words
 from course_lib.families import elmo, lstm
 from course_lib.generation import generate
 from course_lib.model import heads
@@ -111,7 +112,7 @@ def elmo_accuracy(
     for start in range(0, len(blanks), batch):
         some = blanks[start : start + batch]
         before, after = (
-            [elmo.split(getattr(blank, side)) for blank in some] for side in ("left", "right")
+            [split_words(getattr(blank, side)) for blank in some] for side in ("left", "right")
         )
         left, back = elmo.hidden_word(model, before, after)
         said = [vocabulary.words[i] for i in (left + back).argmax(-1).tolist()]

@@ -24,8 +24,10 @@ from torch import nn
 from classroom.records.record import RESULTS
 from course_lib import data, peft, zoo
 from course_lib.analysis.retrieval import How, Index
+from course_lib.analysis.similarity import sts
+from course_lib.data.embedders import Embedder, SentenceEncoder, words
+from course_lib.data.text_batches import TextBatches
 from course_lib.families import sentence as sentences
-from course_lib.families.sentence import Embedder, SentenceEncoder, TextBatches
 from course_lib.files import write_json
 from course_lib.generation import prompting
 from course_lib.objectives.losses import Batch
@@ -69,7 +71,7 @@ def search(
 
     def said(texts: list[str]) -> list[str]:
         return (
-            [" ".join(STEMMER.stem(word) for word in sentences.words(text)) for text in texts]
+            [" ".join(STEMMER.stem(word) for word in words(text)) for text in texts]
             if stem
             else texts
         )
@@ -129,7 +131,7 @@ def main(
     )
 
     def score(name: str) -> None:
-        found[name] = {"sts": sentences.sts(encoder, test["text"], test["pair"], test["label"])}
+        found[name] = {"sts": sts(encoder, test["text"], test["pair"], test["label"])}
         found[name] |= search(questions, encoder, how="dense")
         found[f"{name}, with BM25"] = search(questions, encoder, how="rrf")
         typer.echo(f"{time.perf_counter() - start:.0f} s {name} {found[name]}")

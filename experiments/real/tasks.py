@@ -21,14 +21,11 @@ from datasets import Dataset, concatenate_datasets
 from classroom.records.figures import figure
 from classroom.records.record import RESULTS
 from course_lib import data, zoo
+from course_lib.analysis.similarity import sts
 from course_lib.data.columns import Columns
-from course_lib.families.sentence import (
-    Sentence,
-    SentenceEncoder,
-    TextBatches,
-    cosine_regression,
-    sts,
-)
+from course_lib.data.embedders import SentenceEncoder
+from course_lib.data.text_batches import TextBatches
+from course_lib.families.sentence import Sentence, cosine_regression
 from course_lib.files import read_json, write_json
 from course_lib.model.transformer import Transformer
 from course_lib.training.finetune import finetune

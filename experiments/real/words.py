@@ -19,9 +19,12 @@ import typer
 
 from classroom.records.record import RESULTS
 from course_lib import data
+from course_lib.analysis import analogies
+from course_lib.analysis.analogies import AnalogyQuestion
 from course_lib.analysis.metrics import spearman
+from course_lib.data.words import lowercase_words
 from course_lib.families import word_vectors
-from course_lib.families.word_vectors import AnalogyQuestion, WordVectors
+from course_lib.families.word_vectors import WordVectors
 from course_lib.files import write_json
 
 # words among which an analogy's answer is sought, as Mikolov et al. 2013, section 4.1
@@ -77,7 +80,7 @@ def main(
     """Train, score, write."""
     torch.set_num_threads(1)
     start = time.perf_counter()
-    text = word_vectors.count(word_vectors.sentences(data.corpus(corpus)["text"]), least=10)
+    text = word_vectors.count(lowercase_words(data.corpus(corpus)["text"]), least=10)
     learner = word_vectors.Word2Vec(
         text, word_vectors.Word2VecConfig("skip-gram", size=size, epochs=epochs)
     )
@@ -87,7 +90,7 @@ def main(
     vectors = WordVectors(whole.words[:MANY], whole.matrix[:MANY])
     scores: dict[str, Any] = {name: similarity(whole, pairs / f"{name}.txt") for name in SETS}
     for kind, some in questions(asked, vectors).items():
-        found = word_vectors.analogies(vectors, some)
+        found = analogies.score(vectors, some)
         scores[f"analogies of {kind}"] = {"accuracy": found.accuracy, "asked": found.asked}
     about = {
         "words": len(text.ids),

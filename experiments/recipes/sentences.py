@@ -10,14 +10,14 @@ import torch
 from torch import Tensor, nn
 
 from course_lib import zoo
+from course_lib.analysis.similarity import sts
 from course_lib.data import tokenizers
+from course_lib.data.embedders import SentenceEncoder
+from course_lib.data.text_batches import TextBatches
 from course_lib.families.sentence import (
     PairClassifier,
     Sentence,
-    SentenceEncoder,
-    TextBatches,
     cosine_regression,
-    sts,
 )
 from course_lib.model.heads import Pool
 from course_lib.objectives import losses

@@ -13,8 +13,12 @@ import torch
 from torch import nn
 
 from course_lib import zoo
-from course_lib.analysis import evaluation
-from course_lib.families import elmo, sentence, word_vectors
+from course_lib.analysis import analogies, evaluation
+from course_lib.analysis.similarity import sts
+from course_lib.data.embedders import WordAverage
+from course_lib.data.word_batches import BiLMBatches
+from course_lib.data.words import lowercase_words
+from course_lib.families import elmo, word_vectors
 from course_lib.training.pretraining import Point
 from experiments.engine import arms, probes
 from experiments.recipes.base import HELD_OUT, Job, RecipeTraining, Scores, TrainingJob
@@ -61,7 +65,7 @@ class ElmoRun(TrainingJob):
         torch.manual_seed(self.recipe.seed)
         return elmo.model(self.config)
 
-    def batches(self, split: str = "train", **options: int) -> elmo.BiLMBatches:
+    def batches(self, split: str = "train", **options: int) -> BiLMBatches:
         recipe = self.recipe
         how = {
             "rows": recipe.rows,
@@ -69,7 +73,7 @@ class ElmoRun(TrainingJob):
             "pool": recipe.pool,
             "seed": recipe.seed,
         } | options
-        return elmo.BiLMBatches(recipe.words(split), self.tokenizer, self.config, **how)
+        return BiLMBatches(recipe.words(split), self.tokenizer, self.config, **how)
 
     def probe(self, model: nn.Module) -> Scores:
         assert isinstance(model, elmo.BiLM)
@@ -119,7 +123,7 @@ class StaticRun(Job):
         """What learns, before its first epoch."""
         recipe, read = self.recipe, self.sentences("train")
         texts = (" ".join(read(i)) for i in range(recipe.documents))
-        text = word_vectors.count(word_vectors.sentences(texts), least=recipe.least)
+        text = word_vectors.count(lowercase_words(texts), least=recipe.least)
         given = {
             name: value for name in ("epochs", "lr") if (value := getattr(recipe, name)) is not None
         }
@@ -155,9 +159,9 @@ class StaticRun(Job):
         """Analogies, out of all words and out of four; Spearman's correlation of texts' cosines
         with their grades.
         """
-        asked = word_vectors.questions(self.world.task("analogies", ASKED, "test"))
-        found = word_vectors.analogies(vectors, asked)
+        asked = analogies.questions(self.world.task("analogies", ASKED, "test"))
+        found = analogies.score(vectors, asked)
         rows = self.world.task("similarity", ASKED, "validation")
         columns = [[row[name] for row in rows] for name in ("text", "pair", "label")]
-        similarity = sentence.sts(sentence.WordAverage(vectors.numbers, vectors.matrix), *columns)
+        similarity = sts(WordAverage(vectors.numbers, vectors.matrix), *columns)
         return {"analogies": found.accuracy, "choice": found.choice, "similarity": similarity}

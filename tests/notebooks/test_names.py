@@ -74,9 +74,9 @@ def test_every_name_exists(path):
 
 
 def test_a_renamed_class_is_found():
-    source = "from course_lib.families import word_vectors\nword_vectors.Analogies(0.0, 0.0, 0)"
-    assert missing(source) == ["course_lib.families.word_vectors.Analogies"]
+    source = "from course_lib.analysis import analogies\nanalogies.Analogies(0.0, 0.0, 0)"
+    assert missing(source) == ["course_lib.analysis.analogies.Analogies"]
     assert missing("from course_lib.families import no_such_file") == [
         "course_lib.families.no_such_file"
     ]
-    assert missing(source.replace("Analogies", "AnalogyScores")) == []
+    assert missing(source.replace("Analogies(", "AnalogyScores(")) == []

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 import torch
 
+from course_lib.data.word_batches import language_model_batch
 from course_lib.errors import CourseError
 from course_lib.families import elmo
-from course_lib.families.elmo import Vocabulary, characters, language_model_batch
+from course_lib.families.elmo import Vocabulary, characters
 from course_lib.families.rules import convert
 from tests.parity import elmo_reference as reference
 from tests.parity.public import close

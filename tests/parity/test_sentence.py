@@ -9,6 +9,8 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer import losses as theirs_losses
 from sentence_transformers.sentence_transformer import modules
 
+from course_lib.data.embedders import encode
+from course_lib.data.text_batches import text_batch
 from course_lib.data.tokenizers import Tokenizer, train_wordpiece
 from course_lib.errors import CourseError
 from course_lib.families import family
@@ -92,7 +94,7 @@ def test_folders_give_equal_vectors(name, which, family, tokenizer, tmp_path):
     ours = load_sentence(folder)
     expected = vectors(theirs)
     assert ours.max_length == 16 < len(tokenizer.encode(TEXTS[2]))  # one text is cut
-    assert close(sbert.encode(ours, TEXTS, batch=2), expected)
+    assert close(encode(ours, TEXTS, batch=2), expected)
     assert [type(layer).__name__ for layer in ours.model.top] == [
         type(m).__name__ for m in list(theirs)[2:]
     ]
@@ -136,7 +138,7 @@ def test_an_older_folder_and_its_settings(tokenizer, tmp_path):
     ours = load_sentence(tmp_path)
     assert (ours.max_length, ours.prompt, ours.model.pool) == (6, "the old ", "max")
     expected = vectors(SentenceTransformer(str(tmp_path), device="cpu"))
-    assert close(sbert.encode(ours, TEXTS), expected)
+    assert close(encode(ours, TEXTS), expected)
 
 
 @pytest.mark.parametrize(
@@ -199,7 +201,7 @@ def both(tokenizer, tmp_path):
 
 
 def batch_of(tokenizer, *columns):
-    return sbert.text_batch(tokenizer, list(zip(*columns, strict=True)), 16)
+    return text_batch(tokenizer, list(zip(*columns, strict=True)), 16)
 
 
 def test_softmax_loss(both, tokenizer):

@@ -7,6 +7,8 @@ import pytest
 import torch
 
 from classroom.town import World
+from course_lib.analysis import analogies
+from course_lib.data.words import lowercase_words
 from course_lib.families import word_vectors
 from course_lib.families.word_vectors import stays
 
@@ -138,7 +140,7 @@ def test_every_update_is_gensim_s(kind):
 
 def test_words_are_counted_thinned_and_drawn_as_gensim_does():
     world = World(0)
-    rows = list(word_vectors.sentences(world.document(i)["text"] for i in range(60)))
+    rows = list(lowercase_words(world.document(i)["text"] for i in range(60)))
     text = word_vectors.count(rows, least=2)
     model = gensim.Word2Vec(vector_size=4, min_count=2, sample=1e-3)
     model.build_vocab(rows)
@@ -172,10 +174,7 @@ def test_gensim_s_files_are_read_and_answer_the_same(tmp_path):
     )
     best = theirs.most_similar(positive=["b", "c"], negative=["a"], topn=1)[0][0]
     assert (
-        word_vectors.analogies(
-            vectors, [word_vectors.AnalogyQuestion("a", "b", "c", best)]
-        ).accuracy
-        == 1.0
+        analogies.score(vectors, [analogies.AnalogyQuestion("a", "b", "c", best)]).accuracy == 1.0
     )
 
 

@@ -13,15 +13,10 @@ from classroom.town.searches import KINDS, collection
 from course_lib import zoo
 from course_lib.analysis import metrics
 from course_lib.analysis.retrieval import Index, best, words
+from course_lib.data.embedders import Embedder, SentenceEncoder, WordAverage, encode
+from course_lib.data.text_batches import TextBatches
 from course_lib.families import sentence
-from course_lib.families.sentence import (
-    Sentence,
-    SentenceEncoder,
-    TextBatches,
-    WordAverage,
-    encode,
-    triplet_loss,
-)
+from course_lib.families.sentence import Sentence, triplet_loss
 from course_lib.model.heads import Pool
 from course_lib.objectives import losses, seeded_generator
 from course_lib.training import optim
@@ -32,7 +27,7 @@ SIZES: dict[str, list[int]] = given("sbert")["sizes"]
 TRAINED, OWN = "S-BERT softmax", "S-BERT"
 
 
-def averages() -> dict[str, sentence.Embedder]:
+def averages() -> dict[str, Embedder]:
     """The means of the shipped static vectors."""
     static = {name: zoo.load(checkpoint).model for name, checkpoint in STATIC.items()}
     return {name: WordAverage(vectors.numbers, vectors.matrix) for name, vectors in static.items()}

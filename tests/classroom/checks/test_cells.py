@@ -10,7 +10,7 @@ import pytest
 
 from classroom import records
 from classroom.records import ledger
-from course_lib.families import elmo
+from course_lib.data.words import split_words
 from course_lib.vocab import IGNORE
 from tests.classroom.checks.lessons import ROOT, run_cells, started
 
@@ -84,6 +84,6 @@ def test_the_reviews_of_lesson_07_mean_what_they_say(tmp_path: Path) -> None:
     }
     assert len(rows) == 120
     for row in rows:
-        assert {kinds[word] for word in elmo.split(row["text"]) if word in kinds} == {
+        assert {kinds[word] for word in split_words(row["text"]) if word in kinds} == {
             row["label"]
         }, row

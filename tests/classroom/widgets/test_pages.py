@@ -12,10 +12,10 @@ from classroom import widgets
 from classroom.widgets import card, search
 from classroom.widgets.playground import SHOWN, pack
 from course_lib.analysis.retrieval import Index
+from course_lib.data.embedders import WordAverage
 from course_lib.data.tokenizers import Tokenizer, train_bpe, train_wordpiece
 from course_lib.errors import CourseError
 from course_lib.families.gpt import gpt
-from course_lib.families.sentence import WordAverage
 from course_lib.generation import next_distribution
 from course_lib.model import heads
 from course_lib.model.transformer import Transformer

@@ -8,8 +8,8 @@ import torch
 
 from course_lib.analysis import retrieval
 from course_lib.analysis.retrieval import BM25, Hit, Index, best
+from course_lib.data.embedders import WordAverage
 from course_lib.errors import CourseError
-from course_lib.families.sentence import WordAverage
 
 TEXTS = [
     "The old mill stood by the river.",

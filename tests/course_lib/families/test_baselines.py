@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from course_lib.data.inputs import Frame
+from course_lib.data.words import task_words, word_tokenizer
 from course_lib.families import elmo
-from course_lib.families.baselines import ReaderConfig, TaskModel, Words, task_words, word_tokenizer
+from course_lib.families.baselines import ReaderConfig, TaskModel, Words
 from course_lib.training.finetune import finetune, predict
 
 WORDS = ["The", "dog", "cat", "barks", "sleeps", "good", "bad", "Anna", "'s", ".", "?"]

@@ -7,6 +7,8 @@ import torch
 from torch import nn
 
 from classroom.town import World
+from course_lib.data.word_batches import BiLMBatches
+from course_lib.data.words import split_words
 from course_lib.errors import CourseError
 from course_lib.families import elmo
 from course_lib.families.elmo import ElmoConfig, Vocabulary, characters, spelling
@@ -72,7 +74,7 @@ def test_splitting_finds_the_words_of_the_world():
     world = World(0)
     for i in range(100):
         document = world.document(i)
-        assert elmo.split(document["text"]) == document["tokens"]
+        assert split_words(document["text"]) == document["tokens"]
 
 
 def numbered(length=5, rows=2, pool=3, seed=0):
@@ -80,7 +82,7 @@ def numbered(length=5, rows=2, pool=3, seed=0):
     texts = [[f"d{i}"] * (1 + i % 5) for i in range(24)]
     vocabulary = Vocabulary.count(texts)
     config = replace(SMALL, vocab=len(vocabulary))
-    return vocabulary, elmo.BiLMBatches(
+    return vocabulary, BiLMBatches(
         lambda i: texts[i], vocabulary, config, length=length, rows=rows, pool=pool, seed=seed
     )
 

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from course_lib.data.words import word_tokenizer
 from course_lib.errors import CourseError
-from course_lib.families.baselines import word_tokenizer
 from course_lib.families.lstm import (
     LstmAutoencoder,
     LstmBody,

@@ -6,10 +6,12 @@ import pytest
 import torch
 
 from classroom.town import World
+from course_lib.analysis import analogies
+from course_lib.data.embedders import WordAverage
+from course_lib.data.words import word_tokenizer
 from course_lib.errors import CourseError
 from course_lib.families import word_vectors
-from course_lib.families.baselines import Words, word_tokenizer
-from course_lib.families.sentence import WordAverage
+from course_lib.families.baselines import Words
 from course_lib.families.word_vectors import around
 
 ROWS = [["a", "b", "c"], ["b", "a"], ["c"], ["d", "a", "b", "rare"]] * 2
@@ -128,24 +130,22 @@ def test_neighbours_and_analogies():
     vectors = word_vectors.WordVectors(["king", "man", "woman", "queen", "mud"], matrix)
     assert [word for word, _ in vectors.nearest("king", 50)] == ["queen", "man", "woman", "mud"]
     asked = [
-        word_vectors.AnalogyQuestion("man", "king", "woman", "queen", ("king", "mud")),
-        word_vectors.AnalogyQuestion("man", "king", "woman", "mud", ("queen",)),
-        word_vectors.AnalogyQuestion("man", "king", "woman", "sea"),
+        analogies.AnalogyQuestion("man", "king", "woman", "queen", ("king", "mud")),
+        analogies.AnalogyQuestion("man", "king", "woman", "mud", ("queen",)),
+        analogies.AnalogyQuestion("man", "king", "woman", "sea"),
     ]
-    found = word_vectors.analogies(vectors, asked)
+    found = analogies.score(vectors, asked)
     assert (found.accuracy, found.choice, found.asked) == (0.5, 0.5, 2)
     matrix = torch.tensor([[1.0, 0.0], [1.0, 0.1], [0.9, 1.0], [0.5, 1.0]])
     # c itself is nearest to b - a + c
     close = word_vectors.WordVectors(["a", "b", "c", "d"], matrix)
-    found = word_vectors.analogies(
-        close, [word_vectors.AnalogyQuestion("a", "b", "c", "d", ("c",))]
-    )
+    found = analogies.score(close, [analogies.AnalogyQuestion("a", "b", "c", "d", ("c",))])
     assert (found.accuracy, found.choice) == (1.0, 1.0)
 
 
 def test_the_world_s_analogies_are_questions():
     rows = World(0).task("analogies", 20)
-    for row, question in zip(rows, word_vectors.questions(rows), strict=True):
+    for row, question in zip(rows, analogies.questions(rows), strict=True):
         said = f"{question.a} is to {question.b} as {question.c} is to"
         assert said == row["text"].lower()
         assert question.d == row["choices"][row["label"]].lower() and len(question.others) == 3
@@ -181,6 +181,6 @@ def test_wrong_input_is_one_sentence(tmp_path):
     with pytest.raises(CourseError, match="no vector for 'sea'"):
         table().nearest("sea")
     with pytest.raises(CourseError, match="None of the 1 questions"):
-        word_vectors.analogies(table(), [word_vectors.AnalogyQuestion("x", "y", "z", "w")])
+        analogies.score(table(), [analogies.AnalogyQuestion("x", "y", "z", "w")])
     with pytest.raises(CourseError, match="Only 0 words"):
         word_vectors.count([["a"]], least=2)

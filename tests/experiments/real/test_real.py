@@ -10,7 +10,7 @@ import torch
 from datasets import ClassLabel, Dataset, Features, List, Value, concatenate_datasets
 
 from course_lib import zoo
-from course_lib.analysis import probing
+from course_lib.analysis import analogies, probing
 from course_lib.families import word_vectors
 from experiments.real import senses, sentences, tasks, text, words
 
@@ -222,4 +222,4 @@ def test_pairs_of_words_and_analogies(tmp_path):
         ": family\nman king woman queen\n: gram1\nman men king kings\n", "utf-8"
     )
     asked = words.questions(tmp_path / "asked", vectors)
-    assert word_vectors.analogies(vectors, asked["meaning"]).accuracy == 1.0 and asked["form"] == []
+    assert analogies.score(vectors, asked["meaning"]).accuracy == 1.0 and asked["form"] == []

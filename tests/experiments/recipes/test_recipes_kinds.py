@@ -15,11 +15,12 @@ from torch import Tensor, nn
 
 from course_lib import zoo
 from course_lib.analysis import evaluation
+from course_lib.data.embedders import SentenceEncoder
 from course_lib.data.tokenizers import Tokenizer, add_sentinels, train_wordpiece
 from course_lib.errors import CourseError
 from course_lib.families import elmo, word_vectors
 from course_lib.families.electra import ElectraOutput
-from course_lib.families.sentence import Sentence, SentenceEncoder
+from course_lib.families.sentence import Sentence
 from course_lib.model import heads
 from course_lib.model.seq2seq import Seq2SeqLM
 from experiments import recipes

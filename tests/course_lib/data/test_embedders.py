@@ -5,16 +5,14 @@ refused.
 import pytest
 import torch
 
+from course_lib.analysis.similarity import sts
+from course_lib.data.embedders import SentenceEncoder, WordAverage, encode
 from course_lib.data.tokenizers import Tokenizer, train_wordpiece
 from course_lib.errors import CourseError
-from course_lib.families import sentence as sbert
 from course_lib.families.sentence import (
     Dense,
     Normalize,
     Sentence,
-    SentenceEncoder,
-    WordAverage,
-    encode,
 )
 from course_lib.model.config import EmbedConfig, Learned, StackConfig
 from course_lib.model.transformer import Transformer
@@ -105,8 +103,8 @@ def test_sts_is_spearman_of_the_cosines() -> None:
         {"a": 0, "b": 1, "c": 2}, torch.tensor([[1.0, 0.0], [1.0, 1.0], [0.0, 5.0]])
     )
     labels = [5.0, 3.0, 0.0]
-    assert sbert.sts(table, ["a"] * 3, ["a", "b", "c"], labels) == pytest.approx(1)
-    assert sbert.sts(table, ["a"] * 3, ["c", "b", "a"], labels) == pytest.approx(-1)
+    assert sts(table, ["a"] * 3, ["a", "b", "c"], labels) == pytest.approx(1)
+    assert sts(table, ["a"] * 3, ["c", "b", "a"], labels) == pytest.approx(-1)
 
 
 def test_bad_input(tokenizer: Tokenizer) -> None:

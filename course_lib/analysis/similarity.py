@@ -1,0 +1,22 @@
+"""Whether vectors of texts say how alike the texts are."""
+
+from collections.abc import Sequence
+
+from course_lib.analysis.metrics import spearman
+from course_lib.data.embedders import Embedder, encode
+from course_lib.families.sentence import cosines
+
+
+def sts(
+    embedder: Embedder,
+    texts: Sequence[str],
+    pairs: Sequence[str],
+    labels: Sequence[float],
+    *,
+    batch: int = 32,
+) -> float:
+    """Semantic textual similarity: Spearman's correlation of the cosines and the labels (section
+    4.1).
+    """
+    u, v = encode(embedder, [*texts, *pairs], batch=batch).chunk(2)
+    return spearman(cosines(u, v).tolist(), list(labels))

@@ -1,0 +1,57 @@
+"""Texts as words, for the models that came before tokens of several letters."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from course_lib.data.tokenizers import Tokenizer
+from course_lib.families.baselines import PAD
+from course_lib.families.elmo import BOS, EOS, UNK
+
+WORD = re.compile(r"['’]s\b|\w+(?:['’-](?!s\b)\w+)*|[^\w\s]")
+
+
+def split_words(text: str) -> list[str]:
+    """Words, the possessive, and punctuation marks, as the world's documents count them.
+
+    >>> split_words("Anna's dog isn't here.")
+    ['Anna', "'s", 'dog', "isn't", 'here', '.']
+    """
+    return WORD.findall(text)
+
+
+def lowercase_words(texts: Iterable[str]) -> Iterator[list[str]]:
+    """The words of each text in lower case, punctuation marks included."""
+    return (split_words(text.lower()) for text in texts)
+
+
+def task_words(task: Mapping[str, Iterable[Mapping[str, Any]]]) -> list[str]:
+    """Every word of a task's texts, in all its splits: a vocabulary of inputs only, whose vectors
+    come by spelling.
+    """
+    values = (value for rows in task.values() for row in rows for value in row.values())
+    texts = (text for value in values for text in (value if isinstance(value, list) else [value]))
+    return list(
+        dict.fromkeys(word for text in texts if isinstance(text, str) for word in split_words(text))
+    )
+
+
+def word_tokenizer(words: Iterable[str]) -> Tokenizer:
+    """One token a word or punctuation mark; texts are framed as `<S> text </S>`, pairs as two of
+    these. Words that are not among `words` become `<UNK>`."""
+    import tokenizers
+    from tokenizers import models, pre_tokenizers, processors
+
+    marks = (PAD, UNK, BOS, EOS)
+    vocab = {word: i for i, word in enumerate(dict.fromkeys([*marks, *words]))}
+    backend = tokenizers.Tokenizer(models.WordLevel(vocab, unk_token=UNK))
+    backend.pre_tokenizer = pre_tokenizers.Split(
+        tokenizers.Regex(WORD.pattern), "removed", invert=True
+    )
+    backend.post_processor = processors.TemplateProcessing(
+        single=f"{BOS}:0 $A:0 {EOS}:0",
+        pair=f"{BOS}:0 $A:0 {EOS}:0 {BOS}:1 $B:1 {EOS}:1",
+        special_tokens=[(BOS, vocab[BOS]), (EOS, vocab[EOS])],
+    )
+    backend.add_special_tokens(list(marks))
+    return Tokenizer(backend, {"pad": PAD, "unk": UNK, "bos": BOS, "eos": EOS})
