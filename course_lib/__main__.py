@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from course_lib.errors import CourseError, CourseWarning
-from course_lib.files import COURSE, locked, read_json
+from course_lib.files import DATA, locked, read_json
 from course_lib.memory import restart_keeping_large_buffers
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Start with: python -m course_lib finetune bert-mini --task world/sentiment",
+    epilog='Start with: python -m course_lib generate gpt-english "In the kitchen"',
 )
 zoo_app = typer.Typer(help="The checkpoints that come with the course.", no_args_is_help=True)
 app.add_typer(zoo_app, name="zoo")
@@ -62,7 +62,7 @@ def named(out: Path | None) -> Path | None:
     return out
 
 
-DATA = "world, docs, a text file or folder, or hub:NAME"
+SOURCES = "A text file or folder, docs, hub:NAME, or an installed source"
 Threads = Annotated[
     int, typer.Option(help="CPU threads; 0 = all cores.", min=0, callback=set_threads)
 ]
@@ -96,7 +96,7 @@ def pretrain(
     ],
     out: Annotated[Path, typer.Option(help="Folder for the model and its run.", callback=named)],
     data: Annotated[
-        str, typer.Option(help=DATA + ", or a folder that `tokenize` wrote.")
+        str, typer.Option(help=SOURCES + ", or a folder that `tokenize` wrote.")
     ] = "world",
     documents: Annotated[
         int | None, typer.Option(help="How many documents; all if not given.", min=1)
@@ -184,7 +184,7 @@ def tokenize(
     out: Annotated[
         Path, typer.Option(help="Folder for the tokenizer and the token files.", callback=named)
     ],
-    data: Annotated[str, typer.Option(help=DATA + ".")] = "world",
+    data: Annotated[str, typer.Option(help=SOURCES + ".")],
     model: Annotated[
         str, typer.Option(help="What it is for: gpt takes byte-level BPE, the others WordPiece.")
     ] = "gpt",
@@ -214,7 +214,7 @@ def tokenize(
 def finetune(
     model: _Model,
     task: Annotated[
-        str, typer.Option(help="world/sentiment, world/nli, ... a file or folder, or hub:NAME.")
+        str, typer.Option(help="A file or folder, hub:NAME, or NAME/TASK of an installed source.")
     ],
     out: Annotated[
         Path | None, typer.Option(help="Folder for the model; `predict` opens it.", callback=named)
@@ -242,8 +242,9 @@ def finetune(
 ) -> None:
     """Fine-tune a model on one task and score it.
 
-    Example: python -m course_lib finetune bert-mini --task world/sentiment --n 1000 --out
-    build/sentiment"""
+    Example: python -m course_lib finetune bert-english --task reviews.csv
+    --columns text=review,label=stars --test train --out build/reviews
+    """
     names = (
         "epochs",
         "lr",
@@ -437,8 +438,7 @@ def zoo_check() -> None:
 
 @app.command()
 def fetch(
-    wanted: Annotated[Path, typer.Argument(show_default="data/class.json")] = COURSE
-    / "data/class.json",
+    wanted: Annotated[Path, typer.Argument(show_default="data/class.json")] = DATA / "class.json",
 ) -> None:
     """Fetch a list of models and datasets from the hub; afterwards they work without a network."""
     from course_lib import data, hub

@@ -19,6 +19,9 @@ except ImportError:  # Windows
 
 # the checkout: data/, notebooks/, build/ stand beside the packages
 COURSE = Path(__file__).resolve().parents[1]
+# checkpoints and texts: inside an installed package (setup.py puts them there), or the checkout's
+_INSTALLED = Path(__file__).resolve().parent / "shipped"
+DATA = _INSTALLED if _INSTALLED.is_dir() else COURSE / "data"
 
 
 @contextmanager

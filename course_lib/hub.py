@@ -1,9 +1,9 @@
 """Names of the Hugging Face hub, and what lies in the cache.
 
     hub:glue:sst2                  a dataset and one of its configurations
-    hub:owner/name@5f1e0c9         a commit, branch or tag of it; without one the newest that can be had
+    hub:owner/name@5f1e0c9         a commit, branch or tag of it; without one the newest there is
     hub:path/to/folder             a folder laid out as on the hub
-    bert-base-uncased@v1           where a model is asked for, also without "hub:", unless there is such a folder
+    bert-base-uncased@v1           where a model is asked for, also without "hub:"
 
 What was fetched once is used again without a network. Nothing of a hub is ever executed: no
 scripts, no pickles."""

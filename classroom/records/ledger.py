@@ -11,9 +11,9 @@ from typing import Any, Literal, get_args
 
 from classroom.records import rules
 from course_lib.errors import CourseError
-from course_lib.files import COURSE, read_json
+from course_lib.files import DATA as DATA
+from course_lib.files import read_json
 
-DATA = COURSE / "data"
 LEDGER = DATA / "claims.yaml"
 
 ClaimKind = Literal["exact", "computed", "measured"]

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from course_lib.errors import CourseError
-from course_lib.files import COURSE
+from course_lib.files import DATA
 
-FOLDER = COURSE / "data" / "world"
+FOLDER = DATA / "world"
 
 
 class Shape(NamedTuple):

@@ -11,7 +11,7 @@ from classroom.figures.display import Html
 from classroom.templates import escape, trusted
 from classroom.widgets.card import card
 from course_lib.errors import CourseError
-from course_lib.files import COURSE, read_json
+from course_lib.files import DATA, read_json
 
 if TYPE_CHECKING:
     from course_lib.training.spans import Reading
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 SEED = 59  # of the order of a quiz' choices: with it each place is right about equally often
 
 
-def quiz(name: str, file: Path = COURSE / "data" / "quizzes.json") -> Html:
+def quiz(name: str, file: Path = DATA / "quizzes.json") -> Html:
     """A question whose every choice opens its own explanation. No script, no kernel; works on
     GitHub and on paper.
 

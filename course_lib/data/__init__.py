@@ -1,8 +1,8 @@
 """Text and labels for the lessons, and the batches made of them.
 
     from course_lib import data
-    documents = data.corpus("world")            # or "docs", a file or folder, "hub:NAME"
-    examples = data.task("world/sentiment")     # or a folder in a published format
+    documents = data.corpus("docs")             # or a file or folder, "hub:NAME", ...
+    examples = data.task("reviews.csv", columns={"text": "review", "label": "stars"})
 
 Both give a `datasets.Dataset`. `encode_corpus` turns documents into token numbers, and `batches`
 has the sources of training batches made from them."""

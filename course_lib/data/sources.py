@@ -15,7 +15,7 @@ from course_lib import hub
 from course_lib.data import folders
 from course_lib.data.columns import Row
 from course_lib.errors import CourseError
-from course_lib.files import COURSE
+from course_lib.files import DATA
 
 if TYPE_CHECKING:
     from datasets import Dataset, IterableDataset
@@ -24,7 +24,7 @@ AnyDataset: TypeAlias = "Dataset | IterableDataset"
 # files, or a dataset of the hub or of files in its layout
 Opened: TypeAlias = "folders.Found | AnyDataset"
 
-SHIPPED = {name: COURSE / "data" / name for name in ("docs", "manual")}
+SHIPPED = {name: DATA / name for name in ("docs", "manual")}
 BUFFER = 1000  # rows of a stream among which n are drawn
 # The builders of `datasets` that read tables; others decode archives, images or what a file says of
 # itself.

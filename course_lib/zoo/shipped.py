@@ -22,7 +22,7 @@ from course_lib.errors import CourseError
 from course_lib.families import elmo
 from course_lib.families.sentence import Sentence
 from course_lib.families.word_vectors import WordVectors
-from course_lib.files import COURSE, atomic_write, read_json, write_json
+from course_lib.files import DATA, atomic_write, read_json, write_json
 from course_lib.model import heads
 from course_lib.model.config import flatten, from_dict, to_dict
 from course_lib.model.seq2seq import EncoderDecoder, Seq2SeqLM, encoder_config
@@ -30,7 +30,7 @@ from course_lib.model.transformer import Transformer
 from course_lib.training.run_state import tied
 from course_lib.zoo import folders
 
-FOLDER = COURSE / "data" / "checkpoints"
+FOLDER = DATA / "checkpoints"
 FILES = ("model.safetensors", "config.json", "tokenizer.json", "card.json")
 MAX_BYTES = 12_000_000
 WORDS = "vocabulary.json"  # in place of tokenizer.json
