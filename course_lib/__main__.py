@@ -259,7 +259,7 @@ def finetune(
     )
     how = {name: value for name, value in locals().items() if name in names}
     from course_lib import data, zoo
-    from course_lib.training.finetune import finetune as run
+    from course_lib.training import finetune as tuning
 
     loaded, named = zoo.open_model(model), _columns(columns)
     test = test or data.held_out(task, columns=named)
@@ -271,9 +271,14 @@ def finetune(
         nullcontext() if out is None else locked(out),
         _progress(epochs * -(-len(rows["train"]) // batch)) as watch,
     ):
-        how |= {"pretrained": not scratch, "live": lambda steps, _: map(watch, steps)}
-        # the model with BERT's pooler, if it has one
-        result = run(loaded.model, rows, loaded.tokenizer, **how)
+        config = tuning.FinetuneConfig(pretrained=not scratch, **how)
+        result = tuning.finetune(
+            loaded.model,  # with BERT's pooler, if it has one
+            rows,
+            loaded.tokenizer,
+            config,
+            live=lambda steps, _: map(watch, steps),
+        )
     if result.per_class:
         table = []
         for name, row in result.per_class.items():

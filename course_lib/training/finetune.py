@@ -1,15 +1,18 @@
 """One task, one model, one score (Devlin et al. 2019, section 4; Radford et al. 2018, section 3.2).
 
-`finetune` puts a head on a body, trains and scores; `predict` asks the result, or a folder that it
-was saved in, about new rows."""
+`finetune` puts a head on a copy of a model, trains both and scores them:
+
+    result = finetune(model, task, tokenizer, FinetuneConfig(epochs=4, lr=1e-3))
+
+`predict` asks the result, or a folder that it was saved in, about new rows."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 
 import torch
 from torch import nn
@@ -21,6 +24,7 @@ from course_lib.data.inputs import MARKS, EncodedRow, Frame, Kind, TaskBatches, 
 from course_lib.data.tokenizers import Tokenizer
 from course_lib.errors import CourseError
 from course_lib.families.rules import convert_back
+from course_lib.files import write_json
 from course_lib.model import heads
 from course_lib.model.layers import evaluating
 from course_lib.model.transformer import Transformer
@@ -29,13 +33,98 @@ from course_lib.training import spans
 from course_lib.training.device import Precision
 from course_lib.training.loop import Step, TrainConfig, train
 
-HEADS: dict[Kind, type[nn.Module]] = {
-    "single": heads.Classifier,
-    "pair": heads.Classifier,
-    "tagging": heads.TokenClassifier,
-    "choice": heads.MultipleChoice,
-    "span": heads.QuestionAnswering,
-}
+SPLITS = ("train", "validation", "test")
+CONFIG_FILE = "finetune.json"  # in a saved model's folder: how it was tuned
+Wrap = Callable[[Transformer], nn.Module]
+# What the steps and their number go through, and who gives them on: a progress bar, for instance.
+Live = Callable[[Iterator[Step], int], Iterable[Step]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinetuneConfig:
+    """How to fine-tune: the task, where the model begins, and how it is trained.
+
+    Attributes:
+        kind: of task; by default what the columns of its rows say.
+        classes: names of the labels; by default what the dataset's features say. A "single" or
+            "pair" task with float labels has none: it is a regression.
+        metric: of `metrics.METRICS`; by default accuracy, entity F1 for B-/I- tags, exact match for
+            spans, Pearson for scores.
+        max_length: tokens of an input, where the model could read more.
+        pretrained: False starts from random weights of the same configuration.
+        frozen: train the head only.
+        dropout: in place of the model's.
+        pool: of `heads.Classifier`; by default "last" for a causal model (the extract mark),
+            "first" for others.
+        epochs: how often each row is read.
+        batch: rows.
+        by_length: batches of rows of like length, which need less padding; by default, of any rows.
+        lr: the peak of the learning rate.
+        warmup: the share of the steps in which it rises, linearly; then it falls linearly to 0.
+        weight_decay: for matrices; biases, norms and embedding tables do not decay.
+        seed: of the head's weights, the order of rows and the dropout.
+        precision: as in `TrainConfig`.
+        device: where it is trained.
+        out: folder for the model, with this config beside it; a decoder's classifier then has no
+            bias, as in transformers.
+
+    Raises:
+        CourseError: if a value is out of range or names nothing.
+    """
+
+    kind: Kind | None = None
+    classes: Sequence[str] | None = None
+    metric: str | None = None
+    max_length: int | None = None
+
+    pretrained: bool = True
+    frozen: bool = False
+    dropout: float | None = None
+    pool: heads.Pool | None = None
+
+    epochs: int = 3
+    batch: int = 32
+    by_length: bool = False
+    lr: float = 3e-4
+    warmup: float = 0.1
+    weight_decay: float = 0.01
+    seed: int = 0
+
+    precision: Precision = "fp32"
+    device: str | torch.device = "cpu"
+    out: str | Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.classes is not None and not self.classes:
+            raise CourseError("classes is empty; name the labels, or leave it out.")
+        if self.epochs < 1 or self.batch < 1:
+            raise CourseError(
+                f"epochs is {self.epochs} and batch is {self.batch}; both must be at least 1."
+            )
+        if self.metric is not None and self.metric not in metrics.METRICS:
+            raise CourseError(
+                f"There is no metric {self.metric!r}; there are {', '.join(metrics.METRICS)}."
+            )
+
+    def training(self, steps: int) -> TrainConfig:
+        """The training in so many steps: linear warm-up, then linear decay."""
+        return TrainConfig(
+            steps=steps,
+            lr=self.lr,
+            schedule="linear",
+            warmup=round(self.warmup * steps),
+            weight_decay=self.weight_decay,
+            device=self.device,
+            precision=self.precision,
+        )
+
+    def save(self, folder: str | Path) -> None:
+        """Write it beside a model."""
+        values = asdict(self) | {"device": str(self.device), "out": str(self.out)}
+        write_json(Path(folder) / CONFIG_FILE, values)
+
+
+DEFAULT = FinetuneConfig()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,10 +146,18 @@ class FineTuned:
 
 @dataclass(frozen=True, kw_only=True)
 class Result(FineTuned):
-    """What a fine-tuning run gave. score: of the test rows, by `metric`. predictions, truth: one
-    entry a test row, as of `predict` (truth: a list of texts where several count). per_class:
-    precision, recall, F1 and count by label name. history: the training steps. validation: the
-    score after each epoch, if there are validation rows."""
+    """What a fine-tuning run gave.
+
+    Attributes:
+        score: of the test rows, by `metric`.
+        metric: of `metrics.METRICS`.
+        predictions: one entry a test row, as of `predict`.
+        truth: likewise; a list of texts where several are right.
+        per_class: precision, recall, F1 and count by label name.
+        history: the training steps.
+        validation: the score after each epoch, if there are validation rows.
+        seconds: of everything, the scoring included.
+    """
 
     score: float
     metric: str
@@ -79,164 +176,228 @@ class Result(FineTuned):
 
 
 def finetune(
-    stack: Transformer | nn.Module,
+    model: nn.Module,
     task: Mapping[str, Iterable[Row]],
     tokenizer: Tokenizer,
+    config: FinetuneConfig = DEFAULT,
     *,
-    kind: Kind | None = None,
-    classes: Sequence[str] | None = None,
-    epochs: int = 3,
-    lr: float = 3e-4,
-    batch: int = 32,
-    seed: int = 0,
-    pretrained: bool = True,
-    frozen: bool = False,
-    dropout: float | None = None,
-    pool: heads.Pool | None = None,
-    peft: Callable[[Transformer], nn.Module] | None = None,
-    on_top: Callable[[Transformer], nn.Module] | None = None,
-    metric: str | None = None,
-    warmup: float = 0.1,
-    weight_decay: float = 0.01,
-    max_length: int | None = None,
-    device: str | torch.device = "cpu",
-    precision: Precision = "fp32",
-    by_length: bool = False,
-    out: str | Path | None = None,
-    live: Callable[[Iterator[Step], int], Iterable[Step]] = lambda steps, total: steps,
+    peft: Wrap | None = None,
+    on_top: Wrap | None = None,
+    live: Live | None = None,
 ) -> Result:
-    """Put a head on a copy of `stack`, train both on a task, score the test rows.
+    """Put a head on a copy of a model's body, train both on a task, score the test rows.
 
     Args:
-        stack: left as it is. Or a model that owns one, as checkpoints are; if it owns a pooler too
-            (BERT's), a classifier begins with that one, as in BERT's code. Or
-            `families.baselines.Words`, whose task model takes the place of a head; `pool`, `peft`
-            and `on_top` are not for it.
+        model: a Transformer, or a model that owns one, as checkpoints do; it is left as it is. If
+            it owns a pooler too (BERT's), a classifier begins with that one, as in BERT's code. Or
+            a `TaskBody`, which makes its own model for a task; `pool`, `peft` and `on_top` are not
+            for it.
         task: "train" and "test" rows, perhaps "validation", with the columns of one kind of task
-            (`course_lib.data.inputs`). classes: names of the labels; by default what the dataset's
-            features say. A "single" or "pair" task with float labels has none: it is a regression.
-        lr: peak learning rate; linear warm-up over the share `warmup` of the steps, then linear
-            decay.
-        pretrained: False starts from fresh weights of the same configuration. frozen: trains the
-            head only.
-        pool: of `heads.Classifier`; by default "last" for a causal stack (the extract mark),
-            "first" for others.
+            (`course_lib.data.inputs`).
+        tokenizer: the model's.
+        config: everything else that can be said in a word or a number.
         peft: body -> the body with a few new weights, the only ones trained beside the head
             (`peft.lora`). A decoder's three marks then stay random.
         on_top: body -> what the head then stands on, called and configured like the body (a BiLSTM
             over it).
-        by_length: batches of rows of like length, which need less padding; by default, of any rows.
-        metric: of `metrics.METRICS`; by default accuracy, entity F1 for B-/I- tags, exact match for
-            spans, Pearson for scores.
-        out: folder for the model (`FineTuned.save`); a decoder's classifier then has no bias, as in
-            transformers.
-        live: what the steps and their number go through, and who gives them on;
-            `figures.train_with_progress`.
+        live: gets the steps and their number, and gives the steps on
+            (`figures.train_with_progress`).
+
+    Raises:
+        CourseError: if task, tokenizer and model do not fit, or the training diverges.
 
     Known departure: GPT-1's auxiliary language-model loss is left out.
     """
     start = time.perf_counter()
-    kind, names = _task(task, kind, classes)
-    stack, pooler = _parts(stack)
-    if tokenizer.vocab.size != stack.config.embed.vocab:
-        has = (
-            f"The tokenizer has {tokenizer.vocab.size} tokens, the model {stack.config.embed.vocab}"
-        )
-        raise CourseError(f"{has}; they do not belong together.")
-    known: tuple[str, ...] = getattr(stack, "vocabulary", ())
-    if tuple(tokenizer.tokens(range(len(known)))) != known:
-        raise CourseError("The tokenizer has other tokens than the model's own; use that one.")
-    if classes is not None and not classes:
-        raise CourseError("classes is empty; name the labels, or leave it out.")
-    if epochs < 1 or batch < 1:
-        raise CourseError(f"epochs is {epochs} and batch is {batch}; both must be at least 1.")
-    if peft is not None and frozen:
+    if peft is not None and config.frozen:
         raise CourseError(
             "peft trains new weights in the body, frozen=True none at all; choose one of them."
         )
-    count = len(names) if names else None
-    frame = Frame(tokenizer, stack.config, kind, classes=count, max_length=max_length)
-    rows = {
-        split: frame.rows(data)
-        for split, data in task.items()
-        if split in ("train", "validation", "test")
-    }
-    metric = metric or _default_metric(kind, names)
-    if metric not in metrics.METRICS:
-        raise CourseError(f"There is no metric {metric!r}; there are {', '.join(metrics.METRICS)}.")
-
+    data = _prepare(model, task, tokenizer, config)
     with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        if hasattr(stack, "for_task"):  # families.baselines.Words puts more than a head on top
-            own: Any = stack
-            model = own.for_task(kind, count, pretrained=pretrained, frozen=frozen, dropout=dropout)
-        else:
-            body = _copy(stack, pretrained=pretrained, dropout=dropout)
-            body = body if peft is None else cast(Transformer, peft(body))
-            under_head = body if on_top is None else cast(Transformer, on_top(body))
-            read = pool or ("last" if stack.config.causal else "first")
-            more: dict[Kind, tuple[Any, ...]] = {"span": (), "choice": (read,), "tagging": (count,)}
-            bias = out is None or not stack.config.causal
-            model = HEADS[kind](under_head, *more.get(kind, (count or 1, read, bias)))
-            if (
-                pretrained
-                and pooler is not None
-                and isinstance(model, heads.Classifier)
-                and model.pool == "first"
-            ):
-                model.pooler.load_state_dict(pooler.state_dict())
-                model.pooler.activation = pooler.activation
-            if frozen:
-                body.requires_grad_(False)
-        if out is not None:  # before any training: is there a public class for this model?
-            family = families.family_of(model)
-            name = families.public_class(model, family) or ""
-            if pooled := family.architectures[name].options(body, {}).get("pooler"):
-                # ELECTRA's, DistilBERT's and ModernBERT's classes have their own
-                model.pooler.activation = pooled.activation
-                model.pooler.norm = pooled.norm
-            convert_back(model.state_dict(), family.all_rules(name, model), model)
-        batches = TaskBatches(frame, rows["train"], batch, seed, by_length)
-        steps = epochs * batches.per_epoch
-        validation: list[float] = []
-
-        def scored(training: Iterator[Step]) -> Iterator[Step]:
-            for step in training:
-                if "validation" in rows and step.step % batches.per_epoch == 0:
-                    validation.append(
-                        _score(metric, *answers(model, frame, rows["validation"], names))
-                    )
-                yield step
-
-        training_config = TrainConfig(
-            steps=steps,
-            lr=lr,
-            schedule="linear",
-            warmup=round(warmup * steps),
-            weight_decay=weight_decay,
-            device=device,
-            precision=precision,
-        )
-        loss = losses.span if kind == "span" else losses.classification
-        training = train(model, batches, loss, training_config)
-        history = list(live(scored(training), steps))
-    predictions, truth = answers(model, frame, rows["test"], names)
+        torch.manual_seed(config.seed)
+        tuned = _build(model, data, config, peft, on_top)
+        history, validation = _run(tuned, data, config, live)
+    predictions, truth = answers(tuned, data.frame, data.rows["test"], data.names)
     result = Result(
-        score=_score(metric, predictions, truth),
-        metric=metric,
+        score=_score(data.metric, predictions, truth),
+        metric=data.metric,
         predictions=predictions,
         truth=truth,
-        per_class=_per_class(kind, predictions, truth, names),
+        per_class=_per_class(data.frame.kind, predictions, truth, data.names),
         history=history,
         validation=validation,
         seconds=time.perf_counter() - start,
-        model=model.eval(),
-        frame=frame,
-        names=names,
+        model=tuned.eval(),
+        frame=data.frame,
+        names=data.names,
     )
-    if out is not None:
-        result.save(out)
+    if config.out is not None:
+        result.save(config.out)
+        config.save(config.out)
     return result
+
+
+class _TaskData(NamedTuple):
+    """A task as the model reads it.
+
+    Attributes:
+        rows: the encoded rows of each split.
+        frame: how a row becomes an input.
+        names: of the labels; none for scores, spans and choices.
+        metric: what the test rows are scored by.
+    """
+
+    rows: dict[str, list[EncodedRow]]
+    frame: Frame
+    names: list[str]
+    metric: str
+
+
+def _prepare(
+    model: nn.Module,
+    task: Mapping[str, Iterable[Row]],
+    tokenizer: Tokenizer,
+    config: FinetuneConfig,
+) -> _TaskData:
+    """The task's rows, encoded for the model."""
+    kind, names = _task(task, config.kind, config.classes)
+    body = _body(model)
+    _check_tokenizer(tokenizer, body)
+    classes = len(names) if names else None
+    frame = Frame(tokenizer, body.config, kind, classes=classes, max_length=config.max_length)
+    rows = {split: frame.rows(data) for split, data in task.items() if split in SPLITS}
+    return _TaskData(rows, frame, names, config.metric or _default_metric(kind, names))
+
+
+def _build(
+    model: nn.Module,
+    data: _TaskData,
+    config: FinetuneConfig,
+    peft: Wrap | None,
+    on_top: Wrap | None,
+) -> nn.Module:
+    """The model that is trained: a copy of the body, and the task's head."""
+    kind = data.frame.kind
+    body = _body(model)
+    if isinstance(body, TaskBody):
+        return body.for_task(
+            kind,
+            data.frame.classes,
+            pretrained=config.pretrained,
+            frozen=config.frozen,
+            dropout=config.dropout,
+        )
+
+    is_causal = body.config.causal
+    body = _copy(body, pretrained=config.pretrained, dropout=config.dropout)
+    if peft is not None:
+        body = cast(Transformer, peft(body))
+    under_head = body if on_top is None else cast(Transformer, on_top(body))
+    head = HeadOptions(
+        classes=data.frame.classes or 1,
+        pool=config.pool or ("last" if is_causal else "first"),
+        bias=config.out is None or not is_causal,
+    )
+    tuned = HEADS[kind](under_head, head)
+
+    pooler = getattr(model, "pooler", None)
+    reads_pooler = isinstance(tuned, heads.Classifier) and tuned.pool == "first"
+    if config.pretrained and pooler is not None and reads_pooler:
+        own_pooler: Any = tuned.pooler
+        own_pooler.load_state_dict(pooler.state_dict())
+        own_pooler.activation = pooler.activation
+    if config.frozen:
+        body.requires_grad_(False)
+    if config.out is not None:
+        _fit_public_class(tuned)
+    return tuned
+
+
+def _fit_public_class(model: nn.Module) -> None:
+    """Make the head that of the public class it will be saved as.
+
+    Raises:
+        CourseError: if there is no public class for this model. It is known before any training.
+    """
+    family = families.family_of(model)
+    name = families.public_class(model, family) or ""
+    pooled = family.architectures[name].options(cast(Any, model).stack, {}).get("pooler")
+    if pooled:  # ELECTRA's, DistilBERT's and ModernBERT's classes have their own
+        pooler: Any = model.pooler
+        pooler.activation = pooled.activation
+        pooler.norm = pooled.norm
+    convert_back(model.state_dict(), family.all_rules(name, model), model)
+
+
+def _run(
+    model: nn.Module, data: _TaskData, config: FinetuneConfig, live: Live | None
+) -> tuple[list[Step], list[float]]:
+    """Train; the steps, and the score of the validation rows after each epoch."""
+    batches = TaskBatches(
+        data.frame, data.rows["train"], config.batch, config.seed, config.by_length
+    )
+    steps = config.epochs * batches.per_epoch
+    validation: list[float] = []
+
+    def validated(training: Iterator[Step]) -> Iterator[Step]:
+        for step in training:
+            if "validation" in data.rows and step.step % batches.per_epoch == 0:
+                pairs = answers(model, data.frame, data.rows["validation"], data.names)
+                validation.append(_score(data.metric, *pairs))
+            yield step
+
+    loss = losses.span if data.frame.kind == "span" else losses.classification
+    training = validated(train(model, batches, loss, config.training(steps)))
+    history = list(training if live is None else live(training, steps))
+    return history, validation
+
+
+@dataclass(frozen=True)
+class HeadOptions:
+    """What a head can be told.
+
+    Attributes:
+        classes: of the labels; 1 for a score.
+        pool: which token's vector a classifier reads.
+        bias: of a classifier's last layer.
+    """
+
+    classes: int
+    pool: heads.Pool
+    bias: bool
+
+
+def _classifier(body: Transformer, options: HeadOptions) -> nn.Module:
+    return heads.Classifier(body, classes=options.classes, pool=options.pool, bias=options.bias)
+
+
+def _token_classifier(body: Transformer, options: HeadOptions) -> nn.Module:
+    return heads.TokenClassifier(body, classes=options.classes)
+
+
+def _multiple_choice(body: Transformer, options: HeadOptions) -> nn.Module:
+    return heads.MultipleChoice(body, pool=options.pool)
+
+
+def _question_answering(body: Transformer, options: HeadOptions) -> nn.Module:
+    return heads.QuestionAnswering(body)
+
+
+# How the head of each kind of task is made, and which kind of task a head is for.
+HEADS: dict[Kind, Callable[[Transformer, HeadOptions], nn.Module]] = {
+    "single": _classifier,
+    "pair": _classifier,
+    "tagging": _token_classifier,
+    "choice": _multiple_choice,
+    "span": _question_answering,
+}
+KINDS: dict[type[nn.Module], Kind] = {
+    heads.Classifier: "single",  # or "pair", which has the same head
+    heads.TokenClassifier: "tagging",
+    heads.MultipleChoice: "choice",
+    heads.QuestionAnswering: "span",
+}
 
 
 def load(source: str | Path) -> FineTuned:
@@ -244,7 +405,7 @@ def load(source: str | Path) -> FineTuned:
     hub.
     """
     model, tokenizer, _ = zoo.open_model(source)
-    kind = next((kind for kind, head in HEADS.items() if type(model) is head), None)
+    kind = KINDS.get(type(model))
     if kind is None:
         raise CourseError(
             f"{source} is not fine-tuned: a {type(model).__name__} has no head for a task's"
@@ -348,17 +509,48 @@ def _task(
     return kind, names
 
 
-def _parts(model: Transformer | nn.Module) -> tuple[Transformer, heads.Pooler | None]:
-    """The stack of a model, and its pooler where it has one."""
-    if hasattr(model, "for_task"):
-        return cast(Transformer, model), None
-    stack = model if isinstance(model, Transformer) else getattr(model, "stack", None)
-    if not isinstance(stack, Transformer):
+@runtime_checkable
+class TaskBody(Protocol):
+    """A body that makes its own model for a task (`families.baselines.Words`)."""
+
+    config: Any
+
+    def for_task(
+        self,
+        kind: Kind,
+        classes: int | None,
+        *,
+        pretrained: bool,
+        frozen: bool,
+        dropout: float | None,
+    ) -> nn.Module:
+        """The model for one task, on a copy of the body."""
+
+
+def _body(model: nn.Module) -> Any:
+    """What is tuned of a model: the Transformer that it is or owns, or the body itself."""
+    if isinstance(model, TaskBody | Transformer):
+        return model
+    body = getattr(model, "stack", None)
+    if not isinstance(body, Transformer):
         raise CourseError(
             f"Fine-tuning starts from a Transformer, or its owner; a {type(model).__name__} has"
             " none."
         )
-    return stack, getattr(model, "pooler", None)
+    return body
+
+
+def _check_tokenizer(tokenizer: Tokenizer, body: Any) -> None:
+    """Whether the tokenizer's tokens are those of the model's table."""
+    rows = body.config.embed.vocab
+    if tokenizer.vocab.size != rows:
+        raise CourseError(
+            f"The tokenizer has {tokenizer.vocab.size} tokens, the model {rows}; they do not belong"
+            " together."
+        )
+    known: tuple[str, ...] = getattr(body, "vocabulary", ())
+    if tuple(tokenizer.tokens(range(len(known)))) != known:
+        raise CourseError("The tokenizer has other tokens than the model's own; use that one.")
 
 
 def _copy(stack: Transformer, *, pretrained: bool, dropout: float | None) -> Transformer:

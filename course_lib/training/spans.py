@@ -5,17 +5,14 @@ tokens."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 from jaxtyping import Bool, Float
-from torch import Tensor
+from torch import Tensor, nn
 
-from course_lib.data.inputs import EncodedRow
+from course_lib.data.inputs import EncodedRow, Frame
 from course_lib.errors import CourseError
-
-if TYPE_CHECKING:
-    from course_lib.training.finetune import Result
 
 Logits = Float[Tensor, " T"]
 LONGEST = 30  # tokens of an answer, as in BERT's code
@@ -71,8 +68,20 @@ def answer(row: EncodedRow, start: Logits, end: Logits) -> str:
     return "" if a is None or b is None else text[a[0] : b[1]].strip()
 
 
+class Reader(Protocol):
+    """A fine-tuned model and what it reads (`finetune.FineTuned`)."""
+
+    @property
+    def model(self) -> nn.Module:
+        """With the head of a span task."""
+
+    @property
+    def frame(self) -> Frame:
+        """How a row becomes an input."""
+
+
 @torch.no_grad()
-def read(result: "Result", item: Mapping[str, Any]) -> Reading:
+def read(result: Reader, item: Mapping[str, Any]) -> Reading:
     """Start and end probabilities over the passage of one row of a span task, by a model fine-tuned
     on it.
     """
@@ -111,7 +120,7 @@ def _inside(row: EncodedRow) -> Bool[Tensor, " T"]:
     return torch.tensor([place is not None for place in row.context[1]])
 
 
-def _words(result: "Result", row: EncodedRow) -> tuple[list[str], Tensor]:
+def _words(result: Reader, row: EncodedRow) -> tuple[list[str], Tensor]:
     """The passage's words, and for each token of the input the number of its word, -1 outside the
     passage.
     """

@@ -22,7 +22,7 @@ from course_lib.objectives import losses, seeded_generator
 from course_lib.training import loop, optim
 from course_lib.training.device import Precision
 from course_lib.training.feed import Batches
-from course_lib.training.finetune import finetune
+from course_lib.training.finetune import FinetuneConfig, finetune
 from experiments.engine import arms
 
 
@@ -224,7 +224,7 @@ def _tune(
         "pool": "last" if body.config.causal else "mean",
         "precision": "auto",
     }
-    return {"score": finetune(body, rows, source.tokenizer, **options).score}
+    return {"score": finetune(body, rows, source.tokenizer, FinetuneConfig(**options)).score}
 
 
 def checkpoint_hash(name: str) -> str:

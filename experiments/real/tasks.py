@@ -28,7 +28,7 @@ from course_lib.data.text_batches import TextBatches
 from course_lib.families.sentence import Sentence, cosine_regression
 from course_lib.files import read_json, write_json
 from course_lib.model.transformer import Transformer
-from course_lib.training.finetune import finetune
+from course_lib.training.finetune import FinetuneConfig, finetune
 from experiments.engine.lab import fit
 from experiments.real.baselines import PENALTIES, Run, linear
 
@@ -105,7 +105,10 @@ def encoder(name: str, task: PublicTask, *, pretrained: bool, device: str = "cpu
 
     def tuned(rows: Dataset, test: Dataset, rate: float, seed: int) -> float:
         return finetune(
-            model, {"train": rows, "test": test}, tokenizer, lr=rate, seed=seed, **how
+            model,
+            {"train": rows, "test": test},
+            tokenizer,
+            FinetuneConfig(lr=rate, seed=seed, **how),
         ).score
 
     def as_vectors(rows: Dataset, test: Dataset, rate: float, seed: int) -> float:

@@ -37,7 +37,7 @@ from course_lib.files import read_json, write_json
 from course_lib.model import heads, transformer
 from course_lib.objectives import losses
 from course_lib.training import optim
-from course_lib.training.finetune import finetune
+from course_lib.training.finetune import FinetuneConfig, finetune
 from course_lib.vocab import IGNORE
 from experiments.engine import arms, lab, run
 from experiments.town import hiding, views
@@ -147,19 +147,21 @@ def _encoder(
         loaded.model.stack,
         rows,
         loaded.tokenizer,
-        kind=what.kind,
-        classes=what.classes or None,
-        metric=what.metric,
-        epochs=epochs[many],
-        batch=batch[many],
-        seed=cell.seed,
-        pretrained=cell.start == "pretrained",
-        precision="auto",
-        lr=use.lr,
-        warmup=use.warmup,
-        weight_decay=use.weight_decay,
-        dropout=use.dropout,
-        pool=use.pool,
+        FinetuneConfig(
+            kind=what.kind,
+            classes=what.classes or None,
+            metric=what.metric,
+            epochs=epochs[many],
+            batch=batch[many],
+            seed=cell.seed,
+            pretrained=cell.start == "pretrained",
+            precision="auto",
+            lr=use.lr,
+            warmup=use.warmup,
+            weight_decay=use.weight_decay,
+            dropout=use.dropout,
+            pool=use.pool,
+        ),
     ).score
 
 

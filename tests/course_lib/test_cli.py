@@ -199,6 +199,7 @@ def test_a_slip_in_python_is_one_sentence(folder: Path, slip: str, said: str) ->
     names |= {
         "Tokenizer": Tokenizer,
         "finetune": finetune.finetune,
+        "FinetuneConfig": finetune.FinetuneConfig,
         "rows": dict.fromkeys(("train", "test"), ROWS),
     }
     with pytest.raises(CourseError, match=re.escape(said)):

@@ -14,7 +14,7 @@ from course_lib.families.gpt import gpt3
 from course_lib.model import heads, transformer
 from course_lib.objectives import collate, losses, seeded_generator
 from course_lib.peft import nf4
-from course_lib.training.finetune import Result, finetune, predict
+from course_lib.training.finetune import FinetuneConfig, Result, finetune, predict
 from experiments.lessons import Lab, experiment, given, settings, small_models, task_rows
 
 BODY = "bert-mini"
@@ -54,7 +54,7 @@ class Setup:
     ) -> Result:
         """Fine-tune a copy of a body, by default the shipped one, on all labels, or on few for
         three times the epochs, at the learning rate that is best on validation rows. name: of the
-        body that the rate is chosen with."""
+        body that the rate is chosen with. changes: `task` and `peft`, in place of the method's."""
         options: dict[str, Any] = {
             "batch": 16,
             "max_length": 96,
@@ -62,13 +62,16 @@ class Setup:
             "device": self.lab.device,
         }
         options |= {"epochs": (3 if few else 1) * self.size["epochs"]} | METHODS[method]
+        wrap = options.pop("peft", None)
         task, start = self.few if few else self.task, body or self.model
 
         def tried() -> dict[str, float]:
             chosen = task_rows("entities", self.seed, validation=self.size["chosen"])["validation"]
             rows = {"train": task["train"], "test": chosen}
             return {
-                f"{lr:g}": finetune(start, rows, self.tokenizer, lr=lr, **options).score
+                f"{lr:g}": finetune(
+                    start, rows, self.tokenizer, FinetuneConfig(lr=lr, **options), peft=wrap
+                ).score
                 for lr in RATES[method]
             }
 
@@ -76,7 +79,11 @@ class Setup:
         scores = self.lab.kept("peft-rates", follows, tried)
         lr = float(max(scores, key=scores.__getitem__))
         return finetune(
-            start, changes.pop("task", task), self.tokenizer, lr=lr, **options | changes
+            start,
+            changes.get("task", task),
+            self.tokenizer,
+            FinetuneConfig(lr=lr, **options),
+            peft=changes.get("peft", wrap),
         )
 
     @cached_property

@@ -9,7 +9,7 @@ from course_lib.data.inputs import Frame
 from course_lib.data.words import task_words, word_tokenizer
 from course_lib.families import elmo
 from course_lib.families.baselines import ReaderConfig, TaskModel, Words
-from course_lib.training.finetune import finetune, predict
+from course_lib.training.finetune import FinetuneConfig, finetune, predict
 
 WORDS = ["The", "dog", "cat", "barks", "sleeps", "good", "bad", "Anna", "'s", ".", "?"]
 TOKENIZER = word_tokenizer(WORDS)
@@ -168,7 +168,10 @@ def test_finetuning_takes_it_as_a_body(frozen):
     before = {name: value.clone() for name, value in start.state_dict().items()}
     task = {"train": learnable(32), "test": learnable(8)}
     result = finetune(
-        start, task, TOKENIZER, epochs=20, lr=0.02, batch=8, frozen=frozen, classes=["cat", "dog"]
+        start,
+        task,
+        TOKENIZER,
+        FinetuneConfig(epochs=20, lr=0.02, batch=8, frozen=frozen, classes=["cat", "dog"]),
     )
     assert result.score == 1.0 and predict(result, learnable(2)) == [0, 1]
     assert all(torch.equal(value, before[name]) for name, value in start.state_dict().items())

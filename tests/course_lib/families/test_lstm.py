@@ -16,7 +16,7 @@ from course_lib.families.lstm import (
 )
 from course_lib.model.seq2seq import shift_right
 from course_lib.objectives import losses
-from course_lib.training.finetune import finetune, predict
+from course_lib.training.finetune import FinetuneConfig, finetune, predict
 from course_lib.vocab import IGNORE
 
 CONFIG = LstmConfig(vocab=11, width=5, cells=7, layers=2, dropout=0.3)
@@ -204,7 +204,12 @@ def test_finetuning_starts_from_a_copy_of_the_body():
     body = LstmBody(LstmConfig(TOKENIZER.vocab.size, width=8, cells=12, dropout=0.0))
     start = {name: value.clone() for name, value in body.state_dict().items()}
     task = {"train": learnable(32), "test": learnable(8)}
-    result = finetune(body, task, TOKENIZER, epochs=25, lr=0.03, batch=8, classes=["cat", "dog"])
+    result = finetune(
+        body,
+        task,
+        TOKENIZER,
+        FinetuneConfig(epochs=25, lr=0.03, batch=8, classes=["cat", "dog"]),
+    )
     assert result.score == 1.0 and predict(result, learnable(2)) == [0, 1]
     copied, fresh = (
         body.for_task("single", 2, pretrained=pretrained).body for pretrained in (True, False)

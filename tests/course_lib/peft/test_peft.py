@@ -19,7 +19,7 @@ from course_lib.model import heads
 from course_lib.model.transformer import Transformer
 from course_lib.objectives import losses
 from course_lib.training import optim
-from course_lib.training.finetune import finetune
+from course_lib.training.finetune import FinetuneConfig, finetune
 from course_lib.training.loop import TrainConfig, train
 from tests.course_lib.model.test_stack import shaken
 
@@ -280,7 +280,9 @@ def test_finetune_trains_it_beside_a_head(method, tmp_path):
     )
     before = {name: x.clone() for name, x in body.state_dict().items()}
     task = {"train": rows * 2, "test": rows}
-    result = finetune(body, task, tokenizer, peft=method, epochs=3, lr=2e-2, batch=6)
+    result = finetune(
+        body, task, tokenizer, FinetuneConfig(epochs=3, lr=2e-2, batch=6), peft=method
+    )
     assert result.history[-1].loss < result.history[0].loss
     assert all(torch.equal(x, before[name]) for name, x in body.state_dict().items())
     trained = {name for name, weight in result.model.named_parameters() if weight.requires_grad}

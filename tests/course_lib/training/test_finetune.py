@@ -13,10 +13,19 @@ from course_lib.data.inputs import Frame, Kind
 from course_lib.data.tokenizers import Tokenizer, train_bpe, train_wordpiece
 from course_lib.errors import CourseError
 from course_lib.families import family
+from course_lib.files import read_json
 from course_lib.model import heads
 from course_lib.model.config import EmbedConfig, Learned, StackConfig
 from course_lib.model.transformer import Transformer
-from course_lib.training.finetune import Result, finetune, load, predict
+from course_lib.training.finetune import (
+    CONFIG_FILE,
+    FinetuneConfig,
+    Live,
+    Result,
+    finetune,
+    load,
+    predict,
+)
 
 WORDS = [
     *("red", "green", "blue", "pink", "grey", "Ann", "Bob", "Eve", "Tom", "Zoe"),
@@ -106,11 +115,13 @@ def rows(kind: Kind, n: int, seed: int) -> Rows:
 GOOD = {"train": rows("single", 40, 0), "test": rows("single", 10, 1)}
 
 
-def run(kind: Kind, tokenizer: Tokenizer, **options: Any) -> Result:
+def run(kind: Kind, tokenizer: Tokenizer, live: Live | None = None, **options: Any) -> Result:
     task = {"train": rows(kind, 160, 0), "test": rows(kind, 40, 1)}
     names = {"classes": ["O", "B-PER"]} if kind == "tagging" else {}
     defaults: dict[str, Any] = {"epochs": 3, "lr": 1e-2, "batch": 16} | names
-    return finetune(stack(tokenizer), task, tokenizer, **(defaults | options))
+    return finetune(
+        stack(tokenizer), task, tokenizer, FinetuneConfig(**defaults | options), live=live
+    )
 
 
 @pytest.mark.parametrize("tokenizer", [WORDPIECE, BPE], ids=["encoder", "decoder"])
@@ -133,7 +144,15 @@ def test_equal_seeds_give_equal_results_and_the_stack_stays_as_it_was() -> None:
     body = stack(WORDPIECE)
     before = {name: value.clone() for name, value in body.state_dict().items()}
     state = torch.get_rng_state()
-    runs = [finetune(body, GOOD, WORDPIECE, epochs=1, seed=seed, dropout=0.2) for seed in (3, 3, 4)]
+    runs = [
+        finetune(
+            body,
+            GOOD,
+            WORDPIECE,
+            FinetuneConfig(epochs=1, seed=seed, dropout=0.2),
+        )
+        for seed in (3, 3, 4)
+    ]
     losses = [[step.loss for step in run.history] for run in runs]
     assert losses[0] == losses[1] != losses[2]
     assert torch.equal(torch.get_rng_state(), state), "the caller's random numbers moved"
@@ -143,17 +162,19 @@ def test_equal_seeds_give_equal_results_and_the_stack_stays_as_it_was() -> None:
 
 def test_frozen_trains_the_head_only_and_scratch_forgets() -> None:
     body = stack(WORDPIECE)
-    frozen = finetune(body, GOOD, WORDPIECE, epochs=1, lr=0.1, frozen=True)
+    frozen = finetune(body, GOOD, WORDPIECE, FinetuneConfig(epochs=1, lr=0.1, frozen=True))
     own = frozen.model.state_dict()
     assert all(
         torch.equal(value, own[f"stack.{name}"]) for name, value in body.state_dict().items()
     )
     assert own["out.weight"].abs().max() > 0.2
-    scratch = finetune(body, GOOD, WORDPIECE, epochs=1, lr=1e-9, pretrained=False, seed=5)
+    scratch = finetune(
+        body, GOOD, WORDPIECE, FinetuneConfig(epochs=1, lr=1e-9, pretrained=False, seed=5)
+    )
     assert not torch.allclose(
         scratch.model.state_dict()["stack.embed.tokens.weight"], body.embed.tokens.weight
     )
-    tuned = finetune(body, GOOD, WORDPIECE, epochs=1, lr=1e-9)
+    tuned = finetune(body, GOOD, WORDPIECE, FinetuneConfig(epochs=1, lr=1e-9))
     torch.testing.assert_close(
         tuned.model.state_dict()["stack.embed.tokens.weight"], body.embed.tokens.weight
     )
@@ -166,7 +187,13 @@ def test_scores_are_regressed_and_a_saved_score_is_a_score(tmp_path: Path) -> No
         ]
 
     task = {"train": score(120, 0), "test": score(30, 1)}
-    result = finetune(stack(WORDPIECE), task, WORDPIECE, epochs=4, lr=1e-2, batch=16, out=tmp_path)
+    result = finetune(
+        stack(WORDPIECE),
+        task,
+        WORDPIECE,
+        FinetuneConfig(epochs=4, lr=1e-2, batch=16, out=tmp_path),
+    )
+    assert read_json(tmp_path / CONFIG_FILE)["epochs"] == 4
     assert result.metric == "pearson" and result.score > 0.9 and result.per_class == {}
     assert predict(tmp_path, [{"text": row["text"]} for row in task["test"]]) == pytest.approx(
         result.predictions
@@ -179,12 +206,14 @@ def test_a_pretrained_pooler_is_where_the_classifier_begins() -> None:
     theirs = model.pooler.dense.weight
 
     def pooler(model: Any, **more: Any) -> Any:
-        return finetune(model, GOOD, WORDPIECE, **options, **more).model.pooler
+        return finetune(model, GOOD, WORDPIECE, FinetuneConfig(**options, **more)).model.pooler
 
     torch.testing.assert_close(pooler(model).dense.weight, theirs)
     for fresh in (pooler(model.stack), pooler(model, pretrained=False)):
         assert not torch.allclose(fresh.dense.weight, theirs)
-    finetune(model, GOOD, WORDPIECE, pool="mean", **options)  # has no pooler to begin with
+    finetune(
+        model, GOOD, WORDPIECE, FinetuneConfig(pool="mean", **options)
+    )  # has no pooler to begin with
     # DistilBERT's
     other = heads.Classifier(model.stack, 2, pooler=heads.Pooler(model.stack, torch.relu))
     assert pooler(other).activation is torch.relu
@@ -203,7 +232,7 @@ def test_live_gets_the_steps_and_their_number_and_changes_nothing() -> None:
 
     options: dict[str, Any] = {"epochs": 2, "batch": 8, "lr": 1e-2}
     result, plain = (
-        finetune(stack(WORDPIECE), task, WORDPIECE, **options, **how)
+        finetune(stack(WORDPIECE), task, WORDPIECE, FinetuneConfig(**options), **how)
         for how in ({"live": live}, {})
     )
     assert seen == [(i, 8) for i in range(1, 9)]
@@ -252,12 +281,12 @@ def test_a_words_label_stands_at_its_first_or_last_piece(tokenizer: Tokenizer, p
 def test_of_several_true_answers_any_counts() -> None:
     task = {"train": rows("span", 160, 0), "test": rows("span", 20, 1)}
     options: dict[str, Any] = {"epochs": 1, "lr": 1e-9}
-    said = finetune(stack(WORDPIECE), task, WORDPIECE, **options).predictions
+    said = finetune(stack(WORDPIECE), task, WORDPIECE, FinetuneConfig(**options)).predictions
     wide = [
         item | {"answers": [item["answer"], text]}
         for item, text in zip(task["test"], said, strict=True)
     ]
-    result = finetune(stack(WORDPIECE), task | {"test": wide}, WORDPIECE, **options)
+    result = finetune(stack(WORDPIECE), task | {"test": wide}, WORDPIECE, FinetuneConfig(**options))
     assert (
         result.predictions == said
         and result.score == 1
@@ -302,7 +331,9 @@ def test_a_saved_model_answers_in_transformers_as_here(
     )
     body = Transformer(family(name).config(tokenizer.vocab.size, **size))
     options: dict[str, Any] = {"epochs": 2, "lr": 1e-2, "batch": 16, "dropout": 0.0}
-    result = finetune(body, task, tokenizer, out=tmp_path, classes=["no", "yes"], **options)
+    result = finetune(
+        body, task, tokenizer, FinetuneConfig(out=tmp_path, classes=["no", "yes"], **options)
+    )
     theirs = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path).eval()
     words = transformers.AutoTokenizer.from_pretrained(tmp_path)
     assert theirs.config.id2label == {0: "no", 1: "yes"}
