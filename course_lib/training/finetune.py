@@ -20,12 +20,13 @@ from torch import nn
 from course_lib import families, zoo
 from course_lib.analysis import metrics
 from course_lib.data.columns import Row
-from course_lib.data.inputs import MARKS, EncodedRow, Frame, Kind, TaskBatches, in_order, kind_of
+from course_lib.data.inputs import MARKS, EncodedRow, Frame, TaskBatches, in_order, kind_of
 from course_lib.data.tokenizers import Tokenizer
 from course_lib.errors import CourseError
 from course_lib.families.rules import convert_back
 from course_lib.files import write_json
 from course_lib.model import heads
+from course_lib.model.heads import Kind
 from course_lib.model.layers import evaluating
 from course_lib.model.transformer import Transformer
 from course_lib.objectives import losses

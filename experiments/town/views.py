@@ -18,6 +18,7 @@ from torch import Tensor
 from classroom.town import World
 from course_lib.analysis import metrics, probing
 from course_lib.data import columns, inputs
+from course_lib.model.heads import Kind
 from experiments.engine import arms, small_models
 
 Rows = list[columns.Row]
@@ -33,7 +34,7 @@ class View:
     """
 
     task: str
-    kind: inputs.Kind | Literal["target"]
+    kind: Kind | Literal["target"]
     metric: str
     classes: tuple[str, ...] = ()
 
@@ -55,7 +56,7 @@ def view(name: str) -> View:
     if "target" in row:
         return View(name, "target", "exact" if name.startswith("arithmetic") else "tokens")
     # is there an answer?
-    kind: inputs.Kind = "pair" if name == "questions-open" else inputs.kind_of(row)
+    kind: Kind = "pair" if name == "questions-open" else inputs.kind_of(row)
     scores = kind == "pair" and not labels
     metric = {"entities": "entity_f1", "questions": "exact_match"}.get(
         name, "pearson" if scores else "accuracy"
