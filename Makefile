@@ -36,7 +36,7 @@ help:
 	@echo 'make check        the quick part of make test, without lessons and browser'
 	@echo 'make run LESSON=09_bert SCALE=smoke   execute a lesson without a screen, into build/'
 	@echo 'make run SCALE=smoke  execute all lessons, and make build/site/ of them; goes on where it failed (AGAIN=1: anew)'
-	@echo 'make site         the lessons as they are stored, as offline pages in build/site/'
+	@echo 'make site         the lessons as they are stored and the API, as offline pages in build/site/'
 	@echo 'make build LESSON=09_bert             execute a lesson and store its outputs in notebooks/ (for authors)'
 	@echo 'make slides       the decks as offline HTML and PDF, into build/slides/ (one of them: DECK=1_attention)'
 	@echo 'make homework     the homework that students get, into build/homework/ (docs/teaching.md leads on from there)'

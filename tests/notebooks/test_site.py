@@ -7,7 +7,7 @@ from nbformat import v4
 
 from course_lib.errors import CourseError
 from tests.notebooks import toy
-from tools.notebooks import lessons, page, record, site, whole
+from tools.notebooks import api, lessons, page, record, site, whole
 from tools.notebooks.build import read
 
 
@@ -125,6 +125,18 @@ def test_a_link_out_of_the_site_becomes_text():
         == '<a href="01_a.html#x">a</a> <a class="b" href="world.html">w</a> t<a'
         ' href="https://example.org">e</a> <a href="#here">h</a>'
     )
+
+
+def test_the_api_pages_show_arguments_and_fetch_nothing(tmp_path):
+    api.build(tmp_path, "course_lib.model.attention")
+    shown = (tmp_path / "course_lib" / "model" / "attention.html").read_text("utf-8")
+    assert "<li><strong>mask:</strong>  True = may attend" in shown
+    assert page.fetched(shown) == []
+
+
+def test_the_index_leads_to_the_api_pages_where_there_are_some():
+    assert f'href="api/{api.FIRST}"' in site.index({}, {}, {}, with_api=True)
+    assert api.FIRST not in site.index({}, {}, {})
 
 
 @pytest.mark.browser

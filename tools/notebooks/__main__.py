@@ -87,11 +87,15 @@ def run(
 def site(
     out: Annotated[Path, typer.Option(help="folder for the pages")] = ROOT / "build" / "site",
 ) -> None:
-    """The lessons as they are stored, as offline pages with an index; nothing is executed."""
+    """The lessons as they are stored and the library's API, as offline pages with an index.
+
+    No lesson is executed.
+    """
     from tools.notebooks import record
     from tools.notebooks.site import build as build_site
 
-    print(build_site(out, {path.stem: path for path in lessons()}, record.known()))
+    stored = {path.stem: path for path in lessons()}
+    print(build_site(out, stored, record.known(), with_api=True))
 
 
 def main() -> None:

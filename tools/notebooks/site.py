@@ -16,7 +16,7 @@ import jinja2
 from classroom.figures.course_map import lesson_map, planned
 from classroom.figures.display import png
 from course_lib.files import atomic_write
-from tools.notebooks import ROOT, page, record, scrub
+from tools.notebooks import ROOT, api, page, record, scrub
 from tools.notebooks.build import read
 from tools.notebooks.navigation import opening
 
@@ -35,12 +35,16 @@ def build(
     notebooks: dict[str, Path],
     entries: dict[str, dict[str, Any]],
     given: dict[str, Any] | None = None,
+    with_api: bool = False,
 ) -> Path:
     """Write all pages into a fresh `folder`; returns the index.
 
     Args:
-        notebooks: executed lessons by name; entries: what they took, where it is known; given: the
-            run's parameters.
+        folder: what stands in it is replaced.
+        notebooks: executed lessons by name.
+        entries: what they took, where it is known.
+        given: the run's parameters.
+        with_api: write the library's API pages too, into `folder/api`. This takes half a minute.
     """
     new = folder.with_name(f"{folder.name}.new")
     shutil.rmtree(new, ignore_errors=True)
@@ -72,7 +76,9 @@ def build(
                 new / name,
                 jinja2.Template(_PAGE).render(title=title, style=STYLE, bar=bar(), body=body),
             )
-    _write(new / "index.html", index(notebooks, entries, given or {}))
+    if with_api:
+        api.build(new / "api")
+    _write(new / "index.html", index(notebooks, entries, given or {}, with_api))
     shutil.rmtree(folder, ignore_errors=True)
     new.rename(folder)
     return folder / "index.html"
@@ -108,7 +114,10 @@ def bar() -> str:
 
 
 def index(
-    notebooks: dict[str, Path], entries: dict[str, dict[str, Any]], given: dict[str, Any]
+    notebooks: dict[str, Path],
+    entries: dict[str, dict[str, Any]],
+    given: dict[str, Any],
+    with_api: bool = False,
 ) -> str:
     """The first page: what the course is, the map, a table of lessons with what they took."""
     title, _, rest = (ROOT / "README.md").read_text("utf-8").partition("\n")
@@ -136,6 +145,7 @@ def index(
         machines="; ".join(
             sorted({record.machine(entry["hardware"]) for entry in entries.values()})
         ),
+        api=f"api/{api.FIRST}" if with_api else "",
         scale=f" at SCALE={given['SCALE']}, SEED={given['SEED']}" if given.get("SCALE") else "",
     )
     return str(
