@@ -4,7 +4,7 @@ cost buys.
 A FLOP is one addition or one multiplication; 1e9 bytes are a gigabyte.
 
     # GPT-3 (Brown et al. 2020, table D.1: 3.64E+03)
-    >>> petaflop_days(training_flops(174.6e9, 300e9))
+    >>> round(petaflop_days(training_flops(174.6e9, 300e9)), 1)
     3637.5
 """
 
@@ -30,27 +30,35 @@ class _Unfilled(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        return (
-            kwargs["tensor"]
-            if getattr(func, "__module__", "") == "torch.nn.init"
-            else func(*args, **kwargs)
-        )
+        if getattr(func, "__module__", "") == "torch.nn.init":
+            return kwargs["tensor"]
+        return func(*args, **kwargs)
 
 
 def parameters(model: StackConfig | Callable[[], nn.Module]) -> int:
-    """How many weights a model has, shared ones once, without memory for them: of a configuration
-    with token vectors as output matrix, or of what builds a model, `lambda:
-    heads.MLM(Transformer(config))`."""
+    """How many weights a model has, shared ones once, without memory for them.
+
+    Args:
+        model: a configuration, whose token vectors are the output matrix; or what builds a model,
+            `lambda: heads.MLM(Transformer(config))`.
+    """
     with torch.device("meta"), _Unfilled():
         built = LM(Transformer(model)) if isinstance(model, StackConfig) else model()
     return sum(weight.numel() for weight in built.parameters())
 
 
 def training_flops(parameters: float, tokens: float, *, per_parameter: float = 6.0) -> float:
-    """6 N D: each token passes each weight once forward, a multiplication and an addition, and
-    twice backward (Kaplan et al. 2020, section 2.1; Brown et al. 2020, appendix D). per_parameter:
-    2 for reading or writing alone, 3 where a token passes only half of the weights, as in an
-    encoder-decoder."""
+    """6 N D: each token passes each weight once forward and twice backward.
+
+    A pass is a multiplication and an addition (Kaplan et al. 2020, section 2.1; Brown et al. 2020,
+    appendix D).
+
+    Args:
+        parameters: N.
+        tokens: D.
+        per_parameter: 2 for reading or writing alone, 3 where a token passes only half of the
+            weights, as in an encoder-decoder.
+    """
     return per_parameter * parameters * tokens
 
 
@@ -62,10 +70,17 @@ def petaflop_days(flops: float) -> float:
 def forward_flops(
     config: StackConfig, length: int, *, outputs: int | None = None, memory: int = 0
 ) -> int:
-    """Operations of one forward pass over one text: its matrix products, those inside attention
-    included; a causal token counts what it may see. outputs: positions at which the vocabulary's
-    scores are computed; all by default. memory: tokens of the source that a stack with
-    cross-attention reads."""
+    """Operations of one forward pass over one text: its matrix products, attention's included.
+
+    Args:
+        config: of the stack. A causal token counts what it may see.
+        length: of the text, in tokens.
+        outputs: positions at which the vocabulary's scores are computed; all by default.
+        memory: tokens of the source that a stack with cross-attention reads.
+
+    Raises:
+        CourseError: if memory is given without cross-attention, or missing with it.
+    """
     if config.cross != (memory > 0):
         raise CourseError(
             "memory is the source's length: give it for a stack with cross-attention, and only"
@@ -95,18 +110,24 @@ def _seen(config: StackConfig, layer: int, length: int) -> float:
 
 
 def kv_cache_bytes(config: StackConfig, length: int) -> int:
-    """Keys and values of a text of `length` tokens in every layer, 2 bytes a number (half
-    precision).
-    """
+    """Keys and values of a text of `length` tokens in every layer, in half precision."""
     return 2 * 2 * config.layers * length * config.heads * config.dh
 
 
 def training_bytes(parameters: float, *, trained: float | None = None) -> float:
-    """Weights, gradients and Adam's state in mixed precision (Rajbhandari et al. 2020, section
-    3.1), no activations: half precision weight and gradient (2 + 2 bytes), single precision copy,
-    mean and variance (4 + 4 + 4). A frozen weight takes 2. trained: all by default; LoRA's are in
-    `parameters` too."""
-    return 2 * parameters + 14 * (parameters if trained is None else trained)
+    """Weights, gradients and Adam's state in mixed precision, without activations.
+
+    A trained weight takes 16 bytes: weight and gradient in half precision (2 + 2), a copy in single
+    precision, mean and variance (4 + 4 + 4). A frozen one takes 2 (Rajbhandari et al. 2020, section
+    3.1).
+
+    Args:
+        parameters: all weights, LoRA's too.
+        trained: those that are trained; all by default.
+    """
+    if trained is None:
+        trained = parameters
+    return 2 * parameters + 14 * trained
 
 
 @dataclass(frozen=True)
@@ -148,9 +169,17 @@ def bill(
     overhead: float = 1.1,
     grid: float = 400.0,
 ) -> Bill:
-    """What a computation takes. utilisation: share of the peak rate; large trainings reach 0.3 to
-    0.5. price: of one device for one hour. overhead: electricity of the building over that of the
-    devices (PUE). grid: grams of CO2 a kilowatt hour."""
+    """What a computation takes.
+
+    Args:
+        flops: operations.
+        on: the device.
+        devices: how many work at once.
+        utilisation: share of the peak rate; large trainings reach 0.3 to 0.5.
+        price: of one device for one hour.
+        overhead: electricity of the building over that of the devices (PUE).
+        grid: grams of CO2 a kilowatt hour.
+    """
     hours = flops / (on.flops * utilisation) / 3600
     kwh = hours * on.watts / 1000 * overhead
     return Bill(hours / devices / 24, hours, kwh, hours * price, kwh * grid / 1000)
@@ -158,8 +187,9 @@ def bill(
 
 @dataclass(frozen=True)
 class PowerLaw:
-    """L(x) = (scale / x) ** exponent. interval: of the exponent, 95% confidence. residuals: log L -
-    log L(x).
+    """L(x) = (scale / x) ** exponent.
+
+    interval: of the exponent, 95% confidence. residuals: log L - log L(x).
     """
 
     scale: float
@@ -172,35 +202,48 @@ class PowerLaw:
 
 
 def fit_power_law(x: Sequence[float], loss: Sequence[float]) -> PowerLaw:
-    """The power law with the least squared error in log loss (Kaplan et al. 2020, section 3), a
-    linear regression; the interval, by Student's t, is honest for independent errors of equal
-    relative size."""
+    """The power law with the least squared error in log loss (Kaplan et al. 2020, section 3).
+
+    It is a linear regression. The interval, by Student's t, is honest for independent errors of
+    equal relative size.
+
+    Args:
+        x: sizes: parameters, tokens or operations.
+        loss: at each size.
+
+    Raises:
+        CourseError: if there are too few measurements, or the loss does not fall.
+    """
     from scipy.stats import linregress, t
 
     if len(x) != len(loss) or len(x) < 3 or len(set(x)) < 2 or not min(*x, *loss) > 0:
         raise CourseError(
             "A power law takes 3 measurements at 2 different sizes, a loss for each, all above 0."
         )
-    v, y = np.log(x), np.log(loss)
-    line = linregress(v, y)
+    log_x = np.log(x)
+    log_loss = np.log(loss)
+    line = linregress(log_x, log_loss)
     if not line.slope < 0:
         raise CourseError(
             "The loss does not fall with size, so there is no power law; look at the measurements."
         )
-    exponent, half = -line.slope, t.ppf(0.975, len(x) - 2) * line.stderr
+    exponent = -line.slope
+    half = t.ppf(0.975, len(x) - 2) * line.stderr  # of the interval
     return PowerLaw(
         scale=float(np.exp(line.intercept / exponent)),
         exponent=float(exponent),
         interval=(float(exponent - half), float(exponent + half)),
-        residuals=tuple((y - line.intercept - line.slope * v).tolist()),
+        residuals=tuple((log_loss - line.intercept - line.slope * log_x).tolist()),
     )
 
 
 def frontier(compute: Sequence[float], loss: Sequence[float]) -> list[int]:
-    """Numbers of the measurements that none beats at equal or less compute, by compute (Kaplan et
-    al. 2020, fig. 1).
+    """Numbers of the measurements that none beats at equal or less compute, by compute.
+
+    Kaplan et al. 2020, figure 1.
     """
-    best, kept = float("inf"), []
+    best = float("inf")
+    kept = []
     for i in sorted(range(len(loss)), key=lambda i: (compute[i], loss[i])):
         if loss[i] < best:
             best = loss[i]

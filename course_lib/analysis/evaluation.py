@@ -1,8 +1,6 @@
-"""Does the model read? Fill-in accuracy where the answer stands earlier in the same text (the copy
-probe).
-"""
+"""Does the model read? It fills in words that stand earlier in the same text (the copy probe)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -23,8 +21,9 @@ BATCH = 64  # blanks read at once
 
 @dataclass(frozen=True)
 class Blank:
-    """A text with one word to fill in. A causal model sees `left` only, a masked one `right` as
-    well.
+    """A text with one word to fill in.
+
+    A causal model sees `left` only, a masked one `right` as well.
     """
 
     left: str
@@ -34,27 +33,35 @@ class Blank:
 
 @torch.no_grad()
 def fill_in_accuracy(model: nn.Module, tokenizer: Tokenizer, blanks: Sequence[Blank]) -> float:
-    """Share of blanks that the model's most probable tokens fill rightly, every piece of the word;
-    with a mask token all pieces are masked at once, without one each is predicted from what stands
-    before it."""
-    device, vocab, right = next(model.parameters()).device, tokenizer.vocab, 0
+    """Share of blanks that the model's most probable tokens fill rightly, every token of the word.
+
+    With a mask token all tokens of the word are masked at once. Without one each is predicted from
+    what stands before it.
+    """
+    device = next(model.parameters()).device
+    vocab = tokenizer.vocab
+    right = 0
     with evaluating(model):
-        for start in range(0, len(blanks), BATCH):
-            rows = [_encoded(tokenizer, blank) for blank in blanks[start : start + BATCH]]
-            ids, attention_mask = pad_to_longest([ids for ids, _ in rows], vocab.pad or 0).values()
-            at = pad_to_longest([inside for _, inside in rows], False)["ids"].bool()
-            # Without a mask position t predicts t + 1; the first token is never an answer.
-            read, asked = (
-                (ids, at.roll(-1, dims=1))
-                if vocab.mask is None
-                else (ids.masked_fill(at, vocab.mask), at)
-            )
+        for some in _batches(blanks):
+            rows = [_encoded(tokenizer, blank) for blank in some]
+            batch = pad_to_longest([ids for ids, _ in rows], vocab.pad or 0)
+            is_answer = pad_to_longest([inside for _, inside in rows], False)["ids"].bool()
+            ids = batch["ids"]
+            if vocab.mask is None:
+                # Position t predicts t + 1. The first token is never an answer.
+                given = ids
+                predicts = is_answer.roll(-1, dims=1)
+            else:
+                given = ids.masked_fill(is_answer, vocab.mask)
+                predicts = is_answer
             logits = model(
-                read.to(device),
-                attention_mask=attention_mask.to(device),
-                loss_mask=asked.to(device),
+                given.to(device),
+                attention_mask=batch["attention_mask"].to(device),
+                loss_mask=predicts.to(device),
             )
-            right += _whole_answers(logits[0] if isinstance(logits, tuple) else logits, ids, at)
+            if isinstance(logits, tuple):  # of several heads the first is the language model's
+                logits = logits[0]
+            right += _whole_answers(logits, ids, is_answer)
     return right / len(blanks)
 
 
@@ -66,85 +73,112 @@ def restore_accuracy(
     *,
     sentinels: Sequence[int] = (),
 ) -> float:
-    """The same for an encoder-decoder, whose source has one sign in place of the word. sentinels:
-    for a T5, which says the word behind the first of them; without them the model restores the
-    whole text, as BART does."""
-    device, vocab, right = next(model.parameters()).device, tokenizer.vocab, 0
+    """The same for an encoder-decoder, whose source has one sign in place of the word.
+
+    Args:
+        model: BART restores the whole text; T5 gives the word behind the first sentinel.
+        tokenizer: the model's.
+        blanks: what is asked.
+        sentinels: T5's; none for BART.
+    """
+    device = next(model.parameters()).device
+    vocab = tokenizer.vocab
+    right = 0
     with evaluating(model):
-        for start in range(0, len(blanks), BATCH):
-            sources, targets, asked = [], [], []
-            for row, inside in (
-                _encoded(tokenizer, blank) for blank in blanks[start : start + BATCH]
-            ):
-                ids, span = torch.tensor(row), (inside.index(True), sum(inside))
+        for some in _batches(blanks):
+            sources, targets, is_answer = [], [], []
+            for blank in some:
+                row, inside = _encoded(tokenizer, blank)
+                ids = torch.tensor(row)
+                start = inside.index(True)
+                length = sum(inside)
                 if sentinels:
-                    (source, target), first = mark_spans(ids, [span], sentinels), 1
+                    source, target = mark_spans(ids, [(start, length)], sentinels)
+                    first = 1  # the sentinel stands before the word
                 else:
-                    source, target, first = infill(ids, [span], vocab.mask or 0), ids, span[0]
+                    source = infill(ids, [(start, length)], vocab.mask or 0)
+                    target = ids
+                    first = start
                 sources.append(source.tolist())
                 targets.append(target.tolist())
-                asked.append([first <= place < first + span[1] for place in range(len(target))])
-            read, attention_mask = (x.to(device) for x in pad(sources, vocab.pad or 0).values())
-            labels, at = pad(targets, IGNORE)["ids"], pad(asked, False)["ids"].bool()
-            said = shift_right(labels, model.stack.start).to(device)
-            logits = model(read, said, attention_mask=attention_mask, loss_mask=at.to(device))
-            right += _whole_answers(logits, labels, at)
+                is_answer.append([first <= t < first + length for t in range(len(target))])
+            batch = pad(sources, vocab.pad or 0)
+            labels = pad(targets, IGNORE)["ids"]
+            loss_mask = pad(is_answer, False)["ids"].bool()
+            logits = model(
+                batch["ids"].to(device),
+                shift_right(labels, model.stack.start).to(device),
+                attention_mask=batch["attention_mask"].to(device),
+                loss_mask=loss_mask.to(device),
+            )
+            right += _whole_answers(logits, labels, loss_mask)
     return right / len(blanks)
 
 
 @torch.no_grad()
 def target_accuracy(model: Seq2SeqLM, batches: Iterable[Batch]) -> float:
-    """Share of the targets' tokens that an encoder-decoder says rightly, each from the target
-    before it.
-    """
+    """Share of the targets' tokens that are the likeliest, each after the target before it."""
     device = next(model.parameters()).device
+    right = 0
+    total = 0
     with evaluating(model):
-        right = total = 0
         for batch in batches:
-            source, attention_mask, labels = (
-                batch[name].to(device) for name in ("ids", "attention_mask", "labels")
-            )
-            at = labels != IGNORE
+            labels = batch["labels"].to(device)
+            is_target = labels != IGNORE
             logits = model(
-                source,
+                batch["ids"].to(device),
                 shift_right(labels, model.stack.start),
-                attention_mask=attention_mask,
-                loss_mask=at,
+                attention_mask=batch["attention_mask"].to(device),
+                loss_mask=is_target,
             )
-            right += int((logits.argmax(-1) == labels[at]).sum())
-            total += int(at.sum())
+            right += int((logits.argmax(-1) == labels[is_target]).sum())
+            total += int(is_target.sum())
     return right / total
 
 
 @torch.no_grad()
 def detection(model: Electra, batches: Iterable[Batch]) -> dict[str, float]:
-    """What ELECTRA's two models get right: "detection", F1 of the discriminator's "replaced" over
-    real tokens, and "generator", the share of masked tokens that it guesses. Samples draw from
-    torch's global generator."""
+    """What ELECTRA's two models get right.
+
+    Samples draw from torch's global generator.
+
+    Returns:
+        "detection": F1 of the discriminator's "replaced" over real tokens. "generator": the share
+        of masked tokens that the generator guesses.
+    """
     device = next(model.parameters()).device
+    predicted, replaced, guessed = [], [], []
     with evaluating(model):
-        said, true, guessed = [], [], []
         for batch in batches:
-            inputs = {
-                name: batch[name].to(device)
-                for name in ("ids", "labels", "loss_mask", "attention_mask")
-            }
-            judged, real = model(**inputs), inputs["attention_mask"]
-            said += (judged.verdicts[real] > 0).tolist()
-            true += judged.replaced[real].tolist()
-            guessed += (judged.guesses.argmax(-1) == inputs["labels"][inputs["loss_mask"]]).tolist()
-    return {"detection": metrics.f1(said, true), "generator": sum(guessed) / len(guessed)}
+            names = ("ids", "labels", "loss_mask", "attention_mask")
+            inputs = {name: batch[name].to(device) for name in names}
+            output = model(**inputs)
+            is_real = inputs["attention_mask"]
+            predicted += (output.verdicts[is_real] > 0).tolist()
+            replaced += output.replaced[is_real].tolist()
+            originals = inputs["labels"][inputs["loss_mask"]]
+            guessed += (output.guesses.argmax(-1) == originals).tolist()
+    return {
+        "detection": metrics.f1(predicted, replaced),
+        "generator": sum(guessed) / len(guessed),
+    }
 
 
 @torch.no_grad()
 def mean_loss(model: nn.Module, loss: Loss, batches: Iterable[Batch]) -> float:
     """Mean of the loss over batches, without dropout."""
     device = next(model.parameters()).device
+    values = []
     with evaluating(model):
-        values = [
-            loss(model, {k: v.to(device) for k, v in batch.items()}).item() for batch in batches
-        ]
+        for batch in batches:
+            on_device = {name: tensor.to(device) for name, tensor in batch.items()}
+            values.append(loss(model, on_device).item())
     return sum(values) / len(values)
+
+
+def _batches(blanks: Sequence[Blank]) -> Iterator[Sequence[Blank]]:
+    for start in range(0, len(blanks), BATCH):
+        yield blanks[start : start + BATCH]
 
 
 def _encoded(tokenizer: Tokenizer, blank: Blank) -> tuple[list[int], list[bool]]:
@@ -158,10 +192,14 @@ def _encoded(tokenizer: Tokenizer, blank: Blank) -> tuple[list[int], list[bool]]
     return code.ids, inside
 
 
-def _whole_answers(logits: Tensor, ids: Tensor, at: Tensor) -> int:
-    """Rows of which every answer token is the likeliest. logits [N V] of the N True positions of
-    `at` Bool[B T].
+def _whole_answers(logits: Tensor, ids: Tensor, is_answer: Tensor) -> int:
+    """Rows of which every answer token is the likeliest.
+
+    Args:
+        logits: [N V] of the N answer tokens.
+        ids: the right tokens, [B T].
+        is_answer: Bool[B T].
     """
-    wrong = torch.zeros(at.shape, dtype=torch.bool)
-    wrong[at] = logits.argmax(-1).cpu() != ids[at]
-    return int((~wrong.any(dim=1)).sum())
+    is_wrong = torch.zeros(is_answer.shape, dtype=torch.bool)
+    is_wrong[is_answer] = logits.argmax(-1).cpu() != ids[is_answer]
+    return int((~is_wrong.any(dim=1)).sum())

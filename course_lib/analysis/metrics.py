@@ -1,6 +1,8 @@
-"""Scores, thin over scikit-learn, scipy, seqeval, sacrebleu and rouge-score. All take predictions
-first, then the truth, as equal-long lists. Shares lie between 0 and 1, correlations between -1 and
-1; BLEU goes up to 100."""
+"""Scores, thin over scikit-learn, scipy, seqeval, sacrebleu and rouge-score.
+
+All take predictions first, then the truth, as equally long lists. Shares lie between 0 and 1,
+correlations between -1 and 1; BLEU goes up to 100.
+"""
 
 import math
 import re
@@ -22,8 +24,16 @@ def accuracy(predictions: Sequence[Any], truth: Sequence[Any]) -> float:
 
 
 def f1(predictions: Sequence[Any], truth: Sequence[Any], *, macro: bool = False) -> float:
-    """F1 of the class 1 of 0 and 1; or the unweighted mean over the classes that the truth or the
-    predictions hold. 0 where nothing is called positive."""
+    """F1 of the class 1 of 0 and 1; 0 where nothing is called positive.
+
+    Args:
+        predictions: classes.
+        truth: classes.
+        macro: take the unweighted mean over the classes that the truth or the predictions hold.
+
+    Raises:
+        CourseError: if there are other classes than 0 and 1, without `macro`.
+    """
     from sklearn.metrics import f1_score
 
     _same_length(predictions, truth)
@@ -37,9 +47,7 @@ def f1(predictions: Sequence[Any], truth: Sequence[Any], *, macro: bool = False)
 
 
 def matthews(predictions: Sequence[Any], truth: Sequence[Any]) -> float:
-    """Matthews correlation, CoLA's score: 0 for guessing however uneven the classes are, 1 at
-    best.
-    """
+    """Matthews correlation, CoLA's score: 0 for guessing, however uneven the classes are."""
     from sklearn.metrics import matthews_corrcoef
 
     _same_length(predictions, truth)
@@ -66,26 +74,34 @@ def spearman(predictions: Sequence[float], truth: Sequence[float]) -> float:
 
 
 def entity_f1(predictions: Sequence[Sequence[str]], truth: Sequence[Sequence[str]]) -> float:
-    """F1 over whole entities, CoNLL's score, as conlleval counts: the borders and the type must
-    both be right. Tags are O, B-X and I-X (E-X, S-X: ends and single words); an I-X that continues
-    nothing begins an entity."""
+    """F1 over whole entities, CoNLL's score, as conlleval counts.
+
+    The borders and the type must both be right. Tags are O, B-X and I-X (E-X, S-X: ends and single
+    words). An I-X that continues nothing begins an entity.
+
+    Raises:
+        CourseError: if a tag is none of these.
+    """
     from seqeval.metrics import f1_score
 
     _same_length(predictions, truth)
-    for number, tags in enumerate(zip(predictions, truth, strict=True)):
-        if strange := [tag for side in tags for tag in side if not re.match(r"O$|[BIES]-", tag)]:
-            raise CourseError(
-                f"Sentence {number} has the tag {strange[0]!r}; tags are O, B-PER, I-PER and the"
-                " like."
-            )
+    for number, (predicted, true) in enumerate(zip(predictions, truth, strict=True)):
+        for tag in [*predicted, *true]:
+            if not re.match(r"O$|[BIES]-", tag):
+                raise CourseError(
+                    f"Sentence {number} has the tag {tag!r}; tags are O, B-PER, I-PER and the like."
+                )
     return float(
         f1_score([list(t) for t in truth], [list(p) for p in predictions], zero_division=0)
     )
 
 
 def exact_match(predictions: Sequence[str], truth: Answers) -> float:
-    """Share of right answers (Rajpurkar et al. 2016, section 6), but for case, ASCII punctuation,
-    articles and white space; where several answers are true, the best counts."""
+    """Share of right answers (Rajpurkar et al. 2016, section 6).
+
+    Case, ASCII punctuation, articles and white space do not matter. Where several answers are true,
+    the best counts.
+    """
     return _mean_of_best(predictions, truth, lambda p, t: float(_plain(p) == _plain(t)))
 
 
@@ -93,17 +109,26 @@ def token_f1(predictions: Sequence[str], truth: Answers) -> float:
     """Mean overlap of words between answers, SQuAD's F1, by the same rules as `exact_match`."""
 
     def overlap(prediction: str, answer: str) -> float:
-        p, t = _plain(prediction), _plain(answer)
-        common = sum((Counter(p) & Counter(t)).values())
-        return 2 * common / (len(p) + len(t)) if p and t else float(p == t)
+        predicted = _plain(prediction)
+        true = _plain(answer)
+        if not predicted or not true:
+            return float(predicted == true)
+        common = Counter(predicted) & Counter(true)
+        return 2 * common.total() / (len(predicted) + len(true))
 
     return _mean_of_best(predictions, truth, overlap)
 
 
 def bleu(predictions: Sequence[str], truth: Answers, *, tokenize: str = "13a") -> float:
-    """BLEU of the whole corpus, 0 to 100 (Papineni et al. 2002), of one reference or several, by
-    sacrebleu as it comes: "case:mixed|eff:no|tok:13a|smooth:exp", words as mteval-v13a cuts them;
-    tokenize="none": texts that are cut."""
+    """BLEU of the whole corpus, 0 to 100 (Papineni et al. 2002), of one reference or several.
+
+    It is sacrebleu's as it comes: "case:mixed|eff:no|tok:13a|smooth:exp".
+
+    Args:
+        predictions: texts.
+        truth: of each text the reference, or all references.
+        tokenize: "13a" cuts words as mteval-v13a does; "none" is for texts that are cut.
+    """
     from sacrebleu.metrics.bleu import BLEU
 
     rows = _answers(predictions, truth)
@@ -117,20 +142,28 @@ def bleu(predictions: Sequence[str], truth: Answers, *, tokenize: str = "13a") -
 def rouge(
     predictions: Sequence[str], truth: Answers, *, kind: str = "rougeL", stem: bool = True
 ) -> float:
-    """Mean ROUGE F-measure, 0 to 1 (Lin 2004), by rouge-score: lower case, with `stem` Porter's
-    stems; of several references the best counts. kind: "rouge1", "rouge2", "rougeL", "rougeLsum" (L
-    over sentences, one a line)."""
+    """Mean ROUGE F-measure, 0 to 1 (Lin 2004), by rouge-score; the best reference counts.
+
+    Args:
+        predictions: texts; case does not matter.
+        truth: of each text the reference, or all references.
+        kind: "rouge1", "rouge2", "rougeL", "rougeLsum" (L over sentences, one a line).
+        stem: compare Porter's stems.
+    """
     from rouge_score.rouge_scorer import RougeScorer
 
     scorer = RougeScorer([kind], use_stemmer=stem)
-    return _mean_of_best(
-        predictions, truth, lambda said, answer: float(scorer.score(answer, said)[kind].fmeasure)
-    )
+
+    def f_measure(prediction: str, answer: str) -> float:
+        return float(scorer.score(answer, prediction)[kind].fmeasure)
+
+    return _mean_of_best(predictions, truth, f_measure)
 
 
 def perplexity(loss: float) -> float:
-    """exp of the mean loss a token, in nats. Comparable only between models with the same
-    tokens.
+    """exp of the mean loss a token, in nats.
+
+    It can be compared only between models with the same tokens.
     """
     return math.exp(loss) if loss < 700 else math.inf
 
@@ -138,22 +171,31 @@ def perplexity(loss: float) -> float:
 def per_class(
     predictions: Sequence[int], truth: Sequence[int], names: Sequence[str]
 ) -> dict[str, dict[str, float]]:
-    """Precision, recall, F1 and count of each class. Classes are numbers from 0; `names` says what
-    they are called.
+    """Precision, recall, F1 and count of each class.
+
+    Args:
+        predictions: numbers of classes, from 0.
+        truth: numbers of classes.
+        names: of the classes.
+
+    Raises:
+        CourseError: if a class has no name.
     """
     _same_length(predictions, truth)
-    if strange := {*predictions, *truth} - set(range(len(names))):
+    nameless = {*predictions, *truth} - set(range(len(names)))
+    if nameless:
         raise CourseError(
-            f"The class {min(strange)!r} has no name; {len(names)} names are given, for 0 and"
+            f"The class {min(nameless)!r} has no name; {len(names)} names are given, for 0 and"
             " so on."
         )
-    said, true = Counter(predictions), Counter(truth)
+    predicted = Counter(predictions)
+    true = Counter(truth)
     right = Counter(p for p, t in zip(predictions, truth, strict=True) if p == t)
     return {
         name: {
-            "precision": right[i] / (said[i] or 1),
+            "precision": right[i] / (predicted[i] or 1),
             "recall": right[i] / (true[i] or 1),
-            "f1": 2 * right[i] / (said[i] + true[i] or 1),
+            "f1": 2 * right[i] / (predicted[i] + true[i] or 1),
             "count": float(true[i]),
         }
         for i, name in enumerate(names)
@@ -163,41 +205,62 @@ def per_class(
 def mrr(
     rankings: Sequence[Sequence[Any]], truth: Sequence[Collection[Any]], *, k: int = 10
 ) -> float:
-    """Mean reciprocal rank: 1 / the rank of the first relevant document, 0 where none is among the
-    first k. rankings: what was found for each query, best first; truth: what is relevant for it."""
+    """Mean reciprocal rank: 1 / the rank of the first relevant document.
+
+    Args:
+        rankings: what was found for each query, best first.
+        truth: what is relevant for it.
+        k: a query counts 0 where nothing relevant is among the first k.
+    """
     _same_length(rankings, truth)
-    first = [
-        next(
-            (1 / rank for rank, document in enumerate(ranking[:k], 1) if document in relevant), 0.0
-        )
-        for ranking, relevant in zip(rankings, truth, strict=True)
-    ]
-    return sum(first) / len(first)
+    total = 0.0
+    for ranking, relevant in zip(rankings, truth, strict=True):
+        for rank, document in enumerate(ranking[:k], start=1):
+            if document in relevant:
+                total += 1 / rank
+                break
+    return total / len(truth)
 
 
 def ndcg(
     rankings: Sequence[Sequence[Any]], truth: Sequence[Collection[Any]], *, k: int = 10
 ) -> float:
-    """nDCG (Järvelin and Kekäläinen 2002): the sum of 1 / log2(rank + 1) of the relevant documents
-    among the first k, over the best possible sum."""
+    """nDCG (Järvelin and Kekäläinen 2002).
 
-    def gained(ranks: Iterable[int]) -> float:
+    The sum of 1 / log2(rank + 1) of the relevant documents among the first k, over the best
+    possible sum.
+
+    Args:
+        rankings: what was found for each query, best first.
+        truth: what is relevant for it.
+        k: so many documents count.
+    """
+
+    def gain(ranks: Iterable[int]) -> float:
         return sum(1 / math.log2(rank + 1) for rank in ranks)
 
     _same_length(rankings, truth)
     total = 0.0
     for ranking, relevant in zip(rankings, truth, strict=True):
-        found = gained(rank for rank, document in enumerate(ranking[:k], 1) if document in relevant)
-        total += found / gained(range(1, min(k, len(relevant)) + 1))
+        ranks = [n for n, document in enumerate(ranking[:k], start=1) if document in relevant]
+        best = gain(range(1, min(k, len(relevant)) + 1))
+        total += gain(ranks) / best
     return total / len(truth)
 
 
 METRICS: dict[str, Callable[[Sequence[Any], Sequence[Any]], float]] = {
-    **{
-        m.__name__: m
-        for m in (accuracy, f1, matthews, pearson, spearman, entity_f1, exact_match, token_f1, bleu)
-    },
-    **{kind: partial(rouge, kind=kind) for kind in ("rouge1", "rouge2", "rougeL")},
+    "accuracy": accuracy,
+    "f1": f1,
+    "matthews": matthews,
+    "pearson": pearson,
+    "spearman": spearman,
+    "entity_f1": entity_f1,
+    "exact_match": exact_match,
+    "token_f1": token_f1,
+    "bleu": bleu,
+    "rouge1": partial(rouge, kind="rouge1"),
+    "rouge2": partial(rouge, kind="rouge2"),
+    "rougeL": partial(rouge, kind="rougeL"),
     "macro_f1": partial(f1, macro=True),
 }
 
@@ -218,15 +281,15 @@ def _answers(predictions: Sequence[str], truth: Answers) -> list[Sequence[str]]:
 def _mean_of_best(
     predictions: Sequence[str], truth: Answers, score: Callable[[str, str], float]
 ) -> float:
-    rows = zip(predictions, _answers(predictions, truth), strict=True)
-    return sum(max(score(said, answer) for answer in answers) for said, answers in rows) / len(
-        truth
-    )
+    """The mean over rows of the best score that one of the true answers gives."""
+    best = [
+        max(score(prediction, answer) for answer in answers)
+        for prediction, answers in zip(predictions, _answers(predictions, truth), strict=True)
+    ]
+    return sum(best) / len(best)
 
 
 def _plain(answer: str) -> list[str]:
-    """The words of an answer that are compared: lower case, no punctuation, no articles, in SQuAD's
-    order.
-    """
+    """The words of an answer that are compared, as SQuAD does: no case, punctuation or articles."""
     kept = "".join(c for c in answer.lower() if c not in string.punctuation)
     return re.sub(r"\b(a|an|the)\b", " ", kept).split()

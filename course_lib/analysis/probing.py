@@ -1,8 +1,10 @@
-"""What is inside a trained body: who attends to whom, word by word, against a known parse; what its
-layers know.
+"""What is inside a trained body: who attends to whom, word by word, and what its layers know.
 
 Rows are sentences with the columns `tokens`, `heads` and `deprels`. The word that a word hangs from
-is its head in grammar; here it is called its governor, because attention has heads too."""
+is its head in grammar; here it is called its governor, because attention has heads too.
+
+Letters: L layers, H heads, T tokens, W words, D width, N arcs or examples.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -13,7 +15,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from course_lib.analysis import capture
+from course_lib.analysis.look_inside import capture
 from course_lib.data.columns import Row
 from course_lib.data.tokenizers import Encoding, Tokenizer
 from course_lib.errors import CourseError
@@ -25,29 +27,41 @@ BATCH = 32  # texts read at once
 
 
 def sentences(documents: Sequence[Row]) -> list[dict[str, Any]]:
-    """The sentences of the world's documents, each once; heads count from 0 in the sentence, -1 is
-    its root.
+    """The sentences of parsed documents, each once.
+
+    Args:
+        documents: rows with the columns tokens, tags, heads and deprels; heads count in the
+            document.
+
+    Returns:
+        Rows with the same columns; heads count from 0 in the sentence, -1 is its root.
     """
-    found: dict[str, dict[str, Any]] = {}
+    by_text: dict[str, dict[str, Any]] = {}
     for document in documents:
         start = 0
-        for end in [i + 1 for i, token in enumerate(document["tokens"]) if token in ENDS]:
+        ends = [i + 1 for i, token in enumerate(document["tokens"]) if token in ENDS]
+        for end in ends:
             row = {
                 name: list(document[name][start:end])
                 for name in ("tokens", "tags", "heads", "deprels")
             }
             row["heads"] = [head - start if head >= 0 else -1 for head in row["heads"]]
-            found.setdefault(" ".join(row["tokens"]), row)
+            by_text.setdefault(" ".join(row["tokens"]), row)
             start = end
-    return list(found.values())
+    return list(by_text.values())
 
 
 def by_words(
     weights: Float[Tensor, "... T T"], words: Sequence[int | None]
 ) -> Float[Tensor, "... W W"]:
-    """Attention between words from that between pieces (Clark et al. 2019, section 4.1): to a word
-    goes what goes to all its pieces, from it comes the mean of what comes from them. words: of each
-    piece; None, special, is left out."""
+    """Attention between words, from that between tokens (Clark et al. 2019, section 4.1).
+
+    To a word goes what goes to all its tokens; from it comes the mean of what comes from them.
+
+    Args:
+        weights: between tokens.
+        words: the word's number of each token; None, a special token, is left out.
+    """
     numbers = torch.tensor([-1 if word is None else word for word in words])
     belongs = (torch.arange(int(numbers.max()) + 1)[:, None] == numbers).to(weights.dtype)  # W T
     return (belongs / belongs.sum(dim=1, keepdim=True)) @ weights @ belongs.T
@@ -56,42 +70,55 @@ def by_words(
 def word_attention(
     model: nn.Module, tokenizer: Tokenizer, texts: Sequence[Sequence[str]]
 ) -> list[Float[Tensor, "L H W W"]]:
-    """Attention between the words of each text, in every layer and head of a body, or of a model
-    with one.
+    """Attention between the words of each text, in every layer and head.
+
+    Args:
+        model: a body, or a model with one.
+        tokenizer: the model's.
+        texts: cut into words.
     """
-    found = _parts(model, tokenizer, texts, "blocks.*.attn.probs")  # L H T T
-    return [by_words(weights[..., : len(code), : len(code)], code.words) for code, weights in found]
+    attention = []
+    for code, weights in _parts(model, tokenizer, texts, "blocks.*.attn.probs"):  # L H T T
+        without_padding = weights[..., : len(code), : len(code)]
+        attention.append(by_words(without_padding, code.words))
+    return attention
 
 
 def word_layers(
     model: nn.Module, tokenizer: Tokenizer, texts: Sequence[Sequence[str]]
 ) -> list[Float[Tensor, "L1 W D"]]:
-    """One vector a word from every layer: layer 0 is the embeddings, the last one the top. A word's
-    vector is its first piece's, as in BERT's tagging."""
-    found = _parts(model, tokenizer, texts, "embed", "blocks.*")  # L1 T D
-    return [
-        layers[:, [code.words.index(word) for word in range(len(text))]]
-        for text, (code, layers) in zip(texts, found, strict=True)
-    ]
+    """One vector a word from every layer: layer 0 is the embeddings, the last one the top.
+
+    A word's vector is its first token's, as in BERT's tagging.
+
+    Args:
+        model: a body, or a model with one.
+        tokenizer: the model's.
+        texts: cut into words.
+    """
+    parts = _parts(model, tokenizer, texts, "embed", "blocks.*")  # L1 T D
+    vectors = []
+    for text, (code, layers) in zip(texts, parts, strict=True):
+        first_tokens = [code.words.index(word) for word in range(len(text))]
+        vectors.append(layers[:, first_tokens])
+    return vectors
 
 
 @torch.no_grad()
 def _parts(
     model: nn.Module, tokenizer: Tokenizer, texts: Sequence[Sequence[str]], *names: str
 ) -> list[tuple[Encoding, Float[Tensor, "L ..."]]]:
-    """Each text's encoding and what the named parts give for it; texts of like length are read
-    together.
-    """
-    codes, device = (
-        tokenizer.encode_batch([list(text) for text in texts]),
-        next(model.parameters()).device,
-    )
+    """Each text's encoding, and what the named parts of the model give for it."""
+    codes = tokenizer.encode_batch([list(text) for text in texts])
+    device = next(model.parameters()).device
     for text, code in zip(texts, codes, strict=True):
-        if missing := set(range(len(text))) - set(code.words):
+        missing = set(range(len(text))) - set(code.words)
+        if missing:
             raise CourseError(
                 f"The tokenizer leaves nothing of the word {text[min(missing)]!r}; leave it out."
             )
-    found: dict[int, Tensor] = {}
+    outputs: dict[int, Tensor] = {}
+    # Texts of like length are read together.
     order = sorted(range(len(texts)), key=lambda number: len(codes[number]))
     for start in range(0, len(order), BATCH):
         numbers = order[start : start + BATCH]
@@ -100,25 +127,28 @@ def _parts(
             getattr(model, "stack", model)(
                 **{name: value.to(device) for name, value in inputs.items()}
             )
-        found |= zip(numbers, torch.stack(list(seen.values()), dim=1).cpu(), strict=True)
-    return [(code, found[number]) for number, code in enumerate(codes)]
+        by_text = torch.stack(list(seen.values()), dim=1).cpu()  # texts of the batch first
+        outputs |= zip(numbers, by_text, strict=True)
+    return [(code, outputs[number]) for number, code in enumerate(codes)]
 
 
 def hits(
     attention: Sequence[Float[Tensor, "L H W W"]], rows: Sequence[Row]
 ) -> dict[str, Bool[Tensor, "2 L H N"]]:
-    """Relation -> of each of its N arcs, for every head: does the one end look most at the other,
-    [0] the dependent at its governor, [1] the governor at its dependent? A word does not count as
-    looking at itself."""
-    found: dict[str, list[Tensor]] = {}
+    """Relation -> of each of its N arcs, for every head: does one end look most at the other?
+
+    [0] is the dependent looking at its governor, [1] the governor at its dependent. A word does not
+    count as looking at itself.
+    """
+    by_relation: dict[str, list[Tensor]] = {}
     for weights, row in zip(attention, rows, strict=True):
         looked = looks(weights)
         for relation, dependent, governor in arcs(row):
             both = torch.stack(
                 [looked[..., dependent] == governor, looked[..., governor] == dependent]
             )
-            found.setdefault(relation, []).append(both)
-    return {relation: torch.stack(all_of, dim=-1) for relation, all_of in found.items()}
+            by_relation.setdefault(relation, []).append(both)
+    return {relation: torch.stack(arcs_, dim=-1) for relation, arcs_ in by_relation.items()}
 
 
 def looks(weights: Float[Tensor, "*H W W"]) -> Int[Tensor, "*H W"]:
@@ -128,14 +158,12 @@ def looks(weights: Float[Tensor, "*H W W"]) -> Int[Tensor, "*H W"]:
 
 
 def distances(rows: Sequence[Row]) -> dict[str, Int[Tensor, " N"]]:
-    """Relation -> governor's place minus dependent's of each of its arcs, in the order of
-    `hits`.
-    """
-    found: dict[str, list[int]] = {}
+    """Relation -> governor's place minus dependent's of each arc, in the order of `hits`."""
+    by_relation: dict[str, list[int]] = {}
     for row in rows:
         for relation, dependent, governor in arcs(row):
-            found.setdefault(relation, []).append(governor - dependent)
-    return {relation: torch.tensor(all_of) for relation, all_of in found.items()}
+            by_relation.setdefault(relation, []).append(governor - dependent)
+    return {relation: torch.tensor(numbers) for relation, numbers in by_relation.items()}
 
 
 def usual(distance: Int[Tensor, " N"]) -> int:
@@ -156,11 +184,22 @@ def arcs(row: Row) -> Iterator[tuple[str, int, int]]:
 def arc_table(
     attention: Sequence[Float[Tensor, "L H W W"]], rows: Sequence[Row], *, reach: int = 0
 ) -> dict[str, Tensor]:
-    """All arcs as questions: which word governs this one? A batch for a linear model (Clark et al.
-    2019, section 5). x Float[N Wmax F]: the features of each candidate, heads' weights in both
-    directions and one each for the distances from -reach to reach. ids Int[N Wmax]: its place.
-    attention_mask Bool[N Wmax]: all other words of the sentence. labels Int[N]: the governor."""
-    xs, labels = [], []
+    """All arcs as questions, a batch for a linear model (Clark et al. 2019, section 5).
+
+    Which word governs this one?
+
+    Args:
+        attention: of each sentence.
+        rows: the sentences.
+        reach: adds one feature each for the distances from -reach to reach.
+
+    Returns:
+        x, Float[N Wmax F]: the features of each candidate, heads' weights in both directions and
+        distances. ids, Int[N Wmax]: its place. attention_mask, Bool[N Wmax]: all other words of the
+        sentence. labels, Int[N]: the governor.
+    """
+    xs = []
+    labels = []
     for weights, row in zip(attention, rows, strict=True):
         flat = weights.flatten(0, 1)
         both = torch.cat([flat, flat.mT]).permute(1, 2, 0)  # W W F
@@ -186,11 +225,18 @@ def arc_table(
 def linear_probe(
     x: Float[Tensor, "N D"], y: Int[Tensor, " N"], classes: int, *, steps: int = 60
 ) -> nn.Linear:
-    """Logistic regression from vectors as they are to labels, trained to the end (L-BFGS), with
-    weight decay.
+    """Logistic regression from vectors to labels, trained to the end (L-BFGS), with weight decay.
+
+    Args:
+        x: the vectors as they are.
+        y: their classes.
+        classes: how many there are.
+        steps: of L-BFGS, at most.
     """
-    mean, spread = x.mean(dim=0), x.std(dim=0) + 1e-6
-    scaled, probe = (x - mean) / spread, nn.Linear(x.shape[1], classes)
+    mean = x.mean(dim=0)
+    spread = x.std(dim=0) + 1e-6
+    scaled = (x - mean) / spread
+    probe = nn.Linear(x.shape[1], classes)
     nn.init.zeros_(probe.weight)
     nn.init.zeros_(probe.bias)
     optimizer = torch.optim.LBFGS(probe.parameters(), max_iter=steps, line_search_fn="strong_wolfe")
@@ -202,7 +248,8 @@ def linear_probe(
         return value
 
     optimizer.step(loss)  # type: ignore[no-untyped-call]
-    with torch.no_grad():  # W (x - m) / s + b = (W / s) x + b - (W / s) m
+    # The probe takes vectors as they are: W (x - m) / s + b = (W / s) x + b - (W / s) m.
+    with torch.no_grad():
         probe.weight.div_(spread)
         probe.bias.sub_(probe.weight @ mean)
     return probe.requires_grad_(False)

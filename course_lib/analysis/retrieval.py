@@ -1,7 +1,8 @@
 """A search engine: words (BM25), vectors (exact, by products), and both together.
 
 BM25: Robertson and Zaragoza 2009, equation 3.15, with Lucene's idf, which is never negative.
-Reciprocal rank fusion: Cormack et al. 2009. Letters: n texts, E width of a vector."""
+Reciprocal rank fusion: Cormack et al. 2009. Letters: n texts, E width of a vector.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -16,8 +17,8 @@ from course_lib.errors import CourseError
 
 How = Literal["bm25", "dense", "rrf"]
 Floats = NDArray[np.floating[Any]]
-# how slowly a repeated word saturates; how much long texts are marked down, 0 to 1
-K1, B = 1.2, 0.75
+K1 = 1.2  # how slowly a repeated word saturates
+B = 0.75  # how much long texts are marked down, 0 to 1
 RRF = 60  # Cormack et al. 2009, section 2: ranks below the first few tens hardly differ
 
 
@@ -30,9 +31,13 @@ class Hit(NamedTuple):
 
 
 class BM25:
-    """An inverted index. A text's score is the sum over the query's words (a word asked twice
-    counts twice) of idf(w) tf / (tf + k1 (1 - b + b length / mean length)), idf(w) = ln(1 + (n - df
-    + 0.5) / (df + 0.5))."""
+    """An inverted index: of each word, the texts that hold it.
+
+    A text's score is the sum over the query's words (a word asked twice counts twice) of
+
+        idf(w) tf / (tf + k1 (1 - b + b length / mean length))
+        idf(w) = ln(1 + (n - df + 0.5) / (df + 0.5))
+    """
 
     def __init__(self, texts: Sequence[str]) -> None:
         self.size = len(texts)
@@ -46,24 +51,33 @@ class BM25:
         norm = K1 * (1 - B + B * lengths / max(float(lengths.mean()), 1e-9))
         # word -> texts, what it adds to each
         self.postings: dict[str, tuple[NDArray[np.int64], Floats]] = {}
-        for word, found in postings.items():
-            where, tf = np.array(found).T
-            idf = np.log1p((len(texts) - len(found) + 0.5) / (len(found) + 0.5))
-            self.postings[word] = where, (idf * tf / (tf + norm[where])).astype(np.float32)
+        for word, entries in postings.items():
+            numbers, tf = np.array(entries).T
+            df = len(entries)
+            idf = np.log1p((len(texts) - df + 0.5) / (df + 0.5))
+            added = idf * tf / (tf + norm[numbers])
+            self.postings[word] = numbers, added.astype(np.float32)
 
     def scores(self, query: str) -> Floats:
         """Of every text, [n]; 0 where no word of the query stands."""
         out = np.zeros(self.size, np.float32)
         for word in words(query):
             if word in self.postings:
-                where, added = self.postings[word]
-                out[where] += added
+                numbers, added = self.postings[word]
+                out[numbers] += added
         return out
 
 
 class Index:
-    """Texts with their inverted index and, if there is an embedder, their vectors of length 1, made
-    `batch` at once.
+    """Texts with their inverted index and, if there is an embedder, their vectors.
+
+    Args:
+        texts: at least one.
+        embedder: makes the vectors, of length 1.
+        batch: how many texts are embedded at once.
+
+    Raises:
+        CourseError: if there is no text.
     """
 
     def __init__(
@@ -71,15 +85,25 @@ class Index:
     ) -> None:
         if isinstance(texts, str) or not texts:
             raise CourseError("An index needs a list of texts, at least one.")
-        self.texts, self.bm25, self.embedder = list(texts), BM25(texts), embedder
-        # n E
-        self.vectors = (
-            None if embedder is None else encode(embedder, texts, batch=batch, normalize=True)
-        )
+        self.texts = list(texts)
+        self.bm25 = BM25(texts)
+        self.embedder = embedder
+        self.vectors = None
+        if embedder is not None:
+            self.vectors = encode(embedder, texts, batch=batch, normalize=True)  # n E
 
     def search(self, query: str, k: int = 10, *, how: How = "bm25") -> list[Hit]:
-        """The k best texts, best first. how: "bm25": words; a text without any is not found.
-        "dense": cosine of the vectors. "rrf": the sum of 1 / (60 + rank) over both."""
+        """The k best texts, best first.
+
+        Args:
+            query: the words, or the text whose vector is compared.
+            k: how many at most.
+            how: "bm25": words; a text without any of them is not a hit. "dense": cosine of the
+                vectors. "rrf": the sum of 1 / (60 + rank) over both.
+
+        Raises:
+            CourseError: if there is no such search, or the index has no vectors for it.
+        """
         return self.search_all([query], k, how=how)[0]
 
     def search_all(
@@ -90,30 +114,32 @@ class Index:
             raise CourseError(
                 f"There is no search {how!r}; choose one of {', '.join(get_args(How))}."
             )
-        scores: list[Floats] = []
-        if how != "dense":
-            by_words = [self.bm25.scores(query) for query in queries]
-            scores = [np.where(found > 0, found, -np.inf) for found in by_words]
-        if how != "bm25":
-            if self.vectors is None or self.embedder is None:
-                raise CourseError(
-                    "This index has no vectors; search by bm25, or build it with an embedder."
-                )
-            cosines = [
-                (self.vectors @ query).numpy()
-                for query in encode(self.embedder, queries, normalize=True)
+        if how == "bm25":
+            scores = self._by_words(queries)
+        elif how == "dense":
+            scores = self._by_vectors(queries)
+        else:
+            pairs = zip(self._by_words(queries), self._by_vectors(queries), strict=True)
+            scores = [
+                (_reciprocal_ranks(a) + _reciprocal_ranks(b)).astype(np.float32) for a, b in pairs
             ]
-            if how == "rrf":
-                both = zip(scores, cosines, strict=True)
-                cosines = [
-                    (_reciprocal_ranks(a) + _reciprocal_ranks(b)).astype(np.float32)
-                    for a, b in both
-                ]
-            scores = cosines
-        return [
-            [Hit(int(i), float(found[i]), self.texts[i]) for i in best(found, k)]
-            for found in scores
-        ]
+        return [self._hits(some, k) for some in scores]
+
+    def _by_words(self, queries: Sequence[str]) -> list[Floats]:
+        """Of each query the scores of all texts, [n]; -inf where none of its words stands."""
+        scores = [self.bm25.scores(query) for query in queries]
+        return [np.where(some > 0, some, -np.inf) for some in scores]
+
+    def _by_vectors(self, queries: Sequence[str]) -> list[Floats]:
+        if self.vectors is None or self.embedder is None:
+            raise CourseError(
+                "This index has no vectors; search by bm25, or build it with an embedder."
+            )
+        vectors = encode(self.embedder, queries, normalize=True)
+        return [(self.vectors @ vector).numpy() for vector in vectors]
+
+    def _hits(self, scores: Floats, k: int) -> list[Hit]:
+        return [Hit(int(i), float(scores[i]), self.texts[i]) for i in best(scores, k)]
 
 
 def best(scores: Floats, k: int) -> NDArray[np.int64]:
