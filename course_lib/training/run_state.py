@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from course_lib.errors import CourseError
 from course_lib.files import atomic_path
+from course_lib.model.tied import tied
 from course_lib.training import distributed
 from course_lib.training.distributed import ALONE, Processes
 
@@ -142,17 +143,6 @@ def steps_done(path: Path, recipe: Recipe | None = None) -> int:
             " --afresh."
         )
     return int(rest["step"])
-
-
-def tied(model: nn.Module) -> dict[str, str]:
-    """The further names of tied tensors -> the first name."""
-    first: dict[int, str] = {}
-    every = [
-        *model.named_parameters(remove_duplicate=False),
-        *model.named_buffers(remove_duplicate=False),
-    ]
-    names = {name: first.setdefault(id(value), name) for name, value in every}
-    return {name: twin for name, twin in names.items() if name != twin}
 
 
 def _read(path: Path, *, header: bool = False) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -26,8 +26,8 @@ from course_lib.files import DATA, atomic_write, read_json, write_json
 from course_lib.model import heads
 from course_lib.model.config import flatten, from_dict, to_dict
 from course_lib.model.seq2seq import EncoderDecoder, Seq2SeqLM, encoder_config
+from course_lib.model.tied import tied
 from course_lib.model.transformer import Transformer
-from course_lib.training.run_state import tied
 from course_lib.zoo import folders
 
 FOLDER = DATA / "checkpoints"
