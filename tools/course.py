@@ -3,45 +3,28 @@
 python -m tools.course [LESSON ...]
 
 Writes the two lines that lead from lesson to lesson (of the lessons named; of all without a name),
-the table data/course.json (titles, and what builds on what), docs/glossary.md and docs/papers.md.
-What needs a hand is said."""
+docs/glossary.md and docs/papers.md. What needs a hand is said."""
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
 from nbformat import NotebookNode
 
-from classroom.figures.course_map import planned
+from classroom import course
 from course_lib.errors import CourseError
 from course_lib.files import atomic_write, read_json
 from tools import papers
-from tools.notebooks import ROOT, find, lessons, navigation, scrub
+from tools.notebooks import ROOT, find, navigation, scrub
 from tools.notebooks.build import read
 
-COURSE = ROOT / "data" / "course.json"
 GLOSSARY = ROOT / "data" / "glossary.json"
-
-
-def table(notebooks: dict[str, NotebookNode]) -> str:
-    """data/course.json with the titles and needs of the lessons that stand; hand-written labels and
-    places stay.
-    """
-    course = read_json(COURSE)
-    for row in course["lessons"]:
-        if row["name"] in notebooks:
-            row["title"] = navigation.title(notebooks[row["name"]])
-            row["needs"] = navigation.needs(notebooks[row["name"]])
-    rows = ",\n".join("  " + json.dumps(row, ensure_ascii=False) for row in course["lessons"])
-    about, families = (json.dumps(course[key], ensure_ascii=False) for key in ("about", "families"))
-    return f'{{\n "about": {about},\n "families": {families},\n "lessons": [\n{rows}\n ]\n}}\n'
 
 
 def glossary() -> str:
     """docs/glossary.md."""
-    course = planned()
+    lessons = course.lessons()
     lines = [
         "# Glossary",
         "",
@@ -56,7 +39,7 @@ def glossary() -> str:
         if row["term"][0].upper() != letter:
             letter = row["term"][0].upper()
             lines += ["", f"## {letter}", ""]
-        lesson = course[row["lesson"]]
+        lesson = lessons[row["lesson"]]
         place = f"[{lesson.number} {lesson.title}](../notebooks/{lesson.name}.ipynb)"
         lines.append(
             f'* <a id="{anchor(row["term"])}"></a>**{row["term"]}**: {row["says"]} ({place})'
@@ -72,7 +55,6 @@ def anchor(term: str) -> str:
 def written(notebooks: dict[str, NotebookNode]) -> dict[Path, str]:
     """Every file that this program writes, besides the notebooks, as it should be."""
     return {
-        COURSE: table(notebooks),
         ROOT / "docs" / "glossary.md": glossary(),
         papers.PAGE: papers.markdown(notebooks),
     }
@@ -80,9 +62,7 @@ def written(notebooks: dict[str, NotebookNode]) -> dict[Path, str]:
 
 def main(names: list[str]) -> None:
     """Write what is out of date; say what was written and what needs a hand."""
-    notebooks = {path.stem: read(path) for path in lessons()}
-    for name in sorted(set(notebooks) - set(planned())):
-        raise CourseError(f"{name} is not in data/course.json; add its line there.")
+    notebooks = {path.stem: read(path) for path in course.notebooks()}
     for paper in papers.add(
         [paper for notebook in notebooks.values() for paper in papers.read_on(notebook)]
     ):
@@ -90,8 +70,7 @@ def main(names: list[str]) -> None:
             f"data/bibliography.json: say in a line what this is: {paper.title}"
             f" ({paper.says or 'nothing yet'})"
         )
-    _write(COURSE, table(notebooks))
-    for path in [find(name) for name in names] if names else lessons():
+    for path in [find(name) for name in names] if names else course.notebooks():
         before, notebook = path.read_text("utf-8"), scrub.scrub(notebooks[path.stem])
         navigation.lead(notebook, path.stem)
         if scrub.text(notebook) != before:

@@ -17,6 +17,7 @@ from tools.notebooks import ROOT
 PAGE = ROOT / "docs" / "papers.md"
 LIST = ROOT / "data" / "bibliography.json"
 FIGURES = ROOT / "data" / "papers"
+TIMELINE = ROOT / "data" / "timeline.json"
 _ITEM = re.compile(r"^[*-] (.*)$", re.MULTILINE)
 _SLANTED = re.compile(r"(?<!\*)\*([^*]+)\*(?!\*)")
 _WHERE = re.compile(r"(?: \([^)]*\))?,? *(?P<venue>[^.:;*()]*?)\b(?P<year>(?:19|20)\d\d)\b[.,:)]*")
@@ -92,7 +93,7 @@ def listed() -> list[Paper]:
 def figures() -> dict[str, list[str]]:
     """What data/papers says of its sources, file by file: every string that names a year."""
     found: dict[str, list[str]] = {}
-    for path in sorted(FIGURES.glob("*.json")):
+    for path in [*sorted(FIGURES.glob("*.json")), TIMELINE]:
         found[path.stem] = [
             text for text in _sources(read_json(path)) if re.search(r"\b(?:19|20)\d\d\b", text)
         ]

@@ -1,15 +1,15 @@
-"""The course at a glance: its lessons and what builds on what (`data/course.json`), ten years of
-models.
-"""
+"""The course at a glance: its lessons and what builds on what, ten years of models."""
 
 import functools
 import textwrap
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
+from classroom import course
+from classroom.course import FAMILIES, Outline
 from classroom.figures.display import Html
 from classroom.figures.labels import place_labels
 from classroom.figures.style import (
@@ -27,11 +27,9 @@ from classroom.figures.style import (
     styled,
 )
 from classroom.templates import escape
-from course_lib.files import COURSE as ROOT
-from course_lib.files import read_json
+from course_lib.files import DATA, read_json
 
-COURSE = ROOT / "data" / "course.json"
-TIMELINE = ROOT / "data" / "papers" / "timeline.json"
+TIMELINE = DATA / "timeline.json"
 
 _TINTS = {
     "start": "dark",
@@ -42,37 +40,11 @@ _TINTS = {
     "encoder-decoders": "purple",
 }
 _HALF, _TALL = 0.43, 0.33  # half a box, in columns and in rows
-_END = "21"  # the last lesson is as wide as the map
 
 _Point = tuple[float, float]
 
 
-class Planned(NamedTuple):
-    """A lesson of the table: name of its file, title, short label on the map, family, what it
-    builds on, place.
-    """
-
-    name: str
-    title: str
-    label: str
-    family: str
-    needs: tuple[str, ...]
-    place: _Point
-
-    @property
-    def number(self) -> str:
-        """Its two digits."""
-        return self.name[:2]
-
-
-def planned() -> dict[str, Planned]:
-    """All lessons of the course by their names, in order."""
-    rows = [{"label": row["title"], **row} for row in read_json(COURSE)["lessons"]]
-    rows = [row | {"needs": tuple(row["needs"]), "place": tuple(row["place"])} for row in rows]
-    return {row["name"]: Planned(**row) for row in rows}
-
-
-def arrows(lessons: dict[str, Planned]) -> Iterator[tuple[str, str]]:
+def arrows(lessons: dict[str, Outline]) -> Iterator[tuple[str, str]]:
     """What the map draws: (needed, lesson), without what follows (03 needs 02, which needs 01: no
     arrow from 01).
     """
@@ -120,21 +92,19 @@ def _bezier(points: tuple[_Point, ...], t: float) -> _Point:
 def lesson_map(here: str = "") -> Figure:
     """The lessons and what builds on what, from the first at the top to the last at the bottom;
     `here`, the name or number of one, frames it."""
-    lessons = planned()
-    figure, axes = canvas(11, 8.4)
-    axes.set(xlim=(-0.5, 5.5), ylim=(7.4, -0.4))
+    lessons = course.lessons()
+    last = max(lesson.place[1] for lesson in lessons.values())
+    figure, axes = canvas(11, 8.4 * ((last + 0.8) / 7.8))  # as high as the map has rows
+    axes.set(xlim=(-0.5, 5.5), ylim=(last + 0.4, -0.4))
     axes.set_axis_off()
     for need, name in arrows(lessons):
-        boxes = [
-            x.place for x in lessons.values() if x.name not in (need, name) and x.number != _END
-        ]
-        curve, _ = route(lessons[need].place, lessons[name].place, boxes, wide=name[:2] == _END)
+        boxes = [x.place for x in lessons.values() if x.name not in (need, name) and not x.wide]
+        curve, _ = route(lessons[need].place, lessons[name].place, boxes, wide=lessons[name].wide)
         axes.plot(*zip(*curve[:-1], strict=True), color="#7c8289", lw=1.8, zorder=1)
         arrow(axes, curve[-2], curve[-1], color="#7c8289")
-    names = read_json(COURSE)["families"]
     for lesson in lessons.values():
         (x, y), framed = lesson.place, lesson.number == here[:2]
-        half, wide = (2.93, 80) if lesson.number == _END else (_HALF, 13)
+        half, wide = (2.93, 80) if lesson.wide else (_HALF, 13)
         look: dict[str, Any] = {
             "facecolor": TINTS[_TINTS[lesson.family]],
             "edgecolor": INK if framed else GREY,
@@ -147,7 +117,7 @@ def lesson_map(here: str = "") -> Figure:
             )
         )
         centred(
-            axes, x, y - 0.2, f"{lesson.number} {names[lesson.family]}", fontsize=10.5, zorder=4
+            axes, x, y - 0.2, f"{lesson.number} {FAMILIES[lesson.family]}", fontsize=10.5, zorder=4
         )
         label = "\n".join(
             textwrap.wrap(lesson.label, wide, break_on_hyphens=False, break_long_words=False)
@@ -158,7 +128,7 @@ def lesson_map(here: str = "") -> Figure:
 
 def lesson_list() -> Html:
     """The same in words: each lesson as a link, its family, the lessons that it builds on."""
-    lessons, names = planned(), read_json(COURSE)["families"]
+    lessons = course.lessons()
     head = "".join(
         f'<th style="text-align:left">{word}</th>' for word in ("lesson", "family", "builds on")
     )
@@ -168,17 +138,18 @@ def lesson_list() -> Html:
         link = f'<a href="{lesson.name}.ipynb">{lesson.number} {escape(lesson.title)}</a>'
         cells = "".join(
             f'<td style="text-align:left">{cell}</td>'
-            for cell in (link, names[lesson.family], needs)
+            for cell in (link, FAMILIES[lesson.family], needs)
         )
         rows += f"<tr>{cells}</tr>"
-        plain.append(f"{lesson.number} {lesson.title} ({names[lesson.family]}), builds on {needs}")
+        family = FAMILIES[lesson.family]
+        plain.append(f"{lesson.number} {lesson.title} ({family}), builds on {needs}")
     return Html(
         f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>", "\n".join(plain)
     )
 
 
 # family -> (colour, marker, name in the legend)
-_FAMILIES = {
+_MODELS = {
     "static": (GREY, "o", "word vectors"),
     "recurrent": (ORANGE, "D", "recurrent"),
     "encoder": (BLUE, "s", "encoder"),
@@ -199,7 +170,7 @@ def timeline() -> Figure:
         (lower, "data", "words or tokens of training text"),
     ):
         known = [(_year(m["date"]), m[field], m["family"], m["model"]) for m in models if m[field]]
-        for family, (colour, marker, title) in _FAMILIES.items():
+        for family, (colour, marker, title) in _MODELS.items():
             years, sizes = zip(
                 *((year, size) for year, size, its, _ in known if its == family), strict=True
             )
@@ -213,7 +184,7 @@ def timeline() -> Figure:
         axes.set_axisbelow(True)
         points, colours = (
             [(year, float(size)) for year, size, *_ in known],
-            [_FAMILIES[its][0] for *_, its, _ in known],
+            [_MODELS[its][0] for *_, its, _ in known],
         )
         place_labels(axes, points, [model for *_, model in known], colours)
     lower.set_xticks(range(2013, 2025))

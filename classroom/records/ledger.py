@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from classroom import course
 from classroom.records import rules
 from course_lib.errors import CourseError
 from course_lib.files import DATA as DATA
@@ -18,30 +19,6 @@ LEDGER = DATA / "claims.yaml"
 
 ClaimKind = Literal["exact", "computed", "measured"]
 KINDS: tuple[str, ...] = get_args(ClaimKind)
-LESSONS = (
-    "00_start_here",
-    "01_self_attention",
-    "02_transformer",
-    "03_positions",
-    "04_word_embeddings",
-    "05_tokenization",
-    "06_elmo",
-    "07_transfer",
-    "08_gpt1",
-    "09_bert",
-    "10_bert_finetuning",
-    "11_inside_bert",
-    "12_roberta",
-    "13_distilbert",
-    "14_electra",
-    "15_sbert",
-    "16_bart",
-    "17_t5",
-    "18_gpt2",
-    "19_gpt3",
-    "20_peft",
-    "21_choosing",
-)
 NEEDED = ("id", "lesson", "kind", "says", "shows", "rule")
 ALLOWED = (*NEEDED, "paper", "note", "tried", "real")
 
@@ -117,9 +94,7 @@ def claim(name: str) -> Claim:
 
 def of_lesson(name: str) -> list[Claim]:
     """The claims of a lesson, by its name or number ("09_bert", "09")."""
-    lesson = next((known for known in LESSONS if name in (known, known[:2])), None)
-    if lesson is None:
-        raise CourseError(f"There is no lesson {name!r}; there are {', '.join(LESSONS)}.")
+    lesson = course.find(name)
     return [found for found in read().values() if found.lesson == lesson]
 
 
@@ -144,7 +119,7 @@ def _claim(file: str, number: int, entry: Any) -> Claim:
         raise CourseError(
             f"{name}: kind is {entry['kind']!r}; it must be one of {', '.join(KINDS)}."
         )
-    if entry["lesson"] not in LESSONS:
+    if entry["lesson"] not in course.names():
         raise CourseError(f"{name}: there is no lesson {entry['lesson']!r}.")
     rules.check(entry["rule"], name)
     rules.check({"statements": entry["real"]} if "real" in entry else entry["rule"], name)

@@ -1,5 +1,5 @@
-"""The path through the course: the map's table is what the lessons say, glossary and papers are
-whole and fresh.
+"""The path through the course: the map is what the lessons say, glossary and papers are whole and
+fresh.
 """
 
 import copy
@@ -8,14 +8,15 @@ import re
 
 import pytest
 
+from classroom.course import lessons as outlines
 from classroom.figures import course_map
-from classroom.figures.course_map import arrows, planned, route
+from classroom.figures.course_map import arrows, route
 from tests.slides.rules import contrast
 from tools import course, papers
 from tools.notebooks import ROOT, lessons, navigation
 from tools.notebooks.build import read
 
-COURSE = planned()
+COURSE = outlines()
 NAMES = list(COURSE)
 LESSONS = {path.stem: read(path) for path in lessons()}
 TERMS = json.loads((ROOT / "data" / "glossary.json").read_text("utf-8"))["terms"]
@@ -63,12 +64,10 @@ def test_a_new_lesson_gets_its_lines():
 
 def test_arrows_leave_boxes_alone():
     for need, name in arrows(COURSE):
-        boxes = [
-            x.place for x in COURSE.values() if x.name not in (need, name) and x.number != "21"
-        ]
-        _, free = route(COURSE[need].place, COURSE[name].place, boxes, wide=name[:2] == "21")
+        boxes = [x.place for x in COURSE.values() if x.name not in (need, name) and not x.wide]
+        _, free = route(COURSE[need].place, COURSE[name].place, boxes, wide=COURSE[name].wide)
         assert free, (
-            f"the arrow from {need} to {name} runs through a box: move one in data/course.json"
+            f"the arrow from {need} to {name} runs through a box: move one in its lesson.toml"
         )
     assert not route((0.0, 0.0), (0.0, 4.0), [(x / 2, 2.0) for x in range(-9, 10)])[1]
 

@@ -38,7 +38,7 @@ def verdict(check, name, source):
     """On what a student's cell defines, without the check that may stand below it."""
     space = dict(NAMES)
     exec(CHECK.sub("", source), space)
-    return checks.EXERCISES[check](space[name])
+    return checks.exercises()[check](space[name])
 
 
 FOUND = [exercise for path in lessons() for exercise in exercises(path)]

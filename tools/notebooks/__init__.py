@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from classroom import course
 from course_lib.errors import CourseError
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-FOLDER = ROOT / "notebooks"
 
 
 def lessons() -> list[Path]:
     """All lessons, in the order of the course."""
-    return sorted(FOLDER.glob("[0-9][0-9]_*.ipynb"))
+    return course.notebooks()
 
 
 def find(name: str, books: Callable[[], list[Path]] = lessons, kind: str = "lesson") -> Path:

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from nbformat import NotebookNode, read
 
-from classroom.figures.course_map import Planned, planned
+from classroom import course
+from classroom.course import Outline
 
 GLOSSARY, PAPERS = "../docs/glossary.md", "../docs/papers.md"
 MAP = "00_start_here.ipynb#map"
@@ -19,53 +20,39 @@ _LINE = re.compile(r"^(?:←|Before:|next:|.*\]\(\.\./docs/glossary\.md\)).*$", 
 _NEXT = re.compile(
     r"^Next(?: in the course)?: (?:\[\d\d[^\]]*\]\([^)]*\)|\d\d,? ?[^,.:\n]*)", re.MULTILINE
 )
-_NEED = re.compile(r"^\| *\**You need first\**.*$", re.MULTILINE)
-_LESSON = re.compile(r"\]\((\d\d_\w+)\.ipynb[^)]*\)")
 
 
-def link(lesson: Planned) -> str:
+def link(lesson: Outline) -> str:
     """A link to a lesson."""
     return f"[{lesson.number} {lesson.title}]({lesson.name}.ipynb)"
 
 
-def line(name: str, course: dict[str, Planned] | None = None) -> str:
+def line(name: str, lessons: dict[str, Outline]) -> str:
     """The line under the opening table: the lesson before, map, glossary, papers, the lesson
     after.
     """
-    course = course or planned()
-    names = list(course)
+    names = list(lessons)
     place = names.index(name)
-    parts = [f"← {link(course[names[place - 1]])}"] if place else []
+    parts = [f"← {link(lessons[names[place - 1]])}"] if place else []
     parts += [f"[map]({MAP})"] if place else []
     parts += [f"[glossary]({GLOSSARY})", f"[papers]({PAPERS})"]
-    parts += [f"{link(course[names[place + 1]])} →"] if place + 1 < len(names) else []
+    parts += [f"{link(lessons[names[place + 1]])} →"] if place + 1 < len(names) else []
     return " · ".join(parts)
 
 
 def lead(notebook: NotebookNode, name: str) -> None:
     """Bring both lines of a lesson of the course up to date; other notebooks stay as they are."""
-    course = planned()
-    if name not in course:
+    lessons = course.lessons()
+    if name not in lessons:
         return
     first = notebook.cells[0]
-    first.source = _LINE.sub("", first.source).rstrip() + "\n\n" + line(name, course)
-    names = list(course)
+    first.source = _LINE.sub("", first.source).rstrip() + "\n\n" + line(name, lessons)
+    names = list(lessons)
     after = names[names.index(name) + 1 : names.index(name) + 2]
     for cell in notebook.cells:
         if cell.cell_type == "markdown" and "## Read on" in cell.source and after:
             head, mark, tail = cell.source.partition("## Read on")
-            cell.source = head + mark + _NEXT.sub(f"Next: {link(course[after[0]])}", tail)
-
-
-def needs(notebook: NotebookNode) -> list[str]:
-    """The lessons that the row `You need first` links to, in the order of the course."""
-    row = _NEED.search(notebook.cells[0].source)
-    return sorted(set(_LESSON.findall(row[0]))) if row else []
-
-
-def title(notebook: NotebookNode) -> str:
-    """A lesson's title without its number and without what stands behind a colon."""
-    return str(notebook.cells[0].source).splitlines()[0].partition("·")[2].partition(":")[0].strip()
+            cell.source = head + mark + _NEXT.sub(f"Next: {link(lessons[after[0]])}", tail)
 
 
 def opening(path: Path) -> tuple[str, str]:

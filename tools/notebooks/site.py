@@ -13,7 +13,8 @@ from typing import Any
 
 import jinja2
 
-from classroom.figures.course_map import lesson_map, planned
+from classroom import course
+from classroom.figures.course_map import lesson_map
 from classroom.figures.display import png
 from course_lib.files import atomic_write
 from tools.notebooks import ROOT, api, page, record, scrub
@@ -55,10 +56,11 @@ def build(
         if (ROOT / "docs" / f"{name}.md").exists()
     }
     pages["README.md"] = "index.html"
+    known = course.lessons()
     for name, path in notebooks.items():
         made = page.html(
             scrub.scrub(read(path)),
-            f"{name[:2]} {planned()[name].title}" if name in planned() else name,
+            f"{name[:2]} {known[name].title}" if name in known else name,
         )
         made = linked(made, "notebooks", pages).replace(
             "</head>", f"<style>{STYLE}</style></head>", 1
@@ -122,7 +124,7 @@ def index(
     """The first page: what the course is, the map, a table of lessons with what they took."""
     title, _, rest = (ROOT / "README.md").read_text("utf-8").partition("\n")
     rows = []
-    for lesson in planned().values():
+    for lesson in course.lessons().values():
         name, says = f"{lesson.number} {lesson.title}", "to come"
         if lesson.name in notebooks:
             name, says = opening(ROOT / "notebooks" / f"{lesson.name}.ipynb")

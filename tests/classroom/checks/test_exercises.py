@@ -58,12 +58,12 @@ def prove(task: Exercise) -> None:
             assert not unknown, f"A patch of {task.name} names what is not there: {got}"
 
 
-@pytest.mark.parametrize("name", checks.EXERCISES)
+@pytest.mark.parametrize("name", checks.exercises())
 def test_an_exercise_is_what_it_says(name: str) -> None:
     """Right answers pass, every known mistake is named; stubs and nonsense get one sentence; no
     draw is disturbed.
     """
-    task = checks.EXERCISES[name]
+    task = checks.exercises()[name]
     source = inspect.getsource(sys.modules[task.reference.__module__])
     used = {mistake.says for mistake in task.mistakes}
     unused = [
@@ -190,7 +190,7 @@ def test_a_verdict_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
     report("toy", lambda: "many words " * 40)
     assert 100 < max(map(len, capsys.readouterr().out.splitlines())) <= 110
     assert difference({"ids": torch.tensor([1, 2])}, 3, 4).endswith("on ids = [1, 2].")
-    ids_only = checks.EXERCISES["bert_input"](lambda a, b, c, s: ([c, *a, s, *b, s], []))
+    ids_only = checks.exercises()["bert_input"](lambda a, b, c, s: ([c, *a, s, *b, s], []))
     assert "Part 1 (`segments`) of" in ids_only.message
     assert (
         verdict._ipython_display_() is None

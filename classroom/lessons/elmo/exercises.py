@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from torch import Generator, Tensor
 
 from classroom.checks.base import normal
-from classroom.checks.embeddings.word_vectors import whole
 from classroom.checks.exercise import exercise
+from classroom.lessons.word_embeddings.exercises import whole
 
 
 def _spelled(g: Generator, n: int, e: int, c: int, *kinds: tuple[int, int]) -> tuple[Any, ...]:

@@ -5,9 +5,9 @@ import math
 import torch
 from torch import Tensor
 
-from classroom.checks.attention.attention import qkv
 from classroom.checks.base import Case, close, outcome
 from classroom.checks.exercise import exercise
+from classroom.lessons.self_attention.exercises import qkv
 
 
 @exercise(

@@ -1,1 +1,0 @@
-"""Lessons 09 to 15: BERT and its relatives."""

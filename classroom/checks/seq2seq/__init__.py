@@ -1,1 +1,0 @@
-"""Lessons 16 and 17: BART and T5."""

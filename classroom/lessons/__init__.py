@@ -1,0 +1,1 @@
+"""One folder a lesson; `classroom/course.py` says what stands in it and finds it."""
