@@ -11,7 +11,9 @@ The words and sentences are tables in data/world; a course can bring its own cop
 checkpoints have learned this town: a change of a table that documents draw from belongs with `make
 checkpoints`. Tables of tasks are free."""
 
+import inspect
 import random
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,9 @@ from classroom.town.facts import GENRES, SPLITS, check
 from classroom.town.lexicon import FOLDER, Lexicon
 from classroom.town.primer import LEVELS, Primer
 from classroom.town.probes import AGAIN, SIDES, Probes
+from classroom.town.rows import analogy_questions, sentences
 from classroom.town.tasks import TASKS, TownTask
+from course_lib.analysis.analogies import AnalogyQuestion
 from course_lib.errors import CourseError
 
 __all__ = ["SPLITS", "World"]
@@ -135,7 +139,18 @@ class World:
     @staticmethod
     def describe(name: str) -> str:
         """What a task asks, in one line."""
-        return (_find(name).__doc__ or "").strip().split("\n")[0]
+        paragraph = (inspect.getdoc(_find(name)) or "").partition("\n\n")[0]
+        return " ".join(paragraph.split())
+
+    @staticmethod
+    def sentences(documents: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """The sentences of documents with their trees, each once."""
+        return sentences(documents)
+
+    @staticmethod
+    def analogy_questions(task: Iterable[Mapping[str, Any]]) -> list[AnalogyQuestion]:
+        """Rows of the task `analogies` as `course_lib.analysis.analogies` reads them."""
+        return analogy_questions(task)
 
     @staticmethod
     def task_names() -> tuple[str, ...]:

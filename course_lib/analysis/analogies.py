@@ -1,15 +1,12 @@
 """Analogies: a is to b as c is to which word? (Mikolov et al. 2013c)"""
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 
 from course_lib.errors import CourseError
 from course_lib.families.word_vectors import WordVectors
-
-FORM = re.compile(r"(.+) is to (.+) as (.+) is to")
 
 
 class AnalogyQuestion(NamedTuple):
@@ -28,17 +25,6 @@ class AnalogyScores(NamedTuple):
     accuracy: float  # of the first word among all
     choice: float  # of the best of the given answers
     asked: int  # the questions whose words all have vectors
-
-
-def questions(rows: Iterable[Mapping[str, Any]]) -> list[AnalogyQuestion]:
-    """Rows of the world's analogies task as questions, in lower case."""
-    found = []
-    for row in rows:
-        a, b, c = FORM.findall(row["text"].lower())[0]
-        choices = [word.lower() for word in row["choices"]]
-        d = choices.pop(row["label"])
-        found.append(AnalogyQuestion(a, b, c, d, tuple(choices)))
-    return found
 
 
 def score(vectors: WordVectors, asked: Sequence[AnalogyQuestion]) -> AnalogyScores:

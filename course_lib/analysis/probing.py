@@ -8,7 +8,6 @@ Letters: L layers, H heads, T tokens, W words, D width, N arcs or examples.
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -22,33 +21,7 @@ from course_lib.errors import CourseError
 from course_lib.model.layers import evaluating
 from course_lib.objectives.collate import pad_to_longest
 
-ENDS = (".", "?", "!")
 BATCH = 32  # texts read at once
-
-
-def sentences(documents: Sequence[Row]) -> list[dict[str, Any]]:
-    """The sentences of parsed documents, each once.
-
-    Args:
-        documents: rows with the columns tokens, tags, heads and deprels; heads count in the
-            document.
-
-    Returns:
-        Rows with the same columns; heads count from 0 in the sentence, -1 is its root.
-    """
-    by_text: dict[str, dict[str, Any]] = {}
-    for document in documents:
-        start = 0
-        ends = [i + 1 for i, token in enumerate(document["tokens"]) if token in ENDS]
-        for end in ends:
-            row = {
-                name: list(document[name][start:end])
-                for name in ("tokens", "tags", "heads", "deprels")
-            }
-            row["heads"] = [head - start if head >= 0 else -1 for head in row["heads"]]
-            by_text.setdefault(" ".join(row["tokens"]), row)
-            start = end
-    return list(by_text.values())
 
 
 def by_words(

@@ -12,7 +12,7 @@ WORD = re.compile(r"['’]s\b|\w+(?:['’-](?!s\b)\w+)*|[^\w\s]")
 
 
 def split_words(text: str) -> list[str]:
-    """Words, the possessive, and punctuation marks, as the world's documents count them.
+    """Words, the possessive, and punctuation marks.
 
     >>> split_words("Anna's dog isn't here.")
     ['Anna', "'s", 'dog', "isn't", 'here', '.']

@@ -1,5 +1,4 @@
-"""The shipped checkpoints: small models pretrained on the generated world, with what each was made
-from.
+"""The shipped checkpoints: small pretrained models, with what each was made from.
 
     model, tokenizer, card = zoo.load("bert-mini")
 

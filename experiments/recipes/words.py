@@ -159,7 +159,7 @@ class StaticRun(Job):
         """Analogies, out of all words and out of four; Spearman's correlation of texts' cosines
         with their grades.
         """
-        asked = analogies.questions(self.world.task("analogies", ASKED, "test"))
+        asked = self.world.analogy_questions(self.world.task("analogies", ASKED, "test"))
         found = analogies.score(vectors, asked)
         rows = self.world.task("similarity", ASKED, "validation")
         columns = [[row[name] for row in rows] for name in ("text", "pair", "label")]

@@ -85,8 +85,7 @@ def heads_learn_syntax(lab: Lab, seed: int) -> dict[str, float]:
     many, some, _ = SIZES[lab.plan.scale]
     world = town(small_models.WORLD)
     parsed = {
-        p: probing.sentences(world.documents(many, split=s, seed=10 + seed))
-        for p, s in PARTS.items()
+        p: world.sentences(world.documents(many, split=s, seed=10 + seed)) for p, s in PARTS.items()
     }
     linked = {
         p: [

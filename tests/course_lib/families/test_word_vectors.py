@@ -145,7 +145,7 @@ def test_neighbours_and_analogies():
 
 def test_the_world_s_analogies_are_questions():
     rows = World(0).task("analogies", 20)
-    for row, question in zip(rows, analogies.questions(rows), strict=True):
+    for row, question in zip(rows, World.analogy_questions(rows), strict=True):
         said = f"{question.a} is to {question.b} as {question.c} is to"
         assert said == row["text"].lower()
         assert question.d == row["choices"][row["label"]].lower() and len(question.others) == 3
