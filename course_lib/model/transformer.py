@@ -132,12 +132,11 @@ class Transformer(nn.Module):
         """Positions and mask of the layers with this attention pattern. mask: as in `run`."""
         new = positions.queries.shape[1]
         total = positions.keys.shape[1]
-        is_window = isinstance(pattern, Window)
         # The fused kernel makes the causal mask itself, but knows no padding, cache or window.
         if (
             self.config.causal
             and new == total
-            and not is_window
+            and not isinstance(pattern, Window)
             and mask is None
             and attention_mask is None
         ):
@@ -150,7 +149,7 @@ class Transformer(nn.Module):
             # One new token behind a cache sees everything before it.
             if self.config.causal and (new > 1 or new == total):
                 parts.append(masks.causal(new, total, positions.keys.device))
-            if is_window:
+            if isinstance(pattern, Window):
                 parts.append(masks.window(positions.queries, positions.keys, pattern.size))
         if attention_mask is not None:
             parts.append(masks.padding(attention_mask))

@@ -9,13 +9,14 @@ import pytest
 import torch
 
 from course_lib import zoo
-from course_lib.data.inputs import Frame, Kind
+from course_lib.data.inputs import Frame
 from course_lib.data.tokenizers import Tokenizer, train_bpe, train_wordpiece
 from course_lib.errors import CourseError
 from course_lib.families import family
 from course_lib.files import read_json
 from course_lib.model import heads
 from course_lib.model.config import EmbedConfig, Learned, StackConfig
+from course_lib.model.heads import Kind
 from course_lib.model.transformer import Transformer
 from course_lib.training.finetune import (
     CONFIG_FILE,
