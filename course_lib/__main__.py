@@ -17,6 +17,7 @@ import typer
 from course_lib.errors import CourseError, CourseWarning
 from course_lib.files import DATA, locked, read_json
 from course_lib.memory import restart_keeping_large_buffers
+from course_lib.training.pretrain_config import PretrainConfig, TokenizeConfig
 
 if TYPE_CHECKING:
     from course_lib.data.columns import Columns
@@ -62,6 +63,8 @@ def named(out: Path | None) -> Path | None:
     return out
 
 
+# The config's own defaults, which `--help` shows.
+PRETRAIN = PretrainConfig(model="", data="", out=Path())
 SOURCES = "A text file or folder, docs, hub:NAME, or an installed source"
 Threads = Annotated[
     int, typer.Option(help="CPU threads; 0 = all cores.", min=0, callback=set_threads)
@@ -69,6 +72,7 @@ Threads = Annotated[
 Device = Annotated[
     str, typer.Option(help="cpu, cuda, mps, or auto = the best there is.", callback=device_named)
 ]
+Documents = Annotated[int | None, typer.Option(help="How many documents; all if not given.", min=1)]
 HeldOut = Annotated[
     int, typer.Option(help="Documents to keep aside, if there is no validation split.", min=0)
 ]
@@ -95,70 +99,76 @@ def pretrain(
         typer.Argument(help="gpt, bert, albert, distilbert, electra, bart, t5; sized: bert-base."),
     ],
     out: Annotated[Path, typer.Option(help="Folder for the model and its run.", callback=named)],
-    data: Annotated[
-        str, typer.Option(help=SOURCES + ", or a folder that `tokenize` wrote.")
-    ] = "world",
-    documents: Annotated[
-        int | None, typer.Option(help="How many documents; all if not given.", min=1)
-    ] = None,
-    held_out: HeldOut = 0,
+    data: Annotated[str, typer.Option(help=SOURCES + ", or a folder that `tokenize` wrote.")],
+    documents: Documents = PRETRAIN.documents,
+    held_out: HeldOut = PRETRAIN.held_out,
     init_from: Annotated[
         str | None, typer.Option(help="Begin with a checkpoint: weights, size, tokenizer.")
     ] = None,
     teacher: Annotated[
         str | None, typer.Option(help="Distil this masked model; begin as every second layer.")
     ] = None,
-    vocab: Annotated[int, typer.Option(help="Size of the vocabulary to learn.")] = 3072,
+    vocab: Annotated[int, typer.Option(help="Size of the vocabulary to learn.")] = PRETRAIN.vocab,
     layers: Annotated[
         int | None, typer.Option(help="In place of the size's; so for the next three.", min=1)
-    ] = None,
-    width: Annotated[int | None, typer.Option(min=1)] = None,
-    heads: Annotated[int | None, typer.Option(min=1)] = None,
-    length: Annotated[int | None, typer.Option(help="Longest row in tokens.", min=1)] = None,
-    steps: Annotated[int, typer.Option(help="Updates in all.", min=1)] = 1000,
+    ] = PRETRAIN.layers,
+    width: Annotated[int | None, typer.Option(min=1)] = PRETRAIN.width,
+    heads: Annotated[int | None, typer.Option(min=1)] = PRETRAIN.heads,
+    length: Annotated[int | None, typer.Option(help="Longest row in tokens.", min=1)] = (
+        PRETRAIN.length
+    ),
+    steps: Annotated[int, typer.Option(help="Updates in all.", min=1)] = PRETRAIN.steps,
     tokens: Annotated[
         int, typer.Option(help="Tokens in a batch, all processes together.", min=1)
-    ] = 4096,
+    ] = PRETRAIN.tokens,
     accumulate: Annotated[
         int, typer.Option(help="Cut each batch in so many parts, to save memory.", min=1)
-    ] = 1,
-    lr: Annotated[float, typer.Option(help="Peak learning rate.")] = 1e-3,
+    ] = PRETRAIN.accumulate,
+    lr: Annotated[float, typer.Option(help="Peak learning rate.")] = PRETRAIN.lr,
     schedule: Annotated[
         Literal["cosine", "wsd"],
         typer.Option(help="wsd: constant, falling over the last fifth; may be prolonged."),
-    ] = "cosine",
+    ] = PRETRAIN.schedule,
     warmup: Annotated[
         int | None, typer.Option(help="Steps; by default a tenth, at most 300.", min=0)
-    ] = None,
+    ] = PRETRAIN.warmup,
     optimizer: Annotated[
         Literal["adamw", "muon"], typer.Option(help="Muon moves the blocks' matrices.")
-    ] = "adamw",
-    weight_decay: Annotated[float, typer.Option(help="Of matrices.", min=0)] = 0.01,
+    ] = PRETRAIN.optimizer,
+    weight_decay: Annotated[float, typer.Option(help="Of matrices.", min=0)] = (
+        PRETRAIN.weight_decay
+    ),
     beta2: Annotated[
         float, typer.Option(help="AdamW's; 0.98 for large learning rates.", min=0, max=0.999999)
-    ] = 0.999,
+    ] = PRETRAIN.beta2,
     short: Annotated[
         int | None, typer.Option(help="Tokens a row in the first 90% of the steps.", min=8)
-    ] = None,
+    ] = PRETRAIN.short,
     mask_rate: Annotated[
         float | None, typer.Option(help="Of a masked model; 0.15 if not given.", min=0, max=1)
-    ] = None,
-    cased: Cased = False,
+    ] = PRETRAIN.mask_rate,
+    mask_unit: Annotated[
+        Literal["tokens", "words", "spans", "ngrams"],
+        typer.Option(help="What a masked model is asked for: tokens, or words, some in a row."),
+    ] = PRETRAIN.mask_unit,
+    cased: Cased = PRETRAIN.cased,
     dropout: Annotated[
         float | None, typer.Option(help="In place of the family's.", min=0, max=1)
-    ] = None,
+    ] = PRETRAIN.dropout,
     init_std: Annotated[
         float | None, typer.Option(help="Of the first weights, in place of the family's.")
-    ] = None,
-    seed: Seed = 0,
-    every: Annotated[int, typer.Option(help="Steps between two checkpoints.", min=1)] = 500,
+    ] = PRETRAIN.init_std,
+    seed: Seed = PRETRAIN.seed,
+    save_every: Annotated[
+        int, typer.Option("--every", help="Steps between two checkpoints.", min=1)
+    ] = PRETRAIN.save_every,
     resume: Annotated[
         bool, typer.Option("--resume/--afresh", help="Go on with the run in the folder?")
-    ] = True,
+    ] = PRETRAIN.resume,
     precision: Bf16 = "auto",
     compile: Annotated[
         bool | None, typer.Option(help="torch.compile; by default for long runs on a GPU.")
-    ] = None,
+    ] = PRETRAIN.compile,
     device: Device = "auto",
     threads: Threads = 0,
 ) -> None:
@@ -169,14 +179,12 @@ def pretrain(
     On two GPUs: accelerate launch --multi_gpu --num_processes 2 -m course_lib pretrain gpt-base
     --data tokens --out big (--use_fsdp in place of --multi_gpu: each holds a part of the weights).
     """
-    how = {
-        name: value for name, value in locals().items() if name not in ("model", "out", "threads")
-    }
+    options = dict(locals())
+    options.pop("threads")  # set already, by its callback
     from course_lib.training import pretraining
 
-    how |= {"size": {name: how.pop(name) for name in ("layers", "width", "heads", "length")}}
     with _progress(steps) as watch:
-        pretraining.pretrain(model, out, **how, say=print, watch=watch)
+        pretraining.pretrain(PretrainConfig(**options), say=print, watch=watch)
 
 
 @app.command()
@@ -188,25 +196,23 @@ def tokenize(
     model: Annotated[
         str, typer.Option(help="What it is for: gpt takes byte-level BPE, the others WordPiece.")
     ] = "gpt",
-    documents: Annotated[
-        int | None, typer.Option(help="How many documents; all if not given.", min=1)
-    ] = None,
-    held_out: HeldOut = 0,
+    documents: Documents = PRETRAIN.documents,
+    held_out: HeldOut = PRETRAIN.held_out,
     vocab: Annotated[
         int, typer.Option(help="Size of the vocabulary, unless the folder has a tokenizer.")
-    ] = 3072,
-    cased: Cased = False,
-    seed: Seed = 0,
+    ] = PRETRAIN.vocab,
+    cased: Cased = PRETRAIN.cased,
+    seed: Seed = PRETRAIN.seed,
 ) -> None:
     """Turn a corpus of any size into token files, once; `pretrain --data FOLDER` reads them.
 
     Example: python -m course_lib tokenize --data hub:NAME --out build/tokens --vocab 32000
     """
-    how = {name: value for name, value in locals().items() if name not in ("model", "out", "data")}
+    options = dict(locals())
     from course_lib.training import pretraining
 
     with locked(out):
-        store = pretraining.tokenize(data, out, kind=model, **how).store
+        store = pretraining.tokenize(TokenizeConfig(**options)).store
     print(f"{store.tokens:,} tokens in {len(store):,} documents, in {out}")
 
 

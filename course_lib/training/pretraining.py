@@ -3,20 +3,19 @@
 The folder `out` holds everything of a run; of several processes the main one writes it:
 
     tokenizer.json, tokens/, held_out/       made once, from streamed text
-    run/state.safetensors, run/curve.json    the checkpoint, the learning curve
+    run/config.json                          what was asked for
+    run/state.safetensors, run/curve.json    the state, the learning curve
     config.json, model.safetensors, card.json    written at the end
 """
 
-import platform
-import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -29,18 +28,19 @@ from course_lib.data.token_store import TokenStore, encode_corpus
 from course_lib.data.tokenizers import Tokenizer, add_sentinels, train_bpe, train_wordpiece
 from course_lib.errors import CourseError
 from course_lib.families.rules import Family
-from course_lib.files import locked, read_json, write_json
+from course_lib.files import locked, write_json
 from course_lib.model.config import StackConfig
 from course_lib.objectives.losses import Batch, Loss
-from course_lib.training import distill, distributed, optim, run_state
+from course_lib.training import distill, distributed, run_state
 from course_lib.training.device import known_device
-from course_lib.training.feed import Batches
-from course_lib.training.loop import Step, TrainConfig, train
+from course_lib.training.distributed import Processes
+from course_lib.training.loop import Step, TrainConfig
+from course_lib.training.pretrain_config import PretrainConfig, TokenizeConfig
+from course_lib.training.run_folder import Reports, card, read_curve, train_in_folder
 
-# may change on the way
-FREE = ("out", "size", "steps", "every", "resume", "device", "say", "watch", "options")
 LEARN_FROM = 50_000  # documents at the beginning, for the vocabulary
 HELD_OUT = 200  # documents of the validation split
+PROBED = 20  # batches of held-out text while a run goes on; all of them at its end
 
 # Those whose tokenizer is learned here: byte-level BPE for the causal ones, WordPiece for the
 # others.
@@ -56,118 +56,6 @@ SIZES: dict[str, dict[str, int]] = {
 }
 
 
-@dataclass(frozen=True)
-class Point:
-    """A point of the learning curve. loss: the mean since the last one; lr: the last step's.
-    tokens, seconds: since the last one. probe: what was asked of the model, where it was."""
-
-    step: int
-    loss: float
-    lr: float
-    tokens: int
-    seconds: float
-    probe: dict[str, float] | None = None
-
-
-def train_in_folder(
-    folder: Path,
-    model: nn.Module,
-    batches: Batches,
-    loss: Loss,
-    config: TrainConfig,
-    *,
-    optimizer: torch.optim.Optimizer | None = None,
-    schedule: optim.Schedule | None = None,
-    log: int = 100,
-    probe: Callable[[nn.Module], dict[str, float]] | None = None,
-    probe_every: int = 250,
-    watch: Callable[[Step], object] | None = None,
-    clock: Callable[[], float] = time.perf_counter,
-) -> Iterator[Point]:
-    """`train`, with its checkpoint and learning curve in a folder; a run that stands there goes on.
-
-    Args:
-        log: steps between two points, each of which is written to `curve.json` and yielded.
-        probe: model -> scores, asked every `probe_every` steps and at the end, with random numbers
-            of its own: a run that was stopped draws on as one that was not. watch: called with each
-            step.
-        clock: what a point's seconds are measured by.
-    """
-    processes, _ = distributed.join(known_device(config.device))
-    config = replace(config, save_to=folder / "state.safetensors")
-    curve = read_curve(folder)
-    recent: list[Step] = []
-    start = clock()
-    with locked(folder) if processes.is_main else nullcontext():
-        for step in train(model, batches, loss, config, optimizer=optimizer, schedule=schedule):
-            recent.append(step)
-            last = step.step == config.steps
-            probing = probe if last or step.step % probe_every == 0 else None
-            point = None
-            if last or probing or step.step % log == 0:
-                seconds, tokens = clock() - start, sum(each.tokens for each in recent)
-                scores = probing and {
-                    name: round(value, 4) for name, value in ask(probing, model).items()
-                }
-                mean = sum(each.loss for each in recent) / len(recent)
-                point = Point(step.step, round(mean, 5), step.lr, tokens, round(seconds, 2), scores)
-                written = {
-                    name: value for name, value in asdict(point).items() if value is not None
-                }
-                # those beyond the state go
-                curve = [*(old for old in curve if old["step"] < step.step), written]
-                if processes.is_main:
-                    write_json(folder / "curve.json", curve)
-            if watch is not None:
-                watch(step)
-            if point is not None:
-                yield point
-                recent.clear()
-                start = clock()
-
-
-def ask(probe: Callable[[nn.Module], dict[str, float]], model: nn.Module) -> dict[str, float]:
-    """A probe with random numbers of its own."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        return probe(model)
-
-
-def read_curve(folder: Path) -> list[dict[str, Any]]:
-    """The learning curve of a run, as far as it has come."""
-    path = folder / "curve.json"
-    curve = read_json(path) if path.exists() else []
-    try:
-        points = [Point(**point) for point in curve]
-        is_curve = all(isinstance(point.step, int) for point in points)
-    except TypeError:
-        is_curve = False
-    if not is_curve:
-        raise CourseError(
-            f"{path} is no learning curve of this version; remove it, and the next point begins"
-            " one."
-        )
-    return list(curve)
-
-
-def card(curve: Sequence[Mapping[str, Any]], **about: Any) -> dict[str, Any]:
-    """What card.json says of a finished run: `about`, its curve and cost, and on what it was
-    made.
-    """
-    cpu = f"{platform.machine()} CPU, {torch.get_num_threads()} threads"
-    hardware = torch.cuda.get_device_name() if torch.cuda.is_initialized() else cpu  # type: ignore[no-untyped-call]
-    return about | {
-        "steps": curve[-1]["step"] if curve else 0,
-        "tokens": sum(point["tokens"] for point in curve),
-        "seconds": round(sum(point["seconds"] for point in curve)),
-        "curve": list(curve),
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "hardware": hardware,
-        "made": time.strftime("%Y-%m-%d"),
-    }
-
-
 class Prepared(NamedTuple):
     """A run's tokenizer, tokens and held-out tokens (if its corpus has any), as its folder holds
     them.
@@ -178,256 +66,321 @@ class Prepared(NamedTuple):
     held_out: TokenStore | None
 
 
+@dataclass(frozen=True)
+class Start:
+    """What a run begins with.
+
+    Attributes:
+        family: of the model.
+        shape: width, layers, heads and length of a model that begins with random weights.
+        parent: the model whose weights it begins with.
+        tokenizer: the parent's.
+        teacher: the model that it learns from beside the text.
+        name: of the checkpoint that it begins with, "" for none.
+    """
+
+    family: Family
+    shape: dict[str, int]
+    parent: nn.Module | None = None
+    tokenizer: Tokenizer | None = None
+    teacher: nn.Module | None = None
+    name: str = ""
+
+    @property
+    def objective(self) -> str:
+        """The name of what the model learns by."""
+        return self.family.objective if self.teacher is None else "distilled"
+
+
+@dataclass(frozen=True)
+class Built:
+    """What is trained.
+
+    Attributes:
+        config: of the model's stack.
+        model: before its first step.
+        batches: what it reads.
+        loss: of its objective.
+        held_out: batches that it does not learn from; None if the corpus has no such text.
+    """
+
+    config: StackConfig
+    model: nn.Module
+    batches: Source
+    loss: Loss
+    held_out: Source | None
+
+
 def pretrain(
-    name: str,
-    out: Path,
+    config: PretrainConfig,
     *,
-    data: str = "world",
-    documents: int | None = None,
-    held_out: int = 0,
-    vocab: int = 3072,
-    size: Mapping[str, int | None] | None = None,
-    init_from: str | Path | None = None,
-    teacher: str | Path | None = None,
-    steps: int = 1000,
-    tokens: int = 4096,
-    lr: float = 1e-3,
-    schedule: Literal["cosine", "wsd"] = "cosine",
-    warmup: int | None = None,
-    optimizer: Literal["adamw", "muon"] = "adamw",
-    weight_decay: float = 0.01,
-    beta2: float = 0.999,
-    short: int | None = None,
-    mask_rate: float | None = None,
-    cased: bool = False,
-    dropout: float | None = None,
-    init_std: float | None = None,
-    seed: int = 0,
-    every: int = 500,
-    resume: bool = True,
-    device: str = "cpu",
     say: Callable[[str], None] = lambda text: None,
     watch: Callable[[Step], object] | None = None,
-    **options: Any,
 ) -> None:
-    """Train a model into the folder `out`; with several processes, all of them call this.
-
-    `python -m course_lib pretrain --help` says what each option means. Beside those:
+    """Train a model into the folder `config.out`; with several processes, all of them call this.
 
     Args:
-        name: a family and a size: "bert-mini", "gpt-base"; "bert" is "bert-mini". size: what
-            differs from that.
-        data: what `data.corpus` takes, or a folder of token files that `tokenize` wrote.
-        short: as Devlin et al. 2019, appendix A.2, had rows of 128 tokens. schedule: of `optim`.
-        say: takes lines of text, watch: each step; both on the main process only. options: of
-            `train`.
+        config: what is asked for.
+        say: takes lines of text, on the main process only.
+        watch: takes each step, on the main process only.
+
+    Raises:
+        CourseError: if what is asked for does not fit together, or the folder holds another run.
     """
-    given = locals() | dict(size or {}) | {"precision": options.get("precision")}
-    recipe = {key: value for key, value in given.items() if key not in FREE}
-    family, shape = _named(name, size or {})
-    master = None if teacher is None else zoo.open_model(teacher)
-    parent = None if init_from is None else zoo.open_model(init_from)
-    if master is not None:
-        if init_from is not None:
+    out = config.out
+    processes, _ = distributed.join(known_device(config.device))
+    start = _start(config)
+    _check(config, start, processes)
+    done = _steps_done(config)
+    with locked(out) if processes.is_main else nullcontext():
+        if processes.is_main:
+            tokenize(config, start.tokenizer)
+        processes.wait()
+        texts = _open(out, config.data)
+        built = _build(config, start, texts)
+        if processes.is_main:
+            write_json(out / "run" / "config.json", config.to_json())
+            _announce(config, built, texts, done, say)
+        _run(config, built, processes, watch)
+        if processes.is_main:
+            _publish(config, start, built, texts, say)
+
+
+def _start(config: PretrainConfig) -> Start:
+    """Find the family, and the models that the run begins with."""
+    family, shape = _named(config)
+    sizes = [config.width, config.heads]
+    teacher = None
+    if config.teacher is not None:
+        if config.init_from is not None:
             raise CourseError("A student begins with layers of its teacher; leave --init-from.")
-        parent = master._replace(model=distill.student(master.model, (size or {}).get("layers")))
-        init_from, size = teacher, {**(size or {}), "layers": None}
-    if parent is not None:
-        theirs = families.family_of(parent.model) if hasattr(parent.model, "stack") else None
-        if theirs is None or theirs.objective != family.objective:
-            raise CourseError(f"{init_from} is no model that a {family.name} could begin with.")
-        family = theirs
-        if any((size or {}).get(what) is not None for what in ("layers", "width", "heads")):
-            raise CourseError(
-                f"The model's size is that of {init_from}; leave layers, width and heads."
-            )
-    processes, _ = distributed.join(known_device(device))
-    if optimizer == "muon" and processes.sharded:
+        name = str(config.teacher)
+        teacher, tokenizer, _ = zoo.open_model(config.teacher)
+        parent = distill.student(teacher, config.layers)
+    elif config.init_from is not None:
+        name = str(config.init_from)
+        parent, tokenizer, _ = zoo.open_model(config.init_from)
+        sizes.append(config.layers)
+    else:
+        return Start(family, shape)
+    theirs = families.family_of(parent) if hasattr(parent, "stack") else None
+    if theirs is None or theirs.objective != family.objective:
+        raise CourseError(f"{name} is no model that a {family.name} could begin with.")
+    if any(size is not None for size in sizes):
+        raise CourseError(f"The model's size is that of {name}; leave layers, width and heads.")
+    return Start(theirs, shape, parent, tokenizer, teacher, name)
+
+
+def _check(config: PretrainConfig, start: Start, processes: Processes) -> None:
+    """Refuse what cannot be trained, before any work is done."""
+    if config.optimizer == "muon" and processes.sharded:
         raise CourseError(
             "Muon needs whole matrices, and FSDP cuts them; use --multi_gpu, or --optimizer adamw."
         )
-    state = out / "run" / "state.safetensors"
-    done = run_state.steps_done(state, recipe) if resume and state.exists() else 0
-    if done > steps:
-        beyond = f"The run in {out} has made {done:,} steps, more than {steps:,}"
-        raise CourseError(f"{beyond}: ask for more, name another folder, or say --afresh.")
-    with locked(out) if processes.is_main else nullcontext():
-        if processes.is_main:
-            tokenize(
-                data,
-                out,
-                kind=name,
-                vocab=vocab,
-                documents=documents,
-                held_out=held_out,
-                cased=cased,
-                seed=seed,
-                tokenizer=parent and parent.tokenizer,
-                resume=resume,
-            )
-        processes.wait()
-        ready = _open(out, data)
-        if parent is None:
-            config = family.config(ready.tokenizer.vocab.size, **shape)
-        else:
-            config = parent.model.stack.config
-            shape["length"] = min(
-                shape["length"], getattr(config.position, "length", shape["length"])
-            )
-        changes: dict[str, Any] = {
-            "dropout": dropout,
-            "attention_dropout": dropout,
-            "init_std": init_std,
-        }
-        config = replace(
-            config, **{name: value for name, value in changes.items() if value is not None}
-        )
-        torch.manual_seed(seed)
-        model = _model(family, config, ready.tokenizer, master and master.model)
-        if parent is not None:
-            _warm_start(model, parent.model, str(init_from))
-
-        rows = partial(
-            _batches,
-            family,
-            tokenizer=ready.tokenizer,
-            mask_rate=mask_rate,
-            tokens=tokens,
-            seed=seed,
-        )
-        batches = rows(ready.store, length=shape["length"])
-        if short is not None:
-            batches = _Lengthened(
-                rows(ready.store, length=min(short, shape["length"])), batches, steps * 9 // 10
-            )
-        loss = objectives.objective(family.objective if master is None else "distilled").loss
-        judge = None
-        if ready.held_out is not None:
-            judge = partial(
-                _held_out_loss, loss=loss, batches=rows(ready.held_out, length=shape["length"])
-            )
-        if processes.is_main:
-            count = sum(p.numel() for p in model.parameters())
-            say(
-                f"{count:,} parameters, {len(ready.store):,} documents, {batches.steps:,} batches"
-                " an epoch"
-            )
-            if done:
-                say(
-                    f"the run in {out} is finished"
-                    if done == steps
-                    else f"going on with the run in {out}"
-                )
-        config_of_training = TrainConfig(
-            steps=steps,
-            lr=lr,
-            schedule=schedule,
-            warmup=min(steps // 10, 300) if warmup is None else min(warmup, steps),
-            optimizer=optimizer,
-            weight_decay=weight_decay,
-            beta2=beta2,
-            device=device,
-            save_every=every,
-            resume=resume,
-            recipe=recipe,
-            **options,
-        )
-        training = train_in_folder(
-            out / "run",
-            model,
-            batches,
-            loss,
-            config_of_training,
-            probe=None if judge is None or processes.sharded else partial(judge, most=20),
-            probe_every=every,
-            watch=watch if processes.is_main else None,
-        )
-        deque(training, maxlen=0)
-        if processes.is_main:
-            # the trained one may be in shards
-            model = _model(family, config, ready.tokenizer, master and master.model)
-            run_state.load_model(state, model)
-            judged = {} if judge is None else judge(model)
-            about = {
-                "name": name,
-                "data": data,
-                "documents": len(ready.store),
-                "from": str(init_from or ""),
-                "lr": lr,
-            }
-            about |= {
-                "schedule": schedule,
-                "optimizer": optimizer,
-                "tokens a batch": tokens,
-                "seed": seed,
-            }
-            zoo.save_pretrained(
-                _public(model), out, model_type=family.model_type, tokenizer=ready.tokenizer
-            )
-            write_json(out / "card.json", card(read_curve(out / "run"), **about, scores=judged))
-            says = f"loss on held-out text {judged['loss']:.3f}; " if judged else ""
-            say(
-                f"{says}written to {out}"
-                + ("" if judged else "; no held-out text (--held-out N keeps some aside)")
-            )
+    options = objectives.objective(start.objective).options
+    if config.mask_rate is not None and "rate" not in options:
+        raise CourseError(f"The objective {start.objective} hides no tokens; leave --mask-rate.")
+    objectives.span_sampler(config.mask_unit)  # an unknown one is refused
+    if config.mask_unit != "tokens" and "spans" not in options:
+        raise CourseError(f"The objective {start.objective} masks no units; leave --mask-unit.")
 
 
-def tokenize(
-    data: str,
-    out: Path,
-    *,
-    kind: str = "gpt",
-    vocab: int = 3072,
-    documents: int | None = None,
-    held_out: int = 0,
-    tokenizer: Tokenizer | None = None,
-    cased: bool = False,
-    seed: int = 0,
-    resume: bool = True,
-) -> Prepared:
-    """Learn a tokenizer, unless one is given or in `out`, and stream a corpus into the token files
-    `out/tokens`, unless they are there. `out/held_out` gets the first documents of the validation
-    split, or of a corpus without one its first `held_out`, which are not trained on."""
-    note = {"data": data, "documents": documents, "seed": seed} | (
-        {"held_out": held_out} if held_out else {}
+def _steps_done(config: PretrainConfig) -> int:
+    """How many steps the run in the folder has made; a `CourseError` if it is another run."""
+    state = config.out / "run" / "state.safetensors"
+    if not (config.resume and state.exists()):
+        return 0
+    done = run_state.steps_done(state, config.recipe())
+    if done > config.steps:
+        raise CourseError(
+            f"The run in {config.out} has made {done:,} steps, more than {config.steps:,}: ask for"
+            " more, name another folder, or say --afresh."
+        )
+    return done
+
+
+def _build(config: PretrainConfig, start: Start, texts: Prepared) -> Built:
+    """Make the model and its batches."""
+    length = start.shape["length"]
+    if start.parent is None:
+        stack = start.family.config(texts.tokenizer.vocab.size, **start.shape)
+    else:
+        stack = start.parent.stack.config  # type: ignore[union-attr, assignment]
+        length = min(length, getattr(stack.position, "length", length))
+    if config.dropout is not None:
+        stack = replace(stack, dropout=config.dropout, attention_dropout=config.dropout)
+    if config.init_std is not None:
+        stack = replace(stack, init_std=config.init_std)
+
+    torch.manual_seed(config.seed)
+    model = _model(start, stack, texts.tokenizer)
+    if start.parent is not None:
+        _warm_start(model, start.parent, start.name)
+
+    rows = partial(_batches, config, start.objective, tokenizer=texts.tokenizer)
+    batches = rows(texts.store, length=length)
+    if config.short is not None:
+        short = rows(texts.store, length=min(config.short, length))
+        batches = _Lengthened(short, batches, config.steps * 9 // 10)
+    held_out = None if texts.held_out is None else rows(texts.held_out, length=length)
+    return Built(stack, model, batches, objectives.objective(start.objective).loss, held_out)
+
+
+def _announce(
+    config: PretrainConfig, built: Built, texts: Prepared, done: int, say: Callable[[str], None]
+) -> None:
+    count = sum(p.numel() for p in built.model.parameters())
+    say(
+        f"{count:,} parameters, {len(texts.store):,} documents, {built.batches.steps:,} batches"
+        " an epoch"
     )
+    if done == config.steps:
+        say(f"the run in {config.out} is finished")
+    elif done:
+        say(f"going on with the run in {config.out}")
+
+
+def _run(
+    config: PretrainConfig,
+    built: Built,
+    processes: Processes,
+    watch: Callable[[Step], object] | None,
+) -> None:
+    """Train, and ask for the loss on held-out text now and then."""
+    probe = None
+    if built.held_out is not None and not processes.sharded:
+        probe = partial(_held_out_loss, built=built, most=PROBED)
+    reports = Reports(
+        probe=probe,
+        probe_every=config.save_every,
+        watch=watch if processes.is_main else None,
+    )
+    points = train_in_folder(
+        config.out / "run", built.model, built.batches, built.loss, _train_config(config), reports
+    )
+    deque(points, maxlen=0)  # nobody reads the points here
+
+
+def _train_config(config: PretrainConfig) -> TrainConfig:
+    warmup = min(config.steps // 10, 300) if config.warmup is None else config.warmup
+    return TrainConfig(
+        steps=config.steps,
+        lr=config.lr,
+        schedule=config.schedule,
+        warmup=min(warmup, config.steps),
+        optimizer=config.optimizer,
+        weight_decay=config.weight_decay,
+        beta2=config.beta2,
+        precision=config.precision,
+        accumulate=config.accumulate,
+        device=config.device,
+        compile=config.compile,
+        save_every=config.save_every,
+        resume=config.resume,
+        recipe=config.recipe(),
+    )
+
+
+def _publish(
+    config: PretrainConfig,
+    start: Start,
+    built: Built,
+    texts: Prepared,
+    say: Callable[[str], None],
+) -> None:
+    """Score the trained model and write it in the family's public layout."""
+    out = config.out
+    # The trained one may be in shards.
+    model = _model(start, built.config, texts.tokenizer)
+    run_state.load_model(out / "run" / "state.safetensors", model)
+    scores = {} if built.held_out is None else _held_out_loss(model, built)
+    about = {
+        "name": config.model,
+        "data": config.data,
+        "documents": len(texts.store),
+        "from": start.name,
+        "lr": config.lr,
+        "schedule": config.schedule,
+        "optimizer": config.optimizer,
+        "tokens a batch": config.tokens,
+        "seed": config.seed,
+    }
+    zoo.save_pretrained(
+        _public(model), out, model_type=start.family.model_type, tokenizer=texts.tokenizer
+    )
+    write_json(out / "card.json", card(read_curve(out / "run"), **about, scores=scores))
+    if scores:
+        say(f"loss on held-out text {scores['loss']:.3f}; written to {out}")
+    else:
+        say(f"written to {out}; no held-out text (--held-out N keeps some aside)")
+
+
+def tokenize(config: TokenizeConfig, tokenizer: Tokenizer | None = None) -> Prepared:
+    """Learn a tokenizer and stream a corpus into token files, unless they are there.
+
+    `out/held_out` gets the first documents of the validation split. Of a corpus without one it gets
+    the first `config.held_out` documents, which are not trained on.
+
+    Args:
+        config: what is asked for.
+        tokenizer: one to use in place of a new one.
+    """
+    data, out = config.data, config.out
+    note = {"data": data, "documents": config.documents, "seed": config.seed}
+    if config.held_out:
+        note["held_out"] = config.held_out
     there = TokenStore.open(out / "tokens").note if _has_tokens(out) else None
     if _has_tokens(data) or there == note:
-        ready = _open(out, data, tokenizer)
-        if ready.held_out is None and (aside := _validation(ready.store.note.get("data"), seed)):
-            encode_corpus(aside, ready.tokenizer, out / "held_out")
-        return _open(out, data)
-    if there is not None and resume and (out / "run" / "state.safetensors").exists():
-        other = f"{out} holds a run on other data ({_said(there)}, not {_said(note)})"
-        raise CourseError(f"{other}; name another folder, or say --afresh.")
+        return _reopen(config, tokenizer)
+    if there is not None and config.resume and (out / "run" / "state.safetensors").exists():
+        raise CourseError(
+            f"{out} holds a run on other data ({_said(there)}, not {_said(note)}); name another"
+            " folder, or say --afresh."
+        )
 
-    corpus = partial(doors.corpus, data, n=documents, seed=seed, streaming=True)
-    if aside := _validation(data, seed):
-        held_out = 0
-    elif held_out:
-        aside = islice(corpus(), held_out)
-        if next(islice(corpus(), held_out, None), None) is None:
+    corpus = partial(doors.corpus, data, n=config.documents, seed=config.seed, streaming=True)
+    aside = _validation(data, config.seed)
+    taken = 0  # documents of the corpus itself that are kept aside
+    if not aside and config.held_out:
+        taken = config.held_out
+        aside = islice(corpus(), taken)
+        if next(islice(corpus(), taken, None), None) is None:
             raise CourseError(
-                f"{held_out} documents kept aside leave nothing to train on; {data} has no more."
+                f"{taken} documents kept aside leave nothing to train on; {data} has no more."
             )
     if not (out / "tokenizer.json").exists():
-        texts = (row["text"] for row in islice(corpus(), LEARN_FROM))
-        (tokenizer or _learn(_named(kind, {})[0], texts, vocab, cased)).save(out)
+        if tokenizer is None:
+            texts = (row["text"] for row in islice(corpus(), LEARN_FROM))
+            _learn(config, texts).save(out)
+        else:
+            tokenizer.save(out)
     words = Tokenizer.load(out)
     for file in (out / "held_out").glob("*"):
         file.unlink()  # of other data
     if aside:
         encode_corpus(aside, words, out / "held_out")
-    encode_corpus(islice(corpus(), held_out, None), words, out / "tokens", note=note)
+    encode_corpus(islice(corpus(), taken, None), words, out / "tokens", note=note)
     return _open(out, data, tokenizer)
+
+
+def _reopen(config: TokenizeConfig, tokenizer: Tokenizer | None) -> Prepared:
+    """Token files that are there; held-out text is added where they brought none."""
+    texts = _open(config.out, config.data, tokenizer)
+    if texts.held_out is None:
+        aside = _validation(texts.store.note.get("data"), config.seed)
+        if aside:
+            encode_corpus(aside, texts.tokenizer, config.out / "held_out")
+    return _open(config.out, config.data)
 
 
 def _validation(source: str | None, seed: int) -> Any:
     """The first documents of the source's validation split; none if it has no such split, or is no
     longer there.
     """
+    if not source:
+        return []
     try:
-        return doors.corpus(source, split="validation", n=HELD_OUT, seed=seed) if source else []
+        return doors.corpus(source, split="validation", n=HELD_OUT, seed=seed)
     except CourseError:
         return []
 
@@ -448,63 +401,80 @@ def _open(out: Path, data: str, expected: Tokenizer | None = None) -> Prepared:
         )
     if place != out and not (out / "tokenizer.json").exists():
         tokenizer.save(out)
-    aside = next(
-        (p / "held_out" for p in (place, out) if (p / "held_out" / "header.json").exists()), None
-    )
-    held_out = None if aside is None else TokenStore.open(aside, tokenizer)
+    held_out = None
+    for folder in (place / "held_out", out / "held_out"):
+        if held_out is None and (folder / "header.json").exists():
+            held_out = TokenStore.open(folder, tokenizer)
     return Prepared(tokenizer, TokenStore.open(place / "tokens", tokenizer), held_out)
 
 
 def _said(note: dict[str, Any]) -> str:
-    return (
-        ", ".join(f"{key} {value}" for key, value in note.items() if value is not None) or "unknown"
-    )
+    parts = [f"{key} {value}" for key, value in note.items() if value is not None]
+    return ", ".join(parts) or "unknown"
 
 
-def _named(name: str, changes: Mapping[str, int | None]) -> tuple[Family, dict[str, int]]:
+def _family(name: str) -> tuple[Family, dict[str, int]]:
     """The family and the shape that a name such as "bert-base" says."""
-    kind, _, size = name.rpartition("-") if name.rpartition("-")[2] in SIZES else (name, "", "mini")
+    kind, _, size = name.rpartition("-")
+    if size not in SIZES:
+        kind, size = name, "mini"
     if kind not in FAMILIES:
         raise CourseError(
             f"There is no model {name!r} to pretrain; say one of {', '.join(FAMILIES)}, "
             f"with a size if you like ({', '.join(f'bert-{s}' for s in SIZES)})."
         )
-    shape = SIZES[size] | {key: value for key, value in changes.items() if value is not None}
+    return families.family(kind), dict(SIZES[size])
+
+
+def _named(config: PretrainConfig) -> tuple[Family, dict[str, int]]:
+    """The family and the shape of the model that is asked for."""
+    family, shape = _family(config.model)
+    changes = {
+        "width": config.width,
+        "layers": config.layers,
+        "heads": config.heads,
+        "length": config.length,
+    }
+    shape |= {name: value for name, value in changes.items() if value is not None}
     if shape["width"] % shape["heads"]:
         raise CourseError(
             f"A width of {shape['width']} cannot be shared by {shape['heads']} heads."
         )
-    return families.family(kind), shape
+    return family, shape
 
 
-def _learn(family: Family, texts: Iterable[str], size: int, cased: bool) -> Tokenizer:
+def _learn(config: TokenizeConfig, texts: Iterable[str]) -> Tokenizer:
+    """A new tokenizer of the family's kind."""
+    family, _ = _family(config.model)
     if family.tokenizer == "bpe":
-        return train_bpe(texts, size)
-    learned = train_wordpiece(texts, size, lowercase=not cased)
+        return train_bpe(texts, config.vocab)
+    learned = train_wordpiece(texts, config.vocab, lowercase=not config.cased)
     return add_sentinels(learned) if family.objective == "span_corrupted" else learned
 
 
-def _model(
-    family: Family, config: StackConfig, tokenizer: Tokenizer, teacher: nn.Module | None = None
-) -> nn.Module:
-    model = family.model(config, getattr(tokenizer.vocab, family.start) or 0)
-    return model if teacher is None else distill.Distilled(model, teacher)
+def _model(start: Start, stack: StackConfig, tokenizer: Tokenizer) -> nn.Module:
+    """A fresh model of the family, beside its teacher if it has one."""
+    vocab = tokenizer.vocab
+    first = vocab.sep if start.family.start == "sep" else vocab.pad  # of a decoder
+    model = start.family.model(stack, first or 0)
+    return model if start.teacher is None else distill.Distilled(model, start.teacher)
 
 
 def _warm_start(model: nn.Module, parent: nn.Module, name: str) -> None:
-    """The parent's weights, all of its body's and those of its head that this one has."""
-    own = _public(model)
-    mine, theirs = own.state_dict(), parent.state_dict()
+    """Take over the parent's weights: all of its body's, and those of its head that this one has."""
+    public = _public(model)
+    mine = public.state_dict()
     fits = {
         key: value
-        for key, value in theirs.items()
+        for key, value in parent.state_dict().items()
         if key in mine and mine[key].shape == value.shape
     }
-    if odd := sorted(key for key in mine if key.startswith("stack.") and key not in fits):
+    odd = sorted(key for key in mine if key.startswith("stack.") and key not in fits)
+    if odd:
         raise CourseError(
             f"{name} does not fit this family: {odd[0]} is another there, or missing."
         )
-    own.load_state_dict(mine | fits)
+    public.load_state_dict(mine | fits)
 
 
 def _public(model: nn.Module) -> nn.Module:
@@ -515,18 +485,15 @@ def _public(model: nn.Module) -> nn.Module:
 
 
 def _batches(
-    family: Family,
-    store: TokenStore,
-    tokenizer: Tokenizer,
-    mask_rate: float | None = None,
-    **size: int,
+    config: PretrainConfig, objective: str, store: TokenStore, *, tokenizer: Tokenizer, length: int
 ) -> Source:
-    """The family's objective on these tokens."""
-    if family.objective == "causal":
+    """The objective on these tokens."""
+    spans = None if config.mask_unit == "tokens" else objectives.span_sampler(config.mask_unit)
+    corrupt = objectives.corruption(objective, tokenizer, rate=config.mask_rate, spans=spans)
+    size = {"length": length, "tokens": config.tokens, "seed": config.seed}
+    if objective == "causal":
         return DocumentBatches(store, tokenizer, **size)
-    return CorruptedBatches(
-        store, tokenizer, objectives.corruption(family.objective, tokenizer, rate=mask_rate), **size
-    )
+    return CorruptedBatches(store, tokenizer, corrupt, **size)
 
 
 class _Lengthened(Source):
@@ -539,8 +506,11 @@ class _Lengthened(Source):
         return self.short[step] if step < self.start else self.long[step]
 
 
-def _held_out_loss(
-    model: nn.Module, loss: Loss, batches: Source, most: int | None = None
-) -> dict[str, float]:
-    steps = batches.steps if most is None else min(most, batches.steps)
-    return {"loss": round(mean_loss(model, loss, [batches[i] for i in range(steps)]), 4)}
+def _held_out_loss(model: nn.Module, built: Built, most: int | None = None) -> dict[str, float]:
+    """The loss on held-out text, on at most so many batches of it."""
+    assert built.held_out is not None
+    steps = built.held_out.steps
+    if most is not None:
+        steps = min(most, steps)
+    batches = [built.held_out[i] for i in range(steps)]
+    return {"loss": round(mean_loss(model, built.loss, batches), 4)}

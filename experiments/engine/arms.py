@@ -41,7 +41,7 @@ from course_lib.objectives.losses import Batch, Loss
 from course_lib.objectives.masking import BERT_PARTS
 from course_lib.training import loop, optim, run_state
 from course_lib.training.feed import Batches
-from course_lib.training.pretraining import Point, read_curve, train_in_folder
+from course_lib.training.run_folder import Point, Reports, read_curve, train_in_folder
 from course_lib.vocab import IGNORE
 
 FOLDER = COURSE / "build" / "arms"
@@ -84,9 +84,9 @@ class Training:
         loss: Loss,
         *,
         steps: int | None = None,
+        reports: Reports | None = None,
         device: str = "cpu",
         save_every: int = 500,
-        **options: Any,
     ) -> Iterator[Point]:
         """`train_in_folder` by what is said here."""
         optimizer = optim.adamw(
@@ -106,9 +106,9 @@ class Training:
             batches,
             loss,
             config,
+            reports,
             optimizer=optimizer,
             schedule=schedule,
-            **options,
         )
 
     def words(self, split: str) -> WordsOf:
@@ -340,14 +340,17 @@ def _train(arm: Arm, folder: Path, device: str) -> Any:
         if step.step in arm.keep:
             _save(model, place / _weights(step.step))
 
-    options: dict[str, Any] = {
-        "log": LOG,
-        "save_every": SAVE,
-        "device": device,
-        "clock": time.process_time,
-    }
-    made = batches_of(arm, known), loss_of(arm)
-    deque(arm.run(place, model, *made, steps=arm.end, watch=keep_weights, **options), maxlen=0)
+    points = arm.run(
+        place,
+        model,
+        batches_of(arm, known),
+        loss_of(arm),
+        steps=arm.end,
+        reports=Reports(log=LOG, watch=keep_weights, clock=time.process_time),
+        save_every=SAVE,
+        device=device,
+    )
+    deque(points, maxlen=0)  # nobody reads the points here
     _save(model, place / _weights(arm.end))
     curve = read_curve(place)
     spent = {key: round(sum(point[key] for point in curve), 1) for key in ("tokens", "seconds")}

@@ -18,7 +18,7 @@ import yaml
 
 from course_lib import zoo
 from course_lib.errors import CourseError
-from course_lib.training.pretraining import Point
+from course_lib.training.run_folder import Point
 from experiments.engine.arms import Training
 from experiments.recipes.base import Job
 from experiments.recipes.documents import Recipe, Run

@@ -16,7 +16,7 @@ from course_lib.errors import CourseError
 from course_lib.files import read_json, write_json
 from course_lib.objectives.losses import Loss
 from course_lib.training.feed import Batches
-from course_lib.training.pretraining import Point, ask, card, read_curve
+from course_lib.training.run_folder import Point, Reports, ask, card, read_curve
 from experiments.engine.arms import Sentences, Training, learned, sentences, town
 
 Scores = dict[str, float]
@@ -146,15 +146,15 @@ class TrainingJob(Job):
         return {self.name: model}
 
     def build(self, to: Path, device: str = "cpu") -> Iterator[Point]:
-        recipe, model = self.recipe, self.model()
+        recipe = self.recipe
+        model = self.model()
+        reports = Reports(log=LOG, probe=self.probe, probe_every=recipe.probe_every)
         yield from recipe.run(
             self.folder,
             model,
             self.batches(),
             self.loss,
-            log=LOG,
-            probe=self.probe,
-            probe_every=recipe.probe_every,
+            reports=reports,
             save_every=recipe.checkpoint_every,
             device=device,
         )

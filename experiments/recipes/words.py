@@ -19,7 +19,7 @@ from course_lib.data.embedders import WordAverage
 from course_lib.data.word_batches import BiLMBatches
 from course_lib.data.words import lowercase_words
 from course_lib.families import elmo, word_vectors
-from course_lib.training.pretraining import Point
+from course_lib.training.run_folder import Point
 from experiments.engine import arms, probes
 from experiments.recipes.base import HELD_OUT, Job, RecipeTraining, Scores, TrainingJob
 

@@ -272,6 +272,22 @@ def test_pretrain_finetune_and_generate_from_files(call, tmp_path: Path) -> None
     ), err
 
 
+def test_whole_words_and_ngrams_are_masked_by_the_command(call, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    (tmp_path / "book.txt").write_text(BOOK)
+    small = ["--data", str(tmp_path / "book.txt"), "--vocab", "80", "--width", "16", "--heads", "2"]
+    losses = {}
+    for unit in ("tokens", "words", "spans", "ngrams"):
+        out = tmp_path / unit
+        more = ["--layers", "1", "--tokens", "256", "--steps", "1", "--device", "cpu"]
+        code, _, err = call(
+            "pretrain", "bert", "--out", str(out), *small, *more, "--mask-unit", unit
+        )
+        assert code == 0, err
+        assert read_json(out / "run" / "config.json")["mask_unit"] == unit
+        losses[unit] = read_json(out / "run" / "curve.json")[0]["loss"]
+    assert len(set(losses.values())) == 4, "all begin alike, so that the masks make the difference"
+
+
 def test_a_fine_tuned_model_is_kept_and_asked(call, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     task, out = reviews(tmp_path / "reviews"), tmp_path / "my judge"
     fit = ["--epochs", "30", "--lr", "0.02", "--batch", "4", "--device", "cpu"]

@@ -13,10 +13,22 @@ from course_lib.errors import CourseError
 from course_lib.files import read_json
 from course_lib.training import pretraining
 from course_lib.training.loop import Step
-from course_lib.training.pretraining import FAMILIES, pretrain, tokenize
+from course_lib.training.pretrain_config import PretrainConfig, TokenizeConfig
+from course_lib.training.pretraining import FAMILIES
+from course_lib.training.run_folder import read_curve
 
 TEXT = "the judge went home. the fathers of the judge came. anna saw the judge at the mill. " * 20
-SIZE: dict[str, int | None] = {"width": 16, "layers": 1, "heads": 2, "length": 32}
+SIZE: dict[str, Any] = {"width": 16, "layers": 1, "heads": 2, "length": 32}
+
+
+def pretrain(model: str, out: Path, **options: Any) -> None:
+    """A run, its reports among the options."""
+    reports = {name: options.pop(name) for name in ("say", "watch") if name in options}
+    pretraining.pretrain(PretrainConfig(model=model, out=out, **options), **reports)
+
+
+def tokenize(data: str, out: Path, **options: Any) -> pretraining.Prepared:
+    return pretraining.tokenize(TokenizeConfig(model="gpt", data=data, out=out, **options))
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +49,7 @@ def test_every_family_learns_and_is_written_in_the_public_layout(
         tmp_path,
         data=book,
         vocab=300,
-        size=SIZE,
+        **SIZE,
         steps=12,
         tokens=256,
         lr=3e-2,
@@ -78,14 +90,14 @@ def test_tokens_are_streamed_and_written_once_and_read_by_any_run(
         == ready.store.stream(0, 50).tolist()
     )
     out = tmp_path / "model"
-    pretrain("gpt", out, data=str(place), size=SIZE, steps=1, tokens=256)
+    pretrain("gpt", out, data=str(place), **SIZE, steps=1, tokens=256)
     assert (
         not (out / "tokens").exists()
         and (out / "tokenizer.json").exists()
         and (out / "config.json").exists()
     )
     with pytest.raises(CourseError, match=r"\[CLS\]"):
-        pretrain("bert", tmp_path / "other", data=str(place), size=SIZE, steps=1)
+        pretrain("bert", tmp_path / "other", data=str(place), **SIZE, steps=1)
 
 
 def test_bart_reads_a_text_without_full_stops(tmp_path: Path) -> None:
@@ -95,21 +107,21 @@ def test_bart_reads_a_text_without_full_stops(tmp_path: Path) -> None:
         tmp_path / "bart",
         data=str(tmp_path / "a.txt"),
         vocab=300,
-        size=SIZE,
+        **SIZE,
         steps=1,
         tokens=256,
     )
 
 
 def test_a_run_on_other_data_is_not_gone_on_with(book: str, tmp_path: Path) -> None:
-    how: dict[str, Any] = {"data": book, "vocab": 300, "size": SIZE, "steps": 1, "tokens": 256}
+    how: dict[str, Any] = {"data": book, "vocab": 300, **SIZE, "steps": 1, "tokens": 256}
     pretrain("gpt", tmp_path, **how)
     before = (tmp_path / "run" / "state.safetensors").read_bytes()
     with pytest.raises(
         CourseError,
-        match=r"of a run with vocab 300 \(here 301\), lr 0.001 \(here 0.1\), heads 2 \(here 4\)",
+        match=r"of a run with vocab 300 \(here 301\), heads 2 \(here 4\), lr 0.001 \(here 0.1\)",
     ):
-        pretrain("gpt", tmp_path, **how | {"vocab": 301, "size": SIZE | {"heads": 4}}, lr=0.1)
+        pretrain("gpt", tmp_path, **how | {"vocab": 301, "heads": 4}, lr=0.1)
     with pytest.raises(
         CourseError, match=r"of a run with seed 0 \(here 1\): ask for the same.*--afresh"
     ):
@@ -143,7 +155,7 @@ def test_tokens_that_were_written_apart_bring_their_held_out_text(tmp_path: Path
     for split, start in (("train", 100), ("valid", 130)):
         (source / f"{split}.txt").write_text("\n\n".join(TEXT[: start + 37 * i] for i in range(12)))
     said: list[list[str]] = [[], []]
-    how: dict[str, Any] = {"size": SIZE, "steps": 2, "tokens": 256, "vocab": 300}
+    how: dict[str, Any] = {**SIZE, "steps": 2, "tokens": 256, "vocab": 300}
     pretrain("gpt", tmp_path / "at once", data=str(source), say=said[0].append, **how)
     tokenize(str(source), tmp_path / "tokens", vocab=300)
     source.rename(tmp_path / "gone")  # a token folder may travel without its source
@@ -157,7 +169,7 @@ def test_documents_are_kept_aside_where_there_is_no_validation_split(tmp_path: P
     Path(book).write_text(
         "".join(json.dumps({"text": TEXT[: 100 + 37 * i]}) + "\n" for i in range(12))
     )
-    how = {"size": SIZE, "steps": 2, "tokens": 256, "vocab": 300}
+    how = {**SIZE, "steps": 2, "tokens": 256, "vocab": 300}
     with pytest.raises(CourseError, match="12 documents kept aside leave nothing to train on"):
         tokenize(book, tmp_path / "none", vocab=300, held_out=12)
     assert not (tmp_path / "none").exists()
@@ -171,13 +183,13 @@ def test_documents_are_kept_aside_where_there_is_no_validation_split(tmp_path: P
 
 def test_a_run_may_begin_with_the_weights_of_another(book: str, tmp_path: Path) -> None:
     how: dict[str, Any] = {"data": book, "steps": 8, "tokens": 256, "lr": 3e-2, "precision": "fp32"}
-    pretrain("bert", tmp_path / "one", vocab=300, size=SIZE, **how)
+    pretrain("bert", tmp_path / "one", vocab=300, **SIZE, **how)
     first = {}
     for name, start in (("warm", tmp_path / "one"), ("cold", None)):
         seen: list[Step] = []
-        size = None if start else SIZE
-        once = how | {"steps": 1, "vocab": 300, "watch": seen.append}
-        pretrain("bert", tmp_path / name, init_from=start, size=size, **once)
+        size = {} if start else SIZE
+        once = how | size | {"steps": 1, "vocab": 300, "watch": seen.append}
+        pretrain("bert", tmp_path / name, init_from=start, **once)
         first[name] = seen[0].loss
     assert first["warm"] < first["cold"] - 0.2
     assert (tmp_path / "warm" / "tokenizer.json").read_bytes() == (
@@ -186,7 +198,7 @@ def test_a_run_may_begin_with_the_weights_of_another(book: str, tmp_path: Path) 
     with pytest.raises(CourseError, match="no model that a gpt could begin with"):
         pretrain("gpt", tmp_path / "x", init_from=tmp_path / "one", **how)
     with pytest.raises(CourseError, match="leave layers, width and heads"):
-        pretrain("bert", tmp_path / "x", init_from=tmp_path / "one", size=SIZE, **how)
+        pretrain("bert", tmp_path / "x", init_from=tmp_path / "one", **SIZE, **how)
 
 
 def test_a_student_by_the_command(book: str, tmp_path: Path) -> None:
@@ -194,10 +206,10 @@ def test_a_student_by_the_command(book: str, tmp_path: Path) -> None:
     layout.
     """
     how: dict[str, Any] = {"data": book, "steps": 4, "tokens": 256, "lr": 1e-2, "precision": "fp32"}
-    pretrain("megatron-bert", tmp_path / "teacher", vocab=300, size=SIZE | {"layers": 4}, **how)
+    pretrain("megatron-bert", tmp_path / "teacher", vocab=300, **SIZE | how | {"layers": 4})
     said: list[str] = []
     how |= {"teacher": tmp_path / "teacher", "say": said.append}
-    pretrain("bert", tmp_path / "student", size={"layers": 1}, **how)
+    pretrain("bert", tmp_path / "student", layers=1, **how)
     teacher, student = (zoo.load_pretrained(tmp_path / name) for name in ("teacher", "student"))
     assert (teacher.stack.config.layers, student.stack.config.layers) == (4, 1)
     far, near = (
@@ -205,7 +217,7 @@ def test_a_student_by_the_command(book: str, tmp_path: Path) -> None:
         for block in (teacher.stack.blocks[3], teacher.stack.blocks[0])
     )
     assert 0 < near < far / 2  # it began as the first layer, and learned
-    pretrain("bert", tmp_path / "student", size={"layers": 1}, **how | {"steps": 6})
+    pretrain("bert", tmp_path / "student", layers=1, **how | {"steps": 6})
     assert "going on" in " ".join(said)
     with pytest.raises(CourseError, match="leave --init-from"):
         pretrain("bert", tmp_path / "x", init_from=tmp_path / "teacher", **how)
@@ -231,12 +243,15 @@ def test_muon_short_rows_capitals_and_first_weights(tmp_path: Path) -> None:
         "short": 16,
         "mask_rate": 0.4,
         "cased": True,
-        "every": 3,
+        "save_every": 3,
     }
     how |= {
         "dropout": 0.0,
         "init_std": 0.04,
-        "size": {"width": 32, "heads": 2, "layers": 1, "length": 32},
+        "width": 32,
+        "heads": 2,
+        "layers": 1,
+        "length": 32,
     }
     pretrain("megatron-bert", tmp_path / "whole", steps=10, **how)
 
@@ -253,5 +268,36 @@ def test_muon_short_rows_capitals_and_first_weights(tmp_path: Path) -> None:
     assert the != small
     config = read_json(tmp_path / "whole" / "config.json")
     assert config["initializer_range"] == 0.04 and config["hidden_dropout_prob"] == 0.0
-    points = pretraining.read_curve(tmp_path / "whole" / "run")
+    points = read_curve(tmp_path / "whole" / "run")
     assert [point["step"] for point in points if "probe" in point] == [3, 6, 9, 10]
+
+
+def test_a_run_says_what_it_was_asked_for(book: str, tmp_path: Path) -> None:
+    how = {"data": book, "vocab": 300, "steps": 1, "tokens": 256, "mask_unit": "words", **SIZE}
+    pretrain("bert", tmp_path, **how)
+    asked = read_json(tmp_path / "run" / "config.json")
+    assert asked["model"] == "bert" and asked["mask_unit"] == "words" and asked["width"] == 16
+    assert PretrainConfig(**asked | {"out": tmp_path}).to_json() == asked
+    with pytest.raises(
+        CourseError, match=r"with mask_unit words \(here ngrams\): ask for the same"
+    ):
+        pretrain("bert", tmp_path, **how | {"mask_unit": "ngrams"})
+    again: list[str] = []  # where it runs and how often it is saved may change
+    pretrain("bert", tmp_path, **how | {"save_every": 7, "accumulate": 2}, say=again.append)
+    assert "is finished" in " ".join(again)
+
+
+@pytest.mark.parametrize(
+    ("model", "option", "message"),
+    [
+        ("gpt", {"mask_rate": 0.3}, "causal hides no tokens; leave --mask-rate"),
+        ("bart", {"mask_unit": "words"}, "denoised masks no units; leave --mask-unit"),
+        ("bert", {"mask_unit": "letters"}, "no unit 'letters' to mask"),
+    ],
+)
+def test_an_objective_refuses_what_it_does_not_know(
+    model: str, option: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(CourseError, match=message):
+        pretrain(model, tmp_path, data="book.txt", **option)
+    assert not any(tmp_path.iterdir()), "work was done before"

@@ -19,7 +19,9 @@ from course_lib.files import locked
 from course_lib.objectives import losses
 from course_lib.training.loop import Step, TrainConfig, train
 from course_lib.training.optim import adamw, cosine
-from course_lib.training.pretraining import pretrain, train_in_folder
+from course_lib.training.pretrain_config import PretrainConfig
+from course_lib.training.pretraining import pretrain
+from course_lib.training.run_folder import train_in_folder
 from tests.course_lib.training.test_train import Net, batch
 
 resource = pytest.importorskip("resource", reason="needs fork, SIGKILL and limits (not on Windows)")
@@ -120,7 +122,7 @@ def test_a_folder_has_one_writer_and_a_killed_one_leaves_it(tmp_path: Path) -> N
         with pytest.raises(CourseError, match=said):
             next(train_in_folder(tmp_path, net, Endless(), losses.clm, TrainConfig(steps=2)))
         with pytest.raises(CourseError, match=said):
-            pretrain("gpt", tmp_path)
+            pretrain(PretrainConfig(model="gpt", data="book.txt", out=tmp_path))
     assert not tmp_path.exists()
 
 

@@ -1,0 +1,171 @@
+"""A run in a folder: its state, from which it goes on, and its learning curve.
+
+state.safetensors    see `run_state`
+curve.json           the points of the learning curve
+"""
+
+import platform
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from course_lib.errors import CourseError
+from course_lib.files import locked, read_json, write_json
+from course_lib.objectives.losses import Loss
+from course_lib.training import distributed
+from course_lib.training.device import known_device
+from course_lib.training.feed import Batches
+from course_lib.training.loop import Step, TrainConfig, train
+from course_lib.training.optim import Schedule
+
+Probe = Callable[[nn.Module], dict[str, float]]
+
+
+@dataclass(frozen=True)
+class Point:
+    """A point of the learning curve.
+
+    Attributes:
+        step: number of updates so far.
+        loss: the mean since the last point.
+        lr: the last step's learning rate.
+        tokens: real tokens read since the last point.
+        seconds: since the last point.
+        probe: the model's scores, where it was asked.
+    """
+
+    step: int
+    loss: float
+    lr: float
+    tokens: int
+    seconds: float
+    probe: dict[str, float] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reports:
+    """What is told of a run while it goes on.
+
+    Attributes:
+        log: steps between two points of the curve.
+        probe: model -> scores. It has random numbers of its own, so that a run that was stopped
+            draws on as one that was not.
+        probe_every: steps between two probes; one more is taken at the end.
+        watch: called with each step.
+        clock: what a point's seconds are measured by.
+    """
+
+    log: int = 100
+    probe: Probe | None = None
+    probe_every: int = 250
+    watch: Callable[[Step], object] | None = None
+    clock: Callable[[], float] = time.perf_counter
+
+    def probe_at(self, step: int, last: bool) -> Probe | None:
+        """The probe, if the model is asked at this step."""
+        return self.probe if last or step % self.probe_every == 0 else None
+
+
+def train_in_folder(
+    folder: Path,
+    model: nn.Module,
+    batches: Batches,
+    loss: Loss,
+    config: TrainConfig,
+    reports: Reports | None = None,
+    *,
+    optimizer: torch.optim.Optimizer | None = None,
+    schedule: Schedule | None = None,
+) -> Iterator[Point]:
+    """`train`, with its state and learning curve in a folder; a run that stands there goes on.
+
+    Each point is written to `curve.json` and yielded. The other arguments are those of `train`.
+    """
+    reports = reports or Reports()
+    processes, _ = distributed.join(known_device(config.device))
+    config = replace(config, save_to=folder / "state.safetensors")
+    curve = read_curve(folder)
+    recent: list[Step] = []  # since the last point
+    start = reports.clock()
+    with locked(folder) if processes.is_main else nullcontext():
+        for step in train(model, batches, loss, config, optimizer=optimizer, schedule=schedule):
+            recent.append(step)
+            last = step.step == config.steps
+            probe = reports.probe_at(step.step, last)
+            point = None
+            if last or probe is not None or step.step % reports.log == 0:
+                seconds = reports.clock() - start
+                scores = None if probe is None else ask(probe, model)
+                point = _point(recent, seconds, scores)
+                # A run that was stopped comes again to points behind its last state.
+                curve = [old for old in curve if old["step"] < step.step]
+                curve.append({k: value for k, value in asdict(point).items() if value is not None})
+                if processes.is_main:
+                    write_json(folder / "curve.json", curve)
+            if reports.watch is not None:
+                reports.watch(step)
+            if point is not None:
+                yield point
+                recent.clear()
+                start = reports.clock()
+
+
+def _point(steps: Sequence[Step], seconds: float, scores: dict[str, float] | None) -> Point:
+    mean = sum(step.loss for step in steps) / len(steps)
+    if scores:
+        scores = {name: round(value, 4) for name, value in scores.items()}
+    return Point(
+        step=steps[-1].step,
+        loss=round(mean, 5),
+        lr=steps[-1].lr,
+        tokens=sum(step.tokens for step in steps),
+        seconds=round(seconds, 2),
+        probe=scores,
+    )
+
+
+def ask(probe: Probe, model: nn.Module) -> dict[str, float]:
+    """A probe with random numbers of its own."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return probe(model)
+
+
+def read_curve(folder: Path) -> list[dict[str, Any]]:
+    """The learning curve of a run, as far as it has come; a `CourseError` if the file is none."""
+    path = folder / "curve.json"
+    curve = read_json(path) if path.exists() else []
+    try:
+        points = [Point(**point) for point in curve]
+        is_curve = all(isinstance(point.step, int) for point in points)
+    except TypeError:
+        is_curve = False
+    if not is_curve:
+        raise CourseError(
+            f"{path} is no learning curve of this version; remove it, and the next point begins"
+            " one."
+        )
+    return list(curve)
+
+
+def card(curve: Sequence[Mapping[str, Any]], **about: Any) -> dict[str, Any]:
+    """What card.json says of a finished run: `about`, its curve and cost, and its machine."""
+    hardware = f"{platform.machine()} CPU, {torch.get_num_threads()} threads"
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        hardware = torch.cuda.get_device_name()
+    return about | {
+        "steps": curve[-1]["step"] if curve else 0,
+        "tokens": sum(point["tokens"] for point in curve),
+        "seconds": round(sum(point["seconds"] for point in curve)),
+        "curve": list(curve),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "hardware": hardware,
+        "made": time.strftime("%Y-%m-%d"),
+    }
