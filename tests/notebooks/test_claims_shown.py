@@ -18,13 +18,8 @@ RECORDED = {path.stem for path in lessons()[:11]} - {"07_transfer"}
 # Claims of other lessons whose experiment is too long to run whole in the lesson, or is there no
 # more.
 JUDGED_BY_RECORD = {
-    "bart-which-noise",
-    "bart-classifies-too",
     "bart-generates",
-    "t5-architectures",
     "t5-text-to-text",
-    "t5-sizes",
-    "prompt-tuning",
 }
 
 

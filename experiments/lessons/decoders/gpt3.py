@@ -1,6 +1,4 @@
-"""The claims of lesson 19: tables of sizes and compute, learning from the prompt, sums, laws of
-scale, wordings.
-"""
+"""The claims of lesson 19: sizes and compute, learning from the prompt, laws of scale, wordings."""
 
 import random
 from collections.abc import Sequence
@@ -16,7 +14,7 @@ from course_lib import data, zoo
 from course_lib.analysis import cost
 from course_lib.data import tokenizers
 from course_lib.errors import CourseError
-from course_lib.families.gpt import GPT3_SIZES, gpt, gpt1, gpt2, gpt3
+from course_lib.families.gpt import GPT3_SIZES, gpt, gpt1, gpt3
 from course_lib.generation import prompting
 from course_lib.model import heads, transformer
 from course_lib.objectives import losses, seeded_generator
@@ -38,7 +36,6 @@ SIZES, WIDTHS, SHAPES, LENGTH, PEOPLE, THINGS, WORDINGS = given("gpt3").values()
 HAD = next(iter(WORDINGS))
 MARK = prompting.Template("{word}: {answer}.", words=("name", "thing"))
 SHOTS, MANY = (0, 1, 4, 12), 12
-EXAMPLES = 5
 PROBLEMS = torch.tensor([(a, b) for a in range(100) for b in range(a + 1)])
 KNOWN = torch.arange(len(PROBLEMS)) * 7919 % 5 > 0
 TAUGHT, HELD_OUT = PROBLEMS[KNOWN], PROBLEMS[~KNOWN]  # the latter stand on no page
@@ -167,9 +164,7 @@ def fresh(vocab: int, layers: int, width: int, length: int, seed: int) -> heads.
 
 @cache
 def calculators(steps: int, seed: int, device: str) -> dict[int, heads.LM]:
-    """Four sizes, two layers and 8 to 64 numbers wide, that have read the same pages; for two
-    claims.
-    """
+    """Four sizes, two layers and 8 to 64 numbers wide, that have read the same pages."""
     models = {width: fresh(15, 2, width, 6 * SUM, seed) for width in WIDTHS}
     for width, model in models.items():
         schedule = optim.wsd(steps, max(1, steps // 12), 0.3)
@@ -217,29 +212,6 @@ def in_context(lab: Lab, seed: int) -> dict[str, float]:
             values[f"facts/{name}/{shots} shots"] = accuracy(model, tokenizer, asked)
     asked = facts(HAD, MANY, size["asked"], seed, random_labels=True)  # of the last, the largest
     return values | {f"facts, random/{name}/{MANY} shots": accuracy(model, tokenizer, asked)}
-
-
-@experiment("arithmetic")
-def arithmetic(lab: Lab, seed: int) -> dict[str, float]:
-    """Both explained signs by size and shots."""
-    size = SIZES[lab.plan.scale]
-    values: dict[str, float] = {}
-    for width, model in calculators(size["steps"], seed, lab.device).items():
-        found = {
-            sign: by_shots(model, size["pages"], seed, (number,))
-            for sign, number in (("+", PLUS), ("-", MINUS))
-        }
-        for k in (0, 1, EXAMPLES):
-            values |= {
-                f"{sign}/width {width}/{k} shots": shares[k] for sign, shares in found.items()
-            }
-            values[f"+ and -/width {width}/{k} shots"] = (found["+"][k] + found["-"][k]) / 2
-        new = [
-            by_shots(model, size["pages"], seed, (sign,), problems=HELD_OUT)[-1]
-            for sign in (PLUS, MINUS)
-        ]
-        values[f"held out/width {width}"] = sum(new) / 2
-    return values
 
 
 def law(x: Sequence[float], loss: Sequence[float]) -> tuple[float, float]:
@@ -332,16 +304,3 @@ def training_compute(lab: Lab, seed: int) -> dict[str, float]:
             f"hours of one A100/{name}": cost.bill(operations, cost.DEVICES["A100"]).device_hours,
         }
     return values
-
-
-@experiment("gpt-comparison")
-def gpt_comparison(lab: Lab, seed: int) -> dict[str, float]:
-    """What the lecture says of all five, and the counts of the three that are published."""
-    rows = published("19_gpt3")["gpt-comparison"]["rows"]
-    unit = {"M": MILLION, "B": BILLION, "T": 1e12}
-    said = {name: row[0].rstrip("+") for name, row in rows.items()}
-    values = {
-        f"the lecture says/{name}": float(size[:-1]) * unit[size[-1]] for name, size in said.items()
-    }
-    configs = {"GPT-1": gpt1(), "GPT-2": gpt2("1558M"), "GPT-3": gpt3()}
-    return values | {f"counted/{name}": cost.parameters(config) for name, config in configs.items()}

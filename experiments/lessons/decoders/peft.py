@@ -1,4 +1,4 @@
-"""The claims of lesson 20: parameter-efficient fine-tuning against fine-tuning everything."""
+"""The claims of lesson 20: a quantised base, and what is forgotten."""
 
 from collections.abc import Sequence
 from copy import deepcopy
@@ -6,22 +6,18 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, cast
 
-import torch
-
 from course_lib import data, peft, zoo
-from course_lib.analysis import cost, evaluation
-from course_lib.families.gpt import gpt3
+from course_lib.analysis import evaluation
 from course_lib.model import heads, transformer
 from course_lib.objectives import collate, losses, seeded_generator
 from course_lib.peft import nf4
 from course_lib.training.finetune import FinetuneConfig, Result, finetune, predict
-from experiments.lessons import Lab, experiment, given, settings, small_models, task_rows
+from experiments.lessons import Lab, experiment, given, settings, task_rows
 
 BODY = "bert-mini"
 SIZES, RATES, WORDS = given("peft").values()
 IDS = zoo.load(BODY).tokenizer.ids([WORDS])[0][1:-1]
-RANKS, WIDTHS, LENGTHS = (1, 4, 16), (1, 4, 8, 16), (1, 4, 8, 16)
-
+QUANTISED = ("everything", "LoRA", "QLoRA")  # what the claim of QLoRA compares
 METHODS: dict[str, dict[str, Any]] = {
     "everything": {},
     "head only": {"frozen": True},
@@ -42,8 +38,7 @@ class Setup:
         self.model, self.tokenizer, _ = zoo.load(BODY)
         self.task = self.rows("entities")
         some = self.task["train"].select(range(self.size["few"]))
-        # scored on the very rows it learns, too
-        self.few = self.task | {"train": some, "validation": some}
+        self.few = self.task | {"train": some}
 
     def rows(self, task: str) -> dict[str, Any]:
         """Training and test rows of a task of the town."""
@@ -75,7 +70,7 @@ class Setup:
                 for lr in RATES[method]
             }
 
-        follows = [self.seed, self.lab.plan.scale, settings("lora"), method, few, name]
+        follows = [self.seed, self.lab.plan.scale, settings("qlora"), method, few, name]
         scores = self.lab.kept("peft-rates", follows, tried)
         lr = float(max(scores, key=scores.__getitem__))
         return finetune(
@@ -119,115 +114,34 @@ def body_of(result: Result) -> transformer.Transformer:
 def compared(
     lab: Lab, seed: int, figures: Sequence[str], methods: Sequence[str]
 ) -> dict[str, float]:
-    """These figures of these methods, of the comparison that all claims read: each method on all
-    labels and on few.
-    """
+    """These figures of these methods, of the comparison that both claims read."""
 
     def make() -> dict[str, float]:
         setup, values = Setup(lab, seed), {}
         values["documents/pretrained"] = setup.documents_loss(setup.model.stack)
         for name in METHODS:
-            many, few = setup.tune(name), setup.tune(name, few=True)
+            tuned = setup.tune(name)
             values |= {
-                f"all labels/{name}": many.score,
-                f"few labels/{name}": few.score,
-                f"few labels, their own rows/{name}": few.validation[-1],
-                f"trained/{name}": peft.count(body_of(many)).trainable,
-                f"bytes/{name}": peft.count(many.model).bytes,
-                f"documents/{name}": setup.documents_loss(body_of(many)),
+                f"all labels/{name}": tuned.score,
+                f"bytes/{name}": peft.count(tuned.model).bytes,
+                f"documents/{name}": setup.documents_loss(body_of(tuned)),
             }
+        for name in QUANTISED:
+            values[f"few labels/{name}"] = setup.tune(name, few=True).score
         return values
 
-    values = lab.kept("peft", [seed, lab.plan.scale, settings("lora")], make)
+    values = lab.kept("peft", [seed, lab.plan.scale, settings("qlora")], make)
     return {
         f"{figure}/{name}": values[f"{figure}/{name}"] for figure in figures for name in methods
     }
-
-
-@experiment("lora")
-def lora(lab: Lab, seed: int) -> dict[str, float]:
-    """Scores of LoRA, prefix and everything, LoRA by rank; what merging changes; GPT-3 by count."""
-    setup = Setup(lab, seed)
-    values = compared(
-        lab, seed, ("all labels", "trained"), ("everything", "head only", "prefix", "LoRA")
-    )
-    for rank in RANKS:
-        result = setup.tune("LoRA", peft=partial(peft.lora, rank=rank))
-        values[f"by rank/{rank}"] = result.score
-    body, ids = body_of(result), setup.documents[0]["ids"].to(lab.device)
-    with torch.no_grad():
-        beside = body(ids)
-        peft.merge(body)
-        values["merged, greatest difference"] = float((body(ids) - beside).abs().max())
-    with torch.device("meta"):
-        giant = peft.count(peft.lora(transformer.Transformer(gpt3()), rank=4))
-    memory = cost.training_bytes(giant.total) / cost.training_bytes(
-        giant.total, trained=giant.trainable
-    )
-    values["GPT-3/times fewer trained"] = giant.total / giant.trainable
-    return values | {"GPT-3/times less memory": memory}
-
-
-@experiment("adapters")
-def adapters(lab: Lab, seed: int) -> dict[str, float]:
-    """Score and share of trained weights by width; how much fresh adapters change the output."""
-    setup, values = (
-        Setup(lab, seed),
-        compared(lab, seed, ("all labels",), ("everything", "head only")),
-    )
-    for width in WIDTHS:
-        result = setup.tune("adapters", peft=partial(peft.adapters, width=width))
-        values[f"score/width {width}"] = result.score
-        values[f"share trained/width {width}"] = peft.count(body_of(result)).share
-    torch.manual_seed(seed)
-    ids, body = setup.documents[0]["ids"], setup.model.stack.cpu().eval()
-    with torch.no_grad():
-        before, after = body(ids), peft.adapters(deepcopy(body), width=8)(ids)
-    return values | {"changed at the start": float((after - before).norm() / before.norm())}
-
-
-@experiment("prefix-tuning")
-def prefix_tuning(lab: Lab, seed: int) -> dict[str, float]:
-    """Scores of the prefix and of everything, with all labels and with few."""
-    return compared(
-        lab, seed, ("all labels", "few labels", "trained"), ("everything", "head only", "prefix")
-    )
-
-
-@experiment("prompt-tuning")
-def prompt_tuning(lab: Lab, seed: int) -> dict[str, float]:
-    """Scores by the prompt's length, and by the size of the body, prompt against everything."""
-    setup, plan = Setup(lab, seed), lab.plan
-    values = compared(lab, seed, ("all labels", "trained"), ("everything", "prefix", "prompt"))
-    for length in LENGTHS:
-        values[f"by length/{length}"] = setup.tune(
-            "prompt", peft=partial(peft.prompt, length=length, words=IDS)
-        ).score
-    for layers, width in small_models.sizes(plan):
-        setup.model, setup.tokenizer, _ = lab.model(
-            small_models.size_arm(plan, seed, layers, width)
-        )
-        for name in ("everything", "prompt"):
-            values[f"by size, {name}/{layers} x {width}"] = setup.tune(
-                name, name=f"{layers} x {width}"
-            ).score
-    return values
 
 
 @experiment("qlora")
 def qlora_memory(lab: Lab, seed: int) -> dict[str, float]:
     """Memory and scores of LoRA with and without the quantised base; bits a weight, counted."""
     matrix = zoo.load(BODY).model.stack.blocks[0].ff.up.weight
-    values = compared(
-        lab, seed, ("all labels", "few labels", "bytes"), ("everything", "LoRA", "QLoRA")
-    )
+    values = compared(lab, seed, ("all labels", "few labels", "bytes"), QUANTISED)
     return values | {"bits a weight": nf4.quantise(matrix).bits / matrix.numel()}
-
-
-@experiment("peft-overfits-less")
-def overfits_less(lab: Lab, seed: int) -> dict[str, float]:
-    """Scores on the few rows that were trained on, and on new ones, of every method."""
-    return compared(lab, seed, ("few labels", "few labels, their own rows"), tuple(METHODS))
 
 
 @experiment("catastrophic-forgetting")

@@ -189,7 +189,6 @@ OWN_TEXTS = [  # a lesson's cells, and where the texts are then
     ("12_roberta", ["text"], lambda space: space["texts"]),
     ("13_distilbert", ["load", "documents"], lambda space: space["texts"]),
     ("14_electra", ["text", "text-rows", "batches"], lambda space: space["texts"]),
-    ("18_gpt2", ["texts"], lambda space: space["texts"]["real"] + space["texts"]["held out"]),
     ("19_gpt3", ["text"], lambda space: space["texts"]),
 ]
 

@@ -15,17 +15,13 @@ from tests.experiments.engine.judged import judge
 
 SLOW = (
     "attention-complexity",
-    "bart-classifies-too",
     "bart-generates",
-    "bart-which-noise",
     "bytes-bpe",
     "catastrophic-forgetting",
-    "lora",
+    "qlora",
     "relative-beats-absolute",
     "relative-extrapolates",
     "scaling-laws",
-    "t5-architectures",
-    "t5-sizes",
     "t5-text-to-text",
 )
 QUICK = ("gelu-converges",)  # of those that pretrain arms
