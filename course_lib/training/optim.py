@@ -15,22 +15,24 @@ Schedule = Callable[[int], float]  # step, from 0 -> factor on the optimizer's l
 
 
 def parameter_groups(model: nn.Module, weight_decay: float = 0.01) -> list[dict[str, Any]]:
-    """Two groups of the trainable parameters: what has two or more dimensions and does not belong
-    to an nn.Embedding decays; biases, norm weights and embedding tables do not."""
-    tables = {
-        id(p)
-        for m in model.modules()
-        if isinstance(m, nn.Embedding)
-        for p in m.parameters(recurse=False)
-    }
+    """Two groups of the trainable parameters: those that decay, and the others.
+
+    What has two or more dimensions and does not belong to an nn.Embedding decays. Biases, norm
+    weights and embedding tables do not.
+    """
+    tables = set()
+    for module in model.modules():
+        if isinstance(module, nn.Embedding):
+            tables.update(id(p) for p in module.parameters(recurse=False))
     trained = [p for p in model.parameters() if p.requires_grad]
     if not trained:
         raise CourseError("The model has no trainable parameter: all are frozen, or it has none.")
+
     matrices = [p for p in trained if p.dim() > 1 and id(p) not in tables]
-    rest = [p for p in trained if p.dim() <= 1 or id(p) in tables]
+    others = [p for p in trained if p.dim() <= 1 or id(p) in tables]
     groups = [
         {"params": matrices, "weight_decay": weight_decay},
-        {"params": rest, "weight_decay": 0.0},
+        {"params": others, "weight_decay": 0.0},
     ]
     return [group for group in groups if group["params"]]
 
@@ -42,8 +44,16 @@ def adamw(
     weight_decay: float = 0.01,
     betas: tuple[float, float] = (0.9, 0.999),
 ) -> torch.optim.AdamW:
-    """AdamW (Loshchilov and Hutter 2019) over `parameter_groups`, in PyTorch's fused form where
-    there is one. lr: the peak; a schedule multiplies it."""
+    """AdamW (Loshchilov and Hutter 2019) over `parameter_groups`.
+
+    It runs in PyTorch's fused form where there is one.
+
+    Args:
+        model: whose trainable parameters it moves.
+        lr: the peak of the learning rate; a schedule multiplies it.
+        weight_decay: of the matrices.
+        betas: how slowly the means of the gradient and of its square forget.
+    """
     if not 0 < lr < math.inf:
         raise CourseError(f"lr is {lr}; a learning rate must be above 0 and finite.")
     groups = parameter_groups(model, weight_decay)
@@ -55,9 +65,14 @@ class Muon(torch.optim.Optimizer):
     """Muon (Jordan et al. 2024) for the blocks' matrices, AdamW for tables, norms and biases.
 
     A matrix moves by its momentum with all singular values made about 1, times 0.2 sqrt(larger
-    side), so that the step is as large as AdamW's and takes the same learning rate (Liu et al.
-    2025, section 2.2). groups: of `parameter_groups`; those that decay are the matrices. betas:
-    AdamW's."""
+    side). So the step is as large as AdamW's and takes the same learning rate (Liu et al. 2025,
+    section 2.2).
+
+    Args:
+        groups: of `parameter_groups`; those that decay are the matrices.
+        lr: the peak of the learning rate.
+        betas: AdamW's.
+    """
 
     def __init__(self, groups: list[dict[str, Any]], lr: float, betas: tuple[float, float]) -> None:
         super().__init__(groups, {"lr": lr, "betas": betas})
@@ -67,43 +82,54 @@ class Muon(torch.optim.Optimizer):
         """Move all parameters once."""
         for group in self.param_groups:
             for p in group["params"]:
-                if p.grad is not None and group["weight_decay"]:
+                if p.grad is None:
+                    continue
+                if group["weight_decay"]:
                     p.mul_(1 - group["lr"] * group["weight_decay"])
-                    p.add_(
-                        self._orthogonal_step(p, p.grad),
-                        alpha=-group["lr"] * 0.2 * max(p.shape) ** 0.5,
-                    )
-                elif p.grad is not None:
+                    size = 0.2 * max(p.shape) ** 0.5
+                    p.add_(self._orthogonal_step(p, p.grad), alpha=-group["lr"] * size)
+                else:
                     p.add_(self._adam_step(p, p.grad, group["betas"]), alpha=-group["lr"])
 
     def _orthogonal_step(self, p: Tensor, grad: Tensor) -> Tensor:
-        """Of Nesterov's momentum."""
-        mean = self.state[p].setdefault("momentum", torch.zeros_like(p)).lerp_(grad, 1 - 0.95)
-        return orthogonal(grad.lerp(mean, 0.95))
+        """Nesterov's momentum, made orthogonal."""
+        momentum = self.state[p].setdefault("momentum", torch.zeros_like(p))
+        momentum.lerp_(grad, 1 - 0.95)
+        return orthogonal(grad.lerp(momentum, 0.95))
 
     def _adam_step(self, p: Tensor, grad: Tensor, betas: tuple[float, float]) -> Tensor:
         state = self.state[p]
         if not state:
-            state.update(step=torch.zeros(()), mean=torch.zeros_like(p), square=torch.zeros_like(p))
+            state["step"] = torch.zeros(())
+            state["mean"] = torch.zeros_like(p)
+            state["square"] = torch.zeros_like(p)
         state["step"] += 1
-        mean = state["mean"].lerp_(grad, 1 - betas[0]) / (1 - betas[0] ** state["step"])
-        square = state["square"].lerp_(grad.square(), 1 - betas[1]) / (
-            1 - betas[1] ** state["step"]
-        )
+        state["mean"].lerp_(grad, 1 - betas[0])
+        state["square"].lerp_(grad.square(), 1 - betas[1])
+        # Both begin at 0, which these divisions undo.
+        mean = state["mean"] / (1 - betas[0] ** state["step"])
+        square = state["square"] / (1 - betas[1] ** state["step"])
         return mean / (square.sqrt() + 1e-8)  # type: ignore[no-any-return]
 
 
 def orthogonal(x: Tensor) -> Tensor:
-    """A matrix [R, C] with the same singular vectors and all singular values near 1, by five
-    Newton-Schulz steps in bfloat16 (coefficients of Jordan et al. 2024)."""
-    u = x.bfloat16() if x.shape[0] <= x.shape[1] else x.bfloat16().T
+    """A matrix [R, C] with the same singular vectors and all singular values near 1.
+
+    Five Newton-Schulz steps in bfloat16, u <- a u + (b S + c S S) u with S = u u^T (coefficients
+    of Jordan et al. 2024).
+    """
+    is_tall = x.shape[0] > x.shape[1]
+    u = x.bfloat16()
+    if is_tall:  # then u u^T is the smaller square
+        u = u.T
     u = u / u.norm().clamp(min=1e-7)
     for _ in range(5):
         square = u @ u.T
-        u = torch.addmm(
-            u, torch.addmm(square, square, square, beta=-4.7750, alpha=2.0315), u, beta=3.4445
-        )
-    return (u if x.shape[0] <= x.shape[1] else u.T).to(x.dtype)
+        polynomial = torch.addmm(square, square, square, beta=-4.7750, alpha=2.0315)
+        u = torch.addmm(u, polynomial, u, beta=3.4445)
+    if is_tall:
+        u = u.T
+    return u.to(x.dtype)
 
 
 def muon(

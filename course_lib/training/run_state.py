@@ -1,7 +1,12 @@
 """The state of a training run in one safetensors file: weights, optimizer, random numbers, step.
 
 One file and one rename: after a crash or a SIGKILL at any moment, the file is the old state or the
-new one."""
+new one.
+
+    model.NAME              the weights; of tied ones, one
+    optimizer.NUMBER.NAME   what the optimizer keeps of weight NUMBER
+    random.cpu              the random generators; of process 1, 1.random.cpu
+    "state" in the header   everything else, as JSON"""
 
 import json
 import re
@@ -22,12 +27,15 @@ from course_lib.training import distributed
 from course_lib.training.distributed import ALONE, Processes
 
 Recipe = Mapping[str, Any]  # what a run was asked for
-_MOMENTS = {
+Tensors = dict[str, Tensor]
+
+# What an optimizer keeps of a weight. Muon keeps one thing of a matrix, another of a vector.
+MOMENTS = {
     "AdamW": [{"step", "exp_avg", "exp_avg_sq"}],
     "Muon": [{"momentum"}, {"step", "mean", "square"}],
 }
-# of the JSON in the file's header
-_SCHEMA = {"step": int, "twins": dict, "kind": str, "crc": int, "recipe": dict}
+# The JSON in the file's header, and the types of its values.
+HEADER = {"step": int, "twins": dict, "kind": str, "crc": int, "recipe": dict}
 
 
 def save(
@@ -39,40 +47,50 @@ def save(
     *,
     recipe: Recipe | None = None,
 ) -> None:
-    """Write the state after `step` updates to `path`, atomically, with the run's recipe. All
-    processes take part, for each has random numbers of its own and perhaps shards of the weights;
-    the main one writes, with the whole state in its (CPU) memory."""
+    """Write the state after `step` updates, atomically.
+
+    All processes take part, for each has random numbers of its own and perhaps shards of the
+    weights. The main one writes, with the whole state in its (CPU) memory.
+
+    Args:
+        path: the file.
+        model: whose weights are kept.
+        optimizer: whose moments are kept.
+        step: updates done.
+        processes: those that train together.
+        recipe: what the run was asked for. A later run that asks for something else is refused.
+    """
     twins = tied(model)
-    tensors = {
+    parts = {
         f"model.{name}": value for name, value in model.state_dict().items() if name not in twins
     }
-    for index, state in optimizer.state_dict()["state"].items():
-        tensors |= {
-            f"optimizer.{index}.{name}": value
-            for name, value in state.items()
-            if isinstance(value, Tensor)
-        }
-    whole: dict[str, Tensor] = {}
-    for name, value in tensors.items():
+    for number, moments in optimizer.state_dict()["state"].items():
+        for name, value in moments.items():
+            if isinstance(value, Tensor):
+                parts[f"optimizer.{number}.{name}"] = value
+
+    tensors: Tensors = {}
+    for name, value in parts.items():
         value = distributed.whole(value.detach())  # every process has to ask
         if processes.is_main:
-            whole[name] = value.cpu().contiguous()
-    for rank, random in enumerate(processes.gather(_random())):
-        whole |= {_of(rank, name): state for name, state in random.items()}
+            tensors[name] = value.cpu().contiguous()
+    for rank, random in enumerate(processes.gather(_random_state())):
+        for name, value in random.items():
+            tensors[_of_process(rank, name)] = value
     if not processes.is_main:
         return
-    kind = type(optimizer).__name__
-    rest = {
+
+    header = {
         "step": step,
         "twins": twins,
-        "kind": kind,
-        "crc": _crc(whole),
-        "recipe": _plain(recipe),
+        "kind": type(optimizer).__name__,
+        "crc": _crc(tensors),
+        "recipe": _as_json(recipe),
     }
     with atomic_path(path) as new:
         try:
-            # piece by piece: not all of it twice in memory
-            save_file(whole, new, metadata={"state": json.dumps(rest)})
+            # tensor by tensor: not all of them twice in memory
+            save_file(tensors, new, metadata={"state": json.dumps(header)})
         except SafetensorError as error:
             raise OSError(str(error)) from error
 
@@ -80,156 +98,200 @@ def save(
 def load(
     path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, processes: Processes = ALONE
 ) -> int:
-    """Put the state of `path` into the model, the optimizer and the random generators; the number
-    of updates done.
+    """Put a state into the model, the optimizer and the random generators.
 
-    Any number of processes may go on with the run of any other; a new one begins with random
-    numbers of its own. The learning rates and other settings stay those of `optimizer`. A file that
-    does not fit changes nothing."""
-    tensors, rest = _read(path)
-    weights = _weights(path, model, tensors, rest)
-    state: dict[int, dict[str, Tensor]] = {}
-    for name, value in tensors.items():
-        if part := re.fullmatch(r"optimizer\.(\d+)\.(.+)", name):
-            state.setdefault(int(part[1]), {})[part[2]] = value
+    Any number of processes may go on with the run of any other number. A new process begins with
+    random numbers of its own. The learning rates and other settings stay those of `optimizer`.
+
+    Returns:
+        how many updates are done.
+
+    Raises:
+        CourseError: if the file is damaged or does not fit; then nothing has changed.
+    """
+    tensors, header = _read(path)
+    weights = _weights(path, model, tensors, header)
     trained = [p for group in optimizer.param_groups for p in group["params"]]
-    moved = all(
-        set(values) in _MOMENTS.get(rest["kind"], [set(values)]) for values in state.values()
-    )
-    fits = rest["kind"] == type(optimizer).__name__ and all(
-        index < len(trained)
-        and v.is_floating_point()
-        and (v.dim() == 0 or v.shape == trained[index].shape)
-        for index, values in state.items()
-        for v in values.values()
-    )
-    if not (fits and moved):
-        raise CourseError(
-            f"{path} is of another optimizer ({rest['kind']}) or trains other weights: remove it."
-        )
+    moments = _moments(path, optimizer, trained, tensors, header)
 
-    groups = optimizer.state_dict()["param_groups"]
-    mine = model.state_dict()
+    own = model.state_dict()
     model.load_state_dict(
-        {name: distributed.shard_like(value, mine[name]) for name, value in weights.items()}
+        {name: distributed.shard_like(value, own[name]) for name, value in weights.items()}
     )
-    for number, values in state.items():
-        for key, value in values.items():
+    for number, values in moments.items():
+        for name, value in values.items():
             if value.dim():
-                values[key] = distributed.shard_like(value, trained[number])
-    optimizer.load_state_dict({"state": state, "param_groups": groups})
-    _set_random(tensors, processes.rank)
-    return int(rest["step"])
+                values[name] = distributed.shard_like(value, trained[number])
+    groups = optimizer.state_dict()["param_groups"]
+    optimizer.load_state_dict({"state": moments, "param_groups": groups})
+    _set_random_state(tensors, processes.rank)
+    return int(header["step"])
 
 
 def load_model(path: Path, model: nn.Module) -> int:
-    """Put the weights alone into the model, all of them, on one device; the number of updates
-    done.
+    """Put the weights alone into the model, all of them, on one device.
+
+    Returns:
+        how many updates are done.
     """
-    tensors, rest = _read(path)
-    model.load_state_dict(_weights(path, model, tensors, rest))
-    return int(rest["step"])
+    tensors, header = _read(path)
+    model.load_state_dict(_weights(path, model, tensors, header))
+    return int(header["step"])
 
 
 def steps_done(path: Path, recipe: Recipe | None = None) -> int:
-    """How many updates the state of `path` has behind it, by its header alone; a CourseError if the
-    run there has another recipe."""
-    rest = _read(path, header=True)[1]
-    there, here = rest["recipe"], _plain(recipe)
-    if odd := [name for name in there if name in here and there[name] != here[name]]:
-        said = ", ".join(f"{name} {there[name]} (here {here[name]})" for name in odd)
+    """How many updates a state has behind it, by its header alone.
+
+    Raises:
+        CourseError: if the run there had another recipe. Only what both recipes name is compared.
+    """
+    header = _read_header(path)
+    there = header["recipe"]
+    here = _as_json(recipe)
+    other = [name for name in there if name in here and there[name] != here[name]]
+    if other:
+        differences = ", ".join(f"{name} {there[name]} (here {here[name]})" for name in other)
         raise CourseError(
-            f"{path} is of a run with {said}: ask for the same, name another folder, or say"
+            f"{path} is of a run with {differences}: ask for the same, name another folder, or say"
             " --afresh."
         )
-    return int(rest["step"])
+    return int(header["step"])
 
 
-def _read(path: Path, *, header: bool = False) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors (none by the header alone) and the rest of a state, all of the right types."""
+def _read_header(path: Path) -> dict[str, Any]:
+    """The JSON of the file's header, all of the right types."""
     try:
         with safe_open(path, framework="pt") as file:
-            rest = json.loads((file.metadata() or {}).get("state", "{}"))
-            tensors = {} if header else {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            header = json.loads((file.metadata() or {}).get("state", "{}"))
     except (SafetensorError, OSError, ValueError, RecursionError) as error:
-        raise CourseError(
-            f"The checkpoint {path} is damaged ({error}); remove it to start afresh."
-        ) from error
-    rest = {"recipe": {}, **rest} if isinstance(rest, dict) else {}  # older files have none
-    if any(type(rest.get(key)) is not kind for key, kind in _SCHEMA.items()) or rest["step"] < 0:
+        raise _damaged(path, str(error)) from error
+    fits = isinstance(header, dict) and all(
+        type(header.get(name)) is kind for name, kind in HEADER.items()
+    )
+    if not fits or header["step"] < 0:
         raise CourseError(
             f"{path} is not a training state of this course; remove it or name another file."
         )
-    if not header:
-        damage = "" if _crc(tensors) == rest["crc"] else "its checksum is wrong"
-        try:
-            for name in {"random.cpu", *(name for name in tensors if name.endswith(".random.cpu"))}:
-                torch.Generator().set_state(tensors[name])
-        except (KeyError, RuntimeError, TypeError):
-            damage = damage or "its random numbers are missing or odd"
-        if damage:
-            raise CourseError(
-                f"The checkpoint {path} is damaged ({damage}); remove it to start afresh."
-            )
-    return tensors, rest
+    return header
 
 
-def _plain(recipe: Recipe | None) -> dict[str, Any]:
-    """As JSON gives it back."""
+def _read(path: Path) -> tuple[Tensors, dict[str, Any]]:
+    """The tensors and the header, found to be whole."""
+    header = _read_header(path)
+    try:
+        with safe_open(path, framework="pt") as file:
+            names = list(file.keys())
+            tensors = {name: file.get_tensor(name) for name in names}
+    except (SafetensorError, OSError, ValueError) as error:
+        raise _damaged(path, str(error)) from error
+    if _crc(tensors) != header["crc"]:
+        raise _damaged(path, "its checksum is wrong")
+    generators = [name for name in tensors if name.endswith(".random.cpu")]
+    try:
+        for name in ("random.cpu", *generators):
+            torch.Generator().set_state(tensors[name])
+    except (KeyError, RuntimeError, TypeError) as error:
+        raise _damaged(path, "its random numbers are missing or odd") from error
+    return tensors, header
+
+
+def _damaged(path: Path, why: str) -> CourseError:
+    return CourseError(f"The checkpoint {path} is damaged ({why}); remove it to start afresh.")
+
+
+def _as_json(recipe: Recipe | None) -> dict[str, Any]:
+    """A recipe as JSON gives it back: tuples are lists, paths are texts."""
     return dict(json.loads(json.dumps(dict(recipe or {}), default=str)))
 
 
-def _weights(
-    path: Path, model: nn.Module, tensors: dict[str, Tensor], rest: dict[str, Any]
-) -> dict[str, Tensor]:
-    weights = {name[6:]: value for name, value in tensors.items() if name.startswith("model.")}
-    weights |= {name: weights[twin] for name, twin in rest["twins"].items() if str(twin) in weights}
-    theirs, mine = (
-        {name: f"{tuple(value.shape)} of {value.dtype}" for name, value in state.items()}
-        for state in (weights, model.state_dict())
-    )
-    odd = sorted(name for name in mine.keys() | theirs.keys() if mine.get(name) != theirs.get(name))
-    if odd:
-        name = odd[0]
+def _weights(path: Path, model: nn.Module, tensors: Tensors, header: dict[str, Any]) -> Tensors:
+    """The model's weights, the tied ones under each of their names."""
+    weights = {
+        name.removeprefix("model."): value
+        for name, value in tensors.items()
+        if name.startswith("model.")
+    }
+    for name, twin in header["twins"].items():
+        if str(twin) in weights:
+            weights[name] = weights[twin]
+
+    theirs = _shapes(weights)
+    own = _shapes(model.state_dict())
+    other = sorted(name for name in own.keys() | theirs.keys() if own.get(name) != theirs.get(name))
+    if other:
+        name = other[0]
         raise CourseError(
             f"{path} belongs to another model: {name} is {theirs.get(name, 'missing')} there and"
-            f" {mine.get(name, 'missing')} here ({len(odd)} such in all); remove it or name another"
-            " file."
+            f" {own.get(name, 'missing')} here ({len(other)} such in all); remove it or name"
+            " another file."
         )
     return weights
 
 
-def _random() -> dict[str, Tensor]:
+def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, str]:
+    return {name: f"{tuple(value.shape)} of {value.dtype}" for name, value in tensors.items()}
+
+
+def _moments(
+    path: Path,
+    optimizer: torch.optim.Optimizer,
+    trained: list[Tensor],
+    tensors: Tensors,
+    header: dict[str, Any],
+) -> dict[int, Tensors]:
+    """What the optimizer keeps, by the number of the weight."""
+    moments: dict[int, Tensors] = {}
+    for name, value in tensors.items():
+        match = re.fullmatch(r"optimizer\.(\d+)\.(.+)", name)
+        if match:
+            moments.setdefault(int(match[1]), {})[match[2]] = value
+
+    fits = header["kind"] == type(optimizer).__name__
+    for number, values in moments.items():
+        known = MOMENTS.get(header["kind"], [set(values)])
+        fits = fits and set(values) in known and number < len(trained)
+        for value in values.values():
+            # a number, such as the step, or one number for each of the weight's
+            has_shape = value.dim() == 0 or (fits and value.shape == trained[number].shape)
+            fits = fits and value.is_floating_point() and has_shape
+    if not fits:
+        raise CourseError(
+            f"{path} is of another optimizer ({header['kind']}) or trains other weights: remove it."
+        )
+    return moments
+
+
+def _random_state() -> Tensors:
     """The state of this process's random generators."""
     states = {"random.cpu": torch.get_rng_state()}
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-        states |= {
-            f"random.cuda.{i}": state for i, state in enumerate(torch.cuda.get_rng_state_all())
-        }
+        for index, state in enumerate(torch.cuda.get_rng_state_all()):
+            states[f"random.cuda.{index}"] = state
     return states
 
 
-def _set_random(tensors: dict[str, Tensor], rank: int) -> None:
-    if _of(rank, "random.cpu") not in tensors:  # fewer processes wrote it
+def _set_random_state(tensors: Tensors, rank: int) -> None:
+    """Go on with this process's random numbers, or, where fewer processes wrote, with new ones."""
+    own = _of_process(rank, "random.cpu")
+    if own not in tensors:
         torch.set_rng_state(tensors["random.cpu"])
         torch.manual_seed(int(torch.randint(2**62, ())) + rank)
         return
-    torch.set_rng_state(tensors[_of(rank, "random.cpu")])
-    devices = [
-        tensors[name] for name in sorted(tensors) if name.startswith(_of(rank, "random.cuda."))
-    ]
-    if devices and torch.cuda.device_count() == len(devices):
-        torch.cuda.set_rng_state_all(devices)
+    torch.set_rng_state(tensors[own])
+    on_gpus = sorted(name for name in tensors if name.startswith(_of_process(rank, "random.cuda.")))
+    if on_gpus and torch.cuda.device_count() == len(on_gpus):
+        torch.cuda.set_rng_state_all([tensors[name] for name in on_gpus])
 
 
-def _of(rank: int, name: str) -> str:
+def _of_process(rank: int, name: str) -> str:
     return f"{rank}.{name}" if rank else name
 
 
-def _crc(tensors: dict[str, Tensor]) -> int:
+def _crc(tensors: Tensors) -> int:
+    """A checksum of all names and all bytes."""
     crc = 0
     for name in sorted(tensors):
-        crc = zlib.crc32(
-            tensors[name].reshape(-1).view(torch.uint8).numpy().data, zlib.crc32(name.encode(), crc)
-        )
+        crc = zlib.crc32(name.encode(), crc)
+        content = tensors[name].reshape(-1).view(torch.uint8).numpy().data
+        crc = zlib.crc32(content, crc)
     return crc
