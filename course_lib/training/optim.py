@@ -20,7 +20,7 @@ def parameter_groups(model: nn.Module, weight_decay: float = 0.01) -> list[dict[
     What has two or more dimensions and does not belong to an nn.Embedding decays. Biases, norm
     weights and embedding tables do not.
     """
-    tables = set()
+    tables: set[int] = set()
     for module in model.modules():
         if isinstance(module, nn.Embedding):
             tables.update(id(p) for p in module.parameters(recurse=False))

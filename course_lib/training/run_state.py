@@ -162,7 +162,7 @@ def _read_header(path: Path) -> dict[str, Any]:
     """The JSON of the file's header, all of the right types."""
     try:
         with safe_open(path, framework="pt") as file:
-            header = json.loads((file.metadata() or {}).get("state", "{}"))
+            header: dict[str, Any] = json.loads((file.metadata() or {}).get("state", "{}"))
     except (SafetensorError, OSError, ValueError, RecursionError) as error:
         raise _damaged(path, str(error)) from error
     fits = isinstance(header, dict) and all(
