@@ -76,8 +76,9 @@ def spearman(predictions: Sequence[float], truth: Sequence[float]) -> float:
 def entity_f1(predictions: Sequence[Sequence[str]], truth: Sequence[Sequence[str]]) -> float:
     """F1 over whole entities, CoNLL's score, as conlleval counts.
 
-    The borders and the type must both be right. Tags are O, B-X and I-X (E-X, S-X: ends and single
-    words). An I-X that continues nothing begins an entity.
+    The borders and the type must both be right. Tags are O, B-X and I-X; ends of entities may be
+    E-X or L-X, entities of one word S-X or U-X (BILOU). An I-X that continues nothing begins an
+    entity, as in CoNLL 2003's own tags (IOB1).
 
     Raises:
         CourseError: if a tag is none of these.
@@ -85,15 +86,28 @@ def entity_f1(predictions: Sequence[Sequence[str]], truth: Sequence[Sequence[str
     from seqeval.metrics import f1_score
 
     _same_length(predictions, truth)
-    for number, (predicted, true) in enumerate(zip(predictions, truth, strict=True)):
-        for tag in [*predicted, *true]:
-            if not re.match(r"O$|[BIES]-", tag):
-                raise CourseError(
-                    f"Sentence {number} has the tag {tag!r}; tags are O, B-PER, I-PER and the like."
-                )
-    return float(
-        f1_score([list(t) for t in truth], [list(p) for p in predictions], zero_division=0)
-    )
+    check_tags(tag for row in [*predictions, *truth] for tag in row)
+    # seqeval knows E and S
+    names = {"U-": "S-", "L-": "E-"}
+    rows = [
+        [[names.get(tag[:2], tag[:2]) + tag[2:] for tag in row] for row in part]
+        for part in (truth, predictions)
+    ]
+    return float(f1_score(*rows, zero_division=0))
+
+
+def check_tags(tags: Iterable[str]) -> None:
+    """Whether these are tags of entities.
+
+    Raises:
+        CourseError: one is not.
+    """
+    for tag in tags:
+        if not re.match(r"O$|[BIESLU]-", tag):
+            raise CourseError(
+                f"There is a tag {tag!r}; tags of entities are O, B-PER, I-PER and the like. For"
+                " other tags take the metric accuracy."
+            )
 
 
 def exact_match(predictions: Sequence[str], truth: Answers) -> float:

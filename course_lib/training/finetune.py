@@ -49,7 +49,7 @@ class FinetuneConfig:
         kind: of task; by default what the columns of its rows say.
         classes: names of the labels; by default what the dataset's features say. A "single" or
             "pair" task with float labels has none: it is a regression.
-        metric: of `metrics.METRICS`; by default accuracy, entity F1 for B-/I- tags, exact match for
+        metric: of `metrics.METRICS`; by default accuracy, entity F1 for entities, exact match for
             spans, Pearson for scores.
         max_length: tokens of an input, where the model could read more.
         pretrained: False starts from random weights of the same configuration.
@@ -268,7 +268,10 @@ def _prepare(
     classes = len(names) if names else None
     frame = Frame(tokenizer, body.config, kind, classes=classes, max_length=config.max_length)
     rows = {split: frame.rows(data) for split, data in task.items() if split in SPLITS}
-    return _TaskData(rows, frame, names, config.metric or _default_metric(kind, names))
+    metric = config.metric or _default_metric(kind, names)
+    if metric == "entity_f1":  # before the training, and not after it
+        metrics.check_tags(names)
+    return _TaskData(rows, frame, names, metric)
 
 
 def _build(
@@ -577,7 +580,8 @@ def _default_metric(kind: Kind, names: Sequence[str]) -> str:
     if kind == "span":
         return "exact_match"
     if kind == "tagging":
-        return "entity_f1" if any(name.startswith("B-") for name in names) else "accuracy"
+        is_entities = any(name.startswith(("B-", "I-", "S-", "U-")) for name in names)
+        return "entity_f1" if is_entities else "accuracy"
     return "accuracy" if names or kind == "choice" else "pearson"
 
 

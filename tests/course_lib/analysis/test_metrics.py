@@ -43,6 +43,9 @@ def test_an_entity_counts_only_with_both_borders_and_its_type() -> None:
     said = [["B-PER", "O", "O", "B-LOC", "O"], ["O", "B-PER"]]  # short, right, wrong type
     assert metrics.entity_f1(said, true) == pytest.approx(1 / 3)
     assert metrics.entity_f1([["O"] * 5, ["O", "O"]], true) == 0
+    bilou = [["U-PER", "O", "B-LOC", "I-LOC", "L-LOC"]]
+    assert metrics.entity_f1(bilou, [["B-PER", "O", "B-LOC", "I-LOC", "I-LOC"]]) == 1
+    assert metrics.entity_f1(bilou, [["B-PER", "O", "B-LOC", "B-LOC", "I-LOC"]]) < 1
     # As conlleval counts: an I- that continues nothing begins an entity.
     assert metrics.entity_f1([["I-PER", "I-PER", "O"]], [["B-PER", "I-PER", "O"]]) == 1
     assert metrics.entity_f1([["B-PER", "I-LOC", "O"]], [["B-PER", "I-PER", "O"]]) == 0
@@ -158,7 +161,7 @@ def test_bad_input() -> None:
         (lambda: metrics.per_class([0, 1], [0, -1], ["a", "b"]), "class -1 has no name"),
         (
             lambda: metrics.entity_f1([["O"], ["PERSON"]], [["O"], ["B-PER"]]),
-            "Sentence 1 has the tag 'PERSON'",
+            "There is a tag 'PERSON'",
         ),
         (lambda: metrics.spearman([1.0, math.nan, 2.0], [1.0, 2.0, 3.0]), "finite numbers"),
     ):

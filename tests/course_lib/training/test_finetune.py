@@ -376,3 +376,23 @@ def test_another_models_tokenizer_of_equal_size_is_refused() -> None:
     for body in (model, model.stack):
         with pytest.raises(CourseError, match="use that one"):
             finetune(body, task, other)
+
+
+@pytest.mark.parametrize(
+    ("names", "metric"),
+    [
+        (["O", "B-PER", "I-PER"], "entity_f1"),
+        (["O", "I-PER"], "entity_f1"),  # CoNLL 2003's own tags
+        (["O", "U-PER"], "entity_f1"),
+        (["NOUN", "VERB"], "accuracy"),
+    ],
+)
+def test_tags_of_entities_are_scored_as_entities(names: list[str], metric: str) -> None:
+    labels = list(range(len(names)))
+    rows = [{"tokens": [f"w{i}" for i in labels], "labels": labels}]
+    tokenizer = WORDPIECE
+    config = family("bert").config(tokenizer.vocab.size, width=8, layers=1, heads=2, length=32)
+    model = Transformer(config)
+    task = {"train": rows, "test": rows}
+    once = FinetuneConfig(classes=names, epochs=1)
+    assert finetune(model, task, tokenizer, once).metric == metric
