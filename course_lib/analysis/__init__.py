@@ -1,11 +1,15 @@
 """What a model does and costs.
 
-look_inside.py   the outputs of a model's parts
-probing.py       who attends to whom, and what the layers know
-evaluation.py    does the model read?
-metrics.py       scores
-cost.py          parameters, operations, bytes, and the power law of the loss
-retrieval.py     a search engine
+Its files:
+
+    look_inside.py   the outputs of a model's parts
+    probing.py       who attends to whom, and what the layers know
+    evaluation.py    does the model read?
+    metrics.py       scores
+    analogies.py     word vectors' analogies
+    similarity.py    graded similarity of texts
+    cost.py          parameters, operations, bytes, and the power law of the loss
+    retrieval.py     a search engine
 """
 
 from course_lib.analysis.look_inside import capture

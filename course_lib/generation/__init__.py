@@ -1,11 +1,13 @@
 """Text from a language model: greedy, sampled or by beam search; tasks asked in words.
 
-filters.py      what changes the logits before a token is drawn
-config.py       what a generation is asked for
-state.py        the texts while they grow, and their cache
-sampling.py     greedy and drawn texts
-beam.py         beam search
-prompting.py    tasks asked in words
+Its files, in the order in which they build on each other:
+
+    filters.py      what changes the logits before a token is drawn
+    config.py       what a generation is asked for
+    state.py        the texts while they grow, and their cache
+    sampling.py     greedy and drawn texts
+    beam.py         beam search
+    prompting.py    tasks asked in words
 """
 
 from course_lib.generation.config import GenerationConfig

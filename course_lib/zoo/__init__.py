@@ -1,21 +1,16 @@
 """Models that exist already.
 
-from course_lib import zoo
+The ways in:
 
-zoo.load("bert-mini")                       a shipped checkpoint (shipped.py)
-zoo.load_pretrained("path/to/folder")       a public folder, or a name of the hub (folders.py)
-zoo.open_model("...")                       either, with its tokenizer
+    zoo.load("bert-mini")                       a shipped checkpoint (shipped.py)
+    zoo.load_pretrained("path/to/folder")       a public folder, or a name of the hub (folders.py)
+    zoo.open_model("...")                       either, with its tokenizer
+    zoo.load_sentence("path/to/folder")         an encoder of texts (sentence_folders.py)
 """
 
-from course_lib.zoo import folders, shipped
-from course_lib.zoo.folders import (
-    load_pretrained,
-    load_sentence,
-    load_strictly,
-    read_weights,
-    save_pretrained,
-    whole_architecture,
-)
+from course_lib.zoo import shipped
+from course_lib.zoo.folders import load_pretrained, save_pretrained, whole_architecture
+from course_lib.zoo.sentence_folders import load_sentence
 from course_lib.zoo.shipped import (
     FILES,
     FOLDER,
@@ -29,6 +24,7 @@ from course_lib.zoo.shipped import (
     names,
     open_model,
 )
+from course_lib.zoo.weights import load_strictly, read_weights
 
 __all__ = [
     "FILES",
@@ -39,7 +35,6 @@ __all__ = [
     "entry",
     "export",
     "facts",
-    "folders",
     "load",
     "load_pretrained",
     "load_sentence",

@@ -3,9 +3,11 @@
     model, tokenizer, card = zoo.load("bert-mini")
 
 Each is a folder of data/checkpoints; manifest.json beside them has every file's SHA-256. `names()`
-lists them, docs/checkpoints.md says how they were made."""
+lists them, docs/checkpoints.md says how they were made.
+"""
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from safetensors.torch import load as from_bytes
 from safetensors.torch import save as to_bytes
-from torch import Tensor
+from torch import Tensor, nn
 
 from course_lib import hub
 from course_lib.data.tokenizers import Tokenizer
@@ -27,53 +29,31 @@ from course_lib.model.config import flatten, from_dict, to_dict
 from course_lib.model.seq2seq import EncoderDecoder, Seq2SeqLM, encoder_config
 from course_lib.model.tied import tied
 from course_lib.model.transformer import Transformer
-from course_lib.zoo import folders
+from course_lib.zoo.folders import load_pretrained, whole_architecture
+from course_lib.zoo.weights import load_strictly
 
 FOLDER = DATA / "checkpoints"
 FILES = ("model.safetensors", "config.json", "tokenizer.json", "card.json")
 MAX_BYTES = 12_000_000
 WORDS = "vocabulary.json"  # in place of tokenizer.json
 _REMEDY = "Fetch it again (git checkout data/checkpoints), or make it anew: make checkpoints."
-HEADS = ("LM", "MLM", "Pretraining", "RTD", "Seq2SeqLM", "Sentence", "BiLM", "WordVectors")
-
-
-def _build(values: dict[str, Any]) -> Any:
-    if values["head"] == "BiLM":
-        return elmo.model(
-            elmo.ElmoConfig(
-                **values["elmo"] | {"filters": tuple(map(tuple, values["elmo"]["filters"]))}
-            )
-        )
-    stack = from_dict(values["stack"])
-    if values["head"] == "Seq2SeqLM":
-        encoder = from_dict(values["encoder"]) if "encoder" in values else None
-        body = EncoderDecoder(stack, encoder=encoder, start=values["start"])
-        return Seq2SeqLM(body, **{name: values[name] for name in ("tied", "scaled", "bias")})
-    if values["head"] == "Sentence":
-        return Sentence(Transformer(stack), values["pool"])
-    return getattr(heads, values["head"])(Transformer(stack))
-
-
-def _tell(model: Any) -> dict[str, Any]:
-    told: dict[str, Any] = {"head": type(model).__name__}
-    if isinstance(model, WordVectors):
-        return told | {"words": len(model), "width": model.matrix.shape[1]}
-    if isinstance(model, elmo.BiLM):
-        return told | {"elmo": asdict(model.elmo.config)}
-    told["stack"] = to_dict(model.stack.config)
-    if isinstance(model, Sentence):
-        told["pool"] = model.pool
-    if isinstance(model, Seq2SeqLM):
-        if (encoder := model.stack.encoder.config) != encoder_config(model.stack.config):
-            told["encoder"] = to_dict(encoder)
-        told |= {"start": model.stack.start, "tied": model.head is None, "scaled": model.scaled}
-        told["bias"] = model.bias is not None
-    return told
+STACK_HEADS: dict[str, Callable[[Transformer], nn.Module]] = {
+    "LM": heads.LM,
+    "MLM": heads.MLM,
+    "Pretraining": heads.Pretraining,
+    "RTD": heads.RTD,
+}
+HEADS = (*STACK_HEADS, "Seq2SeqLM", "Sentence", "BiLM", "WordVectors")
 
 
 class Loaded(NamedTuple):
-    """A checkpoint, ready to use: a module in eval mode, float32, and its `Tokenizer`; but ELMo's
-    `Vocabulary`, and `WordVectors` with none. card: recipe, seed, data, steps, scores, curve."""
+    """A checkpoint, ready to use.
+
+    Args:
+        model: a module in eval mode, float32; or `WordVectors`.
+        tokenizer: a `Tokenizer`; ELMo's `Vocabulary`; None for `WordVectors`.
+        card: recipe, seed, data, steps, scores, curve.
+    """
 
     model: Any
     tokenizer: Any
@@ -102,80 +82,95 @@ def card(name: str, folder: str | Path = FOLDER) -> dict[str, Any]:
 
 
 def load(name: str, *, folder: str | Path = FOLDER) -> Loaded:
-    """Load a shipped checkpoint, one of `names()`, after checking every file of it; none is
-    half-loaded.
+    """Load a shipped checkpoint, one of `names()`, after checking every file of it.
+
+    Raises:
+        CourseError: if there is no such checkpoint, or a file is not the one in the manifest.
     """
-    wanted, place = entry(name, folder)["files"], Path(folder) / str(name)
-    files = [WORDS if file == "tokenizer.json" and WORDS in wanted else file for file in FILES]
-    content = {file: _checked(place / file, wanted[file]) for file in files}
+    entries = entry(name, folder)["files"]
+    place = Path(folder) / name
+    has_words = WORDS in entries
+    content = {file: _checked(place / file, entries[file]) for file in _files(has_words)}
     values = read_json(place / "config.json")
+    details = dict(read_json(place / "card.json"))
     weights = {
         key: value.float() for key, value in from_bytes(content["model.safetensors"]).items()
     }
-    known: Any = read_json(place / WORDS) if WORDS in files else Tokenizer.load(place)
-    details = dict(read_json(place / "card.json"))
     if values["head"] == "WordVectors":
-        return Loaded(
-            WordVectors(known["words"], weights["vectors"], known["counts"]), None, details
-        )
+        known = read_json(place / WORDS)
+        vectors = WordVectors(known["words"], weights["vectors"], known["counts"])
+        return Loaded(vectors, None, details)
+
     model = _build(values)
-    weights |= {
-        name: weights[twin]
-        for name, twin in tied(model).items()
-        if twin in weights and name not in weights
-    }
-    folders.load_strictly(model, weights, f"{name}/model.safetensors")
-    return _pair(
-        model.eval(), elmo.Vocabulary(known["words"]) if WORDS in files else known, details
-    )
+    for further_name, first_name in tied(model).items():  # tied tensors are stored once
+        if first_name in weights:
+            weights.setdefault(further_name, weights[first_name])
+    load_strictly(model, weights, f"{name}/model.safetensors")
+    tokenizer: Any
+    if has_words:
+        tokenizer = elmo.Vocabulary(read_json(place / WORDS)["words"])
+    else:
+        tokenizer = Tokenizer.load(place)
+    _tell_tokens(model, tokenizer)
+    return Loaded(model.eval(), tokenizer, details)
 
 
 def open_model(source: str | Path) -> Loaded:
-    """A model with its tokenizer: a folder in the Hugging Face layout or of `export`, a shipped
-    checkpoint by its name, or a model of the hub, "hub:" in front or not. A published BERT keeps
-    its pooler and next-sentence head."""
+    """A model with its tokenizer.
+
+    Args:
+        source: a folder in the Hugging Face layout or of `export`, a shipped checkpoint by its
+            name, or a model of the hub, "hub:" in front or not. A published BERT keeps its pooler
+            and next-sentence head.
+
+    Raises:
+        CourseError: if there is none.
+    """
     path = Path(source).expanduser()
     if (path.parent / "manifest.json").exists() and path.name in names(path.parent):
         return load(path.name, folder=path.parent)
     if str(source).startswith(hub.PREFIX) or (path / "config.json").exists():
         folder = hub.pretrained(source)
-    elif str(source) in (shipped := names()) or not hub.is_repository(source):
+    elif str(source) in names() or not hub.is_repository(source):
         return load(str(source))
     else:
         try:
             folder = hub.pretrained(source)
         except CourseError as error:
             raise CourseError(
-                f"There is no checkpoint {source!r}; there are {', '.join(shipped)}. {error}"
+                f"There is no checkpoint {source!r}; there are {', '.join(names())}. {error}"
             ) from error
-    model = folders.load_pretrained(folder, architecture=folders.whole_architecture(folder))
-    return _pair(model, Tokenizer.load(folder), {"name": str(source)})
-
-
-def _pair(model: Any, tokenizer: Any, told: dict[str, Any]) -> Loaded:
-    """Both; the model's stacks know its tokens, so that `finetune` refuses another's."""
-    tokens = (
-        tuple(tokenizer.tokens(range(len(tokenizer)))) if isinstance(tokenizer, Tokenizer) else ()
-    )
-    for part in model.modules():
-        if isinstance(part, Transformer):
-            part.vocabulary = tokens
-    return Loaded(model, tokenizer, told)
+    model = load_pretrained(folder, architecture=whole_architecture(folder))
+    tokenizer = Tokenizer.load(folder)
+    _tell_tokens(model, tokenizer)
+    return Loaded(model, tokenizer, {"name": str(source)})
 
 
 def export(
     name: str, model: Any, tokenizer: Any, card: dict[str, Any], folder: str | Path = FOLDER
 ) -> Path:
-    """Write a checkpoint in half precision and enter it in the manifest. model: one of the `HEADS`.
-    tokenizer: a `Tokenizer`, or an `elmo.Vocabulary`; None with `WordVectors`. card: recipe, seed,
-    data, steps, scores, curve."""
-    folder, head = Path(folder), type(model).__name__
+    """Write a checkpoint in half precision and enter it in the manifest.
+
+    Args:
+        name: of the checkpoint.
+        model: one of the `HEADS`.
+        tokenizer: a `Tokenizer`, or an `elmo.Vocabulary`; None with `WordVectors`.
+        card: recipe, seed, data, steps, scores, curve.
+        folder: of all checkpoints.
+
+    Returns:
+        The checkpoint's folder.
+
+    Raises:
+        CourseError: if the model has another head, is too large, or has weights that half precision
+            cannot hold.
+    """
+    folder = Path(folder)
     place = folder / name
+    head = type(model).__name__
     if head not in HEADS:
         raise CourseError(f"Checkpoints hold {', '.join(HEADS)}; this model is a {head}.")
-    state = {"vectors": model.matrix} if head == "WordVectors" else model.state_dict()
-    twins = {} if head == "WordVectors" else tied(model)
-    data = to_bytes({key: _half(key, value) for key, value in state.items() if key not in twins})
+    data = to_bytes(_half_weights(model))
     if len(data) > MAX_BYTES:
         raise CourseError(
             f"{name} takes {len(data):,} bytes in half precision; {MAX_BYTES:,} is the most a file"
@@ -183,36 +178,100 @@ def export(
         )
     with atomic_write(place / "model.safetensors", "wb") as file:
         file.write(data)
-    write_json(place / "config.json", _tell(model))
-    files = list(FILES)
-    if isinstance(tokenizer, Tokenizer):
-        tokenizer.save(place / "tokenizer.json")
-    else:
-        files[files.index("tokenizer.json")] = WORDS
+    write_json(place / "config.json", _config_values(model))
+    has_words = not isinstance(tokenizer, Tokenizer)
+    if has_words:
         known = model if tokenizer is None else tokenizer
         write_json(place / WORDS, {"words": known.words, "counts": getattr(known, "counts", None)})
+    else:
+        tokenizer.save(place / "tokenizer.json")
     write_json(place / "card.json", card)
-    entries = _manifest(folder) if (folder / "manifest.json").exists() else {}
+
+    manifest = _manifest(folder) if (folder / "manifest.json").exists() else {}
     summary = {key: value for key, value in card.items() if key not in ("name", "curve")}
-    entries[name] = summary | {
-        "files": {file: _entry((place / file).read_bytes()) for file in files}
-    }
-    write_json(folder / "manifest.json", dict(sorted(entries.items())))
+    files = {file: _entry((place / file).read_bytes()) for file in _files(has_words)}
+    manifest[name] = summary | {"files": files}
+    write_json(folder / "manifest.json", dict(sorted(manifest.items())))
     return place
 
 
 def facts(name: str) -> list[tuple[str, str]]:
     """What a checkpoint or a folder is made of: names and values."""
-    body, _, details = open_model(name)  # static word vectors are a table and no module
-    weights = [body.matrix] if hasattr(body, "matrix") else body.parameters()
-    config = getattr(getattr(body, "stack", None), "config", None)
-    found = [("head", type(body).__name__), ("parameters", f"{sum(p.numel() for p in weights):,}")]
-    found += (
-        [(key, str(value)) for key, value in flatten(config).items()] if config is not None else []
-    )
-    return found + [
-        (key, str(details[key])) for key in ("data", "steps", "tokens", "scores") if key in details
+    model, _, details = open_model(name)
+    # Static word vectors are a table and no module.
+    weights = [model.matrix] if isinstance(model, WordVectors) else model.parameters()
+    rows = [
+        ("head", type(model).__name__),
+        ("parameters", f"{sum(weight.numel() for weight in weights):,}"),
     ]
+    config = getattr(getattr(model, "stack", None), "config", None)
+    if config is not None:
+        rows += [(key, str(value)) for key, value in flatten(config).items()]
+    for key in ("data", "steps", "tokens", "scores"):
+        if key in details:
+            rows.append((key, str(details[key])))
+    return rows
+
+
+def _build(values: dict[str, Any]) -> Any:
+    """The model that a config.json of ours says, with random weights."""
+    head = values["head"]
+    if head == "BiLM":
+        filters = tuple(tuple(pair) for pair in values["elmo"]["filters"])  # JSON has lists
+        return elmo.model(elmo.ElmoConfig(**values["elmo"] | {"filters": filters}))
+    stack = from_dict(values["stack"])
+    if head == "Seq2SeqLM":
+        encoder = from_dict(values["encoder"]) if "encoder" in values else None
+        body = EncoderDecoder(stack, encoder=encoder, start=values["start"])
+        return Seq2SeqLM(body, tied=values["tied"], scaled=values["scaled"], bias=values["bias"])
+    if head == "Sentence":
+        return Sentence(Transformer(stack), values["pool"])
+    return STACK_HEADS[head](Transformer(stack))
+
+
+def _config_values(model: Any) -> dict[str, Any]:
+    """What `_build` makes the model of."""
+    values: dict[str, Any] = {"head": type(model).__name__}
+    if isinstance(model, WordVectors):
+        return values | {"words": len(model), "width": model.matrix.shape[1]}
+    if isinstance(model, elmo.BiLM):
+        return values | {"elmo": asdict(model.elmo.config)}
+    values["stack"] = to_dict(model.stack.config)
+    if isinstance(model, Sentence):
+        values["pool"] = model.pool
+    if isinstance(model, Seq2SeqLM):
+        encoder = model.stack.encoder.config
+        if encoder != encoder_config(model.stack.config):
+            values["encoder"] = to_dict(encoder)
+        values["start"] = model.stack.start
+        values["tied"] = model.head is None
+        values["scaled"] = model.scaled
+        values["bias"] = model.bias is not None
+    return values
+
+
+def _tell_tokens(model: nn.Module, tokenizer: Any) -> None:
+    """The model's stacks know its tokens, so that `finetune` refuses another's tokenizer."""
+    tokens: tuple[str, ...] = ()
+    if isinstance(tokenizer, Tokenizer):
+        tokens = tuple(tokenizer.tokens(range(len(tokenizer))))
+    for module in model.modules():
+        if isinstance(module, Transformer):
+            module.vocabulary = tokens
+
+
+def _files(has_words: bool) -> list[str]:
+    """The names of a checkpoint's files."""
+    return [WORDS if has_words and file == "tokenizer.json" else file for file in FILES]
+
+
+def _half_weights(model: Any) -> dict[str, Tensor]:
+    """A model's weights in half precision, tied ones once."""
+    if isinstance(model, WordVectors):
+        return {"vectors": _half("vectors", model.matrix)}
+    twins = tied(model)
+    state = model.state_dict()
+    return {key: _half(key, value) for key, value in state.items() if key not in twins}
 
 
 def _manifest(folder: Path) -> dict[str, Any]:
@@ -239,11 +298,9 @@ def _entry(content: bytes) -> dict[str, Any]:
 
 
 def _half(name: str, value: Tensor) -> Tensor:
-    half = (
-        value.detach().cpu().to(torch.float16)
-        if value.is_floating_point()
-        else value.detach().cpu()
-    )
+    half = value.detach().cpu()
+    if half.is_floating_point():
+        half = half.to(torch.float16)
     if not torch.isfinite(half).all():
         raise CourseError(
             f"The weight {name} holds numbers too large for half precision, or none at all."

@@ -7,7 +7,7 @@ import torch
 import transformers
 
 from course_lib import zoo
-from course_lib.data.tokenizers import Tokenizer, train_bpe, train_wordpiece
+from course_lib.data.tokenizers import Tokenizer, add_sentinels, train_bpe, train_wordpiece
 from course_lib.families import family, preset
 from course_lib.families.bart import bart, bart_lm
 from course_lib.families.bert import bert, moved_norms
@@ -16,7 +16,7 @@ from course_lib.families.t5 import t5, t5_lm, t5_size
 from course_lib.generation import generate
 from course_lib.model import heads
 from course_lib.model.transformer import Transformer
-from course_lib.objectives import add_sentinels, losses
+from course_lib.objectives import losses
 from tests.parity.public import randomise
 
 TEXTS = [
