@@ -37,13 +37,18 @@ MARKS = len(NAMES)
 
 @dataclass(frozen=True)
 class EncodedRow:
-    """One framed input. For "choice" there is one inner list a candidate, otherwise one in all.
+    """One framed input.
 
-    label: class number, score, or a list (a label a token; the answer's first and last token).
-    truth: what a prediction is compared with: the label, the labels of all words, the target's or
-    answer's text (a list where several count). words: the token that carries each word's tag, -1
-    where it was cut off. context: the text of an answer, and the characters (first, past the last)
-    of each token in it, None outside it."""
+    Attributes:
+        ids: token numbers; for "choice" a list a candidate, otherwise one list.
+        segments: 0 in the first text, 1 in the second, for each token.
+        label: class number, score, or a list (a label a token; the answer's first and last token).
+        truth: what a prediction is compared with: the label, the labels of all words, the target's
+            or answer's text (a list where several count).
+        words: the token that carries each word's tag, -1 where it was cut off.
+        context: the text of an answer, and the characters (first, past the last) of each token in
+            it, None outside it.
+    """
 
     ids: list[list[int]]
     segments: list[list[int]]
@@ -66,9 +71,15 @@ def kind_of(columns: Iterable[str]) -> Kind:
 
 
 class Frame:
-    """Turns rows of a task into `EncodedRow`s, and these into batches. config: the stack's; a
-    decoder alone gets GPT-1's frame. classes: number of labels, None for scores. max_length: in
-    tokens, if the positions allow more."""
+    """Turns rows of a task into `EncodedRow`s, and these into batches.
+
+    Args:
+        tokenizer: the model's own.
+        config: the stack's; a decoder alone gets GPT-1's frame.
+        kind: of task.
+        classes: number of labels; None for scores.
+        max_length: in tokens, if the positions allow more.
+    """
 
     def __init__(
         self,
@@ -79,8 +90,11 @@ class Frame:
         classes: int | None = None,
         max_length: int | None = None,
     ) -> None:
-        self.kind, self.classes, self.length = kind, classes, _length(config, max_length)
-        self.causal, self.segments = config.causal and not config.cross, config.embed.segments > 1
+        self.kind = kind
+        self.classes = classes
+        self.length = _length(config, max_length)
+        self.causal = config.causal and not config.cross
+        self.segments = config.embed.segments > 1
         self.tokenizer = with_marks(tokenizer) if self.causal else tokenizer
 
     def rows(self, data: Iterable[Mapping[str, Any]]) -> list[EncodedRow]:
@@ -88,34 +102,37 @@ class Frame:
         make = {"tagging": self._tagging, "span": self._span}.get(self.kind, self._texts)
         rows = []
         for number, item in enumerate(data):
-            if missing := [name for name in COLUMNS[self.kind] if name not in item]:
+            missing = [name for name in COLUMNS[self.kind] if name not in item]
+            if missing:
                 raise CourseError(
                     f"A {self.kind} task needs the column {missing[0]!r}; row {number} has none."
                 )
             row = make(item)
-            classes = len(row.ids) if self.kind == "choice" else self.classes
-            if self.kind != "span" and classes is not None:
-                for label in row.label if isinstance(row.label, list) else [row.label]:
-                    if label != IGNORE and label not in range(classes):
-                        raise CourseError(
-                            f"Row {number} has the label {label!r}; the labels are 0 to"
-                            f" {classes - 1}."
-                        )
+            self._check_labels(row, number)
             rows.append(row)
         return rows
+
+    def _check_labels(self, row: EncodedRow, number: int) -> None:
+        classes = len(row.ids) if self.kind == "choice" else self.classes
+        if self.kind == "span" or classes is None:
+            return
+        labels = row.label if isinstance(row.label, list) else [row.label]
+        for label in labels:
+            if label != IGNORE and label not in range(classes):
+                raise CourseError(
+                    f"Row {number} has the label {label!r}; the labels are 0 to {classes - 1}."
+                )
 
     def collate(self, rows: Sequence[EncodedRow]) -> Batch:
         """Pad to the longest: ids, attention_mask, segments and labels; [B N T] for "choice",
         otherwise [B T].
         """
-        batch = pad_to_longest(
-            [ids for row in rows for ids in row.ids], self.tokenizer.vocab.pad or 0
-        )
+        ids = [candidate for row in rows for candidate in row.ids]
+        batch = pad_to_longest(ids, self.tokenizer.vocab.pad or 0)
         if self.segments:
-            batch["segments"] = pad_to_longest(
-                [parts for row in rows for parts in row.segments], 0
-            )["ids"]
-        if self.kind == "choice":
+            segments = [candidate for row in rows for candidate in row.segments]
+            batch["segments"] = pad_to_longest(segments, 0)["ids"]
+        if self.kind == "choice":  # [B*N T] -> [B N T]
             batch = {
                 name: value.view(len(rows), len(rows[0].ids), -1) for name, value in batch.items()
             }
@@ -129,11 +146,11 @@ class Frame:
 
     def _texts(self, item: Mapping[str, Any]) -> EncodedRow:
         """A text, alone, with its pair, or with each of the candidates."""
-        seconds = (
-            item["choices"]
-            if self.kind == "choice"
-            else [item["pair"] if self.kind == "pair" else None]
-        )
+        seconds = [None]
+        if self.kind == "choice":
+            seconds = item["choices"]
+        elif self.kind == "pair":
+            seconds = [item["pair"]]
         codes = [
             self.tokenizer.encode(item["text"], second, max_length=self.length)
             for second in seconds
@@ -149,7 +166,8 @@ class Frame:
         """An encoder labels the first piece of each word; a decoder the last, which has read the
         whole word.
         """
-        words, labels = list(item["tokens"]), list(item["labels"])
+        words = list(item["tokens"])
+        labels = list(item["labels"])
         code = self.tokenizer.encode(words, max_length=self.length)
         carrier: dict[int, int] = {}
         for token, word in enumerate(code.words):
@@ -169,7 +187,8 @@ class Frame:
         inside = tuple(
             place if t > between and word is not None else None for t, (place, word) in tokens
         )
-        start, end = item["start"], item["start"] + len(item["answer"])
+        start = item["start"]
+        end = start + len(item["answer"])
         hit = [
             t
             for t, place in enumerate(inside)
@@ -195,9 +214,16 @@ def with_marks(tokenizer: Tokenizer) -> Tokenizer:
 
 
 class SourceTarget:
-    """Sources and targets for an encoder-decoder, with the tokenizer's special tokens around both;
-    collated, the batch that `losses.seq2seq` reads. max_length, max_target: in tokens, if below
-    what the decoder's positions allow."""
+    """Sources and targets for an encoder-decoder, with the tokenizer's special tokens around both.
+
+    Collated they are the batch that `losses.seq2seq` reads.
+
+    Args:
+        tokenizer: the model's own.
+        config: the decoder's.
+        max_length: of sources, in tokens, if below what the positions allow.
+        max_target: of targets, likewise.
+    """
 
     def __init__(
         self,
@@ -208,7 +234,8 @@ class SourceTarget:
         max_target: int | None = None,
     ) -> None:
         self.tokenizer = tokenizer
-        self.length, self.target = _length(config, max_length), _length(config, max_target)
+        self.length = _length(config, max_length)
+        self.target = _length(config, max_target)
         if not tokenizer.encode("").ids:
             raise CourseError(
                 "This tokenizer marks no end of a text, so a target would have none; take another."
@@ -245,16 +272,13 @@ class TaskBatches:
         seed: int,
         by_length: bool = False,
     ) -> None:
-        self.frame, self.rows, lengths = (
-            frame,
-            rows,
-            np.array([max(map(len, row.ids)) for row in rows]),
-        )
-        self.plan = (
-            BatchPlan(lengths, batch, None, seed, 512)
-            if by_length
-            else Shuffled(len(rows), batch, seed)
-        )
+        self.frame = frame
+        self.rows = rows
+        if by_length:
+            lengths = np.array([max(map(len, row.ids)) for row in rows])
+            self.plan: BatchPlan | Shuffled = BatchPlan(lengths, batch, None, seed, 512)
+        else:
+            self.plan = Shuffled(len(rows), batch, seed)
         self.per_epoch = self.plan.steps
 
     def __getitem__(self, step: int, /) -> Batch:

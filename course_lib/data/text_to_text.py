@@ -23,8 +23,13 @@ BLOCK = 1024  # draws made at a time
 
 @dataclass(frozen=True)
 class Wording:
-    """How one task is said. prefix: in front. fields: the course's column -> its name in the text.
-    labels: the classes as words; none for a score, or a target that is text already."""
+    """How one task is said.
+
+    Attributes:
+        prefix: in front.
+        fields: the course's column -> its name in the text.
+        labels: the classes as words; none for a score, or a target that is text already.
+    """
 
     prefix: str
     fields: Mapping[str, str] = field(default_factory=lambda: {"text": "sentence"})
@@ -39,12 +44,10 @@ class Wording:
             for column, name in self.fields.items()
         ]
         target = item.get("target", item.get("answer"))
-        if target is None:
-            target = (
-                self.labels[item["label"]]
-                if self.labels
-                else f"{round(item['label'] / STEP) * STEP:.1f}"
-            )
+        if target is None and self.labels:
+            target = self.labels[item["label"]]
+        elif target is None:
+            target = f"{round(item['label'] / STEP) * STEP:.1f}"
         return {"text": " ".join([self.prefix, *parts]), "target": str(target)}
 
 
@@ -84,9 +87,13 @@ def rows(data: Iterable[Mapping[str, Any]], wording: Wording | str) -> Iterator[
 def mixing_rates(
     sizes: Sequence[int], temperature: float = 1.0, *, limit: int | None = None
 ) -> list[float]:
-    """Each task's share of the draws: by its size, no more than `limit` (K), to the power 1 /
-    temperature. 1 is examples-proportional mixing; the larger the temperature, the more equal, and
-    math.inf draws every task alike.
+    """Each task's share of the draws (section 3.5.2).
+
+    Args:
+        sizes: rows of each task.
+        temperature: the sizes are raised to 1 / temperature. 1 is examples-proportional mixing;
+            math.inf draws every task alike.
+        limit: sizes above it (K) count as it.
 
     >>> mixing_rates([100, 300, 10_000], limit=400), mixing_rates([100, 900], temperature=2)
     ([0.125, 0.375, 0.5], [0.25, 0.75])
@@ -105,7 +112,8 @@ class Draws:
     """
 
     def __init__(self, rates: Sequence[float], seed: int) -> None:
-        self.rates, self.seed = torch.tensor(rates, dtype=torch.float64), seed
+        self.rates = torch.tensor(rates, dtype=torch.float64)
+        self.seed = seed
         # draws of each task before each block
         self._before = [torch.zeros(len(rates), dtype=torch.int64)]
         self._block = lru_cache(maxsize=1)(self._drawn)
@@ -128,7 +136,14 @@ class Draws:
 class MixedTasks:
     """Batches whose rows come from several tasks of one frame, each row drawn by its task's rate,
     as T5 mixes them; a task is read in random order, from end to end before it is read again.
-    tasks: name -> framed rows."""
+
+    Args:
+        frame: makes batches of rows.
+        tasks: name -> framed rows.
+        rates: each task's share of the rows.
+        batch: rows in a batch.
+        seed: of the draws and the orders.
+    """
 
     def __init__(
         self,
@@ -139,8 +154,10 @@ class MixedTasks:
         batch: int,
         seed: int = 0,
     ) -> None:
-        self.frame, self.tasks = frame, list(tasks.values())
-        self.draws, self.batch = Draws(rates, seed), batch
+        self.frame = frame
+        self.tasks = list(tasks.values())
+        self.draws = Draws(rates, seed)
+        self.batch = batch
         self.orders = [Shuffled(len(rows), 1, seed, task) for task, rows in enumerate(self.tasks)]
 
     def __getitem__(self, step: int, /) -> Batch:

@@ -48,9 +48,8 @@ class TokenStore:
         header = read_json(path / "header.json")
         if not _is_header(header):
             raise CourseError(f"{path}/header.json is damaged; write the token files again.")
-        if tokenizer is not None and header.get("tokenizer", fingerprint(tokenizer)) != fingerprint(
-            tokenizer
-        ):
+        own = None if tokenizer is None else fingerprint(tokenizer)
+        if own is not None and header.get("tokenizer", own) != own:
             raise CourseError(
                 f"The tokens in {path} are those of another tokenizer; write them again with this"
                 " one."
@@ -92,9 +91,20 @@ def encode_corpus(
     *,
     note: Mapping[str, Any] | None = None,
 ) -> TokenStore:
-    """Tokenize a corpus once, in memory or into a folder. Each document ends with the tokenizer's
-    end token if it has one (byte-level BPE); no other specials are stored. dataset: rows with a
-    column `text`, or plain strings. note: what of, to be found again in `TokenStore.note`."""
+    """Tokenize a corpus once, in memory or into a folder.
+
+    Each document ends with the tokenizer's end token if it has one (byte-level BPE); no other
+    special tokens are stored.
+
+    Args:
+        dataset: rows with a column `text`, or plain strings.
+        tokenizer: makes the tokens.
+        path: the folder; None keeps the tokens in memory.
+        note: what the corpus is, to be found again in `TokenStore.note`.
+
+    Raises:
+        CourseError: no document has any text.
+    """
     end = [] if tokenizer.vocab.eos is None else [tokenizer.vocab.eos]
     name = "uint16" if tokenizer.vocab.size <= 2**16 else "uint32"
     texts = (row if isinstance(row, str) else row["text"] for row in dataset)
@@ -128,7 +138,8 @@ def _write(path: Path, documents: Iterator[Ints], header: dict[str, Any]) -> Non
         starts.write(bytes(8))
         for ids in documents:
             tokens.write(ids.tobytes())
-            end, count = end + len(ids), count + 1
+            end += len(ids)
+            count += 1
             starts.write(end.to_bytes(8, "little"))
     write_json(path / "header.json", {**header, "tokens": end, "documents": count})
 
@@ -152,10 +163,19 @@ def _map(file: Path, dtype: str, count: int) -> Ints:
 
 
 def pieces(starts: Ints, length: int, overlap: int = 0) -> Ints:
-    """Cut documents longer than `length`, nothing lost: Int[N 3], rows (document, first,
-    past-the-last) in stream positions. overlap: so many tokens of a piece are seen again at the
-    start of the next."""
-    firsts, stops, stride = starts[:-1], starts[1:], length - overlap
+    """Cut documents longer than `length`; nothing is lost.
+
+    Args:
+        starts: where each document begins in the stream, and the end of the last.
+        length: most tokens in a piece.
+        overlap: so many tokens of a piece are seen again at the start of the next.
+
+    Returns:
+        Int[N 3], rows (document, first, past-the-last) in stream positions.
+    """
+    firsts = starts[:-1]
+    stops = starts[1:]
+    stride = length - overlap
     sizes = stops - firsts
     counts = np.where(sizes > length, 1 - (length - sizes) // stride, np.minimum(sizes, 1))
     documents = np.repeat(np.arange(len(sizes)), counts)

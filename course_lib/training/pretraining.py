@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from course_lib import data as doors
 from course_lib import families, objectives, zoo
 from course_lib.analysis.evaluation import mean_loss
+from course_lib.data import corpora
 from course_lib.data.batches import CorruptedBatches, DocumentBatches, Source
 from course_lib.data.token_store import TokenStore, encode_corpus
 from course_lib.data.tokenizers import Tokenizer, add_sentinels, train_bpe, train_wordpiece
@@ -338,7 +338,7 @@ def tokenize(config: TokenizeConfig, tokenizer: Tokenizer | None = None) -> Prep
             " folder, or say --afresh."
         )
 
-    corpus = partial(doors.corpus, data, n=config.documents, seed=config.seed, streaming=True)
+    corpus = partial(corpora.corpus, data, n=config.documents, seed=config.seed, streaming=True)
     aside = _validation(data, config.seed)
     taken = 0  # documents of the corpus itself that are kept aside
     if not aside and config.held_out:
@@ -380,7 +380,7 @@ def _validation(source: str | None, seed: int) -> Any:
     if not source:
         return []
     try:
-        return doors.corpus(source, split="validation", n=HELD_OUT, seed=seed)
+        return corpora.corpus(source, split="validation", n=HELD_OUT, seed=seed)
     except CourseError:
         return []
 

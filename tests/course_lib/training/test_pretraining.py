@@ -75,9 +75,9 @@ def test_every_family_learns_and_is_written_in_the_public_layout(
 def test_tokens_are_streamed_and_written_once_and_read_by_any_run(
     book: str, tmp_path: Path, monkeypatch
 ) -> None:  # type: ignore[no-untyped-def]
-    place, asked, real = tmp_path / "tokens of a book", [], pretraining.doors.corpus
+    place, asked, real = tmp_path / "tokens of a book", [], pretraining.corpora.corpus
     monkeypatch.setattr(
-        pretraining.doors,
+        pretraining.corpora,
         "corpus",
         lambda *a, **how: asked.append(how.get("streaming")) or real(*a, **how),
     )
