@@ -215,7 +215,7 @@ def attention_calls(family: str, padded: bool) -> dict[str, str]:
 
 
 def kernel_table() -> str:
-    """Which fused attention kernel each family can use in training, as docs/architecture.md shows
+    """Which fused attention kernel each family can use in training, as docs/performance.md shows
     it.
     """
     lines = ["| family | attention | rows of one length | padded rows |", "|---|---|---|---|"]

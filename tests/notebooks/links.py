@@ -80,8 +80,8 @@ class Document:
 
 
 def documents(root: Path = ROOT) -> list[Document]:
-    """README, docs, lessons, decks and homework."""
-    texts = [root / "README.md", *sorted((root / "docs").glob("*.md"))]
+    """README, CONTRIBUTING, docs, lessons, decks and homework."""
+    texts = [root / "README.md", root / "CONTRIBUTING.md", *sorted((root / "docs").glob("*.md"))]
     folders = (root / "notebooks", root / "slides", root / "notebooks" / "homework")
     books = [path for folder in folders for path in sorted(folder.glob("*.ipynb"))]
     return [open_document(path) for path in [*texts, *books] if path.exists()]

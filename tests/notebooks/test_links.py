@@ -19,7 +19,12 @@ def test_document(document):
 
 def test_all_that_is_read_is_checked():
     paths = {document.path for document in links.documents()}
-    assert {*lessons(), *(ROOT / "docs").glob("*.md"), ROOT / "README.md"} <= paths
+    assert {
+        *lessons(),
+        *(ROOT / "docs").glob("*.md"),
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+    } <= paths
 
 
 HERE = Path(__file__).parent
