@@ -72,6 +72,12 @@ FAMILIES = {
         | {"relative_attention": True, "position_biased_input": False, "pos_att_type": "c2p|p2c"},
         lambda: byte_level("DebertaTokenizer", "[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]"),
     ),
+    # its published vocabulary is byte-level; any tokenizer will do here
+    "modernbert": (
+        "ModernBertForMaskedLM",
+        SMALL | {"global_attn_every_n_layers": 2, "local_attention": 4, "pad_token_id": 0},
+        lambda: wordpiece("BertTokenizer"),
+    ),
     "openai-gpt": ("OpenAIGPTLMHeadModel", GPT, gpt1),
     "gpt2": ("GPT2LMHeadModel", GPT, lambda: byte_level("GPT2Tokenizer", "<|endoftext|>")),
     **{
