@@ -89,12 +89,13 @@ class Training:
         save_every: int = 500,
     ) -> Iterator[Point]:
         """`train_in_folder` by what is said here."""
-        optimizer = optim.adamw(
-            model, self.lr, weight_decay=self.weight_decay, betas=(0.9, self.beta2)
-        )
+        # An arm may stop before the schedule ends, so the schedule is not the config's.
         schedule = optim.wsd(self.steps, min(self.warmup, self.steps), self.decay)
         config = loop.TrainConfig(
             steps=self.steps if steps is None else steps,
+            lr=self.lr,
+            weight_decay=self.weight_decay,
+            beta2=self.beta2,
             precision=self.precision,
             device=device,
             save_every=save_every,
@@ -107,7 +108,6 @@ class Training:
             loss,
             config,
             reports,
-            optimizer=optimizer,
             schedule=schedule,
         )
 

@@ -20,7 +20,6 @@ from course_lib import data, zoo
 from course_lib.files import read_json, write_json
 from course_lib.objectives import losses, seeded_generator
 from course_lib.training import loop, optim
-from course_lib.training.device import Precision
 from course_lib.training.feed import Batches
 from course_lib.training.finetune import FinetuneConfig, finetune
 from experiments.engine import arms
@@ -177,37 +176,25 @@ def windows(stream: Int[Tensor, " N"], length: int, rows: int, *keys: int, ahead
     return Made(make)
 
 
+def linear_config(steps: int, lr: float, **more: Any) -> loop.TrainConfig:
+    """The usual short training: the rate rises in a tenth of the steps and falls in the others."""
+    return loop.TrainConfig(steps=steps, lr=lr, schedule="linear", warmup=steps // 10, **more)
+
+
 def fit(
     model: nn.Module,
     batches: Batches,
     loss: losses.Loss,
-    steps: int,
-    lr: float,
+    config: loop.TrainConfig,
     schedule: optim.Schedule | None = None,
-    *,
-    device: str = "cpu",
-    precision: Precision | None = None,
-    **adamw: Any,
 ) -> list[float]:
-    """Train what is not frozen, in place, and leave it on the CPU, in eval mode; the losses of all
-    steps. schedule: by default linear, up over a tenth of the steps and down. adamw: its
-    options."""
-    optimizer, schedule = (
-        optim.adamw(model, lr, **adamw),
-        schedule or optim.linear(steps, steps // 10),
-    )
-    how: dict[str, Any] = {"steps": steps, "device": device, "precision": precision}
-    history = [
-        step.loss
-        for step in loop.train(
-            model,
-            batches,
-            loss,
-            loop.TrainConfig(**how),
-            optimizer=optimizer,
-            schedule=schedule,
-        )
-    ]
+    """Train what is not frozen, in place, and leave it on the CPU, in eval mode.
+
+    Returns:
+        the losses of all steps.
+    """
+    steps = loop.train(model, batches, loss, config, schedule=schedule)
+    history = [step.loss for step in steps]
     model.eval().cpu()
     return history
 

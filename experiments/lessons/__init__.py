@@ -6,7 +6,7 @@ from classroom.records.ledger import published
 from experiments.engine import probes, small_models
 from experiments.engine.arms import Arm, sentences, town
 from experiments.engine.experiment import averaged, experiment, given, settings, suite
-from experiments.engine.lab import Lab, Made, Plan, Tuning, fit, task_rows, windows
+from experiments.engine.lab import Lab, Made, Plan, Tuning, fit, linear_config, task_rows, windows
 
 MILLION, BILLION = 1e6, 1e9
 
@@ -22,6 +22,7 @@ __all__ = [
     "experiment",
     "fit",
     "given",
+    "linear_config",
     "probes",
     "published",
     "sentences",

@@ -31,7 +31,7 @@ from course_lib.families import sentence as sentences
 from course_lib.files import write_json
 from course_lib.generation import prompting
 from course_lib.objectives.losses import Batch
-from experiments.engine.lab import fit
+from experiments.engine.lab import fit, linear_config
 
 ENDS = re.compile(r"(?<=[.!?])(?<!\bMr\.)(?<!\bMrs\.)(?<!\bDr\.)\s+(?=[A-Z\"'])")
 # words of a sentence; letters of a paragraph before a question
@@ -139,13 +139,13 @@ def main(
     score("as pretrained")
     how: dict[str, Any] = {"precision": "bf16", "device": device}
     near = TextBatches(list(neighbours(corpus)), tokenizer, batch=64, max_length=48)
-    fit(sentence, near, sentences.ranking, steps, lr, **how)
+    fit(sentence, near, sentences.ranking, linear_config(steps, lr, **how))
     score("neighbours")
     pairs = TextBatches(data.task(graded), tokenizer, batch=32, best=5.0)
-    fit(sentence, pairs, sentences.cosine_regression, 4 * pairs.per_epoch, lr, **how)
+    fit(sentence, pairs, sentences.cosine_regression, linear_config(4 * pairs.per_epoch, lr, **how))
     score("neighbours, then grades")
     both = [kind[step] for step in range(4 * pairs.per_epoch) for kind in (near, pairs)]
-    fit(sentence, both, either, len(both), lr, **how)
+    fit(sentence, both, either, linear_config(len(both), lr, **how))
     score("both in turn")
     about = {
         "body": body,

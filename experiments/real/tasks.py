@@ -29,7 +29,7 @@ from course_lib.families.sentence import Sentence, cosine_regression
 from course_lib.files import read_json, write_json
 from course_lib.model.transformer import Transformer
 from course_lib.training.finetune import FinetuneConfig, finetune
-from experiments.engine.lab import fit
+from experiments.engine.lab import fit, linear_config
 from experiments.real.baselines import PENALTIES, Run, linear
 
 RATES = (3e-4, 1e-3, 3e-3)  # peak learning rates that are tried
@@ -118,7 +118,12 @@ def encoder(name: str, task: PublicTask, *, pretrained: bool, device: str = "cpu
             sentence.stack.load_state_dict(model.stack.state_dict())
         batches = TextBatches(rows, tokenizer, batch=32, seed=seed, best=max(rows["label"]))
         steps = task.epochs * batches.per_epoch
-        fit(sentence, batches, cosine_regression, steps, rate, precision="bf16", device=device)
+        fit(
+            sentence,
+            batches,
+            cosine_regression,
+            linear_config(steps, rate, precision="bf16", device=device),
+        )
         return sts(SentenceEncoder(sentence, tokenizer), test["text"], test["pair"], test["label"])
 
     return as_vectors if task.metric == "spearman" else tuned

@@ -28,7 +28,7 @@ from course_lib.files import read_json, write_json
 from course_lib.objectives import losses
 from course_lib.training import optim
 from experiments.engine import probes, small_models
-from experiments.engine.lab import fit
+from experiments.engine.lab import fit, linear_config
 
 RATES = (1e-3, 2e-3, 4e-3, 8e-3)
 PARTS = ("train", "validation", "test_2016_flickr")
@@ -79,15 +79,13 @@ def main(
     ) -> float:
         torch.manual_seed(seed)
         model, batches = build(), TaskBatches(frame, framed["train"], rows, seed, by_length=True)
-        how: dict[str, Any] = {"betas": (0.9, 0.98), "precision": "bf16", "device": device}
+        how: dict[str, Any] = {"beta2": 0.98, "precision": "bf16", "device": device}
         fit(
             model,
             batches,
             losses.seq2seq,
-            updates,
-            lr,
+            linear_config(updates, lr, **how),
             optim.wsd(updates, max(1, updates // 10), decay=0.3),
-            **how,
         )
         said = probes.answers(model, frame, framed[part], most=LONGEST)
         return metrics.bleu(said, [pair["target"] for pair in texts[part]])

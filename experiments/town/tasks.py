@@ -229,11 +229,8 @@ def _decoder(
             model,
             batches,
             losses.clm,
-            steps,
-            use.lr,
+            lab.linear_config(steps, use.lr, weight_decay=use.weight_decay, precision="auto"),
             schedule,
-            weight_decay=use.weight_decay,
-            precision="auto",
         )
     test = _Targets(rows["test"], loaded.tokenizer, 64, 0, most)
     hits: list[Tensor] = []

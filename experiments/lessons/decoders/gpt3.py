@@ -27,6 +27,7 @@ from experiments.lessons import (
     experiment,
     fit,
     given,
+    linear_config,
     published,
     small_models,
     windows,
@@ -168,7 +169,13 @@ def calculators(steps: int, seed: int, device: str) -> dict[int, heads.LM]:
     models = {width: fresh(15, 2, width, 6 * SUM, seed) for width in WIDTHS}
     for width, model in models.items():
         schedule = optim.wsd(steps, max(1, steps // 12), 0.3)
-        fit(model, sums(seed), losses.clm, steps, 0.03 / width**0.4, schedule, device=device)
+        fit(
+            model,
+            sums(seed),
+            losses.clm,
+            linear_config(steps, 0.03 / width**0.4, device=device),
+            schedule,
+        )
     return models
 
 
@@ -242,7 +249,11 @@ def scaling_laws(lab: Lab, seed: int) -> dict[str, float]:
         model = fresh(128, layers, width, LENGTH, seed)
         schedule = optim.wsd(updates, window)
         seen = fit(
-            model, batches, losses.clm, updates, 0.024 / width**0.4, schedule, device=lab.device
+            model,
+            batches,
+            losses.clm,
+            linear_config(updates, 0.024 / width**0.4, device=lab.device),
+            schedule,
         )
         # forward, and twice that backward
         step = 3 * 16 * cost.forward_flops(model.stack.config, LENGTH)

@@ -24,6 +24,7 @@ from experiments.lessons import (
     Plan,
     experiment,
     fit,
+    linear_config,
     probes,
     sentences,
     small_models,
@@ -147,7 +148,7 @@ def trained(plan: Plan, seed: int, change: Change) -> nn.Module:
     initialization.mimetic(model.stack)
     initialization.identity_init_(model.head)
     batches = MaskedRows(rows, words, change, seed)
-    fit(model, batches, losses.mlm, change.longer * steps(plan), 3e-3)
+    fit(model, batches, losses.mlm, linear_config(change.longer * steps(plan), 3e-3))
     return model
 
 

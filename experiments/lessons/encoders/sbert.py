@@ -16,7 +16,7 @@ from course_lib.data.text_batches import TextBatches
 from course_lib.families import sentence
 from course_lib.families.sentence import Sentence
 from course_lib.training import optim
-from experiments.lessons import Lab, experiment, fit, given
+from experiments.lessons import Lab, experiment, fit, given, linear_config
 
 BODY, STATIC = "bert-mini", {"avg GloVe": "glove-mini", "avg word2vec": "word2vec-mini"}
 SIZES: dict[str, list[int]] = given("sbert")["sizes"]
@@ -37,7 +37,7 @@ def taught(lab: Lab, seed: int, pairs: Any) -> SentenceEncoder:
     steps = SIZES[lab.plan.scale][-1]
     batches = TextBatches(pairs, tokenizer, batch=32, seed=seed, max_length=72)
     schedule = optim.wsd(steps, steps // 8 + 1, 0.5)
-    fit(model, batches, sentence.ranking, steps, 1e-3, schedule, device=lab.device)
+    fit(model, batches, sentence.ranking, linear_config(steps, 1e-3, device=lab.device), schedule)
     return SentenceEncoder(model, tokenizer)
 
 

@@ -23,7 +23,17 @@ from course_lib.model.seq2seq import Seq2SeqLM
 from course_lib.model.transformer import Transformer
 from course_lib.objectives import collate, losses, seeded_generator
 from course_lib.training.feed import Batches
-from experiments.lessons import Lab, Made, Plan, experiment, fit, given, probes, small_models
+from experiments.lessons import (
+    Lab,
+    Made,
+    Plan,
+    experiment,
+    fit,
+    given,
+    linear_config,
+    probes,
+    small_models,
+)
 
 ROWS, WIDTH, LENGTH = 16, 48, 48
 TAUGHT, TESTED = 64, 100  # summaries
@@ -126,7 +136,7 @@ def fresh(seed: int) -> Seq2SeqLM:
 
 def trained(model: M, batches: Batches, count: int, lr: float = 5e-3) -> M:
     """The model, trained."""
-    fit(model, batches, losses.seq2seq, count, lr)
+    fit(model, batches, losses.seq2seq, linear_config(count, lr))
     return model
 
 

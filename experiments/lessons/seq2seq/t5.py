@@ -20,6 +20,7 @@ from experiments.lessons import (
     experiment,
     fit,
     given,
+    linear_config,
     probes,
     published,
 )
@@ -98,7 +99,12 @@ class Corner:
         torch.manual_seed(seed)
         self.young = t5_lm(replace(config, scale=True, init_std=0.05))
         updates = max(2, size["each"] // 4)
-        fit(self.young, Made(self.spans), losses.seq2seq, updates, 3e-3, device=device)
+        fit(
+            self.young,
+            Made(self.spans),
+            losses.seq2seq,
+            linear_config(updates, 3e-3, device=device),
+        )
 
     def spans(self, step: int) -> Batch:
         """The next stories, their spans corrupted."""
@@ -121,7 +127,9 @@ class Corner:
             self.frame, taught, [1 / len(names)] * len(names), batch=batch, seed=self.seed
         )
         model, rate = deepcopy(self.young), RATES.get(names, 3e-3)
-        fit(model, mixed, losses.seq2seq, self.size["each"], rate, device=self.device)
+        fit(
+            model, mixed, losses.seq2seq, linear_config(self.size["each"], rate, device=self.device)
+        )
         return model
 
     def answered(self, model: seq2seq.Seq2SeqLM, name: str) -> float:
