@@ -101,6 +101,11 @@ def contents(lesson: str, file: str) -> dict[str, Any]:
     return dict(read_json(path)) if path.exists() else {}
 
 
+def papers(lesson: str) -> dict[str, Any]:
+    """The figures of a lesson's papers, by claim or topic."""
+    return contents(lesson, "papers.json")
+
+
 def lessons() -> dict[str, Outline]:
     """All lessons by their names, in the order of the course."""
     return {path.stem: _outline(path) for path in notebooks()}

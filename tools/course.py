@@ -14,12 +14,25 @@ from nbformat import NotebookNode
 
 from classroom import course
 from course_lib.errors import CourseError
-from course_lib.files import atomic_write, read_json
+from course_lib.files import atomic_write
 from tools import papers
 from tools.notebooks import ROOT, find, navigation, scrub
 from tools.notebooks.build import read
 
-GLOSSARY = ROOT / "data" / "glossary.json"
+
+def terms() -> dict[str, dict[str, str]]:
+    """Every lesson's glossary.json in one, by term: what it says, its lesson, and as `word` how the
+    lesson has it where that is not the term itself.
+    """
+    found: dict[str, dict[str, str]] = {}
+    for lesson in course.names():
+        for term, entry in course.contents(lesson, "glossary.json").items():
+            if term in found:
+                raise CourseError(
+                    f"{found[term]['lesson']} and {lesson} both explain {term!r}; leave it to one."
+                )
+            found[term] = {**entry, "lesson": lesson}
+    return found
 
 
 def glossary() -> str:
@@ -30,20 +43,18 @@ def glossary() -> str:
         "",
         (
             "The terms of the field that the lessons use, each in a sentence, with the first lesson"
-            " that explains it. Written by `python -m tools.course` from `data/glossary.json`; a"
-            " new term is a line there."
+            " that explains it. Written by `python -m tools.course` from the lessons' folders; a"
+            " new term is a line in a lesson's `glossary.json`."
         ),
     ]
     letter = ""
-    for row in sorted(read_json(GLOSSARY)["terms"], key=lambda row: row["term"].casefold()):
-        if row["term"][0].upper() != letter:
-            letter = row["term"][0].upper()
+    for term, entry in sorted(terms().items(), key=lambda item: item[0].casefold()):
+        if term[0].upper() != letter:
+            letter = term[0].upper()
             lines += ["", f"## {letter}", ""]
-        lesson = lessons[row["lesson"]]
+        lesson = lessons[entry["lesson"]]
         place = f"[{lesson.number} {lesson.title}](../notebooks/{lesson.name}.ipynb)"
-        lines.append(
-            f'* <a id="{anchor(row["term"])}"></a>**{row["term"]}**: {row["says"]} ({place})'
-        )
+        lines.append(f'* <a id="{anchor(term)}"></a>**{term}**: {entry["says"]} ({place})')
     return "\n".join(lines) + "\n"
 
 

@@ -11,12 +11,12 @@ from typing import Any
 
 from nbformat import NotebookNode
 
+from classroom import course
 from course_lib.files import atomic_write, read_json
 from tools.notebooks import ROOT
 
 PAGE = ROOT / "docs" / "papers.md"
 LIST = ROOT / "data" / "bibliography.json"
-FIGURES = ROOT / "data" / "papers"
 TIMELINE = ROOT / "data" / "timeline.json"
 _ITEM = re.compile(r"^[*-] (.*)$", re.MULTILINE)
 _SLANTED = re.compile(r"(?<!\*)\*([^*]+)\*(?!\*)")
@@ -91,17 +91,19 @@ def listed() -> list[Paper]:
 
 
 def figures() -> dict[str, list[str]]:
-    """What data/papers says of its sources, file by file: every string that names a year."""
-    found: dict[str, list[str]] = {}
-    for path in [*sorted(FIGURES.glob("*.json")), TIMELINE]:
-        found[path.stem] = [
-            text for text in _sources(read_json(path)) if re.search(r"\b(?:19|20)\d\d\b", text)
-        ]
-    return found
+    """What the lessons' papers.json and the timeline say of their sources: every string that names
+    a year, by lesson.
+    """
+    tables = {name: course.papers(name) for name in course.names()}
+    tables["timeline"] = read_json(TIMELINE)
+    return {
+        name: [text for text in _sources(table) if re.search(r"\b(?:19|20)\d\d\b", text)]
+        for name, table in tables.items()
+    }
 
 
 def behind(text: str, papers: list[Paper]) -> list[Paper]:
-    """The papers that a source in data/papers names, by first author and year ("Devlin et al. 2019,
+    """The papers that a source names, by first author and year ("Devlin et al. 2019,
     table 4").
     """
     found = [
@@ -140,7 +142,7 @@ def markdown(lessons: dict[str, NotebookNode]) -> str:
         "",
         (
             "Every paper that a lesson leads to or takes figures from, by year, with a line on what"
-            " it is. The figures themselves are in [data/papers](../data/papers). Written by"
+            " it is. The figures themselves are in the lessons' folders, `papers.json`. Written by"
             " `python -m tools.course` from `data/bibliography.json` and the lessons' *Read on*."
         ),
     ]

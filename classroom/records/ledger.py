@@ -12,8 +12,7 @@ from typing import Any, Literal, get_args
 from classroom import course
 from classroom.records import rules
 from course_lib.errors import CourseError
-from course_lib.files import DATA as DATA
-from course_lib.files import read_json
+from course_lib.files import DATA
 
 LEDGER = DATA / "claims.yaml"
 
@@ -78,8 +77,8 @@ def read(path: Path = LEDGER) -> dict[str, Claim]:
 
 
 def published(lesson: str) -> dict[str, Any]:
-    """The papers' figures of a lesson, data/papers, by claim."""
-    return dict(read_json(DATA / "papers" / f"{lesson}.json"))
+    """The papers' figures of a lesson, by claim."""
+    return course.papers(lesson)
 
 
 def claim(name: str) -> Claim:

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from classroom import course
 from classroom.figures.display import Html
 from classroom.templates import escape, trusted
 from classroom.widgets.card import card
 from course_lib.errors import CourseError
-from course_lib.files import DATA, read_json
+from course_lib.files import read_json
 
 if TYPE_CHECKING:
     from course_lib.training.spans import Reading
@@ -19,15 +20,17 @@ if TYPE_CHECKING:
 SEED = 59  # of the order of a quiz' choices: with it each place is right about equally often
 
 
-def quiz(name: str, file: Path = DATA / "quizzes.json") -> Html:
+def quiz(name: str, file: Path | None = None) -> Html:
     """A question whose every choice opens its own explanation. No script, no kernel; works on
     GitHub and on paper.
 
-    name: lesson and question, "09.2". file: {name: {"question": ..., "choices": {choice: why it is
-        right, or the mistake behind it}}}, the right choice first; shown in an order drawn by the
-        name. Backticks mark code.
+    name: lesson and question, "09.2". file: {number: {"question": ..., "choices": {choice: why it
+        is right, or the mistake behind it}}}, the right choice first; shown in an order drawn by
+        the name. Without it, quiz.json in the lesson's folder. Backticks mark code.
     """
-    asked = read_json(file).get(name)
+    lesson, _, number = name.partition(".")
+    file = file or course.folder(lesson) / "quiz.json"
+    asked = read_json(file).get(number)
     if asked is None:
         raise CourseError(
             f"There is no quiz {name!r} in {file}; its names are like '09.2', lesson and question."

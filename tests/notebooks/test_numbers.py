@@ -1,5 +1,5 @@
 """Each number in a lesson's prose stands in an output or a line of code near it, in a record, a
-card or data/papers.
+card or the lesson's papers.json.
 
 Whole numbers below 100, years, and places in papers ("table 5") are left out. What is neither
 measured nor a figure of the lesson's paper has its source in data/numbers.json. A changed last
@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from classroom import course
 from course_lib.files import COURSE, read_json
 
 LESSONS = sorted((COURSE / "notebooks").glob("[0-9][0-9]_*.ipynb"))
@@ -88,12 +89,8 @@ def stated(source: str) -> Iterator[tuple[str, float, int, tuple[float, ...]]]:
 def unfounded(path: Path) -> Iterator[str]:
     """The numbers in a lesson's prose that stand nowhere near."""
     cells, name = json.loads(path.read_text("utf-8"))["cells"], path.stem
-    papers, sources = COURSE / "data" / "papers", read_json(COURSE / "data" / "numbers.json")
-    common = (
-        list(leaves(read_json(papers / f"{name}.json")))
-        if (papers / f"{name}.json").exists()
-        else []
-    )
+    sources = read_json(COURSE / "data" / "numbers.json")
+    common = list(leaves(course.papers(name)))
     cards = (COURSE / "data" / "checkpoints").glob("*/card.json")
     common += [
         n for card in cards if f"{card.parent.name}" in str(cells) for n in leaves(read_json(card))

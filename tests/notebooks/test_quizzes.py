@@ -1,18 +1,16 @@
-"""data/quizzes.json: every quiz stands in its lesson, and neither place nor length gives the right
-choice away.
-"""
+"""Every quiz stands in its lesson, and neither place nor length gives the right choice away."""
 
 import re
 
 import pytest
 
-from classroom import widgets
+from classroom import course, widgets
 from course_lib.errors import CourseError
-from course_lib.files import COURSE, read_json
 
 QUIZZES = {
-    name: list(quiz["choices"])
-    for name, quiz in read_json(COURSE / "data" / "quizzes.json").items()
+    f"{lesson[:2]}.{number}": list(quiz["choices"])
+    for lesson in course.names()
+    for number, quiz in course.contents(lesson, "quiz.json").items()
 }
 
 
@@ -23,10 +21,7 @@ def above_chance(hits: dict[str, float]) -> float:
 
 
 def test_each_stands_in_its_lesson_once() -> None:
-    shown = {
-        path.name[:2]: path.read_text("utf-8")
-        for path in (COURSE / "notebooks").glob("[0-9]*.ipynb")
-    }
+    shown = {path.name[:2]: path.read_text("utf-8") for path in course.notebooks()}
     found = [
         (n, name)
         for n, text in shown.items()

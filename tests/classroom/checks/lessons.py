@@ -13,7 +13,7 @@ import nbformat
 import torch
 
 from course_lib import zoo
-from course_lib.files import COURSE, read_json
+from course_lib.files import COURSE
 
 ROOT = COURSE
 UNCHANGED: Mapping[str, str] = MappingProxyType({})
@@ -64,11 +64,6 @@ def started(
     return run_cells(
         lesson, run_cells(lesson, {}, "parameters") | known | given, "start", *names, swap=swap
     )
-
-
-def paper(lesson: str) -> Any:
-    """The papers' figures of `09_bert`."""
-    return read_json(ROOT / "data" / "papers" / f"{lesson}.json")
 
 
 def own_labels(folder: Path, pair: bool = False, rows: int = 40) -> str:

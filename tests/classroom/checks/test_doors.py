@@ -18,7 +18,7 @@ from course_lib.families.bart import bart, bart_lm
 from course_lib.families.t5 import t5, t5_lm
 from course_lib.model.heads import MLM
 from course_lib.model.transformer import Transformer
-from tests.classroom.checks.lessons import ROOT, cells_of, own_labels, public, run_cells, started
+from tests.classroom.checks.lessons import cells_of, own_labels, public, run_cells, started
 
 pytestmark = pytest.mark.slow
 HUB = pytest.mark.parametrize("form", ["hub:{}", "{}"])
@@ -163,7 +163,6 @@ TREEBANK = """1\tThe\t_\tDET\t_\t_\t3\tdet\t_\t_
 def test_11_a_public_model_and_a_treebank(tmp_path: Path) -> None:
     model = small_public_bert(tmp_path / "model", layers=3)
     (tmp_path / "small.conllu").write_text(TREEBANK * 40, "utf-8")
-    swap = {"../data/papers": str(ROOT / "data" / "papers")}
     ids = working("11_inside_bert")
     stretches = [("sets", "hits"), ("best", "coref-data")]
     parsing = [name for first, end in stretches for name in ids[ids.index(first) : ids.index(end)]]
@@ -172,7 +171,6 @@ def test_11_a_public_model_and_a_treebank(tmp_path: Path) -> None:
         tmp_path,
         *parsing,
         source=tmp_path / "small.conllu",
-        swap=swap,
         MODEL=model,
     )
     assert (space["LAYERS"], space["HEADS"]) == (3, 2) and set(space["RELATIONS"]) == {

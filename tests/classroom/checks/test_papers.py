@@ -1,4 +1,4 @@
-"""The papers' figures: the ledger has those of data/papers, what can be counted agrees, answers are
+"""The papers' figures: the ledger has those of papers.json, what can be counted agrees, answers are
 the library's.
 
 What claims of the kinds `exact` and `computed` say is computed again by tests/experiments.
@@ -17,7 +17,7 @@ import torch
 from rouge_score.rouge_scorer import RougeScorer
 from tokenizers import models, pre_tokenizers, trainers
 
-from classroom import checks
+from classroom import checks, course
 from classroom.records import ledger
 from course_lib import objectives
 from course_lib.analysis import cost
@@ -30,9 +30,8 @@ from course_lib.model.config import StackConfig
 from course_lib.model.layers import RMSNorm
 from course_lib.model.transformer import Transformer
 from course_lib.objectives import distillation
-from tests.classroom.checks.lessons import ROOT, paper
 
-PAPERS = {path.stem: paper(path.stem) for path in sorted((ROOT / "data" / "papers").glob("*.json"))}
+PAPERS = {name: course.papers(name) for name in course.names()}
 CLAIMS = ledger.read()
 BOTH = [
     (lesson, name)

@@ -54,8 +54,8 @@ ENTRIES = [
 def quiz(question: str, choices: dict[str, str]) -> figures.Html:
     """A quiz from a file that holds nothing else."""
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "quizzes.json"
-        write_json(path, {"99.1": {"question": question, "choices": choices}})
+        path = Path(folder) / "quiz.json"
+        write_json(path, {"1": {"question": question, "choices": choices}})
         return widgets.quiz("99.1", path)
 
 
