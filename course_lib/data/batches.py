@@ -11,33 +11,33 @@ is another document's, -100: not a pair)."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
-from functools import lru_cache, partial
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from course_lib import objectives
 from course_lib.data.token_store import TokenStore, encode_corpus, pieces
 from course_lib.data.tokenizers import Tokenizer
 from course_lib.errors import CourseError
-from course_lib.objectives import InputRow, collate
+from course_lib.objectives import InputRow, collate, corruption, seeded_generator
 from course_lib.objectives.collate import Ints, width_of
 from course_lib.objectives.collate import pad as pad
 from course_lib.objectives.losses import Batch
+from course_lib.objectives.registry import Corruption
 from course_lib.vocab import IGNORE
 
-# ids Int[B T], attention_mask Bool[B T], draws -> batch
-Objective = Callable[[Tensor, Tensor, torch.Generator], Batch]
 # tokens, or texts of which `encode_corpus` makes them
 Documents = TokenStore | Iterable[Mapping[str, Any] | str]
 R = TypeVar("R", bound=Sized)
 
 
 class Source(ABC):
-    """Step -> batch, for every step from 0 on. `steps` batches are one epoch; later ones are
-    shuffled anew.
+    """Step -> batch, for every step from 0 on.
+
+    `steps` batches are one epoch; later epochs are shuffled anew.
     """
 
     steps: int
@@ -47,78 +47,115 @@ class Source(ABC):
         """The batch of this step."""
 
 
-class StoredBatches(Source):
-    """Rows cut from stored documents, special tokens around each; long documents go on in further
-    rows.
+@dataclass(frozen=True)
+class Size:
+    """How large rows and batches are.
 
-    objective: what is asked of a batch. length: most tokens in a row, special ones included. rows:
-    in a batch; or tokens: positions in a batch, padding included. before, after: the special
-    tokens. overlap: so many tokens of a row are seen again at the start of the next, which then has
-    no special ones."""
+    Attributes:
+        length: most tokens in a row, special ones included.
+        rows: rows in a batch; or
+        tokens: positions in a batch, padding included.
+        seed: of the order of rows and batches, and of every draw.
+    """
+
+    length: int
+    rows: int | None = None
+    tokens: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if (self.rows is None) == (self.tokens is None):
+            raise CourseError(
+                "Give the size of a batch either in rows or in tokens, and not in both."
+            )
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What stands around the text of a row.
+
+    Attributes:
+        before, after: special tokens.
+        overlap: so many tokens of a row are seen again at the start of the next row of the same
+            document, which then has no special tokens.
+    """
+
+    before: Sequence[int]
+    after: Sequence[int] = ()
+    overlap: int = 0
+
+
+class StoredBatches(Source):
+    """Rows cut from stored documents; long documents go on in further rows.
+
+    Args:
+        documents: tokens, or texts.
+        tokenizer: of the texts.
+        corrupt: what is asked of a batch.
+        frame: the special tokens of a row.
+        size: of rows and batches.
+    """
 
     def __init__(
         self,
         documents: Documents,
         tokenizer: Tokenizer,
-        objective: Objective,
-        *,
-        length: int,
-        rows: int | None = None,
-        tokens: int | None = None,
-        seed: int = 0,
-        before: Sequence[int],
-        after: Sequence[int] = (),
-        overlap: int = 0,
+        corrupt: Corruption,
+        frame: Frame,
+        size: Size,
     ) -> None:
-        marks = len(before) + len(after)
-        if length <= marks + overlap:
+        marks = len(frame.before) + len(frame.after)
+        if size.length <= marks + frame.overlap:
             raise CourseError(
-                f"Rows of length {length} have no room for text; give at least"
-                f" {marks + overlap + 1}."
+                f"Rows of length {size.length} have no room for text; give at least"
+                f" {marks + frame.overlap + 1}."
             )
-        if (rows is None) == (tokens is None):
-            raise CourseError(
-                "Give the size of a batch either in rows or in tokens, and not in both."
-            )
-        self.store = (
-            documents if isinstance(documents, TokenStore) else encode_corpus(documents, tokenizer)
-        )
-        self.objective, self.length, self.seed, self.pad = (
-            objective,
-            length,
-            seed,
-            tokenizer.vocab.pad or 0,
-        )
-        self.before, self.after = np.array(before, np.int64), np.array(after, np.int64)
-        self.cut = pieces(self.store.starts, length - marks, overlap)  # document, start, stop
-        self.marked = (self.cut[:, 1] == self.store.starts[self.cut[:, 0]]) | (overlap == 0)
-        self.plan = BatchPlan(
-            self.cut[:, 2] - self.cut[:, 1] + marks * self.marked, rows, tokens, seed, length
-        )
+        if not isinstance(documents, TokenStore):
+            documents = encode_corpus(documents, tokenizer)
+        self.store = documents
+        self.corrupt = corrupt
+        self.size = size
+        self.pad = tokenizer.vocab.pad or 0
+        self.before = np.array(frame.before, np.int64)
+        self.after = np.array(frame.after, np.int64)
+        starts = self.store.starts
+        self.cut = pieces(starts, size.length - marks, frame.overlap)  # document, start, stop
+        # With an overlap, only a document's first row has special tokens.
+        self.marked = (self.cut[:, 1] == starts[self.cut[:, 0]]) | (frame.overlap == 0)
+        lengths = self.cut[:, 2] - self.cut[:, 1] + marks * self.marked
+        self.plan = BatchPlan(lengths, size.rows, size.tokens, size.seed, size.length)
         self.steps = self.plan.steps
 
     def __getitem__(self, step: int, /) -> Batch:
         rows = []
         for row in self.plan[step]:
-            text = self.store.stream(*self.cut[row, 1:].tolist())
-            rows.append(
-                np.concatenate([self.before, text, self.after]) if self.marked[row] else text
-            )
-        ids, attention_mask = pad(rows, self.pad, most=self.length).values()
-        return self.objective(ids, attention_mask, objectives.seeded_generator(self.seed, step))
+            start, stop = self.cut[row, 1:].tolist()
+            text = self.store.stream(start, stop)
+            if self.marked[row]:
+                text = np.concatenate([self.before, text, self.after])
+            rows.append(text)
+        ids, attention_mask = pad(rows, self.pad, most=self.size.length).values()
+        return self.corrupt(ids, attention_mask, seeded_generator(self.size.seed, step))
 
 
 class DocumentBatches(StoredBatches):
     """Causal language modelling with one document a row, so that nothing is cut through and nothing
     leaks in.
 
-    A row starts with the start token (if there is one) and ends with the end token; a longer
+    A row starts with the start token (if there is one) and ends with the end token. A longer
     document is continued in another row, which sees the last token again, so that every token is
-    predicted exactly once."""
+    predicted exactly once.
+
+    Args:
+        documents: tokens, or texts.
+        tokenizer: of the texts.
+        size: the fields of `Size`.
+    """
 
     def __init__(self, documents: Documents, tokenizer: Tokenizer, **size: Any) -> None:
         start = [] if tokenizer.vocab.bos is None else [tokenizer.vocab.bos]
-        super().__init__(documents, tokenizer, collate.causal, before=start, overlap=1, **size)
+        frame = Frame(before=start, overlap=1)
+        super().__init__(documents, tokenizer, collate.causal, frame, Size(**size))
 
 
 class WindowBatches(Source):
@@ -136,40 +173,45 @@ class WindowBatches(Source):
             )
 
     def __getitem__(self, step: int, /) -> Batch:
-        epoch, at = divmod(step, self.steps)
+        epoch, index = divmod(step, self.steps)
         offset = int(_permutation(self.length, self.seed, epoch, 1)[0])
-        chosen = _permutation(self.windows, self.seed, epoch, 0)[
-            at * self.rows : (at + 1) * self.rows
-        ]
+        order = _permutation(self.windows, self.seed, epoch, 0)
+        chosen = order[index * self.rows : (index + 1) * self.rows]
         starts = (offset + chosen * self.length).tolist()
-        rows = torch.from_numpy(
-            np.stack([self.store.stream(s, s + self.length + 1) for s in starts])
-        )
+        windows = [self.store.stream(start, start + self.length + 1) for start in starts]
+        rows = torch.from_numpy(np.stack(windows))  # B T+1
         return {"ids": rows[:, :-1].contiguous(), "labels": rows[:, 1:].contiguous()}
 
 
 class CorruptedBatches(StoredBatches):
     """Any corruption of whole texts, [CLS] document [SEP] a row: BERT's, BART's, T5's, ELECTRA's.
 
+    >>> from course_lib.data.tokenizers import train_wordpiece
     >>> texts = ["the cat sat on the mat", "a dog ran over the mat"]
     >>> tokenizer = train_wordpiece(texts, 60)
     >>> batch = CorruptedBatches(texts, tokenizer, length=32, rows=2)[0]
     >>> list(batch), batch["ids"].shape
     (['ids', 'labels', 'loss_mask', 'attention_mask'], torch.Size([2, 16]))
 
-    objective: one of `course_lib.objectives.collate`, its options bound by functools.partial; by
-    default masked tokens, masked anew in every step. documents, size: as for `StoredBatches`."""
+    Args:
+        documents: tokens, or texts.
+        tokenizer: of the texts.
+        corrupt: as `objectives.corruption` makes it, or a function of `objectives.collate` with its
+            options bound; by default masked tokens, masked anew in every step.
+        size: the fields of `Size`.
+    """
 
     def __init__(
         self,
         documents: Documents,
         tokenizer: Tokenizer,
-        objective: Objective | None = None,
+        corrupt: Corruption | None = None,
         **size: Any,
     ) -> None:
         cls, sep = _ends(tokenizer)
-        objective = objective or partial(collate.masked, vocab=tokenizer.vocab)
-        super().__init__(documents, tokenizer, objective, before=[cls], after=[sep], **size)
+        corrupt = corrupt or corruption("masked", tokenizer)
+        frame = Frame(before=[cls], after=[sep])
+        super().__init__(documents, tokenizer, corrupt, frame, Size(**size))
 
 
 class StreamBatches(Source):
@@ -179,15 +221,23 @@ class StreamBatches(Source):
     `segments` and `next`: every second of these has the second half of another document (Devlin et
     al. 2019, section 3.1).
 
-    sentences: document number -> its sentences, for any number from 0 on. pairs: share of the
-    documents that are cut in two; None: none of them, and nothing is said of it. pool: batches
-    whose rows are sorted by length together."""
+    Args:
+        sentences: document number -> its sentences, for any number from 0 on.
+        tokenizer: of the sentences.
+        corrupt: as for `CorruptedBatches`.
+        rows: in a batch.
+        length: most tokens in a row, special ones included.
+        pairs: share of the documents that are cut in two. None: none of them, and the batch has
+            no `segments` and `next`.
+        pool: batches whose rows are sorted by length together.
+        seed: of the cuts, of the order and of every draw.
+    """
 
     def __init__(
         self,
         sentences: Callable[[int], Sequence[str]],
         tokenizer: Tokenizer,
-        objective: Objective | None = None,
+        corrupt: Corruption | None = None,
         *,
         rows: int,
         length: int = 160,
@@ -195,17 +245,21 @@ class StreamBatches(Source):
         pool: int = 64,
         seed: int = 0,
     ) -> None:
-        self.sentences, self.tokenizer, self.seed = sentences, tokenizer, seed
-        self.objective = objective or partial(collate.masked, vocab=tokenizer.vocab)
-        self.rows, self.length, self.pairs, self.steps = rows, length, pairs, pool
+        self.sentences = sentences
+        self.tokenizer = tokenizer
+        self.corrupt = corrupt or corruption("masked", tokenizer)
+        self.rows = rows
+        self.length = length
+        self.pairs = pairs
+        self.steps = pool
+        self.seed = seed
         self._pool = lru_cache(maxsize=1)(self.pool)
 
     def __getitem__(self, step: int, /) -> Batch:
         number, index = divmod(step, self.steps)
         rows = self._pool(number)[index]
-        ids, attention_mask = pad(
-            [row.ids for row in rows], self.tokenizer.vocab.pad or 0, most=self.length
-        ).values()
+        padding = self.tokenizer.vocab.pad or 0
+        ids, attention_mask = pad([row.ids for row in rows], padding, most=self.length).values()
         batch = self.ask(step, ids, attention_mask)
         if self.pairs is None:
             return batch
@@ -214,41 +268,52 @@ class StreamBatches(Source):
 
     def ask(self, step: int, ids: Tensor, attention_mask: Tensor) -> Batch:
         """What this step asks of its rows."""
-        return self.objective(ids, attention_mask, objectives.seeded_generator(self.seed, 1, step))
+        return self.corrupt(ids, attention_mask, seeded_generator(self.seed, 1, step))
 
     def pool(self, number: int) -> list[list[InputRow]]:
         """The rows of a pool's batches."""
-        rng, count = objectives.seeded_generator(self.seed, 0, number), self.rows * self.steps
-        documents = [self.sentences(number * count + i) for i in range(count)]
-        return self.framed(
-            documents, [self._cut(len(document), rng) for document in documents], rng
-        )
+        rng = seeded_generator(self.seed, 0, number)
+        documents = self.documents(number)
+        cuts = [self._cut(len(document), rng) for document in documents]
+        return self.framed(documents, cuts, rng)
+
+    def documents(self, number: int) -> list[Sequence[str]]:
+        """The documents of a pool, each as its sentences."""
+        count = self.rows * self.steps
+        return [self.sentences(number * count + i) for i in range(count)]
 
     def framed(
         self, documents: Sequence[Sequence[str]], cuts: Sequence[int], rng: torch.Generator
     ) -> list[list[InputRow]]:
-        """Batches of documents, each cut behind so many of its sentences, the second halves of some
-        exchanged.
+        """Batches of documents, each cut behind so many of its sentences.
+
+        Of those that have a second half, about every second one gets the half of the one before.
         """
         halves = list(zip(documents, cuts, strict=True))
         first = self.tokenizer.ids([" ".join(d[:c]) for d, c in halves], special=False)
         second = self.tokenizer.ids([" ".join(d[c:]) for d, c in halves], special=False)
-        pairs = [i for i, tail in enumerate(second) if tail]
+        pairs = [i for i, half in enumerate(second) if half]
         wrong = torch.rand(len(pairs), generator=rng) < 0.5
-        follows = {i: i for i in pairs} | {i: pairs[k - 1] for k, i in enumerate(pairs) if wrong[k]}
-        rows = [
-            self.row(a, second[follows.get(i, i)], int(follows.get(i, i) != i))
-            for i, a in enumerate(first)
-        ]
+        source = list(range(len(first)))  # whose second half a row has
+        for k, i in enumerate(pairs):
+            if wrong[k]:
+                source[i] = pairs[k - 1]
+        rows = []
+        for i, half in enumerate(first):
+            rows.append(self.row(half, second[source[i]], int(source[i] != i)))
         return by_length(rows, self.rows, rng)
 
     def row(self, first: list[int], second: list[int], follows: int) -> InputRow:
         """[CLS] first [SEP], or [CLS] first [SEP] second [SEP]."""
-        (cls, sep), length = _ends(self.tokenizer), self.length
+        cls, sep = _ends(self.tokenizer)
         ids = [cls, *first, sep]
-        rest = [*second[: max(1, length - len(ids) - 1)], sep] if second else []
-        segments = [0] * len(ids) + [1] * len(rest)
-        return InputRow([*ids, *rest][:length], segments[:length], follows if second else IGNORE)
+        segments = [0] * len(ids)
+        if second:
+            room = max(1, self.length - len(ids) - 1)
+            rest = [*second[:room], sep]
+            ids += rest
+            segments += [1] * len(rest)
+        return InputRow(ids[: self.length], segments[: self.length], follows if second else IGNORE)
 
     def _cut(self, sentences: int, rng: torch.Generator) -> int:
         """After which sentence a document is cut in two; after the last one where it stays
@@ -266,17 +331,18 @@ class BatchPlan:
     def __init__(
         self, lengths: Ints, rows: int | None, tokens: int | None, seed: int, most: int
     ) -> None:
-        self.seed, self.widths = seed, width_of(lengths, most)
+        self.seed = seed
+        self.widths = width_of(lengths, most)
         ordered = np.sort(self.widths)
-        self.bounds = [0]
-        while (first := self.bounds[-1]) < len(ordered):
+        self.bounds = [0]  # batch i has the rows bounds[i] to bounds[i + 1], in this order
+        while self.bounds[-1] < len(ordered):
+            first = self.bounds[-1]
             size = rows or 1
-            if tokens:  # as many as make at most so many positions, all padded to the widest
-                some = ordered[first : first + tokens // int(ordered[first]) + 1]
-                size = max(
-                    int(np.searchsorted(some * np.arange(1, len(some) + 1), tokens, side="right")),
-                    1,
-                )
+            if tokens:
+                # As many rows as make at most so many positions, all padded to the widest.
+                widths = ordered[first : first + tokens // int(ordered[first]) + 1]
+                positions = widths * np.arange(1, len(widths) + 1)
+                size = max(1, int(np.searchsorted(positions, tokens, side="right")))
             self.bounds.append(min(first + size, len(ordered)))
         self.steps = len(self.bounds) - 1
         # two: a reader may be one epoch ahead of another
@@ -290,9 +356,8 @@ class BatchPlan:
 
     def _shuffle(self, epoch: int) -> tuple[Ints, Ints]:
         rows = _permutation(len(self.widths), self.seed, epoch, 0)
-        return rows[np.argsort(self.widths[rows], kind="stable")], _permutation(
-            self.steps, self.seed, epoch, 1
-        )
+        by_width = np.argsort(self.widths[rows], kind="stable")
+        return rows[by_width], _permutation(self.steps, self.seed, epoch, 1)
 
 
 class Shuffled:
@@ -301,7 +366,10 @@ class Shuffled:
     """
 
     def __init__(self, count: int, rows: int, *keys: int) -> None:
-        self.count, self.rows, self.keys, self.steps = count, rows, keys, -(-count // rows)
+        self.count = count
+        self.rows = rows
+        self.keys = keys
+        self.steps = -(-count // rows)  # rounded up
 
     def __getitem__(self, step: int) -> list[int]:
         epoch, index = divmod(step, self.steps)
@@ -328,4 +396,4 @@ def _ends(tokenizer: Tokenizer) -> tuple[int, int]:
 
 @lru_cache(maxsize=8)
 def _permutation(count: int, *keys: int) -> Ints:
-    return torch.randperm(count, generator=objectives.seeded_generator(*keys)).numpy()
+    return torch.randperm(count, generator=seeded_generator(*keys)).numpy()

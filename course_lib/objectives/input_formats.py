@@ -1,9 +1,9 @@
 """How the sentences of documents become rows: next-sentence pairs, and the four input formats that
 RoBERTa compares.
 
-    segment-pair     [CLS] A [SEP] B [SEP], A and B several sentences each, with next-sentence prediction
+    segment-pair     [CLS] A [SEP] B [SEP], several sentences each, with next-sentence prediction
     sentence-pair    the same with one sentence each
-    full-sentences   [CLS] sentences [SEP], packed to the full length, from one document into the next
+    full-sentences   [CLS] sentences [SEP], packed to the full length, on into the next document
     doc-sentences    the same, but a document's end ends the row
 
 (Liu et al. 2019, section 4.2.) Here a sentence is a list of token ids, and a document a list of

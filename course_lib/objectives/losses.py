@@ -1,9 +1,15 @@
-"""Objectives: functions (model, batch) -> scalar loss, the mean over the batch's targets.
+"""Losses: functions (model, batch) -> scalar, the mean over the batch's targets.
 
-A batch is a dict of tensors. Letters: B batch, T positions, N targets, V vocabulary. ids Int[B T];
-    attention_mask Bool[B T], True = a real token (absent: all are); segments Int[B T]; labels: what
-    each objective says below, -100 = no target; loss_mask Bool[B T]: the positions that carry loss.
-Options are bound first with functools.partial: `partial(electra, chosen_only=True)`.
+A batch is a dict of tensors:
+
+    ids               Int[B T]
+    attention_mask    Bool[B T], True at real tokens; all are, if it is absent
+    segments          Int[B T], the text of a pair that a token belongs to
+    labels            what each loss says below, -100 = no target
+    loss_mask         Bool[B T], the positions that carry loss
+
+Letters: B batch, T positions, N targets, V vocabulary. Options are bound first with
+functools.partial: `partial(electra, chosen_only=True)`.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,72 +30,94 @@ Loss = Callable[[nn.Module, Batch], Tensor]
 
 def clm(model: nn.Module, batch: Batch) -> Tensor:
     """Next-token prediction: mean of -log p(ids[t + 1] | ids[: t + 1]) (Radford et al. 2018,
-    equation 1). Reads `ids`, `attention_mask`, and `labels` Int[B T], if there: what each position
-    should predict."""
-    ids, attention_mask = batch["ids"], batch.get("attention_mask")
-    labels = batch["labels"] if "labels" in batch else next_tokens(ids, attention_mask)
+    equation 1).
+
+    Reads `ids`, `attention_mask`, and, if it is there, `labels` Int[B T], what each position should
+    predict.
+    """
+    ids = batch["ids"]
+    attention_mask = needed_mask(batch)
+    if "labels" in batch:
+        labels = batch["labels"]
+    else:
+        labels = next_tokens(ids, batch.get("attention_mask"))
     at = chosen({**batch, "labels": labels})
-    if at.all() if isinstance(at, Tensor) else len(at[0]) == labels.numel():
-        return cross_entropy(
-            model(ids, attention_mask=needed_mask(batch)).flatten(0, 1), labels.flatten()
-        )
-    return cross_entropy(
-        model(ids, attention_mask=needed_mask(batch), loss_mask=at), labels[at]
-    )  # N V
+    everywhere = bool(at.all()) if isinstance(at, Tensor) else len(at[0]) == labels.numel()
+    if everywhere:  # nothing to choose: the logits stay where they are
+        logits = model(ids, attention_mask=attention_mask)  # B T V
+        return cross_entropy(logits.flatten(0, 1), labels.flatten())
+    logits = model(ids, attention_mask=attention_mask, loss_mask=at)  # N V
+    return cross_entropy(logits, labels[at])
 
 
 def mlm(model: nn.Module, batch: Batch) -> Tensor:
-    """Masked-token prediction (Devlin et al. 2019, section 3.1, task 1). Reads `ids` (already
-    masked), `labels` Int[B T] (the original tokens), `attention_mask`, `segments`, `loss_mask`."""
+    """Masked-token prediction (Devlin et al. 2019, section 3.1, task 1).
+
+    Reads `ids` (already masked), `labels` Int[B T] (the original tokens), `attention_mask`,
+    `segments`, `loss_mask`.
+    """
     at = chosen(batch)
-    # N V and N
-    return cross_entropy(model(batch["ids"], loss_mask=at, **inputs(batch)), batch["labels"][at])
+    logits = model(batch["ids"], loss_mask=at, **inputs(batch))  # N V
+    return cross_entropy(logits, batch["labels"][at])
 
 
 def mlm_nsp(model: nn.Module, batch: Batch, *, weight: float = 1.0) -> Tensor:
     """BERT's sum of the masked-token and the next-sentence loss (Devlin et al. 2019, appendix A.2).
+
     Reads what `mlm` reads, and `next` Int[B], the class of the sentence pair (-100: not a pair).
-    weight: of the next-sentence loss."""
+    weight: of the next-sentence loss.
+    """
     at = chosen(batch)
     logits, follows = model(batch["ids"], loss_mask=at, **inputs(batch))  # N V, B 2
     # A micro-batch's masked tokens and its pairs are different shares of the whole batch's
     # (`micro_batches`).
     share = batch.get("row_share", 1.0)
-    return cross_entropy(logits, batch["labels"][at]) + weight * share * cross_entropy(
-        follows, batch["next"]
-    )
+    words = cross_entropy(logits, batch["labels"][at])
+    return words + weight * share * cross_entropy(follows, batch["next"])
 
 
 def electra(
     model: nn.Module, batch: Batch, *, weight: float = 50.0, chosen_only: bool = False
 ) -> Tensor:
     """The generator's masked-token loss and `weight` times the discriminator's (Clark et al. 2020,
-    section 2). The latter answers for every real token; chosen_only: only for those that were
-    filled in ("ELECTRA 15%", section 3.5)."""
+    section 2).
+
+    The latter answers for every real token; chosen_only: only for those that were filled in
+    ("ELECTRA 15%", section 3.5).
+    """
     at = chosen(batch)
-    said = model(batch["ids"], labels=batch["labels"], loss_mask=at, **inputs(batch))
-    words = cross_entropy(said.guesses, batch["labels"][at])
+    out = model(batch["ids"], labels=batch["labels"], loss_mask=at, **inputs(batch))
+    words = cross_entropy(out.guesses, batch["labels"][at])
     if chosen_only:
-        return words + weight * detection_loss(said.verdicts[at], said.replaced[at])
+        return words + weight * detection_loss(out.verdicts[at], out.replaced[at])
     # A micro-batch's share of the real tokens is not its share of the masked ones
     # (`micro_batches`).
     share = batch.get("token_share", 1.0)
-    return words + weight * share * detection_loss(
-        said.verdicts, said.replaced, batch.get("attention_mask")
-    )
+    detection = detection_loss(out.verdicts, out.replaced, batch.get("attention_mask"))
+    return words + weight * share * detection
 
 
-def detection_loss(verdicts: Tensor, replaced: Tensor, where: Tensor | None = None) -> Tensor:
-    """Mean binary cross-entropy of "was it replaced?" over the tokens `where`, all by default; 0 if
-    there is none. verdicts: Float[B T], above 0 = replaced. replaced, where: Bool[B T]."""
+def detection_loss(
+    verdicts: Tensor, replaced: Tensor, attention_mask: Tensor | None = None
+) -> Tensor:
+    """Mean binary cross-entropy of "was it replaced?"; 0 where no token is asked.
+
+    Args:
+        verdicts: Float[B T], above 0 = replaced.
+        replaced: Bool[B T].
+        attention_mask: Bool[B T], the tokens that are asked; all if not given.
+    """
     loss = F.binary_cross_entropy_with_logits(verdicts.float(), replaced.float(), reduction="none")
-    where = torch.ones_like(replaced) if where is None else where.bool()
-    return (loss * where).sum() / where.sum().clamp(min=1)
+    asked = torch.ones_like(replaced) if attention_mask is None else attention_mask.bool()
+    return (loss * asked).sum() / asked.sum().clamp(min=1)
 
 
 def classification(model: nn.Module, batch: Batch) -> Tensor:
-    """One label a text or pair, Int[B], a token, Int[B T], or of N candidates (`ids` Int[B N T])
-    the right one, Int[B]. Float labels are a score to regress (mean squared error)."""
+    """One label a text or pair, Int[B], or a token, Int[B T]; or the right one of N candidates.
+
+    Candidates are `ids` Int[B N T] with `labels` Int[B]. Float labels are a score to regress (mean
+    squared error).
+    """
     scores = model(batch["ids"], **inputs(batch))  # B C, B T C or B N
     if batch["labels"].is_floating_point():
         return F.mse_loss(scores.float().squeeze(-1), batch["labels"])
@@ -97,8 +125,9 @@ def classification(model: nn.Module, batch: Batch) -> Tensor:
 
 
 def span(model: nn.Module, batch: Batch) -> Tensor:
-    """Answer span: mean of the start's and the end's loss (Devlin et al. 2019, section 4.2);
-    `labels` Int[B 2].
+    """Answer span: mean of the start's and the end's loss (Devlin et al. 2019, section 4.2).
+
+    `labels` Int[B 2] are the first and the last token of the answer.
     """
     start, end = model(batch["ids"], **inputs(batch))  # B T each
     labels = batch["labels"]
@@ -107,8 +136,11 @@ def span(model: nn.Module, batch: Batch) -> Tensor:
 
 def seq2seq(model: nn.Module, batch: Batch, *, smoothing: float = 0.0) -> Tensor:
     """A target given a source: mean of -log p(labels[t] | labels[: t], source) (Raffel et al. 2020,
-    section 2.4). `labels` Int[B U]: the target with -100 behind its end; the decoder is fed it one
-    to the right (teacher forcing)."""
+    section 2.4).
+
+    `labels` Int[B U] are the target, with -100 behind its end. The decoder reads it moved one to
+    the right (teacher forcing).
+    """
     labels = batch["labels"]
     at = chosen(batch)
     decoder_ids = shift_right(labels, model.stack.start)  # type: ignore[arg-type, union-attr]
@@ -120,8 +152,10 @@ def seq2seq(model: nn.Module, batch: Batch, *, smoothing: float = 0.0) -> Tensor
 
 def prefix_lm(model: nn.Module, batch: Batch) -> Tensor:
     """A target behind its source in one decoder that sees the source from both sides (Raffel et al.
-    2020, 3.2.1). Reads what `collate.joined` makes: as `clm`, and `prefix` Int[B], the length of
-    each source."""
+    2020, section 3.2.1).
+
+    Reads what `collate.joined` makes: as `clm`, and `prefix` Int[B], the length of each source.
+    """
     at = chosen(batch)
     mask = masks.prefix(batch["prefix"], batch["ids"].shape[1])
     logits = model(batch["ids"], mask=mask, attention_mask=needed_mask(batch), loss_mask=at)
@@ -176,22 +210,29 @@ def chosen(batch: Batch) -> Any:
 
 
 def counted(batch: Batch) -> Batch:
-    """The batch and what its losses would have to wait for on a GPU: `target_indices` Int[. N], and
-    `right_padded`, there if no padding stands before a token."""
-    labels = (
-        {}
-        if "labels" in batch
-        else {"labels": next_tokens(batch["ids"], batch.get("attention_mask"))}
-    )
-    more = {} if needed_mask(batch) is not None else {"right_padded": torch.ones(1)}
-    return {**batch, "target_indices": chosen({**labels, **batch}).nonzero().T.contiguous(), **more}
+    """The batch and what its losses would have to wait for on a GPU.
+
+    Adds `target_indices` Int[2 N], where the targets stand, and `right_padded`, there if no padding
+    stands before a token.
+    """
+    labelled = dict(batch)
+    if "labels" not in batch:
+        labelled["labels"] = next_tokens(batch["ids"], batch.get("attention_mask"))
+    more = {"target_indices": chosen(labelled).nonzero().T.contiguous()}
+    if needed_mask(batch) is None:
+        more["right_padded"] = torch.ones(1)
+    return {**batch, **more}
 
 
 def needed_mask(batch: Batch) -> Tensor | None:
-    """None where all padding is at the right: a causal model's real queries never see what comes
-    after them.
+    """The attention mask that a causal model needs.
+
+    None where all padding is at the right: its real queries never see what comes after them.
     """
     real = batch.get("attention_mask")
     if real is None or "right_padded" in batch:
         return None
-    return real if "target_indices" in batch or (real[:, 1:] & ~real[:, :-1]).any() else None
+    if "target_indices" in batch:  # `counted` has looked
+        return real
+    padding_before_a_token = (real[:, 1:] & ~real[:, :-1]).any()
+    return real if padding_before_a_token else None

@@ -257,7 +257,7 @@ class ArmBatches(StreamBatches):
     def ask(self, step: int, ids: Tensor, attention_mask: Tensor) -> Batch:
         """What this step asks of its rows."""
         rng = seeded_generator(self.seed, self.stream, step)
-        return self.objective(ids, attention_mask, rng)
+        return self.corrupt(ids, attention_mask, rng)
 
 
 def batches_of(arm: Arm, known: Any) -> Any:
