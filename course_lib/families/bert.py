@@ -126,19 +126,32 @@ def pooled(
     activation: Callable[[Tensor], Tensor] = torch.tanh,
     inner: str = "",
 ) -> Architecture:
-    """A class with one layer on the first token's pooled vector that differs from BERT's. dropout,
-    inner: config.json's names of the last layer's and the pooler's dropout. default: without them,
-    None the stack's."""
+    """A class with one layer on the first token's pooled vector that differs from BERT's.
+
+    Args:
+        head: ours.
+        rules: of the pooler and the last layer.
+        dropout: config.json's name of the dropout before the last layer.
+        default: that dropout where a file does not say it; None: the stack's.
+        activation: of the pooler.
+        inner: config.json's name of the dropout before the pooler, if it has one.
+    """
 
     def options(body: Transformer, values: Values) -> dict[str, Any]:
         rate = values.get(dropout, default)
-        rate = body.config.dropout if rate is None else rate
+        if rate is None:
+            rate = body.config.dropout
         before = rate if inner == dropout else values.get(inner, 0.0)
         made = {"pooler": heads.Pooler(body, activation, before), "dropout": rate}
-        return made | (classes(body, values) if head is heads.Classifier else {})
+        if head is heads.Classifier:
+            made |= classes(body, values)
+        return made
 
     def write(model: Any) -> dict[str, Any]:
-        return {dropout: model.dropout.p} | ({inner: model.pooler.dropout.p} if inner else {})
+        values = {dropout: model.dropout.p}
+        if inner:
+            values[inner] = model.pooler.dropout.p
+        return values
 
     return Architecture(head, rules, options, write=write)
 
@@ -255,32 +268,39 @@ ROBERTA_FAMILY = replace(
 
 def student(teacher: Transformer, layers: int | None = None) -> Transformer:
     """A student that begins as every second layer of its teacher (section 2, "student
-    initialization"), or as so many `layers`, taken evenly. The segment table's first row, which
-    stood in every sum, joins the positions; students of a pre-norm BERT and of a RoBERTa keep it:
-    Megatron-BERT's and RoBERTa's layouts have such a table."""
-    config, kept = (
-        teacher.config,
-        int(teacher.config.norm == "pre" or teacher.config.embed.segments == 1),
-    )
+    initialization").
+
+    The segment table's first row, which stood in every sum, joins the positions. Students of a
+    pre-norm BERT and of a RoBERTa keep it: Megatron-BERT's and RoBERTa's layouts have such a table.
+
+    Args:
+        teacher: a BERT or one of its relatives.
+        layers: of the student, taken evenly; by default half of the teacher's.
+    """
+    config = teacher.config
     layers = layers or max(1, config.layers // 2)
-    own = Transformer(replace(config, layers=layers, embed=replace(config.embed, segments=kept)))
+    keeps_segments = config.norm == "pre" or config.embed.segments == 1
+    embed = replace(config.embed, segments=int(keeps_segments))
+    own = Transformer(replace(config, layers=layers, embed=embed))
+
+    apart = ("blocks.", "embed.segments.")  # what is not copied as it is
     weights = {
-        n: w
-        for n, w in teacher.state_dict().items()
-        if not n.startswith(("blocks.", "embed.segments."))
+        name: tensor for name, tensor in teacher.state_dict().items() if not name.startswith(apart)
     }
     table = weights["position.table.weight"]
-    first = (
-        torch.zeros_like(table[:1])
-        if teacher.embed.segments is None
-        else teacher.embed.segments.weight[:1]
-    )
-    weights |= (
-        {"embed.segments.weight": first} if kept else {"position.table.weight": table + first}
-    )
+    if teacher.embed.segments is None:
+        first_segment = torch.zeros_like(table[:1])
+    else:
+        first_segment = teacher.embed.segments.weight[:1]
+    if keeps_segments:
+        weights["embed.segments.weight"] = first_segment
+    else:
+        weights["position.table.weight"] = table + first_segment
     own.load_state_dict(weights, strict=False)
+
     for layer, block in enumerate(own.blocks):
-        block.load_state_dict(teacher.blocks[layer * config.layers // layers].state_dict())
+        source = teacher.blocks[layer * config.layers // layers]
+        block.load_state_dict(source.state_dict())
     return own
 
 

@@ -55,10 +55,15 @@ def transformer(
 
 @dataclass(frozen=True)
 class Fields:
-    """How a config.json says a configuration. entries: an entry -> our field, as "width" or
-    "embed.vocab", and what a file without the entry means (None: it must be there). fixed: fields
-    that all models of the family share. published: entries that have one value in all published
-    models, and are read with no other. position: makes the positions."""
+    """How a config.json says a configuration.
+
+    Attributes:
+        entries: their entry -> our field, as "width" or "embed.vocab", and what a file without the
+            entry means (None: it must be there).
+        fixed: fields that all models of the family share.
+        published: entries that have one value in all published models. No other value is read.
+        position: makes the positions.
+    """
 
     entries: Mapping[str, tuple[str, Any]]
     fixed: Mapping[str, Any] = field(default_factory=dict)
@@ -68,55 +73,76 @@ class Fields:
     @classmethod
     def of(cls, family: str, **rest: Any) -> "Fields":
         """With the entries of a table of `fields.toml`."""
-        table = tomllib.loads(Path(__file__).with_name("fields.toml").read_text("utf-8"))[family]
-        return cls(
-            {
-                theirs: (ours, None) if isinstance(ours, str) else tuple(ours)
-                for theirs, ours in table.items()
-            },
-            **rest,
-        )
+        text = Path(__file__).with_name("fields.toml").read_text("utf-8")
+        entries = {}
+        for theirs, ours in tomllib.loads(text)[family].items():
+            entries[theirs] = (ours, None) if isinstance(ours, str) else tuple(ours)
+        return cls(entries, **rest)
 
     def read(self, values: Values, **own: Any) -> StackConfig:
-        """KeyError where an entry is missing. own: other fixed fields of this one model."""
+        """The configuration that a config.json says.
+
+        Args:
+            values: of config.json.
+            own: other fixed fields of this one model.
+
+        Raises:
+            KeyError: an entry is missing.
+            CourseError: a value is none that the course has.
+        """
         for name, value in self.published.items():
             if values.get(name, value) != value:
                 raise CourseError(
                     f"Only models as published are read: {name} {value}, not {values[name]}."
                 )
-        parts: dict[str, dict[str, Any]] = {"": {**self.fixed, **own}, "embed": {}, "position": {}}
-        parts["embed"] |= parts[""].pop("embed", {})
+        stack = {**self.fixed, **own}
+        # "embed.vocab" is a field of the part "embed"; "width" has no part: it is the stack's.
+        parts = {"": stack, "embed": dict(stack.pop("embed", {})), "position": {}}
         for theirs, (ours, default) in self.entries.items():
             part, _, name = ours.rpartition(".")
             value = values.get(theirs)
-            if value is None and (value := default) is None:
+            if value is None:
+                value = default
+            if value is None:
                 raise KeyError(theirs)
-            if name == "activation" and value not in OUR_ACTIVATIONS:
-                raise CourseError(
-                    f"Activation {value!r} is not one of the course's"
-                    f" ({', '.join(OUR_ACTIVATIONS)})."
-                )
-            parts[part][name] = OUR_ACTIVATIONS[value] if name == "activation" else value
-        embed, position = EmbedConfig(**parts["embed"]), self.position(**parts["position"])
-        return StackConfig(embed=embed, position=position, **parts[""])
+            parts[part][name] = _our_activation(value) if name == "activation" else value
+        embed = EmbedConfig(**parts["embed"])
+        position = self.position(**parts["position"])
+        return StackConfig(embed=embed, position=position, **stack)
 
     def write(self, config: StackConfig) -> dict[str, Any]:
-        """A position scheme of another kind has zeros, so that reading it back does not give
-        `config`.
+        """The entries of a configuration.
+
+        A position scheme of another kind has zeros, so that reading it back does not give `config`.
         """
-        out = dict(self.published)
+        values = dict(self.published)
         for theirs, (ours, _) in self.entries.items():
             part, _, name = ours.rpartition(".")
-            value: Any = getattr(getattr(config, part) if part else config, name, 0)
-            out[theirs] = PUBLIC_ACTIVATIONS[value] if name == "activation" else value
-        return out
+            owner = getattr(config, part) if part else config
+            value = getattr(owner, name, 0)
+            values[theirs] = PUBLIC_ACTIVATIONS[value] if name == "activation" else value
+        return values
+
+
+def _our_activation(theirs: str) -> str:
+    """Our name of an activation in config.json."""
+    if theirs not in OUR_ACTIVATIONS:
+        known = ", ".join(OUR_ACTIVATIONS)
+        raise CourseError(f"Activation {theirs!r} is not one of the course's ({known}).")
+    return OUR_ACTIVATIONS[theirs]
 
 
 @dataclass(frozen=True)
 class Rule:
-    """One line a weight of a public checkpoint: names, with `{}` for the layer number. ours is a
-    tuple where their weight holds several of ours, stacked along the output; None where it is
-    dropped on purpose. via: their tensor to ours; back: ours to theirs."""
+    """One line a weight of a public checkpoint.
+
+    Attributes:
+        theirs: its public name, with `{}` for the layer number.
+        ours: its name here; several where their weight holds several of ours, stacked along the
+            output; None where it is dropped on purpose.
+        via: their tensor to ours.
+        back: our tensor to theirs.
+    """
 
     theirs: str
     ours: str | tuple[str, ...] | None
@@ -126,30 +152,39 @@ class Rule:
     @property
     def names(self) -> tuple[str, ...]:
         """Our names, none where the weight is dropped."""
-        return (
-            () if self.ours is None else (self.ours,) if isinstance(self.ours, str) else self.ours
-        )
+        if self.ours is None:
+            return ()
+        return (self.ours,) if isinstance(self.ours, str) else self.ours
 
     def layers(self, model: nn.Module) -> list[str]:
         """The layer numbers that this weight has in a model of ours, [""] if it has none."""
         if "{}" not in self.theirs:
             return [""]
         stack: Any = model.stack
-        if side := re.match(r"(?:stack\.)?(encoder|decoder)\.", "".join(self.names)):
+        side = re.match(r"(?:stack\.)?(encoder|decoder)\.", "".join(self.names))
+        if side is not None:
             stack = getattr(stack, side[1])
         return [str(n) for n in range(stack.config.layers)]
 
 
 def pairs(theirs: str, ours: str, **layers: str) -> tuple[Rule, ...]:
-    """The two rules of a layer with a weight and a bias; or of several layers there, by their names
-    = ours.
+    """The two rules of a layer, for its weight and its bias.
+
+    Args:
+        theirs: the layer's public name.
+        ours: its name here.
+        layers: their name = ours, of several layers inside of it.
+
+    >>> [rule.theirs for rule in pairs("attn", "attn", q_proj="q")]
+    ['attn.q_proj.weight', 'attn.q_proj.bias']
     """
-    places = [(f"{theirs}.{name}", f"{ours}.{own}") for name, own in layers.items()] or [
-        (theirs, ours)
-    ]
-    return tuple(
-        Rule(f"{a}.{part}", f"{b}.{part}") for a, b in places for part in ("weight", "bias")
-    )
+    places = [(f"{theirs}.{name}", f"{ours}.{own}") for name, own in layers.items()]
+    if not places:
+        places = [(theirs, ours)]
+    rules = []
+    for a, b in places:
+        rules += [Rule(f"{a}.weight", f"{b}.weight"), Rule(f"{a}.bias", f"{b}.bias")]
+    return tuple(rules)
 
 
 def dropped(*theirs: str) -> tuple[Rule, ...]:
@@ -157,17 +192,24 @@ def dropped(*theirs: str) -> tuple[Rule, ...]:
     return tuple(Rule(name, None) for name in theirs)
 
 
-# A table, or what gives it for a model of ours: some weights stand in some models of a family only
-# (a gate).
+# A table; or a function that gives it for a model of ours, because some weights (a gate) are in some
+# models of a family only.
 Rules = tuple[Rule, ...] | Callable[[Any], tuple[Rule, ...]]
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """A public class: the head of ours that equals it, and the rules for what stands outside the
-    body. values are config.json's, the caller's options and, as "weights", the names of the tensors
-    at hand. write: what config.json says beside the stack's configuration. has_prefix: public
-    bodies saved alone carry no prefix."""
+    """A public class, and the head of ours that equals it.
+
+    Attributes:
+        head: ours.
+        rules: for the weights outside the body.
+        options: (body, values) -> the head's arguments. values are config.json's, the caller's
+            options and, as "weights", the names of the tensors at hand.
+        body: (configuration, values) -> what the head stands on.
+        write: model -> what config.json says beside the stack's configuration.
+        has_prefix: whether the body's weights carry a prefix; bodies saved alone carry none.
+    """
 
     head: type[nn.Module]
     rules: Rules = ()
@@ -185,7 +227,8 @@ def classes(body: nn.Module, values: Values) -> dict[str, Any]:
     """How many classes: what the caller asked for, else what config.json says, else transformers'
     default of two.
     """
-    return {"classes": int(values.get("classes") or len(values.get("id2label") or {0: "", 1: ""}))}
+    names = values.get("id2label") or {0: "", 1: ""}
+    return {"classes": int(values.get("classes") or len(names))}
 
 
 @dataclass(frozen=True)
@@ -238,68 +281,81 @@ class Family:
         (once gamma, beta).
         """
         today = {"gamma": "weight", "beta": "bias"}
-        out = {}
+        bare = {}
         for name, tensor in weights.items():
             stem, dot, last = name.removeprefix(self.prefix).rpartition(".")
-            out[stem + dot + today.get(last, last)] = tensor
-        return out
+            bare[stem + dot + today.get(last, last)] = tensor
+        return bare
 
 
 def expanded(rules: tuple[Rule, ...], model: nn.Module) -> dict[str, Rule]:
     """The rules by their public names, with the numbers of a model's layers filled in."""
-    return {
-        rule.theirs.format(layer): replace(
-            rule, ours=tuple(name.format(layer) for name in rule.names)
-        )
-        for rule in rules
-        for layer in rule.layers(model)
-    }
+    table = {}
+    for rule in rules:
+        for layer in rule.layers(model):
+            ours = tuple(name.format(layer) for name in rule.names)
+            table[rule.theirs.format(layer)] = replace(rule, ours=ours)
+    return table
 
 
 def convert(
     weights: Mapping[str, Tensor], rules: tuple[Rule, ...], model: nn.Module
 ) -> dict[str, Tensor]:
-    """Public names to ours, strict: every weight of theirs has a rule, every weight of ours that a
-    rule names is found. Several rules may name the same weight of ours: older names of it, of which
-    a file holds one."""
+    """Public names to ours.
+
+    Several rules may name the same weight of ours: older names of it, of which a file holds one.
+
+    Raises:
+        CourseError: a weight of theirs has no rule, or a weight of ours that a rule names is not
+            there.
+    """
     table = expanded(rules, model)
-    if unknown := sorted(weights.keys() - table.keys()):
+    unknown = sorted(weights.keys() - table.keys())
+    if unknown:
         raise CourseError(
             f"The checkpoint holds {unknown[0]}, for which there is no rule; is it of another"
             " model?"
         )
-    found = {table[name].names for name in weights}
+    present = {table[name].names for name in weights}
+    # Of several public names of one weight, the first is the one to ask for.
     first = {rule.names: name for name, rule in reversed(table.items()) if rule.names}
-    if missing := sorted(name for names, name in first.items() if names not in found):
-        said = ", ".join(missing[:4])
+    missing = sorted(name for names, name in first.items() if names not in present)
+    if missing:
+        some = ", ".join(missing[:4])
         raise CourseError(
-            f"The checkpoint lacks {len(missing)} weights that this model needs, among them {said}."
+            f"The checkpoint lacks {len(missing)} weights that this model needs, among them {some}."
         )
-    out: dict[str, Tensor] = {}
+    converted: dict[str, Tensor] = {}
     for name, tensor in weights.items():
-        if names := table[name].names:
-            parts = table[name].via(tensor).chunk(len(names))
-            out |= {ours: part.contiguous() for ours, part in zip(names, parts, strict=True)}
-    return out
+        rule = table[name]
+        if not rule.names:
+            continue
+        parts = rule.via(tensor).chunk(len(rule.names))
+        for ours, part in zip(rule.names, parts, strict=True):
+            converted[ours] = part.contiguous()
+    return converted
 
 
 def convert_back(
     weights: Mapping[str, Tensor], rules: tuple[Rule, ...], model: nn.Module
 ) -> dict[str, Tensor]:
     """Ours to public names, by the same rules read from right to left, and as strict."""
-    out: dict[str, Tensor] = {}
+    converted: dict[str, Tensor] = {}
     left = set(weights)
     for name, rule in expanded(rules, model).items():
-        if absent := [ours for ours in rule.names if ours not in weights]:
+        absent = [ours for ours in rule.names if ours not in weights]
+        if absent:
             raise CourseError(
                 f"The model has no weight {absent[0]}, which the public layout needs."
             )
-        if not left.isdisjoint(rule.names):  # else an older name of what is written already
-            left -= set(rule.names)
-            out[name] = rule.back(torch.cat([weights[ours] for ours in rule.names])).contiguous()
+        if left.isdisjoint(rule.names):
+            continue  # dropped on purpose, or an older name of what is written already
+        left -= set(rule.names)
+        stacked = torch.cat([weights[ours] for ours in rule.names])
+        converted[name] = rule.back(stacked).contiguous()
     if left:
         raise CourseError(
             f"No rule says where {sorted(left)[0]} goes in the public layout ({len(left)} such"
             " weights)."
         )
-    return out
+    return converted

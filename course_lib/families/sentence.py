@@ -42,9 +42,14 @@ class Normalize(nn.Module):
 
 
 class Sentence(nn.Module):
-    """A stack, a pooling and what stands on top: ids [B, T] to vectors [B, E], or [B, N, T] to [B,
-    N, E]. pool: "mean" (the paper's default), "first" (the CLS token), "max", or "last" for causal
-    stacks (section 3)."""
+    """A stack, a pooling and what stands on top: [B, T] to [B, E], or [B, N, T] to [B, N, E].
+
+    Args:
+        stack: what reads the tokens.
+        pool: "mean" (the paper's default), "first" (the CLS token), "max", or "last" for causal
+            stacks (section 3).
+        top: what the pooled vector goes through.
+    """
 
     def __init__(
         self, stack: Transformer, pool: Pool = "mean", top: Sequence[Dense | Normalize] = ()
@@ -52,23 +57,22 @@ class Sentence(nn.Module):
         super().__init__()
         if pool not in get_args(Pool):
             raise CourseError(f"Unknown pooling {pool!r}; there are {', '.join(get_args(Pool))}.")
-        self.stack, self.pool = stack, pool
+        self.stack = stack
+        self.pool = pool
         self.top = nn.Sequential(*top)
-        self.width = [
-            stack.config.width,
-            *(layer.linear.out_features for layer in top if isinstance(layer, Dense)),
-        ][-1]
+        self.width = stack.config.width  # E: of the last layer that changes it
+        for layer in top:
+            if isinstance(layer, Dense):
+                self.width = layer.linear.out_features
 
     def forward(
         self, ids: Int[Tensor, "*B T"], *, attention_mask: Bool[Tensor, "*B T"] | None = None
     ) -> Float[Tensor, "*B E"]:
-        rows, mask = (
-            ids.flatten(0, -2),
-            None if attention_mask is None else attention_mask.flatten(0, -2),
-        )
-        return self.top(pool(self.stack(rows, attention_mask=mask), mask, self.pool)).view(
-            *ids.shape[:-1], -1
-        )
+        rows = ids.flatten(0, -2)  # B*N T
+        mask = None if attention_mask is None else attention_mask.flatten(0, -2)
+        h = self.stack(rows, attention_mask=mask)  # B*N T D
+        vectors = self.top(pool(h, mask, self.pool))  # B*N E
+        return vectors.view(*ids.shape[:-1], -1)
 
 
 def cosines(u: Float[Tensor, "... E"], v: Float[Tensor, "... E"]) -> Float[Tensor, "..."]:
@@ -111,13 +115,18 @@ def triplet_loss(
 
 def ranking_loss(vectors: Float[Tensor, "B N E"], scale: float = 20.0) -> Tensor:
     """In-batch negatives (multiple negatives ranking; Henderson et al. 2017, section 4.4): among
-    all texts of the batch, a query's own has the largest cosine (times `scale`). vectors: [query,
-    its text, negatives of its own]."""
+    all texts of the batch, a query's own has the largest cosine.
+
+    Args:
+        vectors: of each row the query, its text, and negatives of its own.
+        scale: factor on the cosines.
+    """
     unit = F.normalize(vectors, dim=-1)
-    # B E; (N-1)*B E, the positives first
-    queries, texts = unit[:, 0], unit[:, 1:].transpose(0, 1).flatten(0, 1)
+    queries = unit[:, 0]  # B E
+    texts = unit[:, 1:].transpose(0, 1).flatten(0, 1)  # (N-1)*B E, the positives first
     logits = scale * queries @ texts.T
-    return F.cross_entropy(logits, torch.arange(len(queries), device=logits.device))
+    own = torch.arange(len(queries), device=logits.device)
+    return F.cross_entropy(logits, own)
 
 
 def cosine_regression(model: nn.Module, batch: Batch) -> Tensor:
