@@ -36,7 +36,8 @@ class Distilled(nn.Module):
 
     def __init__(self, student: nn.Module, teacher: nn.Module) -> None:
         super().__init__()
-        own, theirs = _stack(student).config, _stack(teacher).config
+        own = _stack(student).config
+        theirs = _stack(teacher).config
         if own.layers > theirs.layers:
             raise CourseError(
                 f"The student has {own.layers} layers, more than the teacher's {theirs.layers}."

@@ -418,28 +418,43 @@ def load(source: str | Path) -> FineTuned:
     count = model.out.out_features if kind in ("single", "tagging") else None
     names = [str(name) for name in getattr(model, "class_names", None) or range(count or 0)]
     if kind == "single" and count == 1:
-        count, names = None, []  # one score
+        count = None  # one score
+        names = []
     return FineTuned(
         model=model, frame=Frame(tokenizer, model.stack.config, kind, classes=count), names=names
     )
 
 
 def predict(tuned: FineTuned | str | Path, data: Iterable[Row]) -> list[Any]:
-    """What a fine-tuned model, or the one in a folder, says of new rows; labels are not read. One
-    entry a row: a class number (`FineTuned.names` says of what), a score, a list of tags, the
-    chosen candidate's number, or a text."""
-    tuned = tuned if isinstance(tuned, FineTuned) else load(tuned)
-    frame, rows = tuned.frame, list(data)
+    """What a fine-tuned model says of new rows; their labels are not read.
+
+    Args:
+        tuned: the model, or the folder it was saved in.
+        data: rows with the columns of its task.
+
+    Returns:
+        one entry a row: a class number (`FineTuned.names` says of what), a score, a list of tags,
+        the chosen candidate's number, or a text.
+    """
+    if not isinstance(tuned, FineTuned):
+        tuned = load(tuned)
+    rows = list(data)
+    frame = tuned.frame
     if frame.kind in ("single", "pair") and rows:  # both have the same head
         frame = copy(frame)
         frame.kind = "pair" if "pair" in rows[0] else "single"
-    blank: Callable[[Mapping[str, Any]], dict[str, Any]] = {
-        "tagging": lambda row: {"labels": [0] * len(row.get("tokens", ()))},
-        "span": lambda row: {"answer": "", "start": 0, "answers": None},
-    }.get(frame.kind, lambda row: {"label": 0})
-    return answers(
-        tuned.model, frame, frame.rows({**row, **blank(row)} for row in rows), tuned.names
-    )[0]
+    encoded = frame.rows({**row, **_blank_labels(frame.kind, row)} for row in rows)
+    predictions, _ = answers(tuned.model, frame, encoded, tuned.names)
+    return predictions
+
+
+def _blank_labels(kind: Kind, row: Row) -> dict[str, Any]:
+    """Columns that a frame asks for and a prediction does not need."""
+    if kind == "tagging":
+        return {"labels": [0] * len(row.get("tokens", ()))}
+    if kind == "span":
+        return {"answer": "", "start": 0, "answers": None}
+    return {"label": 0}
 
 
 @torch.no_grad()
@@ -447,33 +462,34 @@ def answers(
     model: nn.Module, frame: Frame, rows: list[EncodedRow], names: list[str]
 ) -> tuple[list[Any], list[Any]]:
     """(predictions, truth), one entry a row."""
-    said: list[Any] = [None] * len(rows)
+    predictions: list[Any] = [None] * len(rows)
     device = next(model.parameters()).device
     with evaluating(model):
         for numbers, batch in in_order(frame, rows, 64):
-            out = model(
-                **{name: value.to(device) for name, value in batch.items() if name != "labels"}
-            )
+            inputs = {name: value.to(device) for name, value in batch.items() if name != "labels"}
+            out = model(**inputs)
             for place, number in enumerate(numbers):
-                said[number] = _answer(frame, rows[number], out, place, names)
-    tagged = frame.kind == "tagging"
-    return said, [[names[label] for label in row.truth] if tagged else row.truth for row in rows]
+                predictions[number] = _answer(frame, rows[number], out, place, names)
+    truth = [row.truth for row in rows]
+    if frame.kind == "tagging":
+        truth = [[names[label] for label in labels] for labels in truth]
+    return predictions, truth
 
 
 def _answer(frame: Frame, row: EncodedRow, out: Any, place: int, names: Sequence[str]) -> Any:
+    """What the head's output for a batch says of the row at `place`."""
     if frame.kind == "span":
-        return spans.answer(row, out[0][place], out[1][place])
+        start, end = out
+        return spans.answer(row, start[place], end[place])
     scores = out[place].float().cpu()
     if frame.kind == "tagging":
         # A word that was cut off gets the first label ("O" where there is one).
-        other = names.index("O") if "O" in names else 0
+        cut_off = names.index("O") if "O" in names else 0
         tags = scores.argmax(-1).tolist()
-        return [names[tags[token] if token >= 0 else other] for token in row.words]
-    return (
-        scores.squeeze(-1).item()
-        if frame.classes is None and frame.kind != "choice"
-        else int(scores.argmax())
-    )
+        return [names[tags[token] if token >= 0 else cut_off] for token in row.words]
+    if frame.classes is None and frame.kind != "choice":
+        return scores.squeeze(-1).item()
+    return int(scores.argmax())
 
 
 def _task(
@@ -495,16 +511,16 @@ def _task(
     column = "labels" if kind == "tagging" else "label"
     feature = getattr(rows, "features", {}).get(column)  # of a datasets.Dataset
     feature = getattr(feature, "feature", feature)  # of a list's elements
-    if named := classes or getattr(feature, "names", None):
+    named = classes or getattr(feature, "names", None)
+    if named:
         names = list(named)
     elif isinstance(first.get(column), float):
         names = []
     else:
-        values = (row[column] for row in rows)
-        names = [
-            str(i)
-            for i in range(max(chain.from_iterable(values) if kind == "tagging" else values) + 1)
-        ]
+        labels = [row[column] for row in rows]
+        if kind == "tagging":
+            labels = list(chain.from_iterable(labels))
+        names = [str(number) for number in range(max(labels) + 1)]
     if names and len(set(names)) < max(2, len(names)):
         raise CourseError(
             f"The classes are {', '.join(names)}; there must be two or more, each with its own"
@@ -587,10 +603,8 @@ def _default_metric(kind: Kind, names: Sequence[str]) -> str:
 
 def _score(metric: str, predictions: list[Any], truth: list[Any]) -> float:
     if metric != "entity_f1" and isinstance(predictions[0], list):
-        predictions, truth = (
-            list(chain.from_iterable(predictions)),
-            list(chain.from_iterable(truth)),
-        )
+        predictions = list(chain.from_iterable(predictions))
+        truth = list(chain.from_iterable(truth))
     return metrics.METRICS[metric](predictions, truth)
 
 
@@ -601,7 +615,6 @@ def _per_class(
         return {}
     if kind == "tagging":
         number = {name: i for i, name in enumerate(names)}
-        predictions, truth = (
-            [number[tag] for row in rows for tag in row] for rows in (predictions, truth)
-        )
+        predictions = [number[tag] for row in predictions for tag in row]
+        truth = [number[tag] for row in truth for tag in row]
     return metrics.per_class(predictions, truth, names)

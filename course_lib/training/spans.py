@@ -20,9 +20,17 @@ LONGEST = 30  # tokens of an answer, as in BERT's code
 
 @dataclass(frozen=True)
 class Reading:
-    """What a fine-tuned model sees in one passage. tokens: its words and signs as the text spells
-    them. start, end: each one's probability of holding the answer's first and last token (a word of
-    several pieces has their sum). best: places of the first and the last. answer: that text."""
+    """What a fine-tuned model sees in one passage.
+
+    Attributes:
+        question: what was asked.
+        tokens: the passage's words and signs, as the text spells them.
+        start: each one's probability of holding the answer's first token; a word of several pieces
+            has their sum.
+        end: likewise its last token.
+        best: places of the first and the last.
+        answer: that text.
+    """
 
     question: str
     tokens: list[str]
@@ -64,8 +72,11 @@ def answer(row: EncodedRow, start: Logits, end: Logits) -> str:
     if not here.any():
         return ""
     first, last = best(start[: len(places)].float().cpu(), end[: len(places)].float().cpu(), here)
-    a, b = places[first], places[last]
-    return "" if a is None or b is None else text[a[0] : b[1]].strip()
+    begin = places[first]
+    end_place = places[last]
+    if begin is None or end_place is None:
+        return ""
+    return text[begin[0] : end_place[1]].strip()
 
 
 class Reader(Protocol):
@@ -98,18 +109,18 @@ def read(result: Reader, item: Mapping[str, Any]) -> Reading:
         if name != "labels"
     }
     start, end = (logits[0].float().cpu() for logits in result.model(**batch))
-    here = _inside(row)
-    first, last = best(start, end, here)
-    words, of = _words(result, row)
-    p_start, p_end = (
-        logits.masked_fill(~here, float("-inf")).softmax(-1) for logits in (start, end)
-    )
+    inside = _inside(row)
+    first, last = best(start, end, inside)
+    words, word_of = _words(result, row)
+    in_words = range(len(words))
+    starts = start.masked_fill(~inside, float("-inf")).softmax(-1)
+    ends = end.masked_fill(~inside, float("-inf")).softmax(-1)
     return Reading(
         question=item["text"],
         tokens=words,
-        start=[float(p_start[of == i].sum()) for i in range(len(words))],
-        end=[float(p_end[of == i].sum()) for i in range(len(words))],
-        best=(int(of[first]), int(of[last])),
+        start=[float(starts[word_of == word].sum()) for word in in_words],
+        end=[float(ends[word_of == word].sum()) for word in in_words],
+        best=(int(word_of[first]), int(word_of[last])),
         answer=answer(row, start, end),
     )
 
@@ -127,13 +138,15 @@ def _words(result: Reader, row: EncodedRow) -> tuple[list[str], Tensor]:
     assert row.context is not None
     text, places = row.context
     spelled = result.frame.tokenizer.words(torch.tensor(row.ids[0])).tolist()
-    of, before = torch.full((len(places),), -1), None
-    bounds: list[list[int]] = []
+    word_of = torch.full((len(places),), -1)
+    bounds: list[list[int]] = []  # first and last character of each word
+    before = None
     for token, (place, word) in enumerate(zip(places, spelled, strict=True)):
         if place is None:
             continue
         if word != before:
             bounds.append([*place])
         bounds[-1][1] = place[1]
-        of[token], before = len(bounds) - 1, word
-    return [text[first:last].strip() for first, last in bounds], of
+        word_of[token] = len(bounds) - 1
+        before = word
+    return [text[first:last].strip() for first, last in bounds], word_of
