@@ -62,14 +62,14 @@ class Distilled(nn.Module):
         with torch.no_grad():
             theirs = _outputs(teacher, ids, given, attention)
         own = _outputs(self.student, ids, given, attention)
-        first, *rest = own.hidden
-        return own._replace(
-            hidden=[self.embedding(first), *(self.hidden(h) for h in rest)]
-        ), Outputs(
-            theirs.logits,
-            [theirs.hidden[layer] for layer in (0, *self.layers)],
-            [theirs.attention[layer - 1] for layer in self.layers] if attention else [],
-        )
+
+        # The student's states in the teacher's width: the embedding's output, then each layer's.
+        embedded, *states = own.hidden
+        projected = [self.embedding(embedded), *(self.hidden(state) for state in states)]
+        # The teacher's layers that the student learns from. Number 0 is the embedding's output.
+        hidden = [theirs.hidden[layer] for layer in (0, *self.layers)]
+        scores = [theirs.attention[layer - 1] for layer in self.layers] if attention else []
+        return own._replace(hidden=projected), Outputs(theirs.logits, hidden, scores)
 
 
 def student(teacher: nn.Module, layers: int | None = None) -> MLM:
@@ -90,14 +90,17 @@ def _outputs(model: nn.Module, ids: Tensor, given: dict[str, Tensor], attention:
     stack = _stack(model)
     if stack.embed.segments is None:
         given = {name: value for name, value in given.items() if name != "segments"}
-    patterns = ["embed", "blocks.*", *(["blocks.*.attn.scores"] if attention else [])]
+    patterns = ["embed", "blocks.*"]
+    if attention:
+        patterns.append("blocks.*.attn.scores")
     with capture(stack, *patterns, detach=False) as seen:
         out = model(ids, **given)
     # BERT's pretraining head answers next sentence, too
     logits = out[0] if isinstance(out, tuple) else out
-    count = len(stack.blocks)
-    scores = [seen[f"blocks.{i}.attn.scores"] for i in range(count)] if attention else []
-    return Outputs(logits, [seen["embed"], *(seen[f"blocks.{i}"] for i in range(count))], scores)
+    layers = range(len(stack.blocks))
+    hidden = [seen["embed"], *(seen[f"blocks.{layer}"] for layer in layers)]
+    scores = [seen[f"blocks.{layer}.attn.scores"] for layer in layers] if attention else []
+    return Outputs(logits, hidden, scores)
 
 
 def _stack(model: nn.Module) -> Transformer:

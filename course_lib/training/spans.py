@@ -49,12 +49,6 @@ def totals(start: Logits, end: Logits, inside: Bool[Tensor, " T"]) -> Float[Tens
     return (start.float()[:, None] + end.float()[None, :]).masked_fill(~allowed, float("-inf"))
 
 
-def joint(start: Logits, end: Logits, inside: Bool[Tensor, " T"]) -> Float[Tensor, "T T"]:
-    """The probability of each answer i..j: a softmax over all that there are."""
-    total = totals(start, end, inside)
-    return total.flatten().softmax(-1).view_as(total)
-
-
 def best(start: Logits, end: Logits, inside: Bool[Tensor, " T"]) -> tuple[int, int]:
     """The answer i..j with the highest start[i] + end[j]."""
     if not inside.any():

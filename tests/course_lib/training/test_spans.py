@@ -25,10 +25,8 @@ def test_the_best_of_all_pairs_by_counting(monkeypatch: pytest.MonkeyPatch) -> N
         assert spans.best(start, end, INSIDE) == max(
             pairs, key=lambda p: float(start[p[0]] + end[p[1]])
         )
-        joint = spans.joint(start, end, INSIDE)
-        assert sorted(map(tuple, joint.nonzero().tolist())) == sorted(pairs)
-        assert joint.sum() == pytest.approx(1, abs=1e-5)
-        assert divmod(int(joint.argmax()), 7) == spans.best(start, end, INSIDE)
+        allowed = spans.totals(start, end, INSIDE).isfinite()
+        assert sorted(map(tuple, allowed.nonzero().tolist())) == sorted(pairs)
 
 
 @pytest.mark.parametrize("tokenizer", [WORDPIECE, BPE], ids=["encoder", "decoder"])
