@@ -73,6 +73,7 @@ Device = Annotated[
     str, typer.Option(help="cpu, cuda, mps, or auto = the best there is.", callback=device_named)
 ]
 Documents = Annotated[int | None, typer.Option(help="How many documents; all if not given.", min=1)]
+Column = Annotated[str | None, typer.Option(help="Where the text stands, if not in `text`.")]
 HeldOut = Annotated[
     int, typer.Option(help="Documents to keep aside, if there is no validation split.", min=0)
 ]
@@ -100,6 +101,7 @@ def pretrain(
     ],
     out: Annotated[Path, typer.Option(help="Folder for the model and its run.", callback=named)],
     data: Annotated[str, typer.Option(help=SOURCES + ", or a folder that `tokenize` wrote.")],
+    column: Column = PRETRAIN.column,
     documents: Documents = PRETRAIN.documents,
     held_out: HeldOut = PRETRAIN.held_out,
     init_from: Annotated[
@@ -196,6 +198,7 @@ def tokenize(
     model: Annotated[
         str, typer.Option(help="What it is for: gpt takes byte-level BPE, the others WordPiece.")
     ] = "gpt",
+    column: Column = PRETRAIN.column,
     documents: Documents = PRETRAIN.documents,
     held_out: HeldOut = PRETRAIN.held_out,
     vocab: Annotated[

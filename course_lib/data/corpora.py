@@ -15,7 +15,7 @@ from course_lib.errors import CourseError
 # characters in all.
 FEW, BOOK, SMALL = 32, 100_000, 5000
 ENDS = [re.compile(end) for end in (r"\n\s*\n", r"\n", r"[.!?。！？]+['\")\]’”]*\s*", r"\s")]
-SAY = 'column="NAME", in predict by --columns text=NAME'
+SAY = 'column="NAME", in a command --column NAME'
 
 
 def corpus(

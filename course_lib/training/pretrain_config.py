@@ -21,6 +21,7 @@ class TokenizeConfig:
             decides the kind of tokenizer.
         out: the folder for the tokenizer and the token files.
         data: what `data.corpus` takes, or a folder that `tokenize` wrote.
+        column: where the data's text stands, where that is not known.
         documents: how many; all if None.
         held_out: documents to keep aside where the data has no validation split.
         vocab: size of the vocabulary to learn, unless the folder has a tokenizer.
@@ -32,6 +33,7 @@ class TokenizeConfig:
     model: str
     out: Path
     data: str
+    column: str | None = None
     documents: int | None = None
     held_out: int = 0
     vocab: int = 3072

@@ -329,6 +329,8 @@ def tokenize(config: TokenizeConfig, tokenizer: Tokenizer | None = None) -> Prep
     note = {"data": data, "documents": config.documents, "seed": config.seed}
     if config.held_out:
         note["held_out"] = config.held_out
+    if config.column:
+        note["column"] = config.column
     there = TokenStore.open(out / "tokens").note if _has_tokens(out) else None
     if _has_tokens(data) or there == note:
         return _reopen(config, tokenizer)
@@ -338,8 +340,9 @@ def tokenize(config: TokenizeConfig, tokenizer: Tokenizer | None = None) -> Prep
             " folder, or say --afresh."
         )
 
-    corpus = partial(corpora.corpus, data, n=config.documents, seed=config.seed, streaming=True)
-    aside = _validation(data, config.seed)
+    how: dict[str, Any] = {"seed": config.seed, "column": config.column}
+    corpus = partial(corpora.corpus, data, n=config.documents, streaming=True, **how)
+    aside = _validation(data, **how)
     taken = 0  # documents of the corpus itself that are kept aside
     if not aside and config.held_out:
         taken = config.held_out
@@ -367,20 +370,21 @@ def _reopen(config: TokenizeConfig, tokenizer: Tokenizer | None) -> Prepared:
     """Token files that are there; held-out text is added where they brought none."""
     texts = _open(config.out, config.data, tokenizer)
     if texts.held_out is None:
-        aside = _validation(texts.store.note.get("data"), config.seed)
+        note = texts.store.note
+        aside = _validation(note.get("data"), config.seed, note.get("column"))
         if aside:
             encode_corpus(aside, texts.tokenizer, config.out / "held_out")
     return _open(config.out, config.data)
 
 
-def _validation(source: str | None, seed: int) -> Any:
+def _validation(source: str | None, seed: int, column: str | None) -> Any:
     """The first documents of the source's validation split; none if it has no such split, or is no
     longer there.
     """
     if not source:
         return []
     try:
-        return corpora.corpus(source, split="validation", n=HELD_OUT, seed=seed)
+        return corpora.corpus(source, split="validation", n=HELD_OUT, seed=seed, column=column)
     except CourseError:
         return []
 

@@ -146,7 +146,7 @@ def test_wrong_columns_are_said_for_python_and_the_command(
         data.task(file, columns=columns)
     with pytest.raises(
         CourseError,
-        match=r"which column is the text is not known; the columns are id, .* --columns text",
+        match=r"which column is the text is not known; the columns are id, .* --column NAME",
     ):
         data.corpus(file)
 

@@ -72,6 +72,17 @@ def test_every_family_learns_and_is_written_in_the_public_layout(
     assert card["curve"] == read_json(tmp_path / "run" / "curve.json") and tokenizer.vocab.size
 
 
+def test_the_column_of_the_text_can_be_named(tmp_path: Path) -> None:
+    rows = tmp_path / "rows.jsonl"
+    row = json.dumps({"title": "The judge", "content": "the judge went home. " * 40})
+    rows.write_text(f"{row}\n" * 40, encoding="utf-8")
+    with pytest.raises(CourseError, match=r"the text is not known; .* --column NAME"):
+        tokenize(str(rows), tmp_path / "tokens", vocab=300)
+    ready = tokenize(str(rows), tmp_path / "tokens", vocab=300, column="content")
+    assert "home" in ready.tokenizer.decode(ready.store[0])
+    assert ready.store.note["column"] == "content"
+
+
 def test_tokens_are_streamed_and_written_once_and_read_by_any_run(
     book: str, tmp_path: Path, monkeypatch
 ) -> None:  # type: ignore[no-untyped-def]
