@@ -9,7 +9,6 @@ from classroom.figures.charts import (
     arrows,
     bars,
     curves,
-    diffs,
     histogram,
     learning_curve,
     scaling,
@@ -38,5 +37,5 @@ from classroom.figures.maps import (
 )
 from classroom.figures.models import Tower, model, tower
 from classroom.figures.parse import annotations, head_arcs
-from classroom.figures.tables import ResultRow, boxes, results_table, table
+from classroom.figures.tables import boxes, table
 from classroom.figures.trees import Option, search_tree

@@ -221,33 +221,6 @@ def bars(
 
 
 @styled
-def diffs(rows: Mapping[str, Numbers], *, x: str, size: _Size = (8.5, 3.2)) -> Figure:
-    """Forest plot: each seed's difference as a dot, their mean with its 95% interval; dotted: no
-    difference.
-    """
-    figure, axes = canvas(*size)
-    axes.axvline(0, **DOTTED)
-    for row, seeds in enumerate(map(array, rows.values())):
-        half = _half_interval(seeds)
-        axes.errorbar(
-            seeds.mean(), row, xerr=half, fmt="s", color=PALETTE[0], capsize=5, linewidth=1.8
-        )
-        axes.scatter(
-            seeds,
-            [row + 0.22] * len(seeds),
-            s=22,
-            color="white",
-            edgecolors=INK,
-            linewidths=1,
-            zorder=5,
-        )
-    axes.set(
-        xlabel=x, yticks=range(len(rows)), yticklabels=list(rows), ylim=(len(rows) - 0.4, -0.5)
-    )
-    return figure
-
-
-@styled
 def scatter(
     points: Numbers,
     labels: Sequence[str] | None = None,

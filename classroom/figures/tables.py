@@ -4,7 +4,7 @@ tokens, as HTML.
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from classroom.figures.display import Html
 from classroom.figures.style import TINTS
@@ -16,43 +16,6 @@ FONT = (
 )
 MONO = "font-family:'DejaVu Sans Mono',Menlo,Consolas,monospace"
 NONE = "–"
-
-
-class ResultRow(NamedTuple):
-    """One line of a results table. A figure that does not exist stays None and shows as a dash.
-
-    recorded: a number, or (mean, lower, upper) of the 95% interval over seeds.
-    """
-
-    name: str
-    paper: float | None = None
-    here: float | None = None
-    recorded: float | tuple[float, float, float] | None = None
-    verdict: str = ""
-
-
-def results_table(
-    rows: Sequence[ResultRow], *, digits: int = 1, unit: str = "", name: str = "measure"
-) -> Html:
-    """The paper's figure, this run's, the recorded one's and the verdict in words; a column that
-    nobody has a figure for is left out.
-
-    unit: what the numbers are in, for the header ("%", "perplexity"). name: heading of the first
-    column."""
-    suffix = f" ({unit})" if unit else ""
-    columns = {
-        "name": name,
-        "paper": f"paper{suffix}",
-        "here": f"this run{suffix}",
-        "recorded": f"recorded{suffix}",
-    }
-    columns["verdict"] = "verdict"
-    used = [
-        field for field in columns if any(getattr(row, field) not in ("", None) for row in rows)
-    ]
-    return table(
-        [{columns[field]: getattr(row, field) for field in used} for row in rows], digits=digits
-    )
 
 
 def table(rows: Sequence[Mapping[str, Any]], *, digits: int = 3) -> Html:

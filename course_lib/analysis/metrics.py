@@ -174,14 +174,6 @@ def rouge(
     return _mean_of_best(predictions, truth, f_measure)
 
 
-def perplexity(loss: float) -> float:
-    """exp of the mean loss a token, in nats.
-
-    It can be compared only between models with the same tokens.
-    """
-    return math.exp(loss) if loss < 700 else math.inf
-
-
 def per_class(
     predictions: Sequence[int], truth: Sequence[int], names: Sequence[str]
 ) -> dict[str, dict[str, float]]:

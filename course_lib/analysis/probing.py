@@ -154,47 +154,6 @@ def arcs(row: Row) -> Iterator[tuple[str, int, int]]:
             yield relation, dependent, governor
 
 
-def arc_table(
-    attention: Sequence[Float[Tensor, "L H W W"]], rows: Sequence[Row], *, reach: int = 0
-) -> dict[str, Tensor]:
-    """All arcs as questions, a batch for a linear model (Clark et al. 2019, section 5).
-
-    Which word governs this one?
-
-    Args:
-        attention: of each sentence.
-        rows: the sentences.
-        reach: adds one feature each for the distances from -reach to reach.
-
-    Returns:
-        x, Float[N Wmax F]: the features of each candidate, heads' weights in both directions and
-        distances. ids, Int[N Wmax]: its place. attention_mask, Bool[N Wmax]: all other words of the
-        sentence. labels, Int[N]: the governor.
-    """
-    xs = []
-    labels = []
-    for weights, row in zip(attention, rows, strict=True):
-        flat = weights.flatten(0, 1)
-        both = torch.cat([flat, flat.mT]).permute(1, 2, 0)  # W W F
-        if reach:
-            at = torch.arange(len(row["tokens"]))
-            apart: Tensor = (at - at[:, None]).clamp(-reach, reach) + reach
-            both = torch.cat([both, F.one_hot(apart, 2 * reach + 1).float()], dim=-1)
-        for _, dependent, governor in arcs(row):
-            candidates = F.pad(both[dependent], (0, 1), value=1.0)  # the last feature: a candidate
-            candidates[dependent, -1] = 0.0
-            xs.append(candidates)
-            labels.append(governor)
-    x = nn.utils.rnn.pad_sequence(xs, batch_first=True)
-    places = torch.arange(x.shape[1]).expand(x.shape[:2])
-    return {
-        "x": x[..., :-1],
-        "ids": places,
-        "attention_mask": x[..., -1] > 0,
-        "labels": torch.tensor(labels),
-    }
-
-
 def linear_probe(
     x: Float[Tensor, "N D"], y: Int[Tensor, " N"], classes: int, *, steps: int = 60
 ) -> nn.Linear:

@@ -101,30 +101,6 @@ def test_sentences_of_the_world_hang_together() -> None:
         assert all(-1 <= head < len(row["tokens"]) for head in row["heads"])
 
 
-def test_the_table_of_arcs_holds_what_each_candidate_gets() -> None:
-    weights = torch.rand(2, 3, 5, 5, generator=torch.Generator().manual_seed(0))
-    table = probing.arc_table(
-        [weights, weights[..., :2, :2]],
-        [ROW, {"heads": [1, -1], "deprels": ["det", "root"], "tokens": ["a", "cat"]}],
-        reach=2,
-    )
-    assert table["x"].shape == (4, 5, 12 + 5) and table["labels"].tolist() == [1, 2, 2, 1]
-    assert table["attention_mask"].tolist() == [
-        [False, True, True, True, True],
-        [True, False, True, True, True],
-        [True, True, True, False, True],
-        [False, True, False, False, False],
-    ]
-    assert table["ids"].tolist() == [[0, 1, 2, 3, 4]] * 4
-    the_at_sat = table["x"][0, 2]
-    assert torch.equal(the_at_sat[:6], weights[..., 0, 2].flatten())
-    assert torch.equal(the_at_sat[6:12], weights[..., 2, 0].flatten())
-    assert the_at_sat[12:].tolist() == [0, 0, 0, 0, 1]  # two to the right
-    down_at_the = table["x"][2, 0]
-    assert down_at_the[12:].tolist() == [1, 0, 0, 0, 0]  # three to the left counts as two
-    assert probing.arc_table([weights[:0]], [ROW], reach=2)["x"].shape == (3, 5, 5)
-
-
 def test_the_probe_finds_what_is_linear() -> None:
     draw = torch.Generator().manual_seed(0)
     x = 50 + torch.randn(600, 4, generator=draw) * torch.tensor([0.1, 1.0, 10.0, 1.0])
