@@ -150,8 +150,7 @@ def pretrain(
         float | None, typer.Option(help="Of a masked model; 0.15 if not given.", min=0, max=1)
     ] = PRETRAIN.mask_rate,
     mask_unit: Annotated[
-        Literal["tokens", "words", "spans", "ngrams"],
-        typer.Option(help="What a masked model is asked for: tokens, or words, some in a row."),
+        str, typer.Option(help="What a masked model hides: tokens, words, spans or ngrams.")
     ] = PRETRAIN.mask_unit,
     cased: Cased = PRETRAIN.cased,
     dropout: Annotated[

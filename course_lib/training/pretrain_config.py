@@ -78,7 +78,7 @@ class PretrainConfig(TokenizeConfig):
     teacher: str | Path | None = None
 
     mask_rate: float | None = None
-    mask_unit: Literal["tokens", "words", "spans", "ngrams"] = "tokens"
+    mask_unit: str = "tokens"
     tokens: int = 4096
     short: int | None = None
 

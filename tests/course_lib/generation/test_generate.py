@@ -185,8 +185,8 @@ def test_filters_by_name_come_in_the_registrys_order_and_lists_in_their_own():
     named = next_distribution(logits, top_p=0.55, top_k=2)
     assert torch.equal(named, next_distribution(logits, [top_k(2), top_p(0.55)]))
     assert not torch.equal(named, next_distribution(logits, [top_p(0.55), top_k(2)]))
-    with pytest.raises(CourseError, match="no filter 'typical'; there are temperature, top_k"):
-        next_distribution(logits, typical=0.5)
+    with pytest.raises(CourseError, match="no filter 'blur'; there are temperature, top_k"):
+        next_distribution(logits, blur=0.5)
 
 
 def test_generate_takes_filters_as_a_list_and_by_name(model):
