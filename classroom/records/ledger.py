@@ -1,5 +1,20 @@
-"""The ledger, data/claims.yaml: every statement of the lectures that the course puts to the
-test.
+"""The claims of the lessons: statements of papers and lectures that the course puts to the test.
+
+They stand in the lessons' folders, `classroom/lessons/<name>/claims.yaml`, one entry a claim:
+
+    id      its name: in a lesson the anchor of its section, in data/results the file of its record
+    kind    exact: mathematics or a count, true to the last digit
+            computed: a formula evaluated at full size (parameters, FLOPs, cost), without training
+            measured: an experiment with small models over several seeds; what must agree is the
+            direction that `shows` names, never a paper's own figure
+    says    what the paper says
+    shows   what the course measures or computes to find out
+    paper   the paper's figures, where there are any; they stand beside ours
+    note    anything else one should know about these figures
+    rule    when the verdict is which (`classroom.records.rules`), written before the first run
+    real    what real English says of it (data/results/real_*.json), by the same forms as the rule;
+            it moves no verdict
+    tried   what was tried to find out why a claim does not show
 """
 
 import re
@@ -12,27 +27,16 @@ from typing import Any, Literal, get_args
 from classroom import course
 from classroom.records import rules
 from course_lib.errors import CourseError
-from course_lib.files import DATA
-
-LEDGER = DATA / "claims.yaml"
 
 ClaimKind = Literal["exact", "computed", "measured"]
 KINDS: tuple[str, ...] = get_args(ClaimKind)
-NEEDED = ("id", "lesson", "kind", "says", "shows", "rule")
+NEEDED = ("id", "kind", "says", "shows", "rule")
 ALLOWED = (*NEEDED, "paper", "note", "tried", "real")
 
 
 @dataclass(frozen=True)
 class Claim:
-    """One row of the ledger.
-
-    id: its name. lesson: where it is tested live. kind: "exact", "computed" or "measured". says:
-    the lecture's words. shows: what the course measures. paper: the lecture's figures, in whatever
-    shape they have; None without any. rule: when the verdict is which (`classroom.records.rules`),
-    written before the first run. tried: what was tried to
-        find out why it does not show. real: statements on data/results/real_*.json, which are no
-        part of the rule.
-    """
+    """One entry of a claims.yaml; see above for its fields. lesson: "09_bert", by its folder."""
 
     id: str
     lesson: str
@@ -47,38 +51,48 @@ class Claim:
 
 
 @cache
-def read(path: Path = LEDGER) -> dict[str, Claim]:
-    """The claims of a ledger by their id, in its order."""
+def read() -> dict[str, Claim]:
+    """The claims of all lessons by their id, in the order of the course."""
+    claims: dict[str, Claim] = {}
+    for lesson in course.names():
+        path = course.folder(lesson) / "claims.yaml"
+        for found in read_file(path, lesson) if path.exists() else ():
+            if found.id in claims:
+                raise CourseError(
+                    f"The claim {found.id!r} stands in {claims[found.id].lesson} and in {lesson};"
+                    " every claim needs an id of its own."
+                )
+            claims[found.id] = found
+    return claims
+
+
+def read_file(path: Path, lesson: str) -> list[Claim]:
+    """The claims of one file, in its order."""
     import yaml
 
     try:
         entries = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise CourseError(
-            f"The ledger {path} cannot be read ({error.strerror}); restore it."
+            f"The claims {path} cannot be read ({error.strerror}); restore them."
         ) from error
     except yaml.YAMLError as error:
-        where = getattr(error, "problem_mark", None)
-        line = f", line {where.line + 1}" if where else ""
+        mark = getattr(error, "problem_mark", None)
+        line = f", line {mark.line + 1}" if mark else ""
         raise CourseError(
             f"{path.name}{line} is not YAML: {getattr(error, 'problem', error)}."
         ) from error
     if not isinstance(entries, list) or not entries:
         raise CourseError(f"{path.name} must be a list of claims, each beginning with '- id:'.")
-    claims: dict[str, Claim] = {}
+    claims: list[Claim] = []
     for number, entry in enumerate(entries, start=1):
-        found = _claim(path.name, number, entry)
-        if found.id in claims:
+        found = _claim(f"{lesson}, {path.name}", number, entry, lesson)
+        if any(found.id == other.id for other in claims):
             raise CourseError(
                 f"{path.name}: the id {found.id!r} stands twice; every claim needs its own."
             )
-        claims[found.id] = found
+        claims.append(found)
     return claims
-
-
-def published(lesson: str) -> dict[str, Any]:
-    """The papers' figures of a lesson, by claim."""
-    return course.papers(lesson)
 
 
 def claim(name: str) -> Claim:
@@ -97,7 +111,7 @@ def of_lesson(name: str) -> list[Claim]:
     return [found for found in read().values() if found.lesson == lesson]
 
 
-def _claim(file: str, number: int, entry: Any) -> Claim:
+def _claim(file: str, number: int, entry: Any, lesson: str) -> Claim:
     if not isinstance(entry, dict):
         raise CourseError(
             f"{file}: entry {number} is {entry!r}; it must have the keys {', '.join(NEEDED)}."
@@ -118,8 +132,8 @@ def _claim(file: str, number: int, entry: Any) -> Claim:
         raise CourseError(
             f"{name}: kind is {entry['kind']!r}; it must be one of {', '.join(KINDS)}."
         )
-    if entry["lesson"] not in course.names():
-        raise CourseError(f"{name}: there is no lesson {entry['lesson']!r}.")
     rules.check(entry["rule"], name)
     rules.check({"statements": entry["real"]} if "real" in entry else entry["rule"], name)
-    return Claim(**entry | {key: tuple(entry.get(key, ())) for key in ("tried", "real")})
+    return Claim(
+        lesson=lesson, **entry | {key: tuple(entry.get(key, ())) for key in ("tried", "real")}
+    )

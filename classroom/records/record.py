@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from classroom.records.figures import VERDICTS, Figure, Verdict
-from classroom.records.ledger import DATA, claim
+from classroom.records.ledger import claim
 from course_lib.errors import CourseError
-from course_lib.files import read_json, write_json
+from course_lib.files import DATA, read_json, write_json
 
 RESULTS = DATA / "results"
 

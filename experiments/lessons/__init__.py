@@ -2,7 +2,7 @@
 here.
 """
 
-from classroom.records.ledger import published
+from classroom.course import papers
 from experiments.engine import probes, small_models
 from experiments.engine.arms import Arm, sentences, town
 from experiments.engine.experiment import averaged, experiment, given, settings, suite
@@ -23,8 +23,8 @@ __all__ = [
     "fit",
     "given",
     "linear_config",
+    "papers",
     "probes",
-    "published",
     "sentences",
     "settings",
     "small_models",

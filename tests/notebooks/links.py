@@ -16,8 +16,8 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import nbformat
-import yaml
 
+from classroom.records import ledger
 from tools.notebooks import ROOT
 
 PACKAGES = ("course_lib", "classroom", "experiments")
@@ -179,14 +179,12 @@ def commands(document: Document) -> Iterator[str]:
     ):
         if not _module(module):
             yield f"there is no module {module}"
-    claims = {
-        claim["id"] for claim in yaml.safe_load((ROOT / "data" / "claims.yaml").read_text("utf-8"))
-    }
+    claims = ledger.read()
     named = re.findall(r"claims run ([a-z][\w-]+)", document.code)
     named += re.findall(r"^#+ .*?\b[Cc]laim `([^`]+)`", document.prose, re.MULTILINE)
     for claim in dict.fromkeys(named):
         if claim not in claims:
-            yield f"there is no claim {claim} in data/claims.yaml"
+            yield f"there is no claim {claim} in any lesson's claims.yaml"
 
 
 def names(document: Document) -> Iterator[str]:

@@ -2,7 +2,8 @@
 card or the lesson's papers.json.
 
 Whole numbers below 100, years, and places in papers ("table 5") are left out. What is neither
-measured nor a figure of the lesson's paper has its source in data/numbers.json. A changed last
+measured nor a figure of the lesson's paper has its source in the lesson's numbers.json, or in
+data/numbers.json for all. A changed last
 digit is seen in four of ten cases: nearby tables hold many numbers."""
 
 import json
@@ -89,7 +90,7 @@ def stated(source: str) -> Iterator[tuple[str, float, int, tuple[float, ...]]]:
 def unfounded(path: Path) -> Iterator[str]:
     """The numbers in a lesson's prose that stand nowhere near."""
     cells, name = json.loads(path.read_text("utf-8"))["cells"], path.stem
-    sources = read_json(COURSE / "data" / "numbers.json")
+    sources = read_json(COURSE / "data" / "numbers.json") | course.contents(name, "numbers.json")
     common = list(leaves(course.papers(name)))
     cards = (COURSE / "data" / "checkpoints").glob("*/card.json")
     common += [
@@ -103,7 +104,7 @@ def unfounded(path: Path) -> Iterator[str]:
         prose = "".join(cell["source"]) if cell["cell_type"] == "markdown" else ""
         for printed, value, decimals, factors in stated(prose):
             room = 0.5 * 10**-decimals + 1e-9 * value
-            given = printed in sources.get(name, {}) | sources["every lesson"]
+            given = printed in sources
             if not given and not any(
                 abs(n * factor - value) <= room for n in near for factor in factors
             ):

@@ -2,7 +2,7 @@
 
 from course_lib.analysis import cost
 from course_lib.families import preset
-from experiments.lessons import Lab, experiment, published
+from experiments.lessons import Lab, experiment, papers
 
 MIDDLE = "as if all had 512"  # lengths of the texts that a published model read
 
@@ -12,7 +12,7 @@ def pretraining_cost(lab: Lab, seed: int) -> dict[str, float]:
     """The lecture's dollars, hours times the nearest list price, shares of the peak, and today's
     dollars.
     """
-    said = published("21_choosing")["pretraining-cost"]
+    said = papers("21_choosing")["pretraining-cost"]
     values: dict[str, float] = {}
     for name, used in said["hardware"].items():
         hours, dollars = used["devices"] * used["days"] * 24, said["dollars"][name]

@@ -20,7 +20,7 @@ from experiments.lessons import (
     Lab,
     experiment,
     given,
-    published,
+    papers,
     small_models,
 )
 
@@ -103,8 +103,7 @@ def gpt2_sizes(lab: Lab, seed: int) -> dict[str, float]:
 
     values: dict[str, float] = {}
     labels = {
-        row["layers"]: row["millions"] * MILLION
-        for row in published("18_gpt2")["gpt2-sizes"]["rows"]
+        row["layers"]: row["millions"] * MILLION for row in papers("18_gpt2")["gpt2-sizes"]["rows"]
     }
     for size, (layers, width, heads) in GPT2_SIZES.items():
         theirs = partial(GPT2LMHeadModel, GPT2Config(n_layer=layers, n_embd=width, n_head=heads))

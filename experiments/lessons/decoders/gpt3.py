@@ -28,7 +28,7 @@ from experiments.lessons import (
     fit,
     given,
     linear_config,
-    published,
+    papers,
     small_models,
     windows,
 )
@@ -300,9 +300,7 @@ def gpt3_table(lab: Lab, seed: int) -> dict[str, float]:
 @experiment("training-compute")
 def training_compute(lab: Lab, seed: int) -> dict[str, float]:
     """6 N D of the published models, of GPT-1 and of the course's own, and hours of one A100."""
-    models = {
-        name: row[:3] for name, row in published("19_gpt3")["training-compute"]["rows"].items()
-    }
+    models = {name: row[:3] for name, row in papers("19_gpt3")["training-compute"]["rows"].items()}
     mini, tokens = zoo.load("gpt-mini")[0], zoo.card("gpt-mini")["tokens"]
     models["GPT-1"] = [cost.parameters(gpt1()) / MILLION, 100, 6]
     models["gpt-mini"] = [cost.parameters(mini.stack.config) / MILLION, tokens / BILLION, 6]

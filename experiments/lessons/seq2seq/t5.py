@@ -21,14 +21,14 @@ from experiments.lessons import (
     fit,
     given,
     linear_config,
+    papers,
     probes,
-    published,
 )
 from experiments.lessons.seq2seq import bart
 
 SIZES: dict[str, dict[str, int]] = given("t5")["sizes"]
 STORIES = 2000  # of the corner
-PAPER = published("17_t5")
+PAPER = papers("17_t5")
 RATES: dict[tuple[str, ...], float] = {("inference",): 1e-3}  # learning rates: 3e-3 for all others
 TASKS = {  # of lesson 16's corner of the town
     "topic": text_to_text.Wording("topic", labels=("food", "goods", "texts", "animals")),
