@@ -155,12 +155,11 @@ class TaskModel(nn.Module):
     def forward(
         self, ids: Tensor, *, attention_mask: Tensor | None = None, segments: Tensor | None = None
     ) -> Tensor | tuple[Tensor, Tensor]:
-        attention_mask = (
-            torch.ones_like(ids, dtype=torch.bool)
-            if attention_mask is None
-            else attention_mask.bool()
-        )
-        segments = torch.zeros_like(ids) if segments is None else segments
+        if attention_mask is None:
+            attention_mask = torch.ones_like(ids, dtype=torch.bool)
+        attention_mask = attention_mask.bool()
+        if segments is None:
+            segments = torch.zeros_like(ids)
         if self.kind == "choice":
             rows = (x.flatten(0, 1) for x in (ids, attention_mask, segments))
             return self._pair(*rows).view(ids.shape[:2])
@@ -201,18 +200,21 @@ class TaskModel(nn.Module):
             read += [self.read(self.body(text, attention_mask=keep), keep), keep]
         u, keep_u, v, keep_v = read
         scores = self.cross(u) @ v.transpose(1, 2)  # B Tu Tv
-        to_v = scores.masked_fill(~keep_v[:, None], float("-inf")).softmax(-1).to(v.dtype) @ v
-        to_u = (
-            scores.transpose(1, 2)
-            .masked_fill(~keep_u[:, None], float("-inf"))
-            .softmax(-1)
-            .to(u.dtype)
-            @ u
+        to_v = _mean_of(v, keep_v, scores)
+        to_u = _mean_of(u, keep_u, scores.transpose(1, 2))
+        return (
+            (self.again(_beside(u, to_v), keep_u), keep_u),
+            (self.again(_beside(v, to_u), keep_v), keep_v),
         )
-        beside = (
-            torch.cat([x, other, x * other, x - other], dim=-1)
-            for x, other in ((u, to_v), (v, to_u))
-        )
-        return tuple(
-            (self.again(x, keep), keep) for x, keep in zip(beside, (keep_u, keep_v), strict=True)
-        )
+
+
+def _mean_of(
+    words: Float[Tensor, "B T F"], keep: Bool[Tensor, "B T"], scores: Float[Tensor, "B To T"]
+) -> Float[Tensor, "B To F"]:
+    """What each word of the other text attends to: a mean of these words by their scores."""
+    weights = scores.masked_fill(~keep[:, None], float("-inf")).softmax(-1)
+    return weights.to(words.dtype) @ words
+
+
+def _beside(x: Float[Tensor, "B T F"], other: Float[Tensor, "B T F"]) -> Float[Tensor, "B T 4F"]:
+    return torch.cat([x, other, x * other, x - other], dim=-1)

@@ -111,11 +111,12 @@ class CharacterCNN(nn.Module):
 
     def forward(self, ids: Characters) -> Float[Tensor, "B T P"]:
         spelled, which = torch.unique(ids.flatten(0, 1), dim=0, return_inverse=True)  # N C
-        # Beyond the longest word every window holds padding alone; one such window tells the
-        # maximum all of them would.
+        # Behind the longest word all windows hold padding only. One of them gives the maximum that
+        # all would give, so the others are cut away.
         widest = max(wide for wide, _ in self.config.filters)
         used = ((spelled != PAD) & (spelled != 0)).any(0).nonzero()
-        spelled = spelled[:, : (int(used[-1]) + 1 if len(used) else 0) + widest]
+        longest = int(used[-1]) + 1 if len(used) else 0
+        spelled = spelled[:, : longest + widest]
         x: Tensor = self.characters(spelled).transpose(1, 2)  # N E C
         x = torch.cat([conv(x).max(-1).values for conv in self.filters], dim=-1)
         x = self.activation(x)
@@ -137,9 +138,8 @@ class Elmo(nn.Module):
         self.tokens = CharacterCNN(config)
         clips = {"cell_clip": config.cell_clip, "output_clip": config.projection_clip}
         lstm = partial(ProjectedLSTM, config.width, config.hidden, config.width, **clips)
-        self.forwards, self.backwards = (
-            nn.ModuleList(lstm() for _ in range(config.layers)) for _ in range(2)
-        )
+        self.forwards = nn.ModuleList(lstm() for _ in range(config.layers))
+        self.backwards = nn.ModuleList(lstm() for _ in range(config.layers))
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(
@@ -298,13 +298,13 @@ def hidden_word(
     # backward one after.
     rows = [[BOS, *a, UNK, *b, EOS] for a, b in zip(before, after, strict=True)]
     device = next(model.parameters()).device
-    batch = {
-        name: x.to(device)
-        for name, x in characters(rows, model.elmo.config.length, ends=False).items()
-    }
+    batch = characters(rows, model.elmo.config.length, ends=False)
+    batch = {name: x.to(device) for name, x in batch.items()}
     at = torch.zeros(len(rows), 2, batch["ids"].shape[1], dtype=torch.bool, device=device)
-    gap, number = torch.tensor([len(a) + 1 for a in before]), torch.arange(len(rows))
-    at[number, 0, gap - 1] = at[number, 1, gap + 1] = True
+    number = torch.arange(len(rows))
+    gap = torch.tensor([len(words) + 1 for words in before])
+    at[number, 0, gap - 1] = True
+    at[number, 1, gap + 1] = True
     with evaluating(model):
         logits = model(**batch, loss_mask=at).float()
     left, right = logits.log_softmax(-1).cpu().view(len(rows), 2, -1).unbind(1)
@@ -316,21 +316,19 @@ def load_published(folder: str | Path) -> Elmo:
     softmax, which is not in them."""
     import h5py  # which nothing else of the course needs
 
-    config, path, found = (
-        read_options(read_json(Path(folder) / "options.json")),
-        Path(folder) / "weights.hdf5",
-        {},
-    )
+    config = read_options(read_json(Path(folder) / "options.json"))
+    path = Path(folder) / "weights.hdf5"
+    weights: dict[str, Tensor] = {}
 
     def take(name: str, item: Any) -> None:
         if isinstance(item, h5py.Dataset):
-            found[name] = torch.from_numpy(item[...]).float()
+            weights[name] = torch.from_numpy(item[...]).float()
 
     model = Elmo(config)
     try:
         with h5py.File(path, "r") as file:
             file.visititems(take)
-        model.load_state_dict(convert(found, rules(config), model))
+        model.load_state_dict(convert(weights, rules(config), model))
     except (OSError, TypeError, RuntimeError) as error:
         raise CourseError(
             f"The weights {path} cannot be read, or are not those of options.json ({error})."

@@ -46,11 +46,15 @@ def framing(vocab: int, width: int, segments: int = 0, **more: float) -> StackCo
     """What framing a task's inputs asks of a body: the vocabulary, and that there are no positions
     to run out of.
     """
-    embed, sizes = (
-        EmbedConfig(vocab, segments=segments),
-        {"width": width, "layers": 1, "heads": 1, "hidden": width},
+    return StackConfig(
+        embed=EmbedConfig(vocab, segments=segments),
+        width=width,
+        layers=1,
+        heads=1,
+        hidden=width,
+        position=NoPosition(),
+        **more,  # type: ignore[arg-type]
     )
-    return StackConfig(embed=embed, position=NoPosition(), **sizes, **more)  # type: ignore[arg-type]
 
 
 class LstmBody(nn.Module):
@@ -157,9 +161,12 @@ class LstmAutoencoder(LstmLM):
 
 def reconstruction(model: nn.Module, batch: Batch) -> Tensor:
     """The autoencoder's loss: mean of -log p(token | tokens before it, the whole text's state)."""
-    ids, attention_mask = batch["ids"], batch.get("attention_mask")
-    at = torch.ones_like(ids, dtype=torch.bool) if attention_mask is None else attention_mask.bool()
-    return cross_entropy(model(ids, attention_mask=attention_mask, loss_mask=at), ids[at])
+    ids = batch["ids"]
+    attention_mask = batch.get("attention_mask")
+    real = torch.ones_like(ids, dtype=torch.bool)
+    if attention_mask is not None:
+        real = attention_mask.bool()
+    return cross_entropy(model(ids, attention_mask=attention_mask, loss_mask=real), ids[real])
 
 
 class Memory(NamedTuple):
@@ -195,18 +202,16 @@ class LstmEncoderDecoder(nn.Module):
         """The memory of the sources, and the state that the decoder begins with: from both
         directions' last words.
         """
-        attention_mask = (
-            torch.ones_like(ids, dtype=torch.bool)
-            if attention_mask is None
-            else attention_mask.bool()
-        )
-        values = self.encoder(self.embed(ids), attention_mask)
-        left, right = values.chunk(2, dim=-1)
-        last = left[torch.arange(len(ids), device=ids.device), right_padded(attention_mask) - 1]
-        begin = self.bridge(torch.cat([last, right[:, 0]], dim=-1)).view(
-            len(ids), 2, self.lstm_config.layers, -1
-        )
-        h, c = begin.permute(1, 2, 0, 3).contiguous()
+        if attention_mask is None:
+            attention_mask = torch.ones_like(ids, dtype=torch.bool)
+        attention_mask = attention_mask.bool()
+        values = self.encoder(self.embed(ids), attention_mask)  # B T M
+        left, right = values.chunk(2, dim=-1)  # B T H each
+        rows = torch.arange(len(ids), device=ids.device)
+        last = left[rows, right_padded(attention_mask) - 1]  # B H
+        begin = self.bridge(torch.cat([last, right[:, 0]], dim=-1))  # B 2*layers*H
+        begin = begin.view(len(ids), 2, self.lstm_config.layers, -1)
+        h, c = begin.permute(1, 2, 0, 3).contiguous()  # layers B H each
         return Memory(values, self.keys(values), attention_mask), (torch.tanh(h), c)
 
     def say(
@@ -253,18 +258,23 @@ class LstmSeq2Seq(nn.Module):
     def greedy(
         self, ids: Ids, *, max_new_tokens: int, attention_mask: Mask = None, eos: int | None = None
     ) -> Int[Tensor, "B U+1"]:
-        """The likeliest token at every step, start token included. eos ends a row, and fills the
-        rest of it.
+        """The likeliest token at every step, start token included.
+
+        Args:
+            ids: the sources.
+            max_new_tokens: at most so many behind the start token.
+            attention_mask: the sources' real tokens.
+            eos: ends a row, and fills the rest of it.
         """
         with evaluating(self):
             memory, state = self.stack.read(ids, attention_mask)
-            said = ids.new_full((len(ids), 1), self.stack.start)
+            text = ids.new_full((len(ids), 1), self.stack.start)
             ended = torch.zeros(len(ids), dtype=torch.bool, device=ids.device)
-            while said.shape[1] <= max_new_tokens and not bool(ended.all()):
-                h, state = self.stack.say(said[:, -1:], memory, state)
-                token = self.logits(h[:, -1]).argmax(-1)
+            while text.shape[1] <= max_new_tokens and not bool(ended.all()):
+                h, state = self.stack.say(text[:, -1:], memory, state)
+                token = self.logits(h[:, -1]).argmax(-1)  # B
                 if eos is not None:
                     token = token.masked_fill(ended, eos)
                     ended = ended | (token == eos)
-                said = torch.cat([said, token[:, None]], dim=1)
-        return said
+                text = torch.cat([text, token[:, None]], dim=1)
+        return text

@@ -180,11 +180,9 @@ class Word2Vec:
         shares = text.counts.double() ** self.config.power
         # where each word's part of [0, 1) ends
         self.table = (shares.cumsum(0) / shares.sum()).float()
-        # The updates of a step add up, and overshoot where too many are of one word: from 6 at full
-        # rate on, all texts
-        # and rates tried go astray; at 3 they learn as at 0.
-        # the chance that two drawn words are the same
-        meet = float((shares / shares.sum()).square().sum())
+        # The updates of a step add up, and overshoot where too many are of one word. From 6 at full
+        # rate on, all texts and rates tried go astray; at 3 they learn as at 0.
+        meet = float((shares / shares.sum()).square().sum())  # that two drawn words are the same
         # of one centre
         rate = self.config.lr * self.config.negative * (self.config.window + 1) * meet
         self.batch = max(1, min(self.config.batch, int(2 / rate)))
@@ -223,11 +221,8 @@ class Word2Vec:
         reach = torch.randint(1, window + 1, (len(ids),), generator=self.rng)
         for done in range(0, len(ids), self.batch):
             at = order[done : done + self.batch]
-            yield (
-                done / len(ids),
-                ids[at],
-                around(ids, rows, at, reach[at], window, len(self.text.words)),
-            )
+            contexts = around(ids, rows, at, reach[at], window, len(self.text.words))
+            yield done / len(ids), ids[at], contexts
 
     def draw(self, centres: int) -> Int[Tensor, "B K"]:
         """Words by their frequency to the power `power` (2013b, section 2.2)."""
@@ -246,11 +241,11 @@ class Word2Vec:
         """Update both tables; each centre's loss before it, summed over its pairs."""
         real = (contexts < len(self.text.words))[..., None].float()  # B C 1
         targets = torch.cat([centres[:, None], drawn], dim=1)
-        counts = torch.cat([torch.ones_like(centres[:, None]), drawn != centres[:, None]], dim=1)[
-            :, None
-        ].float()
-        # B C D, B 1+K D
-        v, u = F.embedding(contexts, self.inputs), F.embedding(targets, self.outputs)
+        others = drawn != centres[:, None]
+        counts = torch.cat([torch.ones_like(centres[:, None]), others], dim=1)  # B 1+K
+        counts = counts[:, None].float()  # B 1 1+K
+        v = F.embedding(contexts, self.inputs)  # B C D
+        u = F.embedding(targets, self.outputs)  # B 1+K D
         if self.config.kind == "skip-gram":
             h, counts = v, counts * real
         else:
@@ -359,10 +354,10 @@ class GloVe:
         self.text, self.config = text, config or GloVeConfig()
         self.rng = torch.Generator().manual_seed(self.config.seed)
         shape = len(text.words), self.config.size + 1
-        self.w, self.c = (
-            (torch.rand(shape, generator=self.rng) - 0.5) / shape[1] for _ in range(2)
-        )
-        self.squares_w, self.squares_c = torch.ones(shape), torch.ones(shape)
+        self.w = (torch.rand(shape, generator=self.rng) - 0.5) / shape[1]
+        self.c = (torch.rand(shape, generator=self.rng) - 0.5) / shape[1]
+        self.squares_w = torch.ones(shape)
+        self.squares_c = torch.ones(shape)
 
     def vectors(self) -> WordVectors:
         return WordVectors(
@@ -397,15 +392,15 @@ class GloVe:
         """Update both words of every pair by AdaGrad. Returns each pair's term of J before it."""
         loss, g, w, c = self._terms(i, j, x)
         w[:, -1] = c[:, -1] = 1.0  # what a bias is multiplied with
-        for table, squares, at, down in (
-            (self.w, self.squares_w, i, g * c),
-            (self.c, self.squares_c, j, g * w),
-        ):
-            table.index_add_(
-                0, at, down * squares.index_select(0, at).rsqrt_().mul_(-self.config.lr)
-            )
-            squares.index_add_(0, at, down.square())
+        self._adagrad(self.w, self.squares_w, i, g * c)
+        self._adagrad(self.c, self.squares_c, j, g * w)
         return loss
+
+    def _adagrad(self, table: Tensor, squares: Tensor, rows: Tensor, gradient: Tensor) -> None:
+        """Update some rows of a table, each number by its gradients' size so far."""
+        rates = squares.index_select(0, rows).rsqrt_().mul_(-self.config.lr)
+        table.index_add_(0, rows, gradient * rates)
+        squares.index_add_(0, rows, gradient.square())
 
     def _terms(self, i: Tensor, j: Tensor, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """J's terms, half of their derivatives by what is squared [B 1], and the rows of w and
