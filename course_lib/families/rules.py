@@ -74,7 +74,7 @@ class Fields:
     def of(cls, family: str, **rest: Any) -> "Fields":
         """With the entries of a table of `fields.toml`."""
         text = Path(__file__).with_name("fields.toml").read_text("utf-8")
-        entries = {}
+        entries: dict[str, tuple[str, Any]] = {}
         for theirs, ours in tomllib.loads(text)[family].items():
             entries[theirs] = (ours, None) if isinstance(ours, str) else tuple(ours)
         return cls(entries, **rest)
@@ -97,7 +97,8 @@ class Fields:
                 )
         stack = {**self.fixed, **own}
         # "embed.vocab" is a field of the part "embed"; "width" has no part: it is the stack's.
-        parts = {"": stack, "embed": dict(stack.pop("embed", {})), "position": {}}
+        embed_fields = dict(stack.pop("embed", {}))
+        parts: dict[str, dict[str, Any]] = {"": stack, "embed": embed_fields, "position": {}}
         for theirs, (ours, default) in self.entries.items():
             part, _, name = ours.rpartition(".")
             value = values.get(theirs)
@@ -119,7 +120,7 @@ class Fields:
         for theirs, (ours, _) in self.entries.items():
             part, _, name = ours.rpartition(".")
             owner = getattr(config, part) if part else config
-            value = getattr(owner, name, 0)
+            value: Any = getattr(owner, name, 0)
             values[theirs] = PUBLIC_ACTIVATIONS[value] if name == "activation" else value
         return values
 
