@@ -38,7 +38,8 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
             yield written
             with written.open("r+b") as file:
                 os.fsync(file.fileno())
-            os.umask(mask := os.umask(0o022))
+            mask = os.umask(0o022)  # the only way to read it is to set it
+            os.umask(mask)
             written.chmod(0o666 & ~mask)  # safetensors writes for the owner only
             written.replace(path)
     except OSError as error:

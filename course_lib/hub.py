@@ -172,7 +172,8 @@ def reached() -> Iterator[None]:
     import datasets
     from huggingface_hub import constants, get_session
 
-    answers, before = False, (constants.HF_HUB_OFFLINE, datasets.config.HF_HUB_OFFLINE)
+    answers = False
+    before = (constants.HF_HUB_OFFLINE, datasets.config.HF_HUB_OFFLINE)
     with suppress(Exception):  # whatever stands between: no network, a proxy, HF_HUB_OFFLINE
         get_session().head(constants.ENDPOINT, timeout=PATIENCE)
         answers = True

@@ -272,7 +272,8 @@ def answer(passage: str, answers: Any) -> Row:
 
 
 def _check_tokens(out: dict[str, Any]) -> None:
-    tokens, labels = out["tokens"], out.get("labels", [])
+    tokens = out["tokens"]
+    labels = out.get("labels", [])
     if not isinstance(tokens, list) or not tokens or not all(isinstance(t, str) for t in tokens):
         raise CourseError(f"the tokens are {_short(tokens)} instead of a list of words.")
     if "labels" not in out:

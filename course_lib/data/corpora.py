@@ -118,7 +118,8 @@ def _documents(found: folders.Found, column: str | None) -> Iterator[Row]:
     """
     wanted = None if column is None else Mapped(columns={"text": column})
     rows = _texts(found.records(wanted), column)
-    head, size = [], 0
+    head = []
+    size = 0
     for row in rows:
         head.append(row)
         size += len(row["text"])

@@ -85,8 +85,8 @@ def without_sources(cells: Cells, names: Sequence[str]) -> Cells | None:
 
 def with_title(record: Record) -> Record:
     """AG News: a text is its title and its description."""
-    title, text = record["Title"], record["Description"]
-    return {**record, "text": f"{title} {text}".strip()}
+    text = f"{record['Title']} {record['Description']}"
+    return {**record, "text": text.strip()}
 
 
 def with_word(record: Record) -> Record:

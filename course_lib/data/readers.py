@@ -48,7 +48,8 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
     """(number from 1, line without its end) of a UTF-8 file, unpacked on the way; never the whole
     file at once.
     """
-    number, empty = 0, True
+    number = 0
+    empty = True
     try:
         with PACKED.get(path.suffix.lower(), open)(path, "rb") as file:
             for number, raw in enumerate(file, start=1):
@@ -72,10 +73,12 @@ def read_text(path: Path, wanted: Mapped | None = None) -> Iterator[Placed]:
     document, without the licence around a Project Gutenberg book; more than `PIECE` is cut at blank
     lines."""
     body: list[str] = []
-    begun, size = 1, 0
+    begun = 1  # the line at which the document begins
+    size = 0
     for (number, line), (_, following) in pairwise(chain(read_lines(path), [(0, "")])):
         if START.match(line):
-            body, size = [], 0
+            body = []
+            size = 0
             continue
         if END.match(line):
             break
@@ -83,7 +86,9 @@ def read_text(path: Path, wanted: Mapped | None = None) -> Iterator[Placed]:
         title = ARTICLE.match(line) and not following.strip() and not (body and body[-1].strip())
         if title or (size > PIECE and not line.strip()):
             yield f"line {begun}", {"text": "\n".join(body).strip()}
-            body, begun, size = [], number, 0
+            body = []
+            begun = number
+            size = 0
         body.append(line)
         size += len(line) + 1
     yield f"line {begun}", {"text": "\n".join(body).strip()}
@@ -210,7 +215,8 @@ def _sentences(path: Path, skip: str = "\n") -> Iterator[list[tuple[int, str]]]:
     `skip` do not count.
     """
     for blank, lines in groupby(read_lines(path), key=lambda line: not line[1].strip()):
-        if not blank and (kept := [line for line in lines if not line[1].startswith(skip)]):
+        kept = [line for line in lines if not line[1].startswith(skip)]
+        if kept and not blank:
             yield kept
 
 

@@ -106,7 +106,8 @@ class Tokenizer:
     def decode(self, ids: Iterable[int] | Tensor, special: bool = False) -> str:
         """Text of these ids; special tokens are left out unless `special`."""
         numbers = _list(ids)
-        if odd := [i for i in numbers if not 0 <= i < self.vocab.size]:
+        odd = [i for i in numbers if not 0 <= i < self.vocab.size]
+        if odd:
             raise CourseError(
                 f"There is no token {odd[0]}; they are numbered from 0 to {self.vocab.size - 1}."
             )
@@ -142,10 +143,9 @@ class Tokenizer:
         with atomic_write(file) as handle:
             handle.write(self.backend.to_str())
         if path.suffix != ".json":
+            ids = {role: getattr(self.vocab, role) for role in ROLES}
             roles = {
-                f"{r}_token": self.tokens([i])[0]
-                for r in ROLES
-                if (i := getattr(self.vocab, r)) is not None
+                f"{role}_token": self.tokens([i])[0] for role, i in ids.items() if i is not None
             }
             inputs = ["input_ids", *(["token_type_ids"] if segments else []), "attention_mask"]
             about = {"tokenizer_class": "PreTrainedTokenizerFast", "model_input_names": inputs}
@@ -298,9 +298,8 @@ def _vocab(backend: tokenizers.Tokenizer, roles: dict[str, str]) -> Vocab:
     found: dict[str, int | None] = {}
     for role, names in ROLES.items():
         candidates = (roles[role],) if role in roles else names
-        found[role] = next(
-            (i for n in candidates if (i := backend.token_to_id(n)) is not None), None
-        )
+        ids = [backend.token_to_id(name) for name in candidates]
+        found[role] = next((i for i in ids if i is not None), None)
     if "sep" not in roles and found["cls"] is None:
         found["sep"] = None  # T5 has "</s>" as its end only
     added = {i for i, token in backend.get_added_tokens_decoder().items() if token.special}
