@@ -6,6 +6,8 @@ resumably.
     documents.py    transformers pretrained on documents       Recipe
     sentences.py    a BERT made into a sentence encoder         SentenceRecipe
     words.py        ELMo; word2vec and GloVe                    ElmoRecipe, StaticRecipe
+    primer.py       what the minis learn first, from pages of the world
+    warm_starts.py  models that take over what another kind has learned
     base.py         what they share: steps, learning rate, learning curve, stopping and going on
 """
 
@@ -21,7 +23,7 @@ from course_lib.errors import CourseError
 from course_lib.training.run_folder import Point
 from experiments.engine.arms import Training
 from experiments.recipes.base import Job
-from experiments.recipes.documents import Recipe, Run
+from experiments.recipes.documents import Documents, Primer, Recipe, Run, Size, Start
 from experiments.recipes.sentences import SentenceRecipe, SentenceRun
 from experiments.recipes.words import ElmoRecipe, ElmoRun, StaticRecipe, StaticRun
 
@@ -34,17 +36,31 @@ JOBS: dict[type, type[Job]] = {
 KINDS = dict(zip(("documents", "sentences", "elmo", "static"), JOBS, strict=True))
 
 
+# Fields of a recipe that are records of their own.
+PARTS = {"size": Size, "start": Start, "primer": Primer, "documents": Documents}
+
+
 def _read() -> dict[str, Any]:
-    made: dict[str, Any] = {}
-    for name, row in yaml.safe_load(
-        Path(__file__).with_name("recipes.yaml").read_text(encoding="utf-8")
-    ).items():
-        fields: dict[str, Any] = {
-            key: tuple(value) if isinstance(value, list) else value for key, value in row.items()
-        }
-        start = made.get(fields.pop("of", ""))
-        made[name] = replace(start, **fields) if start else KINDS[fields.pop("recipe")](**fields)
-    return made
+    path = Path(__file__).with_name("recipes.yaml")
+    recipes: dict[str, Any] = {}
+    for name, row in yaml.safe_load(path.read_text(encoding="utf-8")).items():
+        base = recipes.get(row.pop("of", ""))
+        fields = {key: _value(key, value, base) for key, value in row.items()}
+        if base is None:
+            recipes[name] = KINDS[fields.pop("recipe")](**fields)
+        else:
+            recipes[name] = replace(base, **fields)
+    return recipes
+
+
+def _value(key: str, value: Any, base: Any) -> Any:
+    """A field's value: lists are tuples, and a mapping changes the base's record."""
+    if isinstance(value, list):
+        return tuple(value)
+    if not isinstance(value, dict):
+        return value
+    record = PARTS[key]() if base is None else getattr(base, key)
+    return replace(record, **{name: _value(name, part, None) for name, part in value.items()})
 
 
 RECIPES = _read()  # in the order of what starts from what

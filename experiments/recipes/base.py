@@ -54,11 +54,16 @@ class Job(ABC):
         return f"World({self.recipe.world}): documents of the split train, never one twice"
 
     @property
+    def starts_from(self) -> list[str]:
+        """The names of the checkpoints that must be there before."""
+        return []
+
+    @property
     def parents(self) -> dict[str, str]:
         """The checkpoints it starts from, each with the SHA-256 of its weights."""
-        names = [getattr(self.recipe, role, "") for role in ("teacher", "parent")]
+        names = self.starts_from
         try:
-            made = {name: zoo.entry(name, self.shipped)["files"] for name in names if name}
+            made = {name: zoo.entry(name, self.shipped)["files"] for name in names}
         except CourseError as error:
             raise CourseError(
                 f"{self.name} starts from {''.join(names)}; build that first. {error}"

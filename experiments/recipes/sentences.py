@@ -58,6 +58,10 @@ class SentenceRun(TrainingJob):
             " similarity, split train"
         )
 
+    @property
+    def starts_from(self) -> list[str]:
+        return [self.recipe.parent]
+
     @cached_property
     def start(self) -> zoo.Loaded:
         return zoo.load(self.recipe.parent, folder=self.shipped)

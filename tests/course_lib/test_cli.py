@@ -338,8 +338,15 @@ def test_the_trained_pooler_is_where_the_command_begins(call, tmp_path: Path, mo
 
 
 def test_a_recipe_is_built_by_its_command(call, tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    recipe = recipes.RECIPES["gpt-mini"]
     small = replace(
-        recipes.RECIPES["gpt-mini"], steps=2, rows=2, pool=2, vocab=700, warmup=1, probe_every=1
+        recipe,
+        steps=2,
+        rows=2,
+        warmup=1,
+        probe_every=1,
+        size=replace(recipe.size, vocab=700),
+        documents=replace(recipe.documents, pool=2),
     )
     monkeypatch.setattr(recipes, "RECIPES", {"gpt-mini": small})
     monkeypatch.setattr("experiments.recipes.base.TOKENIZER_DOCUMENTS", 300)

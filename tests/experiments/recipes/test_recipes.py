@@ -18,8 +18,9 @@ from course_lib.model.seq2seq import EncoderDecoder
 from course_lib.model.transformer import Transformer
 from course_lib.objectives import losses
 from experiments import recipes
-from experiments.recipes.documents import Recipe, RecipeBatches, Run, warm_start_from
+from experiments.recipes.documents import Documents, Primer, Recipe, RecipeBatches, Run, Size
 from experiments.recipes.primer import left_to_right
+from experiments.recipes.warm_starts import warm_start_from
 
 WORDS = [f"w{i}" for i in range(40)]
 
@@ -31,8 +32,10 @@ def document(index: int) -> Sequence[str]:
 
 TEXTS = [" ".join(document(i)) for i in range(1000)] * 2
 WORDPIECE, BPE = train_wordpiece(TEXTS, 1500), train_bpe(TEXTS, 1600)
-BERT = Recipe("masked_pairs", rows=8, pool=4, length=40)
-GPT = Recipe("causal", rows=8, pool=4, length=96, pairs=0.0)
+BERT = Recipe(
+    "bert", "masked_pairs", rows=8, size=Size(length=40), documents=Documents(pairs=0.5, pool=4)
+)
+GPT = Recipe("gpt", "causal", rows=8, size=Size(length=96), documents=Documents(pool=4))
 
 
 def test_a_batch_depends_on_its_number_only() -> None:
@@ -62,7 +65,7 @@ def test_every_document_comes_once_whole() -> None:
 
 
 def test_a_run_reads_the_primer_then_documents_with_some_of_it_again(tmp_path: Path) -> None:
-    recipe = replace(recipes.RECIPES["gpt-mini"], primer=(4, 8), replay=0.25, rows=8)
+    recipe = replace(recipes.RECIPES["gpt-mini"], primer=Primer((4, 8), replay=0.25), rows=8)
     run = Run("gpt-mini", recipe, tmp_path)
     read, world = run.lessons(), run.world
     assert all(read(row) == world.primer(row, 1)["sentences"] for row in range(32))
@@ -75,7 +78,10 @@ def test_a_run_reads_the_primer_then_documents_with_some_of_it_again(tmp_path: P
 
 
 def test_a_causal_start_reads_and_asks_as_a_decoder_does(tmp_path: Path) -> None:
-    recipe = replace(recipes.RECIPES["bert-mini"], primer=(2, 4), causal=4, rows=8, pool=2)
+    recipe = recipes.RECIPES["bert-mini"]
+    primer = replace(recipe.primer, levels=(2, 4), causal=4)
+    documents = replace(recipe.documents, pool=2)
+    recipe = replace(recipe, primer=primer, documents=documents, rows=8)
     run = Run("bert-mini", recipe, tmp_path)
     read, world = run.lessons(), run.world
     assert all(
@@ -97,12 +103,14 @@ def test_a_causal_start_reads_and_asks_as_a_decoder_does(tmp_path: Path) -> None
     mask = run.tokenizer.vocab.mask
     assert mask not in first["ids"] and mask in later["ids"]
     assert torch.equal(run.loss(model, first), left_to_right(model, first))
-    assert torch.equal(run.loss(model, later), losses.mlm_nsp(model, later, weight=recipe.pairs))
+    assert torch.equal(
+        run.loss(model, later), losses.mlm_nsp(model, later, weight=recipe.documents.pairs)
+    )
 
 
 def test_the_primer_asks_for_known_names_and_has_no_pairs() -> None:
     names = {token for ids in WORDPIECE.ids(WORDS, special=False) for token in ids}
-    recipe = replace(BERT, mask_rate=0.15, primer=(4, 0), primer_mask_rate=1.0)
+    recipe = replace(BERT, primer=Primer((4, 0), mask_rate=1.0))
     batches = RecipeBatches(lambda i: [*document(i)[:2]] * 3, WORDPIECE, recipe, names=names)
     for batch in (batches[step] for step in range(4)):
         assert (batch["next"] == -100).all()

@@ -65,16 +65,16 @@ PARENTS = {
 def small(recipe: Any) -> Any:
     """The recipe in a few seconds' size."""
     if isinstance(recipe, Recipe):
-        size = {
-            "layers": 2 - bool(recipe.teacher),
-            "width": 16,
-            "heads": 2,
-            "vocab": 700,
-            "pool": 2,
-            "alone": 2,
-        }
+        primer = recipe.primer
+        layers = 1 if recipe.start.teacher else 2
         return replace(
-            recipe, **TINY, **size, primer=(0, min(recipe.alone, 4)), causal=min(recipe.causal, 2)
+            recipe,
+            **TINY,
+            size=replace(recipe.size, layers=layers, width=16, heads=2, vocab=700),
+            primer=replace(
+                primer, levels=(0, min(primer.alone, 4)), causal=min(primer.causal, 2), alone=2
+            ),
+            documents=replace(recipe.documents, pool=2),
         )
     if isinstance(recipe, ElmoRecipe):
         return replace(recipe, **TINY, vocab=300, width=8, hidden=12, pool=2)
