@@ -465,7 +465,7 @@ def _model(start: Start, stack: StackConfig, tokenizer: Tokenizer) -> nn.Module:
 
 
 def _warm_start(model: nn.Module, parent: nn.Module, name: str) -> None:
-    """Take over the parent's weights: all of its body's, and those of its head that this one has."""
+    """Take over the weights of the parent's body, and those of its head that this one has."""
     public = _public(model)
     mine = public.state_dict()
     fits = {
