@@ -1,4 +1,4 @@
-"""Replaced-token detection: a generator's tokens at the hidden places (Clark et al. 2020, ELECTRA)."""
+"""Replaced-token detection (Clark et al. 2020, ELECTRA): a generator's tokens at hidden places."""
 
 from typing import NamedTuple
 
