@@ -12,7 +12,6 @@ DEVICE ?= auto
 MINUTES ?= 8
 PART   ?=
 AGAIN  ?=
-RECORD ?=
 
 SHELL := /bin/sh
 # A value as one word of the shell, whatever quotes are in it.
@@ -80,7 +79,7 @@ check: ready
 
 run: ready
 	@$(RUN) -m tools.notebooks run $(call quoted,$(LESSON)) --scale $(call quoted,$(SCALE)) --seed $(call quoted,$(SEED)) \
-	  --data $(call quoted,$(DATA)) --device $(call quoted,$(DEVICE)) $(if $(MODEL),--model $(call quoted,$(MODEL))) $(if $(AGAIN),--again) $(if $(RECORD),--record)
+	  --data $(call quoted,$(DATA)) --device $(call quoted,$(DEVICE)) $(if $(MODEL),--model $(call quoted,$(MODEL))) $(if $(AGAIN),--again)
 
 site: ready
 	@$(RUN) -m tools.notebooks site

@@ -1,5 +1,4 @@
-"""Write the README's table of lessons from what was measured, and its picture from a lesson's
-stored output.
+"""Write the README's table of lessons, and its picture from a lesson's stored output.
 
 python -m tools.readme
 """
@@ -9,11 +8,11 @@ from __future__ import annotations
 import base64
 import re
 
+from classroom import course
 from course_lib.errors import CourseError
 from course_lib.files import atomic_write
-from tools.notebooks import ROOT, lessons, record
+from tools.notebooks import ROOT, lessons
 from tools.notebooks.build import read
-from tools.notebooks.navigation import opening
 
 README = ROOT / "README.md"
 PICTURE = ROOT / "docs" / "picture.png"
@@ -23,26 +22,11 @@ BEGIN, END = "<!-- lessons: written by python -m tools.readme -->", "<!-- end of
 
 
 def table() -> str:
-    """The table of lessons in Markdown: what each is about, seconds and memory as its last build
-    measured them.
-    """
-    known = record.known()
-    rows = ["| lesson | what it is about | seconds | memory |", "|---|---|---:|---:|"]
-    machines = set()
-    for path in lessons():
-        if path.stem not in known:
-            raise CourseError(f"{path.stem} was never measured; run: make build LESSON={path.stem}")
-        title, about = opening(path)
-        took = known[path.stem]
-        link = f"[{title}](notebooks/{path.name})"
-        rows.append(
-            f"| {link} | {about} | {took['seconds']:.0f} | {took['peak_mb'] / 1024:.1f} GB |"
-        )
-        machines.add(record.machine(took["hardware"]))
-    rows += [
-        "",
-        f"Seconds and memory as measured at the default scale on {'; '.join(sorted(machines))}.",
-    ]
+    """The table of lessons in Markdown: each with the question that it answers."""
+    rows = ["| lesson | question |", "|---|---|"]
+    for lesson in course.lessons().values():
+        link = f"[{lesson.number} {lesson.title}](notebooks/{lesson.name}.ipynb)"
+        rows.append(f"| {link} | {lesson.question} |")
     return "\n".join(rows)
 
 

@@ -8,17 +8,17 @@ from jupyter_core.utils import run_sync
 
 from course_lib.errors import CourseError
 from tests.notebooks import toy
-from tools.notebooks import build, execute, page, record, run
+from tools.notebooks import build, execute, page, run
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    """The toy, built once, in a path with a space; with its record."""
+    """The toy, built once, in a path with a space."""
     folder = tmp_path_factory.mktemp("a path")
     path = toy.write(folder / "notebooks" / "50_toy.ipynb")
-    build.build(path, folder / "record")
+    build.build(path)
     return path
 
 
@@ -38,7 +38,7 @@ def _output(path, piece):
 
 def test_two_builds_give_the_same_bytes(copy):
     before = copy.read_bytes()
-    build.build(copy, None)
+    build.build(copy)
     assert copy.read_bytes() == before
 
 
@@ -59,18 +59,11 @@ def test_the_network_is_cut_where_the_system_cannot(copy, monkeypatch):
     )
 
 
-def test_seconds_and_memory_are_recorded(built):
-    (name, entry), *others = record.known(built.parent.parent / "record").items()
-    assert (name, others) == ("50_toy", []) and entry["seconds"] > 0
-    assert entry["peak_mb"] > 20  # an interpreter alone holds as much
-    assert entry["hardware"]["cores"] >= 1
-
-
 def test_an_error_is_refused_and_the_file_stays(tmp_path):
     path = toy.write(tmp_path / "51_bad.ipynb", [toy.code("print('before')"), toy.code("1 / 0")])
     before = path.read_bytes()
     with pytest.raises(CourseError, match="ZeroDivisionError: division by zero"):
-        build.build(path, None)
+        build.build(path)
     assert path.read_bytes() == before and [p.name for p in tmp_path.iterdir()] == [path.name]
 
 

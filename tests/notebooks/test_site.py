@@ -7,7 +7,7 @@ from nbformat import v4
 
 from course_lib.errors import CourseError
 from tests.notebooks import toy
-from tools.notebooks import api, lessons, page, record, site, whole
+from tools.notebooks import api, lessons, page, site, whole
 from tools.notebooks.build import read
 
 
@@ -29,11 +29,9 @@ def test_a_run_broken_off_goes_on(tmp_path, monkeypatch):
     monkeypatch.setattr(site, "opening", lambda path: (path.stem, "about *numbers*"))
     out, said = tmp_path / "build", []
 
-    def again(keep=None):
+    def again():
         said.clear()
-        return whole.run_all(
-            {"SCALE": "smoke", "SEED": 3}, out, keep=keep, say=said.append, progress=False
-        )
+        return whole.run_all({"SCALE": "smoke", "SEED": 3}, out, say=said.append, progress=False)
 
     with pytest.raises(
         CourseError, match=r"1 of 2 failed: 01_second\. The same command runs only these again\."
@@ -50,15 +48,14 @@ def test_a_run_broken_off_goes_on(tmp_path, monkeypatch):
     stamp = executed.stat().st_mtime_ns
 
     _lesson(second, "print('mended')")
-    index = again(tmp_path / "record")
+    index = again()
     text = "\n".join(said)
     assert "GB  kept from an earlier run" in text and re.search(
         r"01_second +\d+ s +0\.\d GB$", text, re.MULTILINE
     )
     assert re.search(r"2 lessons +\d+ s +0\.\d GB$", text, re.MULTILINE)
     assert executed.stat().st_mtime_ns == stamp and index == out / "site" / "index.html"
-    kept = record.known(tmp_path / "record")
-    assert list(kept) == ["00_first", "01_second"] and kept["00_first"]["peak_mb"] > 20
+    assert "Time and memory as measured" in index.read_text("utf-8")
     shown = (index.parent / "00_first.html").read_text("utf-8")
     assert 'href="01_second.html"' in shown and 'href="world.html#tasks"' in shown
     assert (
@@ -70,21 +67,11 @@ def test_a_run_broken_off_goes_on(tmp_path, monkeypatch):
     assert executed.stat().st_mtime_ns > stamp, "a run that went through is followed by a new one"
 
 
-def test_one_file_a_lesson_so_that_no_row_is_lost(tmp_path):
-    measure = record.Measure(1.0, 2.0, 3.0)
-    for name in ("00_a", "01_b"):
-        record.note(name, measure, "x", tmp_path)
-    assert {name: entry["peak_mb"] for name, entry in record.known(tmp_path).items()} == {
-        "00_a": 3,
-        "01_b": 3,
-    }
-
-
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory):
     """The site of two lessons as they are stored."""
     shown = {path.stem: path for path in lessons()[:2]}
-    folder = site.build(tmp_path_factory.mktemp("a path") / "site", shown, record.known()).parent
+    folder = site.build(tmp_path_factory.mktemp("a path") / "site", shown).parent
     return {path.name: path.read_text("utf-8") for path in folder.iterdir()}
 
 
@@ -110,7 +97,7 @@ def test_the_index_leads_to_all_lessons(pages):
     for path in lessons()[:2]:
         assert f'<a href="{path.stem}.html">' in index
     assert "to come" in index and index.count("<tr") == 1 + len(lessons())
-    assert "alt=" in index and " cores of an " in index
+    assert "alt=" in index and "Time and memory" not in index
 
 
 def test_a_link_out_of_the_site_becomes_text():

@@ -23,7 +23,7 @@ def test_stored_cells(tmp_path):
     that fails.
     """
     path = toy.write(tmp_path / "a path" / "51_tampered.ipynb")
-    build.build(path, None)
+    build.build(path)
     text = path.read_text("utf-8")
     for old, new in TAMPERED:
         assert text.count(old) == 1

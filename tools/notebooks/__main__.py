@@ -22,7 +22,7 @@ Names = Annotated[
 
 @app.command()
 def build(names: Names = None) -> None:
-    """Execute lessons and store them with their outputs, their seconds and their memory."""
+    """Execute lessons and store them with their outputs."""
     for path in [find(name) for name in names] if names else lessons():
         measure = build_one(path)
         print(
@@ -48,36 +48,18 @@ def run(
     again: Annotated[
         bool, typer.Option(help="all lessons: keep nothing of a run that was broken off")
     ] = False,
-    record: Annotated[
-        bool, typer.Option(help="all lessons: note time and memory for README's table")
-    ] = False,
 ) -> None:
     """Execute a lesson without a screen into a folder, as a notebook and an offline page; or all,
     into a site.
     """
-    from tools.notebooks.record import FOLDER
     from tools.notebooks.run import run as run_one
     from tools.notebooks.whole import run_all
 
     given = {"SCALE": scale, "SEED": seed, "DATA": data, "DEVICE": device} | (
         {"MODEL": model} if model else {}
     )
-    if record and (
-        name or given != {"SCALE": "lesson", "SEED": 0, "DATA": "world", "DEVICE": "auto"}
-    ):
-        raise CourseError(
-            "README's table is about all lessons as they stand: --record goes with no other option."
-        )
     if not name:
-        print(
-            run_all(
-                given,
-                out,
-                again=again,
-                keep=FOLDER if record else None,
-                progress=sys.stderr.isatty(),
-            )
-        )
+        print(run_all(given, out, again=again, progress=sys.stderr.isatty()))
         return
     executed, web = run_one(find(name), given, out)
     print(f"{executed}\n{web}")
@@ -91,11 +73,10 @@ def site(
 
     No lesson is executed.
     """
-    from tools.notebooks import record
     from tools.notebooks.site import build as build_site
 
     stored = {path.stem: path for path in lessons()}
-    print(build_site(out, stored, record.known(), with_api=True))
+    print(build_site(out, stored, with_api=True))
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ from nbformat.validator import ValidationError
 
 from course_lib.errors import CourseError
 from course_lib.files import atomic_write
-from tools.notebooks import compare, navigation, record, scrub
+from tools.notebooks import compare, navigation, scrub
 from tools.notebooks.execute import Measure, execute
 
 
@@ -47,14 +47,12 @@ def rebuild(path: Path) -> tuple[NotebookNode, Measure]:
     return fresh, measure
 
 
-def build(path: Path, folder: Path | None = record.FOLDER) -> Measure:
-    """Execute the notebook and store it with its outputs; note seconds and memory in `folder`."""
+def build(path: Path) -> Measure:
+    """Execute the notebook and store it with its outputs; returns what that took."""
     fresh, measure = rebuild(path)
     navigation.lead(fresh, path.stem)
     with atomic_write(path, "wb") as file:
         file.write(scrub.text(fresh).encode())
-    if folder is not None:
-        record.note(path.stem, measure, f"python -m tools.notebooks build {path.stem}", folder)
     return measure
 
 

@@ -9,7 +9,6 @@ import functools
 import logging
 import math
 import os
-import platform
 import queue
 import shutil
 import subprocess
@@ -289,21 +288,3 @@ def _tree(parent: psutil.Process) -> tuple[float, float]:
                 times = process.cpu_times()
                 seconds += times.user + times.system
     return size, seconds
-
-
-def hardware() -> dict[str, Any]:
-    """The machine in words: processor, cores, memory (GB), system."""
-    name = platform.processor()
-    with contextlib.suppress(OSError):
-        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
-        name = next(
-            (line.partition(":")[2].strip() for line in lines if line.startswith("model name")),
-            name,
-        )
-    return {
-        "processor": name or platform.machine(),
-        "cores": os.cpu_count(),
-        "memory_gb": round(psutil.virtual_memory().total / 2**30),
-        "system": platform.system(),
-        "threads": THREADS,
-    }

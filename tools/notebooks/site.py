@@ -17,7 +17,7 @@ from classroom import course
 from classroom.figures.course_map import lesson_map
 from classroom.figures.display import png
 from course_lib.files import atomic_write
-from tools.notebooks import ROOT, api, page, record, scrub
+from tools.notebooks import ROOT, api, page, scrub
 from tools.notebooks.build import read
 from tools.notebooks.navigation import opening
 
@@ -34,7 +34,7 @@ STYLE, _PAGE, _INDEX = (
 def build(
     folder: Path,
     notebooks: dict[str, Path],
-    entries: dict[str, dict[str, Any]],
+    entries: dict[str, dict[str, Any]] | None = None,
     given: dict[str, Any] | None = None,
     with_api: bool = False,
 ) -> Path:
@@ -43,7 +43,7 @@ def build(
     Args:
         folder: what stands in it is replaced.
         notebooks: executed lessons by name.
-        entries: what they took, where it is known.
+        entries: what each took in a run, seconds and peak_mb.
         given: the run's parameters.
         with_api: write the library's API pages too, into `folder/api`. This takes half a minute.
     """
@@ -80,7 +80,7 @@ def build(
             )
     if with_api:
         api.build(new / "api")
-    _write(new / "index.html", index(notebooks, entries, given or {}, with_api))
+    _write(new / "index.html", index(notebooks, entries or {}, given or {}, with_api))
     shutil.rmtree(folder, ignore_errors=True)
     new.rename(folder)
     return folder / "index.html"
@@ -144,9 +144,7 @@ def index(
         ),
         map=png(lesson_map(), 160),
         rows=rows,
-        machines="; ".join(
-            sorted({record.machine(entry["hardware"]) for entry in entries.values()})
-        ),
+        measured=bool(entries),
         api=f"api/{api.FIRST}" if with_api else "",
         scale=f" at SCALE={given['SCALE']}, SEED={given['SEED']}" if given.get("SCALE") else "",
     )

@@ -17,7 +17,7 @@ from typing import Any
 
 from course_lib.errors import CourseError
 from course_lib.files import read_json, write_json
-from tools.notebooks import lessons, record, run, site
+from tools.notebooks import lessons, run, site
 from tools.notebooks.build import read
 
 HEAD = f"{'lesson':<24}{'time':>8}{'memory':>10}"
@@ -28,7 +28,6 @@ def run_all(
     out: Path,
     *,
     again: bool = False,
-    keep: Path | None = None,
     say: Callable[[str], None] = print,
     progress: bool = True,
 ) -> Path:
@@ -37,9 +36,8 @@ def run_all(
 
     A line is said for each lesson: time and peak memory. What has been executed is kept in
     `out`/run: a call after a failure, or after a stop by hand, executes only what is missing or has
-    been edited since. A run that went through is followed by a new one. With `keep`, what went
-    through is also noted there, for README's table; then, and on a GPU, each lesson has the machine
-    to itself.
+    been edited since. A run that went through is followed by a new one. On a GPU, each lesson has
+    the machine to itself.
 
     Raises:
         CourseError: lessons failed; all others have been executed.
@@ -58,11 +56,7 @@ def run_all(
             old.unlink()
     say(f"{HEAD}\n{'-' * len(HEAD)}")
     failed: list[str] = []
-    alone = (
-        keep is not None
-        or given.get("SCALE") == "gpu"
-        or str(given.get("DEVICE")).startswith("cuda")
-    )
+    alone = given.get("SCALE") == "gpu" or str(given.get("DEVICE")).startswith("cuda")
     start = time.perf_counter()
     kept = {path: _kept(path, folder) for path in lessons()}
     pool = ProcessPoolExecutor(
@@ -86,7 +80,7 @@ def run_all(
         ) from error
     finally:
         pool.shutdown(cancel_futures=True)
-    entries = record.known(folder)
+    entries = {path.stem: read_json(path) for path in sorted(folder.glob("[0-9]*.json"))}
     total = {
         "seconds": time.perf_counter() - start,
         "peak_mb": max((entry["peak_mb"] for entry in entries.values()), default=0),
@@ -98,9 +92,6 @@ def run_all(
             f"{len(failed)} of {len(lessons())} failed: {names}. The same command runs only these"
             " again."
         )
-    if keep is not None:
-        for name, entry in entries.items():
-            write_json(keep / f"{name}.json", {key: entry[key] for key in entry if key != "source"})
     write_json(done, {"at": time.strftime("%Y-%m-%d %H:%M:%S")})
     return site.build(
         out / "site", {path.stem: folder / path.name for path in lessons()}, entries, given
@@ -119,13 +110,18 @@ def _share_cores(alone: bool) -> None:
 def _one(path: Path, given: dict[str, Any], folder: Path, progress: bool) -> dict[str, Any]:
     """Execute one lesson and note what it took."""
     _, measure = run.execute(path, given, folder, progress=progress)
-    words = " ".join(f"--{name.lower()} {value}" for name, value in given.items())
-    command = f"python -m tools.notebooks run {path.stem} {words}".strip()
-    return record.note(path.stem, measure, command, folder, source=_source(path))
+    entry = {
+        "seconds": round(measure.seconds, 1),
+        "peak_mb": round(measure.peak_mb),
+        "source": _source(path),
+    }
+    # a file a lesson: two that end together do not write over each other
+    write_json(folder / f"{path.stem}.json", entry)
+    return entry
 
 
 def _kept(path: Path, folder: Path) -> dict[str, Any] | None:
-    """What is on record of a lesson that was executed and not edited since."""
+    """What a lesson took that was executed and not edited since."""
     place = folder / f"{path.stem}.json"
     entry: dict[str, Any] | None = read_json(place) if place.exists() else None
     return (

@@ -50,7 +50,7 @@ def make(names: Names = None, out: Out = ROOT / "build" / "slides") -> None:
 def build(names: Names = None) -> None:
     """Execute decks and store them with their outputs (for authors)."""
     for path in [find(name) for name in names] if names else decks():
-        measure = notebooks.build(path, folder=None)
+        measure = notebooks.build(path)
         print(
             f"{path.stem}: built in {measure.seconds:.0f} s, {measure.peak_mb:.0f} MB", flush=True
         )
