@@ -28,8 +28,6 @@ from torch import Tensor, nn
 from classroom.town import World
 from course_lib.data.batches import StreamBatches
 from course_lib.data.tokenizers import Tokenizer, train_wordpiece
-from course_lib.data.word_batches import BiLMBatches, WordsOf
-from course_lib.data.words import split_words
 from course_lib.errors import CourseError
 from course_lib.families import elmo
 from course_lib.files import COURSE, atomic_write, read_json, write_json
@@ -61,9 +59,18 @@ Sentences = Callable[[int], list[str]]
 class Training:
     """What an arm or a shipped checkpoint's recipe says of its training.
 
-    rows: of a batch. The learning rate warms up, stays at `lr`, and falls to 0 over the last
-    `decay` of the steps. world: seed of the town whose texts are read; seed: of which texts, their
-    order and the first weights."""
+    Attributes:
+        steps: updates in all.
+        rows: of a batch.
+        lr: the learning rate between its rise and its fall.
+        warmup: steps in which the learning rate rises.
+        decay: share of the steps, at the end, in which it falls to 0.
+        weight_decay: of the optimizer.
+        beta2: of the optimizer.
+        world: seed of the town whose texts are read.
+        seed: of which texts, their order and the first weights.
+        precision: as in `TrainConfig`.
+    """
 
     steps: int
     rows: int
@@ -111,25 +118,28 @@ class Training:
             schedule=schedule,
         )
 
-    def words(self, split: str) -> WordsOf:
-        """Document number -> its words."""
-        read = sentences(self.world, split, self.seed)
-        return lambda index: split_words(" ".join(read(index)))
-
 
 @dataclass(frozen=True)
 class Arm(Training):
     """One pretraining run, as data.
 
-    objective: of `objectives.OBJECTIVES`; "causal" with a model that is not causal is the one that
-    can cheat, and an ELMo's predicts in both directions. documents: fingerprint of the
-    town's, which are read whole, one a row. stop: the run ends there, as the whole one would have
-    stood. parts: what becomes of the chosen tokens ([MASK], random, as they are). mimetic: strength
-    of the mimetic start of a transformer's attention and positions (`initialization.mimetic`), 0
-    for none. keep: steps at which the weights are kept beside those of the end."""
+    Attributes:
+        objective: of `objectives.OBJECTIVES`; "causal" with a model that is not causal is the one
+            that can cheat.
+        model: the architecture.
+        documents: fingerprint of the town's documents, which are read whole, one a row.
+        length: tokens of a row, at most.
+        stop: the run ends after this step, in the state that the whole run would have there.
+        pairs: share of the rows that are two halves of documents, for next-sentence prediction.
+        rate: share of the tokens that are chosen.
+        parts: what becomes of the chosen tokens: ([MASK], random, as they are).
+        mimetic: strength of the mimetic start of attention and positions
+            (`initialization.mimetic`); 0 for none.
+        keep: steps at which the weights are kept, beside those of the end.
+    """
 
     objective: str
-    model: StackConfig | elmo.ElmoConfig
+    model: StackConfig
     _: KW_ONLY
     steps: int = 1000
     rows: int = 32
@@ -156,11 +166,7 @@ class Arm(Training):
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""
-        model = self.model
-        return {
-            **asdict(self),
-            "model": to_dict(model) if isinstance(model, StackConfig) else asdict(model),
-        }
+        return {**asdict(self), "model": to_dict(self.model)}
 
     def __str__(self) -> str:
         return (
@@ -170,11 +176,16 @@ class Arm(Training):
 
 
 class Trained(NamedTuple):
-    """A finished arm. model: in eval mode. tokenizer: a biLM's is its list of words. card: its arm,
-    curve (means of `LOG` steps), tokens, processor seconds."""
+    """A finished arm.
+
+    Attributes:
+        model: in eval mode.
+        tokenizer: the one that all arms of its town and vocabulary size share.
+        card: its arm, learning curve (means of `LOG` steps), tokens and processor seconds.
+    """
 
     model: nn.Module
-    tokenizer: Any  # Tokenizer, or elmo.Vocabulary
+    tokenizer: Tokenizer
     card: dict[str, Any]
 
 
@@ -203,31 +214,30 @@ def sentences(world: int, split: str, seed: int = 0) -> Sentences:
 def learned(
     path: Path, read: Sentences, documents: int, learn: Callable[[Iterable[str]], Any]
 ) -> Any:
-    """A vocabulary, pieces or a biLM's words, learned once from the first documents and kept in a
-    file.
+    """A vocabulary that is learned once, from the first documents, and kept in a file.
+
+    Args:
+        path: of the file. A list of words (ELMo's) ends in .txt.
+        read: document number -> its sentences.
+        documents: how many are read.
+        learn: texts -> the vocabulary.
     """
     if not path.exists():
-        learn(" ".join(read(i)) for i in range(documents)).save(path)
-    return (elmo.Vocabulary if path.suffix == ".txt" else Tokenizer).load(path)
+        texts = (" ".join(read(i)) for i in range(documents))
+        learn(texts).save(path)
+    kind = elmo.Vocabulary if path.suffix == ".txt" else Tokenizer
+    return kind.load(path)
 
 
-def learn_words(texts: Iterable[str], size: int) -> elmo.Vocabulary:
-    """The commonest words, for a softmax of this size."""
-    return elmo.Vocabulary.count(map(split_words, texts), most=size - 3)
-
-
-def vocabulary(arm: Arm, folder: Path = FOLDER) -> Any:
+def vocabulary(arm: Arm, folder: Path = FOLDER) -> Tokenizer:
     """The vocabulary of an arm's town; all arms of one town and size share it."""
-    size = arm.model.embed.vocab if isinstance(arm.model, StackConfig) else arm.model.vocab
-    place = folder / f"vocabulary-{arm.documents}-{size}-{TOKENIZER_DOCUMENTS}"
-    name, learn = (
-        ("words.txt", learn_words)
-        if isinstance(arm.model, elmo.ElmoConfig)
-        else ("tokenizer.json", train_wordpiece)
+    size = arm.model.embed.vocab
+    path = folder / f"vocabulary-{arm.documents}-{size}-{TOKENIZER_DOCUMENTS}" / "tokenizer.json"
+    read = sentences(arm.world, "train")
+    tokenizer: Tokenizer = learned(
+        path, read, TOKENIZER_DOCUMENTS, partial(train_wordpiece, size=size)
     )
-    return learned(
-        place / name, sentences(arm.world, "train"), TOKENIZER_DOCUMENTS, partial(learn, size=size)
-    )
+    return tokenizer
 
 
 class ArmBatches(StreamBatches):
@@ -260,20 +270,9 @@ class ArmBatches(StreamBatches):
         return self.corrupt(ids, attention_mask, rng)
 
 
-def batches_of(arm: Arm, known: Any) -> Any:
-    """The arm's training batches."""
-    if isinstance(arm.model, StackConfig):
-        return ArmBatches(arm, known)
-    return BiLMBatches(
-        arm.words("train"), known, arm.model, rows=arm.rows, length=arm.length, seed=arm.seed
-    )
-
-
 def build(arm: Arm) -> nn.Module:
     """A fresh model, by the arm's seed."""
     torch.manual_seed(arm.seed)
-    if not isinstance(arm.model, StackConfig):
-        return elmo.model(arm.model)
     stack = transformer.Transformer(arm.model)
     if arm.mimetic:
         mimetic(stack, strength=arm.mimetic)
@@ -282,8 +281,6 @@ def build(arm: Arm) -> nn.Module:
 
 def loss_of(arm: Arm) -> Loss:
     """The objective's loss."""
-    if isinstance(arm.model, elmo.ElmoConfig):
-        return elmo.loss
     if arm.objective == "causal" and not arm.model.causal:
         return two_sided
     return objective(arm.objective).loss
@@ -310,30 +307,38 @@ def trained(
 
     at: the weights after that step, one of `arm.keep`; those of the end by default.
     """
-    place = folder / arm.name
-    known = vocabulary(arm, folder) if finished(arm, folder) else _train(arm, folder, device)
-    model, path = build(arm), place / _weights(arm.end if at is None else at)
+    if not finished(arm, folder):
+        _train(arm, folder, device)
+    step = arm.end if at is None else at
+    path = folder / arm.name / _weights(step)
+    model = build(arm)
     try:
         model.load_state_dict(from_bytes(path.read_bytes()))
     except (OSError, SafetensorError, RuntimeError) as error:
         raise CourseError(
             f"{path} is damaged or missing; remove its folder, and the arm is trained again."
         ) from error
-    return Trained(model.eval().to(device), known, dict(read_json(place / "card.json")))
+    card = dict(read_json(folder / arm.name / "card.json"))
+    return Trained(model.eval().to(device), vocabulary(arm, folder), card)
 
 
-def _train(arm: Arm, folder: Path, device: str) -> Any:
+def _train(arm: Arm, folder: Path, device: str) -> None:
+    """Train the arm into its folder; the card is written last, so it says that all is there."""
     if arm.documents != fingerprint(arm.world):
         raise CourseError(
             f"The arm {arm.name} is of documents {arm.documents}; the world writes others now."
         )
-    place, known = folder / arm.name, vocabulary(arm, folder)
+    place = folder / arm.name
     place.mkdir(parents=True, exist_ok=True)
     write_json(place / "arm.json", arm.to_dict())
-    state, model = place / "state.safetensors", build(arm)
+    batches = ArmBatches(arm, vocabulary(arm, folder))
+    model = build(arm)
+
+    # Begin again if the weights of a step that would be skipped were not kept.
+    state = place / "state.safetensors"
     done = run_state.steps_done(state) if state.exists() else 0
-    if any(step <= done and not (place / _weights(step)).exists() for step in arm.keep):
-        # from the beginning, if the weights of a step that it would skip were not kept
+    lost = [s for s in arm.keep if s <= done and not (place / _weights(s)).exists()]
+    if lost:
         state.unlink()
 
     def keep_weights(step: loop.Step) -> None:
@@ -343,7 +348,7 @@ def _train(arm: Arm, folder: Path, device: str) -> Any:
     points = arm.run(
         place,
         model,
-        batches_of(arm, known),
+        batches,
         loss_of(arm),
         steps=arm.end,
         reports=Reports(log=LOG, watch=keep_weights, clock=time.process_time),
@@ -353,12 +358,15 @@ def _train(arm: Arm, folder: Path, device: str) -> Any:
     deque(points, maxlen=0)  # nobody reads the points here
     _save(model, place / _weights(arm.end))
     curve = read_curve(place)
-    spent = {key: round(sum(point[key] for point in curve), 1) for key in ("tokens", "seconds")}
-    write_json(
-        place / "card.json", {"name": arm.name, "arm": arm.to_dict(), **spent, "curve": curve}
-    )
+    card = {
+        "name": arm.name,
+        "arm": arm.to_dict(),
+        "tokens": round(sum(point["tokens"] for point in curve), 1),
+        "seconds": round(sum(point["seconds"] for point in curve), 1),
+        "curve": curve,
+    }
+    write_json(place / "card.json", card)
     state.unlink(missing_ok=True)
-    return known
 
 
 def _weights(step: int) -> str:

@@ -2,12 +2,11 @@
 in the ledger.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from statistics import mean
 from typing import Any
 
 import yaml
@@ -15,13 +14,11 @@ import yaml
 from classroom.records.ledger import claim
 from course_lib.errors import CourseError
 from experiments.engine.arms import Arm
-from experiments.engine.lab import Lab, Plan, Tuning, shipped
+from experiments.engine.lab import Lab, Plan, shipped
 
 LESSONS = Path(__file__).parents[1] / "lessons"  # BLOCK/LESSON.py holds the experiments of a lesson
 Measure = Callable[[Lab, int], dict[str, float]]  # lab, seed -> the figures' values with that seed
 Needs = Callable[[Plan, int], Sequence[Arm]]
-Systems = Callable[[Plan, int], dict[str, Tuning]]  # plan, seed -> the systems of a suite by name
-Score = Callable[[Lab, str, int], float]  # lab, task, seed
 _FOUND: dict[str, "Experiment"] = {}
 
 
@@ -74,51 +71,6 @@ def experiment(
         return measure
 
     return register
-
-
-def suite(
-    name: str, systems: Systems, tasks: Sequence[str] = (), also: Mapping[str, Score] | None = None
-) -> None:
-    """The experiment of a claim that compares systems on several tasks by their scores as
-    SYSTEM/TASK, and their means, SYSTEM/average. All learn from the suite's labels; the settings
-    say the rates of pretraining (null: shipped) and of fine-tuning. also: systems of another kind,
-    and what scores them."""
-    rates, tasks = settings(name)["learning rates"], tasks or given("suite")["tasks"]
-
-    def tunings(plan: Plan, seed: int) -> dict[str, Tuning]:
-        found: dict[str, Tuning] = {}
-        for system, tuning in systems(plan, seed).items():
-            (read, lr), source = rates[system], tuning.source
-            source = replace(source, lr=read, keep=()) if isinstance(source, Arm) else source
-            found[system] = replace(
-                tuning, source=source, lr=lr, **given("suite")["sizes"][plan.scale]
-            )
-        return found
-
-    def needs(plan: Plan, seed: int) -> list[Arm]:
-        return list(
-            dict.fromkeys(
-                s.source for s in tunings(plan, seed).values() if isinstance(s.source, Arm)
-            )
-        )
-
-    @experiment(name, needs, tasks=tasks, sizes=given("suite")["sizes"])
-    def measure(lab: Lab, seed: int) -> dict[str, float]:
-        values: dict[str, float] = {}
-        for system, tuning in tunings(lab.plan, seed).items():
-            values |= {f"{system}/{task}": lab.score(replace(tuning, task=task)) for task in tasks}
-        for system, score in (also or {}).items():
-            values |= {f"{system}/{task}": score(lab, task, seed) for task in tasks}
-        return averaged(values, tasks)
-
-
-def averaged(values: dict[str, float], tasks: Iterable[str]) -> dict[str, float]:
-    """Scores as SYSTEM/TASK, and behind them their means over the tasks, SYSTEM/average."""
-    systems = dict.fromkeys(key.split("/")[0] for key in values)
-    return values | {
-        f"{system}/average": mean(values[f"{system}/{task}"] for task in tasks)
-        for system in systems
-    }
 
 
 def find(name: str) -> Experiment:

@@ -25,13 +25,26 @@ from course_lib.training.finetune import FinetuneConfig, finetune
 from experiments.engine import arms
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Plan:
     """The sizes of a run. "cpu" is what data/results records; "smoke" proves the path in seconds.
 
-    layers, width: of the arms that do not vary them. steps, rows, length: of pretraining. labels,
-    epochs, batch, lr: of fine-tuning, on so many test rows. tests. probes: questions a kind of
-    probe. seeds: if no other number is asked for."""
+    Attributes:
+        scale: its name.
+        layers: of the arms that do not vary them.
+        width: likewise.
+        steps: updates of a pretraining.
+        rows: of its batches.
+        length: tokens of such a row.
+        labels: training rows of a fine-tuning.
+        tests: its test rows.
+        epochs: how often it reads each row.
+        batch: its rows at a time.
+        lr: its learning rate.
+        probes: questions of a kind of probe.
+        seeds: trainings of each kind, if no other number is asked for.
+        vocab: tokens that an arm knows.
+    """
 
     scale: Literal["smoke", "cpu", "gpu"]
     layers: int
@@ -50,18 +63,68 @@ class Plan:
 
 
 PLANS: dict[str, Plan] = {
-    "smoke": Plan("smoke", 1, 64, 5, 8, 64, 24, 16, 1, 8, 1e-3, 8, seeds=2),
-    "cpu": Plan("cpu", 2, 96, 900, 16, 128, 240, 240, 4, 16, 1e-3, 150),
-    "gpu": Plan("gpu", 4, 256, 20_000, 128, 128, 1000, 2000, 4, 16, 3e-4, 2000, seeds=5),
+    "smoke": Plan(
+        scale="smoke",
+        layers=1,
+        width=64,
+        steps=5,
+        rows=8,
+        length=64,
+        labels=24,
+        tests=16,
+        epochs=1,
+        batch=8,
+        lr=1e-3,
+        probes=8,
+        seeds=2,
+    ),
+    "cpu": Plan(
+        scale="cpu",
+        layers=2,
+        width=96,
+        steps=900,
+        rows=16,
+        length=128,
+        labels=240,
+        tests=240,
+        epochs=4,
+        batch=16,
+        lr=1e-3,
+        probes=150,
+    ),
+    "gpu": Plan(
+        scale="gpu",
+        layers=4,
+        width=256,
+        steps=20_000,
+        rows=128,
+        length=128,
+        labels=1000,
+        tests=2000,
+        epochs=4,
+        batch=16,
+        lr=3e-4,
+        probes=2000,
+        seeds=5,
+    ),
 }
+
+BY_PLAN = ("labels", "tests", "epochs", "batch", "lr")  # of a `Tuning` that does not say them
 
 
 @dataclass(frozen=True)
 class Tuning:
     """One fine-tuning of a pretrained model.
 
-    source: an arm, or a shipped checkpoint's name. at: the arm's weights after that step. task: of
-    the world. The other fields are those of `finetune`; None: the plan's."""
+    The other fields are those of `FinetuneConfig`.
+
+    Attributes:
+        source: an arm, or a shipped checkpoint's name.
+        task: of the world.
+        at: the arm's weights after that step; by default its last ones.
+        labels: training rows; by default the plan's, and so are tests, epochs, batch and lr.
+        tests: test rows.
+    """
 
     source: arms.Arm | str
     task: str
@@ -100,25 +163,26 @@ class Lab:
 
     def score(self, tuning: Tuning) -> float:
         """The test score of a fine-tuning, computed once."""
-        names = [
-            n for n in ("labels", "tests", "epochs", "batch", "lr") if getattr(tuning, n) is None
-        ]
-        tuning = replace(tuning, **{name: getattr(self.plan, name) for name in names})
+        missing = [name for name in BY_PLAN if getattr(tuning, name) is None]
+        tuning = replace(tuning, **{name: getattr(self.plan, name) for name in missing})
         rows = task_rows(tuning.task, tuning.seed, train=tuning.labels, test=tuning.tests)
-        source = tuning.source.name if isinstance(tuning.source, arms.Arm) else tuning.source
+
+        source = tuning.source
+        if isinstance(source, arms.Arm):
+            source = place = source.name
+        else:
+            place = f"{source}-{checkpoint_hash(source)}"
         about = asdict(replace(tuning, source="")) | {"source": source}
-        key = json.dumps(
-            [about, {split: part.to_list() for split, part in rows.items()}], sort_keys=True
-        )
-        place = (
-            source if isinstance(tuning.source, arms.Arm) else f"{source}-{checkpoint_hash(source)}"
-        )
-        path = self.folder / place / "scores" / f"{tuning.task}-{arms.short_hash(key)}.json"
-        kept = once(
-            path, lambda: _tune(tuning, self.source(tuning), rows, self.device), tuning=about
-        )
-        self.seconds += kept["seconds"]
-        return float(kept["score"])
+        texts = {split: part.to_list() for split, part in rows.items()}
+        key = arms.short_hash(json.dumps([about, texts], sort_keys=True))
+        path = self.folder / place / "scores" / f"{tuning.task}-{key}.json"
+
+        def measure() -> dict[str, float]:
+            return {"score": _tune(tuning, self.source(tuning), rows, self.device)}
+
+        scored = once(path, measure, tuning=about)
+        self.seconds += scored["seconds"]
+        return float(scored["score"])
 
     def kept(
         self, name: str, follows: Any, make: Callable[[], dict[str, float]]
@@ -126,14 +190,11 @@ class Lab:
         """Figures that several claims share, made once and kept in a file named by all that they
         follow from.
         """
-        path = (
-            self.folder
-            / "shared"
-            / f"{name}-{arms.short_hash(json.dumps(follows, sort_keys=True))}.json"
-        )
-        kept = once(path, lambda: {"values": make()}, follows=follows)
-        self.seconds += kept["seconds"]
-        return dict(kept["values"])
+        key = arms.short_hash(json.dumps(follows, sort_keys=True))
+        path = self.folder / "shared" / f"{name}-{key}.json"
+        figures = once(path, lambda: {"values": make()}, follows=follows)
+        self.seconds += figures["seconds"]
+        return dict(figures["values"])
 
 
 def once(path: Path, make: Callable[[], dict[str, Any]], **about: Any) -> dict[str, Any]:
@@ -170,8 +231,9 @@ def windows(stream: Int[Tensor, " N"], length: int, rows: int, *keys: int, ahead
     """
 
     def make(step: int) -> losses.Batch:
-        at = torch.randint(len(stream) - length, (rows, 1), generator=seeded_generator(*keys, step))
-        return {"ids": stream[at + torch.arange(length + ahead)]}
+        rng = seeded_generator(*keys, step)
+        starts = torch.randint(len(stream) - length, (rows, 1), generator=rng)  # B 1
+        return {"ids": stream[starts + torch.arange(length + ahead)]}  # B T
 
     return Made(make)
 
@@ -199,19 +261,23 @@ def fit(
     return history
 
 
-def _tune(
-    tuning: Tuning, source: arms.Trained, rows: dict[str, Any], device: str
-) -> dict[str, float]:
-    names = ("epochs", "batch", "lr", "seed", "pretrained", "frozen")
-    options: dict[str, Any] = {name: getattr(tuning, name) for name in names}
+def _tune(tuning: Tuning, source: arms.Trained, rows: dict[str, Any], device: str) -> float:
+    """Fine-tune and score; the tuning says all its numbers."""
+    assert tuning.epochs is not None and tuning.batch is not None and tuning.lr is not None
     body: Any = source.model.stack
-    options |= {
-        "device": device,
-        "dropout": 0.1,
-        "pool": "last" if body.config.causal else "mean",
-        "precision": "auto",
-    }
-    return {"score": finetune(body, rows, source.tokenizer, FinetuneConfig(**options)).score}
+    config = FinetuneConfig(
+        epochs=tuning.epochs,
+        batch=tuning.batch,
+        lr=tuning.lr,
+        seed=tuning.seed,
+        pretrained=tuning.pretrained,
+        frozen=tuning.frozen,
+        dropout=0.1,
+        pool="last" if body.config.causal else "mean",
+        precision="auto",
+        device=device,
+    )
+    return finetune(body, rows, source.tokenizer, config).score
 
 
 def checkpoint_hash(name: str) -> str:

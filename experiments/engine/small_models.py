@@ -8,7 +8,6 @@ from torch import nn
 
 from course_lib.analysis import cost
 from course_lib.families.bert import bert
-from course_lib.families.elmo import ElmoConfig
 from course_lib.families.lstm import LstmConfig, LstmEncoderDecoder, LstmSeq2Seq
 from course_lib.model import heads, transformer
 from course_lib.model.config import StackConfig
@@ -39,7 +38,7 @@ def body(plan: Plan, layers: int | None = None, width: int | None = None) -> Sta
 def arm(
     plan: Plan,
     objective: str,
-    model: StackConfig | ElmoConfig,
+    model: StackConfig,
     seed: int,
     **options: object,
 ) -> Arm:
@@ -111,31 +110,6 @@ def causal_arm(plan: Plan, seed: int) -> Arm:
 def two_sided_arm(plan: Plan, seed: int) -> Arm:
     """The causal arm without its mask, over the first fifth: it can look the next token up."""
     return replace(causal_arm(plan, seed), model=body(plan), keep=(), stop=after(plan, 0.2))
-
-
-def elmo_arm(plan: Plan, seed: int) -> Arm:
-    """A biLM as wide as the plan's BERT, on a third of its documents: as much processor time, its
-    own learning rate.
-    """
-    filters = tuple(
-        (wide, max(1, plan.width * many // 128))
-        for wide, many in ((1, 16), (2, 32), (3, 64), (4, 64))
-    )
-    width, hidden = plan.width // 2, plan.width
-    model = ElmoConfig(
-        plan.vocab, filters=filters, length=24, dropout=0.0, width=width, hidden=hidden, layers=2
-    )
-    steps = max(1, plan.steps // 4)
-    return arm(
-        plan,
-        "causal",
-        model,
-        seed,
-        rows=4 * plan.rows // 3,
-        steps=steps,
-        warmup=steps // 10,
-        lr=2e-2,
-    )
 
 
 def attentional_lstm(

@@ -5,7 +5,7 @@ here.
 from classroom.course import papers
 from experiments.engine import probes, small_models
 from experiments.engine.arms import Arm, sentences, town
-from experiments.engine.experiment import averaged, experiment, given, settings, suite
+from experiments.engine.experiment import experiment, given, settings
 from experiments.engine.lab import Lab, Made, Plan, Tuning, fit, linear_config, task_rows, windows
 
 MILLION, BILLION = 1e6, 1e9
@@ -18,7 +18,6 @@ __all__ = [
     "Made",
     "Plan",
     "Tuning",
-    "averaged",
     "experiment",
     "fit",
     "given",
@@ -28,7 +27,6 @@ __all__ = [
     "sentences",
     "settings",
     "small_models",
-    "suite",
     "task_rows",
     "town",
     "windows",

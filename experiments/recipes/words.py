@@ -3,7 +3,7 @@ whom they meet.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -14,13 +14,13 @@ from torch import nn
 
 from course_lib import zoo
 from course_lib.analysis import analogies, evaluation
+from course_lib.analysis.evaluation import Blank
 from course_lib.analysis.similarity import sts
 from course_lib.data.embedders import WordAverage
-from course_lib.data.word_batches import BiLMBatches
-from course_lib.data.words import lowercase_words
+from course_lib.data.word_batches import BiLMBatches, WordsOf
+from course_lib.data.words import lowercase_words, split_words
 from course_lib.families import elmo, word_vectors
 from course_lib.training.run_folder import Point
-from experiments.engine import arms, probes
 from experiments.recipes.base import HELD_OUT, Job, RecipeTraining, Scores, TrainingJob
 
 ASKED = 500  # analogies, and pairs of texts to judge
@@ -28,10 +28,15 @@ ASKED = 500  # analogies, and pairs of texts to judge
 
 @dataclass(frozen=True)
 class ElmoRecipe(RecipeTraining):
-    """A biLM and the documents it reads. rows: documents a batch; each is read once.
+    """A biLM and the documents it reads, each once; a batch has `rows` documents.
 
-    vocab: most words of the softmax. width: of a direction; hidden: cells of an LSTM. length: most
-    words of a row."""
+    Attributes:
+        vocab: words of the softmax, at most.
+        width: of a direction.
+        hidden: cells of an LSTM.
+        length: words of a row, at most.
+        pool: batches whose documents are sorted by length together.
+    """
 
     vocab: int = 3072
     width: int = 64
@@ -52,7 +57,7 @@ class ElmoRun(TrainingJob):
         """The words of the softmax, counted once, in the first documents."""
         return cast(
             elmo.Vocabulary,
-            self.learned("vocabulary.txt", partial(arms.learn_words, size=self.recipe.vocab)),
+            self.learned("vocabulary.txt", partial(learn_words, size=self.recipe.vocab)),
         )
 
     @property
@@ -67,18 +72,20 @@ class ElmoRun(TrainingJob):
 
     def batches(self, split: str = "train", **options: int) -> BiLMBatches:
         recipe = self.recipe
-        how = {
+        read = self.sentences(split)
+        words_of: WordsOf = lambda document: split_words(" ".join(read(document)))  # noqa: E731
+        settings = {
             "rows": recipe.rows,
             "length": recipe.length,
             "pool": recipe.pool,
             "seed": recipe.seed,
-        } | options
-        return BiLMBatches(recipe.words(split), self.tokenizer, self.config, **how)
+        }
+        return BiLMBatches(words_of, self.tokenizer, self.config, **(settings | options))
 
     def probe(self, model: nn.Module) -> Scores:
         assert isinstance(model, elmo.BiLM)
         return {
-            kind: probes.elmo_accuracy(model, self.tokenizer, blanks)
+            kind: elmo_accuracy(model, self.tokenizer, blanks)
             for kind, blanks in self.blanks.items()
         }
 
@@ -90,10 +97,40 @@ class ElmoRun(TrainingJob):
         }
 
 
+def learn_words(texts: Iterable[str], size: int) -> elmo.Vocabulary:
+    """The commonest words, for a softmax of this size."""
+    return elmo.Vocabulary.count(map(split_words, texts), most=size - 3)
+
+
+def elmo_accuracy(
+    model: elmo.BiLM, vocabulary: elmo.Vocabulary, blanks: Sequence[Blank], batch: int = 64
+) -> float:
+    """Share of the blanks that a biLM fills, by both directions' probabilities together."""
+    right = 0
+    for start in range(0, len(blanks), batch):
+        chunk = blanks[start : start + batch]
+        before = [split_words(blank.left) for blank in chunk]
+        after = [split_words(blank.right) for blank in chunk]
+        forward, backward = elmo.hidden_word(model, before, after)  # B V each
+        best = (forward + backward).argmax(-1).tolist()
+        for number, blank in zip(best, chunk, strict=True):
+            right += vocabulary.words[number] == blank.answer
+    return right / len(blanks)
+
+
 @dataclass(frozen=True)
 class StaticRecipe:
-    """Word vectors and the documents they are learned from, in lower case. least: rarer words have
-    none. epochs, lr, window: the method's own by default."""
+    """Word vectors and the documents they are learned from, in lower case.
+
+    Attributes:
+        kind: the method.
+        documents: how many are read.
+        size: width of a vector.
+        least: rarer words have no vector.
+        epochs: over the documents; by default the method's own.
+        lr: likewise.
+        window: words on either side.
+    """
 
     kind: Literal["skip-gram", "cbow", "glove"]
     documents: int = 8_000
@@ -121,35 +158,39 @@ class StaticRun(Job):
 
     def learner(self) -> word_vectors.Word2Vec | word_vectors.GloVe:
         """What learns, before its first epoch."""
-        recipe, read = self.recipe, self.sentences("train")
+        recipe = self.recipe
+        read = self.sentences("train")
         texts = (" ".join(read(i)) for i in range(recipe.documents))
         text = word_vectors.count(lowercase_words(texts), least=recipe.least)
-        given = {
-            name: value for name in ("epochs", "lr") if (value := getattr(recipe, name)) is not None
-        }
         options: dict[str, Any] = {
             "size": recipe.size,
             "window": recipe.window,
             "seed": recipe.seed,
-            **given,
         }
+        if recipe.epochs is not None:
+            options["epochs"] = recipe.epochs
+        if recipe.lr is not None:
+            options["lr"] = recipe.lr
         if recipe.kind == "glove":
             return word_vectors.GloVe(text, word_vectors.GloVeConfig(**options))
         return word_vectors.Word2Vec(text, word_vectors.Word2VecConfig(recipe.kind, **options))
 
     def build(self, to: Path, device: str = "cpu") -> Iterator[Point]:
-        learner, points, start = self.learner(), list[dict[str, Any]](), time.perf_counter()
+        learner = self.learner()
         words = len(learner.text.ids)
+        points: list[dict[str, Any]] = []
+        start = time.perf_counter()
         for epoch in learner.train():
-            seconds, start = round(time.perf_counter() - start, 1), time.perf_counter()
-            points.append(
-                {
-                    "step": epoch.epoch,
-                    "loss": round(epoch.loss, 4),
-                    "tokens": words,
-                    "seconds": seconds,
-                }
-            )
+            now = time.perf_counter()
+            seconds = round(now - start, 1)
+            start = now
+            point = {
+                "step": epoch.epoch,
+                "loss": round(epoch.loss, 4),
+                "tokens": words,
+                "seconds": seconds,
+            }
+            points.append(point)
             yield Point(epoch.epoch, epoch.loss, learner.config.lr, words, seconds)
         vectors = learner.vectors()
         card = self.card(self.scores(vectors), points) | {"learner": asdict(learner.config)}
