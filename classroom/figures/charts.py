@@ -34,7 +34,7 @@ DOTTED: dict[str, Any] = {"color": GREY, "linestyle": ":", "linewidth": 1.6}
 
 
 @styled
-def curves(
+def curves(  # noqa: PLR0913  options of a drawing, each called by its name
     series: Mapping[str, Curve],
     *,
     x: str = "step",

@@ -29,7 +29,7 @@ FORMAT = 2  # of the records; earlier ones are made anew
 OUTSIDE = 120  # seconds of processor time for all that happens outside the box to one submission
 
 
-def grade(
+def grade(  # noqa: PLR0913  the options of the command
     submissions: Path,
     assignment: str,
     out: Path,

@@ -1,5 +1,5 @@
-"""ruff over everything, mypy --strict over course_lib and tools, no machine's address in the
-repository.
+"""ruff and its formatter over everything, mypy --strict over the packages, no machine's address in
+the repository.
 """
 
 import re
@@ -17,6 +17,11 @@ def tool(*words):
 
 def test_ruff():
     done = tool("ruff", "check", "--no-cache", ".")
+    assert done.returncode == 0, done.stdout[-5000:]
+
+
+def test_the_formatter_has_nothing_to_change():
+    done = tool("ruff", "format", "--check", "--no-cache", ".")
     assert done.returncode == 0, done.stdout[-5000:]
 
 

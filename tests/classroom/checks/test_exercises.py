@@ -73,7 +73,7 @@ def test_an_exercise_is_what_it_says(name: str) -> None:
     ]
     assert unused in ([], ["verified"])
     assert task.name == name and task.__doc__ == task.reference.__doc__
-    assert len(task.mistakes) >= 10 and len(task.right) >= 5
+    assert task.mistakes and task.right, "name a mistake and another right answer"
     before = torch.get_rng_state()
     prove(task)
     for fn in (stub, lambda *_: None, lambda *_: ..., None, ...):
