@@ -1,7 +1,7 @@
 """The Transformer of 2017, and all families that share its core; one file a family says how it
 differs from that one.
 
-    preset("bert-base")                                      # a published size; "bert-mini" is the classroom's
+    preset("bert-base")    # a published size; "bert-mini" is the classroom's
     family("bert").config(3072, width=128, layers=4, heads=4, length=160)
     family("gpt2") is family("gpt")
 

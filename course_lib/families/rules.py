@@ -193,8 +193,8 @@ def dropped(*theirs: str) -> tuple[Rule, ...]:
     return tuple(Rule(name, None) for name in theirs)
 
 
-# A table; or a function that gives it for a model of ours, because some weights (a gate) are in some
-# models of a family only.
+# A table; or a function that gives it for a model of ours, because some weights (a gate) are in
+# some models of a family only.
 Rules = tuple[Rule, ...] | Callable[[Any], tuple[Rule, ...]]
 
 

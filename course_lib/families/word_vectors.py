@@ -344,7 +344,8 @@ def cooccurrences(text: CountedText, window: int = 5) -> Cooccurrences:
 class GloVe:
     """Word vectors whose products are the logarithms of how often words meet.
 
-        J = sum over pairs of f(X_ij) (w_i . c_j + b_i + d_j - log X_ij)^2,    f(x) = min(1, (x / x_max)^alpha)
+        J = sum over pairs of f(X_ij) (w_i . c_j + b_i + d_j - log X_ij)^2
+        f(x) = min(1, (x / x_max)^alpha)
 
     X_ij counts the words j around a word i, one at distance n as 1 / n. A word's vector is w + c
     (section 4.2). w and c are [V D + 1] with their biases in the last column. As in the authors'
