@@ -181,11 +181,17 @@ CLASSIFIED = (
     Rule("head.norm.weight", "pooler.norm.weight"),
     *CLASSIFIER,
 )
+PER_TOKEN = (
+    Rule("head.dense.weight", "transform.dense.weight"),
+    Rule("head.norm.weight", "transform.norm.weight"),
+    *CLASSIFIER,
+)
+# config.json's name of a pooling -> ours
 POOLS: dict[str, heads.Pool] = {"cls": "first", "mean": "mean"}
 
 
-def _options(body: Transformer, values: Values) -> dict[str, Any]:
-    """The classifier's: a pooled vector goes through a dense layer, GELU and a norm."""
+def _classifier_options(body: Transformer, values: Values) -> dict[str, Any]:
+    """A pooled vector goes through a dense layer, GELU and a norm."""
     pool = POOLS[values.get("classifier_pooling", "cls")]
     return {
         "pool": pool,
@@ -196,8 +202,24 @@ def _options(body: Transformer, values: Values) -> dict[str, Any]:
 
 
 def _write_classifier(model: Any) -> dict[str, Any]:
-    names = {ours: theirs for theirs, ours in POOLS.items()}
-    return {"classifier_pooling": names[model.pool], "classifier_dropout": model.dropout.p}
+    public_pools = {ours: theirs for theirs, ours in POOLS.items()}
+    return {"classifier_pooling": public_pools[model.pool], **_write_dropout(model)}
+
+
+def _span_options(body: Transformer, values: Values) -> dict[str, Any]:
+    """Every token's vector goes through a dense layer, GELU and a norm."""
+    return {
+        "transform": heads.Transform(body, "gelu"),
+        "dropout": values.get("classifier_dropout", 0.0),
+    }
+
+
+def _tagger_options(body: Transformer, values: Values) -> dict[str, Any]:
+    return {**_span_options(body, values), **classes(body, values)}
+
+
+def _write_dropout(model: Any) -> dict[str, Any]:
+    return {"classifier_dropout": model.dropout.p}
 
 
 FAMILY = Family(
@@ -214,7 +236,13 @@ FAMILY = Family(
         "ModernBertModel": Architecture(Hidden, has_prefix=False),
         "ModernBertForMaskedLM": Architecture(heads.MLM, MASKED, gelu_head),
         "ModernBertForSequenceClassification": Architecture(
-            heads.Classifier, CLASSIFIED, _options, write=_write_classifier
+            heads.Classifier, CLASSIFIED, _classifier_options, write=_write_classifier
+        ),
+        "ModernBertForTokenClassification": Architecture(
+            heads.TokenClassifier, PER_TOKEN, _tagger_options, write=_write_dropout
+        ),
+        "ModernBertForQuestionAnswering": Architecture(
+            heads.QuestionAnswering, PER_TOKEN, _span_options, write=_write_dropout
         ),
     },
 )

@@ -228,17 +228,53 @@ class MultipleChoice(Classifier):
         return super().forward(ids.flatten(0, 1), **flat).view(ids.shape[:2])  # B*N 1 -> B N
 
 
-class TokenClassifier(Head):
-    """One label a token: [B, T, C]."""
+class Transform(nn.Module):
+    """norm(activation(dense(h))) on every token, below the last layer (ModernBERT).
 
-    def __init__(self, stack: Transformer, classes: int) -> None:
+    Args:
+        stack: the encoder below.
+        activation: between the dense layer and the norm.
+    """
+
+    def __init__(self, stack: Transformer, activation: Activation = "gelu") -> None:
+        super().__init__()
+        config = stack.config
+        self.dense = nn.Linear(config.width, config.width, bias=config.bias)
+        self.activation = ACTIVATIONS[activation]
+        self.norm = norm(config)
+        init(stack, self.dense)
+
+    def forward(self, h: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
+        return self.norm(self.activation(self.dense(h)))
+
+
+class TokenClassifier(Head):
+    """One label a token: class logits [B, T, C] (Devlin et al. 2019, section 5.3).
+
+    Args:
+        stack: the encoder below.
+        classes: C.
+        transform: one more layer before the last, if any.
+        dropout: before the last layer; by default the stack's.
+    """
+
+    def __init__(
+        self,
+        stack: Transformer,
+        classes: int,
+        *,
+        transform: Transform | None = None,
+        dropout: float | None = None,
+    ) -> None:
         super().__init__(stack)
-        self.dropout = nn.Dropout(stack.config.dropout)
+        self.transform = nn.Identity() if transform is None else transform
+        self.dropout = nn.Dropout(stack.config.dropout if dropout is None else dropout)
         self.out = nn.Linear(stack.config.width, classes)
         init(stack, self.out)
 
     def answer(self, h: Float[Tensor, "B T D"], attention_mask: Mask) -> Float[Tensor, "B T C"]:
-        return self.out(self.dropout(h))
+        h = self.dropout(self.transform(h))
+        return self.out(h)
 
 
 class RTD(Head):
@@ -258,19 +294,28 @@ class RTD(Head):
 
 
 class QuestionAnswering(Head):
-    """Where the answer starts and ends: two logits a token, ([B, T], [B, T]) (Devlin et al. 2019,
-    section 4.2).
+    """Where the answer starts and ends: logits [B, T] and [B, T] (Devlin et al. 2019, section 4.2).
+
+    Args:
+        stack: an encoder, or an encoder-decoder.
+        transform: one more layer before the last, if any.
+        dropout: before the last layer.
     """
 
-    def __init__(self, stack: Any) -> None:
+    def __init__(
+        self, stack: Any, *, transform: Transform | None = None, dropout: float = 0.0
+    ) -> None:
         super().__init__(stack)
+        self.transform = nn.Identity() if transform is None else transform
+        self.dropout = nn.Dropout(dropout)
         self.out = nn.Linear(stack.config.width, 2)
         init(stack, self.out)
 
     def answer(
         self, h: Float[Tensor, "B T D"], attention_mask: Mask
     ) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B T"]]:
-        start, end = self.out(h).unbind(-1)
+        h = self.dropout(self.transform(h))
+        start, end = self.out(h).unbind(-1)  # B T each
         return start, end
 
 

@@ -326,11 +326,16 @@ def _fit_public_class(model: nn.Module) -> None:
     """
     family = families.family_of(model)
     name = families.public_class(model, family) or ""
-    pooled = family.architectures[name].options(cast(Any, model).stack, {}).get("pooler")
-    if pooled:  # ELECTRA's, DistilBERT's and ModernBERT's classes have their own
-        pooler: Any = model.pooler
-        pooler.activation = pooled.activation
-        pooler.norm = pooled.norm
+    options = family.architectures[name].options(cast(Any, model).stack, {})
+    # ELECTRA's, DistilBERT's and ModernBERT's classes have a pooler of their own.
+    public_pooler = options.get("pooler")
+    own_pooler: Any = getattr(model, "pooler", None)
+    if public_pooler is not None and own_pooler is not None:
+        own_pooler.activation = public_pooler.activation
+        own_pooler.norm = public_pooler.norm
+    # ModernBERT's have one more layer on every token.
+    if "transform" in options:
+        model.transform = options["transform"]
     convert_back(model.state_dict(), family.all_rules(name, model), model)
 
 

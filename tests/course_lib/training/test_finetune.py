@@ -348,6 +348,35 @@ def test_a_saved_model_answers_in_transformers_as_here(
     torch.testing.assert_close(said, mine, atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("kind", "auto"),
+    [("tagging", "AutoModelForTokenClassification"), ("span", "AutoModelForQuestionAnswering")],
+)
+@pytest.mark.parametrize("name", ["bert", "modernbert"])
+def test_a_saved_tagger_and_reader_answer_in_transformers_as_here(
+    name: str, kind: Kind, auto: str, tmp_path: Path
+) -> None:
+    transformers = pytest.importorskip("transformers")
+    task = {"train": rows(kind, 80, 0), "test": rows(kind, 20, 1)}
+    config = family(name).config(WORDPIECE.vocab.size, width=32, layers=2, heads=2, length=32)
+    options: dict[str, Any] = {"epochs": 1, "lr": 1e-2, "batch": 16, "out": tmp_path}
+    result = finetune(Transformer(config), task, WORDPIECE, FinetuneConfig(**options))
+    theirs = getattr(transformers, auto).from_pretrained(tmp_path).eval()
+    batch = result.frame.collate(result.frame.rows(rows(kind, 20, 1)))
+    real = batch["attention_mask"]
+    segments = {"token_type_ids": batch["segments"]} if "segments" in batch else {}
+    with torch.no_grad():
+        expected = theirs(input_ids=batch["ids"], attention_mask=real.long(), **segments)
+        actual = result.model(**{key: x for key, x in batch.items() if key != "labels"})
+    if kind == "tagging":
+        torch.testing.assert_close(actual[real], expected.logits[real], atol=1e-5, rtol=1e-5)
+    else:
+        start, end = actual
+        torch.testing.assert_close(start[real], expected.start_logits[real], atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(end[real], expected.end_logits[real], atol=1e-5, rtol=1e-5)
+    assert predict(tmp_path, rows(kind, 20, 1)) == result.predictions
+
+
 def test_what_cannot_be_saved_is_said_before_the_training(tmp_path: Path) -> None:
     seen: list[Any] = []
     with pytest.raises(CourseError, match=r"pooler|public"):
