@@ -97,12 +97,12 @@ checkpoints: ready
 	@$(RUN) -m course_lib zoo build --device $(call quoted,$(DEVICE))
 
 bench: ready
-	@$(RUN) -m experiments.bench --minutes $(call quoted,$(MINUTES)) $(foreach one,$(PART),--part $(call quoted,$(one)))
+	@$(RUN) -m lab.bench --minutes $(call quoted,$(MINUTES)) $(foreach one,$(PART),--part $(call quoted,$(one)))
 
 clean:
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find build -mindepth 1 -maxdepth 1 ! -name checkpoints -exec rm -rf {} + 2>/dev/null || true
-	find course_lib classroom experiments tools tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find course_lib classroom lab tools tests -name __pycache__ -type d -prune -exec rm -rf {} +
 	find notebooks -name .ipynb_checkpoints -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 distclean: clean

@@ -1,4 +1,4 @@
-"""Recorded results of the claims, for lessons and slides; `experiments.engine` writes them.
+"""Recorded results of the claims, for lessons and slides; `lab.engine` writes them.
 
 # what data/results says: verdict, figures of every seed, configuration
 records.record("gelu-converges")

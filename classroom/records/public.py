@@ -1,4 +1,4 @@
-"""Public tasks, data/results/real_*.json (experiments/real/tasks.py): a table of what is recorded,
+"""Public tasks, data/results/real_*.json (lab/real/tasks.py): a table of what is recorded,
 and who is ahead.
 """
 

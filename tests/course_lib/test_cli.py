@@ -25,7 +25,7 @@ from course_lib.generation import generate
 from course_lib.model import heads
 from course_lib.model.transformer import Transformer
 from course_lib.training import finetune
-from experiments import recipes
+from lab import recipes
 
 TEXT = "the judge went home. the fathers of the judge came. anna saw the judge at the mill. " * 20
 REFUSED = tomllib.loads(Path(__file__).with_name("refused.toml").read_text())
@@ -349,8 +349,8 @@ def test_a_recipe_is_built_by_its_command(call, tmp_path: Path, monkeypatch) -> 
         documents=replace(recipe.documents, pool=2),
     )
     monkeypatch.setattr(recipes, "RECIPES", {"gpt-mini": small})
-    monkeypatch.setattr("experiments.recipes.base.TOKENIZER_DOCUMENTS", 300)
-    monkeypatch.setattr("experiments.recipes.base.BLANKS", 4)
+    monkeypatch.setattr("lab.recipes.base.TOKENIZER_DOCUMENTS", 300)
+    monkeypatch.setattr("lab.recipes.base.BLANKS", 4)
     code, out, err = call(
         "zoo", "build", "--work", str(tmp_path / "work"), "--to", str(tmp_path / "done")
     )

@@ -10,7 +10,7 @@ import pytest
 
 from course_lib.files import COURSE
 
-PARTS = ("course_lib", "classroom", "experiments", "data")
+PARTS = ("course_lib", "classroom", "lab", "data")
 
 
 def run(*command: str, cwd: Path, **environment: str) -> str:

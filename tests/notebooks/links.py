@@ -20,7 +20,7 @@ import nbformat
 from classroom.records import ledger
 from tools.notebooks import ROOT
 
-PACKAGES = ("course_lib", "classroom", "experiments")
+PACKAGES = ("course_lib", "classroom", "lab")
 FOLDERS = (*PACKAGES, "data", "docs", "notebooks", "slides", "tests", "tools")
 # Endings that make `train.tsv` a file of the reader's and no attribute of a module.
 ENDINGS = {

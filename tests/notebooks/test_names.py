@@ -10,7 +10,7 @@ import pytest
 
 from course_lib.files import COURSE
 
-OURS = ("course_lib", "classroom", "experiments", "tools")
+OURS = ("course_lib", "classroom", "lab", "tools")
 FILES = sorted([*COURSE.glob("notebooks/**/*.ipynb"), *COURSE.glob("slides/*.ipynb")])
 
 

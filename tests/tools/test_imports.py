@@ -9,7 +9,7 @@ import networkx
 
 from tools.notebooks import ROOT
 
-PACKAGES = ("course_lib", "classroom", "experiments", "tools", "tests")
+PACKAGES = ("course_lib", "classroom", "lab", "tools", "tests")
 
 
 def circles(graph):

@@ -1,7 +1,7 @@
 """The papers' figures: the ledger has those of papers.json, what can be counted agrees, answers are
 the library's.
 
-What claims of the kinds `exact` and `computed` say is computed again by tests/experiments.
+What claims of the kinds `exact` and `computed` say is computed again by tests/lab.
 """
 
 import inspect

@@ -1,0 +1,251 @@
+"""What a GPU would make of a training step of every family, as far as it can be known without one.
+
+On the device `meta` tensors have shapes and no numbers: whoever asks for one is refused, so a step
+that comes through never waits for the device."""
+
+import warnings
+from collections import Counter
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+from unittest.mock import patch
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from course_lib.families import FAMILIES
+from course_lib.model.layers import Block
+from course_lib.model.recompute import recompute
+from course_lib.objectives import losses
+from course_lib.training import guard, loop
+from course_lib.training.device import autocast
+from lab.bench.contenders import SIZES, batches_of, config_of, loss_of
+
+COPIES, LOOKS = {"_to_copy", "copy_"}, {"_local_scalar_dense", "nonzero", "equal", "is_nonzero"}
+BACKENDS = ("FLASH_ATTENTION", "EFFICIENT_ATTENTION", "CUDNN_ATTENTION", "MATH")
+KERNELS = {"nothing": "flash", "is_causal": "flash, causal", "mask": "memory-efficient, mask"}
+KERNELS |= {"bias": "memory-efficient, bias"}
+
+
+def small(family: str) -> nn.Module:
+    """A model of the family, without dropout; of ELECTRA both."""
+    return FAMILIES[family].model(config_of(family, SIZES["tiny"]), 0)
+
+
+def batches(family: str, padded: bool = True) -> list[losses.Batch]:
+    """Batches of two rows, the second shorter where `padded`."""
+    size, made = SIZES["tiny"], list[losses.Batch]()
+    real = torch.arange(size.tokens) < torch.tensor([[size.tokens], [size.tokens - 3]])
+    for batch in batches_of("bert" if family == "electra" else family, size):
+        more = {"attention_mask": real} if padded else {}
+        if "loss_mask" in batch:
+            at = torch.zeros_like(real)
+            at[0, 1:4] = at[1, 2] = True
+            more |= {"loss_mask": at, "labels": batch["ids"].masked_fill(~at, -100)}
+        made.append({**batch, **more})
+    return made
+
+
+class Crossings(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Counts copies between two devices and looks from the host at a device's numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.found = Counter[str]()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = func.__name__.split(".")[0]
+        given = {x.device.type for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)}
+        if name in LOOKS and given - {"cpu"}:
+            self.found[name] += 1
+        out = func(*args, **(kwargs or {}))
+        if (
+            name in COPIES
+            and len(given | {x.device.type for x in tree_leaves(out) if isinstance(x, Tensor)}) > 1
+        ):
+            self.found[name] += 1
+        return out
+
+
+class Still(torch.optim.Optimizer):
+    """Changes nothing, in a fused kernel as it were: `meta` has no numbers to change."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__(model.parameters(), {"lr": 1e-3, "fused": True})
+
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        """Leave the weights as they are."""
+
+
+def crossings(family: str, device: str = "meta", steps: int = 3) -> dict[str, int]:
+    """Copies and looks in the steps after the first: whole steps of the loop, from its batch to the
+    optimizer. `meta` is treated as a GPU is, where the guard looks rarely.
+    """
+    with torch.device(device):
+        model = small(family)
+    is_gpu = device.startswith("cuda")
+    config = loop.TrainConfig(
+        steps=steps + 2,
+        device=device,
+        precision="bf16" if is_gpu else "fp32",
+        accumulate=2,
+    )
+    optimizer = None if is_gpu else Still(model)
+    with (
+        patch.object(guard, "ASYNCHRONOUS", {"cuda", "meta"}),
+        warnings.catch_warnings(record=True) as warned,
+    ):
+        warnings.simplefilter("always")
+        run = loop.train(model, batches(family), loss_of(family), config, optimizer=optimizer)
+        next(run)
+        if is_gpu:
+            torch.cuda.set_sync_debug_mode("warn")
+        with Crossings() as seen:
+            for _ in range(steps):
+                next(run)
+        if is_gpu:
+            torch.cuda.set_sync_debug_mode("default")
+    found = dict(seen.found)
+    waits = sum("synchronizing" in str(each.message) for each in warned)
+    if waits:
+        found["waits"] = waits
+    return found
+
+
+def counting_changes(family: str) -> float:
+    """Relative difference of the loss whose targets the host has counted (`losses.counted`) to that
+    of the batch.
+    """
+    torch.manual_seed(0)
+    model, batch, found = small(family), batches(family)[0], []
+    for given in (batch, losses.counted(batch)):
+        torch.manual_seed(1)  # ELECTRA draws
+        found.append(loss_of(family)(model, given).item())
+    return abs(found[1] / found[0] - 1)
+
+
+def graph_breaks(family: str, device: str = "cpu", backend: str = "aot_eager") -> int:
+    """How often torch.compile has to leave its graph, forward and backward, whole models with their
+    heads.
+    """
+    from torch._dynamo.utils import counters
+
+    torch._dynamo.reset()
+    counters.clear()
+    model = small(family).to(device)
+    compiled: Any = torch.compile(model, backend=backend)
+    for batch in batches(family)[:2]:
+        moved = {name: x.to(device) for name, x in losses.counted(batch).items()}
+        loss_of(family)(compiled, moved).backward()  # type: ignore[no-untyped-call]
+    return sum(counters["graph_break"].values()) + (counters["stats"]["unique_graphs"] != 1)
+
+
+def bf16_error(family: str, device: str = "cpu") -> dict[str, float]:
+    """Of bfloat16 against float32: relative difference of the loss, and of all gradients as one
+    vector.
+    """
+    found = []
+    for bf16 in (False, True):
+        torch.manual_seed(0)
+        model = small(family).to(device)
+        batch = {name: x.to(device) for name, x in batches(family)[0].items()}
+        torch.manual_seed(1)  # ELECTRA draws
+        with autocast(torch.device(device), bf16):
+            value = loss_of(family)(model, batch)
+        value.backward()  # type: ignore[no-untyped-call]
+        found.append(
+            (
+                value.detach(),
+                torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]),
+            )
+        )
+    (loss, gradient), (loss_there, gradient_there) = found
+    apart = (gradient - gradient_there).norm() / gradient.norm()
+    return {"loss": ((loss - loss_there).abs() / loss).item(), "gradients": apart.item()}
+
+
+def recomputed(family: str) -> bool:
+    """Whether blocks that are computed again in the backward pass, with dropout, give the same bits
+    of gradients.
+    """
+    calls, gradients = [], []
+    for again in (False, True):
+        torch.manual_seed(0)
+        model, count = small(family).train(), Counter[str]()
+        for part in model.modules():
+            if isinstance(part, Block):
+                part.dropout.p = 0.3
+                part.ff.register_forward_pre_hook(
+                    partial(lambda count, *_: count.update("x"), count)
+                )
+        if again:
+            recompute(model)
+        torch.manual_seed(1)
+        loss_of(family)(model, batches(family)[0]).backward()  # type: ignore[no-untyped-call]
+        gradients.append(
+            torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
+        )
+        calls.append(count["x"])
+    return torch.equal(*gradients) and calls[1] == 2 * calls[0] > 0
+
+
+def attention_calls(family: str, padded: bool) -> dict[str, str]:
+    """What each kind of attention hands to PyTorch's fused kernels: nothing, is_causal, a mask or a
+    bias.
+    """
+    size, found = SIZES["tiny"], dict[str, str]()
+    kinds = {(size.tokens, size.tokens): "self", (size.tokens // 2,) * 2: "decoder"}
+
+    def record(
+        q: Tensor, k: Tensor, v: Tensor, mask: Any, dropout: float, is_causal: bool, **how: Any
+    ) -> Tensor:
+        given = "is_causal" if is_causal else "nothing"
+        if mask is not None:
+            given = "mask" if mask.dtype == torch.bool else "bias"
+        found[kinds.get((q.shape[2], k.shape[2]), "cross")] = given
+        return fused(q, k, v, mask, dropout, is_causal, **how)
+
+    fused = F.scaled_dot_product_attention
+    with patch.object(F, "scaled_dot_product_attention", record):
+        loss_of(family)(small(family), batches(family, padded)[0])
+    return found
+
+
+def kernel_table() -> str:
+    """Which fused attention kernel each family can use in training, as docs/performance.md shows
+    it.
+    """
+    lines = ["| family | attention | rows of one length | padded rows |", "|---|---|---|---|"]
+    for family in FAMILIES:
+        whole, padded = attention_calls(family, False), attention_calls(family, True)
+        lines += [
+            f"| {family} | {kind} | {KERNELS[whole[kind]]} | {KERNELS[padded[kind]]} |"
+            for kind in whole
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def accepted(family: str, device: str = "cuda") -> list[str]:
+    """The kernels that do a padded step of the family, each tried alone; all are tried on a GPU
+    only.
+    """
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    model, able = small(family).to(device), []
+    batch: Mapping[str, Tensor] = {
+        name: x.to(device) for name, x in losses.counted(batches(family)[0]).items()
+    }
+    for name in BACKENDS:
+        try:
+            with warnings.catch_warnings(), sdpa_kernel([getattr(SDPBackend, name)]):
+                warnings.simplefilter("ignore")
+                with torch.autocast(torch.device(device).type, torch.bfloat16):
+                    value = loss_of(family)(model, batch)
+                value.backward()  # type: ignore[no-untyped-call]
+            able.append(name)
+        except RuntimeError:
+            continue
+    return able

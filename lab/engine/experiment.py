@@ -1,0 +1,85 @@
+"""What a claim's experiment is: a function that measures. The rule that judges its figures stands
+in the ledger.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from classroom.records.ledger import claim
+from course_lib.errors import CourseError
+from lab.engine.arms import Arm
+from lab.engine.lab import Lab, Plan, shipped
+
+LESSONS = Path(__file__).parents[1] / "lessons"  # bert.py holds the experiments of lesson 09_bert
+Measure = Callable[[Lab, int], dict[str, float]]  # lab, seed -> the figures' values with that seed
+Needs = Callable[[Plan, int], Sequence[Arm]]
+_FOUND: dict[str, "Experiment"] = {}
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """How one claim is tested.
+
+    measure: one seed's values by name, the same names with every seed. needs: the pretraining arms
+    that it asks the lab for, which are then trained beforehand, side by side. config: settings
+    beside the plan's."""
+
+    id: str
+    measure: Measure
+    needs: Needs
+    config: dict[str, Any]
+
+
+@cache
+def given(name: str) -> Any:
+    """What a lesson's experiments take as given (lessons/given.yaml): their sizes at each scale,
+    their words.
+    """
+    return yaml.safe_load((LESSONS / "given.yaml").read_text(encoding="utf-8"))[name]
+
+
+def settings(name: str) -> dict[str, Any]:
+    """A claim's in given.yaml. A list of sizes is these columns of the lesson's table; checkpoints
+    get their hashes.
+    """
+    found: dict[str, Any] = dict(given("settings").get(name, {}))
+    if isinstance(columns := found.get("sizes"), list):
+        table = given(claim(name).lesson[3:])["sizes"]
+        found["sizes"] = {
+            scale: {column: row[column] for column in columns} for scale, row in table.items()
+        }
+    return found | (
+        {"checkpoints": shipped(*found["checkpoints"])} if "checkpoints" in found else {}
+    )
+
+
+def experiment(
+    name: str, needs: Needs = lambda *_: (), **config: Any
+) -> Callable[[Measure], Measure]:
+    """Register the decorated function as the experiment of a claim. config: beside its settings in
+    given.yaml.
+    """
+
+    def register(measure: Measure) -> Measure:
+        _FOUND[name] = Experiment(name, measure, needs, settings(name) | config)
+        return measure
+
+    return register
+
+
+def find(name: str) -> Experiment:
+    """The experiment of a claim."""
+    lesson = claim(name).lesson[3:]
+    if (LESSONS / f"{lesson}.py").exists():
+        import_module(f"lab.lessons.{lesson}")
+    if name not in _FOUND:
+        raise CourseError(
+            f"The claim {name!r} has no experiment yet; `claims list` shows which have."
+        )
+    return _FOUND[name]

@@ -1,0 +1,199 @@
+"""Public tasks: a small encoder from random weights, pretrained on the town, pretrained on English,
+and a linear model of counted words and letters.
+
+    python -m lab.real.tasks FOLDER [--task sst2 ...]
+
+FOLDER has the published files. An arm's learning rate (the linear model's regularisation) is chosen
+on a tenth of the training rows, by trainings on the others, or on the first of them
+(`PublicTask.trial`). Then it is trained on all of them, once a seed, and scored on rows that chose
+nothing. data/results/real_NAME.json keeps every finished arm."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+from datasets import Dataset, concatenate_datasets
+
+from classroom.records.figures import figure
+from classroom.records.record import RESULTS
+from course_lib import data, zoo
+from course_lib.analysis.similarity import sts
+from course_lib.data.columns import Columns
+from course_lib.data.embedders import SentenceEncoder
+from course_lib.data.text_batches import TextBatches
+from course_lib.families.sentence import Sentence, cosine_regression
+from course_lib.files import read_json, write_json
+from course_lib.model.transformer import Transformer
+from course_lib.training.finetune import FinetuneConfig, finetune
+from lab.engine.lab import fit, linear_config
+from lab.real.baselines import PENALTIES, Run, linear
+
+RATES = (3e-4, 1e-3, 3e-3)  # peak learning rates that are tried
+DROPOUT = 0.1
+
+
+@dataclass(frozen=True)
+class PublicTask:
+    """train, test: file or folder, and split, or several with " + " between; one file for both:
+    every fourth article is for testing. bert_base: the published score, of the paper's own test
+    rows. epochs: over the training rows, the same for every arm. trial: rows at most that a trial
+    of a rate trains on. columns: of `data.task`."""
+
+    train: tuple[str, str]
+    test: tuple[str, str]
+    metric: str
+    bert_base: float | None = None
+    epochs: int = 3
+    trial: int = 1000
+    columns: Columns | None = None
+
+    def rows(self, folder: Path, part: tuple[str, str]) -> Dataset:
+        """The rows of one part."""
+        path, splits = part
+        return concatenate_datasets(
+            [
+                data.task(folder / path, split=split, columns=self.columns)
+                for split in splits.split(" + ")
+            ]
+        )
+
+
+# bert_base: Devlin et al. 2019, table 1, on GLUE's hidden test sets.
+TASKS = {
+    "cola": PublicTask(
+        ("cola/raw", "train"),
+        ("cola/raw", "in_domain_dev + out_of_domain_dev"),
+        "matthews",
+        0.521,
+        10,
+        10**6,
+    ),
+    "stsb": PublicTask(("stsb_en", "train"), ("stsb_en", "test"), "spearman", 0.858),
+    "wnut17": PublicTask(("wnut17", "train"), ("wnut17", "validation"), "entity_f1", epochs=5),
+    "ud_tags": PublicTask(
+        ("ud_english_ewt", "validation"),
+        ("ud_english_ewt", "test"),
+        "accuracy",
+        epochs=15,
+        trial=10**6,
+    ),
+    "xquad": PublicTask(*2 * (("xquad_en/xquad.en.json", "train"),), "token_f1", epochs=5),
+    "mrpc": PublicTask(("mrpc", "train"), ("mrpc", "test"), "f1", 0.889),
+    "sst2": PublicTask(
+        ("sst2", "train"), ("sst2", "test"), "accuracy", 0.935, columns={"text": 0, "label": 1}
+    ),
+}
+
+
+def encoder(name: str, task: PublicTask, *, pretrained: bool, device: str = "cpu") -> Run:
+    """Fine-tuning of a checkpoint, or of its configuration with random weights. A text is the mean
+    of its vectors; two texts are read together, but a graded pair as two vectors and their cosine
+    (Reimers and Gurevych 2019)."""
+    model, tokenizer, _ = zoo.open_model(name)
+    config = replace(model.stack.config, dropout=DROPOUT, attention_dropout=DROPOUT)
+    how: dict[str, Any] = {
+        "epochs": task.epochs,
+        "metric": task.metric,
+        "precision": "bf16",
+        "pool": "mean",
+    }
+    how |= {"pretrained": pretrained, "dropout": DROPOUT, "by_length": True, "device": device}
+
+    def tuned(rows: Dataset, test: Dataset, rate: float, seed: int) -> float:
+        return finetune(
+            model,
+            {"train": rows, "test": test},
+            tokenizer,
+            FinetuneConfig(lr=rate, seed=seed, **how),
+        ).score
+
+    def as_vectors(rows: Dataset, test: Dataset, rate: float, seed: int) -> float:
+        torch.manual_seed(seed)
+        sentence = Sentence(Transformer(config))
+        if pretrained:
+            sentence.stack.load_state_dict(model.stack.state_dict())
+        batches = TextBatches(rows, tokenizer, batch=32, seed=seed, best=max(rows["label"]))
+        steps = task.epochs * batches.per_epoch
+        fit(
+            sentence,
+            batches,
+            cosine_regression,
+            linear_config(steps, rate, precision="bf16", device=device),
+        )
+        return sts(SentenceEncoder(sentence, tokenizer), test["text"], test["pair"], test["label"])
+
+    return as_vectors if task.metric == "spearman" else tuned
+
+
+def parts(folder: Path, task: PublicTask) -> list[Dataset]:
+    """Training rows and rows to score."""
+    if task.train != task.test:
+        return [task.rows(folder, part) for part in (task.train, task.test)]
+    rows = task.rows(folder, task.train)
+    aside = sorted(set(rows["title"]))[::4]
+    return [
+        rows.filter(lambda row, test=test: (row["title"] in aside) is test)
+        for test in (False, True)
+    ]
+
+
+def arm(
+    run: Run,
+    choices: Sequence[float],
+    rows: Dataset,
+    test: Dataset,
+    seeds: int,
+    trial: int = PublicTask.trial,
+) -> dict[str, Any]:
+    """Choose on a tenth of the training rows, train on all of them `seeds` times, score."""
+    start, parts = time.perf_counter(), rows.train_test_split(test_size=0.1, seed=0)
+    few = parts["train"].select(range(min(trial, len(parts["train"]))))
+    tried = {choice: run(few, parts["test"], choice, 0) for choice in choices}
+    best = max(tried, key=tried.__getitem__)
+    found = asdict(figure([run(rows, test, best, seed) for seed in range(seeds)]))
+    return found | {"chosen": best, "tried": tried, "seconds": round(time.perf_counter() - start)}
+
+
+def main(
+    folder: Annotated[Path, typer.Argument(help="Folder of the public data.")],
+    english: Annotated[
+        str, typer.Option(help="The encoder that has read English.")
+    ] = "bert-english",
+    town: Annotated[str, typer.Option(help="The one that has read the town.")] = "bert-mini",
+    task: Annotated[list[str] | None, typer.Option(help="Only these.")] = None,
+    only: Annotated[list[str] | None, typer.Option(help="Of the arms, these.")] = None,
+    seeds: Annotated[int, typer.Option(help="Trainings of an arm.", min=1)] = 5,
+    device: Annotated[str, typer.Option()] = "cpu",
+    out: Annotated[Path, typer.Option(help="Folder of the figures.")] = RESULTS,
+) -> None:
+    """Fine-tune on public tasks and record the scores."""
+    torch.set_num_threads(1)
+    for name in task or TASKS:
+        this = TASKS[name]
+        rows, test = parts(folder, this)
+        arms: dict[str, tuple[Run, Sequence[float], int]] = {
+            "linear": (linear(this.metric), PENALTIES, 1)
+        }
+        for label, model in (("english", english), ("scratch", english), ("town", town)):
+            arms[label] = (
+                encoder(model, this, pretrained=label != "scratch", device=device),
+                RATES,
+                seeds,
+            )
+        file = out / f"real_{name}.json"
+        found: dict[str, Any] = read_json(file) if file.exists() else {"arms": {}}
+        found |= {"task": asdict(this), "rows": {"train": len(rows), "test": len(test)}}
+        found |= {"torch": torch.__version__, "made": time.strftime("%Y-%m-%d")}
+        for label, (run, choices, count) in arms.items():
+            if label not in found["arms"] and label in (only or arms):
+                found["arms"][label] = arm(run, choices, rows, test, count, this.trial)
+                write_json(file, found)
+                typer.echo(f"{name} {label} {found['arms'][label]}")
+
+
+if __name__ == "__main__":
+    typer.run(main)
