@@ -1,4 +1,4 @@
-"""A lesson 22 is one notebook and one folder: all lists have it, and nobody wrote it into one."""
+"""A new lesson is one notebook and one folder: all lists have it, and nobody wrote it into one."""
 
 import shutil
 import sys
@@ -15,11 +15,14 @@ from tools import course as path_through
 from tools import readme
 from tools.notebooks import find, lessons, navigation
 
-OPENING = """# 22 · A toy: nothing to learn
+LAST = course.names()[-1]  # of the real lessons
+NUMBER = f"{int(LAST[:2]) + 1:02}"
+TOY = f"{NUMBER}_toy"
+OPENING = f"""# {NUMBER} · A toy: nothing to learn
 
 | | |
 |---|---|
-| You need first | [21](21_choosing.ipynb) |"""
+| You need first | [{LAST[:2]}]({LAST}.ipynb) |"""
 FILES = {
     "lesson.toml": 'question = "What is twice two?"\nfamily = "start"\nplace = [2.5, 8]\n',
     "exercises.py": '''
@@ -45,14 +48,14 @@ def twice(x):
 
 
 @pytest.fixture
-def course_of_23(tmp_path, monkeypatch):
-    """The course with a lesson 22 more, in a folder of its own."""
+def longer_course(tmp_path, monkeypatch):
+    """The course with one lesson more, in a folder of its own."""
     checks.exercises()  # the other lessons' exercises are imported from where they stand
     notebooks, folders = tmp_path / "notebooks", tmp_path / "lessons"
     shutil.copytree(course.NOTEBOOKS, notebooks)
     shutil.copytree(course.FOLDERS, folders)
     cells = [v4.new_markdown_cell(OPENING), v4.new_markdown_cell("## Read on")]
-    nbformat.write(v4.new_notebook(cells=cells), notebooks / "22_toy.ipynb")
+    nbformat.write(v4.new_notebook(cells=cells), notebooks / f"{TOY}.ipynb")
     (folders / "toy").mkdir()
     for name, text in FILES.items():
         (folders / "toy" / name).write_text(text, "utf-8")
@@ -73,32 +76,35 @@ def _forget():
         del sys.modules[name]
 
 
-@pytest.mark.usefixtures("course_of_23")
-def test_lesson_22_is_in_every_list():
-    assert course.names()[-1] == course.find("22") == course.find("toy") == "22_toy"
-    assert lessons()[-1] == find("22") == course.NOTEBOOKS / "22_toy.ipynb"
-    assert course.lessons()["22_toy"].needs == ("21_choosing",)
+@pytest.mark.usefixtures("longer_course")
+def test_it_is_in_every_list():
+    assert course.names()[-1] == course.find(NUMBER) == course.find("toy") == TOY
+    assert lessons()[-1] == find(NUMBER) == course.NOTEBOOKS / f"{TOY}.ipynb"
+    assert course.lessons()[TOY].needs == (LAST,)
 
-    assert "| [22 A toy](notebooks/22_toy.ipynb) | What is twice two? |" in readme.table()
-    drawn = [text.get_text() for text in course_map.lesson_map("22").axes[0].texts]
-    assert "22 the course" in drawn and "A toy" in drawn
-    assert "(../notebooks/22_toy.ipynb)" in path_through.glossary()
-    assert [claim.id for claim in records.of_lesson("22")] == ["two-twos"]
-    assert "Four?" in widgets.quiz("22.1").html
+    row = f"| [{NUMBER} A toy](notebooks/{TOY}.ipynb) | What is twice two? |"
+    assert row in readme.table()
+    drawn = [text.get_text() for text in course_map.lesson_map(NUMBER).axes[0].texts]
+    assert f"{NUMBER} the course" in drawn and "A toy" in drawn
+    assert f"(../notebooks/{TOY}.ipynb)" in path_through.glossary()
+    assert [claim.id for claim in records.of_lesson(NUMBER)] == ["two-twos"]
+    assert "Four?" in widgets.quiz(f"{NUMBER}.1").html
 
 
-@pytest.mark.usefixtures("course_of_23")
+@pytest.mark.usefixtures("longer_course")
 def test_its_neighbour_leads_to_it():
-    before = nbformat.read(course.NOTEBOOKS / "21_choosing.ipynb", as_version=4)
-    assert "22_toy" not in before.cells[0].source
-    navigation.lead(before, "21_choosing")
-    assert before.cells[0].source.endswith("[22 A toy](22_toy.ipynb) →")
-    assert "← [21 Choosing a model](21_choosing.ipynb)" in navigation.line(
-        "22_toy", course.lessons()
-    )
+    before = nbformat.read(course.NOTEBOOKS / f"{LAST}.ipynb", as_version=4)
+    assert TOY not in before.cells[0].source + before.cells[-1].source
+    link = f"[{NUMBER} A toy]({TOY}.ipynb)"
+    for _ in range(2):  # nothing is written twice
+        navigation.lead(before, LAST)
+        assert before.cells[0].source.endswith(f"{link} →")
+        assert before.cells[-1].source.count(f"\nNext: {link}") == 1
+        assert "the last lesson" not in before.cells[-1].source
+    assert f"({LAST}.ipynb)" in navigation.line(TOY, course.lessons())
 
 
-@pytest.mark.usefixtures("course_of_23")
+@pytest.mark.usefixtures("longer_course")
 def test_its_exercise_is_found_by_name(capsys):
     assert "twice" in dir(checks)
     assert checks.twice(lambda x: x + x).passed

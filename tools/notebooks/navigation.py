@@ -18,7 +18,9 @@ GLOSSARY, PAPERS = "../docs/glossary.md", "../docs/papers.md"
 MAP = "00_start_here.ipynb#map"
 _LINE = re.compile(r"^(?:←|Before:|next:|.*\]\(\.\./docs/glossary\.md\)).*$", re.MULTILINE)
 _NEXT = re.compile(
-    r"^Next(?: in the course)?: (?:\[\d\d[^\]]*\]\([^)]*\)|\d\d,? ?[^,.:\n]*)", re.MULTILINE
+    r"^Next(?: in the course)?: (?:\[\d\d[^\]]*\]\([^)]*\)|\d\d,? ?[^,.:\n]*)"
+    r"|^This was the last lesson.*$",
+    re.MULTILINE,
 )
 
 
@@ -52,7 +54,11 @@ def lead(notebook: NotebookNode, name: str) -> None:
     for cell in notebook.cells:
         if cell.cell_type == "markdown" and "## Read on" in cell.source and after:
             head, mark, tail = cell.source.partition("## Read on")
-            cell.source = head + mark + _NEXT.sub(f"Next: {link(lessons[after[0]])}", tail)
+            next_line = f"Next: {link(lessons[after[0]])}"
+            tail, replaced = _NEXT.subn(next_line, tail)
+            if not replaced:
+                tail = f"{tail.rstrip()}\n\n{next_line}"
+            cell.source = head + mark + tail
 
 
 def opening(path: Path) -> tuple[str, str]:
