@@ -34,7 +34,8 @@ from course_lib.training.device import has_bf16
 from lab.bench import gpu, roofline
 from lab.bench.contenders import PARTS, SIZES, Timing, measures
 
-OUT, PICTURE = Path("data/results/bench.json"), Path("docs/roofline.svg")
+OUT = Path("data/results/bench.json")
+PICTURE = Path("docs/roofline.svg")
 
 
 def run(
@@ -58,7 +59,8 @@ def run(
         raise CourseError(f"No measure is called like {only!r}; there are {', '.join(measures())}.")
     begun = time.perf_counter()
     for name in sorted(chosen, key=lambda name: (when or {}).get(name, "")):
-        measure, start = chosen[name], time.perf_counter()
+        measure = chosen[name]
+        start = time.perf_counter()
         if start - begun > 60 * minutes:
             return
         names = [n for n in measure.contenders if has_bf16("cpu") or timing.tiny or "bf16" not in n]
@@ -71,13 +73,13 @@ def run(
         }
         for figure, unit in measure.figures.items():
             values = {n: [turn[n][figure] for turn in rounds] for n in names}
-            of_it = name if measure.part == "core" else f"{name}: {figure}"
-            work = {n: each for n in names if (each := roofline.work(measure, of_it, n, timing))}
+            record_name = name if measure.part == "core" else f"{name}: {figure}"
+            work = {n: roofline.work(measure, record_name, n, timing) for n in names}
             yield {
-                "name": of_it,
+                "name": record_name,
                 "unit": unit,
                 "rows": _rows(measure.against, values),
-                "work": work,
+                "work": {n: least for n, least in work.items() if least is not None},
             } | around
 
 
@@ -201,22 +203,24 @@ def main(arguments: list[str] | None = None) -> None:
         for line in gpu.measure(given.tiny, given.out, given.only, minutes):
             print(line, flush=True)
         return
-    timing, given.out = Timing(rounds=given.rounds, tiny=given.tiny), given.out or OUT
+    timing = Timing(rounds=given.rounds, tiny=given.tiny)
+    out = given.out or OUT
     around = _circumstances(timing)
-    earlier = read_json(given.out) if given.out.exists() else {}
+    earlier = read_json(out) if out.exists() else {}
     same = all(earlier.get(key) == around[key] for key in around)
     done = {m["name"]: m for m in earlier.get("measures", [])} if same else {}
     when = {m["measure"]: m["when"] for m in done.values()}
-    limits, parts = dict[str, float](), ["limits", *(given.part or PARTS)]
+    limits: dict[str, float] = {}
+    parts = ["limits", *(given.part or PARTS)]
     for record in run(timing, given.only, parts=parts, minutes=given.minutes, when=when):
         done[record["name"]] = record
         limits = roofline.compare(done.values())
         print(table(record), flush=True)
-        write_json(given.out, around | {"measures": list(done.values())})
+        write_json(out, around | {"measures": list(done.values())})
     if limits:
-        picture = PICTURE if given.out == OUT else given.out.with_suffix(".svg")
+        picture = PICTURE if out == OUT else out.with_suffix(".svg")
         roofline.draw(done.values(), limits).savefig(picture, metadata={"Date": None})
-    print(f"\nWritten to {given.out}; what found no time comes first the next time.")
+    print(f"\nWritten to {out}; what found no time comes first the next time.")
 
 
 if __name__ == "__main__":

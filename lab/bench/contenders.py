@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 import yaml
-from torch import nn
+from torch import Tensor, nn
 
 from course_lib.errors import CourseError
 from course_lib.families import FAMILIES, public_class
@@ -27,11 +27,13 @@ from course_lib.model.config import StackConfig
 from course_lib.objectives import OBJECTIVES, losses
 from course_lib.training.device import Precision
 from course_lib.training.loop import TrainConfig, train
+from course_lib.vocab import IGNORE
 from lab.bench import nanogpt
 
 Measured = dict[str, float]
 GIVEN = yaml.safe_load(Path(__file__).with_name("given.yaml").read_text(encoding="utf-8"))
-MASKED, GENERATED = 0.15, 8  # share of masked tokens; rows that are continued at a time
+MASKED = 0.15  # share of masked tokens
+GENERATED = 8  # rows that are continued at a time
 PROMPTS: tuple[int, ...] = (1, 16)
 WAYS: dict[str, dict[str, Any]] = GIVEN["ways"]  # options of both sides' `generate`
 OPTIONS = {"albert": {"embed": 32}}  # of a family's configuration, beside its size
@@ -39,7 +41,7 @@ OPTIONS = {"albert": {"embed": 32}}  # of a family's configuration, beside its s
 
 @dataclass(frozen=True)
 class ModelSize:
-    """A model and its batch. tokens: T; batch: B."""
+    """A model, and its batch of B = `batch` rows of T = `tokens` tokens."""
 
     layers: int
     width: int
@@ -56,7 +58,12 @@ SIZES = {name: ModelSize(**size) for name, size in GIVEN["sizes"].items()}
 class Timing:
     """How to measure.
 
-    steps: timed ones, after `warmup`. new: tokens to generate. tiny: models of no size, for tests.
+    Attributes:
+        rounds: processes of each contender.
+        steps: that are timed, after `warmup` others.
+        warmup: see there.
+        new: tokens to generate.
+        tiny: models of no size, for tests.
     """
 
     rounds: int = 3
@@ -87,25 +94,22 @@ def config_of(family: str, size: ModelSize) -> StackConfig:
 def ours(family: str, size: ModelSize) -> nn.Module:
     """The course's model; of ELECTRA the discriminator, as the public class has it."""
     config = config_of(family, size)
-    return (
-        heads.RTD(transformer.Transformer(config))
-        if family == "electra"
-        else FAMILIES[family].model(config, 0)
-    )
+    if family == "electra":
+        return heads.RTD(transformer.Transformer(config))
+    return FAMILIES[family].model(config, 0)
 
 
 def theirs(family: str, size: ModelSize) -> Any:
     """The public model of the same configuration, with random weights."""
     import transformers
 
-    found = FAMILIES[family]
+    own = FAMILIES[family]
     special = {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 1, "decoder_start_token_id": 0}
-    values = found.write_config(config_of(family, size)) | special
+    values = own.write_config(config_of(family, size)) | special
     with torch.device("meta"):
-        name = public_class(ours(family, size), found) or ""
-    return getattr(transformers, name)(
-        transformers.AutoConfig.for_model(found.model_type, **values)
-    )
+        name = public_class(ours(family, size), own) or ""
+    config = transformers.AutoConfig.for_model(own.model_type, **values)
+    return getattr(transformers, name)(config)
 
 
 def peer(family: str, size: ModelSize) -> nanogpt.GPT:
@@ -115,34 +119,47 @@ def peer(family: str, size: ModelSize) -> nanogpt.GPT:
 
 def batches_of(family: str, size: ModelSize) -> list[losses.Batch]:
     """Four batches of random tokens, with the labels of the family's objective."""
-    made, rng = list[losses.Batch](), torch.Generator().manual_seed(0)
-    for _ in range(4):
-        ids = torch.randint(size.vocab, (size.batch, size.tokens), generator=rng)
-        at = torch.rand(ids.shape, generator=torch.Generator().manual_seed(1)) < MASKED
-        labelled: dict[str, losses.Batch] = {
-            "masked": {
-                "ids": ids.masked_fill(at, 4),
-                "labels": ids.masked_fill(~at, -100),
-                "loss_mask": at,
-            },
-            "replaced": {"ids": ids, "labels": (ids % 7 == 0).long()},
-            "causal": {"ids": ids},
+    rng = torch.Generator().manual_seed(0)
+    shape = (size.batch, size.tokens)
+    objective = FAMILIES[family].objective
+    return [_labelled(torch.randint(size.vocab, shape, generator=rng), objective) for _ in range(4)]
+
+
+def _labelled(ids: Tensor, objective: str) -> losses.Batch:
+    """The tokens, Int[B T], with the labels of an objective."""
+    if objective == "causal":
+        return {"ids": ids}
+    if objective == "replaced":
+        return {"ids": ids, "labels": (ids % 7 == 0).long()}
+    if objective == "masked":
+        masked = torch.rand(ids.shape, generator=torch.Generator().manual_seed(1)) < MASKED
+        return {
+            "ids": ids.masked_fill(masked, 4),
+            "labels": ids.masked_fill(~masked, IGNORE),
+            "loss_mask": masked,
         }
-        halves = {"ids": ids, "labels": ids[:, : ids.shape[1] // 2].contiguous()}
-        made.append(labelled.get(FAMILIES[family].objective, halves))
-    return made
+    # An encoder-decoder writes as many tokens as half of what it reads.
+    return {"ids": ids, "labels": ids[:, : ids.shape[1] // 2].contiguous()}
 
 
 def their_steps(
     model: Any, batches: Sequence[losses.Batch], device: str = "cpu", bf16: bool = False
 ) -> Iterator[Any]:
-    """The training loop that transformers' documentation shows; bf16: by autocast, with the fused
-    update.
+    """The training loop that transformers' documentation shows.
+
+    Args:
+        model: of transformers.
+        batches: ours; a causal model's labels are its tokens.
+        device: where it is trained.
+        bf16: by autocast, with the fused update.
+
+    Yields:
+        the loss of a step.
     """
-    inputs = [
-        {"input_ids": b["ids"].to(device), "labels": b.get("labels", b["ids"]).to(device)}
-        for b in batches
-    ]
+    inputs = []
+    for batch in batches:
+        labels = batch.get("labels", batch["ids"])
+        inputs.append({"input_ids": batch["ids"].to(device), "labels": labels.to(device)})
     optimizer = torch.optim.AdamW(model.train().parameters(), lr=1e-3, fused=bf16 or None)
     while True:
         for batch in inputs:
@@ -160,141 +177,155 @@ def loss_of(family: str) -> losses.Loss:
     return OBJECTIVES[FAMILIES[family].objective].loss
 
 
+def _discriminator_loss(model: nn.Module, batch: losses.Batch) -> Tensor:
+    """ELECTRA's without its generator, as the public class has it."""
+    return losses.detection_loss(model(batch["ids"]), batch["labels"])
+
+
 def train_figures(
-    side: str, family: str, size: ModelSize, precision: Precision, t: Timing
+    side: str, family: str, size: ModelSize, precision: Precision, timing: Timing
 ) -> tuple[Any, Measured]:
-    """A trained model, tokens a second, and MiB that the work added at its peak to what its imports
-    hold.
+    """A trained model, and its figures: tokens a second, and MiB that the work added at its peak to
+    what its imports hold.
     """
     batches = batches_of(family, size)
     if side == "transformers":
-        # what it imports is not its memory
+        # What it imports is not its memory: a small model imports all.
         theirs(family, replace(size, width=2 * size.heads, layers=1))
     with suppress(OSError):  # the high-water mark begins anew (Linux; elsewhere 0)
         Path("/proc/self/clear_refs").write_text("5")
     before = status("VmRSS")
-    model: Any = {"transformers": theirs, "nanoGPT": peer}.get(side, ours)(family, size)
+
+    model: Any
     steps: Iterator[Any]
     if side == "transformers":
+        model = theirs(family, size)
         steps = their_steps(model, batches)
     elif side == "nanoGPT":
+        model = peer(family, size)
         data = torch.cat([batch["ids"].flatten() for batch in batches])
         steps = nanogpt.train(model, data, size.batch, size.tokens, precision == "bf16")
     else:
-        loss = loss_of(family)
-        if family == "electra":  # the discriminator alone
-            loss = lambda model, batch: losses.detection_loss(model(batch["ids"]), batch["labels"])  # noqa: E731
+        model = ours(family, size)
+        loss = _discriminator_loss if family == "electra" else loss_of(family)
         steps = train(model, batches, loss, TrainConfig(steps=10**6, precision=precision))
-    seconds = median_of(lambda: next(steps), t.steps, t.warmup)
+    seconds = median_of(lambda: next(steps), timing.steps, timing.warmup)
     return model, {
         "training": size.batch * size.tokens / seconds,
         "peak memory": status("VmHWM") - before,
     }
 
 
-def every_figure(side: str, precision: Precision, family: str, t: Timing) -> Measured:
+def every_figure(side: str, precision: Precision, family: str, timing: Timing) -> Measured:
     """Training, peak memory, inference and, where the family writes, generation."""
-    size, t = t.size("S"), replace(t, steps=max(1, t.steps // 2), warmup=1)
-    model, found = train_figures(side, family, size, precision, t)
-    model = bf16_copy(model.eval()) if precision == "bf16" else model.eval()
+    size = timing.size("S")
+    timing = replace(timing, steps=max(1, timing.steps // 2), warmup=1)
+    model, figures = train_figures(side, family, size, precision, timing)
+    model.eval()
+    if precision == "bf16":
+        model = bf16_copy(model)
+
     batch = batches_of(family, size)[0]
-    decoder = [batch["labels"]] if loss_of(family) is losses.seq2seq else []
-    names = ("input_ids", "decoder_input_ids")
-    forward = partial(model, batch["ids"], *decoder)
+    inputs = {"input_ids": batch["ids"]}
+    if loss_of(family) is losses.seq2seq:
+        inputs["decoder_input_ids"] = batch["labels"]
     if side == "transformers":
-        forward = partial(model, **dict(zip(names, (batch["ids"], *decoder), strict=False)))
+        forward = partial(model, **inputs)
+    else:
+        forward = partial(model, *inputs.values())
     with torch.inference_mode():
-        found["inference"] = size.batch * size.tokens / median_of(forward, t.steps, 1)
+        figures["inference"] = size.batch * size.tokens / median_of(forward, timing.steps, 1)
+
     if writes(family):
-        short = replace(t, new=min(t.new, size.tokens))
-        found["generation"] = generation(
-            side, model, size.vocab, GENERATED, size.tokens // 2, short
-        )
-    return found
+        timing = replace(timing, new=min(timing.new, size.tokens))
+        prompt = size.tokens // 2
+        figures["generation"] = generation(side, model, size.vocab, GENERATED, prompt, timing)
+    return figures
 
 
 def one_figure(
-    side: str, precision: Precision, figure: str, family: str, size: str, t: Timing
+    side: str, precision: Precision, figure: str, family: str, size: str, timing: Timing
 ) -> Measured:
     """Training or peak memory alone, with all steps."""
-    return {figure: train_figures(side, family, t.size(size), precision, t)[1][figure]}
+    _, figures = train_figures(side, family, timing.size(size), precision, timing)
+    return {figure: figures[figure]}
 
 
 def reader(side: str, precision: Precision, family: str, size: ModelSize) -> Any:
-    """A model that is not trained, its weights halved where asked."""
+    """A model that is not trained, in eval mode, with weights of this precision."""
     if side == "transformers":
-        return (
-            theirs(family, size).eval().to(torch.bfloat16 if precision == "bf16" else torch.float32)
-        )
-    return (
-        bf16_copy(ours(family, size).eval()) if precision == "bf16" else ours(family, size).eval()
-    )
+        model = theirs(family, size).eval()
+        return model.to(torch.bfloat16) if precision == "bf16" else model
+    model = ours(family, size).eval()
+    return bf16_copy(model) if precision == "bf16" else model
 
 
-def writer(side: str, precision: Precision, batch: int, t: Timing) -> Measured:
+def writer(side: str, precision: Precision, batch: int, timing: Timing) -> Measured:
     """New tokens a second of a GPT-2 of 124M random weights, greedily, with its cache."""
-    size = t.size("GPT-2")
+    size = timing.size("GPT-2")
     model = reader(side, precision, "gpt", size)
-    short = replace(t, steps=max(1, t.steps // 2), new=min(t.new, 2 * size.tokens - 8))
-    return {"generation": generation(side, model, size.vocab, batch, min(16, size.tokens), short)}
+    new = min(timing.new, 2 * size.tokens - 8)
+    timing = replace(timing, steps=max(1, timing.steps // 2), new=new)
+    prompt = min(16, size.tokens)
+    return {"generation": generation(side, model, size.vocab, batch, prompt, timing)}
 
 
-def every_way(side: str, precision: Precision, family: str, size: str, t: Timing) -> Measured:
+def every_way(side: str, precision: Precision, family: str, size: str, timing: Timing) -> Measured:
     """New tokens a second of a small model, for each way to choose them and each number of
     prompts.
     """
-    shape = t.size(size)
+    shape = timing.size(size)
     model = reader(side, precision, family, shape)
-    t = replace(t, steps=max(1, t.steps // 2), new=min(t.new, shape.tokens))
-    run = partial(generation, side, model, shape.vocab, prompt=shape.tokens // 2, t=t)
-    return {f"{way}, batch {n}": run(batch=n, **how) for way, how in WAYS.items() for n in PROMPTS}
+    timing = replace(timing, steps=max(1, timing.steps // 2), new=min(timing.new, shape.tokens))
+    prompt = shape.tokens // 2
+    figures = {}
+    for way, options in WAYS.items():
+        for batch in PROMPTS:
+            speed = generation(side, model, shape.vocab, batch, prompt, timing, **options)
+            figures[f"{way}, batch {batch}"] = speed
+    return figures
 
 
 def generation(
-    side: str, model: Any, vocab: int, batch: int, prompt: int, t: Timing, **how: Any
+    side: str, model: Any, vocab: int, batch: int, prompt: int, timing: Timing, **options: Any
 ) -> float:
     """New tokens a second, greedily or as the options say, which both sides understand."""
-    options: dict[str, Any] = {
-        "max_new_tokens": t.new,
-        "min_new_tokens": t.new,
-        "do_sample": False,
-    } | how
+    length = {"max_new_tokens": timing.new, "min_new_tokens": timing.new}
+    options = length | {"do_sample": False} | options
     ids = torch.randint(vocab, (batch, prompt), generator=torch.Generator().manual_seed(0))
     if side == "transformers":
         run = partial(model.generate, ids, attention_mask=torch.ones_like(ids), **options)
     else:
         run = partial(generate, model, ids, eos=1, **options)
-    # an encoder-decoder begins with its start token
-    if run().shape[1] not in (prompt + t.new, 1 + t.new):
+    # An encoder-decoder begins with its start token, the others with the prompt.
+    if run().shape[1] not in (prompt + timing.new, 1 + timing.new):
         raise CourseError(
             "A contender stopped before the asked number of tokens: the measure would be unfair."
         )
-    return batch * t.new / median_of(run, t.steps)
+    return batch * timing.new / median_of(run, timing.steps)
 
 
-def importing(statement: str, t: Timing) -> Measured:
+def importing(statement: str, timing: Timing) -> Measured:
     """CPU seconds of an import in a fresh interpreter."""
     code = f"import time; t = time.process_time(); {statement}; print(time.process_time() - t)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return {"import": float(done.stdout)}
 
 
-def limits(t: Timing) -> Measured:
+def limits(timing: Timing) -> Measured:
     """What the machine does at most, the best of several: products of square matrices in GFLOP/s, a
     copy of what no cache holds in GB/s, read and written."""
-    side, found = 64 if t.tiny else 2048, Measured()
-    for name, kind in (("fp32", torch.float32), ("bf16", torch.bfloat16)):
-        a, b = torch.randn(2, side, side).to(kind)
-        found[name] = (
-            2e-9
-            * side**3
-            / min(timeit.repeat(partial(torch.mm, a, b), number=1, repeat=2 + t.steps))
-        )
+    side = 64 if timing.tiny else 2048
+    repeat = 2 + timing.steps
+    figures: Measured = {}
+    for name, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16)):
+        a, b = torch.randn(2, side, side).to(dtype)
+        seconds = min(timeit.repeat(partial(torch.mm, a, b), number=1, repeat=repeat))
+        figures[name] = 2e-9 * side**3 / seconds
     x, y = torch.ones(2, 16 * side**2)  # 256 MiB each
-    found["copy"] = (
-        2e-9 * x.nbytes / min(timeit.repeat(partial(y.copy_, x), number=1, repeat=2 + t.steps))
-    )
-    return found
+    seconds = min(timeit.repeat(partial(y.copy_, x), number=1, repeat=repeat))
+    figures["copy"] = 2e-9 * x.nbytes / seconds
+    return figures
 
 
 def writes(family: str) -> bool:
@@ -313,9 +344,10 @@ def status(field: str) -> float:
     """MiB, from /proc: getrusage would also count what the parent held before exec."""
     file = Path("/proc/self/status")
     lines = file.read_text().splitlines() if file.exists() else []
-    return next(
-        (int(line.split()[1]) / 1024 for line in lines if line.startswith(field + ":")), 0.0
-    )
+    for line in lines:
+        if line.startswith(f"{field}:"):
+            return int(line.split()[1]) / 1024  # the kernel says KiB
+    return 0.0
 
 
 PARTS = ("core", "families", "generation")
@@ -333,11 +365,16 @@ PEERS = SIDES | {name: tuple(name.split()) for name in ("nanoGPT fp32", "nanoGPT
 
 @dataclass(frozen=True)
 class Measurement:
-    """Figures of several contenders: name -> unit.
+    """Figures of several contenders.
 
-    against: the contender by which the others are divided. part: the core's measures are records
-    under their own name, the others' one for each figure. of: family and size of the model, by
-    which work is counted."""
+    Attributes:
+        figures: name -> unit.
+        contenders: name -> what measures it.
+        against: the contender by which the others are divided.
+        part: of the bench. The core's measures are records under their own name; others are one
+            record for each figure.
+        of: family and size of the model, by which work is counted.
+    """
 
     figures: Mapping[str, str]
     contenders: Mapping[str, Contender]
@@ -348,36 +385,52 @@ class Measurement:
 
 def measures() -> dict[str, Measurement]:
     """Everything that is measured, by name."""
+    machine = Measurement(
+        {"fp32": "GFLOP/s", "bf16": "GFLOP/s", "copy": "GB/s"},
+        {"machine": limits},
+        against="machine",
+        part="limits",
+    )
+    found = {"limits": machine}
 
-    def of(
-        sides: Mapping[str, tuple[str, ...]], make: Callable[..., Measured], *what: Any
-    ) -> dict[str, Contender]:
-        return {name: partial(make, *side, *what) for name, side in sides.items()}
-
-    reach = {"fp32": "GFLOP/s", "bf16": "GFLOP/s", "copy": "GB/s"}
-    found = {"limits": Measurement(reach, {"machine": limits}, against="machine", part="limits")}
     for name, (figure, family, size) in GIVEN["training"].items():
-        sides = of(PEERS if family == "gpt" else SIDES, one_figure, figure, family, size)
-        found[name] = Measurement({figure: UNITS[figure]}, sides, of=(family, size))
-    for batch in (1, 16):
-        sides = of(BOTH_HALVED, writer, batch)
-        found[f"generation, batch {batch}"] = Measurement(
-            {"generation": "tokens/s"}, sides, of=("gpt", "GPT-2")
-        )
-    ways = {f"{way}, batch {n}": "tokens/s" for way in WAYS for n in PROMPTS}
-    for name, what in GIVEN["generation"].items():
+        sides = PEERS if family == "gpt" else SIDES
         found[name] = Measurement(
-            ways, of(BOTH_HALVED, every_way, *what), part="generation", of=tuple(what)
+            {figure: UNITS[figure]},
+            _contenders(sides, one_figure, figure, family, size),
+            of=(family, size),
+        )
+    for batch in PROMPTS:
+        found[f"generation, batch {batch}"] = Measurement(
+            {"generation": "tokens/s"},
+            _contenders(BOTH_HALVED, writer, batch),
+            of=("gpt", "GPT-2"),
+        )
+    ways = {f"{way}, batch {batch}": "tokens/s" for way in WAYS for batch in PROMPTS}
+    for name, (family, size) in GIVEN["generation"].items():
+        found[name] = Measurement(
+            ways,
+            _contenders(BOTH_HALVED, every_way, family, size),
+            part="generation",
+            of=(family, size),
         )
     imports = {name: partial(importing, statement) for name, statement in GIVEN["imports"].items()}
     found["import"] = Measurement({"import": "CPU s"}, imports, against="torch")
     for family, name in NAMES.items():
-        figures = {
-            figure: unit
-            for figure, unit in UNITS.items()
-            if figure != "generation" or writes(family)
-        }
+        figures = dict(UNITS)
+        if not writes(family):
+            del figures["generation"]
         found[name] = Measurement(
-            figures, of(SIDES, every_figure, family), part="families", of=(family, "S")
+            figures,
+            _contenders(SIDES, every_figure, family),
+            part="families",
+            of=(family, "S"),
         )
     return found
+
+
+def _contenders(
+    sides: Mapping[str, tuple[str, ...]], measure: Callable[..., Measured], *about: Any
+) -> dict[str, Contender]:
+    """Each side's contender: `measure` of (side, precision, *about, timing)."""
+    return {name: partial(measure, *side, *about) for name, side in sides.items()}

@@ -2,7 +2,13 @@
 roofline).
 
 FLOP/s are at most min(peak, bandwidth * FLOPs a byte); peak and bandwidth are measured beside the
-figures."""
+figures.
+
+FLOPs of a token: those of `forward_flops`, 2 N and attention's 4 T width a layer (causal: half).
+Training takes three times as many, 6 N (Kaplan et al. 2020, section 2.1).
+Bytes: the N weights, once for a batch. Training moves 11 numbers a weight: two passes read it, the
+gradient is written and read, and AdamW reads four numbers and writes three. Activations are left
+out."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -14,62 +20,97 @@ from course_lib.families import FAMILIES
 from course_lib.model.transformer import Transformer
 from lab.bench.contenders import GENERATED, MASKED, WAYS, Measurement, Timing, ours
 
+TRAINING_FLOPS = 3  # forward passes that a training step costs
+TRAINING_NUMBERS = 11  # that a training step moves for a weight
 
-def work(measure: Measurement, name: str, contender: str, t: Timing) -> tuple[float, float] | None:
+
+def work(
+    measure: Measurement, name: str, contender: str, timing: Timing
+) -> tuple[float, float] | None:
     """FLOPs and bytes that a token takes at least; None where a figure is no speed of one model.
 
-    FLOPs: of `forward_flops`, 2 N and attention's 4 T width a layer (causal: half); training three
-    times that, 6 N (Kaplan et al. 2020, section 2.1). Bytes: the N weights once for a batch;
-    training 11 numbers a weight (two passes read it, the gradient is written and read, AdamW reads
-    four and writes three), of an encoder-decoder that writes, half a row after half a row, its
-    decoder's. Each beam is a row more. No activations."""
-    figure = name.rpartition(": ")[2]
-    if not measure.of or "memory" in name:
+    Args:
+        measure: what the figure belongs to.
+        name: of the figure's record, as "BERT: training".
+        contender: whose precision counts.
+        timing: says how large the model is.
+    """
+    if measure.of is None or "memory" in name:
         return None
-    family, size = measure.of[0], t.size(measure.of[1])
-    training, writing = "training" in figure, "training" not in figure and figure != "inference"
+    family, size_name = measure.of
+    size = timing.size(size_name)
     with torch.device("meta"):
-        encoder, *decoder = (
-            m.config for m in ours(family, size).modules() if isinstance(m, Transformer)
-        )
-    tokens = size.tokens // 2 if decoder and writing else size.tokens
-    asked = (
-        round(MASKED * tokens) if training and FAMILIES[family].objective == "masked" else tokens
-    )
+        model = ours(family, size)
+    stacks = [part.config for part in model.modules() if isinstance(part, Transformer)]
+    encoder = stacks[0]
+    decoder = stacks[1] if len(stacks) > 1 else None
+
+    figure = name.rpartition(": ")[2]
+    is_training = "training" in figure
+    is_writing = not is_training and figure != "inference"
+    # An encoder-decoder that writes reads half a row, and then writes the other half.
+    tokens = size.tokens // 2 if decoder and is_writing else size.tokens
+
+    # The logits: an encoder-decoder's are the decoder's, ELECTRA's discriminator has none, and a
+    # masked model learns from the masked tokens' alone.
+    outputs = tokens
+    if is_training and FAMILIES[family].objective == "masked":
+        outputs = round(MASKED * tokens)
+    if decoder or family == "electra":
+        outputs = 0
     beams = WAYS["beam"]["num_beams"] if "beam" in figure else 1
-    flops = forward_flops(encoder, tokens, outputs=0 if decoder or family == "electra" else asked)
-    flops = (
-        flops + beams * forward_flops(decoder[0], size.tokens // 2, memory=tokens)
-        if decoder
-        else beams * flops
-    )
-    rows = int(name.rpartition("batch ")[2]) if "batch " in name else GENERATED
-    numbers = parameters(decoder[0] if decoder and writing else lambda: ours(family, size)) * (
-        11 if training else 1
-    )
-    moved = numbers / (rows if writing else size.batch * size.tokens)
-    width = 2 if "bf16" in contender and not training else 4
-    return flops * (3 if training else 1) / tokens, width * moved
+    flops = forward_flops(encoder, tokens, outputs=outputs)
+    if decoder:
+        # The source is read once, whatever the number of beams.
+        flops += beams * forward_flops(decoder, size.tokens // 2, memory=tokens)
+    else:
+        flops *= beams
+    if is_training:
+        flops *= TRAINING_FLOPS
+
+    # Weights are read once for all tokens of a batch, or, in writing, once for each new token.
+    numbers = parameters(decoder if decoder and is_writing else lambda: ours(family, size))
+    if is_training:
+        numbers *= TRAINING_NUMBERS
+    together = size.batch * size.tokens
+    if is_writing:
+        together = int(name.rpartition("batch ")[2]) if "batch " in name else GENERATED
+    width = 2 if "bf16" in contender and not is_training else 4
+    return flops / tokens, width * numbers / together
 
 
 def compare(records: Iterable[dict[str, Any]]) -> dict[str, float]:
-    """The limits, in FLOP/s and bytes/s, if all are known; then each row of known work gets its
-    share of them.
+    """Give each row of known work its share of the machine's limits.
+
+    Args:
+        records: of the bench; their rows are changed in place.
+
+    Returns:
+        the limits, in FLOP/s and bytes/s; none if they, or all rows' work, are unknown.
     """
     records = [record for record in records if "work" in record]
-    found = {
-        r["name"].removeprefix("limits: "): 1e9 * r["rows"][0]["median"]
-        for r in records
-        if r["measure"] == "limits"
-    }
-    for record in records if found else []:
+    limits: dict[str, float] = {}
+    for record in records:
+        if record["measure"] == "limits":
+            limit = record["name"].removeprefix("limits: ")
+            limits[limit] = 1e9 * record["rows"][0]["median"]
+    if not limits:
+        return {}
+
+    compared = False
+    for record in records:
         for row in record["rows"]:
-            if it := record["work"].get(row["contender"]):
-                row["FLOP/s"], row["FLOP/byte"] = row["median"] * it[0], it[0] / it[1]
-                row["share"] = row["FLOP/s"] / min(
-                    found[row["contender"][-4:]], found["copy"] * row["FLOP/byte"]
-                )
-    return found if any("share" in row for record in records for row in record["rows"]) else {}
+            least = record["work"].get(row["contender"])
+            if not least:
+                continue
+            flops, moved = least
+            precision = row["contender"][-4:]  # "fp32" or "bf16"
+            row["FLOP/s"] = row["median"] * flops
+            row["FLOP/byte"] = flops / moved
+            roof = min(limits[precision], limits["copy"] * row["FLOP/byte"])
+            row["share"] = row["FLOP/s"] / roof
+            compared = True
+    return limits if compared else {}
 
 
 def draw(records: Iterable[dict[str, Any]], limits: dict[str, float]) -> Any:
@@ -80,20 +121,21 @@ def draw(records: Iterable[dict[str, Any]], limits: dict[str, float]) -> Any:
     axes = figure.add_subplot(
         xscale="log", yscale="log", xlabel="FLOPs a byte, at most", ylabel="GFLOP/s"
     )
-    rows = [row for record in records for row in record["rows"] if "share" in row]
-    ends = [min(row["FLOP/byte"] for row in rows) / 2, max(row["FLOP/byte"] for row in rows) * 2]
+    rows = [row for record in records for row in record["rows"]]
+    rows = [row for row in rows if "share" in row]
+    intensities = [row["FLOP/byte"] for row in rows]
+    left = min(intensities) / 2
+    right = max(intensities) * 2
     for precision, style in (("fp32", "-"), ("bf16", "--")):
-        x = sorted([*ends, min(max(limits[precision] / limits["copy"], ends[0]), ends[1])])
-        y = [min(limits[precision], limits["copy"] * each) / 1e9 for each in x]
+        # The roof bends where the peak, and no more the bandwidth, is the limit.
+        bend = min(max(limits[precision] / limits["copy"], left), right)
+        x = [left, bend, right]
+        y = [min(limits[precision], limits["copy"] * intensity) / 1e9 for intensity in x]
         axes.plot(x, y, style, color="#5f6368", label=f"limit, {precision}")
     for name in dict.fromkeys(row["contender"] for row in rows):
-        mine = [row for row in rows if row["contender"] == name]
-        axes.scatter(
-            [r["FLOP/byte"] for r in mine],
-            [r["FLOP/s"] / 1e9 for r in mine],
-            s=20,
-            alpha=0.7,
-            label=name,
-        )
+        own = [row for row in rows if row["contender"] == name]
+        x = [row["FLOP/byte"] for row in own]
+        y = [row["FLOP/s"] / 1e9 for row in own]
+        axes.scatter(x, y, s=20, alpha=0.7, label=name)
     axes.legend(loc="lower right", fontsize=8)
     return figure

@@ -22,12 +22,18 @@ from course_lib.model.recompute import recompute
 from course_lib.objectives import losses
 from course_lib.training import guard, loop
 from course_lib.training.device import autocast
+from course_lib.vocab import IGNORE
 from lab.bench.contenders import SIZES, batches_of, config_of, loss_of
 
-COPIES, LOOKS = {"_to_copy", "copy_"}, {"_local_scalar_dense", "nonzero", "equal", "is_nonzero"}
+COPIES = {"_to_copy", "copy_"}
+LOOKS = {"_local_scalar_dense", "nonzero", "equal", "is_nonzero"}
 BACKENDS = ("FLASH_ATTENTION", "EFFICIENT_ATTENTION", "CUDNN_ATTENTION", "MATH")
-KERNELS = {"nothing": "flash", "is_causal": "flash, causal", "mask": "memory-efficient, mask"}
-KERNELS |= {"bias": "memory-efficient, bias"}
+KERNELS = {
+    "nothing": "flash",
+    "is_causal": "flash, causal",
+    "mask": "memory-efficient, mask",
+    "bias": "memory-efficient, bias",
+}
 
 
 def small(family: str) -> nn.Module:
@@ -37,16 +43,21 @@ def small(family: str) -> nn.Module:
 
 def batches(family: str, padded: bool = True) -> list[losses.Batch]:
     """Batches of two rows, the second shorter where `padded`."""
-    size, made = SIZES["tiny"], list[losses.Batch]()
-    real = torch.arange(size.tokens) < torch.tensor([[size.tokens], [size.tokens - 3]])
-    for batch in batches_of("bert" if family == "electra" else family, size):
-        more = {"attention_mask": real} if padded else {}
+    size = SIZES["tiny"]
+    attention_mask = torch.arange(size.tokens) < torch.tensor([[size.tokens], [size.tokens - 3]])
+    loss_mask = torch.zeros_like(attention_mask)
+    loss_mask[0, 1:4] = True
+    loss_mask[1, 2] = True
+    found: list[losses.Batch] = []
+    for random in batches_of("bert" if family == "electra" else family, size):
+        batch = dict(random)
+        if padded:
+            batch["attention_mask"] = attention_mask
         if "loss_mask" in batch:
-            at = torch.zeros_like(real)
-            at[0, 1:4] = at[1, 2] = True
-            more |= {"loss_mask": at, "labels": batch["ids"].masked_fill(~at, -100)}
-        made.append({**batch, **more})
-    return made
+            batch["loss_mask"] = loss_mask
+            batch["labels"] = batch["ids"].masked_fill(~loss_mask, IGNORE)
+        found.append(batch)
+    return found
 
 
 class Crossings(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -58,16 +69,18 @@ class Crossings(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = func.__name__.split(".")[0]
-        given = {x.device.type for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)}
-        if name in LOOKS and given - {"cpu"}:
+        devices = _devices((args, kwargs))
+        if name in LOOKS and devices - {"cpu"}:
             self.found[name] += 1
         out = func(*args, **(kwargs or {}))
-        if (
-            name in COPIES
-            and len(given | {x.device.type for x in tree_leaves(out) if isinstance(x, Tensor)}) > 1
-        ):
+        if name in COPIES and len(devices | _devices(out)) > 1:
             self.found[name] += 1
         return out
+
+
+def _devices(values: Any) -> set[str]:
+    """The kinds of devices that the tensors in these values are on."""
+    return {leaf.device.type for leaf in tree_leaves(values) if isinstance(leaf, Tensor)}
 
 
 class Still(torch.optim.Optimizer):
@@ -120,11 +133,13 @@ def counting_changes(family: str) -> float:
     of the batch.
     """
     torch.manual_seed(0)
-    model, batch, found = small(family), batches(family)[0], []
+    model = small(family)
+    batch = batches(family)[0]
+    values = []
     for given in (batch, losses.counted(batch)):
         torch.manual_seed(1)  # ELECTRA draws
-        found.append(loss_of(family)(model, given).item())
-    return abs(found[1] / found[0] - 1)
+        values.append(loss_of(family)(model, given).item())
+    return abs(values[1] / values[0] - 1)
 
 
 def graph_breaks(family: str, device: str = "cpu", backend: str = "aot_eager") -> int:
@@ -147,7 +162,7 @@ def bf16_error(family: str, device: str = "cpu") -> dict[str, float]:
     """Of bfloat16 against float32: relative difference of the loss, and of all gradients as one
     vector.
     """
-    found = []
+    values, gradients = [], []
     for bf16 in (False, True):
         torch.manual_seed(0)
         model = small(family).to(device)
@@ -156,15 +171,19 @@ def bf16_error(family: str, device: str = "cpu") -> dict[str, float]:
         with autocast(torch.device(device), bf16):
             value = loss_of(family)(model, batch)
         value.backward()  # type: ignore[no-untyped-call]
-        found.append(
-            (
-                value.detach(),
-                torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]),
-            )
-        )
-    (loss, gradient), (loss_there, gradient_there) = found
-    apart = (gradient - gradient_there).norm() / gradient.norm()
-    return {"loss": ((loss - loss_there).abs() / loss).item(), "gradients": apart.item()}
+        values.append(value.detach())
+        gradients.append(_gradient(model))
+    loss, loss_bf16 = values
+    gradient, gradient_bf16 = gradients
+    return {
+        "loss": ((loss - loss_bf16).abs() / loss).item(),
+        "gradients": ((gradient - gradient_bf16).norm() / gradient.norm()).item(),
+    }
+
+
+def _gradient(model: nn.Module) -> Tensor:
+    """All gradients of a model as one vector."""
+    return torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
 
 
 def recomputed(family: str) -> bool:
@@ -174,39 +193,42 @@ def recomputed(family: str) -> bool:
     calls, gradients = [], []
     for again in (False, True):
         torch.manual_seed(0)
-        model, count = small(family).train(), Counter[str]()
+        model = small(family).train()
+        called: list[nn.Module] = []  # the feed-forward layers, in the order of their calls
         for part in model.modules():
             if isinstance(part, Block):
                 part.dropout.p = 0.3
-                part.ff.register_forward_pre_hook(
-                    partial(lambda count, *_: count.update("x"), count)
-                )
+                part.ff.register_forward_pre_hook(partial(_note, called))
         if again:
             recompute(model)
         torch.manual_seed(1)
         loss_of(family)(model, batches(family)[0]).backward()  # type: ignore[no-untyped-call]
-        gradients.append(
-            torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
-        )
-        calls.append(count["x"])
+        gradients.append(_gradient(model))
+        calls.append(len(called))
     return torch.equal(*gradients) and calls[1] == 2 * calls[0] > 0
+
+
+def _note(called: list[nn.Module], module: nn.Module, inputs: Any) -> None:
+    called.append(module)
 
 
 def attention_calls(family: str, padded: bool) -> dict[str, str]:
     """What each kind of attention hands to PyTorch's fused kernels: nothing, is_causal, a mask or a
     bias.
     """
-    size, found = SIZES["tiny"], dict[str, str]()
-    kinds = {(size.tokens, size.tokens): "self", (size.tokens // 2,) * 2: "decoder"}
+    tokens = SIZES["tiny"].tokens
+    kinds = {(tokens, tokens): "self", (tokens // 2, tokens // 2): "decoder"}
+    found: dict[str, str] = {}
 
     def record(
-        q: Tensor, k: Tensor, v: Tensor, mask: Any, dropout: float, is_causal: bool, **how: Any
+        q: Tensor, k: Tensor, v: Tensor, mask: Any, dropout: float, is_causal: bool, **options: Any
     ) -> Tensor:
-        given = "is_causal" if is_causal else "nothing"
         if mask is not None:
-            given = "mask" if mask.dtype == torch.bool else "bias"
-        found[kinds.get((q.shape[2], k.shape[2]), "cross")] = given
-        return fused(q, k, v, mask, dropout, is_causal, **how)
+            handed = "mask" if mask.dtype == torch.bool else "bias"
+        else:
+            handed = "is_causal" if is_causal else "nothing"
+        found[kinds.get((q.shape[2], k.shape[2]), "cross")] = handed
+        return fused(q, k, v, mask, dropout, is_causal, **options)
 
     fused = F.scaled_dot_product_attention
     with patch.object(F, "scaled_dot_product_attention", record):
@@ -221,10 +243,9 @@ def kernel_table() -> str:
     lines = ["| family | attention | rows of one length | padded rows |", "|---|---|---|---|"]
     for family in FAMILIES:
         whole, padded = attention_calls(family, False), attention_calls(family, True)
-        lines += [
-            f"| {family} | {kind} | {KERNELS[whole[kind]]} | {KERNELS[padded[kind]]} |"
-            for kind in whole
-        ]
+        for kind in whole:
+            kernels = f"{KERNELS[whole[kind]]} | {KERNELS[padded[kind]]}"
+            lines.append(f"| {family} | {kind} | {kernels} |")
     return "\n".join(lines) + "\n"
 
 
@@ -234,10 +255,10 @@ def accepted(family: str, device: str = "cuda") -> list[str]:
     """
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
-    model, able = small(family).to(device), []
-    batch: Mapping[str, Tensor] = {
-        name: x.to(device) for name, x in losses.counted(batches(family)[0]).items()
-    }
+    model = small(family).to(device)
+    counted = losses.counted(batches(family)[0])
+    batch: Mapping[str, Tensor] = {name: x.to(device) for name, x in counted.items()}
+    able = []
     for name in BACKENDS:
         try:
             with warnings.catch_warnings(), sdpa_kernel([getattr(SDPBackend, name)]):
