@@ -9,7 +9,7 @@
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
@@ -24,108 +24,32 @@ from course_lib.data.inputs import MARKS, EncodedRow, Frame, TaskBatches, in_ord
 from course_lib.data.tokenizers import Tokenizer
 from course_lib.errors import CourseError
 from course_lib.families.rules import convert_back
-from course_lib.files import write_json
 from course_lib.model import heads
 from course_lib.model.heads import Kind
 from course_lib.model.layers import evaluating
 from course_lib.model.transformer import Transformer
 from course_lib.objectives import losses
 from course_lib.training import spans
-from course_lib.training.device import Precision
-from course_lib.training.loop import Step, TrainConfig, train
+from course_lib.training.finetune_config import DEFAULT, FinetuneConfig
+from course_lib.training.loop import Step, train
+from course_lib.training.task_heads import HEADS, KINDS, HeadOptions
+
+__all__ = [
+    "FineTuned",
+    "FinetuneConfig",
+    "Live",
+    "Result",
+    "TaskBody",
+    "answers",
+    "finetune",
+    "load",
+    "predict",
+]
 
 SPLITS = ("train", "validation", "test")
-CONFIG_FILE = "finetune.json"  # in a saved model's folder: how it was tuned
 Wrap = Callable[[Transformer], nn.Module]
 # What the steps and their number go through, and who gives them on: a progress bar, for instance.
 Live = Callable[[Iterator[Step], int], Iterable[Step]]
-
-
-@dataclass(frozen=True, kw_only=True)
-class FinetuneConfig:
-    """How to fine-tune: the task, where the model begins, and how it is trained.
-
-    Attributes:
-        kind: of task; by default what the columns of its rows say.
-        classes: names of the labels; by default what the dataset's features say. A "single" or
-            "pair" task with float labels has none: it is a regression.
-        metric: of `metrics.METRICS`; by default accuracy, entity F1 for entities, exact match for
-            spans, Pearson for scores.
-        max_length: tokens of an input, where the model could read more.
-        pretrained: False starts from random weights of the same configuration.
-        frozen: train the head only.
-        dropout: in place of the model's.
-        pool: of `heads.Classifier`; by default "last" for a causal model (the extract mark),
-            "first" for others.
-        epochs: how often each row is read.
-        batch: rows.
-        by_length: batches of rows of like length, which need less padding; by default, of any rows.
-        lr: the peak of the learning rate.
-        warmup: the share of the steps in which it rises, linearly; then it falls linearly to 0.
-        weight_decay: for matrices; biases, norms and embedding tables do not decay.
-        seed: of the head's weights, the order of rows and the dropout.
-        precision: as in `TrainConfig`.
-        device: where it is trained.
-        out: folder for the model, with this config beside it; a decoder's classifier then has no
-            bias, as in transformers.
-
-    Raises:
-        CourseError: if a value is out of range or names nothing.
-    """
-
-    kind: Kind | None = None
-    classes: Sequence[str] | None = None
-    metric: str | None = None
-    max_length: int | None = None
-
-    pretrained: bool = True
-    frozen: bool = False
-    dropout: float | None = None
-    pool: heads.Pool | None = None
-
-    epochs: int = 3
-    batch: int = 32
-    by_length: bool = False
-    lr: float = 3e-4
-    warmup: float = 0.1
-    weight_decay: float = 0.01
-    seed: int = 0
-
-    precision: Precision = "fp32"
-    device: str | torch.device = "cpu"
-    out: str | Path | None = None
-
-    def __post_init__(self) -> None:
-        if self.classes is not None and not self.classes:
-            raise CourseError("classes is empty; name the labels, or leave it out.")
-        if self.epochs < 1 or self.batch < 1:
-            raise CourseError(
-                f"epochs is {self.epochs} and batch is {self.batch}; both must be at least 1."
-            )
-        if self.metric is not None and self.metric not in metrics.METRICS:
-            raise CourseError(
-                f"There is no metric {self.metric!r}; there are {', '.join(metrics.METRICS)}."
-            )
-
-    def training(self, steps: int) -> TrainConfig:
-        """The training in so many steps: linear warm-up, then linear decay."""
-        return TrainConfig(
-            steps=steps,
-            lr=self.lr,
-            schedule="linear",
-            warmup=round(self.warmup * steps),
-            weight_decay=self.weight_decay,
-            device=self.device,
-            precision=self.precision,
-        )
-
-    def save(self, folder: str | Path) -> None:
-        """Write it beside a model."""
-        values = asdict(self) | {"device": str(self.device), "out": str(self.out)}
-        write_json(Path(folder) / CONFIG_FILE, values)
-
-
-DEFAULT = FinetuneConfig()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,6 +98,24 @@ class Result(FineTuned):
         instance.
         """
         return _score(metric, self.predictions, self.truth)
+
+
+@runtime_checkable
+class TaskBody(Protocol):
+    """A body that makes its own model for a task (`families.baselines.Words`)."""
+
+    config: Any
+
+    def for_task(
+        self,
+        kind: Kind,
+        classes: int | None,
+        *,
+        pretrained: bool,
+        frozen: bool,
+        dropout: float | None,
+    ) -> nn.Module:
+        """The model for one task, on a copy of the body."""
 
 
 def finetune(
@@ -274,6 +216,78 @@ def _prepare(
     return _TaskData(rows, frame, names, metric)
 
 
+def _task(
+    task: Mapping[str, Iterable[Row]], kind: Kind | None, classes: Sequence[str] | None
+) -> tuple[Kind, list[str]]:
+    """The kind of task and the names of its labels (none for scores, spans and choices)."""
+    for split in ("train", "test"):
+        if split not in task:
+            raise CourseError(
+                f"A task needs {split!r} rows; this one has {', '.join(task) or 'none'}."
+            )
+    rows = task["train"]
+    first = next(iter(rows), None)
+    if first is None:
+        raise CourseError("The task has no training rows.")
+    kind = kind or kind_of(first)
+    if kind in ("span", "choice"):
+        return kind, []
+    column = "labels" if kind == "tagging" else "label"
+    feature = getattr(rows, "features", {}).get(column)  # of a datasets.Dataset
+    feature = getattr(feature, "feature", feature)  # of a list's elements
+    named = classes or getattr(feature, "names", None)
+    if named:
+        names = list(named)
+    elif isinstance(first.get(column), float):
+        names = []
+    else:
+        labels = [row[column] for row in rows]
+        if kind == "tagging":
+            labels = list(chain.from_iterable(labels))
+        names = [str(number) for number in range(max(labels) + 1)]
+    if names and len(set(names)) < max(2, len(names)):
+        raise CourseError(
+            f"The classes are {', '.join(names)}; there must be two or more, each with its own"
+            " name."
+        )
+    return kind, names
+
+
+def _body(model: nn.Module) -> Any:
+    """What is tuned of a model: the Transformer that it is or owns, or the body itself."""
+    if isinstance(model, TaskBody | Transformer):
+        return model
+    body = getattr(model, "stack", None)
+    if not isinstance(body, Transformer):
+        raise CourseError(
+            f"Fine-tuning starts from a Transformer, or its owner; a {type(model).__name__} has"
+            " none."
+        )
+    return body
+
+
+def _check_tokenizer(tokenizer: Tokenizer, body: Any) -> None:
+    """Whether the tokenizer's tokens are those of the model's table."""
+    rows = body.config.embed.vocab
+    if tokenizer.vocab.size != rows:
+        raise CourseError(
+            f"The tokenizer has {tokenizer.vocab.size} tokens, the model {rows}; they do not belong"
+            " together."
+        )
+    known: tuple[str, ...] = getattr(body, "vocabulary", ())
+    if tuple(tokenizer.tokens(range(len(known)))) != known:
+        raise CourseError("The tokenizer has other tokens than the model's own; use that one.")
+
+
+def _default_metric(kind: Kind, names: Sequence[str]) -> str:
+    if kind == "span":
+        return "exact_match"
+    if kind == "tagging":
+        is_entities = any(name.startswith(("B-", "I-", "S-", "U-")) for name in names)
+        return "entity_f1" if is_entities else "accuracy"
+    return "accuracy" if names or kind == "choice" else "pearson"
+
+
 def _build(
     model: nn.Module,
     data: _TaskData,
@@ -316,6 +330,25 @@ def _build(
     if config.out is not None:
         _fit_public_class(tuned)
     return tuned
+
+
+def _copy(stack: Transformer, *, pretrained: bool, dropout: float | None) -> Transformer:
+    """The same model apart from the original; a decoder's vocabulary grows by the marks of
+    `inputs.with_marks`.
+    """
+    config = stack.config
+    if dropout is not None:
+        config = replace(config, dropout=dropout, attention_dropout=dropout)
+    extra = MARKS if config.causal else 0
+    config = replace(config, embed=replace(config.embed, vocab=config.embed.vocab + extra))
+    body = Transformer(config)
+    if pretrained:
+        state = {name: value.detach().float().clone() for name, value in stack.state_dict().items()}
+        table = "embed.tokens.weight"
+        fresh = body.state_dict()[table][stack.config.embed.vocab :]
+        state[table] = torch.cat([state[table], fresh.to(state[table].device)])
+        body.load_state_dict(state)
+    return body
 
 
 def _fit_public_class(model: nn.Module) -> None:
@@ -362,51 +395,58 @@ def _run(
     return history, validation
 
 
-@dataclass(frozen=True)
-class HeadOptions:
-    """What a head can be told.
-
-    Attributes:
-        classes: of the labels; 1 for a score.
-        pool: which token's vector a classifier reads.
-        bias: of a classifier's last layer.
-    """
-
-    classes: int
-    pool: heads.Pool
-    bias: bool
-
-
-def _classifier(body: Transformer, options: HeadOptions) -> nn.Module:
-    return heads.Classifier(body, classes=options.classes, pool=options.pool, bias=options.bias)
-
-
-def _token_classifier(body: Transformer, options: HeadOptions) -> nn.Module:
-    return heads.TokenClassifier(body, classes=options.classes)
+@torch.no_grad()
+def answers(
+    model: nn.Module, frame: Frame, rows: list[EncodedRow], names: list[str]
+) -> tuple[list[Any], list[Any]]:
+    """(predictions, truth), one entry a row."""
+    predictions: list[Any] = [None] * len(rows)
+    device = next(model.parameters()).device
+    with evaluating(model):
+        for numbers, batch in in_order(frame, rows, 64):
+            inputs = {name: value.to(device) for name, value in batch.items() if name != "labels"}
+            out = model(**inputs)
+            for place, number in enumerate(numbers):
+                predictions[number] = _answer(frame, rows[number], out, place, names)
+    truth = [row.truth for row in rows]
+    if frame.kind == "tagging":
+        truth = [[names[label] for label in labels] for labels in truth]
+    return predictions, truth
 
 
-def _multiple_choice(body: Transformer, options: HeadOptions) -> nn.Module:
-    return heads.MultipleChoice(body, pool=options.pool)
+def _answer(frame: Frame, row: EncodedRow, out: Any, place: int, names: Sequence[str]) -> Any:
+    """What the head's output for a batch says of the row at `place`."""
+    if frame.kind == "span":
+        start, end = out
+        return spans.answer(row, start[place], end[place])
+    scores = out[place].float().cpu()
+    if frame.kind == "tagging":
+        # A word that was cut off gets the first label ("O" where there is one).
+        cut_off = names.index("O") if "O" in names else 0
+        tags = scores.argmax(-1).tolist()
+        return [names[tags[token] if token >= 0 else cut_off] for token in row.words]
+    if frame.classes is None and frame.kind != "choice":
+        return scores.squeeze(-1).item()
+    return int(scores.argmax())
 
 
-def _question_answering(body: Transformer, options: HeadOptions) -> nn.Module:
-    return heads.QuestionAnswering(body)
+def _score(metric: str, predictions: list[Any], truth: list[Any]) -> float:
+    if metric != "entity_f1" and isinstance(predictions[0], list):
+        predictions = list(chain.from_iterable(predictions))
+        truth = list(chain.from_iterable(truth))
+    return metrics.METRICS[metric](predictions, truth)
 
 
-# How the head of each kind of task is made, and which kind of task a head is for.
-HEADS: dict[Kind, Callable[[Transformer, HeadOptions], nn.Module]] = {
-    "single": _classifier,
-    "pair": _classifier,
-    "tagging": _token_classifier,
-    "choice": _multiple_choice,
-    "span": _question_answering,
-}
-KINDS: dict[type[nn.Module], Kind] = {
-    heads.Classifier: "single",  # or "pair", which has the same head
-    heads.TokenClassifier: "tagging",
-    heads.MultipleChoice: "choice",
-    heads.QuestionAnswering: "span",
-}
+def _per_class(
+    kind: Kind, predictions: list[Any], truth: list[Any], names: list[str]
+) -> dict[str, dict[str, float]]:
+    if not names:
+        return {}
+    if kind == "tagging":
+        number = {name: i for i, name in enumerate(names)}
+        predictions = [number[tag] for row in predictions for tag in row]
+        truth = [number[tag] for row in truth for tag in row]
+    return metrics.per_class(predictions, truth, names)
 
 
 def load(source: str | Path) -> FineTuned:
@@ -460,166 +500,3 @@ def _blank_labels(kind: Kind, row: Row) -> dict[str, Any]:
     if kind == "span":
         return {"answer": "", "start": 0, "answers": None}
     return {"label": 0}
-
-
-@torch.no_grad()
-def answers(
-    model: nn.Module, frame: Frame, rows: list[EncodedRow], names: list[str]
-) -> tuple[list[Any], list[Any]]:
-    """(predictions, truth), one entry a row."""
-    predictions: list[Any] = [None] * len(rows)
-    device = next(model.parameters()).device
-    with evaluating(model):
-        for numbers, batch in in_order(frame, rows, 64):
-            inputs = {name: value.to(device) for name, value in batch.items() if name != "labels"}
-            out = model(**inputs)
-            for place, number in enumerate(numbers):
-                predictions[number] = _answer(frame, rows[number], out, place, names)
-    truth = [row.truth for row in rows]
-    if frame.kind == "tagging":
-        truth = [[names[label] for label in labels] for labels in truth]
-    return predictions, truth
-
-
-def _answer(frame: Frame, row: EncodedRow, out: Any, place: int, names: Sequence[str]) -> Any:
-    """What the head's output for a batch says of the row at `place`."""
-    if frame.kind == "span":
-        start, end = out
-        return spans.answer(row, start[place], end[place])
-    scores = out[place].float().cpu()
-    if frame.kind == "tagging":
-        # A word that was cut off gets the first label ("O" where there is one).
-        cut_off = names.index("O") if "O" in names else 0
-        tags = scores.argmax(-1).tolist()
-        return [names[tags[token] if token >= 0 else cut_off] for token in row.words]
-    if frame.classes is None and frame.kind != "choice":
-        return scores.squeeze(-1).item()
-    return int(scores.argmax())
-
-
-def _task(
-    task: Mapping[str, Iterable[Row]], kind: Kind | None, classes: Sequence[str] | None
-) -> tuple[Kind, list[str]]:
-    """The kind of task and the names of its labels (none for scores, spans and choices)."""
-    for split in ("train", "test"):
-        if split not in task:
-            raise CourseError(
-                f"A task needs {split!r} rows; this one has {', '.join(task) or 'none'}."
-            )
-    rows = task["train"]
-    first = next(iter(rows), None)
-    if first is None:
-        raise CourseError("The task has no training rows.")
-    kind = kind or kind_of(first)
-    if kind in ("span", "choice"):
-        return kind, []
-    column = "labels" if kind == "tagging" else "label"
-    feature = getattr(rows, "features", {}).get(column)  # of a datasets.Dataset
-    feature = getattr(feature, "feature", feature)  # of a list's elements
-    named = classes or getattr(feature, "names", None)
-    if named:
-        names = list(named)
-    elif isinstance(first.get(column), float):
-        names = []
-    else:
-        labels = [row[column] for row in rows]
-        if kind == "tagging":
-            labels = list(chain.from_iterable(labels))
-        names = [str(number) for number in range(max(labels) + 1)]
-    if names and len(set(names)) < max(2, len(names)):
-        raise CourseError(
-            f"The classes are {', '.join(names)}; there must be two or more, each with its own"
-            " name."
-        )
-    return kind, names
-
-
-@runtime_checkable
-class TaskBody(Protocol):
-    """A body that makes its own model for a task (`families.baselines.Words`)."""
-
-    config: Any
-
-    def for_task(
-        self,
-        kind: Kind,
-        classes: int | None,
-        *,
-        pretrained: bool,
-        frozen: bool,
-        dropout: float | None,
-    ) -> nn.Module:
-        """The model for one task, on a copy of the body."""
-
-
-def _body(model: nn.Module) -> Any:
-    """What is tuned of a model: the Transformer that it is or owns, or the body itself."""
-    if isinstance(model, TaskBody | Transformer):
-        return model
-    body = getattr(model, "stack", None)
-    if not isinstance(body, Transformer):
-        raise CourseError(
-            f"Fine-tuning starts from a Transformer, or its owner; a {type(model).__name__} has"
-            " none."
-        )
-    return body
-
-
-def _check_tokenizer(tokenizer: Tokenizer, body: Any) -> None:
-    """Whether the tokenizer's tokens are those of the model's table."""
-    rows = body.config.embed.vocab
-    if tokenizer.vocab.size != rows:
-        raise CourseError(
-            f"The tokenizer has {tokenizer.vocab.size} tokens, the model {rows}; they do not belong"
-            " together."
-        )
-    known: tuple[str, ...] = getattr(body, "vocabulary", ())
-    if tuple(tokenizer.tokens(range(len(known)))) != known:
-        raise CourseError("The tokenizer has other tokens than the model's own; use that one.")
-
-
-def _copy(stack: Transformer, *, pretrained: bool, dropout: float | None) -> Transformer:
-    """The same model apart from the original; a decoder's vocabulary grows by the marks of
-    `inputs.with_marks`.
-    """
-    config = stack.config
-    if dropout is not None:
-        config = replace(config, dropout=dropout, attention_dropout=dropout)
-    extra = MARKS if config.causal else 0
-    config = replace(config, embed=replace(config.embed, vocab=config.embed.vocab + extra))
-    body = Transformer(config)
-    if pretrained:
-        state = {name: value.detach().float().clone() for name, value in stack.state_dict().items()}
-        table = "embed.tokens.weight"
-        fresh = body.state_dict()[table][stack.config.embed.vocab :]
-        state[table] = torch.cat([state[table], fresh.to(state[table].device)])
-        body.load_state_dict(state)
-    return body
-
-
-def _default_metric(kind: Kind, names: Sequence[str]) -> str:
-    if kind == "span":
-        return "exact_match"
-    if kind == "tagging":
-        is_entities = any(name.startswith(("B-", "I-", "S-", "U-")) for name in names)
-        return "entity_f1" if is_entities else "accuracy"
-    return "accuracy" if names or kind == "choice" else "pearson"
-
-
-def _score(metric: str, predictions: list[Any], truth: list[Any]) -> float:
-    if metric != "entity_f1" and isinstance(predictions[0], list):
-        predictions = list(chain.from_iterable(predictions))
-        truth = list(chain.from_iterable(truth))
-    return metrics.METRICS[metric](predictions, truth)
-
-
-def _per_class(
-    kind: Kind, predictions: list[Any], truth: list[Any], names: list[str]
-) -> dict[str, dict[str, float]]:
-    if not names:
-        return {}
-    if kind == "tagging":
-        number = {name: i for i, name in enumerate(names)}
-        predictions = [number[tag] for row in predictions for tag in row]
-        truth = [number[tag] for row in truth for tag in row]
-    return metrics.per_class(predictions, truth, names)

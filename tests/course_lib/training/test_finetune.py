@@ -19,7 +19,6 @@ from course_lib.model.config import EmbedConfig, Learned, StackConfig
 from course_lib.model.heads import Kind
 from course_lib.model.transformer import Transformer
 from course_lib.training.finetune import (
-    CONFIG_FILE,
     FinetuneConfig,
     Live,
     Result,
@@ -27,6 +26,7 @@ from course_lib.training.finetune import (
     load,
     predict,
 )
+from course_lib.training.finetune_config import CONFIG_FILE
 
 WORDS = [
     *("red", "green", "blue", "pink", "grey", "Ann", "Bob", "Eve", "Tom", "Zoe"),
