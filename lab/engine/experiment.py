@@ -37,20 +37,27 @@ class Experiment:
 
 
 @cache
-def given(name: str) -> Any:
-    """What a lesson's experiments take as given (lessons/given.yaml): their sizes at each scale,
-    their words.
+def given(lesson: str) -> dict[str, Any]:
+    """What the experiments of a lesson, "bert", take as given: the file beside them, bert.yaml.
+
+    It may hold `sizes` at each scale (smoke proves the path in seconds, cpu is what data/results
+    records, gpu is for larger machines), words of small languages, and under `settings`, by claim,
+    what its record says of them; {} where there is no such file.
     """
-    return yaml.safe_load((LESSONS / "given.yaml").read_text(encoding="utf-8"))[name]
+    path = LESSONS / f"{lesson}.yaml"
+    found: dict[str, Any] = yaml.safe_load(path.read_text("utf-8")) if path.exists() else {}
+    return found
 
 
 def settings(name: str) -> dict[str, Any]:
-    """A claim's in given.yaml. A list of sizes is these columns of the lesson's table; checkpoints
-    get their hashes.
+    """A claim's settings. A list of sizes is these columns of the lesson's table; checkpoints get
+    their hashes.
     """
-    found: dict[str, Any] = dict(given("settings").get(name, {}))
-    if isinstance(columns := found.get("sizes"), list):
-        table = given(claim(name).lesson[3:])["sizes"]
+    lesson = given(claim(name).lesson[3:])
+    found: dict[str, Any] = dict(lesson.get("settings", {}).get(name, {}))
+    columns = found.get("sizes")
+    if isinstance(columns, list):
+        table = lesson["sizes"]
         found["sizes"] = {
             scale: {column: row[column] for column in columns} for scale, row in table.items()
         }
@@ -63,7 +70,7 @@ def experiment(
     name: str, needs: Needs = lambda *_: (), **config: Any
 ) -> Callable[[Measure], Measure]:
     """Register the decorated function as the experiment of a claim. config: beside its settings in
-    given.yaml.
+    the lesson's YAML file.
     """
 
     def register(measure: Measure) -> Measure:

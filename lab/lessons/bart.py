@@ -39,7 +39,9 @@ ROWS, WIDTH, LENGTH = 16, 48, 48
 TAUGHT, TESTED = 64, 100  # summaries
 TUNING, TRANSLATING = 40, 60  # steps
 M = TypeVar("M", bound=nn.Module)
-PEOPLE, KINDS, PLACES, ASIDES = given("bart").values()
+GIVEN = given("bart")
+PEOPLE, PLACES, ASIDES = GIVEN["people"], GIVEN["places"], GIVEN["asides"]
+KINDS = GIVEN["kinds"]  # of events: verbs, things
 
 
 def event(rng: random.Random, who: str, kind: int) -> list[str]:

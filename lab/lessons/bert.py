@@ -24,7 +24,8 @@ from lab.lessons import (
 )
 
 WRITTEN, STORIES = 24, 24  # tokens each text is continued by, and how many texts
-SIZE_RATES = given("settings")["bert-size"]["learning rates"]
+SIZE_RATES = given("bert")["settings"]["bert-size"]["learning rates"]
+SUITE = given("bert")["suite"]
 MISMATCH_TASKS = ("nli", "entities")
 
 
@@ -108,7 +109,7 @@ def two_sided_lm_cheats(lab: Lab, seed: int) -> dict[str, float]:
     return values
 
 
-@experiment("bert-size", **given("suite"))
+@experiment("bert-size", **SUITE)
 def bert_size(lab: Lab, seed: int) -> dict[str, float]:
     """Perplexity and mean score of each size."""
     values: dict[str, float] = {}
@@ -117,10 +118,9 @@ def bert_size(lab: Lab, seed: int) -> dict[str, float]:
         name, (model, tokens, _) = f"{layers} x {width}", lab.model(arm)
         loss = evaluation.mean_loss(model, probes.words_loss, probes.held_out(arm, tokens))
         values[f"perplexity/{name}"] = math.exp(loss)
-        taught = Tuning(arm, "", seed, **given("suite")["sizes"][lab.plan.scale])
+        taught = Tuning(arm, "", seed, **SUITE["sizes"][lab.plan.scale])
         scores = {
-            f"{task}/{name}": lab.score(replace(taught, task=task))
-            for task in given("suite")["tasks"]
+            f"{task}/{name}": lab.score(replace(taught, task=task)) for task in SUITE["tasks"]
         }
         values |= scores | {f"average/{name}": mean(scores.values())}
     return values

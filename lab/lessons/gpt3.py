@@ -33,7 +33,14 @@ from lab.lessons import (
     windows,
 )
 
-SIZES, WIDTHS, SHAPES, LENGTH, PEOPLE, THINGS, WORDINGS = given("gpt3").values()
+GIVEN = given("gpt3")
+SIZES: dict[str, dict[str, int]] = GIVEN["sizes"]
+WIDTHS: list[int] = GIVEN["widths"]  # of the calculators
+SHAPES: list[list[int]] = GIVEN["shapes"]  # layers and width of the models of letters
+LENGTH: int = GIVEN["length"]  # letters a row
+PEOPLE: list[str] = GIVEN["people"]
+THINGS: list[str] = GIVEN["things"]
+WORDINGS: dict[str, str] = GIVEN["wordings"]  # how a fact is told -> what is asked for
 HAD = next(iter(WORDINGS))
 MARK = prompting.Template("{word}: {answer}.", words=("name", "thing"))
 SHOTS, MANY = (0, 1, 4, 12), 12

@@ -14,7 +14,7 @@ from lab.lessons import Lab, Tuning, experiment, given, small_models, town
 from lab.town import views
 
 BODY = "bert-mini"
-SIZES: dict[str, list[int]] = given("inside_bert")["sizes"]
+SIZES: dict[str, dict[str, int]] = given("inside_bert")["sizes"]
 # heads and distances are chosen on the one and scored on the other
 PARTS = {"choose": "train", "score": "test"}
 LONGEST = 160  # pieces
@@ -82,15 +82,16 @@ def heads_learn_syntax(lab: Lab, seed: int) -> dict[str, float]:
     bodies.
     """
     model, tokenizer, card = zoo.load(BODY)
-    many, some, _ = SIZES[lab.plan.scale]
+    size = SIZES[lab.plan.scale]
     world = town(small_models.WORLD)
     parsed = {
-        p: world.sentences(world.documents(many, split=s, seed=10 + seed)) for p, s in PARTS.items()
+        p: world.sentences(world.documents(size["parsed"], split=s, seed=10 + seed))
+        for p, s in PARTS.items()
     }
     linked = {
         p: [
             d
-            for d in world.documents(some, split=s, seed=20 + seed)
+            for d in world.documents(size["linked"], split=s, seed=20 + seed)
             if len(tokenizer.encode(d["tokens"])) <= LONGEST
         ]
         for p, s in PARTS.items()
@@ -126,7 +127,8 @@ def features(layers: Tensor) -> dict[str, Tensor]:
 def layers_as_features(lab: Lab, seed: int) -> dict[str, float]:
     """F1 of names from every layer and combination, and of the same body fine-tuned."""
     model, tokenizer, _ = zoo.load(BODY)
-    n, what = SIZES[lab.plan.scale][2], views.view("entities")
+    n = SIZES[lab.plan.scale]["sentences"]
+    what = views.view("entities")
     rows = what.rows(n, "train", seed), what.rows(n, "test", seed)
     words = ([row["tokens"] for row in part] for part in rows)
     x, x_test = (

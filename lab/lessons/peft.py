@@ -15,7 +15,10 @@ from course_lib.training.finetune import FinetuneConfig, Result, finetune, predi
 from lab.lessons import Lab, experiment, given, settings, task_rows
 
 BODY = "bert-mini"
-SIZES, RATES, WORDS = given("peft").values()
+GIVEN = given("peft")
+SIZES: dict[str, dict[str, int]] = GIVEN["sizes"]
+RATES: dict[str, list[float]] = GIVEN["rates"]  # of each method, tried on validation rows
+WORDS: str = GIVEN["words"]  # what prompt and prefix begin with
 IDS = zoo.load(BODY).tokenizer.ids([WORDS])[0][1:-1]
 QUANTISED = ("everything", "LoRA", "QLoRA")  # what the claim of QLoRA compares
 METHODS: dict[str, dict[str, Any]] = {

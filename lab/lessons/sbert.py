@@ -19,7 +19,7 @@ from course_lib.training import optim
 from lab.lessons import Lab, experiment, fit, given, linear_config
 
 BODY, STATIC = "bert-mini", {"avg GloVe": "glove-mini", "avg word2vec": "word2vec-mini"}
-SIZES: dict[str, list[int]] = given("sbert")["sizes"]
+SIZES: dict[str, dict[str, int]] = given("sbert")["sizes"]
 OWN = "S-BERT"
 
 
@@ -34,7 +34,7 @@ def taught(lab: Lab, seed: int, pairs: Any) -> SentenceEncoder:
     body, tokenizer, _ = zoo.load(BODY)
     model = Sentence(body.stack, "mean").eval().to(lab.device)
     torch.manual_seed(seed)
-    steps = SIZES[lab.plan.scale][-1]
+    steps = SIZES[lab.plan.scale]["steps"]
     batches = TextBatches(pairs, tokenizer, batch=32, seed=seed, max_length=72)
     schedule = optim.wsd(steps, steps // 8 + 1, 0.5)
     fit(model, batches, sentence.ranking, linear_config(steps, 1e-3, device=lab.device), schedule)
@@ -62,8 +62,8 @@ def dense_retrieval(lab: Lab, seed: int) -> dict[str, float]:
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     size = SIZES[lab.plan.scale]
-    lessons = collection("world", split="train", n=size[0], seed=seed)
-    shelf = collection("world", split="test", n=size[1], seed=seed)
+    lessons = collection("world", split="train", n=size["taught"], seed=seed)
+    shelf = collection("world", split="test", n=size["searched"], seed=seed)
     asked = [query.text for query in shelf.queries]
 
     def ranked(index: Index, how: Any) -> list[list[int]]:

@@ -26,10 +26,9 @@ ROUNDS = {
     "recurrence": {27: 26, 81: 80},
     "convolution": {27: 3, 81: 4},
 }
-LENGTHS, WIDTHS, KERNEL = (
-    given("settings")["attention-complexity"][name] for name in ("lengths", "widths", "kernel")
-)
-WIDTH_RANGE: list[int] = given("settings")["attention-scaling"]["widths"]
+COMPLEXITY = given("self_attention")["settings"]["attention-complexity"]
+LENGTHS, WIDTHS, KERNEL = COMPLEXITY["lengths"], COMPLEXITY["widths"], COMPLEXITY["kernel"]
+WIDTH_RANGE: list[int] = given("self_attention")["settings"]["attention-scaling"]["widths"]
 
 
 def _attention(d: int) -> Attention:

@@ -11,6 +11,8 @@ from classroom import checks, course, records, widgets
 from classroom import lessons as packages
 from classroom.figures import course_map
 from classroom.records import ledger
+from lab import lessons as experiments
+from lab.engine import experiment
 from tools import course as path_through
 from tools import readme
 from tools.notebooks import find, lessons, navigation
@@ -45,6 +47,14 @@ def twice(x):
   rule: {statements: [{says: it is four, equal: [product, 4]}]}
 """,
 }
+EXPERIMENT = """
+from lab.lessons import experiment, given
+
+
+@experiment("two-twos")
+def two_twos(lab, seed):
+    return {"product": 2.0 * given("toy")["twos"]}
+"""
 
 
 @pytest.fixture
@@ -60,9 +70,17 @@ def longer_course(tmp_path, monkeypatch):
     for name, text in FILES.items():
         (folders / "toy" / name).write_text(text, "utf-8")
 
+    measured = tmp_path / "measured"
+    measured.mkdir()
+    (measured / "toy.py").write_text(EXPERIMENT, "utf-8")
+    (measured / "toy.yaml").write_text("twos: 2", "utf-8")
+
     monkeypatch.setattr(course, "NOTEBOOKS", notebooks)
     monkeypatch.setattr(course, "FOLDERS", folders)
     monkeypatch.setattr(packages, "__path__", [*packages.__path__, str(folders)])
+    monkeypatch.setattr(experiments, "__path__", [*experiments.__path__, str(measured)])
+    monkeypatch.setattr(experiment, "LESSONS", measured)
+    monkeypatch.setattr(experiment, "_FOUND", {})
     _forget()
     yield
     _forget()
@@ -72,8 +90,10 @@ def _forget():
     """What was read of another course, and the toy's modules."""
     checks.exercises.cache_clear()
     ledger.read.cache_clear()
-    for name in [name for name in sys.modules if name.startswith("classroom.lessons.toy")]:
-        del sys.modules[name]
+    experiment.given.cache_clear()
+    for name in list(sys.modules):
+        if name.startswith(("classroom.lessons.toy", "lab.lessons.toy")):
+            del sys.modules[name]
 
 
 @pytest.mark.usefixtures("longer_course")
@@ -112,3 +132,8 @@ def test_its_exercise_is_found_by_name(capsys):
     with pytest.raises(AttributeError, match="no exercise 'thrice'"):
         checks.thrice  # noqa: B018  asking is what is tested
     assert "two numbers" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("course_of_23")
+def test_its_claim_has_its_experiment():
+    assert experiment.find("two-twos").measure(None, 0) == {"product": 4.0}
