@@ -29,8 +29,11 @@ SOLUTION = ("### BEGIN SOLUTION", "### END SOLUTION")
 
 @dataclass(frozen=True)
 class Part:
-    """A cell that carries points: QUESTION-FUNCTION-visible or QUESTION-FUNCTION-hidden, a test of
-    a function; or QUESTION-written, an answer (without a function) that a person marks."""
+    """A cell that carries points.
+
+    QUESTION-FUNCTION-visible and QUESTION-FUNCTION-hidden are tests of a function; QUESTION-written
+    is an answer (without a function) that a person marks.
+    """
 
     id: str
     question: str
@@ -41,9 +44,9 @@ class Part:
 
 def grade_id(cell: Any) -> str:
     """nbgrader's name of a cell, or ""."""
-    data = cell.get("metadata")
-    found = data.get("nbgrader") if isinstance(data, dict) else None
-    name = found.get("grade_id") if isinstance(found, dict) else None
+    name = cell
+    for key in ("metadata", "nbgrader", "grade_id"):
+        name = name.get(key) if isinstance(name, dict) else None
     return name if isinstance(name, str) else ""
 
 
@@ -61,11 +64,17 @@ def find(name: str) -> Path:
 
 
 class Assignment:
-    """A master, read and its own code executed (it is the teacher's; nothing of a student's comes
-    here).
+    """A master, read and its own code executed.
 
-    tests and written: its parts. locked: the course's own code cells. release: the notebook for
-    students."""
+    The code is the teacher's; nothing of a student's comes here.
+
+    Attributes:
+        tests: the parts that tests of a function decide, by name.
+        written: the parts that a person marks, by name.
+        locked: the course's own code cells, by name.
+        release: the notebook for students.
+        tasks: what each function is tested with, by its name.
+    """
 
     def __init__(self, master: str | Path) -> None:
         path = find(str(master))
@@ -73,9 +82,8 @@ class Assignment:
         try:
             self.master: NotebookNode = nbformat.reads(path.read_text("utf-8"), as_version=4)
         except Exception as error:  # noqa: BLE001  nbformat's are of many kinds
-            raise CourseError(
-                f"{path} is not a notebook: {str(error).partition(chr(10))[0]}"
-            ) from None
+            reason = str(error).partition("\n")[0]
+            raise CourseError(f"{path} is not a notebook: {reason}") from None
         self.digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
         self.tests: dict[str, Part] = {}
         self.written: dict[str, Part] = {}
@@ -88,7 +96,8 @@ class Assignment:
         self.tasks = {
             task.name: task for task in self._execute().values() if isinstance(task, Task)
         }
-        if lost := {test.function for test in self.tests.values()} - set(self.tasks):
+        lost = {test.function for test in self.tests.values()} - set(self.tasks)
+        if lost:
             raise CourseError(f"{self.name}: no Task for {', '.join(sorted(lost))}.")
 
     @property
@@ -104,33 +113,30 @@ class Assignment:
         return self._release(solutions=True)
 
     def checks(self) -> str:
-        """The text of NAME_checks.json: the visible inputs, right results, and the mistakes'
-        fingerprints.
-        """
+        """The text of NAME_checks.json: visible inputs, right results, fingerprints of mistakes."""
         visible = {test.function for test in self.tests.values() if not test.hidden}
-        return write_sheets(
-            [
-                task.sheet(VISIBLE_SEED, hidden=False)
-                for n, task in self.tasks.items()
-                if n in visible
-            ]
-        )
+        tasks = [task for name, task in self.tasks.items() if name in visible]
+        return write_sheets([task.sheet(VISIBLE_SEED, hidden=False) for task in tasks])
 
     def rubric(self, name: str) -> tuple[list[list[str]], str]:
-        """What a written answer's points are for (the table in the cell above it), and the model
-        answer.
+        """What a written answer's points are for, and the model answer.
+
+        The cell above the answer has the table of points.
         """
-        cells, place = self.master.cells, [grade_id(cell) for cell in self.master.cells].index(name)
-        lines = cells[place - 1].source.splitlines() if place else []
-        table = [
-            line.strip("| ").replace("**", "").split("|") for line in lines if line.startswith("|")
-        ]
-        return [
-            [cell.strip() for cell in row] for row in table if set("".join(row)) - set("-: ")
-        ], cells[place].source
+        cells = self.master.cells
+        place = [grade_id(cell) for cell in cells].index(name)
+        table = []
+        for line in cells[place - 1].source.splitlines() if place else []:
+            row = line.strip("| ").replace("**", "").split("|")
+            rule = set("".join(row)) <= set("-: ")  # the line below the table's head
+            if line.startswith("|") and not rule:
+                table.append([cell.strip() for cell in row])
+        return table, cells[place].source
 
     def _note(self, cell: NotebookNode) -> None:
-        data, name = cell.metadata.get("nbgrader", {}), grade_id(cell)
+        """Enter a cell of the release where it belongs: `locked`, `tests` or `written`."""
+        data = cell.metadata.get("nbgrader", {})
+        name = grade_id(cell)
         if not name:
             return
         if data.get("locked") and cell.cell_type == "code":
@@ -143,12 +149,13 @@ class Assignment:
         part = Part(name, question, float(data["points"]))
         if data.get("solution"):
             self.written[name] = part
-        elif match := re.fullmatch(r"(\w+)-(visible|hidden)", rest):
-            self.tests[name] = replace(part, function=match[1], hidden=match[2] == "hidden")
-        else:
+            return
+        test = re.fullmatch(r"(\w+)-(visible|hidden)", rest)
+        if test is None:
             raise CourseError(
                 f"{self.name}: call {name} QUESTION-FUNCTION-visible or QUESTION-FUNCTION-hidden."
             )
+        self.tests[name] = replace(part, function=test[1], hidden=test[2] == "hidden")
 
     def _execute(self) -> dict[str, Any]:
         """What the set-up, the solutions and the hidden regions define."""
@@ -168,12 +175,14 @@ class Assignment:
         return space
 
     def _release(self, *, solutions: bool) -> NotebookNode:
+        """The notebook without the teacher's cells and hidden tests, with or without answers."""
         notebook = copy.deepcopy(self.master)
         notebook.cells = [c for c in notebook.cells if "teacher" not in c.metadata.get("tags", [])]
         for cell in notebook.cells:
             data = cell.metadata.get("nbgrader", {})
             if cell.cell_type == "code":
-                cell.outputs, cell.execution_count = [], None
+                cell.outputs = []
+                cell.execution_count = None
                 cell.source = _replace(cell.source, HIDDEN, [])
                 cell.source = _replace(cell.source, SOLUTION, None if solutions else STUB)
             elif data.get("solution") and not solutions:
@@ -185,30 +194,40 @@ class Assignment:
 
 
 def _replace(source: str, marks: tuple[str, str], by: list[str] | None) -> str:
-    """Each region between two markers replaced by these lines, indented alike; None: only the
-    markers go.
+    """The source with other lines in place of each region between two markers.
+
+    Args:
+        source: of a cell.
+        marks: the markers, which go.
+        by: the new lines, which are indented alike; None: the region stays.
     """
     lines: list[str] = []
     for line, inside in _regions(source, marks):
-        if line.strip() == marks[0]:
-            lines += [line[: len(line) - len(line.lstrip())] + each for each in by or []]
-        elif line.strip() != marks[1] and (not inside or by is None):
+        word = line.strip()
+        if word == marks[0]:
+            indent = line[: len(line) - len(line.lstrip())]
+            lines += [indent + new for new in by or []]
+        elif word != marks[1] and (not inside or by is None):
             lines.append(line)
     return "\n".join(lines).rstrip()
 
 
 def _regions(source: str, marks: tuple[str, str]) -> Iterator[tuple[str, bool]]:
     """The lines, and whether each stands between two markers (the markers themselves do not)."""
+    begin, end = marks
     inside = False
     for line in source.splitlines():
         word = line.strip()
-        if word in marks and (word == marks[0]) == inside:
-            raise CourseError(
-                f"A marker {word!r} has no partner in the cell that begins {source[:40]!r}."
-            )
+        if (word == begin and inside) or (word == end and not inside):
+            raise _alone(word, source)
         yield line, inside and word not in marks
-        inside = word == marks[0] if word in marks else inside
+        if word == begin:
+            inside = True
+        if word == end:
+            inside = False
     if inside:
-        raise CourseError(
-            f"A marker {marks[0]!r} has no partner in the cell that begins {source[:40]!r}."
-        )
+        raise _alone(begin, source)
+
+
+def _alone(mark: str, source: str) -> CourseError:
+    return CourseError(f"A marker {mark!r} has no partner in the cell that begins {source[:40]!r}.")

@@ -18,9 +18,10 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, NoReturn
 
 from classroom.grading import wire
 from course_lib.files import COURSE
@@ -56,13 +57,19 @@ class Limits:
 
 
 class Sandbox(NamedTuple):
-    """How processes are shut in: by bubblewrap with a user namespace ("users"), by bubblewrap where
-    the grader is root ("root": the process changes to a user without a name, whose processes can be
-    counted), or not at all ("plain"). cgroup: can systemd keep the memory of all its processes
-    together within the limit? Else it is counted."""
+    """How processes are shut in.
+
+    Attributes:
+        kind: by bubblewrap with a user namespace ("users"), by bubblewrap where the grader is root
+            ("root": the process changes to a user without a name, whose processes can be counted),
+            or not at all ("plain").
+        why: where plain, the reason, for the warning.
+        cgroup: whether systemd can keep the memory of all its processes together within the limit;
+            else it is counted.
+    """
 
     kind: Literal["root", "users", "plain"]
-    why: str = ""  # where plain, the reason, for the warning
+    why: str = ""
     cgroup: bool = False
 
     @property
@@ -77,31 +84,43 @@ class GoneError(Exception):
 
 @functools.cache
 def sandbox() -> Sandbox:
-    """The strongest that this machine allows; each is tried once."""
+    """The strongest sandbox that this machine allows; each is tried once."""
     if sys.platform != "linux":
         return Sandbox("plain", "this system has no bubblewrap")
     if shutil.which("bwrap") is None:
         return Sandbox(
             "plain", "bubblewrap is not installed (Debian, Ubuntu: apt install bubblewrap)"
         )
-    said = ""
-    kinds: tuple[Literal["root", "users"], ...] = (
-        ("root", "users") if os.getuid() == 0 else ("users",)
-    )
-    groups = (True, False) if shutil.which("systemd-run") else (False,)
-    for way in (Sandbox(kind, cgroup=group) for kind in kinds for group in groups):
+    why = ""
+    for way in _ways():
         try:
             with Box(way, Limits()) as box:
                 box.ask(START_SECONDS / PATIENCE, do="run", source="open('tried', 'w').close()")
                 return way
         except (GoneError, OSError) as error:
-            said = said if way.cgroup else said or str(error)
-    return Sandbox("plain", f"bubblewrap cannot start here: {said}")
+            if not way.cgroup:  # with systemd it may be systemd that fails
+                why = why or str(error)
+    return Sandbox("plain", f"bubblewrap cannot start here: {why}")
+
+
+def _ways() -> Iterator[Sandbox]:
+    """All ways to start bubblewrap here, the strongest first."""
+    kinds: list[Literal["root", "users"]] = ["users"]
+    if os.getuid() == 0:
+        kinds = ["root", "users"]
+    cgroups = [True, False] if shutil.which("systemd-run") else [False]
+    for kind in kinds:
+        for cgroup in cgroups:
+            yield Sandbox(kind, cgroup=cgroup)
 
 
 class Box:
-    """A running process of `worker.py`; `files` are copied into (plain) or shown in (boxed) its
-    home.
+    """A running process of `worker.py`.
+
+    Args:
+        way: how it is shut in.
+        limits: what it may use.
+        files: copied into (plain) or shown in (boxed) its home.
     """
 
     def __init__(self, way: Sandbox, limits: Limits, files: tuple[Path, ...] = ()) -> None:
@@ -110,31 +129,21 @@ class Box:
         if not way.boxed:
             for file in files:
                 shutil.copy(file, folder / file.name)
-        inner = {
-            "memory": int(limits.memory_gb * 2**30),
-            "file": limits.file_mb * 2**20,
-            "processes": limits.processes if way.boxed else 0,
-            "user": UNNAMED + os.getpid() % 5000 if way.kind == "root" else 0,
-        }
-        places = (HOME, "/course", "/tmp") if way.boxed else (str(folder), str(COURSE), str(folder))  # noqa: S108
-        program = [sys.executable, "-m", "classroom.grading.worker", json.dumps(inner)]
-        prefix = _group(limits) if way.cgroup else []
-        prefix += _command(way, files, limits.file_mb) if way.boxed else []
+        self._memory = int(limits.memory_gb * 2**30)
         self._process = subprocess.Popen(
-            [*prefix, *program],
+            [*_prefix(way, limits, files), *_program(way, limits)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             cwd="/" if way.boxed else folder,
-            env=_environment(*places)
-            | {name: os.environ[name] for name in BUS if way.cgroup and name in os.environ},
+            env=_environment(way, folder),
             start_new_session=True,
         )
         assert self._process.stdin is not None and self._process.stdout is not None
         self._to, self._from = self._process.stdin, self._process.stdout
         self._answers: queue.Queue[Any] = queue.Queue(maxsize=4)
         threading.Thread(target=self._listen, daemon=True).start()
-        self._number, self._memory = 0, inner["memory"]
+        self._number = 0  # of the last request
         self._wait(0, time.monotonic() + START_SECONDS)
 
     def __enter__(self) -> "Box":
@@ -165,36 +174,47 @@ class Box:
         self._folder.cleanup()
 
     def _wait(self, number: int, until: float) -> dict[str, Any]:
+        """The answer to a request; GoneError where none comes in time, or the process ends.
+
+        Args:
+            number: of the request; answers to earlier ones are dropped.
+            until: the time by the clock.
+        """
         pause = LOOK
         while True:
-            left, answer = until - time.monotonic(), None
+            left = until - time.monotonic()
             with contextlib.suppress(queue.Empty):
-                answer = (self._answers.get(timeout=max(0.0, min(left, pause))),)
-            if answer and isinstance(answer[0], dict):
-                if type(said := answer[0].get("id")) is int and said == number:
-                    return answer[0]
-            elif answer:
-                says = answer[0] or self._death()
-                self.close()
-                raise GoneError(says)
+                answer = self._answers.get(timeout=max(0.0, min(left, pause)))
+                if not isinstance(answer, dict):  # the end: None, or a sentence
+                    self._leave(answer or self._death())
+                if type(answer.get("id")) is int and answer["id"] == number:
+                    return answer
             began = time.thread_time()
-            if left <= 0 or used_memory(self._process.pid, self._memory) > self._memory:
-                self.close()
-                raise GoneError(LATE if left <= 0 else FULL)
+            if left <= 0:
+                self._leave(LATE)
+            if used_memory(self._process.pid, self._memory) > self._memory:
+                self._leave(FULL)
             # so a look costs no more than a fiftieth
             pause = max(LOOK, 50 * (time.thread_time() - began))
+
+    def _leave(self, why: str) -> NoReturn:
+        self.close()
+        raise GoneError(why)
 
     def _listen(self) -> None:
         """Put what the process says into the queue; None or a sentence at the end."""
         with self._from as pipe, contextlib.suppress(OSError, ValueError):
             try:
-                while (message := wire.read(pipe)) is not None:
+                message = wire.read(pipe)
+                while message is not None:
                     self._answers.put(message)
+                    message = wire.read(pipe)
                 self._answers.put(None)
             except wire.BrokenFrameError:
                 self._answers.put("wrote into the grader's own channel and was stopped")
 
     def _death(self) -> str:
+        """How the process ended, for the student."""
         try:
             code = self._process.wait(timeout=5)
         except subprocess.TimeoutExpired:
@@ -202,39 +222,50 @@ class Box:
         killer = -code if code < 0 else code - 128
         if killer == getattr(signal, "SIGXCPU", None):
             return LATE
-        return (
-            f"ended Python itself ({f'signal {killer}' if killer > 0 else f'exit status {code}'})"
-        )
+        how = f"signal {killer}" if killer > 0 else f"exit status {code}"
+        return f"ended Python itself ({how})"
 
 
 def used_memory(process: int, limit: int) -> int:
-    """Bytes that a process and all that come from it hold (on Linux; elsewhere 0). Beyond `limit`
-    they are counted exactly: what several share, once."""
+    """Bytes that a process and all that come from it hold (on Linux; elsewhere 0).
+
+    Beyond `limit` they are counted exactly: what several share, once.
+    """
     if sys.platform != "linux":
         return 0
+    family = _family(process)
+    held: dict[int, int] = {}
+    # The second is exact and takes longer, so it is read only where the first is too much.
+    for file, field in (("status", rb"\nVmRSS:\s+(\d+)"), ("smaps_rollup", rb"\nPss:\s+(\d+)")):
+        for each in family:
+            try:
+                kilobytes = re.search(field, Path(f"/proc/{each}/{file}").read_bytes())
+            except (FileNotFoundError, ProcessLookupError):
+                held.pop(each, None)  # it has ended
+                continue
+            except OSError:  # it may not be read: what was found first stays
+                continue
+            if kilobytes:
+                held[each] = 1024 * int(kilobytes[1])
+        if sum(held.values()) <= limit:
+            break
+    return sum(held.values())
+
+
+def _family(process: int) -> set[int]:
+    """A process and all that it and they have started."""
     parents: dict[int, int] = {}
     for place in Path("/proc").iterdir():
         # no process, or it has just ended
         with contextlib.suppress(OSError, ValueError, IndexError):
-            parents[int(place.name)] = int(
-                (place / "stat").read_bytes().rpartition(b")")[2].split()[1]
-            )
-    family = {process}
-    while more := {child for child, parent in parents.items() if parent in family} - family:
-        family |= more
-    held: dict[int, int] = {}
-    for file, field in (("status", rb"\nVmRSS:\s+(\d+)"), ("smaps_rollup", rb"\nPss:\s+(\d+)")):
-        for each in family:
-            try:
-                if size := re.search(field, Path(f"/proc/{each}/{file}").read_bytes()):
-                    held[each] = 1024 * int(size[1])
-            except (FileNotFoundError, ProcessLookupError):
-                held.pop(each, None)  # it has ended
-            except OSError:  # it may not be read: what was found first stays
-                continue
-        if sum(held.values()) <= limit:
-            break
-    return sum(held.values())
+            after_the_name = (place / "stat").read_bytes().rpartition(b")")[2].split()
+            parents[int(place.name)] = int(after_the_name[1])
+    family: set[int] = set()
+    found = {process}
+    while found:
+        family |= found
+        found = {child for child, parent in parents.items() if parent in family} - family
+    return family
 
 
 # Of the system, what is shown; /usr/local and /usr/src may hold a teacher's own.
@@ -261,31 +292,42 @@ FIXED = {
 }
 
 
-def _environment(home: str, course: str, temporary: str) -> dict[str, str]:
-    given = {name: os.environ[name] for name in GIVEN if name in os.environ}
+def _program(way: Sandbox, limits: Limits) -> list[str]:
+    """The command line of the worker, with the limits that it sets for itself."""
+    own = {
+        "memory": int(limits.memory_gb * 2**30),
+        "file": limits.file_mb * 2**20,
+        "processes": limits.processes if way.boxed else 0,
+        "user": UNNAMED + os.getpid() % 5000 if way.kind == "root" else 0,
+    }
+    return [sys.executable, "-m", "classroom.grading.worker", json.dumps(own)]
+
+
+def _environment(way: Sandbox, folder: Path) -> dict[str, str]:
+    """All that the process finds in its environment."""
+    home, course, temporary = HOME, "/course", "/tmp"  # noqa: S108
+    if not way.boxed:
+        home, course, temporary = str(folder), str(COURSE), str(folder)
+    given = GIVEN + BUS if way.cgroup else GIVEN
+    kept = {name: os.environ[name] for name in given if name in os.environ}
     places = dict.fromkeys(("HOME", "IPYTHONDIR", "MPLCONFIGDIR"), home)
-    return given | FIXED | places | {"TMPDIR": temporary, "PYTHONPATH": course}
+    return kept | FIXED | places | {"TMPDIR": temporary, "PYTHONPATH": course}
 
 
-def _command(way: Sandbox, files: tuple[Path, ...], megabytes: int) -> list[str]:
+def _prefix(way: Sandbox, limits: Limits, files: tuple[Path, ...]) -> list[str]:
+    """What goes before the program to shut it in."""
+    words = _group(limits) if way.cgroup else []
+    if way.boxed:
+        words += _bubblewrap(way, files, limits.file_mb)
+    return words
+
+
+def _bubblewrap(way: Sandbox, files: tuple[Path, ...], megabytes: int) -> list[str]:
     """The bubblewrap command line up to the program."""
-    words = [
-        "bwrap",
-        "--die-with-parent",
-        "--new-session",
-        "--unshare-all",
-        "--hostname",
-        "box",
-        "--cap-drop",
-        "ALL",
-    ]
-    # all but the user namespace; `worker.py` changes the user, and with that loses these two
-    if way.kind == "root":
-        words[3:4] = [f"--unshare-{each}" for each in ("ipc", "pid", "net", "uts")]
-        words += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
-    else:
-        words += ["--uid", str(NOBODY), "--gid", str(NOBODY)]
-    words += ["--dir", "/etc", *(word for name in BUS for word in ("--unsetenv", name))]
+    words = ["bwrap", "--die-with-parent", "--new-session", *_namespaces(way)]
+    words += ["--dir", "/etc"]
+    for name in BUS:
+        words += ["--unsetenv", name]
     for place in SYSTEM:
         if Path(place).is_symlink():
             words += ["--symlink", str(Path(place).readlink()), place]
@@ -295,12 +337,10 @@ def _command(way: Sandbox, files: tuple[Path, ...], megabytes: int) -> list[str]
     for place in ("/dev/shm", "/tmp", HOME):  # noqa: S108
         words += ["--perms", "1777", "--size", str(megabytes * 2**20), "--tmpfs", place]
     # After the empty places: this Python may itself live under /home or /tmp.
-    shown = {place: place for place in _python_places()}
-    shown |= {
-        f"/course/{part}": str(COURSE / part)
-        for part in ("course_lib", "classroom", "data/checkpoints")
-    }
-    for place, source in shown.items():
+    sources = {place: place for place in _python_places()}
+    for part in ("course_lib", "classroom", "data/checkpoints"):
+        sources[f"/course/{part}"] = str(COURSE / part)
+    for place, source in sources.items():
         # made by --ro-bind, nobody but root could pass through them
         for above in reversed(Path(place).parents[:-1]):
             words += ["--dir", str(above)]
@@ -310,28 +350,31 @@ def _command(way: Sandbox, files: tuple[Path, ...], megabytes: int) -> list[str]
     return [*words, "--remount-ro", "/", "--chdir", HOME, "--"]
 
 
+def _namespaces(way: Sandbox) -> list[str]:
+    """What the process has of its own, and which rights and user."""
+    unshared = ["--unshare-all"]
+    rights = ["--uid", str(NOBODY), "--gid", str(NOBODY)]
+    if way.kind == "root":
+        # all but the user namespace; `worker.py` changes the user, and with that loses these two
+        unshared = ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts"]
+        rights = ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
+    return [*unshared, "--hostname", "box", "--cap-drop", "ALL", *rights]
+
+
 def _group(limits: Limits) -> list[str]:
     """What goes before bubblewrap so that systemd gives the processes a cgroup with a limit."""
-    most = ["-p", f"MemoryMax={int(limits.memory_gb * 2**30)}", "-p", "MemorySwapMax=0"]
-    return [
-        "systemd-run",
-        *([] if os.getuid() == 0 else ["--user"]),
-        "--scope",
-        "--quiet",
-        "--collect",
-        *most,
-        "--",
-    ]
+    words = ["systemd-run"]
+    if os.getuid() != 0:
+        words.append("--user")
+    words += ["--scope", "--quiet", "--collect"]
+    words += ["-p", f"MemoryMax={int(limits.memory_gb * 2**30)}", "-p", "MemorySwapMax=0"]
+    return [*words, "--"]
 
 
 def _python_places() -> list[str]:
     """Folders of this Python and its environment that the system's do not contain."""
     executable = Path(sys.executable).resolve().parent.parent
-    wanted = {
-        executable,
-        *map(Path, (sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix)),
-    }
+    prefixes = (sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix)
+    wanted = {executable, *map(Path, prefixes)} - {Path("/"), Path("/usr")}
     shown = [Path(place) for place in SYSTEM if place.startswith("/usr")]
-    return sorted(
-        str(p) for p in wanted - {Path("/"), Path("/usr")} if not any(map(p.is_relative_to, shown))
-    )
+    return sorted(str(path) for path in wanted if not any(map(path.is_relative_to, shown)))

@@ -1,6 +1,4 @@
-"""Find the submissions in a folder, read them whatever they are called and packed in, and put their
-cells right.
-"""
+"""Find the submissions in a folder, and read them whatever they are called and packed in."""
 
 import hashlib
 import json
@@ -8,14 +6,14 @@ import os
 import re
 import unicodedata
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
-from classroom.grading.assignment import ANSWER, KEY, Assignment, grade_id
+from classroom.grading.assignment import KEY, Assignment, grade_id
 from course_lib.errors import CourseError
 
 LARGEST = 20 * 2**20  # bytes of a notebook
@@ -24,7 +22,6 @@ MOST_FILES = 500  # that are looked at in one submission
 LONGEST = 100_000  # characters of a cell
 GradingRecord = dict[str, Any]  # all about one submission, as JSON: see `score.unread`
 KINDS = ("markdown", "code", "raw")
-METADATA = (KEY, "kernelspec", "language_info")
 # Colours of a terminal, its other control characters, and those that turn the direction of writing.
 UNSHOWN = re.compile(r"\x1b\[[0-9;]*m|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 FOREIGN = re.compile("[\udc80-\udcff]+")  # in a file's name: bytes that are not UTF-8
@@ -60,15 +57,22 @@ def clean(value: Any) -> Any:
         return {clean(str(key)): clean(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [clean(item) for item in value]
-    if value is None or (isinstance(value, int | float) and abs(value) < 2**53):  # not NaN
+    if value is None:
+        return None
+    if isinstance(value, int | float) and abs(value) < 2**53:  # NaN is not smaller
         return value
     return f"({type(value).__name__})"
 
 
 def collect(folder: Path) -> dict[Path, tuple[str, str]]:
-    """One entry a student (a folder, a notebook or a zip file) with the student's name and key;
-    keys are unlike even where letter case is not told apart, and nobody can take another's by the
-    choice of a name."""
+    """The entries of a folder, each with the student's name and key.
+
+    An entry is a folder, a notebook or a zip file. Keys are unlike even where letter case is not
+    told apart, and nobody can take another's by the choice of a name.
+
+    Raises:
+        CourseError: there is no such folder, or nothing in it.
+    """
     if not folder.is_dir():
         raise CourseError(
             f"{folder} is not a folder; give the one that holds a file or a folder for each"
@@ -80,51 +84,63 @@ def collect(folder: Path) -> dict[Path, tuple[str, str]]:
             f"There is nothing in {folder}; put a file or a folder for each student there."
         )
     named: dict[Path, tuple[str, str]] = {}
-    used: set[str] = set()
+    keys: set[str] = set()
+    students: set[str] = set()
     stems = [entry.stem if entry.is_file() else entry.name for entry in entries]
     for entry, stem in zip(entries, stems, strict=True):
         name = stem if stems.count(stem) == 1 else entry.name
-        key = re.sub(r"[^\w-]+", "_", unicodedata.normalize("NFC", name)).lstrip("-")[:40]
-        if key != name or key.casefold() in used or re.search(r"-[0-9a-f]{8}$", key):
-            key += "-" + hashlib.sha256(os.fsencode(name)).hexdigest()[:8]
-        key += f"-{len(used)}" if key.casefold() in used else ""
-        used.add(key.casefold())
+        key = _key(name, keys)
+        keys.add(key.casefold())
         student = _shown(name)
-        named[entry] = (
-            f"{student} ({key})" if student in {said for said, _ in named.values()} else student,
-            key,
-        )
+        if student in students:
+            student = f"{student} ({key})"
+        students.add(student)
+        named[entry] = student, key
     return named
 
 
+def _key(name: str, taken: set[str]) -> str:
+    """A name made fit for a file; with a hash behind it where that loses something.
+
+    A name that itself ends in such a hash gets one, too, so that nobody can take another's key.
+    """
+    key = re.sub(r"[^\w-]+", "_", unicodedata.normalize("NFC", name)).lstrip("-")[:40]
+    if key != name or key.casefold() in taken or re.search(r"-[0-9a-f]{8}$", key):
+        key += "-" + hashlib.sha256(os.fsencode(name)).hexdigest()[:8]
+    if key.casefold() in taken:
+        key += f"-{len(taken)}"
+    return key
+
+
 def digest(entry: Path) -> str:
-    """Of all that one submission holds, as far as it is read; "" where it cannot be."""
-    made, room = hashlib.sha256(), 2 * MOST
+    """A hash of all that one submission holds, as far as it is read; "" where it cannot be."""
+    whole = hashlib.sha256()
+    room = 2 * MOST
     try:
         for path in [] if entry.is_symlink() else paths(entry):
             with path.open("rb") as file:
                 data = file.read(max(0, min(LARGEST, room)))
             room -= len(data)
-            made.update(
-                f"{path.stat().st_size} ".encode()
-                + hashlib.sha256(os.fsencode(path.name) + data).digest()
-            )
+            whole.update(f"{path.stat().st_size} ".encode())
+            whole.update(hashlib.sha256(os.fsencode(path.name) + data).digest())
     except (OSError, RecursionError):
         return ""
-    return made.hexdigest()
+    return whole.hexdigest()
 
 
 def read(entry: Path, student: str, key: str, assignment: Assignment) -> Submission:
-    """Read one submission. Never raises: whatever is wrong becomes its status, with the reason in
-    its notes.
+    """Read one submission.
+
+    Never raises: whatever is wrong becomes its status, with the reason in its notes.
     """
-    made = Submission(student, key)
+    submission = Submission(student, key)
     try:
-        _read(made, list(_files(entry)), assignment)
+        _read(submission, list(_files(entry)), assignment)
     except Exception as error:  # noqa: BLE001  anything at all may be in there
-        made.status, made.cells = "cannot be read", []
-        made.notes.append(_reason(error))
-    return made
+        submission.status = "cannot be read"
+        submission.cells = []
+        submission.notes.append(_reason(error))
+    return submission
 
 
 class _File(NamedTuple):
@@ -134,24 +150,50 @@ class _File(NamedTuple):
     why: str = ""
 
 
-def _read(made: Submission, files: list[_File], assignment: Assignment) -> None:
-    notebooks = [file for file in files if file.name.lower().endswith(".ipynb")]
+class _Parsed(NamedTuple):
+    """A file read as a notebook: why it cannot be graded, or "", and notes."""
+
+    cells: list[SubmittedCell]
+    status: str = ""
+    notes: Sequence[str] = ()
+
+
+def _read(submission: Submission, files: list[_File], assignment: Assignment) -> None:
+    """Fill a submission from the best of its notebooks."""
+    notebooks = _notebooks(submission, files)
     if not notebooks:
-        notebooks = [
-            file for file in files if file.data.lstrip()[:1] == b"{" and b'"cells"' in file.data
-        ]
-        made.notes += [f"the file is called {file.name}, not .ipynb" for file in notebooks[:1]]
-    notebooks = notebooks or [file for file in files if file.status]
-    if not notebooks:
-        made.status = "no notebook"
-        made.notes.append("found: " + (", ".join(file.name for file in files[:5]) or "nothing"))
+        names = ", ".join(file.name for file in files[:5])
+        submission.status = "no notebook"
+        submission.notes.append(f"found: {names or 'nothing'}")
         return
-    tried = [(file, *_parse(file, assignment)) for file in notebooks]
-    good = [row for row in tried if not row[2]] or [row for row in tried if row[1]] or tried
-    file, made.cells, made.status, said = good[0]
-    made.notes += said
+    tried = [(file, _parse(file, assignment)) for file in notebooks]
+    can_be_graded = [row for row in tried if not row[1].status]
+    with_cells = [row for row in tried if row[1].cells]
+    file, parsed = (can_be_graded or with_cells or tried)[0]
+    submission.cells = parsed.cells
+    submission.status = parsed.status
+    submission.notes += parsed.notes
     if len(notebooks) > 1:
-        made.notes.append(f"{len(notebooks)} notebooks were handed in; this is {file.name}")
+        submission.notes.append(f"{len(notebooks)} notebooks were handed in; this is {file.name}")
+
+
+def _notebooks(submission: Submission, files: list[_File]) -> list[_File]:
+    """The files that are notebooks, by their name or else by what is in them.
+
+    Where there is none, those that could not be read: one of them may be one.
+    """
+    by_name = [file for file in files if file.name.lower().endswith(".ipynb")]
+    if by_name:
+        return by_name
+    by_content = [file for file in files if _looks_like_a_notebook(file.data)]
+    if by_content:
+        submission.notes.append(f"the file is called {by_content[0].name}, not .ipynb")
+        return by_content
+    return [file for file in files if file.status]
+
+
+def _looks_like_a_notebook(data: bytes) -> bool:
+    return data.lstrip()[:1] == b"{" and b'"cells"' in data
 
 
 def _files(entry: Path) -> Iterator[_File]:
@@ -179,6 +221,7 @@ def _files(entry: Path) -> Iterator[_File]:
 
 
 def _openers(entry: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """The name of each file, also of those in zip files, and what opens it."""
     for path in paths(entry):
         if path.suffix.lower() != ".zip":
             yield path.name, partial(path.open, "rb")
@@ -191,9 +234,8 @@ def _openers(entry: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
         with archive:
             for info in archive.infolist()[:MOST_FILES]:
                 name = Path(info.filename).name
-                if not (
-                    info.is_dir() or name.startswith(".") or info.filename.startswith("__MACOSX")
-                ):
+                hidden = name.startswith(".") or info.filename.startswith("__MACOSX")
+                if not info.is_dir() and not hidden:
                     yield name, partial(archive.open, info)
 
 
@@ -212,52 +254,67 @@ def _inside(folder: Path) -> Iterator[Path]:
             yield path
 
 
-def _parse(file: _File, assignment: Assignment) -> tuple[list[SubmittedCell], str, list[str]]:
-    """The cells of a notebook; why it cannot be graded, or ""; notes."""
+def _parse(file: _File, assignment: Assignment) -> _Parsed:
+    """Read a file as a notebook."""
     if file.status:
-        return [], file.status, [file.why]
+        return _Parsed([], file.status, [file.why])
     if not file.data.strip():
-        return [], "empty file", ["there is nothing in it"]
+        return _Parsed([], "empty file", ["there is nothing in it"])
     try:
         notebook = json.loads(file.data)
         sheets = [notebook] if "cells" in notebook else notebook["worksheets"]  # before format 4
         cells = [_cell(cell) for sheet in sheets for cell in sheet["cells"]]
         metadata = notebook.get("metadata")
     except Exception as error:  # noqa: BLE001  anything at all may be in there
-        return [], "not a notebook", [_reason(error)]
-    return cells, *_belongs(metadata if isinstance(metadata, dict) else {}, cells, assignment)
+        return _Parsed([], "not a notebook", [_reason(error)])
+    status, notes = _belongs(metadata, cells, assignment)
+    return _Parsed(cells, status, notes)
 
 
 def _cell(cell: Any) -> SubmittedCell:
-    source, kind = cell.get("source", cell.get("input", "")), cell.get("cell_type")
-    text = source if isinstance(source, str) else "".join(str(line) for line in source)
+    source = cell.get("source", cell.get("input", ""))  # input: before format 4
+    if not isinstance(source, str):
+        source = "".join(str(line) for line in source)
+    kind = cell.get("cell_type")
     return SubmittedCell(
-        kind if kind in KINDS else "raw", _text(text[: LONGEST + 1]), _text(grade_id(cell))
+        kind if kind in KINDS else "raw", _text(source[: LONGEST + 1]), _text(grade_id(cell))
     )
 
 
 def _belongs(
-    metadata: GradingRecord, cells: list[SubmittedCell], assignment: Assignment
+    metadata: Any, cells: list[SubmittedCell], assignment: Assignment
 ) -> tuple[str, list[str]]:
     """The status "another assignment", or ""; notes."""
-    said, kernel, info = (
-        found if isinstance(found := metadata.get(name), dict) else {} for name in METADATA
-    )
+    notes = []
+    kernel, info = _entry(metadata, "kernelspec"), _entry(metadata, "language_info")
     language = str(kernel.get("language") or info.get("name") or "python")
-    notes = (
-        [] if "python" in language.lower() else [f"written for {_shown(language)}, not for Python"]
-    )
-    if isinstance(said.get("assignment"), str):
-        if said["assignment"] == assignment.name:
-            return "", notes
-        return "another assignment", [*notes, f"it says that it is {_shown(said['assignment'])}"]
-    ids = {*assignment.tests, *assignment.written}
-    defines = re.compile(rf"^[ \t]*(def +)?({'|'.join(assignment.tasks)})\b *(\(|=)", re.MULTILINE)
-    if any(
-        cell.id in ids or (cell.kind == "code" and defines.search(cell.source)) for cell in cells
-    ):
+    if "python" not in language.lower():
+        notes.append(f"written for {_shown(language)}, not for Python")
+    name = _entry(metadata, KEY).get("assignment")
+    if name == assignment.name:
+        return "", notes
+    if isinstance(name, str):
+        return "another assignment", [*notes, f"it says that it is {_shown(name)}"]
+    if _has_a_cell_of(assignment, cells):  # the notebook lost its metadata
         return "", notes
     return "another assignment", [*notes, f"no cell of {assignment.name} is in it"]
+
+
+def _entry(metadata: Any, name: str) -> dict[str, Any]:
+    """One entry of a notebook's metadata, whatever that is."""
+    entry = metadata.get(name) if isinstance(metadata, dict) else None
+    return entry if isinstance(entry, dict) else {}
+
+
+def _has_a_cell_of(assignment: Assignment, cells: list[SubmittedCell]) -> bool:
+    """Whether a cell has a name of the assignment's, or defines one of its functions."""
+    ids = {*assignment.tests, *assignment.written}
+    functions = "|".join(assignment.tasks)
+    defines = re.compile(rf"^[ \t]*(def +)?({functions})\b *(\(|=)", re.MULTILINE)
+    for cell in cells:
+        if cell.id in ids or (cell.kind == "code" and defines.search(cell.source)):
+            return True
+    return False
 
 
 def _text(text: str) -> str:
@@ -273,94 +330,3 @@ def _shown(name: str) -> str:
 
 def _reason(error: Exception) -> str:
     return f"{type(error).__name__}: {' '.join(str(error)[:200].split())}"
-
-
-class GradingStep(NamedTuple):
-    """What to do with one cell: show its text, run its code, or (after running it) test a function
-    of it.
-    """
-
-    do: Literal["text", "run", "skip", "test"]
-    source: str
-    id: str = ""
-
-
-def repair(
-    cells: list[SubmittedCell], assignment: Assignment
-) -> tuple[list[GradingStep], list[str]]:
-    """The steps of grading, and what had to be mended, for the notes.
-
-    A student's own code stays where it stands and runs, whatever its cell is called. Cells of the
-    course's (set-up and tests) are taken from the master; missing ones are put back: the set-up
-    first, tests at the end."""
-    demos = {
-        cell.source for cell in assignment.release.cells if "demo" in cell.metadata.get("tags", [])
-    }
-    by_source = {cell.source.strip(): name for name, cell in assignment.locked.items()}
-    steps: list[GradingStep] = []
-    seen: set[str] = set()
-    changed: list[str] = []
-    twice: list[str] = []
-    long: list[str] = []
-    for cell in cells:
-        name = cell.id if cell.id in assignment.locked else by_source.get(cell.source.strip(), "")
-        if cell.kind == "code" and len(cell.source) > LONGEST:
-            steps.append(GradingStep("skip", cell.source))
-            long.append(f"cell {len(steps)}")
-        elif cell.kind != "code":
-            steps.append(GradingStep("text", cell.source, cell.id))
-        elif name:
-            if cell.source.strip() != assignment.locked[name].source.strip():
-                changed.append(name)
-                # a copied cell keeps its name; its code may be needed
-                steps.append(GradingStep("run", cell.source))
-            if name in seen:
-                twice.append(name)
-                continue
-            seen.add(name)
-            steps.append(_course_step(name, assignment))
-        elif cell.source in demos:
-            steps.append(GradingStep("skip", cell.source))
-        elif cell.source.strip():
-            steps.append(GradingStep("run", cell.source, cell.id))
-    missing = [name for name in assignment.locked if name not in seen]
-    for step in (_course_step(name, assignment) for name in missing):
-        steps.insert(len(steps) if step.do == "test" else 0, step)
-    said = {
-        "changed (the originals count)": changed,
-        "there twice (they count once)": twice,
-        "missing (put back)": missing,
-    }
-    notes = [f"course cells {what}: {', '.join(names)}" for what, names in said.items() if names]
-    return steps, notes + [
-        f"{cell} is longer than {LONGEST:,} characters and was not run" for cell in long[:9]
-    ]
-
-
-def _course_step(name: str, assignment: Assignment) -> GradingStep:
-    return GradingStep(
-        "test" if name in assignment.tests else "run", assignment.locked[name].source, name
-    )
-
-
-def written(cells: list[SubmittedCell], assignment: Assignment) -> tuple[dict[str, str], list[str]]:
-    """The answers that a person marks, "" where there is none; notes. Where the cell of an answer
-    is as it was given out, all text that the student has added stands for it."""
-    given = {"", ANSWER, *(cell.source.strip() for cell in assignment.release.cells)}
-    own = [
-        cell.source.strip()
-        for cell in cells
-        if cell.kind != "code" and cell.source.strip() not in given
-    ]
-    texts: dict[str, str] = {}
-    notes: list[str] = []
-    for name, part in assignment.written.items():
-        found = [cell.source.strip() for cell in cells if cell.id == name]
-        texts[name] = "\n\n".join(dict.fromkeys(text for text in found if text and text != ANSWER))
-        if own and not texts[name]:
-            texts[name] = "\n\n".join(dict.fromkeys(own))
-            notes.append(
-                f"the cell for {part.question} is empty; shown is what was written into other cells"
-            )
-        texts[name] = texts[name][:LONGEST]
-    return texts, notes

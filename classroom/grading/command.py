@@ -2,7 +2,6 @@
 
 import sys
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -57,7 +56,9 @@ def grade(
     from tqdm import tqdm
 
     from classroom.grading import box
-    from classroom.grading.roster import Roster, gather
+    from classroom.grading.hand_ins import gather
+    from classroom.grading.roster import Roster
+    from classroom.grading.run import GradeConfig
     from classroom.grading.run import grade as run
 
     way = box.sandbox()
@@ -68,46 +69,39 @@ def grade(
             " else.",
             file=sys.stderr,
         )
-    limits = box.Limits(seconds=timeout, cell_seconds=cell_timeout)
-    said: list[str] = []
-    handed = gather(
+    hand_ins = gather(
         submissions,
         Roster(roster) if roster else None,
         due,
-        percent=late,
-        marked=marks,
+        late_percent=late,
+        marks_file=marks,
         gradebook=store,
     )
-    failed, count = 0, len(handed.entries)
-    given = partial(
-        run,
-        jobs=jobs,
-        limits=limits,
-        way=way,
-        seed=seed,
-        again=again,
-        say=said.append,
-        handed=handed,
-    )
-    for record in tqdm(given(submissions, assignment, out), total=count, unit="", disable=None):
-        tests = record["tests"].values()
-        points = (
-            f", {sum(t['points'] for t in tests):g} of {sum(t['of'] for t in tests):g}"
-            if tests
-            else ""
-        )
+    limits = box.Limits(seconds=timeout, cell_seconds=cell_timeout)
+    config = GradeConfig(jobs, limits, way, seed, again)
+    warnings: list[str] = []
+    records = run(submissions, assignment, out, config, hand_ins=hand_ins, warn=warnings.append)
+    count = len(hand_ins.entries)
+    failed = 0
+    for record in tqdm(records, total=count, unit="", disable=None):
+        points = ""
+        if record["tests"]:
+            earned = sum(test["points"] for test in record["tests"].values())
+            of = sum(test["of"] for test in record["tests"].values())
+            points = f", {earned:g} of {of:g}"
         tqdm.write(f"{record['student']}: {record['status']}{points}")
-        failed += record["status"] == "grader failed"
+        if record["status"] == "grader failed":
+            failed += 1
     print(
         f"points in {out / 'grades.csv'}, pages in {out / 'feedback'}, to mark by hand:"
         f" {out / 'marks.csv'}"
     )
     print(f"for you: {out / 'overview.html'}, to mark in: {out / 'answers.html'}")
     if failed:
-        said.append(
+        warnings.append(
             f"the grader itself failed on {failed} of {count}; the notes say why. Call it again."
         )
-    for sentence in said:
+    for sentence in warnings:
         print(f"warning: {sentence}", file=sys.stderr)
     if failed:
         raise typer.Exit(1)

@@ -1,9 +1,12 @@
-"""Make what students get from the masters: `make homework`, or python -m classroom.grading.release
-[MASTER ...].
+"""Make what students get from the masters.
 
-For hw1, in build/homework/hw1: release/ (the notebook with stubs, and its checks), hw1.zip (the
-same, to hand out), and solutions/hw1.ipynb (the answers without hidden tests, for after the
-deadline)."""
+`make homework`, or python -m classroom.grading.release [MASTER ...]. For hw1, in
+build/homework/hw1:
+
+    release/               the notebook with stubs, and its checks
+    hw1.zip                the same, to hand out
+    solutions/hw1.ipynb    the answers without hidden tests, for after the deadline
+"""
 
 import argparse
 import sys
@@ -48,9 +51,8 @@ def main(words: list[str] | None = None) -> None:
     parser.add_argument(
         "masters", nargs="*", metavar="MASTER", help="hw1, or a master's path; none: all of ours"
     )
-    for master in parser.parse_args(words).masters or sorted(
-        str(p) for p in MASTERS.glob("*.ipynb")
-    ):
+    masters = parser.parse_args(words).masters
+    for master in masters or sorted(str(path) for path in MASTERS.glob("*.ipynb")):
         assignment = Assignment(master)
         for task in assignment.tasks.values():
             task.prove()

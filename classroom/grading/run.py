@@ -1,5 +1,6 @@
-"""Grade a folder of submissions: in parallel, each in a box of its own, only what has changed since
-the last time.
+"""Grade a folder of submissions: in parallel, each in a box of its own.
+
+Only what has changed since the last time is graded again.
 """
 
 import contextlib
@@ -10,7 +11,7 @@ import signal
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from multiprocessing import get_context
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -20,7 +21,8 @@ from classroom.grading import box, collect, gradebook, report, score
 from classroom.grading.assignment import Assignment
 from classroom.grading.box import Limits, Sandbox
 from classroom.grading.collect import GradingRecord
-from classroom.grading.roster import Handed, gather
+from classroom.grading.hand_ins import HandIns, gather
+from classroom.grading.marks import MARKS, read_marks
 from classroom.grading.worker import allow
 from course_lib.errors import CourseError
 from course_lib.files import atomic_write, read_json, write_json
@@ -29,68 +31,89 @@ FORMAT = 2  # of the records; earlier ones are made anew
 OUTSIDE = 120  # seconds of processor time for all that happens outside the box to one submission
 
 
-def grade(  # noqa: PLR0913  the options of the command
+@dataclass(frozen=True)
+class GradeConfig:
+    """How a folder is graded.
+
+    Attributes:
+        jobs: submissions at once.
+        limits: what one submission may use.
+        way: how students' code is shut in; by default the strongest there is.
+        seed: of the tests' inputs; by default drawn once and kept in the folder of results.
+        again: also grade what has not changed.
+    """
+
+    jobs: int = 2
+    limits: Limits = field(default_factory=Limits)
+    way: Sandbox | None = None
+    seed: int | None = None
+    again: bool = False
+
+
+def grade(
     submissions: Path,
     assignment: str,
     out: Path,
+    config: GradeConfig = GradeConfig(),
     *,
-    jobs: int = 2,
-    limits: Limits | None = None,
-    way: Sandbox | None = None,
-    seed: int | None = None,
-    again: bool = False,
-    say: Callable[[str], object] = str,
-    handed: Handed | None = None,
+    hand_ins: HandIns | None = None,
+    warn: Callable[[str], object] = str,
 ) -> Iterator[GradingRecord]:
-    """Grade all submissions of a folder into `out`; yields each record when it is there, earlier
-    ones first.
+    """Grade all submissions of a folder; yields each record when it is there, earlier ones first.
 
-    assignment: "hw1" or a master's path. way: how students' code is shut in; by default the
-        strongest there is. seed: of the tests' inputs; by default drawn once and kept in `out`.
-        again: also grade what has not changed. say: gets sentences for the teacher, about marks
-        that do not fit. handed: what of the folder counts; all by default.
+    Args:
+        submissions: the folder with a file or a folder for each submission.
+        assignment: "hw1", or a master's path.
+        out: the folder of results.
+        config: how.
+        hand_ins: what of the folder counts; all by default.
+        warn: gets sentences for the teacher, about marks that do not fit.
     """
-    limits = limits or Limits()
     if out.resolve().is_relative_to(submissions.resolve()):
         raise CourseError(
             f"{out} is inside {submissions} and would be a submission; take another folder for"
             " --out."
         )
-    handed = handed or gather(submissions)
+    hand_ins = hand_ins or gather(submissions)
     master = Assignment(assignment)
-    for table in filter(None, (out / report.MARKS, handed.marked)):
-        report.read_marks(table, master)  # a slip in there is said now, not after an hour
-    if handed.gradebook:
-        gradebook.write([], master, {}, {}, handed)  # and what is wrong with this
-    seed = _seed(out, master.name, seed)
+    _try_what_comes_last(out, master, hand_ins)
+    seed = _seed(out, master.name, config.seed)
     checks = (out / "tests" / f"{master.name}_checks.json").resolve()
     with atomic_write(checks) as file:
         file.write(master.checks())
-    version = hashlib.sha256(
-        f"{FORMAT} {master.digest} {seed} {asdict(limits)}".encode()
-    ).hexdigest()[:16]
+    asked = f"{FORMAT} {master.digest} {seed} {asdict(config.limits)}"
+    version = hashlib.sha256(asked.encode()).hexdigest()[:16]
 
     records: dict[str, GradingRecord] = {}
     waiting: list[Job] = []
-    digests = {key: collect.digest(entry) for entry, (_, key) in handed.entries.items()}
-    for entry, (student, key) in handed.entries.items():
-        old = {} if again else _earlier(out, key, master)
-        if digests[key] and (old.get("version"), old.get("digest")) == (version, digests[key]):
-            records[key] = old = old | {"student": student}
-            yield old
+    digests = {key: collect.digest(entry) for entry, (_, key) in hand_ins.entries.items()}
+    for entry, (student, key) in hand_ins.entries.items():
+        old = {} if config.again else _earlier(out, key, master)
+        same = (old.get("version"), old.get("digest")) == (version, digests[key])
+        if digests[key] and same:
+            records[key] = old | {"student": student}
+            yield records[key]
         else:
             waiting.append(Job(entry, student, key))
-    for record in _parallel(
-        waiting, jobs, (assignment, seed, limits, way or box.sandbox(), checks)
-    ):
+    given = (assignment, seed, config.limits, config.way or box.sandbox(), checks)
+    for record in _parallel(waiting, config.jobs, given):
         record |= {"version": version, "digest": digests[record["key"]]}
         write_json(out / "results" / f"{record['key']}.json", record)
         records[record["key"]] = record
         yield record
-    for sentence in handed.said + report.write(
-        [records[key] for _, key in handed.entries.values()], master, out, handed
-    ):
-        say(sentence)
+
+    in_order = [records[key] for _, key in hand_ins.entries.values()]
+    for sentence in hand_ins.warnings + report.write(in_order, master, out, hand_ins):
+        warn(sentence)
+
+
+def _try_what_comes_last(out: Path, master: Assignment, hand_ins: HandIns) -> None:
+    """Raise now, not after an hour, where marks or the gradebook are not as they should be."""
+    read_marks(out / MARKS, master)
+    if hand_ins.marks_file:
+        read_marks(hand_ins.marks_file, master)
+    if hand_ins.gradebook:
+        gradebook.write([], master, {}, {}, hand_ins)
 
 
 class Job(NamedTuple):
@@ -120,7 +143,8 @@ class _Worker:
 
     def give(self, job: Job) -> None:
         """Let it grade this one."""
-        self.job, self.until = job, time.monotonic() + self.longest
+        self.job = job
+        self.until = time.monotonic() + self.longest
         with contextlib.suppress(OSError):  # it died; what follows says so
             self.pipe.send(job)
 
@@ -148,21 +172,23 @@ class _Worker:
 
 
 def _parallel(waiting: list[Job], jobs: int, given: tuple[Any, ...]) -> Iterator[GradingRecord]:
-    """Records as they come. A grading process that dies costs the submission it had in hand, which
-    says so.
+    """Records as they come.
+
+    A grading process that dies costs the submission it had in hand, which says so.
     """
-    todo, workers = deque(waiting), list[_Worker]()
+    todo = deque(waiting)
+    workers: list[_Worker] = []
     try:
         while todo or workers:
             while todo and len(workers) < jobs:
                 workers.append(_Worker(given))
                 workers[-1].give(todo.popleft())
-            wait(
-                [each for worker in workers for each in (worker.pipe, worker.process.sentinel)],
-                timeout=5,
-            )
+            pipes = [worker.pipe for worker in workers]
+            ends = [worker.process.sentinel for worker in workers]
+            wait([*pipes, *ends], timeout=5)
             for worker in list(workers):
-                if (record := worker.result()) is None:
+                record = worker.result()
+                if record is None:
                     continue
                 if todo and worker.process.is_alive():
                     worker.give(todo.popleft())
@@ -215,7 +241,7 @@ def _seed(out: Path, name: str, seed: int | None) -> int:
 def _earlier(out: Path, key: str, master: Assignment) -> GradingRecord:
     """What was found last time; nothing where it was the grader that failed."""
     try:
-        found = report.sound(read_json(out / "results" / f"{key}.json"), master)
+        record = report.sound(read_json(out / "results" / f"{key}.json"), master)
     except CourseError:
         return {}
-    return found if found["status"] != "grader failed" else {}
+    return record if record["status"] != "grader failed" else {}

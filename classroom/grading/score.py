@@ -3,10 +3,9 @@ found.
 """
 
 import base64
-import builtins
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -15,142 +14,25 @@ from typing import Any
 from classroom.checks.base import NotWrittenError, WrongError
 from classroom.checks.homework import Sheet, compare
 from classroom.grading.assignment import Assignment, Part
-from classroom.grading.box import PATIENCE, Box, GoneError, Limits, Sandbox
-from classroom.grading.collect import GradingRecord, GradingStep, Submission, clean, repair, written
+from classroom.grading.box import GoneError, Limits, Sandbox
+from classroom.grading.collect import GradingRecord, Submission, clean
+from classroom.grading.repair import GradingStep, repair, written
+from classroom.grading.session import EndTest, MissingFunction, OutOfTime, Session
 from classroom.grading.task import VISIBLE_SEED
 
 SHOWN = 400_000  # characters of one submission's cells and their outputs that are kept
 
 
-class EndTest(BaseException):
-    """A function's test cannot go on; the message says why. No `except Exception` on the way
-    catches it.
-    """
-
-
-class MissingFunction(BaseException):
-    """There is no function of this name (yet)."""
-
-
-class OutOfTime(BaseException):
-    """The time for the whole submission is used up."""
-
-
-class Session:
-    """Runs cells and calls functions. When the process dies, the next request starts a new one,
-    which first runs again all cells that had come to an end, so that a death costs the cell that
-    caused it and nothing else."""
-
-    def __init__(self, way: Sandbox, limits: Limits, files: tuple[Path, ...] = ()) -> None:
-        self.way, self.limits, self.files = way, limits, files
-        self.box: Box | None = Box(way, limits, files)
-        self.spent = 0.0  # processor time, in seconds
-        self.restarts = 0
-        self.done: list[str] = []  # sources of the cells that came to an end
-        self.hopeless: dict[str, str] = {}  # functions that ended the process, and how
-
-    def close(self) -> None:
-        """End the process."""
-        if self.box is not None:
-            self.box.close()
-
-    def renew(self) -> None:
-        """A new process that knows no cell yet."""
-        self.close()
-        self.box, self.done = Box(self.way, self.limits, self.files), []
-
-    def run(self, source: str) -> tuple[list[Any], str]:
-        """Run a cell: its outputs, and how it ended the process, or ""."""
-        try:
-            answer = self._ask(self.limits.cell_seconds, do="run", source=source)
-        except GoneError as gone:
-            return [], str(gone)
-        self.done.append(source)
-        outputs = answer.get("outputs")
-        return (outputs if isinstance(outputs, list) else []), ""
-
-    def function(self, name: str) -> Callable[..., Any]:
-        """A stand-in for the student's function: takes and returns data, computes in the box; all
-        its calls together may take as long as one cell."""
-        until = self.spent + self.limits.cell_seconds
-
-        def call(*args: Any) -> Any:
-            if name in self.hopeless:
-                raise EndTest(self.hopeless[name])
-            try:
-                answer = self._ask(until - self.spent, do="call", name=name, args=list(args))
-            except GoneError as gone:
-                self.hopeless[name] = f"When it was called, it {gone}."
-                raise EndTest(self.hopeless[name]) from None
-            return _result(answer)
-
-        return call
-
-    def _ask(self, seconds: float, **request: Any) -> dict[str, Any]:
-        """Ask the process, and add up what it took: by its own account, but no less than a part of
-        the clock's time.
-        """
-        if self.spent >= self.limits.seconds:
-            raise OutOfTime
-        self._restart()
-        assert self.box is not None
-        seconds = max(1.0, min(seconds, self.limits.seconds - self.spent))
-        began, answer = time.monotonic(), {"took": seconds}
-        try:
-            answer = self.box.ask(seconds, **request)
-        except GoneError:
-            self.box = None
-            raise
-        finally:
-            passed, took = time.monotonic() - began, answer.get("took")
-            self.spent += max(
-                min(passed, took if isinstance(took, int | float) else seconds), passed / PATIENCE
-            )
-        return answer
-
-    def _restart(self) -> None:
-        """A new process, with the cells that had come to an end run again; one that does not this
-        time is left out.
-        """
-        while self.box is None:
-            if self.restarts >= self.limits.restarts:
-                raise GoneError("was not tried: Python had ended too often before")
-            self.restarts += 1
-            # a slow start of Python is not the student's time
-            self.box = Box(self.way, self.limits, self.files)
-            for source in self.done:
-                try:
-                    self._ask(self.limits.cell_seconds, do="run", source=source)
-                except GoneError:
-                    self.done.remove(source)
-                    break
-
-
-def _result(answer: dict[str, Any]) -> Any:
-    """The value of a call, or its exception."""
-    kind, text = answer.get("error"), str(answer.get("text", ""))
-    if kind is None:
-        return answer.get("value")
-    if kind == "missing":
-        raise MissingFunction(
-            "There is no function of this name when the notebook has run to its end."
-        )
-    if kind == "stub":
-        raise NotWrittenError
-    if kind == "changed":
-        raise WrongError(
-            f"It changes its argument number {int(text) + 1 if text.isdigit() else '?'} in place."
-        )
-    name = str(answer.get("type"))  # one of their own could tell what the hidden inputs are
-    raise type(
-        name if isinstance(getattr(builtins, name, None), type) else "Error", (Exception,), {}
-    )(text)
-
-
 @dataclass(frozen=True)
 class GradingRun:
-    """What all submissions of one grading share. seed: of the inputs. checks: the file beside the
-    notebook.
+    """What all submissions of one grading share.
+
+    Attributes:
+        assignment: which they answer.
+        seed: of the tests' inputs.
+        limits: what one submission may use.
+        way: how students' code is shut in.
+        checks: the file beside the notebook.
     """
 
     assignment: Assignment
@@ -172,8 +54,9 @@ class GradingRun:
 
 
 def judge(fn: object, test: Part, run: GradingRun) -> tuple[bool, str]:
-    """Does this function pass this test, and the sentence for the student. No process is needed for
-    a trusted `fn`.
+    """Whether a function passes a test, and the sentence for the student.
+
+    No process is needed for a function that is trusted.
     """
     return _judge(fn, run.sheet(test.function, test.hidden), secret=test.hidden)
 
@@ -191,28 +74,27 @@ def _judge(fn: object, sheet: Sheet, *, secret: bool) -> tuple[bool, str]:
 
 
 def grade(submission: Submission, run: GradingRun) -> GradingRecord:
-    """Everything about one submission, as JSON. Never raises; what goes wrong here has the status
-    "grader failed".
+    """Everything about one submission, as JSON.
+
+    Never raises; what goes wrong here has the status "grader failed".
     """
-    begin = time.monotonic()
-    record = unread(
-        submission.student, submission.key, submission.status or "graded", submission.notes
-    )
+    began = time.monotonic()
+    status = submission.status or "graded"
+    record = unread(submission.student, submission.key, status, submission.notes)
     try:
-        record["written"], said = written(submission.cells, run.assignment)
+        record["written"], answer_notes = written(submission.cells, run.assignment)
         if not submission.status:
-            steps, mended = repair(submission.cells, run.assignment)
-            record["notes"] += mended + said
+            steps, repair_notes = repair(submission.cells, run.assignment)
+            record["notes"] += repair_notes + answer_notes
             _Grading(run, record).go(steps)
     except Exception as error:  # noqa: BLE001  one submission must not end the others' grading
-        start = isinstance(error, GoneError | OSError)
-        what = "the box could not be started" if start else type(error).__name__
-        record |= {
-            "status": "grader failed",
-            "tests": {},
-            "notes": [*record["notes"], f"{what}: {error}"],
-        }
-    record["seconds"] = round(time.monotonic() - begin, 1)
+        what = type(error).__name__
+        if isinstance(error, GoneError | OSError):
+            what = "the box could not be started"
+        record["status"] = "grader failed"
+        record["tests"] = {}
+        record["notes"].append(f"{what}: {error}")
+    record["seconds"] = round(time.monotonic() - began, 1)
     record["notes"] = [note[:500] for note in record["notes"][:30]]
     cleaned: GradingRecord = clean(record)
     return cleaned
@@ -234,8 +116,9 @@ def unread(
 
 
 def shown(output: Any) -> tuple[str, str] | None:
-    """An output's kind ("out", "err" or "png") and text; anything that is not as it should be
-    becomes nothing.
+    """What the feedback page shows of an output: its kind ("out", "err" or "png") and its text.
+
+    Anything that is not as it should be becomes nothing.
     """
     if not isinstance(output, dict):
         return None
@@ -247,12 +130,21 @@ def shown(output: Any) -> tuple[str, str] | None:
     data = output.get("data")
     if not isinstance(data, dict):
         return None
-    if isinstance(picture := data.get("image/png"), str):
-        with contextlib.suppress(ValueError):
-            raw = base64.b64decode("".join(picture.split()), validate=True)
-            if raw.startswith(b"\x89PNG"):
-                return "png", base64.b64encode(raw).decode()
+    picture = _png(data.get("image/png"))
+    if picture:
+        return "png", picture
     return "out", str(data.get("text/plain", ""))
+
+
+def _png(text: Any) -> str:
+    """A picture in base64 if it is a PNG, else ""."""
+    if not isinstance(text, str):
+        return ""
+    try:
+        raw = base64.b64decode("".join(text.split()), validate=True)
+    except ValueError:
+        return ""
+    return base64.b64encode(raw).decode() if raw.startswith(b"\x89PNG") else ""
 
 
 def _settled(text: str) -> str:
@@ -280,11 +172,8 @@ class _Grading:
             with self._in_time():
                 for test in tests.values():
                     self._test(test)
-                changed = {name for name in self.right if not self._published(name)}
-                wrong = [
-                    name for name, found in self.record["tests"].items() if not found["passed"]
-                ]
-                if lost := {name for name in wrong if tests[name].function in changed}:
+                lost = self._lost()
+                if lost:
                     self._test_in_place(lost, steps)
         finally:
             self.session.close()
@@ -294,45 +183,49 @@ class _Grading:
         if self.session.restarts:
             self.record["notes"].append(f"Python was started again {self.session.restarts} times")
 
+    def _lost(self) -> set[str]:
+        """Failed tests of functions that were right where their tests stand, and are no more."""
+        changed = {name for name in self.right if not self._published(name)}
+        failed = [name for name, found in self.record["tests"].items() if not found["passed"]]
+        tests = self.run.assignment.tests
+        return {name for name in failed if tests[name].function in changed}
+
     @contextlib.contextmanager
     def _in_time(self) -> Iterator[None]:
-        """Where the cells need more than there is, the tests of what came before have as much
-        again.
+        """Ends what is inside when the time is up.
+
+        Where the cells need more than there is, the tests of what came before have as much again.
         """
         try:
             yield
         except OutOfTime:
             if self.record["status"] != "timed out":
-                self.record["notes"].append(
-                    f"stopped after {self.run.limits.seconds:g} seconds in all"
-                )
-            self.record["status"], self.session.spent = "timed out", 0.0
+                seconds = self.run.limits.seconds
+                self.record["notes"].append(f"stopped after {seconds:g} seconds in all")
+            self.record["status"] = "timed out"
+            self.session.spent = 0.0
 
     def _cell(self, number: int, step: GradingStep) -> None:
+        """Run one cell; after a test's cell ask whether its function is right so far."""
         outputs: list[Any] = []
         if step.do in ("run", "test"):
-            outputs, gone = self.session.run(step.source)
-            if gone:
+            outputs, end = self.session.run(step.source)
+            if end:
                 self.deadly.add(step.source)
-                self.record["notes"].append(f"cell {number} {gone}")
-                outputs = [
-                    {"output_type": "stream", "name": "stderr", "text": f"This cell {gone}."}
-                ]
+                self.record["notes"].append(f"cell {number} {end}")
+                outputs = [{"output_type": "stream", "name": "stderr", "text": f"This cell {end}."}]
         self._keep(step, [] if step.do == "test" else outputs)
-        if (
-            step.do == "test"
-            and (name := self.run.assignment.tests[step.id].function) not in self.right
-        ):
-            self.right |= {name} if self._published(name) else set()
+        if step.do == "test":
+            function = self.run.assignment.tests[step.id].function
+            if function not in self.right and self._published(function):
+                self.right.add(function)
 
     def _published(self, name: str) -> bool:
         """Is a function right for the inputs that everybody may see (and print)?"""
         return _judge(self.session.function(name), self.run.published(name), secret=False)[0]
 
     def _test_in_place(self, lost: set[str], steps: list[GradingStep]) -> None:
-        """In a new process, test where their tests stand what was right there and has been changed
-        by later cells.
-        """
+        """Test in a new process, where their tests stand, functions that later cells changed."""
         self.session.renew()
         last = max(place for place, step in enumerate(steps) if step.id in lost)
         for step in steps[: last + 1]:
@@ -343,22 +236,23 @@ class _Grading:
 
     def _keep(self, step: GradingStep, outputs: list[Any]) -> None:
         """What the feedback page shows of a cell, while there is room."""
-        found = [each for output in outputs if (each := shown(output))]
-        self.room -= len(step.source) + sum(len(text) for _, text in found)
+        kept = [each for each in map(shown, outputs) if each]
+        self.room -= len(step.source) + sum(len(text) for _, text in kept)
         if self.room >= 0:
             self.record["cells"].append(
-                {"do": step.do, "source": step.source, "id": step.id, "shown": found}
+                {"do": step.do, "source": step.source, "id": step.id, "shown": kept}
             )
         else:
-            self.record["cut"], self.room = True, 0
+            self.record["cut"] = True
+            self.room = 0
 
     def _test(self, test: Part) -> None:
-        self._note(test, *judge(self.session.function(test.function), test, self.run))
+        passed, says = judge(self.session.function(test.function), test, self.run)
+        self._note(test, passed, says)
 
     def _note(self, test: Part, passed: bool, says: str) -> None:
-        points = test.points if passed else 0.0
         self.record["tests"][test.id] = {
-            "points": points,
+            "points": test.points if passed else 0.0,
             "of": test.points,
             "passed": passed,
             "says": says[:2000],

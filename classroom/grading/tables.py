@@ -4,6 +4,7 @@ import csv
 import io
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from course_lib.errors import CourseError
 from course_lib.files import atomic_write
@@ -12,34 +13,46 @@ FORMULA = ("=", "+", "-", "@")
 
 
 def read(path: Path) -> tuple[list[str], list[dict[str, str]]]:
-    """Columns and rows, as a spreadsheet may have saved them: with commas, semicolons or tabs, in
-    UTF-8, UTF-16 or Windows' own encoding. A row has only the cells that are there."""
+    """Columns and rows of a table, as a spreadsheet may have saved it.
+
+    With commas, semicolons or tabs, in UTF-8, UTF-16 or Windows' own encoding. A row has only the
+    cells that are there.
+    """
     raw = path.read_bytes()
     try:
         text = raw.decode("utf-16" if raw.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig")
     except UnicodeDecodeError:
         text = raw.decode("cp1252", "replace")
+    head = text.partition("\n")[0]
+    delimiter = max(",;\t", key=head.count)
     try:
-        reader = csv.DictReader(
-            io.StringIO(text), delimiter=max(",;\t", key=text.partition("\n")[0].count)
-        )
-        rows = [
-            {str(name): cell for name, cell in row.items() if isinstance(cell, str)}
-            for row in reader
-        ]
+        reader = csv.DictReader(io.StringIO(text), delimiter=delimiter)
+        rows = [_strings(row) for row in reader]
     except csv.Error as error:
         raise CourseError(f"{path.name} cannot be read as a table: {error}.") from None
     return list(reader.fieldnames or []), rows
 
 
 def write(path: Path, columns: list[str], rows: Iterable[list[str]], *, mark: bool = True) -> None:
-    """A table that spreadsheets open rightly: no cell looks like a formula to them. mark: begin
-    with a byte-order mark, which they need and Canvas does not take off."""
+    """Write a table that spreadsheets open rightly: no cell looks like a formula to them.
+
+    Args:
+        path: of the file.
+        columns: their names.
+        rows: of cells.
+        mark: begin with a byte-order mark, which spreadsheets need and Canvas does not take off.
+    """
     with atomic_write(path) as file:
-        file.write("\ufeff" * mark)
-        csv.writer(file, lineterminator="\n").writerows(
-            [map(harmless, row) for row in [columns, *rows]]
-        )
+        if mark:
+            file.write("\ufeff")
+        table = csv.writer(file, lineterminator="\n")
+        for row in [columns, *rows]:
+            table.writerow(map(harmless, row))
+
+
+def _strings(row: dict[str | Any, str | Any]) -> dict[str, str]:
+    """A row without the cells that are missing, and those beyond the columns."""
+    return {str(name): cell for name, cell in row.items() if isinstance(cell, str)}
 
 
 def harmless(cell: str) -> str:

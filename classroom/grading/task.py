@@ -21,27 +21,29 @@ VISIBLE_SEED = 0  # of the inputs that students get
 
 @dataclass(frozen=True)
 class Task:
-    """Stands in a master's hidden region. The right answer is the master's own function, `fn`."""
+    """How a function is tested; it stands in a master's hidden region.
+
+    Attributes:
+        fn: the master's own function, which is the right answer.
+        cases: (generator, hidden) -> inputs, each argument's name -> value. They are drawn anew for
+            every grading, so they must do for every seed.
+        mistakes: what is often wrong: a sentence, a piece of the solution, what stands there
+            instead.
+        verified: what passing proves.
+        band: (absolute, relative) deviation that is right, for experiments.
+    """
 
     fn: Callable[..., Any]
-    # (generator, hidden) -> inputs, argument's name -> value; drawn for every grading, so for every
-    # seed
     cases: Draw
-    # sentence, piece of the solution, what stands there instead
     mistakes: Sequence[tuple[str, str, str]]
-    verified: str  # what passing proves
-    # (absolute, relative) deviation that is right, for experiments
+    verified: str
     band: tuple[float, float] | None = None
 
     @cached_property
     def exercise(self) -> Exercise:
         """The same as an exercise of a lesson, which knows how to make the mistakes."""
-        return Exercise(
-            self.fn,
-            (),
-            [Variant(says, ((old, new),)) for says, old, new in self.mistakes],
-            self.verified,
-        )
+        variants = [Variant(says, ((old, new),)) for says, old, new in self.mistakes]
+        return Exercise(self.fn, (), variants, self.verified)
 
     @property
     def name(self) -> str:
@@ -49,30 +51,27 @@ class Task:
         return self.exercise.name
 
     def sheet(self, seed: int, *, hidden: bool) -> Sheet:
-        """Inputs, right results and what the mistakes give, for one seed; decimals cut to three, as
-        in the release.
+        """Inputs, right results and what the mistakes give, for one seed.
+
+        Decimals are cut to three, as in the release.
         """
         cases = self._draw(seed, hidden=hidden)
-        return Sheet(
-            self.name,
-            self.verified,
-            cases,
-            [self.fn(*case.values()) for case in cases],
-            [
-                (says, [fingerprint(result(fn, case)) for case in cases])
-                for says, fn in self.exercise.wrong
-            ],
-            self.band,
-        )
+        right = [self.fn(*case.values()) for case in cases]
+        mistakes = []
+        for says, fn in self.exercise.wrong:
+            mistakes.append((says, [fingerprint(result(fn, case)) for case in cases]))
+        return Sheet(self.name, self.verified, cases, right, mistakes, self.band)
 
     def visible_seed(self, seed: int) -> int:
-        """This one, or the next that draws visible inputs which the published results do not
-        answer.
-        """
+        """This seed, or the next whose visible inputs the published results do not answer."""
         accepts = Sheet(self.name, "", (), (), (), self.band).accepts
-        known = self._right(VISIBLE_SEED)
+        published = self._right(VISIBLE_SEED)
+
+        def is_published(right: Any) -> bool:
+            return any(accepts(old, right) for old in published)
+
         for other in range(seed, seed + 50 * 1_000_003, 1_000_003):
-            if not all(any(accepts(old, right) for old in known) for right in self._right(other)):
+            if not all(map(is_published, self._right(other))):
                 return other
         raise CourseError(
             f"{self.name}: the published results answer the visible test for any seed; draw its"
@@ -90,21 +89,19 @@ class Task:
         return [self.fn(*case.values()) for case in self._draw(seed, hidden=False)]
 
     def prove(self, seed: int = 0) -> None:
-        """The solution passes; every mistake fails, on visible and on hidden inputs, or CourseError
-        names it.
-        """
-        drawn = self.visible_seed(seed)
-        for hidden in (False, True):
-            sheet = self.sheet(
-                drawn if seed != VISIBLE_SEED and not hidden else seed, hidden=hidden
-            )
-            compare(self.fn, sheet)
-            right = [fingerprint(value) for value in sheet.right]
-            for says, prints in sheet.mistakes:
-                if all(alike(a, b) for a, b in zip(prints, right, strict=True)):
-                    kind = "hidden" if hidden else "visible"
-                    raise CourseError(f"{self.name}: no {kind} input shows this mistake: {says}")
+        """Raise if the solution fails, or if a mistake passes visible or hidden inputs."""
+        other_seed = self.visible_seed(seed)  # raises where the inputs are not drawn
+        visible_seed = seed if seed == VISIBLE_SEED else other_seed
+        self._prove(self.sheet(visible_seed, hidden=False), "visible")
+        self._prove(self.sheet(seed, hidden=True), "hidden")
         print(f"{self.name}: right, and {len(self.mistakes)} mistakes are told apart.")  # noqa: T201  for the teacher
+
+    def _prove(self, sheet: Sheet, kind: str) -> None:
+        compare(self.fn, sheet)
+        right = [fingerprint(value) for value in sheet.right]
+        for says, prints in sheet.mistakes:
+            if all(alike(wrong, value) for wrong, value in zip(prints, right, strict=True)):
+                raise CourseError(f"{self.name}: no {kind} input shows this mistake: {says}")
 
 
 def _short(value: Any) -> Any:

@@ -27,8 +27,11 @@ OWN = os.getpid()
 
 
 def limit(limits: dict[str, int]) -> None:
-    """Give up the superuser's rights (`user`), and set limits: bytes of memory and of a file,
-    processes, open files.
+    """Give up the superuser's rights, and set limits that cannot be lifted again.
+
+    Args:
+        limits: "memory" and "file" in bytes, "processes" (0: any number), and the number of the
+            "user" to become (0: stay).
     """
     if limits["user"]:
         os.setgroups([])
@@ -52,16 +55,13 @@ def limit(limits: dict[str, int]) -> None:
 
 
 def allow(seconds: float) -> None:
-    """Limit the processor time from now on; the kernel counts whole seconds, and ends a process
-    that takes more.
-    """
+    """Limit the processor time from now on; the kernel ends a process that takes more."""
     # on Windows the grader's clock is the only limit
     with contextlib.suppress(ImportError, ValueError, OSError):
         import resource
 
-        resource.setrlimit(
-            resource.RLIMIT_CPU, (math.ceil(time.process_time() + seconds), resource.RLIM_INFINITY)
-        )
+        until = math.ceil(time.process_time() + seconds)  # the kernel counts whole seconds
+        resource.setrlimit(resource.RLIMIT_CPU, (until, resource.RLIM_INFINITY))
 
 
 class CellOutputs:
@@ -69,13 +69,15 @@ class CellOutputs:
 
     def __init__(self) -> None:
         self.items: list[dict[str, Any]] = []
-        self.room, self.pictures = LARGEST_TEXT, LARGEST_PICTURE
+        self.room = LARGEST_TEXT  # characters of text that may still come
+        self.picture_room = LARGEST_PICTURE
 
     def stream(self, name: str, text: str) -> None:
         """Text on stdout or stderr."""
         if self.room <= 0:
             return
-        kept, self.room = text[: self.room], self.room - len(text)
+        kept = text[: self.room]
+        self.room -= len(text)
         if self.room <= 0:
             kept += "\n... (cut: too much output)\n"
         if self.items and self.items[-1].get("name") == name:
@@ -86,17 +88,21 @@ class CellOutputs:
     def show(self, data: dict[str, Any]) -> None:
         """A result or a display: its text, and its PNG where there is one."""
         kept: dict[str, str] = {}
-        if isinstance(text := data.get("text/plain"), str) and self.room > 0:
-            kept["text/plain"], self.room = text[: self.room], self.room - len(text)
-        if isinstance(picture := data.get("image/png"), str) and len(picture) < self.pictures:
-            kept["image/png"], self.pictures = picture, self.pictures - len(picture)
+        text, picture = data.get("text/plain"), data.get("image/png")
+        if isinstance(text, str) and self.room > 0:
+            kept["text/plain"] = text[: self.room]
+            self.room -= len(text)
+        if isinstance(picture, str) and len(picture) < self.picture_room:
+            kept["image/png"] = picture
+            self.picture_room -= len(picture)
         if kept:
             self.items.append({"output_type": "display_data", "data": kept, "metadata": {}})
 
     def error(self, name: str, value: str, lines: list[str]) -> None:
         """An exception with its traceback."""
         text = "\n".join(lines)
-        text = text if len(text) <= 8000 else text[:4000] + "\n...\n" + text[-4000:]
+        if len(text) > 8000:
+            text = text[:4000] + "\n...\n" + text[-4000:]
         self.items.append(
             {"output_type": "error", "ename": name, "evalue": value[:1000], "traceback": [text]}
         )
@@ -118,8 +124,9 @@ class Stream(io.TextIOBase):
 
 
 class Shell:
-    """IPython's shell with its outputs collected. Cells see what they see in a notebook, but nobody
-    answers input().
+    """IPython's shell with its outputs collected.
+
+    Cells see what they see in a notebook, but nobody answers input().
     """
 
     def __init__(self) -> None:
@@ -133,31 +140,38 @@ class Shell:
         self.inner = cast(Any, InteractiveShell.instance(config=config))
         self.outputs = CellOutputs()
         self.out, self.err = Stream("stdout"), Stream("stderr")
-        raised, publisher, hook = (
-            self.inner.showtraceback,
-            self.inner.display_pub,
-            self.inner.displayhook,
-        )
+        self._collect_errors()
+        self._collect_displays()
+
+    def _collect_errors(self) -> None:
+        """Have IPython hand over its tracebacks."""
+        original = self.inner.showtraceback
 
         def showtraceback(*args: Any, **named: Any) -> None:
             leave_if_forked()
-            raised(*args, **named)
+            original(*args, **named)
 
-        def error(etype: Any, evalue: Any, lines: Any) -> None:
-            self.outputs.error(
-                getattr(etype, "__name__", "Error"), str(evalue), [str(line) for line in lines]
-            )
+        def keep(etype: Any, evalue: Any, lines: Any) -> None:
+            name = getattr(etype, "__name__", "Error")
+            self.outputs.error(name, str(evalue), [str(line) for line in lines])
 
-        self.inner.showtraceback, self.inner._showtraceback = showtraceback, error
+        self.inner.showtraceback = showtraceback
+        self.inner._showtraceback = keep
+
+    def _collect_displays(self) -> None:
+        """Have IPython hand over what is displayed and what a cell's last line gives."""
+        publisher, hook = self.inner.display_pub, self.inner.displayhook
         publisher.publish = lambda data, *args, **named: self.outputs.show(data)
         publisher.clear_output = lambda wait=False: self.outputs.items.clear()
         hook.write_format_data = lambda data, metadata=None: self.outputs.show(data)
+        # what a terminal would print around it
         hook.start_displayhook = hook.write_output_prompt = hook.finish_displayhook = lambda: None
 
     @contextlib.contextmanager
     def collecting(self) -> Iterator[CellOutputs]:
         """Everything that is written or displayed inside goes into these outputs."""
-        self.outputs = self.out.outputs = self.err.outputs = outputs = CellOutputs()
+        outputs = CellOutputs()
+        self.outputs = self.out.outputs = self.err.outputs = outputs
         with contextlib.redirect_stdout(self.out), contextlib.redirect_stderr(self.err):
             yield outputs
 
@@ -168,8 +182,10 @@ class Shell:
         return {"outputs": outputs.items}
 
     def call(self, name: str, args: list[Any]) -> dict[str, Any]:
-        """Call a function of the student's: {"value"}, or {"error", "text"} with the exception's
-        name.
+        """Call a function of the student's.
+
+        Returns:
+            {"value"}, or {"error", "text"}, with the exception's name as "type" where it raised.
         """
         if name not in self.inner.user_ns:
             return {"error": "missing", "text": ""}
@@ -181,13 +197,16 @@ class Shell:
                 return {"error": "stub", "text": ""}
             except BaseException as error:  # noqa: BLE001  SystemExit as well
                 return {"error": "raised", "type": type(error).__name__, "text": str(error)[:300]}
-        changed = [i for i, (a, b) in enumerate(zip(given, args, strict=True)) if not same(a, b)]
-        return {"error": "changed", "text": str(changed[0])} if changed else {"value": value}
+        for number, (after, before) in enumerate(zip(given, args, strict=True)):
+            if not same(after, before):
+                return {"error": "changed", "text": str(number)}
+        return {"value": value}
 
 
 def leave_if_forked() -> None:
-    """A copy of this process that the student's code has forked off must not join the
-    conversation.
+    """End a copy of this process that the student's code has forked off.
+
+    It must not join the conversation.
     """
     if os.getpid() != OWN:
         os._exit(0)
@@ -201,13 +220,22 @@ def refuse_input(prompt: object = "") -> str:
 
 
 def serve(inbox: IO[bytes], outbox: IO[bytes], alone: bool) -> None:
-    """Answer requests until the grader hangs up. alone: this process sees none but its own
-    descendants (`--unshare-pid`); what is left of them after a request is ended, or a fork bomb
-    would take the processor from all that follows."""
+    """Answer requests until the grader hangs up.
+
+    Args:
+        inbox: of requests.
+        outbox: of answers.
+        alone: this process sees none but its own descendants (`--unshare-pid`). What is left of
+            them after a request is ended, or a fork bomb would take the processor from all that
+            follows.
+    """
     shell = Shell()
     builtins.input = refuse_input
     wire.write(outbox, {"id": 0})
-    while (request := wire.read(inbox)) is not None:
+    while True:
+        request = wire.read(inbox)
+        if request is None:
+            return
         allow(request["seconds"])
         began = time.process_time()
         if request["do"] == "run":

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from classroom.grading import overview, report, roster, score
-from classroom.grading.roster import Handed, Roster, Turned, gather
+from classroom.grading import marks, overview, report, roster, score
+from classroom.grading.hand_ins import Arrival, HandIns, gather
+from classroom.grading.roster import Roster
 from course_lib.errors import CourseError
 
 GIVEN = tomllib.loads(Path(__file__).with_name("class.toml").read_text("utf-8"))
@@ -53,50 +54,51 @@ def record(hw1, student, key, *, wrong="", code="", answer="Because."):
 
 
 def test_canvas_says_who_it_was_and_which_counts(tmp_path):
-    handed = made(tmp_path, "canvas", GIVEN["canvas_files"])
+    hand_ins = made(tmp_path, "canvas", GIVEN["canvas_files"])
     found = {
-        student: (path.name, handed.turned[key]) for path, (student, key) in handed.entries.items()
+        student: (path.name, hand_ins.arrivals[key])
+        for path, (student, key) in hand_ins.entries.items()
     }
     name, (*numbers, notes) = found["Doe, Jane"]
     assert (
         name == "doejane_LATE_12_950_hw1-1.ipynb"
         and numbers == [0, 1]
-        and notes[0] == roster.SAYS["late"]
+        and notes[0] == roster.SENTENCES["late"]
     )
     assert notes[1] == "also handed in, not counted: doejane_12_990_me, doejane_12_900_hw1"
-    assert found["=Öz, Eşe"][1] == Turned(3) and found["Roe, Ann"] == ("13.ipynb", Turned(1, 2))
-    assert sorted(handed.said) == GIVEN["canvas_said"] and handed.absent == ["Roe, Ann"]
+    assert found["=Öz, Eşe"][1] == Arrival(3) and found["Roe, Ann"] == ("13.ipynb", Arrival(1, 2))
+    assert sorted(hand_ins.warnings) == GIVEN["canvas_said"] and hand_ins.absent == ["Roe, Ann"]
     with pytest.raises(CourseError, match=r"no list of students"):
         Roster(tmp_path / "in" / "zoe.ipynb")
 
 
 def test_moodle_knows_when_and_nobody_is_guessed_late(tmp_path):
-    handed = made(tmp_path, "moodle", GIVEN["moodle_files"])
-    (jane, key), (ann, other) = sorted(handed.entries.values(), reverse=True)
+    hand_ins = made(tmp_path, "moodle", GIVEN["moodle_files"])
+    (jane, key), (ann, other) = sorted(hand_ins.entries.values(), reverse=True)
     assert (jane, ann) == ("Jane Doe", "Ann Roe") and "assignsubmission_file" in key
-    assert handed.turned[key].days == 2 and handed.turned[other] == Turned(
-        1, 0, (roster.SAYS["unknown"],)
+    assert hand_ins.arrivals[key].days == 2 and hand_ins.arrivals[other] == Arrival(
+        1, 0, (roster.SENTENCES["unknown"],)
     )
-    said = handed.roster.export(tmp_path, "hw1", 20.0, {0: 17.5})
+    said = hand_ins.roster.export(tmp_path, "hw1", 20.0, {0: 17.5})
     assert said == ["list.csv gives Grade 100.00 points, the homework has 20."]
     assert (tmp_path / "moodle.csv").read_text("utf-8") == GIVEN["moodle_import"]
-    assert len(gather(tmp_path / "in").entries) == 3 and gather(tmp_path / "in").said == []
+    assert len(gather(tmp_path / "in").entries) == 3 and gather(tmp_path / "in").warnings == []
 
 
 def test_a_day_late_costs_what_the_teacher_says_in_its_own_column(tmp_path, hw1):
-    handed = made(
+    hand_ins = made(
         tmp_path,
         "canvas",
         ["12.ipynb", "ann.ipynb", "-e.ipynb"],
-        percent=5,
-        marked=tmp_path / "m.csv",
+        late_percent=5,
+        marks_file=tmp_path / "m.csv",
     )
-    records = [record(hw1, student, key) for student, key in handed.entries.values()]
-    keys = dict(handed.entries.values())
-    handed.marked.write_text(
+    records = [record(hw1, student, key) for student, key in hand_ins.entries.values()]
+    keys = dict(hand_ins.entries.values())
+    hand_ins.marks_file.write_text(
         HEAD + "".join(f"x,{keys[n]},q7-written,8,10,good,\n" for n in ("Doe, Jane", "=Öz, Eşe"))
     )
-    said = report.write(records, hw1, tmp_path, handed)
+    said = report.write(records, hw1, tmp_path, hand_ins)
     jane = next(row for row in table(tmp_path / "grades.csv") if row["student"] == "Doe, Jane")
     assert [jane[name] for name in ("q7", "total", "late", "penalty", "final")] == [
         "8",
@@ -118,8 +120,8 @@ def test_a_day_late_costs_what_the_teacher_says_in_its_own_column(tmp_path, hw1)
         in (tmp_path / "overview.html").read_text()
     )
     # an empty field takes nothing back
-    handed.marked.write_text(HEAD + f"x,{keys['=Öz, Eşe']},q7-written,,10,,\n")
-    report.write(records, hw1, tmp_path, handed)
+    hand_ins.marks_file.write_text(HEAD + f"x,{keys['=Öz, Eşe']},q7-written,,10,,\n")
+    report.write(records, hw1, tmp_path, hand_ins)
     assert [row["comment"] for row in table(tmp_path / "marks.csv")].count("good") == 2
 
 
@@ -182,9 +184,9 @@ def test_marks_are_typed_and_saved(tab, tmp_path, hw1):
         tab.keyboard.press("Control+s")
     download.value.save_as(tmp_path / "saved.csv")
     assert tab.evaluate("window.hit || document.images.length") == 0 and tab.asked == tab.said == []
-    report.write(records, hw1, tmp_path, Handed(marked=tmp_path / "saved.csv"))
+    report.write(records, hw1, tmp_path, HandIns(marks_file=tmp_path / "saved.csv"))
     new = {row["key"]: (row["points"], row["answer"]) for row in table(tmp_path / "marks.csv")}
-    assert [new[key][0] for key in "abd"] == ["7.5", "9", "3"] and new["b"][1] == report._print(
+    assert [new[key][0] for key in "abd"] == ["7.5", "9", "3"] and new["b"][1] == marks.fingerprint(
         "Because."
     )
     saved = [(row["key"], row["comment"]) for row in table(tmp_path / "saved.csv")]

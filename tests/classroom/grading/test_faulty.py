@@ -12,7 +12,7 @@ import nbformat
 import pytest
 
 from classroom.grading import box, collect, score
-from classroom.grading.run import grade
+from classroom.grading.run import GradeConfig, grade
 from tests.classroom.grading.faulty import FULL, KINDS, cell
 from tests.classroom.grading.test_class import table
 
@@ -37,9 +37,8 @@ def graded(tmp_path_factory, solved):
             (folder / f"{name}.ipynb").write_text(json.dumps(notebook), "utf-8")
     before = digests(folder)
     limits = box.Limits(seconds=180, cell_seconds=10, memory_gb=3)
-    records = {
-        r["student"]: r for r in grade(folder, "hw1", out, jobs=2, limits=limits, way=WAY, seed=3)
-    }
+    config = GradeConfig(jobs=2, limits=limits, way=WAY, seed=3)
+    records = {record["student"]: record for record in grade(folder, "hw1", out, config)}
     assert digests(folder) == before, "a submission has changed another"
     return records, out
 

@@ -9,7 +9,7 @@ from datetime import UTC
 import pytest
 
 from classroom.grading import report, score
-from classroom.grading.roster import Handed
+from classroom.grading.hand_ins import HandIns
 from course_lib.errors import CourseError
 from tests.classroom.grading.test_class import DUE, HEAD, made, record, table
 
@@ -22,25 +22,25 @@ def test_without_nbgrader_one_sentence_says_what_to_do(tmp_path, hw1, monkeypatc
         CourseError,
         match=r"needs nbgrader.*: pip install -c requirements.lock -e '\.\[nbgrader\]'$",
     ):
-        report.write([], hw1, tmp_path, Handed(gradebook="sqlite://"))
+        report.write([], hw1, tmp_path, HandIns(gradebook="sqlite://"))
 
 
 def test_nbgrader_exports_what_was_graded(tmp_path, hw1, monkeypatch):
     api = pytest.importorskip("nbgrader.api", reason="nbgrader is not installed")
     monkeypatch.setenv("PATH", "/nowhere")  # as where the environment is not activated
     marks, url = tmp_path / "m.csv", f"sqlite:///{tmp_path / 'gradebook.db'}"
-    handed = made(tmp_path, "canvas", FILES, percent=5, marked=marks, gradebook=url)
-    keys = dict(handed.entries.values())
+    hand_ins = made(tmp_path, "canvas", FILES, late_percent=5, marks_file=marks, gradebook=url)
+    keys = dict(hand_ins.entries.values())
     records = [
-        record(hw1, student, key, wrong="rotate") for student, key in handed.entries.values()
+        record(hw1, student, key, wrong="rotate") for student, key in hand_ins.entries.values()
     ]
-    order = [student for student, _ in handed.entries.values()]
+    order = [student for student, _ in hand_ins.entries.values()]
     records[order.index("=Öz, Eşe")]["written"] = {}
     records[order.index("Roe, Ann")] = score.unread("Roe, Ann", keys["Roe, Ann"], "empty file")
 
     def graded(points):
         marks.write_text(HEAD + f"x,{keys['Doe, Jane']},q7-written,{points},10,good,\n")
-        report.write(records, hw1, tmp_path, handed)
+        report.write(records, hw1, tmp_path, hand_ins)
         with api.Gradebook(url) as book:
             return {
                 s.student.id: (s.needs_manual_grade, s.written_score)
@@ -79,4 +79,4 @@ def test_nbgrader_exports_what_was_graded(tmp_path, hw1, monkeypatch):
         (hw1, "nothing", "^The gradebook nothing: "),
     ):
         with pytest.raises(CourseError, match=says):
-            report.write([], master, tmp_path, Handed(gradebook=address))
+            report.write([], master, tmp_path, HandIns(gradebook=address))

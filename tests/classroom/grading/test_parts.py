@@ -17,8 +17,9 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from classroom.grading import box, collect, report, run, score, wire
-from classroom.grading.collect import SubmittedCell, repair, written
+from classroom.grading import box, collect, marks, report, run, score, session, wire
+from classroom.grading.collect import SubmittedCell
+from classroom.grading.repair import repair, written
 from course_lib.errors import CourseError
 from tests.classroom.grading.test_class import table
 
@@ -107,7 +108,7 @@ def test_the_ends_of_the_wire():
 )
 def test_errors_of_a_call_are_told_apart(answer, kind, says):
     with pytest.raises(BaseException, match=says) as error:
-        score._result(answer)
+        session.value_of(answer)
     assert type(error.value).__name__ == kind
 
 
@@ -305,9 +306,9 @@ def test_only_what_changed_is_graded_again(tmp_path, solved, hw1, monkeypatch):
 
     def go(**named):
         graded.clear()
-        return [
-            r["student"] for r in run.grade(folder, "hw1", out, way=box.Sandbox("plain"), **named)
-        ], sorted(graded)
+        config = run.GradeConfig(way=box.Sandbox("plain"), **named)
+        students = [record["student"] for record in run.grade(folder, "hw1", out, config)]
+        return students, sorted(graded)
 
     assert go() == (["anna", "ben", "cem"], ["anna", "ben", "cem"]) and go() == (
         ["anna", "ben", "cem"],
@@ -347,13 +348,13 @@ MARKED = "student,key,cell,points,of,comment,answer\n{},{},q7-written,8,10,fine,
     ("student", "key", "answer", "says"),
     [
         # the file has another name now
-        ("Anna M", "Anna_M-01234567", report._print(" Because. "), ""),
+        ("Anna M", "Anna_M-01234567", marks.fingerprint(" Because. "), ""),
         ("=Anna", "0", "", ""),  # the key was spoilt, the name is there
-        ("=Anna", "Anna", report._print("Else."), "has changed since it was marked"),
+        ("=Anna", "Anna", marks.fingerprint("Else."), "has changed since it was marked"),
         (
             "Dora",
             "dora",
-            report._print("Else."),
+            marks.fingerprint("Else."),
             "the mark of Dora for q7-written fits no submission",
         ),
     ],
