@@ -1,5 +1,4 @@
-"""Attention: every query takes a weighted mean of the values, weighted by how well it matches their
-keys.
+"""Attention: every query takes a mean of the values, weighted by how well it matches their keys.
 
 softmax(q k^T / sqrt(Dh)) v        (Vaswani et al. 2017, equation 1)
 """
@@ -30,7 +29,7 @@ def scaled_dot_product_attention(
     on_scores: Callable[[Tensor], Tensor] = lambda scores: scores,
     on_probs: Callable[[Tensor], Tensor] = lambda probs: probs,
 ) -> tuple[Float[Tensor, "*B Tq Dv"], Float[Tensor, "*B Tq Tk"]]:
-    """softmax(scale q k^T + bias) v, step by step (Vaswani et al. 2017, section 3.2.1, equation 1).
+    """softmax(scale q k^T + bias) v, step by step (Vaswani et al. 2017, equation 1).
 
     Args:
         q: queries.
@@ -38,9 +37,9 @@ def scaled_dot_product_attention(
         v: values, one a key.
         mask: True = may attend. A query that may attend to nothing attends to everything alike.
         bias: added to the scores.
-        scale: by default 1 / sqrt(Dh).
-        on_scores: what the scores pass through before the softmax, to look at or change them.
-        on_probs: what the weights pass through before they meet the values (dropout, for one).
+        scale: factor on q k^T; by default 1 / sqrt(Dh).
+        on_scores: applied to the scores before the softmax, to look at or change them.
+        on_probs: applied to the weights before they meet the values (dropout, for one).
 
     Returns:
         The weighted means of the values, and the weights.
@@ -51,7 +50,7 @@ def scaled_dot_product_attention(
     [1.0, 0.0]
     """
     if scale is None:
-        scale = q.shape[-1] ** -0.5
+        scale = q.shape[-1] ** -0.5  # keeps the scores' variance near 1, whatever Dh is
     if scale != 1.0:
         q = q * scale
 
@@ -60,11 +59,16 @@ def scaled_dot_product_attention(
         scores = scores + bias
     if mask is not None:
         # A number so low that the softmax makes it 0. Adding costs the backward pass nothing.
-        blocked = torch.zeros(mask.shape, dtype=scores.dtype, device=scores.device)
-        scores = scores + blocked.masked_fill_(~mask, torch.finfo(scores.dtype).min)
+        lowest = torch.finfo(scores.dtype).min
+        penalty = torch.zeros(mask.shape, dtype=scores.dtype, device=scores.device)
+        scores = scores + penalty.masked_fill_(~mask, lowest)
 
-    probs = on_probs(on_scores(scores).softmax(dim=-1))  # each row sums to 1
-    return probs.to(v.dtype) @ v, probs  # a float32 bias has made bfloat16 scores float32
+    scores = on_scores(scores)
+    probs = scores.softmax(dim=-1)  # each row sums to 1
+    probs = on_probs(probs)
+    # A float32 bias has made bfloat16 scores float32.
+    y = probs.to(v.dtype) @ v  # Tq Dv: a weighted mean of the values for each query
+    return y, probs
 
 
 @dataclass
@@ -72,6 +76,11 @@ class PositionInfo:
     """Positions of queries and keys, and the scheme that reads them.
 
     Made once a forward pass; all layers with the same attention pattern use it.
+
+    Attributes:
+        scheme: how positions enter the attention.
+        queries: the position of each query.
+        keys: the position of each key.
     """
 
     scheme: Position
@@ -87,7 +96,13 @@ class PositionInfo:
     def scores(
         self, q: Float[Tensor, "B H Tq Dh"], k: Float[Tensor, "B H Tk Dh"], own: nn.Module | None
     ) -> Float[Tensor, "#B H Tq Tk"] | None:
-        """What the scheme adds to the scores. own: the layer's part (`positions.in_layer`)."""
+        """What the scheme adds to the scores.
+
+        Args:
+            q: queries.
+            k: keys.
+            own: what the scheme has learned for this layer alone (`positions.in_layer`).
+        """
         if self.scheme.scores_use_query:
             return self.scheme.scores(q, self.queries, self.keys, k, own)
         return self._bias
@@ -97,8 +112,8 @@ class LayerCache:
     """The keys and values that one attention has already computed, [B, H, T, Dh] each.
 
     Args:
-        fixed: written once and then only read: cross-attention's memory.
-        columns: how many to make room for at once (`kernels.Columns`).
+        fixed: written once and then only read, as cross-attention's memory.
+        columns: tokens to make room for at once (`kernels.Columns`).
     """
 
     def __init__(self, fixed: bool = False, columns: int = 0) -> None:
@@ -109,18 +124,18 @@ class LayerCache:
         self._more_v = Columns(columns)
 
     def extend(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Append along T. Returns all keys and values so far."""
+        """Append new keys and values along T; return all so far."""
         self.k = self._more_k.append(self.k, k)
         self.v = self._more_v.append(self.v, v)
         return self.k, self.v
 
     def reorder(self, rows: Int[Tensor, " B"], since: int = 0) -> None:
-        """Keep, repeat or permute rows.
+        """Keep, repeat or permute batch rows.
 
         Args:
             rows: the old number of each new row.
-            since: columns before this one are equal in all rows that change places, and stay.
-                B stays the same, then.
+            since: columns before this one are the same in the old and the new row, and stay.
+                Then B does not change, either.
         """
         if self.k is None or self.v is None:
             return
@@ -128,19 +143,25 @@ class LayerCache:
             self.k = self.k.index_select(0, rows)
             self.v = self.v.index_select(0, rows)
         else:
-            for kept in (self.k[:, :, since:], self.v[:, :, since:]):
-                kept.copy_(kept.index_select(0, rows))
+            for tensor in (self.k, self.v):
+                recent = tensor[:, :, since:]  # a view: writing to it changes the cache
+                recent.copy_(recent.index_select(0, rows))
 
 
 class BlockCache(NamedTuple):
-    """What one block keeps: of its self-attention, and of its cross-attention if it has one."""
+    """The caches of one block: its self-attention's and its cross-attention's."""
 
     own: LayerCache
     cross: LayerCache
 
 
 class KVCache:
-    """The caches of all layers of a stack. Owned by the caller, never by a module."""
+    """The caches of all layers of a stack. The caller owns it, never a module.
+
+    Args:
+        layers: L.
+        columns: tokens to make room for at once.
+    """
 
     def __init__(self, layers: int, columns: int = 0) -> None:
         self.own = [LayerCache(columns=columns) for _ in range(layers)]
@@ -148,7 +169,7 @@ class KVCache:
 
     @property
     def length(self) -> int:
-        """Positions held."""
+        """The number of tokens held."""
         first = self.own[0].k
         return 0 if first is None else first.shape[2]
 
@@ -163,28 +184,27 @@ class KVCache:
 
 
 class Attention(nn.Module):
-    """Multi-head attention with separate q, k, v and out projections (Vaswani et al. 2017, section
-    3.2.2).
+    """Multi-head attention (Vaswani et al. 2017, section 3.2.2).
 
-    `scores` and `probs` are identities: put a hook on them to see what is attended to. While nobody
-    watches, the fused kernel, which never forms them, takes the place of the formula.
+    `scores` and `probs` are identities: put a hook on them to see what is attended to. Without a
+    hook the fused kernel, which never forms them, takes the place of the formula.
     """
 
     def __init__(self, config: StackConfig) -> None:
         super().__init__()
-        inner = config.heads * config.dh
+        inner = config.heads * config.dh  # of all heads side by side; D in most models
         self.heads = config.heads
         self.dh = config.dh
         self.factor = config.score_factor
         self.dropout = config.attention_dropout
         self.q = nn.Linear(config.width, inner, bias=config.bias)
-        # DeBERTa's keys have no bias: it would add one number to all scores of a query, which
-        # softmax undoes.
+        # A bias of the keys adds one number to all scores of a query, which the softmax undoes.
+        # DeBERTa leaves it out.
         key_bias = config.bias and not isinstance(config.position, Disentangled)
         self.k = nn.Linear(config.width, inner, bias=key_bias)
         self.v = nn.Linear(config.width, inner, bias=config.bias)
         self.out = nn.Linear(inner, config.width, bias=config.bias)
-        # what a scheme learns anew in each layer; only DeBERTa's does
+        # The weights that a position scheme has in each layer; only DeBERTa's has some.
         self.position = in_layer(config)
         self.scores = nn.Identity()
         self.probs = nn.Identity()
@@ -202,8 +222,8 @@ class Attention(nn.Module):
         """Queries from x, keys and values from source.
 
         Args:
-            x: what asks.
-            source: what is asked: x itself in self-attention, the memory in cross-attention.
+            x: the vectors that attend.
+            source: the vectors attended to: x in self-attention, the memory in cross-attention.
             mask: True = may attend; all may by default.
             is_causal: in place of `mask=masks.causal(Tq)`, which the fused kernel has built in.
             positions: None in cross-attention.
@@ -240,14 +260,18 @@ class Attention(nn.Module):
             )
             if positions is not None:
                 y = y + positions.scheme.values(weights, positions.queries, positions.keys)
-        return self.out(y.transpose(1, 2).flatten(2))  # B H Tq Dh -> B Tq H*Dh -> B Tq D
+        y = y.transpose(1, 2).flatten(2)  # B H Tq Dh -> B Tq H*Dh: the heads side by side
+        return self.out(y)  # B Tq D
 
     def _split(self, x: Float[Tensor, "B T HDh"]) -> Float[Tensor, "B H T Dh"]:
+        """Cut a projection into heads."""
         return x.view(*x.shape[:-1], self.heads, self.dh).transpose(1, 2)
 
     def _keys_values(
         self, source: Tensor, positions: PositionInfo | None, cache: LayerCache | None
     ) -> tuple[Tensor, Tensor]:
+        """Keys and values [B, H, Tk, Dh] of the source and of the cache."""
+        # The memory's keys and values are the same at every step.
         if cache is not None and cache.fixed and cache.k is not None and cache.v is not None:
             return cache.k, cache.v
 
@@ -255,7 +279,8 @@ class Attention(nn.Module):
         v = self._split(self.v(source))
         if positions is not None:
             # The cache holds keys that are rotated already, so only the new ones are.
-            k = positions.scheme.rotate(k, positions.keys[:, -k.shape[2] :])
+            new = k.shape[2]
+            k = positions.scheme.rotate(k, positions.keys[:, -new:])
         if cache is None:
             return k, v
         return cache.extend(k, v)

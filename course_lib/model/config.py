@@ -17,82 +17,75 @@ class NoPosition:
 
 @dataclass(frozen=True)
 class Learned:
-    """One trained vector a position (BERT, GPT). `length` rows: no sequence may be longer."""
+    """One trained vector a position (Gehring et al. 2017; BERT, GPT)."""
 
-    length: int = 512
+    length: int = 512  # number of positions: no sequence may be longer
 
 
 @dataclass(frozen=True)
 class Sinusoidal:
-    """Fixed sines and cosines (Vaswani et al. 2017, section 3.5)."""
+    """Fixed sines and cosines, added to the token vectors (Vaswani et al. 2017, section 3.5)."""
 
-    base: float = 10000.0
+    base: float = 10000.0  # the slowest wave has a length of about 2 pi times this
 
 
 @dataclass(frozen=True)
 class Rope:
-    """Rotary embedding (Su et al. 2021): queries and keys are turned by an angle that grows with
-    the position.
-    """
+    """Queries and keys are turned by an angle that grows with the position (Su et al. 2021)."""
 
-    base: float = 10000.0  # of the geometric series of angles
-    # True pairs neighbouring components, as the paper does; False i with i + Dh/2, as GPT-NeoX
+    base: float = 10000.0  # pair i of components turns by base^(-2i / Dh) a position
+    # Which components are a pair. True: 0 with 1, 2 with 3, ..., as in the paper.
+    # False: i with i + Dh/2, as in GPT-NeoX.
     interleaved: bool = False
 
 
 @dataclass(frozen=True)
 class T5Buckets:
-    """A learned bias for each head and distance bucket (Raffel et al. 2020, section 2.1)."""
+    """A trained number for each head and bucket of distances (Raffel et al. 2020, section 2.1)."""
 
-    buckets: int = 32
+    buckets: int = 32  # number of buckets: near distances have one each, far ones share
     max_distance: int = 128  # from here on all distances share the last bucket
-    bidirectional: bool | None = None  # by default unless the stack is causal
+    # Whether left and right have buckets of their own. None: yes, unless the stack is causal.
+    bidirectional: bool | None = None
 
 
 @dataclass(frozen=True)
 class Shaw:
-    """Learned vectors for clipped distances, added to keys and to values (Shaw et al. 2018,
-    equations 3 and 4).
-    """
+    """Trained vectors for distances, added to keys and values (Shaw et al. 2018, section 3.2)."""
 
-    clip: int = 16
+    clip: int = 16  # larger distances count as this one
 
 
 @dataclass(frozen=True)
 class Alibi:
-    """A penalty on the score that grows linearly with distance, steeper for some heads (Press et
-    al. 2022).
-    """
+    """A penalty on the score that grows with distance, faster in some heads (Press et al. 2022)."""
 
 
 @dataclass(frozen=True)
 class Disentangled:
-    """Content and distance stay two vectors (DeBERTa, He et al. 2021, section 3.1).
+    """Content and distance are two vectors (DeBERTa, He et al. 2021, section 3.1).
 
-    Distances are clipped to [-clip, clip), and each has a trained vector. A score sums content with
-    content and the two terms below.
+    A score is the sum of content with content and the two terms below.
     """
 
-    clip: int = 512
-    content_to_position: bool = True  # what I say, how far you are
-    position_to_content: bool = True  # how far I am, what you say
+    clip: int = 512  # distances are clipped to [-clip, clip); each has a trained vector
+    content_to_position: bool = True  # the query's content with the key's distance
+    position_to_content: bool = True  # the query's distance with the key's content
 
 
 @dataclass(frozen=True)
 class Global:
     """A token may attend to all others (in a causal stack: to those before it)."""
 
-    rope_base: float | None = None  # of these layers, in place of `Rope.base`
+    rope_base: float | None = None  # the rotary base of these layers; None: that of `Rope`
 
 
 @dataclass(frozen=True)
 class Window:
-    """A token attends to near ones only: at most `size` positions to either side (Beltagy et al.
-    2020, section 3.1).
-    """
+    """A token attends to near ones only (Beltagy et al. 2020, section 3.1)."""
 
-    size: int
-    rope_base: float | None = None  # of these layers, in place of `Rope.base`
+    size: int  # the farthest positions on either side that it sees
+    rope_base: float | None = None  # the rotary base of these layers; None: that of `Rope`
 
 
 AttentionPattern = Global | Window
@@ -108,42 +101,53 @@ Activation = Literal["relu", "gelu", "gelu_tanh", "silu"]
 class EmbedConfig:
     """How token ids become vectors."""
 
-    vocab: int
-    width: int | None = None  # of the token vectors, if a layer projects them to D (ALBERT)
-    segments: int = 0  # rows of the segment table
-    norm: bool = False  # LayerNorm on the sum
-    scale: float = 1.0  # factor on the token vectors (the 2017 Transformer uses sqrt(D))
+    vocab: int  # V: number of different tokens
+    width: int | None = (
+        None  # E: width of the token vectors, if a layer projects them to D (ALBERT)
+    )
+    segments: int = 0  # kinds of segment; BERT has two, for the first and the second text
+    norm: bool = False  # whether the sum of token, segment and position vector gets a norm
+    scale: float = 1.0  # factor on the token vectors (sqrt(D) in the 2017 Transformer)
 
 
 @dataclass(frozen=True)
 class StackConfig:
     """A whole transformer stack."""
 
-    embed: EmbedConfig
-    width: int  # D
-    layers: int  # L
-    heads: int  # H
-    hidden: int  # width of the feed-forward
-    position: PositionConfig = field(default_factory=Learned)
-    causal: bool = False
+    # Sizes
+    embed: EmbedConfig  # how token ids become vectors
+    width: int  # D: width of the hidden states
+    layers: int  # L: number of blocks
+    heads: int  # H: attention heads of each block
+    hidden: int  # width inside of the feed-forward, often 4 D
+
+    # Who attends to whom
+    position: PositionConfig = field(default_factory=Learned)  # how the model knows the order
+    causal: bool = False  # whether a token sees only what came before (decoders)
     # One pattern a layer, repeated from the start until all layers have one.
     attention: tuple[AttentionPattern, ...] = (Global(),)
+
+    # Norms
     # post: behind each residual sum (2017, BERT, GPT-1); pre: before each part (GPT-2, T5)
     norm: Literal["pre", "post"] = "post"
     first_norm: bool = True  # False: none before the first attention (ModernBERT)
-    final_norm: bool = False  # one more after the last block
-    rms: bool = False  # RMSNorm instead of LayerNorm
-    eps: float = 1e-5
-    bias: bool = True  # in Linears and LayerNorms
-    activation: Activation = "gelu"
+    final_norm: bool = False  # one more after the last block (GPT-2, T5)
+    rms: bool = False  # RMSNorm instead of LayerNorm (T5)
+    eps: float = 1e-5  # added under the root of a norm, so that nothing is divided by 0
+
+    # Parts of a block
+    bias: bool = True  # in Linears and LayerNorms; T5 has none
+    activation: Activation = "gelu"  # between the two layers of the feed-forward
     gated: bool = False  # the feed-forward multiplies by a second projection (T5 1.1)
-    head_width: int | None = None  # Dh, by default D / H
-    scale: bool = True  # divide the scores by sqrt(Dh)
+    head_width: int | None = None  # Dh; None: D / H
+    scale: bool = True  # divide the scores by sqrt(Dh); T5 does not
     cross: bool = False  # every block also attends to a memory (decoders of encoder-decoder models)
     shared: bool = False  # one block applied L times (ALBERT)
-    dropout: float = 0.1
-    attention_dropout: float = 0.1
-    init_std: float = 0.02
+
+    # Training
+    dropout: float = 0.1  # on the embedding and on what a block adds to the residual
+    attention_dropout: float = 0.1  # on the attention weights
+    init_std: float = 0.02  # standard deviation of the initial weights
     scaled_init: bool = False  # smaller initial weights on what flows into the residual (GPT-2)
 
     def __post_init__(self) -> None:
@@ -191,12 +195,14 @@ class StackConfig:
 
     @property
     def dh(self) -> int:
-        """Dh."""
-        return self.head_width if self.head_width is not None else self.width // self.heads
+        """Dh, the width of a head."""
+        if self.head_width is not None:
+            return self.head_width
+        return self.width // self.heads
 
     @property
     def max_length(self) -> int | None:
-        """The most positions that a sequence may have; None if the scheme knows no limit."""
+        """The longest sequence in tokens; None if the position scheme has no limit."""
         return self.position.length if isinstance(self.position, Learned) else None
 
     def pattern(self, layer: int) -> AttentionPattern:
@@ -205,19 +211,17 @@ class StackConfig:
 
     @property
     def terms(self) -> int:
-        """How many products a score sums: one, and one more for each term of disentangled
-        attention.
-        """
+        """The number of products in a score: one, and one for each term of DeBERTa's."""
         if not isinstance(self.position, Disentangled):
             return 1
         return 1 + self.position.content_to_position + self.position.position_to_content
 
     @property
     def score_factor(self) -> float:
-        """What the scores are multiplied by: 1 / sqrt(Dh), or 1 / sqrt(3 Dh) for a sum of three
-        terms (DeBERTa).
-        """
-        return (self.terms * self.dh) ** -0.5 if self.scale else 1.0
+        """The factor on the scores: 1 / sqrt(Dh), or 1 / sqrt(3 Dh) for DeBERTa's three terms."""
+        if not self.scale:
+            return 1.0
+        return (self.terms * self.dh) ** -0.5
 
 
 def flatten(config: Any, prefix: str = "") -> dict[str, Any]:
@@ -249,8 +253,12 @@ def diff(a: StackConfig, b: StackConfig) -> dict[str, tuple[Any, Any]]:
     right = flatten(b)
     order = [item.name for item in fields(a)]
     names = sorted(left | right, key=lambda name: order.index(name.split(".")[0]))
-    pairs = {name: (left.get(name), right.get(name)) for name in names}
-    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+    differences = {}
+    for name in names:
+        pair = left.get(name), right.get(name)
+        if pair[0] != pair[1]:
+            differences[name] = pair
+    return differences
 
 
 # Fields that came later. They are written only where they differ from their default, so that the

@@ -1,8 +1,8 @@
-"""What stands on top of a stack: one small module for each kind of question.
+"""The layers on top of a stack: one small module for each kind of prediction.
 
 Every head owns its `stack`, takes ids [B, T] and options as `Transformer.run` does, and returns
-logits. `LM`, `MLM` and `Pretraining` also take `loss_mask`, Bool[B, T]: the positions that are
-asked. The logits are then [N, V], of those positions alone, because the output matrix is most of a
+logits. `LM`, `MLM` and `Pretraining` also take `loss_mask`, Bool[B, T]: the positions to predict.
+Their logits are then [N, V], for those N positions alone, because the output matrix is most of a
 small model's work.
 """
 
@@ -18,16 +18,16 @@ from course_lib.model.config import Activation
 from course_lib.model.layers import ACTIVATIONS, norm
 from course_lib.model.transformer import Transformer
 
-# What a task asks: a label of one text, of two, of each token; one of N texts; a span's two ends.
+# Kinds of task: a label for a text, for two texts, for each token; one of N texts; an answer span.
 Kind = Literal["single", "pair", "tagging", "choice", "span"]
 Pool = Literal["first", "last", "mean", "max"]
-Mask = Bool[Tensor, "B T"] | None  # True = a real token; as loss_mask, a position that is asked
+Mask = Bool[Tensor, "B T"] | None  # True = a real token; as loss_mask, a position to predict
 Segments = Int[Tensor, "B T"] | None
 Scores = Float[Tensor, "B T V"] | Float[Tensor, "N V"]
 
 
 class LM(nn.Module):
-    """Next-token logits with the token vectors as output matrix (GPT-1, GPT-2)."""
+    """Next-token logits; the output matrix is the table of token vectors (GPT-1, GPT-2)."""
 
     def __init__(self, stack: Transformer) -> None:
         super().__init__()
@@ -41,11 +41,10 @@ class LM(nn.Module):
 
 
 class MaskedHead(nn.Module):
-    """dense, activation, norm, then the token vectors as output, and a bias (Devlin et al. 2019,
-    section 3.1).
+    """Dense, activation, norm, token vectors as output (Devlin et al. 2019, section 3.1).
 
     Args:
-        stack: what it stands on.
+        stack: the encoder below.
         activation: by default the layers'. RoBERTa and ELECTRA have GELU here whatever the layers
             have.
     """
@@ -63,13 +62,14 @@ class MaskedHead(nn.Module):
     def forward(
         self, h: Float[Tensor, "*N D"], tokens: Float[Tensor, "V E"]
     ) -> Float[Tensor, "*N V"]:
+        h = self.activation(self.dense(h))  # *N E
         # The norm stays in float32 under autocast, as in `Embedding`.
-        h = self.activation(self.dense(h)).to(self.bias.dtype)
-        return nn.functional.linear(self.norm(h), tokens, self.bias)
+        h = self.norm(h.to(self.bias.dtype))
+        return nn.functional.linear(h, tokens, self.bias)  # *N V
 
 
 class MLM(nn.Module):
-    """Masked-language-model logits."""
+    """Masked-language-model logits (Devlin et al. 2019, section 3.1, task 1)."""
 
     def __init__(self, stack: Transformer, activation: Activation | None = None) -> None:
         super().__init__()
@@ -87,11 +87,11 @@ class Pooler(nn.Module):
     """tanh(dense(first token)): BERT's sentence vector (Devlin et al. 2019, section 3.1, vector C).
 
     Args:
-        stack: what it stands on.
+        stack: the encoder below.
         activation: in place of tanh. DistilBERT has ReLU here, ELECTRA and DeBERTa GELU.
         dropout: on the token's vector.
         has_norm: one more norm at the end (ModernBERT).
-        pool: in place of the first token's vector.
+        pool: the vector to read, by default the first token's.
     """
 
     def __init__(
@@ -115,14 +115,15 @@ class Pooler(nn.Module):
         self, h: Float[Tensor, "B T D"], attention_mask: Mask = None
     ) -> Float[Tensor, "B D"]:
         vector = pool(h, attention_mask, self.pool)  # B D
-        return self.norm(self.activation(self.dense(self.dropout(vector))))
+        vector = self.dense(self.dropout(vector))
+        return self.norm(self.activation(vector))
 
 
 class Head(nn.Module):
-    """A stack and what it is asked: `answer` is all that tells one head from another."""
+    """A stack and the layers on top. A child class writes `answer` alone."""
 
     stack: Any  # a Transformer, or an EncoderDecoder
-    # what a classifier's classes are called, where someone has said so
+    # the names of a classifier's classes, where known
     class_names: tuple[str, ...] | None = None
 
     def __init__(self, stack: nn.Module) -> None:
@@ -132,10 +133,11 @@ class Head(nn.Module):
     def forward(
         self, ids: Int[Tensor, "B T"], *, attention_mask: Mask = None, segments: Segments = None
     ) -> Any:
-        h = self.stack(ids, attention_mask=attention_mask, segments=segments)
+        h = self.stack(ids, attention_mask=attention_mask, segments=segments)  # B T D
         return self.answer(h, attention_mask)
 
     def answer(self, h: Float[Tensor, "B T D"], attention_mask: Mask) -> Any:
+        """From hidden states to the head's logits."""
         raise NotImplementedError
 
 
@@ -170,21 +172,23 @@ class Pretraining(nn.Module):
         self, ids: Int[Tensor, "B T"], *, loss_mask: Mask = None, **options: Any
     ) -> tuple[Tensor, Float[Tensor, "B 2"]]:
         h = self.stack(ids, **options)  # B T D
-        asked = h if loss_mask is None else h[loss_mask]  # N D
-        words = self.head(asked, self.stack.embed.tokens.weight)
-        return words, self.next(self.pooler(h))
+        next_sentence = self.next(self.pooler(h))  # B 2
+        if loss_mask is not None:
+            h = h[loss_mask]  # N D
+        tokens = self.head(h, self.stack.embed.tokens.weight)
+        return tokens, next_sentence
 
 
 class Classifier(Head):
     """One label for a whole input: class logits [B, C] (C = 1 for a score).
 
     Args:
-        stack: what it stands on.
+        stack: the encoder below.
         classes: C.
-        pool: which vector is read. "first" is [CLS], through BERT's pooler; "last" is GPT-1's
+        pool: the vector to read. "first" is [CLS], through BERT's pooler; "last" is GPT-1's
             extract token.
-        bias: of the last layer.
-        pooler: reads the vector in place of `pool`.
+        bias: whether the last layer has one.
+        pooler: makes the vector, in place of `pool`.
         dropout: before the last layer; by default the stack's.
     """
 
@@ -216,7 +220,7 @@ class Classifier(Head):
 
 
 class MultipleChoice(Classifier):
-    """Which of N continuations? Each is read on its own and gets one score: [B, N, T] to [B, N]."""
+    """Which of N continuations? Each is read alone and gets one score: [B, N, T] to [B, N]."""
 
     def __init__(self, stack: Transformer, pool: Pool = "first", **options: Any) -> None:
         super().__init__(stack, 1, pool, **options)
@@ -224,8 +228,9 @@ class MultipleChoice(Classifier):
     def forward(
         self, ids: Int[Tensor, "B N T"], **options: Int[Tensor, "B N T"] | None
     ) -> Float[Tensor, "B N"]:
-        flat = {name: x.flatten(0, 1) for name, x in options.items() if x is not None}
-        return super().forward(ids.flatten(0, 1), **flat).view(ids.shape[:2])  # B*N 1 -> B N
+        rows = {name: x.flatten(0, 1) for name, x in options.items() if x is not None}  # B*N T
+        scores = super().forward(ids.flatten(0, 1), **rows)  # B*N 1
+        return scores.view(ids.shape[:2])  # B N
 
 
 class Transform(nn.Module):
@@ -278,9 +283,7 @@ class TokenClassifier(Head):
 
 
 class RTD(Head):
-    """Was this token replaced? One logit a token, above zero = yes (ELECTRA, Clark et al. 2020,
-    section 3.1).
-    """
+    """Was this token replaced? One logit a token, above 0 = yes (Clark et al. 2020, section 2)."""
 
     def __init__(self, stack: Transformer) -> None:
         super().__init__(stack)
@@ -290,7 +293,8 @@ class RTD(Head):
         init(stack, self.dense, self.score)
 
     def answer(self, h: Float[Tensor, "B T D"], attention_mask: Mask) -> Float[Tensor, "B T"]:
-        return self.score(self.activation(self.dense(h))).squeeze(-1)
+        h = self.activation(self.dense(h))
+        return self.score(h).squeeze(-1)  # B T 1 -> B T
 
 
 class QuestionAnswering(Head):
@@ -320,8 +324,15 @@ class QuestionAnswering(Head):
 
 
 def pool(h: Float[Tensor, "B T D"], attention_mask: Mask, how: Pool) -> Float[Tensor, "B D"]:
-    """One vector a row: the first token's, the last kept token's, or the mean or the maximum over
-    kept tokens.
+    """One vector a row, made of the vectors of its tokens.
+
+    Args:
+        h: hidden states.
+        attention_mask: True = a real token; all of them by default.
+        how: "first" or "last" token, or "mean" or "max" over the real tokens.
+
+    Raises:
+        CourseError: `how` is none of these.
     """
     if attention_mask is None:
         real = h.new_ones(h.shape[:2], dtype=torch.bool)
@@ -331,8 +342,9 @@ def pool(h: Float[Tensor, "B T D"], attention_mask: Mask, how: Pool) -> Float[Te
         case "first":
             return h[:, 0]
         case "last":
-            last = (torch.arange(h.shape[1], device=h.device) * real).argmax(dim=1)
-            return h[torch.arange(len(h), device=h.device), last]
+            places = torch.arange(h.shape[1], device=h.device) * real  # 0 at padding
+            rows = torch.arange(len(h), device=h.device)
+            return h[rows, places.argmax(dim=1)]
         case "mean":
             weights = real.to(h.dtype)[..., None]  # B T 1
             return (h * weights).sum(1) / weights.sum(1).clamp(min=1)
@@ -342,8 +354,9 @@ def pool(h: Float[Tensor, "B T D"], attention_mask: Mask, how: Pool) -> Float[Te
 
 
 def init(stack: nn.Module, *linears: nn.Linear) -> None:
-    """Fresh weights as the stack's are."""
+    """Give new layers random weights of the stack's standard deviation, and biases of 0."""
+    std = cast(Any, stack).config.init_std
     for linear in linears:
-        nn.init.normal_(linear.weight, std=cast(Any, stack).config.init_std)
+        nn.init.normal_(linear.weight, std=std)
         if linear.bias is not None:
             nn.init.zeros_(linear.bias)

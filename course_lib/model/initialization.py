@@ -1,13 +1,15 @@
-"""Where training starts from: mimetic initialisation (Trockman and Kolter 2023, ICML), for models
-too small to wait.
+"""A start that small models can use: mimetic initialisation (Trockman and Kolter 2023, ICML).
 
-Attention starts near what every trained model has: heads of the first layer that look at a near
-position (Clark et al. 2019; Olsson et al. 2022), queries and keys that agree on the same vector,
-positions whose neighbours are alike."""
+Attention starts near what trained models have: first-layer heads that look at a near position
+(Clark et al. 2019; Olsson et al. 2022), queries and keys that agree on the same vector, and
+positions whose neighbours are alike.
+"""
 
 from typing import cast
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from course_lib.errors import CourseError
 from course_lib.model.attention import Attention
@@ -18,71 +20,114 @@ from course_lib.model.transformer import Transformer
 
 POSITIONS = 0.1  # the learned table becomes this number times the sinusoids of the 2017 Transformer
 LOCAL = 4.0  # how fast a local head's scores fall off from the position that it looks at
-# a scale at which GELU is nearly a straight line; the norm behind it undoes the scale
+# A scale at which GELU is nearly a straight line. The norm behind it undoes the scale.
 NEARLY_STRAIGHT = 0.1
 
 
 @torch.no_grad()
 def mimetic(stack: Transformer, *, strength: float = 0.4) -> None:
-    """Overwrites a fresh model's attention weights and learned positions; H * Dh is D.
+    """Overwrite a new model's attention weights and learned positions.
 
-    Of every layer W_q' W_k and W_out W_v, summed over the heads, become `strength` times the
-    identity (queries and keys keep half of their random weights as noise); cross-attention, too. Of
-    the first layer, head h looks h + 1 positions back, or for an encoder at the nearest ones on
-    both sides, and copies at strength 1.
+    In every layer, W_q^T W_k and W_out W_v (summed over the heads) become `strength` times the
+    identity, in cross-attention too; queries and keys keep half of their random weights as noise.
+    In the first layer the strength is 1, and head h looks h + 1 positions back; in an encoder, at
+    the nearest positions on both sides.
 
     Known departures: the paper has no local heads, and starts W_out W_v near minus the identity, as
-    trained image models have it; plus lets a language model copy a word (with tied embeddings) from
-    the start. The components that the local heads read start without words in them. Draws from
-    torch's global generator."""
+    trained image models have it. Plus lets a language model copy a word from the start, because its
+    output matrix is the table of token vectors.
+
+    Args:
+        stack: a model with H * Dh = D. Random numbers come from torch's global generator.
+        strength: factor on the identity, from the second layer on.
+
+    Raises:
+        CourseError: the positions are not learned.
+    """
     if not isinstance(stack.position, LearnedPosition):
         raise CourseError(
             "The mimetic start needs learned positions; give the configuration Learned(length)."
         )
     table = stack.position.table.weight
     length, width = table.shape
-    table.copy_(POSITIONS * SinusoidalPosition(Sinusoidal(), width).embed(torch.arange(length)))
-    # one for all layers, so that what one copies the next matches
-    turn = torch.linalg.qr(torch.randn(width, width)).Q
-    stack.embed.tokens.weight[:, : width // stack.config.heads] = 0.0
+    sinusoids = SinusoidalPosition(Sinusoidal(), width).embed(torch.arange(length))  # length D
+    table.copy_(POSITIONS * sinusoids)
+
+    # One rotation for all layers, so that each layer matches what the one below copies.
+    rotation = torch.linalg.qr(torch.randn(width, width)).Q  # D D
+    weak_rotation = rotation * strength**0.5
+    # Local heads read these components, so they hold positions only.
+    head_width = width // stack.config.heads
+    stack.embed.tokens.weight[:, :head_width] = 0.0
+
     for layer, block in enumerate(stack.blocks):
-        look_for_like(cast(Attention, block.attn), turn * strength**0.5 if layer else turn)
+        attn = cast(Attention, block.attn)
         if layer == 0:
-            _look_near(cast(Attention, block.attn), stack.config.causal)
-        if stack.config.cross:  # a decoder finds in its source what it has just said
-            look_for_like(cast(Attention, block.cross), turn * strength**0.5)
+            look_for_like(attn, rotation)
+            _look_near(attn, stack.config.causal)
+        else:
+            look_for_like(attn, weak_rotation)
+        if stack.config.cross:  # a decoder looks in its source for its own latest word
+            look_for_like(cast(Attention, block.cross), weak_rotation)
 
 
 @torch.no_grad()
 def identity_init_(head: MaskedHead) -> None:
-    """A masked-LM head that begins by saying the token that a position holds: its dense layer is
-    near the identity.
-    """
-    head.dense.weight.copy_(NEARLY_STRAIGHT * torch.eye(*head.dense.weight.shape))
+    """Start a masked-LM head near the identity: it predicts the token that it sees."""
+    identity = torch.eye(*head.dense.weight.shape)
+    head.dense.weight.copy_(NEARLY_STRAIGHT * identity)
 
 
-def look_for_like(attn: Attention, turn: torch.Tensor) -> None:
-    """Queries and keys turn alike, up to half of their noise; what is found is handed on as it
-    is.
+def look_for_like(attn: Attention, rotation: Float[Tensor, "D D"]) -> None:
+    """Let each position attend to vectors like its own, and copy them.
+
+    Queries and keys get the same rotation, and keep half of their random weights. The output undoes
+    the values' rotation.
+
+    Args:
+        attn: the attention to overwrite.
+        rotation: an orthogonal matrix, perhaps times a number below 1.
     """
-    attn.v.weight.copy_(turn)
-    attn.out.weight.copy_(turn.T)
-    attn.q.weight.copy_(turn + 0.5 * attn.q.weight)
-    attn.k.weight.copy_(turn + 0.5 * attn.k.weight)
+    attn.v.weight.copy_(rotation)
+    attn.out.weight.copy_(rotation.T)
+    attn.q.weight.copy_(rotation + 0.5 * attn.q.weight)
+    attn.k.weight.copy_(rotation + 0.5 * attn.k.weight)
 
 
 def _look_near(attn: Attention, causal: bool) -> None:
-    """Query and key read the quickest sinusoids instead; the query turns them by the head's offset:
-    -1, -2, ... if causal, otherwise -1, 1, -2, 2, ..."""
-    head = attn.dh
-    frequencies = SinusoidalPosition(Sinusoidal(), attn.q.in_features).frequencies[: head // 2]
-    for h in range(attn.heads):
-        offset = -h - 1 if causal else (h // 2 + 1) * (-1) ** (h + 1)
-        rows = slice(h * head, (h + 1) * head)
-        sin, cos = (offset * frequencies).sin(), (offset * frequencies).cos()
-        turned = torch.zeros(head, head)
-        for i, block in enumerate(torch.stack((cos, sin, -sin, cos), -1).view(-1, 2, 2)):
-            turned[2 * i : 2 * i + 2, 2 * i : 2 * i + 2] = block
-        attn.q.weight[rows], attn.k.weight[rows] = 0.0, 0.0
-        attn.q.weight[rows, :head] = LOCAL**0.5 * turned
-        attn.k.weight[rows, :head] = LOCAL**0.5 * torch.eye(head)
+    """Let each head attend to one position near its own.
+
+    Query and key read the quickest sinusoids, the first Dh components. The query turns them by the
+    head's offset, so that it matches the key at that distance.
+
+    Args:
+        attn: the first layer's attention.
+        causal: the heads' offsets are -1, -2, -3, ...; otherwise -1, 1, -2, 2, ...
+    """
+    dh = attn.dh
+    width = attn.q.in_features
+    frequencies = SinusoidalPosition(Sinusoidal(), width).frequencies[: dh // 2]
+    for head in range(attn.heads):
+        if causal:
+            offset = -(head + 1)
+        else:
+            side = 1 if head % 2 else -1
+            offset = side * (head // 2 + 1)
+
+        # The matrix that turns each pair (sin, cos) by its angle (cf. `RopePosition`).
+        angles = offset * frequencies  # Dh/2
+        sin = angles.sin()
+        cos = angles.cos()
+        turn = torch.zeros(dh, dh)
+        for pair in range(dh // 2):
+            i = 2 * pair
+            turn[i, i] = cos[pair]
+            turn[i, i + 1] = sin[pair]
+            turn[i + 1, i] = -sin[pair]
+            turn[i + 1, i + 1] = cos[pair]
+
+        rows = slice(head * dh, (head + 1) * dh)  # of this head
+        attn.q.weight[rows] = 0.0
+        attn.k.weight[rows] = 0.0
+        attn.q.weight[rows, :dh] = LOCAL**0.5 * turn
+        attn.k.weight[rows, :dh] = LOCAL**0.5 * torch.eye(dh)

@@ -35,8 +35,9 @@ ENABLED = os.environ.get("COURSE_KERNELS", "1") != "0"
 
 def use_rms_norm(x: Tensor, weight: Tensor) -> bool:
     """For training in float32 on a CPU: a third of the formula's time, one tensor kept, not two."""
-    trains = x.is_cpu and x.requires_grad and x.dtype == weight.dtype == torch.float32
-    return ENABLED and trains and not torch.compiler.is_compiling()
+    is_float32 = x.dtype == weight.dtype == torch.float32
+    trains_on_cpu = x.is_cpu and x.requires_grad
+    return ENABLED and is_float32 and trains_on_cpu and not torch.compiler.is_compiling()
 
 
 def rms_norm(x: Float[Tensor, "*T D"], weight: Float[Tensor, " D"], eps: float) -> Tensor:
@@ -61,21 +62,25 @@ class _RMSNorm(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
         x, weight, scale = ctx.saved_tensors
         mean = torch.zeros_like(scale)
-        to_x, to_weight, _ = torch.ops.aten.native_layer_norm_backward(
+        d_x, d_weight, _ = torch.ops.aten.native_layer_norm_backward(
             grad, x, weight.shape, mean, scale, weight, None, [True, True, False]
         )
-        to_x.add_((grad @ weight)[..., None] * scale / len(weight))
-        return to_x, to_weight, None
+        through_mean = (grad @ weight)[..., None]  # *T 1
+        d_x.add_(through_mean * scale / len(weight))
+        return d_x, d_weight, None
 
 
 # Attention: softmax(q k^T + bias) v, with q already scaled
 
 
 def use_attention(q: Tensor, k: Tensor) -> bool:
-    """PyTorch's fused kernel is faster everywhere but in one place: its backward pass in bfloat16
-    on a CPU (5 times slower at 64 tokens, 1.5 times at 1,024)."""
-    learns = torch.is_grad_enabled() and q.requires_grad
-    is_slower = learns and q.is_cpu and q.dtype == torch.bfloat16 and k.shape[2] <= 1024
+    """Everywhere but in one place, where PyTorch's fused kernel is slower.
+
+    That is its backward pass in bfloat16 on a CPU: 5 times slower at 64 tokens, 1.5 at 1,024.
+    """
+    has_backward = torch.is_grad_enabled() and q.requires_grad
+    is_short = k.shape[2] <= 1024
+    is_slower = has_backward and is_short and q.is_cpu and q.dtype == torch.bfloat16
     return ENABLED and not is_slower
 
 
@@ -91,13 +96,23 @@ def attention(
 ) -> Float[Tensor, "B H Tq Dh"]:
     """softmax(q k^T + bias) v where mask is True, without forming the scores.
 
-    The kernel takes one mask, boolean or added to the scores, or makes the causal one itself.
+    Args:
+        q: queries, scaled already.
+        k: keys.
+        v: values.
+        mask: True = may attend.
+        bias: added to the scores.
+        is_causal: in place of `mask=masks.causal(...)`.
+        dropout: share of the weights that becomes 0.
     """
+    # The kernel takes one mask, boolean or added to the scores, or makes the causal one itself.
+    if bias is not None and is_causal:
+        mask = masks.causal(q.shape[2], k.shape[2], q.device)
+        is_causal = False
     if bias is not None:
-        if is_causal:
-            mask, is_causal = masks.causal(q.shape[2], k.shape[2], q.device), False
         bias = bias.to(q.dtype)
-        mask = bias if mask is None else torch.where(mask, bias, torch.finfo(q.dtype).min)
+        lowest = torch.finfo(q.dtype).min
+        mask = bias if mask is None else torch.where(mask, bias, lowest)
     return F.scaled_dot_product_attention(q, k, v, mask, dropout, is_causal, scale=1.0)
 
 
@@ -107,8 +122,10 @@ ELEMENTS = 2**17  # float32 logits at a time: half a MiB, which stays in a core'
 
 
 def use_cross_entropy(logits: Tensor, smoothing: float) -> bool:
-    """For a large vocabulary on a CPU: for 4,096 x 8,192 bfloat16 logits 70 ms instead of 128 on
-    one core, and a third of the memory."""
+    """On a CPU without label smoothing.
+
+    For 4,096 x 8,192 bfloat16 logits, 70 ms instead of 128 on one core, and a third of the memory.
+    """
     fits = smoothing == 0 and logits.device.type == "cpu"
     return ENABLED and fits and not torch.compiler.is_compiling()
 
@@ -119,8 +136,10 @@ def cross_entropy(logits: Float[Tensor, "N V"], labels: Int[Tensor, " N"]) -> Fl
 
 
 class _MeanCrossEntropy(torch.autograd.Function):
-    """The gradient is softmax minus one at the label. It is written down together with the loss,
-    a few rows at a time while they are in the cache."""
+    """The gradient by a logit is softmax(logits), minus 1 at the label.
+
+    It is computed together with the loss, a few rows at a time, while they are in the cache.
+    """
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, labels: Tensor) -> Tensor:
@@ -133,15 +152,17 @@ class _MeanCrossEntropy(torch.autograd.Function):
         for start in range(0, len(logits), rows):
             part = slice(start, start + rows)
             x = logits[part].to(torch.float32, copy=True)
-            target = targets[part, None]
+            target = targets[part, None]  # rows 1
             weight = weights[part, None]
-            largest = x.amax(dim=1, keepdim=True)
+            largest = x.amax(dim=1, keepdim=True)  # taken off before exp, so that it stays finite
             at_label = x.gather(1, target)
             exp = x.sub_(largest).exp_()
             total = exp.sum(dim=1, keepdim=True)
-            loss += ((total.log() + largest - at_label) * weight).sum()
+            losses = total.log() + largest - at_label  # -log softmax(x)[label]
+            loss += (losses * weight).sum()
             if gradient is not None:
-                gradient[part] = exp.mul_(weight / total).scatter_add_(1, target, -weight)
+                softmax = exp.mul_(weight / total)
+                gradient[part] = softmax.scatter_add_(1, target, -weight)
         ctx.save_for_backward(gradient)
         return loss
 
@@ -196,9 +217,9 @@ class _LSTMSteps(torch.autograd.Function):
         high = torch.promote_types(low, torch.float32)
         r = recurrent.to(low).t()
         p = project.to(low).t()
-        h = x.new_zeros(x.shape[1], len(project))
-        c = x.new_zeros(x.shape[1], cells, dtype=high)
-        kept = []
+        h = x.new_zeros(x.shape[1], len(project))  # B P
+        c = x.new_zeros(x.shape[1], cells, dtype=high)  # B H
+        kept = []  # of each step, for the backward pass
         for step in x:
             gate = torch.addmm(step, h, r).to(high)
             gate[:, : 3 * cells].sigmoid_()
@@ -221,25 +242,27 @@ class _LSTMSteps(torch.autograd.Function):
         low = outputs.dtype
         r = recurrent.to(low)
         p = project.to(low)
-        d_gates = torch.empty_like(gates, dtype=low)
-        d_h = torch.empty_like(outputs)
+        d_gates = torch.empty_like(gates, dtype=low)  # T B 4H
+        d_h = torch.empty_like(outputs)  # T B P
         c_before = torch.cat([torch.zeros_like(c_all[:1]), c_all[:-1]])
 
-        # what comes back from the step after
-        back = torch.zeros_like(outputs[0])
+        # The gradients that the step after hands back.
+        d_from_next = torch.zeros_like(outputs[0])
         d_c = torch.zeros_like(c_all[0])
         for t in reversed(range(len(gates))):
             i, f, o, j = gates[t].chunk(4, dim=1)
-            d_h[t] = _clip_backward(d_outputs[t] + back, outputs[t], -output_clip, output_clip)
+            d_output = d_outputs[t] + d_from_next
+            d_h[t] = _clip_backward(d_output, outputs[t], -output_clip, output_clip)
             d_y = torch.mm(d_h[t], p).to(gates.dtype)
             d_c = d_c + _tanh_backward(d_y * o, tanh_all[t])
             d_c = _clip_backward(d_c, c_all[t], -cell_clip, cell_clip)
             d_ifo = torch.cat([d_c * j, d_c * c_before[t], d_y * tanh_all[t]], dim=1)
             d_gates[t, :, : 3 * cells] = _sigmoid_backward(d_ifo, gates[t, :, : 3 * cells])
             d_gates[t, :, 3 * cells :] = _tanh_backward(d_c * i, j)
-            back = torch.mm(d_gates[t], r)
+            d_from_next = torch.mm(d_gates[t], r)
             d_c = d_c * f
 
+        # One product over all steps for each weight.
         h_before = torch.cat([torch.zeros_like(outputs[:1]), outputs[:-1]])
         y = (gates[..., 2 * cells : 3 * cells] * tanh_all).to(low)
         d_recurrent = d_gates.flatten(0, 1).t() @ h_before.flatten(0, 1)
@@ -276,7 +299,9 @@ class _LinearAgain(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        return (grad @ ctx.layer.weight.to(grad.dtype)).to(ctx.dtype), None
+        weight = ctx.layer.weight.to(grad.dtype)  # made a second time, not kept
+        d_x = grad @ weight
+        return d_x.to(ctx.dtype), None
 
 
 # Mixed precision: x itself
@@ -303,7 +328,7 @@ class Columns:
 
     def __init__(self, spare: int) -> None:
         self.spare = spare
-        self.room: Tensor | None = None  # `old` is its first columns
+        self.room: Tensor | None = None  # its first columns are what `append` has returned
 
     def append(
         self, old: Float[Tensor, "B H T Dh"] | None, new: Float[Tensor, "B H N Dh"]
@@ -320,6 +345,7 @@ class Columns:
         past = old.shape[2]
         total = past + new.shape[2]
         room = self.room
+        # `reorder` has put another tensor in the place of the one returned last.
         if room is None or room.shape[2] < total or room.data_ptr() != old.data_ptr():
             columns = self.spare if total <= self.spare else 2 * total
             room = old.new_empty((*old.shape[:2], columns, old.shape[3]))

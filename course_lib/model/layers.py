@@ -1,6 +1,4 @@
-"""The parts between the attentions: norms, feed-forward, the block that all models share, the
-embedding.
-"""
+"""The parts around attention: norms, feed-forward, the block of all models, the embedding."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,7 +24,11 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 class RMSNorm(nn.Module):
     """x / sqrt(mean(x^2) + eps) * weight (Zhang & Sennrich 2019).
 
-    LayerNorm also subtracts a mean and adds a bias.
+    LayerNorm also subtracts the mean and adds a bias.
+
+    Args:
+        width: D.
+        eps: keeps the division finite.
     """
 
     def __init__(self, width: int, eps: float) -> None:
@@ -39,12 +41,13 @@ class RMSNorm(nn.Module):
             return kernels.rms_norm(x, self.weight, self.eps)
 
         # In float32 even if x is not: squares of bfloat16 numbers lose too much.
-        scale = torch.rsqrt(x.float().square().mean(-1, keepdim=True) + self.eps)
+        mean_square = x.float().square().mean(-1, keepdim=True)  # *T 1
+        scale = torch.rsqrt(mean_square + self.eps)
         return self.weight * (x * scale).to(x.dtype)
 
 
 def norm(config: StackConfig, width: int | None = None) -> nn.Module:
-    """The config's kind of norm."""
+    """A norm of the config's kind, over `width` components (by default D)."""
     width = width or config.width
     if config.rms:
         return RMSNorm(width, config.eps)
@@ -52,7 +55,11 @@ def norm(config: StackConfig, width: int | None = None) -> nn.Module:
 
 
 class FeedForward(nn.Module):
-    """down(act(up(x))), or down(act(gate(x)) * up(x)) where gated (Shazeer 2020)."""
+    """Two linear layers with an activation between them, on every token alone.
+
+    down(act(up(x)))                  (Vaswani et al. 2017, equation 2)
+    down(act(gate(x)) * up(x))        where gated (Shazeer 2020, equation 6)
+    """
 
     def __init__(self, config: StackConfig) -> None:
         super().__init__()
@@ -68,15 +75,21 @@ class FeedForward(nn.Module):
         if self.gate is None:
             hidden = self.activation(up)
         else:
-            hidden = self.activation(self.gate(x)) * up
-        return self.down(hidden)
+            gate = self.activation(self.gate(x))
+            hidden = gate * up
+        return self.down(hidden)  # B T D
 
 
 class Block(nn.Module):
-    """Attention, cross-attention where there is a memory, feed-forward; each with a residual and a
-    norm.
+    """Attention, cross-attention where there is a memory, feed-forward.
+
+    Each has a residual sum and a norm:
 
     post: x = norm(x + f(x))  (2017)        pre: x = x + f(norm(x))  (GPT-2, T5)
+
+    Args:
+        config: of the stack.
+        layer: its number, from 0.
     """
 
     def __init__(self, config: StackConfig, layer: int = 0) -> None:
@@ -132,10 +145,16 @@ class Block(nn.Module):
 
 
 def check_ids(ids: Int[Tensor, "*N"], size: int) -> None:
-    """Refuse ids outside a vocabulary of this size. A GPU would only say "device-side assert"."""
+    """Refuse ids outside a vocabulary of this size. A GPU would only say "device-side assert".
+
+    Raises:
+        CourseError: an id is negative, or `size` or more.
+    """
     if ids.numel() == 0:
         return
-    low, high = (int(value) for value in ids.aminmax())
+    extremes = ids.aminmax()
+    low = int(extremes.min)
+    high = int(extremes.max)
     if low < 0 or high >= size:
         raise CourseError(
             f"Token ids run from {low} to {high}, but the model's vocabulary has {size} entries;"
@@ -144,9 +163,7 @@ def check_ids(ids: Int[Tensor, "*N"], size: int) -> None:
 
 
 class Embedding(nn.Module):
-    """Token vector + segment vector + position vector, then norm and dropout where the config has
-    them.
-    """
+    """Token + segment + position vector, then norm and dropout (Devlin et al. 2019, figure 2)."""
 
     def __init__(self, config: StackConfig) -> None:
         super().__init__()
@@ -161,7 +178,7 @@ class Embedding(nn.Module):
 
     def lookup(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T E"]:
         """Token vectors alone."""
-        # On a GPU looking at the ids would wait for it.
+        # Not on a GPU: reading the ids back would make the program wait.
         if ids.device.type == "cpu" and not torch.compiler.is_compiling():
             check_ids(ids, self.tokens.num_embeddings)
         return self.tokens(ids)
@@ -177,16 +194,21 @@ class Embedding(nn.Module):
         Args:
             x: token vectors.
             position: what `Position.embed` adds.
-            segments: of which segment each token is; all of segment 0 by default.
+            segments: the segment of each token; all of segment 0 by default.
+
+        Raises:
+            CourseError: the model has no segment table for these segments.
         """
-        if self.scale != 1.0:
-            x = x * self.scale
         if self.segments is None and segments is not None:
             raise CourseError(
                 "segments were given to a model without a segment table; leave them out."
             )
-        if self.segments is not None:
-            x = x + (self.segments.weight[0] if segments is None else self.segments(segments))
+        if self.scale != 1.0:
+            x = x * self.scale
+        if self.segments is not None and segments is None:
+            x = x + self.segments.weight[0]
+        elif self.segments is not None:
+            x = x + self.segments(segments)
         x = (x + position).to(x.dtype)  # sines are float32 whatever the weights are
         x = self.dropout(self.norm(x))
         # Hidden states stay float32 under autocast: on a CPU a bfloat16 norm's gradients are summed
@@ -196,11 +218,10 @@ class Embedding(nn.Module):
 
 @contextmanager
 def evaluating(model: nn.Module | list[nn.Module]) -> Iterator[None]:
-    """Without dropout inside of the block. After it each part is in the mode that it was in, also
-    after an error.
+    """A `with` block without dropout. Afterwards each module is in the mode that it was in.
 
     Args:
-        model: or its `list(model.modules())`, for a caller that comes back at every token.
+        model: the model, or `list(model.modules())` for a caller that comes back at every token.
     """
     modules = model if isinstance(model, list) else model.modules()
     training = [module for module in modules if module.training]

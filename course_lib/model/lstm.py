@@ -1,5 +1,4 @@
-"""LSTMs: one with a projected output and clipped cells, as ELMo has, and a bidirectional one for
-tasks.
+"""LSTMs: ELMo's, with a projected output and clipped cells, and a bidirectional one for tasks.
 
 torch.nn.LSTM(proj_size=...) knows no clipping, so `recurrence` writes the steps as a loop.
 
@@ -23,7 +22,12 @@ def recurrence(
     cell_clip: float,
     output_clip: float,
 ) -> Float[Tensor, "T B P"]:
-    """The steps of a projected LSTM (Sak et al. 2014; Jozefowicz et al. 2016).
+    """The steps of a projected LSTM (Sak et al. 2014, equations 7 to 12).
+
+    i, f, o = sigmoid of three parts of W x + b + R h
+    j       = tanh of the fourth part
+    c       = f * c + i * j,          clipped
+    h       = P (o * tanh(c)),        clipped
 
     Args:
         x: W x + b of every step, the gates i, f, o and the new values j side by side.
@@ -38,19 +42,20 @@ def recurrence(
     if kernels.use_lstm_steps():
         return kernels.lstm_steps(x, recurrent, project, cell_clip, output_clip)
 
-    high = torch.promote_types(x.dtype, torch.float32)
+    high = torch.promote_types(x.dtype, torch.float32)  # cells need more than bfloat16
     h = x.new_zeros(x.shape[1], len(project))  # B P
     c = x.new_zeros(x.shape[1], project.shape[1], dtype=high)  # B H
     outputs = []
     for step in x:
-        gates = (step + h @ recurrent.to(x.dtype).t()).to(high)  # B 4H
-        i, f, o, j = gates.chunk(4, dim=1)
+        gates = step + h @ recurrent.to(x.dtype).t()  # B 4H
+        i, f, o, j = gates.to(high).chunk(4, dim=1)  # B H each
         c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(j)
         c = c.clamp(-cell_clip, cell_clip)
-        y = (torch.sigmoid(o) * torch.tanh(c)).to(x.dtype)
-        h = (y @ project.to(x.dtype).t()).clamp(-output_clip, output_clip)
+        y = torch.sigmoid(o) * torch.tanh(c)
+        h = y.to(x.dtype) @ project.to(x.dtype).t()  # B P
+        h = h.clamp(-output_clip, output_clip)
         outputs.append(h)
-    return torch.stack(outputs)
+    return torch.stack(outputs)  # T B P
 
 
 class ProjectedLSTM(nn.Module):
@@ -87,23 +92,24 @@ class ProjectedLSTM(nn.Module):
         nn.init.zeros_(self.inputs.bias)
 
     def forward(self, x: Float[Tensor, "T B D"]) -> Float[Tensor, "T B P"]:
-        """Output and cells start from zero."""
+        """The outputs of all steps; output and cells start from zero."""
         cells = self.project.shape[1]
-        extra = torch.zeros_like(self.inputs.bias)
-        extra[cells : 2 * cells] = 1.0  # on the forget gate, so that a fresh cell remembers
-        gates = nn.functional.linear(x, self.inputs.weight, self.inputs.bias + extra)  # T B 4H
+        forget_bias = torch.zeros_like(self.inputs.bias)
+        forget_bias[cells : 2 * cells] = 1.0  # so that a new cell remembers from the start
+        bias = self.inputs.bias + forget_bias
+        gates = nn.functional.linear(x, self.inputs.weight, bias)  # T B 4H
         return recurrence(gates, self.recurrent, self.project, self.cell_clip, self.output_clip)
 
 
 class BiLSTM(nn.Module):
-    """Layers of an LSTM from the left and one from the right, side by side.
+    """Layers of two LSTMs, one from the left and one from the right, side by side.
 
-    A layer reads both of the layer below.
+    Each layer reads both outputs of the layer below.
 
     Args:
         inputs: D.
         cells: H of each direction.
-        layers: how many lie on one another.
+        layers: their number.
         dropout: on the input of every layer.
     """
 
@@ -117,7 +123,7 @@ class BiLSTM(nn.Module):
     def forward(
         self, x: Float[Tensor, "B T D"], attention_mask: Bool[Tensor, "B T"] | None = None
     ) -> Float[Tensor, "B T 2H"]:
-        """Rows are padded on the right; what stands at padding means nothing."""
+        """The outputs of the last layer. Rows are padded on the right; ignore outputs there."""
         lengths = None if attention_mask is None else right_padded(attention_mask)
         order = reversed_order(x.shape[1], lengths)
         x = x.transpose(0, 1)  # T B D: an LSTM reads time first
@@ -136,7 +142,8 @@ def right_padded(attention_mask: Bool[Tensor, "B T"]) -> Int[Tensor, " B"]:
         CourseError: padding stands before a token. A backward LSTM would start on it.
     """
     attention_mask = attention_mask.bool()
-    if bool((attention_mask[:, 1:] & ~attention_mask[:, :-1]).any()):
+    starts_again = attention_mask[:, 1:] & ~attention_mask[:, :-1]  # a token behind padding
+    if bool(starts_again.any()):
         raise CourseError(
             "An LSTM reads rows that are padded on the right only; `attention_mask` has a gap."
         )
@@ -144,9 +151,16 @@ def right_padded(attention_mask: Bool[Tensor, "B T"]) -> Int[Tensor, " B"]:
 
 
 def reversed_order(steps: int, lengths: Int[Tensor, " B"] | None) -> Int[Tensor, " TB"] | None:
-    """For `reverse`: the old place of each new one, in [T, B] flattened; None if all rows are full.
+    """The order that `reverse` needs: for each new place its old one, in [T, B] flattened.
 
-    Padding stays where it is, so that reversing twice changes nothing.
+    Padding stays where it is, so reversing twice changes nothing.
+
+    Args:
+        steps: T.
+        lengths: the number of real tokens in each row; None if all rows are full.
+
+    Returns:
+        None if all rows are full.
     """
     if lengths is None or bool((lengths == steps).all()):
         return None
@@ -157,7 +171,7 @@ def reversed_order(steps: int, lengths: Int[Tensor, " B"] | None) -> Int[Tensor,
 
 
 def reverse(x: Float[Tensor, "T B D"], order: Int[Tensor, " TB"] | None) -> Float[Tensor, "T B D"]:
-    """Every row from its last real place to its first, by what `reversed_order` gave."""
+    """Every row from its last real token to its first, in the order of `reversed_order`."""
     if order is None:
         return x.flip(0)
     return nn.functional.embedding(order, x.flatten(0, 1)).view_as(x)

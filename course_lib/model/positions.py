@@ -1,8 +1,11 @@
-"""Seven ways to tell attention where a word stands, as four seams of one base class.
+"""Seven ways to tell attention the order of the tokens: seven children of one base class.
 
-A scheme may speak in four places: `embed` (added to the token vectors), `rotate` (turns queries and
-keys), `scores` (added to the attention scores) and `values` (added to the output). Everything else
-is shared.
+A scheme enters the model in one or more of four places:
+
+    embed     is added to the token vectors
+    rotate    turns queries and keys
+    scores    is added to the attention scores
+    values    is added to the attention output
 """
 
 import math
@@ -19,16 +22,17 @@ from course_lib.model import config as c
 class Position(nn.Module):
     """No positions at all, and the base class of every scheme."""
 
-    scores_use_query = False  # True: `scores` reads q, so it cannot be computed once for all layers
+    # Whether `scores` reads q. Where not, it is computed once for all layers.
+    scores_use_query = False
 
     def embed(self, pos: Int[Tensor, "#B T"]) -> Float[Tensor, "#B T D"] | float:
-        """Added to the token vectors."""
+        """The vectors added to the token vectors."""
         return 0.0
 
     def rotate(
         self, x: Float[Tensor, "B H T Dh"], pos: Int[Tensor, "#B T"]
     ) -> Float[Tensor, "B H T Dh"]:
-        """Queries or keys, turned."""
+        """Queries or keys, turned by their positions."""
         return x
 
     def scores(
@@ -39,14 +43,14 @@ class Position(nn.Module):
         k: Float[Tensor, "B H Tk Dh"] | None = None,
         own: nn.Module | None = None,
     ) -> Float[Tensor, "#B H Tq Tk"] | None:
-        """What is added to the scores.
+        """The numbers added to the attention scores.
 
         Args:
             q: queries, already divided by sqrt(Dh); None where `scores_use_query` is False.
             q_pos: their positions.
             k_pos: the keys' positions.
             k: keys.
-            own: what the scheme has learned for this layer alone (`in_layer`).
+            own: the weights that the scheme has in this layer alone (`in_layer`).
         """
         return None
 
@@ -56,11 +60,17 @@ class Position(nn.Module):
         q_pos: Int[Tensor, "#B Tq"],
         k_pos: Int[Tensor, "#B Tk"],
     ) -> Float[Tensor, "B H Tq Dh"] | float:
-        """What is added to the attention output of each head."""
+        """The vectors added to the attention output of each head.
+
+        Args:
+            probs: the attention weights.
+            q_pos: positions of the queries.
+            k_pos: positions of the keys.
+        """
         return 0.0
 
     def with_base(self, base: float | None) -> "Position":
-        """The scheme for layers that have a rotary base of their own; None: they have not."""
+        """The same scheme with another rotary base; None leaves it as it is."""
         return self
 
 
@@ -70,7 +80,7 @@ def distance(q_pos: Int[Tensor, "#B Tq"], k_pos: Int[Tensor, "#B Tk"]) -> Int[Te
 
 
 class LearnedPosition(Position):
-    """A table of trained vectors (Gehring et al. 2017; BERT, GPT)."""
+    """One trained vector a position (Gehring et al. 2017; BERT, GPT)."""
 
     def __init__(self, config: c.Learned, width: int) -> None:
         super().__init__()
@@ -79,7 +89,7 @@ class LearnedPosition(Position):
     def embed(self, pos: Tensor) -> Tensor:
         length = self.table.num_embeddings
         reach = pos.shape[1]
-        # On a GPU looking at the positions would wait for it.
+        # Not on a GPU: reading the positions back would make the program wait.
         if pos.device.type == "cpu" and pos.numel() and not torch.compiler.is_compiling():
             reach = max(reach, int(pos.max()) + 1)
         if reach > length:
@@ -91,8 +101,10 @@ class LearnedPosition(Position):
 
 
 class SinusoidalPosition(Position):
-    """Even components sin(pos / base^(i/D)), odd ones cos of the same (Vaswani et al. 2017, section
-    3.5).
+    """Fixed waves, slower from pair to pair of components (Vaswani et al. 2017, section 3.5).
+
+    PE(pos, 2i)     = sin(pos / base^(2i / D))
+    PE(pos, 2i + 1) = cos(pos / base^(2i / D))
     """
 
     frequencies: Tensor
@@ -100,17 +112,24 @@ class SinusoidalPosition(Position):
     def __init__(self, config: c.Sinusoidal, width: int) -> None:
         super().__init__()
         self.width = width
-        steps = torch.arange(0, width, 2, dtype=torch.float32)
+        steps = torch.arange(0, width, 2, dtype=torch.float32)  # 2i: 0, 2, 4, ...
         self.register_buffer("frequencies", config.base ** (-steps / width), persistent=False)
 
     def embed(self, pos: Tensor) -> Tensor:
         angles = pos[..., None].float() * self.frequencies  # B T D/2
         pairs = torch.stack((angles.sin(), angles.cos()), dim=-1)  # B T D/2 2
-        return pairs.flatten(-2)[..., : self.width]
+        waves = pairs.flatten(-2)  # sin, cos, sin, cos, ...
+        return waves[..., : self.width]  # one less where the width is odd
 
 
 class RopePosition(Position):
-    """Rotation of each pair of components by pos * base^(-2i/Dh) (Su et al. 2021, equation 34)."""
+    """Each pair of components (a, b) is turned by an angle (Su et al. 2021, equation 34).
+
+    angle = pos * base^(-2i / Dh)            for pair i
+    (a, b) -> (a cos - b sin, a sin + b cos)
+
+    So q . k depends on the distance of the two positions alone.
+    """
 
     frequencies: Tensor
 
@@ -128,31 +147,41 @@ class RopePosition(Position):
         if self.interleaved:
             a = x[..., 0::2]
             b = x[..., 1::2]
-            return torch.stack((a * cos - b * sin, a * sin + b * cos), dim=-1).flatten(-2)
-        a, b = x.chunk(2, dim=-1)
-        return torch.cat((a * cos - b * sin, a * sin + b * cos), dim=-1)
+        else:
+            a, b = x.chunk(2, dim=-1)
+        turned_a = a * cos - b * sin  # B H T Dh/2
+        turned_b = a * sin + b * cos
+        if self.interleaved:
+            return torch.stack((turned_a, turned_b), dim=-1).flatten(-2)  # B H T Dh
+        return torch.cat((turned_a, turned_b), dim=-1)
 
     def with_base(self, base: float | None) -> Position:
         if base is None:
             return self
-        with self.frequencies.device:
+        with self.frequencies.device:  # make its buffer where this one's is
             return RopePosition(c.Rope(base, self.interleaved), self.dh)
 
 
 class T5BucketsPosition(Position):
-    """One trained bias a head and bucket of distance, shared by all layers (Raffel et al. 2020,
-    section 2.1). Near distances have a bucket each, far ones share logarithmically growing buckets
-    up to `max_distance`."""
+    """One trained bias for each head and bucket of distance (Raffel et al. 2020, section 2.1).
+
+    All layers share the table. Each near distance has a bucket of its own; far ones share buckets
+    that grow logarithmically up to `max_distance`.
+    """
 
     def __init__(self, config: c.T5Buckets, heads: int, causal: bool) -> None:
         super().__init__()
-        self.buckets, self.max_distance = config.buckets, config.max_distance
-        self.bidirectional = (not causal) if config.bidirectional is None else config.bidirectional
+        self.buckets = config.buckets
+        self.max_distance = config.max_distance
+        self.bidirectional = not causal
+        if config.bidirectional is not None:
+            self.bidirectional = config.bidirectional
         self.table = nn.Embedding(config.buckets, heads)
 
     def bucket(self, distance: Tensor) -> Tensor:
-        """Bucket number of each key-minus-query distance. Any shape, integers."""
-        if self.bidirectional:  # half of the buckets for keys to the right
+        """The bucket number of each key-minus-query distance; integers of any shape."""
+        if self.bidirectional:
+            # The second half of the buckets is for keys to the right.
             buckets = self.buckets // 2
             offset = (distance > 0).long() * buckets
             far = distance.abs()
@@ -160,20 +189,27 @@ class T5BucketsPosition(Position):
             buckets = self.buckets
             offset = torch.zeros_like(distance)
             far = (-distance).clamp(min=0)
-        exact = buckets // 2  # below, each distance has its own bucket
-        log = torch.log(far.clamp(min=1).float() / exact) / math.log(self.max_distance / exact)
-        large = (exact + (log * (buckets - exact)).long()).clamp(max=buckets - 1)
+        exact = buckets // 2  # below this distance, each has a bucket of its own
+        ratio = far.clamp(min=1).float() / exact
+        share = torch.log(ratio) / math.log(self.max_distance / exact)  # 1 at max_distance
+        large = exact + (share * (buckets - exact)).long()
+        large = large.clamp(max=buckets - 1)
         return offset + torch.where(far < exact, far, large)
 
     def scores(self, q: Tensor | None, q_pos: Tensor, k_pos: Tensor, *_: Any) -> Tensor:
-        # B Tq Tk H -> B H Tq Tk
-        return self.table(self.bucket(distance(q_pos, k_pos))).permute(0, 3, 1, 2)
+        buckets = self.bucket(distance(q_pos, k_pos))  # B Tq Tk
+        return self.table(buckets).permute(0, 3, 1, 2)  # B Tq Tk H -> B H Tq Tk
 
 
 class ShawPosition(Position):
-    """Trained vectors for distances clipped to [-clip, clip]: on keys (eq. 4) and on values (eq.
-    3), Shaw et al. 2018. Known departure: one pair of tables serves all layers and heads; the paper
-    shares over heads only."""
+    """Trained vectors a_ij for clipped distances (Shaw et al. 2018, equations 3 and 4).
+
+    scores_ij = q_i . (k_j + a^K_ij) / sqrt(Dh)
+    output_i  = sum over j of probs_ij (v_j + a^V_ij)
+
+    Known departure: one pair of tables serves all layers and heads; the paper shares over heads
+    only.
+    """
 
     scores_use_query = True
 
@@ -185,22 +221,22 @@ class ShawPosition(Position):
 
     def scores(self, q: Tensor | None, q_pos: Tensor, k_pos: Tensor, *_: Any) -> Tensor:
         assert q is not None
-        rows = self._rows(self.key_table, q, q_pos, k_pos)
-        return torch.einsum("bhqd,bqkd->bhqk", q, rows)
+        vectors = self._vectors(self.key_table, q, q_pos, k_pos)
+        return torch.einsum("bhqd,bqkd->bhqk", q, vectors)
 
     def values(self, probs: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
-        rows = self._rows(self.value_table, probs, q_pos, k_pos)
-        return torch.einsum("bhqk,bqkd->bhqd", probs, rows)
+        vectors = self._vectors(self.value_table, probs, q_pos, k_pos)
+        return torch.einsum("bhqk,bqkd->bhqd", probs, vectors)
 
-    def _rows(self, table: nn.Embedding, like: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
-        index = distance(q_pos, k_pos).clamp(-self.clip, self.clip) + self.clip  # 0 to 2 clip
-        return table(index).to(like.dtype).expand(like.shape[0], -1, -1, -1)  # B Tq Tk Dh
+    def _vectors(self, table: nn.Embedding, like: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
+        """The vector of each pair of tokens, B Tq Tk Dh, with the rows and the type of `like`."""
+        clipped = distance(q_pos, k_pos).clamp(-self.clip, self.clip)
+        vectors = table(clipped + self.clip)  # rows 0 to 2 clip
+        return vectors.to(like.dtype).expand(len(like), -1, -1, -1)
 
 
 class AlibiPosition(Position):
-    """Score minus slope times distance (Press et al. 2022, section 3); slopes are fixed, geometric
-    over the heads.
-    """
+    """Score minus slope times distance (Press et al. 2022, section 3). Slopes are not trained."""
 
     slopes: Tensor
 
@@ -210,25 +246,27 @@ class AlibiPosition(Position):
 
     @staticmethod
     def geometric(heads: int) -> list[float]:
-        """2^(-8/H), 2^(-16/H), ... For other H: those of the power of two below, then every second
-        of the one above.
-        """
+        """The slopes 2^(-8/H), 2^(-16/H), ..., 2^-8 of H heads."""
         if math.log2(heads).is_integer():
             return [2 ** (-8 * (h + 1) / heads) for h in range(heads)]
+        # No power of two: the slopes of the power below, then every second of the power above.
         lower = 2 ** math.floor(math.log2(heads))
         between = AlibiPosition.geometric(2 * lower)[0::2]
         return AlibiPosition.geometric(lower) + between[: heads - lower]
 
     def scores(self, q: Tensor | None, q_pos: Tensor, k_pos: Tensor, *_: Any) -> Tensor:
-        far = distance(q_pos, k_pos).abs()[:, None].to(self.slopes.dtype)  # B 1 Tq Tk
-        return -self.slopes[:, None, None] * far
+        far = distance(q_pos, k_pos).abs()[:, None]  # B 1 Tq Tk
+        slopes = self.slopes[:, None, None]  # H 1 1
+        return -slopes * far.to(slopes.dtype)
 
 
 class DisentangledPosition(Position):
-    """Trained vectors for clipped distances, which every layer makes keys and queries of (He et al.
-    2021, equation 4). Row i - j + clip is the distance of query i to key j, for both terms: the
-    paper's equation reads position-to-content at j - i, its published models were trained with i -
-    j."""
+    """Trained vectors for clipped distances (He et al. 2021, equation 4).
+
+    Every layer projects them to keys and queries (`Crosswise`). Row i - j + clip is the distance of
+    query i to key j, for both terms: the paper's equation reads position-to-content at j - i, but
+    its published models were trained with i - j.
+    """
 
     scores_use_query = True
 
@@ -247,16 +285,20 @@ class DisentangledPosition(Position):
         own: nn.Module | None = None,
     ) -> Tensor:
         assert q is not None and k is not None and own is not None
-        # no distance is larger: the rows beyond are not projected
+        # No distance is larger than the text: rows beyond it are not projected.
         span = min(self.clip, k_pos.shape[1])
-        rows = self.dropout(self.table.weight[self.clip - span : self.clip + span])  # 2S D
-        index = (span - distance(q_pos, k_pos)).clamp(0, 2 * span - 1)  # B|1 Tq Tk
-        return own(q, k, rows, index)
+        rows = self.table.weight[self.clip - span : self.clip + span]  # 2*span D
+        index = (span - distance(q_pos, k_pos)).clamp(0, 2 * span - 1)  # B or 1, Tq Tk
+        return own(q, k, self.dropout(rows), index)
 
 
 class Crosswise(nn.Module):
-    """q_i . K_r[i - j] (content-to-position) + k_j . Q_r[i - j] (position-to-content), both scaled
-    as q_i . k_j is.
+    """The two terms that one layer adds to q_i . k_j (He et al. 2021, equation 4).
+
+    content-to-position: q_i . K_r[i - j]
+    position-to-content: k_j . Q_r[i - j]
+
+    Both are scaled as q_i . k_j is.
     """
 
     def __init__(self, config: c.StackConfig, position: c.Disentangled) -> None:
@@ -284,25 +326,28 @@ class Crosswise(nn.Module):
             q: queries, scaled.
             k: keys, not scaled.
             rows: the vectors of R distances.
-            index: which of them is the distance of each pair.
+            index: the row of each pair's distance.
         """
+        # Products with all R distances first; then each pair picks its own.
         index = index[:, None].expand(len(q), self.heads, -1, -1)  # B H Tq Tk
         scores = []
         if self.k is not None:
             to_position = q @ self._split(self.k(rows))  # B H Tq R
             scores.append(to_position.gather(-1, index))  # B H Tq Tk
         if self.q is not None:
-            to_content = k * self.factor @ self._split(self.q(rows))  # B H Tk R
+            scaled_k = k * self.factor
+            to_content = scaled_k @ self._split(self.q(rows))  # B H Tk R
             turned = to_content.gather(-1, index.transpose(-1, -2))  # B H Tk Tq
-            scores.append(turned.transpose(-1, -2))
+            scores.append(turned.transpose(-1, -2))  # B H Tq Tk
         return sum(scores[1:], start=scores[0])
 
     def _split(self, x: Tensor) -> Tensor:
-        return x.view(len(x), self.heads, -1).permute(1, 2, 0)  # R H*Dh -> H Dh R
+        """Cut projected distances into heads and transpose: R H*Dh -> H Dh R."""
+        return x.view(len(x), self.heads, -1).permute(1, 2, 0)
 
 
 def in_layer(config: c.StackConfig) -> nn.Module | None:
-    """What `config.position` learns anew in each layer's attention, if anything."""
+    """The weights that a position scheme has in each layer; None for all but DeBERTa's."""
     if isinstance(config.position, c.Disentangled):
         return Crosswise(config, config.position)
     return None
@@ -310,11 +355,12 @@ def in_layer(config: c.StackConfig) -> nn.Module | None:
 
 def build(config: c.StackConfig) -> Position:
     """The module for `config.position`."""
+    embed_width = config.embed.width or config.width
     match config.position:
         case c.Learned() as position:
-            return LearnedPosition(position, config.embed.width or config.width)
+            return LearnedPosition(position, embed_width)
         case c.Sinusoidal() as position:
-            return SinusoidalPosition(position, config.embed.width or config.width)
+            return SinusoidalPosition(position, embed_width)
         case c.Rope() as position:
             return RopePosition(position, config.dh)
         case c.T5Buckets() as position:

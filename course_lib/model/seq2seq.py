@@ -1,12 +1,11 @@
-"""Encoder-decoder models: two stacks, the second causal and attending to the first (Vaswani et al.
-2017, figure 1).
+"""Encoder-decoder models: the decoder is causal and attends to the encoder's output.
 
     source -> encoder -> memory -> decoder -> target
                                       ^
                         the target, moved one to the right
 
-BART and T5 are `EncoderDecoder` with different `StackConfig`s; the heads on top are below. U is the
-target's length.
+(Vaswani et al. 2017, figure 1.) BART and T5 are `EncoderDecoder` with different `StackConfig`s; the
+heads on top are below. U is the target's length.
 """
 
 from dataclasses import replace
@@ -31,11 +30,10 @@ def encoder_config(config: StackConfig) -> StackConfig:
 def shift_right(
     ids: Int[Tensor, "B U"], start: int, attention_mask: Mask = None
 ) -> Int[Tensor, "B U"]:
-    """What the decoder reads when it should write `ids`: the start token, then all but the last
-    (teacher forcing). -100 (no target) becomes the start token.
+    """The decoder's input for teacher forcing: the start token, then the target but its last.
 
     Args:
-        ids: the target.
+        ids: the target. -100 (no target) becomes the start token.
         start: the token that the decoder begins with.
         attention_mask: the target's real tokens, so that left padding stays to the left.
 
@@ -45,6 +43,7 @@ def shift_right(
     shifted = ids.roll(1, dims=1)
     shifted[:, 0] = start
     if attention_mask is not None:
+        # With left padding the first real token stands farther to the right.
         is_first = attention_mask.bool() & (attention_mask.cumsum(dim=1) == 1)
         shifted = shifted.masked_fill(is_first, start)
     return shifted.masked_fill(shifted == IGNORE, start)
@@ -57,6 +56,9 @@ class EncoderDecoder(nn.Module):
         config: the decoder's.
         encoder: by default the same without `causal` and `cross`.
         start: the token that the decoder begins with (BART: end of sentence; T5: padding).
+
+    Raises:
+        CourseError: `config` is not a decoder's, or the two differ in their token vectors.
     """
 
     def __init__(
@@ -67,15 +69,18 @@ class EncoderDecoder(nn.Module):
             raise CourseError(
                 "An encoder-decoder is given its decoder's configuration: causal=True, cross=True."
             )
-        if encoder is not None and (encoder.width, encoder.embed) != (config.width, config.embed):
+        if encoder is None:
+            encoder = encoder_config(config)
+        if encoder.width != config.width or encoder.embed != config.embed:
             raise CourseError(
                 "Encoder and decoder share their token vectors; give both the same width and"
                 " embedding."
             )
         self.config = config
         self.start = start
-        self.encoder = Transformer(encoder or encoder_config(config))
+        self.encoder = Transformer(encoder)
         self.decoder = Transformer(config)
+        # One table of token vectors for both sides (Vaswani et al. 2017, section 3.4).
         self.decoder.embed.tokens = self.encoder.embed.tokens
 
     def forward(
@@ -91,16 +96,16 @@ class EncoderDecoder(nn.Module):
 
         Args:
             ids: the source.
-            decoder_ids: what the decoder reads. By default the source itself, moved one to the
-                right, as BART reads a text to judge it (Lewis et al. 2020, section 3.1).
+            decoder_ids: the decoder's input. By default the source itself, moved one to the
+                right, as BART classifies a text (Lewis et al. 2020, section 3.1).
             attention_mask: the source's real tokens.
-            decoder_attention_mask: the decoder's.
-            segments: the source's.
+            decoder_attention_mask: the real tokens of `decoder_ids`.
+            segments: the segment of each source token.
         """
         if decoder_ids is None:
             decoder_ids = shift_right(ids, self.start, attention_mask)
             decoder_attention_mask = attention_mask
-        memory = self.encoder(ids, attention_mask=attention_mask, segments=segments)
+        memory = self.encoder(ids, attention_mask=attention_mask, segments=segments)  # B T D
         return self.decoder(
             decoder_ids,
             attention_mask=decoder_attention_mask,
@@ -126,10 +131,10 @@ class Seq2SeqLM(nn.Module):
     """Logits of the target's tokens.
 
     Args:
-        stack: the two stacks.
-        tied: the token vectors are the output matrix; otherwise it has one of its own (T5 1.1).
-        scaled: hidden states are divided by sqrt(D) before it (T5 1.0).
-        bias: a constant added to the logits, never trained (BART's `final_logits_bias`).
+        stack: encoder and decoder.
+        tied: whether the token vectors are the output matrix; T5 1.1 has one of its own.
+        scaled: whether hidden states are divided by sqrt(D) before it (T5 1.0).
+        bias: whether a constant, never trained, is added to the logits (BART).
     """
 
     bias: Tensor | None
@@ -162,16 +167,18 @@ class Seq2SeqLM(nn.Module):
             ids: the source.
             decoder_ids: the target moved one to the right (`shift_right`).
             attention_mask: the source's real tokens.
-            decoder_attention_mask: the target's.
-            loss_mask: as in `heads`.
+            decoder_attention_mask: the target's real tokens.
+            loss_mask: the positions of the target to predict; by default all of them.
         """
         h = self.stack(
             ids,
             decoder_ids,
             attention_mask=attention_mask,
             decoder_attention_mask=decoder_attention_mask,
-        )
-        return self.logits(h if loss_mask is None else h[loss_mask])
+        )  # B U D
+        if loss_mask is not None:
+            h = h[loss_mask]  # N D
+        return self.logits(h)
 
     def logits(self, h: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
         """Hidden states of the decoder to scores of the vocabulary."""
@@ -186,16 +193,23 @@ class Seq2SeqLM(nn.Module):
         return nn.functional.linear(h, matrix, bias)
 
     def given(self, ids: Int[Tensor, "B T"], attention_mask: Mask = None) -> "Conditioned":
-        """The language model of the targets of these sources, one row or several each: what
-        `generate` continues.
+        """A language model of the targets of these sources, for `generate`.
+
+        Args:
+            ids: the sources. Each may have several targets: the rows of one source stand together.
+            attention_mask: the sources' real tokens.
         """
         memory = self.stack.encoder(ids, attention_mask=attention_mask)
         return Conditioned(self, memory, attention_mask)
 
 
 class Conditioned(nn.Module):
-    """A `Seq2SeqLM` whose sources have been read: called as `heads.LM` is, with the targets so
-    far.
+    """A `Seq2SeqLM` that has read its sources; called as `heads.LM` is, with the targets so far.
+
+    Args:
+        model: encoder, decoder and output matrix.
+        memory: the encoder's output.
+        memory_mask: the sources' real tokens.
     """
 
     def __init__(self, model: Seq2SeqLM, memory: Float[Tensor, "B T D"], memory_mask: Mask) -> None:
@@ -208,14 +222,20 @@ class Conditioned(nn.Module):
     def forward(
         self, ids: Int[Tensor, "B U"], *, loss_mask: Mask = None, **options: Any
     ) -> Float[Tensor, "B U V"] | Float[Tensor, "N V"]:
-        h = self.stack(ids, memory=self.memory, memory_mask=self.memory_mask, **options)
-        return self.model.logits(h if loss_mask is None else h[loss_mask])
+        h = self.stack(ids, memory=self.memory, memory_mask=self.memory_mask, **options)  # B U D
+        if loss_mask is not None:
+            h = h[loss_mask]  # N D
+        return self.model.logits(h)
 
 
 class Seq2SeqClassifier(Head):
-    """One label a text, read from the decoder's last token (Lewis et al. 2020, section 3.1).
+    """One label a text, from the decoder's last token: logits [B, C] (Lewis et al. 2020, 3.1).
 
-    Encoder and decoder both read the text; tanh(dense) and a projection follow. Logits [B, C].
+    Encoder and decoder both read the text; tanh(dense) and a projection follow.
+
+    Args:
+        stack: encoder and decoder.
+        classes: C.
     """
 
     def __init__(self, stack: EncoderDecoder, classes: int) -> None:

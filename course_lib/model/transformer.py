@@ -1,6 +1,4 @@
-"""The whole model on one screen. BERT, GPT, T5 and BART are this class with different
-`StackConfig`s.
-"""
+"""The whole model on one screen: BERT, GPT, T5 and BART differ in their `StackConfig` only."""
 
 from typing import Any, NamedTuple
 
@@ -24,9 +22,10 @@ class View(NamedTuple):
 
 
 class Transformer(nn.Module):
-    """Embedding, L blocks, perhaps a last norm.
+    """Embedding, L blocks, and a last norm where the config has one.
 
-    `config` is everything that makes this model this model.
+    Args:
+        config: everything that tells this model from another.
     """
 
     vocabulary: tuple[str, ...] = ()  # the tokens of its tokenizer, where they are known
@@ -71,16 +70,22 @@ class Transformer(nn.Module):
             cache: keys and values of earlier tokens; extended in place by these.
             memory: the encoder's output, for stacks with cross-attention.
             memory_mask: its real tokens.
+
+        Raises:
+            CourseError: a memory is missing, or given to a stack without cross-attention; or
+                `attention_mask` has another length than the tokens.
         """
         if (memory is not None) != self.config.cross:
             raise CourseError(
                 "A stack takes memory= exactly if it has cross-attention (StackConfig.cross)."
             )
         if memory_mask is not None:
-            memory_mask = masks.padding(memory_mask)
+            memory_mask = masks.padding(memory_mask)  # B M -> B 1 1 M
+
+        # With a cache, x holds the new tokens only; keys are all tokens so far.
         past = 0 if cache is None else cache.length
-        keys = self._count(past + x.shape[1], attention_mask, x.device)  # B|1 Tk
-        queries = keys[:, past:]  # B|1 T
+        keys = self._count(past + x.shape[1], attention_mask, x.device)  # B or 1, Tk
+        queries = keys[:, past:]  # B or 1, T
 
         # Layers that attend alike share their positions and their mask.
         views = {}
@@ -89,7 +94,8 @@ class Transformer(nn.Module):
             info = PositionInfo(scheme, queries, keys)
             views[pattern] = self._view(pattern, info, attention_mask, mask)
 
-        x = self.embed(x, self.position.embed(queries), segments)  # B T D
+        position_vectors = self.position.embed(queries)  # 0.0 where the scheme adds none
+        x = self.embed(x, position_vectors, segments)  # B T D
         for layer, block in enumerate(self.layers()):
             view = views[self.config.pattern(layer)]
             x = block(
@@ -120,7 +126,9 @@ class Transformer(nn.Module):
                 f"attention_mask has {attention_mask.shape[1]} columns for {total} past and new"
                 " tokens."
             )
-        return (attention_mask.long().cumsum(dim=1) - 1).clamp(min=0)
+        # 0 0 1 1 1 -> 0 0 1 2 3 -> 0 0 0 1 2: padding in front gets 0, and nobody looks at it.
+        counts = attention_mask.long().cumsum(dim=1)
+        return (counts - 1).clamp(min=0)
 
     def _view(
         self,
@@ -129,33 +137,40 @@ class Transformer(nn.Module):
         attention_mask: Tensor | None,
         mask: Tensor | None,
     ) -> View:
-        """Positions and mask of the layers with this attention pattern. mask: as in `run`."""
+        """Positions and mask of the layers with this attention pattern.
+
+        Args:
+            pattern: whom a token of these layers sees.
+            positions: of queries and keys.
+            attention_mask: as in `run`.
+            mask: as in `run`.
+        """
         new = positions.queries.shape[1]
         total = positions.keys.shape[1]
+        has_past = new < total
+        window = pattern.size if isinstance(pattern, Window) else None
+
         # The fused kernel makes the causal mask itself, but knows no padding, cache or window.
-        if (
-            self.config.causal
-            and new == total
-            and not isinstance(pattern, Window)
-            and mask is None
-            and attention_mask is None
-        ):
+        is_plain = mask is None and attention_mask is None and window is None and not has_past
+        if self.config.causal and is_plain:
             return View(positions, mask=None, is_causal=True)
 
-        parts = []
+        parts = []  # a token may attend where all of these masks are True
         if mask is not None:
             parts.append(mask)
         else:
             # One new token behind a cache sees everything before it.
-            if self.config.causal and (new > 1 or new == total):
+            sees_all = has_past and new == 1
+            if self.config.causal and not sees_all:
                 parts.append(masks.causal(new, total, positions.keys.device))
-            if isinstance(pattern, Window):
-                parts.append(masks.window(positions.queries, positions.keys, pattern.size))
+            if window is not None:
+                parts.append(masks.window(positions.queries, positions.keys, window))
         if attention_mask is not None:
             parts.append(masks.padding(attention_mask))
         return View(positions, mask=masks.all_of(parts), is_causal=False)
 
     def _init(self, module: nn.Module) -> None:
+        """Weights from N(0, init_std), biases 0, norms 1 (Devlin et al. 2019; GPT-2)."""
         if isinstance(module, nn.Linear | nn.Embedding):
             nn.init.normal_(module.weight, std=self.config.init_std)
         if isinstance(module, nn.Linear | nn.LayerNorm) and module.bias is not None:
@@ -164,10 +179,10 @@ class Transformer(nn.Module):
             nn.init.ones_(module.weight)
 
     def _scale_residual_outputs(self) -> None:
-        """Divide what flows into the residual by sqrt(number of residual layers) (GPT-2 report,
-        section 2.3).
-        """
-        std = self.config.init_std / (2 * self.config.layers) ** 0.5
+        """Smaller weights where a layer adds to the residual (GPT-2 report, section 2.3)."""
+        # A layer adds twice: attention and feed-forward. The sum's variance stays the same.
+        additions = 2 * self.config.layers
+        std = self.config.init_std / additions**0.5
         for name, weight in self.named_parameters():
             if name.endswith(("attn.out.weight", "cross.out.weight", "ff.down.weight")):
                 nn.init.normal_(weight, std=std)
