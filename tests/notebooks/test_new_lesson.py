@@ -134,6 +134,6 @@ def test_its_exercise_is_found_by_name(capsys):
     assert "two numbers" in capsys.readouterr().out
 
 
-@pytest.mark.usefixtures("course_of_23")
+@pytest.mark.usefixtures("longer_course")
 def test_its_claim_has_its_experiment():
     assert experiment.find("two-twos").measure(None, 0) == {"product": 4.0}
