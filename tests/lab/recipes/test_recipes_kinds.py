@@ -2,9 +2,11 @@
 card complete.
 """
 
+import math
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -27,7 +29,7 @@ from lab import recipes
 from lab.recipes import base
 from lab.recipes.documents import Recipe
 from lab.recipes.sentences import SentenceRecipe
-from lab.recipes.words import ElmoRecipe, StaticRecipe
+from lab.recipes.words import ElmoRecipe
 
 TINY: dict[str, Any] = {
     "steps": 6,
@@ -106,51 +108,131 @@ def parents(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place / "done"
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_it_is_built_stopped_resumed_and_loaded(name: str, tmp_path: Path, parents: Path) -> None:
-    recipe, done = recipes.RECIPES[name], {}
-    for way, stops in (("whole", []), ("stopped", [STEPS])):
-        done[way] = shutil.copytree(parents, tmp_path / way)
-        for stop in [*stops, None]:
-            for point in recipes.build(name, work=tmp_path / f"work-{way}", to=done[way]):
-                if point.step == stop:
-                    break
-    both = [(done[way] / name / "model.safetensors").read_bytes() for way in ("whole", "stopped")]
-    assert both[0] == both[1]
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory, parents: Path) -> Callable[[str], Path]:
+    """Name -> the folder of the finished checkpoints, built once without a stop."""
 
-    kind, scored = MODELS[name]
-    model, known, card = zoo.load(name, folder=done["whole"])
+    @cache
+    def build(name: str) -> Path:
+        place = tmp_path_factory.mktemp(name)
+        done = shutil.copytree(parents, place / "done")
+        list(recipes.build(name, work=place / "work", to=done))
+        return done
+
+    return build
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_stopped_build_goes_on_to_the_same_bits(
+    name: str, tmp_path: Path, parents: Path, built: Callable[[str], Path]
+) -> None:
+    done = shutil.copytree(parents, tmp_path / "done")
+    for point in recipes.build(name, work=tmp_path / "work", to=done):
+        if point.step == STEPS:
+            break
+    list(recipes.build(name, work=tmp_path / "work", to=done))
+    weights = f"{name}/model.safetensors"
+    assert (done / weights).read_bytes() == (built(name) / weights).read_bytes()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_zoo_loads_the_kind_that_the_recipe_says(
+    name: str, built: Callable[[str], Path]
+) -> None:
+    kind, _ = MODELS[name]
+    model = zoo.load(name, folder=built(name)).model
     assert type(model) is kind
-    assert set(card["scores"]) == scored and all(
-        torch.tensor(v).isfinite() for v in card["scores"].values()
-    )
-    assert card["name"] == name and card["seed"] == 0 and card["recipe"]["world"] == 0
-    assert card["tokens"] > 0 and card["curve"][-1]["step"] == card["steps"]
+    if isinstance(model, nn.Module):
+        assert not model.training
+        assert all(p.dtype == torch.float32 for p in model.parameters())
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_card_has_finite_scores(name: str, built: Callable[[str], Path]) -> None:
+    _, scored = MODELS[name]
+    scores = zoo.load(name, folder=built(name)).card["scores"]
+    assert set(scores) == scored
+    assert all(math.isfinite(score) for score in scores.values())
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_card_says_what_was_made_and_how(name: str, built: Callable[[str], Path]) -> None:
+    card = zoo.load(name, folder=built(name)).card
+    assert card["name"] == name
+    assert card["seed"] == 0
+    assert card["recipe"]["world"] == 0
+    assert card["tokens"] > 0
+    assert card["curve"][-1]["step"] == card["steps"]
     assert {"data", "seconds", "torch", "python", "hardware", "made"} <= card.keys()
-    assert list(card.get("from", {})) == [
-        parent for child, parent in PARENTS.items() if child == name
-    ]
-    if isinstance(recipe, StaticRecipe):
-        assert known is None and model["the"].shape == (8,) and model.matrix.dtype == torch.float32
-        return
-    assert not model.training and all(p.dtype == torch.float32 for p in model.parameters())
-    if isinstance(model, elmo.BiLM):
-        assert isinstance(known, elmo.Vocabulary) and len(known) == model.elmo.config.vocab
-        assert model.elmo(**elmo.characters([["the", "bank"]], 24))[-1].shape == (1, 4, 16)
-        return
-    assert isinstance(known, Tokenizer)
-    ids = torch.tensor([known.encode("anna saw the judge .").ids])
-    if isinstance(model, Seq2SeqLM):
-        assert torch.equal(
-            model.stack.decoder.embed.tokens.weight, model.stack.encoder.embed.tokens.weight
-        )
-        assert model(ids, ids).shape == (1, ids.shape[1], known.vocab.size)
-        assert model.stack.start == (known.vocab.pad if name == "t5-mini" else known.vocab.sep)
-    elif isinstance(model, Sentence):
-        vectors = SentenceEncoder(model, known).embed(["anna saw the judge .", "the judge"])
-        assert vectors.shape == (2, 16)
-    else:
-        assert model(ids).shape[:2] == ids.shape
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_card_names_the_checkpoint_it_starts_from(
+    name: str, built: Callable[[str], Path]
+) -> None:
+    card = zoo.load(name, folder=built(name)).card
+    expected = [PARENTS[name]] if name in PARENTS else []
+    assert list(card.get("from", {})) == expected
+
+
+@pytest.mark.parametrize("name", ["word2vec-mini", "glove-mini"])
+def test_static_vectors_have_no_tokenizer(name: str, built: Callable[[str], Path]) -> None:
+    vectors, tokenizer, _ = zoo.load(name, folder=built(name))
+    assert tokenizer is None
+    assert vectors["the"].shape == (8,)
+    assert vectors.matrix.dtype == torch.float32
+
+
+def test_elmo_reads_words_by_their_characters(built: Callable[[str], Path]) -> None:
+    model, vocabulary, _ = zoo.load("elmo-mini", folder=built("elmo-mini"))
+    assert isinstance(vocabulary, elmo.Vocabulary)
+    assert len(vocabulary) == model.elmo.config.vocab
+    states = model.elmo(**elmo.characters([["the", "bank"]], 24))
+    assert states[-1].shape == (1, 4, 16)  # two words and the marks of their ends
+
+
+@pytest.mark.parametrize("name", ["t5-mini", "bart-mini"])
+def test_an_encoder_decoder_has_one_table_of_tokens(
+    name: str, built: Callable[[str], Path]
+) -> None:
+    model, tokenizer, _ = zoo.load(name, folder=built(name))
+    encoder, decoder = model.stack.encoder, model.stack.decoder
+    assert torch.equal(decoder.embed.tokens.weight, encoder.embed.tokens.weight)
+    ids = sentence(tokenizer)
+    assert model(ids, ids).shape == (1, ids.shape[1], tokenizer.vocab.size)
+
+
+def test_t5_starts_with_padding_and_bart_with_sep(built: Callable[[str], Path]) -> None:
+    t5, t5_tokenizer, _ = zoo.load("t5-mini", folder=built("t5-mini"))
+    bart, bart_tokenizer, _ = zoo.load("bart-mini", folder=built("bart-mini"))
+    assert t5.stack.start == t5_tokenizer.vocab.pad
+    assert bart.stack.start == bart_tokenizer.vocab.sep
+
+
+def test_sbert_gives_each_text_one_vector(built: Callable[[str], Path]) -> None:
+    model, tokenizer, _ = zoo.load("sbert-mini", folder=built("sbert-mini"))
+    vectors = SentenceEncoder(model, tokenizer).embed(["anna saw the judge .", "the judge"])
+    assert vectors.shape == (2, 16)
+
+
+@pytest.mark.parametrize("name", ["gpt-mini", "gpt-nano", "roberta-mini", "distilbert-mini"])
+def test_a_language_model_has_logits_for_each_token(
+    name: str, built: Callable[[str], Path]
+) -> None:
+    model, tokenizer, _ = zoo.load(name, folder=built(name))
+    ids = sentence(tokenizer)
+    assert model(ids).shape == (*ids.shape, tokenizer.vocab.size)
+
+
+def test_electra_judges_each_token(built: Callable[[str], Path]) -> None:
+    model, tokenizer, _ = zoo.load("electra-mini", folder=built("electra-mini"))
+    ids = sentence(tokenizer)
+    assert model(ids).shape == ids.shape
+
+
+def sentence(tokenizer: Tokenizer) -> Tensor:
+    """A short text, Int[1 T]."""
+    return torch.tensor([tokenizer.encode("anna saw the judge .").ids])
 
 
 def test_electra_ships_both_models(tmp_path: Path) -> None:
