@@ -1,13 +1,18 @@
-"""Batches for training: which rows, in what order and how wide (a plan), and what is asked of them
-(an objective).
+"""Batches for training: a plan says which rows come when, an objective what is asked of them.
 
-Every source is a pure function of (seed, step), so training resumes at any step, and all processes
-read one batch.
+Every source is a pure function of (seed, step). So training resumes at any step, and all processes
+read the same batch.
 
-A batch is a dict of tensors with B rows and T positions: ids Int[B T], attention_mask Bool[B T]
-(real tokens; padding is on the right), segments Int[B T], labels Int[B T] (-100: no target),
-loss_mask Bool[B T] (masked positions), next Int[B] (0: the second segment followed the first, 1: it
-is another document's, -100: not a pair)."""
+A batch is a dict of tensors with B rows and T positions:
+
+    ids               Int[B T]
+    attention_mask    Bool[B T], True at real tokens; padding is on the right
+    segments          Int[B T], the text of a pair that a token belongs to
+    labels            Int[B T], -100 = no target
+    loss_mask         Bool[B T], the masked positions
+    next              Int[B], 0 = the second segment followed the first, 1 = it is from another
+                      document, -100 = not a pair
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
@@ -29,7 +34,7 @@ from course_lib.objectives.losses import Batch
 from course_lib.objectives.registry import Corruption
 from course_lib.vocab import IGNORE
 
-# tokens, or texts of which `encode_corpus` makes them
+# tokens, or texts that `encode_corpus` makes into tokens
 Documents = TokenStore | Iterable[Mapping[str, Any] | str]
 R = TypeVar("R", bound=Sized)
 
@@ -139,12 +144,11 @@ class StoredBatches(Source):
 
 
 class DocumentBatches(StoredBatches):
-    """Causal language modelling with one document a row, so that nothing is cut through and nothing
-    leaks in.
+    """Causal language modelling with one document a row.
 
-    A row starts with the start token (if there is one) and ends with the end token. A longer
-    document is continued in another row, which sees the last token again, so that every token is
-    predicted exactly once.
+    No document sees another. A row starts with the start token (if there is one) and ends with the
+    end token. A document that is too long goes on in another row, which sees the last token again,
+    so every token is predicted exactly once.
 
     Args:
         documents: tokens, or texts.
@@ -159,13 +163,27 @@ class DocumentBatches(StoredBatches):
 
 
 class WindowBatches(Source):
-    """Causal language modelling on windows of the stream of all documents (Radford et al. 2019;
-    nanoGPT): no padding, but windows cut through documents. Each epoch starts them at another
-    offset. `labels`: the ids one position on."""
+    """Causal language modelling on windows of the stream of all documents, as GPT-2 was trained.
+
+    There is no padding, but a window cuts through documents (Radford et al. 2019). Each epoch
+    starts the windows at another offset. `labels` are the ids one position further.
+
+    Args:
+        store: the documents' tokens.
+        length: tokens in a window.
+        rows: windows in a batch.
+        seed: of the offsets and the order.
+
+    Raises:
+        CourseError: there are too few tokens for one batch.
+    """
 
     def __init__(self, store: TokenStore, *, length: int, rows: int, seed: int = 0) -> None:
-        self.store, self.length, self.rows, self.seed = store, length, rows, seed
-        self.windows = max((store.tokens - length) // length, 0)  # whatever the offset, so many fit
+        self.store = store
+        self.length = length
+        self.rows = rows
+        self.seed = seed
+        self.windows = max((store.tokens - length) // length, 0)  # so many fit at every offset
         self.steps = self.windows // rows
         if self.steps == 0:
             raise CourseError(
@@ -227,8 +245,8 @@ class StreamBatches(Source):
         corrupt: as for `CorruptedBatches`.
         rows: in a batch.
         length: most tokens in a row, special ones included.
-        pairs: share of the documents that are cut in two. None: none of them, and the batch has
-            no `segments` and `next`.
+        pairs: share of the documents that are cut in two. None cuts none, and the batch has no
+            `segments` and no `next`.
         pool: batches whose rows are sorted by length together.
         seed: of the cuts, of the order and of every draw.
     """
@@ -290,14 +308,16 @@ class StreamBatches(Source):
         Of those that have a second half, about every second one gets the half of the one before.
         """
         halves = list(zip(documents, cuts, strict=True))
-        first = self.tokenizer.ids([" ".join(d[:c]) for d, c in halves], special=False)
-        second = self.tokenizer.ids([" ".join(d[c:]) for d, c in halves], special=False)
+        first_texts = [" ".join(document[:cut]) for document, cut in halves]
+        second_texts = [" ".join(document[cut:]) for document, cut in halves]
+        first = self.tokenizer.ids(first_texts, special=False)
+        second = self.tokenizer.ids(second_texts, special=False)
         pairs = [i for i, half in enumerate(second) if half]
-        wrong = torch.rand(len(pairs), generator=rng) < 0.5
+        is_wrong = torch.rand(len(pairs), generator=rng) < 0.5
         source = list(range(len(first)))  # whose second half a row has
         for k, i in enumerate(pairs):
-            if wrong[k]:
-                source[i] = pairs[k - 1]
+            if is_wrong[k]:
+                source[i] = pairs[k - 1]  # the pair before; the first pair takes the last one's
         rows = []
         for i, half in enumerate(first):
             rows.append(self.row(half, second[source[i]], int(source[i] != i)))
@@ -316,17 +336,28 @@ class StreamBatches(Source):
         return InputRow(ids[: self.length], segments[: self.length], follows if second else IGNORE)
 
     def _cut(self, sentences: int, rng: torch.Generator) -> int:
-        """After which sentence a document is cut in two; after the last one where it stays
-        whole.
-        """
+        """How many sentences of a document are the first half: all, where it stays whole."""
+        # Both draws are always made, so that one document does not change those of the next.
         draw = torch.rand(2, generator=rng)
-        whole = sentences < 2 or float(draw[0]) >= (self.pairs or 0.0)
-        return sentences if whole else 1 + int(float(draw[1]) * (sentences - 1))
+        stays_whole = sentences < 2 or float(draw[0]) >= (self.pairs or 0.0)
+        if stays_whole:
+            return sentences
+        return 1 + int(float(draw[1]) * (sentences - 1))
 
 
 class BatchPlan:
-    """Which rows make up batch number `step`: sorted by the width that `pad` gives them they are
-    cut into batches, once; each epoch shuffles the rows within each width, and the batches."""
+    """Which rows make up batch number `step`, so that rows of like length stand together.
+
+    Rows are sorted by the width that `pad` gives them and cut into batches once. Each epoch
+    shuffles the rows of each width, and the batches.
+
+    Args:
+        lengths: tokens of each row.
+        rows: rows in a batch; or
+        tokens: positions in a batch at most, padding included.
+        seed: of the shuffles.
+        most: widths are not rounded up past it.
+    """
 
     def __init__(
         self, lengths: Ints, rows: int | None, tokens: int | None, seed: int, most: int
@@ -345,7 +376,7 @@ class BatchPlan:
                 size = max(1, int(np.searchsorted(positions, tokens, side="right")))
             self.bounds.append(min(first + size, len(ordered)))
         self.steps = len(self.bounds) - 1
-        # two: a reader may be one epoch ahead of another
+        # Two epochs are kept, because one reader may be an epoch ahead of another.
         self._order = lru_cache(maxsize=2)(self._shuffle)
 
     def __getitem__(self, step: int) -> Ints:
@@ -361,8 +392,12 @@ class BatchPlan:
 
 
 class Shuffled:
-    """Which of `count` rows make up batch number `step`: all, ordered by the keys and the epoch,
-    `rows` at a time.
+    """Which of `count` rows make up batch number `step`: every epoch takes all in a new order.
+
+    Args:
+        count: of all rows.
+        rows: rows in a batch; the last one of an epoch may have fewer.
+        keys: the seeds of the order, beside the epoch.
     """
 
     def __init__(self, count: int, rows: int, *keys: int) -> None:

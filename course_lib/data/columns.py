@@ -34,7 +34,7 @@ SHOWN = 20  # characters of a cell in a message
 
 @dataclass(frozen=True)
 class Mapped:
-    """Which of a file's columns is which of the course's.
+    """Where a file has the course's columns, and what else a reader must know of it.
 
     Attributes:
         columns: ours -> the file's name, or its number from 0.
@@ -55,21 +55,25 @@ class Mapped:
 
     def names(self, record: Record) -> dict[str, str]:
         """Ours -> theirs, numbers replaced by the record's names."""
-        there = list(record)
-        found = {}
+        columns = list(record)
+        names = {}
         for ours, theirs in self.columns.items():
-            is_there = theirs in range(len(there)) if isinstance(theirs, int) else theirs in record
-            if not is_there:
+            if isinstance(theirs, int):
+                name = columns[theirs] if theirs in range(len(columns)) else None
+            else:
+                name = theirs if theirs in record else None
+            if name is None:
                 numbered = ", numbered from 0" if isinstance(theirs, int) else ""
                 raise CourseError(
-                    f"there is no column {theirs!r}; the columns are {', '.join(there)}{numbered}."
+                    f"there is no column {theirs!r};"
+                    f" the columns are {', '.join(columns)}{numbered}."
                 )
-            found[ours] = there[theirs] if isinstance(theirs, int) else theirs
-        return found
+            names[ours] = name
+        return names
 
 
 def parse(text: str) -> dict[str, str | int]:
-    """What `--columns` says.
+    """The columns that a user names in a command by `--columns`.
 
     >>> parse("text=review,label=2")
     {'text': 'review', 'label': 2}
@@ -96,7 +100,8 @@ def mapped(columns: Columns) -> Mapped:
             raise CourseError(
                 f"the course has no column {name!r}; its columns are {', '.join(OURS)}."
             )
-    header, separator = columns.get("header"), columns.get("separator")
+    header = columns.get("header")
+    separator = columns.get("separator")
     for name in ("header", "scores"):
         if columns.get(name) not in (None, "yes", "no"):
             raise CourseError(f"{name} is yes or no, not {columns[name]!r}.")
@@ -147,8 +152,11 @@ def unknown(names: Sequence[str], rows: Sequence[Sequence[Any]], has_names: bool
 
 def _may_be_header(first: Sequence[Any], others: Sequence[Sequence[Any]]) -> bool:
     """Whether a table's first line is unlike the next ones: short words that do not come again."""
-    again = any(cell and cell in row for cell in first for row in others)
-    return not again and all(len(cell) < 30 and not is_number(cell) for cell in first)
+    for cell in first:
+        comes_again = cell and any(cell in row for row in others)
+        if comes_again or len(cell) >= 30 or is_number(cell):
+            return False
+    return True
 
 
 def _line(cells: Sequence[Any]) -> str:
@@ -163,20 +171,20 @@ def _likely(names: list[Any], rows: Sequence[Sequence[Any]]) -> dict[str, Any]:
     if all(isinstance(name, str) and re.fullmatch("[a-z]{2}", name) for name in names):
         return {"text": names[0], "target": names[1]}  # two languages
     cells = {i: [str(row[i]) for row in rows if i < len(row)] for i in range(len(names))}
-    sizes = {i: sum(map(len, some)) for i, some in cells.items()}
-    numbers = [i for i, some in cells.items() if some and all(map(is_number, some))]
-    texts = sorted(cells, key=lambda i: (i not in numbers, sizes[i]), reverse=True)
-    label = min(
-        [i for i in texts[1:] if sizes[i]] or texts[1:],
-        key=lambda i: (len(set(cells[i])), sizes[i] if i not in numbers else 0),
-    )
-    columns = {"text": names[texts[0]], "label": names[label]}
-    second = texts[1]
-    is_long = 2 * sizes[second] >= sizes[texts[0]]
+    sizes = {i: sum(map(len, column)) for i, column in cells.items()}  # in characters
+    numbers = [i for i, column in cells.items() if column and all(map(is_number, column))]
+
+    # The text is the longest column, and the next longest may be its pair; numbers come last.
+    by_size = sorted(cells, key=lambda i: (i not in numbers, sizes[i]), reverse=True)
+    text, second, *_ = by_size
+    # The label has the fewest different values; of several such columns the shortest.
+    candidates = [i for i in by_size[1:] if sizes[i]] or by_size[1:]
+    label = min(candidates, key=lambda i: (len(set(cells[i])), sizes[i] if i not in numbers else 0))
+    is_long = 2 * sizes[second] >= sizes[text]
     has_words = any(" " in cell for cell in cells[second])
     if second not in (label, *numbers) and is_long and has_words:
-        columns = {"text": names[texts[0]], "pair": names[second], "label": names[label]}
-    return columns
+        return {"text": names[text], "pair": names[second], "label": names[label]}
+    return {"text": names[text], "label": names[label]}
 
 
 def is_number(text: str) -> bool:
@@ -217,13 +225,13 @@ def row(record: Record, names: Mapping[str, str], is_score: bool = False) -> dic
         raise CourseError(f"there is no {error}; it has {', '.join(record)}.") from None
     for name in ("text", "pair", "target"):
         if name in out and not (isinstance(out[name], str) and out[name].strip()):
-            says = "empty" if out[name] == "" else f"{_short(out[name])} instead of text"
-            raise CourseError(f"the {name} is {says}; correct it, or choose another column.")
+            fault = "empty" if out[name] == "" else f"{_short(out[name])} instead of text"
+            raise CourseError(f"the {name} is {fault}; correct it, or choose another column.")
     if "answers" in out:
         out |= {name: str(record[name]) for name in ("id", "title") if name in record}
         out |= answer(out["pair"], out["answers"])
     elif "tokens" in out:
-        if "heads" in record:
+        if "heads" in record:  # a treebank
             tree = ("text", "upos", "heads", "deprels")
             out |= {name: record[name] for name in tree if name in record}
         _check_tokens(out)
@@ -250,14 +258,24 @@ def label(value: Any, is_score: bool = False) -> str | float:
 
 
 def answer(passage: str, answers: Any) -> Row:
-    """`answer, start, answers` ("" and -1 if there is none) of SQuAD's list, or of the hub's dict
-    of lists.
+    """The first answer to a question, its place, and all answers that count.
+
+    Args:
+        passage: what the answers are cut from.
+        answers: SQuAD's list of objects, or the hub's one object of lists.
+
+    Returns:
+        `answer`, its first character `start` and the list `answers`; "", -1 and an empty list if
+        the question has none.
+
+    Raises:
+        CourseError: an answer does not stand where it should.
     """
     try:
         if isinstance(answers, Mapping):
             pairs = list(zip(answers["text"], answers["answer_start"], strict=True))
         else:
-            pairs = [(one["text"], one["answer_start"]) for one in answers]
+            pairs = [(item["text"], item["answer_start"]) for item in answers]
     except (KeyError, TypeError, ValueError):
         raise CourseError("its answers are not in SQuAD's form.") from None
     for text, start in pairs:
@@ -272,6 +290,7 @@ def answer(passage: str, answers: Any) -> Row:
 
 
 def _check_tokens(out: dict[str, Any]) -> None:
+    """Check a row of tagging, and make its labels text."""
     tokens = out["tokens"]
     labels = out.get("labels", [])
     if not isinstance(tokens, list) or not tokens or not all(isinstance(t, str) for t in tokens):
@@ -286,6 +305,7 @@ def _check_tokens(out: dict[str, Any]) -> None:
 
 
 def _check_choices(out: dict[str, Any]) -> None:
+    """Check a row with several continuations, and make its label a number."""
     choices = out["choices"]
     if (
         not isinstance(choices, list)

@@ -11,9 +11,10 @@ from course_lib.data.columns import Mapped, Placed, Record, Row
 from course_lib.data.sources import SHIPPED, AnyDataset, as_dataset, generated, open_source, sample
 from course_lib.errors import CourseError
 
-# Fewer texts, or texts of more characters on average, are cut into documents, if they have so many
-# characters in all.
-FEW, BOOK, SMALL = 32, 100_000, 5000
+# A source of a few books would make a few enormous rows, so its texts are cut into documents.
+FEW = 32  # sources of fewer texts are cut,
+BOOK = 100_000  # and those with texts of more characters on average,
+SMALL = 5000  # if they have so many characters in all
 ENDS = [re.compile(end) for end in (r"\n\s*\n", r"\n", r"[.!?。！？]+['\")\]’”]*\s*", r"\s")]
 SAY = 'column="NAME", in a command --column NAME'
 
@@ -38,7 +39,7 @@ def corpus(
             as many as it likes.
         seed: of the draw.
         column: where the text stands, if not in `text` or a published format's column.
-        streaming: a `datasets.IterableDataset`, of which no more is read than is asked for.
+        streaming: give a `datasets.IterableDataset`, which reads no more than is asked for.
 
     Raises:
         CourseError: the source cannot be read, or which column is the text is not known.
@@ -57,13 +58,14 @@ def corpus(
     from datasets import Features, IterableDataset, Value
 
     features = Features({"text": Value("string")})
-    how: dict[str, Any] = {"found": opened, "column": column}
     if streaming:
-        rows = IterableDataset.from_generator(_documents, features=features, gen_kwargs=how)
+        arguments = {"files": opened, "column": column}
+        rows = IterableDataset.from_generator(_documents, features=features, gen_kwargs=arguments)
     else:
-        rows = as_dataset(_documents(**how), features)
-    # these stand in the order that 0 draws
-    return sample(rows, n, None if name in SHIPPED and seed == 0 else seed)
+        rows = as_dataset(_documents(opened, column), features)
+    # The shipped texts are stored in the order that seed 0 draws.
+    is_drawn = name in SHIPPED and seed == 0
+    return sample(rows, n, None if is_drawn else seed)
 
 
 def text_column(record: Record, column: str | None) -> str:
@@ -112,14 +114,12 @@ def _texts(records: Iterable[Placed], column: str | None) -> Iterator[Row]:
             yield {"text": text}
 
 
-def _documents(found: folders.Found, column: str | None) -> Iterator[Row]:
-    """The texts, in pieces where they are few or as long as books: cut at paragraphs, lines,
-    sentences or words.
-    """
+def _documents(files: folders.Found, column: str | None) -> Iterator[Row]:
+    """The texts of files; in pieces where they are few or as long as books."""
     wanted = None if column is None else Mapped(columns={"text": column})
-    rows = _texts(found.records(wanted), column)
-    head = []
-    size = 0
+    rows = _texts(files.records(wanted), column)
+    head = []  # the first few texts decide
+    size = 0  # their characters
     for row in rows:
         head.append(row)
         size += len(row["text"])
@@ -128,18 +128,26 @@ def _documents(found: folders.Found, column: str | None) -> Iterator[Row]:
     if len(head) == FEW or size < SMALL:
         yield from chain(head, rows)
         return
-    # characters: more than a row of any model here, if there are so many
+    # 2,000 characters are more than a row of any model here. Shorter texts give shorter pieces, so
+    # that there are still some dozens of them.
     least = min(max(size // 80, 250), 2000)
     for row in chain(head, rows):
         yield from _pieces(row["text"].rstrip(), least)
 
 
 def _pieces(text: str, least: int) -> Iterator[Row]:
-    """A text in pieces of `least` to twice as many characters."""
+    """A text in pieces of `least` to twice as many characters.
+
+    It is cut at a paragraph's end, if there is one; else at a line's, a sentence's or a word's.
+    """
     start = 0
     while len(text) - start > 2 * least:
-        ends = (end.search(text, start + least, start + 2 * least) for end in ENDS)
-        stop = next((end.end() for end in ends if end), start + 2 * least)
+        stop = start + 2 * least
+        for end in ENDS:
+            match = end.search(text, start + least, start + 2 * least)
+            if match:
+                stop = match.end()
+                break
         piece = text[start:stop].strip()
         if piece:
             yield {"text": piece}
@@ -156,9 +164,9 @@ def _renamed(rows: AnyDataset, name: str, column: str | None) -> AnyDataset:
     else:  # a stream may not know its columns
         first = next(iter(rows.take(1)), {})
     try:
-        found = text_column(first, column)
+        source_column = text_column(first, column)
     except CourseError as error:
         raise CourseError(f"{name}: {error}") from None
-    if found == "text":
+    if source_column == "text":
         return rows
-    return rows.select_columns(found).rename_column(found, "text")
+    return rows.select_columns(source_column).rename_column(source_column, "text")

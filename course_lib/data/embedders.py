@@ -22,64 +22,85 @@ WORD = re.compile(r"\w+")
 
 
 class Embedder(Protocol):
-    """Anything that turns a few texts into vectors: `encode` and the search engine ask for no
-    more.
-    """
+    """Anything that turns a few texts into vectors; `encode` and the search engine need no more."""
 
     def embed(self, texts: Sequence[str]) -> Float[Tensor, "B E"]:
         """One vector a text."""
 
 
 class SentenceEncoder:
-    """A `Sentence` with its tokenizer: texts to vectors. max_length: longer texts are cut; by
-    default what the positions allow, else 512. prompt: put before every text."""
+    """A `Sentence` with its tokenizer: texts to vectors.
+
+    Args:
+        model: gives a vector for each row of tokens.
+        tokenizer: the model's own.
+        max_length: longer texts are cut to so many tokens; by default as many as the model's
+            positions allow, 512 where these have no limit.
+        prompt: put before every text.
+    """
 
     def __init__(
         self, model: Sentence, tokenizer: Tokenizer, max_length: int | None = None, prompt: str = ""
     ) -> None:
         limit = model.stack.config.max_length or max_length or 512
-        self.model, self.tokenizer, self.prompt = model, tokenizer, prompt
+        self.model = model
+        self.tokenizer = tokenizer
+        self.prompt = prompt
         self.max_length = min(limit, max_length or limit)
 
     def embed(self, texts: Sequence[str]) -> Float[Tensor, "B E"]:
         """One vector a text, as one batch, without dropout; gradients flow if they are on."""
-        batch = text_batch(
-            self.tokenizer, [[self.prompt + text] for text in texts], self.max_length
-        )
+        rows = [[self.prompt + text] for text in texts]  # one text a row
+        batch = text_batch(self.tokenizer, rows, self.max_length)
         device = self.model.stack.embed.tokens.weight.device
+        ids = batch["ids"].to(device)  # B 1 T
+        attention_mask = batch["attention_mask"].to(device)
         with evaluating(self.model):
-            vectors: Tensor = self.model(
-                batch["ids"].to(device), attention_mask=batch["attention_mask"].to(device)
-            )
+            vectors: Tensor = self.model(ids, attention_mask=attention_mask)  # B 1 E
         return vectors[:, 0]
 
 
 class WordAverage:
-    """The mean of the vectors of a text's known words, the paper's GloVe baseline (table 1).
-    numbers: word -> row.
+    """The mean of the vectors of a text's known words: the baseline of Sentence-BERT's table 1.
+
+    Args:
+        numbers: word -> its row in `vectors`.
+        vectors: of the words.
     """
 
     def __init__(self, numbers: Mapping[str, int], vectors: Float[Tensor, "V E"]) -> None:
-        self.numbers, self.vectors = numbers, vectors
+        self.numbers = numbers
+        self.vectors = vectors
 
     def embed(self, texts: Sequence[str]) -> Float[Tensor, "B E"]:
         """One vector a text: zeros if no word of it is known."""
-        known = [[self.numbers[w] for w in words(text) if w in self.numbers] for text in texts]
-        rows = [
-            self.vectors[torch.tensor(row)].mean(0) if row else torch.zeros_like(self.vectors[0])
-            for row in known
-        ]
+        rows = []
+        for text in texts:
+            known = [self.numbers[word] for word in words(text) if word in self.numbers]
+            if known:
+                rows.append(self.vectors[torch.tensor(known)].mean(0))
+            else:
+                rows.append(torch.zeros_like(self.vectors[0]))
         return torch.stack(rows)
 
 
 def encode(
     embedder: Embedder, texts: Sequence[str], *, batch: int = 32, normalize: bool = False
 ) -> Float[Tensor, "n E"]:
-    """Vectors of many texts, in their order, on the CPU; texts of like length are read together to
-    spare padding. normalize: to length 1."""
+    """Vectors of many texts, in their order, on the CPU.
+
+    Args:
+        embedder: turns a batch of texts into vectors.
+        texts: at least one.
+        batch: texts that are read at once; texts of like length are read together.
+        normalize: make every vector's length 1.
+
+    Raises:
+        CourseError: there is no text, or one string in place of a list.
+    """
     if isinstance(texts, str) or not texts:
         raise CourseError("encode takes a list of texts, at least one.")
-    # the longest first: memory is short at once
+    # The longest come first: if memory is too small, we know it at once.
     order = sorted(range(len(texts)), key=lambda i: -len(texts[i]))
     with torch.no_grad():
         parts = [
@@ -88,7 +109,7 @@ def encode(
         ]
     sorted_vectors = torch.cat(parts)
     out = torch.empty_like(sorted_vectors)
-    out[torch.tensor(order)] = sorted_vectors
+    out[torch.tensor(order)] = sorted_vectors  # back into the texts' own order
     return F.normalize(out, dim=-1) if normalize else out
 
 
@@ -100,19 +121,27 @@ def words(text: str) -> list[str]:
 def distil_queries(
     embedder: Embedder, queries: Sequence[str], vocabulary: Sequence[str]
 ) -> WordAverage:
-    """The word vectors whose averages come nearest to the embedder's vectors of these queries, by
-    least squares: then queries need no network. All are held near (ridge 0.1) the embedder's
-    vectors of the words alone, which words of the vocabulary (as `words` cuts them) keep that no
-    query holds."""
+    """Word vectors whose averages come nearest to the embedder's vectors of these queries.
+
+    With them a query needs no network. They are the least-squares solution, held near the
+    embedder's vectors of the single words (ridge regression, 0.1). A word in no query keeps that
+    vector.
+
+    Args:
+        embedder: the slow one, which is imitated.
+        queries: texts as users ask them.
+        vocabulary: words, as `words` cuts them.
+    """
     numbers = {word: number for number, word in enumerate(vocabulary)}
-    alone, wanted = (
-        encode(embedder, texts, batch=256, normalize=True) for texts in (vocabulary, queries)
-    )
-    shares = torch.zeros(len(queries), len(vocabulary))
+    single = encode(embedder, vocabulary, batch=256, normalize=True)  # V E
+    targets = encode(embedder, queries, batch=256, normalize=True)  # Q E
+    # A query's vector is shares @ word vectors: its known words, each with the same share.
+    shares = torch.zeros(len(queries), len(vocabulary))  # Q V
     for row, query in enumerate(queries):
         known = [numbers[word] for word in words(query) if word in numbers]
         for number in known:
             shares[row, number] += 1 / len(known)
-    left = shares.T @ shares + 0.1 * torch.eye(len(vocabulary))
-    change = torch.linalg.solve(left, shares.T @ (wanted - shares @ alone))
-    return WordAverage(numbers, alone + change)
+    # Ridge regression for the change: (S'S + 0.1 I) change = S' (targets - S single)
+    left = shares.T @ shares + 0.1 * torch.eye(len(vocabulary))  # V V
+    change = torch.linalg.solve(left, shares.T @ (targets - shares @ single))  # V E
+    return WordAverage(numbers, single + change)

@@ -81,8 +81,9 @@ ENDING = {ending: kind for kind in KINDS for ending in kind.endings}
 
 @dataclass(frozen=True)
 class Found:
-    """The files of one split. For parallel text a path without the languages stands for its
-    files.
+    """The files of one split, all of one kind.
+
+    For parallel text a path without the language stands for the files in all languages.
     """
 
     kind: FileKind
@@ -96,12 +97,16 @@ class Found:
 
 
 def find(path: Path, split: str, door: Door) -> Found:
-    """The files of a split: the path itself, or those in a folder (or folders in it) whose names
-    say it.
+    """The files of a split: the path itself, or files in a folder, chosen by their names.
 
-    A single file is the training split, and so are files whose names say no split, if there is one
-    or they are texts. Where one file is called just that ("dev.tsv"), others that say it too
-    ("dev_ids.tsv") are left.
+    A single file is the training split. So is a file whose name says no split, and so are several
+    if they are texts. A file called just like the split ("dev.tsv") is preferred to others that
+    have its name in theirs ("dev_ids.tsv").
+
+    Args:
+        path: a file; a folder of files; or a folder with a folder for each split.
+        split: "train", "validation", "test", or a file's own name.
+        door: who asks: a corpus or a task.
 
     Raises:
         CourseError: there is no file for the split, or several that may be meant.
@@ -163,8 +168,8 @@ def _stem(file: Path) -> str:
 def _own_names(files: list[Path], split: str) -> list[str]:
     """What tells the files of a split apart: dev_matched, dev_mismatched; or their whole names."""
     words = rf"(?i)(?<![a-z])({SPLITS.get(split, split)})(?![a-z]).*"
-    found = [re.search(words, _stem(file)) for file in files]
-    ends = [match[0] for match in found if match]
+    matches = [re.search(words, _stem(file)) for file in files]
+    ends = [match[0] for match in matches if match]
     return ends if len(set(ends)) == len(files) else [_stem(file) for file in files]
 
 
@@ -174,8 +179,10 @@ def _are_parts(files: list[Path]) -> bool:
 
 
 def _single(path: Path, split: str, door: Door) -> Found:
+    """One file, or the files of several languages that begin with this path."""
     bare = unpacked(path).with_suffix("") if path.exists() else path
-    parallel, ending = languages(bare), unpacked(path).suffix.lower()
+    parallel = languages(bare)
+    ending = unpacked(path).suffix.lower()
     if not path.exists() and (door == "corpus" or len(parallel) < 2):
         raise CourseError(
             f'There is no {path}; a source is "docs", "hub:NAME", a path that exists, or a name'
@@ -248,21 +255,26 @@ def _add_texts(by_kind: dict[str, list[Path]], texts: list[Path], door: Door) ->
 
 
 def _of_folders(path: Path, split: str, door: Door) -> Found:
-    """The files of the folder in this folder that is named for the split."""
+    """The files of the split's own folder in this folder."""
     inside = [
         folder
         for folder in sorted(path.iterdir())
         if folder.is_dir() and not folder.name.startswith(".")
     ]
-    chosen = [folder for folder in inside if folder.name == split or split_of(folder.name) == split]
-    for files, kind in (_data(folder, door) for folder in chosen):
-        if files:
-            return Found(kind, files)
-    if any(True for folder in inside for _ in folder.glob("*.parquet")):
+    for folder in inside:
+        if folder.name == split or split_of(folder.name) == split:
+            files, kind = _data(folder, door)
+            if files:
+                return Found(kind, files)
+    if any(any(folder.glob("*.parquet")) for folder in inside):
         return Found(PARQUET, [path])
     folders = f"; it has the folders {_names(inside)}, one of which may be meant" if inside else ""
     raise CourseError(f"{path} has no file of a known format for the {split} split{folders}.")
 
 
 def _names(paths: list[Path]) -> str:
-    return ", ".join([path.name for path in paths[:8]] + ["..."] * (len(paths) > 8))
+    """The names for a message, eight of them at most."""
+    names = [path.name for path in paths[:8]]
+    if len(paths) > 8:
+        names.append("...")
+    return ", ".join(names)

@@ -48,10 +48,10 @@ class Own(Format):
     """The course's own names; whatever has another name may stand beside them."""
 
     def fits(self, names: Collection[str], labelled: bool) -> bool:
-        """Whether these columns, and no further one of the course's, are there."""
+        """Whether exactly these of the course's columns are there."""
         needed = set(self.columns)
-        here = set(names) & set(OURS)
-        return here == needed or (not labelled and here == needed - set(ANSWERS))
+        present = set(names) & set(OURS)
+        return present == needed or (not labelled and present == needed - set(ANSWERS))
 
 
 def own(*names: str) -> Own:

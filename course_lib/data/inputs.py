@@ -1,9 +1,13 @@
 """From a task's rows to what a model reads.
 
-Encoders (BERT): [CLS] text [SEP] or [CLS] text [SEP] pair [SEP]; so do encoder-decoders, where
-there are labels. Decoders (GPT-1, section 3.3): start text extract, or start text delimiter pair
-extract, three new tokens at the end of the vocabulary; the vector at extract is what the classifier
-reads."""
+    encoders (BERT)                  [CLS] text [SEP]                    one text
+                                     [CLS] text [SEP] pair [SEP]         two texts
+    decoders (GPT-1, section 3.3)    <start> text <extract>
+                                     <start> text <delimiter> pair <extract>
+
+Encoder-decoders that answer with a label read what encoders read. The three marks of a decoder are
+new tokens at the end of its vocabulary. The classifier reads its vector at <extract>.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -124,13 +128,17 @@ class Frame:
                 )
 
     def collate(self, rows: Sequence[EncodedRow]) -> Batch:
-        """Pad to the longest: ids, attention_mask, segments and labels; [B N T] for "choice",
-        otherwise [B T].
+        """A batch of rows, padded to the longest: ids, attention_mask, segments and labels.
+
+        The first three are [B N T] for "choice" with N candidates, otherwise [B T].
         """
-        ids = [candidate for row in rows for candidate in row.ids]
+        ids: list[list[int]] = []
+        segments: list[list[int]] = []
+        for row in rows:
+            ids += row.ids
+            segments += row.segments
         batch = pad_to_longest(ids, self.tokenizer.vocab.pad or 0)
         if self.segments:
-            segments = [candidate for row in rows for candidate in row.segments]
             batch["segments"] = pad_to_longest(segments, 0)["ids"]
         if self.kind == "choice":  # [B*N T] -> [B N T]
             batch = {
@@ -139,10 +147,9 @@ class Frame:
         labels = [row.label for row in rows]
         if self.kind == "tagging":
             return batch | {"labels": pad_to_longest(labels, IGNORE)["ids"]}
-        scores = self.classes is None and self.kind in ("single", "pair")
-        return batch | {
-            "labels": torch.tensor(labels, dtype=torch.float32 if scores else torch.int64)
-        }
+        are_scores = self.classes is None and self.kind in ("single", "pair")
+        dtype = torch.float32 if are_scores else torch.int64
+        return batch | {"labels": torch.tensor(labels, dtype=dtype)}
 
     def _texts(self, item: Mapping[str, Any]) -> EncodedRow:
         """A text, alone, with its pair, or with each of the candidates."""
@@ -163,7 +170,9 @@ class Frame:
         )
 
     def _tagging(self, item: Mapping[str, Any]) -> EncodedRow:
-        """An encoder labels the first piece of each word; a decoder the last, which has read the
+        """Words with a label each, which one token of the word carries.
+
+        It is the first token for an encoder. For a decoder it is the last, which alone has seen the
         whole word.
         """
         words = list(item["tokens"])
@@ -183,33 +192,42 @@ class Frame:
         """The answer as token numbers, both -100 if the text was cut before its end."""
         code = self.tokenizer.encode(item["text"], item["pair"], max_length=self.length)
         between = code.words.index(None, 1)  # the special token behind the question
-        tokens = enumerate(zip(code.offsets, code.words, strict=True))
-        inside = tuple(
-            place if t > between and word is not None else None for t, (place, word) in tokens
-        )
         start = item["start"]
         end = start + len(item["answer"])
-        hit = [
-            t
-            for t, place in enumerate(inside)
-            if place is not None and place[0] < end and place[1] > start
-        ]
-        whole = bool(hit) and inside[hit[-1]][1] >= end  # type: ignore[index]
-        label = [hit[0], hit[-1]] if whole else [IGNORE, IGNORE]
-        several = item.get("answers") or ()
-        truth = list(several) if len(several) > 1 else item["answer"]
-        return EncodedRow([code.ids], [code.segments], label, truth, context=(item["pair"], inside))
+        places: list[tuple[int, int] | None] = []  # of the passage's tokens: first, past-the-last
+        label = [IGNORE, IGNORE]
+        reached = -1  # the last character of the answer that a token covers, plus 1
+        for token, (place, word) in enumerate(zip(code.offsets, code.words, strict=True)):
+            if token <= between or word is None:
+                places.append(None)
+                continue
+            places.append(place)
+            if place[0] < end and place[1] > start:  # the token and the answer overlap
+                if reached < 0:
+                    label[0] = token
+                label[1] = token
+                reached = place[1]
+        if reached < end:  # the text was cut before the answer's end
+            label = [IGNORE, IGNORE]
+        answers = item.get("answers") or ()
+        truth = list(answers) if len(answers) > 1 else item["answer"]
+        context = (item["pair"], tuple(places))
+        return EncodedRow([code.ids], [code.segments], label, truth, context=context)
 
 
 def with_marks(tokenizer: Tokenizer) -> Tokenizer:
-    """A copy of a decoder's tokenizer with the three marks behind its vocabulary, which it sets as
-    GPT-1 does (Radford et al. 2018, figure 1)."""
+    """A copy of a decoder's tokenizer that puts GPT-1's marks around texts.
+
+    The three marks stand behind its vocabulary (Radford et al. 2018, figure 1).
+    """
     backend = type(tokenizer.backend).from_str(tokenizer.backend.to_str())
-    backend.add_special_tokens(list(NAMES))  # those of a saved one are there
+    backend.add_special_tokens(list(NAMES))  # no change if it has them, as a saved one does
     start, delimiter, extract = NAMES
-    places = [(name, backend.token_to_id(name)) for name in NAMES]
-    single, pair = f"{start} $A {extract}", f"{start} $A {delimiter} $B {extract}"
-    backend.post_processor = TemplateProcessing(single=single, pair=pair, special_tokens=places)
+    backend.post_processor = TemplateProcessing(
+        single=f"{start} $A {extract}",
+        pair=f"{start} $A {delimiter} $B {extract}",
+        special_tokens=[(name, backend.token_to_id(name)) for name in NAMES],
+    )
     return type(tokenizer)(backend)
 
 
@@ -252,16 +270,23 @@ class SourceTarget:
         ]
 
     def collate(self, rows: Sequence[EncodedRow]) -> Batch:
-        """ids and attention_mask [B T] of the sources, labels [B U] of the targets, -100 behind
-        their ends.
+        """ids and attention_mask [B T] of the sources, labels [B U] of the targets.
+
+        Behind a target's end its labels are -100.
         """
         batch = pad_to_longest([row.ids[0] for row in rows], self.tokenizer.vocab.pad or 0)
         return batch | {"labels": pad_to_longest([row.label for row in rows], IGNORE)["ids"]}
 
 
 class TaskBatches:
-    """Shuffled batches, epoch after epoch; by_length: of rows of like length, which need less
-    padding.
+    """Shuffled batches, epoch after epoch.
+
+    Args:
+        frame: makes batches of rows.
+        rows: what `frame.rows` made.
+        batch: rows in a batch.
+        seed: of the order.
+        by_length: put rows of like length into a batch, which then needs less padding.
     """
 
     def __init__(
@@ -296,6 +321,7 @@ def in_order(
         yield numbers, frame.collate([rows[i] for i in numbers])
 
 
-def _length(config: StackConfig, asked: int | None) -> int:
+def _length(config: StackConfig, wanted: int | None) -> int:
+    """Most tokens of a text: as many as are wanted and the positions allow."""
     limit = config.max_length or 512
-    return min(limit, asked or limit)
+    return min(limit, wanted or limit)

@@ -1,7 +1,9 @@
-"""Readers of files: a file -> (place in it, record by the file's own names) for each record.
+"""Readers of files: each turns a file into pairs (place in the file, record).
 
-What is wrong in a file is one sentence that says in which line. A record of None is a line that a
-published format leaves out."""
+A place is a text such as "line 3", for messages. A record has the file's own names for its columns.
+It is None for a broken line that a published format is known to have. Whatever else is wrong in a
+file raises a `CourseError` of one sentence with the number of the line.
+"""
 
 import bz2
 import csv
@@ -19,19 +21,30 @@ from course_lib.data import formats
 from course_lib.data.columns import SEPARATORS, Mapped, Placed, is_number, unknown
 from course_lib.errors import CourseError
 
+# Why not `datasets.load_dataset("csv" | "json")`, which reads Parquet and the hub for this course?
+# We tried it (datasets 5.2) on files as students bring them:
+# - a TSV whose rows are all longer than the header loses its first column without a word;
+# - one unbalanced quote in a TSV (GLUE has them) swallows all rows up to the next quote;
+# - the texts "NA", "null" and "None" become missing values, "007" the number 7, a date in JSON a
+#   datetime;
+# - a short row is filled with missing values, and a repeated header is read as a row;
+# - text that is not UTF-8 and broken JSON are errors, but without the number of the line.
+# Settings mend the quotes and "NA". Types can be set only for columns that are known beforehand.
 Reader = Callable[
     [Path, Mapped | None], Iterator[Placed]
-]  # path, what the user says of its columns
+]  # file, what the user says of its columns
 
 PACKED: dict[str, Callable[..., IO[bytes]]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}  # type: ignore[dict-item]
 # characters; a longer text becomes several documents, so that no file has to fit into memory
 PIECE = 4_000_000
 # WikiText: one "=" is an article's title, more are its sections
 ARTICLE = re.compile(r"^ ?= [^=](.*[^=])? = ?$")
-START, END = re.compile(r"^\*\*\* ?START OF"), re.compile(r"^\*\*\* ?END OF")
+# Project Gutenberg puts these lines around the text of a book.
+START = re.compile(r"^\*\*\* ?START OF")
+END = re.compile(r"^\*\*\* ?END OF")
 LOOK = 1000  # lines that are looked at before the first record is given
-csv.field_size_limit(2**31 - 1)  # the library's own is 131,072 characters
 LANGUAGE = re.compile(r"[a-z]{2,3}(_[A-Z]{2})?")
+csv.field_size_limit(2**31 - 1)  # Python's default, 131,072 characters, is less than some articles
 
 
 def wrong(path: Path, place: str, message: str) -> CourseError:
@@ -45,8 +58,12 @@ def unpacked(path: Path) -> Path:
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """(number from 1, line without its end) of a UTF-8 file, unpacked on the way; never the whole
-    file at once.
+    """The lines of a UTF-8 file, with their numbers from 1 and without their ends.
+
+    The file is unpacked and read line by line, so it may be larger than memory.
+
+    Raises:
+        CourseError: the file is empty, damaged or not UTF-8.
     """
     number = 0
     empty = True
@@ -69,9 +86,12 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def read_text(path: Path, wanted: Mapped | None = None) -> Iterator[Placed]:
-    """`text`: WikiText's articles if the file has their headings, else the whole file is one
-    document, without the licence around a Project Gutenberg book; more than `PIECE` is cut at blank
-    lines."""
+    """Documents of a text file, in the column `text`.
+
+    WikiText's articles are a document each. Any other file is one document, without the licence
+    around a Project Gutenberg book. A document of more than `PIECE` characters is cut at the next
+    blank line.
+    """
     body: list[str] = []
     begun = 1  # the line at which the document begins
     size = 0
@@ -95,9 +115,7 @@ def read_text(path: Path, wanted: Mapped | None = None) -> Iterator[Placed]:
 
 
 def read_story(path: Path, wanted: Mapped | None = None) -> Iterator[Placed]:
-    """One record `text, target`: an article of the CNN / Daily Mail stories and its highlights, a
-    sentence a line.
-    """
+    """A story of CNN / Daily Mail: `text` is the article, `target` its highlights, one a line."""
     lines = [line.strip() for _, line in read_lines(path) if line.strip()]
     article, *highlights = [part.strip() for part in "\n".join(lines).split("@highlight")]
     if not article or not highlights or not all(highlights):
@@ -108,45 +126,59 @@ def read_story(path: Path, wanted: Mapped | None = None) -> Iterator[Placed]:
 
 
 def read_parallel(path: Path, wanted: Mapped | None = None) -> Iterator[Placed]:
-    """A column a language; of three or more, `wanted` says which two. path: "train" for
-    train.en.gz and train.de.
+    """Files in several languages, line by line: a record has a column for each language.
+
+    Args:
+        path: what the names have in common: "train" for train.en.gz and train.de.
+        wanted: of three or more languages, says which two are read.
+
+    Raises:
+        CourseError: a line has a translation but no text, or the other way round.
     """
     files = languages(path)
-    asked = set(wanted.columns.values()) if wanted else set()
-    if asked and asked <= files.keys():
-        files = {language: file for language, file in files.items() if language in asked}
+    chosen = set(wanted.columns.values()) if wanted else set()
+    if chosen and chosen <= files.keys():
+        files = {language: file for language, file in files.items() if language in chosen}
+    # A file that ends early gives None for the lines it has not.
     for lines in zip_longest(*(read_lines(file) for file in files.values())):
         number = next(line[0] for line in lines if line)
-        said = {
+        texts = {
             language: line[1].strip() if line else None
             for language, line in zip(files, lines, strict=True)
         }
-        if any(said.values()):
-            if not all(said.values()):
-                short = next(files[language] for language, text in said.items() if not text)
-                raise wrong(
-                    short, f"line {number}", "it has nothing here, but its translation goes on."
-                )
-            yield f"line {number}", said
+        if not any(texts.values()):
+            continue  # a blank line in every language
+        if not all(texts.values()):
+            short = next(files[language] for language, text in texts.items() if not text)
+            raise wrong(
+                short, f"line {number}", "it has nothing here, but its translation goes on."
+            )
+        yield f"line {number}", texts
 
 
 def languages(path: Path) -> dict[str, Path]:
-    """Language -> file, for the files that are named `path` with a language (and perhaps .gz) at
-    the end.
-    """
-    beside = {file: unpacked(file) for file in sorted(path.parent.glob("*")) if file.is_file()}
-    return {
-        name.suffix[1:]: file
-        for file, name in beside.items()
-        if name.with_suffix("") == path and LANGUAGE.fullmatch(name.suffix[1:])
-    }
+    """Language -> file, of the files named `path` and a language: train.en, train.de.gz."""
+    files = {}
+    for file in sorted(path.parent.glob("*")):
+        if not file.is_file():
+            continue
+        name = unpacked(file)
+        language = name.suffix[1:]
+        if name.with_suffix("") == path and LANGUAGE.fullmatch(language):
+            files[language] = file
+    return files
 
 
 def read_conll(path: Path, wanted: Mapped | None = None) -> Iterator[Placed]:
-    """A sentence a record: `tokens` are the first column, `labels` the last, those between have
-    numbers for names. Columns stand between tabs, or between blanks where there are no tabs.
+    """Tagged sentences, a word a line with its tags, as in CoNLL 2003; a sentence is a record.
+
+    `tokens` are the first column, `labels` the last; those between have numbers for names. Columns
+    stand between tabs, or between blanks where a line has no tab.
+
+    Raises:
+        CourseError: a line has another number of columns than the first word.
     """
-    width = 0
+    width = 0  # columns of the file, known from its first word
     for lines in _sentences(path, skip="-DOCSTART-"):
         rows = [(number, _words(line)) for number, line in lines]
         # Comments ("# id 7") stand before their sentence.
@@ -154,14 +186,15 @@ def read_conll(path: Path, wanted: Mapped | None = None) -> Iterator[Placed]:
         width = width or len(words[0])
         while rows and _is_comment(rows[0][1], width):
             rows.pop(0)
+        if not rows:
+            continue
         for number, cells in rows:
             if len(cells) < 2 or len(cells) != width:
-                says = f"expected {max(width, 2)} columns but found {len(cells)}."
-                raise wrong(path, f"line {number}", says)
+                message = f"expected {max(width, 2)} columns but found {len(cells)}."
+                raise wrong(path, f"line {number}", message)
         names = ["tokens", *map(str, range(1, width - 1)), "labels"]
-        if rows:
-            columns = zip(*(cells for _, cells in rows), strict=True)
-            yield f"line {rows[0][0]}", dict(zip(names, map(list, columns), strict=True))
+        columns = zip(*(cells for _, cells in rows), strict=True)  # rows of words to columns
+        yield f"line {rows[0][0]}", dict(zip(names, map(list, columns), strict=True))
 
 
 def _is_comment(cells: list[str], width: int) -> bool:
@@ -176,74 +209,97 @@ def _words(line: str) -> list[str]:
 
 
 def read_conllu(path: Path, wanted: Mapped | None = None) -> Iterator[Placed]:
-    """Universal Dependencies: `text, tokens, labels, upos, heads, deprels` of each sentence's words
-    ("didn't" is two, empty nodes are none); the labels are the upos. heads: counted from 1, 0 for
-    the root, -1 where none is told."""
+    """Treebanks of Universal Dependencies; a sentence is a record.
+
+    Columns: `text, tokens, labels, upos, heads, deprels`; the labels are the upos. "didn't" is two
+    words, and an empty node is none. Heads are counted from 1; 0 is the root, -1 stands where the
+    file names no head.
+
+    Raises:
+        CourseError: a line has not 10 fields, or a head is no word of its sentence.
+    """
     for lines in _sentences(path):
-        text = next(
-            (line.partition("=")[2].strip() for _, line in lines if re.match(r"# *text =", line)),
-            "",
-        )
+        first = f"line {lines[0][0]}"
+        text = ""
         words = []
         for number, line in lines:
+            if line.startswith("#"):
+                if re.match(r"# *text =", line):
+                    text = text or line.partition("=")[2].strip()
+                continue
             cells = line.split("\t")
-            if not line.startswith("#"):
-                if len(cells) != 10:
-                    raise wrong(
-                        path,
-                        f"line {number}",
-                        f"expected 10 fields with tabs between, found {len(cells)}.",
-                    )
-                if cells[0].isdigit():  # 3-4 is a contraction of two words, 3.1 an empty node
-                    words.append(cells)
+            if len(cells) != 10:
+                message = f"expected 10 fields with tabs between, found {len(cells)}."
+                raise wrong(path, f"line {number}", message)
+            if cells[0].isdigit():  # 3-4 is a contraction of two words, 3.1 an empty node
+                words.append(cells)
         heads = [int(cells[6]) if cells[6].isdigit() else -1 for cells in words]
         if any(head > len(words) for head in heads):
-            raise wrong(
-                path, f"line {lines[0][0]}", f"the head {max(heads)} is no word of its sentence."
-            )
-        if words:
-            tokens, upos, deprels = ([cells[i] for cells in words] for i in (1, 3, 7))
-            tree = {"upos": upos, "heads": heads, "deprels": deprels}
-            yield (
-                f"line {lines[0][0]}",
-                {"text": text or " ".join(tokens), "tokens": tokens, "labels": upos} | tree,
-            )
+            raise wrong(path, first, f"the head {max(heads)} is no word of its sentence.")
+        if not words:
+            continue
+        tokens = [cells[1] for cells in words]
+        upos = [cells[3] for cells in words]
+        record: dict[str, Any] = {"text": text or " ".join(tokens), "tokens": tokens}
+        record["labels"] = upos
+        record["upos"] = upos
+        record["heads"] = heads
+        record["deprels"] = [cells[7] for cells in words]
+        yield first, record
 
 
 def _sentences(path: Path, skip: str = "\n") -> Iterator[list[tuple[int, str]]]:
-    """The numbered lines of each sentence; blank lines stand between, and lines beginning with
-    `skip` do not count.
+    """The numbered lines of each sentence, without lines that begin with `skip`.
+
+    A blank line ends a sentence.
     """
-    for blank, lines in groupby(read_lines(path), key=lambda line: not line[1].strip()):
-        kept = [line for line in lines if not line[1].startswith(skip)]
-        if kept and not blank:
-            yield kept
+    for is_blank, lines in groupby(read_lines(path), key=lambda line: not line[1].strip()):
+        sentence = [line for line in lines if not line[1].startswith(skip)]
+        if sentence and not is_blank:
+            yield sentence
 
 
 def read_records(path: Path, wanted: Mapped | None = None) -> Iterator[Placed]:
-    """JSON lines, read one by one; a .json file may also hold a list of records, or SQuAD's
-    {"data": ...}.
+    """JSON: an object a line, or in a .json file also a list of objects, or SQuAD's {"data": ...}.
+
+    Raises:
+        CourseError: it is not JSON, or a record is no object.
     """
     if unpacked(path).suffix == ".json" and not _is_lines(path):
-        whole = _parse("\n".join(line for _, line in read_lines(path)), path, 0)
-        if isinstance(whole, dict):
-            whole = whole.get("data", whole)
-        whole = whole if isinstance(whole, list) else [whole]
-        records = ((f"record {number}", record) for number, record in enumerate(whole))
+        records = _json_list(path)
     else:
-        lines = ((number, line) for number, line in read_lines(path) if line.strip())
-        records = ((f"line {number}", _parse(line, path, number)) for number, line in lines)
+        records = _json_lines(path)
     for place, record in records:
         if not isinstance(record, dict):
-            raise wrong(
-                path, place, f"expected a JSON object {{...}} but found {type(record).__name__}."
-            )
-        yield from _questions(path, place, record) if "paragraphs" in record else [(place, record)]
+            message = f"expected a JSON object {{...}} but found {type(record).__name__}."
+            raise wrong(path, place, message)
+        if "paragraphs" in record:  # an article of SQuAD
+            yield from _questions(path, place, record)
+        else:
+            yield place, record
+
+
+def _json_list(path: Path) -> Iterator[tuple[str, Any]]:
+    """The records of a file that is one JSON value; it is read whole."""
+    whole = _parse("\n".join(line for _, line in read_lines(path)), path, 0)
+    if isinstance(whole, dict):
+        whole = whole.get("data", whole)
+    records = whole if isinstance(whole, list) else [whole]
+    for number, record in enumerate(records):
+        yield f"record {number}", record
+
+
+def _json_lines(path: Path) -> Iterator[tuple[str, Any]]:
+    """The records of JSON lines, read one by one."""
+    for number, line in read_lines(path):
+        if line.strip():
+            yield f"line {number}", _parse(line, path, number)
 
 
 def _questions(path: Path, place: str, article: dict[str, Any]) -> Iterator[Placed]:
-    """A record for each question of SQuAD; version 2 has unanswerable ones (Rajpurkar et al. 2016,
-    2018).
+    """A record for each question about an article of SQuAD (Rajpurkar et al. 2016, 2018).
+
+    Version 2 has questions without an answer; they are marked as impossible.
     """
     try:
         for paragraph in article["paragraphs"]:
@@ -255,19 +311,20 @@ def _questions(path: Path, place: str, article: dict[str, Any]) -> Iterator[Plac
                         f"question {question['id']}",
                         "it has no answer and is not marked impossible.",
                     )
-                about = {"id": question["id"], "title": article.get("title", "")}
-                asked = {
+                record = {
+                    "id": question["id"],
+                    "title": article.get("title", ""),
                     "question": question["question"],
                     "context": paragraph["context"],
                     "answers": answers,
                 }
-                yield f"question {question['id']}", about | asked
+                yield f"question {question['id']}", record
     except (KeyError, TypeError, AttributeError) as error:
         raise wrong(path, place, f"it is not in SQuAD's form ({error}).") from None
 
 
 def _is_lines(path: Path) -> bool:
-    """Whether the first line is a JSON object by itself, and so a record a line follow."""
+    """Whether the first line is a JSON object by itself: then every line is a record."""
     first = next((line for _, line in read_lines(path) if line.strip()), "")
     try:
         record = json.loads(first)
@@ -277,9 +334,11 @@ def _is_lines(path: Path) -> bool:
 
 
 def _parse(text: str, path: Path, line: int) -> Any:
+    """The value of a JSON text. `line` is its number in the file, 0 if the text is the file."""
     try:
         record = json.loads(text)
         if "\\u" in text:
+            # Half of a surrogate pair is valid JSON, but no tokenizer takes it: encoding fails.
             json.dumps(record, ensure_ascii=False).encode()
         return record
     except UnicodeEncodeError as error:
@@ -293,10 +352,10 @@ def _parse(text: str, path: Path, line: int) -> Any:
 
 
 def read_table(path: Path, wanted: Mapped | None = None) -> Iterator[Placed]:
-    """A line a record, by the names of its columns.
+    """A table of comma- or tab-separated values: each line is a record.
 
-    The names are those of the header; those of the published format, if the file's name is one; or
-    numbers from 0, if the user says that there is no header.
+    The columns are named by the published format if the file's name is known as one, else by the
+    header. They have numbers from 0 if the user says that there is no header.
 
     Raises:
         CourseError: nothing of this is known, or a line has more or fewer cells than columns.
@@ -315,18 +374,22 @@ def read_table(path: Path, wanted: Mapped | None = None) -> Iterator[Placed]:
         known = formats.of_columns(dict.fromkeys(names), labelled=False)
     else:
         names = [str(i) for i in range(len(start[0][1]))]
-    again = [name for name in names if name and names.count(name) > 1]
-    if again:
-        raise wrong(path, "line 1", f"two columns are called {again[0]}; rename one.")
+    repeated = [name for name in names if name and names.count(name) > 1]
+    if repeated:
+        raise wrong(path, "line 1", f"two columns are called {repeated[0]}; rename one.")
+
     for number, cells in chain(start, lines):
         if cells == header and len(cells) > 1:
             raise wrong(path, f"line {number}", "it repeats the header; remove it.")
-        try:
-            fitted = cells if len(cells) == len(names) else _repaired(cells, names, known)
-        except ValueError:
-            says = f"expected {len(names)} columns but found {len(cells)}."
-            raise wrong(path, f"line {number}", says) from None
-        yield f"line {number}", None if fitted is None else dict(zip(names, fitted, strict=True))
+        fitted: list[str] | None = cells
+        if len(cells) != len(names):
+            try:
+                fitted = _repaired(cells, names, known)
+            except ValueError:
+                message = f"expected {len(names)} columns but found {len(cells)}."
+                raise wrong(path, f"line {number}", message) from None
+        record = None if fitted is None else dict(zip(names, fitted, strict=True))
+        yield f"line {number}", record
 
 
 def is_table(path: Path) -> bool:
@@ -368,7 +431,10 @@ def _is_alone(first: list[str], others: list[list[str]], column: int) -> bool:
 
 
 def _repaired(cells: list[str], names: list[str], known: formats.Format | None) -> list[str] | None:
-    """A cell a column, where a published format or a spreadsheet has others; None: left out.
+    """A line with more or fewer cells than columns, mended where it is known how.
+
+    Returns:
+        As many cells as columns; None if a published format leaves such lines out.
 
     Raises:
         ValueError: the line is broken.
@@ -381,28 +447,27 @@ def _repaired(cells: list[str], names: list[str], known: formats.Format | None) 
 
 
 def _separator(path: Path) -> str:
-    """Tabs; but in .csv what its first line has: commas, semicolons or tabs."""
+    """What stands between cells: tabs; in a .csv what its first line has."""
     if unpacked(path).suffix.lower() != ".csv":
         return "\t"
     first = next((line for _, line in read_lines(path)), "")
     if first.lower().startswith("sep=") and len(first) == 5:  # Excel says it itself
         return first[-1]
     outside = re.sub('"[^"]*"', "", first)  # what is not between quotes
-    found = [name for name, sign in SEPARATORS.items() if sign in outside]
-    if len(found) > 1:
+    names = [name for name, sign in SEPARATORS.items() if sign in outside]
+    if len(names) > 1:
         raise CourseError(
-            f"{path}: its first line {first[:60]!r} may be cut at each {' or '.join(found)}; say by"
-            f" --columns separator={found[-1]}, or another, what stands between the cells."
+            f"{path}: its first line {first[:60]!r} may be cut at each {' or '.join(names)}; say by"
+            f" --columns separator={names[-1]}, or another, what stands between the cells."
         )
-    return SEPARATORS[found[0]] if found else ","
+    return SEPARATORS[names[0]] if names else ","
 
 
 def _cells(path: Path, separator: str) -> Iterator[tuple[int, list[str]]]:
-    """(line number, cells) of lines that are not blank. Between tabs quotes are ordinary
-    characters, as in GLUE.
-    """
+    """The cells of each line that is not blank, with the line's number."""
     lines = (f"{line}\n" for _, line in read_lines(path))
     if separator == "\t":
+        # In tables with tabs a quote is an ordinary character: GLUE has unbalanced ones.
         reader = csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
     else:
         reader = csv.reader(lines, delimiter=separator, strict=True)

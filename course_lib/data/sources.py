@@ -1,8 +1,9 @@
 """Where data comes from by one name: an installed package, a file or folder, the Hugging Face hub.
 
-The entry point `course_lib.sources` names modules with `documents(n, split, seed)`, rows with a
-column `text`, and if there are tasks `examples(task, n, split, seed)`, labelled rows, and
-`label_names(task)`, their classes."""
+An installed package registers a module under the entry point `course_lib.sources`. The module has
+`documents(n, split, seed)`, which gives rows with a column `text`. A module with tasks also has
+`examples(task, n, split, seed)`, labelled rows, and `label_names(task)`, their classes.
+"""
 
 import pkgutil
 from collections.abc import Iterable
@@ -26,8 +27,8 @@ Opened: TypeAlias = "folders.Found | AnyDataset"
 
 SHIPPED = {name: DATA / name for name in ("docs", "manual")}
 BUFFER = 1000  # rows of a stream among which n are drawn
-# The builders of `datasets` that read tables; others decode archives, images or what a file says of
-# itself.
+# The builders of `datasets` that read tables. Others decode images or archives, which the course
+# does not need.
 PLAIN = ("arrow", "cache", "conll", "csv", "json", "parquet", "text")
 ALIASES: dict[str, tuple[str, ...]] = {"validation": ("valid", "val", "dev")}
 
@@ -68,14 +69,21 @@ def as_dataset(rows: Iterable[Row], features: Any = None) -> "Dataset":
 
 
 def check_count(n: int | None) -> None:
-    """Whether so many rows can be asked for."""
+    """Refuse to read fewer rows than one."""
     if n is not None and n < 1:
         raise CourseError(f"n is {n}; ask for at least one row, or leave it out for all.")
 
 
 def sample(rows: AnyDataset, n: int | None, seed: int | None) -> AnyDataset:
-    """`n` of the rows, drawn by `seed`, or the first if it is None; all of them, in order, if n is
-    None.
+    """`n` of the rows, drawn by `seed`.
+
+    Args:
+        rows: a dataset or a stream.
+        n: how many; None: all, in order.
+        seed: of the draw; None: the first `n`.
+
+    Raises:
+        CourseError: `n` is below 1.
     """
     from datasets import Dataset
 
@@ -90,19 +98,25 @@ def sample(rows: AnyDataset, n: int | None, seed: int | None) -> AnyDataset:
 
 
 def _load(source: str, split: str, streaming: bool) -> AnyDataset:
-    """A split of "hub:NAME:CONFIG@REVISION", the last two optional; or of a Parquet or Arrow
-    file, or of a folder of them.
+    """A split of a dataset that the library `datasets` reads.
+
+    Args:
+        source: "hub:NAME:CONFIG@REVISION", the last two optional; a Parquet or Arrow file; or a
+            folder of them.
+        split: "train", "validation", "test" or the dataset's own name.
+        streaming: read the rows when they are asked for.
     """
     from datasets import packaged_modules
 
     file = Path(source)
     if file.is_file():
-        kind, name = "arrow" if file.suffix == ".arrow" else "parquet", hub.Name(source)
+        kind = "arrow" if file.suffix == ".arrow" else "parquet"
+        name = hub.Name(source)
         return _read(_builder(name, kind, data_files={split: source}), name, split, streaming)
     name = hub.parse(source)
-    if name.folder is not None and any((name.folder / one).is_file() for one in folders.SAVED):
-        return _saved(name.folder, split, streaming)
     if name.folder is not None:
+        if any((name.folder / file).is_file() for file in folders.SAVED):
+            return _saved(name.folder, split, streaming)
         return _read(_builder(name, str(name.folder)), name, split, streaming)
     if name.place in {module.name for module in pkgutil.iter_modules(packaged_modules.__path__)}:
         # The library would take such a name for its reader of that format, and search the current
@@ -114,7 +128,7 @@ def _load(source: str, split: str, streaming: bool) -> AnyDataset:
     with hub.reached():
         builder = _builder(name, name.place)
         if builder.name == "cache" and builder.hash != hub.commit(name):
-            # Where it reaches no hub the library takes the tables made last, of whatever revision.
+            # Without the hub the library takes the tables it made last, even of another revision.
             raise hub.explain(ConnectionError(), name, "dataset")
         return _read(builder, name, split, streaming)
 
@@ -134,6 +148,7 @@ def _saved(folder: Path, split: str, streaming: bool) -> AnyDataset:
 
 
 def _builder(name: hub.Name, path: str, **files: Any) -> Any:
+    """What the library `datasets` makes tables with; it has read no rows yet."""
     import datasets
 
     datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = False  # nobody is told who read what
@@ -149,8 +164,9 @@ def _builder(name: hub.Name, path: str, **files: Any) -> Any:
 
 
 def _read(builder: Any, name: hub.Name, split: str, streaming: bool) -> AnyDataset:
-    there = [str(one) for one in builder.info.splits or builder.config.data_files or ()]
-    chosen = _split_among(there, split, name.place)
+    """Make the tables of a split, or open it as a stream."""
+    splits = [str(key) for key in builder.info.splits or builder.config.data_files or ()]
+    chosen = _split_among(splits, split, name.place)
     try:
         if streaming:
             return cast(AnyDataset, builder.as_streaming_dataset(split=chosen))
@@ -160,11 +176,11 @@ def _read(builder: Any, name: hub.Name, split: str, streaming: bool) -> AnyDatas
         raise hub.explain(error, name, "dataset") from error
 
 
-def _split_among(there: list[str], split: str, place: str | Path) -> str:
-    """How the split is called here."""
+def _split_among(splits: list[str], split: str, place: str | Path) -> str:
+    """The dataset's own name of a split; where it does not list its splits, the name asked for."""
     for name in (split, *ALIASES.get(split, ())):
-        if name in there or not there:
+        if name in splits or not splits:
             return name
     raise CourseError(
-        f"The dataset {str(place)!r} has no split {split!r}; it has {', '.join(there)}."
+        f"The dataset {str(place)!r} has no split {split!r}; it has {', '.join(splits)}."
     )

@@ -43,14 +43,21 @@ def task(
 ) -> "Dataset":
     """Labelled examples, one a row.
 
-    Columns: `text, label` (one text), `text, pair, label` (two), `tokens, labels` (tagging), `text,
-    choices, label` (which continuation), `text, pair, answer, start, answers` (a question, its
-    passage, the answer in it and its first character, all answers that count; start is -1 where
-    there is none), `text, target` (a summary, a translation). Treebanks have `upos`, `heads` (1 is
-    the first word, 0 the root) and `deprels` beside their tokens and labels. The classes are those
-    of the training split, `dataset.features["label"].names` or, for tagging,
-    `dataset.features["labels"].feature.names`. If the labels are not whole numbers they are scores:
-    `label` is a float.
+        columns                               a row is
+        text, label                           one text
+        text, pair, label                     two texts
+        tokens, labels                        words with a label each (tagging)
+        text, choices, label                  a text and its possible continuations
+        text, pair, answer, start, answers    a question, its passage, the answer in it and its
+                                              first character (-1: it has none), all that count
+        text, target                          a text and its summary or translation
+
+    Treebanks have `upos`, `heads` (1 is the first word, 0 the root) and `deprels` beside their
+    tokens and labels.
+
+    The classes are those of the training split. Their names are in
+    `dataset.features["label"].names` or, for tagging, `dataset.features["labels"].feature.names`.
+    Labels that are not whole numbers are scores: then `label` is a float.
 
     Args:
         source: NAME/TASK of an installed source; otherwise as for `corpus`.
@@ -67,16 +74,8 @@ def task(
         CourseWarning: rows were left out, because they have no label or their line is broken.
     """
     name = str(source)
-    owner, _, of = name.partition("/")
-    installed = generated(owner)
-    if installed is not None and of:
-        if not hasattr(installed, "examples"):
-            raise CourseError(f"{owner} has texts and no tasks; read them by data.corpus.")
-        check_count(n)
-        made = installed.examples(of, n, split, seed)
-        return as_dataset(made, features(made[0], installed.label_names(of)))
-    if installed is not None:
-        raise CourseError(f"{name} has texts; a task of it is called {name}/NAME.")
+    if generated(name.partition("/")[0]) is not None:
+        return _installed(name, split, n, seed)
     opened = open_source(name, split, "task")
     wanted = None if columns is None else shapes.mapped(columns)
     rows = Rows(opened, name, wanted)
@@ -84,12 +83,26 @@ def task(
     names = _classes(rows, first, split)
     kinds = features(first, names)
     if n is not None and not isinstance(opened, folders.Found):
+        # A dataset of the hub may be large: shuffle it first, and read only so many rows.
         check_count(n)
         rows = Rows(opened.shuffle(seed), name, wanted)
         return as_dataset(islice(_numbered(rows, names), n), kinds)
-    made = as_dataset(_numbered(rows, names), kinds)
-    rows.tell()
-    return sample(made, n, seed)
+    dataset = as_dataset(_numbered(rows, names), kinds)
+    rows.warn()
+    return sample(dataset, n, seed)
+
+
+def _installed(name: str, split: str, n: int | None, seed: int) -> "Dataset":
+    """Examples of NAME/TASK, where an installed package has registered NAME."""
+    owner, _, task_name = name.partition("/")
+    source = generated(owner)
+    if not task_name:
+        raise CourseError(f"{name} has texts; a task of it is called {name}/NAME.")
+    if not hasattr(source, "examples"):
+        raise CourseError(f"{owner} has texts and no tasks; read them by data.corpus.")
+    check_count(n)
+    examples = source.examples(task_name, n, split, seed)
+    return as_dataset(examples, features(examples[0], source.label_names(task_name)))
 
 
 def unlabelled(source: str | Path, *, columns: Columns | None = None) -> list[Row]:
@@ -99,24 +112,27 @@ def unlabelled(source: str | Path, *, columns: Columns | None = None) -> list[Ro
         source: a file; a `.txt` without `columns` has one text a line.
         columns: as for `task`; those with labels may be left out.
     """
-    path, wanted = Path(source), None if columns is None else shapes.mapped(columns)
+    path = Path(source)
+    wanted = None if columns is None else shapes.mapped(columns)
     if wanted is None and path.suffix == ".txt":
         lines = (line.strip() for _, line in readers.read_lines(path))
         return [{"text": line} for line in lines if line]
     opened = open_source(str(source), "train", "task")
     rows = Rows(opened, str(source), wanted, labelled=False)
-    found = [row for _, row in rows]
-    rows.tell()
-    return found
+    records = [row for _, row in rows]
+    rows.warn()
+    return records
 
 
 def has_labels(source: str | Path) -> bool:
-    """Whether `task` may read it: not so texts alone, such as a book."""
-    owner, _, of = str(source).partition("/")
-    if generated(owner) is not None or owner in SHIPPED or owner.startswith(hub.PREFIX):
-        return bool(of) or owner.startswith(hub.PREFIX)
-    found = folders.find(Path(source), "train", "corpus")
-    return found.kind != folders.TEXT or all(map(readers.is_table, found.files))
+    """Whether a source may be a task, and not texts alone, such as a book."""
+    owner, _, task_name = str(source).partition("/")
+    if owner.startswith(hub.PREFIX):
+        return True
+    if generated(owner) is not None or owner in SHIPPED:
+        return bool(task_name)
+    files = folders.find(Path(source), "train", "corpus")
+    return files.kind != folders.TEXT or all(map(readers.is_table, files.files))
 
 
 def held_out(source: str | Path, *, columns: Columns | None = None) -> str:
@@ -137,14 +153,23 @@ def held_out(source: str | Path, *, columns: Columns | None = None) -> str:
 class Rows:
     """The rows of an opened source in the course's columns, each with its place.
 
-    What is left out is counted; `tell` says it. labelled: whether rows must have their labels."""
+    Rows that are left out are counted; `warn` says how many.
+
+    Args:
+        opened: files, or a dataset of the hub.
+        source: its name, for messages.
+        wanted: what the user says of its columns.
+        labelled: whether rows must have their labels.
+    """
 
     def __init__(
         self, opened: Opened, source: str, wanted: Mapped | None, labelled: bool = True
     ) -> None:
-        self.opened, self.source = opened, source
-        self.wanted, self.labelled = wanted, labelled
-        self.shape: Mapped = Mapped()
+        self.opened = opened
+        self.source = source
+        self.wanted = wanted
+        self.labelled = labelled
+        self.shape: Mapped = Mapped()  # which column is which, known from the first record
         self.count = self.broken = self.without_label = 0
 
     def __iter__(self) -> Iterator[tuple[str, Row]]:
@@ -180,15 +205,16 @@ class Rows:
             " validation."
         )
 
-    def tell(self) -> None:
-        """Warn of what was left out."""
-        for count, what in (
-            (self.without_label, "rows have no label"),
-            (self.broken, "lines are broken, as published"),
-        ):
+    def warn(self) -> None:
+        """Warn of rows that were left out."""
+        left_out = {
+            "rows have no label": self.without_label,
+            "lines are broken, as published": self.broken,
+        }
+        for reason, count in left_out.items():
             if count:
                 warnings.warn(
-                    f"{self.source}: {count:,} of {self.count:,} {what}, and are left out.",
+                    f"{self.source}: {count:,} of {self.count:,} {reason}, and are left out.",
                     CourseWarning,
                     stacklevel=3,
                 )
@@ -202,8 +228,9 @@ class Rows:
         """Which column is which: what the user says, or a published format."""
         wanted = self.wanted
         if wanted is not None and wanted.columns:
-            has_answer = not self.labelled or set(ANSWERS) & wanted.columns.keys()
-            if not has_answer or not {"text", "tokens"} & wanted.columns.keys():
+            has_text = "text" in wanted.columns or "tokens" in wanted.columns
+            has_answer = not self.labelled or any(name in wanted.columns for name in ANSWERS)
+            if not has_text or not has_answer:
                 raise CourseError(
                     f"say where both the text and its label (or target) stand, e.g. {SAY}."
                 )
@@ -216,26 +243,31 @@ class Rows:
                 f"there are no labels; it has the columns {', '.join(record)} of {unlabelled.name}."
             )
         if known is None:
-            rows: list[list[Any]] = []
-            with suppress(CourseError):  # a line that is broken is said when it is read
-                for _, one in islice(self._records(), 3):
-                    rows.append(list(_inside(one or {}).values()))
-            raise CourseError(shapes.unknown(list(record), rows, True))
+            raise CourseError(shapes.unknown(list(record), self._first_cells(), True))
         if wanted is None:
             return known
         no_label = wanted.no_label or known.no_label
         return replace(known, no_label=no_label, classes=wanted.classes)
+
+    def _first_cells(self) -> list[list[Any]]:
+        """The cells of the first three records, to be shown in a message."""
+        rows: list[list[Any]] = []
+        with suppress(CourseError):  # a broken line has a message of its own when it is read
+            for _, record in islice(self._records(), 3):
+                rows.append(list(_inside(record or {}).values()))
+        return rows
 
     def _row(self, record: Record) -> Row | None:
         """The record in the course's columns; None if it has no label."""
         record = _inside(record)
         if isinstance(self.shape, formats.Format):
             record = self.shape.prepare(record)
-        if self.labelled:
-            names = self.shape.names(record)
-        else:
-            kept = {ours: of for ours, of in self.shape.columns.items() if ours not in ANSWERS}
-            names = replace(self.shape, columns=kept).names(record)
+        shape = self.shape
+        if not self.labelled:
+            columns = shape.columns.items()
+            without_answers = {ours: theirs for ours, theirs in columns if ours not in ANSWERS}
+            shape = replace(shape, columns=without_answers)
+        names = shape.names(record)
         if not shapes.has_label(record, names, self.shape.no_label):
             return None
         return shapes.row(record, names, self.shape.is_score)
@@ -248,28 +280,29 @@ def _inside(record: Record) -> Record:
 
 
 def _records(rows: AnyDataset) -> Iterator[tuple[str, Record]]:
-    """The rows of a published dataset, classes as their names, and None for one that is withheld
-    (-1).
-    """
-    kinds = {name: getattr(kind, "feature", kind) for name, kind in (rows.features or {}).items()}
-    names = {name: [*kind.names, None] for name, kind in kinds.items() if hasattr(kind, "names")}
+    """The rows of a published dataset, with the names of classes in place of their numbers."""
+    names: dict[str, list[str | None]] = {}
+    for column, kind in (rows.features or {}).items():
+        kind = getattr(kind, "feature", kind)  # of a list: the kind of its items
+        if hasattr(kind, "names"):
+            names[column] = [*kind.names, None]  # -1, the last one, says that it is withheld
     for record in rows:
-        words = {
-            name: (
-                [of[i] for i in record[name]]
-                if isinstance(record[name], list)
-                else of[record[name]]
-            )
-            for name, of in names.items()
-            if record[name] is not None
-        }
+        words: dict[str, Any] = {}
+        for column, classes in names.items():
+            value = record[column]
+            if isinstance(value, list):
+                words[column] = [classes[i] for i in value]
+            elif value is not None:
+                words[column] = classes[value]
         first = str(next(iter(record.values()), ""))[:40]
         yield f"row {record.get('id') or record.get('idx') or repr(first)}", record | words
 
 
 def _classes(rows: Rows, first: Row, split: str) -> Sequence[str]:
-    """The classes: the dataset's own, or those of the training split; none for scores or without
-    labels.
+    """The classes: the dataset's own, or those of the training split.
+
+    Returns:
+        Their names; none for scores, and where there are no labels.
     """
     if "choices" in first or not {"label", "labels"} & first.keys():
         return ()
@@ -291,7 +324,7 @@ def _classes(rows: Rows, first: Row, split: str) -> Sequence[str]:
 
 
 def _check_doubtful(labels: Sequence[Any], rows: Rows) -> None:
-    """Ask whether a word such as "-" is a class or says that there is none."""
+    """Refuse labels such as "-" until the user says whether they are a class or none."""
     known = {*rows.shape.no_label, *rows.shape.classes}
     doubtful = [label for label in DOUBTFUL if label in labels and label not in known]
     if doubtful:
@@ -323,28 +356,40 @@ def _numbered(rows: Rows, names: Sequence[str]) -> Iterator[Row]:
 
 
 def classes(labels: Iterable[Any], source: str) -> list[str]:
-    """The classes among a training split's labels (or lists of them), "O" and small numbers first;
-    none: scores.
+    """The classes among a training split's labels.
+
+    Args:
+        labels: of each row, or lists of them.
+        source: its name, for messages.
+
+    Returns:
+        "O" first, then numbers in their order, then words; none if the labels are scores.
+
+    Raises:
+        CourseError: there are so many that the column is hardly that of labels.
     """
-    found: set[str] = set()
+    names: set[str] = set()
     count = 0
     for label in labels:
         if isinstance(label, float):
             return []
-        some = label if isinstance(label, list) else [label]
-        found.update(some)
-        count += len(some)
-    whole = {label for label in found if label.lstrip("-").isdigit()}
-    if found != whole and all(map(shapes.is_number, found)):
+        row_labels = label if isinstance(label, list) else [label]
+        names.update(row_labels)
+        count += len(row_labels)
+    whole = {name for name in names if name.lstrip("-").isdigit()}
+    if names != whole and all(map(shapes.is_number, names)):
         return []
-    if len(found) > MOST_CLASSES or FEW_CLASSES < len(found) > count / 2:
+    mostly_different = len(names) > FEW_CLASSES and len(names) > count / 2
+    if len(names) > MOST_CLASSES or mostly_different:
         raise CourseError(
-            f"{source}: its labels are {len(found):,} different ones in {count:,} rows; if another"
+            f"{source}: its labels are {len(names):,} different ones in {count:,} rows; if another"
             f" column is the label's, say it by {SAY}."
         )
-    return sorted(
-        found, key=lambda label: (label != "O", int(label) if label in whole else 0, label)
-    )
+
+    def order(name: str) -> tuple[bool, int, str]:
+        return name != "O", int(name) if name in whole else 0, name
+
+    return sorted(names, key=order)
 
 
 def features(row: Row, names: Sequence[str]) -> Any:

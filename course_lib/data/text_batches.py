@@ -18,8 +18,10 @@ from course_lib.objectives.losses import Batch
 def text_batch(
     tokenizer: Tokenizer, rows: Sequence[Sequence[str]], max_length: int
 ) -> dict[str, Tensor]:
-    """Rows of N texts each to `ids` Int[B N T] and `attention_mask` Bool[B N T], padded to the
-    longest.
+    """Token ids of rows of N texts each, padded to the longest text.
+
+    Returns:
+        `ids` Int[B N T] and `attention_mask` Bool[B N T].
     """
     encoded = tokenizer.ids([text for row in rows for text in row], max_length=max_length)
     ids, attention_mask = pad_to_longest(encoded, tokenizer.vocab.pad or 0).values()
@@ -28,9 +30,16 @@ def text_batch(
 
 
 class TextBatches:
-    """Shuffled batches of rows with text, pair, label, or query, positive, negatives (`ranking`);
-    batch `step` depends on (rows, seed, step) only. best: the score that means a cosine of 1 (STS:
-    5); None: labels are class numbers."""
+    """Shuffled batches of rows with several texts; batch `step` depends on (rows, seed, step) only.
+
+    Args:
+        rows: with text, pair and label; or with query, positive and negatives, to be ranked.
+        tokenizer: of the texts.
+        batch: rows in a batch.
+        seed: of the order.
+        max_length: longer texts are cut to so many tokens.
+        best: the score that means a cosine of 1 (5 in STS). None: labels are class numbers.
+    """
 
     def __init__(
         self,
@@ -42,24 +51,26 @@ class TextBatches:
         max_length: int = 128,
         best: float | None = None,
     ) -> None:
-        self.tokenizer, self.max_length = tokenizer, max_length
-        self.texts = [
-            [row["query"], row["positive"], *row["negatives"]]
-            if "query" in row
-            else [row["text"], row["pair"]]
-            for row in rows
-        ]
-        # without labels the first candidate is the right one
+        self.tokenizer = tokenizer
+        self.max_length = max_length
+        self.texts = [_texts_of(row) for row in rows]
+        # Without labels the first candidate is the right one.
         labels = [row.get("label", 0) for row in rows]
-        self.labels = (
-            torch.tensor(labels)
-            if best is None
-            else torch.tensor(labels, dtype=torch.float32) / best
-        )
+        if best is None:
+            self.labels = torch.tensor(labels)
+        else:
+            self.labels = torch.tensor(labels, dtype=torch.float32) / best
         self.plan = Shuffled(len(self.texts), batch, seed)
         self.per_epoch = self.plan.steps
 
     def __getitem__(self, step: int, /) -> Batch:
         chosen = self.plan[step]
-        made = text_batch(self.tokenizer, [self.texts[i] for i in chosen], self.max_length)
-        return made | {"labels": self.labels[chosen]}
+        batch = text_batch(self.tokenizer, [self.texts[i] for i in chosen], self.max_length)
+        return batch | {"labels": self.labels[chosen]}
+
+
+def _texts_of(row: Mapping[str, Any]) -> list[str]:
+    """The texts of a row, in the order in which the losses expect them."""
+    if "query" in row:
+        return [row["query"], row["positive"], *row["negatives"]]
+    return [row["text"], row["pair"]]

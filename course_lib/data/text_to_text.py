@@ -1,7 +1,9 @@
-"""Every task as text in and text out, in T5's wording (Raffel et al. 2020, section 2.4 and appendix
-D), and the mixing of tasks (section 3.5.2): how often each is drawn, and batches of the mixture.
+"""Every task as text in and text out, and batches that mix several tasks, as in T5.
 
     mrpc sentence1: He left. sentence2: He went away.      -> equivalent
+
+The wording is that of Raffel et al. (2020, section 2.4 and appendix D), the mixing that of section
+3.5.2.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -36,19 +38,17 @@ class Wording:
     labels: Sequence[str] = ()
 
     def row(self, item: Mapping[str, Any]) -> dict[str, str]:
-        """What the encoder reads, and the decoder says: text, a label as a word, or the rounded
-        score.
-        """
-        parts = [
-            f"{name}: {item[column]}" if name else str(item[column])
-            for column, name in self.fields.items()
-        ]
+        """What the encoder reads (`text`), and what the decoder says (`target`)."""
+        parts = [self.prefix]
+        for column, name in self.fields.items():
+            parts.append(f"{name}: {item[column]}" if name else str(item[column]))
         target = item.get("target", item.get("answer"))
-        if target is None and self.labels:
-            target = self.labels[item["label"]]
-        elif target is None:
-            target = f"{round(item['label'] / STEP) * STEP:.1f}"
-        return {"text": " ".join([self.prefix, *parts]), "target": str(target)}
+        if target is None:  # a class as its word, or a score, rounded
+            if self.labels:
+                target = self.labels[item["label"]]
+            else:
+                target = f"{round(item['label'] / STEP) * STEP:.1f}"
+        return {"text": " ".join(parts), "target": str(target)}
 
 
 PAIR = {"text": "sentence1", "pair": "sentence2"}
@@ -77,9 +77,7 @@ def translation(source: str, target: str) -> Wording:
 
 
 def rows(data: Iterable[Mapping[str, Any]], wording: Wording | str) -> Iterator[dict[str, str]]:
-    """Columns `text` and `target` for `inputs.SourceTarget`, of examples in the course's
-    columns.
-    """
+    """Examples in the course's columns as rows `text`, `target` for `inputs.SourceTarget`."""
     wording = WORDINGS[wording] if isinstance(wording, str) else wording
     return map(wording.row, data)
 
@@ -98,13 +96,16 @@ def mixing_rates(
     >>> mixing_rates([100, 300, 10_000], limit=400), mixing_rates([100, 900], temperature=2)
     ([0.125, 0.375, 0.5], [0.25, 0.75])
     """
-    scaled = [(size if limit is None else min(size, limit)) ** (1 / temperature) for size in sizes]
+    if limit is not None:
+        sizes = [min(size, limit) for size in sizes]
+    scaled = [size ** (1 / temperature) for size in sizes]
     return [rate / sum(scaled) for rate in scaled]
 
 
 class Draws:
-    """Draw number -> (task, how many draws of this task came before): a pure function of the rates
-    and the seed.
+    """Draw number -> (task, how many draws of this task came before).
+
+    It is a pure function of the rates and the seed, so a mixture can be read from any step on.
 
     >>> draws = Draws([0.5, 0.5], seed=0)
     >>> [draws[i] for i in range(4)]
@@ -114,28 +115,31 @@ class Draws:
     def __init__(self, rates: Sequence[float], seed: int) -> None:
         self.rates = torch.tensor(rates, dtype=torch.float64)
         self.seed = seed
-        # draws of each task before each block
+        # Int[tasks], one for each block: the draws of each task before the block
         self._before = [torch.zeros(len(rates), dtype=torch.int64)]
-        self._block = lru_cache(maxsize=1)(self._drawn)
+        self._block = lru_cache(maxsize=1)(self._draw_block)
 
     def __getitem__(self, number: int) -> tuple[int, int]:
         block, index = divmod(number, BLOCK)
         while len(self._before) <= block:
             counts = torch.bincount(self._block(len(self._before) - 1), minlength=len(self.rates))
             self._before.append(self._before[-1] + counts)
-        drawn = self._block(block)
-        task = int(drawn[index])
-        return task, int(self._before[block][task] + (drawn[:index] == task).sum())
+        tasks = self._block(block)
+        task = int(tasks[index])
+        return task, int(self._before[block][task] + (tasks[:index] == task).sum())
 
-    def _drawn(self, block: int) -> Tensor:
+    def _draw_block(self, block: int) -> Tensor:
+        """Int[BLOCK]: the tasks of a block's draws."""
         return torch.multinomial(
             self.rates, BLOCK, replacement=True, generator=seeded_generator(self.seed, block)
         )
 
 
 class MixedTasks:
-    """Batches whose rows come from several tasks of one frame, each row drawn by its task's rate,
-    as T5 mixes them; a task is read in random order, from end to end before it is read again.
+    """Batches whose rows come from several tasks, as T5 mixes them.
+
+    Each row's task is drawn by the rates. A task is read in random order, and whole before it is
+    read again.
 
     Args:
         frame: makes batches of rows.
@@ -162,7 +166,9 @@ class MixedTasks:
 
     def __getitem__(self, step: int, /) -> Batch:
         """The batch of this step."""
-        drawn = [self.draws[i] for i in range(step * self.batch, (step + 1) * self.batch)]
-        return self.frame.collate(
-            [self.tasks[task][self.orders[task][number][0]] for task, number in drawn]
-        )
+        rows = []
+        for number in range(step * self.batch, (step + 1) * self.batch):
+            task, before = self.draws[number]
+            (row,) = self.orders[task][before]
+            rows.append(self.tasks[task][row])
+        return self.frame.collate(rows)

@@ -1,8 +1,13 @@
 """A corpus as token numbers: in memory, or in memory-mapped files that may be larger than memory.
 
-A stored corpus is a folder: `tokens.bin` (little-endian uint16, or uint32 for vocabularies above
-65,536), `starts.bin` (int64: where each document begins, and the end of the last) and
-`header.json`, written last. Text streams in and numbers stream out."""
+A stored corpus is a folder with three files:
+
+    tokens.bin     the tokens: little-endian uint16, or uint32 for vocabularies above 65,536
+    starts.bin     where each document begins, and the end of the last: int64
+    header.json    sizes, types and the tokenizer; it is written last
+
+It is written document by document, so no corpus has to fit into memory.
+"""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -37,8 +42,14 @@ class TokenStore:
 
     @staticmethod
     def open(path: str | Path, tokenizer: Tokenizer | None = None) -> "TokenStore":
-        """Open a folder written by `encode_corpus`, with tokens of this tokenizer; they are read as
-        they are used.
+        """Open a folder that `encode_corpus` wrote; its tokens are read when they are used.
+
+        Args:
+            path: the folder.
+            tokenizer: whose tokens they must be; None: anyone's.
+
+        Raises:
+            CourseError: the files are missing, damaged, or those of another tokenizer.
         """
         path = Path(path)
         if not (path / "header.json").is_file():
@@ -48,8 +59,8 @@ class TokenStore:
         header = read_json(path / "header.json")
         if not _is_header(header):
             raise CourseError(f"{path}/header.json is damaged; write the token files again.")
-        own = None if tokenizer is None else fingerprint(tokenizer)
-        if own is not None and header.get("tokenizer", own) != own:
+        expected = None if tokenizer is None else fingerprint(tokenizer)
+        if expected is not None and header.get("tokenizer", expected) != expected:
             raise CourseError(
                 f"The tokens in {path} are those of another tokenizer; write them again with this"
                 " one."
@@ -80,7 +91,7 @@ class TokenStore:
 
 
 def fingerprint(tokenizer: Tokenizer) -> str:
-    """Tells two tokenizers apart."""
+    """A short hash that tells two tokenizers apart."""
     return hashlib.sha256(tokenizer.backend.to_str().encode()).hexdigest()[:16]
 
 
@@ -105,28 +116,40 @@ def encode_corpus(
     Raises:
         CourseError: no document has any text.
     """
-    end = [] if tokenizer.vocab.eos is None else [tokenizer.vocab.eos]
-    name = "uint16" if tokenizer.vocab.size <= 2**16 else "uint32"
-    texts = (row if isinstance(row, str) else row["text"] for row in dataset)
-    chunks = iter(lambda: list(islice(texts, CHUNK)), [])
-    encoded = (ids + end for chunk in chunks for ids in tokenizer.ids(chunk, special=False))
-    documents = (np.array(ids, dtype=np.dtype(name).newbyteorder("<")) for ids in encoded)
+    dtype = "uint16" if tokenizer.vocab.size <= 2**16 else "uint32"
+    documents = _encoded(dataset, tokenizer, dtype)
     if path is None:
         store = TokenStore(list(documents))
     else:
-        about = {
+        header = {
+            "dtype": dtype,
             "vocab": tokenizer.vocab.size,
             "tokenizer": fingerprint(tokenizer),
             "note": dict(note or {}),
         }
-        _write(Path(path), documents, {"dtype": name, **about})
+        _write(Path(path), documents, header)
         store = TokenStore.open(path)
     if store.tokens == 0:
         raise CourseError("The corpus is empty: no document has any text.")
     return store
 
 
+def _encoded(
+    dataset: Iterable[Mapping[str, Any] | str], tokenizer: Tokenizer, dtype: str
+) -> Iterator[Ints]:
+    """The ids of one document after the other; many are tokenized at a time, in parallel."""
+    end = [] if tokenizer.vocab.eos is None else [tokenizer.vocab.eos]
+    little_endian = np.dtype(dtype).newbyteorder("<")
+    texts = (row if isinstance(row, str) else row["text"] for row in dataset)
+    chunk = list(islice(texts, CHUNK))
+    while chunk:
+        for ids in tokenizer.ids(chunk, special=False):
+            yield np.array(ids + end, dtype=little_endian)
+        chunk = list(islice(texts, CHUNK))
+
+
 def _write(path: Path, documents: Iterator[Ints], header: dict[str, Any]) -> None:
+    """Write the three files; without the header, which comes last, they do not count."""
     for name in ("header.json", "tokens.bin", "starts.bin"):
         sweep(path / name)
     (path / "header.json").unlink(missing_ok=True)
@@ -135,7 +158,7 @@ def _write(path: Path, documents: Iterator[Ints], header: dict[str, Any]) -> Non
         atomic_write(path / "tokens.bin", "wb") as tokens,
         atomic_write(path / "starts.bin", "wb") as starts,
     ):
-        starts.write(bytes(8))
+        starts.write(bytes(8))  # the first document begins at 0
         for ids in documents:
             tokens.write(ids.tobytes())
             end += len(ids)
@@ -154,6 +177,7 @@ def _is_header(header: Any) -> bool:
 
 
 def _map(file: Path, dtype: str, count: int) -> Ints:
+    """A file of numbers as an array that is read where it is used."""
     kind = np.dtype(dtype).newbyteorder("<")
     if not file.is_file() or file.stat().st_size != count * kind.itemsize:
         raise CourseError(
@@ -173,13 +197,14 @@ def pieces(starts: Ints, length: int, overlap: int = 0) -> Ints:
     Returns:
         Int[N 3], rows (document, first, past-the-last) in stream positions.
     """
-    firsts = starts[:-1]
+    firsts = starts[:-1]  # of D documents
     stops = starts[1:]
     stride = length - overlap
     sizes = stops - firsts
+    # 1 + ceil((size - length) / stride) pieces of a long document, 1 of a short, 0 of an empty one
     counts = np.where(sizes > length, 1 - (length - sizes) // stride, np.minimum(sizes, 1))
-    documents = np.repeat(np.arange(len(sizes)), counts)
-    # of a piece in its document
+    documents = np.repeat(np.arange(len(sizes)), counts)  # D -> N pieces
+    # The number of each piece in its document: its own number minus that of the first piece.
     numbers = np.arange(len(documents)) - np.repeat(counts.cumsum() - counts, counts)
     begin = firsts[documents] + stride * numbers
     return np.stack([documents, begin, np.minimum(begin + length, stops[documents])], axis=1)

@@ -1,6 +1,11 @@
-"""Text to token numbers and back: WordPiece (Wu et al. 2016; BERT) and byte-level BPE (Sennrich et
-al. 2016 over bytes; GPT-2). The `tokenizers` library does the work; this file adds reproducible
-training, the roles of special tokens, and the older files of public checkpoints."""
+"""Text to token numbers and back.
+
+    WordPiece         BERT; Wu et al. 2016
+    byte-level BPE    GPT-2; Sennrich et al. 2016, over bytes
+
+The `tokenizers` library does the work. This file adds reproducible training, the roles of special
+tokens, and the older files of public checkpoints.
+"""
 
 import unicodedata
 from collections import Counter
@@ -41,9 +46,15 @@ SENTINEL = "<extra_id_{}>"  # what stands for a span that T5 is asked for, in pu
 
 @dataclass(frozen=True)
 class Encoding:
-    """One encoded text or pair; every list has one entry a token. words: counted on through a pair,
-    None at special tokens. offsets: first and past-the-last character of each token in its own
-    text."""
+    """One encoded text or pair; every list has one entry a token.
+
+    Attributes:
+        ids: token numbers.
+        segments: 0 in the first text, 1 in the second.
+        words: the number of each token's word, counted on through a pair; None at special tokens.
+        offsets: first and past-the-last character of each token in its own text.
+        tokens: as the vocabulary spells them.
+    """
 
     ids: list[int]
     segments: list[int]
@@ -79,12 +90,17 @@ class Tokenizer:
         *,
         max_length: int | None = None,
     ) -> Encoding:
-        """Encode one text, or two for one input. special: with this vocabulary's special tokens
-        ([CLS] and [SEP] for BERT, none for GPT). max_length: cut to so many tokens, specials
-        included, from the end of the longer text."""
-        return self.encode_batch(
-            [text], None if pair is None else [pair], special, max_length=max_length
-        )[0]
+        """Encode one text, or two for one input.
+
+        Args:
+            text: plain, or a list of words.
+            pair: the second text.
+            special: add this vocabulary's special tokens ([CLS] and [SEP] for BERT, none for GPT).
+            max_length: cut to so many tokens, specials included, from the end of the longer text.
+        """
+        pairs = None if pair is None else [pair]
+        (encoding,) = self.encode_batch([text], pairs, special, max_length=max_length)
+        return encoding
 
     def encode_batch(
         self,
@@ -118,8 +134,13 @@ class Tokenizer:
         return [self.backend.id_to_token(i) or "" for i in _list(ids)]
 
     def words(self, ids: Tensor) -> Tensor:
-        """Number the words of each row of Int[B T] (or [T]), read off the tokens' spelling; -1 at
-        special tokens.
+        """The number of each token's word in its row, told by the tokens' spelling.
+
+        Args:
+            ids: Int[B T] or Int[T].
+
+        Returns:
+            Int of the same shape; -1 at special tokens.
         """
         if self._kinds is None:
             # 0: inside a word, 1: starts one (an unknown word too), -1: no word at all.
@@ -129,15 +150,21 @@ class Tokenizer:
             self._kinds = torch.tensor(kinds)
         kinds_here = self._kinds[ids]
         outside = kinds_here == -1
-        # first of a text
-        opens = torch.cat([torch.ones_like(outside[..., :1]), outside[..., :-1]], dim=-1)
-        starts = (kinds_here == 1) | (opens & ~outside)
+        # The first token of a text starts a word, however it is spelled.
+        is_first = torch.cat([torch.ones_like(outside[..., :1]), outside[..., :-1]], dim=-1)
+        starts = (kinds_here == 1) | (is_first & ~outside)
         return (starts.cumsum(-1) - 1).masked_fill(outside, -1)
 
     def save(self, path: str | Path, *, segments: bool = False) -> Path:
-        """Write tokenizer.json, the file or into a folder; a folder also gets a
-        tokenizer_config.json naming the roles, so that transformers' AutoTokenizer opens it.
-        segments: whether it then gives them."""
+        """Write tokenizer.json; into a folder also tokenizer_config.json, for transformers.
+
+        Args:
+            path: a file whose name ends in .json, or a folder.
+            segments: whether transformers' AutoTokenizer gives segments (`token_type_ids`), too.
+
+        Returns:
+            The path of tokenizer.json.
+        """
         path = Path(path)
         file = path if path.suffix == ".json" else path / "tokenizer.json"
         with atomic_write(file) as handle:
@@ -154,13 +181,21 @@ class Tokenizer:
 
     @staticmethod
     def load(path: str | Path) -> "Tokenizer":
-        """Open a tokenizer.json, or a folder with one or with a public model's older files,
-        vocab.txt or vocab.json (BERT's and GPT-2's, if no config.json says otherwise)."""
+        """Open a tokenizer.
+
+        Args:
+            path: a tokenizer.json, or a folder with one, or a folder with a public model's older
+                files: vocab.txt (BERT's) or vocab.json (GPT-2's), if its config.json does not name
+                another family.
+
+        Raises:
+            CourseError: there is no tokenizer, or it is damaged.
+        """
         try:
-            made = Tokenizer(*_open(Path(path)))
-            # a rare letter: the library says so if there is no token for the unknown
-            made.ids(["\N{VAI SYLLABLE EE}"])
-            return made
+            tokenizer = Tokenizer(*_open(Path(path)))
+            # A rare letter: the library raises an error if there is no token for the unknown.
+            tokenizer.ids(["\N{VAI SYLLABLE EE}"])
+            return tokenizer
         except CourseError:
             raise
         except Exception as error:  # the library raises bare Exception for a broken file
@@ -193,10 +228,11 @@ class Tokenizer:
             raise CourseError(
                 "Expected a list of texts, got one string; put it in a list, or call encode()."
             )
-        split = bool(texts) and not isinstance(texts[0], str)
-        rows: list[Any] = [self._input(t) for t in texts]
+        are_words = bool(texts) and not isinstance(texts[0], str)
+        rows: list[Any] = [self._input(text) for text in texts]
         if pairs is not None:
-            rows = list(zip(rows, (self._input(p) for p in pairs), strict=True))
+            seconds = [self._input(pair) for pair in pairs]
+            rows = list(zip(rows, seconds, strict=True))
         run = self.backend.encode_batch_fast if fast else self.backend.encode_batch
         if max_length is not None:
             least = self.backend.num_special_tokens_to_add(pairs is not None) if special else 0
@@ -206,42 +242,55 @@ class Tokenizer:
                 )
             self.backend.enable_truncation(max_length)
         try:
-            return list(run(rows, is_pretokenized=split, add_special_tokens=special))
+            return list(run(rows, is_pretokenized=are_words, add_special_tokens=special))
         finally:
             self.backend.no_truncation()
 
     def _input(self, text: Text) -> Text:
+        """Words for byte-level BPE, whose words begin with the blank before them."""
         if isinstance(text, str) or not self.byte_level:
             return text
         return [word if i == 0 else " " + word for i, word in enumerate(text)]
 
 
 def train_wordpiece(texts: Iterable[str], size: int, lowercase: bool = True) -> Tokenizer:
-    """Learn WordPiece with at most `size` entries; [PAD] [UNK] [CLS] [SEP] [MASK] are ids 0 to 4.
-    The library numbers "##x" pieces, which decide ties between merges, in the order of a hash
-    table; so the alphabet is numbered first."""
+    """Learn WordPiece from texts.
+
+    Args:
+        texts: to learn from.
+        size: entries at most; [PAD] [UNK] [CLS] [SEP] [MASK] are ids 0 to 4.
+        lowercase: whether upper and lower case are the same.
+
+    Raises:
+        CourseError: there is no text, or `size` has no room for the letters.
+    """
     normalizer = normalizers.BertNormalizer(lowercase=lowercase)
     texts = list(texts)
-    counts: Counter[str] = Counter()
+    counts: Counter[str] = Counter()  # of the characters
     for text in texts:
         counts.update(normalizer.normalize_str(text))
-    kept = sorted((c for c in counts if not c.isspace()), key=lambda c: (-counts[c], c))[:ALPHABET]
-    alphabet = sorted(kept)
-    inner = [f"##{c}" for c in alphabet if _inside_words(c)]
+    characters = [character for character in counts if not character.isspace()]
+    characters.sort(key=lambda character: (-counts[character], character))
+    alphabet = sorted(characters[:ALPHABET])
+    inner = [f"##{character}" for character in alphabet if _inside_words(character)]
     _require_room(size, len(WORDPIECE_SPECIALS) + len(alphabet) + len(inner), bool(alphabet))
 
-    unknown, cls, sep = (WORDPIECE_SPECIALS[i] for i in (1, 2, 3))
+    _, unknown, cls, sep, _ = WORDPIECE_SPECIALS
     learner = tokenizers.Tokenizer(models.WordPiece(unk_token=unknown))
     learner.normalizer = normalizer
     learner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    # The library would number the "##x" entries in the order of a hash table, and their numbers
+    # decide ties between merges. Given as specials they have the same numbers in every run.
     specials = [*WORDPIECE_SPECIALS, *inner]
     trainer = trainers.WordPieceTrainer(
         limit_alphabet=len(alphabet), **_learning(size, alphabet, specials)
     )
     learner.train_from_iterator(texts, trainer, len(texts))
     model = models.WordPiece(learner.get_vocab(), unk_token=unknown, max_input_chars_per_word=100)
+    # Anew from the entries alone: here the "##x" are no special tokens.
     backend = tokenizers.Tokenizer(model)
-    backend.normalizer, backend.pre_tokenizer = learner.normalizer, learner.pre_tokenizer
+    backend.normalizer = learner.normalizer
+    backend.pre_tokenizer = learner.pre_tokenizer
     backend.decoder = decoders.WordPiece(prefix="##")
     backend.post_processor = processors.TemplateProcessing(
         single=f"{cls}:0 $A:0 {sep}:0",
@@ -253,8 +302,15 @@ def train_wordpiece(texts: Iterable[str], size: int, lowercase: bool = True) -> 
 
 
 def train_bpe(texts: Iterable[str], size: int) -> Tokenizer:
-    """Learn byte-level BPE with at most `size` entries; <|pad|> and <|endoftext|> are ids 0 and 1,
-    the 256 bytes the alphabet; any text comes back unchanged."""
+    """Learn byte-level BPE from texts; any text, once encoded, comes back unchanged.
+
+    Args:
+        texts: to learn from.
+        size: entries at most; <|pad|> and <|endoftext|> are ids 0 and 1, then come the 256 bytes.
+
+    Raises:
+        CourseError: there is no text, or `size` has no room for the bytes.
+    """
     texts = list(texts)
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     _require_room(size, len(BPE_SPECIALS) + len(alphabet), any(texts))
@@ -274,9 +330,7 @@ def add_sentinels(tokenizer: Tokenizer, n: int = 100) -> Tokenizer:
 
 
 def _inside_words(char: str) -> bool:
-    """Whether the pre-tokenizer can leave `char` inside a word: not punctuation, not a CJK
-    ideograph.
-    """
+    """Whether a character can stand inside a word: no punctuation, no Chinese character."""
     ascii_symbol = char.isascii() and not char.isalnum()
     ideograph = 0x3400 <= ord(char) <= 0x9FFF
     return not (ascii_symbol or ideograph or unicodedata.category(char).startswith("P"))
@@ -295,51 +349,60 @@ def _require_room(size: int, least: int, texts: bool) -> None:
 
 
 def _vocab(backend: tokenizers.Tokenizer, roles: dict[str, str]) -> Vocab:
-    found: dict[str, int | None] = {}
+    """The special tokens by their roles: as `roles` names them, else by their usual names."""
+    role_ids: dict[str, int | None] = {}
     for role, names in ROLES.items():
         candidates = (roles[role],) if role in roles else names
         ids = [backend.token_to_id(name) for name in candidates]
-        found[role] = next((i for i in ids if i is not None), None)
-    if "sep" not in roles and found["cls"] is None:
-        found["sep"] = None  # T5 has "</s>" as its end only
+        role_ids[role] = next((i for i in ids if i is not None), None)
+    if "sep" not in roles and role_ids["cls"] is None:
+        role_ids["sep"] = None  # T5 has "</s>" as its end only
     added = {i for i, token in backend.get_added_tokens_decoder().items() if token.special}
-    special = tuple(sorted(added | {i for i in found.values() if i is not None}))
+    special = tuple(sorted(added | {i for i in role_ids.values() if i is not None}))
     tokens = backend.get_vocab()
     size = max(tokens.values(), default=-1) + 1
     ends = sorted(i for name, i in tokens.items() if name.lstrip("Ġ▁#") in SENTENCE_ENDS)
     return Vocab(
-        size=size, special=special, ends=tuple(ends), sentinels=_sentinels(tokens), **found
+        size=size, special=special, ends=tuple(ends), sentinels=_sentinels(tokens), **role_ids
     )
 
 
 def _sentinels(tokens: dict[str, int]) -> tuple[int, ...]:
-    """<extra_id_0>, <extra_id_1>, ..., as far as they go."""
-    found: list[int] = []
-    while SENTINEL.format(len(found)) in tokens:
-        found.append(tokens[SENTINEL.format(len(found))])
-    return tuple(found)
+    """The ids of <extra_id_0>, <extra_id_1>, ..., as far as they go."""
+    ids: list[int] = []
+    while SENTINEL.format(len(ids)) in tokens:
+        ids.append(tokens[SENTINEL.format(len(ids))])
+    return tuple(ids)
 
 
 def _encoding(raw: tokenizers.Encoding) -> Encoding:
+    """The library's result; it counts the words of a second text from 0, we count them on."""
     words: list[int | None] = list(raw.word_ids)
     if raw.n_sequences > 1:
-        parts = raw.sequence_ids
-        first = 1 + max(
-            (w for w, s in zip(words, parts, strict=True) if s == 0 and w is not None), default=-1
-        )
-        words = [w if w is None or s != 1 else w + first for w, s in zip(words, parts, strict=True)]
+        texts = list(zip(words, raw.sequence_ids, strict=True))  # (word, which text it is in)
+        in_first = [word for word, text in texts if text == 0 and word is not None]
+        count = max(in_first, default=-1) + 1
+        words = []
+        for word, text in texts:
+            words.append(word + count if word is not None and text == 1 else word)
     return Encoding(raw.ids, raw.type_ids, words, raw.offsets, raw.tokens)
 
 
 def _learning(size: int, alphabet: list[str], specials: Iterable[str]) -> dict[str, Any]:
-    """What both kinds of pieces are learned with."""
-    learn = {"vocab_size": size, "min_frequency": 2, "show_progress": False}
-    return learn | {"initial_alphabet": alphabet, "special_tokens": list(specials)}
+    """The trainer's options that WordPiece and BPE share."""
+    return {
+        "vocab_size": size,
+        "min_frequency": 2,
+        "show_progress": False,
+        "initial_alphabet": alphabet,
+        "special_tokens": list(specials),
+    }
 
 
 def _list(ids: Iterable[int] | Tensor) -> list[int]:
     try:
-        return [int(i) for i in (ids.tolist() if isinstance(ids, Tensor) else ids)]
+        numbers = ids.tolist() if isinstance(ids, Tensor) else ids
+        return [int(number) for number in numbers]
     except (TypeError, ValueError):
         raise CourseError(
             f"Token numbers are a list of whole numbers, not {f'{ids!r:.60}'}."
@@ -348,18 +411,15 @@ def _list(ids: Iterable[int] | Tensor) -> list[int]:
 
 def _open(path: Path) -> tuple[tokenizers.Tokenizer, dict[str, str]]:
     """The library's tokenizer, and the special tokens that its configuration names, by role."""
-    folder = path if path.is_dir() else path.parent
-    config = (
-        read_json(folder / "tokenizer_config.json")
-        if (folder / "tokenizer_config.json").is_file()
-        else {}
-    )
-    named = {role: config.get(f"{role}_token") for role in ROLES}
-    texts = {
-        role: token.get("content") if isinstance(token, dict) else token
-        for role, token in named.items()
-    }
-    roles = {role: text for role, text in texts.items() if isinstance(text, str)}
+    config_file = (path if path.is_dir() else path.parent) / "tokenizer_config.json"
+    config = read_json(config_file) if config_file.is_file() else {}
+    roles = {}
+    for role in ROLES:
+        token = config.get(f"{role}_token")
+        if isinstance(token, dict):
+            token = token.get("content")
+        if isinstance(token, str):
+            roles[role] = token
     file = path / "tokenizer.json" if path.is_dir() else path
     if file.is_file() and file.suffix == ".json":
         return tokenizers.Tokenizer.from_file(str(file)), roles

@@ -16,9 +16,19 @@ WordsOf = Callable[[int], Sequence[str]]  # document number -> its words
 
 
 class BiLMBatches:
-    """Whole documents, `<S>` words `</S>`, one a row, none of them twice: batch `step` depends on
-    (words, seed, step) only. length: most words of a row, marks included. pool: batches whose
-    documents are sorted by length together."""
+    """Whole documents, `<S>` words `</S>`, one a row, and none of them twice.
+
+    Batch `step` depends on (words, seed, step) only.
+
+    Args:
+        words: document number -> its words, for any number from 0 on.
+        vocabulary: numbers the words.
+        config: the model's.
+        rows: in a batch.
+        length: most words in a row, marks included.
+        pool: batches whose documents are sorted by length together.
+        seed: of the order.
+    """
 
     def __init__(
         self,
@@ -31,15 +41,21 @@ class BiLMBatches:
         pool: int = 64,
         seed: int = 0,
     ) -> None:
-        self.words, self.vocabulary, self.config = words, vocabulary, config
-        self.rows, self.length, self.pool, self.seed = rows, length, pool, seed
-        self._made = lru_cache(maxsize=1)(self._make)
+        self.words = words
+        self.vocabulary = vocabulary
+        self.config = config
+        self.rows = rows
+        self.length = length
+        self.pool = pool
+        self.seed = seed
+        self._pool = lru_cache(maxsize=1)(self._read_pool)
 
     def __getitem__(self, step: int, /) -> Batch:
         number, index = divmod(step, self.pool)
-        return language_model_batch(self._made(number)[index], self.vocabulary, self.config.length)
+        return language_model_batch(self._pool(number)[index], self.vocabulary, self.config.length)
 
-    def _make(self, number: int) -> list[list[list[str]]]:
+    def _read_pool(self, number: int) -> list[list[list[str]]]:
+        """The documents of a pool's batches, as words."""
         count = self.rows * self.pool
         rows = [[BOS, *self.words(number * count + i), EOS][: self.length] for i in range(count)]
         return by_length(rows, self.rows, seeded_generator(self.seed, number))
@@ -48,12 +64,21 @@ class BiLMBatches:
 def language_model_batch(
     rows: Sequence[Sequence[str]], vocabulary: Vocabulary, length: int
 ) -> dict[str, Tensor]:
-    """Rows of words, marks included, and `labels` Int[B 2 T]: the word after each place and the
-    word before it, -100 where there is none."""
+    """A batch for ELMo's two language models.
+
+    Args:
+        rows: words, marks included.
+        vocabulary: numbers the words that are predicted.
+        length: most characters in a word.
+
+    Returns:
+        The words' characters, and `labels` Int[B 2 T]: at each position the next word and the word
+        before, -100 where there is none.
+    """
     batch = characters(rows, length, ends=False)
     labels = torch.full((len(rows), 2, batch["ids"].shape[1]), IGNORE)
     for b, row in enumerate(rows):
         ids = torch.tensor(vocabulary.ids(row))
-        labels[b, 0, : len(row) - 1] = ids[1:]
-        labels[b, 1, 1 : len(row)] = ids[:-1]
+        labels[b, 0, : len(row) - 1] = ids[1:]  # forwards: the next word
+        labels[b, 1, 1 : len(row)] = ids[:-1]  # backwards: the word before
     return {**batch, "labels": labels}

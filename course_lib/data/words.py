@@ -26,19 +26,27 @@ def lowercase_words(texts: Iterable[str]) -> Iterator[list[str]]:
 
 
 def task_words(task: Mapping[str, Iterable[Mapping[str, Any]]]) -> list[str]:
-    """Every word of a task's texts, in all its splits: a vocabulary of inputs only, whose vectors
-    come by spelling.
+    """Every word of a task's texts, in all its splits, in the order of their first appearance.
+
+    It is a vocabulary of inputs only: a model that reads spelling has a vector for each of them.
     """
-    values = (value for rows in task.values() for row in rows for value in row.values())
-    texts = (text for value in values for text in (value if isinstance(value, list) else [value]))
-    return list(
-        dict.fromkeys(word for text in texts if isinstance(text, str) for word in split_words(text))
-    )
+    words: dict[str, None] = {}  # a set that keeps its order
+    for rows in task.values():
+        for row in rows:
+            for value in row.values():
+                texts = value if isinstance(value, list) else [value]
+                for text in texts:
+                    if isinstance(text, str):
+                        words |= dict.fromkeys(split_words(text))
+    return list(words)
 
 
 def word_tokenizer(words: Iterable[str]) -> Tokenizer:
-    """One token a word or punctuation mark; texts are framed as `<S> text </S>`, pairs as two of
-    these. Words that are not among `words` become `<UNK>`."""
+    """A tokenizer of one token a word or punctuation mark.
+
+    A text is framed as `<S> text </S>`, and a pair as two of these. Words that are not among
+    `words` become `<UNK>`.
+    """
     import tokenizers
     from tokenizers import models, pre_tokenizers, processors
 
