@@ -1,8 +1,8 @@
-"""Rows of text as tensors, and each objective's corruption of them: (ids, attention_mask, rng) ->
-batch.
+"""Rows of text as tensors, and each objective's corruption of them.
 
-ids Int[B T] and attention_mask Bool[B T] are rows of text with their special tokens, as `pad` makes
-them. `registry` says which loss belongs to which corruption.
+A corruption is a function (ids, attention_mask, rng) -> batch. ids Int[B T] and attention_mask
+Bool[B T] are rows of text with their special tokens, as `pad` makes them. `registry` says which
+loss belongs to which corruption.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -69,10 +69,11 @@ def pad_to_longest(
 
 
 def width_of(lengths: Ints, most: int | None = None, step: int = WIDTH_STEP) -> Ints:
-    """Lengths rounded up to multiples of `step`, but not past `most`, if they are not longer
-    themselves.
+    """Lengths rounded up to multiples of `step`, but not past `most`.
+
+    A length above `most` stays as it is.
     """
-    rounded = -(-lengths // step) * step
+    rounded = -(-lengths // step) * step  # -(-a // b) is a / b, rounded up
     if most is None:
         return rounded
     return np.maximum(np.minimum(rounded, most), lengths)
@@ -138,8 +139,14 @@ def denoised(
 ) -> Batch:
     """BART: the source (ids, attention_mask) is the noised text, the target (labels) the text.
 
-    noises: of `denoising.NOISES`; BART's two by default. Where no token ends a sentence, the
-    sentences cannot be permuted; then the other one alone. options: of `denoising.noised`.
+    Args:
+        ids: Int[B T].
+        attention_mask: Bool[B T].
+        rng: of the draws.
+        vocab: names the special tokens.
+        noises: names of `denoising.NOISES`; by default BART's two. Where no token ends a sentence,
+            sentences cannot be permuted, and the default is text infilling alone.
+        options: of `denoising.noised`.
     """
     if noises is None:
         noises = BART_NOISES if options.get("ends") or vocab.ends else ("text infilling",)
@@ -173,9 +180,7 @@ def span_corrupted(
 
 
 def prefixed(ids: Tensor, attention_mask: Tensor, rng: torch.Generator, *, vocab: Vocab) -> Batch:
-    """Each text cut in two (`denoising.prefix_lm`): ids and attention_mask of the first parts,
-    labels the second parts.
-    """
+    """Each text cut in two: the first part is the source, the second the target (`labels`)."""
 
     def corrupt(text: Tensor) -> InputTarget:
         return prefix_lm(text, rng, vocab=vocab)
@@ -216,6 +221,7 @@ def _texts(ids: Tensor, attention_mask: Tensor) -> list[Tensor]:
 
 
 def _padded(pairs: Iterable[InputTarget], vocab: Vocab, most: int | None) -> dict[str, Tensor]:
+    """A batch of sources (ids, attention_mask) and targets (labels)."""
     inputs = [pair.input.tolist() for pair in pairs]
     targets = [pair.target.tolist() for pair in pairs]
     labels = pad(targets, IGNORE, most=most)["ids"]

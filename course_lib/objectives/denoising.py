@@ -1,8 +1,8 @@
 """Texts that a decoder must say again: BART's five noises, T5's spans, a text cut in two.
 
 BART (Lewis et al. 2020, section 2.2, figure 2): each noise takes one text, ids Int[T], and returns
-a new one. What lies between two special tokens counts as a document; the special tokens themselves,
-padding among them, stay.
+a new one. What lies between two special tokens counts as a document. The special tokens themselves
+stay, padding among them.
 
 T5 (Raffel et al. 2020, section 3.1.4, figure 2): one text becomes an input and a target. A special
 token that ends the text ends both.
@@ -49,7 +49,8 @@ def text_infilling(
 ) -> Tensor:
     """Spans of tokens become one mask token each: ABCDEF. -> A_D_F.
 
-    The model must find out how many are missing. Where a span has length 0, none is.
+    The model must find out how many are missing. A span of length 0 is a mask token where nothing
+    is missing.
 
     Known departure: spans of length 0 that would make a text longer than it was are left out.
 
@@ -156,23 +157,23 @@ def infill(ids: Tensor, spans: Sequence[tuple[int, int]], mask: int) -> Tensor:
 def poisson_lengths(budget: int, rng: torch.Generator, *, mean: float = 3.0) -> list[int]:
     """Draw Poisson span lengths, zeros among them, that add up to `budget`.
 
-    They come in the order drawn; the last is cut to fit. There are at most `budget` of them: zeros
-    beyond that are left out.
+    They come in the order drawn; the last is cut to fit. There are at most `budget` of them, so
+    some zeros may be left out.
     """
     drawn = torch.zeros(0, dtype=torch.int64, device=rng.device)
     while int(drawn.sum()) < budget:
         more = torch.poisson(torch.full((budget,), mean, device=rng.device), generator=rng)
         drawn = torch.cat([drawn, more.long()])
-    lengths = fill_budget(drawn, budget)
-    zeros_left = budget - sum(length > 0 for length in lengths)
-    kept = []
-    for length in lengths:
+    lengths = []
+    drawn_lengths = fill_budget(drawn, budget)
+    zeros_left = budget - sum(length > 0 for length in drawn_lengths)
+    for length in drawn_lengths:
         if length == 0:
             if zeros_left == 0:
                 continue
             zeros_left -= 1
-        kept.append(length)
-    return kept
+        lengths.append(length)
+    return lengths
 
 
 class InputTarget(NamedTuple):
@@ -284,7 +285,10 @@ def restore(input: Tensor, target: Tensor, sentinels: Sequence[int]) -> Tensor:
             current.append(token)
     text: list[int] = []
     for token in input.tolist():
-        text += spans.get(token, []) if token in sentinels else [token]
+        if token in sentinels:
+            text += spans.get(token, [])
+        else:
+            text.append(token)
     return input.new_tensor(text)
 
 

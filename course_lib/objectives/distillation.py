@@ -1,5 +1,4 @@
-"""Distillation: a small student learns from what a large teacher says, not only from the right
-answers.
+"""The losses of distillation: a small student learns from what a large teacher says.
 
     soft_loss         the teacher's probabilities, softened (Hinton et al. 2015, section 2)
     cosine_loss       the direction of the hidden states (Sanh et al. 2019, DistilBERT, section 2)
@@ -24,16 +23,15 @@ from course_lib.objectives.losses import Batch, chosen, cross_entropy, inputs
 def soft_loss(
     student: Float[Tensor, "N V"], teacher: Float[Tensor, "N V"], temperature: float = 2.0
 ) -> Float[Tensor, ""]:
-    """T^2 KL(softmax(teacher / T) || softmax(student / T)), the mean over N (Hinton et al. 2015,
-    section 2).
+    """T^2 KL(softmax(teacher / T) || softmax(student / T)), the mean over N.
 
-    The gradient of softened probabilities shrinks with 1 / T^2; the factor keeps its weight beside
-    the hard loss.
+    (Hinton et al. 2015, section 2.) The gradient of softened probabilities shrinks with 1 / T^2.
+    The factor T^2 keeps its weight beside the hard loss.
     """
-    target = (teacher.detach().float() / temperature).log_softmax(-1)
-    own = (student.float() / temperature).log_softmax(-1)
-    divergence = F.kl_div(own, target, reduction="sum", log_target=True)
-    return divergence * temperature**2 / max(1, len(own))
+    target = (teacher.detach().float() / temperature).log_softmax(-1)  # N V
+    log_probabilities = (student.float() / temperature).log_softmax(-1)
+    divergence = F.kl_div(log_probabilities, target, reduction="sum", log_target=True)
+    return divergence * temperature**2 / max(1, len(target))
 
 
 def cosine_loss(
@@ -51,10 +49,11 @@ def hidden_loss(
     teacher: Float[Tensor, "B T D"],
     attention_mask: Tensor | None = None,
 ) -> Float[Tensor, ""]:
-    """Mean squared difference of hidden states over real tokens (Jiao et al. 2020, equations 8 and
-    9).
+    """Mean squared difference of hidden states over real tokens.
+
+    (Jiao et al. 2020, equations 8 and 9.)
     """
-    difference = student.float() - teacher.detach().float()
+    difference = student.float() - teacher.detach().float()  # B T D
     return _mean(difference.square().mean(-1), attention_mask)
 
 
@@ -63,14 +62,17 @@ def attention_loss(
     teacher: Float[Tensor, "B H T T"],
     attention_mask: Tensor | None = None,
 ) -> Float[Tensor, ""]:
-    """Mean squared difference of the attention scores before the softmax (Jiao et al. 2020,
-    equation 7), over heads and, for each real query, over the keys that it may attend to.
+    """Mean squared difference of the attention scores before the softmax.
+
+    (Jiao et al. 2020, equation 7.) The mean is over the heads, over the real queries and, for each
+    query, over the keys that it may attend to.
     """
     # Hidden keys have the lowest score that there is.
-    visible = teacher > torch.finfo(teacher.dtype).min / 2
-    own = student.masked_fill(~visible, 0).float()
+    visible = teacher > torch.finfo(teacher.dtype).min / 2  # B H T T
+    scores = student.masked_fill(~visible, 0).float()
     target = teacher.masked_fill(~visible, 0).detach().float()
-    per_query = (own - target).square().sum(-1) / visible.sum(-1).clamp(min=1)  # B H T
+    squares = (scores - target).square().sum(-1)  # B H T
+    per_query = squares / visible.sum(-1).clamp(min=1)
     return _mean(per_query.mean(1), attention_mask)
 
 
@@ -87,13 +89,14 @@ def distilbert(
         cosine: weight of the last hidden states' cosine, at every real token.
     """
     at = chosen(batch)
-    own, theirs = model(batch["ids"], loss_mask=at, **inputs(batch))
-    soft_term = soft * soft_loss(own.logits, theirs.logits)
-    total = soft_term + hard * cross_entropy(own.logits, batch["labels"][at])
+    student, teacher = model(batch["ids"], loss_mask=at, **inputs(batch))
+    soft_term = soft * soft_loss(student.logits, teacher.logits)
+    total = soft_term + hard * cross_entropy(student.logits, batch["labels"][at])
     if cosine:
         # A micro-batch's share of the real tokens is not its share of the masked ones.
         share = batch.get("token_share", 1.0)
-        states = cosine_loss(own.hidden[-1], theirs.hidden[-1], batch.get("attention_mask"))
+        attention_mask = batch.get("attention_mask")
+        states = cosine_loss(student.hidden[-1], teacher.hidden[-1], attention_mask)
         total = total + cosine * share * states
     return total
 
@@ -104,12 +107,12 @@ def tinybert(model: nn.Module, batch: Batch) -> Tensor:
     No labels are needed. Afterwards `classification` teaches the answers (section 3.2).
     """
     attention_mask = batch.get("attention_mask")
-    own, theirs = model(batch["ids"], attention=True, **inputs(batch))
+    student, teacher = model(batch["ids"], attention=True, **inputs(batch))
     terms = []
-    for student, teacher in zip(own.hidden, theirs.hidden, strict=True):
-        terms.append(hidden_loss(student, teacher, attention_mask))
-    for student, teacher in zip(own.attention, theirs.attention, strict=True):
-        terms.append(attention_loss(student, teacher, attention_mask))
+    for state, target in zip(student.hidden, teacher.hidden, strict=True):  # B T D, each layer
+        terms.append(hidden_loss(state, target, attention_mask))
+    for scores, target in zip(student.attention, teacher.attention, strict=True):  # B H T T
+        terms.append(attention_loss(scores, target, attention_mask))
     return sum(terms[1:], start=terms[0]) * batch.get("token_share", 1.0)
 
 
@@ -132,9 +135,9 @@ def classification(
         soft: weight of the teacher's probabilities.
         hard: weight of the right classes.
     """
-    own, theirs = model(batch["ids"], **inputs(batch))
-    soft_term = soft * soft_loss(own.logits, theirs.logits, temperature)
-    return soft_term + hard * cross_entropy(own.logits, batch["labels"])
+    student, teacher = model(batch["ids"], **inputs(batch))  # logits N V
+    soft_term = soft * soft_loss(student.logits, teacher.logits, temperature)
+    return soft_term + hard * cross_entropy(student.logits, batch["labels"])
 
 
 def _mean(values: Float[Tensor, "B T"], attention_mask: Tensor | None) -> Tensor:

@@ -1,6 +1,4 @@
-"""What all corruptions share: the generator of their draws, the tokens that they may touch, and
-where spans of tokens lie.
-"""
+"""What all corruptions share: random draws, the tokens they may touch, and where spans lie."""
 
 import hashlib
 
@@ -63,11 +61,14 @@ def choose(units: Tensor, allowed: Tensor, rate: float, rng: torch.Generator) ->
     present = torch.zeros(len(units), max(width, 1), dtype=torch.bool, device=units.device)  # B W
     present.scatter_reduce_(1, inside, allowed, reduce="amax")
     # Every unit draws a number; those with the lowest ranks are chosen. Absent units come last.
-    order = torch.rand(present.shape, generator=rng, device=units.device).masked_fill(~present, 2.0)
-    rank = order.argsort(dim=1).argsort(dim=1)
-    total = present.sum(dim=1)
-    count = (total * rate).round().clamp(min=1 if rate > 0 else 0).minimum(total)
-    return (rank < count[:, None]).gather(1, inside) & allowed
+    draws = torch.rand(present.shape, generator=rng, device=units.device)
+    draws = draws.masked_fill(~present, 2.0)
+    rank = draws.argsort(dim=1).argsort(dim=1)  # the argsort of an order is each one's rank
+    total = present.sum(dim=1)  # B
+    least = 1 if rate > 0 else 0
+    count = (total * rate).round().clamp(min=least).minimum(total)  # B
+    is_chosen = rank < count[:, None]  # B W
+    return is_chosen.gather(1, inside) & allowed  # from units back to positions: B T
 
 
 def share_of(total: int, rate: float) -> int:
@@ -111,8 +112,8 @@ def lay_out(
     order = torch.randperm(count, generator=rng, device=rng.device).tolist()
     spans = []
     covered = 0  # tokens in the spans to the left
-    for i, (slot, which) in enumerate(zip(slots, order, strict=True)):
-        left = slot if apart else slot - i  # free tokens to the left
-        spans.append((left + covered, lengths[which]))
-        covered += lengths[which]
+    for i, (slot, number) in enumerate(zip(slots, order, strict=True)):
+        free_before = slot if apart else slot - i  # without the i spans that took a place each
+        spans.append((free_before + covered, lengths[number]))
+        covered += lengths[number]
     return spans

@@ -1,17 +1,17 @@
-"""How the sentences of documents become rows: next-sentence pairs, and the four input formats that
-RoBERTa compares.
+"""How the sentences of documents become rows: next-sentence pairs, and RoBERTa's input formats.
 
     segment-pair     [CLS] A [SEP] B [SEP], several sentences each, with next-sentence prediction
     sentence-pair    the same with one sentence each
     full-sentences   [CLS] sentences [SEP], packed to the full length, on into the next document
     doc-sentences    the same, but a document's end ends the row
 
-(Liu et al. 2019, section 4.2.) Here a sentence is a list of token ids, and a document a list of
-sentences."""
+RoBERTa compares these four (Liu et al. 2019, section 4.2). Here a sentence is a list of token ids,
+and a document a list of sentences.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate, takewhile
+from itertools import accumulate, chain, takewhile
 from typing import Any, Literal, NamedTuple, get_args
 
 import torch
@@ -25,8 +25,14 @@ Format = Literal["segment-pair", "sentence-pair", "full-sentences", "doc-sentenc
 
 @dataclass(frozen=True)
 class InputRow:
-    """One row. segments: 0 up to the first [SEP] of a pair, 1 behind it. next: 0 = the second part
-    followed the first, 1 = it is from another document, -100 = not a pair."""
+    """One row of a batch.
+
+    Attributes:
+        ids: the tokens, specials included.
+        segments: 0 up to the first [SEP] of a pair, 1 behind it.
+        next: 0 = the second part followed the first, 1 = it is from another document, -100 = not a
+            pair.
+    """
 
     ids: list[int]
     segments: list[int]
@@ -45,7 +51,17 @@ def input_rows(
     length: int = 512,
 ) -> list[InputRow]:
     """The rows of one pass over documents in one of the four formats, in the documents' order.
-    length: most tokens in a row, specials included."""
+
+    Args:
+        documents: sentences of token ids.
+        rng: of the pairs; packed rows draw nothing.
+        vocab: has [CLS] and [SEP].
+        format: one of the four.
+        length: most tokens in a row, specials included.
+
+    Raises:
+        CourseError: there is no such format, or the vocabulary lacks the special tokens.
+    """
     if format not in get_args(Format):
         raise CourseError(
             f"There is no input format {format!r}; there are {', '.join(get_args(Format))}."
@@ -56,7 +72,7 @@ def input_rows(
         )
     if format == "segment-pair":
         return segment_pairs(documents, rng, vocab=vocab, length=length)
-    # short rows; one for two sentences: as many tokens as the other formats
+    # One row for every two sentences: as many tokens in all as the other formats have.
     frame = _Frame(vocab, length, specials=3)
     pairs = nsp_pairs(documents, rng, n=sum(map(len, documents)) // 2)
     return [frame.pair(list(first), list(second), follows) for first, second, follows in pairs]
@@ -65,23 +81,35 @@ def input_rows(
 def packed_sentences(
     documents: Sequence[Document], *, vocab: Vocab, length: int = 512, across: bool = True
 ) -> list[InputRow]:
-    """Full-sentences or doc-sentences: as many whole sentences a row as fit, every token in exactly
-    one row. across: where a document ends, a row goes on with the next one, behind one more
-    [SEP]."""
+    """Full-sentences or doc-sentences: as many whole sentences a row as fit.
+
+    Every token is in exactly one row.
+
+    Args:
+        documents: sentences of token ids.
+        vocab: has [CLS] and [SEP].
+        length: most tokens in a row, specials included.
+        across: go on with the next document in the same row, behind one more [SEP].
+    """
     frame = _Frame(vocab, length, specials=2)
     rows: list[InputRow] = []
     row: list[int] = []
     for document in documents:
+        # In the middle of a row a document begins behind a [SEP].
         opening = [frame.sep] if row else []
         for sentence in _cut(document, frame.room):
-            if len(row) + len(opening) + len(sentence) > frame.room:
+            if len(row) + len(opening) + len(sentence) > frame.room:  # the row is full
                 rows.append(frame.single(row))
-                row, opening = [], []
-            row, opening = [*row, *opening, *sentence], []
+                row = []
+                opening = []
+            row = [*row, *opening, *sentence]
+            opening = []
         if row and not across:
             rows.append(frame.single(row))
             row = []
-    return [*rows, frame.single(row)] if row else rows
+    if row:
+        rows.append(frame.single(row))
+    return rows
 
 
 def segment_pairs(
@@ -92,67 +120,93 @@ def segment_pairs(
     length: int = 512,
     short: float = 0.1,
 ) -> list[InputRow]:
-    """BERT's own rows (Devlin et al. 2019, A.2): as many sentences of a document as fit are cut in
-    two behind a random one. In half of the rows another document's stand in for the second part,
-    which comes again in the next row. short: share of the rows of a random shorter length."""
-    frame, full = _Frame(vocab, length, specials=3), _for_pairs(documents)
+    """BERT's own rows (Devlin et al. 2019, appendix A.2): two parts of several sentences each.
+
+    As many sentences of a document as fit are cut in two behind a random one. In half of the rows
+    sentences of another document take the place of the second part; it then begins the next row.
+
+    Args:
+        documents: sentences of token ids.
+        rng: of the draws.
+        vocab: has [CLS] and [SEP].
+        length: most tokens in a row, specials included.
+        short: share of the rows that have a random shorter length.
+    """
+    frame = _Frame(vocab, length, specials=3)
+    full = _for_pairs(documents)
     rows = []
-    for here, document in enumerate(full):
-        sentences, first = _cut(document, frame.room - 1), 0
+    for number, document in enumerate(full):
+        sentences = _cut(document, frame.room - 1)
+        first = 0  # the sentence that the next row begins with
         while first < len(sentences):
             room = frame.room
             if _draw(rng, 1000) < 1000 * short:
                 room = 2 + _draw(rng, frame.room - 1)
             fitting = _fitting(sentences[first:], room)
             cut = 1 + _draw(rng, fitting - 1) if fitting > 1 else 1
-            a = [t for sentence in sentences[first : first + cut] for t in sentence]
-            true = bool(fitting > 1 and _draw(rng, 2))
-            if true:
-                b = [t for sentence in sentences[first + cut : first + fitting] for t in sentence]
+            a = _tokens(sentences[first : first + cut])
+            follows = bool(fitting > 1 and _draw(rng, 2))
+            if follows:
+                b = _tokens(sentences[first + cut : first + fitting])
             else:
-                other = full[(here + 1 + _draw(rng, len(full) - 1)) % len(full)]
-                start = _draw(rng, len(other))
-                b = [t for s in other[start:][: _fitting(other[start:], room - len(a))] for t in s]
-            rows.append(frame.pair(a, b[: frame.room - len(a)], int(not true)))
-            first += fitting if true else cut
+                other = full[_another(number, len(full), rng)]
+                rest = other[_draw(rng, len(other)) :]
+                b = _tokens(rest[: _fitting(rest, room - len(a))])
+            rows.append(frame.pair(a, b[: frame.room - len(a)], 0 if follows else 1))
+            first += fitting if follows else cut
     return rows
 
 
 class SentencePair(NamedTuple):
-    """Two sentences, texts or token ids. next: 0 = the second followed the first, 1 = it is from
-    another document.
-    """
+    """Two sentences, texts or token ids, and whether the second followed the first."""
 
     text: Any
     pair: Any
-    next: int
+    next: int  # 0 = it followed, 1 = it is from another document
 
 
 def nsp_pairs(
     documents: Sequence[Sequence[Any]], rng: torch.Generator, *, n: int
 ) -> list[SentencePair]:
-    """n sentence pairs for next-sentence prediction (Devlin et al. 2019, section 3.1), in random
-    order: n // 2 of them two neighbouring sentences of one document, the others with the second one
-    from another document."""
+    """Sentence pairs for next-sentence prediction (Devlin et al. 2019, section 3.1).
+
+    In n // 2 of them the second sentence followed the first; in the others it is from another
+    document. They come in random order.
+
+    Args:
+        documents: sentences, texts or token ids.
+        rng: of the draws.
+        n: how many pairs.
+    """
     full = _for_pairs(documents)
-    long = [d for d, document in enumerate(full) if len(document) > 1]
+    long = [number for number, document in enumerate(full) if len(document) > 1]
     truth = (torch.randperm(n, generator=rng) < n // 2).tolist()
     pairs = []
-    for true in truth:
-        place = long[_draw(rng, len(long))]
-        here = full[place]
-        first = _draw(rng, len(here) - 1)
-        if true:
-            pairs.append(SentencePair(here[first], here[first + 1], 0))
+    for follows in truth:
+        number = long[_draw(rng, len(long))]
+        document = full[number]
+        first = _draw(rng, len(document) - 1)
+        if follows:
+            pairs.append(SentencePair(document[first], document[first + 1], 0))
         else:
-            # any document but this one
-            there = full[(place + 1 + _draw(rng, len(full) - 1)) % len(full)]
-            pairs.append(SentencePair(here[first], there[_draw(rng, len(there))], 1))
+            other = full[_another(number, len(full), rng)]
+            pairs.append(SentencePair(document[first], other[_draw(rng, len(other))], 1))
     return pairs
 
 
 def _draw(rng: torch.Generator, below: int) -> int:
+    """A random number from 0 to `below` - 1."""
     return int(torch.randint(2**62, (1,), generator=rng)) % below
+
+
+def _another(number: int, count: int, rng: torch.Generator) -> int:
+    """The number of any of `count` documents but this one."""
+    return (number + 1 + _draw(rng, count - 1)) % count
+
+
+def _tokens(sentences: Sequence[Sequence[int]]) -> list[int]:
+    """Sentences end to end."""
+    return list(chain.from_iterable(sentences))
 
 
 class _Frame:
@@ -163,23 +217,27 @@ class _Frame:
             raise CourseError(
                 "The input formats need a vocabulary with [CLS] and [SEP]; this tokenizer has none."
             )
-        self.cls, self.sep, self.room = vocab.cls, vocab.sep, length - specials
+        self.cls = vocab.cls
+        self.sep = vocab.sep
+        self.room = length - specials  # tokens of text
 
     def single(self, ids: Sequence[int]) -> InputRow:
+        """One part."""
         return InputRow([self.cls, *ids, self.sep], [0] * (len(ids) + 2))
 
     def pair(self, a: list[int], b: list[int], follows: int) -> InputRow:
-        """The longer part loses its end until both fit."""
-        over = len(a) + len(b) - self.room
-        if over > 0:
+        """Two parts; the longer one loses its end until both fit."""
+        if len(a) + len(b) > self.room:
             keep_a = min(len(a), max(self.room // 2, self.room - len(b)))
-            a, b = a[:keep_a], b[: self.room - keep_a]
-        whole = [self.cls, *a, self.sep, *b, self.sep]
-        return InputRow(whole, [0] * (len(a) + 2) + [1] * (len(b) + 1), follows)
+            a = a[:keep_a]
+            b = b[: self.room - keep_a]
+        ids = [self.cls, *a, self.sep, *b, self.sep]
+        segments = [0] * (len(a) + 2) + [1] * (len(b) + 1)
+        return InputRow(ids, segments, follows)
 
 
 def _for_pairs(documents: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
-    """The documents that have sentences."""
+    """The documents that have sentences; a `CourseError` if they are too few for pairs."""
     full = [document for document in documents if len(document)]
     if len(full) < 2 or all(len(document) < 2 for document in full):
         raise CourseError(
@@ -191,7 +249,11 @@ def _for_pairs(documents: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
 
 def _cut(document: Document, room: int) -> list[Sequence[int]]:
     """The sentences, those longer than `room` in pieces."""
-    return [sentence[i : i + room] for sentence in document for i in range(0, len(sentence), room)]
+    pieces = []
+    for sentence in document:
+        for start in range(0, len(sentence), room):
+            pieces.append(sentence[start : start + room])
+    return pieces
 
 
 def _fitting(sentences: Sequence[Sequence[int]], room: int) -> int:

@@ -29,11 +29,10 @@ Loss = Callable[[nn.Module, Batch], Tensor]
 
 
 def clm(model: nn.Module, batch: Batch) -> Tensor:
-    """Next-token prediction: mean of -log p(ids[t + 1] | ids[: t + 1]) (Radford et al. 2018,
-    equation 1).
+    """Next-token prediction: mean of -log p(ids[t + 1] | ids[: t + 1]).
 
-    Reads `ids`, `attention_mask`, and, if it is there, `labels` Int[B T], what each position should
-    predict.
+    (Radford et al. 2018, equation 1.) Reads `ids`, `attention_mask` and, if the batch has it,
+    `labels` Int[B T], what each position should predict.
     """
     ids = batch["ids"]
     attention_mask = needed_mask(batch)
@@ -43,7 +42,7 @@ def clm(model: nn.Module, batch: Batch) -> Tensor:
         labels = next_tokens(ids, batch.get("attention_mask"))
     at = chosen({**batch, "labels": labels})
     everywhere = bool(at.all()) if isinstance(at, Tensor) else len(at[0]) == labels.numel()
-    if everywhere:  # nothing to choose: the logits stay where they are
+    if everywhere:  # every position has a target: choosing them would only copy the tensors
         logits = model(ids, attention_mask=attention_mask)  # B T V
         return cross_entropy(logits.flatten(0, 1), labels.flatten())
     logits = model(ids, attention_mask=attention_mask, loss_mask=at)  # N V
@@ -64,8 +63,10 @@ def mlm(model: nn.Module, batch: Batch) -> Tensor:
 def mlm_nsp(model: nn.Module, batch: Batch, *, weight: float = 1.0) -> Tensor:
     """BERT's sum of the masked-token and the next-sentence loss (Devlin et al. 2019, appendix A.2).
 
-    Reads what `mlm` reads, and `next` Int[B], the class of the sentence pair (-100: not a pair).
-    weight: of the next-sentence loss.
+    Args:
+        model: gives the logits of both.
+        batch: what `mlm` reads, and `next` Int[B], the class of the sentence pair, -100 = no pair.
+        weight: of the next-sentence loss.
     """
     at = chosen(batch)
     logits, follows = model(batch["ids"], loss_mask=at, **inputs(batch))  # N V, B 2
@@ -79,11 +80,15 @@ def mlm_nsp(model: nn.Module, batch: Batch, *, weight: float = 1.0) -> Tensor:
 def electra(
     model: nn.Module, batch: Batch, *, weight: float = 50.0, chosen_only: bool = False
 ) -> Tensor:
-    """The generator's masked-token loss and `weight` times the discriminator's (Clark et al. 2020,
-    section 2).
+    """The generator's masked-token loss and `weight` times the discriminator's.
 
-    The latter answers for every real token; chosen_only: only for those that were filled in
-    ("ELECTRA 15%", section 3.5).
+    (Clark et al. 2020, section 2.) The discriminator answers for every real token.
+
+    Args:
+        model: generator and discriminator.
+        batch: what `mlm` reads.
+        weight: of the discriminator's loss.
+        chosen_only: it answers only for tokens that were filled in ("ELECTRA 15%", section 3.5).
     """
     at = chosen(batch)
     out = model(batch["ids"], labels=batch["labels"], loss_mask=at, **inputs(batch))
@@ -108,8 +113,8 @@ def detection_loss(
         attention_mask: Bool[B T], the tokens that are asked; all if not given.
     """
     loss = F.binary_cross_entropy_with_logits(verdicts.float(), replaced.float(), reduction="none")
-    asked = torch.ones_like(replaced) if attention_mask is None else attention_mask.bool()
-    return (loss * asked).sum() / asked.sum().clamp(min=1)
+    counts = torch.ones_like(replaced) if attention_mask is None else attention_mask.bool()  # B T
+    return (loss * counts).sum() / counts.sum().clamp(min=1)
 
 
 def classification(model: nn.Module, batch: Batch) -> Tensor:
@@ -135,11 +140,15 @@ def span(model: nn.Module, batch: Batch) -> Tensor:
 
 
 def seq2seq(model: nn.Module, batch: Batch, *, smoothing: float = 0.0) -> Tensor:
-    """A target given a source: mean of -log p(labels[t] | labels[: t], source) (Raffel et al. 2020,
-    section 2.4).
+    """A target given a source: mean of -log p(labels[t] | labels[: t], source).
 
-    `labels` Int[B U] are the target, with -100 behind its end. The decoder reads it moved one to
-    the right (teacher forcing).
+    (Raffel et al. 2020, section 2.4.) The decoder reads the target moved one to the right (teacher
+    forcing).
+
+    Args:
+        model: an encoder-decoder.
+        batch: `ids`, `attention_mask`, and `labels` Int[B U], the target, -100 behind its end.
+        smoothing: as for `cross_entropy`.
     """
     labels = batch["labels"]
     at = chosen(batch)
@@ -151,10 +160,10 @@ def seq2seq(model: nn.Module, batch: Batch, *, smoothing: float = 0.0) -> Tensor
 
 
 def prefix_lm(model: nn.Module, batch: Batch) -> Tensor:
-    """A target behind its source in one decoder that sees the source from both sides (Raffel et al.
-    2020, section 3.2.1).
+    """A target behind its source in one decoder, which sees the source from both sides.
 
-    Reads what `collate.joined` makes: as `clm`, and `prefix` Int[B], the length of each source.
+    (Raffel et al. 2020, section 3.2.1.) Reads what `collate.joined` makes: the batch of `clm`, and
+    `prefix` Int[B], the length of each source.
     """
     at = chosen(batch)
     mask = masks.prefix(batch["prefix"], batch["ids"].shape[1])
@@ -163,8 +172,9 @@ def prefix_lm(model: nn.Module, batch: Batch) -> Tensor:
 
 
 def next_tokens(ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-    """labels Int[B T] for next-token prediction: ids moved one to the left, -100 where no real
-    token follows.
+    """Labels Int[B T] for next-token prediction: the ids moved one to the left.
+
+    They are -100 where no real token follows.
     """
     labels = torch.full_like(ids, IGNORE)
     labels[:, :-1] = ids[:, 1:]
@@ -197,8 +207,13 @@ def inputs(batch: Batch) -> dict[str, Tensor]:
 
 
 def chosen(batch: Batch) -> Any:
-    """Bool[B T]: the positions that carry loss; beside a GPU their numbers, a tuple of Int[N]
-    (`counted`).
+    """The positions that carry loss, as an index: `labels[chosen(batch)]` are the N targets.
+
+    Returns:
+        Bool[B T]; or rows and columns, two Int[N], where `counted` has looked for them already.
+
+    Raises:
+        CourseError: the batch has no labels.
     """
     if "labels" not in batch:
         raise CourseError(
@@ -212,8 +227,11 @@ def chosen(batch: Batch) -> Any:
 def counted(batch: Batch) -> Batch:
     """The batch and what its losses would have to wait for on a GPU.
 
-    Adds `target_indices` Int[2 N], where the targets stand, and `right_padded`, there if no padding
-    stands before a token.
+    A loss that asks where the targets are would stop the processor until the GPU answers. Here
+    this is done beforehand, while the batch is still in the processor's memory.
+
+    Adds `target_indices` Int[2 N], rows and columns of the targets, and `right_padded` if no
+    padding stands before a token.
     """
     labelled = dict(batch)
     if "labels" not in batch:

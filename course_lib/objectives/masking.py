@@ -7,8 +7,8 @@ What is hidden together is chosen by a span sampler, `mask_tokens(..., spans=ngr
     geometric_spans    stretches of words, mostly short        SpanBERT
     ngrams             stretches of one, two or three words    ALBERT
 
-A new strategy is one function that returns a `SpanSampler`, and one entry in `SPAN_SAMPLERS`, by
-whose names commands ask for them.
+A new strategy is one function that returns a `SpanSampler`, and one entry in `SPAN_SAMPLERS`.
+Commands ask for samplers by the names in this table.
 """
 
 from collections.abc import Callable, Sequence
@@ -226,16 +226,19 @@ def _numbered(maskable: Tensor) -> Tensor:
 
 
 def _single_units(units: Tensor, maskable: Tensor, rate: float, rng: torch.Generator) -> Chosen:
+    """Units chosen one by one; each token of a unit has a draw of its own."""
     positions = choose(units, maskable, rate, rng)
     draws = torch.rand(maskable.shape, generator=rng, device=maskable.device)
     return Chosen(positions, draws)
 
 
 def _spans(weights: Tensor) -> SpanSampler:
-    """Spans of words, of tokens where these are not known, with one draw each.
+    """Spans of words, or of tokens where words are not known; a span has one draw.
 
-    weights: Float[longest], how likely the lengths 1, 2, ... are. A span that meets a special token
-    goes on behind it.
+    A span that meets a special token goes on behind it.
+
+    Args:
+        weights: Float[longest], how likely the lengths 1, 2, ... are.
     """
 
     def sample_spans(
@@ -245,14 +248,14 @@ def _spans(weights: Tensor) -> SpanSampler:
         maskable = maskable & (units >= 0)
         positions = torch.zeros_like(maskable)
         draws = torch.zeros(maskable.shape, device=maskable.device)
-        for b, here in enumerate(maskable):
-            places = here.nonzero()[:, 0]  # N, of the row's maskable tokens
-            # The words of these places, counted from 0: N
-            number = torch.unique_consecutive(units[b, places], return_inverse=True)[1]
-            total = int(number[-1]) + 1 if len(number) else 0
+        for b, row in enumerate(maskable):
+            places = row.nonzero()[:, 0]  # N, the positions of the row's maskable tokens
+            # The words of these positions, counted from 0: N
+            numbers = torch.unique_consecutive(units[b, places], return_inverse=True)[1]
+            total = int(numbers[-1]) + 1 if len(numbers) else 0
             lengths = span_lengths(weights, share_of(total, rate), rng)
             for start, length in lay_out(total, lengths, rng):
-                inside = places[(number >= start) & (number < start + length)]
+                inside = places[(numbers >= start) & (numbers < start + length)]
                 positions[b, inside] = True
                 draws[b, inside] = torch.rand((), generator=rng, device=rng.device).item()
         return Chosen(positions, draws)
@@ -267,7 +270,6 @@ def span_lengths(weights: Tensor, budget: int, rng: torch.Generator) -> list[int
     """
     if budget == 0:
         return []
-    drawn = torch.multinomial(
-        weights.to(rng.device), budget, replacement=True, generator=rng
-    )  # of every length one too little
+    # `budget` lengths are always enough, as each is at least 1. The draws count from 0.
+    drawn = torch.multinomial(weights.to(rng.device), budget, replacement=True, generator=rng)
     return fill_budget(1 + drawn, budget)

@@ -1,15 +1,17 @@
-"""The objectives that models are pretrained with, each under the one name that families, recipes,
-experiments and commands share.
+"""The objectives that models are pretrained with, by name.
 
+    name                  what the model predicts                        who trains with it
     causal                the next token                                 GPT, ELMo
     masked                hidden tokens                                  RoBERTa
-    masked_pairs          hidden tokens, and does the second text follow    BERT
-    replaced              which tokens did a generator make up           ELECTRA
+    masked_pairs          these, and whether the second text follows     BERT
+    replaced              which tokens a generator made up               ELECTRA
     denoised              the text, given a noised one                   BART
-    permuted_sentences    the text, given its sentences in random order  BART's sentence permutation
+    permuted_sentences    the text, given its sentences in random order  BART, one of its noises
     span_corrupted        the spans that were taken out                  T5
     prefixed              the second part of a text, given the first     T5's language modelling
-    distilled             hidden tokens, and what a teacher says of them    DistilBERT
+    distilled             hidden tokens, and what a teacher says         DistilBERT
+
+Families, recipes, experiments and commands use these names.
 
 A new objective is a corruption (a function in `collate`), a loss, and one entry in `OBJECTIVES`.
 """

@@ -17,7 +17,14 @@ def sample(logits: Tensor, rng: torch.Generator | None = None) -> Tensor:
     """Draw one token a row from softmax(logits) (Clark et al. 2020, appendix A).
 
     The draw is the largest of logits - log(-log u), u uniform (the Gumbel trick). No gradient
-    passes. logits: Float[*N V]. Returns Int[*N].
+    passes.
+
+    Args:
+        logits: Float[*N V].
+        rng: of the draws.
+
+    Returns:
+        Int[*N].
     """
     scores = logits.detach().float()
     # The logarithm of an exponential draw is the negative of a Gumbel draw.
