@@ -1,8 +1,19 @@
-"""Pretrained language models, written to be read: one transformer core that says every model by
+"""Pretrained language models, written to be read: one transformer core expresses every model by its
 configuration.
 
-Read `model/transformer.py` first. Importing this package imports torch and nothing heavier; data,
-plotting and transformers are imported by the functions that use them."""
+    model         attention, positions, masks, the Transformer and its heads; the file
+                  `model/transformer.py` is the place to begin
+    objectives    what a batch asks: corruptions and losses
+    families      how BERT, GPT, T5 and the others differ from the Transformer
+    data          from a name, a file or a folder to a batch
+    zoo           models that exist: shipped checkpoints, public folders
+    generation    filters, sampling, beam search
+    peft          LoRA and other methods that train few weights
+    analysis      probes, metrics, costs, retrieval
+    training      the loop, pretraining, fine-tuning, distillation
+
+Importing this package imports torch and nothing heavier. Data, plotting and transformers are
+imported by the functions that use them."""
 
 from course_lib.errors import CourseError as CourseError
 
