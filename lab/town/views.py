@@ -3,7 +3,7 @@ reads.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from random import Random
@@ -25,6 +25,7 @@ Rows = list[columns.Row]
 
 TEST_SEED = 1000  # of the test rows, the same for every run
 WORDS = r"\w+|[.,?]"
+METRICS = {"entities": "entity_f1", "questions": "exact_match"}  # of tasks with one of their own
 
 
 @dataclass(frozen=True)
@@ -40,28 +41,25 @@ class View:
 
     def rows(self, n: int, split: str, seed: int) -> Rows:
         """`n` rows with the columns of the kind; another genre is learned from the usual one."""
-        name = "nli" if (self.task, split) == ("nli-mismatched", "train") else self.task
-        return [
-            _shaped(row, i)
-            for i, row in enumerate(arms.town(small_models.WORLD).task(name, n, split, seed))
-        ]
+        is_other_genre = self.task == "nli-mismatched" and split == "train"
+        name = "nli" if is_other_genre else self.task
+        rows = arms.town(small_models.WORLD).task(name, n, split, seed)
+        return [_shaped(row, i) for i, row in enumerate(rows)]
 
 
 def view(name: str) -> View:
     """How the task of this name is learned and scored."""
-    labels, row = (
-        World.label_names(name),
-        _shaped(arms.town(small_models.WORLD).task(name, 1)[0], 0),
-    )
+    labels = World.label_names(name)
+    row = _shaped(arms.town(small_models.WORLD).task(name, 1)[0], 0)
     if "target" in row:
         return View(name, "target", "exact" if name.startswith("arithmetic") else "tokens")
-    # is there an answer?
+
+    # Of an open question only this is asked: does the text answer it?
     kind: Kind = "pair" if name == "questions-open" else inputs.kind_of(row)
-    scores = kind == "pair" and not labels
-    metric = {"entities": "entity_f1", "questions": "exact_match"}.get(
-        name, "pearson" if scores else "accuracy"
-    )
-    return View(name, kind, metric, labels if kind in ("single", "pair", "tagging") else ())
+    is_graded = kind == "pair" and not labels
+    metric = METRICS.get(name, "pearson" if is_graded else "accuracy")
+    classes = labels if kind in ("single", "pair", "tagging") else ()
+    return View(name, kind, metric, classes)
 
 
 def _shaped(row: columns.Row, index: int) -> columns.Row:
@@ -77,69 +75,95 @@ def truth(view: View, rows: Rows) -> list[Any]:
     """What a prediction for each row is compared with."""
     if view.kind == "tagging":
         return [[view.classes[label] for label in row["labels"]] for row in rows]
-    return [row[{"span": "answer", "target": "target"}.get(view.kind, "label")] for row in rows]
+    column = {"span": "answer", "target": "target"}.get(view.kind, "label")
+    return [row[column] for row in rows]
 
 
 def score(view: View, predictions: Sequence[Any], rows: Rows) -> float:
-    """Of a baseline's predictions, in the view's metric; "tokens": the share of words at the
-    target's own places.
-    """
+    """The score of a baseline's predictions, in the view's metric."""
     expected = truth(view, rows)
     if view.metric == "tokens":
-        pairs = [
-            (said.split(), target.split())
-            for said, target in zip(predictions, expected, strict=True)
-        ]
-        shares = [sum(x == y for x, y in zip(a, b, strict=False)) / len(b) for a, b in pairs]
-        return float(sum(shares) / len(shares))
+        pairs = zip(predictions, expected, strict=True)
+        shares = [_shared_words(prediction, target) for prediction, target in pairs]
+        return sum(shares) / len(shares)
     if view.kind == "tagging" and view.metric == "accuracy":
-        predictions, expected = list(chain(*predictions)), list(chain(*expected))
-    return metrics.METRICS["accuracy" if view.metric == "exact" else view.metric](
-        predictions, expected
-    )
+        predictions = list(chain.from_iterable(predictions))
+        expected = list(chain.from_iterable(expected))
+    metric = "accuracy" if view.metric == "exact" else view.metric
+    return metrics.METRICS[metric](predictions, expected)
+
+
+def _shared_words(prediction: str, target: str) -> float:
+    """The share of the target's words that the prediction has in the same place."""
+    words = target.split()
+    same = [word == other for word, other in zip(words, prediction.split(), strict=False)]
+    return sum(same) / len(words)
 
 
 def majority(view: View, train: Rows, test: Rows) -> float:
-    """The score of always saying what is commonest (of spans: the first word; of scores: nothing,
-    so 0).
+    """The score of the most frequent label.
+
+    A span is the first word; for a graded task it is 0, as of any constant.
     """
     if view.metric == "pearson":
         return 0.0
     if view.kind == "span":
         return score(view, [row["pair"].split()[0] for row in test], test)
     if view.kind == "tagging":
-        common = Counter(tag for row in truth(view, train) for tag in row).most_common(1)[0][0]
-        return score(view, [[common] * len(row["labels"]) for row in test], test)
-    return score(view, [Counter(truth(view, train)).most_common(1)[0][0]] * len(test), test)
+        tag = _most_frequent(chain.from_iterable(truth(view, train)))
+        return score(view, [[tag] * len(row["labels"]) for row in test], test)
+    return score(view, [_most_frequent(truth(view, train))] * len(test), test)
+
+
+def _most_frequent(labels: Iterable[Any]) -> Any:
+    return Counter(labels).most_common(1)[0][0]
 
 
 def bag_of_words(view: View, train: Rows, test: Rows) -> float:
     """What words and pairs of neighbours tell, without their order: TF-IDF and a linear model.
 
     One or two texts: both bags and the bag of the words that they share. Choices: each by itself,
-    with its text. Tags: the commonest tag of the word. Spans: every stretch of three words or less,
-    with the question's first word. Targets: that of the nearest training text."""
-    others: dict[str, Any] = {"tagging": _by_word, "span": _by_stretch, "target": _nearest}
-    if view.kind in others:
-        return score(view, others[view.kind](view, train, test), test)
-    bags, asked = ([_bag(row) for row in apart(rows)] for rows in (train, test))
-    return judge(view, _linear(scores=view.metric == "pearson"), train, test, bags, asked)
+    with its text. Tags: the most frequent tag of the word. Spans: every stretch of three words or
+    less, with the question's first word. Targets: that of the nearest training text.
+
+    The baselines of public tasks (`lab/real/baselines.py`) read letters and shapes as well.
+    """
+    if view.kind == "tagging":
+        return score(view, _by_word(view, train, test), test)
+    if view.kind == "span":
+        return score(view, _by_stretch(train, test), test)
+    if view.kind == "target":
+        return score(view, _nearest(train, test), test)
+    train_bags = [_bag(row) for row in apart(train)]
+    test_bags = [_bag(row) for row in apart(test)]
+    model = _linear(scores=view.metric == "pearson")
+    return judge(view, model, train, test, train_bags, test_bags)
 
 
 def probed(
     view: View, x: Tensor, x_test: Tensor, train: Rows, test: Rows, steps: int = 40
 ) -> float:
-    """What a linear model, trained by so many steps of L-BFGS, tells from vectors: of words their
-    tags, of rows the grade, as its expected value."""
+    """The score of a linear model that reads vectors: words' for their tags, rows' for grades.
+
+    Args:
+        view: of tags or grades.
+        x: Float[N D], the training vectors.
+        x_test: Float[M D].
+        train: the rows that the vectors belong to.
+        test: likewise.
+        steps: of L-BFGS.
+    """
     if view.metric == "pearson":
-        probe = probing.linear_probe(
-            x, torch.tensor(truth(view, train)).round().long(), 6, steps=steps
-        )
-        return score(view, (probe(x_test).softmax(-1) @ torch.arange(6.0)).tolist(), test)
-    labels = torch.tensor([*chain(*(row["labels"] for row in train))])
-    said = probing.linear_probe(x, labels, len(view.classes), steps=steps)(x_test).argmax(-1)
-    parts = said.split([len(row["labels"]) for row in test])
-    return score(view, [[view.classes[tag] for tag in part.tolist()] for part in parts], test)
+        grades = torch.tensor(truth(view, train)).round().long()
+        probe = probing.linear_probe(x, grades, 6, steps=steps)
+        expected = probe(x_test).softmax(-1) @ torch.arange(6.0)  # M
+        return score(view, expected.tolist(), test)
+    labels = torch.tensor([*chain.from_iterable(row["labels"] for row in train)])
+    probe = probing.linear_probe(x, labels, len(view.classes), steps=steps)
+    predictions = probe(x_test).argmax(-1)  # M, the words of all rows
+    predicted_rows = predictions.split([len(row["labels"]) for row in test])
+    tags = [[view.classes[label] for label in row.tolist()] for row in predicted_rows]
+    return score(view, tags, test)
 
 
 def apart(rows: Rows) -> Rows:
@@ -149,18 +173,23 @@ def apart(rows: Rows) -> Rows:
     return [{"text": row["text"], "pair": choice} for row in rows for choice in row["choices"]]
 
 
-def judge(view: View, model: Any, train: Rows, test: Rows, told: Any, asked: Any) -> float:
-    """The test score of a classifier (scikit-learn's) that learns the labels of rows, or which
-    choice is the right one.
+def judge(view: View, model: Any, train: Rows, test: Rows, x: Any, x_test: Any) -> float:
+    """The test score of a classifier that learns the labels of rows, or which choice is right.
 
-    told, asked: what it reads, for each of the rows of `apart(train)` and of `apart(test)`.
+    Args:
+        view: of texts, pairs or choices.
+        model: scikit-learn's.
+        train: the rows to learn from.
+        test: the rows to score.
+        x: what the model reads of `apart(train)`, row by row.
+        x_test: likewise of `apart(test)`.
     """
     if view.kind != "choice":
-        return score(
-            view, list(model.fit(told, [row["label"] for row in train]).predict(asked)), test
-        )
-    right = [i == row["label"] for row in train for i in range(len(row["choices"]))]
-    chances = model.fit(told, right).predict_proba(asked)[:, 1].reshape(len(test), -1)
+        model.fit(x, [row["label"] for row in train])
+        return score(view, list(model.predict(x_test)), test)
+    is_right = [i == row["label"] for row in train for i in range(len(row["choices"]))]
+    model.fit(x, is_right)
+    chances = model.predict_proba(x_test)[:, 1].reshape(len(test), -1)  # rows, choices
     return score(view, list(chances.argmax(1)), test)
 
 
@@ -170,10 +199,12 @@ def _bag(row: columns.Row) -> str:
     """
     if "pair" not in row:
         return str(row["text"])
-    first, second = row["text"].lower().split(), row["pair"].lower().split()
+    first = row["text"].lower().split()
+    second = row["pair"].lower().split()
     shared = [f"both_{word.strip('.,?')}" for word in first if word in second]
-    share = f"shared_{round(10 * len(set(first) & set(second)) / len(set(second)))}"
-    return " ".join([*(f"a_{w}" for w in first), *(f"b_{w}" for w in second), *shared, share])
+    tenths = round(10 * len(set(first) & set(second)) / len(set(second)))
+    words = [f"a_{word}" for word in first] + [f"b_{word}" for word in second]
+    return " ".join([*words, *shared, f"shared_{tenths}"])
 
 
 def _linear(*, scores: bool = False) -> Any:
@@ -182,49 +213,64 @@ def _linear(*, scores: bool = False) -> Any:
 
 
 def _by_word(view: View, train: Rows, test: Rows) -> list[list[str]]:
-    seen: dict[str, Counter[str]] = {}
+    """Each word's most frequent tag; an unknown word gets the most frequent of all."""
+    counts: dict[str, Counter[str]] = {}
     for row, tags in zip(train, truth(view, train), strict=True):
         for word, tag in zip(row["tokens"], tags, strict=True):
-            seen.setdefault(word.lower(), Counter())[tag] += 1
-    common = sum(seen.values(), Counter[str]()).most_common(1)[0][0]
-    best = {word: tags.most_common(1)[0][0] for word, tags in seen.items()}
-    return [[best.get(word.lower(), common) for word in row["tokens"]] for row in test]
+            counts.setdefault(word.lower(), Counter())[tag] += 1
+    best = {word: tags.most_common(1)[0][0] for word, tags in counts.items()}
+    fallback = sum(counts.values(), Counter[str]()).most_common(1)[0][0]
+    return [[best.get(word.lower(), fallback) for word in row["tokens"]] for row in test]
 
 
 def _stretches(row: columns.Row) -> list[tuple[str, str]]:
-    """(stretch, its words each with the question's first word, and the words around it)."""
-    words, wh = row["pair"].split(), row["text"].split()[0]
-    found = []
-    for i in range(len(words)):
-        for j in range(i + 1, min(len(words), i + 3) + 1):
-            around = [
-                f"l_{words[i - 1]}" if i else "l_",
-                f"r_{words[j]}" if j < len(words) else "r_",
+    """Each stretch of one to three words, and its features as a text.
+
+    A feature is a word of the stretch or beside it, joined with the question's first word; a word
+    that the question has too; the stretch's length.
+    """
+    question = row["text"]
+    question_word = question.split()[0]
+    words = row["pair"].split()
+    stretches = []
+    for start in range(len(words)):
+        for end in range(start + 1, min(len(words), start + 3) + 1):
+            inside = words[start:end]
+            before = words[start - 1] if start > 0 else ""
+            after = words[end] if end < len(words) else ""
+            features = [
+                f"{question_word}_{word}" for word in (*inside, f"l_{before}", f"r_{after}")
             ]
-            known = [f"in_{w.strip('.,')}" for w in words[i:j] if w.strip(".,") in row["text"]]
-            asked = [f"{wh}_{w}" for w in (*words[i:j], *around)]
-            found.append(
-                (" ".join(words[i:j]).strip(".,"), " ".join([*asked, *known, f"n{j - i}"]))
-            )
-    return found
+            bare = [word.strip(".,") for word in inside]
+            features += [f"in_{word}" for word in bare if word in question]
+            features.append(f"n{end - start}")
+            stretches.append((" ".join(inside).strip(".,"), " ".join(features)))
+    return stretches
 
 
-def _by_stretch(view: View, train: Rows, test: Rows) -> list[str]:
-    texts, right = [], []
+def _by_stretch(train: Rows, test: Rows) -> list[str]:
+    """The stretch that a linear model finds likeliest to be the answer."""
+    texts: list[str] = []
+    is_right: list[bool] = []
     for number, row in enumerate(train):
-        wrong = [features for text, features in _stretches(row) if text != row["answer"]]
-        some = [features for text, features in _stretches(row) if text == row["answer"]]
-        rest = Random(number).sample(wrong, min(10, len(wrong)))
-        texts += some + rest
-        right += [True] * len(some) + [False] * len(rest)
-    model, answers = _linear().fit(texts, right), []
+        stretches = _stretches(row)
+        right = [features for text, features in stretches if text == row["answer"]]
+        wrong = [features for text, features in stretches if text != row["answer"]]
+        wrong = Random(number).sample(wrong, min(10, len(wrong)))
+        texts += right + wrong
+        is_right += [True] * len(right) + [False] * len(wrong)
+    model = _linear().fit(texts, is_right)
+    answers = []
     for row in test:
-        stretches, features = zip(*_stretches(row), strict=True)
-        answers.append(stretches[model.predict_proba(features)[:, 1].argmax()])
+        texts_of_row, features = zip(*_stretches(row), strict=True)
+        answers.append(texts_of_row[model.predict_proba(features)[:, 1].argmax()])
     return answers
 
 
-def _nearest(view: View, train: Rows, test: Rows) -> list[str]:
-    vectors = TfidfVectorizer(ngram_range=(1, 2)).fit([row["text"] for row in train])
-    asked, known = (vectors.transform([row["text"] for row in rows]) for rows in (test, train))
-    return [train[i]["target"] for i in (asked @ known.T).toarray().argmax(1)]
+def _nearest(train: Rows, test: Rows) -> list[str]:
+    """The target of the training text that shares most words with the row's."""
+    vectorizer = TfidfVectorizer(ngram_range=(1, 2))
+    known = vectorizer.fit_transform([row["text"] for row in train])
+    asked = vectorizer.transform([row["text"] for row in test])
+    nearest = (asked @ known.T).toarray().argmax(1)
+    return [train[i]["target"] for i in nearest]
