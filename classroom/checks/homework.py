@@ -126,9 +126,11 @@ def fingerprint(value: Any) -> Any:
     if isinstance(value, Crash):
         return ["crash", type(value.error).__name__, str(value.error)[:60]]
     if isinstance(value, Tensor):
-        kind = (
-            "float" if value.is_floating_point() else "bool" if value.dtype == torch.bool else "int"
-        )
+        kind = "int"
+        if value.is_floating_point():
+            kind = "float"
+        elif value.dtype == torch.bool:
+            kind = "bool"
         flat = value.detach().cpu().double().flatten()
         weights = torch.arange(1, flat.numel() + 1, dtype=torch.double).cos()
         total = float(flat @ weights)

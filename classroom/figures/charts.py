@@ -184,7 +184,8 @@ def bars(
     near = 0.1 * max(
         abs(float(array(value).mean())) for group in groups.values() for value in group.values()
     )
-    place, ticks = 0.0, []
+    ticks = []
+    place = 0.0
     for group_name, group in groups.items():
         first = place
         for name, value in group.items():
@@ -382,10 +383,8 @@ def _bar(
             linewidths=1,
             zorder=5,
         )
-        low, top = (
-            min(mean - interval, float(seeds.min())),
-            max(mean + interval, float(seeds.max())),
-        )
+        low = min(mean - interval, float(seeds.min()))
+        top = max(mean + interval, float(seeds.max()))
     if published is not None:
         look: dict[str, Any] = {
             "marker": "D",

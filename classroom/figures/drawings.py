@@ -74,14 +74,16 @@ def tokens(
     margin = float(max(len(name) for name in named) + (2 if any(named) else 0))
     step, narrowest = (1.3, 1) if shades is None else (1.75, 3)
     boxes: list[tuple[float, float, float, str, str, str]] = []
-    y, heads = 0.0, []
+    heads: list[tuple[float, str]] = []  # height and name of each line
+    y = 0.0
     for name, line in zip(named, lines, strict=True):
         x = margin
         heads.append((y, name))
         for index, (text, tint) in enumerate(line):
             size = max(columns[index] if columns else len(text), narrowest) + 1.4
             if x > margin and x + size > margin + width:
-                x, y = margin, y - step
+                x = margin
+                y -= step
             fill = TINTS[tint] if shades is None else blue(float(shades[index]))
             boxes.append((x, y, size, text, fill, "" if shades is None else f"{shades[index]:.2f}"))
             x += size + 0.4
@@ -133,7 +135,8 @@ class Panel(NamedTuple):
     above: Mapping[int, str]
 
 
-TAGS, PASSAGE = {1: "PER", 2: "O", 3: "LOC"}, ["the", "poet", "fell", "[SEP]"]
+TAGS = {1: "PER", 2: "O", 3: "LOC"}
+PASSAGE = ["the", "poet", "fell", "[SEP]"]
 PANELS = (
     Panel("one text: a class", ["[CLS]", "soup", "was", "fine", "[SEP]"], [], {0: "class"}),
     Panel(
@@ -172,7 +175,9 @@ def _panel(axes: Axes, panel: Panel, widths: Sequence[float], x: float, y: float
     _box(axes, x, y - 2.8, "BERT", TINTS["yellow"], right - x)
     left = x
     for index, (token, width) in enumerate(zip((*panel.first, *panel.second), widths, strict=True)):
-        tint = "dark" if token in SPECIAL else "purple" if index < len(panel.first) else "green"
+        tint = "purple" if index < len(panel.first) else "green"
+        if token in SPECIAL:
+            tint = "dark"
         _box(axes, left, y - 4.3, token, TINTS[tint], width)
         arrow(axes, (left + width / 2, y - 3.85), (left + width / 2, y - 3.25), lw=1.3, flush=False)
         if index in panel.above:
@@ -214,11 +219,13 @@ def gpt1_inputs() -> Figure:
         for task, lines in GPT1.items()
     }
     every = [line for lines in examples.values() for line in lines]
-    margin, width = 16.0, max(sum(len(text) + 1.8 for text, _ in line) for line in every)
+    margin = 16.0
+    width = max(sum(len(text) + 1.8 for text, _ in line) for line in every)
     depth = 1.35 * len(every) + 0.45 * len(examples)
     figure, axes = _drawing(margin + width + 33, depth)
     axes.set_ylim(-depth + 0.3, 0.9)
-    y, column = 0.0, margin + width + 2
+    y = 0.0
+    column = margin + width + 2
     for task, lines in examples.items():
         middle = y - 1.35 * (len(lines) - 1) / 2
         axes.text(0, middle, task, va="center", fontsize=13, weight="bold", color=INK)
@@ -302,7 +309,9 @@ def _box(
 
 
 def _named_tint(token: Token) -> tuple[str, str]:
-    return token if isinstance(token, tuple) else (token, "dark" if token in SPECIAL else "plain")
+    if isinstance(token, tuple):
+        return token
+    return token, "dark" if token in SPECIAL else "plain"
 
 
 PARTS = {

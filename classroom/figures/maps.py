@@ -71,7 +71,11 @@ def heads_grid(
     """Every head of a layer [H Tq Tk] as small heat maps on one colour scale."""
     stack = array(weights)
     heads = stack.shape[0]
-    columns = heads if heads <= 4 else (heads + 1) // 2 if heads <= 8 else 4
+    columns = 4
+    if heads <= 4:  # one line
+        columns = heads
+    elif heads <= 8:  # two lines
+        columns = (heads + 1) // 2
     lines = -(-heads // columns)
     side = 3.0 if len(words) <= 12 else 3.6
     figure, grid = panels(

@@ -245,13 +245,9 @@ def largest_other(matrix: Any) -> list[int]:
 
 def relation(word: int, looked: int, governors: Sequence[int]) -> str:
     """What the other word is to this one, a key of `RELATIONS`."""
-    return (
-        "governor"
-        if governors[word] == looked
-        else "dependent"
-        if governors[looked] == word
-        else "neither"
-    )
+    if governors[word] == looked:
+        return "governor"
+    return "dependent" if governors[looked] == word else "neither"
 
 
 def word_places(words: Sequence[str]) -> tuple[list[float], float]:

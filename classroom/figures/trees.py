@@ -155,12 +155,9 @@ class BeamTree:
             self.columns.append(column)
             self.right = x + wide
             x += wide + GAP
-        ended = [
-            (step, n)
-            for step, c in enumerate(self.columns, 1)
-            for n in c
-            if n.option.fate == "ended"
-        ]
+        ended = []
+        for step, column in enumerate(self.columns, start=1):
+            ended += [(step, node) for node in column if node.option.fate == "ended"]
         last = [(len(steps), node) for node in kept or self.columns[-1]]
         self.best = max(ended or last, key=lambda pair: pair[1].option.score / pair[0])[1]
 

@@ -117,9 +117,11 @@ def _claim(file: str, number: int, entry: Any, lesson: str) -> Claim:
             f"{file}: entry {number} is {entry!r}; it must have the keys {', '.join(NEEDED)}."
         )
     name = f"{file}: entry {number} ({entry.get('id', 'without an id')})"
-    if missing := [key for key in NEEDED if key not in entry]:
+    missing = [key for key in NEEDED if key not in entry]
+    if missing:
         raise CourseError(f"{name} lacks the key {missing[0]!r}.")
-    if unknown := [key for key in entry if key not in ALLOWED]:
+    unknown = [key for key in entry if key not in ALLOWED]
+    if unknown:
         raise CourseError(
             f"{name} has the unknown key {unknown[0]!r}; there are {', '.join(ALLOWED)}."
         )

@@ -97,9 +97,12 @@ def compared(found: Records, arm: str, other: str) -> str:
         low, high = (x - two[0] for x in one[1:])
         if len(a) == len(b):
             low, high = difference(figure(a), figure(b)).interval or (low, high)
-        told["ahead" if low > 0 else "behind" if high < 0 else "no difference shown"].append(
-            TASKS[name].split(":")[0]
-        )
+        outcome = "no difference shown"
+        if low > 0:
+            outcome = "ahead"
+        elif high < 0:
+            outcome = "behind"
+        told[outcome].append(TASKS[name].split(":")[0])
     said = "; ".join(f"{word}: {', '.join(names)}" for word, names in told.items() if names)
     return f"{ARMS[arm]} against {ARMS[other]}: {said or 'not recorded yet'}"
 

@@ -198,7 +198,9 @@ def rich_table(rows: list[tuple[Claim, Record | None]], *, why: bool = True) -> 
     shown = Table("lesson", "claim", "kind", "verdict", "why" if why else "seeds")
     for entry, found in rows:
         verdict = "–" if found is None else f"[{COLOURS[found.verdict]}]{found.verdict}[/]"
-        last = "" if found is None else found.why if why else str(len(found.seeds))
+        last = ""
+        if found is not None:
+            last = found.why if why else str(len(found.seeds))
         shown.add_row(entry.lesson[:2], entry.id, entry.kind, verdict, last)
     return shown
 

@@ -31,8 +31,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, Literal
 
@@ -56,8 +55,15 @@ _COMBINED: dict[str, Callable[..., np.ndarray]] = {
 
 @dataclass(frozen=True)
 class Found:
-    """What became of a statement. values: its quantities, without their names. agrees: whether the
-    means alone point its way."""
+    """What became of a statement.
+
+    Attributes:
+        says: the statement.
+        outcome: what became of it.
+        values: its quantities, without their names.
+        agrees: whether the means alone point its way.
+        side, exploratory, draws: its marks, as the ledger has them.
+    """
 
     says: str
     outcome: Outcome
@@ -68,10 +74,13 @@ class Found:
     draws: bool = False
 
     def __str__(self) -> str:
-        drawn = "; of draws, not of trainings" * (self.draws and self.outcome != "not tested")
-        return f"{self.outcome}: {self.says}" + (
-            f" ({', '.join(self.values)}{drawn})" if self.values else ""
-        )
+        line = f"{self.outcome}: {self.says}"
+        if not self.values:
+            return line
+        values = ", ".join(self.values)
+        if self.draws and self.outcome != "not tested":
+            values += "; of draws, not of trainings"
+        return f"{line} ({values})"
 
 
 @dataclass(frozen=True)
@@ -93,21 +102,20 @@ class Judgement:
 
     @property
     def verdict(self) -> Verdict:
-        """not tested: a control does not hold, or no statement could be tested. reproduced: all
+        """What the statements come to together.
+
+        not tested: a control does not hold, or no statement could be tested. reproduced: all
         statements hold. partly: one at least that counts does. opposite: none does, and of one the
-        contrary holds. no difference: otherwise."""
+        contrary holds. no difference: otherwise.
+        """
         outcomes = {each.outcome for each in self.main}
         if self.failed or outcomes <= {"not tested"}:
             return "not tested"
         if all(each.outcome == "holds" for each in self.statements if not each.exploratory):
             return "reproduced"
-        return (
-            "partly"
-            if "holds" in outcomes
-            else "opposite"
-            if "opposite" in outcomes
-            else "no difference"
-        )
+        if "holds" in outcomes:
+            return "partly"
+        return "opposite" if "opposite" in outcomes else "no difference"
 
     @property
     def why(self) -> str:
@@ -117,38 +125,37 @@ class Judgement:
 
 def judge(rule: Mapping[str, Any], figures: Figures) -> Judgement:
     """The rule applied to figures."""
-    entries = (rule["statements"], rule.get("controls", ()))
-    return Judgement(*(tuple(_found(entry, figures) for entry in each) for each in entries))
+    statements = tuple(_found(entry, figures) for entry in rule["statements"])
+    controls = tuple(_found(entry, figures) for entry in rule.get("controls", ()))
+    return Judgement(statements, controls)
 
 
 def words(rule: Mapping[str, Any]) -> str:
     """The rule in a sentence or two."""
 
-    def told(entry: Mapping[str, Any]) -> str:
+    statements = []
+    for number, entry in enumerate(rule["statements"], start=1):
         marks = [mark for mark in (*MARKS, "untested") if entry.get(mark)]
-        return str(entry["says"]) + (f" ({', '.join(marks)})" if marks else "")
-
-    said = [f"({number}) {told(entry)}" for number, entry in enumerate(rule["statements"], start=1)]
+        behind = f" ({', '.join(marks)})" if marks else ""
+        statements.append(f"({number}) {entry['says']}{behind}")
+    text = f"Statements: {'; '.join(statements)}."
     controls = "; ".join(entry["says"] for entry in rule.get("controls", ()))
-    only = f" Tested only if: {controls}." if controls else ""
-    late = (
-        f" Changed {rule['changed']}, after the run; before: {rule['before']}."
-        if "changed" in rule
-        else ""
-    )
-    return f"Statements: {'; '.join(said)}." + only + late
+    if controls:
+        text += f" Tested only if: {controls}."
+    if "changed" in rule:
+        text += f" Changed {rule['changed']}, after the run; before: {rule['before']}."
+    return text
 
 
 def digest(rule: Mapping[str, Any]) -> str:
     """Names what a rule asks of the figures; what it says of itself is left out."""
-    asks = [
-        {key: value for key, value in entry.items() if key != "draws"}
-        for entry in rule["statements"]
-    ]
-    kept = {key: value for key, value in rule.items() if key not in ("changed", "before")} | {
-        "statements": asks
-    }
+    kept = _without(rule, "changed", "before")
+    kept["statements"] = [_without(entry, "draws") for entry in rule["statements"]]
     return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def _without(entry: Mapping[str, Any], *keys: str) -> dict[str, Any]:
+    return {key: value for key, value in entry.items() if key not in keys}
 
 
 def check(rule: Any, where: str) -> None:
@@ -164,54 +171,66 @@ def check(rule: Any, where: str) -> None:
 
 
 def _check(entry: Any, where: str, *, top: bool = False) -> None:
-    if (
-        not isinstance(entry, dict)
-        or sum(form in entry for form in FORMS) != 1
-        or (top and "says" not in entry)
-    ):
+    forms = [form for form in FORMS if form in entry] if isinstance(entry, dict) else []
+    if len(forms) != 1 or (top and "says" not in entry):
         raise CourseError(f"{where}: {entry!r} must have `says` and one of {', '.join(FORMS)}.")
-    if unknown := [key for key in entry if key not in KEYS]:
+    unknown = [key for key in entry if key not in KEYS]
+    if unknown:
         raise CourseError(
             f"{where}: a statement has no {unknown[0]!r}; there are {', '.join(KEYS)}."
         )
-    for part in (*entry.get("parts", ()), *([entry["given"]] if "given" in entry else ())):
+    for part in entry.get("parts", ()):
         _check(part, where)
+    if "given" in entry:
+        _check(entry["given"], where)
 
 
 def _found(entry: Mapping[str, Any], figures: Figures) -> Found:
+    """What became of an entry of the ledger, with its marks."""
     marks: dict[str, Any] = {mark: True for mark in MARKS if entry.get(mark)}
-    made: Callable[..., Found] = partial(Found, entry.get("says", ""), **marks)
+    return replace(_outcome(entry, figures), says=entry.get("says", ""), **marks)
+
+
+def _outcome(entry: Mapping[str, Any], figures: Figures) -> Found:
+    """An entry's parts together."""
     if "untested" in entry:
-        return made("not tested", (entry["untested"],))
+        return _not_tested(entry["untested"])
     try:
         every = [_one(part, figures) for part in _written_out(entry)]
     except KeyError as missing:
-        return made("not tested", (f"no figure {missing.args[0]!r}",))
+        return _not_tested(f"no figure {missing.args[0]!r}")
     except CourseError:  # of `figure`: a quotient of zeros
-        return made("not tested", ("no finite number",))
-    parts = [part for part in every if part.outcome != "not tested"]
-    need, hold = entry.get("need", len(parts)), sum(part.outcome == "holds" for part in parts)
-    if not parts or need > len(parts):
-        return made(
-            "not tested",
-            tuple(dict.fromkeys(part.values[0] for part in every if part not in parts)),
-        )
-    outcome: Outcome = "holds" if hold >= need else "not shown"
-    if not hold and any(part.outcome == "opposite" for part in parts):
+        return _not_tested("no finite number")
+    tested = [part for part in every if part.outcome != "not tested"]
+    need = entry.get("need", len(tested))
+    if not tested or need > len(tested):
+        reasons = [part.values[0] for part in every if part.outcome == "not tested"]
+        return _not_tested(*dict.fromkeys(reasons))
+    hold = sum(part.outcome == "holds" for part in tested)
+    outcome: Outcome = "not shown"
+    if hold >= need:
+        outcome = "holds"
+    if not hold and any(part.outcome == "opposite" for part in tested):
         outcome = "opposite"
-    values = [part.values[0] for part in parts]
+    values = [part.values[0] for part in tested]
     if len(values) > MOST:
-        values = [f"{hold} of {len(parts)}"]
-    if len(parts) < len(every):
-        values.append(f"{len(parts)} of {len(every)} tested")
-    return made(outcome, tuple(values), sum(part.agrees for part in parts) >= need)
+        values = [f"{hold} of {len(tested)}"]
+    if len(tested) < len(every):
+        values.append(f"{len(tested)} of {len(every)} tested")
+    agrees = sum(part.agrees for part in tested) >= need
+    return Found("", outcome, tuple(values), agrees)
+
+
+def _not_tested(*reasons: str) -> Found:
+    return Found("", "not tested", reasons)
 
 
 def _written_out(entry: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """A statement's parts: of `parts`, and one for each value of `for`."""
     if "parts" in entry:
         for part in entry["parts"]:
-            yield from _written_out({"given": entry["given"], **part} if "given" in entry else part)
+            given = {"given": entry["given"]} if "given" in entry else {}
+            yield from _written_out(given | part)
     elif "for" in entry:
         once = {key: value for key, value in entry.items() if key != "for"}
         for row in product(*entry["for"].values()):
@@ -229,43 +248,73 @@ def _filled(part: Any, values: Mapping[str, Any]) -> Any:
     if isinstance(part, dict):
         values = {name: value for name, value in values.items() if name not in part.get("for", ())}
         return {key: _filled(value, values) for key, value in part.items()}
-    return [_filled(value, values) for value in part] if isinstance(part, list) else part
+    if isinstance(part, list):
+        return [_filled(value, values) for value in part]
+    return part
 
 
 def _one(entry: Mapping[str, Any], figures: Figures) -> Found:
     """One of the four forms, if what is given holds."""
-    if "given" in entry and (given := _found(entry["given"], figures)).outcome != "holds":
-        return Found("", "not tested", (str(given),))
+    if "given" in entry:
+        given = _found(entry["given"], figures)
+        if given.outcome != "holds":
+            return _not_tested(str(given))
     if "range" in entry:
-        quantity, low, high = entry["range"]
-        low, high = (-math.inf if low is None else low), (math.inf if high is None else high)
-        value = _value(figures, quantity)
-        least, most = value.interval or (-math.inf, math.inf)
-        inside = all(low <= x <= high for x in (*value.seeds, least, most))
-        return _settled(inside, most < low or least > high, value, low <= value.mean <= high)
+        return _range(entry, figures)
     form = next(form for form in ("more", "same", "equal") if form in entry)
-    a, b = entry[form]
-    gap = _value(figures, [a, b])
-    told, signed = (_value(figures, a), False) if isinstance(b, int | float) else (gap, True)
-    if form == "equal":
-        return _settled(not any(gap.seeds), all(gap.seeds), told, not gap.mean, signed=signed)
+    first, second = entry[form]
+    gap = _value(figures, [first, second])
+    holds, contrary, agrees = _FORMS[form](entry, gap)
+    if isinstance(second, int | float):  # the quantity tells more than its distance to a number
+        return _settled(holds, contrary, agrees, str(_value(figures, first)))
+    sign = "+" if gap.mean > 0 else ""
+    return _settled(holds, contrary, agrees, f"{sign}{gap}")
+
+
+def _range(entry: Mapping[str, Any], figures: Figures) -> Found:
+    quantity, low, high = entry["range"]
+    low = -math.inf if low is None else low
+    high = math.inf if high is None else high
+    value = _value(figures, quantity)
+    least, most = value.interval or (-math.inf, math.inf)
+    inside = all(low <= each <= high for each in (*value.seeds, least, most))
+    outside = most < low or least > high
+    return _settled(inside, outside, low <= value.mean <= high, str(value))
+
+
+_Findings = tuple[bool, bool, bool]  # holds, the contrary does, the means alone agree
+
+
+def _equal(entry: Mapping[str, Any], gap: Figure) -> _Findings:
+    return not any(gap.seeds), all(gap.seeds), not gap.mean
+
+
+def _same(entry: Mapping[str, Any], gap: Figure) -> _Findings:
     low, high = gap.interval or (-math.inf, math.inf)
-    if form == "same":
-        margin = entry["margin"]
-        apart = low > margin or high < -margin
-        return _settled(
-            -margin <= low and high <= margin, apart, told, abs(gap.mean) <= margin, signed=signed
-        )
+    margin = entry["margin"]
+    holds = -margin <= low and high <= margin
+    apart = low > margin or high < -margin
+    return holds, apart, abs(gap.mean) <= margin
+
+
+def _more(entry: Mapping[str, Any], gap: Figure) -> _Findings:
+    low, high = gap.interval or (-math.inf, math.inf)
     by = entry.get("by", 0)
     enough = gap.mean >= by if by > 0 else gap.mean > by
-    return _settled(low > min(by, 0) and enough, high < min(by, 0), told, enough, signed=signed)
+    bound = min(by, 0)
+    return low > bound and enough, high < bound, enough
 
 
-def _settled(
-    holds: bool, contrary: bool, value: Figure, agrees: bool, *, signed: bool = False
-) -> Found:
-    outcome: Outcome = "holds" if holds else "opposite" if contrary else "not shown"
-    return Found("", outcome, (f"{'+' * (signed and value.mean > 0)}{value}",), agrees)
+_FORMS = {"more": _more, "same": _same, "equal": _equal}
+
+
+def _settled(holds: bool, contrary: bool, agrees: bool, value: str) -> Found:
+    outcome: Outcome = "not shown"
+    if holds:
+        outcome = "holds"
+    elif contrary:
+        outcome = "opposite"
+    return Found("", outcome, (value,), agrees)
 
 
 def _value(figures: Figures, quantity: Any) -> Figure:

@@ -40,9 +40,10 @@ class World:
         self.seed = seed
         self.lexicon = Lexicon(seed, Path(folder))
         self.writer = Writer(self.lexicon)
-        if lacking := [text for text, parsed in self.lexicon.compiled.items() if not parsed]:
+        unparsed = [text for text, parsed in self.lexicon.compiled.items() if not parsed]
+        if unparsed:
             raise CourseError(
-                f"The template {lacking[0]!r} has no row in parses.tsv; add one with its heads and"
+                f"The template {unparsed[0]!r} has no row in parses.tsv; add one with its heads and"
                 " relations (docs/world.md)."
             )
         self.probes = Probes(self.writer.casting)

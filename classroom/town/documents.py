@@ -55,11 +55,14 @@ class Writer:
                 raise CourseError(
                     f"templates.tsv: the weight of {row['template']!r} must be a whole number."
                 )
-            template, held = SentenceTemplate(row["template"], lexicon), row["split"] == "test"
+            template = SentenceTemplate(row["template"], lexicon)
+            weight = int(row["weight"])
             group = self.templates.setdefault(row["group"], {False: [], True: []})
-            group[True] += [template] * (int(row["weight"]) * (4 if held else 1))
-            if not held:
-                group[False] += [template] * int(row["weight"])
+            if row["split"] == "test":  # held out, and in test documents so much more often
+                group[True] += [template] * (4 * weight)
+            else:
+                group[True] += [template] * weight
+                group[False] += [template] * weight
         self.senses: list[tuple[SentenceTemplate, str, str]] = []  # template, word, sense
         for row in read_table("senses.tsv", ("word", "sense", "sentence"), lexicon.folder):
             template = SentenceTemplate(row["sentence"].replace("{X}", "{A}"), lexicon)
@@ -93,7 +96,6 @@ class Writer:
             deprels += tree[1]
         texts = [sentence.text for sentence in draft.sentences]
         opinions = self._opinions(draft)
-        moods = {"positive" if opinion[1] == "like" else "negative" for opinion in opinions}
         return {
             "text": " ".join(texts),
             "sentences": texts,
@@ -106,7 +108,7 @@ class Writer:
             "senses": draft.senses,
             "facts": triples(draft.genre, draft.facts),
             "opinions": opinions,
-            "sentiment": "" if not moods else moods.pop() if len(moods) == 1 else "mixed",
+            "sentiment": _sentiment(opinions),
             "genre": draft.genre,
         }
 
@@ -119,14 +121,11 @@ class Writer:
         if draft.genre != "meal":
             return []
         moods = [self.templates[f"meal.{draft.mood(i)}"][True] for i in range(len(draft.facts))]
-        told = [
-            i
-            for i, templates in enumerate(moods)
-            if any((t.text, i) in draft.used for t in templates)
-        ]
-        return [
-            (word(draft.facts[i], "X"), draft.mood(i)[:-1], word(draft.facts[i], "F")) for i in told
-        ]
+        opinions = []
+        for i, (fact, templates) in enumerate(zip(draft.facts, moods, strict=True)):
+            if any((template.text, i) in draft.used for template in templates):
+                opinions.append((word(fact, "X"), draft.mood(i)[:-1], word(fact, "F")))
+        return opinions
 
     def draft(self, rng: random.Random, split: str, genre: str = "") -> Draft:
         """A document as sentences, with what it says and in which mood; of this genre, if one is
@@ -135,29 +134,39 @@ class Writer:
         test = split == "test"
         drawn = self.genres[int(rng.random() * len(self.genres))]
         genre = genre or drawn
-        k = rng.randint(3, 6) if genre in LISTS else 2 if rng.random() < 0.6 else 3
-        draft = Draft(genre, *self.casting.facts(rng, genre, k, split))
+        count = self._count(rng, genre)
+        draft = Draft(genre, *self.casting.facts(rng, genre, count, split))
         self._dress(rng, draft)
-        # Short enough for a row of 128 tokens; now and then a long one.
-        length = (
-            105 + 25 * rng.random()
-            if rng.random() < 0.04
-            else min(96.0, max(45.0, rng.gauss(74, 14)))
-        )
+        length = self._length(rng)
         if genre in LISTS:
-            length = max(length, 16.0 * k)  # room to ask for most of them
+            length = max(length, 16.0 * count)  # room to ask for most of them
             self._list(rng, draft, test)
         else:
             self._thread(rng, draft, test)
+        asides = 0.06 if genre in LISTS else 0.22
         while draft.tokens < length:
             r = rng.random()
-            i = int(rng.random() * k)
-            j = (i + 1 + int(rng.random() * (k - 1))) % k
-            if r < (0.06 if genre in LISTS else 0.22):
+            i = int(rng.random() * count)
+            j = (i + 1 + int(rng.random() * (count - 1))) % count
+            if r < asides:
                 self._aside(rng, draft, test)
             else:
                 self._say(rng, draft, self._group(draft, r, i), test, i, j)
         return draft
+
+    @staticmethod
+    def _count(rng: random.Random, genre: str) -> int:
+        """How many facts a document has."""
+        if genre in LISTS:
+            return rng.randint(3, 6)
+        return 2 if rng.random() < 0.6 else 3
+
+    @staticmethod
+    def _length(rng: random.Random) -> float:
+        """Tokens of a document: short enough for a row of 128; now and then a long one."""
+        if rng.random() < 0.04:
+            return 105 + 25 * rng.random()
+        return min(96.0, max(45.0, rng.gauss(74, 14)))
 
     def _list(self, rng: random.Random, draft: Draft, test: bool) -> None:
         """Facts in one form one after another: who reads it must tell three to six apart."""
@@ -255,3 +264,11 @@ class Writer:
         self._render(rng, draft, template, 0, 0)
         words = [w.lower() for w in draft.sentences[-1].words]
         draft.senses.append({"token": start + words.index(target), "sense": f"{target}/{sense}"})
+
+
+def _sentiment(opinions: list[Triple]) -> str:
+    """Which the opinions are: "positive", "negative" or "mixed"; "" without an opinion."""
+    signs = {"positive" if mood == "like" else "negative" for _, mood, _ in opinions}
+    if len(signs) > 1:
+        return "mixed"
+    return signs.pop() if signs else ""

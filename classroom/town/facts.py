@@ -28,7 +28,8 @@ HELD = 12  # one person, object and place in twelve is met in test data only
 
 def check(what: str, value: object, options: Iterable[object]) -> None:
     """Raises CourseError if the world has no such thing."""
-    if value not in (known := tuple(options)):
+    known = tuple(options)
+    if value not in known:
         raise CourseError(
             f"The world has no {what} {value!r}; choose one of {', '.join(map(str, known))}."
         )
@@ -36,9 +37,10 @@ def check(what: str, value: object, options: Iterable[object]) -> None:
 
 def until(draw: Callable[[], T], fits: Callable[[T], object]) -> T:
     """Draws until what was drawn fits."""
-    while not fits(found := draw()):
-        pass
-    return found
+    while True:
+        drawn = draw()
+        if fits(drawn):
+            return drawn
 
 
 def held_out(index: int) -> bool:

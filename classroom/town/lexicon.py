@@ -62,15 +62,7 @@ def shape(tags: tuple[str, ...], free: bool = False) -> Shape:
         return Shape((0, 1), ("det", ""), 1, 0)
     if n > 1 and set(tags) == {"PROPN"}:
         return Shape((0,) * n, ("", *("flat",) * (n - 1)), 0, 0)
-    own = (
-        ""
-        if not free
-        else "advmod"
-        if tags[-1] == "ADV"
-        else "obl"
-        if "ADP" in tags
-        else "obl:unmarked"
-    )
+    own = _adverb_relation(tags) if free else ""
     if n > 1 and tags[-1] == "ADV":  # two days ago
         inner = shape(tags[:-1])
         heads = tuple(n - 1 if i == inner.head else head for i, head in enumerate(inner.heads))
@@ -79,15 +71,28 @@ def shape(tags: tuple[str, ...], free: bool = False) -> Shape:
     return Shape((n - 1,) * n, (*relations, own), n - 1, int(tags[0] == "ADP"))
 
 
+def _adverb_relation(tags: tuple[str, ...]) -> str:
+    """The relation of an adverb or of a phrase in its place: yesterday, in March, last week."""
+    if tags[-1] == "ADV":
+        return "advmod"
+    return "obl" if "ADP" in tags else "obl:unmarked"
+
+
 def phrase(text: str, *tags: str, entity: str = "", free: bool = False) -> Phrase:
-    """The words of `text` with their tags (one tag serves all); `entity` marks them all as one
-    entity, in BIO.
+    """A phrase of the words of `text`.
+
+    Args:
+        text: words between spaces.
+        tags: their parts of speech; one serves all.
+        entity: marks all words as one entity, in BIO.
+        free: whether it is an adverb; see `shape`.
     """
     words = tuple(text.split())
-    marks = tuple(
-        [("B-" if i == 0 else "I-") + entity if entity else "O" for i in range(len(words))]
-    )
-    tags = tags * len(words) if len(tags) == 1 else tags
+    marks = ("O",) * len(words)
+    if entity:
+        marks = (f"B-{entity}", *[f"I-{entity}"] * (len(words) - 1))
+    if len(tags) == 1:
+        tags = tags * len(words)
     return words, tags, marks, shape(tags, free)
 
 

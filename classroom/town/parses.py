@@ -45,24 +45,27 @@ def parses_of(row: TableRow | None, text: str, lengths: list[int]) -> list[Parse
     for heads, relations, marks in zip(*columns, refers, strict=True):
         try:
             numbers = tuple(int(head) - 1 for head in heads.split())
-            stand_for = {
-                int(unit) - 1: slot for unit, slot in (mark.split("=") for mark in marks.split())
-            }
+            stand_for = {}
+            for mark in marks.split():
+                unit, slot = mark.split("=")
+                stand_for[int(unit) - 1] = slot
         except ValueError:
             raise CourseError(
                 f"parses.tsv: the heads of {text!r} must be whole numbers, its marks like 5=O."
             ) from None
         parse = Parse(numbers, tuple(relations.split()), stand_for)
-        if wrong := _wrong(parse):
-            raise CourseError(f"parses.tsv: {text!r} {wrong}.")
+        mistake = _mistake(parse)
+        if mistake:
+            raise CourseError(f"parses.tsv: {text!r} {mistake}.")
         result.append(parse)
     return result
 
 
-def _wrong(parse: Parse) -> str:
+def _mistake(parse: Parse) -> str:
     """What keeps the parse from being a tree with one root and known relations."""
     n = len(parse.heads)
-    if unknown := sorted(set(parse.relations) - RELATIONS):
+    unknown = sorted(set(parse.relations) - RELATIONS)
+    if unknown:
         return f"has the relation {unknown[0]!r}, which Universal Dependencies lacks"
     roots = [i for i, head in enumerate(parse.heads) if head < 0]
     if len(roots) != 1 or [i for i, name in enumerate(parse.relations) if name == "root"] != roots:

@@ -128,7 +128,8 @@ def _town(split: str, n: int, seed: int) -> Collection:
     rng = random.Random(f"searches/{split}/{seed}")
     queries = []
     for number, found in enumerate(told):
-        if named := [deed for deed in found if deed.person]:
+        named = [deed for deed in found if deed.person]
+        if named:
             queries += _asked(number, passages, rng.choice(named), where)
     return Collection(passages, queries)
 

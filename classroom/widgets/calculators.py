@@ -175,4 +175,6 @@ def written(x: float) -> str:
     for size, name in ((1e12, " trillion"), (1e9, " billion"), (1e6, " million")):
         if x >= size:
             return f"{x / size:.3g}{name}"
-    return f"{x:,.0f}" if x >= 100 else f"{x:.1f}" if x >= 1 else f"{x:.3f}"
+    if x >= 100:
+        return f"{x:,.0f}"
+    return f"{x:.1f}" if x >= 1 else f"{x:.3f}"

@@ -50,8 +50,9 @@ def card(
     content = str(render(body or kind, title=title, **values))
     name = identity(kind, title, content, data)
     content = re.sub(r"<(button|input|select|summary)\b", rf"<\1 {QUIET}", content)
-    names = scripts if scripts is not None else (kind,) if data is not None else ()
-    written = trusted("".join(script(name) for name in names))
+    if scripts is None:
+        scripts = () if data is None else (kind,)
+    written = trusted("".join(script(name) for name in scripts))
     inner = {"body": trusted(content), "data": trusted(inline_json(data)), "script": written}
     return str(render("card", name=name, title=title, **inner))
 

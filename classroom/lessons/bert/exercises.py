@@ -223,33 +223,40 @@ def _pairs(fn: object, case: Case) -> list[_LabelledPair]:
 
 
 def _judge_pairs(pairs: list[_LabelledPair], n: int, documents: list[list[str]]) -> None:
+    """Refuse pairs that are not drawn as BERT's are, with the mistake's name."""
     refuse = nsp_pairs.refuse
-    place = {
-        text: (d, s) for d, document in enumerate(documents) for s, text in enumerate(document)
-    }
+    places = {}  # sentence -> its document, and its place in there
+    for number, document in enumerate(documents):
+        for place, text in enumerate(document):
+            places[text] = number, place
     refuse(len(pairs) != n, "number", n=n, found=len(pairs))
-    for text in (text for pair in pairs for text in pair[:2]):
-        refuse(text not in place, "strange", text=text)
-    placed = [(*place[first], *place[second], label) for first, second, label in pairs]
-    labels = [label for *_, label in placed]
-    refuse(
-        labels == [int(d == e and t == s + 1) for d, s, e, t, _ in placed] and 0 < sum(labels) < n,
-        "inverted",
-    )
-    for d, s, e, t, label in placed:
-        refuse(label == 0 and d == e and s == t + 1, "order")
-        refuse(label == 0 and not (d == e and t == s + 1), "no_neighbours")
-        refuse(label == 1 and d == e, "same_document")
+    for *texts, _ in pairs:
+        for text in texts:
+            refuse(text not in places, "strange", text=text)
+
+    placed = [(places[first], places[second], label) for first, second, label in pairs]
+    labels = [label for _, _, label in placed]
+    follows = [second == (first[0], first[1] + 1) for first, second, _ in placed]
+    # the labels say which sentences follow, where they should say which do not
+    refuse(labels == list(map(int, follows)) and 0 < sum(labels) < n, "inverted")
+    for (first, second, label), next_one in zip(placed, follows, strict=True):
+        same_document = first[0] == second[0]
+        swapped = same_document and first[1] == second[1] + 1
+        refuse(label == 0 and swapped, "order")
+        refuse(label == 0 and not next_one, "no_neighbours")
+        refuse(label == 1 and same_document, "same_document")
     refuse(abs(sum(labels) / n - 0.5) > 0.06, "half", share=sum(labels) / n)
-    refuse(len({row[:2] for row in placed}) < 40, "same_few")
-    # 1,000 draws leave out one or two
+
+    firsts = {first for first, _, _ in placed}
+    refuse(len(firsts) < 40, "same_few")
+    # 1,000 draws leave out one or two of what can be drawn
+    neighbours = {first for first, _, label in placed if label == 0}
     pairs_to_draw = sum(len(document) - 1 for document in documents)
-    refuse(len({row[:2] for row in placed if row[-1] == 0}) < 0.9 * pairs_to_draw, "same_place")
-    drawn = [row for row in placed if row[-1] == 1]
-    few = len({row[2] - row[0] for row in drawn}) < 20 or len(
-        {row[2:4] for row in drawn}
-    ) < 0.9 * len(place)
-    refuse(few, "same_random")
+    refuse(len(neighbours) < 0.9 * pairs_to_draw, "same_place")
+    drawn = [(first, second) for first, second, label in placed if label == 1]
+    distances = {second[0] - first[0] for first, second in drawn}
+    seconds = {second for _, second in drawn}
+    refuse(len(distances) < 20 or len(seconds) < 0.9 * len(places), "same_random")
 
 
 @exercise(judge=_next_sentences)

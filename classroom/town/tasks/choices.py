@@ -117,15 +117,11 @@ class Analogies(TownTask):
             self.pairs[relation] = _pairs(
                 [item for pool in VERBS for item in pools[pool].items], "base", form
             )
-        self.other_forms = {
-            base: [
-                form
-                for relation in VERB_FORMS
-                for word, form in self.pairs[relation]
-                if word == base
-            ]
-            for base, _ in self.pairs["past"]
-        }
+        self.other_forms: dict[str, list[str]] = {base: [] for base, _ in self.pairs["past"]}
+        for relation in VERB_FORMS:
+            for base, form in self.pairs[relation]:
+                if base in self.other_forms:
+                    self.other_forms[base].append(form)
 
     def make(self, rng: random.Random, member: int, split: str) -> Example:
         relation = rng.choice(list(self.pairs))

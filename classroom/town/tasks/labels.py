@@ -89,17 +89,13 @@ class Sentiment(TownTask):
         opening = rng.choice([row["template"] for row in rows if row["part"] == "open"])
         sentences = self.template(polar(opening, domain, label)).render(rng, fact)
         kinds: list[str] = []
-        said: set[str] = set()
+        used: set[str] = set()
         for _ in range(rng.choice((1, 1, 2))):
-            kinds.append(rng.choices(list(SHARE), list(SHARE.values()))[0])
-            text = rng.choice(
-                [
-                    r["template"]
-                    for r in rows
-                    if r["kind"] == kinds[-1] and r["template"] not in said
-                ]
-            )
-            said.add(text)
+            kind = rng.choices(list(SHARE), list(SHARE.values()))[0]
+            kinds.append(kind)
+            opinions = [row["template"] for row in rows if row["kind"] == kind]
+            text = rng.choice([opinion for opinion in opinions if opinion not in used])
+            used.add(text)
             sentences += self.template(polar(text, domain, label)).render(rng, fact)
         return {
             "text": write(sentences),
@@ -121,11 +117,17 @@ class FilmSentiment(Sentiment):
 
 
 def kind_of(template: str) -> str:
-    """ "plain": the opinion word says what is meant; "turned": its opposite; "both": one of each;
-    "": no opinion.
+    """How a template's opinion words stand to what is meant.
+
+    "plain": they say it; "turned": its opposite; "both": one of each; "": no opinion.
     """
-    same, other = "{same}" in template, "{other}" in template
-    return "both" if same and other else "plain" if same else "turned" if other else ""
+    kinds = {
+        (True, False): "plain",
+        (False, True): "turned",
+        (True, True): "both",
+        (False, False): "",
+    }
+    return kinds["{same}" in template, "{other}" in template]
 
 
 def polar(template: str, domain: str, label: int) -> str:
@@ -169,7 +171,8 @@ class PartsOfSpeech(TownTask):
 
     def make(self, rng: random.Random, member: int, split: str) -> Example:
         if rng.random() < 0.5:
-            page, source = rng.choice(self.writer.draft(rng, split).sentences), "document"
+            page = rng.choice(self.writer.draft(rng, split).sentences)
+            source = "document"
         else:
             template, source, _ = rng.choice(self.writer.senses)
             person = self.lexicon.people[self.casting.some(rng, self.lexicon.people, 1, split)[0]]
@@ -210,7 +213,8 @@ class Entities(TownTask):
                     for page in self.writer.draft(rng, split).sentences
                     if {*page.entities} != {"O"}
                 ]
-            page, source = rng.choice(pages), "document"
+            page = rng.choice(pages)
+            source = "document"
         else:
             row = rng.choice(of_split(self.rows, split))
             facts, everyone, _ = self.casting.facts(rng, "work", 1, split)
@@ -221,7 +225,8 @@ class Entities(TownTask):
                 fact["X"] = self._unlike(rng, self.alike, fact["L"])
             if rng.random() < 0.5:
                 fact["L"] = self._unlike(rng, self.twins, fact["X"])
-            page, source = self.template(row["template"]).render(rng, fact)[0], row["split"]
+            page = self.template(row["template"]).render(rng, fact)[0]
+            source = row["split"]
         labels = [self.labels.index(mark) for mark in page.entities]
         return {"tokens": page.words, "labels": labels, "gold": {"source": source}}
 

@@ -35,7 +35,8 @@ class Arithmetic(TownTask):
 
     def make(self, rng: random.Random, member: int, split: str) -> Example:
         kind = KINDS[member]
-        digits, sign = int(kind[0]), {"x": "*", "C": ""}.get(kind[-1], kind[-1])
+        digits = int(kind[0])
+        sign = {"x": "*", "C": ""}.get(kind[-1], kind[-1])  # C: composite, with two signs
         rng = random.Random(f"{rng.random()}/{member}")
         write = spell if self.in_words else str
         while True:
@@ -44,15 +45,14 @@ class Arithmetic(TownTask):
             if (split == "test") == ((a * 31 + b * 7 + c * (not sign)) % HELD == 0):
                 break
         if sign:
-            expression, value = f"{a} {sign} {b}", OPERATIONS[sign](a, b)
+            expression = f"{a} {sign} {b}"
+            value = OPERATIONS[sign](a, b)
             text = f"What is {write(a)} {SIGNS[sign]} {write(b)}?"
         else:
-            one, two = rng.choice("+-*"), rng.choice("+-*")
-            expression, value = (
-                f"{a} {one} ({b} {two} {c})",
-                OPERATIONS[one](a, OPERATIONS[two](b, c)),
-            )
-            text = f"What is {write(a)} {SIGNS[one]} ({write(b)} {SIGNS[two]} {write(c)})?"
+            outer, inner = rng.choice("+-*"), rng.choice("+-*")
+            expression = f"{a} {outer} ({b} {inner} {c})"
+            value = OPERATIONS[outer](a, OPERATIONS[inner](b, c))
+            text = f"What is {write(a)} {SIGNS[outer]} ({write(b)} {SIGNS[inner]} {write(c)})?"
         return {
             "text": text,
             "target": write(value),
@@ -80,8 +80,10 @@ def spell(number: int) -> str:
         return TENS[tens - 2] + (f"-{UNITS[rest]}" if rest else "")
     size, name = (100, "hundred") if number < 1000 else (1000, "thousand")
     count, rest = divmod(number, size)
-    joined = "" if not rest else f" and {spell(rest)}" if rest < 100 else f" {spell(rest)}"
-    return f"{spell(count)} {name}{joined}"
+    words = f"{spell(count)} {name}"
+    if rest == 0:
+        return words
+    return f"{words} and {spell(rest)}" if rest < 100 else f"{words} {spell(rest)}"
 
 
 SHOTS = 6  # examples in a prompt, three of each kind

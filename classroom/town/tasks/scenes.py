@@ -103,13 +103,12 @@ class SceneTask(TownTask):
         """A question, of any genre, that names at least so many parts of the fact."""
         while True:
             genre = rng.choice(GENRES)
-            found = [
-                q
-                for use in "XYOPFJL"
-                for q in self.questions[split == "test"].get((genre, use), ())
-            ]
-            if found := [q for q in found if len(q.parts) >= least]:
-                return rng.choice(found)
+            questions: list[Saying] = []
+            for use in "XYOPFJL":
+                asked = self.questions[split == "test"].get((genre, use), [])
+                questions += [question for question in asked if len(question.parts) >= least]
+            if questions:
+                return rng.choice(questions)
 
     def paraphrases(self, rng: random.Random, split: str, genre: str) -> tuple[Saying, Saying]:
         """Two different sentences that say the same parts of a fact."""
@@ -132,7 +131,8 @@ class SceneTask(TownTask):
             rows[row["genre"], row[column]].append(row)
 
         def saying(row: TableRow) -> Saying:
-            template, parts = self.template(row["template"]), PART.findall(row["template"])
+            template = self.template(row["template"])
+            parts = PART.findall(row["template"])
             return Saying(row["genre"], row[column], template, frozenset(parts))
 
         return {
