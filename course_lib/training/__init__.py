@@ -1,3 +1,1 @@
-"""From batches to a trained model: the loop, its optimizer and files, and the three things it is
-used for.
-"""
+"""From batches to a trained model: the loop, its optimizer and files, and what uses the loop."""

@@ -32,7 +32,7 @@ def known_device(device: str | torch.device) -> torch.device:
 def has_bf16(device: str | torch.device) -> bool:
     """Whether matrix products in bfloat16 are faster here than in float32.
 
-    So it is on NVIDIA GPUs from Ampere on, and on processors with AMX. AVX512-BF16 alone does not
+    They are on NVIDIA GPUs from Ampere on, and on processors with AMX. AVX512-BF16 alone does not
     count: on Intel's processors it is slower than float32.
     """
     kind = torch.device(device).type

@@ -1,8 +1,8 @@
-"""Distillation: a small student learns from what a large teacher says, not only from the right
-answers.
+"""Distillation: a small student learns from what a large teacher says.
 
-`Distilled(student, teacher)` runs both; its losses, which `train` takes as they are, stand in
-`objectives.distillation`. Letters: B batch, T positions, D width, H heads."""
+`Distilled(student, teacher)` runs both. Its losses are in `objectives.distillation`; `train` takes
+them as they are. Letters: B batch, T positions, D width, H heads, L layers.
+"""
 
 from typing import NamedTuple
 
@@ -18,63 +18,87 @@ from course_lib.model.transformer import Transformer
 
 
 class Outputs(NamedTuple):
-    """What a model shows of itself. logits: its answer. hidden: L + 1 states [B T D], the
-    embedding's first. attention: L score matrices [B H T T], where they were asked for."""
+    """What a model shows of itself."""
 
-    logits: Tensor
-    hidden: list[Tensor]
-    attention: list[Tensor]
+    logits: Tensor  # its answer
+    hidden: list[Tensor]  # L + 1 states [B T D], the embedding's first
+    attention: list[Tensor]  # L score matrices [B H T T], where they were asked for
 
 
 class Distilled(nn.Module):
-    """A student and its teacher, heads of one kind on Transformers; checkpoints hold what learns:
-    student, projections.
+    """A student and its teacher, which run on the same ids.
 
     Each of the student's layers learns from one of the teacher's, evenly spaced, the last one from
     the last. Where the widths differ, learned matrices lead from the student's to the teacher's,
-    one for the embedding and one for the layers (TinyBERT's W_e and W_h)."""
+    one for the embedding and one for the layers (TinyBERT's W_e and W_h). A run's state holds what
+    learns: the student and these matrices.
+
+    Args:
+        student: a head on a Transformer.
+        teacher: a head of the same kind; it is not trained.
+
+    Raises:
+        CourseError: the student has more layers than the teacher.
+    """
 
     def __init__(self, student: nn.Module, teacher: nn.Module) -> None:
         super().__init__()
-        own = _stack(student).config
-        theirs = _stack(teacher).config
-        if own.layers > theirs.layers:
+        small = _stack(student).config
+        large = _stack(teacher).config
+        if small.layers > large.layers:
             raise CourseError(
-                f"The student has {own.layers} layers, more than the teacher's {theirs.layers}."
+                f"The student has {small.layers} layers, more than the teacher's {large.layers}."
             )
-        # from 1
-        self.layers = tuple(
-            (layer + 1) * theirs.layers // own.layers for layer in range(own.layers)
-        )
+        # The teacher's layer for each of the student's, counted from 1: 6 of 12 are 2, 4, ... 12.
+        numbers = range(1, small.layers + 1)
+        self.layers = tuple(number * large.layers // small.layers for number in numbers)
         self.student = student
-        # in a tuple, out of the reach of parameters(), train() and state_dict()
+        # In a tuple it is out of the reach of parameters(), train() and state_dict().
         self._teacher = (teacher.eval(),)
-        layer: type[nn.Module] = nn.Identity if own.width == theirs.width else nn.Linear
-        self.embedding, self.hidden = (layer(own.width, theirs.width) for _ in range(2))
+        projection: type[nn.Module] = nn.Identity if small.width == large.width else nn.Linear
+        self.embedding = projection(small.width, large.width)
+        self.hidden = projection(small.width, large.width)
 
     def forward(
         self, ids: Int[Tensor, "B T"], *, attention: bool = False, **given: Tensor
     ) -> tuple[Outputs, Outputs]:
-        """What student and teacher show, layer for layer: of the teacher those that the student
-        learns from, and the student's states in the teacher's width. given: what the heads take
-        (attention_mask, segments, loss_mask)."""
+        """What student and teacher show, layer for layer.
+
+        Args:
+            ids: the tokens.
+            attention: whether attention scores are wanted.
+            given: what the heads take: attention_mask, segments, loss_mask.
+
+        Returns:
+            The student's outputs, with its states in the teacher's width, and the teacher's, of the
+            layers that the student learns from.
+        """
         teacher = self._teacher[0].to(ids.device).eval()
         with torch.no_grad():
-            theirs = _outputs(teacher, ids, given, attention)
-        own = _outputs(self.student, ids, given, attention)
+            large = _outputs(teacher, ids, given, attention)
+        small = _outputs(self.student, ids, given, attention)
 
         # The student's states in the teacher's width: the embedding's output, then each layer's.
-        embedded, *states = own.hidden
+        embedded, *states = small.hidden
         projected = [self.embedding(embedded), *(self.hidden(state) for state in states)]
         # The teacher's layers that the student learns from. Number 0 is the embedding's output.
-        hidden = [theirs.hidden[layer] for layer in (0, *self.layers)]
-        scores = [theirs.attention[layer - 1] for layer in self.layers] if attention else []
-        return own._replace(hidden=projected), Outputs(theirs.logits, hidden, scores)
+        hidden = [large.hidden[layer] for layer in (0, *self.layers)]
+        scores = [large.attention[layer - 1] for layer in self.layers] if attention else []
+        return small._replace(hidden=projected), Outputs(large.logits, hidden, scores)
 
 
 def student(teacher: nn.Module, layers: int | None = None) -> MLM:
-    """A masked language model that begins as every second layer of its teacher, or as `layers` of
-    them, evenly taken; the teacher's masked-LM head is copied, its pooler and segments are not."""
+    """A masked language model that begins as some layers of its teacher.
+
+    The teacher's masked-LM head is copied, its pooler and segments are not (Sanh et al. 2019).
+
+    Args:
+        teacher: a masked language model.
+        layers: how many, evenly taken; by default every second one.
+
+    Raises:
+        CourseError: the teacher is another model.
+    """
     head = getattr(teacher, "head", None)
     if not isinstance(head, MaskedHead):
         raise CourseError(
@@ -87,6 +111,7 @@ def student(teacher: nn.Module, layers: int | None = None) -> MLM:
 
 
 def _outputs(model: nn.Module, ids: Tensor, given: dict[str, Tensor], attention: bool) -> Outputs:
+    """Run a model and collect what its layers give."""
     stack = _stack(model)
     if stack.embed.segments is None:
         given = {name: value for name, value in given.items() if name != "segments"}
@@ -95,7 +120,7 @@ def _outputs(model: nn.Module, ids: Tensor, given: dict[str, Tensor], attention:
         patterns.append("blocks.*.attn.scores")
     with capture(stack, *patterns, detach=False) as seen:
         out = model(ids, **given)
-    # BERT's pretraining head answers next sentence, too
+    # BERT's pretraining head gives a tuple, with the answer for the next sentence behind.
     logits = out[0] if isinstance(out, tuple) else out
     layers = range(len(stack.blocks))
     hidden = [seen["embed"], *(seen[f"blocks.{layer}"] for layer in layers)]
@@ -104,6 +129,7 @@ def _outputs(model: nn.Module, ids: Tensor, given: dict[str, Tensor], attention:
 
 
 def _stack(model: nn.Module) -> Transformer:
+    """The Transformer under a head; a `CourseError` if there is none."""
     stack = getattr(model, "stack", None)
     if not isinstance(stack, Transformer) or stack.config.shared:
         raise CourseError(

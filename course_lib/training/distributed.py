@@ -25,8 +25,12 @@ PATIENCE = timedelta(days=2)  # a corpus may take long to tokenize
 
 @dataclass(frozen=True)
 class Processes:
-    """This process among how many. sharded: by FSDP. With one process, everything below does
-    nothing.
+    """This process and how many there are. With one process, everything below does nothing.
+
+    Attributes:
+        rank: the number of this process, from 0.
+        world: the number of processes.
+        sharded: whether FSDP has cut the weights into shards.
     """
 
     rank: int = 0
@@ -39,7 +43,7 @@ class Processes:
         return self.rank == 0
 
     def mean(self, value: Tensor) -> Tensor:
-        """The mean over all processes; one of them asks for it as all the others do."""
+        """The mean over all processes; all of them have to call this."""
         if self.world == 1:
             return value
         total = value.clone()
@@ -72,8 +76,10 @@ ALONE = Processes()
 
 
 def join(device: torch.device) -> tuple[Processes, torch.device]:
-    """The processes that a launcher started, this one among them, and this one's device ("cuda" ->
-    "cuda:1").
+    """The processes that a launcher started, and the device of this one.
+
+    Args:
+        device: what the user asked for. "cuda" becomes "cuda:1" in process 1.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         return ALONE, device
@@ -88,24 +94,36 @@ def join(device: torch.device) -> tuple[Processes, torch.device]:
 def spread(
     objective: nn.Module, optimizer: torch.optim.Optimizer, processes: Processes
 ) -> nn.Module:
-    """The module whose backward pass averages gradients over the processes; the optimizer is
-    adapted in place. With shards the model's own parameters become `DTensor`s, of which each
-    process holds a part."""
+    """Let the backward pass average gradients over the processes.
+
+    With shards the model's own parameters become `DTensor`s, and each process holds a part of them.
+
+    Args:
+        objective: the model and its loss.
+        optimizer: gets the new parameters in place of the old ones.
+        processes: those that train together.
+
+    Returns:
+        The module to call in place of the objective.
+    """
     if processes.world == 1:
         return objective
     if not processes.sharded:
         return nn.parallel.DistributedDataParallel(objective)
     from torch.distributed.fsdp import fully_shard
 
-    names = {id(p): name for name, p in objective.named_parameters()}
-    groups = [[names[id(p)] for p in group["params"]] for group in optimizer.param_groups]
+    # `fully_shard` puts new parameters in the place of the old: find them again by their names.
+    names = {id(weight): name for name, weight in objective.named_parameters()}
+    groups = []
+    for group in optimizer.param_groups:
+        groups.append([names[id(weight)] for weight in group["params"]])
     for module in list(objective.modules()):
         if isinstance(module, Block):
             fully_shard(module)
     fully_shard(objective)
     shards = dict(objective.named_parameters())
-    for group, kept in zip(optimizer.param_groups, groups, strict=True):
-        group["params"] = [shards[name] for name in kept]
+    for group, group_names in zip(optimizer.param_groups, groups, strict=True):
+        group["params"] = [shards[name] for name in group_names]
     return objective
 
 
@@ -130,18 +148,20 @@ def _silent(net: nn.Module, on: bool) -> AbstractContextManager[object]:
 
 def whole(value: Tensor) -> Tensor:
     """A tensor out of its shards; all processes have to ask for it."""
-    cut: Any = value
-    # a DTensor; importing the class costs a second
-    return cut.full_tensor() if hasattr(cut, "full_tensor") else value
+    shards: Any = value
+    if hasattr(shards, "full_tensor"):  # a DTensor; importing the class would cost a second
+        return cast(Tensor, shards.full_tensor())
+    return value
 
 
 def shard_like(value: Tensor, like: Tensor) -> Tensor:
     """A whole tensor, which every process has, cut as `like` is."""
-    cut: Any = like
-    if not hasattr(cut, "full_tensor"):
+    shards: Any = like
+    if not hasattr(shards, "full_tensor"):
         return value
     from torch.distributed.tensor import distribute_tensor
 
+    # Every process has the whole value, so none sends it to the others (src_data_rank=None).
     return distribute_tensor(
-        value.to(cut.device), cut.device_mesh, cut.placements, src_data_rank=None
+        value.to(shards.device), shards.device_mesh, shards.placements, src_data_rank=None
     )

@@ -113,16 +113,17 @@ class Feed:
         return Ready(parts, int(_real_tokens(batch)))
 
     def _read(self, step: int) -> Batch:
-        """The batch of a step, found to be fit for the model."""
+        """The batch of a step; a `CourseError` if the model cannot read it."""
         if isinstance(self.batches, Sequence):
             batch: Batch = self.batches[step % len(self.batches)]
         else:
             batch = self.batches[step]
         for name, types in TYPES.items():
             if name in batch and batch[name].dtype not in types:
-                right = " or ".join(str(each) for each in types)
+                allowed = " or ".join(map(str, types))
                 raise CourseError(
-                    f"{name!r} of batch {step} is of type {batch[name].dtype}; it must be {right}."
+                    f"{name!r} of batch {step} is of type {batch[name].dtype}; it must be"
+                    f" {allowed}."
                 )
         rows = len(batch["ids"])
         if self.accumulate > rows:
@@ -148,7 +149,7 @@ class Feed:
 
 
 def one_ahead(make: Callable[[int], Value], steps: range) -> Iterator[Value]:
-    """`make(step)` of each step, the next one already begun in a thread when one is given out."""
+    """`make(step)` of each step; a thread makes the next one while the caller uses this one."""
     with ThreadPoolExecutor(max_workers=1) as reader:
         coming = None
         for step in steps:

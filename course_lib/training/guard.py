@@ -73,10 +73,10 @@ class Guard:
         bad_loss, bad_norm, bad_step = self.figures.tolist()
         if math.isfinite(bad_loss) and math.isfinite(bad_norm):
             return
-        kept = ""
+        hint = ""
         if self.saved and self.saved.exists():
-            kept = f" The checkpoint {self.saved} still holds the last good state."
+            hint = f" The checkpoint {self.saved} still holds the last good state."
         raise CourseError(
             f"Training diverged at step {bad_step:.0f}: the loss is {bad_loss}, the norm of the"
-            f" gradient is {bad_norm}. Lower the learning rate or warm up for longer.{kept}"
+            f" gradient is {bad_norm}. Lower the learning rate or warm up for longer.{hint}"
         )

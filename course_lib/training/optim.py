@@ -1,6 +1,4 @@
-"""AdamW and Muon with the usual parameter groups, and learning-rate schedules as plain functions of
-the step.
-"""
+"""Optimizers, AdamW and Muon, and learning-rate schedules as plain functions of the step."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -98,6 +96,7 @@ class Muon(torch.optim.Optimizer):
         return orthogonal(grad.lerp(momentum, 0.95))
 
     def _adam_step(self, p: Tensor, grad: Tensor, betas: tuple[float, float]) -> Tensor:
+        """Adam's step (Kingma and Ba 2015, algorithm 1), before the learning rate."""
         state = self.state[p]
         if not state:
             state["step"] = torch.zeros(())
@@ -160,31 +159,42 @@ def linear(steps: int, warmup: int = 0) -> Schedule:
 def cosine(steps: int, warmup: int = 0) -> Schedule:
     """Linear warm-up to 1, then half a cosine towards 0 (Radford et al. 2018, section 4.1).
 
-    The peak stands for two steps, the last of the warm-up and the first of the decay; so it does in
-    `linear`.
+    Two steps have the peak, the last of the warm-up and the first of the decay; in `linear`, too.
 
     >>> [round(cosine(6, warmup=2)(step), 2) for step in range(6)]
     [0.5, 1.0, 1.0, 0.85, 0.5, 0.15]
     """
-    return lambda step: (
-        _warm(step, warmup) * 0.5 * (1 + math.cos(math.pi * _progress(step, steps, warmup)))
-    )
+
+    def factor(step: int) -> float:
+        angle = math.pi * _progress(step, steps, warmup)  # 0 to pi
+        return _warm(step, warmup) * 0.5 * (1 + math.cos(angle))
+
+    return factor
 
 
 def wsd(steps: int, warmup: int = 0, decay: float = 0.2) -> Schedule:
-    """Warm-up, constant, then linear decay to 0 over the last `decay` of the steps (Hu et al. 2024,
-    section 4). Until the decay begins, runs of different lengths are the same run."""
+    """Warm-up, constant, then linear decay to 0 (Hu et al. 2024, section 4).
+
+    Until the decay begins, runs of different lengths are the same run.
+
+    Args:
+        steps: in all.
+        warmup: steps until the factor is 1.
+        decay: share of the steps in which it falls.
+    """
     last = max(1, round(steps * decay))
     return lambda step: _warm(step, warmup) * min(1.0, max(0.0, (steps - step) / last))
 
 
 def _warm(step: int, warmup: int) -> float:
+    """From 1 / `warmup` at step 0 up to 1."""
     return min(1.0, (step + 1) / warmup) if warmup else 1.0
 
 
 def _progress(step: int, steps: int, warmup: int) -> float:
-    """0 until the warm-up is over, 1 from step `steps` on: the last step taken, steps - 1, still
-    learns something.
+    """0 until the warm-up is over, then rising; 1 would be reached at step `steps`.
+
+    The last step that is taken is steps - 1, so it still learns something.
     """
     return min(1.0, max(0.0, (step - warmup) / max(1, steps - warmup)))
 

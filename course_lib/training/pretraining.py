@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import nn
@@ -57,13 +57,11 @@ SIZES: dict[str, dict[str, int]] = {
 
 
 class Prepared(NamedTuple):
-    """A run's tokenizer, tokens and held-out tokens (if its corpus has any), as its folder holds
-    them.
-    """
+    """What a run reads, as its folder holds it."""
 
     tokenizer: Tokenizer
-    store: TokenStore
-    held_out: TokenStore | None
+    store: TokenStore  # tokens to learn from
+    held_out: TokenStore | None  # tokens to be scored on, if the corpus has any
 
 
 @dataclass(frozen=True)
@@ -163,12 +161,12 @@ def _start(config: PretrainConfig) -> Start:
         sizes.append(config.layers)
     else:
         return Start(family, shape)
-    theirs = families.family_of(parent) if hasattr(parent, "stack") else None
-    if theirs is None or theirs.objective != family.objective:
+    parents_family = families.family_of(parent) if hasattr(parent, "stack") else None
+    if parents_family is None or parents_family.objective != family.objective:
         raise CourseError(f"{name} is no model that a {family.name} could begin with.")
     if any(size is not None for size in sizes):
         raise CourseError(f"The model's size is that of {name}; leave layers, width and heads.")
-    return Start(theirs, shape, parent, tokenizer, teacher, name)
+    return Start(parents_family, shape, parent, tokenizer, teacher, name)
 
 
 def _check(config: PretrainConfig, start: Start, processes: Processes) -> None:
@@ -229,7 +227,8 @@ def _build(config: PretrainConfig, start: Start, texts: Prepared) -> Built:
 def _announce(
     config: PretrainConfig, built: Built, texts: Prepared, done: int, say: Callable[[str], None]
 ) -> None:
-    count = sum(p.numel() for p in built.model.parameters())
+    """Say what is trained, and how far the run has come."""
+    count = sum(weight.numel() for weight in built.model.parameters())
     say(
         f"{count:,} parameters, {len(texts.store):,} documents, {built.batches.steps:,} batches"
         " an epoch"
@@ -262,6 +261,7 @@ def _run(
 
 
 def _train_config(config: PretrainConfig) -> TrainConfig:
+    """What the loop needs of the run's config."""
     warmup = min(config.steps // 10, 300) if config.warmup is None else config.warmup
     return TrainConfig(
         steps=config.steps,
@@ -318,51 +318,67 @@ def _publish(
 def tokenize(config: TokenizeConfig, tokenizer: Tokenizer | None = None) -> Prepared:
     """Learn a tokenizer and stream a corpus into token files, unless they are there.
 
-    `out/held_out` gets the first documents of the validation split. Of a corpus without one it gets
+    `out/held_out` gets the first documents of the validation split. If a corpus has none, it gets
     the first `config.held_out` documents, which are not trained on.
 
     Args:
         config: what is asked for.
         tokenizer: one to use in place of a new one.
+
+    Raises:
+        CourseError: the folder holds a run on other data, or nothing is left to train on.
     """
-    data, out = config.data, config.out
+    data = config.data
+    out = config.out
+    # 1. Nothing is to do if the folder holds tokens of this very data.
     note = {"data": data, "documents": config.documents, "seed": config.seed}
     if config.held_out:
         note["held_out"] = config.held_out
     if config.column:
         note["column"] = config.column
-    there = TokenStore.open(out / "tokens").note if _has_tokens(out) else None
-    if _has_tokens(data) or there == note:
+    old_note = TokenStore.open(out / "tokens").note if _has_tokens(out) else None
+    if _has_tokens(data) or old_note == note:
         return _reopen(config, tokenizer)
-    if there is not None and config.resume and (out / "run" / "state.safetensors").exists():
+    if old_note is not None and config.resume and (out / "run" / "state.safetensors").exists():
         raise CourseError(
-            f"{out} holds a run on other data ({_said(there)}, not {_said(note)}); name another"
-            " folder, or say --afresh."
+            f"{out} holds a run on other data ({_spelled(old_note)}, not {_spelled(note)}); name"
+            " another folder, or say --afresh."
         )
 
-    how: dict[str, Any] = {"seed": config.seed, "column": config.column}
-    corpus = partial(corpora.corpus, data, n=config.documents, streaming=True, **how)
-    aside = _validation(data, **how)
-    taken = 0  # documents of the corpus itself that are kept aside
-    if not aside and config.held_out:
+    # 2. Choose what is held out.
+    corpus = partial(
+        corpora.corpus,
+        data,
+        n=config.documents,
+        seed=config.seed,
+        column=config.column,
+        streaming=True,
+    )
+    held_out = _validation(data, config.seed, config.column)
+    taken = 0  # documents of the corpus itself that are held out
+    if not held_out and config.held_out:
         taken = config.held_out
-        aside = islice(corpus(), taken)
+        held_out = islice(corpus(), taken)
         if next(islice(corpus(), taken, None), None) is None:
             raise CourseError(
                 f"{taken} documents kept aside leave nothing to train on; {data} has no more."
             )
+
+    # 3. Learn the tokenizer, if there is none.
     if not (out / "tokenizer.json").exists():
         if tokenizer is None:
             texts = (row["text"] for row in islice(corpus(), LEARN_FROM))
             _learn(config, texts).save(out)
         else:
             tokenizer.save(out)
-    words = Tokenizer.load(out)
+
+    # 4. Write the tokens.
+    stored = Tokenizer.load(out)
     for file in (out / "held_out").glob("*"):
         file.unlink()  # of other data
-    if aside:
-        encode_corpus(aside, words, out / "held_out")
-    encode_corpus(islice(corpus(), taken, None), words, out / "tokens", note=note)
+    if held_out:
+        encode_corpus(held_out, stored, out / "held_out")
+    encode_corpus(islice(corpus(), taken, None), stored, out / "tokens", note=note)
     return _open(out, data, tokenizer)
 
 
@@ -371,21 +387,19 @@ def _reopen(config: TokenizeConfig, tokenizer: Tokenizer | None) -> Prepared:
     texts = _open(config.out, config.data, tokenizer)
     if texts.held_out is None:
         note = texts.store.note
-        aside = _validation(note.get("data"), config.seed, note.get("column"))
-        if aside:
-            encode_corpus(aside, texts.tokenizer, config.out / "held_out")
+        held_out = _validation(note.get("data"), config.seed, note.get("column"))
+        if held_out:
+            encode_corpus(held_out, texts.tokenizer, config.out / "held_out")
     return _open(config.out, config.data)
 
 
 def _validation(source: str | None, seed: int, column: str | None) -> Any:
-    """The first documents of the source's validation split; none if it has no such split, or is no
-    longer there.
-    """
+    """The first documents of a source's validation split; none if it has no such split."""
     if not source:
         return []
     try:
         return corpora.corpus(source, split="validation", n=HELD_OUT, seed=seed, column=column)
-    except CourseError:
+    except CourseError:  # no such split, or the source is no longer there
         return []
 
 
@@ -394,8 +408,15 @@ def _has_tokens(place: str | Path) -> bool:
 
 
 def _open(out: Path, data: str, expected: Tokenizer | None = None) -> Prepared:
-    """What a run in `out` reads: the token files of `data` if it is a folder of them, else those in
-    `out`.
+    """What a run reads: the token files in `data` if it is a folder of them, else those in `out`.
+
+    Args:
+        out: the run's folder.
+        data: its corpus, or a folder of token files.
+        expected: the tokenizer of the model that the run begins with.
+
+    Raises:
+        CourseError: the tokens are those of another tokenizer.
     """
     place = Path(data) if _has_tokens(data) else out
     tokenizer = Tokenizer.load(place)
@@ -412,7 +433,8 @@ def _open(out: Path, data: str, expected: Tokenizer | None = None) -> Prepared:
     return Prepared(tokenizer, TokenStore.open(place / "tokens", tokenizer), held_out)
 
 
-def _said(note: dict[str, Any]) -> str:
+def _spelled(note: dict[str, Any]) -> str:
+    """What a note says of a corpus, for a message."""
     parts = [f"{key} {value}" for key, value in note.items() if value is not None]
     return ", ".join(parts) or "unknown"
 
@@ -420,8 +442,9 @@ def _said(note: dict[str, Any]) -> str:
 def _family(name: str) -> tuple[Family, dict[str, int]]:
     """The family and the shape that a name such as "bert-base" says."""
     kind, _, size = name.rpartition("-")
-    if size not in SIZES:
-        kind, size = name, "mini"
+    if size not in SIZES:  # the name of a family alone
+        kind = name
+        size = "mini"
     if kind not in FAMILIES:
         raise CourseError(
             f"There is no model {name!r} to pretrain; say one of {', '.join(FAMILIES)}, "
@@ -467,25 +490,26 @@ def _model(start: Start, stack: StackConfig, tokenizer: Tokenizer) -> nn.Module:
 def _warm_start(model: nn.Module, parent: nn.Module, name: str) -> None:
     """Take over the weights of the parent's body, and those of its head that this one has."""
     public = _public(model)
-    mine = public.state_dict()
-    fits = {
+    weights = public.state_dict()
+    fitting = {
         key: value
         for key, value in parent.state_dict().items()
-        if key in mine and mine[key].shape == value.shape
+        if key in weights and weights[key].shape == value.shape
     }
-    odd = sorted(key for key in mine if key.startswith("stack.") and key not in fits)
-    if odd:
+    missing = sorted(key for key in weights if key.startswith("stack.") and key not in fitting)
+    if missing:
         raise CourseError(
-            f"{name} does not fit this family: {odd[0]} is another there, or missing."
+            f"{name} does not fit this family: {missing[0]} is another there, or missing."
         )
-    public.load_state_dict(mine | fits)
+    public.load_state_dict(weights | fitting)
 
 
 def _public(model: nn.Module) -> nn.Module:
-    """What is written of a model: of ELECTRA's two the discriminator, of teacher and student the
-    student.
-    """
-    return getattr(model, "discriminator", getattr(model, "student", model))
+    """The part of a model that is published: ELECTRA's discriminator, a distilled student."""
+    for part in ("discriminator", "student"):
+        if hasattr(model, part):
+            return cast(nn.Module, getattr(model, part))
+    return model
 
 
 def _batches(
@@ -504,7 +528,10 @@ class _Lengthened(Source):
     """Short rows, from the step `start` on long ones."""
 
     def __init__(self, short: Source, long: Source, start: int) -> None:
-        self.short, self.long, self.start, self.steps = short, long, start, short.steps
+        self.short = short
+        self.long = long
+        self.start = start
+        self.steps = short.steps
 
     def __getitem__(self, step: int, /) -> Batch:
         return self.short[step] if step < self.start else self.long[step]

@@ -54,8 +54,8 @@ class Reports:
 
     Attributes:
         log: steps between two points of the curve.
-        probe: model -> scores. It has random numbers of its own, so that a run that was stopped
-            draws on as one that was not.
+        probe: model -> scores. It has random numbers of its own, so training draws the same
+            numbers with and without it.
         probe_every: steps between two probes; one more is taken at the end.
         watch: called with each step.
         clock: what a point's seconds are measured by.
@@ -117,6 +117,7 @@ def train_in_folder(
 
 
 def _point(steps: Sequence[Step], seconds: float, scores: dict[str, float] | None) -> Point:
+    """A point of the curve from the steps since the last one."""
     mean = sum(step.loss for step in steps) / len(steps)
     if scores:
         scores = {name: round(value, 4) for name, value in scores.items()}

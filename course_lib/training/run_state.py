@@ -111,12 +111,16 @@ def load(
     """
     tensors, header = _read(path)
     weights = _weights(path, model, tensors, header)
-    trained = [p for group in optimizer.param_groups for p in group["params"]]
+    trained: list[Tensor] = []
+    for group in optimizer.param_groups:
+        trained += group["params"]
     moments = _moments(path, optimizer, trained, tensors, header)
 
-    own = model.state_dict()
+    # Both fit, so now the model and the optimizer are changed. `shard_like` does nothing where
+    # there are no shards.
+    present = model.state_dict()
     model.load_state_dict(
-        {name: distributed.shard_like(value, own[name]) for name, value in weights.items()}
+        {name: distributed.shard_like(value, present[name]) for name, value in weights.items()}
     )
     for number, values in moments.items():
         for name, value in values.items():
@@ -146,11 +150,11 @@ def steps_done(path: Path, recipe: Recipe | None = None) -> int:
         CourseError: if the run there had another recipe. Only what both recipes name is compared.
     """
     header = _read_header(path)
-    there = header["recipe"]
-    here = _as_json(recipe)
-    other = [name for name in there if name in here and there[name] != here[name]]
-    if other:
-        differences = ", ".join(f"{name} {there[name]} (here {here[name]})" for name in other)
+    saved = header["recipe"]
+    wanted = _as_json(recipe)
+    differing = [name for name in saved if name in wanted and saved[name] != wanted[name]]
+    if differing:
+        differences = ", ".join(f"{name} {saved[name]} (here {wanted[name]})" for name in differing)
         raise CourseError(
             f"{path} is of a run with {differences}: ask for the same, name another folder, or say"
             " --afresh."
@@ -215,20 +219,22 @@ def _weights(path: Path, model: nn.Module, tensors: Tensors, header: dict[str, A
         if str(twin) in weights:
             weights[name] = weights[twin]
 
-    theirs = _shapes(weights)
-    own = _shapes(model.state_dict())
-    other = sorted(name for name in own.keys() | theirs.keys() if own.get(name) != theirs.get(name))
-    if other:
-        name = other[0]
+    saved = _shapes(weights)
+    needed = _shapes(model.state_dict())
+    names = saved.keys() | needed.keys()
+    differing = sorted(name for name in names if saved.get(name) != needed.get(name))
+    if differing:
+        name = differing[0]
         raise CourseError(
-            f"{path} belongs to another model: {name} is {theirs.get(name, 'missing')} there and"
-            f" {own.get(name, 'missing')} here ({len(other)} such in all); remove it or name"
+            f"{path} belongs to another model: {name} is {saved.get(name, 'missing')} there and"
+            f" {needed.get(name, 'missing')} here ({len(differing)} such in all); remove it or name"
             " another file."
         )
     return weights
 
 
 def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, str]:
+    """Shape and type of each tensor, as a text that can be compared and shown."""
     return {name: f"{tuple(value.shape)} of {value.dtype}" for name, value in tensors.items()}
 
 
@@ -272,18 +278,20 @@ def _random_state() -> Tensors:
 
 def _set_random_state(tensors: Tensors, rank: int) -> None:
     """Go on with this process's random numbers, or, where fewer processes wrote, with new ones."""
-    own = _of_process(rank, "random.cpu")
-    if own not in tensors:
+    name = _of_process(rank, "random.cpu")
+    if name not in tensors:
+        # New numbers, but the same ones whenever the run goes on from this state.
         torch.set_rng_state(tensors["random.cpu"])
         torch.manual_seed(int(torch.randint(2**62, ())) + rank)
         return
-    torch.set_rng_state(tensors[own])
+    torch.set_rng_state(tensors[name])
     on_gpus = sorted(name for name in tensors if name.startswith(_of_process(rank, "random.cuda.")))
     if on_gpus and torch.cuda.device_count() == len(on_gpus):
         torch.cuda.set_rng_state_all([tensors[name] for name in on_gpus])
 
 
 def _of_process(rank: int, name: str) -> str:
+    """The name of a process's tensor in the file."""
     return f"{rank}.{name}" if rank else name
 
 

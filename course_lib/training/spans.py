@@ -41,12 +41,16 @@ class Reading:
 
 
 def totals(start: Logits, end: Logits, inside: Bool[Tensor, " T"]) -> Float[Tensor, "T T"]:
-    """[i, j]: start[i] + end[j], -inf where i..j is no answer: not in the passage, not in order or
-    too long.
+    """The score of every answer i..j: start[i] + end[j].
+
+    It is -inf where i..j is no answer: not in the passage, not in order or too long.
     """
-    ordered = torch.ones(len(inside), len(inside), dtype=torch.bool).triu().tril(LONGEST - 1)
-    allowed = ordered & inside[:, None] & inside[None, :]
-    return (start.float()[:, None] + end.float()[None, :]).masked_fill(~allowed, float("-inf"))
+    everywhere = torch.ones(len(inside), len(inside), dtype=torch.bool)
+    in_order = everywhere.triu()  # j >= i
+    in_order = in_order.tril(LONGEST - 1)  # j < i + LONGEST
+    allowed = in_order & inside[:, None] & inside[None, :]
+    sums = start.float()[:, None] + end.float()[None, :]  # T T
+    return sums.masked_fill(~allowed, float("-inf"))
 
 
 def best(start: Logits, end: Logits, inside: Bool[Tensor, " T"]) -> tuple[int, int]:
@@ -57,20 +61,25 @@ def best(start: Logits, end: Logits, inside: Bool[Tensor, " T"]) -> tuple[int, i
 
 
 def answer(row: EncodedRow, start: Logits, end: Logits) -> str:
-    """The best answer as the passage spells it; empty where the passage was cut away. Logits of
-    padding may follow.
+    """The best answer as the passage spells it; empty where the passage was cut away.
+
+    Args:
+        row: the framed question and passage.
+        start: logits of each token to be the answer's first; those of padding may follow.
+        end: logits of each token to be its last.
     """
     assert row.context is not None
     text, places = row.context
-    here = _inside(row)
-    if not here.any():
+    inside = _inside(row)
+    if not inside.any():
         return ""
-    first, last = best(start[: len(places)].float().cpu(), end[: len(places)].float().cpu(), here)
-    begin = places[first]
-    end_place = places[last]
-    if begin is None or end_place is None:
+    length = len(places)  # without padding
+    first, last = best(start[:length].float().cpu(), end[:length].float().cpu(), inside)
+    first_place = places[first]  # its first and past-the-last character
+    last_place = places[last]
+    if first_place is None or last_place is None:
         return ""
-    return text[begin[0] : end_place[1]].strip()
+    return text[first_place[0] : last_place[1]].strip()
 
 
 class Reader(Protocol):
@@ -87,8 +96,10 @@ class Reader(Protocol):
 
 @torch.no_grad()
 def read(result: Reader, item: Mapping[str, Any]) -> Reading:
-    """Start and end probabilities over the passage of one row of a span task, by a model fine-tuned
-    on it.
+    """What a fine-tuned model sees in the passage of one row of a span task.
+
+    Raises:
+        CourseError: the model was fine-tuned on another kind of task.
     """
     if result.frame.kind != "span":
         raise CourseError(
@@ -97,16 +108,14 @@ def read(result: Reader, item: Mapping[str, Any]) -> Reading:
         )
     (row,) = result.frame.rows([item])
     device = next(result.model.parameters()).device
-    batch = {
-        name: value.to(device)
-        for name, value in result.frame.collate([row]).items()
-        if name != "labels"
-    }
-    start, end = (logits[0].float().cpu() for logits in result.model(**batch))
+    inputs = {name: value.to(device) for name, value in result.frame.collate([row]).items()}
+    del inputs["labels"]
+    start, end = (logits[0].float().cpu() for logits in result.model(**inputs))  # T each
     inside = _inside(row)
     first, last = best(start, end, inside)
     words, word_of = _words(result, row)
     in_words = range(len(words))
+    # Probabilities over the passage's tokens alone; a word has the sum over its tokens.
     starts = start.masked_fill(~inside, float("-inf")).softmax(-1)
     ends = end.masked_fill(~inside, float("-inf")).softmax(-1)
     return Reading(
@@ -126,8 +135,10 @@ def _inside(row: EncodedRow) -> Bool[Tensor, " T"]:
 
 
 def _words(result: Reader, row: EncodedRow) -> tuple[list[str], Tensor]:
-    """The passage's words, and for each token of the input the number of its word, -1 outside the
-    passage.
+    """The passage's words, and the word of each token.
+
+    Returns:
+        The words as the passage spells them, and Int[T], -1 outside the passage.
     """
     assert row.context is not None
     text, places = row.context
