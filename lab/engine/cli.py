@@ -71,7 +71,7 @@ def run_claims(
         raise CourseError(
             "Name the claims to run, or say --lesson 09_bert or --all; `claims list` shows them."
         )
-    where = run.RunSettings(
+    settings = run.RunSettings(
         plan=PLANS[scale],
         seeds=seeds,
         device=device,
@@ -79,10 +79,10 @@ def run_claims(
         work=work / "claims",
         arms=work / "arms",
     )
-    for done in run.run(list(dict.fromkeys(chosen)), where, jobs=jobs):
+    for done in run.run(list(dict.fromkeys(chosen)), settings, jobs=jobs):
         print(f"{done.what}: {done.seconds:.0f} s", flush=True)
         if done.record is not None:
-            print(report.summary(done.record.id, where.out), flush=True)
+            print(report.summary(done.record.id, settings.out), flush=True)
 
 
 @app.command("judge")
@@ -90,10 +90,14 @@ def judge(out: _Results = None) -> None:
     """Apply the ledger's rules to every record's figures again."""
     from lab.engine.run import judge_again
 
-    for entry, found in report.overview(out or RESULTS):
-        if found is not None and (again := judge_again(found)) != found:
-            write(again, out or RESULTS)
-            print(f"{entry.id}: {found.verdict}, now {again.verdict}")
+    folder = out or RESULTS
+    for entry, record in report.overview(folder):
+        if record is None:
+            continue
+        again = judge_again(record)
+        if again != record:
+            write(again, folder)
+            print(f"{entry.id}: {record.verdict}, now {again.verdict}")
 
 
 @app.command("report")

@@ -61,9 +61,9 @@ def settings(name: str) -> dict[str, Any]:
         found["sizes"] = {
             scale: {column: row[column] for column in columns} for scale, row in table.items()
         }
-    return found | (
-        {"checkpoints": shipped(*found["checkpoints"])} if "checkpoints" in found else {}
-    )
+    if "checkpoints" in found:
+        found["checkpoints"] = shipped(*found["checkpoints"])
+    return found
 
 
 def experiment(

@@ -14,6 +14,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib import metadata
+from itertools import chain
 from multiprocessing import get_context, parent_process
 from pathlib import Path
 from threading import Thread
@@ -54,8 +55,15 @@ class _Job:
 
 @dataclass(frozen=True)
 class RunSettings:
-    """Where and how large a run is. seeds: how many; None: the plan's. work: folder of one file a
-    seed.
+    """Where and how large a run is.
+
+    Attributes:
+        plan: its sizes.
+        seeds: how many; by default the plan's.
+        device: where it is trained.
+        out: folder of the records.
+        work: folder of the finished seeds, one file each.
+        arms: folder of the pretrained arms.
     """
 
     plan: Plan = PLANS["cpu"]
@@ -90,55 +98,61 @@ def run(names: Sequence[str], settings: RunSettings, *, jobs: int = 1) -> Iterat
     for experiment in experiments:
         if not left[experiment.id]:
             yield Done(experiment.id, 0.0, compose(experiment, settings))
-    for some in ([job for job in pending if job.arm], [job for job in pending if not job.arm]):
-        for job, seconds in side_by_side(partial(_do, settings=settings), some, jobs):
-            left[job.claim] -= 1
-            complete = job.arm is None and not left[job.claim]
-            yield Done(str(job), seconds, compose(find(job.claim), settings) if complete else None)
+    do = partial(_do, settings=settings)
+    arm_jobs = [job for job in pending if job.arm]
+    seed_jobs = [job for job in pending if not job.arm]
+    for job, seconds in side_by_side(do, arm_jobs, jobs):
+        yield Done(str(job), seconds)
+    for job, seconds in side_by_side(do, seed_jobs, jobs):
+        left[job.claim] -= 1
+        record = None if left[job.claim] else compose(find(job.claim), settings)
+        yield Done(str(job), seconds, record)
 
 
 def compose(experiment: Experiment, settings: RunSettings) -> Record:
     """The record of an experiment whose seeds are all done, written to `settings.out`."""
-    numbers = settings.numbers(experiment)
-    parts = [read_json(_seed_file(experiment, seed, settings)) for seed in numbers]
-    kind, names = claim(experiment.id).kind, parts[0]["values"]
-    figures = {
-        name: figure([part["values"][name] for part in parts], exact=kind != "measured")
-        for name in names
-    }
+    seeds = settings.numbers(experiment)
+    results = [read_json(_seed_file(experiment, seed, settings)) for seed in seeds]
+    kind = claim(experiment.id).kind
+    figures = {}
+    for name in results[0]["values"]:
+        values = [result["values"][name] for result in results]
+        figures[name] = figure(values, exact=kind != "measured")
     judged = _judged(experiment.id, figures)
-    needed = [list(experiment.needs(settings.plan, seed)) for seed in numbers]
-    spent = {
-        arm.name: read_json(settings.arms / arm.name / "card.json")["seconds"]
-        for row in needed
-        for arm in row
-    }
-    made = Record(
+
+    needed = [list(experiment.needs(settings.plan, seed)) for seed in seeds]
+    arm_seconds: dict[str, float] = {}
+    for arm in chain.from_iterable(needed):
+        card = read_json(settings.arms / arm.name / "card.json")
+        arm_seconds[arm.name] = card["seconds"]
+    seconds = sum(result["seconds"] for result in results) + sum(arm_seconds.values())
+    packages = {name: metadata.version(name) for name in PACKAGES}
+    record = Record(
         id=experiment.id,
         kind=kind,
         ruled=judged["rule_hash"],
         figures=figures,
-        seeds=numbers,
+        seeds=seeds,
         config={
             "plan": asdict(settings.plan),
             **experiment.config,
             "arms": [arm.to_dict() for arm in needed[0]],
         },
-        arms=list(spent),
-        versions={"python": platform.python_version()}
-        | {name: metadata.version(name) for name in PACKAGES},
-        hardware=parts[-1]["hardware"],
-        seconds=round(sum(part["seconds"] for part in parts) + sum(spent.values()), 1),
-        made=parts[-1]["made"],
+        arms=list(arm_seconds),
+        versions={"python": platform.python_version()} | packages,
+        hardware=results[-1]["hardware"],
+        seconds=round(seconds, 1),
+        made=results[-1]["made"],
         **judged,
     )
-    write(made, settings.out)
-    return made
+    write(record, settings.out)
+    return record
 
 
-def judge_again(found: Record) -> Record:
+def judge_again(record: Record) -> Record:
     """The record under the ledger's rule as it stands, its figures untouched."""
-    return replace(found, ruled=found.ruled or found.rule_hash, **_judged(found.id, found.figures))
+    ruled = record.ruled or record.rule_hash
+    return replace(record, ruled=ruled, **_judged(record.id, record.figures))
 
 
 def _judged(name: str, figures: Figures) -> dict[str, Any]:
@@ -146,9 +160,14 @@ def _judged(name: str, figures: Figures) -> dict[str, Any]:
     and nothing else.
     """
     entry = claim(name)
-    told = judge(entry.rule, figures)
-    rule = {"rule": words(entry.rule), "rule_hash": digest(entry.rule), "tried": list(entry.tried)}
-    return rule | {"verdict": told.verdict, "why": told.why}
+    judgement = judge(entry.rule, figures)
+    return {
+        "rule": words(entry.rule),
+        "rule_hash": digest(entry.rule),
+        "tried": list(entry.tried),
+        "verdict": judgement.verdict,
+        "why": judgement.why,
+    }
 
 
 def _jobs(experiment: Experiment, settings: RunSettings) -> Iterator[_Job]:
@@ -164,11 +183,19 @@ def _jobs(experiment: Experiment, settings: RunSettings) -> Iterator[_Job]:
 def side_by_side(
     do: Callable[[Any], Any], what: Sequence[Any], jobs: int
 ) -> Iterator[tuple[Any, Any]]:
-    """Each thing with what is done to it, as it is done, in so many processes of one thread; 1: in
-    this process.
+    """Do one thing to many, in several processes.
+
+    Args:
+        do: what is done to each.
+        what: the things.
+        jobs: processes, of one thread each; 1: in this process.
+
+    Yields:
+        each thing with its result, as soon as it is done.
     """
     if jobs == 1:
-        yield from ((each, do(each)) for each in what)
+        for each in what:
+            yield each, do(each)
         return
     with ProcessPoolExecutor(
         jobs, mp_context=get_context("spawn"), initializer=_one_thread
@@ -201,20 +228,21 @@ def _one_thread() -> None:
 
 def _do(job: _Job, settings: RunSettings) -> float:
     """One job, its result to disk; wall-clock seconds."""
-    start, clock = time.perf_counter(), time.process_time()
+    start = time.perf_counter()
+    cpu_start = time.process_time()
     if job.arm is not None:
         arms.trained(job.arm, settings.arms, device=settings.device)
         return time.perf_counter() - start
     experiment = find(job.claim)
     lab = Lab(settings.plan, settings.arms, settings.device)
     values = experiment.measure(lab, job.seed)
-    found = {
+    result = {
         "values": {name: float(value) for name, value in values.items()},
-        "seconds": round(max(lab.seconds, time.process_time() - clock), 1),
+        "seconds": round(max(lab.seconds, time.process_time() - cpu_start), 1),
         "hardware": _hardware(settings.device),
         "made": time.strftime("%Y-%m-%d"),
     }
-    write_json(_seed_file(experiment, job.seed, settings), found)
+    write_json(_seed_file(experiment, job.seed, settings), result)
     return time.perf_counter() - start
 
 
@@ -229,7 +257,6 @@ def _seed_file(experiment: Experiment, seed: int, settings: RunSettings) -> Path
 def _hardware(device: str) -> str:
     if device.startswith("cuda"):
         return torch.cuda.get_device_name(device)
-    return (
-        f"{platform.machine()} CPU, {torch.get_num_threads()}"
-        f" thread{'s' * (torch.get_num_threads() > 1)} a job"
-    )
+    threads = torch.get_num_threads()
+    plural = "s" if threads > 1 else ""
+    return f"{platform.machine()} CPU, {threads} thread{plural} a job"

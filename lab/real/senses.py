@@ -41,46 +41,47 @@ METRIC = "macro_f1"
 def read(folder: Path) -> tuple[Dataset, Dataset]:
     """Training and test rows of one word: the words around it, its place among them, the number of
     its sense, and the number of the row."""
-    found: list[Dataset] = []
-    for split in ("train", "test"):
-        lines, gold = (
-            (folder / f"{split}.{kind}.txt").read_text("utf-8").splitlines()
-            for kind in ("data", "gold")
-        )
-        rows: dict[str, list[Any]] = {
-            "text": [],
-            "place": [],
-            "label": [int(sense) for sense in gold],
-        }
-        for line in lines:
-            place, _, text = line.partition("\t")
-            start = max(0, int(place) - AROUND)
-            rows["text"].append(" ".join(text.split()[start : int(place) + AROUND + 1]))
-            rows["place"].append(int(place) - start)
-        first = len(found[0]) if found else 0
-        found.append(Dataset.from_dict(rows | {"row": list(range(first, first + len(lines)))}))
-    return found[0], found[1]
+    train = _read_split(folder, "train", first=0)
+    return train, _read_split(folder, "test", first=len(train))
+
+
+def _read_split(folder: Path, split: str, first: int) -> Dataset:
+    """One part's rows, numbered from `first` on."""
+    lines = (folder / f"{split}.data.txt").read_text("utf-8").splitlines()
+    senses = (folder / f"{split}.gold.txt").read_text("utf-8").splitlines()
+    rows = []
+    for number, (line, sense) in enumerate(zip(lines, senses, strict=True), start=first):
+        position, _, text = line.partition("\t")
+        place = int(position)
+        start = max(0, place - AROUND)
+        around = text.split()[start : place + AROUND + 1]
+        row = {"text": " ".join(around), "place": place - start, "label": int(sense)}
+        rows.append(row | {"row": number})
+    return Dataset.from_list(rows)
 
 
 def vectors(model: nn.Module, tokenizer: Tokenizer, rows: Dataset) -> Float[Tensor, "N D"]:
     """Of each row the vector at its word: the mean over the layers without the embeddings. What is
     too long for the model loses words at its ends."""
     body: Any = getattr(model, "stack", model)
-    most, texts, places, found = body.config.position.length, [], [], []
+    length = body.config.position.length
+    texts, places = [], []
     for text, place in zip(rows["text"], rows["place"], strict=True):
         words = text.split()
-        while len(tokenizer.encode(words).ids) > most:
-            words, place = (
-                (words[1:], place - 1) if place > len(words) // 2 else (words[:-1], place)
-            )
+        start = 0
+        while len(tokenizer.encode(words).ids) > length:
+            if place - start > len(words) // 2:
+                words = words[1:]
+                start += 1
+            else:
+                words = words[:-1]
         texts.append(words)
-        places.append(place)
+        places.append(place - start)
+    found = []
     for start in range(0, len(texts), CHUNK):
         layers = probing.word_layers(model, tokenizer, texts[start : start + CHUNK])
-        found += [
-            each[1:, place].mean(0)
-            for each, place in zip(layers, places[start : start + CHUNK], strict=True)
-        ]
+        for states, place in zip(layers, places[start : start + CHUNK], strict=True):
+            found.append(states[1:, place].mean(0))  # layer 0 is the embeddings
     return torch.stack(found)
 
 
@@ -88,13 +89,11 @@ def probe(known: Float[Tensor, "N D"]) -> baselines.Run:
     """A linear classifier of the rows' vectors; for `tasks.arm`."""
 
     def run(rows: Dataset, test: Dataset, penalty: float, seed: int) -> float:
-        chosen = LogisticRegression(C=penalty, max_iter=500, class_weight="balanced")
-        classifier = make_pipeline(StandardScaler(), chosen).fit(
-            known[rows["row"]].numpy(), rows["label"]
-        )
-        return METRICS[METRIC](
-            classifier.predict(known[test["row"]].numpy()).tolist(), test["label"]
-        )
+        linear = LogisticRegression(C=penalty, max_iter=500, class_weight="balanced")
+        classifier = make_pipeline(StandardScaler(), linear)
+        classifier.fit(known[rows["row"]].numpy(), rows["label"])
+        predictions = classifier.predict(known[test["row"]].numpy()).tolist()
+        return METRICS[METRIC](predictions, test["label"])
 
     return run
 

@@ -38,10 +38,17 @@ DROPOUT = 0.1
 
 @dataclass(frozen=True)
 class PublicTask:
-    """train, test: file or folder, and split, or several with " + " between; one file for both:
-    every fourth article is for testing. bert_base: the published score, of the paper's own test
-    rows. epochs: over the training rows, the same for every arm. trial: rows at most that a trial
-    of a rate trains on. columns: of `data.task`."""
+    """A task's files, and how it is scored.
+
+    Attributes:
+        train: file or folder, and split, or several with " + " between.
+        test: likewise; if it is the same as `train`, every fourth article is for testing.
+        metric: of `metrics.METRICS`.
+        bert_base: the published score, of the paper's own test rows.
+        epochs: over the training rows, the same for every arm.
+        trial: rows at most that a trial of a learning rate trains on.
+        columns: of `data.task`.
+    """
 
     train: tuple[str, str]
     test: tuple[str, str]
@@ -54,12 +61,9 @@ class PublicTask:
     def rows(self, folder: Path, part: tuple[str, str]) -> Dataset:
         """The rows of one part."""
         path, splits = part
-        return concatenate_datasets(
-            [
-                data.task(folder / path, split=split, columns=self.columns)
-                for split in splits.split(" + ")
-            ]
-        )
+        names = splits.split(" + ")
+        rows = [data.task(folder / path, split=name, columns=self.columns) for name in names]
+        return concatenate_datasets(rows)
 
 
 # bert_base: Devlin et al. 2019, table 1, on GLUE's hidden test sets.
@@ -68,11 +72,11 @@ TASKS = {
         ("cola/raw", "train"),
         ("cola/raw", "in_domain_dev + out_of_domain_dev"),
         "matthews",
-        0.521,
-        10,
-        10**6,
+        bert_base=0.521,
+        epochs=10,
+        trial=10**6,
     ),
-    "stsb": PublicTask(("stsb_en", "train"), ("stsb_en", "test"), "spearman", 0.858),
+    "stsb": PublicTask(("stsb_en", "train"), ("stsb_en", "test"), "spearman", bert_base=0.858),
     "wnut17": PublicTask(("wnut17", "train"), ("wnut17", "validation"), "entity_f1", epochs=5),
     "ud_tags": PublicTask(
         ("ud_english_ewt", "validation"),
@@ -81,10 +85,19 @@ TASKS = {
         epochs=15,
         trial=10**6,
     ),
-    "xquad": PublicTask(*2 * (("xquad_en/xquad.en.json", "train"),), "token_f1", epochs=5),
-    "mrpc": PublicTask(("mrpc", "train"), ("mrpc", "test"), "f1", 0.889),
+    "xquad": PublicTask(
+        ("xquad_en/xquad.en.json", "train"),
+        ("xquad_en/xquad.en.json", "train"),
+        "token_f1",
+        epochs=5,
+    ),
+    "mrpc": PublicTask(("mrpc", "train"), ("mrpc", "test"), "f1", bert_base=0.889),
     "sst2": PublicTask(
-        ("sst2", "train"), ("sst2", "test"), "accuracy", 0.935, columns={"text": 0, "label": 1}
+        ("sst2", "train"),
+        ("sst2", "test"),
+        "accuracy",
+        bert_base=0.935,
+        columns={"text": 0, "label": 1},
     ),
 }
 
@@ -94,36 +107,31 @@ def encoder(name: str, task: PublicTask, *, pretrained: bool, device: str = "cpu
     of its vectors; two texts are read together, but a graded pair as two vectors and their cosine
     (Reimers and Gurevych 2019)."""
     model, tokenizer, _ = zoo.open_model(name)
-    config = replace(model.stack.config, dropout=DROPOUT, attention_dropout=DROPOUT)
-    how: dict[str, Any] = {
-        "epochs": task.epochs,
-        "metric": task.metric,
-        "precision": "bf16",
-        "pool": "mean",
-    }
-    how |= {"pretrained": pretrained, "dropout": DROPOUT, "by_length": True, "device": device}
+    config = FinetuneConfig(
+        metric=task.metric,
+        pretrained=pretrained,
+        dropout=DROPOUT,
+        pool="mean",
+        epochs=task.epochs,
+        by_length=True,
+        precision="bf16",
+        device=device,
+    )
 
     def tuned(rows: Dataset, test: Dataset, rate: float, seed: int) -> float:
-        return finetune(
-            model,
-            {"train": rows, "test": test},
-            tokenizer,
-            FinetuneConfig(lr=rate, seed=seed, **how),
-        ).score
+        run_config = replace(config, lr=rate, seed=seed)
+        return finetune(model, {"train": rows, "test": test}, tokenizer, run_config).score
 
     def as_vectors(rows: Dataset, test: Dataset, rate: float, seed: int) -> float:
         torch.manual_seed(seed)
-        sentence = Sentence(Transformer(config))
+        shape = replace(model.stack.config, dropout=DROPOUT, attention_dropout=DROPOUT)
+        sentence = Sentence(Transformer(shape))
         if pretrained:
             sentence.stack.load_state_dict(model.stack.state_dict())
         batches = TextBatches(rows, tokenizer, batch=32, seed=seed, best=max(rows["label"]))
         steps = task.epochs * batches.per_epoch
-        fit(
-            sentence,
-            batches,
-            cosine_regression,
-            linear_config(steps, rate, precision="bf16", device=device),
-        )
+        training = linear_config(steps, rate, precision="bf16", device=device)
+        fit(sentence, batches, cosine_regression, training)
         return sts(SentenceEncoder(sentence, tokenizer), test["text"], test["pair"], test["label"])
 
     return as_vectors if task.metric == "spearman" else tuned
@@ -134,11 +142,10 @@ def parts(folder: Path, task: PublicTask) -> list[Dataset]:
     if task.train != task.test:
         return [task.rows(folder, part) for part in (task.train, task.test)]
     rows = task.rows(folder, task.train)
-    aside = sorted(set(rows["title"]))[::4]
-    return [
-        rows.filter(lambda row, test=test: (row["title"] in aside) is test)
-        for test in (False, True)
-    ]
+    test_titles = sorted(set(rows["title"]))[::4]
+    train = rows.filter(lambda row: row["title"] not in test_titles)
+    test = rows.filter(lambda row: row["title"] in test_titles)
+    return [train, test]
 
 
 def arm(
@@ -150,12 +157,14 @@ def arm(
     trial: int = PublicTask.trial,
 ) -> dict[str, Any]:
     """Choose on a tenth of the training rows, train on all of them `seeds` times, score."""
-    start, parts = time.perf_counter(), rows.train_test_split(test_size=0.1, seed=0)
+    start = time.perf_counter()
+    parts = rows.train_test_split(test_size=0.1, seed=0)
     few = parts["train"].select(range(min(trial, len(parts["train"]))))
     tried = {choice: run(few, parts["test"], choice, 0) for choice in choices}
     best = max(tried, key=tried.__getitem__)
-    found = asdict(figure([run(rows, test, best, seed) for seed in range(seeds)]))
-    return found | {"chosen": best, "tried": tried, "seconds": round(time.perf_counter() - start)}
+    scores = [run(rows, test, best, seed) for seed in range(seeds)]
+    seconds = round(time.perf_counter() - start)
+    return asdict(figure(scores)) | {"chosen": best, "tried": tried, "seconds": seconds}
 
 
 def main(
@@ -175,15 +184,13 @@ def main(
     for name in task or TASKS:
         this = TASKS[name]
         rows, test = parts(folder, this)
+        # How an arm is run, the settings to choose from, its number of seeds.
         arms: dict[str, tuple[Run, Sequence[float], int]] = {
             "linear": (linear(this.metric), PENALTIES, 1)
         }
         for label, model in (("english", english), ("scratch", english), ("town", town)):
-            arms[label] = (
-                encoder(model, this, pretrained=label != "scratch", device=device),
-                RATES,
-                seeds,
-            )
+            run = encoder(model, this, pretrained=label != "scratch", device=device)
+            arms[label] = (run, RATES, seeds)
         file = out / f"real_{name}.json"
         found: dict[str, Any] = read_json(file) if file.exists() else {"arms": {}}
         found |= {"task": asdict(this), "rows": {"train": len(rows), "test": len(test)}}

@@ -16,6 +16,7 @@ import zipfile
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import chain, islice
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -47,26 +48,34 @@ def likelihood(
     """How well a causal model predicts texts, each token once, with at least half a window before
     it where there is.
 
-    Args: length: of a window, in tokens; the next one begins half a window later.
+    Args:
+        model: the causal model.
+        tokenizer: its own.
+        texts: each is read for itself.
+        length: of a window, in tokens; the next one begins half a window later.
 
-    Returns: bits a byte; perplexity a token, and a word as WikiText counts them: what stands
-    between spaces, and one for each line's end."""
+    Returns:
+        bits a byte; perplexity a token, and a word as WikiText counts them: what stands between
+        spaces, and one for each line's end.
+    """
     nats = tokens = size = words = 0.0
     for text in texts:
         ids = torch.tensor([tokenizer.vocab.bos or 0, *tokenizer.encode(text).ids])
         for start in range(0, max(1, len(ids) - 1 - length // 2), length // 2):
             window = ids[start : start + length + 1]
             known = length // 2 if start else 0  # the window before has said them
-            nats += F.cross_entropy(
-                model(window[None, :-1])[0, known:], window[1 + known :], reduction="sum"
-            ).item()
-        tokens, size = tokens + len(ids) - 1, size + len(text.encode())
-        words += sum(len(line.split()) + 1 for line in text.split("\n")) - text.endswith("\n")
-    per = {
+            logits = model(window[None, :-1])[0, known:]  # T V
+            nats += F.cross_entropy(logits, window[1 + known :], reduction="sum").item()
+        tokens += len(ids) - 1
+        size += len(text.encode())
+        words += sum(len(line.split()) + 1 for line in text.split("\n"))
+        words -= text.endswith("\n")  # no line begins behind the last line's end
+    return {
         "bits_per_byte": nats / math.log(2) / size,
         "perplexity_per_token": math.exp(nats / tokens),
+        "perplexity_per_word": math.exp(nats / words),
+        "tokens": tokens,
     }
-    return per | {"perplexity_per_word": math.exp(nats / words), "tokens": tokens}
 
 
 def detokenized(text: str) -> str:
@@ -90,25 +99,36 @@ def masked(
     """The same by pseudo-log-likelihood: each token is masked in turn (Salazar et al. 2020,
     equation 2).
     """
-    coded, mask = (
-        tokenizer.ids([sentence for row in choices for sentence in row]),
-        tokenizer.vocab.mask or 0,
-    )
-    rows = [(number, place) for number, ids in enumerate(coded) for place in range(1, len(ids) - 1)]
-    rows.sort(key=lambda row: len(coded[row[0]]))
-    found = torch.zeros(len(coded))
-    for some in (rows[i : i + batch] for i in range(0, len(rows), batch)):
-        numbers, places = torch.tensor(some).unbind(1)
-        ids, attention_mask = pad_to_longest(
-            [coded[i] for i in numbers], tokenizer.vocab.pad or 0
-        ).values()
-        at = F.one_hot(places, ids.shape[1]).bool()
-        logits = model(ids.masked_fill(at, mask), attention_mask=attention_mask, loss_mask=at)
-        # a published BERT says of the pair, too
+    encoded = tokenizer.ids([sentence for row in choices for sentence in row])
+    mask = tokenizer.vocab.mask or 0
+    # Every token but the marks of both ends is one question: (sentence, position).
+    questions = [
+        (i, position) for i, ids in enumerate(encoded) for position in range(1, len(ids) - 1)
+    ]
+    questions.sort(key=lambda question: len(encoded[question[0]]))  # like lengths, little padding
+
+    scores = torch.zeros(len(encoded))
+    for start in range(0, len(questions), batch):
+        sentences, positions = torch.tensor(questions[start : start + batch]).unbind(1)
+        inputs = pad_to_longest([encoded[i] for i in sentences], tokenizer.vocab.pad or 0)
+        ids = inputs["ids"]
+        loss_mask = F.one_hot(positions, ids.shape[1]).bool()
+        logits = model(
+            ids.masked_fill(loss_mask, mask),
+            attention_mask=inputs["attention_mask"],
+            loss_mask=loss_mask,
+        )
+        # A published BERT has logits for the next sentence, too.
         logits = logits[0] if isinstance(logits, tuple) else logits
-        found.index_add_(0, numbers, -F.cross_entropy(logits, ids[at], reduction="none"))
-    scores = iter(found.tolist())
-    return [max(range(len(row)), key=[next(scores) for _ in row].__getitem__) for row in choices]
+        nats = F.cross_entropy(logits, ids[loss_mask], reduction="none")
+        scores.index_add_(0, sentences, -nats)
+
+    following = iter(scores.tolist())
+    likeliest = []
+    for row in choices:
+        row_scores = [next(following) for _ in row]
+        likeliest.append(row_scores.index(max(row_scores)))
+    return likeliest
 
 
 def blimp(likeliest: Scorer, archive: Path, pairs: int) -> dict[str, Any]:
@@ -116,21 +136,24 @@ def blimp(likeliest: Scorer, archive: Path, pairs: int) -> dict[str, Any]:
     over the 67 paradigms, and of each term of linguistics."""
     terms: defaultdict[str, list[float]] = defaultdict(list)
     with zipfile.ZipFile(archive) as files:
-        for name in sorted(
-            n for n in files.namelist() if n.endswith(".jsonl") and "__MACOSX" not in n
-        ):
-            rows = [json.loads(line) for line in io.TextIOWrapper(files.open(name), "utf-8")][
-                :pairs
-            ]
+        names = [name for name in files.namelist() if name.endswith(".jsonl")]
+        for name in sorted(names):
+            if "__MACOSX" in name:
+                continue
+            lines = io.TextIOWrapper(files.open(name), "utf-8")
+            rows = [json.loads(line) for line in islice(lines, pairs)]
             chosen = likeliest([(row["sentence_good"], row["sentence_bad"]) for row in rows])
             terms[rows[0]["linguistics_term"]].append(chosen.count(0) / len(chosen))
-    shares = [share for some in terms.values() for share in some]
-    mean = sum(shares) / len(shares)
     return {
-        "mean": mean,
-        "terms": {name: sum(some) / len(some) for name, some in terms.items()},
+        "mean": mean([*chain.from_iterable(terms.values())]),
+        "terms": {name: mean(shares) for name, shares in terms.items()},
         "pairs": pairs,
     }
+
+
+def mean(shares: Sequence[float]) -> float:
+    """Their arithmetic mean."""
+    return sum(shares) / len(shares)
 
 
 def knowledge(likeliest: Scorer, path: Path = KNOWLEDGE) -> dict[str, float]:
@@ -140,14 +163,16 @@ def knowledge(likeliest: Scorer, path: Path = KNOWLEDGE) -> dict[str, float]:
     with path.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file, delimiter="\t"))
     answers = ("answer", "wrong_1", "wrong_2", "wrong_3")
-    chosen = likeliest(
-        [[row["sentence"].replace("___", row[name]) for name in answers] for row in rows]
-    )
+    chosen = likeliest([[_filled(row["sentence"], row[name]) for name in answers] for row in rows])
     kinds: defaultdict[str, list[bool]] = defaultdict(list)
     for row, choice in zip(rows, chosen, strict=True):
         kinds[row["kind"]].append(choice == 0)
         kinds["all"].append(choice == 0)
     return {kind: sum(right) / len(right) for kind, right in sorted(kinds.items())}
+
+
+def _filled(sentence: str, answer: str) -> str:
+    return sentence.replace("___", answer)
 
 
 def masked_accuracy(
@@ -158,7 +183,8 @@ def masked_accuracy(
         encode_corpus(rows, tokenizer), tokenizer, length=length, tokens=4096, seed=1
     )
     right = nats = total = 0.0
-    for batch in (batches[i] for i in range(batches.steps)):
+    for step in range(batches.steps):
+        batch = batches[step]
         labels = batch["labels"][batch["loss_mask"]]
         logits = model(
             batch["ids"], attention_mask=batch["attention_mask"], loss_mask=batch["loss_mask"]
@@ -174,9 +200,11 @@ def hidden_words(
 ) -> dict[str, float]:
     """Share of words that the model fills in rightly, all pieces of them: one small-letter word of
     a sentence of 8 to 30 words. Standard error: of the share."""
-    rng, blanks = random.Random(0), []
-    for sentence in (part for text in texts for part in ENDS.split(text)):
-        if 8 <= len(sentence.split()) <= 30 and (words := [*re.finditer(r"\b[a-z]+\b", sentence)]):
+    rng = random.Random(0)
+    blanks = []
+    for sentence in chain.from_iterable(ENDS.split(text) for text in texts):
+        words = list(re.finditer(r"\b[a-z]+\b", sentence))
+        if words and 8 <= len(sentence.split()) <= 30:
             word = rng.choice(words)
             blanks.append(Blank(sentence[: word.start()], word.group(), sentence[word.end() :]))
     chosen = rng.sample(blanks, min(count, len(blanks)))
