@@ -1,12 +1,12 @@
-"""The Transformer of 2017, and all families that share its core; one file a family says how it
-differs from that one.
+"""All families that share the Transformer's core. One file a family says how it differs.
 
-    preset("bert-base")    # a published size; "bert-mini" is the classroom's
+    preset("bert-base")  # a published size; "bert-mini" is the classroom's
     family("bert").config(3072, width=128, layers=4, heads=4, length=160)
     family("gpt2") is family("gpt")
 
-A new family is one file and one more entry here. ELMo, static word vectors and the LSTMs stand by
-themselves: they have no configuration in common with these."""
+A new family is one file and one more entry here. ELMo, static word vectors and the LSTMs are not in
+the list: their configurations have nothing in common with these.
+"""
 
 import tomllib
 from functools import partial
@@ -63,8 +63,14 @@ PRESETS = {name: partial(_CONFIGS[name.split("-")[0]], **size) for name, size in
 
 
 def preset(name: str, **changes: Any) -> StackConfig:
-    """A size by its name, of `presets.toml`. changes: other arguments of the family's function, as
-    `vocab`.
+    """A configuration by its name in `presets.toml`.
+
+    Args:
+        name: as "bert-base".
+        changes: other arguments of the family's function, as `vocab`.
+
+    Raises:
+        CourseError: there is no preset of this name.
     """
     if name not in PRESETS:
         raise CourseError(f"There is no preset {name!r}; there are {', '.join(PRESETS)}.")
@@ -72,38 +78,58 @@ def preset(name: str, **changes: Any) -> StackConfig:
 
 
 def family(name: str) -> Family:
-    """A family by its name here or by its model type in config.json."""
-    found = FAMILIES.get(name) or MODEL_TYPES.get(name)
-    if found is None:
-        known = ", ".join(dict.fromkeys([*FAMILIES, *MODEL_TYPES]))
-        raise CourseError(f"There is no model family {name!r}; there are {known}.")
-    return found
+    """A family by its name here or by its model type in config.json.
+
+    Raises:
+        CourseError: there is no such family.
+    """
+    if name in FAMILIES:
+        return FAMILIES[name]
+    if name in MODEL_TYPES:
+        return MODEL_TYPES[name]
+    known = ", ".join(dict.fromkeys([*FAMILIES, *MODEL_TYPES]))
+    raise CourseError(f"There is no model family {name!r}; there are {known}.")
 
 
 def public_class(model: nn.Module, family: Family) -> str | None:
     """The first public class of a family that equals a model's head, if there is one."""
-    return next(
-        (name for name, made in family.architectures.items() if made.head is type(model)), None
-    )
+    for name, architecture in family.architectures.items():
+        if architecture.head is type(model):
+            return name
+    return None
 
 
 def family_of(model: nn.Module) -> Family:
-    """The family whose public layout can express a model; of several, the one whose own
-    configuration of that size differs from the model's in the fewest fields."""
+    """The family whose public layout can express a model.
+
+    Of several, the one whose own configuration of that size differs from the model's in the fewest
+    fields.
+
+    Raises:
+        CourseError: there is none.
+    """
     config: StackConfig = model.stack.config  # type: ignore[assignment, union-attr]
-    size = {"width": config.width, "layers": config.layers, "heads": config.heads}
-    size["length"] = getattr(config.position, "length", 512)
-    found = [f for f in FAMILIES.values() if public_class(model, f) and expresses(f, config)]
-    if not found:
+    candidates = [
+        family
+        for family in FAMILIES.values()
+        if public_class(model, family) and expresses(family, config)
+    ]
+    if not candidates:
         raise CourseError(
             f"No public layout has a {type(model).__name__} with this configuration; compare it"
             " with a family's by `diff(config, family(name).config(...))`."
         )
-    return min(found, key=lambda f: len(diff(config, f.config(config.embed.vocab, **size))))
+    size = {"width": config.width, "layers": config.layers, "heads": config.heads}
+    size["length"] = getattr(config.position, "length", 512)
+
+    def differences(family: Family) -> int:
+        return len(diff(config, family.config(config.embed.vocab, **size)))
+
+    return min(candidates, key=differences)
 
 
 def expresses(family: Family, config: StackConfig) -> bool:
-    """Whether a family's config.json says this configuration."""
+    """Whether a configuration survives the way through a family's config.json."""
     try:
         return family.read_config(family.write_config(config)) == config
     except (CourseError, KeyError, TypeError):

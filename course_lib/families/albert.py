@@ -1,8 +1,8 @@
 """ALBERT (Lan et al. 2020).
 
 Differs from BERT by: one block applied L times; token vectors of 128, projected to the model's
-width; the second task tells the order of two neighbouring pieces of text, instead of neighbours
-from strangers (all section 3.1). Version 2, which is said here, has no dropout and the tanh GELU.
+width; the second task asks for the order of two segments, instead of whether they belong together
+(all section 3.1). This is version 2, which has no dropout, and GELU's tanh approximation.
 """
 
 from dataclasses import replace
@@ -19,13 +19,17 @@ from course_lib.model.config import StackConfig
 def albert(
     vocab: int = 30000, *, embed: int = 128, dropout: float = 0.0, **size: Any
 ) -> StackConfig:
-    """An ALBERT of any size; `embed` is the width of the token vectors, other arguments as for
-    `bert.bert`.
+    """An ALBERT of any size.
+
+    Args:
+        vocab: V.
+        embed: width of the token vectors.
+        dropout: of hidden states and attention weights.
+        size: `width`, `layers`, `heads`, ... as of `bert.bert`.
     """
     config = bert.bert(vocab, dropout=dropout, **size)
-    return replace(
-        config, embed=replace(config.embed, width=embed), shared=True, activation="gelu_tanh"
-    )
+    narrow = replace(config.embed, width=embed)
+    return replace(config, embed=narrow, shared=True, activation="gelu_tanh")
 
 
 FIELDS = Fields(
@@ -39,6 +43,7 @@ FIELDS = Fields(
     fixed={**bert.FIELDS.fixed, "shared": True},
     published={"num_hidden_groups": 1, "inner_group_num": 1},
 )
+# All layers are this one, so no rule has a layer number.
 _SHARED = "encoder.albert_layer_groups.0.albert_layers.0"
 BODY = (
     *EMBEDDINGS,

@@ -1,15 +1,18 @@
-"""BART (Lewis et al. 2020).
+"""BART (Lewis et al. 2020) and Blenderbot (Roller et al. 2021).
 
-Differs from the 2017 Transformer by: learned positions; a norm on the embedding of both sides;
-GELU; the decoder begins with the end-of-sentence token. To classify, the decoder reads the text a
-second time and its last token speaks. Blenderbot (Roller et al. 2021) has its norms before the
-sublayers, as the classroom's do."""
+BART differs from the 2017 Transformer by: learned positions; a norm on the embedding of both sides;
+GELU; the decoder begins with the end-of-sentence token. To classify a text, the decoder reads it a
+second time, and its last token is classified.
+
+Blenderbot differs from BART by: the norms before each part, as in the classroom's models.
+"""
 
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from course_lib.errors import CourseError
 from course_lib.families.bert import moved_norms, with_offset, without_offset
@@ -40,8 +43,13 @@ START = 2  # </s> in the published vocabulary
 def bart(
     vocab: int = 50265, *, length: int = 1024, attention_dropout: float = 0.0, **size: Any
 ) -> StackConfig:
-    """The decoder of a BART of any size, `layers` a side; for `EncoderDecoder`. `size` as of
-    `transformer`.
+    """The decoder of a BART of any size, for `EncoderDecoder`.
+
+    Args:
+        vocab: V.
+        length: number of positions.
+        attention_dropout: of the attention weights.
+        size: `width`, `layers` of each side, `heads`, ... as of `transformer`.
     """
     return replace(
         transformer(vocab, **size),
@@ -54,7 +62,7 @@ def bart(
 
 
 def bart_lm(config: StackConfig, start: int = START) -> Seq2SeqLM:
-    """BART as it is pretrained: tied output, a constant on the logits."""
+    """The model that is pretrained: tied output matrix, a constant on the logits."""
     return Seq2SeqLM(EncoderDecoder(config, start=start), bias=True)
 
 
@@ -64,12 +72,14 @@ FIELDS = Fields.of("bart", fixed={"causal": True, "cross": True, "norm": "post"}
 
 
 def _read_config(values: Values) -> StackConfig:
-    scale = values["d_model"] ** 0.5 if values.get("scale_embedding", False) else 1.0
+    scale = 1.0
+    if values.get("scale_embedding", False):
+        scale = values["d_model"] ** 0.5
     return FIELDS.read(values, embed={"norm": True, "scale": scale})
 
 
 def write_config(config: StackConfig) -> dict[str, Any]:
-    """The reverse of `_read_config`, the encoder as large as the decoder."""
+    """The reverse of `_read_config`, with an encoder as large as the decoder."""
     return FIELDS.write(config) | {
         **ENCODER.write(config),
         "scale_embedding": config.embed.scale != 1.0,
@@ -79,31 +89,41 @@ def write_config(config: StackConfig) -> dict[str, Any]:
 
 
 def encoder_of(stack: EncoderDecoder, *sizes: str) -> StackConfig:
-    """The encoder's configuration; CourseError where it differs from the decoder's in other fields
-    than these.
+    """The encoder's configuration.
+
+    Args:
+        stack: encoder and decoder.
+        sizes: the fields in which they may differ.
+
+    Raises:
+        CourseError: they differ in other fields.
     """
-    own, decoder = stack.encoder.config, encoder_config(stack.config)
-    changed: dict[str, Any] = {name: getattr(own, name) for name in sizes}
-    if own != replace(decoder, **changed):
+    encoder = stack.encoder.config
+    own_sizes: dict[str, Any] = {name: getattr(encoder, name) for name in sizes}
+    if encoder != replace(encoder_config(stack.config), **own_sizes):
         raise CourseError(
             f"In the public layout an encoder may differ from its decoder in {', '.join(sizes)}"
             " only."
         )
-    return own
+    return encoder
 
 
 def _write_sides(model: Any) -> dict[str, Any]:
-    own = encoder_of(model.stack, "layers", "heads", "hidden")
-    return {"decoder_start_token_id": model.stack.start, **ENCODER.write(own)}
+    """The entries of config.json that the decoder's configuration does not have."""
+    encoder = encoder_of(model.stack, "layers", "heads", "hidden")
+    return {"decoder_start_token_id": model.stack.start, **ENCODER.write(encoder)}
 
 
 def _attention(theirs: str, ours: str, norm: str) -> tuple[Rule, ...]:
+    """The rules of an attention and its norm, by their names."""
     projections = pairs(theirs, ours, q_proj="q", k_proj="k", v_proj="v", out_proj="out")
     return (*projections, *pairs(norm, f"{ours}_norm"))
 
 
 def _side(side: str) -> tuple[Rule, ...]:
-    layer, block = f"{side}.layers.{{}}", f"{side}.blocks.{{}}"
+    """The rules of the "encoder" or the "decoder"."""
+    layer = f"{side}.layers.{{}}"
+    block = f"{side}.blocks.{{}}"
     return (
         *dropped(f"{side}.embed_tokens.weight"),  # tied to shared.weight
         Rule(
@@ -120,8 +140,21 @@ def _side(side: str) -> tuple[Rule, ...]:
     )
 
 
-SIDES = ("encoder.embed.tokens.weight", "decoder.embed.tokens.weight")  # one public table is both
-SHARED = Rule("shared.weight", SIDES, lambda x: torch.cat((x, x)), lambda x: x.chunk(2)[0])
+def _twice(x: Tensor) -> Tensor:
+    return torch.cat((x, x))
+
+
+def _first_half(x: Tensor) -> Tensor:
+    return x.chunk(2)[0]
+
+
+# One public table holds the token vectors of both sides.
+SHARED = Rule(
+    "shared.weight",
+    ("encoder.embed.tokens.weight", "decoder.embed.tokens.weight"),
+    _twice,
+    _first_half,
+)
 BODY = (
     SHARED,
     *_side("encoder"),
@@ -143,16 +176,20 @@ CLASSIFIER = (
 
 
 def _body(config: StackConfig, values: Values) -> EncoderDecoder:
+    """Both stacks; `config` is the decoder's, and the encoder may have other sizes."""
     sizes = {
         ours: values[theirs] for theirs, (ours, _) in ENCODER.entries.items() if theirs in values
     }
     encoder = replace(encoder_config(config), **sizes)
-    return EncoderDecoder(
-        config, encoder=encoder, start=values.get("decoder_start_token_id", START)
-    )
+    start = values.get("decoder_start_token_id", START)
+    return EncoderDecoder(config, encoder=encoder, start=start)
 
 
-_made = partial(Architecture, body=_body, write=_write_sides)
+def _with_constant(body: EncoderDecoder, values: Values) -> dict[str, Any]:
+    return {"bias": True}
+
+
+_public = partial(Architecture, body=_body, write=_write_sides)
 FAMILY = Family(
     name="bart",
     config=bart,
@@ -164,39 +201,37 @@ FAMILY = Family(
     prefix="model.",
     rules=BODY,
     architectures={
-        "BartModel": _made(Hidden, has_prefix=False),
-        "BartForConditionalGeneration": _made(
-            Seq2SeqLM, LM_HEAD, lambda body, values: {"bias": True}
-        ),
-        "BartForSequenceClassification": _made(Seq2SeqClassifier, CLASSIFIER, classes),
-        "BartForQuestionAnswering": _made(QuestionAnswering, pairs("qa_outputs", "out")),
+        "BartModel": _public(Hidden, has_prefix=False),
+        "BartForConditionalGeneration": _public(Seq2SeqLM, LM_HEAD, _with_constant),
+        "BartForSequenceClassification": _public(Seq2SeqClassifier, CLASSIFIER, classes),
+        "BartForQuestionAnswering": _public(QuestionAnswering, pairs("qa_outputs", "out")),
     },
 )
 
+
+def _blenderbot_side(side: str) -> tuple[Rule, ...]:
+    """A side's rules where they differ from BART's: a last norm, and no offset of positions."""
+    return (
+        *pairs(f"{side}.layer_norm", f"{side}.norm"),
+        Rule(f"{side}.embed_positions.weight", f"{side}.position.table.weight"),
+    )
+
+
+_BART_ONLY = ("layernorm_embedding", "embed_positions")
+BLENDERBOT_BODY = (
+    *(rule for rule in BODY if not any(name in rule.theirs for name in _BART_ONLY)),
+    *_blenderbot_side("encoder"),
+    *_blenderbot_side("decoder"),
+)
 BLENDERBOT_FAMILY = replace(
     FAMILY,
     name="blenderbot",
     config=lambda vocab=8008, **size: moved_norms(bart(vocab, **size)),
     read_config=lambda values: moved_norms(_read_config(values)),
     write_config=lambda config: write_config(config) | {"encoder_no_repeat_ngram_size": 0},
-    rules=(
-        *(
-            rule
-            for rule in BODY
-            if "layernorm_embedding" not in rule.theirs and "positions" not in rule.theirs
-        ),
-        *(
-            part
-            for side in ("encoder", "decoder")
-            for part in pairs(f"{side}.layer_norm", f"{side}.norm")
-        ),
-        *(
-            Rule(f"{side}.embed_positions.weight", f"{side}.position.table.weight")
-            for side in ("encoder", "decoder")
-        ),
-    ),
+    rules=BLENDERBOT_BODY,
     architectures={
-        f"Blenderbot{what}": FAMILY.architectures[f"Bart{what}"]
-        for what in ("Model", "ForConditionalGeneration")
+        "BlenderbotModel": FAMILY.architectures["BartModel"],
+        "BlenderbotForConditionalGeneration": FAMILY.architectures["BartForConditionalGeneration"],
     },
 )

@@ -1,12 +1,18 @@
-"""BERT (Devlin et al. 2019), Megatron-BERT (Shoeybi et al. 2019), RoBERTa (Liu et al. 2019),
-DistilBERT (Sanh et al. 2019).
+"""BERT, Megatron-BERT, RoBERTa and DistilBERT.
 
-BERT differs from the 2017 Transformer by: the encoder alone; learned positions; a segment table; a
-norm on the embedding; GELU; a masked-word and a next-sentence head. Megatron-BERT differs from BERT
-by: the norm stands before each sublayer and behind the last block, none on the embedding; what
-flows into the residual starts smaller. The classroom's `bert-mini` is built so. RoBERTa differs
-from BERT by how it is trained, a byte-level vocabulary, a single segment. DistilBERT differs from
-BERT by: half the layers, no segments and no pooler."""
+BERT (Devlin et al. 2019) differs from the 2017 Transformer by: the encoder alone; learned
+positions; a segment table; a norm on the embedding; GELU; a masked-language-model and a
+next-sentence head.
+
+Megatron-BERT (Shoeybi et al. 2019) differs from BERT by: the norm stands before each part and
+behind the last block, and none on the embedding; smaller initial weights into the residual. The
+classroom's `bert-mini` is built so.
+
+RoBERTa (Liu et al. 2019) differs from BERT by: its training, a byte-level vocabulary, a single
+segment.
+
+DistilBERT (Sanh et al. 2019) differs from BERT by: half the layers, no segments and no pooler.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -34,7 +40,14 @@ from course_lib.model.transformer import Transformer
 
 
 def bert(vocab: int = 30522, *, length: int = 512, segments: int = 2, **size: Any) -> StackConfig:
-    """A BERT of any size; `size` as of `transformer`."""
+    """A BERT of any size.
+
+    Args:
+        vocab: V.
+        length: number of positions.
+        segments: kinds of segment.
+        size: `width`, `layers`, `heads`, ... as of `transformer`.
+    """
     return replace(
         transformer(vocab, **size),
         embed=EmbedConfig(vocab, segments=segments, norm=True),
@@ -48,9 +61,7 @@ def bert(vocab: int = 30522, *, length: int = 512, segments: int = 2, **size: An
 
 
 def moved_norms(config: StackConfig) -> StackConfig:
-    """A BERT's configuration with Megatron-BERT's norms and first weights (section 3 and figure
-    7).
-    """
+    """A configuration with Megatron-BERT's norms and initial weights (section 3, figure 7)."""
     return replace(
         config,
         norm="pre",
@@ -72,8 +83,7 @@ EMBEDDINGS = (
     Rule("embeddings.position_ids", None),
     *pairs("embeddings.LayerNorm", "embed.norm"),
 )
-# What stands between the attention and the next layer, under the same names in RoBERTa, ELECTRA and
-# DeBERTa.
+# From the attention's output to the next layer. RoBERTa, ELECTRA and DeBERTa use the same names.
 AROUND = (
     *pairs("encoder.layer.{}.attention.output.dense", "blocks.{}.attn.out"),
     *pairs("encoder.layer.{}.attention.output.LayerNorm", "blocks.{}.attn_norm"),
@@ -92,11 +102,23 @@ CLASSIFIER = pairs("classifier", "out")
 
 
 def masked(dense: str, norm: str, bias: str, output: str) -> tuple[Rule, ...]:
-    """The rules of a masked-word head; the output matrix is tied to the token vectors, and its bias
-    to `bias`.
+    """The rules of a masked-language-model head, by the public names of its parts.
+
+    Args:
+        dense: the linear layer.
+        norm: the norm.
+        bias: the bias of the output.
+        output: the output matrix: a second name of the token vectors, and perhaps of the bias.
     """
-    tied = dropped(f"{output}.weight", *([] if bias == f"{output}.bias" else [f"{output}.bias"]))
-    return (*pairs(dense, "head.dense"), *pairs(norm, "head.norm"), Rule(bias, "head.bias"), *tied)
+    tied = [f"{output}.weight"]
+    if bias != f"{output}.bias":
+        tied.append(f"{output}.bias")
+    return (
+        *pairs(dense, "head.dense"),
+        *pairs(norm, "head.norm"),
+        Rule(bias, "head.bias"),
+        *dropped(*tied),
+    )
 
 
 _CLS = "cls.predictions"
@@ -108,7 +130,11 @@ NO_NEXT = dropped("cls.seq_relationship.weight", "cls.seq_relationship.bias")
 
 
 def per_token(name: str) -> dict[str, Architecture]:
-    """The two classes that have one layer on every token, the same in all encoders."""
+    """The classes for tagging and for spans: one linear layer on every token.
+
+    Args:
+        name: of the family in the public class, as "Bert".
+    """
     return {
         f"{name}ForTokenClassification": Architecture(heads.TokenClassifier, CLASSIFIER, classes),
         f"{name}ForQuestionAnswering": Architecture(
@@ -126,13 +152,13 @@ def pooled(
     activation: Callable[[Tensor], Tensor] = torch.tanh,
     inner: str = "",
 ) -> Architecture:
-    """A class with one layer on the first token's pooled vector that differs from BERT's.
+    """A class with a pooler that differs from BERT's, and a linear layer.
 
     Args:
-        head: ours.
+        head: our class.
         rules: of the pooler and the last layer.
         dropout: config.json's name of the dropout before the last layer.
-        default: that dropout where a file does not say it; None: the stack's.
+        default: that dropout where config.json does not have it; None: the stack's.
         activation: of the pooler.
         inner: config.json's name of the dropout before the pooler, if it has one.
     """
@@ -141,11 +167,11 @@ def pooled(
         rate = values.get(dropout, default)
         if rate is None:
             rate = body.config.dropout
-        before = rate if inner == dropout else values.get(inner, 0.0)
-        made = {"pooler": heads.Pooler(body, activation, before), "dropout": rate}
+        inner_rate = rate if inner == dropout else values.get(inner, 0.0)
+        arguments = {"pooler": heads.Pooler(body, activation, inner_rate), "dropout": rate}
         if head is heads.Classifier:
-            made |= classes(body, values)
-        return made
+            arguments |= classes(body, values)
+        return arguments
 
     def write(model: Any) -> dict[str, Any]:
         values = {dropout: model.dropout.p}
@@ -185,6 +211,7 @@ def _megatron(rule: Rule) -> Rule:
     return replace(rule, theirs=theirs.replace("layer.{}.output.LayerNorm", "layer.{}.ln"))
 
 
+# Megatron-BERT: the same weights, some under other names, and one more norm behind the last block.
 MEGATRON_FAMILY = replace(
     FAMILY,
     name="megatron-bert",
@@ -194,18 +221,19 @@ MEGATRON_FAMILY = replace(
         *(_megatron(rule) for rule in BODY if not rule.theirs.startswith("embeddings.LayerNorm")),
         *pairs("encoder.ln", "norm"),
     ),
-    architectures={f"Megatron{name}": made for name, made in FAMILY.architectures.items()},
+    architectures={f"Megatron{name}": public for name, public in FAMILY.architectures.items()},
 )
 
 
 PAD = 1  # <pad> in RoBERTa's published vocabulary
-# rows in front of the published position table that no position uses: counting begins behind PAD
+# First rows of the published position table that no position uses: counting begins behind PAD.
 OFFSET = PAD + 1
 
 
 def roberta(vocab: int = 50265, **size: Any) -> StackConfig:
-    """A RoBERTa of any size; arguments as for `bert`."""
-    return replace(bert(vocab, segments=1, **size), eps=1e-5)
+    """A RoBERTa of any size; the arguments are those of `bert`."""
+    config = bert(vocab, segments=1, **size)
+    return replace(config, eps=1e-5)
 
 
 ROBERTA_FIELDS = replace(
@@ -222,17 +250,18 @@ def _write_roberta(config: StackConfig) -> dict[str, Any]:
 
 
 def without_offset(x: Tensor) -> Tensor:
-    """The rows of a published position table that positions use."""
+    """A published position table without its unused first rows."""
     return x[OFFSET:]
 
 
 def with_offset(x: Tensor) -> Tensor:
     """The reverse of `without_offset`."""
-    return torch.cat((x.new_zeros(OFFSET, x.shape[1]), x))
+    unused = x.new_zeros(OFFSET, x.shape[1])
+    return torch.cat((unused, x))
 
 
 def gelu_head(body: Transformer, values: Values) -> dict[str, Any]:
-    """The masked-word head has GELU whatever the layers have, as in transformers."""
+    """The masked-language-model head has GELU, whatever the layers have."""
     return {"activation": "gelu"}
 
 
@@ -283,9 +312,10 @@ def student(teacher: Transformer, layers: int | None = None) -> Transformer:
     embed = replace(config.embed, segments=int(keeps_segments))
     own = Transformer(replace(config, layers=layers, embed=embed))
 
-    apart = ("blocks.", "embed.segments.")  # what is not copied as it is
+    # Embedding and norms are copied; blocks and segments follow below.
+    later = ("blocks.", "embed.segments.")
     weights = {
-        name: tensor for name, tensor in teacher.state_dict().items() if not name.startswith(apart)
+        name: tensor for name, tensor in teacher.state_dict().items() if not name.startswith(later)
     }
     table = weights["position.table.weight"]
     if teacher.embed.segments is None:
@@ -304,7 +334,7 @@ def student(teacher: Transformer, layers: int | None = None) -> Transformer:
     return own
 
 
-# which its config.json does not say
+# DistilBERT's config.json does not say eps.
 DISTIL_FIELDS = Fields.of("distilbert", fixed={**FIELDS.fixed, "eps": 1e-12})
 DISTIL_BODY = (
     Rule("embeddings.word_embeddings.weight", "embed.tokens.weight"),

@@ -2,9 +2,11 @@
 
 Differs from RoBERTa by: disentangled attention (section 3.1). No position is added to the token
 vectors; every layer matches content with content, content with distance and distance with content,
-and divides by sqrt(3 Dh) instead of sqrt(Dh); keys have no bias; eps 1e-7. The paper's enhanced
-mask decoder, which adds absolute positions before the last softmax of pretraining, is no part of
-the published model classes and is left out here too."""
+and divides by sqrt(3 Dh) instead of sqrt(Dh). Keys have no bias; eps is 1e-7.
+
+Known departure: the paper's enhanced mask decoder, which adds absolute positions before the last
+softmax of pretraining, is missing here, as in the published model classes.
+"""
 
 from dataclasses import replace
 from functools import partial
@@ -22,19 +24,23 @@ from course_lib.model.seq2seq import Hidden
 
 
 def deberta(vocab: int = 50265, *, length: int = 512, **size: Any) -> StackConfig:
-    """A DeBERTa of any size; distances are told apart up to `length`. Other arguments as for
-    `bert.bert`.
+    """A DeBERTa of any size.
+
+    Args:
+        vocab: V.
+        length: the largest distance with a vector of its own.
+        size: `width`, `layers`, `heads`, ... as of `bert.bert`.
     """
-    return replace(bert.bert(vocab, segments=0, **size), position=Disentangled(length), eps=1e-7)
+    config = bert.bert(vocab, segments=0, **size)
+    return replace(config, position=Disentangled(length), eps=1e-7)
 
 
+_ENTRIES = dict(bert.FIELDS.entries)
+del _ENTRIES["max_position_embeddings"]  # there is no table of positions
+_ENTRIES["type_vocab_size"] = ("embed.segments", 0)
+_ENTRIES["layer_norm_eps"] = ("eps", 1e-7)
 FIELDS = Fields(
-    {
-        name: entry
-        for name, entry in bert.FIELDS.entries.items()
-        if name != "max_position_embeddings"
-    }
-    | {"type_vocab_size": ("embed.segments", 0), "layer_norm_eps": ("eps", 1e-7)},
+    _ENTRIES,
     fixed=bert.FIELDS.fixed,
     published={
         "relative_attention": True,
@@ -48,22 +54,24 @@ FIELDS = Fields(
 
 def _read_config(values: Values) -> StackConfig:
     terms = values.get("pos_att_type") or []
-    terms = sorted(terms.lower().split("|")) if isinstance(terms, str) else sorted(terms)
-    # what a file means that says nothing: transformers' defaults, which no published model has
-    said = {
+    if isinstance(terms, str):  # "c2p|p2c", in any order
+        terms = terms.lower().split("|")
+    # A file without these entries means transformers' defaults, which no published model has.
+    entries = {
         "relative_attention": False,
         "position_biased_input": True,
         **values,
-        "pos_att_type": terms,
+        "pos_att_type": sorted(terms),
     }
     clip = values.get("max_relative_positions", -1)
-    position = Disentangled(clip if clip > 0 else values["max_position_embeddings"])
-    return replace(FIELDS, position=lambda: position).read(said)
+    if clip < 1:
+        clip = values["max_position_embeddings"]
+    return replace(FIELDS, position=lambda: Disentangled(clip)).read(entries)
 
 
 def _write_config(config: StackConfig) -> dict[str, Any]:
     clip = config.position.clip if isinstance(config.position, Disentangled) else 0
-    # tokenizers cut at max_position_embeddings
+    # Tokenizers cut texts at max_position_embeddings.
     return FIELDS.write(config) | {
         "max_relative_positions": clip,
         "max_position_embeddings": max(512, clip),
@@ -71,28 +79,31 @@ def _write_config(config: StackConfig) -> dict[str, Any]:
 
 
 def _exchanged(x: Tensor, outer: int, inner: int) -> Tensor:
-    """[outer inner Dh, D] to [inner outer Dh, D]: theirs is head by head, ours q, k and v one below
-    the other.
-    """
-    return x.view(outer, inner, -1, x.shape[-1]).transpose(0, 1).reshape(x.shape)
+    """[outer * inner * Dh, D] to [inner * outer * Dh, D]: the two orders of the rows exchanged."""
+    parts = x.view(outer, inner, -1, x.shape[-1])  # outer inner Dh D
+    return parts.transpose(0, 1).reshape(x.shape)
 
 
 def body(model: Any) -> tuple[Rule, ...]:
-    """Their q, k and v are one matrix, head by head."""
-    config, theirs, ours = model.stack.config, "encoder.layer.{}.attention.self", "blocks.{}.attn"
+    """The body's rules. Their q, k and v are one matrix, head by head; ours follow one another."""
+    n_heads = model.stack.config.heads
+    theirs = "encoder.layer.{}.attention.self"
+    ours = "blocks.{}.attn"
     qkv = (f"{ours}.q.weight", f"{ours}.k.weight", f"{ours}.v.weight")
-    turns = [
-        partial(_exchanged, outer=a, inner=b) for a, b in ((config.heads, 3), (3, config.heads))
-    ]
-    segments = Rule("embeddings.token_type_embeddings.weight", "embed.segments.weight")
+    to_ours = partial(_exchanged, outer=n_heads, inner=3)
+    to_theirs = partial(_exchanged, outer=3, inner=n_heads)
+
+    segments: tuple[Rule, ...] = ()
+    if model.stack.config.embed.segments:
+        segments = (Rule("embeddings.token_type_embeddings.weight", "embed.segments.weight"),)
     return (
         Rule("embeddings.word_embeddings.weight", "embed.tokens.weight"),
-        *((segments,) if config.embed.segments else ()),
-        # the enhanced mask decoder's
+        *segments,
+        # Absolute positions belong to the enhanced mask decoder.
         *dropped("embeddings.position_embeddings.weight", "embeddings.position_ids"),
         *pairs("embeddings.LayerNorm", "embed.norm"),
         Rule("encoder.rel_embeddings.weight", "position.table.weight"),
-        Rule(f"{theirs}.in_proj.weight", qkv, *turns),
+        Rule(f"{theirs}.in_proj.weight", qkv, to_ours, to_theirs),
         Rule(f"{theirs}.q_bias", f"{ours}.q.bias"),
         Rule(f"{theirs}.v_bias", f"{ours}.v.bias"),
         Rule(f"{theirs}.pos_proj.weight", f"{ours}.position.k.weight"),
@@ -101,7 +112,8 @@ def body(model: Any) -> tuple[Rule, ...]:
     )
 
 
-PUBLISHED_HEAD = (  # the names of the published files
+# Published files have other names for the head than transformers gives it.
+PUBLISHED_HEAD = (
     *pairs("lm_predictions.lm_head.dense", "head.dense"),
     *pairs("lm_predictions.lm_head.LayerNorm", "head.norm"),
     Rule("lm_predictions.lm_head.bias", "head.bias"),

@@ -1,9 +1,10 @@
 """ELECTRA (Clark et al. 2020).
 
-Differs from BERT by: two encoders over one embedding. A small generator fills masked places by
-sampling, and the discriminator, which is the model that is kept, says of every token whether it was
-replaced (section 3.1). The discriminator's base and large sizes are BERT's; the small one has token
-vectors narrower than the model."""
+Differs from BERT by: two encoders over one embedding. A small generator fills the masked positions
+with samples. The discriminator, which is the model that is kept, predicts for every token whether
+it was replaced (section 2). The discriminator's base and large sizes are BERT's; the small one has
+token vectors narrower than the model.
+"""
 
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -24,19 +25,31 @@ from course_lib.objectives import original, replace_tokens, sample
 
 
 def electra(vocab: int = 30522, *, embed: int | None = None, **size: Any) -> StackConfig:
-    """A discriminator of any size; `embed` is the width of the token vectors, by default the
-    model's. Other arguments as for `bert.bert`."""
+    """A discriminator of any size.
+
+    Args:
+        vocab: V.
+        embed: width of the token vectors, by default the model's.
+        size: `width`, `layers`, `heads`, ... as of `bert.bert`.
+    """
     config = bert.bert(vocab, **size)
     return replace(config, embed=replace(config.embed, width=embed))
 
 
 def generator(config: StackConfig, times: float = 1 / 4) -> StackConfig:
-    """The generator of a discriminator: as deep, `times` as wide (table 6: 1/4, base 1/3), over
-    token vectors of the same width."""
-    width, vectors = round(config.width * times), config.embed.width or config.width
+    """The generator's configuration: as deep as the discriminator, but narrower.
+
+    Args:
+        config: the discriminator's.
+        times: its width by the discriminator's (table 6: 1/4, base 1/3).
+    """
+    width = round(config.width * times)
+    # Both read the same token vectors. A layer projects them where the widths differ.
+    embed_width = config.embed.width or config.width
+    own_width = None if embed_width == width else embed_width
     return replace(
         config,
-        embed=replace(config.embed, width=None if vectors == width else vectors),
+        embed=replace(config.embed, width=own_width),
         width=width,
         heads=max(1, round(config.heads * times)),
         hidden=round(config.hidden * times),
@@ -46,9 +59,12 @@ def generator(config: StackConfig, times: float = 1 / 4) -> StackConfig:
 def pair(
     config: StackConfig, generator_config: StackConfig | None = None
 ) -> tuple[heads.MLM, heads.RTD]:
-    """Generator and discriminator over one embedding (section 3.2), from the discriminator's
-    configuration and the generator's, by default a quarter as wide. `Electra(*pair(config))`
-    trains."""
+    """Generator and discriminator over one embedding (section 3.2), for `Electra(*pair(config))`.
+
+    Args:
+        config: the discriminator's.
+        generator_config: by default `generator(config)`.
+    """
     small = heads.MLM(Transformer(generator_config or generator(config)), activation="gelu")
     discriminator = heads.RTD(Transformer(config))
     share_embedding(discriminator.stack, small.stack)
@@ -56,30 +72,41 @@ def pair(
 
 
 def share_embedding(owner: Transformer, other: Transformer) -> None:
-    """Let `other` read the token, segment and position vectors of `owner`, and their norm, all of
-    its own sizes.
+    """Let two models share their token, segment and position vectors, and the norm on their sum.
+
+    Args:
+        owner: the model whose vectors both use.
+        other: a model with vectors of the same sizes.
     """
-    for name in ("tokens", "segments", "norm"):
-        setattr(other.embed, name, getattr(owner.embed, name))
+    other.embed.tokens = owner.embed.tokens
+    other.embed.segments = owner.embed.segments
+    other.embed.norm = owner.embed.norm
     other.position = owner.position
 
 
 class ElectraOutput(NamedTuple):
-    """What both models said about a batch."""
+    """What both models predict for a batch."""
 
-    guesses: Float[Tensor, "N V"]  # the generator's logits at the masked places
-    ids: Int[Tensor, "B T"]  # the text with its samples in it
-    replaced: Bool[Tensor, "B T"]  # where that differs from the original
-    verdicts: Float[Tensor, "B T"]  # above 0 where the discriminator takes a token for replaced
+    guesses: Float[Tensor, "N V"]  # the generator's logits at the masked positions
+    ids: Int[Tensor, "B T"]  # the text with the generator's samples in it
+    replaced: Bool[Tensor, "B T"]  # True where a sample differs from the original
+    verdicts: Float[Tensor, "B T"]  # the discriminator's logits: above 0 = replaced
 
 
 class Electra(nn.Module):
-    """A generator (as `heads.MLM`) and a discriminator (as `heads.RTD`), trained together (section
-    2). The samples carry no gradient: the generator learns from its own masked-token loss alone."""
+    """Generator and discriminator, trained together (section 2).
+
+    The samples have no gradient: the generator learns from its own masked-token loss alone.
+
+    Args:
+        generator: called as `heads.MLM` is.
+        discriminator: called as `heads.RTD` is.
+    """
 
     def __init__(self, generator: nn.Module, discriminator: nn.Module) -> None:
         super().__init__()
-        self.generator, self.discriminator = generator, discriminator
+        self.generator = generator
+        self.discriminator = discriminator
 
     def forward(
         self,
@@ -90,20 +117,34 @@ class Electra(nn.Module):
         rng: torch.Generator | None = None,
         **options: Any,
     ) -> ElectraOutput:
-        """ids, labels, loss_mask: as `objectives.mask_tokens` gives them with parts=(1, 0, 0). rng:
-        of the samples; PyTorch's global generator if None, as dropout has it, so that a resumed run
-        draws the same."""
-        guesses = self.generator(ids, loss_mask=loss_mask, **options)
-        sampled = sample(guesses, rng)
-        seen, replaced = replace_tokens(original(ids, labels, loss_mask), loss_mask, sampled)
-        return ElectraOutput(guesses, seen, replaced, self.discriminator(seen, **options))
+        """Fill the masked positions, and judge every token.
+
+        Args:
+            ids: the masked text, as `objectives.mask_tokens` gives it with parts=(1, 0, 0).
+            labels: the original tokens at the masked positions.
+            loss_mask: True = masked.
+            rng: of the samples. By default PyTorch's global generator, which dropout uses too, so
+                that a resumed run draws the same.
+            options: as of `Transformer.run`.
+        """
+        guesses = self.generator(ids, loss_mask=loss_mask, **options)  # N V
+        sampled = sample(guesses, rng)  # N
+        text = original(ids, labels, loss_mask)  # B T
+        filled, replaced = replace_tokens(text, loss_mask, sampled)  # B T each
+        verdicts = self.discriminator(filled, **options)  # B T
+        return ElectraOutput(guesses, filled, replaced, verdicts)
 
 
 def _read_config(values: Values) -> StackConfig:
-    config, embed = bert.FIELDS.read(values), values["embedding_size"]
-    return replace(
-        config, embed=replace(config.embed, width=None if embed == config.width else embed)
-    )
+    config = bert.FIELDS.read(values)
+    embed_width = values["embedding_size"]
+    if embed_width == config.width:
+        return config
+    return replace(config, embed=replace(config.embed, width=embed_width))
+
+
+def _write_config(config: StackConfig) -> dict[str, Any]:
+    return bert.FIELDS.write(config) | {"embedding_size": config.embed.width or config.width}
 
 
 def body(model: Any) -> tuple[Rule, ...]:
@@ -132,9 +173,7 @@ FAMILY = replace(
     model=lambda config, start: Electra(*pair(config)),
     objective="replaced",
     read_config=_read_config,
-    write_config=lambda config: (
-        bert.FIELDS.write(config) | {"embedding_size": config.embed.width or config.width}
-    ),
+    write_config=_write_config,
     prefix="electra.",
     rules=body,
     pooler=(),

@@ -55,38 +55,44 @@ class ElmoConfig:
 
 
 def elmo_original(vocab: int = 0) -> ElmoConfig:
-    """The published model (Peters et al. 2018, section 3.4): two layers of 4096 projected to 512,
-    94M parameters. Its softmax had 793,471 words and was never published."""
+    """The published model: 94M parameters (Peters et al. 2018, section 3.4).
+
+    Its softmax had 793,471 words and was never published.
+    """
     filters = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
     return ElmoConfig(vocab, width=512, hidden=4096, filters=filters)
 
 
 def elmo_mini(vocab: int) -> ElmoConfig:
-    """The classroom's ELMo; its four LSTMs weigh what bert-mini's four blocks weigh."""
+    """The classroom's ELMo: its four LSTMs have as many weights as bert-mini's four blocks."""
     filters = ((1, 16), (2, 32), (3, 64), (4, 64), (5, 48), (6, 32))
     return ElmoConfig(vocab, width=64, hidden=336, filters=filters, length=24, dropout=0.0)
 
 
 class Highway(nn.Module):
-    """g * relu(A x + a) + (1 - g) * x with g = sigmoid(C x + c): a layer that can let its input
-    through.
+    """A layer that can let its input through (Srivastava et al. 2015, equation 3).
+
+    g = sigmoid(C x + c)
+    y = g * relu(A x + a) + (1 - g) * x
     """
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.carry, self.transform = nn.Linear(width, width), nn.Linear(width, width)
-        # at first it lets most of it through
-        for linear, bias in ((self.carry, -2.0), (self.transform, 0.0)):
-            nn.init.normal_(linear.weight, std=width**-0.5)
-            nn.init.constant_(linear.bias, bias)
+        self.carry = nn.Linear(width, width)
+        self.transform = nn.Linear(width, width)
+        nn.init.normal_(self.carry.weight, std=width**-0.5)
+        nn.init.constant_(self.carry.bias, -2.0)  # at first most of the input goes through
+        nn.init.normal_(self.transform.weight, std=width**-0.5)
+        nn.init.constant_(self.transform.bias, 0.0)
 
     def forward(self, x: Float[Tensor, "N F"]) -> Float[Tensor, "N F"]:
-        return x + torch.sigmoid(self.carry(x)) * (F.relu(self.transform(x)) - x)
+        g = torch.sigmoid(self.carry(x))
+        new = F.relu(self.transform(x))
+        return x + g * (new - x)
 
 
 class CharacterCNN(nn.Module):
-    """A word's vector from its spelling alone (Kim et al. 2016; Jozefowicz et al. 2016, section
-    3.1); each spelling of a batch is computed once."""
+    """A word's vector from its spelling alone (Kim et al. 2016; Jozefowicz et al. 2016, 3.1)."""
 
     def __init__(self, config: ElmoConfig) -> None:
         super().__init__()
@@ -110,7 +116,8 @@ class CharacterCNN(nn.Module):
             nn.init.zeros_(self.project.bias)
 
     def forward(self, ids: Characters) -> Float[Tensor, "B T P"]:
-        spelled, which = torch.unique(ids.flatten(0, 1), dim=0, return_inverse=True)  # N C
+        # Each spelling of a batch is computed once; `which` tells the words that have it.
+        spelled, which = torch.unique(ids.flatten(0, 1), dim=0, return_inverse=True)  # N C, B*T
         # Behind the longest word all windows hold padding only. One of them gives the maximum that
         # all would give, so the others are cut away.
         widest = max(wide for wide, _ in self.config.filters)
@@ -118,19 +125,18 @@ class CharacterCNN(nn.Module):
         longest = int(used[-1]) + 1 if len(used) else 0
         spelled = spelled[:, : longest + widest]
         x: Tensor = self.characters(spelled).transpose(1, 2)  # N E C
-        x = torch.cat([conv(x).max(-1).values for conv in self.filters], dim=-1)
+        # Of each filter the place in the word where it fits best.
+        x = torch.cat([conv(x).max(-1).values for conv in self.filters], dim=-1)  # N filters
         x = self.activation(x)
         for highway in self.highways:
             x = highway(x)
         if self.project is not None:
-            x = self.project(x)
+            x = self.project(x)  # N P
         return F.embedding(which, x).view(*ids.shape[:2], -1)
 
 
 class Elmo(nn.Module):
-    """The body: all layers' vectors of each word (Peters et al. 2018, section 3.1), by two
-    one-directional models.
-    """
+    """The body: two one-directional language models (Peters et al. 2018, section 3.1)."""
 
     def __init__(self, config: ElmoConfig) -> None:
         super().__init__()
@@ -145,9 +151,16 @@ class Elmo(nn.Module):
     def forward(
         self, ids: Characters, *, attention_mask: Mask = None
     ) -> list[Float[Tensor, "B T F"]]:
-        """Words by their characters, `<S>` and `</S>` included, padded on the right, to layers + 1
-        tensors with F twice the width: the token layer (twice the same), then each LSTM layer's
-        forward half and backward half."""
+        """Each layer's vectors of every word.
+
+        Args:
+            ids: the words' characters (`characters`), `<S>` and `</S>` included.
+            attention_mask: True = a word; rows are padded on the right.
+
+        Returns:
+            layers + 1 tensors, F = 2 P wide. The first is the token layer (twice the same half),
+            then each LSTM layer's forward half and backward half.
+        """
         lengths = None if attention_mask is None else right_padded(attention_mask)
         order = reversed_order(ids.shape[1], lengths)
         tokens = self.tokens(ids).transpose(0, 1)  # T B P
@@ -161,6 +174,7 @@ class Elmo(nn.Module):
     def _read(
         self, lstms: nn.ModuleList, x: Float[Tensor, "T B P"]
     ) -> list[Float[Tensor, "T B P"]]:
+        """The output of each layer of one direction."""
         outputs = []
         for depth, lstm in enumerate(lstms):
             assert isinstance(lstm, ProjectedLSTM)
@@ -172,9 +186,7 @@ class Elmo(nn.Module):
 
 
 class BiLM(nn.Module):
-    """Elmo and the softmax that both directions share. `loss_mask`: the logits [N V] of these
-    places only, `[:, 0]` for the forward direction, `[:, 1]` for the backward one; all of them, [B
-    2 T V], by default."""
+    """The bidirectional language model: Elmo, and the softmax that both directions share."""
 
     def __init__(self, elmo: Elmo) -> None:
         super().__init__()
@@ -190,6 +202,13 @@ class BiLM(nn.Module):
         attention_mask: Mask = None,
         loss_mask: Bool[Tensor, "B 2 T"] | None = None,
     ) -> Float[Tensor, "B 2 T V"] | Float[Tensor, "N V"]:
+        """Logits of the next word (direction 0) and of the word before (direction 1).
+
+        Args:
+            ids: the words' characters.
+            attention_mask: True = a word.
+            loss_mask: the directions and positions to predict; by default all of them.
+        """
         top = self.elmo(ids, attention_mask=attention_mask)[-1]
         halves = torch.stack(top.chunk(2, dim=-1), dim=1)  # B 2 T P
         chosen = halves if loss_mask is None else halves[loss_mask]
@@ -197,8 +216,12 @@ class BiLM(nn.Module):
 
 
 class ScalarMix(nn.Module):
-    """gamma * sum_j s_j h_j with s = softmax(scores): what a task makes of the layers (Peters et
-    al. 2018, equation 1). Starts as the layers' mean."""
+    """A task's mean of the layers h_j (Peters et al. 2018, equation 1).
+
+    gamma * sum over j of s_j h_j,  s = softmax(scores)
+
+    It starts as the plain mean.
+    """
 
     def __init__(self, layers: int, dropout: float = 0.0) -> None:
         super().__init__()
@@ -213,23 +236,39 @@ class ScalarMix(nn.Module):
 
     def forward(self, layers: list[Float[Tensor, "B T F"]]) -> Float[Tensor, "B T F"]:
         shares = self.gamma * self.weights
-        return self.dropout(sum(share * layer for share, layer in zip(shares, layers, strict=True)))
+        mixed = sum(share * layer for share, layer in zip(shares, layers, strict=True))
+        return self.dropout(mixed)
 
 
 @lru_cache(maxsize=2**16)
 def spelling(word: str, length: int) -> tuple[int, ...]:
-    """The character ids of a word: its UTF-8 bytes between two marks, cut and padded to `length`,
-    each plus one. `<S>` and `</S>` are one character each."""
-    whole = {BOS: (BEGIN_SENTENCE,), EOS: (END_SENTENCE,)}.get(word)
-    inner = whole or tuple(byte + 1 for byte in word.encode("utf-8", "ignore")[: length - 2])
+    """The character ids of a word: its UTF-8 bytes plus one, between two marks.
+
+    Args:
+        word: `<S>` and `</S>` are one character each.
+        length: number of ids; longer words are cut, shorter ones padded.
+    """
+    if word == BOS:
+        inner: tuple[int, ...] = (BEGIN_SENTENCE,)
+    elif word == EOS:
+        inner = (END_SENTENCE,)
+    else:
+        inner = tuple(byte + 1 for byte in word.encode("utf-8", "ignore")[: length - 2])
     ids = (BEGIN_WORD, *inner, END_WORD)
     return ids + (PAD,) * (length - len(ids))
 
 
 def characters(rows: Sequence[Sequence[str]], length: int, ends: bool = True) -> dict[str, Tensor]:
-    """Rows of words, between `<S>` and `</S>` unless `ends` is False, as a model's input, padded on
-    the right: `ids` Int[B T C], 0 where there is no word, and `attention_mask` Bool[B T]. length:
-    characters of a word."""
+    """Rows of words as a model's input, padded on the right.
+
+    Args:
+        rows: the words of each row.
+        length: characters of a word.
+        ends: whether to put each row between `<S>` and `</S>`.
+
+    Returns:
+        `ids`, Int[B, T, C], 0 where there is no word, and `attention_mask`, Bool[B, T].
+    """
     framed = [[BOS, *row, EOS] if ends else row for row in rows]
     lengths = torch.tensor([len(row) for row in framed])
     attention_mask = torch.arange(int(lengths.max())) < lengths[:, None]
@@ -239,21 +278,23 @@ def characters(rows: Sequence[Sequence[str]], length: int, ends: bool = True) ->
 
 
 class Vocabulary:
-    """The words of the softmax: `<S>`, `</S>`, `<UNK>`, then by frequency. Inputs need none of
-    it.
-    """
+    """The words of the softmax: `<S>`, `</S>`, `<UNK>`, then by frequency. Inputs need no list."""
 
     def __init__(self, words: Iterable[str]) -> None:
         self.words = list(words)
         self._ids = {word: i for i, word in enumerate(self.words)}
-        self.bos, self.eos, self.unk = (self._ids[mark] for mark in (BOS, EOS, UNK))
+        self.bos = self._ids[BOS]
+        self.eos = self._ids[EOS]
+        self.unk = self._ids[UNK]
 
     @staticmethod
     def count(rows: Iterable[Sequence[str]], most: int | None = None) -> "Vocabulary":
         """The words of a text, or the `most` frequent of them."""
+        marks = (BOS, EOS, UNK)
         counts = Counter(word for row in rows for word in row)
-        kept = sorted(counts, key=lambda w: (-counts[w], w))[:most]
-        return Vocabulary([BOS, EOS, UNK, *(w for w in kept if w not in (BOS, EOS, UNK))])
+        by_frequency = sorted(counts, key=lambda word: (-counts[word], word))
+        words = [word for word in by_frequency[:most] if word not in marks]
+        return Vocabulary([*marks, *words])
 
     def ids(self, words: Iterable[str]) -> list[int]:
         return [self._ids.get(word, self.unk) for word in words]
@@ -279,41 +320,54 @@ def model(config: ElmoConfig) -> BiLM:
 
 
 def loss(model: nn.Module, batch: Batch) -> Tensor:
-    """Mean of -log p(next word) and -log p(word before) over both directions (Peters et al. 2018,
-    section 3.1). Known departure: the softmax is a full one; the original drew 8,192 words of its
-    793,471 for each batch."""
-    at = batch["labels"] != IGNORE
-    logits = model(batch["ids"], attention_mask=batch.get("attention_mask"), loss_mask=at)  # N V
-    return cross_entropy(logits, batch["labels"][at])
+    """Mean of -log p(next word) and -log p(word before) (Peters et al. 2018, section 3.1).
+
+    Known departure: the softmax is a full one; the original drew 8,192 words of its 793,471 for
+    each batch.
+    """
+    labels = batch["labels"]  # B 2 T
+    has_label = labels != IGNORE
+    logits = model(
+        batch["ids"], attention_mask=batch.get("attention_mask"), loss_mask=has_label
+    )  # N V
+    return cross_entropy(logits, labels[has_label])
 
 
 @torch.no_grad()
 def hidden_word(
     model: BiLM, before: Sequence[Sequence[str]], after: Sequence[Sequence[str]]
 ) -> tuple[Float[Tensor, "N V"], Float[Tensor, "N V"]]:
-    """What the model expects between the words `before` and the words `after`: log-probabilities of
-    the forward LM, which has read `before` alone, and of the backward LM, which has read `after`
-    alone."""
-    # What is spelled in the gap is read by neither: the forward LM speaks one place before it, the
-    # backward one after.
+    """Predict the word between the words `before` and the words `after`.
+
+    Returns:
+        Log-probabilities of the forward LM, which has read `before` alone, and of the backward LM,
+        which has read `after` alone.
+    """
+    # Neither LM reads the word in the gap: the forward LM predicts it one position before, the
+    # backward LM one position after.
     rows = [[BOS, *a, UNK, *b, EOS] for a, b in zip(before, after, strict=True)]
     device = next(model.parameters()).device
     batch = characters(rows, model.elmo.config.length, ends=False)
     batch = {name: x.to(device) for name, x in batch.items()}
-    at = torch.zeros(len(rows), 2, batch["ids"].shape[1], dtype=torch.bool, device=device)
+    loss_mask = torch.zeros(len(rows), 2, batch["ids"].shape[1], dtype=torch.bool, device=device)
     number = torch.arange(len(rows))
     gap = torch.tensor([len(words) + 1 for words in before])
-    at[number, 0, gap - 1] = True
-    at[number, 1, gap + 1] = True
+    loss_mask[number, 0, gap - 1] = True
+    loss_mask[number, 1, gap + 1] = True
     with evaluating(model):
-        logits = model(**batch, loss_mask=at).float()
+        logits = model(**batch, loss_mask=loss_mask).float()
     left, right = logits.log_softmax(-1).cpu().view(len(rows), 2, -1).unbind(1)
     return left, right
 
 
 def load_published(folder: str | Path) -> Elmo:
-    """An ELMo from the files that its authors published, options.json and weights.hdf5; without the
-    softmax, which is not in them."""
+    """An ELMo from the files that its authors published: options.json and weights.hdf5.
+
+    The softmax is not in them.
+
+    Raises:
+        CourseError: the files cannot be read, or do not fit each other.
+    """
     import h5py  # which nothing else of the course needs
 
     config = read_options(read_json(Path(folder) / "options.json"))
@@ -337,9 +391,14 @@ def load_published(folder: str | Path) -> Elmo:
 
 
 def read_options(values: Mapping[str, Any]) -> ElmoConfig:
-    """options.json to our configuration."""
+    """From options.json to our configuration.
+
+    Raises:
+        CourseError: an entry is missing.
+    """
     try:
-        lstm, cnn = values["lstm"], values["char_cnn"]
+        lstm = values["lstm"]
+        cnn = values["char_cnn"]
         return ElmoConfig(
             vocab=0,
             width=lstm["projection_dim"],
@@ -362,22 +421,24 @@ def read_options(values: Mapping[str, Any]) -> ElmoConfig:
 
 
 def rules(config: ElmoConfig) -> tuple[Rule, ...]:
-    """The file holds matrices as [in, out], the LSTMs' gates in the order i, j, f, o (ours: i, f,
-    o, j), the forget gate's bias without the 1 that is added when it runs, and no vector for
-    character 0."""
+    """The names of weights.hdf5, and what differs there.
+
+    Matrices are [in, out]. The LSTMs' gates are in the order i, j, f, o (ours: i, f, o, j). The
+    forget gate's bias lacks the 1 that is added when it runs. Character 0 has no vector.
+    """
 
     def gates(x: Tensor) -> Tensor:
         i, j, f, o = x.chunk(4, dim=-1)
         return torch.cat([i, f, o, j], dim=-1)
 
-    # D+P 4H, and D = P -> for inputs and outputs, one below the other: 8H P
     def kernel(x: Tensor) -> Tensor:
-        return torch.cat(gates(x).t().chunk(2, dim=1))
+        # [D + P, 4H] with D = P: cut in two, then one below the other, [8H, P].
+        inputs, recurrent = gates(x).t().chunk(2, dim=1)
+        return torch.cat((inputs, recurrent))
 
     def linear(theirs: str, ours: str) -> tuple[Rule, Rule]:
-        return Rule(theirs.format("W"), f"{ours}.weight", Tensor.t), Rule(
-            theirs.format("b"), f"{ours}.bias"
-        )
+        weight = Rule(theirs.format("W"), f"{ours}.weight", Tensor.t)
+        return weight, Rule(theirs.format("b"), f"{ours}.bias")
 
     table = [Rule("char_embed", "tokens.characters.weight", lambda x: F.pad(x, (0, 0, 1, 0)))]
     for i in range(len(config.filters)):
@@ -392,10 +453,10 @@ def rules(config: ElmoConfig) -> tuple[Rule, ...]:
         table += linear("CNN_proj/{}_proj", "tokens.project")
     for side, lstms in enumerate(("forwards", "backwards")):
         for i in range(config.layers):
-            theirs, ours = f"RNN_{side}/RNN/MultiRNNCell/Cell{i}/LSTMCell", f"{lstms}.{i}"
-            table.append(
-                Rule(f"{theirs}/W_0", (f"{ours}.inputs.weight", f"{ours}.recurrent"), kernel)
-            )
+            theirs = f"RNN_{side}/RNN/MultiRNNCell/Cell{i}/LSTMCell"
+            ours = f"{lstms}.{i}"
+            both = (f"{ours}.inputs.weight", f"{ours}.recurrent")
+            table.append(Rule(f"{theirs}/W_0", both, kernel))
             table.append(Rule(f"{theirs}/B", f"{ours}.inputs.bias", gates))
             table.append(Rule(f"{theirs}/W_P_0", f"{ours}.project", Tensor.t))
     return tuple(table)

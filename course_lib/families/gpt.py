@@ -1,16 +1,18 @@
 """GPT-1 (Radford et al. 2018), GPT-2 (Radford et al. 2019) and GPT-3 (Brown et al. 2020).
 
 GPT-1 differs from the 2017 Transformer by: the decoder alone, without cross-attention; learned
-positions; GELU (its tanh approximation). GPT-2 differs from GPT-1 by: the norm before each part
-instead of after it, one more norm at the end, smaller initial weights into the residual, a
-byte-level vocabulary, twice the context. GPT-3 differs from GPT-2 by: size, and twice the context
-again. Known departure: every other layer of GPT-3 attends to a band of nearby positions only (Child
-et al. 2019); here all attend to all."""
+positions; GELU (its tanh approximation).
 
-from collections import namedtuple
+GPT-2 differs from GPT-1 by: the norm before each part instead of after it, one more norm at the
+end, smaller initial weights into the residual, a byte-level vocabulary, twice the context.
+
+GPT-3 differs from GPT-2 by: size, and twice the context again. Known departure: every other layer
+of GPT-3 attends to a band of nearby positions only (Child et al. 2019); here all attend to all.
+"""
+
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from torch import Tensor
 
@@ -34,8 +36,13 @@ from course_lib.model.transformer import Transformer
 def gpt(
     vocab: int, *, length: int, norm: Literal["pre", "post"] = "pre", **size: Any
 ) -> StackConfig:
-    """A decoder of any size: norm="post" is GPT-1's block, norm="pre" GPT-2's; `size` as of
-    `transformer`.
+    """A decoder of any size.
+
+    Args:
+        vocab: V.
+        length: number of positions.
+        norm: "post" is GPT-1's block, "pre" GPT-2's.
+        size: `width`, `layers`, `heads`, ... as of `transformer`.
     """
     return replace(
         transformer(vocab, norm=norm, **size),
@@ -49,7 +56,7 @@ def gpt(
 
 
 def gpt1() -> StackConfig:
-    """12 layers of 768, 12 heads, context 512, 40,478 tokens: 117M."""
+    """The published GPT-1: 117M parameters, context 512, 40,478 tokens."""
     return gpt(40478, width=768, layers=12, heads=12, length=512, norm="post")
 
 
@@ -62,14 +69,23 @@ GPT2_SIZES = {  # name: layers, width, heads. The paper's table 2 says 117M, 345
 
 
 def gpt2(size: str = "124M") -> StackConfig:
-    """One of the four GPT-2s, context 1,024, 50,257 byte-level tokens."""
+    """One of the four published GPT-2s: context 1,024, 50,257 byte-level tokens."""
     layers, width, heads = GPT2_SIZES[size]
     return gpt(50257, width=width, layers=layers, heads=heads, length=1024)
 
 
-# A row of Brown et al. 2020, table 2.1, as printed. parameters: rounded. batch: tokens a step. lr:
-# peak rate.
-GPT3Row = namedtuple("GPT3Row", "parameters layers width heads head_width batch lr")
+class GPT3Row(NamedTuple):
+    """A row of Brown et al. 2020, table 2.1, as printed."""
+
+    parameters: float  # rounded
+    layers: int
+    width: int
+    heads: int
+    head_width: int
+    batch: float  # tokens a step
+    lr: float  # peak learning rate
+
+
 GPT3_SIZES = {
     "Small": GPT3Row(125e6, 12, 768, 12, 64, 0.5e6, 6.0e-4),
     "Medium": GPT3Row(350e6, 24, 1024, 16, 64, 0.5e6, 3.0e-4),
@@ -83,13 +99,16 @@ GPT3_SIZES = {
 
 
 def gpt3(size: str = "175B") -> StackConfig:
-    """One of the eight GPT-3s of table 2.1, context 2,048, GPT-2's vocabulary. In two rows width is
-    not heads x head width; the paper's own counts (table D.1) tell what was meant. XL (width 2048,
-    24 heads of 128): 16 heads, 1,316M of the 1,320M. 13B (5140, 40 heads of 128): width 5120,
-    12,853M of the 12,850M."""
+    """One of the eight GPT-3s of table 2.1: context 2,048, GPT-2's vocabulary.
+
+    In two rows width is not heads x head width. The paper's own counts (table D.1) tell what was
+    meant. XL (width 2048, 24 heads of 128) has 16 heads: 1,316M of the 1,320M. 13B (width 5140, 40
+    heads of 128) has width 5120: 12,853M of the 12,850M.
+    """
     row = GPT3_SIZES[size]
-    width = {"13B": 5120}.get(size, row.width)
-    return gpt(50257, width=width, layers=row.layers, heads=width // row.head_width, length=2048)
+    width = 5120 if size == "13B" else row.width
+    heads = width // row.head_width
+    return gpt(50257, width=width, layers=row.layers, heads=heads, length=2048)
 
 
 FIELDS = Fields.of(
@@ -100,25 +119,34 @@ FIELDS = Fields.of(
 
 
 def _read(values: Values, norm: Literal["pre", "post"]) -> StackConfig:
-    said = {**values, "n_inner": values.get("n_inner") or 4 * values["n_embd"]}
-    return FIELDS.read(said, norm=norm, final_norm=norm == "pre", scaled_init=norm == "pre")
+    hidden = values.get("n_inner") or 4 * values["n_embd"]
+    is_pre = norm == "pre"
+    return FIELDS.read(
+        {**values, "n_inner": hidden}, norm=norm, final_norm=is_pre, scaled_init=is_pre
+    )
 
 
 def _read_gpt1(values: Values) -> StackConfig:
-    """config.json of transformers' OpenAIGPTModel to ours; its "gelu" is the tanh approximation."""
+    """The configuration of an OpenAIGPTModel; its "gelu" is the tanh approximation."""
     name = values.get("afn", "gelu")
-    return _read({**values, "activation_function": "gelu_new" if name == "gelu" else name}, "post")
+    if name == "gelu":
+        name = "gelu_new"
+    return _read({**values, "activation_function": name}, "post")
 
 
 def _write_gpt1(config: StackConfig) -> dict[str, Any]:
-    """The reverse of `_read_gpt1`; the public class knows no other feed-forward than one four times
-    as wide.
+    """The reverse of `_read_gpt1`.
+
+    Raises:
+        CourseError: the feed-forward is not 4 D wide, the only width of the public class.
     """
     values = _write_gpt2(config)
-    name = values.pop("activation_function")
     if values.pop("n_inner") != 4 * config.width:
         raise CourseError("A GPT-1's feed-forward is four times as wide as the model.")
-    return values | {"afn": "gelu" if name == "gelu_new" else name}
+    name = values.pop("activation_function")
+    if name == "gelu_new":
+        name = "gelu"
+    return values | {"afn": name}
 
 
 def _write_gpt2(config: StackConfig) -> dict[str, Any]:
@@ -131,9 +159,13 @@ def transposed(x: Tensor) -> Tensor:
 
 
 def _conv(theirs: str, *ours: str) -> tuple[Rule, Rule]:
-    """A `Conv1D`: transposed weight; several of ours stand side by side in it."""
-    weight, bias = tuple(o + ".weight" for o in ours), tuple(o + ".bias" for o in ours)
-    return Rule(theirs + ".weight", weight, transposed, transposed), Rule(theirs + ".bias", bias)
+    """The rules of a `Conv1D`, in which one or more of our layers stand side by side."""
+    weights = tuple(name + ".weight" for name in ours)
+    biases = tuple(name + ".bias" for name in ours)
+    return (
+        Rule(theirs + ".weight", weights, transposed, transposed),
+        Rule(theirs + ".bias", biases),
+    )
 
 
 BLOCK = (
@@ -143,12 +175,23 @@ BLOCK = (
     *_conv("h.{}.mlp.c_proj", "blocks.{}.ff.down"),
     *pairs("h.{}.ln_1", "blocks.{}.attn_norm"),
     *pairs("h.{}.ln_2", "blocks.{}.ff_norm"),
-    # the causal mask, kept as a buffer by older files
+    # The causal mask: older files hold it as a buffer.
     *dropped("h.{}.attn.bias", "h.{}.attn.masked_bias"),
 )
 
 
+def _last_token(body: Transformer, values: Values) -> dict[str, Any]:
+    """A causal model has read the whole text at the last token, so that one is classified."""
+    return {**classes(body, values), "pool": "last", "bias": False}
+
+
 def _family(public: str, **own: Any) -> Family:
+    """What GPT-1 and GPT-2 share.
+
+    Args:
+        public: the beginning of the public classes' names.
+        own: the other fields of the family.
+    """
     return Family(
         model=lambda config, start: heads.LM(Transformer(config)),
         objective="causal",
@@ -161,7 +204,7 @@ def _family(public: str, **own: Any) -> Family:
             f"{public}ForSequenceClassification": Architecture(
                 heads.Classifier,
                 (Rule("score.weight", "out.weight"),),
-                lambda body, values: classes(body, values) | {"pool": "last", "bias": False},
+                _last_token,
             ),
         },
         **own,

@@ -1,7 +1,7 @@
 """ModernBERT (Warner et al. 2024).
 
-Differs from BERT by (section 2.1): rotary positions in place of a table; norms before each part,
-one behind the last block, and none before the first attention, where the embedding's norm stands
+Differs from BERT by (section 2.1): rotary positions instead of a table; norms before each part and
+one behind the last block, but none before the first attention, because the embedding has one
 already; no biases; a gated feed-forward (GeGLU); no dropout. Every third layer attends to the whole
 text, the others to 64 tokens on either side, with a rotary base of their own.
 
@@ -43,8 +43,15 @@ EVERY: dict[str, Any] = {  # what all ModernBERTs have
 
 
 def patterns(every: int, window: int, base: float) -> tuple[AttentionPattern, ...]:
-    """Every n-th layer is global, the first one among them; the others see a window."""
-    return (Global(), *[Window(window, rope_base=base)] * (every - 1))
+    """One global layer, then `every` - 1 layers that see a window.
+
+    Args:
+        every: one layer in so many is global.
+        window: tokens on either side that the others see.
+        base: their rotary base.
+    """
+    local = Window(window, rope_base=base)
+    return (Global(),) + (local,) * (every - 1)
 
 
 def modernbert(
@@ -62,12 +69,12 @@ def modernbert(
     Args:
         vocab: V.
         width: D.
-        hidden: of the feed-forward, by default 3/2 D as in the base size.
+        hidden: width of the feed-forward, by default 3/2 D as in the base size.
         every: one layer in so many is global.
         window: tokens on either side that the other layers see.
         dropout: published models have none.
-        size: `layers` and `heads`, as of `transformer`. `length` means nothing here: rotary
-            positions have no longest.
+        size: `layers` and `heads`, as of `transformer`. `length`, which other families need, means
+            nothing here: rotary positions have no end.
     """
     size.pop("length", None)
     hidden = hidden or 3 * width // 2
@@ -101,7 +108,7 @@ FIELDS = Fields.of(
 
 
 def _bases(values: Values) -> tuple[float, float]:
-    """The rotary bases of global and of local layers, from a new config.json or a published one."""
+    """The rotary bases of global and of local layers, from a new config.json or an older one."""
     rotary = values.get("rope_parameters") or {}
     far = rotary.get("full_attention") or {}
     near = rotary.get("sliding_attention") or {}
@@ -115,11 +122,16 @@ def _bases(values: Values) -> tuple[float, float]:
 
 
 def _every(values: Values) -> int:
-    """One layer in how many is global."""
+    """The n of "every n-th layer is global".
+
+    Raises:
+        CourseError: the layers have another order.
+    """
     every = values.get("global_attn_every_n_layers", 3)
     types = values.get("layer_types")
     if types is None:
         return every
+    # A new config.json lists every layer's kind instead.
     is_global = [kind == "full_attention" for kind in types]
     if True in is_global[1:]:
         every = is_global.index(True, 1)
@@ -149,7 +161,7 @@ def _write_config(config: StackConfig) -> dict[str, Any]:
 
 
 def body(model: Any) -> tuple[Rule, ...]:
-    """Their q, k and v are one matrix; so are the gate and what it multiplies."""
+    """The body's rules. Their q, k and v are one matrix; so are the gate and what it multiplies."""
     block = "blocks.{}"
     qkv = (f"{block}.attn.q.weight", f"{block}.attn.k.weight", f"{block}.attn.v.weight")
     gated = (f"{block}.ff.gate.weight", f"{block}.ff.up.weight")

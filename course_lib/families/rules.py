@@ -1,5 +1,8 @@
-"""The Transformer of 2017, from which every family says how it differs, and what applies a family's
-two tables: how its config.json is ours, and how its weights are. Both are read in both directions.
+"""What a family of models is: its configuration, and two tables that read public files.
+
+One table says how its config.json is our configuration, the other how its weights are ours. Both
+are read in both directions. `transformer` is the Transformer of 2017, from which every family says
+how it differs.
 """
 
 import re
@@ -17,6 +20,7 @@ from course_lib.model.config import EmbedConfig, Learned, Sinusoidal, StackConfi
 from course_lib.model.transformer import Transformer
 
 Values = Mapping[str, Any]  # of a config.json
+# config.json's name of an activation -> ours
 OUR_ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu_tanh", "relu": "relu", "silu": "silu"}
 PUBLIC_ACTIVATIONS = {ours: theirs for theirs, ours in OUR_ACTIVATIONS.items()}
 
@@ -31,10 +35,20 @@ def transformer(
     dropout: float = 0.1,
     norm: Literal["pre", "post"] = "post",
 ) -> StackConfig:
-    """The decoder of a Transformer of any size (Vaswani et al. 2017), `layers` a side; for
-    `EncoderDecoder`. Token vectors, one table for all, are times sqrt(D) where they are an input
-    (section 3.4), and start with the variance 1 / D: so they are as large as the sines beside
-    them."""
+    """The decoder of a Transformer of any size, for `EncoderDecoder` (Vaswani et al. 2017).
+
+    Where token vectors are an input, they are multiplied by sqrt(D) (section 3.4). They start with
+    the variance 1 / D, so they are then as large as the sines that are added to them.
+
+    Args:
+        vocab: V, one vocabulary for both sides.
+        width: D.
+        layers: of each side.
+        heads: H.
+        hidden: width of the feed-forward, by default 4 D.
+        dropout: of hidden states and attention weights.
+        norm: "post" as in the paper, or "pre".
+    """
     return StackConfig(
         embed=EmbedConfig(vocab=vocab, scale=width**0.5),
         width=width,
@@ -59,7 +73,7 @@ class Fields:
 
     Attributes:
         entries: their entry -> our field, as "width" or "embed.vocab", and what a file without the
-            entry means (None: it must be there).
+            entry means. None: it must be there.
         fixed: fields that all models of the family share.
         published: entries that have one value in all published models. No other value is read.
         position: makes the positions.
@@ -72,23 +86,29 @@ class Fields:
 
     @classmethod
     def of(cls, family: str, **rest: Any) -> "Fields":
-        """With the entries of a table of `fields.toml`."""
+        """The fields of a family.
+
+        Args:
+            family: the name of its table in `fields.toml`, which lists the entries.
+            rest: the other attributes.
+        """
         text = Path(__file__).with_name("fields.toml").read_text("utf-8")
         entries: dict[str, tuple[str, Any]] = {}
         for theirs, ours in tomllib.loads(text)[family].items():
+            # "width", or ["width", default]
             entries[theirs] = (ours, None) if isinstance(ours, str) else tuple(ours)
         return cls(entries, **rest)
 
     def read(self, values: Values, **own: Any) -> StackConfig:
-        """The configuration that a config.json says.
+        """From a config.json to our configuration.
 
         Args:
-            values: of config.json.
-            own: other fixed fields of this one model.
+            values: the entries of config.json.
+            own: more fields of this one model, as `fixed`.
 
         Raises:
             KeyError: an entry is missing.
-            CourseError: a value is none that the course has.
+            CourseError: the course has no such model.
         """
         for name, value in self.published.items():
             if values.get(name, value) != value:
@@ -112,13 +132,14 @@ class Fields:
         return StackConfig(embed=embed, position=position, **stack)
 
     def write(self, config: StackConfig) -> dict[str, Any]:
-        """The entries of a configuration.
+        """From our configuration to the entries of a config.json.
 
-        A position scheme of another kind has zeros, so that reading it back does not give `config`.
+        Another position scheme than the family's gets zeros, so that reading them back does not
+        give `config`.
         """
         values = dict(self.published)
         for theirs, (ours, _) in self.entries.items():
-            part, _, name = ours.rpartition(".")
+            part, _, name = ours.rpartition(".")  # "embed.vocab" -> embed, vocab
             owner = getattr(config, part) if part else config
             value: Any = getattr(owner, name, 0)
             values[theirs] = PUBLIC_ACTIVATIONS[value] if name == "activation" else value
@@ -135,14 +156,14 @@ def _our_activation(theirs: str) -> str:
 
 @dataclass(frozen=True)
 class Rule:
-    """One line a weight of a public checkpoint.
+    """One weight of a public checkpoint: its name there and here.
 
     Attributes:
         theirs: its public name, with `{}` for the layer number.
         ours: its name here; several where their weight holds several of ours, stacked along the
             output; None where it is dropped on purpose.
-        via: their tensor to ours.
-        back: our tensor to theirs.
+        via: their tensor to ours, by default unchanged.
+        back: our tensor to theirs, by default unchanged.
     """
 
     theirs: str
@@ -152,16 +173,19 @@ class Rule:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Our names, none where the weight is dropped."""
+        """Our names; none where the weight is dropped."""
         if self.ours is None:
             return ()
-        return (self.ours,) if isinstance(self.ours, str) else self.ours
+        if isinstance(self.ours, str):
+            return (self.ours,)
+        return self.ours
 
     def layers(self, model: nn.Module) -> list[str]:
-        """The layer numbers that this weight has in a model of ours, [""] if it has none."""
+        """The numbers of the layers that have this weight; [""] if it belongs to none."""
         if "{}" not in self.theirs:
             return [""]
         stack: Any = model.stack
+        # Encoder and decoder may differ in depth.
         side = re.match(r"(?:stack\.)?(encoder|decoder)\.", "".join(self.names))
         if side is not None:
             stack = getattr(stack, side[1])
@@ -169,32 +193,33 @@ class Rule:
 
 
 def pairs(theirs: str, ours: str, **layers: str) -> tuple[Rule, ...]:
-    """The two rules of a layer, for its weight and its bias.
+    """Two rules for each linear layer or norm: its weight and its bias.
 
     Args:
-        theirs: the layer's public name.
+        theirs: the module's public name.
         ours: its name here.
-        layers: their name = ours, of several layers inside of it.
+        layers: their name = ours, for several modules inside of it.
 
     >>> [rule.theirs for rule in pairs("attn", "attn", q_proj="q")]
     ['attn.q_proj.weight', 'attn.q_proj.bias']
     """
-    places = [(f"{theirs}.{name}", f"{ours}.{own}") for name, own in layers.items()]
-    if not places:
-        places = [(theirs, ours)]
+    modules = {theirs: ours}
+    if layers:
+        modules = {f"{theirs}.{name}": f"{ours}.{own}" for name, own in layers.items()}
     rules = []
-    for a, b in places:
-        rules += [Rule(f"{a}.weight", f"{b}.weight"), Rule(f"{a}.bias", f"{b}.bias")]
+    for public, own in modules.items():
+        rules.append(Rule(f"{public}.weight", f"{own}.weight"))
+        rules.append(Rule(f"{public}.bias", f"{own}.bias"))
     return tuple(rules)
 
 
 def dropped(*theirs: str) -> tuple[Rule, ...]:
-    """Weights that are left out on purpose."""
+    """Rules for weights that are left out on purpose."""
     return tuple(Rule(name, None) for name in theirs)
 
 
-# A table; or a function that gives it for a model of ours, because some weights (a gate) are in
-# some models of a family only.
+# A table, or a function that makes it for a model of ours: some weights, as a gate's, are in some
+# models of a family only.
 Rules = tuple[Rule, ...] | Callable[[Any], tuple[Rule, ...]]
 
 
@@ -203,13 +228,13 @@ class Architecture:
     """A public class, and the head of ours that equals it.
 
     Attributes:
-        head: ours.
-        rules: for the weights outside the body.
-        options: (body, values) -> the head's arguments. values are config.json's, the caller's
-            options and, as "weights", the names of the tensors at hand.
-        body: (configuration, values) -> what the head stands on.
-        write: model -> what config.json says beside the stack's configuration.
-        has_prefix: whether the body's weights carry a prefix; bodies saved alone carry none.
+        head: our class.
+        rules: for the weights outside of the body.
+        options: (body, values) -> the head's arguments. `values` are config.json's entries, the
+            caller's options and, as "weights", the names of the tensors in the file.
+        body: (configuration, values) -> the model below the head.
+        write: model -> the entries of config.json beside the body's configuration.
+        has_prefix: whether the body's weights have a prefix; a body saved alone has none.
     """
 
     head: type[nn.Module]
@@ -220,28 +245,40 @@ class Architecture:
     has_prefix: bool = True
 
     def build(self, config: StackConfig, values: Values) -> nn.Module:
+        """A new model of this class, with random weights."""
         body = self.body(config, values)
         return self.head(body, **self.options(body, values))
 
 
 def classes(body: nn.Module, values: Values) -> dict[str, Any]:
-    """How many classes: what the caller asked for, else what config.json says, else transformers'
-    default of two.
-    """
+    """The number of classes: the caller's, else config.json's, else transformers' default of 2."""
     names = values.get("id2label") or {0: "", 1: ""}
     return {"classes": int(values.get("classes") or len(names))}
 
 
 @dataclass(frozen=True)
 class Family:
-    """Everything that tells one family of models from another. objective: the name
-    in `objectives.OBJECTIVES` of what pretrains it. prefix: of
-    the body's weights inside a model with a head. pooler: its rules, where public files count it to
-    the body. start: the role of a decoder's first token."""
+    """Everything that tells one family of models from another.
+
+    Attributes:
+        name: the family's name here.
+        config: (vocab, *, width, layers, heads, length) -> a configuration of any size.
+        model: (configuration, id of the decoder's first token) -> the model that is pretrained.
+        objective: the name in `objectives.OBJECTIVES` of its pretraining.
+        read_config: from config.json to our configuration.
+        write_config: from our configuration to config.json.
+        prefix: of the body's weights in a file of a model with a head.
+        rules: of the body's weights.
+        architectures: the public classes by name.
+        pooler: the pooler's rules, where public files count it to the body.
+        tokenizer: the kind that its published models have.
+        start: the role of the decoder's first token.
+        published_as: the name in config.json, if it is not `name`.
+    """
 
     name: str
-    config: Callable[..., StackConfig]  # (vocab, *, width, layers, heads, length)
-    model: Callable[[StackConfig, int], nn.Module]  # (config, start)
+    config: Callable[..., StackConfig]
+    model: Callable[[StackConfig, int], nn.Module]
     objective: str
     read_config: Callable[[Values], StackConfig]
     write_config: Callable[[StackConfig], dict[str, Any]]
@@ -259,34 +296,38 @@ class Family:
         return self.published_as or self.name
 
     def body_rules(self, model: nn.Module) -> tuple[Rule, ...]:
-        """The body's table for a model of ours, ours relative to the stack."""
-        return self.rules(model) if callable(self.rules) else self.rules
+        """The rules of the body's weights; our names start at the stack."""
+        return _for_model(self.rules, model)
 
     def all_rules(self, architecture: str, model: nn.Module) -> tuple[Rule, ...]:
-        """The whole table: the body's, ours under "stack.", and what stands outside."""
-        outside = self.architectures[architecture].rules
-        body = (
-            replace(rule, ours=tuple("stack." + name for name in rule.names))
-            for rule in self.body_rules(model)
-        )
-        return (*body, *(outside(model) if callable(outside) else outside))
+        """All rules of a public class: the body's, our names under "stack.", and the head's."""
+        rules = []
+        for rule in self.body_rules(model):
+            ours = tuple("stack." + name for name in rule.names)
+            rules.append(replace(rule, ours=ours))
+        head = _for_model(self.architectures[architecture].rules, model)
+        return (*rules, *head)
 
     def prefixed(self, architecture: str, model: nn.Module) -> Callable[[str], str]:
-        """From a name in the tables to the name in a file of this class."""
+        """A function from a name in the tables to the name in a file of this class."""
         bodies = expanded(self.body_rules(model) + self.pooler, model)
         prefix = self.prefix if self.architectures[architecture].has_prefix else ""
         return lambda name: prefix + name if name in bodies else name
 
     def bare(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Names without the body's prefix, and with today's names for a norm's weight and bias
-        (once gamma, beta).
-        """
+        """The same weights under the names of the tables: no prefix, no old names."""
+        # Old files call a norm's weight gamma and its bias beta.
         today = {"gamma": "weight", "beta": "bias"}
         bare = {}
         for name, tensor in weights.items():
             stem, dot, last = name.removeprefix(self.prefix).rpartition(".")
             bare[stem + dot + today.get(last, last)] = tensor
         return bare
+
+
+def _for_model(rules: Rules, model: nn.Module) -> tuple[Rule, ...]:
+    """The rules that fit a model of ours."""
+    return rules(model) if callable(rules) else rules
 
 
 def expanded(rules: tuple[Rule, ...], model: nn.Module) -> dict[str, Rule]:
@@ -302,9 +343,13 @@ def expanded(rules: tuple[Rule, ...], model: nn.Module) -> dict[str, Rule]:
 def convert(
     weights: Mapping[str, Tensor], rules: tuple[Rule, ...], model: nn.Module
 ) -> dict[str, Tensor]:
-    """Public names to ours.
+    """Weights under public names to weights under ours.
 
-    Several rules may name the same weight of ours: older names of it, of which a file holds one.
+    Args:
+        weights: public name -> tensor.
+        rules: of this model. Several may name the same weight of ours: its name in older files and
+            in newer ones. A file holds one of them.
+        model: of ours, for the number of layers.
 
     Raises:
         CourseError: a weight of theirs has no rule, or a weight of ours that a rule names is not
@@ -340,7 +385,11 @@ def convert(
 def convert_back(
     weights: Mapping[str, Tensor], rules: tuple[Rule, ...], model: nn.Module
 ) -> dict[str, Tensor]:
-    """Ours to public names, by the same rules read from right to left, and as strict."""
+    """Weights under our names to weights under public ones: the rules from right to left.
+
+    Raises:
+        CourseError: a weight of ours has no rule, or a weight that a rule names is not there.
+    """
     converted: dict[str, Tensor] = {}
     left = set(weights)
     for name, rule in expanded(rules, model).items():

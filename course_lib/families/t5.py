@@ -1,11 +1,13 @@
-"""T5 (Raffel et al. 2020), 1.0 as in the paper and 1.1 as released later.
+"""T5 (Raffel et al. 2020): 1.0 as in the paper, and 1.1 as released later.
 
 Differs from the 2017 Transformer by: the norm before each part, without mean or bias (RMSNorm); no
 bias anywhere; no division of the scores by sqrt(Dh), which the initial weights make up for; no
 positions in the embedding but a bias for each head and distance bucket, one table for all layers of
-a stack; ReLU. Every task is text in, text out. 1.1 differs from 1.0 by: a gated GELU feed-forward,
-an output matrix of its own, no division by sqrt(D) before it. Known departure: no dropout inside
-the feed-forward."""
+a stack; ReLU. Every task is text in, text out.
+
+1.1 differs from 1.0 by: a gated GELU feed-forward, an output matrix of its own, no division by
+sqrt(D) before it. Known departure: no dropout inside of the feed-forward.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -46,9 +48,17 @@ def t5(
     length: int = 0,
     **size: Any,
 ) -> StackConfig:
-    """The decoder of a T5 of any size, `layers` a side; for `EncoderDecoder`. gated: 1.1's
-    feed-forward. length: a T5 has no longest; the argument is the other families'. `size` as of
-    `transformer`."""
+    """The decoder of a T5 of any size, for `EncoderDecoder`.
+
+    Args:
+        vocab: V.
+        width: D.
+        heads: H.
+        head_width: Dh, by default D / H.
+        gated: True for 1.1's feed-forward.
+        length: means nothing here: a T5 has no longest text. Other families need it.
+        size: `layers` of each side, `hidden`, ... as of `transformer`.
+    """
     return replace(
         transformer(vocab, width=width, heads=heads, **size),
         embed=EmbedConfig(vocab),
@@ -79,68 +89,82 @@ def t5_size(size: str = "base") -> StackConfig:
 
 
 def t5_lm(config: StackConfig, start: int = 0) -> Seq2SeqLM:
-    """As published: gated ones (1.1) have an output matrix of their own. Each matrix starts by its
-    input width, queries by sqrt(Dh) too, for scores are not divided by it."""
-    model = Seq2SeqLM(
-        EncoderDecoder(config, start=start), tied=not config.gated, scaled=not config.gated
-    )
-    query = (config.width * config.dh) ** -0.5
-    out, down = (config.heads * config.dh) ** -0.5, config.hidden**-0.5
-    std = {"attn.q": query, "cross.q": query, "out": out, "down": down, "tokens": 1.0}
+    """The model that is pretrained; a gated one (1.1) has an output matrix of its own.
+
+    Each matrix starts with the standard deviation 1 / sqrt(its input width). Queries start smaller
+    by 1 / sqrt(Dh), because scores are not divided by it.
+    """
+    is_1_0 = not config.gated
+    model = Seq2SeqLM(EncoderDecoder(config, start=start), tied=is_1_0, scaled=is_1_0)
     for name, module in model.named_modules():
         if isinstance(module, nn.Linear | nn.Embedding):
-            found = [value for ending, value in std.items() if name.endswith(ending)]
-            nn.init.normal_(module.weight, std=found[0] if found else config.width**-0.5)
+            nn.init.normal_(module.weight, std=_initial_std(name, config))
     if model.head is not None:
         nn.init.normal_(model.head.weight, std=1.0)
     return model
+
+
+def _initial_std(name: str, config: StackConfig) -> float:
+    """The standard deviation that the weights of a module start with."""
+    if name.endswith(("attn.q", "cross.q")):
+        return (config.width * config.dh) ** -0.5
+    if name.endswith("out"):  # of an attention: reads all heads
+        return (config.heads * config.dh) ** -0.5
+    if name.endswith("down"):
+        return config.hidden**-0.5
+    if name.endswith("tokens"):
+        return 1.0
+    return config.width**-0.5
 
 
 FIELDS = Fields.of("t5", fixed=EVERY, position=T5Buckets)
 
 
 def _read_config(values: Values) -> StackConfig:
-    form = values.get("feed_forward_proj", "relu")
-    gate, _, name = form.rpartition("-")
-    said = {**values, "activation": "gelu_new" if form == "gated-gelu" else name}
-    said["num_decoder_layers"] = values.get("num_decoder_layers") or values["num_layers"]
-    return FIELDS.read(
-        said, gated=gate == "gated", attention_dropout=values.get("dropout_rate", 0.1)
-    )
+    feed_forward = values.get("feed_forward_proj", "relu")
+    gate, _, activation = feed_forward.rpartition("-")  # "gated-gelu", or "relu" alone
+    if feed_forward == "gated-gelu":
+        activation = "gelu_new"  # that is what it means in T5
+    entries = {
+        **values,
+        "activation": activation,
+        "num_decoder_layers": values.get("num_decoder_layers") or values["num_layers"],
+    }
+    dropout = values.get("dropout_rate", 0.1)
+    return FIELDS.read(entries, gated=gate == "gated", attention_dropout=dropout)
 
 
 def write_config(config: StackConfig) -> dict[str, Any]:
-    """The reverse of `_read_config`, the encoder as deep as the decoder."""
+    """The reverse of `_read_config`, with an encoder as deep as the decoder."""
     values = FIELDS.write(config)
-    name = values.pop("activation")
-    name = "gelu" if config.gated and name == "gelu_new" else name
+    feed_forward = values.pop("activation")
+    if config.gated and feed_forward == "gelu_new":
+        feed_forward = "gelu"
+    if config.gated:
+        feed_forward = f"gated-{feed_forward}"
     return values | {
         "d_kv": config.dh,
         "num_layers": config.layers,
-        "feed_forward_proj": f"gated-{name}" if config.gated else name,
+        "feed_forward_proj": feed_forward,
         "is_encoder_decoder": True,
     }
 
 
 def _attention(theirs: str, ours: str) -> tuple[Rule, ...]:
-    parts = {"q": "q", "k": "k", "v": "v", "o": "out"}
+    """The rules of an attention, by its name there and here."""
+    projections = {"q": "q", "k": "k", "v": "v", "o": "out"}
     return tuple(
-        Rule(f"{theirs}.{part}.weight", f"{ours}.{name}.weight") for part, name in parts.items()
+        Rule(f"{theirs}.{their_name}.weight", f"{ours}.{name}.weight")
+        for their_name, name in projections.items()
     )
 
 
 def _side(side: str, gated: bool) -> tuple[Rule, ...]:
-    layer, block = f"{side}.block.{{}}.layer", f"{side}.blocks.{{}}"
-    first = f"{side}.block.0.layer"
-    ff = f"{layer}.{1 if side == 'encoder' else 2}"
-    cross = (
-        *_attention(f"{layer}.1.EncDecAttention", f"{block}.cross"),
-        Rule(f"{layer}.1.layer_norm.weight", f"{block}.cross_norm.weight"),
-        # in old files; never used
-        *dropped(f"{first}.1.EncDecAttention.relative_attention_bias.weight"),
-    )
-    gate = Rule(f"{ff}.DenseReluDense.wi_0.weight", f"{block}.ff.gate.weight")
-    return (
+    """The rules of the "encoder" or the "decoder". Each layer is a list of numbered parts."""
+    block = f"{side}.blocks.{{}}"
+    layer = f"{side}.block.{{}}.layer"
+    first = f"{side}.block.0.layer"  # it holds the one table of distances
+    rules = [
         *dropped(f"{side}.embed_tokens.weight"),  # tied to shared.weight
         Rule(
             f"{first}.0.SelfAttention.relative_attention_bias.weight",
@@ -148,35 +172,51 @@ def _side(side: str, gated: bool) -> tuple[Rule, ...]:
         ),
         *_attention(f"{layer}.0.SelfAttention", f"{block}.attn"),
         Rule(f"{layer}.0.layer_norm.weight", f"{block}.attn_norm.weight"),
-        *(cross if side == "decoder" else ()),
-        Rule(f"{ff}.DenseReluDense.{'wi_1' if gated else 'wi'}.weight", f"{block}.ff.up.weight"),
-        *((gate,) if gated else ()),
+    ]
+    ff = f"{layer}.1"
+    if side == "decoder":
+        ff = f"{layer}.2"  # behind the cross-attention
+        rules += _attention(f"{layer}.1.EncDecAttention", f"{block}.cross")
+        rules.append(Rule(f"{layer}.1.layer_norm.weight", f"{block}.cross_norm.weight"))
+        # Old files hold this table, but nothing uses it.
+        rules += dropped(f"{first}.1.EncDecAttention.relative_attention_bias.weight")
+    up = "wi_1" if gated else "wi"
+    rules.append(Rule(f"{ff}.DenseReluDense.{up}.weight", f"{block}.ff.up.weight"))
+    if gated:
+        rules.append(Rule(f"{ff}.DenseReluDense.wi_0.weight", f"{block}.ff.gate.weight"))
+    rules += [
         Rule(f"{ff}.DenseReluDense.wo.weight", f"{block}.ff.down.weight"),
         Rule(f"{ff}.layer_norm.weight", f"{block}.ff_norm.weight"),
         Rule(f"{side}.final_layer_norm.weight", f"{side}.norm.weight"),
-    )
+    ]
+    return tuple(rules)
 
 
 def rules(model: Any) -> tuple[Rule, ...]:
-    """The body's rules; whether there is a gate depends on the version."""
+    """The body's rules; whether there is a gate, the version decides."""
     gated = model.stack.config.gated
     return (SHARED, *_side("encoder", gated), *_side("decoder", gated))
 
 
 def _head_rules(model: Any) -> tuple[Rule, ...]:
-    return (
-        Rule("lm_head.weight", None if getattr(model, "head", None) is None else "head.weight"),
-    )
+    """The output matrix: dropped where it is the table of token vectors."""
+    if getattr(model, "head", None) is None:
+        return dropped("lm_head.weight")
+    return (Rule("lm_head.weight", "head.weight"),)
 
 
 def _body(config: StackConfig, values: Values) -> EncoderDecoder:
+    """Both stacks; `config` is the decoder's, and the encoder may have another depth."""
     encoder = replace(encoder_config(config), layers=values.get("num_layers", config.layers))
-    return EncoderDecoder(config, encoder=encoder, start=values.get("decoder_start_token_id") or 0)
+    start = values.get("decoder_start_token_id") or 0
+    return EncoderDecoder(config, encoder=encoder, start=start)
 
 
 def _options(body: EncoderDecoder, values: Values) -> dict[str, Any]:
-    """`tie_word_embeddings` once meant tied and scaled; where `scale_decoder_outputs` is said too,
-    the weights tell.
+    """Whether the output matrix is tied, and hidden states are scaled before it.
+
+    `tie_word_embeddings` once meant both. Where `scale_decoder_outputs` is there too, only the
+    weights tell whether the matrix is tied.
     """
     tied = values.get("tie_word_embeddings", True)
     scaled = values.get("scale_decoder_outputs", tied)
@@ -186,10 +226,9 @@ def _options(body: EncoderDecoder, values: Values) -> dict[str, Any]:
 
 
 def _write_sides(model: Any) -> dict[str, Any]:
-    return {
-        "decoder_start_token_id": model.stack.start,
-        "num_layers": encoder_of(model.stack, "layers").layers,
-    }
+    """The entries of config.json that the decoder's configuration does not have."""
+    encoder = encoder_of(model.stack, "layers")
+    return {"decoder_start_token_id": model.stack.start, "num_layers": encoder.layers}
 
 
 def _write_lm(model: Seq2SeqLM) -> dict[str, Any]:
