@@ -75,13 +75,7 @@ def curves(  # noqa: PLR0913  options of a drawing, each called by its name
         )
         ends.append((float(ys[-1]), name, colour))
     places = sorted({float(place) for xs, _ in points.values() for place in xs})
-    if log_x:
-        axes.set_xscale("log")
-        if len(places) <= 10:  # where the points are few, they are the ticks
-            axes.set_xticks(places, [f"{place:g}" for place in places])
-            axes.set_xticks([], minor=True)
-    elif all(place.is_integer() for place in places):
-        axes.locator_params(axis="x", integer=True)  # no half epochs
+    _scale_x(axes, places, log=log_x)
     if log_y:
         axes.set_yscale("log")
     for place, says in (marks or {}).items():
@@ -308,6 +302,17 @@ def _points(curve: Curve) -> tuple[Any, Any]:
         return array(curve[0]), array(curve[1])
     ys = array(curve)
     return np.arange(1, len(ys) + 1, dtype=float), ys
+
+
+def _scale_x(axes: Axes, places: Sequence[float], *, log: bool) -> None:
+    """Ticks that fit the places of the points."""
+    if log:
+        axes.set_xscale("log")
+        if len(places) <= 10:  # where the points are few, they are the ticks
+            axes.set_xticks(places, [f"{place:g}" for place in places])
+            axes.set_xticks([], minor=True)
+    elif all(place.is_integer() for place in places):
+        axes.locator_params(axis="x", integer=True)  # no half epochs
 
 
 def _running_mean(ys: Any, window: int) -> Any:

@@ -81,26 +81,26 @@ def basis(found: Record) -> str:
         return found.kind
     statements = claim(found.id).rule["statements"]
     drawn = [str(number) for number, entry in enumerate(statements, start=1) if entry.get("draws")]
-    every = len(drawn) == len(statements)
-    apart = (
-        f"; draws, not trainings, in statement {', '.join(drawn)}" if drawn and not every else ""
-    )
-    return (
-        f"{len(found.seeds)} {'draws, not trainings' if every else 'seeds'}, mean and 95%"
-        f" interval{apart}"
-    )
+    if len(drawn) == len(statements):
+        return f"{len(found.seeds)} draws, not trainings, mean and 95% interval"
+    text = f"{len(found.seeds)} seeds, mean and 95% interval"
+    if drawn:
+        text += f"; draws, not trainings, in statement {', '.join(drawn)}"
+    return text
 
 
 def first_statement(found: Record) -> str:
     """What became of a record's first main statement, with its effect; before it the controls that
     fail, behind it real English."""
     judged = rules.judge(claim(found.id).rule, found.figures)
-    told = [each.outcome for each in on_english(found.id).statements]
-    real = (
-        f"real English: {told.count('holds')} of {len(told)} statements hold,"
-        f" {told.count('opposite')} opposite"
-    )
-    return "; ".join([*judged.failed, str(judged.main[0]), *[real][: len(told)]])
+    parts = [*judged.failed, str(judged.main[0])]
+    outcomes = [each.outcome for each in on_english(found.id).statements]
+    if outcomes:
+        parts.append(
+            f"real English: {outcomes.count('holds')} of {len(outcomes)} statements hold,"
+            f" {outcomes.count('opposite')} opposite"
+        )
+    return "; ".join(parts)
 
 
 def beside(
@@ -147,11 +147,9 @@ def _as_shown(
         )
     figure = difference(found.figures[key], found.figures[minus]) if minus else found.figures[key]
     low, high = figure.interval or (figure.mean, figure.mean)
-    return (
-        figure.mean * scale
-        if isclose(low, high)
-        else (figure.mean * scale, low * scale, high * scale)
-    )
+    if isclose(low, high):
+        return figure.mean * scale
+    return figure.mean * scale, low * scale, high * scale
 
 
 def flat(paper: Any, prefix: str = "") -> list[tuple[str, Any]]:
@@ -187,8 +185,9 @@ def tally(rows: list[tuple[Claim, Record | None]]) -> str:
     '0 of 0 claims recorded'
     """
     counts: Counter[str] = Counter(found.verdict for _, found in rows if found)
-    said = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict])
-    return f"{sum(counts.values())} of {len(rows)} claims recorded" + (f": {said}" if said else "")
+    text = f"{sum(counts.values())} of {len(rows)} claims recorded"
+    verdicts = [f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict]]
+    return f"{text}: {', '.join(verdicts)}" if verdicts else text
 
 
 def rich_table(rows: list[tuple[Claim, Record | None]], *, why: bool = True) -> "Table":
@@ -209,7 +208,8 @@ def save(path: str | Path, folder: str | Path = RESULTS) -> Path:
     """Write all records with rules, figures and what was tried, as HTML or Markdown."""
     import jinja2
 
-    path, rows = Path(path), overview(folder)
+    path = Path(path)
+    rows = overview(folder)
     kind = {".md": "md", ".html": "html", ".htm": "html"}.get(path.suffix)
     if kind is None:
         raise CourseError(f"A report is an .md or an .html file, not {path.name}.")

@@ -179,24 +179,21 @@ class SentenceTemplate:
         """
         head, _, form = body.rpartition(".")
         form_match = re.fullmatch(r"([a-z]+)(\d*)", form)
+        number = ""
         if head and form_match and form_match.group(1) in FORMS:
-            name, number = POOL.fullmatch(head), form_match.group(2)
-            form = form_match.group(1)
-        else:
-            name, number, form = POOL.fullmatch(body), "", ""
-        pool = self.lexicon.pools.get(name.group(1)) if name else None
-        number = number or (name.group(2) if name else "")
-        if (
-            name is None
-            or pool is None
-            or form not in pool.items[0]
-            or (number and len(pool.items) < 2)
-        ):
-            raise CourseError(
-                f"The slot {{{body}}} of {self.text!r} is neither a part of a fact nor a pool in a"
-                f" form that it has; the pools are {', '.join(sorted(self.lexicon.pools))}."
-            )
-        return DRAWN, name.group(1), form, number, NOTHING
+            form, number = form_match.groups()
+        else:  # no form: a dot belongs to the pool's name
+            head, form = body, ""
+        name = POOL.fullmatch(head)
+        if name:
+            number = number or name.group(2)
+            pool = self.lexicon.pools.get(name.group(1))
+            if pool and form in pool.items[0] and not (number and len(pool.items) < 2):
+                return DRAWN, name.group(1), form, number, NOTHING
+        raise CourseError(
+            f"The slot {{{body}}} of {self.text!r} is neither a part of a fact nor a pool in a"
+            f" form that it has; the pools are {', '.join(sorted(self.lexicon.pools))}."
+        )
 
     def _line(self, steps: list[TemplateStep], parse: Parse | None) -> CompiledSentence:
         """The sentence with its mentions: parts of facts, words that stand for something, and what
@@ -205,24 +202,20 @@ class SentenceTemplate:
         if parse is None:
             return CompiledSentence(steps, None, [])
         stand_for = {unit: self._source(key) for unit, key in parse.refers.items()}
-        drawn = {
-            key for refers in (other.refers for other in self.parses) for key in refers.values()
-        }
+        drawn: set[str] = set()  # slots that words of the template stand for
+        for other in self.parses:
+            drawn.update(other.refers.values())
         mentions = []
         for unit, (kind, key, _, number, _) in enumerate(steps):
+            names_a_part = kind in (HERE, OTHER) and key in KINDS
+            names_a_draw = kind == DRAWN and key + number in drawn
             if unit in stand_for:
                 source = stand_for[unit]
-            elif (kind in (HERE, OTHER) and key in KINDS) or (
-                kind == DRAWN and key + number in drawn
-            ):
+            elif names_a_part or names_a_draw:
                 source = kind, key + number
             else:
                 continue
-            left = unit
-            while (
-                left and parse.heads[left - 1] == unit and parse.relations[left - 1] in NOUN_PHRASE
-            ):
-                left -= 1
+            left = _first_of_noun_phrase(parse, unit)
             what = KINDS.get(source[1]) or source[1].rstrip("0123456789")
             mentions.append((left, unit, what, *source))
         return CompiledSentence(steps, parse, mentions)
@@ -252,7 +245,8 @@ class SentenceTemplate:
         if drawn is None:
             drawn = {}
         pools = self.lexicon.pools
-        result, there = [], other or here
+        result = []
+        there = other or here
         for line in self.lines:
             phrases: list[Phrase] = []
             for kind, key, form, number, constant in line.steps:
@@ -278,6 +272,14 @@ class SentenceTemplate:
             named = [(here, there, drawn)[kind][key] for _, _, _, kind, key in line.mentions]
             result.append(RenderedSentence(words, tags, entities, phrases, named, line))
         return result
+
+
+def _first_of_noun_phrase(parse: Parse, unit: int) -> int:
+    """The first step of the noun phrase whose head is at `unit`."""
+    left = unit
+    while left and parse.heads[left - 1] == unit and parse.relations[left - 1] in NOUN_PHRASE:
+        left -= 1
+    return left
 
 
 def write(sentences: list[RenderedSentence]) -> str:

@@ -103,7 +103,8 @@ class NLI(TownTask):
             fact["v"] = self.lexicon.pools[kind].draw(rng)
             fact["class"] = {"": phrase(kind, "X")}
         premise = [self._state(rng, fact, place=rng.random() < 0.5) for fact in facts]
-        return premise, facts[{ENTAILMENT: 0, CONTRADICTION: 1, NEUTRAL: 2}[truth]]
+        got, lost, other = facts
+        return premise, {ENTAILMENT: got, CONTRADICTION: lost, NEUTRAL: other}[truth]
 
 
 def said(fact: Env) -> tuple[str, str, str, str]:
@@ -224,7 +225,7 @@ class QNLI(SceneTask):
             return ""
         part = rng.choice(options)
         first, second = facts
-        if label:
+        if label:  # does not answer
             first, second = exchange(first, second, part), exchange(second, first, part)
         if rng.random() < 0.5:
             first, second = second, first
@@ -236,11 +237,12 @@ class QNLI(SceneTask):
         """A short sentence with all that the question names, and with what it asks for or not."""
         table = self.sayings[split == "test"]
         sayings = [s for use in ("state", "again") for s in table[question.genre, use]]
-        without = [s for s in sayings if s.parts >= question.parts and question.use not in s.parts]
-        found = [s for s in sayings if s.parts >= question.parts and question.use in s.parts]
-        if not without or not found:
+        fitting = [saying for saying in sayings if saying.parts >= question.parts]
+        answers = [saying for saying in fitting if question.use in saying.parts]
+        others = [saying for saying in fitting if question.use not in saying.parts]
+        if not answers or not others:
             return ""
-        return rng.choice(without if label else found).say(rng, facts[0])
+        return rng.choice(others if label else answers).say(rng, facts[0])
 
 
 GRADED = ("deed", "gift", "meal", "help")  # genres whose verb is a word of the lexicon
@@ -270,11 +272,9 @@ class Paraphrase(SceneTask):
             lambda pair: len(pair[0].parts) > 1 and exchangeable(genre, pair[0].parts),
         )
         part = rng.choice(exchangeable(genre, a.parts))
-        others = (
-            (first, second)
-            if label
-            else (exchange(first, second, part), exchange(second, first, part))
-        )
+        others = first, second
+        if not label:
+            others = exchange(first, second, part), exchange(second, first, part)
         text = [a.say(rng, fact) for fact in (first, second)]
         pair_sentences = [b.say(rng, fact) for fact in others]
         rng.shuffle(pair_sentences)
@@ -304,22 +304,37 @@ class Similarity(SceneTask):
         genre = rng.choice(GRADED)
         fact, other = self.casting.scene(rng, split, genre)
         a = self.saying(rng, split, genre, "state")
-        pair = {
-            5: lambda: until(
-                lambda: self.saying(rng, split, genre, "state", a.parts),
-                lambda b: b.template.text != a.template.text,
-            ).say(rng, fact | {"v": fact["s"]}),
-            4: lambda: self._shorter(rng, split, genre, a).say(rng, fact),
-            3: lambda: a.say(rng, exchange(fact, other, rng.choice(exchangeable(genre, a.parts)))),
-            2: lambda: a.say(
-                rng,
-                reverse(fact) if genre in ROLES else other | {part: fact[part] for part in "OF"},
-            ),
-            1: lambda: self._elsewhere(rng, split, genre, fact, same_person=True),
-            0: lambda: self._elsewhere(rng, split, genre, fact, same_person=False),
-        }[grade]()
+        pair = self._pair(rng, split, genre, grade, (fact, other), a)
         gold = {"genre": genre, "grade": grade}
         return {"text": a.say(rng, fact), "pair": pair, "label": float(grade), "gold": gold}
+
+    def _pair(
+        self,
+        rng: random.Random,
+        split: str,
+        genre: str,
+        grade: int,
+        facts: tuple[Env, Env],
+        text: Saying,
+    ) -> str:
+        """The second text, for a grade of likeness to the first."""
+        fact, other = facts
+        if grade == 5:
+            words = until(
+                lambda: self.saying(rng, split, genre, "state", text.parts),
+                lambda saying: saying.template.text != text.template.text,
+            )
+            return words.say(rng, fact | {"v": fact["s"]})
+        if grade == 4:
+            return self._shorter(rng, split, genre, text).say(rng, fact)
+        if grade == 3:
+            part = rng.choice(exchangeable(genre, text.parts))
+            return text.say(rng, exchange(fact, other, part))
+        if grade == 2:
+            if genre in ROLES:
+                return text.say(rng, reverse(fact))
+            return text.say(rng, other | {part: fact[part] for part in "OF"})
+        return self._elsewhere(rng, split, genre, fact, same_person=grade == 1)
 
     def _shorter(self, rng: random.Random, split: str, genre: str, a: Saying) -> Saying:
         """A sentence that still says what was done, but not to or by whom, or not where."""
@@ -339,9 +354,9 @@ class Similarity(SceneTask):
                 not any(new[a] is fact[b] for a, b in ("XX", "XY", "YX", "YY", "OO", "PP", "FF"))
             ),
         )
-        return self.saying(rng, split, other, "state").say(
-            rng, new | {"X": fact["X"]} if same_person else new
-        )
+        if same_person:
+            new = new | {"X": fact["X"]}
+        return self.saying(rng, split, other, "state").say(rng, new)
 
 
 CONTENT = ("NOUN", "VERB", "ADJ", "ADV")
