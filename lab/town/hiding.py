@@ -9,7 +9,6 @@ pretraining, as in Schick and Schuetze (2021, NAACL)."""
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from typing import NamedTuple
 from zlib import crc32
 
@@ -31,7 +30,8 @@ from lab.town.views import Rows, View, apart, judge
 
 KINDS = ("single", "pair", "choice")  # of the tasks that can be asked so
 HOW = "stand-ins"  # part of a cell's name: asking in another way is another cell
-BATCH, MOST = 256, 160  # questions at a time, tokens of an input
+BATCH = 256  # questions at a time
+MOST = 160  # tokens of an input
 LEAST = -12.0  # nats; how unlikely a word is beyond that says nothing more
 AHEAD = (-8.0, 4.0)  # the same for a lead
 WORD = re.compile(r"[^\W\d_]+")
@@ -60,47 +60,55 @@ def word_scores(
     beginning."""
     device = next(model.parameters()).device
     asked = list(_questions(tokenizer, contexts, statements))
-    # like lengths together: little padding
-    order = iter(sorted(range(len(asked)), key=lambda i: len(asked[i].ids)))
-    found: dict[int, tuple[float, float]] = {}
+    # Like lengths together: little padding.
+    order = sorted(range(len(asked)), key=lambda i: len(asked[i].ids))
+    scores: dict[int, tuple[float, float]] = {}
     with evaluating(model), torch.no_grad():
-        while some := list(islice(order, BATCH)):
-            inputs = pad([asked[i].ids for i in some], tokenizer.vocab.pad or 0)
-            at = torch.zeros_like(inputs["attention_mask"])
-            at[range(len(some)), [asked[i].place for i in some]] = True
-            seen = {
-                "attention_mask": inputs["attention_mask"].to(device),
-                "loss_mask": at.to(device),
-            }
-            logits = probes.word_logits(model, inputs["ids"].to(device), **seen)
-            for i, logs in zip(some, logits.float().log_softmax(-1).cpu(), strict=True):
-                own = logs[asked[i].piece].item()
-                rival = logs[asked[i].others].max().item() if asked[i].others else -float("inf")
-                found[i] = (own, own - rival)
+        for start in range(0, len(order), BATCH):
+            numbers = order[start : start + BATCH]
+            inputs = pad([asked[i].ids for i in numbers], tokenizer.vocab.pad or 0)
+            loss_mask = torch.zeros_like(inputs["attention_mask"])
+            loss_mask[range(len(numbers)), [asked[i].place for i in numbers]] = True
+            logits = probes.word_logits(
+                model,
+                inputs["ids"].to(device),
+                attention_mask=inputs["attention_mask"].to(device),
+                loss_mask=loss_mask.to(device),
+            )
+            log_probabilities = logits.float().log_softmax(-1).cpu()  # B V
+            for i, row in zip(numbers, log_probabilities, strict=True):
+                own = row[asked[i].piece].item()
+                others = asked[i].others
+                best_other = row[others].max().item() if others else -float("inf")
+                scores[i] = (own, own - best_other)
     result: list[list[tuple[float, float]]] = [[] for _ in statements]
     for i, question in enumerate(asked):
-        result[question.statement].append(found[i])
+        result[question.statement].append(scores[i])
     return [torch.tensor(words) for words in result]
 
 
 def _questions(
     tokenizer: Tokenizer, contexts: Sequence[str], statements: Sequence[str]
 ) -> Iterator[_Asked]:
-    vocab, hidden = tokenizer.vocab, mask_of(tokenizer.vocab)
-    given, said = (tokenizer.ids(list(texts), special=False) for texts in (contexts, statements))
-    for number, (context, statement) in enumerate(zip(given, said, strict=True)):
+    """Each statement behind its context, once for each of its words, which is hidden."""
+    vocab = tokenizer.vocab
+    mask = mask_of(vocab)
+    cls = [] if vocab.cls is None else [vocab.cls]
+    sep = [] if vocab.sep is None else [vocab.sep]
+    context_ids = tokenizer.ids(list(contexts), special=False)
+    statement_ids = tokenizer.ids(list(statements), special=False)
+    for number, (context, statement) in enumerate(zip(context_ids, statement_ids, strict=True)):
         words = _words(tokenizer, statement)
         context = context[max(0, len(context) + len(statement) + 2 - MOST) :]
-        told = {context[word[0]] for word in _words(tokenizer, context)} - {
-            statement[word[0]] for word in words
-        }
-        front = [*([] if vocab.cls is None else [vocab.cls]), *context]
-        whole = [*front, *statement, *([] if vocab.sep is None else [vocab.sep])]
+        first_pieces = {context[word[0]] for word in _words(tokenizer, context)}
+        others = sorted(first_pieces - {statement[word[0]] for word in words})
+        front = [*cls, *context]
+        whole = [*front, *statement, *sep]
         for word in words:
             ids = list(whole)
             for piece in word:
-                ids[len(front) + piece] = hidden
-            yield _Asked(ids, len(front) + word[0], statement[word[0]], sorted(told), number)
+                ids[len(front) + piece] = mask
+            yield _Asked(ids, len(front) + word[0], statement[word[0]], others, number)
 
 
 def _words(tokenizer: Tokenizer, ids: list[int]) -> list[list[int]]:
@@ -165,28 +173,27 @@ def whole_words(tokenizer: Tokenizer, words: Sequence[str]) -> list[str]:
     ]
 
 
-def asked_score(view: View, train: Rows, test: Rows, told: np.ndarray, asked: np.ndarray) -> float:
-    """The test score of a linear model. told, asked: `features` of the training and of the test
+def asked_score(view: View, train: Rows, test: Rows, x: np.ndarray, x_test: np.ndarray) -> float:
+    """The test score of a linear model of `features`: x of the training rows, x_test of the test
     rows.
     """
     linear = RidgeCV() if view.metric == "pearson" else LogisticRegression(max_iter=500)
-    return judge(view, make_pipeline(StandardScaler(), linear), train, test, told, asked)
+    return judge(view, make_pipeline(StandardScaler(), linear), train, test, x, x_test)
 
 
 def features(rows: Rows, model: nn.Module, tokenizer: Tokenizer) -> np.ndarray:
     """Of each text, or of each pair (a choice with its text is one), eight numbers: the words of
     the shorter side are hidden, read behind the longer one. Which side that is, is the task's, not
     the row's."""
-    said, contexts = ([row.get(side, "") for row in apart(rows)] for side in ("text", "pair"))
-    if 0 < sum(map(len, contexts)) <= sum(map(len, said)):
-        contexts, said = said, contexts
-    people, objects = (
-        whole_words(tokenizer, arms.town(WORLD).names(kind)) for kind in ("people", "objects")
-    )
-    known = (
-        stand_ins(tokenizer, both, people, objects) for both in zip(contexts, said, strict=True)
-    )
-    contexts, said = map(list, zip(*known, strict=True))
-    return np.stack(
-        [summary(scores).numpy() for scores in word_scores(model, tokenizer, contexts, said)]
-    )
+    pairs = apart(rows)
+    statements = [row.get("text", "") for row in pairs]
+    contexts = [row.get("pair", "") for row in pairs]
+    if 0 < sum(map(len, contexts)) <= sum(map(len, statements)):
+        contexts, statements = statements, contexts
+
+    people = whole_words(tokenizer, arms.town(WORLD).names("people"))
+    objects = whole_words(tokenizer, arms.town(WORLD).names("objects"))
+    for i, both in enumerate(zip(contexts, statements, strict=True)):
+        contexts[i], statements[i] = stand_ins(tokenizer, both, people, objects)
+    scores = word_scores(model, tokenizer, contexts, statements)
+    return np.stack([summary(words).numpy() for words in scores])

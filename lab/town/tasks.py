@@ -26,7 +26,6 @@ from typing import Annotated, Any
 import numpy as np
 import torch
 import typer
-from torch import Tensor
 
 from classroom.records.figures import Figure, difference, figure
 from classroom.town import World
@@ -42,13 +41,15 @@ from course_lib.vocab import IGNORE
 from lab.engine import arms, lab, run
 from lab.town import hiding, views
 
-WORK, OUT = Path("build/world_tasks"), Path("data/results/world_tasks.json")
+WORK = Path("build/world_tasks")
+OUT = Path("data/results/world_tasks.json")
 PACKAGES = ("torch", "tokenizers", "numpy", "scikit-learn")
 STARTS = ("majority", "bag of words", "from scratch", "pretrained")
 ASKED = ("asked from scratch", "asked")  # further ones, where the task can be asked
 # what pretraining gave -> the same without it
 AGAINST = {"pretrained": "from scratch", "asked": "asked from scratch"}
-ENCODER, DECODER = "bert-mini", "gpt-mini"
+ENCODER = "bert-mini"
+DECODER = "gpt-mini"
 CLEAR = 0.05  # the pretrained mean must be so far above the others to be called clearly ahead
 
 
@@ -90,14 +91,12 @@ class Grid:
         """Where the cell's score is kept: another recipe, checkpoint or text of the task is another
         file.
         """
-        weights = lab.checkpoint_hash(
-            DECODER if views.view(cell.task).kind == "target" else ENCODER
-        )
+        model = DECODER if views.view(cell.task).kind == "target" else ENCODER
         follows = [
             asdict(self.settings),
             asdict(cell),
             _fingerprint(cell.task),
-            weights,
+            lab.checkpoint_hash(model),
             hiding.HOW,
         ]
         name = f"{cell.task}-{cell.labels}-{cell.start.replace(' ', '_')}-{cell.seed}"
@@ -130,9 +129,9 @@ def _score(cell: Cell, grid: Grid) -> float:
         return views.bag_of_words(what, train, test)
     if cell.start in ASKED:
         seed = None if cell.start == "asked" else cell.seed
-        told = _asked(cell.task, cell.labels, "train", cell.seed, seed)
-        asked = _asked(cell.task, grid.settings.test_rows, "test", views.TEST_SEED, seed)
-        return hiding.asked_score(what, train, test, told, asked)
+        x = _asked(cell.task, cell.labels, "train", cell.seed, seed)
+        x_test = _asked(cell.task, grid.settings.test_rows, "test", views.TEST_SEED, seed)
+        return hiding.asked_score(what, train, test, x, x_test)
     tune = _decoder if what.kind == "target" else _encoder
     return tune(what, {"train": train, "test": test}, cell, grid.settings)
 
@@ -140,9 +139,12 @@ def _score(cell: Cell, grid: Grid) -> float:
 def _encoder(
     what: views.View, rows: dict[str, views.Rows], cell: Cell, use: Hyperparameters
 ) -> float:
-    loaded, many, choice = _model(ENCODER), cell.labels > 100, what.kind == "choice"
+    loaded = _model(ENCODER)
+    many = cell.labels > 100
     assert what.kind != "target" and isinstance(loaded.model.stack, transformer.Transformer)
-    epochs, batch = (use.choice_epochs, use.choices) if choice else (use.epochs, use.batch)
+    is_choice = what.kind == "choice"
+    epochs = use.choice_epochs if is_choice else use.epochs
+    batch = use.choices if is_choice else use.batch
     return finetune(
         loaded.model.stack,
         rows,
@@ -200,9 +202,8 @@ class _Targets:
     def collate(self, numbers: Sequence[int]) -> losses.Batch:
         """These rows: ids, attention_mask, labels Int[B T] (what each position should predict)."""
         rows, labels = zip(*(self.rows[i] for i in numbers), strict=True)
-        return pad(rows, self.pad, most=self.most) | {
-            "labels": pad(labels, IGNORE, most=self.most)["ids"]
-        }
+        batch = pad(rows, self.pad, most=self.most)
+        return batch | {"labels": pad(labels, IGNORE, most=self.most)["ids"]}
 
 
 def _decoder(
@@ -213,7 +214,8 @@ def _decoder(
 
     Each token is predicted after the right ones before it; where all of a target's are right,
     greedy writing gives the target, so that "exact" is the score of generation."""
-    loaded, many = _model(DECODER), cell.labels > 100
+    loaded = _model(DECODER)
+    many = cell.labels > 100
     old = loaded.model.stack
     assert isinstance(old, transformer.Transformer)
     most = getattr(old.config.position, "length", 512)
@@ -233,18 +235,16 @@ def _decoder(
             schedule,
         )
     test = _Targets(rows["test"], loaded.tokenizer, 64, 0, most)
-    hits: list[Tensor] = []
+    scores: list[float] = []
     for start in range(0, len(test.rows), 64):
         batch = test.collate(range(start, min(start + 64, len(test.rows))))
         with torch.no_grad():
-            best = model(batch["ids"], attention_mask=batch["attention_mask"]).argmax(-1)
-        hits += [
-            (row == labels)[labels != IGNORE]
-            for row, labels in zip(best, batch["labels"], strict=True)
-        ]
-    return mean(
-        float(hit.all()) if what.metric == "exact" else float(hit.float().mean()) for hit in hits
-    )
+            best = model(batch["ids"], attention_mask=batch["attention_mask"]).argmax(-1)  # B T
+        for row, labels in zip(best, batch["labels"], strict=True):
+            is_right = (row == labels)[labels != IGNORE]
+            share = is_right.all() if what.metric == "exact" else is_right.float().mean()
+            scores.append(float(share))
+    return mean(scores)
 
 
 def cells(tasks: Sequence[str], labels: Sequence[int], seeds: int) -> list[Cell]:
