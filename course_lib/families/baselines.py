@@ -1,10 +1,12 @@
-"""The task models that pretrained Transformers were compared with: BiLSTM, with static vectors or
-ELMo, and attention.
+"""The task models that pretrained Transformers were compared with: BiLSTMs over word vectors.
 
-GLUE's baselines (Wang et al. 2018, section 5), "BiLSTM+ELMo+Attn" among them: a bidirectional LSTM
-over word vectors; one text is pooled to a vector and classified; of two texts, u and v, each word
-also attends to the other text (Seo et al. 2017), a second BiLSTM reads what it saw, and a small
-network reads [u; v; |u - v|; u * v].
+GLUE's baselines (Wang et al. 2018, section 5), "BiLSTM+ELMo+Attn" among them. Words are static
+vectors, ELMo's, or both. A bidirectional LSTM reads them.
+
+    one text     is pooled to a vector, which a small network classifies
+    two texts    each word also attends to the other text (Seo et al. 2017), a second BiLSTM reads
+                 the result, and both are pooled to u and v; a small network classifies
+                 [u; v; |u - v|; u * v]
 
 Letters: B rows, T words, F word features, H cells of a direction.
 """
@@ -28,7 +30,7 @@ PAD = "<PAD>"
 
 
 class WordTokenizer(Protocol):
-    """What `Words` asks of a tokenizer (`data.words.word_tokenizer`): every token is a word."""
+    """A tokenizer whose tokens are words, as `data.words.word_tokenizer` makes it."""
 
     vocab: Vocab
 
@@ -37,20 +39,24 @@ class WordTokenizer(Protocol):
 
 @dataclass(frozen=True)
 class ReaderConfig:
-    """What reads the word vectors. cells: of the BiLSTM, a direction. hidden: width of the
-    classifying network.
-    """
+    """The sizes of the network that reads the word vectors."""
 
-    cells: int = 128
-    hidden: int = 128
+    cells: int = 128  # H, in each direction of a BiLSTM
+    hidden: int = 128  # width of the classifying network
     dropout: float = 0.2
 
 
 class Words(nn.Module):
-    """Word vectors for a task: static ones, ELMo's mix of layers, or both side by side, in place of
-    a stack. tokenizer: of `word_tokenizer`."""
+    """Word vectors in place of a stack: static ones, ELMo's mix of layers, or both side by side.
 
-    spelled: Tensor
+    Args:
+        tokenizer: every token is a word.
+        elmo: reads the words by their characters.
+        static: a vector for each word of the tokenizer's vocabulary.
+        reader: the sizes of the network on top.
+    """
+
+    spelled: Tensor  # V C: each word's characters
 
     def __init__(
         self,
@@ -62,24 +68,28 @@ class Words(nn.Module):
     ) -> None:
         super().__init__()
         size = tokenizer.vocab.size
-        self.reader, self.elmo, self.frozen = reader or ReaderConfig(), elmo, False
+        self.reader = reader or ReaderConfig()
+        self.elmo = elmo
+        self.frozen = False
+
         length = elmo.config.length if elmo is not None else 0
-        table = [
-            spelling(w, length) if length and w != PAD else (0,) * length
-            for w in tokenizer.tokens(range(size))
-        ]
+        nothing = (0,) * length
+        table = []
+        for word in tokenizer.tokens(range(size)):
+            has_spelling = length and word != PAD
+            table.append(spelling(word, length) if has_spelling else nothing)
         self.register_buffer("spelled", torch.tensor(table), persistent=False)
-        self.mix = (
-            ScalarMix(elmo.config.layers + 1, self.reader.dropout) if elmo is not None else None
-        )
-        self.static = (
-            None
-            if static is None
-            else nn.Embedding(size, static.shape[1], _weight=static.detach().clone())
-        )
-        width = (2 * elmo.config.width if elmo is not None else 0) + (
-            static.shape[1] if static is not None else 0
-        )
+
+        width = 0  # F
+        self.mix = None
+        if elmo is not None:
+            self.mix = ScalarMix(elmo.config.layers + 1, self.reader.dropout)
+            width += 2 * elmo.config.width
+        self.static = None
+        if static is not None:
+            vectors = static.detach().clone()
+            self.static = nn.Embedding(size, static.shape[1], _weight=vectors)
+            width += static.shape[1]
         self.config = framing(size, width, segments=2, dropout=self.reader.dropout)
 
     def forward(
@@ -87,13 +97,14 @@ class Words(nn.Module):
     ) -> Float[Tensor, "B T F"]:
         parts = []
         if self.elmo is not None and self.mix is not None:
-            parts.append(self.mix(self.elmo(self.spelled[ids], attention_mask=attention_mask)))
+            layers = self.elmo(self.spelled[ids], attention_mask=attention_mask)
+            parts.append(self.mix(layers))
         if self.static is not None:
             parts.append(self.static(ids))
         return torch.cat(parts, dim=-1)
 
     def train(self, mode: bool = True) -> "Words":
-        """A frozen ELMo stays without its dropout."""
+        """Switch the mode; a frozen ELMo stays without its dropout."""
         super().train(mode)
         if self.frozen and self.elmo is not None:
             self.elmo.eval()
@@ -108,39 +119,62 @@ class Words(nn.Module):
         frozen: bool = False,
         dropout: float | None = None,
     ) -> "TaskModel":
-        """A model for one task on a copy of these vectors. pretrained: False starts them from fresh
-        weights. frozen: they stay as they are; the mix and what is on top learn. dropout: the
-        reader's."""
+        """A model for one task on a copy of these vectors.
+
+        Args:
+            kind: of the task.
+            classes: number of labels, where the task has labels.
+            pretrained: False starts from random vectors.
+            frozen: the vectors stay as they are; the mix and the layers on top learn.
+            dropout: in place of the reader's.
+        """
         body = copy.deepcopy(self)
         if dropout is not None:
             body.reader = replace(body.reader, dropout=dropout)
             if body.mix is not None:
                 body.mix.dropout.p = dropout
         if not pretrained:
-            body.elmo = None if body.elmo is None else Elmo(body.elmo.config)
+            if body.elmo is not None:
+                body.elmo = Elmo(body.elmo.config)
             if body.static is not None:
                 nn.init.normal_(body.static.weight, std=0.1)
         body.requires_grad_(True)
         body.frozen = frozen
-        for part in filter(None, (body.elmo, body.static)):
-            part.requires_grad_(not frozen)
+        for part in (body.elmo, body.static):
+            if part is not None:
+                part.requires_grad_(not frozen)
         return TaskModel(body, kind, classes)
 
 
 def largest(h: Float[Tensor, "B T F"], attention_mask: Bool[Tensor, "B T"]) -> Float[Tensor, "B F"]:
     """Words to one vector: the largest value of each component."""
-    return h.masked_fill(~attention_mask[..., None], torch.finfo(h.dtype).min).amax(1)
+    is_padding = ~attention_mask[..., None]
+    lowest = torch.finfo(h.dtype).min
+    return h.masked_fill(is_padding, lowest).amax(1)
 
 
 class TaskModel(nn.Module):
-    """BiLSTM, attention between two texts, pooling, a small network. Class logits [B C] for
-    "single" and "pair", [B N] for "choice" (ids [B N T]), [B T C] for "tagging", start and end [B
-    T] each for "span"."""
+    """BiLSTM, attention between two texts, pooling, and a small network.
+
+    Its logits are, by the kind of task:
+
+        single, pair    [B, C]
+        choice          [B, N], for ids [B, N, T]
+        tagging         [B, T, C]
+        span            [B, T] for the start and [B, T] for the end
+
+    Args:
+        body: the word vectors.
+        kind: of the task.
+        classes: C.
+    """
 
     def __init__(self, body: Words, kind: Kind, classes: int | None) -> None:
         super().__init__()
-        reader, width = body.reader, 2 * body.reader.cells
-        self.body, self.kind = body, kind
+        reader = body.reader
+        width = 2 * reader.cells
+        self.body = body
+        self.kind = kind
         self.read = BiLSTM(body.config.width, reader.cells, dropout=reader.dropout)
         if kind in ("pair", "choice", "span"):
             self.cross = nn.Linear(width, width, bias=False)
@@ -161,60 +195,68 @@ class TaskModel(nn.Module):
         if segments is None:
             segments = torch.zeros_like(ids)
         if self.kind == "choice":
-            rows = (x.flatten(0, 1) for x in (ids, attention_mask, segments))
-            return self._pair(*rows).view(ids.shape[:2])
+            rows = (x.flatten(0, 1) for x in (ids, attention_mask, segments))  # B*N T
+            return self._pair(*rows).view(ids.shape[:2])  # B*N 1 -> B N
         if self.kind == "pair":
             return self._pair(ids, attention_mask, segments)
         if self.kind == "span":
             return self._span(ids, attention_mask, segments)
-        h = self.read(self.body(ids, attention_mask=attention_mask), attention_mask)
-        return self.out(self.dropout(h if self.kind == "tagging" else largest(h, attention_mask)))
+        words = self.body(ids, attention_mask=attention_mask)  # B T F
+        h = self.read(words, attention_mask)  # B T 2H
+        if self.kind != "tagging":
+            h = largest(h, attention_mask)  # B 2H
+        return self.out(self.dropout(h))
 
     def _pair(self, ids: Tensor, attention_mask: Tensor, segments: Tensor) -> Float[Tensor, "B C"]:
-        (u, keep_u), (v, keep_v) = self._both(ids, attention_mask, segments)
-        a, b = largest(u, keep_u), largest(v, keep_v)
-        return self.out(self.dropout(torch.cat([a, b, (a - b).abs(), a * b], dim=-1)))
+        """Class logits of two texts."""
+        (first, first_mask), (second, second_mask) = self._both(ids, attention_mask, segments)
+        u = largest(first, first_mask)  # B 2H
+        v = largest(second, second_mask)
+        features = torch.cat([u, v, (u - v).abs(), u * v], dim=-1)  # B 8H
+        return self.out(self.dropout(features))
 
     def _span(self, ids: Tensor, attention_mask: Tensor, segments: Tensor) -> tuple[Tensor, Tensor]:
-        """Scores of the second text's words, at their places in the whole row; nothing else can be
-        an answer.
-        """
-        _, (v, keep_v) = self._both(ids, attention_mask, segments)
-        scores = self.out(self.dropout(v))  # B Tv 2
-        whole = scores.new_full((*ids.shape, 2), -1e4)
-        whole[attention_mask & (segments == 1)] = scores[keep_v]
-        start, end = whole.unbind(-1)
+        """Logits of start and end; only words of the second text can be an answer."""
+        _, (second, second_mask) = self._both(ids, attention_mask, segments)
+        scores = self.out(self.dropout(second))  # B Tv 2
+        # Back to the words' positions in the whole row.
+        logits = scores.new_full((*ids.shape, 2), -1e4)  # B T 2
+        logits[attention_mask & (segments == 1)] = scores[second_mask]
+        start, end = logits.unbind(-1)
         return start, end
 
     def _both(
         self, ids: Tensor, attention_mask: Tensor, segments: Tensor
     ) -> tuple[tuple[Tensor, Tensor], ...]:
-        """Vectors and mask of both texts: each read by itself, then each word beside what it
-        attends to in the other text, read once more."""
-        read = []
-        for segment in (0, 1):
-            own = attention_mask & (segments == segment)
-            keep = torch.arange(int(own.sum(1).max()), device=ids.device) < own.sum(1, keepdim=True)
-            text = ids.new_zeros(keep.shape)
-            text[keep] = ids[own]
-            read += [self.read(self.body(text, attention_mask=keep), keep), keep]
-        u, keep_u, v, keep_v = read
+        """Vectors and mask of each of the two texts."""
+        u, u_mask = self._one(ids, attention_mask & (segments == 0))
+        v, v_mask = self._one(ids, attention_mask & (segments == 1))
+        # Each word attends to the other text; a second BiLSTM reads both side by side.
         scores = self.cross(u) @ v.transpose(1, 2)  # B Tu Tv
-        to_v = _mean_of(v, keep_v, scores)
-        to_u = _mean_of(u, keep_u, scores.transpose(1, 2))
-        return (
-            (self.again(_beside(u, to_v), keep_u), keep_u),
-            (self.again(_beside(v, to_u), keep_v), keep_v),
-        )
+        from_v = _mean_of(v, v_mask, scores)  # B Tu 2H
+        from_u = _mean_of(u, u_mask, scores.transpose(1, 2))  # B Tv 2H
+        u = self.again(_beside(u, from_v), u_mask)
+        v = self.again(_beside(v, from_u), v_mask)
+        return (u, u_mask), (v, v_mask)
+
+    def _one(self, ids: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:
+        """Read the chosen words of each row alone: their vectors and mask."""
+        lengths = chosen.sum(1, keepdim=True)  # B 1
+        mask = torch.arange(int(lengths.max()), device=ids.device) < lengths  # B Tu
+        text = ids.new_zeros(mask.shape)
+        text[mask] = ids[chosen]  # moved to the left
+        words = self.body(text, attention_mask=mask)
+        return self.read(words, mask), mask
 
 
 def _mean_of(
-    words: Float[Tensor, "B T F"], keep: Bool[Tensor, "B T"], scores: Float[Tensor, "B To T"]
+    words: Float[Tensor, "B T F"], mask: Bool[Tensor, "B T"], scores: Float[Tensor, "B To T"]
 ) -> Float[Tensor, "B To F"]:
-    """What each word of the other text attends to: a mean of these words by their scores."""
-    weights = scores.masked_fill(~keep[:, None], float("-inf")).softmax(-1)
+    """For each word of the other text, a mean of these words by their scores."""
+    weights = scores.masked_fill(~mask[:, None], float("-inf")).softmax(-1)
     return weights.to(words.dtype) @ words
 
 
 def _beside(x: Float[Tensor, "B T F"], other: Float[Tensor, "B T F"]) -> Float[Tensor, "B T 4F"]:
+    """Both vectors, their product and their difference."""
     return torch.cat([x, other, x * other, x - other], dim=-1)

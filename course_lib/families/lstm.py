@@ -1,15 +1,18 @@
-"""LSTMs that came before the Transformer: one that reads a text, and an encoder-decoder that
-attends.
+"""LSTMs from before the Transformer: one reads a text, one is an encoder-decoder with attention.
 
-They differ from the 2017 Transformer by recurrence in place of self-attention: one state carries
-all that was read. Dai and Le 2015: `LstmBody`, which `LstmLM` or `LstmAutoencoder` pretrains. Known
-departures: the way back is not cut after 400 steps; no linear gain of labels over the steps; the
-token vectors are the output matrix. Luong et al. 2015: `LstmSeq2Seq`. Known departures: a
-bidirectional encoder; no input feeding (section 3.3); token vectors shared by source, target and
-output.
+They differ from the 2017 Transformer by recurrence instead of self-attention: one state carries
+everything that was read.
+
+Dai and Le 2015: `LstmBody`, which `LstmLM` or `LstmAutoencoder` pretrains. Known departures: the
+gradient is not cut after 400 steps; no linear gain of labels over the steps; the token vectors are
+the output matrix.
+
+Luong et al. 2015: `LstmSeq2Seq`. Known departures: a bidirectional encoder; no input feeding
+(section 3.3); source, target and output share the token vectors.
 
 Letters: B rows, T (source) and U (target) tokens, E width of a token vector, H cells, M = 2H width
-of the memory, V vocabulary, C classes."""
+of the memory, V vocabulary, C classes.
+"""
 
 import copy
 from dataclasses import dataclass, replace
@@ -32,7 +35,7 @@ LstmState = tuple[Float[Tensor, "layers B H"], Float[Tensor, "layers B H"]]  # o
 
 @dataclass(frozen=True)
 class LstmConfig:
-    """Of a reader, or of `LstmSeq2Seq`'s decoder and each direction of its encoder."""
+    """The sizes of `LstmBody`, or of `LstmSeq2Seq`'s decoder and each direction of its encoder."""
 
     vocab: int  # V
     width: int = 128  # E
@@ -43,8 +46,13 @@ class LstmConfig:
 
 
 def framing(vocab: int, width: int, segments: int = 0, **more: float) -> StackConfig:
-    """What framing a task's inputs asks of a body: the vocabulary, and that there are no positions
-    to run out of.
+    """A stand-in for a Transformer's configuration, which `data.inputs.Frame` asks for.
+
+    Args:
+        vocab: V.
+        width: of the output.
+        segments: kinds of segment.
+        more: other fields, as `dropout`.
     """
     return StackConfig(
         embed=EmbedConfig(vocab, segments=segments),
@@ -75,10 +83,10 @@ class LstmBody(nn.Module):
     def forward(
         self, ids: Ids, *, attention_mask: Mask = None, segments: Ids | None = None
     ) -> Float[Tensor, "B T H"]:
-        """The state after every token. Rows are padded on the right: what stands there reaches no
-        real token.
-        """
-        return self.lstm(self.dropout(self.embed(ids)))[0]
+        """The state after every token. Rows are padded on the right, where it reaches no token."""
+        x = self.dropout(self.embed(ids))  # B T E
+        outputs, _ = self.lstm(x)
+        return outputs
 
     def read(self, ids: Ids, attention_mask: Mask = None) -> LstmState:
         """The state after each row's last real token."""
@@ -122,12 +130,16 @@ class LstmTask(nn.Module):
     def forward(
         self, ids: Ids, *, attention_mask: Mask = None, segments: Ids | None = None
     ) -> Float[Tensor, "B C"]:
-        return self.out(self.dropout(pool(self.body(ids), attention_mask, "last")))
+        states = self.body(ids)  # B T H
+        last = pool(states, attention_mask, "last")  # B H
+        return self.out(self.dropout(last))
 
 
 class LstmLM(nn.Module):
-    """Next-token logits, of states that are projected to the token vectors' width and multiplied
-    with them; trained by `losses.clm`. `loss_mask`: logits of those positions only, [N, V]."""
+    """Next-token logits (Dai and Le 2015, section 2); `losses.clm` trains it.
+
+    States are projected to the width of the token vectors, which are the output matrix.
+    """
 
     def __init__(self, body: LstmBody) -> None:
         super().__init__()
@@ -139,23 +151,28 @@ class LstmLM(nn.Module):
         return self.logits(self.body(ids), loss_mask)
 
     def logits(self, h: Float[Tensor, "B T H"], loss_mask: Mask) -> Float[Tensor, "*N V"]:
-        h = self.body.dropout(h if loss_mask is None else h[loss_mask])
-        return nn.functional.linear(self.project(h), self.body.embed.weight, self.bias)
+        """States to scores of the vocabulary; with `loss_mask`, of those N positions only."""
+        if loss_mask is not None:
+            h = h[loss_mask]  # N H
+        h = self.project(self.body.dropout(h))  # *N E
+        return nn.functional.linear(h, self.body.embed.weight, self.bias)
 
 
 class LstmAutoencoder(LstmLM):
-    """Logits of the text's own tokens: from its last state the LSTM says the text again, fed with
-    what it should have said (Dai and Le 2015, section 2, figure 1)."""
+    """Logits of the text's own tokens (Dai and Le 2015, section 2, figure 1).
+
+    The LSTM reads the text, and from its last state predicts the text again with teacher forcing.
+    """
 
     def forward(self, ids: Ids, *, attention_mask: Mask = None, loss_mask: Mask = None) -> Scores:
-        """Row b, position t: scores of ids[b, t], given the whole text's state and the tokens
-        before t.
-        """
+        """At position t, scores of token t, given the whole text's state and the tokens before."""
         state = self.body.read(ids, attention_mask)
-        h = state[0][-1][:, None]  # the state after the last token says the first one
+        last_output = state[0][-1]  # of the top layer: B H
+        h = last_output[:, None]  # it predicts the first token
         if ids.shape[1] > 1:
-            rest, _ = self.body.lstm(self.body.dropout(self.body.embed(ids[:, :-1])), state)
-            h = torch.cat([h, rest], dim=1)
+            x = self.body.dropout(self.body.embed(ids[:, :-1]))
+            rest, _ = self.body.lstm(x, state)  # B T-1 H
+            h = torch.cat([h, rest], dim=1)  # B T H
         return self.logits(h, loss_mask)
 
 
@@ -170,7 +187,7 @@ def reconstruction(model: nn.Module, batch: Batch) -> Tensor:
 
 
 class Memory(NamedTuple):
-    """A source that has been read; keys are made once for all steps."""
+    """A source that has been read; its keys W m are made once for all steps."""
 
     values: Float[Tensor, "B T M"]
     keys: Float[Tensor, "B T H"]
@@ -178,17 +195,25 @@ class Memory(NamedTuple):
 
 
 class LstmEncoderDecoder(nn.Module):
-    """Sources to memories, and targets to vectors that know both. The state s after a step scores
-    the memory m by s . W m (Luong et al. 2015, equation 8, "general")."""
+    """An encoder's outputs are the memory, to which a decoder attends at each step.
+
+    score(s, m) = s . W m                       (Luong et al. 2015, equation 8, "general")
+    output      = tanh(combine [s; context])    (equation 5)
+
+    s is the decoder's state, m a vector of the memory, and the context the memory's mean by the
+    softmax of the scores.
+    """
 
     def __init__(self, config: LstmConfig) -> None:
         super().__init__()
-        self.lstm_config, self.start = config, config.start
+        self.lstm_config = config
+        self.start = config.start
         self.config = framing(config.vocab, config.cells)
         self.embed = nn.Embedding(config.vocab, config.width)
         nn.init.normal_(self.embed.weight, std=0.1)
         self.dropout = nn.Dropout(config.dropout)
-        cells, memory = config.cells, 2 * config.cells
+        cells = config.cells
+        memory = 2 * cells  # M: both directions
         self.encoder = BiLSTM(config.width, cells, config.layers, config.dropout)
         self.bridge = nn.Linear(memory, 2 * config.layers * cells)
         self.keys = nn.Linear(memory, cells, bias=False)
@@ -199,8 +224,9 @@ class LstmEncoderDecoder(nn.Module):
         self.combine = nn.Linear(cells + memory, config.width)
 
     def read(self, ids: Ids, attention_mask: Mask = None) -> tuple[Memory, LstmState]:
-        """The memory of the sources, and the state that the decoder begins with: from both
-        directions' last words.
+        """The sources' memory, and the state that the decoder begins with.
+
+        That state is made of the last output of each direction.
         """
         if attention_mask is None:
             attention_mask = torch.ones_like(ids, dtype=torch.bool)
@@ -214,22 +240,28 @@ class LstmEncoderDecoder(nn.Module):
         h, c = begin.permute(1, 2, 0, 3).contiguous()  # layers B H each
         return Memory(values, self.keys(values), attention_mask), (torch.tanh(h), c)
 
-    def say(
+    def decode(
         self, decoder_ids: Int[Tensor, "B U"], memory: Memory, state: LstmState
     ) -> tuple[Float[Tensor, "B U E"], LstmState]:
-        """Go on from `state` by the tokens `decoder_ids`: vectors for the output, and the new
-        state.
+        """Read the tokens `decoder_ids` from `state` on: vectors for the output, and the new state.
+
+        Args:
+            decoder_ids: the next tokens of the target.
+            memory: of the sources.
+            state: after the tokens before.
         """
-        s, state = self.decoder(self.dropout(self.embed(decoder_ids)), state)  # B U H
+        x = self.dropout(self.embed(decoder_ids))
+        s, state = self.decoder(x, state)  # B U H
         scores = s @ memory.keys.transpose(1, 2)  # B U T
-        weights = scores.masked_fill(~memory.attention_mask[:, None], float("-inf")).softmax(-1)
-        return torch.tanh(self.combine(torch.cat([s, weights @ memory.values], dim=-1))), state
+        is_padding = ~memory.attention_mask[:, None]
+        weights = scores.masked_fill(is_padding, float("-inf")).softmax(-1)
+        context = weights @ memory.values  # B U M
+        both = torch.cat([s, context], dim=-1)
+        return torch.tanh(self.combine(both)), state  # B U E
 
 
 class LstmSeq2Seq(nn.Module):
-    """Logits of the target's tokens, called as `seq2seq.Seq2SeqLM` is; the token vectors are the
-    output matrix.
-    """
+    """Logits of the target's tokens, called as `seq2seq.Seq2SeqLM` is."""
 
     def __init__(self, stack: LstmEncoderDecoder) -> None:
         super().__init__()
@@ -245,13 +277,23 @@ class LstmSeq2Seq(nn.Module):
         decoder_attention_mask: Mask = None,
         loss_mask: Bool[Tensor, "B U"] | None = None,
     ) -> Float[Tensor, "B U V"] | Float[Tensor, "N V"]:
-        """Teacher forcing: `decoder_ids` are the target moved one to the right
-        (`seq2seq.shift_right`).
+        """Scores of the next token at each position of the target.
+
+        Args:
+            ids: the sources.
+            decoder_ids: the target moved one to the right (`seq2seq.shift_right`).
+            attention_mask: the sources' real tokens.
+            decoder_attention_mask: not needed: nothing reads what stands behind a token.
+            loss_mask: the positions of the target to predict; by default all of them.
         """
-        h, _ = self.stack.say(decoder_ids, *self.stack.read(ids, attention_mask))
-        return self.logits(h if loss_mask is None else h[loss_mask])
+        memory, state = self.stack.read(ids, attention_mask)
+        h, _ = self.stack.decode(decoder_ids, memory, state)  # B U E
+        if loss_mask is not None:
+            h = h[loss_mask]  # N E
+        return self.logits(h)
 
     def logits(self, h: Float[Tensor, "*N E"]) -> Float[Tensor, "*N V"]:
+        """The decoder's vectors to scores; the token vectors are the output matrix."""
         return nn.functional.linear(self.stack.dropout(h), self.stack.embed.weight, self.bias)
 
     @torch.no_grad()
@@ -262,16 +304,16 @@ class LstmSeq2Seq(nn.Module):
 
         Args:
             ids: the sources.
-            max_new_tokens: at most so many behind the start token.
+            max_new_tokens: the most tokens behind the start token.
             attention_mask: the sources' real tokens.
-            eos: ends a row, and fills the rest of it.
+            eos: the token that ends a row, and fills the rest of it.
         """
         with evaluating(self):
             memory, state = self.stack.read(ids, attention_mask)
             text = ids.new_full((len(ids), 1), self.stack.start)
             ended = torch.zeros(len(ids), dtype=torch.bool, device=ids.device)
             while text.shape[1] <= max_new_tokens and not bool(ended.all()):
-                h, state = self.stack.say(text[:, -1:], memory, state)
+                h, state = self.stack.decode(text[:, -1:], memory, state)
                 token = self.logits(h[:, -1]).argmax(-1)  # B
                 if eos is not None:
                     token = token.masked_fill(ended, eos)

@@ -4,7 +4,8 @@ Differs from BERT by: a pooling over the tokens' vectors in place of the tanh po
 on pairs of texts that go through the same weights ("siamese").
 
 Letters: B rows, N texts a row (2 in a pair, 3 in a triplet), T positions, E width of a sentence
-vector."""
+vector.
+"""
 
 from collections.abc import Sequence
 from typing import get_args
@@ -45,10 +46,13 @@ class Sentence(nn.Module):
     """A stack, a pooling and what stands on top: [B, T] to [B, E], or [B, N, T] to [B, N, E].
 
     Args:
-        stack: what reads the tokens.
+        stack: the encoder below.
         pool: "mean" (the paper's default), "first" (the CLS token), "max", or "last" for causal
             stacks (section 3).
-        top: what the pooled vector goes through.
+        top: the layers on the pooled vector.
+
+    Raises:
+        CourseError: there is no such pooling.
     """
 
     def __init__(
@@ -81,8 +85,13 @@ def cosines(u: Float[Tensor, "... E"], v: Float[Tensor, "... E"]) -> Float[Tenso
 
 
 class PairClassifier(nn.Module):
-    """softmax(W(u, v, |u - v|)): the classification objective (section 3); train it by
-    `losses.classification`.
+    """The classification objective: softmax(W [u; v; |u - v|]) (section 3).
+
+    `losses.classification` trains it.
+
+    Args:
+        sentence: reads both texts.
+        classes: C.
     """
 
     def __init__(self, sentence: Sentence, classes: int) -> None:
@@ -93,10 +102,13 @@ class PairClassifier(nn.Module):
     def forward(
         self, ids: Int[Tensor, "B 2 T"], *, attention_mask: Bool[Tensor, "B 2 T"] | None = None
     ) -> Float[Tensor, "B C"]:
-        return self.logits(*self.sentence(ids, attention_mask=attention_mask).unbind(1))
+        u, v = self.sentence(ids, attention_mask=attention_mask).unbind(1)
+        return self.logits(u, v)
 
     def logits(self, u: Float[Tensor, "B E"], v: Float[Tensor, "B E"]) -> Float[Tensor, "B C"]:
-        return self.out(torch.cat([u, v, (u - v).abs()], dim=-1))
+        """Class logits of pairs of sentence vectors."""
+        features = torch.cat([u, v, (u - v).abs()], dim=-1)  # B 3E
+        return self.out(features)
 
 
 def triplet_loss(
@@ -105,8 +117,13 @@ def triplet_loss(
     negative: Float[Tensor, "B E"],
     margin: float = 1.0,
 ) -> Tensor:
-    """max(|a - p| - |a - n| + margin, 0), Euclidean (section 3): the negative lies farther by the
-    margin.
+    """The triplet objective: max(|a - p| - |a - n| + margin, 0), Euclidean (section 3).
+
+    Args:
+        anchor: a.
+        positive: p, a text near to the anchor's.
+        negative: n, another text.
+        margin: how much farther the negative should be.
     """
     near = torch.linalg.vector_norm(anchor - positive, dim=-1)
     far = torch.linalg.vector_norm(anchor - negative, dim=-1)
@@ -114,8 +131,9 @@ def triplet_loss(
 
 
 def ranking_loss(vectors: Float[Tensor, "B N E"], scale: float = 20.0) -> Tensor:
-    """In-batch negatives (multiple negatives ranking; Henderson et al. 2017, section 4.4): among
-    all texts of the batch, a query's own has the largest cosine.
+    """Multiple negatives ranking, or in-batch negatives (Henderson et al. 2017, section 4.4).
+
+    Among all texts of the batch, a query's own should have the largest cosine.
 
     Args:
         vectors: of each row the query, its text, and negatives of its own.
@@ -130,14 +148,25 @@ def ranking_loss(vectors: Float[Tensor, "B N E"], scale: float = 20.0) -> Tensor
 
 
 def cosine_regression(model: nn.Module, batch: Batch) -> Tensor:
-    """Regression objective (section 3): mean squared error of the cosine of a pair; `labels` from
-    -1 to 1.
+    """The regression objective: mean squared error of a pair's cosine (section 3).
+
+    Args:
+        model: a `Sentence`.
+        batch: `ids` and `attention_mask` [B, 2, T], `labels` [B] from -1 to 1.
     """
-    u, v = model(batch["ids"], attention_mask=batch.get("attention_mask")).unbind(1)
+    vectors = model(batch["ids"], attention_mask=batch.get("attention_mask"))  # B 2 E
+    u, v = vectors.unbind(1)
     return F.mse_loss(cosines(u, v), batch["labels"])
 
 
 def ranking(model: nn.Module, batch: Batch) -> Tensor:
-    """`ranking_loss` of a `Sentence` on a batch of `ids`, `attention_mask` [B N T]. Cutting the
-    batch in parts (`accumulate`) leaves each query fewer negatives."""
-    return ranking_loss(model(batch["ids"], attention_mask=batch.get("attention_mask")))
+    """`ranking_loss` of a model on a batch.
+
+    Cutting the batch in parts (`accumulate`) leaves each query fewer negatives.
+
+    Args:
+        model: a `Sentence`.
+        batch: `ids` and `attention_mask` [B, N, T].
+    """
+    vectors = model(batch["ids"], attention_mask=batch.get("attention_mask"))  # B N E
+    return ranking_loss(vectors)
