@@ -46,7 +46,8 @@ def begin(
         family.config(shape.embed.vocab, **sizes), dropout=0.0, attention_dropout=0.0, init_std=0.04
     )
     made: Any = family.model(config, opened.tokenizer.vocab.sep)
-    segment = (state := opened.model.stack.state_dict()).pop("embed.segments.weight")[0]
+    state = opened.model.stack.state_dict()
+    segment = state.pop("embed.segments.weight")[0]
     with torch.no_grad():
         for side in (made.stack.encoder, made.stack.decoder):
             missing = side.load_state_dict(state, strict=False).missing_keys
@@ -68,9 +69,12 @@ def cut(
     for split, name in (("train", "train.jsonl"), ("validation", "dev.jsonl")):
         with atomic_write(out / name) as file:
             for row in data.corpus(corpus, split=split):
-                sentences, at = ENDS.split(" ".join(row["text"].split())), 0
-                while at < len(sentences):
-                    text = " ".join(sentences[at : (at := at + rng.choice(SENTENCES))])
+                sentences = ENDS.split(" ".join(row["text"].split()))
+                start = 0
+                while start < len(sentences):
+                    end = start + rng.choice(SENTENCES)
+                    text = " ".join(sentences[start:end])
+                    start = end
                     if len(text) in LETTERS:
                         file.write(json.dumps({"text": text}, ensure_ascii=False) + "\n")
 

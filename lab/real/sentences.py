@@ -50,11 +50,12 @@ def neighbours(corpus: str, seed: int = 0) -> Iterator[dict[str, Any]]:
     rng = random.Random(seed)
     for document in data.corpus(corpus)["text"]:
         for paragraph in document.split("\n"):
-            found = ENDS.split(paragraph)
-            fits = [SHORTEST <= len(sentence.split()) <= LONGEST for sentence in found]
-            if starts := [i for i in range(len(found) - 1) if fits[i] and fits[i + 1]]:
-                at = rng.choice(starts)
-                yield {"query": found[at], "positive": found[at + 1], "negatives": []}
+            parts = ENDS.split(paragraph)
+            fits = [SHORTEST <= len(part.split()) <= LONGEST for part in parts]
+            starts = [i for i in range(len(parts) - 1) if fits[i] and fits[i + 1]]
+            if starts:
+                start = rng.choice(starts)
+                yield {"query": parts[start], "positive": parts[start + 1], "negatives": []}
 
 
 def search(
@@ -95,9 +96,9 @@ def search(
 
 def either(model: nn.Module, batch: Batch) -> torch.Tensor:
     """A grade is a number with a fraction; what has none are the numbers of neighbours."""
-    return (
-        sentences.cosine_regression if batch["labels"].is_floating_point() else sentences.ranking
-    )(model, batch)
+    if batch["labels"].is_floating_point():
+        return sentences.cosine_regression(model, batch)
+    return sentences.ranking(model, batch)
 
 
 def main(

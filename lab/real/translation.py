@@ -78,17 +78,13 @@ def main(
         build: Callable[[], nn.Module], lr: float, seed: int, updates: int, part: str
     ) -> float:
         torch.manual_seed(seed)
-        model, batches = build(), TaskBatches(frame, framed["train"], rows, seed, by_length=True)
-        how: dict[str, Any] = {"beta2": 0.98, "precision": "bf16", "device": device}
-        fit(
-            model,
-            batches,
-            losses.seq2seq,
-            linear_config(updates, lr, **how),
-            optim.wsd(updates, max(1, updates // 10), decay=0.3),
-        )
-        said = probes.answers(model, frame, framed[part], most=LONGEST)
-        return metrics.bleu(said, [pair["target"] for pair in texts[part]])
+        model = build()
+        batches = TaskBatches(frame, framed["train"], rows, seed, by_length=True)
+        training = linear_config(updates, lr, beta2=0.98, precision="bf16", device=device)
+        schedule = optim.wsd(updates, max(1, updates // 10), decay=0.3)
+        fit(model, batches, losses.seq2seq, training, schedule)
+        translations = probes.answers(model, frame, framed[part], most=LONGEST)
+        return metrics.bleu(translations, [pair["target"] for pair in texts[part]])
 
     found: dict[str, Any] = read_json(out) if out.exists() else {"models": {}}
     found |= {
