@@ -39,6 +39,7 @@ def transformer_lm(config: StackConfig, start: int = 0) -> Seq2SeqLM:
     return Seq2SeqLM(EncoderDecoder(config, start=start))
 
 
+# Their order decides where a model fits several families equally well.
 _ALL = (
     BERT,
     MEGATRON,
@@ -54,9 +55,11 @@ _ALL = (
     BLENDERBOT,
     T5,
 )
+# By their names here, and by their names in config.json.
 FAMILIES: dict[str, Family] = {family.name: family for family in _ALL}
 MODEL_TYPES: dict[str, Family] = {family.model_type: family for family in _ALL}
 
+# A preset's family is the first part of its name: "bert-base" is a size of `bert`.
 _SIZES = tomllib.loads(Path(__file__).with_name("presets.toml").read_text("utf-8"))
 _CONFIGS = {"transformer": transformer} | {name: family.config for name, family in FAMILIES.items()}
 PRESETS = {name: partial(_CONFIGS[name.split("-")[0]], **size) for name, size in _SIZES.items()}

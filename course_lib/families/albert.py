@@ -32,6 +32,7 @@ def albert(
     return replace(config, embed=narrow, shared=True, activation="gelu_tanh")
 
 
+# How config.json says an ALBERT: as a BERT, but for these entries.
 FIELDS = Fields(
     {
         **bert.FIELDS.entries,
@@ -54,11 +55,13 @@ BODY = (
     *pairs(f"{_SHARED}.ffn_output", "blocks.0.ff.down"),
     *pairs(f"{_SHARED}.full_layer_layer_norm", "blocks.0.ff_norm"),
 )
+# The parts outside of the body.
 POOLER = pairs("pooler", "pooler.dense")
 NO_POOLER = dropped("pooler.weight", "pooler.bias")
 MASKED = bert.masked(
     "predictions.dense", "predictions.LayerNorm", "predictions.bias", "predictions.decoder"
 )
+# The second task: which of two segments came first (section 3.1, "sentence-order prediction").
 ORDER = pairs("sop_classifier.classifier", "next")
 NO_ORDER = dropped("sop_classifier.classifier.weight", "sop_classifier.classifier.bias")
 _classified = partial(

@@ -66,6 +66,7 @@ def bart_lm(config: StackConfig, start: int = START) -> Seq2SeqLM:
     return Seq2SeqLM(EncoderDecoder(config, start=start), bias=True)
 
 
+# The sizes in which an encoder may differ from its decoder, and their entries in config.json.
 SIZES = {"layers": "layers", "attention_heads": "heads", "ffn_dim": "hidden"}
 ENCODER = Fields({f"encoder_{theirs}": (ours, None) for theirs, ours in SIZES.items()})
 FIELDS = Fields.of("bart", fixed={"causal": True, "cross": True, "norm": "post"})
@@ -155,6 +156,7 @@ SHARED = Rule(
     _twice,
     _first_half,
 )
+# How a BART's weights are named: there, and here.
 BODY = (
     SHARED,
     *_side("encoder"),
@@ -217,6 +219,7 @@ def _blenderbot_side(side: str) -> tuple[Rule, ...]:
     )
 
 
+# Blenderbot has no norm on the embedding, and its table of positions has no offset.
 _BART_ONLY = ("layernorm_embedding", "embed_positions")
 BLENDERBOT_BODY = (
     *(rule for rule in BODY if not any(name in rule.theirs for name in _BART_ONLY)),

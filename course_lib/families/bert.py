@@ -71,16 +71,18 @@ def moved_norms(config: StackConfig) -> StackConfig:
     )
 
 
+# How config.json says a BERT. Positions relative to each other and decoders are not read.
 FIELDS = Fields.of(
     "bert",
     fixed={"embed": {"norm": True}, "norm": "post"},
     published={"position_embedding_type": "absolute", "is_decoder": False},
 )
+# How a BERT's weights are named: there, and here.
 EMBEDDINGS = (
     Rule("embeddings.word_embeddings.weight", "embed.tokens.weight"),
     Rule("embeddings.token_type_embeddings.weight", "embed.segments.weight"),
     Rule("embeddings.position_embeddings.weight", "position.table.weight"),
-    Rule("embeddings.position_ids", None),
+    *dropped("embeddings.position_ids"),  # 0, 1, 2, ...: older files hold it as a buffer
     *pairs("embeddings.LayerNorm", "embed.norm"),
 )
 # From the attention's output to the next layer. RoBERTa, ELECTRA and DeBERTa use the same names.
@@ -96,6 +98,7 @@ BODY = (
     *pairs("encoder.layer.{}.attention.self", "blocks.{}.attn", query="q", key="k", value="v"),
     *AROUND,
 )
+# The parts outside of the body. A file may hold them although a class does not use them.
 POOLER = pairs("pooler.dense", "pooler.dense")
 NO_POOLER = dropped("pooler.dense.weight", "pooler.dense.bias")
 CLASSIFIER = pairs("classifier", "out")
@@ -205,6 +208,9 @@ FAMILY = Family(
 )
 
 
+# Megatron-BERT
+
+
 def _megatron(rule: Rule) -> Rule:
     """The same weight under Megatron-BERT's name."""
     theirs = rule.theirs.replace("attention.output.LayerNorm", "attention.ln")
@@ -224,6 +230,8 @@ MEGATRON_FAMILY = replace(
     architectures={f"Megatron{name}": public for name, public in FAMILY.architectures.items()},
 )
 
+
+# RoBERTa
 
 PAD = 1  # <pad> in RoBERTa's published vocabulary
 # First rows of the published position table that no position uses: counting begins behind PAD.
@@ -265,6 +273,7 @@ def gelu_head(body: Transformer, values: Values) -> dict[str, Any]:
     return {"activation": "gelu"}
 
 
+# RoBERTa's table of positions, in place of BERT's rule.
 TABLE = Rule(
     "embeddings.position_embeddings.weight", "position.table.weight", without_offset, with_offset
 )
@@ -293,6 +302,9 @@ ROBERTA_FAMILY = replace(
         **per_token("Roberta"),
     },
 )
+
+
+# DistilBERT
 
 
 def student(teacher: Transformer, layers: int | None = None) -> Transformer:

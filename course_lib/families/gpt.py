@@ -111,6 +111,7 @@ def gpt3(size: str = "175B") -> StackConfig:
     return gpt(50257, width=width, layers=row.layers, heads=heads, length=2048)
 
 
+# How config.json says a GPT-2, and with two changes a GPT-1.
 FIELDS = Fields.of(
     "gpt",
     fixed={"causal": True},
@@ -168,6 +169,7 @@ def _conv(theirs: str, *ours: str) -> tuple[Rule, Rule]:
     )
 
 
+# How the weights of a layer are named: there, and here. GPT-1 and GPT-2 have the same names.
 BLOCK = (
     *_conv("h.{}.attn.c_attn", "blocks.{}.attn.q", "blocks.{}.attn.k", "blocks.{}.attn.v"),
     *_conv("h.{}.attn.c_proj", "blocks.{}.attn.out"),

@@ -91,6 +91,7 @@ def modernbert(
     )
 
 
+# How config.json says a ModernBERT, but for its layers' patterns (`_read_config`).
 FIELDS = Fields.of(
     "modernbert",
     fixed=EVERY,
@@ -165,6 +166,7 @@ def body(model: Any) -> tuple[Rule, ...]:
     block = "blocks.{}"
     qkv = (f"{block}.attn.q.weight", f"{block}.attn.k.weight", f"{block}.attn.v.weight")
     gated = (f"{block}.ff.gate.weight", f"{block}.ff.up.weight")
+    # The first layer has no norm before its attention.
     attention_norms = (
         Rule(f"layers.{layer}.attn_norm.weight", f"blocks.{layer}.attn_norm.weight")
         for layer in range(1, model.stack.config.layers)
@@ -182,6 +184,7 @@ def body(model: Any) -> tuple[Rule, ...]:
     )
 
 
+# The parts outside of the body: a dense layer and a norm, and the last layer.
 MASKED = (
     Rule("head.dense.weight", "head.dense.weight"),
     Rule("head.norm.weight", "head.norm.weight"),

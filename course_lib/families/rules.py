@@ -110,6 +110,7 @@ class Fields:
             KeyError: an entry is missing.
             CourseError: the course has no such model.
         """
+        # A missing entry means the published value.
         for name, value in self.published.items():
             if values.get(name, value) != value:
                 raise CourseError(
@@ -355,6 +356,7 @@ def convert(
         CourseError: a weight of theirs has no rule, or a weight of ours that a rule names is not
             there.
     """
+    # Strict in both directions: each weight of theirs has a rule ...
     table = expanded(rules, model)
     unknown = sorted(weights.keys() - table.keys())
     if unknown:
@@ -362,6 +364,7 @@ def convert(
             f"The checkpoint holds {unknown[0]}, for which there is no rule; is it of another"
             " model?"
         )
+    # ... and each weight of ours comes from one of theirs.
     present = {table[name].names for name in weights}
     # Of several public names of one weight, the first is the one to ask for.
     first = {rule.names: name for name, rule in reversed(table.items()) if rule.names}
