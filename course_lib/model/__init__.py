@@ -1,3 +1,4 @@
-"""The forward path: one transformer core that says every model by configuration. Read
-`transformer.py` first.
+"""The forward path: one Transformer core, and a configuration for each model.
+
+Read `transformer.py` first.
 """

@@ -4,15 +4,15 @@ from torch import nn
 
 
 def tied(model: nn.Module) -> dict[str, str]:
-    """The further names of tied tensors -> the first name."""
-    first_name: dict[int, str] = {}
-    twins = {}
-    every = [
+    """A dict from each further name of a tied tensor to its first name."""
+    tensors = [
         *model.named_parameters(remove_duplicate=False),
         *model.named_buffers(remove_duplicate=False),
     ]
-    for name, tensor in every:
-        first = first_name.setdefault(id(tensor), name)
+    first_names: dict[int, str] = {}  # by the tensor's identity
+    further_names = {}
+    for name, tensor in tensors:
+        first = first_names.setdefault(id(tensor), name)
         if first != name:
-            twins[name] = first
-    return twins
+            further_names[name] = first
+    return further_names
