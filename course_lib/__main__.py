@@ -17,7 +17,12 @@ import typer
 from course_lib.errors import CourseError, CourseWarning
 from course_lib.files import DATA, locked, read_json
 from course_lib.memory import restart_keeping_large_buffers
-from course_lib.training.pretrain_config import PretrainConfig, TokenizeConfig
+from course_lib.training.pretrain_config import (
+    OptimizerName,
+    PretrainConfig,
+    ScheduleName,
+    TokenizeConfig,
+)
 
 if TYPE_CHECKING:
     from course_lib.data.columns import Columns
@@ -128,14 +133,14 @@ def pretrain(
     ] = PRETRAIN.accumulate,
     lr: Annotated[float, typer.Option(help="Peak learning rate.")] = PRETRAIN.lr,
     schedule: Annotated[
-        Literal["cosine", "wsd"],
+        ScheduleName,
         typer.Option(help="wsd: constant, falling over the last fifth; may be prolonged."),
     ] = PRETRAIN.schedule,
     warmup: Annotated[
         int | None, typer.Option(help="Steps; by default a tenth, at most 300.", min=0)
     ] = PRETRAIN.warmup,
     optimizer: Annotated[
-        Literal["adamw", "muon"], typer.Option(help="Muon moves the blocks' matrices.")
+        OptimizerName, typer.Option(help="Muon moves the blocks' matrices.")
     ] = PRETRAIN.optimizer,
     weight_decay: Annotated[float, typer.Option(help="Of matrices.", min=0)] = (
         PRETRAIN.weight_decay

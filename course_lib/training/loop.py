@@ -30,6 +30,7 @@ from course_lib.training.distributed import Processes
 from course_lib.training.feed import Batches, Feed, Part
 from course_lib.training.guard import Guard
 from course_lib.training.optim import OPTIMIZERS, SCHEDULES, Schedule
+from course_lib.training.pretrain_config import OptimizerName, ScheduleName
 
 # Fields of TrainConfig that decide the result. Free are the others: more steps may be asked of a
 # run that is done, and another machine may go on with it.
@@ -72,9 +73,9 @@ class TrainConfig:
 
     steps: int
     lr: float = 1e-3
-    schedule: str = "constant"
+    schedule: ScheduleName = "constant"
     warmup: int = 0
-    optimizer: str = "adamw"
+    optimizer: OptimizerName = "adamw"
     weight_decay: float = 0.01
     beta2: float = 0.999
     clip: float = 1.0

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from course_lib.errors import CourseError
+from course_lib.training.pretrain_config import OptimizerName, ScheduleName
 
 Schedule = Callable[[int], float]  # step, from 0 -> factor on the optimizer's learning rate
 
@@ -199,10 +200,14 @@ def _progress(step: int, steps: int, warmup: int) -> float:
     return min(1.0, max(0.0, (step - warmup) / max(1, steps - warmup)))
 
 
-# By name, for configs and commands. (model, lr, *, weight_decay, betas) -> optimizer
-OPTIMIZERS: Mapping[str, Callable[..., torch.optim.Optimizer]] = {"adamw": adamw, "muon": muon}
+# By name, for configs and commands; a new name also stands in `pretrain_config`.
+# (model, lr, *, weight_decay, betas) -> optimizer
+OPTIMIZERS: Mapping[OptimizerName, Callable[..., torch.optim.Optimizer]] = {
+    "adamw": adamw,
+    "muon": muon,
+}
 # (steps, warmup) -> schedule
-SCHEDULES: Mapping[str, Callable[[int, int], Schedule]] = {
+SCHEDULES: Mapping[ScheduleName, Callable[[int, int], Schedule]] = {
     "constant": lambda steps, warmup: constant(warmup),
     "linear": linear,
     "cosine": cosine,

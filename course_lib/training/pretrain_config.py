@@ -7,6 +7,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+# The names of `optim.SCHEDULES` and of `optim.OPTIMIZERS`.
+ScheduleName = Literal["constant", "linear", "cosine", "wsd"]
+OptimizerName = Literal["adamw", "muon"]
+
 # Fields that may change when a run goes on: they do not decide what it learns, but for the number
 # of steps, of which more may be asked.
 FREE = ("out", "steps", "accumulate", "save_every", "resume", "compile", "device")
@@ -60,7 +64,8 @@ class PretrainConfig(TokenizeConfig):
             128); None: rows are long from the start.
         steps: updates in all, those before a resume included.
         lr: the peak of the learning rate.
-        schedule: of the learning rate; "wsd" is constant and falls over the last fifth.
+        schedule: of the learning rate, after its warm-up; "wsd" is constant and falls over the
+            last fifth.
         warmup: steps; a tenth of all, at most 300, if None.
         optimizer: "muon" moves the blocks' matrices.
         weight_decay: of matrices.
@@ -84,9 +89,9 @@ class PretrainConfig(TokenizeConfig):
 
     steps: int = 1000
     lr: float = 1e-3
-    schedule: Literal["cosine", "wsd"] = "cosine"
+    schedule: ScheduleName = "cosine"
     warmup: int | None = None
-    optimizer: Literal["adamw", "muon"] = "adamw"
+    optimizer: OptimizerName = "adamw"
     weight_decay: float = 0.01
     beta2: float = 0.999
     precision: Literal["fp32", "bf16", "auto"] | None = None

@@ -1,11 +1,24 @@
 """Parameter groups and schedules."""
 
+from typing import get_args
+
 import pytest
 import torch
 from torch import nn
 
 from course_lib.errors import CourseError
-from course_lib.training.optim import adamw, constant, cosine, linear, muon, parameter_groups, wsd
+from course_lib.training.optim import (
+    OPTIMIZERS,
+    SCHEDULES,
+    adamw,
+    constant,
+    cosine,
+    linear,
+    muon,
+    parameter_groups,
+    wsd,
+)
+from course_lib.training.pretrain_config import OptimizerName, ScheduleName
 
 
 class Net(nn.Module):
@@ -65,6 +78,11 @@ def test_they_move_as_pytorchs_do(name, shape) -> None:
                 optimizer.zero_grad()
     torch.testing.assert_close(ours.weight, theirs.weight, rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(ours.bias, theirs.bias)
+
+
+def test_commands_offer_every_schedule_and_optimizer() -> None:
+    assert set(get_args(ScheduleName)) == SCHEDULES.keys()
+    assert set(get_args(OptimizerName)) == OPTIMIZERS.keys()
 
 
 def test_schedules_equal_transformers() -> None:
