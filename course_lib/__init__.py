@@ -1,5 +1,4 @@
-"""Pretrained language models, written to be read: one transformer core expresses every model by its
-configuration.
+"""Pretrained language models, written to be read: one Transformer, and a configuration a model.
 
     model         attention, positions, masks, the Transformer and its heads; the file
                   `model/transformer.py` is the place to begin

@@ -1,5 +1,7 @@
-"""`python -m course_lib`: pretrain, fine-tune and sample without a notebook. Errors are one line,
-exit code 1.
+"""`python -m course_lib`: pretrain, fine-tune and sample without a notebook.
+
+An error is one line, and the exit code is 1. A command's arguments are fields of a config or
+parameters of a function; it imports torch only when it runs, so `--help` is quick.
 """
 
 import os
@@ -42,7 +44,7 @@ app.add_typer(zoo_app, name="zoo")
 
 
 def set_threads(threads: int) -> int:
-    """So many CPU threads; 0 leaves it to torch."""
+    """Let torch use so many CPU threads; 0 leaves it to torch."""
     if threads:
         import torch
 
@@ -62,7 +64,7 @@ def device_named(device: str) -> str:
 
 
 def named(out: Path | None) -> Path | None:
-    """A folder of its own: "" would be the current one."""
+    """Refuse an empty path, which would be the current folder."""
     if out == Path():
         raise CourseError("--out is empty; name a folder.")
     return out
@@ -270,21 +272,21 @@ def finetune(
         "device",
         "out",
     )
-    how = {name: value for name, value in locals().items() if name in names}
+    options = {name: value for name, value in locals().items() if name in names}
     from course_lib import data, zoo
     from course_lib.training import finetune as tuning
 
-    loaded, named = zoo.open_model(model), _columns(columns)
-    test = test or data.held_out(task, columns=named)
+    loaded = zoo.open_model(model)
+    wanted = _columns(columns)
+    test = test or data.held_out(task, columns=wanted)
     rows = {
-        "train": data.task(task, n=n, columns=named, seed=seed),
-        "test": data.task(task, split=test, columns=named, seed=seed),
+        "train": data.task(task, n=n, columns=wanted, seed=seed),
+        "test": data.task(task, split=test, columns=wanted, seed=seed),
     }
-    with (
-        nullcontext() if out is None else locked(out),
-        _progress(epochs * -(-len(rows["train"]) // batch)) as watch,
-    ):
-        config = tuning.FinetuneConfig(pretrained=not scratch, **how)
+    steps = epochs * -(-len(rows["train"]) // batch)  # the last batch of an epoch may be smaller
+    lock = nullcontext() if out is None else locked(out)
+    with lock, _progress(steps) as watch:
+        config = tuning.FinetuneConfig(pretrained=not scratch, **options)
         result = tuning.finetune(
             loaded.model,  # with BERT's pooler, if it has one
             rows,
@@ -295,13 +297,8 @@ def finetune(
     if result.per_class:
         table = []
         for name, row in result.per_class.items():
-            table.append(
-                [
-                    name,
-                    *(f"{row[key]:.3f}" for key in ("precision", "recall", "f1")),
-                    f"{row['count']:,.0f}",
-                ]
-            )
+            scores = [f"{row[key]:.3f}" for key in ("precision", "recall", "f1")]
+            table.append([name, *scores, f"{row['count']:,.0f}"])
         _print_table(table, "class", "precision", "recall", "F1", "rows")
     print(
         f"{result.metric} {result.score:.4f} on {len(result.truth):,} {test} rows,"
@@ -339,9 +336,12 @@ def predict(
     for row, answer in zip(rows, ask(tuned, rows), strict=True):
         if tuned.frame.kind == "single" and tuned.names:
             answer = tuned.names[answer]
-        said = " ".join(answer) if isinstance(answer, list) else answer
-        asked = [row[key] for key in ("text", "pair") if key in row] or [" ".join(row["tokens"])]
-        print(f"{said:.3f}" if isinstance(said, float) else said, *asked, sep="\t")
+        if isinstance(answer, list):
+            answer = " ".join(answer)
+        if isinstance(answer, float):
+            answer = f"{answer:.3f}"
+        texts = [row[key] for key in ("text", "pair") if key in row] or [" ".join(row["tokens"])]
+        print(answer, *texts, sep="\t")
 
 
 @app.command()
@@ -383,18 +383,23 @@ def generate(
     ids = start + loaded.tokenizer.encode(prompt, special=False).ids
     if not ids:
         raise CourseError("This model has no start token; give it a prompt.")
-    said, shown = list(ids), 0
-    how: dict[str, Any] = {
-        "do_sample": sample,
-        "temperature": temperature,
-        "top_k": top_k,
-        "top_p": top_p,
-        "min_p": min_p,
-    }
-    how |= {"eos": vocab.eos, "generator": torch.Generator().manual_seed(seed) if sample else None}
-    for step in stream(loaded.model, torch.tensor([ids]), max_new_tokens=new, **how):
-        said.append(int(step.token[0]))
-        text = loaded.tokenizer.decode(said)
+    steps = stream(
+        loaded.model,
+        torch.tensor([ids]),  # 1 T
+        max_new_tokens=new,
+        do_sample=sample,
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        min_p=min_p,
+        eos=vocab.eos,
+        generator=torch.Generator().manual_seed(seed) if sample else None,
+    )
+    written = list(ids)
+    shown = 0  # characters on the screen
+    for step in steps:
+        written.append(int(step.token[0]))
+        text = loaded.tokenizer.decode(written)
         if not text.endswith("\N{REPLACEMENT CHARACTER}"):  # half a character: wait for the rest
             print(text[shown:], end="", flush=True)
             shown = len(text)
@@ -418,19 +423,15 @@ def info(
     if model:
         _print_table(zoo.facts(model))
         return
-    here = {
+    machine = {
         "course_lib": __version__,
         "Python": platform.python_version(),
         "PyTorch": torch.__version__,
+        "cores": f"{os.cpu_count()}, of which PyTorch uses {torch.get_num_threads()}",
+        "bf16 on the CPU": "yes" if has_bf16("cpu") else "no",
+        "GPU": torch.cuda.get_device_name() if torch.cuda.is_available() else "none",
     }
-    here["cores"] = f"{os.cpu_count()}, of which PyTorch uses {torch.get_num_threads()}"
-    here["bf16 on the CPU"] = "yes" if has_bf16("cpu") else "no"
-    _print_table(
-        [
-            *here.items(),
-            ("GPU", torch.cuda.get_device_name() if torch.cuda.is_available() else "none"),
-        ]
-    )
+    _print_table(machine.items())
 
 
 @zoo_app.command("list")
@@ -439,7 +440,8 @@ def zoo_list() -> None:
     from course_lib import zoo
 
     rows = []
-    for name, card in ((name, zoo.card(name)) for name in zoo.names()):
+    for name in zoo.names():
+        card = zoo.card(name)
         scores = ", ".join(f"{key} {value:.3f}" for key, value in card["scores"].items())
         rows.append([name, f"{card['steps']:,}", f"{card['tokens']:,}", scores])
     _print_table(rows, "name", "steps", "tokens", "scores")
@@ -462,13 +464,13 @@ def fetch(
     from course_lib import data, hub
 
     readers = {"models": hub.pretrained, "tasks": data.task, "corpora": data.corpus}
+    todo = []
     missing = []
     try:
-        entries = [(kind, one) for kind, some in read_json(wanted).items() for one in some]
-        todo = [
-            (readers[kind], one["name"], one.get("revision"), one["megabytes"])
-            for kind, one in entries
-        ]
+        for kind, entries in read_json(wanted).items():
+            for entry in entries:
+                name = entry["name"]
+                todo.append((readers[kind], name, entry.get("revision"), entry["megabytes"]))
     except (AttributeError, KeyError, TypeError):
         raise CourseError(
             f"{wanted} is not a list of what to fetch; data/class.json shows what one holds."
@@ -527,9 +529,7 @@ def _is_file(source: str) -> bool:
 
 @contextmanager
 def _progress(steps: int) -> "Iterator[Callable[[Step], Step]]":
-    """What training steps are shown to: a bar on stderr from the first one on, with loss, speed and
-    time left.
-    """
+    """A bar on stderr with loss, speed and time left; what it gives is called with each step."""
     from tqdm import tqdm
 
     with tqdm(total=steps, unit="step", dynamic_ncols=True, delay=1e-3, mininterval=0) as bar:
@@ -545,6 +545,7 @@ def _progress(steps: int) -> "Iterator[Callable[[Step], Step]]":
 
 
 def _print_table(rows: "Iterable[Sequence[str]]", *columns: str) -> None:
+    """A table on the screen; without names of columns it has no header."""
     from rich.console import Console
     from rich.table import Table
 
@@ -555,8 +556,9 @@ def _print_table(rows: "Iterable[Sequence[str]]", *columns: str) -> None:
 
 
 def add_commands() -> None:
-    """Add what other packages register under `course_lib.commands`: a Typer app, a function, or
-    GROUP.NAME of one.
+    """Add the commands that other packages register under the entry point `course_lib.commands`.
+
+    An entry is a Typer app or a function. Its name is the command's, or GROUP.NAME.
     """
     groups = {"": app, "zoo": zoo_app}
     for point in sorted(entry_points(group="course_lib.commands"), key=lambda point: point.name):
@@ -571,18 +573,16 @@ def add_commands() -> None:
             groups[group].command(name)(command)
 
 
-def _show_warning(otherwise: Callable[..., None], message: Warning, *where: Any) -> None:
-    """A `CourseWarning` is one line without its place in the code."""
+def _show_warning(show: Callable[..., None], message: Warning, *place: Any) -> None:
+    """Show a `CourseWarning` as one line, without its place in the code; others as usual."""
     if isinstance(message, CourseWarning):
         print(f"note: {message}", file=sys.stderr)
     else:
-        otherwise(message, *where)
+        show(message, *place)
 
 
 def main() -> None:
-    """The command line; a `CourseError` becomes one line on stderr and exit code 1, as does
-    Ctrl-C.
-    """
+    """The command line. A `CourseError` becomes one line on stderr and exit code 1."""
     warnings.showwarning = partial(_show_warning, warnings.showwarning)
     try:
         add_commands()

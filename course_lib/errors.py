@@ -6,4 +6,4 @@ class CourseError(ValueError):
 
 
 class CourseWarning(UserWarning):
-    """What was done with input that is not whole, said in one sentence."""
+    """A sentence on input that has gaps: what was left out."""

@@ -26,8 +26,14 @@ DATA = _INSTALLED if _INSTALLED.is_dir() else COURSE / "data"
 
 @contextmanager
 def atomic_path(path: str | Path) -> Iterator[Path]:
-    """A path in a new folder beside `path`, for whoever writes it by name; renamed to `path` once
-    the block ends well: a crash, a full disk or a SIGKILL leaves the previous file as it was."""
+    """A path to write to, in a new folder beside `path`; what was written becomes `path`.
+
+    This happens by one rename when the block ends without an error. After a crash, a full disk or a
+    SIGKILL the previous file is as it was.
+
+    Raises:
+        CourseError: the file cannot be written.
+    """
     path = Path(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -37,7 +43,7 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
             written = Path(folder) / path.name
             yield written
             with written.open("r+b") as file:
-                os.fsync(file.fileno())
+                os.fsync(file.fileno())  # on the disk before it takes the place of the old one
             mask = os.umask(0o022)  # the only way to read it is to set it
             os.umask(mask)
             written.chmod(0o666 & ~mask)  # safetensors writes for the owner only
@@ -51,18 +57,20 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
 
 @contextmanager
 def atomic_write(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
-    """The same as an open file; text is UTF-8."""
-    with (
-        atomic_path(path) as new,
-        new.open(mode, encoding=None if "b" in mode else "utf-8") as file,
-    ):
+    """The same as `atomic_path`, as an open file; text is UTF-8."""
+    encoding = None if "b" in mode else "utf-8"
+    with atomic_path(path) as new, new.open(mode, encoding=encoding) as file:
         yield file
 
 
 @contextmanager
 def locked(folder: str | Path) -> Iterator[None]:
-    """Keep other processes out of a folder, but not on Windows; the system gives it back when this
-    one ends or dies.
+    """Keep other processes out of a folder; on Windows this does nothing.
+
+    The system opens the lock when this process ends, even if it is killed.
+
+    Raises:
+        CourseError: another process is in the folder, or nothing can be written there.
     """
     path = Path(folder) / ".lock"
     try:
@@ -75,12 +83,13 @@ def locked(folder: str | Path) -> Iterator[None]:
             if fcntl is not None:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            who = f"Process {path.read_text() or 'of another name'} is writing in {folder}"
+            owner = path.read_text() or "of another name"
             raise CourseError(
-                f"{who}: wait for its end, stop it, or name another folder."
+                f"Process {owner} is writing in {folder}: wait for its end, stop it, or name"
+                " another folder."
             ) from None
         file.truncate(0)
-        print(os.getpid(), file=file, end="", flush=True)
+        print(os.getpid(), file=file, end="", flush=True)  # for the message of another process
         try:
             yield
         finally:
@@ -90,12 +99,13 @@ def locked(folder: str | Path) -> Iterator[None]:
 
 
 def sweep(path: str | Path) -> None:
-    """Remove what writers of `path` that were killed left beside it; for its only writer to
-    call.
-    """
+    """Remove what killed writers of `path` left beside it. Only its one writer may call this."""
     path = Path(path)
     for leftover in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
-        shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink(missing_ok=True)
+        if leftover.is_dir():
+            shutil.rmtree(leftover)
+        else:
+            leftover.unlink(missing_ok=True)
 
 
 def write_json(path: str | Path, value: Any) -> None:

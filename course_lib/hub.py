@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from course_lib.errors import CourseError
 
@@ -29,38 +29,38 @@ ABSENT = (
     "cannot be had: the hub does not answer (or HF_HUB_OFFLINE is set), and the cache holds no"
     " copy."
 )
-# What an error means, by its class's name (the libraries use two versions of one HTTP client) or by
-# words in it.
-MEANING = {
-    ("RevisionNotFoundError", "Revision '"): "does not exist; look its revisions up on its page.",
-    (
+# What an error means -> how it is known: by its class's name, or by words in its message. (Names
+# in place of classes, because the libraries use two versions of one HTTP client.)
+SIGNS = {
+    "does not exist; look its revisions up on its page.": ["RevisionNotFoundError", "Revision '"],
+    "is given only to those who asked its owners; ask on its page and log in.": [
         "GatedRepoError",
         "gated dataset",
-    ): "is given only to those who asked its owners; ask on its page and log in.",
-    (
+    ],
+    "is not on the hub, or is private; check the spelling.": [
         "RepositoryNotFoundError",
         "DatasetNotFoundError",
-    ): "is not on the hub, or is private; check the spelling.",
-    (
+    ],
+    ABSENT: [
         "ConnectionError",
         "TransportError",
         "TimeoutException",
         "LocalEntryNotFoundError",
         "find cache for",
-    ): ABSENT,
-    (
+    ],
+    "comes as a Python script, which is not executed; try its revision refs/convert/parquet.": [
         "no longer supported",
-    ): "comes as a Python script, which is not executed; try its revision refs/convert/parquet.",
+    ],
 }
 
 
 @dataclass(frozen=True)
 class Name:
-    """A name taken apart. place: "owner/name" on the hub, or the path of a folder."""
+    """A name taken apart."""
 
-    place: str
+    place: str  # "owner/name" on the hub, or the path of a folder
     config: str | None = None
-    revision: str | None = None
+    revision: str | None = None  # a commit, branch or tag
 
     @property
     def folder(self) -> Path | None:
@@ -76,28 +76,39 @@ def parse(source: str) -> Name:
     if Name(rest).folder is not None:  # a path may hold ":" and "@" itself
         return Name(rest)
     rest, _, revision = rest.partition("@")
-    place, _, config = rest.rpartition(":") if ":" in rest else (rest, "", "")
+    place = rest
+    config = ""
+    if ":" in rest:
+        place, _, config = rest.rpartition(":")
     name = Name(place, config or None, revision or None)
     if name.folder is not None:
         if revision:
             raise CourseError(f"{source}: a folder has no revisions; leave out @{revision}.")
     elif not REPOSITORY.fullmatch(place):
-        say = "write hub:NAME or hub:OWNER/NAME, then :CONFIG and @REVISION if wanted"
-        raise CourseError(f"{source} names neither a folder that exists nor a repository; {say}.")
+        raise CourseError(
+            f"{source} names neither a folder that exists nor a repository; write hub:NAME or"
+            " hub:OWNER/NAME, then :CONFIG and @REVISION if wanted."
+        )
     return name
 
 
 def is_repository(source: str | Path) -> bool:
-    """Whether a text could be the name of a model on the hub, with or without "hub:". A `Path`
-    never is.
+    """Whether this could be the name of a model on the hub, with or without "hub:".
+
+    A `Path` never is.
     """
     name = source.partition("@")[0] if isinstance(source, str) else ""
     return name.startswith(PREFIX) or REPOSITORY.fullmatch(name) is not None
 
 
 def pretrained(source: str | Path) -> Path:
-    """The folder of a checkpoint: itself, or that of "OWNER/NAME@REVISION", fetched or from the
-    cache.
+    """The folder of a checkpoint; one of the hub is fetched, or found in the cache.
+
+    Args:
+        source: a folder, or "OWNER/NAME@REVISION" with or without "hub:".
+
+    Raises:
+        CourseError: it cannot be had, or is no model.
     """
     from huggingface_hub import snapshot_download
 
@@ -105,11 +116,10 @@ def pretrained(source: str | Path) -> Path:
     if str(source) and folder.is_dir():  # an empty path would be the current folder
         return folder
     if not is_repository(source):
-        say = (
-            "give the path of a downloaded model (config.json + safetensors), or OWNER/NAME of"
-            " the hub"
+        raise CourseError(
+            f"There is no folder {str(source)!r}; give the path of a downloaded model (config.json"
+            " + safetensors), or OWNER/NAME of the hub."
         )
-        raise CourseError(f"There is no folder {str(source)!r}; {say}.")
     name = parse(str(source))
     if name.folder is not None:
         return name.folder
@@ -117,8 +127,14 @@ def pretrained(source: str | Path) -> Path:
         raise CourseError(f"{source}: a model has no configurations; leave out :{name.config}.")
     try:
         with reached():
-            files: Any = {"allow_patterns": list(MODEL_FILES), "ignore_patterns": NOT_MODULES}
-            folder = Path(snapshot_download(name.place, revision=name.revision, **files))
+            folder = Path(
+                snapshot_download(
+                    name.place,
+                    revision=name.revision,
+                    allow_patterns=list(MODEL_FILES),
+                    ignore_patterns=NOT_MODULES,
+                )
+            )
     except Exception as error:  # the library has a dozen kinds, and httpx's beside
         raise explain(error, name, "model") from error
     if not (folder / "config.json").is_file():
@@ -129,46 +145,57 @@ def pretrained(source: str | Path) -> Path:
 
 
 def commit(name: Name) -> str | None:
-    """The commit that a dataset's revision ("main" if there is none) stood for when it was last
-    fetched, if ever.
-    """
+    """The commit of a dataset when it was last fetched; None if it never was."""
     from huggingface_hub import constants
 
     revision = name.revision or "main"
     if COMMIT.fullmatch(revision):
         return revision
-    ref = (
-        Path(constants.HF_HUB_CACHE)
-        / f"datasets--{name.place.replace('/', '--')}"
-        / "refs"
-        / revision
-    )
-    return ref.read_text(encoding="utf-8").strip() if ref.is_file() else None
+    # The cache keeps what a branch or tag stood for in a file of its name.
+    repository = f"datasets--{name.place.replace('/', '--')}"
+    file = Path(constants.HF_HUB_CACHE) / repository / "refs" / revision
+    return file.read_text(encoding="utf-8").strip() if file.is_file() else None
 
 
 def explain(error: BaseException, name: Name, kind: Literal["model", "dataset"]) -> CourseError:
-    """One sentence for what went wrong on the way to the hub, or with a folder in its layout."""
-    what = f"The {kind} {name.place!r}" + (
-        f" at revision {name.revision!r}" if name.revision else ""
-    )
-    said = set()
+    """One sentence for what went wrong on the way to the hub, or with a folder in its layout.
+
+    Args:
+        error: what a library raised.
+        name: of the model or dataset.
+        kind: which of the two.
+
+    Returns:
+        The error to raise instead.
+    """
+    subject = f"The {kind} {name.place!r}"
+    if name.revision:
+        subject += f" at revision {name.revision!r}"
+
+    # The messages and class names of the error and of all its causes
+    texts: set[str] = set()
     cause: BaseException | None = error
-    while cause is not None and str(cause) not in said:
-        said |= {str(cause), *(parent.__name__ for parent in type(cause).__mro__)}
+    while cause is not None and str(cause) not in texts:
+        texts.add(str(cause))
+        texts |= {parent.__name__ for parent in type(cause).__mro__}
         cause = cause.__cause__ or cause.__context__
-    for signs, meaning in MEANING.items():
-        if any(sign in one for sign in signs for one in said) and not (
-            meaning == ABSENT and name.folder
-        ):
-            return CourseError(f"{what} {meaning}")
+    everything = "\n".join(texts)
+
+    for meaning, signs in SIGNS.items():
+        if meaning == ABSENT and name.folder:
+            continue  # a folder needs no hub
+        if any(sign in everything for sign in signs):
+            return CourseError(f"{subject} {meaning}")
     reason = " ".join(str(error).split())[:400].rstrip(".")
-    return CourseError(f"{what} could not be loaded: {reason or type(error).__name__}.")
+    return CourseError(f"{subject} could not be loaded: {reason or type(error).__name__}.")
 
 
 @contextmanager
 def reached() -> Iterator[None]:
-    """Ask the hub first whether it answers; if not, the libraries work from their caches inside of
-    this context, where they would try again for half a minute, file by file."""
+    """A context in which the libraries read the hub; without a network, their caches only.
+
+    They would otherwise try for half a minute, file by file. So the hub is asked once first.
+    """
     import datasets
     from huggingface_hub import constants, get_session
 

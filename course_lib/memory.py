@@ -1,9 +1,10 @@
 """How the C library hands out memory to a process that trains.
 
-glibc gives large freed buffers back to the system, and asks for them anew at the next step: some
-ten thousand page faults each time, about a tenth of a CPU's time. Two environment variables tell it
-to keep them. They count from a process's start, so whoever starts one sets them: the Makefile, the
-command line, the bench."""
+glibc gives large freed buffers back to the system, and asks for them again at the next step. Each
+time this costs some ten thousand page faults, about a tenth of a CPU's time. Two environment
+variables tell it to keep the buffers. It reads them only when a process starts, so whoever starts
+one sets them: the Makefile, the command line, the bench.
+"""
 
 import os
 import sys
@@ -16,6 +17,6 @@ KEEP_LARGE_BUFFERS: Mapping[str, str] = {
 
 
 def restart_keeping_large_buffers() -> None:
-    """Start this very command anew with the variables set, unless they are, or it is not Linux."""
+    """Start this command again with the variables set; do nothing if they are, or off Linux."""
     if sys.platform == "linux" and not KEEP_LARGE_BUFFERS.keys() <= os.environ.keys():
         os.execve(sys.executable, sys.orig_argv, {**os.environ, **KEEP_LARGE_BUFFERS})

@@ -1,6 +1,4 @@
-"""What models, objectives and data agree on: a vocabulary's special tokens, and the label of no
-target.
-"""
+"""What models, objectives and data agree on: special tokens, and the label for no target."""
 
 from dataclasses import dataclass
 

@@ -10,17 +10,17 @@ from course_lib.families.word_vectors import WordVectors
 
 
 class AnalogyQuestion(NamedTuple):
-    """a is to b as c is to d. others: wrong answers to choose from."""
+    """a is to b as c is to d."""
 
     a: str
     b: str
     c: str
     d: str
-    others: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()  # wrong answers to choose from
 
 
 class AnalogyScores(NamedTuple):
-    """What `analogies` found; a, b and c are never an answer."""
+    """How many answers were right; a, b and c are never an answer."""
 
     accuracy: float  # of the first word among all
     choice: float  # of the best of the given answers
@@ -28,19 +28,37 @@ class AnalogyScores(NamedTuple):
 
 
 def score(vectors: WordVectors, asked: Sequence[AnalogyQuestion]) -> AnalogyScores:
-    """Answer by 3CosAdd: the word nearest to b - a + c, all three of length 1 and not counted
-    themselves (Mikolov et al. 2013c; Levy and Goldberg 2014, equation 2)."""
-    known = [q for q in asked if all(word in vectors for word in (q.a, q.b, q.c, q.d, *q.others))]
+    """Answer by 3CosAdd: the word nearest to b - a + c, with all three vectors of length 1.
+
+    (Mikolov et al. 2013c; Levy and Goldberg 2014, equation 2.) Letters: Q questions, V words.
+
+    Args:
+        vectors: of the words.
+        asked: the questions; those with a word that has no vector are left out.
+
+    Raises:
+        CourseError: all are left out.
+    """
+    known = []
+    for question in asked:
+        words = (question.a, question.b, question.c, question.d, *question.others)
+        if all(word in vectors for word in words):
+            known.append(question)
     if not known:
         raise CourseError(f"None of the {len(asked)} questions has vectors for all its words.")
-    units = vectors.units()
-    given = torch.tensor([[vectors.numbers[word] for word in (q.a, q.b, q.c)] for q in known])
-    a, b, c = units[given].unbind(1)
-    cosines = ((b - a + c) @ units.T).scatter(1, given, float("-inf"))  # one row a question
-    answers = [vectors.words[i] for i in cosines.argmax(1).tolist()]
-    right = sum(answer == q.d for answer, q in zip(answers, known, strict=True))
-    chosen = sum(
-        max((q.d, *q.others), key=lambda word: float(scores[vectors.numbers[word]])) == q.d
-        for scores, q in zip(cosines, known, strict=True)
-    )
+
+    units = vectors.units()  # V D
+    numbers = vectors.numbers
+    given = torch.tensor([[numbers[q.a], numbers[q.b], numbers[q.c]] for q in known])  # Q 3
+    a, b, c = units[given].unbind(1)  # Q D each
+    cosines = (b - a + c) @ units.T  # Q V
+    cosines = cosines.scatter(1, given, float("-inf"))
+
+    right = 0
+    chosen = 0
+    for question, scores, best in zip(known, cosines, cosines.argmax(1).tolist(), strict=True):
+        right += vectors.words[best] == question.d
+        # The best of the given answers; of equally good ones the first.
+        answers = {word: float(scores[numbers[word]]) for word in (question.d, *question.others)}
+        chosen += max(answers, key=answers.__getitem__) == question.d
     return AnalogyScores(right / len(known), chosen / len(known), len(known))

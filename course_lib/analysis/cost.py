@@ -1,5 +1,4 @@
-"""What a transformer costs, from its configuration alone, and the power law of the loss that the
-cost buys.
+"""What a transformer costs, from its configuration alone, and how the loss falls with the cost.
 
 A FLOP is one addition or one multiplication; 1e9 bytes are a gigabyte.
 
@@ -26,7 +25,7 @@ PETAFLOP_DAY = 1e15 * 86400
 
 
 class _Unfilled(TorchFunctionMode):
-    """Weights get no random values, which the meta device would pretend to draw, slowly."""
+    """Leave weights without random values; the meta device would pretend to draw them, slowly."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -243,9 +242,9 @@ def frontier(compute: Sequence[float], loss: Sequence[float]) -> list[int]:
     Kaplan et al. 2020, figure 1.
     """
     best = float("inf")
-    kept = []
+    unbeaten = []
     for i in sorted(range(len(loss)), key=lambda i: (compute[i], loss[i])):
         if loss[i] < best:
             best = loss[i]
-            kept.append(i)
-    return kept
+            unbeaten.append(i)
+    return unbeaten

@@ -42,8 +42,8 @@ def fill_in_accuracy(model: nn.Module, tokenizer: Tokenizer, blanks: Sequence[Bl
     vocab = tokenizer.vocab
     right = 0
     with evaluating(model):
-        for some in _batches(blanks):
-            rows = [_encoded(tokenizer, blank) for blank in some]
+        for part in _batches(blanks):
+            rows = [_encoded(tokenizer, blank) for blank in part]
             batch = pad_to_longest([ids for ids, _ in rows], vocab.pad or 0)
             is_answer = pad_to_longest([inside for _, inside in rows], False)["ids"].bool()
             ids = batch["ids"]
@@ -85,9 +85,11 @@ def restore_accuracy(
     vocab = tokenizer.vocab
     right = 0
     with evaluating(model):
-        for some in _batches(blanks):
-            sources, targets, is_answer = [], [], []
-            for blank in some:
+        for part in _batches(blanks):
+            sources = []
+            targets = []
+            is_answer = []
+            for blank in part:
                 row, inside = _encoded(tokenizer, blank)
                 ids = torch.tensor(row)
                 start = inside.index(True)
@@ -117,7 +119,7 @@ def restore_accuracy(
 
 @torch.no_grad()
 def target_accuracy(model: Seq2SeqLM, batches: Iterable[Batch]) -> float:
-    """Share of the targets' tokens that are the likeliest, each after the target before it."""
+    """Share of the targets' tokens that the model predicts, given the right tokens before each."""
     device = next(model.parameters()).device
     right = 0
     total = 0
@@ -147,7 +149,9 @@ def detection(model: Electra, batches: Iterable[Batch]) -> dict[str, float]:
         of masked tokens that the generator guesses.
     """
     device = next(model.parameters()).device
-    predicted, replaced, guessed = [], [], []
+    predicted = []
+    replaced = []
+    guessed = []
     with evaluating(model):
         for batch in batches:
             names = ("ids", "labels", "loss_mask", "attention_mask")
@@ -177,6 +181,7 @@ def mean_loss(model: nn.Module, loss: Loss, batches: Iterable[Batch]) -> float:
 
 
 def _batches(blanks: Sequence[Blank]) -> Iterator[Sequence[Blank]]:
+    """So many of the blanks as are read at once."""
     for start in range(0, len(blanks), BATCH):
         yield blanks[start : start + BATCH]
 
@@ -193,7 +198,7 @@ def _encoded(tokenizer: Tokenizer, blank: Blank) -> tuple[list[int], list[bool]]
 
 
 def _whole_answers(logits: Tensor, ids: Tensor, is_answer: Tensor) -> int:
-    """Rows of which every answer token is the likeliest.
+    """How many rows have every token of the answer right.
 
     Args:
         logits: [N V] of the N answer tokens.

@@ -33,8 +33,10 @@ def capture(model: nn.Module, *patterns: str, detach: bool = True) -> Iterator[d
         for pattern in patterns:
             matching = [(name, module) for name, module in parts if _matches(name, pattern)]
             if not matching:
-                some = ", ".join(name for name, _ in parts[1:12])
-                raise CourseError(f"No part of the model is called {pattern!r}; it has {some}, ...")
+                examples = ", ".join(name for name, _ in parts[1:12])
+                raise CourseError(
+                    f"No part of the model is called {pattern!r}; it has {examples}, ..."
+                )
             for name, module in matching:
                 handle = module.register_forward_hook(partial(keep, name))
                 hooks.callback(handle.remove)

@@ -10,6 +10,7 @@ import string
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from course_lib.errors import CourseError
@@ -86,21 +87,23 @@ def entity_f1(predictions: Sequence[Sequence[str]], truth: Sequence[Sequence[str
     from seqeval.metrics import f1_score
 
     _same_length(predictions, truth)
-    check_tags(tag for row in [*predictions, *truth] for tag in row)
-    # seqeval knows E and S
+    check_tags(chain.from_iterable([*predictions, *truth]))
+    right = [_seqeval_tags(row) for row in truth]
+    predicted = [_seqeval_tags(row) for row in predictions]
+    return float(f1_score(right, predicted, zero_division=0))
+
+
+def _seqeval_tags(tags: Sequence[str]) -> list[str]:
+    """Tags as seqeval knows them: S and E in place of U and L."""
     names = {"U-": "S-", "L-": "E-"}
-    rows = [
-        [[names.get(tag[:2], tag[:2]) + tag[2:] for tag in row] for row in part]
-        for part in (truth, predictions)
-    ]
-    return float(f1_score(*rows, zero_division=0))
+    return [names.get(tag[:2], tag[:2]) + tag[2:] for tag in tags]
 
 
 def check_tags(tags: Iterable[str]) -> None:
-    """Whether these are tags of entities.
+    """Refuse what is no tag of entities.
 
     Raises:
-        CourseError: one is not.
+        CourseError: if there is one.
     """
     for tag in tags:
         if not re.match(r"O$|[BIESLU]-", tag):
@@ -288,14 +291,13 @@ def _mean_of_best(
     predictions: Sequence[str], truth: Answers, score: Callable[[str, str], float]
 ) -> float:
     """The mean over rows of the best score that one of the true answers gives."""
-    best = [
-        max(score(prediction, answer) for answer in answers)
-        for prediction, answers in zip(predictions, _answers(predictions, truth), strict=True)
-    ]
+    best = []
+    for prediction, answers in zip(predictions, _answers(predictions, truth), strict=True):
+        best.append(max(score(prediction, answer) for answer in answers))
     return sum(best) / len(best)
 
 
 def _plain(answer: str) -> list[str]:
     """The words of an answer that are compared, as SQuAD does: no case, punctuation or articles."""
-    kept = "".join(c for c in answer.lower() if c not in string.punctuation)
-    return re.sub(r"\b(a|an|the)\b", " ", kept).split()
+    letters = "".join(c for c in answer.lower() if c not in string.punctuation)
+    return re.sub(r"\b(a|an|the)\b", " ", letters).split()

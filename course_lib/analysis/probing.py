@@ -29,7 +29,7 @@ def by_words(
 ) -> Float[Tensor, "... W W"]:
     """Attention between words, from that between tokens (Clark et al. 2019, section 4.1).
 
-    To a word goes what goes to all its tokens; from it comes the mean of what comes from them.
+    Attention to a word is the sum over its tokens; attention from a word is the mean over them.
 
     Args:
         weights: between tokens.
@@ -96,11 +96,11 @@ def _parts(
     for start in range(0, len(order), BATCH):
         numbers = order[start : start + BATCH]
         inputs = pad_to_longest([codes[number].ids for number in numbers], tokenizer.vocab.pad or 0)
+        inputs = {name: value.to(device) for name, value in inputs.items()}
+        body = getattr(model, "stack", model)
         with evaluating(model), capture(model, *names) as seen:
-            getattr(model, "stack", model)(
-                **{name: value.to(device) for name, value in inputs.items()}
-            )
-        by_text = torch.stack(list(seen.values()), dim=1).cpu()  # texts of the batch first
+            body(**inputs)
+        by_text = torch.stack(list(seen.values()), dim=1).cpu()  # B L ...
         outputs |= zip(numbers, by_text, strict=True)
     return [(code, outputs[number]) for number, code in enumerate(codes)]
 
@@ -117,11 +117,11 @@ def hits(
     for weights, row in zip(attention, rows, strict=True):
         looked = looks(weights)
         for relation, dependent, governor in arcs(row):
-            both = torch.stack(
-                [looked[..., dependent] == governor, looked[..., governor] == dependent]
-            )
+            from_dependent = looked[..., dependent] == governor  # L H
+            from_governor = looked[..., governor] == dependent
+            both = torch.stack([from_dependent, from_governor])
             by_relation.setdefault(relation, []).append(both)
-    return {relation: torch.stack(arcs_, dim=-1) for relation, arcs_ in by_relation.items()}
+    return {relation: torch.stack(found, dim=-1) for relation, found in by_relation.items()}
 
 
 def looks(weights: Float[Tensor, "*H W W"]) -> Int[Tensor, "*H W"]:
@@ -131,7 +131,7 @@ def looks(weights: Float[Tensor, "*H W W"]) -> Int[Tensor, "*H W"]:
 
 
 def distances(rows: Sequence[Row]) -> dict[str, Int[Tensor, " N"]]:
-    """Relation -> governor's place minus dependent's of each arc, in the order of `hits`."""
+    """Relation -> of each arc, the governor's position minus the dependent's, as in `hits`."""
     by_relation: dict[str, list[int]] = {}
     for row in rows:
         for relation, dependent, governor in arcs(row):
@@ -147,9 +147,8 @@ def usual(distance: Int[Tensor, " N"]) -> int:
 
 def arcs(row: Row) -> Iterator[tuple[str, int, int]]:
     """(relation, dependent, governor) of a sentence's words but its root and its punctuation."""
-    for dependent, (governor, relation) in enumerate(
-        zip(row["heads"], row["deprels"], strict=True)
-    ):
+    governors = zip(row["heads"], row["deprels"], strict=True)
+    for dependent, (governor, relation) in enumerate(governors):
         if governor >= 0 and relation != "punct":
             yield relation, dependent, governor
 
@@ -165,9 +164,9 @@ def linear_probe(
         classes: how many there are.
         steps: of L-BFGS, at most.
     """
-    mean = x.mean(dim=0)
+    mean = x.mean(dim=0)  # D
     spread = x.std(dim=0) + 1e-6
-    scaled = (x - mean) / spread
+    scaled = (x - mean) / spread  # L-BFGS gets on faster if all numbers are of one size
     probe = nn.Linear(x.shape[1], classes)
     nn.init.zeros_(probe.weight)
     nn.init.zeros_(probe.bias)

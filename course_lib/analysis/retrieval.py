@@ -49,7 +49,7 @@ class BM25:
             for word, count in counted.items():
                 postings.setdefault(word, []).append((number, count))
         norm = K1 * (1 - B + B * lengths / max(float(lengths.mean()), 1e-9))
-        # word -> texts, what it adds to each
+        # word -> the texts with it, and what it adds to the score of each
         self.postings: dict[str, tuple[NDArray[np.int64], Floats]] = {}
         for word, entries in postings.items():
             numbers, tf = np.array(entries).T
@@ -119,18 +119,20 @@ class Index:
         elif how == "dense":
             scores = self._by_vectors(queries)
         else:
+            scores = []
             pairs = zip(self._by_words(queries), self._by_vectors(queries), strict=True)
-            scores = [
-                (_reciprocal_ranks(a) + _reciprocal_ranks(b)).astype(np.float32) for a, b in pairs
-            ]
-        return [self._hits(some, k) for some in scores]
+            for by_words, by_vectors in pairs:
+                both = _reciprocal_ranks(by_words) + _reciprocal_ranks(by_vectors)
+                scores.append(both.astype(np.float32))
+        return [self._hits(of_query, k) for of_query in scores]
 
     def _by_words(self, queries: Sequence[str]) -> list[Floats]:
-        """Of each query the scores of all texts, [n]; -inf where none of its words stands."""
+        """Of each query the scores of all texts, [n]; -inf for a text without any of its words."""
         scores = [self.bm25.scores(query) for query in queries]
-        return [np.where(some > 0, some, -np.inf) for some in scores]
+        return [np.where(of_query > 0, of_query, -np.inf) for of_query in scores]
 
     def _by_vectors(self, queries: Sequence[str]) -> list[Floats]:
+        """Of each query the cosines with all texts, [n]."""
         if self.vectors is None or self.embedder is None:
             raise CourseError(
                 "This index has no vectors; search by bm25, or build it with an embedder."
@@ -146,13 +148,14 @@ def best(scores: Floats, k: int) -> NDArray[np.int64]:
     """The numbers of the k largest scores above -inf, best first, equal ones in order."""
     candidates = np.flatnonzero(scores > -np.inf)
     if len(candidates) > k:
-        # with all that equal it, so that ties are cut by number
+        # Keep all that equal the k-th largest: among these the lower number comes first.
         least = np.partition(scores[candidates], -k)[-k]
         candidates = candidates[scores[candidates] >= least]
     return candidates[np.lexsort((candidates, -scores[candidates]))][:k]
 
 
 def _reciprocal_ranks(scores: Floats) -> Floats:
+    """1 / (60 + rank) of each text; 0 where it is no hit."""
     out = np.zeros(len(scores))
     order = best(scores, len(scores))
     out[order] = 1 / (RRF + np.arange(1, len(order) + 1))

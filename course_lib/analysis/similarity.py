@@ -15,8 +15,16 @@ def sts(
     *,
     batch: int = 32,
 ) -> float:
-    """Semantic textual similarity: Spearman's correlation of the cosines and the labels (section
-    4.1).
+    """Semantic textual similarity: Spearman's correlation of the cosines and the labels.
+
+    (Reimers and Gurevych 2019, section 4.1.)
+
+    Args:
+        embedder: gives the vectors.
+        texts: the first of each pair.
+        pairs: the second.
+        labels: how alike they are.
+        batch: texts that are read at once.
     """
     u, v = encode(embedder, [*texts, *pairs], batch=batch).chunk(2)
     return spearman(cosines(u, v).tolist(), list(labels))

@@ -34,11 +34,16 @@ class Ended:
 def beam_search(
     state: State, config: GenerationConfig, returned: int
 ) -> tuple[Int[Tensor, "PR T+new"], Float[Tensor, " PR"]]:
-    """The `returned` best texts of each prompt, best first, and their scores.
+    """The best texts of each prompt, best first, and their scores.
 
     Rows p * K ... (p + 1) * K - 1 of the state are the beams of prompt p, best first. A prompt is
-    open until K of its texts have ended and no beam has, at today's length, a better score than the
-    worst of them.
+    open until K of its texts have ended and no beam has, at its present length, a better score than
+    the worst of them.
+
+    Args:
+        state: K rows for each prompt.
+        config: how many beams, how long, and the length penalty.
+        returned: R, how many texts of each prompt are returned.
     """
     beams = config.num_beams
     prompts = state.rows // beams
@@ -53,14 +58,14 @@ def beam_search(
 
     for step in range(1, config.max_new_tokens + 1):
         is_last = step == config.max_new_tokens
-        log_probs = state.logits().log_softmax(dim=-1)
+        log_probs = state.logits().log_softmax(dim=-1)  # PK V
         log_probs = config.without_early_end(log_probs, step - 1)
         totals = scores[..., None] + log_probs.view(prompts, beams, -1)  # P K V
         vocab = totals.shape[-1]
 
         # Twice as many as beams: if every beam's best token is the end, as many are left to go on.
         best, index = totals.flatten(1).topk(2 * beams)  # P 2K
-        row = first_row + index // vocab
+        row = first_row + index // vocab  # the beam that a candidate goes on with
         token = index % vocab
         ends = torch.full_like(token, is_last, dtype=torch.bool)
         if config.eos is not None:
@@ -75,17 +80,21 @@ def beam_search(
                 text = torch.cat((state.so_far[row[prompt, place]], last_token))
                 ended[prompt].add(final[prompt, place].item(), text)
 
-        scores, chosen = (best + ends * NEVER).topk(beams)
-        hopes = (scores[:, 0] / length_norm).tolist()
-        for prompt, hope in enumerate(hopes):
-            is_open[prompt] = is_open[prompt] and ended[prompt].can_be_beaten(hope)
+        # The others go on as the next beams.
+        scores, chosen = (best + ends * NEVER).topk(beams)  # P K
+        best_scores = (scores[:, 0] / length_norm).tolist()
+        for prompt, score in enumerate(best_scores):
+            is_open[prompt] = is_open[prompt] and ended[prompt].can_be_beaten(score)
         if is_last or not any(is_open):
             break
         state.reorder(row.gather(1, chosen).flatten())
         state.append(token.gather(1, chosen).flatten())
 
-    kept = [pair for one in ended for pair in one.texts[:returned]]
-    texts = nn.utils.rnn.pad_sequence(
-        [text for _, text in kept], batch_first=True, padding_value=config.filler
-    )
-    return texts, torch.tensor([score for score, _ in kept], device=device)
+    texts = []
+    final_scores = []
+    for of_prompt in ended:
+        for score, text in of_prompt.texts[:returned]:
+            texts.append(text)
+            final_scores.append(score)
+    padded = nn.utils.rnn.pad_sequence(texts, batch_first=True, padding_value=config.filler)
+    return padded, torch.tensor(final_scores, device=device)

@@ -49,7 +49,7 @@ def top_p(p: float) -> Filter:
     _check("top_p", p, 0 < p <= 1, "above 0, at most 1")
 
     def apply(logits: Float[Tensor, "*B V"]) -> Float[Tensor, "*B V"]:
-        values, tokens = logits.topk(logits.shape[-1])  # likeliest first
+        values, tokens = logits.topk(logits.shape[-1])  # *B V, likeliest first
         probs = values.softmax(dim=-1)
         # What the likelier tokens reach without this one. The token that passes p stays.
         before = probs.cumsum(dim=-1) - probs
@@ -91,12 +91,16 @@ def by_name(**settings: float | None) -> list[Filter]:
     for name in settings:
         if name not in FILTERS:
             raise CourseError(f"There is no filter {name!r}; there are {', '.join(FILTERS)}.")
-    return [
-        make(settings[name]) for name, make in FILTERS.items() if settings.get(name) is not None
-    ]
+    filters = []
+    for name, make in FILTERS.items():
+        value = settings.get(name)
+        if value is not None:
+            filters.append(make(value))
+    return filters
 
 
 def _check(name: str, value: float, is_good: bool, limits: str) -> None:
+    """A `CourseError` if the value is not within the limits."""
     if not is_good:
         raise CourseError(f"{name} is {limits}; got {value}.")
 

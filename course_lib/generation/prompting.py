@@ -1,16 +1,16 @@
-"""Tasks asked in words, without training: rows worded as questions, given answers scored, free
-answers generated.
+"""Tasks asked in words, without training: answers are scored if they are given, else generated.
 
-    template = Template("{text} In short, it was {answer}.", words=("bad", "good"))
-    asked = questions(template, rows, examples=training_rows, shots=4)
-    rank(model, tokenizer, asked)       the choices' scores, of each question
-    complete(model, tokenizer, prompts) free answers
+template = Template("{text} In short, it was {answer}.", words=("bad", "good"))
+asked = questions(template, rows, examples=training_rows, shots=4)
+rank(model, tokenizer, asked)       the choices' scores, of each question
+complete(model, tokenizer, prompts) free answers
 """
 
 import random
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Literal, NamedTuple, get_args
 
 import torch
@@ -118,6 +118,7 @@ class Template:
         return choices, (choices[label],), label
 
     def _free_answers(self, row: Row) -> tuple[str, ...]:
+        """The right answers of a row without choices."""
         if row.get("answers"):
             return tuple(row["answers"])
         for name in ("target", "answer"):
@@ -143,8 +144,8 @@ class Template:
 class _Column(str):
     """A column's text, which `{name:clause}` turns into a clause."""
 
-    def __format__(self, how: str) -> str:
-        return clause(self) if how == "clause" else super().__format__(how)
+    def __format__(self, format_spec: str) -> str:
+        return clause(self) if format_spec == "clause" else super().__format__(format_spec)
 
 
 def clause(sentence: str) -> str:
@@ -181,7 +182,7 @@ def questions(
     """
     if shots > len(examples):
         raise CourseError(f"{shots} shots cannot be drawn from {len(examples)} examples.")
-    asked = []
+    worded = []
     for number, row in enumerate(rows):
         rng = random.Random(f"{seed}/{number}")
         drawn: list[int] = []
@@ -189,12 +190,13 @@ def questions(
             candidate = rng.randrange(len(examples))
             if candidate not in drawn:
                 drawn.append(candidate)
-        asked.append(template.ask(row, [examples[i] for i in reversed(drawn)]))
-    return asked
+        # Reversed, the last examples before the question are the same for any number of shots.
+        worded.append(template.ask(row, [examples[i] for i in reversed(drawn)]))
+    return worded
 
 
 class Score(NamedTuple):
-    """Of a continuation."""
+    """How probable a continuation is."""
 
     logprob: float  # sum over its tokens, in nats
     tokens: int
@@ -225,9 +227,8 @@ def encode(
     joined = [prompt + text for prompt, text in zip(prompts, continuations, strict=True)]
     whole = tokenizer.ids(joined, special=False)
     rows = []
-    for prompt, continuation, prompt_ids, ids in zip(
-        prompts, continuations, known, whole, strict=True
-    ):
+    columns = zip(prompts, continuations, known, whole, strict=True)
+    for prompt, continuation, prompt_ids, ids in columns:
         first = _common([prompt_ids, ids])
         if not continuation.strip() or first == len(ids):
             raise CourseError(
@@ -253,8 +254,8 @@ def score(
 ) -> list[list[Score]]:
     """log P(continuation | prompt) of each prompt's continuations.
 
-    What the continuations of a prompt have in common the model reads once; then it reads the rest
-    of each over the cached keys and values.
+    The model reads once what all continuations of a prompt have in common. Then it reads the rest
+    of each, with the cached keys and values.
 
     Args:
         model: causal (`heads.LM`).
@@ -280,9 +281,9 @@ def score(
     scores: list[list[Score]] = [[] for _ in groups]
     with evaluating(model):
         for numbers in _batches(groups, batch):
-            found = _score_batch(model, config.layers, [groups[i] for i in numbers])
-            for number, group_scores in zip(numbers, found, strict=True):
-                scores[number] = group_scores
+            of_batch = _score_batch(model, config.layers, [groups[i] for i in numbers])
+            for number, of_group in zip(numbers, of_batch, strict=True):
+                scores[number] = of_group
     return scores
 
 
@@ -290,11 +291,13 @@ def _encode_groups(
     tokenizer: Tokenizer, prompts: Sequence[str], continuations: Sequence[Sequence[str]]
 ) -> list[list[Encoded]]:
     """The rows of each prompt, all tokenized in one call."""
-    groups = list(zip(prompts, continuations, strict=True))
-    repeated = [prompt for prompt, texts in groups for _ in texts]
-    flat = [text for texts in continuations for text in texts]
+    repeated: list[str] = []
+    flat: list[str] = []
+    for prompt, texts in zip(prompts, continuations, strict=True):
+        repeated += [prompt] * len(texts)
+        flat += texts
     rows = iter(encode(tokenizer, repeated, flat))
-    return [[next(rows) for _ in texts] for texts in continuations]
+    return [list(islice(rows, len(texts))) for texts in continuations]
 
 
 def _score_batch(
@@ -315,8 +318,8 @@ def _score_batch(
         model(ids, attention_mask=is_read, cache=cache, loss_mask=no_logits)
 
     # 2. Give every row the keys and values of its group.
-    group_of_row = [g for g, rows in enumerate(groups) for _ in rows]
-    owner = torch.tensor(group_of_row, device=device)
+    sizes = torch.tensor([len(rows) for rows in groups], device=device)
+    owner = torch.arange(len(groups), device=device).repeat_interleave(sizes)  # R: a row's group
     cache.reorder(owner)
 
     # 3. Read the rest of every row. Position t predicts the token at t + 1.
@@ -338,7 +341,7 @@ def _score_batch(
     log_probs = logits.float().log_softmax(dim=-1).gather(1, targets[:, None])[:, 0]
     by_row = log_probs.split(is_scored.sum(dim=1).tolist())
     row_scores = iter(Score(float(part.double().sum()), len(part)) for part in by_row)
-    return [[next(row_scores) for _ in rows] for rows in groups]
+    return [list(islice(row_scores, len(rows))) for rows in groups]
 
 
 def _shared_length(rows: Sequence[Encoded]) -> int:
@@ -379,23 +382,24 @@ def rank(
         )
     choices = [question.choices for question in asked]
     scores = score(model, tokenizer, [question.left for question in asked], choices, batch=batch)
-    logprobs = [_logprobs(some) for some in scores]
+    logprobs = [_logprobs(of_question) for of_question in scores]  # C each
     if normalise == "token":
-        sizes = [[one.tokens for one in some] for some in scores]
+        sizes = [[choice.tokens for choice in of_question] for of_question in scores]
         return [p / torch.tensor(size) for p, size in zip(logprobs, sizes, strict=True)]
     if normalise == "character":
-        sizes = [[len(choice.strip()) for choice in some] for some in choices]
+        sizes = [[len(choice.strip()) for choice in of_question] for of_question in choices]
         return [p / torch.tensor(size) for p, size in zip(logprobs, sizes, strict=True)]
     if normalise == "unconditional":
         # The white space that the question ends in belongs to the choice.
         bare = ["Answer:" + q.left[len(q.left.rstrip()) :] for q in asked]
-        without = score(model, tokenizer, bare, choices, batch=batch)
-        return [p - _logprobs(some) for p, some in zip(logprobs, without, strict=True)]
+        priors = score(model, tokenizer, bare, choices, batch=batch)
+        return [p - _logprobs(prior) for p, prior in zip(logprobs, priors, strict=True)]
     return logprobs
 
 
 def _logprobs(scores: Sequence[Score]) -> Float[Tensor, " C"]:
-    return torch.tensor([one.logprob for one in scores])
+    """The log probabilities alone."""
+    return torch.tensor([choice.logprob for choice in scores])
 
 
 def complete(
@@ -422,7 +426,7 @@ def complete(
     start = _start(tokenizer)
     stripped = [prompt.rstrip() for prompt in prompts]
     rows = [[*start, *ids] for ids in tokenizer.ids(stripped, special=False)]
-    # Prompts of like length are read together, for the sake of little padding.
+    # Prompts of like length are read together: that takes less padding.
     order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
     texts = [""] * len(rows)
     for begin in range(0, len(order), batch):

@@ -66,8 +66,10 @@ class State:
         cache: bool = True,
     ) -> None:
         if ids.dim() != 2 or 0 in ids.shape or ids.is_floating_point():
-            has = "with at least one row and one column"
-            raise CourseError(f"ids must be token numbers [B, T] {has}, not {list(ids.shape)}.")
+            raise CourseError(
+                "ids must be token numbers [B, T] with at least one row and one column, not"
+                f" {list(ids.shape)}."
+            )
         self.modules = list(model.modules())
         if isinstance(model, Seq2SeqLM):
             start = ids.new_full((len(ids), 1), model.stack.start)
@@ -77,11 +79,9 @@ class State:
             attention_mask = None
         config = causal_config(model)
         self.prompt = ids.shape[1]
+        needed = self.prompt + max_new_tokens - 1  # the model does not read the last new token
         check_positions(
-            config,
-            # the last new token is not read
-            self.prompt + max_new_tokens - 1,
-            f"The prompt's {self.prompt} tokens and {max_new_tokens} new",
+            config, needed, f"The prompt's {self.prompt} tokens and {max_new_tokens} new"
         )
         _check_mask(ids, attention_mask)
 
@@ -147,7 +147,10 @@ class State:
         self._reorder_cache(rows, since=self.prompt)
 
     def _reorder_cache(self, rows: Int[Tensor, " B"], since: int = 0) -> None:
-        # Not the cross-attention's keys and values: those of the source have one row a source.
+        """Reorder the self-attention's keys and values, from the column `since` on.
+
+        Those of cross-attention stay: they have one row a source.
+        """
         if self.cache is not None:
             for layer in self.cache.own:
                 layer.reorder(rows, since=since)
@@ -167,19 +170,25 @@ def causal_config(model: nn.Module) -> StackConfig:
     return config
 
 
-def check_positions(config: StackConfig, needed: int, what: str) -> None:
+def check_positions(config: StackConfig, needed: int, subject: str) -> None:
     """Refuse a text longer than the positions that a model has learned.
 
+    Args:
+        config: the model's.
+        needed: tokens that are read.
+        subject: of the sentence in the message: "The prompt".
+
     Raises:
-        CourseError: if `what`, a text of `needed` tokens, is too long.
+        CourseError: it is too long.
     """
     if config.max_length is not None and needed > config.max_length:
         raise CourseError(
-            f"{what} take {needed} positions, and this model has learned {config.max_length}."
+            f"{subject} take {needed} positions, and this model has learned {config.max_length}."
         )
 
 
 def _check_mask(ids: Int[Tensor, "B T"], attention_mask: Tensor | None) -> None:
+    """Refuse a mask of another shape, and padding behind a prompt."""
     if attention_mask is None:
         return
     if attention_mask.shape != ids.shape:

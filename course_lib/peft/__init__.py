@@ -1,5 +1,4 @@
-"""Parameter-efficient fine-tuning: train a few new weights in, beside or in front of a frozen
-model.
+"""Parameter-efficient fine-tuning: train a few new weights and freeze the model.
 
     peft.lora(model, "blocks.*.attn.[qv]", rank=8)      beside Linears; merge() adds them in
     peft.dora(model, "blocks.*.attn.[qv]", rank=8)      the same, and each row's length

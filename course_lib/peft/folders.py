@@ -1,7 +1,7 @@
 """Folders of the library `peft`, in and out.
 
-Their names are translated by the rules of `families`. What a method's tensors mean, the method says
-in its `Layout`. A new method is an entry in `LAYOUTS`.
+The rules of `families` translate the names of the base's weights. A method's `Layout` says what its
+own tensors mean. A new method is an entry in `LAYOUTS`.
 """
 
 from collections.abc import Mapping
@@ -83,8 +83,8 @@ def save_pretrained(
     """Write a folder that `peft.PeftModel.from_pretrained` loads onto the public base.
 
     Args:
-        model: with updates of one call of `lora` or `dora`, or behind a `prompt` or `prefix`. What
-            else was trained is written too.
+        model: with updates of one call of `lora` or `dora`, or behind a `prompt` or `prefix`.
+            Whatever else was trained is written, too.
         folder: made, if it is not there.
         model_type: as in `load_pretrained`.
         architecture: as in `load_pretrained`.
@@ -103,10 +103,9 @@ def save_pretrained(
     config, weights = layout.write(model, places)
     whole = _trained_whole(model, layout, places)
     weights |= {layout.prefix + name: tensor for name, tensor in whole.items()}
+    tasks = [task for ending, task in TASKS.items() if architecture.endswith(ending)]
     config |= {
-        "task_type": next(
-            (task for end, task in TASKS.items() if architecture.endswith(end)), None
-        ),
+        "task_type": tasks[0] if tasks else None,
         "inference_mode": True,
         "modules_to_save": sorted({name.rpartition(".")[0] for name in whole}) or None,
     }
@@ -165,22 +164,23 @@ def _trained_whole(model: nn.Module, layout: Layout, places: Places) -> dict[str
     The library wants the head of a classifier in the file even where it is frozen.
     """
     parameters = _parameters(model)
-    added = {
-        id(weight)
-        for module in model.modules()
-        if isinstance(module, layout.added)
-        for weight in module.parameters()
-    }
+    added: set[int] = set()  # the method's own weights
+    for module in model.modules():
+        if isinstance(module, layout.added):
+            added |= {id(weight) for weight in module.parameters()}
     trained = {
         name
         for name, weight in parameters.items()
         if weight.requires_grad and id(weight) not in added
     }
-    with_place = {name for place in places.values() for name in place.names}
-    if trained - with_place:
-        lost = min(trained - with_place)
+    with_place: set[str] = set()
+    for place in places.values():
+        with_place |= set(place.names)
+    without_place = trained - with_place
+    if without_place:
         raise CourseError(
-            f"{lost} is trained, but `peft` has no place for it; keep this model by peft.save."
+            f"{min(without_place)} is trained, but `peft` has no place for it; keep this model by"
+            " peft.save."
         )
     whole = {}
     for public, place in places.items():

@@ -19,7 +19,7 @@ class Added(nn.Module):
 
 
 def freeze(model: nn.Module) -> None:
-    """No weight is trained any more, except what a method has added."""
+    """Train nothing but what a method has added."""
     model.requires_grad_(False)
     for module in model.modules():
         if isinstance(module, Added):
@@ -44,18 +44,20 @@ def inject(model: nn.Module, pattern: str, wrap: Callable[[Base], nn.Module]) ->
     """
     parts = pattern.count(".") + 1
     linears = {name: module for name, module in model.named_modules() if isinstance(module, Base)}
+    # As many parts of each name as the pattern has: "encoder.blocks.0.attn.q" -> "blocks.0.attn.q"
     endings = {name: ".".join(name.split(".")[-parts:]) for name in linears}
     names = [name for name, ending in endings.items() if fnmatch.fnmatchcase(ending, pattern)]
     if not names:
-        some = ", ".join(sorted(set(endings.values()))[:6]) or "none at all"
-        raise CourseError(f"No Linear of the model is called {pattern!r}; it has {some}.")
+        examples = ", ".join(sorted(set(endings.values()))[:6]) or "none at all"
+        raise CourseError(f"No Linear of the model is called {pattern!r}; it has {examples}.")
     for name in names:
-        put(model, name, wrap(linears[name]).train(linears[name].training))
+        linear = linears[name]
+        put(model, name, wrap(linear).train(linear.training))
     return names
 
 
 def put(model: nn.Module, name: str, module: nn.Module) -> None:
-    """Let `module` stand where `name` says."""
+    """Put a module where `name` says, in the place of what stands there."""
     parent, _, child = name.rpartition(".")
     setattr(model.get_submodule(parent), child, module)
 

@@ -1,5 +1,4 @@
-"""LoRA: a trained update of low rank beside a frozen matrix. DoRA: the same, and a trained length
-of each of the matrix's rows.
+"""LoRA: a trained update of low rank beside a frozen matrix; DoRA: also a length of each row.
 
 Letters: I inputs, O outputs, r rank. The papers' A is `down` here, their B is `up`.
 """
@@ -109,7 +108,7 @@ class DoRALinear(LoRALinear):
         y = self.base(x)
         without_bias = y if self.base.bias is None else y - self.base.bias
         scale = self.scale().to(y.dtype)
-        # scale (W x + update) + bias, written as what it adds to y: scale is 1 at first, and then
+        # This is scale (W x + update) + bias, written as what it adds to y. At first scale is 1, so
         # the outputs are the base's to the last bit.
         return y + (scale - 1) * without_bias + scale * self.lora(x)
 
@@ -119,16 +118,17 @@ class DoRALinear(LoRALinear):
 
     @torch.no_grad()  # the paper's section 4.3: a constant in the backward pass
     def _row_lengths(self) -> Float[Tensor, " O"]:
+        """||W + delta||, row by row."""
         return torch.linalg.vector_norm(self.base.weight + self.lora.delta, dim=1)
 
     def merge(self) -> None:
-        """Let the base's matrix be the one that this layer multiplies with."""
+        """Make the base's matrix m (W + delta) / ||W + delta||."""
         self.merged_scale = self.scale()
         super().merge()
         cast(nn.Parameter, self.base.weight).mul_(self.merged_scale[:, None])
 
     def unmerge(self) -> None:
-        """The reverse, up to rounding."""
+        """Make it W again, up to rounding."""
         assert self.merged_scale is not None
         cast(nn.Parameter, self.base.weight).div_(self.merged_scale[:, None])
         self.merged_scale = None
@@ -183,7 +183,7 @@ def dora(
 
 @torch.no_grad()
 def merge(model: nn.Module) -> dict[str, LoRALinear]:
-    """Put every update into its matrix: the model has its first names, and no more to compute.
+    """Put every update into its matrix: the model is as fast as before, with its old names.
 
     Returns:
         What was taken out, by name, for `unmerge`.

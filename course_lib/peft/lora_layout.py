@@ -1,8 +1,9 @@
 """LoRA and DoRA in a folder of the library `peft`.
 
-Where one public matrix is several of ours (GPT-2's q, k and v), an update of theirs is cut into
-ours, which share its `down`. Ours become one of the summed rank, which is the same update. A row's
-length (DoRA) stays what it is: each row belongs to one of ours.
+One public matrix may be several of ours: GPT-2 has q, k and v in one. Reading cuts an update of it
+into ours, which share its `down`. Writing joins ours into one whose rank is the sum of theirs; it
+adds the same to the matrix. A row's length (DoRA) stays as it is, for each row belongs to one of
+ours.
 """
 
 import re
@@ -32,17 +33,21 @@ REFUSED = (
 
 
 def _read(stored: Stored) -> Callable[[], None]:
+    """What puts a folder's updates into the model; a `CourseError` if they do not fit."""
     refused = [name for name in REFUSED if stored.config.get(name)]
     if refused:
         raise CourseError(
             f"adapter_config.json sets {refused[0]}, which the course's LoRA has not."
         )
-    updates = {name: x for name, x in stored.weights.items() if ".lora_" in name}
+    updates = {name: tensor for name, tensor in stored.weights.items() if ".lora_" in name}
     for name in updates:
-        del stored.weights[name]
+        del stored.weights[name]  # what is left is not ours to read
     targets = [name.removesuffix(DOWN) for name in updates if name.endswith(DOWN)]
     parts = [DOWN, UP, MAGNITUDE] if stored.config.get("use_dora") else [DOWN, UP]
-    if not targets or updates.keys() != {target + part for target in targets for part in parts}:
+    expected: set[str] = set()
+    for target in targets:
+        expected |= {target + part for part in parts}
+    if not targets or updates.keys() != expected:
         raise CourseError(
             "The folder has updates of other things than Linears, or of another form than B A."
         )
@@ -95,7 +100,9 @@ def _alpha(config: Mapping[str, Any], target: str) -> float:
 
 
 def _write(model: nn.Module, places: Places) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    layers = {name: m for name, m in model.named_modules() if isinstance(m, LoRALinear)}
+    """The folder's configuration and weights."""
+    modules = model.named_modules()
+    layers = {name: module for name, module in modules if isinstance(module, LoRALinear)}
     use_dora = any(isinstance(layer, DoRALinear) for layer in layers.values())
     if use_dora and not all(isinstance(layer, DoRALinear) for layer in layers.values()):
         raise CourseError("With `peft` all updates of a model are DoRA's or none is.")
@@ -107,10 +114,11 @@ def _write(model: nn.Module, places: Places) -> tuple[dict[str, Any], dict[str, 
         if not updated:
             continue
         target = public.removesuffix(".weight")
-        down = torch.cat([layer.lora.down for layer in updated])
-        blocks = [_scaled_up(model, name, layers.get(name)) for name in names]
+        # The downs one below the other read x; each up on the diagonal writes its own rows only.
+        down = torch.cat([layer.lora.down for layer in updated])  # sum of r, I
+        ups = [_scaled_up(model, name, layers.get(name)) for name in names]
         weights[PREFIX + target + DOWN] = down
-        weights[PREFIX + target + UP] = torch.block_diag(*blocks)  # type: ignore[no-untyped-call]
+        weights[PREFIX + target + UP] = torch.block_diag(*ups)  # type: ignore[no-untyped-call]
         if use_dora:
             lengths = [_row_lengths(model, name) for name in names]
             weights[PREFIX + target + MAGNITUDE] = torch.cat(lengths)
@@ -120,7 +128,7 @@ def _write(model: nn.Module, places: Places) -> tuple[dict[str, Any], dict[str, 
         "use_dora": use_dora,
         "target_modules": list(ranks),
         "rank_pattern": ranks,
-        "alpha_pattern": ranks,  # alpha / r is in B
+        "alpha_pattern": ranks,  # alpha = r, because our alpha / r is in B already
         "lora_dropout": max(layer.lora.dropout.p for layer in layers.values()),
         "fan_in_fan_out": any(place.rule.via is transposed for place in places.values()),
         "bias": "none",

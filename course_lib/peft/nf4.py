@@ -1,14 +1,17 @@
-"""NF4 with double quantisation: a weight in 4.127 bits (Dettmers et al. 2023, section 3 and
-appendix E).
+"""NF4 with double quantisation: a weight in 4.127 bits (Dettmers et al. 2023).
 
-    weights           blocks of 64   the block's largest is 1, then the nearest of 16 levels
-    their maxima      blocks of 256  less their mean; the block's largest is 1, in FP8 (E4M3)
-    maxima of these                  in float32
+    numbers                 in blocks of    kept as                     bits a weight
+    weights                 64              nearest of 16 levels        4
+    their blocks' maxima    256             FP8 (E4M3)                  8 / 64
+    maxima of these                         float32                     32 / (64 * 256)
 
-These take 4, 8 / 64 and 32 / (64 * 256) bits a weight.
+Before they are rounded, weights are divided by their block's maximum. The maxima lose their mean,
+and are divided by the maximum of their own block.
 
-The 16 levels are quantiles of the normal distribution: what trained weights look like falls into
-each about equally often. One of them is 0, so there are 7 below it and 8 above."""
+The 16 levels are quantiles of the normal distribution. Trained weights are about normal, so each
+level is used about equally often. One level is 0, 7 are below it and 8 above. (Section 3 and
+appendix E.)
+"""
 
 from functools import cache
 from typing import NamedTuple
@@ -20,18 +23,28 @@ from torch import Tensor, nn
 
 from course_lib.model import kernels
 
-BLOCK, OUTER = 64, 256
+BLOCK = 64  # weights that share a maximum
+OUTER = 256  # maxima that share one
 FP8 = torch.float8_e4m3fn
-FP8_MAX = 448.0
+FP8_MAX = 448.0  # the largest number that it holds
+TINY = torch.finfo(torch.float32).tiny  # so that a block of zeros is not divided by 0
 
 
 def levels() -> Float[Tensor, "16"]:
-    """The 16 values, from -1 to 1: appendix E's table to the last bit. As in the released code, on
-    each side of 0 evenly spaced probabilities, in float32, up to the mean of 1 - 1/30 and 1 - 1/32;
-    equation 4 gives others."""
-    spaced = (torch.linspace(0.9677083, 0.5, n + 1)[:-1].double() for n in (7, 8))
-    below, above = (torch.special.ndtri(side).float() for side in spaced)
+    """The 16 values, from -1 to 1: appendix E's table to the last bit.
+
+    Known departure, that of the released code: probabilities are evenly spaced on each side of 0,
+    up to the mean of 1 - 1/30 and 1 - 1/32. Equation 4 gives other values.
+    """
+    below = _quantiles(7)
+    above = _quantiles(8)
     return torch.cat((-below, below.new_zeros(1), above.flip(0))) / above[0]
+
+
+def _quantiles(count: int) -> Float[Tensor, " count"]:
+    """The normal distribution at evenly spaced probabilities above one half, largest first."""
+    probabilities = torch.linspace(0.9677083, 0.5, count + 1)[:-1].double()
+    return torch.special.ndtri(probabilities).float()
 
 
 class NF4(NamedTuple):
@@ -50,26 +63,30 @@ class NF4(NamedTuple):
 
 def quantise(x: Tensor) -> NF4:
     """Any float tensor to NF4. Its shape is not kept."""
-    blocks = _blocks(x.detach().float().flatten(), BLOCK)
+    # 1. The weights: a level of each, relative to the largest of its block.
+    blocks = _blocks(x.detach().float().flatten(), BLOCK)  # N/64 64
     largest = blocks.abs().amax(dim=1)  # N/64
-    relative = blocks / largest.clamp(min=torch.finfo(torch.float32).tiny)[:, None]
+    relative = blocks / largest.clamp(min=TINY)[:, None]
     table = levels().to(x.device)
-    level = torch.bucketize(relative, (table[1:] + table[:-1]) / 2).to(torch.uint8)
-    codes = level[:, 0::2] * 16 + level[:, 1::2]
+    borders = (table[1:] + table[:-1]) / 2  # between two levels
+    level = torch.bucketize(relative, borders).to(torch.uint8)
+    codes = level[:, 0::2] * 16 + level[:, 1::2]  # two in a byte
 
+    # 2. The blocks' maxima, in the same way.
     mean = largest.mean()
-    outer = _blocks(largest - mean, OUTER)
+    outer = _blocks(largest - mean, OUTER)  # N/64/256 256
     steps = outer.abs().amax(dim=1) / FP8_MAX
-    scales = (outer / steps.clamp(min=torch.finfo(torch.float32).tiny)[:, None]).to(FP8)
+    scales = (outer / steps.clamp(min=TINY)[:, None]).to(FP8)
     return NF4(codes.flatten(), scales.flatten()[: len(largest)], steps, mean[None])
 
 
 def dequantise(q: NF4, shape: torch.Size | tuple[int, ...]) -> Tensor:
     """The float32 tensor of this shape that the codes stand for."""
     largest = _blocks(q.scales.float(), OUTER) * q.steps[:, None] + q.mean
-    largest = largest.flatten()[: len(q.scales)].clamp(min=0.0)
-    values = F.embedding(q.codes.int(), _pairs(q.codes.device)).view(-1, BLOCK) * largest[:, None]
-    size = torch.Size(shape).numel()
+    largest = largest.flatten()[: len(q.scales)].clamp(min=0.0)  # N/64
+    relative = F.embedding(q.codes.int(), _pairs(q.codes.device))  # N/2 2
+    values = relative.view(-1, BLOCK) * largest[:, None]  # N/64 64
+    size = torch.Size(shape).numel()  # without the padding of the last block
     return values.flatten()[:size].view(shape)
 
 
@@ -80,8 +97,11 @@ def _pairs(device: torch.device) -> Float[Tensor, "256 2"]:
 
 
 class QuantisedLinear(nn.Module):
-    """A Linear whose weight is kept in NF4 and made a float matrix for the moment it is multiplied
-    with. It cannot be trained; the gradient passes through it to what lies before."""
+    """A Linear whose weight is kept in NF4.
+
+    It is made a float matrix only for the moment of the multiplication. The weight cannot be
+    trained, but the gradient passes through it to what lies before.
+    """
 
     codes: Tensor
     scales: Tensor
@@ -91,7 +111,8 @@ class QuantisedLinear(nn.Module):
 
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__()
-        self.in_features, self.out_features = linear.in_features, linear.out_features
+        self.in_features = linear.in_features
+        self.out_features = linear.out_features
         for name, part in quantise(linear.weight)._asdict().items():
             self.register_buffer(name, part)
         self.bias = linear.bias

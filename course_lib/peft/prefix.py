@@ -95,17 +95,22 @@ def _read_words(stack: Transformer, words: Tokens) -> Float[Tensor, "P S"]:
     ids = torch.as_tensor(words, device=stack.embed.tokens.weight.device)[None]
     with evaluating(stack):
         stack(ids, cache=cache)
-    layers = [
-        torch.stack((cast(Tensor, own.k)[0], cast(Tensor, own.v)[0])) for own in cache.own
-    ]  # 2 H P Dh each
-    return torch.stack(layers).permute(3, 0, 1, 2, 4).flatten(1)
+    layers = []
+    for layer in cache.own:
+        keys = cast(Tensor, layer.k)[0]  # H P Dh: the batch has one row
+        values = cast(Tensor, layer.v)[0]
+        layers.append(torch.stack((keys, values)))
+    stacked = torch.stack(layers)  # L 2 H P Dh
+    return stacked.permute(3, 0, 1, 2, 4).flatten(1)
 
 
 def _numbers_a_position(config: StackConfig) -> int:
+    """How many numbers stand in front at each position: keys and values of all layers and heads."""
     return config.layers * 2 * config.heads * config.dh
 
 
 def _read(stored: Stored) -> Any:
+    """What puts a folder's prefix in front of the model; a `CourseError` if it does not fit."""
     model: Any = stored.model
     stack = getattr(model, "stack", None)
     if not isinstance(stack, Transformer) or isinstance(stack, Front):
@@ -124,6 +129,7 @@ def _read(stored: Stored) -> Any:
 
 
 def _write(model: nn.Module, places: Places) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """The folder's configuration and weights."""
     front = next(module for module in model.modules() if isinstance(module, Prefixed))
     config = front.config
     values = {

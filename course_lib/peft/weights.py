@@ -27,12 +27,15 @@ def load(model: nn.Module, path: str | Path) -> None:
         CourseError: if the file does not fit; then nothing is changed.
     """
     stored = read_tensors(Path(path))
-    own = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
+    trained = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
     stored_shapes = {name: tensor.shape for name, tensor in stored.items()}
-    if stored_shapes != {name: weight.shape for name, weight in own.items()}:
-        how = "prepare it by the method, pattern and sizes that the file was saved with"
-        raise CourseError(f"{path} does not fit this model; {how}.")
-    for name, weight in own.items():
+    trained_shapes = {name: weight.shape for name, weight in trained.items()}
+    if stored_shapes != trained_shapes:
+        raise CourseError(
+            f"{path} does not fit this model; prepare it by the method, pattern and sizes that the"
+            " file was saved with."
+        )
+    for name, weight in trained.items():
         weight.copy_(stored[name])
 
 

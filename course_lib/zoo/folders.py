@@ -88,8 +88,8 @@ def save_pretrained(
     family = families.family_of(model) if model_type is None else families.family(model_type)
     architecture = architecture or families.public_class(model, family)
     if architecture not in family.architectures:
-        what = architecture or type(model).__name__
-        raise CourseError(f"Nothing is known of {what!r} in the family {family.model_type!r}.")
+        unknown = architecture or type(model).__name__
+        raise CourseError(f"Nothing is known of {unknown!r} in the family {family.model_type!r}.")
     config: StackConfig = model.stack.config  # type: ignore[assignment, union-attr]
     if not families.expresses(family, config):
         raise CourseError(

@@ -214,7 +214,7 @@ def facts(name: str) -> list[tuple[str, str]]:
 
 
 def _build(values: dict[str, Any]) -> Any:
-    """The model that a config.json of ours says, with random weights."""
+    """The model of a config.json of ours, with random weights."""
     head = values["head"]
     if head == "BiLM":
         filters = tuple(tuple(pair) for pair in values["elmo"]["filters"])  # JSON has lists
@@ -230,7 +230,7 @@ def _build(values: dict[str, Any]) -> Any:
 
 
 def _config_values(model: Any) -> dict[str, Any]:
-    """What `_build` makes the model of."""
+    """The configuration from which `_build` makes the model again."""
     values: dict[str, Any] = {"head": type(model).__name__}
     if isinstance(model, WordVectors):
         return values | {"words": len(model), "width": model.matrix.shape[1]}
@@ -251,7 +251,7 @@ def _config_values(model: Any) -> dict[str, Any]:
 
 
 def _tell_tokens(model: nn.Module, tokenizer: Any) -> None:
-    """The model's stacks know its tokens, so that `finetune` refuses another's tokenizer."""
+    """Tell the model's stacks its tokens, so that `finetune` can refuse another tokenizer."""
     tokens: tuple[str, ...] = ()
     if isinstance(tokenizer, Tokenizer):
         tokens = tuple(tokenizer.tokens(range(len(tokenizer))))
@@ -275,6 +275,7 @@ def _half_weights(model: Any) -> dict[str, Tensor]:
 
 
 def _manifest(folder: Path) -> dict[str, Any]:
+    """Checkpoint -> its entry."""
     path = folder / "manifest.json"
     if not path.exists():
         raise CourseError(f"There are no checkpoints in {folder} (no manifest.json). {_REMEDY}")
@@ -282,6 +283,7 @@ def _manifest(folder: Path) -> dict[str, Any]:
 
 
 def _checked(path: Path, entry: dict[str, Any]) -> bytes:
+    """A file's content, if it is the one in the manifest."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -294,10 +296,12 @@ def _checked(path: Path, entry: dict[str, Any]) -> bytes:
 
 
 def _entry(content: bytes) -> dict[str, Any]:
+    """What the manifest says of a file."""
     return {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
 
 
 def _half(name: str, value: Tensor) -> Tensor:
+    """A tensor in half precision; a `CourseError` if that cannot hold it."""
     half = value.detach().cpu()
     if half.is_floating_point():
         half = half.to(torch.float16)

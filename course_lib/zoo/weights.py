@@ -51,22 +51,23 @@ def load_strictly(model: nn.Module, weights: Mapping[str, Tensor], source: str) 
     Raises:
         CourseError: if a weight is missing, too many, of another shape or kind, or not finite.
     """
-    own = model.state_dict()
-    missing = sorted(own.keys() - weights.keys())
+    places = model.state_dict()
+    missing = sorted(places.keys() - weights.keys())
     if missing:
         raise CourseError(f"{source}: the weight {missing[0]} is missing ({len(missing)} in all).")
-    extra = sorted(weights.keys() - own.keys())
+    extra = sorted(weights.keys() - places.keys())
     if extra:
         raise CourseError(
             f"{source}: the weight {extra[0]} has no place in this model ({len(extra)} in all)."
         )
     for name, tensor in weights.items():
-        if own[name].shape != tensor.shape:
+        if places[name].shape != tensor.shape:
             raise CourseError(
                 f"{source}: {name} has shape {list(tensor.shape)}, but the configuration says"
-                f" {list(own[name].shape)}."
+                f" {list(places[name].shape)}."
             )
-        is_same_kind = own[name].is_floating_point() == tensor.is_floating_point()
+        # Booleans and whole numbers stand where ours do, floats where ours do.
+        is_same_kind = places[name].is_floating_point() == tensor.is_floating_point()
         if not is_same_kind or not bool(tensor.isfinite().all()):
             raise CourseError(
                 f"{source}: {name} holds {tensor.dtype} numbers, or some that are not finite."
@@ -75,7 +76,7 @@ def load_strictly(model: nn.Module, weights: Mapping[str, Tensor], source: str) 
 
 
 def _check_memory(folder: Path, size: int) -> None:
-    """There must be room for the files' tensors and for the model's."""
+    """A `CourseError` if there is no room for the files' tensors and for the model's."""
     import psutil
 
     free = psutil.virtual_memory().available
