@@ -86,17 +86,26 @@ def forward_flops(
             " there."
         )
     inner = config.heads * config.dh
-    weights = 4 * config.width * inner + (3 if config.gated else 2) * config.width * config.hidden
-    layer = 2 * length * weights
-    # q and out of every token, k and v of every token of the source, attention between them
+
+    # A product of a token's vector with a matrix takes 2 operations for each weight.
+    attention_weights = 4 * config.width * inner  # q, k, v and out
+    matrices = 3 if config.gated else 2
+    feed_forward_weights = matrices * config.width * config.hidden
+    layer = 2 * length * (attention_weights + feed_forward_weights)
     if config.cross:
+        # q and out of every token, k and v of every token of the source, attention between them
         layer += 4 * config.width * inner * (length + memory) + 4 * length * memory * inner
+
+    # Scores and mixing, 2 operations a number each: each token with all that it may attend to.
+    seen = sum(_seen(config, number, length) for number in range(config.layers))
+    attention = 4 * length * seen * inner
+
+    # Token vectors may be narrower than the stack (ALBERT); then a matrix widens them.
     narrow = config.embed.width or config.width
     widened = 2 * length * narrow * config.width if narrow != config.width else 0
-    scores = 2 * (length if outputs is None else outputs) * narrow * config.embed.vocab
-    # Scores and mixing: each token with all that it may attend to.
-    seen = sum(_seen(config, number, length) for number in range(config.layers))
-    return round(config.layers * layer + 4 * length * seen * inner) + widened + scores
+    rows = length if outputs is None else outputs
+    scores = 2 * rows * narrow * config.embed.vocab
+    return round(config.layers * layer + attention) + widened + scores
 
 
 def _seen(config: StackConfig, layer: int, length: int) -> float:

@@ -1,8 +1,9 @@
 """Which of a folder's files hold a split, told by their names alone.
 
-A file's ending says its kind; "train", "dev", "test" and the like in its name say its split. Where
-several files say one split, as the two development sets of MultiNLI do, each is a split by its own
-name: dev_matched, dev_mismatched."""
+A file's ending says its kind. "train", "dev", "test" and the like in its name say its split. If
+several files say the same split, each is a split by its own name: MultiNLI has dev_matched and
+dev_mismatched.
+"""
 
 import re
 from collections import Counter, defaultdict

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from torch import nn
+from torch import Tensor, nn
 
 from course_lib.peft.nf4 import QuantisedLinear
 
@@ -34,7 +34,9 @@ def count(model: nn.Module) -> Count:
     parameters = list(model.parameters())
     trained = [weight for weight in parameters if weight.requires_grad]
     quantised = [module for module in model.modules() if isinstance(module, QuantisedLinear)]
-    codes = [buffer for module in quantised for buffer in module.buffers()]
+    codes: list[Tensor] = []
+    for module in quantised:
+        codes += module.buffers()
 
     total = sum(weight.numel() for weight in parameters)
     total += sum(module.in_features * module.out_features for module in quantised)

@@ -12,8 +12,10 @@ from course_lib.families.rules import Rule
 class Place(NamedTuple):
     """Where a public weight stands in our model.
 
-    names: of our weights, several side by side where one public matrix is several of ours (GPT-2's
-    q, k and v). rule: how theirs becomes ours.
+    Attributes:
+        names: of our weights; several, where one public matrix is several of ours (GPT-2's q, k
+            and v).
+        rule: how theirs becomes ours.
     """
 
     names: list[str]

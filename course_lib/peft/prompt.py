@@ -78,6 +78,7 @@ def prompt(model: Model, length: int = 20, *, words: Tokens | None = None) -> Mo
 
 
 def _read(stored: Stored) -> Any:
+    """What puts a folder's prompt in front of the model; a `CourseError` if it does not fit."""
     model: Any = stored.model
     stack = getattr(model, "stack", None)
     if not isinstance(stack, Transformer) or isinstance(stack, Front) or _has_pooler(model):
@@ -96,6 +97,7 @@ def _read(stored: Stored) -> Any:
 
 
 def _write(model: nn.Module, places: Places) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """The folder's configuration and weights."""
     if _has_pooler(model):
         raise CourseError(NOT_OURS)
     front = next(module for module in model.modules() if isinstance(module, Prompted))
