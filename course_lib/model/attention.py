@@ -81,17 +81,19 @@ class PositionInfo:
         scheme: how positions enter the attention.
         queries: the position of each query.
         keys: the position of each key.
+        bias: what the scheme adds to the scores where no query is asked for; made here by default.
     """
 
     scheme: Position
     queries: Int[Tensor, "#B Tq"]
     keys: Int[Tensor, "#B Tk"]
-    _bias: Tensor | None = field(default=None, init=False, repr=False)
+    # FSDP copies this record with `dataclasses.replace`, so every field can be given.
+    bias: Tensor | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         # Here and not in the blocks, whose work may be done twice (`recompute`).
-        if not self.scheme.scores_use_query:
-            self._bias = self.scheme.scores(None, self.queries, self.keys)
+        if self.bias is None and not self.scheme.scores_use_query:
+            self.bias = self.scheme.scores(None, self.queries, self.keys)
 
     def scores(
         self, q: Float[Tensor, "B H Tq Dh"], k: Float[Tensor, "B H Tk Dh"], own: nn.Module | None
@@ -105,7 +107,7 @@ class PositionInfo:
         """
         if self.scheme.scores_use_query:
             return self.scheme.scores(q, self.queries, self.keys, k, own)
-        return self._bias
+        return self.bias
 
 
 class LayerCache:
