@@ -247,7 +247,10 @@ def finetune(
         bool, typer.Option("--scratch", help="Forget what pretraining taught, to compare.")
     ] = False,
     frozen: Annotated[bool, typer.Option("--frozen", help="Train the new head only.")] = False,
-    pool: Annotated[str | None, typer.Option(help="first, last or mean token.")] = None,
+    pool: Annotated[
+        str | None,
+        typer.Option(help="first, last, mean or max; with --out only the default."),
+    ] = None,
     metric: Annotated[
         str | None, typer.Option(help="accuracy, f1, matthews, ...; by default the task's.")
     ] = None,

@@ -30,7 +30,7 @@ ARMS = {
     "town": "the town",
     "english": "English",
 }
-METRICS = {
+METRIC_TITLES = {  # by the names of `metrics.METRICS`; the others are called by their names
     "matthews": "Matthews",
     "spearman": "Spearman",
     "entity_f1": "F1 of names",
@@ -75,7 +75,7 @@ def public_table(found: Records) -> "Html | None":
         task = record.get("task", {"metric": "f1"})
         row: dict[str, Any] = {
             "task": TASKS[name],
-            "metric": METRICS.get(task["metric"], task["metric"]),
+            "metric": METRIC_TITLES.get(task["metric"], task["metric"]),
         }
         row["rows to train on"] = f"{record['rows']['train']:,}" if "rows" in record else None
         for arm, heading in ARMS.items():

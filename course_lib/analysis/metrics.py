@@ -272,6 +272,8 @@ METRICS: dict[str, Callable[[Sequence[Any], Sequence[Any]], float]] = {
     "rougeL": partial(rouge, kind="rougeL"),
     "macro_f1": partial(f1, macro=True),
 }
+# These score rows of tags. To the others a tagger's rows are one long list.
+OF_SEQUENCES = {"entity_f1"}
 
 
 def _same_length(predictions: Sequence[Any], truth: Sequence[Any]) -> None:

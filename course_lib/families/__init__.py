@@ -28,8 +28,9 @@ from course_lib.families.electra import FAMILY as ELECTRA
 from course_lib.families.gpt import GPT1_FAMILY as GPT1
 from course_lib.families.gpt import GPT2_FAMILY as GPT2
 from course_lib.families.modernbert import FAMILY as MODERNBERT
-from course_lib.families.rules import Family, transformer
+from course_lib.families.rules import PUBLIC_ACTIVATIONS, Architecture, Family, transformer
 from course_lib.families.t5 import FAMILY as T5
+from course_lib.model import heads
 from course_lib.model.config import StackConfig, diff
 from course_lib.model.seq2seq import EncoderDecoder, Seq2SeqLM
 
@@ -102,6 +103,25 @@ def public_class(model: nn.Module, family: Family) -> str | None:
     return None
 
 
+def check_pool(model: nn.Module, architecture: Architecture) -> None:
+    """Whether a classifier reads the vector that its public class reads.
+
+    Raises:
+        CourseError: if it reads another one. The saved model would give other answers.
+    """
+    if not isinstance(model, heads.Classifier):
+        return
+    options = architecture.options(model.stack, {})
+    if model.pooler is not None and "pooler" in options:
+        return  # the public class has a pooler too, and says in its config.json what that reads
+    public_pool = options.get("pool", "first")
+    if model.pool != public_pool:
+        raise CourseError(
+            f"A classifier with the pool {model.pool!r} cannot be saved: the public class of this"
+            f" model reads {public_pool!r}. Take that pool, or do not save the model."
+        )
+
+
 def family_of(model: nn.Module) -> Family:
     """The family whose public layout can express a model.
 
@@ -112,6 +132,11 @@ def family_of(model: nn.Module) -> Family:
         CourseError: there is none.
     """
     config: StackConfig = model.stack.config  # type: ignore[assignment, union-attr]
+    if config.activation not in PUBLIC_ACTIVATIONS:
+        raise CourseError(
+            f"The activation {config.activation!r} has no name in public files; add it to"
+            " OUR_ACTIVATIONS in families/rules.py."
+        )
     candidates = [
         family
         for family in FAMILIES.values()

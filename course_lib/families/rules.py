@@ -16,12 +16,17 @@ import torch
 from torch import Tensor, nn
 
 from course_lib.errors import CourseError
-from course_lib.model.config import EmbedConfig, Learned, Sinusoidal, StackConfig
+from course_lib.model.config import Activation, EmbedConfig, Learned, Sinusoidal, StackConfig
 from course_lib.model.transformer import Transformer
 
 Values = Mapping[str, Any]  # of a config.json
 # config.json's name of an activation -> ours
-OUR_ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu_tanh", "relu": "relu", "silu": "silu"}
+OUR_ACTIVATIONS: dict[str, Activation] = {
+    "gelu": "gelu",
+    "gelu_new": "gelu_tanh",
+    "relu": "relu",
+    "silu": "silu",
+}
 PUBLIC_ACTIVATIONS = {ours: theirs for theirs, ours in OUR_ACTIVATIONS.items()}
 
 

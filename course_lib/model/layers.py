@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from course_lib.errors import CourseError
 from course_lib.model import kernels
 from course_lib.model.attention import Attention, BlockCache, PositionInfo
-from course_lib.model.config import StackConfig
+from course_lib.model.config import Activation, StackConfig
 
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
     "gelu": F.gelu,  # x Phi(x), exact (Hendrycks & Gimpel 2016)
     "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),  # GPT-1's and GPT-2's approximation

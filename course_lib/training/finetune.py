@@ -355,10 +355,12 @@ def _fit_public_class(model: nn.Module) -> None:
     """Make the head that of the public class it will be saved as.
 
     Raises:
-        CourseError: if there is no public class for this model. It is known before any training.
+        CourseError: if there is no public class for this model, or it pools in another way. It is
+            known before any training.
     """
     family = families.family_of(model)
     name = families.public_class(model, family) or ""
+    families.check_pool(model, family.architectures[name])
     options = family.architectures[name].options(cast(Any, model).stack, {})
     # ELECTRA's, DistilBERT's and ModernBERT's classes have a pooler of their own.
     public_pooler = options.get("pooler")
@@ -431,7 +433,7 @@ def _answer(frame: Frame, row: EncodedRow, out: Any, place: int, names: Sequence
 
 
 def _score(metric: str, predictions: list[Any], truth: list[Any]) -> float:
-    if metric != "entity_f1" and isinstance(predictions[0], list):
+    if metric not in metrics.OF_SEQUENCES and isinstance(predictions[0], list):
         predictions = list(chain.from_iterable(predictions))
         truth = list(chain.from_iterable(truth))
     return metrics.METRICS[metric](predictions, truth)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import get_args
 
 import torch
 
@@ -31,7 +32,7 @@ class FinetuneConfig:
         frozen: train the head only.
         dropout: in place of the model's.
         pool: of `heads.Classifier`; by default "last" for a causal model (the extract mark),
-            "first" for others.
+            "first" for others. Only the default can be saved.
         epochs: how often each row is read.
         batch: rows.
         by_length: batches of rows of like length, which need less padding; by default, of any rows.
@@ -80,6 +81,11 @@ class FinetuneConfig:
         if self.metric is not None and self.metric not in metrics.METRICS:
             raise CourseError(
                 f"There is no metric {self.metric!r}; there are {', '.join(metrics.METRICS)}."
+            )
+
+        if self.pool is not None and self.pool not in get_args(Pool):
+            raise CourseError(
+                f"There is no pool {self.pool!r}; there are {', '.join(get_args(Pool))}."
             )
 
     def training(self, steps: int) -> TrainConfig:

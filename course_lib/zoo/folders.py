@@ -80,7 +80,7 @@ def save_pretrained(
             transformers' `generate` needs.
 
     Raises:
-        CourseError: if no public class has this head or this configuration.
+        CourseError: if no public class has this head, its pool or this configuration.
     """
     from safetensors.torch import save
 
@@ -97,6 +97,7 @@ def save_pretrained(
             " found."
         )
 
+    families.check_pool(model, family.architectures[architecture])
     values = _config_values(model, family, architecture, config)
     values |= _token_ids(values, None if tokenizer is None else tokenizer.vocab)
     values |= _labels(model)

@@ -2,6 +2,8 @@
 model.
 """
 
+from typing import get_args
+
 import pytest
 import torch
 
@@ -59,7 +61,7 @@ def test_pretraining_is_both_objectives_on_one_stack(batch):
     torch.testing.assert_close(both(**batch, loss_mask=at)[0], words[at])
 
 
-@pytest.mark.parametrize("how", ["first", "last", "mean"])
+@pytest.mark.parametrize("how", get_args(heads.Pool))
 def test_classifier_pools_as_it_says(how, batch):
     model = heads.Classifier(stack(), 4, pool=how).eval()
     h = model.stack(**batch)
@@ -68,6 +70,7 @@ def test_classifier_pools_as_it_says(how, batch):
         "first": torch.tanh(model.pooler.dense(h[:, 0])) if how == "first" else None,
         "last": torch.stack([h[n, length - 1] for n, length in enumerate(lengths)]),
         "mean": torch.stack([h[n, :length].mean(0) for n, length in enumerate(lengths)]),
+        "max": torch.stack([h[n, :length].amax(0) for n, length in enumerate(lengths)]),
     }[how]
     torch.testing.assert_close(model(**batch), model.out(expected))
 

@@ -16,7 +16,7 @@ from course_lib.families import family
 from course_lib.files import read_json
 from course_lib.model import heads
 from course_lib.model.config import EmbedConfig, Learned, StackConfig
-from course_lib.model.heads import Kind
+from course_lib.model.heads import Kind, Pool
 from course_lib.model.transformer import Transformer
 from course_lib.training.finetune import (
     FinetuneConfig,
@@ -377,19 +377,29 @@ def test_a_saved_tagger_and_reader_answer_in_transformers_as_here(
     assert predict(tmp_path, rows(kind, 20, 1)) == result.predictions
 
 
-def test_what_cannot_be_saved_is_said_before_the_training(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "tokenizer"), [("bert", WORDPIECE), ("gpt", BPE)])
+@pytest.mark.parametrize("pool", ["mean", "max"])
+def test_what_cannot_be_saved_is_said_before_the_training(
+    name: str, tokenizer: Tokenizer, pool: Pool, tmp_path: Path
+) -> None:
+    size = {"width": 16, "layers": 1, "heads": 2, "length": 32}
+    body = Transformer(family(name).config(tokenizer.vocab.size, **size))
     seen: list[Any] = []
-    with pytest.raises(CourseError, match=r"pooler|public"):
-        run(
-            "single",
-            WORDPIECE,
-            pool="mean",
-            out=tmp_path,
-            live=lambda steps, _: map(seen.append, steps),
-        )
-    assert not seen and not list(tmp_path.iterdir())
-    from course_lib import zoo
 
+    def live(steps: Any, total: int) -> Any:
+        return map(seen.append, steps)
+
+    options: dict[str, Any] = {"epochs": 1, "pool": pool}
+    with pytest.raises(CourseError, match=f"the pool '{pool}' cannot be saved"):
+        finetune(body, GOOD, tokenizer, FinetuneConfig(out=tmp_path, **options), live=live)
+    assert not seen
+    result = finetune(body, GOOD, tokenizer, FinetuneConfig(**options))
+    with pytest.raises(CourseError, match=f"the pool '{pool}' cannot be saved"):
+        result.save(tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_only_a_fine_tuned_model_predicts(tmp_path: Path) -> None:
     zoo.save_pretrained(heads.MLM(stack(WORDPIECE)), tmp_path, tokenizer=WORDPIECE)
     with pytest.raises(CourseError, match="is not fine-tuned"):
         predict(tmp_path, rows("single", 2, 0))

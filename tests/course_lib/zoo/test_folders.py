@@ -4,6 +4,7 @@ half-loaded.
 
 import json
 from types import SimpleNamespace
+from typing import get_args
 
 import pytest
 import torch
@@ -12,8 +13,12 @@ from safetensors.torch import load_file, save_file
 from course_lib import zoo
 from course_lib.errors import CourseError
 from course_lib.families.bert import bert
-from course_lib.model.heads import MLM
+from course_lib.families.rules import PUBLIC_ACTIVATIONS
+from course_lib.model.config import Activation
+from course_lib.model.heads import MLM, Pool
+from course_lib.model.layers import ACTIVATIONS
 from course_lib.model.transformer import Transformer
+from course_lib.zoo.sentence_folders import POOLS
 
 IDS = torch.tensor([[1, 2, 3, 4], [5, 6, 7, 8]])
 SIZES = {"width": 16, "layers": 2, "heads": 2, "length": 10}
@@ -38,6 +43,17 @@ def change_weights(folder, change):
     weights = load_file(file)
     change(weights)
     save_file(weights, file)
+
+
+def test_every_activation_and_pool_has_its_function_and_its_public_name() -> None:
+    assert ACTIVATIONS.keys() == set(get_args(Activation)) == PUBLIC_ACTIVATIONS.keys()
+    assert set(POOLS.values()) == set(get_args(Pool))
+
+
+def test_an_activation_without_a_public_name_is_named(model, tmp_path, monkeypatch) -> None:
+    monkeypatch.delitem(PUBLIC_ACTIVATIONS, "gelu")
+    with pytest.raises(CourseError, match="The activation 'gelu' has no name in public files"):
+        zoo.save_pretrained(model, tmp_path / "model")
 
 
 NAME = "bert.encoder.layer.1.output.dense.weight"

@@ -122,6 +122,17 @@ def built(tmp_path_factory: pytest.TempPathFactory, parents: Path) -> Callable[[
     return build
 
 
+def test_the_lists_above_name_every_recipe(tmp_path: Path) -> None:
+    # bert-mini is built as a parent; gpt-tiny and gpt-small are gpt-nano in other sizes.
+    assert recipes.RECIPES.keys() - {"bert-mini", "gpt-tiny", "gpt-small"} == MODELS.keys()
+    starts = {}
+    for name, recipe in recipes.RECIPES.items():
+        job = recipes.JOBS[type(recipe)](name, recipe, tmp_path, tmp_path)
+        if job.starts_from:
+            starts[name] = job.starts_from
+    assert starts == {name: [parent] for name, parent in PARENTS.items()}
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_a_stopped_build_goes_on_to_the_same_bits(
     name: str, tmp_path: Path, parents: Path, built: Callable[[str], Path]
