@@ -37,6 +37,7 @@ help:
 	@echo 'make run SCALE=smoke  execute all lessons, and make build/site/ of them; goes on where it failed (AGAIN=1: anew)'
 	@echo 'make site         the lessons as they are stored and the API, as offline pages in build/site/'
 	@echo 'make build LESSON=09_bert             execute a lesson and store its outputs in notebooks/ (for authors)'
+	@echo 'make build DECK=1_attention           execute a deck and store its outputs in slides/ (for authors)'
 	@echo 'make slides       the decks as offline HTML and PDF, into build/slides/ (one of them: DECK=1_attention)'
 	@echo 'make homework     the homework that students get, into build/homework/ (docs/teaching.md leads on from there)'
 	@echo 'make checkpoints  train the shipped models again'
@@ -85,7 +86,11 @@ site: ready
 	@$(RUN) -m tools.notebooks site
 
 build: ready
+ifdef DECK
+	@$(RUN) -m tools.slides build $(call quoted,$(DECK))
+else
 	@$(RUN) -m tools.notebooks build $(foreach one,$(LESSON),$(call quoted,$(one)))
+endif
 
 slides: ready
 	@$(RUN) -m tools.slides make $(foreach one,$(DECK),$(call quoted,$(one)))

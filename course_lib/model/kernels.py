@@ -3,7 +3,8 @@
 Nothing here changes what a model is. Every `use_...` function says whether its fast path fits the
 tensors at hand; where it does not, the caller computes the formula. `ENABLED = False` (or the
 environment variable COURSE_KERNELS=0) switches all of them off, and every result stays the same up
-to rounding. To remove one, delete it here and the two lines that call it.
+to rounding. To remove one, delete it here and the two lines that call it. A new one is a `use_...`
+and a function here, two lines where its formula stands, and a case in test_kernels.py.
 
     fast path          formula                                             stands in
     rms_norm           x / sqrt(mean(x^2) + eps) * weight                  layers.RMSNorm

@@ -14,6 +14,7 @@
 Families, recipes, experiments and commands use these names.
 
 A new objective is a corruption (a function in `collate`), a loss, and one entry in `OBJECTIVES`.
+`pretrain` has no option for it: a family's `objective` names the one that it trains with.
 """
 
 from collections.abc import Callable

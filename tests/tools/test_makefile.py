@@ -139,6 +139,15 @@ def test_no_python_or_another(course, tmp_path):
     )
 
 
+def test_build_takes_a_lesson_or_a_deck(course):
+    calls = fake_venv(course)
+    for words in ("LESSON=09_bert", "DECK=1_attention"):
+        done = make(course, "build", words)
+        assert done.returncode == 0, done.stderr
+    builds = [call for call in calls.read_text().splitlines() if " build " in call]
+    assert builds == ["-m tools.notebooks build 09_bert", "-m tools.slides build 1_attention"]
+
+
 def test_makefile_named_from_elsewhere(course):
     done = subprocess.run(
         [MAKE, "-f", str(course / "Makefile"), "lab"], capture_output=True, text=True, cwd="/"
