@@ -83,6 +83,6 @@ FAMILY = replace(
         "AlbertForPreTraining": Architecture(heads.Pretraining, MASKED + POOLER + ORDER),
         "AlbertForSequenceClassification": _classified(heads.Classifier),
         "AlbertForMultipleChoice": _classified(heads.MultipleChoice),
-        **per_token("Albert"),
+        **per_token("Albert", "classifier_dropout_prob"),
     },
 )

@@ -191,6 +191,17 @@ def _with_constant(body: EncoderDecoder, values: Values) -> dict[str, Any]:
     return {"bias": True}
 
 
+def _classifier(body: EncoderDecoder, values: Values) -> dict[str, Any]:
+    """A BART tells three classes apart where its file does not say how many, as in MNLI."""
+    said = values.get("id2label") or values.get("num_labels") or values.get("classes")
+    options = classes(body, values) if said else {"classes": 3}
+    return options | {"dropout": values.get("classifier_dropout", 0.0)}
+
+
+def _write_classifier(model: Any) -> dict[str, Any]:
+    return _write_sides(model) | {"classifier_dropout": model.dropout.p}
+
+
 _public = partial(Architecture, body=_body, write=_write_sides)
 FAMILY = Family(
     name="bart",
@@ -205,7 +216,9 @@ FAMILY = Family(
     architectures={
         "BartModel": _public(Hidden, has_prefix=False),
         "BartForConditionalGeneration": _public(Seq2SeqLM, LM_HEAD, _with_constant),
-        "BartForSequenceClassification": _public(Seq2SeqClassifier, CLASSIFIER, classes),
+        "BartForSequenceClassification": _public(
+            Seq2SeqClassifier, CLASSIFIER, _classifier, write=_write_classifier
+        ),
         "BartForQuestionAnswering": _public(QuestionAnswering, pairs("qa_outputs", "out")),
     },
 )

@@ -132,14 +132,31 @@ NEXT = pairs("cls.seq_relationship", "next")
 NO_NEXT = dropped("cls.seq_relationship.weight", "cls.seq_relationship.bias")
 
 
-def per_token(name: str) -> dict[str, Architecture]:
-    """The classes for tagging and for spans: one linear layer on every token.
+def dropout_from(
+    field: str, options: Callable[[Any, Values], dict[str, Any]]
+) -> Callable[[Any, Values], dict[str, Any]]:
+    """A head's options, and the dropout before its last layer from this field of config.json."""
+    return lambda body, values: {**options(body, values), "dropout": values.get(field)}
+
+
+def written_dropout(field: str) -> Callable[[Any], dict[str, Any]]:
+    """The reverse of `dropout_from`."""
+    return lambda model: {field: model.dropout.p}
+
+
+def per_token(name: str, dropout: str = "") -> dict[str, Architecture]:
+    """The two classes that have one layer on every token, the same in all encoders.
 
     Args:
-        name: of the family in the public class, as "Bert".
+        name: of the family in front of the class's name.
+        dropout: config.json's name of the tagger's dropout; by default it is the stack's.
     """
+    tagger = Architecture(heads.TokenClassifier, CLASSIFIER, classes)
+    if dropout:
+        options = dropout_from(dropout, classes)
+        tagger = replace(tagger, options=options, write=written_dropout(dropout))
     return {
-        f"{name}ForTokenClassification": Architecture(heads.TokenClassifier, CLASSIFIER, classes),
+        f"{name}ForTokenClassification": tagger,
         f"{name}ForQuestionAnswering": Architecture(
             heads.QuestionAnswering, pairs("qa_outputs", "out")
         ),
@@ -185,6 +202,9 @@ def pooled(
     return Architecture(head, rules, options, write=write)
 
 
+_classified = partial(
+    Architecture, rules=POOLER + CLASSIFIER, write=written_dropout("classifier_dropout")
+)
 FAMILY = Family(
     name="bert",
     config=bert,
@@ -199,11 +219,14 @@ FAMILY = Family(
         "BertModel": Architecture(heads.Pooled, POOLER, has_prefix=False),
         "BertForMaskedLM": Architecture(heads.MLM, MASKED + NO_POOLER + NO_NEXT),
         "BertForPreTraining": Architecture(heads.Pretraining, MASKED + POOLER + NEXT),
-        "BertForSequenceClassification": Architecture(
-            heads.Classifier, POOLER + CLASSIFIER, classes
+        "BertForSequenceClassification": _classified(
+            heads.Classifier, options=dropout_from("classifier_dropout", classes)
         ),
-        "BertForMultipleChoice": Architecture(heads.MultipleChoice, POOLER + CLASSIFIER),
-        **per_token("Bert"),
+        "BertForMultipleChoice": _classified(
+            heads.MultipleChoice,
+            options=dropout_from("classifier_dropout", lambda body, values: {}),
+        ),
+        **per_token("Bert", "classifier_dropout"),
     },
 )
 
@@ -299,7 +322,7 @@ ROBERTA_FAMILY = replace(
             heads.Classifier, DENSE_CLASSIFIER, "classifier_dropout", inner="classifier_dropout"
         ),
         "RobertaForMultipleChoice": Architecture(heads.MultipleChoice, POOLER + CLASSIFIER),
-        **per_token("Roberta"),
+        **per_token("Roberta", "classifier_dropout"),
     },
 )
 

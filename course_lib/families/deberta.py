@@ -15,9 +15,10 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor
 
+from course_lib.errors import CourseError
 from course_lib.families import bert
 from course_lib.families.bert import AROUND, CLASSIFIER, POOLER, per_token, pooled
-from course_lib.families.rules import Architecture, Fields, Rule, Values, dropped, pairs
+from course_lib.families.rules import Architecture, Fields, Rule, Values, changed, dropped, pairs
 from course_lib.model import heads
 from course_lib.model.config import Disentangled, StackConfig
 from course_lib.model.seq2seq import Hidden
@@ -56,16 +57,18 @@ def _read_config(values: Values) -> StackConfig:
     terms = values.get("pos_att_type") or []
     if isinstance(terms, str):  # "c2p|p2c", in any order
         terms = terms.lower().split("|")
-    # A file without these entries means transformers' defaults, which no published model has.
-    entries = {
-        "relative_attention": False,
-        "position_biased_input": True,
-        **values,
-        "pos_att_type": sorted(terms),
-    }
+    if values.get("pooler_hidden_size") not in (None, values["hidden_size"]):
+        raise CourseError("A DeBERTa's pooler_hidden_size is its hidden_size.")
     clip = values.get("max_relative_positions", -1)
     if clip < 1:
         clip = values["max_position_embeddings"]
+    entries = changed(
+        values,
+        pos_att_type=sorted(terms),
+        # A file without these means transformers' defaults, which no published model has.
+        relative_attention=values.get("relative_attention", False),
+        position_biased_input=values.get("position_biased_input", True),
+    )
     return replace(FIELDS, position=lambda: Disentangled(clip)).read(entries)
 
 

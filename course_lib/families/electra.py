@@ -191,6 +191,6 @@ FAMILY = replace(
         "ElectraForMultipleChoice": pooled(
             heads.MultipleChoice, CHOICE, "summary_last_dropout", 0.1, activation=F.gelu
         ),
-        **per_token("Electra"),
+        **per_token("Electra", "classifier_dropout"),
     },
 )

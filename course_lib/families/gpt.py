@@ -23,6 +23,7 @@ from course_lib.families.rules import (
     Fields,
     Rule,
     Values,
+    changed,
     classes,
     dropped,
     pairs,
@@ -122,9 +123,8 @@ FIELDS = Fields.of(
 def _read(values: Values, norm: Literal["pre", "post"]) -> StackConfig:
     hidden = values.get("n_inner") or 4 * values["n_embd"]
     is_pre = norm == "pre"
-    return FIELDS.read(
-        {**values, "n_inner": hidden}, norm=norm, final_norm=is_pre, scaled_init=is_pre
-    )
+    entries = changed(values, n_inner=hidden)
+    return FIELDS.read(entries, norm=norm, final_norm=is_pre, scaled_init=is_pre)
 
 
 def _read_gpt1(values: Values) -> StackConfig:
@@ -132,7 +132,7 @@ def _read_gpt1(values: Values) -> StackConfig:
     name = values.get("afn", "gelu")
     if name == "gelu":
         name = "gelu_new"
-    return _read({**values, "activation_function": name}, "post")
+    return _read(changed(values, activation_function=name), "post")
 
 
 def _write_gpt1(config: StackConfig) -> dict[str, Any]:
@@ -144,6 +144,8 @@ def _write_gpt1(config: StackConfig) -> dict[str, Any]:
     values = _write_gpt2(config)
     if values.pop("n_inner") != 4 * config.width:
         raise CourseError("A GPT-1's feed-forward is four times as wide as the model.")
+    if not values.pop("scale_attn_weights"):
+        raise CourseError("A GPT-1 divides the scores by sqrt(Dh).")
     name = values.pop("activation_function")
     if name == "gelu_new":
         name = "gelu"

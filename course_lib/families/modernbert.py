@@ -22,6 +22,7 @@ from course_lib.families.rules import (
     Fields,
     Rule,
     Values,
+    changed,
     classes,
     dropped,
     transformer,
@@ -113,13 +114,25 @@ def _bases(values: Values) -> tuple[float, float]:
     rotary = values.get("rope_parameters") or {}
     far = rotary.get("full_attention") or {}
     near = rotary.get("sliding_attention") or {}
+    unknown = rotary.keys() - {"full_attention", "sliding_attention"}
+    unknown |= (far.keys() | near.keys()) - {"rope_type", "rope_theta"}
+    if unknown:
+        raise CourseError(f"rope_parameters says {min(unknown)}, which the course does not know.")
     for kind in (far, near):
         if kind.get("rope_type", "default") != "default":
             raise CourseError(f"Rotary positions are read as published, not {kind['rope_type']}.")
     return (
-        far.get("rope_theta") or values.get("global_rope_theta", 160_000.0),
-        near.get("rope_theta") or values.get("local_rope_theta", 10_000.0),
+        _base(values, "global_rope_theta", far.get("rope_theta"), 160_000.0),
+        _base(values, "local_rope_theta", near.get("rope_theta"), 10_000.0),
     )
+
+
+def _base(values: Values, old_name: str, base: float | None, default: float) -> float:
+    """A rotary base, which older files say by a field of its own."""
+    old = values.get(old_name)
+    if base is not None and old is not None and base != old:
+        raise CourseError(f"{old_name} is {old}, but rope_parameters says {base}; correct one.")
+    return base or old or default
 
 
 def _every(values: Values) -> int:
@@ -145,7 +158,7 @@ def _read_config(values: Values) -> StackConfig:
     far, near = _bases(values)
     window = values.get("local_attention", 128) // 2  # the file counts both sides
     attention = patterns(_every(values), window, near)
-    return FIELDS.read({**values, "rope_theta": far}, attention=attention)
+    return FIELDS.read(changed(values, rope_theta=far), attention=attention)
 
 
 def _write_config(config: StackConfig) -> dict[str, Any]:

@@ -7,6 +7,7 @@ how it differs.
 
 import re
 import tomllib
+from collections import ChainMap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -70,6 +71,11 @@ def transformer(
         attention_dropout=dropout,
         init_std=width**-0.5,
     )
+
+
+def changed(values: Values, **changes: Any) -> Values:
+    """Other values of some fields, laid over a config.json. What is covered counts as unread."""
+    return ChainMap(changes, values)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -257,9 +263,18 @@ class Architecture:
 
 
 def classes(body: nn.Module, values: Values) -> dict[str, Any]:
-    """The number of classes: the caller's, else config.json's, else transformers' default of 2."""
-    names = values.get("id2label") or {0: "", 1: ""}
-    return {"classes": int(values.get("classes") or len(names))}
+    """The number of classes: the caller's, else config.json's, else transformers' default of 2.
+
+    Raises:
+        CourseError: config.json names another number of classes than it counts.
+    """
+    names = values.get("id2label") or {}
+    count = values.get("num_labels")
+    if names and count is not None and len(names) != count:
+        raise CourseError(
+            f"num_labels is {count}, but id2label names {len(names)} classes; correct one of them."
+        )
+    return {"classes": int(values.get("classes") or len(names) or count or 2)}
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from typing import Any
 
 from torch import nn
 
+from course_lib.errors import CourseError
 from course_lib.families.bart import SHARED, encoder_of
 from course_lib.families.rules import (
     Architecture,
@@ -21,6 +22,7 @@ from course_lib.families.rules import (
     Fields,
     Rule,
     Values,
+    changed,
     dropped,
     transformer,
 )
@@ -125,13 +127,21 @@ def _read_config(values: Values) -> StackConfig:
     gate, _, activation = feed_forward.rpartition("-")  # "gated-gelu", or "relu" alone
     if feed_forward == "gated-gelu":
         activation = "gelu_new"  # that is what it means in T5
-    entries = {
-        **values,
-        "activation": activation,
-        "num_decoder_layers": values.get("num_decoder_layers") or values["num_layers"],
-    }
+    _check_form(values, feed_forward, {"dense_act_fn": activation, "is_gated_act": gate == "gated"})
+    layers = values.get("num_decoder_layers") or values["num_layers"]
+    entries = changed(values, activation=activation, num_decoder_layers=layers)
     dropout = values.get("dropout_rate", 0.1)
     return FIELDS.read(entries, gated=gate == "gated", attention_dropout=dropout)
+
+
+def _check_form(values: Values, form: str, meant: dict[str, Any]) -> None:
+    """Newer files say the feed-forward's form twice; both must mean the same."""
+    for name, value in meant.items():
+        if values.get(name, value) != value:
+            raise CourseError(
+                f"feed_forward_proj {form!r} means {name} {value}, but {name} is {values[name]};"
+                " correct one of them."
+            )
 
 
 def write_config(config: StackConfig) -> dict[str, Any]:

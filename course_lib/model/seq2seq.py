@@ -236,11 +236,12 @@ class Seq2SeqClassifier(Head):
     Args:
         stack: encoder and decoder.
         classes: C.
+        dropout: around the dense layer; by default the stack's.
     """
 
-    def __init__(self, stack: EncoderDecoder, classes: int) -> None:
+    def __init__(self, stack: EncoderDecoder, classes: int, dropout: float | None = None) -> None:
         super().__init__(stack)
-        self.dropout = nn.Dropout(stack.config.dropout)
+        self.dropout = nn.Dropout(stack.config.dropout if dropout is None else dropout)
         self.dense = nn.Linear(stack.config.width, stack.config.width)
         self.out = nn.Linear(stack.config.width, classes)
         init(stack, self.dense, self.out)

@@ -12,7 +12,8 @@ from torch import nn
 from course_lib import families, hub
 from course_lib.data.tokenizers import Tokenizer
 from course_lib.errors import CourseError
-from course_lib.families.rules import Family, Values, convert, convert_back
+from course_lib.families.config_json import Config, check_unread, renamed
+from course_lib.families.rules import Family, Values, changed, convert, convert_back
 from course_lib.files import atomic_write, read_json, write_json
 from course_lib.model import heads
 from course_lib.model.config import StackConfig
@@ -35,23 +36,27 @@ def load_pretrained(
         CourseError: if the family or class is not known, or a file does not fit.
     """
     folder = hub.pretrained(source)
-    values = read_json(folder / "config.json")
+    fields = read_json(folder / "config.json")
     weights = read_weights(folder)
     try:
-        family = families.family(str(values.get("model_type")))
+        family = families.family(str(fields.get("model_type")))
+        values = Config(renamed(fields, family.model_type))
         name = architecture or _architecture_named(values)
         if name not in family.architectures:
             known = ", ".join(family.architectures)
             raise CourseError(
-                f"{folder}: {name!r} is no architecture of {family.model_type}; choose one of"
-                f" {known}."
+                f"{name!r} is no architecture of {family.model_type}; choose one of {known}."
             )
         config = family.read_config(values)
         weights = family.bare(weights)
         # Before a model is built that a wrong config.json makes too large.
-        _check_size(folder, config, sum(tensor.numel() for tensor in weights.values()))
-        options = values | build | {"weights": frozenset(weights)}
+        _check_size(config, sum(tensor.numel() for tensor in weights.values()))
+        _check_sides(values, config)
+        options = changed(values, **build, weights=frozenset(weights))
         model = family.architectures[name].build(config, options)
+        check_unread(values, family.model_type)
+    except CourseError as error:
+        raise CourseError(f"{folder}/config.json: {error}") from None
     except (KeyError, TypeError, AttributeError) as error:
         _raise_config_error(folder, error)
     rules = family.all_rules(name, model)
@@ -135,13 +140,20 @@ def _architecture_named(values: Values) -> str:
     return str((values.get("architectures") or [""])[0])
 
 
-def _check_size(folder: Path, config: StackConfig, stored: int) -> None:
+def _check_sides(values: Values, config: StackConfig) -> None:
+    """One stack or two. BART's and T5's decoders or encoders alone are other classes."""
+    has_two = values.get("is_encoder_decoder")
+    if has_two is not None and has_two != config.cross:
+        raise CourseError(
+            f"Only models as published are read: is_encoder_decoder {config.cross}, not {has_two}."
+        )
+
+
+def _check_size(config: StackConfig, stored: int) -> None:
     """A model has at least one matrix of the feed-forward in each layer."""
     least = config.width * config.hidden * (1 if config.shared else config.layers)
     if least > stored:
-        raise CourseError(
-            f"{folder}: config.json asks for {least:,} weights and more; its files hold {stored:,}."
-        )
+        raise CourseError(f"It asks for {least:,} weights and more; its files hold {stored:,}.")
 
 
 def _raise_config_error(folder: Path, error: Exception) -> NoReturn:
