@@ -85,9 +85,11 @@ def check_unread(config: Config, model_type: str) -> None:
                 f"{name} is {value!r}, and the course does not know what that changes in a"
                 f" {model_type}; if it is only a note, delete the field."
             )
-        if value != only[name]:
+        allowed = only[name] if isinstance(only[name], list) else [only[name]]
+        if value not in allowed:
             raise CourseError(
-                f"Only models as published are read: {name} {only[name]}, not {value}."
+                "Only models as published are read:"
+                f" {name} {' or '.join(str(choice) for choice in allowed)}, not {value}."
             )
 
 

@@ -222,6 +222,11 @@ def test_public_checkpoints_load_as_they_lie_on_the_hub(checkpoint, tmp_path):
     [
         ("bert-base-uncased", {"position_embedding_type": "relative_key"}, "position_embedding"),
         ("bert-base-uncased", {"is_decoder": True}, "is_decoder False, not True"),
+        (
+            "bert-base-uncased",
+            {"problem_type": "multi_label_classification"},
+            "problem_type single_label_classification or regression",
+        ),
         ("bert-base-uncased", {"model_type": "xlm-roberta"}, "no model family 'xlm-roberta'"),
         ("bert-base-uncased", {"auto_map": {"AutoModel": "x.Y"}}, "auto_map is"),
         ("bert-base-uncased", {"quantization_config": {"bits": 4}}, "quantization_config is"),
