@@ -80,6 +80,8 @@ class Tokenizer:
         self.backend = backend
         self.vocab = _vocab(backend, roles or {})
         self.byte_level = isinstance(backend.decoder, decoders.ByteLevel)
+        # SentencePiece's way (T5, ALBERT): the space before a word is spelled "▁" in its first token.
+        self.marks_spaces = any(len(t) > 1 and t.startswith("▁") for t in backend.get_vocab())
         self._kinds: Tensor | None = None
 
     def encode(
@@ -211,6 +213,8 @@ class Tokenizer:
         return f"Tokenizer({kind}, {self.vocab.size} tokens)"
 
     def _starts_word(self, token: str) -> bool:
+        if self.marks_spaces:
+            return token.startswith("▁")
         if not self.byte_level:
             return not token.startswith("##")
         return token[:1] in ("Ġ", "Ċ", "ĉ") or not token[:1].isalnum()

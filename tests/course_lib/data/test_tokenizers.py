@@ -9,7 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import tokenizers
 import torch
+from tokenizers import decoders, models, pre_tokenizers
 
 from course_lib import CourseError
 from course_lib.data.tokenizers import Tokenizer, train_bpe, train_wordpiece
@@ -61,6 +63,17 @@ def test_words_from_ids_agree_with_the_encoding(wordpiece: Tokenizer, bpe: Token
         assert wordpiece.words(torch.tensor([coded.ids]))[0].tolist() == expected
     coded = bpe.encode("the unbelievable baker")
     assert bpe.words(torch.tensor(coded.ids)).tolist() == coded.words
+
+
+def test_words_of_a_vocabulary_that_marks_spaces() -> None:
+    scores = {"<unk>": 0.0, "▁read": -1.0, "ing": -1.0, "▁book": -1.0, "▁": -2.0, "s": -2.0}
+    backend = tokenizers.Tokenizer(models.Unigram(list(scores.items()), unk_id=0))
+    backend.pre_tokenizer = pre_tokenizers.Metaspace()
+    backend.decoder = decoders.Metaspace()
+    tokenizer = Tokenizer(backend)
+    coded = tokenizer.encode("reading books")
+    assert coded.tokens == ["▁read", "ing", "▁book", "s"]
+    assert tokenizer.words(torch.tensor(coded.ids)).tolist() == [0, 0, 1, 1]
 
 
 def test_separated_words_keep_their_numbers(wordpiece: Tokenizer, bpe: Tokenizer) -> None:

@@ -9,6 +9,7 @@ import pytest
 import torch
 from datasets import ClassLabel, Dataset, Features, List, Value, concatenate_datasets
 
+from classroom.records import public
 from course_lib import zoo
 from course_lib.analysis import analogies, probing
 from course_lib.families import word_vectors
@@ -223,3 +224,7 @@ def test_pairs_of_words_and_analogies(tmp_path):
     )
     asked = words.questions(tmp_path / "asked", vectors)
     assert analogies.score(vectors, asked["meaning"]).accuracy == 1.0 and asked["form"] == []
+
+
+def test_every_measured_task_has_a_title_in_the_lessons():
+    assert tasks.TASKS.keys() <= public.TASKS.keys()
