@@ -80,7 +80,7 @@ class Tokenizer:
         self.backend = backend
         self.vocab = _vocab(backend, roles or {})
         self.byte_level = isinstance(backend.decoder, decoders.ByteLevel)
-        # SentencePiece's way (T5, ALBERT): the space before a word is spelled "▁" in its first token.
+        # SentencePiece's way (T5, ALBERT): a word's first token spells the space before it as "▁".
         self.marks_spaces = any(len(t) > 1 and t.startswith("▁") for t in backend.get_vocab())
         self._kinds: Tensor | None = None
 
