@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from course_lib.errors import CourseError
-from course_lib.model.attention import KVCache
+from course_lib.model.cache import KVCache
 from course_lib.model.config import StackConfig
 from course_lib.model.layers import evaluating
 from course_lib.model.seq2seq import Seq2SeqLM

@@ -5,7 +5,6 @@ softmax(q k^T / sqrt(Dh)) v        (Vaswani et al. 2017, equation 1)
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -13,8 +12,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from course_lib.model import kernels, masks
+from course_lib.model.cache import LayerCache
 from course_lib.model.config import Disentangled, StackConfig
-from course_lib.model.kernels import Columns
 from course_lib.model.positions import Position, in_layer
 
 
@@ -58,10 +57,12 @@ def scaled_dot_product_attention(
     if bias is not None:
         scores = scores + bias
     if mask is not None:
-        # A number so low that the softmax makes it 0. Adding costs the backward pass nothing.
+        # A number so low that the softmax makes it 0.
         lowest = torch.finfo(scores.dtype).min
+        # Added, not filled into the scores: a sum's backward pass is free, and the scores of a
+        # query that may attend to nothing keep their gradients.
         penalty = torch.zeros(mask.shape, dtype=scores.dtype, device=scores.device)
-        scores = scores + penalty.masked_fill_(~mask, lowest)
+        scores = scores + penalty.masked_fill(~mask, lowest)
 
     scores = on_scores(scores)
     probs = scores.softmax(dim=-1)  # each row sums to 1
@@ -110,81 +111,6 @@ class PositionInfo:
         return self.bias
 
 
-class LayerCache:
-    """The keys and values that one attention has already computed, [B, H, T, Dh] each.
-
-    Args:
-        fixed: written once and then only read, as cross-attention's memory.
-        columns: tokens to make room for at once (`kernels.Columns`).
-    """
-
-    def __init__(self, fixed: bool = False, columns: int = 0) -> None:
-        self.fixed = fixed
-        self.k: Tensor | None = None
-        self.v: Tensor | None = None
-        self._more_k = Columns(columns)
-        self._more_v = Columns(columns)
-
-    def extend(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Append new keys and values along T; return all so far."""
-        self.k = self._more_k.append(self.k, k)
-        self.v = self._more_v.append(self.v, v)
-        return self.k, self.v
-
-    def reorder(self, rows: Int[Tensor, " B"], since: int = 0) -> None:
-        """Keep, repeat or permute batch rows.
-
-        Args:
-            rows: the old number of each new row.
-            since: columns before this one are the same in the old and the new row, and stay.
-                Then B does not change, either.
-        """
-        if self.k is None or self.v is None:
-            return
-        if since == 0:
-            self.k = self.k.index_select(0, rows)
-            self.v = self.v.index_select(0, rows)
-        else:
-            for tensor in (self.k, self.v):
-                recent = tensor[:, :, since:]  # a view: writing to it changes the cache
-                recent.copy_(recent.index_select(0, rows))
-
-
-class BlockCache(NamedTuple):
-    """The caches of one block: its self-attention's and its cross-attention's."""
-
-    own: LayerCache
-    cross: LayerCache
-
-
-class KVCache:
-    """The caches of all layers of a stack. The caller owns it, never a module.
-
-    Args:
-        layers: L.
-        columns: tokens to make room for at once.
-    """
-
-    def __init__(self, layers: int, columns: int = 0) -> None:
-        self.own = [LayerCache(columns=columns) for _ in range(layers)]
-        self.cross = [LayerCache(fixed=True) for _ in range(layers)]
-
-    @property
-    def length(self) -> int:
-        """The number of tokens held."""
-        first = self.own[0].k
-        return 0 if first is None else first.shape[2]
-
-    def layer(self, number: int) -> BlockCache:
-        """The caches of one block."""
-        return BlockCache(self.own[number], self.cross[number])
-
-    def reorder(self, rows: Int[Tensor, " B"]) -> None:
-        """Keep, repeat or permute batch rows (beam search)."""
-        for layer in self.own + self.cross:
-            layer.reorder(rows)
-
-
 class Attention(nn.Module):
     """Multi-head attention (Vaswani et al. 2017, section 3.2.2).
 
@@ -206,7 +132,8 @@ class Attention(nn.Module):
         self.k = nn.Linear(config.width, inner, bias=key_bias)
         self.v = nn.Linear(config.width, inner, bias=config.bias)
         self.out = nn.Linear(inner, config.width, bias=config.bias)
-        # The weights that a position scheme has in each layer; only DeBERTa's has some.
+        # The weights that a position scheme has in this layer; only DeBERTa's has some. Every saved
+        # DeBERTa has this name in its weights (`attn.position.k.weight`).
         self.position = in_layer(config)
         self.scores = nn.Identity()
         self.probs = nn.Identity()
@@ -233,7 +160,7 @@ class Attention(nn.Module):
         """
         q = self._split(self.q(x))  # B H Tq Dh
         if self.factor != 1.0:
-            q = q * self.factor
+            q = q * self.factor  # 1 / sqrt(Dh) in most models
         if positions is not None:
             q = positions.scheme.rotate(q, positions.queries)
         k, v = self._keys_values(source, positions, cache)  # B H Tk Dh
@@ -241,13 +168,15 @@ class Attention(nn.Module):
         bias = None
         if positions is not None:
             bias = positions.scores(q, k, self.position)  # B H Tq Tk
-        dropout = self.dropout if self.training else 0.0
 
         if kernels.use_attention(q, k) and not self._is_watched(positions):
+            # One fused operation, which never forms the scores.
+            dropout = self.dropout if self.training else 0.0
             y = kernels.attention(
                 q, k, v, mask=mask, bias=bias, is_causal=is_causal, dropout=dropout
             )
         else:
+            # The formula, step by step. It knows a causal mask as a mask only.
             if is_causal:
                 mask = masks.causal(q.shape[2], k.shape[2], q.device)
             y, weights = scaled_dot_product_attention(
@@ -256,11 +185,12 @@ class Attention(nn.Module):
                 v,
                 mask=mask,
                 bias=bias,
-                scale=1.0,
+                scale=1.0,  # q is scaled already
                 on_scores=self.scores,
-                on_probs=lambda probs: F.dropout(self.probs(probs), dropout, dropout > 0),
+                on_probs=self._drop,
             )
             if positions is not None:
+                # Shaw's scheme adds to the values, too; the others add 0.
                 y = y + positions.scheme.values(weights, positions.queries, positions.keys)
         y = y.transpose(1, 2).flatten(2)  # B H Tq Dh -> B Tq H*Dh: the heads side by side
         return self.out(y)  # B Tq D
@@ -287,8 +217,15 @@ class Attention(nn.Module):
             return k, v
         return cache.extend(k, v)
 
+    def _drop(self, probs: Float[Tensor, "B H Tq Tk"]) -> Float[Tensor, "B H Tq Tk"]:
+        """Dropout on the weights, behind the hooks of `probs`."""
+        probs = self.probs(probs)
+        if not self.training or self.dropout == 0:
+            return probs
+        return F.dropout(probs, self.dropout)
+
     def _is_watched(self, positions: PositionInfo | None) -> bool:
         """Whether a hook or the position scheme needs the scores or weights themselves."""
         if self.scores._forward_hooks or self.probs._forward_hooks:
             return True
-        return positions is not None and type(positions.scheme).values is not Position.values
+        return positions is not None and positions.scheme.changes_values

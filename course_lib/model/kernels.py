@@ -13,7 +13,7 @@ and a function here, two lines where its formula stands, and a case in test_kern
     lstm_steps         the loop over an LSTM's steps                       lstm.recurrence
     linear_again       x W^T                                               peft.nf4
     cast_once          x                                                   layers.Block
-    Columns            torch.cat((old, new), dim=2)                        attention.LayerCache
+    Columns            torch.cat((old, new), dim=2)                        cache.LayerCache
 """
 
 import os

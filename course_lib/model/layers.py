@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from course_lib.errors import CourseError
 from course_lib.model import kernels
-from course_lib.model.attention import Attention, BlockCache, PositionInfo
+from course_lib.model.attention import Attention, PositionInfo
+from course_lib.model.cache import BlockCache
 from course_lib.model.config import Activation, StackConfig
 
 ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {

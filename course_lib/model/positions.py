@@ -24,6 +24,8 @@ class Position(nn.Module):
 
     # Whether `scores` reads q. Where not, it is computed once for all layers.
     scores_use_query = False
+    # Whether `values` adds anything. Then the attention weights themselves are needed.
+    changes_values = False
 
     def embed(self, pos: Int[Tensor, "#B T"]) -> Float[Tensor, "#B T D"] | float:
         """The vectors added to the token vectors."""
@@ -212,6 +214,7 @@ class ShawPosition(Position):
     """
 
     scores_use_query = True
+    changes_values = True
 
     def __init__(self, config: c.Shaw, dh: int) -> None:
         super().__init__()

@@ -8,7 +8,8 @@ from torch import Tensor, nn
 
 from course_lib.errors import CourseError
 from course_lib.model import masks, positions
-from course_lib.model.attention import KVCache, PositionInfo
+from course_lib.model.attention import PositionInfo
+from course_lib.model.cache import KVCache
 from course_lib.model.config import AttentionPattern, StackConfig, Window
 from course_lib.model.layers import Block, Embedding, RMSNorm, norm
 

@@ -11,7 +11,7 @@ from typing import Any, cast
 from torch import Tensor, nn
 
 from course_lib.errors import CourseError
-from course_lib.model.attention import KVCache
+from course_lib.model.cache import KVCache
 from course_lib.model.transformer import Transformer
 from course_lib.peft.inject import Added, Model, freeze
 

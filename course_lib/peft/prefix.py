@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from course_lib.errors import CourseError
-from course_lib.model.attention import KVCache
+from course_lib.model.cache import KVCache
 from course_lib.model.config import StackConfig
 from course_lib.model.heads import Mask
 from course_lib.model.layers import evaluating

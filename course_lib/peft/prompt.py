@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from course_lib.errors import CourseError
-from course_lib.model.attention import KVCache
+from course_lib.model.cache import KVCache
 from course_lib.model.heads import Mask, Segments
 from course_lib.model.transformer import Transformer
 from course_lib.peft.front import Front, Tokens, Vectors, put_in_front

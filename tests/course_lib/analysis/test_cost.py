@@ -16,7 +16,7 @@ from course_lib.errors import CourseError
 from course_lib.families import preset
 from course_lib.families.gpt import GPT3_SIZES, gpt3
 from course_lib.model import heads, masks
-from course_lib.model.attention import KVCache
+from course_lib.model.cache import KVCache
 from course_lib.model.config import (
     EmbedConfig,
     Global,

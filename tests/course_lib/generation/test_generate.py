@@ -21,7 +21,7 @@ from course_lib.generation import (
     top_k,
     top_p,
 )
-from course_lib.model.attention import LayerCache
+from course_lib.model.cache import LayerCache
 from course_lib.model.config import (
     Alibi,
     EmbedConfig,

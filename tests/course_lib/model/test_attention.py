@@ -9,7 +9,8 @@ import torch
 
 from course_lib.analysis import capture
 from course_lib.model import attention, config, kernels, masks, positions
-from course_lib.model.attention import Attention, LayerCache, PositionInfo
+from course_lib.model.attention import Attention, PositionInfo
+from course_lib.model.cache import LayerCache
 
 SCHEMES = [
     config.NoPosition(),

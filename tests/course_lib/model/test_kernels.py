@@ -8,7 +8,7 @@ import torch
 
 from course_lib.files import COURSE
 from course_lib.model import kernels
-from course_lib.model.attention import LayerCache
+from course_lib.model.cache import LayerCache
 from course_lib.model.layers import RMSNorm
 from course_lib.model.lstm import ProjectedLSTM
 from course_lib.objectives.losses import cross_entropy

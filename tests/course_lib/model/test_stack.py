@@ -7,7 +7,7 @@ import torch
 
 from course_lib.errors import CourseError
 from course_lib.model import config as c
-from course_lib.model.attention import KVCache
+from course_lib.model.cache import KVCache
 from course_lib.model.config import (
     EmbedConfig,
     Global,

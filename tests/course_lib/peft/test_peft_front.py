@@ -13,7 +13,7 @@ from course_lib.families.bart import bart, bart_lm
 from course_lib.families.bert import bert
 from course_lib.generation import generate, left_pad
 from course_lib.model import heads
-from course_lib.model.attention import KVCache
+from course_lib.model.cache import KVCache
 from course_lib.model.config import Alibi, EmbedConfig, Learned, Rope, Shaw, T5Buckets
 from course_lib.model.transformer import Transformer
 from tests.course_lib.model.test_stack import build
