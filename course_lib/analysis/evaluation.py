@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from course_lib.analysis import metrics
 from course_lib.data.tokenizers import Tokenizer
 from course_lib.families.electra import Electra
-from course_lib.model.layers import evaluating
+from course_lib.model.modes import evaluating
 from course_lib.model.seq2seq import Seq2SeqLM, shift_right
 from course_lib.objectives import infill, mark_spans
 from course_lib.objectives.collate import pad, pad_to_longest

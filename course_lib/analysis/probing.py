@@ -18,7 +18,7 @@ from course_lib.analysis.look_inside import capture
 from course_lib.data.columns import Row
 from course_lib.data.tokenizers import Encoding, Tokenizer
 from course_lib.errors import CourseError
-from course_lib.model.layers import evaluating
+from course_lib.model.modes import evaluating
 from course_lib.objectives.collate import pad_to_longest
 
 BATCH = 32  # texts read at once

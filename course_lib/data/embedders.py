@@ -16,7 +16,7 @@ from course_lib.data.text_batches import text_batch
 from course_lib.data.tokenizers import Tokenizer
 from course_lib.errors import CourseError
 from course_lib.families.sentence import Sentence
-from course_lib.model.layers import evaluating
+from course_lib.model.modes import evaluating
 
 WORD = re.compile(r"\w+")
 

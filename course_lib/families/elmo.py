@@ -23,8 +23,8 @@ from course_lib.errors import CourseError
 from course_lib.families.rules import Rule, convert
 from course_lib.files import atomic_write, read_json
 from course_lib.model.heads import Mask
-from course_lib.model.layers import evaluating
 from course_lib.model.lstm import ProjectedLSTM, reverse, reversed_order, right_padded
+from course_lib.model.modes import evaluating
 from course_lib.objectives.losses import Batch, cross_entropy
 from course_lib.vocab import IGNORE
 

@@ -23,7 +23,7 @@ from course_lib.errors import CourseError
 from course_lib.generation.sampling import generate
 from course_lib.generation.state import causal_config, check_positions, left_pad
 from course_lib.model.cache import KVCache
-from course_lib.model.layers import evaluating
+from course_lib.model.modes import evaluating
 from course_lib.objectives.collate import pad_to_longest
 
 Normalise = Literal["sum", "token", "character", "unconditional"]

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from course_lib.errors import CourseError
 from course_lib.model.cache import KVCache
 from course_lib.model.config import StackConfig
-from course_lib.model.layers import evaluating
+from course_lib.model.modes import evaluating
 from course_lib.model.seq2seq import Seq2SeqLM
 from course_lib.objectives.collate import pad_to_longest
 

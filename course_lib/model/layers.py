@@ -1,7 +1,6 @@
 """The parts around attention: norms, feed-forward, the block of all models, the embedding."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -12,6 +11,7 @@ from course_lib.errors import CourseError
 from course_lib.model import kernels
 from course_lib.model.attention import Attention, PositionInfo
 from course_lib.model.cache import BlockCache
+from course_lib.model.checks import check_ids
 from course_lib.model.config import Activation, StackConfig
 
 ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
@@ -122,7 +122,9 @@ class Block(nn.Module):
         h = kernels.cast_once(h)
         own_cache = None if cache is None else cache.own
         h = self.attn(h, h, mask=mask, is_causal=is_causal, positions=positions, cache=own_cache)
-        x = self._add(x, h, self.attn_norm)
+        x = x + self.dropout(h)
+        if not self.pre:
+            x = self.attn_norm(x)
 
         if memory is not None:
             h = self.cross_norm(x) if self.pre else x
@@ -131,36 +133,16 @@ class Block(nn.Module):
             memory = kernels.cast_once(memory)
             cross_cache = None if cache is None else cache.cross
             h = self.cross(h, memory, mask=memory_mask, cache=cross_cache)
-            x = self._add(x, h.view_as(x), self.cross_norm)
+            x = x + self.dropout(h.view_as(x))
+            if not self.pre:
+                x = self.cross_norm(x)
 
         h = self.ff_norm(x) if self.pre else x
         h = self.ff(kernels.cast_once(h))
-        return self._add(x, h, self.ff_norm)
-
-    def _add(
-        self, x: Float[Tensor, "B T D"], h: Float[Tensor, "B T D"], norm: nn.Module
-    ) -> Float[Tensor, "B T D"]:
-        """The residual sum, and the norm where it stands behind it."""
         x = x + self.dropout(h)
-        return x if self.pre else norm(x)
-
-
-def check_ids(ids: Int[Tensor, "*N"], size: int) -> None:
-    """Refuse ids outside a vocabulary of this size. A GPU would only say "device-side assert".
-
-    Raises:
-        CourseError: an id is negative, or `size` or more.
-    """
-    if ids.numel() == 0:
-        return
-    extremes = ids.aminmax()
-    low = int(extremes.min)
-    high = int(extremes.max)
-    if low < 0 or high >= size:
-        raise CourseError(
-            f"Token ids run from {low} to {high}, but the model's vocabulary has {size} entries;"
-            " was the text encoded with another model's tokenizer?"
-        )
+        if not self.pre:
+            x = self.ff_norm(x)
+        return x
 
 
 class Embedding(nn.Module):
@@ -206,30 +188,19 @@ class Embedding(nn.Module):
             )
         if self.scale != 1.0:
             x = x * self.scale
-        if self.segments is not None and segments is None:
-            x = x + self.segments.weight[0]
-        elif self.segments is not None:
-            x = x + self.segments(segments)
-        x = (x + position).to(x.dtype)  # sines are float32 whatever the weights are
+        total = x + self._segment_vectors(segments) + position  # B T E
+        x = total.to(x.dtype)  # sines are float32 whatever the weights are
         x = self.dropout(self.norm(x))
         # Hidden states stay float32 under autocast: on a CPU a bfloat16 norm's gradients are summed
         # in bfloat16.
         return self.project(x).to(x.dtype)
 
-
-@contextmanager
-def evaluating(model: nn.Module | list[nn.Module]) -> Iterator[None]:
-    """A `with` block without dropout. Afterwards each module is in the mode that it was in.
-
-    Args:
-        model: the model, or `list(model.modules())` for a caller that comes back at every token.
-    """
-    modules = model if isinstance(model, list) else model.modules()
-    training = [module for module in modules if module.training]
-    for module in training:
-        module.training = False
-    try:
-        yield
-    finally:
-        for module in training:
-            module.training = True
+    def _segment_vectors(
+        self, segments: Int[Tensor, "B T"] | None
+    ) -> Float[Tensor, "*T E"] | float:
+        """The vector of each token's segment; 0.0 where the model has no segments."""
+        if self.segments is None:
+            return 0.0
+        if segments is None:
+            return self.segments.weight[0]  # E: all tokens are of segment 0
+        return self.segments(segments)  # B T E

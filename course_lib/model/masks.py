@@ -4,9 +4,13 @@ Shapes broadcast to [B, H, Tq, Tk]. Only `attention.py` turns a mask into scores
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
+from jaxtyping import Bool
 from torch import Tensor
+
+from course_lib.model.config import AttentionPattern, Window
 
 
 def causal(tq: int, tk: int | None = None, device: torch.device | None = None) -> Tensor:
@@ -73,3 +77,54 @@ def all_of(masks: Sequence[Tensor]) -> Tensor | None:
     for mask in masks[1:]:
         combined = combined & mask
     return combined
+
+
+class LayerMask(NamedTuple):
+    """Whom the tokens of a layer may attend to."""
+
+    mask: Bool[Tensor, "#B #H #Tq Tk"] | None  # True = may attend; None: everyone may
+    is_causal: bool  # in place of a causal mask
+
+
+def of_layer(
+    pattern: AttentionPattern,
+    q_pos: Tensor,
+    k_pos: Tensor,
+    *,
+    causal_stack: bool,
+    attention_mask: Tensor | None = None,
+    mask: Tensor | None = None,
+) -> LayerMask:
+    """The mask of the layers with this attention pattern.
+
+    Args:
+        pattern: whom a token of these layers sees.
+        q_pos: positions of the queries, Int[#B, Tq].
+        k_pos: positions of the keys, Int[#B, Tk]. With a cache there are more of them.
+        causal_stack: whether a token sees only what came before.
+        attention_mask: True = a real token, Bool[B, Tk].
+        mask: in place of pattern and causal mask; `attention_mask` still applies.
+    """
+    new = q_pos.shape[1]
+    total = k_pos.shape[1]
+    has_past = new < total
+    size = pattern.size if isinstance(pattern, Window) else None
+
+    # The fused kernel makes the causal mask itself, but knows no padding, cache or window.
+    is_plain = mask is None and attention_mask is None and size is None and not has_past
+    if causal_stack and is_plain:
+        return LayerMask(mask=None, is_causal=True)
+
+    parts = []  # a token may attend where all of these masks are True
+    if mask is not None:
+        parts.append(mask)
+    else:
+        # One new token behind a cache sees everything before it.
+        sees_all = has_past and new == 1
+        if causal_stack and not sees_all:
+            parts.append(causal(new, total, k_pos.device))
+        if size is not None:
+            parts.append(window(q_pos, k_pos, size))
+    if attention_mask is not None:
+        parts.append(padding(attention_mask))
+    return LayerMask(mask=all_of(parts), is_causal=False)

@@ -12,7 +12,7 @@ import math
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from course_lib.errors import CourseError
@@ -74,6 +74,30 @@ class Position(nn.Module):
     def with_base(self, base: float | None) -> "Position":
         """The same scheme with another rotary base; None leaves it as it is."""
         return self
+
+
+def count(
+    total: int, attention_mask: Bool[Tensor, "B T"] | None, device: torch.device
+) -> Int[Tensor, "#B T"]:
+    """The position of each token: 0, 1, 2, ..., padding not counted.
+
+    Args:
+        total: number of tokens T, those in a cache included.
+        attention_mask: True = a real token; all are by default.
+        device: of the positions.
+
+    Raises:
+        CourseError: the mask has another length.
+    """
+    if attention_mask is None:
+        return torch.arange(total, device=device)[None]
+    if attention_mask.shape[1] != total:
+        raise CourseError(
+            f"attention_mask has {attention_mask.shape[1]} columns for {total} past and new tokens."
+        )
+    # 0 0 1 1 1 -> 0 0 1 2 3 -> 0 0 0 1 2: padding in front gets 0, and nobody looks at it.
+    counts = attention_mask.long().cumsum(dim=1)
+    return (counts - 1).clamp(min=0)
 
 
 def distance(q_pos: Int[Tensor, "#B Tq"], k_pos: Int[Tensor, "#B Tk"]) -> Int[Tensor, "#B Tq Tk"]:

@@ -14,7 +14,7 @@ from course_lib.errors import CourseError
 from course_lib.model.cache import KVCache
 from course_lib.model.config import StackConfig
 from course_lib.model.heads import Mask
-from course_lib.model.layers import evaluating
+from course_lib.model.modes import evaluating
 from course_lib.model.transformer import Transformer
 from course_lib.peft.front import Front, Tokens, Vectors, put_in_front
 from course_lib.peft.inject import Model

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from course_lib.errors import CourseError
-from course_lib.model.layers import Embedding, check_ids
+from course_lib.model.checks import check_ids
+from course_lib.model.layers import Embedding
 from course_lib.objectives.losses import Batch, counted
 from course_lib.training.distributed import ALONE, Processes
 from course_lib.vocab import IGNORE

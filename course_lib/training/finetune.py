@@ -26,7 +26,7 @@ from course_lib.errors import CourseError
 from course_lib.families.rules import convert_back
 from course_lib.model import heads
 from course_lib.model.heads import Kind
-from course_lib.model.layers import evaluating
+from course_lib.model.modes import evaluating
 from course_lib.model.transformer import Transformer
 from course_lib.objectives import losses
 from course_lib.training import spans

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from course_lib.data.batches import pad
 from course_lib.data.tokenizers import Tokenizer
-from course_lib.model.layers import evaluating
+from course_lib.model.modes import evaluating
 from course_lib.objectives.draws import mask_of
 from lab.engine import arms, probes
 from lab.engine.small_models import WORLD

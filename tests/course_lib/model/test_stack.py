@@ -17,7 +17,7 @@ from course_lib.model.config import (
     StackConfig,
     Window,
 )
-from course_lib.model.layers import evaluating
+from course_lib.model.modes import evaluating
 from course_lib.model.recompute import recompute
 from course_lib.model.transformer import Transformer
 
