@@ -3,6 +3,8 @@
 Differs from BERT by: one block applied L times; token vectors of 128, projected to the model's
 width; the second task asks for the order of two segments, instead of whether they belong together
 (all section 3.1). This is version 2, which has no dropout, and GELU's tanh approximation.
+
+No batch of the course asks for that order: the head is only read from public weights.
 """
 
 from dataclasses import replace
@@ -55,8 +57,9 @@ BODY = (
     *pairs(f"{_SHARED}.ffn_output", "blocks.0.ff.down"),
     *pairs(f"{_SHARED}.full_layer_layer_norm", "blocks.0.ff_norm"),
 )
-# The parts outside of the body.
+# The parts outside of the body. The pooler reads the first token, for tasks on a whole text.
 POOLER = pairs("pooler", "pooler.dense")
+# Public weights for masked tokens may hold a pooler all the same, which nothing reads.
 NO_POOLER = dropped("pooler.weight", "pooler.bias")
 MASKED = bert.masked(
     "predictions.dense", "predictions.LayerNorm", "predictions.bias", "predictions.decoder"

@@ -24,6 +24,7 @@ from torch import Tensor
 from course_lib.errors import CourseError
 
 UNIT = 1e-12  # the shortest vector that has a direction
+MOST_UPDATES = 2  # of a drawn word in one step of word2vec, times the learning rate
 
 
 class WordVectors:
@@ -169,8 +170,8 @@ class Word2VecConfig:
     power: float = 0.75  # words are drawn by their frequency to this power
     sample: float = 1e-3  # the frequency t above which words are thinned out, 0 for none
     epochs: int = 5  # passes over the text
-    lr: float = 0.025  # learning rate at the start; it falls linearly ...
-    last_lr: float = 1e-4  # ... to this one at the end
+    lr: float = 0.025  # learning rate at the start; it falls linearly
+    last_lr: float = 1e-4  # learning rate at the end
     batch: int = 256  # the most centres a step; in a small vocabulary a step takes fewer
     seed: int = 0
 
@@ -179,9 +180,8 @@ class Progress(NamedTuple):
     """How far training is."""
 
     epoch: int  # from 1
-    loss: (
-        float  # mean of the epoch: a pair's in skip-gram, a centre's in CBOW, a term of J in GloVe
-    )
+    # Mean of the epoch: a pair's in skip-gram, a centre's in CBOW, a term of J in GloVe.
+    loss: float
 
 
 class Word2Vec:
@@ -220,11 +220,12 @@ class Word2Vec:
         weights = text.counts.double() ** config.power
         self.table = (weights.cumsum(0) / weights.sum()).float()
 
-        # The updates of a step add up, and overshoot where too many are of one word. From 6 at full
-        # rate on, all texts and rates tried diverge; at 3 they learn as at 0.
+        # The updates of a step add up, and overshoot where too many are of one word. Take those
+        # that a step is expected to give a drawn word, times the learning rate: from 6 on, all
+        # texts and rates tried diverge; at 3 they learn as at 0.
         same = float((weights / weights.sum()).square().sum())  # P(two drawn words are the same)
-        rate_of_a_centre = config.lr * config.negative * (config.window + 1) * same
-        self.batch = max(1, min(config.batch, int(2 / rate_of_a_centre)))
+        updates_of_a_centre = config.lr * config.negative * (config.window + 1) * same
+        self.batch = max(1, min(config.batch, int(MOST_UPDATES / updates_of_a_centre)))
 
     def vectors(self) -> WordVectors:
         """The vectors learned so far."""

@@ -103,9 +103,8 @@ class EmbedConfig:
     """How token ids become vectors."""
 
     vocab: int  # V: number of different tokens
-    width: int | None = (
-        None  # E: width of the token vectors, if a layer projects them to D (ALBERT)
-    )
+    # E: width of the token vectors, if a layer projects them to D (ALBERT).
+    width: int | None = None
     segments: int = 0  # kinds of segment; BERT has two, for the first and the second text
     norm: bool = False  # whether the sum of token, segment and position vector gets a norm
     scale: float = 1.0  # factor on the token vectors (sqrt(D) in the 2017 Transformer)
