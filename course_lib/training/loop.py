@@ -32,62 +32,47 @@ from course_lib.training.guard import Guard
 from course_lib.training.optim import OPTIMIZERS, SCHEDULES, Schedule
 from course_lib.training.pretrain_config import OptimizerName, ScheduleName
 
-# Fields of TrainConfig that decide the result. Free are the others: more steps may be asked of a
-# run that is done, and another machine may go on with it.
+# The fields of TrainConfig that decide the result. A resumed run must have the same ones. The
+# others may change: a run may be asked for more steps, and another machine may go on with it.
 RECIPE = ("lr", "schedule", "warmup", "optimizer", "weight_decay", "beta2", "clip", "precision")
 COMPILED_FROM = 500  # steps; fewer do not pay for torch.compile on a GPU
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
-    """How to train: what decides the result, where it runs, and where its state is kept.
-
-    Attributes:
-        steps: updates in all, those before a resume included.
-        lr: the peak of the learning rate.
-        schedule: of `optim.SCHEDULES`: how the rate rises and falls over the steps.
-        warmup: steps until the rate has risen to `lr`.
-        optimizer: of `optim.OPTIMIZERS`.
-        weight_decay: for matrices; biases, norms and embedding tables do not decay.
-        beta2: the decay of the second moment. The first moment's is 0.9.
-        clip: the largest norm of the gradient.
-        precision: "bf16" runs the matrix products in bfloat16 (autocast: weights and updates stay
-            float32). "auto" does so where the device has instructions for it. None: "auto" on a
-            GPU, "fp32" on a CPU, where equal runs on two machines matter more.
-        accumulate: cut each batch (each process's share of it) into so many parts of rows, one in
-            memory at a time. The update is the whole batch's.
-        device: "cpu", "cuda", "cuda:1" or "mps".
-        compile: torch.compile. None: on a GPU, for `COMPILED_FROM` steps or more.
-        save_to: the file of the run's state, written every `save_every` steps and at the end.
-            Whenever the process is killed, the file is whole.
-        save_every: steps between two writes.
-        resume: go on from the state in `save_to`, if there is one. The run then ends with the same
-            bits as one never stopped.
-        recipe: what decides the result, for a caller with a larger config of its own. None: the
-            fields of `RECIPE`. It is saved with the state, and a resume that asks for another one
-            is refused.
+    """How to train.
 
     Raises:
         CourseError: if a value is out of range or names nothing.
     """
 
-    steps: int
-    lr: float = 1e-3
-    schedule: ScheduleName = "constant"
-    warmup: int = 0
-    optimizer: OptimizerName = "adamw"
-    weight_decay: float = 0.01
-    beta2: float = 0.999
-    clip: float = 1.0
+    # The updates
+    steps: int  # updates in all, those before a resume included
+    lr: float = 1e-3  # the peak of the learning rate
+    schedule: ScheduleName = "constant"  # how the rate changes over the steps: `optim.SCHEDULES`
+    warmup: int = 0  # steps until the rate has risen to `lr`
+    optimizer: OptimizerName = "adamw"  # a name of `optim.OPTIMIZERS`
+    weight_decay: float = 0.01  # of matrices; biases, norms and embedding tables do not decay
+    beta2: float = 0.999  # decay of the second moment; that of the first is 0.9
+    clip: float = 1.0  # the largest norm of the gradient
+    # "bf16" computes matrix products in bfloat16 (autocast); weights and updates stay float32.
+    # "auto" does so where the device has instructions for it. None is "auto" on a GPU and "fp32" on
+    # a CPU, where it matters more that two machines give equal results.
     precision: Precision | None = None
 
+    # The machine
+    # Each process cuts its rows of a batch into so many parts and has one in memory at a time. The
+    # update is that of the whole batch.
     accumulate: int = 1
-    device: str | torch.device = "cpu"
-    compile: bool | None = None
+    device: str | torch.device = "cpu"  # "cpu", "cuda", "cuda:1" or "mps"
+    compile: bool | None = None  # torch.compile; None: on a GPU, from `COMPILED_FROM` steps on
 
-    save_to: str | Path | None = None
-    save_every: int = 500
-    resume: bool = True
+    # The saved state
+    save_to: str | Path | None = None  # its file, which is whole even if the process is killed
+    save_every: int = 500  # steps between two writes; the last step always writes
+    resume: bool = True  # go on from the state in `save_to`, if there is one
+    # What is saved with the state, for a caller with a larger config of its own. A resume that asks
+    # for another recipe is refused. None: the fields of `RECIPE`.
     recipe: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
@@ -133,7 +118,7 @@ class Step:
         step: its number, from 1.
         lr: the learning rate, the largest of the optimizer's groups.
         tokens: real tokens read.
-        seconds: until the device has its work.
+        seconds: from asking for the batch until the device has all its work.
         figures: loss and norm of the gradient, on the device.
     """
 
@@ -145,12 +130,12 @@ class Step:
 
     @cached_property
     def loss(self) -> float:
-        """The mean over the batch's targets, before the update. A GPU is waited for."""
+        """The mean over the batch's targets, before the update. Reading it waits for the GPU."""
         return self.figures[0].item()
 
     @cached_property
     def grad_norm(self) -> float:
-        """The norm of the gradient before clipping. A GPU is waited for."""
+        """The norm of the gradient before clipping. Reading it waits for the GPU."""
         return self.figures[1].item()
 
 
@@ -163,16 +148,16 @@ def train(
     optimizer: torch.optim.Optimizer | None = None,
     schedule: Schedule | None = None,
 ) -> Iterator[Step]:
-    """Train `model` in place; one `Step` after each update.
+    """Train `model` in place and yield a `Step` after each update.
 
-    Under `accelerate launch` (or torchrun) the processes share out each batch's rows, and the
-    updates are those of one process: by data parallelism, or with `--use_fsdp` in shards, which the
-    model's parameters then stay. A resumed run ends with the same bits as one never stopped (of as
-    many processes; another number may go on, too).
+    Under `accelerate launch` (or torchrun) each process takes some rows of each batch, and the
+    updates are those that one process would make. With `--use_fsdp` each process holds a shard of
+    every parameter, also after the training. A resumed run ends with the same bits as a run that
+    never stopped, if the number of processes is the same. Another number may go on, too.
 
     Args:
         batches: `batches[step]` is the batch of that step, a dict of tensors whose first dimension
-            is B.
+            is B. Batches count from 0.
         loss: (model, batch) -> scalar, the mean over the batch's targets
             (`course_lib.objectives.losses`).
         config: everything else.
@@ -185,8 +170,9 @@ def train(
             fit.
     """
     run = _prepare(model, batches, loss, config, optimizer, schedule)
-    for step, parts in run.steps():
-        run.set_learning_rate(step)
+    started = time.perf_counter()
+    for step, parts, tokens in run.steps():
+        lr = run.set_learning_rate(step)
         batch_loss = torch.zeros((), device=run.device)
         # Usually one part. More of them accumulate their gradients.
         for part in parts:
@@ -199,7 +185,11 @@ def train(
         run.guard.check(step, batch_loss, grad_norm, look=run.saves_at(step))
         run.optimizer.step()
         run.optimizer.zero_grad()
-        yield run.finish(step, batch_loss, grad_norm)
+        run.save_if_due(step)
+
+        seconds = time.perf_counter() - started
+        yield Step(step, lr, tokens, seconds, torch.stack((batch_loss, grad_norm)))
+        started = time.perf_counter()  # the caller's time does not count
 
 
 def compiles(config: TrainConfig, device: torch.device) -> bool:
@@ -230,9 +220,7 @@ class _Run:
             says.
         weights: what is trained.
         peaks: the learning rate of each of the optimizer's groups, before the schedule.
-        first: updates done before.
-        tokens: real tokens of the step that is being made.
-        started: when it began, in seconds.
+        done: updates made before, by the run that this one resumes.
     """
 
     config: TrainConfig
@@ -247,33 +235,29 @@ class _Run:
     processes: Processes
     device: torch.device
     bf16: bool
-    first: int
-    tokens: int = 0
-    started: float = 0.0
+    done: int
 
-    def steps(self) -> Iterator[tuple[int, Iterator[Part]]]:
-        """Each step's number, from 1, and the parts of its batch."""
-        steps = range(self.first, self.config.steps)
-        self.started = time.perf_counter()
-        for step, (parts, tokens) in zip(steps, self.feed.of_steps(steps), strict=True):
-            self.tokens = tokens
+    def steps(self) -> Iterator[tuple[int, Iterator[Part], int]]:
+        """Each step's number, from 1; the parts of its batch; the whole batch's real tokens."""
+        ready = self.feed.of_steps(range(self.done, self.config.steps))  # batches count from 0
+        for step, (parts, tokens) in enumerate(ready, start=self.done + 1):
             if not self.model.training:  # a consumer may have called eval() between two steps
                 self.model.train()
-            yield step + 1, distributed.one_by_one(self.objective, parts)
-            self.started = time.perf_counter()
+            yield step, distributed.one_by_one(self.objective, parts), tokens
 
-    def set_learning_rate(self, step: int) -> None:
-        """Each group's own rate, times the schedule's factor."""
-        factor = self.schedule(step - 1)
+    def set_learning_rate(self, step: int) -> float:
+        """Give each group its own peak times the schedule's factor; return the largest rate."""
+        factor = self.schedule(step - 1)  # schedules count from 0
         for group, peak in zip(self.optimizer.param_groups, self.peaks, strict=True):
             group["lr"] = peak * factor
+        return float(max(group["lr"] for group in self.optimizer.param_groups))
 
     def saves_at(self, step: int) -> bool:
-        """Whether the state is due after this step: so often, and at the end."""
+        """Whether the state is due after this step: every `save_every` steps, and at the end."""
         return step % self.config.save_every == 0 or step == self.config.steps
 
-    def finish(self, step: int, loss: Tensor, grad_norm: Tensor) -> Step:
-        """Save the state if it is due; the record of the step."""
+    def save_if_due(self, step: int) -> None:
+        """Write the state after this step, if there is a file for it and its turn has come."""
         if self.config.save_to and self.saves_at(step):
             run_state.save(
                 Path(self.config.save_to),
@@ -283,13 +267,6 @@ class _Run:
                 self.processes,
                 recipe=self.config.saved_recipe(),
             )
-        return Step(
-            step=step,
-            lr=max(group["lr"] for group in self.optimizer.param_groups),
-            tokens=self.tokens,
-            seconds=time.perf_counter() - self.started,
-            figures=torch.stack((loss, grad_norm)),
-        )
 
 
 def _prepare(
@@ -300,17 +277,21 @@ def _prepare(
     optimizer: torch.optim.Optimizer | None,
     schedule: Schedule | None,
 ) -> _Run:
-    """Model on its device, optimizer, processes, guard; a run that stands in the file goes on."""
+    """Set up all that surrounds the algorithm, and load the saved state if there is one."""
     if isinstance(batches, Sequence) and len(batches) == 0:
         raise CourseError("There are no batches to train on.")
     processes, device = distributed.join(known_device(config.device))
     model.to(device).train()
     optimizer = config.new_optimizer(model) if optimizer is None else optimizer
 
-    called = cast(nn.Module, torch.compile(model)) if compiles(config, device) else model
+    compiled_model = model
+    if compiles(config, device):
+        compiled_model = cast(nn.Module, torch.compile(model))
     # With shards, this changes the optimizer's parameters. So it comes before they are listed.
-    objective = distributed.spread(Objective(called, loss), optimizer, processes)
-    first = _resume(model, optimizer, config, processes)
+    objective = distributed.spread(Objective(compiled_model, loss), optimizer, processes)
+    done = _resume(model, optimizer, config, processes)
+    if done == 0:
+        _seed_process(processes.rank)
     return _Run(
         config=config,
         model=model,
@@ -329,7 +310,7 @@ def _prepare(
         processes=processes,
         device=device,
         bf16=chosen_bf16(config.precision, device),
-        first=first,
+        done=done,
     )
 
 
@@ -339,15 +320,15 @@ def _resume(
     config: TrainConfig,
     processes: Processes,
 ) -> int:
-    """Put the state of the config's file, if there is one, into model and optimizer.
+    """Load the saved state, if there is one, into the model and the optimizer.
 
     Returns:
-        how many updates are done.
+        how many updates it has behind it; 0 without a saved state.
     """
     path = Path(config.save_to) if config.save_to else None
     if path and processes.is_main:
         sweep(path)
-    # The main process knows: it may still have been writing while the others came here.
+    # All processes ask the main one: it writes the file, and may not have been done when they came.
     if path and processes.agree(config.resume and path.exists()):
         done = run_state.steps_done(path, config.saved_recipe())
         if done > config.steps:
@@ -356,6 +337,10 @@ def _resume(
                 " for."
             )
         return run_state.load(path, model, optimizer, processes)
-    if processes.rank:
-        torch.manual_seed(torch.initial_seed() + processes.rank)  # other rows, other dropout
     return 0
+
+
+def _seed_process(rank: int) -> None:
+    """Give each process but the main one a seed of its own: other rows, other dropout."""
+    if rank > 0:
+        torch.manual_seed(torch.initial_seed() + rank)
