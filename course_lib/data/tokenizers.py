@@ -182,6 +182,11 @@ class Tokenizer:
         return file
 
     @staticmethod
+    def from_json(text: str) -> "Tokenizer":
+        """The tokenizer of a tokenizer.json, given as the text of that file."""
+        return Tokenizer(tokenizers.Tokenizer.from_str(text))
+
+    @staticmethod
     def load(path: str | Path) -> "Tokenizer":
         """Open a tokenizer.
 

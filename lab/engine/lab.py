@@ -282,7 +282,7 @@ def _tune(tuning: Tuning, source: arms.Trained, rows: dict[str, Any], device: st
 
 def checkpoint_hash(name: str) -> str:
     """Of a shipped checkpoint's weights: a new build of it gives new scores."""
-    return str(zoo.entry(name)["files"]["model.safetensors"]["sha256"])[:12]
+    return str(zoo.manifest_entry(name)["files"]["model.safetensors"]["sha256"])[:12]
 
 
 def shipped(*names: str) -> dict[str, str]:

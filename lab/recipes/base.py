@@ -24,6 +24,7 @@ LOG = 100  # steps between two points of the learning curve
 TOKENIZER_DOCUMENTS = 20_000  # that a vocabulary is learned from
 BLANKS = 256  # of each kind in the copy probe
 HELD_OUT = 16  # batches of the validation split
+MAX_BYTES = 12_000_000  # of a shipped model's weights in half precision
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +64,7 @@ class Job(ABC):
         """The checkpoints it starts from, each with the SHA-256 of its weights."""
         names = self.starts_from
         try:
-            made = {name: zoo.entry(name, self.shipped)["files"] for name in names}
+            made = {name: zoo.manifest_entry(name, self.shipped)["files"] for name in names}
         except CourseError as error:
             raise CourseError(
                 f"{self.name} starts from {''.join(names)}; build that first. {error}"
@@ -168,7 +169,17 @@ class TrainingJob(Job):
         probes = [point["probe"] for point in curve if "probe" in point]
         about = self.card((probes[-1] if probes else {}) | ask(self.scores, model), curve)
         for name, part in self.exports(model).items():
+            check_size(name, part)
             zoo.export(name, part, self.tokenizer, about | {"name": name}, to)
+
+
+def check_size(name: str, model: nn.Module) -> None:
+    """Raise a `CourseError` if the model is too large to be shipped."""
+    size = 2 * sum(weight.numel() for weight in model.parameters())
+    if size > MAX_BYTES:
+        raise CourseError(
+            f"{name} takes {size:,} bytes in half precision; {MAX_BYTES:,} is the most a file may."
+        )
 
 
 def _blank(item: dict[str, Any]) -> Blank:

@@ -214,3 +214,10 @@ def test_what_is_not_to_be_had_is_one_sentence_or_two(
         CourseError, match=r"no checkpoint 'bert-minni'; there are .*cannot be had: the hub"
     ):
         zoo.open_model("bert-minni")
+
+
+def test_a_name_of_the_hub_needs_no_shipped_checkpoint(cache, tmp_path, monkeypatch):
+    public("bert", fetched(cache, "toy/bert", NEW, "main"))
+    monkeypatch.setattr(zoo.shipped, "FOLDER", tmp_path)
+    monkeypatch.setattr(zoo.names, "__defaults__", (tmp_path,))
+    assert zoo.open_model("toy/bert").card == {"name": "toy/bert"}

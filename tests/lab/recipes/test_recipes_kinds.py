@@ -315,3 +315,9 @@ def test_detection_counts_real_tokens_only() -> None:
         Both(), [{"ids": ids, "labels": ids, "loss_mask": at, "attention_mask": attention_mask}]
     )  # type: ignore[arg-type]
     assert found == {"detection": pytest.approx(2 / 3), "generator": 1.0}
+
+
+def test_a_model_too_large_to_be_shipped_is_refused() -> None:
+    base.check_size("a", nn.Linear(2000, 2000))
+    with pytest.raises(CourseError, match=r"a takes .* bytes in half precision"):
+        base.check_size("a", nn.Linear(3000, 3000))

@@ -1,0 +1,135 @@
+"""The classes of models that a shipped checkpoint may hold: one row of `KINDS` each.
+
+A row says how such a model is written to a checkpoint and made again from it. `shipped` does the
+reading and the writing.
+"""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from course_lib.families import elmo
+from course_lib.families.sentence import Sentence
+from course_lib.families.word_vectors import WordVectors
+from course_lib.model import heads
+from course_lib.model.config import from_dict, to_dict
+from course_lib.model.seq2seq import EncoderDecoder, Seq2SeqLM, encoder_config
+from course_lib.model.tied import tied
+from course_lib.model.transformer import Transformer
+from course_lib.zoo.weights import load_strictly
+
+
+def _module_weights(model: nn.Module) -> dict[str, Tensor]:
+    """The state of a module, tied tensors once."""
+    twins = tied(model)
+    return {name: value for name, value in model.state_dict().items() if name not in twins}
+
+
+def _fill_module(model: nn.Module, weights: dict[str, Tensor], source: str) -> None:
+    """Load the weights, tied ones under each of their names."""
+    for further_name, first_name in tied(model).items():
+        if first_name in weights:
+            weights.setdefault(further_name, weights[first_name])
+    load_strictly(model, weights, source)
+    model.eval()
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How models of one class are written to a checkpoint and made again from it.
+
+    Attributes:
+        build: config.json and vocabulary.json (empty if there is none) -> the model, with random
+            weights.
+        describe: model -> config.json, but for the name of its class.
+        weights: model -> its tensors by name.
+        fill: puts such tensors into a model that was built. The last argument is their file, for
+            an error.
+        vocabulary: vocabulary.json -> what stands in place of a tokenizer.
+    """
+
+    build: Callable[[dict[str, Any], dict[str, Any]], Any]
+    describe: Callable[[Any], dict[str, Any]]
+    weights: Callable[[Any], dict[str, Tensor]] = _module_weights
+    fill: Callable[[Any, dict[str, Tensor], str], None] = _fill_module
+    vocabulary: Callable[[dict[str, Any]], Any] = lambda _: None
+
+
+def _head_on_stack(head: Callable[[Transformer], nn.Module]) -> Kind:
+    """The kind of a model that is a head on one stack, and nothing else to configure."""
+    return Kind(
+        build=lambda config, _: head(Transformer(from_dict(config["stack"]))),
+        describe=lambda model: {"stack": to_dict(model.stack.config)},
+    )
+
+
+def _build_seq2seq(config: dict[str, Any], _: dict[str, Any]) -> Seq2SeqLM:
+    encoder = from_dict(config["encoder"]) if "encoder" in config else None
+    stack = EncoderDecoder(from_dict(config["stack"]), encoder=encoder, start=config["start"])
+    return Seq2SeqLM(stack, tied=config["tied"], scaled=config["scaled"], bias=config["bias"])
+
+
+def _describe_seq2seq(model: Seq2SeqLM) -> dict[str, Any]:
+    config: dict[str, Any] = {"stack": to_dict(model.stack.config)}
+    encoder = model.stack.encoder.config
+    if encoder != encoder_config(model.stack.config):
+        config["encoder"] = to_dict(encoder)
+    config["start"] = model.stack.start
+    config["tied"] = model.head is None
+    config["scaled"] = model.scaled
+    config["bias"] = model.bias is not None
+    return config
+
+
+def _build_sentence(config: dict[str, Any], _: dict[str, Any]) -> Sentence:
+    return Sentence(Transformer(from_dict(config["stack"])), config["pool"])
+
+
+def _describe_sentence(model: Sentence) -> dict[str, Any]:
+    return {"stack": to_dict(model.stack.config), "pool": model.pool}
+
+
+def _build_elmo(config: dict[str, Any], _: dict[str, Any]) -> elmo.BiLM:
+    filters = tuple(tuple(pair) for pair in config["elmo"]["filters"])  # JSON has lists
+    return elmo.model(elmo.ElmoConfig(**config["elmo"] | {"filters": filters}))
+
+
+def _describe_elmo(model: elmo.BiLM) -> dict[str, Any]:
+    return {"elmo": asdict(model.elmo.config)}
+
+
+def _elmo_vocabulary(words: dict[str, Any]) -> elmo.Vocabulary:
+    return elmo.Vocabulary(words["words"])
+
+
+def _build_vectors(config: dict[str, Any], words: dict[str, Any]) -> WordVectors:
+    matrix = torch.zeros(config["words"], config["width"])
+    return WordVectors(words["words"], matrix, words["counts"])
+
+
+def _describe_vectors(model: WordVectors) -> dict[str, Any]:
+    return {"words": len(model), "width": model.matrix.shape[1]}
+
+
+def _vectors_weights(model: WordVectors) -> dict[str, Tensor]:
+    return {"vectors": model.matrix}
+
+
+def _fill_vectors(model: WordVectors, weights: dict[str, Tensor], _: str) -> None:
+    model.matrix.copy_(weights["vectors"])
+
+
+# The class of a model, which config.json calls its head -> its kind.
+KINDS: dict[str, Kind] = {
+    "LM": _head_on_stack(heads.LM),
+    "MLM": _head_on_stack(heads.MLM),
+    "Pretraining": _head_on_stack(heads.Pretraining),
+    "RTD": _head_on_stack(heads.RTD),
+    "Seq2SeqLM": Kind(_build_seq2seq, _describe_seq2seq),
+    "Sentence": Kind(_build_sentence, _describe_sentence),
+    "BiLM": Kind(_build_elmo, _describe_elmo, vocabulary=_elmo_vocabulary),
+    "WordVectors": Kind(_build_vectors, _describe_vectors, _vectors_weights, _fill_vectors),
+}
