@@ -71,9 +71,9 @@ class Position(nn.Module):
         """
         return 0.0
 
-    def with_base(self, base: float | None) -> "Position":
-        """The same scheme with another rotary base; None leaves it as it is."""
-        return self
+    def with_base(self, base: float) -> "Position":
+        """The same scheme with another rotary base."""
+        raise NotImplementedError("Only rotary positions have a base; StackConfig checks it.")
 
 
 def count(
@@ -181,11 +181,8 @@ class RopePosition(Position):
             return torch.stack((turned_a, turned_b), dim=-1).flatten(-2)  # B H T Dh
         return torch.cat((turned_a, turned_b), dim=-1)
 
-    def with_base(self, base: float | None) -> Position:
-        if base is None:
-            return self
-        with self.frequencies.device:  # make its buffer where this one's is
-            return RopePosition(c.Rope(base, self.interleaved), self.dh)
+    def with_base(self, base: float) -> Position:
+        return RopePosition(c.Rope(base, self.interleaved), self.dh)
 
 
 class T5BucketsPosition(Position):

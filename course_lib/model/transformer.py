@@ -11,7 +11,7 @@ this order:
     heads.py        what stands on top
 """
 
-from typing import Any
+from typing import Any, cast
 
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
@@ -20,8 +20,9 @@ from course_lib.errors import CourseError
 from course_lib.model import masks, positions
 from course_lib.model.attention import PositionInfo
 from course_lib.model.cache import KVCache
-from course_lib.model.config import StackConfig
+from course_lib.model.config import AttentionPattern, StackConfig
 from course_lib.model.layers import Block, Embedding, RMSNorm, norm
+from course_lib.model.positions import Position
 
 
 class Transformer(nn.Module):
@@ -38,6 +39,12 @@ class Transformer(nn.Module):
         self.config = config
         self.embed = Embedding(config)
         self.position = positions.build(config)
+        # Layers with a rotary base of their own have a scheme of their own. None has weights.
+        self.rotations = nn.ModuleDict()
+        for pattern in config.attention:
+            if pattern.rope_base is not None:
+                name = _base_name(pattern.rope_base)
+                self.rotations[name] = self.position.with_base(pattern.rope_base)
         blocks = 1 if config.shared else config.layers
         self.blocks = nn.ModuleList(Block(config, layer) for layer in range(blocks))
         self.norm = norm(config) if config.final_norm else nn.Identity()
@@ -97,8 +104,7 @@ class Transformer(nn.Module):
         infos = {}
         layer_masks = {}
         for pattern in dict.fromkeys(self.config.attention):
-            scheme = self.position.with_base(pattern.rope_base)
-            infos[pattern] = PositionInfo(scheme, queries, keys)
+            infos[pattern] = PositionInfo(self._scheme(pattern), queries, keys)
             layer_masks[pattern] = masks.of_layer(
                 pattern,
                 queries,
@@ -124,6 +130,12 @@ class Transformer(nn.Module):
             )
         return self.norm(x)
 
+    def _scheme(self, pattern: AttentionPattern) -> Position:
+        """How the layers with this attention pattern know positions."""
+        if pattern.rope_base is None:
+            return self.position
+        return cast(Position, self.rotations[_base_name(pattern.rope_base)])
+
     def layers(self) -> list[nn.Module]:
         """The blocks in order. ALBERT applies one block in every layer."""
         if self.config.shared:
@@ -147,3 +159,8 @@ class Transformer(nn.Module):
         for name, weight in self.named_parameters():
             if name.endswith(("attn.out.weight", "cross.out.weight", "ff.down.weight")):
                 nn.init.normal_(weight, std=std)
+
+
+def _base_name(base: float) -> str:
+    """What a rotary base is called among the modules, whose names have no dots."""
+    return str(base).replace(".", "_")

@@ -145,7 +145,7 @@ def test_the_pdf(browser, pages, stored, name, tmp_path):
         and found["language"]
         and (found["pages"], found["headings"]) == (count, count)
     )
-    assert found["pictures"] == pages[name].read_text("utf-8").count("<figure>") > 20
+    assert found["pictures"] == pages[name].read_text("utf-8").count("<figure>") > 0
     said = [stored[name].metadata["title"], *(slide.title for slide in slides(stored[name]))]
     assert sorted(found["titles"]) == sorted(said)  # the document's, and the outline
     assert len(data) < 5_000_000
