@@ -291,5 +291,5 @@ def test_side_by_side_in_processes(tmp_path: Path) -> None:
     for expected in ("bert-params seed 0", "bert-params: 0 s"):
         done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=FROM_HERE)
         assert done.returncode == 0, done.stderr
-        assert expected in done.stdout and "gpt1-size: reproduced (exact)" in done.stdout
+        assert expected in done.stdout and "gpt1-size: reproduced (computed)" in done.stdout
     assert read(tmp_path / "out" / "bert-params.json").verdict == "reproduced"
