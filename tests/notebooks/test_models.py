@@ -30,6 +30,7 @@ LESSONS = {  # and what they can be about
 }
 SIZE: dict[str, int] = {"num_hidden_layers": 2, "num_attention_heads": 6, "intermediate_size": 120}
 SIZE |= {"hidden_size": 48, "max_position_embeddings": 258}
+FEED_FORWARD = {"distilbert": "hidden_dim", "gpt2": "n_inner"}  # their names of intermediate_size
 
 
 def public(kind: str, folder: Path) -> str:
@@ -51,7 +52,9 @@ def public(kind: str, folder: Path) -> str:
         tokenizer = wordpiece("BertTokenizer", texts, 1100, cased=True)
     torch.manual_seed(0)
     config = transformers.AutoConfig.for_model(kind, vocab_size=len(tokenizer))
-    for name, value in SIZE.items():  # by the names that all families know
+    for name, value in SIZE.items():  # by the names that nearly all families know
+        if name == "intermediate_size":
+            name = FEED_FORWARD.get(kind, name)
         setattr(config, name, value)
     if kind == "gpt2":
         config.bos_token_id = config.eos_token_id = 0
