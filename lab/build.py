@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from course_lib.__main__ import Device, Threads
+from course_lib.commands.options import Device, Threads
 
 
 def build(

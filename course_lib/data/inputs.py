@@ -20,8 +20,7 @@ from tokenizers.processors import TemplateProcessing
 from course_lib.data.batches import BatchPlan, Shuffled
 from course_lib.data.tokenizers import Tokenizer
 from course_lib.errors import CourseError
-from course_lib.model.config import StackConfig
-from course_lib.model.heads import Kind
+from course_lib.model.config import Kind, StackConfig
 from course_lib.objectives.collate import pad_to_longest
 from course_lib.objectives.losses import Batch
 from course_lib.vocab import IGNORE

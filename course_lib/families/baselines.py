@@ -22,7 +22,8 @@ from torch import Tensor, nn
 
 from course_lib.families.elmo import Elmo, ScalarMix, spelling
 from course_lib.families.lstm import framing
-from course_lib.model.heads import Kind, Mask, Segments
+from course_lib.model.config import Kind
+from course_lib.model.heads import Mask, Segments
 from course_lib.model.lstm import BiLSTM
 from course_lib.vocab import Vocab
 

@@ -23,8 +23,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from course_lib.errors import CourseError
-from course_lib.model.config import EmbedConfig, NoPosition, StackConfig
-from course_lib.model.heads import Kind, Mask, Scores, pool
+from course_lib.model.config import EmbedConfig, Kind, NoPosition, StackConfig
+from course_lib.model.heads import Mask, Scores, pool
 from course_lib.model.lstm import BiLSTM, right_padded
 from course_lib.model.modes import evaluating
 from course_lib.objectives.losses import Batch, cross_entropy

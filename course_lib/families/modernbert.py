@@ -28,7 +28,15 @@ from course_lib.families.rules import (
     transformer,
 )
 from course_lib.model import heads
-from course_lib.model.config import AttentionPattern, EmbedConfig, Global, Rope, StackConfig, Window
+from course_lib.model.config import (
+    AttentionPattern,
+    EmbedConfig,
+    Global,
+    Pool,
+    Rope,
+    StackConfig,
+    Window,
+)
 from course_lib.model.seq2seq import Hidden
 from course_lib.model.transformer import Transformer
 
@@ -215,7 +223,7 @@ PER_TOKEN = (
     *CLASSIFIER,
 )
 # config.json's name of a pooling -> ours
-POOLS: dict[str, heads.Pool] = {"cls": "first", "mean": "mean"}
+POOLS: dict[str, Pool] = {"cls": "first", "mean": "mean"}
 
 
 def _classifier_options(body: Transformer, values: Values) -> dict[str, Any]:

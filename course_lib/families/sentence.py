@@ -16,7 +16,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from course_lib.errors import CourseError
-from course_lib.model.heads import Pool, pool
+from course_lib.model.config import Pool
+from course_lib.model.heads import pool
 from course_lib.model.transformer import Transformer
 from course_lib.objectives.losses import Batch
 

@@ -96,6 +96,10 @@ _POSITIONS: dict[str, type[Any]] = {kind.__name__: kind for kind in get_args(Pos
 
 # Their functions stand in `layers.ACTIVATIONS`, their public names in `families.rules`.
 Activation = Literal["relu", "gelu", "gelu_tanh", "silu"]
+# What one vector of a text is: that of the first token, of the last, the mean, the largest values.
+Pool = Literal["first", "last", "mean", "max"]
+# Of task: a label for a text, for two texts, for each token; one of N texts; an answer span.
+Kind = Literal["single", "pair", "tagging", "choice", "span"]
 
 
 @dataclass(frozen=True)

@@ -7,20 +7,17 @@ small model's work.
 """
 
 from collections.abc import Callable
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from course_lib.errors import CourseError
-from course_lib.model.config import Activation
+from course_lib.model.config import Activation, Pool
 from course_lib.model.layers import ACTIVATIONS, norm
 from course_lib.model.transformer import Transformer
 
-# Kinds of task: a label for a text, for two texts, for each token; one of N texts; an answer span.
-Kind = Literal["single", "pair", "tagging", "choice", "span"]
-Pool = Literal["first", "last", "mean", "max"]
 Mask = Bool[Tensor, "B T"] | None  # True = a real token; as loss_mask, a position to predict
 Segments = Int[Tensor, "B T"] | None
 Scores = Float[Tensor, "B T V"] | Float[Tensor, "N V"]

@@ -1,13 +1,11 @@
 """Where a model is trained, and in which precision."""
 
 from contextlib import AbstractContextManager, nullcontext
-from typing import Literal
 
 import torch
 
 from course_lib.errors import CourseError
-
-Precision = Literal["fp32", "bf16", "auto"]
+from course_lib.training.settings import Precision
 
 
 def known_device(device: str | torch.device) -> torch.device:

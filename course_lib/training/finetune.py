@@ -25,13 +25,13 @@ from course_lib.data.tokenizers import Tokenizer
 from course_lib.errors import CourseError
 from course_lib.families.rules import convert_back
 from course_lib.model import heads
-from course_lib.model.heads import Kind
+from course_lib.model.config import Kind
 from course_lib.model.modes import evaluating
 from course_lib.model.transformer import Transformer
 from course_lib.objectives import losses
 from course_lib.training import spans
 from course_lib.training.finetune_config import DEFAULT, FinetuneConfig
-from course_lib.training.loop import Step, train
+from course_lib.training.loop import Step, TrainConfig, train
 from course_lib.training.task_heads import HEADS, KINDS, HeadOptions
 
 __all__ = [
@@ -211,6 +211,8 @@ def _prepare(
     frame = Frame(tokenizer, body.config, kind, classes=classes, max_length=config.max_length)
     rows = {split: frame.rows(data) for split, data in task.items() if split in SPLITS}
     metric = config.metric or _default_metric(kind, names)
+    if metric not in metrics.METRICS:
+        raise CourseError(f"There is no metric {metric!r}; there are {', '.join(metrics.METRICS)}.")
     if metric == "entity_f1":  # before the training, and not after it
         metrics.check_tags(names)
     return _TaskData(rows, frame, names, metric)
@@ -392,9 +394,22 @@ def _run(
             yield step
 
     loss = losses.span if data.frame.kind == "span" else losses.classification
-    training = validated(train(model, batches, loss, config.training(steps)))
+    training = validated(train(model, batches, loss, _train_config(config, steps)))
     history = list(training if live is None else live(training, steps))
     return history, validation
+
+
+def _train_config(config: FinetuneConfig, steps: int) -> TrainConfig:
+    """The training in so many steps: linear warm-up, then linear decay."""
+    return TrainConfig(
+        steps=steps,
+        lr=config.lr,
+        schedule="linear",
+        warmup=round(config.warmup * steps),
+        weight_decay=config.weight_decay,
+        device=config.device,
+        precision=config.precision,
+    )
 
 
 @torch.no_grad()

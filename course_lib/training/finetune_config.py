@@ -1,18 +1,17 @@
-"""How a fine-tuning is configured; the config is saved beside the model."""
+"""What a fine-tuning is asked for; the config is saved beside the model.
+
+Each `setting` is also an option of the command `finetune`.
+"""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import get_args
 
-import torch
-
-from course_lib.analysis import metrics
 from course_lib.errors import CourseError
 from course_lib.files import write_json
-from course_lib.model.heads import Kind, Pool
-from course_lib.training.device import Precision
-from course_lib.training.loop import TrainConfig
+from course_lib.model.config import Kind, Pool
+from course_lib.training.settings import Precision, setting
 
 CONFIG_FILE = "finetune.json"  # in a saved model's folder: how it was tuned
 
@@ -25,22 +24,6 @@ class FinetuneConfig:
         kind: of task; by default what the columns of its rows say.
         classes: names of the labels; by default what the dataset's features say. A "single" or
             "pair" task with float labels has none: it is a regression.
-        metric: of `metrics.METRICS`; by default accuracy, entity F1 for entities, exact match for
-            spans, Pearson for scores.
-        max_length: tokens of an input, where the model could read more.
-        pretrained: False starts from random weights of the same configuration.
-        frozen: train the head only.
-        dropout: in place of the model's.
-        pool: of `heads.Classifier`; by default "last" for a causal model (the extract mark),
-            "first" for others. Only the default can be saved.
-        epochs: how often each row is read.
-        batch: rows.
-        by_length: batches of rows of like length, which need less padding; by default, of any rows.
-        lr: the peak of the learning rate.
-        warmup: the share of the steps in which it rises, linearly; then it falls linearly to 0.
-        weight_decay: for matrices; biases, norms and embedding tables do not decay.
-        seed: of the head's weights, the order of rows and the dropout.
-        precision: as in `TrainConfig`.
         device: where it is trained.
         out: folder for the model, with this config beside it; a decoder's classifier then has no
             bias, as in transformers.
@@ -49,26 +32,55 @@ class FinetuneConfig:
         CourseError: if a value is out of range or names nothing.
     """
 
+    # The task
     kind: Kind | None = None
     classes: Sequence[str] | None = None
-    metric: str | None = None
-    max_length: int | None = None
+    metric: str | None = setting(
+        None,
+        "accuracy, f1, matthews, ...; by default accuracy, or entity F1 for entities, exact match"
+        " for spans, Pearson for scores.",
+    )
+    max_length: int | None = setting(
+        None, "Tokens of an input, where the model could read more.", at_least=1
+    )
 
-    pretrained: bool = True
-    frozen: bool = False
-    dropout: float | None = None
-    pool: Pool | None = None
+    # Where the model begins
+    pretrained: bool = setting(
+        True,
+        "Keep what pretraining taught, or forget it, to compare.",
+        flag="--pretrained/--scratch",
+    )
+    frozen: bool = setting(False, "Train the new head only.")
+    dropout: float | None = setting(None, "In place of the model's.", at_least=0, at_most=1)
+    # By default a causal model reads its last token (the extract mark), others their first.
+    pool: Pool | None = setting(
+        None, "The vector that a classifier reads. Only the default can be saved (--out)."
+    )
 
-    epochs: int = 3
-    batch: int = 32
-    by_length: bool = False
-    lr: float = 3e-4
-    warmup: float = 0.1
-    weight_decay: float = 0.01
-    seed: int = 0
+    # The batches and the updates
+    epochs: int = setting(3, "How often each row is read.", at_least=1)
+    batch: int = setting(32, "Rows in a batch.", at_least=1)
+    by_length: bool = setting(
+        False, "Batches of rows of like length, which need less padding; else of any rows."
+    )
+    lr: float = setting(3e-4, "Peak learning rate; from there it falls linearly to 0.")
+    warmup: float = setting(
+        0.1, "Share of the steps in which the rate rises, linearly.", at_least=0, at_most=1
+    )
+    # Biases, norms and embedding tables do not decay.
+    weight_decay: float = setting(0.01, "Of matrices.", at_least=0)
+    seed: int = setting(
+        0,
+        "Of the head's weights, the order of rows and the dropout; equal seeds give equal results.",
+        at_least=0,
+        at_most=2**63 - 1,
+    )
 
-    precision: Precision = "fp32"
-    device: str | torch.device = "cpu"
+    # The machine and the folder
+    precision: Precision = setting(
+        "fp32", "bf16 is faster; auto: bf16 where the machine has instructions for it."
+    )
+    device: str = "cpu"
     out: str | Path | None = None
 
     def __post_init__(self) -> None:
@@ -78,27 +90,10 @@ class FinetuneConfig:
             raise CourseError(
                 f"epochs is {self.epochs} and batch is {self.batch}; both must be at least 1."
             )
-        if self.metric is not None and self.metric not in metrics.METRICS:
-            raise CourseError(
-                f"There is no metric {self.metric!r}; there are {', '.join(metrics.METRICS)}."
-            )
-
         if self.pool is not None and self.pool not in get_args(Pool):
             raise CourseError(
                 f"There is no pool {self.pool!r}; there are {', '.join(get_args(Pool))}."
             )
-
-    def training(self, steps: int) -> TrainConfig:
-        """The training in so many steps: linear warm-up, then linear decay."""
-        return TrainConfig(
-            steps=steps,
-            lr=self.lr,
-            schedule="linear",
-            warmup=round(self.warmup * steps),
-            weight_decay=self.weight_decay,
-            device=self.device,
-            precision=self.precision,
-        )
 
     def save(self, folder: str | Path) -> None:
         """Write it beside a model."""

@@ -25,12 +25,12 @@ from course_lib.errors import CourseError
 from course_lib.files import sweep
 from course_lib.objectives.losses import Batch, Loss
 from course_lib.training import distributed, run_state
-from course_lib.training.device import Precision, autocast, chosen_bf16, known_device
+from course_lib.training.device import autocast, chosen_bf16, known_device
 from course_lib.training.distributed import Processes
 from course_lib.training.feed import Batches, Feed, Part
 from course_lib.training.guard import Guard
 from course_lib.training.optim import OPTIMIZERS, SCHEDULES, Schedule
-from course_lib.training.pretrain_config import OptimizerName, ScheduleName
+from course_lib.training.settings import OptimizerName, Precision, ScheduleName
 
 # The fields of TrainConfig that decide the result. A resumed run must have the same ones. The
 # others may change: a run may be asked for more steps, and another machine may go on with it.

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from course_lib.errors import CourseError
-from course_lib.training.pretrain_config import OptimizerName, ScheduleName
+from course_lib.training.settings import OptimizerName, ScheduleName
 
 Schedule = Callable[[int], float]  # step, from 0 -> factor on the optimizer's learning rate
 
@@ -200,7 +200,7 @@ def _progress(step: int, steps: int, warmup: int) -> float:
     return min(1.0, max(0.0, (step - warmup) / max(1, steps - warmup)))
 
 
-# By name, for configs and commands; a new name also stands in `pretrain_config`.
+# By name, for configs and commands; a new name also stands in `settings`.
 # (model, lr, *, weight_decay, betas) -> optimizer
 OPTIMIZERS: Mapping[OptimizerName, Callable[..., torch.optim.Optimizer]] = {
     "adamw": adamw,

@@ -1,15 +1,13 @@
 """What a pretraining run is asked for: data and its tokenizer, the model, the training.
 
-These are plain records, without torch, so that the command line shows their defaults at once.
+Each `setting` is also an option of the command `pretrain`, or `tokenize`.
 """
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-# The names of `optim.SCHEDULES` and of `optim.OPTIMIZERS`.
-ScheduleName = Literal["constant", "linear", "cosine", "wsd"]
-OptimizerName = Literal["adamw", "muon"]
+from course_lib.training.settings import OptimizerName, Precision, ScheduleName, setting
 
 # Fields that may change when a run goes on: they do not decide what it learns, but for the number
 # of steps, of which more may be asked.
@@ -25,24 +23,28 @@ class TokenizeConfig:
             decides the kind of tokenizer.
         out: the folder for the tokenizer and the token files.
         data: what `data.corpus` takes, or a folder that `tokenize` wrote.
-        column: where the data's text stands, where that is not known.
-        documents: how many; all if None.
-        held_out: documents to keep aside where the data has no validation split.
-        vocab: size of the vocabulary to learn, unless the folder has a tokenizer.
-        cased: whether WordPiece keeps capitals.
-        seed: of the documents' order, of the first weights and of all draws.
         resume: keep what stands in the folder.
     """
 
     model: str
     out: Path
     data: str
-    column: str | None = None
-    documents: int | None = None
-    held_out: int = 0
-    vocab: int = 3072
-    cased: bool = False
-    seed: int = 0
+
+    column: str | None = setting(None, "Where the text stands, if not in `text`.")
+    documents: int | None = setting(None, "How many documents; all if not given.", at_least=1)
+    held_out: int = setting(
+        0, "Documents to keep aside, if there is no validation split.", at_least=0
+    )
+    vocab: int = setting(
+        3072, "Size of the vocabulary to learn, unless the folder has a tokenizer."
+    )
+    cased: bool = setting(False, "WordPiece keeps capitals.")
+    seed: int = setting(
+        0,
+        "Of the documents' order, the first weights and all draws; equal seeds give equal results.",
+        at_least=0,
+        at_most=2**63 - 1,
+    )
     resume: bool = True
 
 
@@ -51,55 +53,62 @@ class PretrainConfig(TokenizeConfig):
     """One pretraining run.
 
     Attributes:
-        layers, width, heads, length: in place of the size's; length is the longest row in tokens.
-        dropout: in place of the family's.
-        init_std: standard deviation of the first weights, in place of the family's.
-        init_from: a checkpoint to begin with: its weights, size and tokenizer.
-        teacher: a masked model to learn from beside the text; the student begins as some of its
-            layers.
-        mask_rate: share of the tokens to hide; the objective's if None.
-        mask_unit: what is hidden together, a name of `objectives.SPAN_SAMPLERS`.
-        tokens: tokens in a batch, of all processes together.
-        short: tokens a row in the first 90% of the steps (Devlin et al. 2019, appendix A.2, had
-            128); None: rows are long from the start.
-        steps: updates in all, those before a resume included.
-        lr: the peak of the learning rate.
-        schedule: of the learning rate, after its warm-up; "wsd" is constant and falls over the
-            last fifth.
-        warmup: steps; a tenth of all, at most 300, if None.
-        optimizer: "muon" moves the blocks' matrices.
-        weight_decay: of matrices.
-        beta2: AdamW's; 0.98 suits large learning rates.
-        precision, accumulate, compile, device, save_every: as `TrainConfig` has them.
+        precision, device: as `TrainConfig` has them.
     """
 
-    layers: int | None = None
-    width: int | None = None
-    heads: int | None = None
-    length: int | None = None
-    dropout: float | None = None
-    init_std: float | None = None
-    init_from: str | Path | None = None
-    teacher: str | Path | None = None
+    # Where the model begins
+    init_from: str | None = setting(
+        None, "Begin with a checkpoint: its weights, size and tokenizer."
+    )
+    teacher: str | None = setting(
+        None, "Distil this masked model; begin as every second layer of it."
+    )
 
-    mask_rate: float | None = None
-    mask_unit: str = "tokens"
-    tokens: int = 4096
-    short: int | None = None
+    # The model
+    layers: int | None = setting(None, "In place of the size's; so for the next three.", at_least=1)
+    width: int | None = setting(None, "Of the hidden states.", at_least=1)
+    heads: int | None = setting(None, "Of the attention.", at_least=1)
+    length: int | None = setting(None, "Longest row in tokens.", at_least=1)
+    dropout: float | None = setting(None, "In place of the family's.", at_least=0, at_most=1)
+    init_std: float | None = setting(
+        None, "Standard deviation of the first weights, in place of the family's."
+    )
 
-    steps: int = 1000
-    lr: float = 1e-3
-    schedule: ScheduleName = "cosine"
-    warmup: int | None = None
-    optimizer: OptimizerName = "adamw"
-    weight_decay: float = 0.01
-    beta2: float = 0.999
-    precision: Literal["fp32", "bf16", "auto"] | None = None
+    # The batches
+    mask_rate: float | None = setting(
+        None,
+        "Share of the tokens that a masked model hides; 0.15 if not given.",
+        at_least=0,
+        at_most=1,
+    )
+    mask_unit: str = setting(
+        "tokens", "What a masked model hides together: tokens, words, spans or ngrams."
+    )
+    tokens: int = setting(4096, "Tokens in a batch, all processes together.", at_least=1)
+    # Devlin et al. 2019, appendix A.2, had 128.
+    short: int | None = setting(None, "Tokens a row in the first 90% of the steps.", at_least=8)
 
-    accumulate: int = 1
-    save_every: int = 500
-    compile: bool | None = None
+    # The updates
+    steps: int = setting(1000, "Updates in all, those before a resume included.", at_least=1)
+    lr: float = setting(1e-3, "Peak learning rate.")
+    schedule: ScheduleName = setting(
+        "cosine",
+        "Of the learning rate. wsd: constant, falling over the last fifth; may be prolonged.",
+    )
+    warmup: int | None = setting(None, "Steps; by default a tenth, at most 300.", at_least=0)
+    optimizer: OptimizerName = setting("adamw", "Muon moves the blocks' matrices.")
+    weight_decay: float = setting(0.01, "Of matrices.", at_least=0)
+    beta2: float = setting(
+        0.999, "AdamW's; 0.98 for large learning rates.", at_least=0, at_most=0.999999
+    )
+    precision: Precision | None = None
+
+    # The machine and the folder
     device: str = "cpu"
+    accumulate: int = setting(1, "Cut each batch in so many parts, to save memory.", at_least=1)
+    compile: bool | None = setting(None, "torch.compile; by default for long runs on a GPU.")
+    save_every: int = setting(500, "Steps between two checkpoints.", at_least=1, flag="--every")
+    resume: bool = setting(True, "Go on with the run in the folder?", flag="--resume/--afresh")
 
     def to_json(self) -> dict[str, Any]:
         """Every field, ready for JSON."""

@@ -98,8 +98,10 @@ class Built:
         config: of the model's stack.
         model: before its first step.
         batches: what it reads.
-        loss: of its objective.
+        loss: what the training makes small.
         held_out: batches that it does not learn from; None if the corpus has no such text.
+        held_out_loss: what these are scored by: the objective's own loss, so that runs compare
+            whatever their training adds to `loss`.
     """
 
     config: StackConfig
@@ -107,6 +109,7 @@ class Built:
     batches: Source
     loss: Loss
     held_out: Source | None
+    held_out_loss: Loss
 
 
 def pretrain(
@@ -221,7 +224,15 @@ def _build(config: PretrainConfig, start: Start, texts: Prepared) -> Built:
         short = rows(texts.store, length=min(config.short, length))
         batches = _Lengthened(short, batches, config.steps * 9 // 10)
     held_out = None if texts.held_out is None else rows(texts.held_out, length=length)
-    return Built(stack, model, batches, objectives.objective(start.objective).loss, held_out)
+    loss = objectives.objective(start.objective).loss
+    return Built(
+        config=stack,
+        model=model,
+        batches=batches,
+        loss=loss,
+        held_out=held_out,
+        held_out_loss=loss,
+    )
 
 
 def _announce(
@@ -544,4 +555,4 @@ def _held_out_loss(model: nn.Module, built: Built, most: int | None = None) -> d
     if most is not None:
         steps = min(most, steps)
     batches = [built.held_out[i] for i in range(steps)]
-    return {"loss": round(mean_loss(model, built.loss, batches), 4)}
+    return {"loss": round(mean_loss(model, built.held_out_loss, batches), 4)}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from torch import nn
 
 from course_lib.model import heads
-from course_lib.model.heads import Kind
+from course_lib.model.config import Kind, Pool
 from course_lib.model.transformer import Transformer
 
 
@@ -21,7 +21,7 @@ class HeadOptions:
     """
 
     classes: int
-    pool: heads.Pool
+    pool: Pool
     bias: bool
 
 

@@ -15,11 +15,11 @@ from course_lib.data.tokenizers import Tokenizer
 from course_lib.errors import CourseError
 from course_lib.families.sentence import Dense, Normalize, Sentence
 from course_lib.files import read_json
-from course_lib.model import heads
+from course_lib.model.config import Pool
 from course_lib.zoo.folders import load_pretrained
 from course_lib.zoo.weights import load_strictly, read_weights
 
-POOLS: dict[str, heads.Pool] = {"cls": "first", "mean": "mean", "max": "max", "lasttoken": "last"}
+POOLS: dict[str, Pool] = {"cls": "first", "mean": "mean", "max": "max", "lasttoken": "last"}
 ACTIVATIONS = {
     f"{kind.__module__}.{kind.__name__}": kind
     for kind in (nn.Identity, nn.Tanh, nn.ReLU, nn.GELU, nn.SiLU)
@@ -56,7 +56,7 @@ def load_sentence(source: str | Path) -> SentenceEncoder:
     return SentenceEncoder(model, Tokenizer.load(body), _max_length(body), prompt)
 
 
-def _pool(path: Path) -> heads.Pool:
+def _pool(path: Path) -> Pool:
     values = read_json(path)
     modes = values.get("pooling_mode")
     if not modes:  # older files have a flag for each

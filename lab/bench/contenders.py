@@ -25,8 +25,8 @@ from course_lib.generation import bf16_copy, generate
 from course_lib.model import heads, transformer
 from course_lib.model.config import StackConfig
 from course_lib.objectives import OBJECTIVES, losses
-from course_lib.training.device import Precision
 from course_lib.training.loop import TrainConfig, train
+from course_lib.training.settings import Precision
 from course_lib.vocab import IGNORE
 from lab.bench import nanogpt
 

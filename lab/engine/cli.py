@@ -11,7 +11,7 @@ import typer
 
 from classroom.records import ledger, report
 from classroom.records.record import RESULTS, write
-from course_lib.__main__ import Device
+from course_lib.commands.options import Device
 from course_lib.errors import CourseError
 
 app = typer.Typer(help="The lectures' claims: list, run, report.", no_args_is_help=True)

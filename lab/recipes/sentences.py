@@ -19,7 +19,7 @@ from course_lib.families.sentence import (
     Sentence,
     cosine_regression,
 )
-from course_lib.model.heads import Pool
+from course_lib.model.config import Pool
 from course_lib.objectives import losses
 from lab.engine.lab import Made
 from lab.recipes.base import RecipeTraining, Scores, TrainingJob

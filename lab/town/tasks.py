@@ -34,6 +34,7 @@ from course_lib.data import tokenizers
 from course_lib.data.batches import Shuffled, pad
 from course_lib.files import read_json, write_json
 from course_lib.model import heads, transformer
+from course_lib.model.config import Pool
 from course_lib.objectives import losses
 from course_lib.training import optim
 from course_lib.training.finetune import FinetuneConfig, finetune
@@ -66,7 +67,7 @@ class Hyperparameters:
     warmup: float = 0.1
     weight_decay: float = 0.01
     dropout: float = 0.1
-    pool: heads.Pool = "mean"
+    pool: Pool = "mean"
     test_rows: int = 300
 
 

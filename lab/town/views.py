@@ -18,7 +18,7 @@ from torch import Tensor
 from classroom.town import World
 from course_lib.analysis import metrics, probing
 from course_lib.data import columns, inputs
-from course_lib.model.heads import Kind
+from course_lib.model.config import Kind
 from lab.engine import arms, small_models
 
 Rows = list[columns.Row]

@@ -5,8 +5,8 @@ import inspect
 import pytest
 import torch
 
-from course_lib.__main__ import generate as generate_command
 from course_lib.analysis import capture
+from course_lib.commands.generate import generate as generate_command
 from course_lib.errors import CourseError
 from course_lib.families.bart import bart, bart_lm
 from course_lib.generation import (

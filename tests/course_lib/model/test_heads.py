@@ -11,7 +11,7 @@ from course_lib.errors import CourseError
 from course_lib.families.bert import bert
 from course_lib.families.gpt import gpt
 from course_lib.model import heads
-from course_lib.model.config import StackConfig
+from course_lib.model.config import Pool, StackConfig
 from course_lib.model.transformer import Transformer
 
 VOCAB = 30
@@ -61,7 +61,7 @@ def test_pretraining_is_both_objectives_on_one_stack(batch):
     torch.testing.assert_close(both(**batch, loss_mask=at)[0], words[at])
 
 
-@pytest.mark.parametrize("how", get_args(heads.Pool))
+@pytest.mark.parametrize("how", get_args(Pool))
 def test_classifier_pools_as_it_says(how, batch):
     model = heads.Classifier(stack(), 4, pool=how).eval()
     h = model.stack(**batch)

@@ -15,8 +15,7 @@ from course_lib.errors import CourseError
 from course_lib.families import family
 from course_lib.files import read_json
 from course_lib.model import heads
-from course_lib.model.config import EmbedConfig, Learned, StackConfig
-from course_lib.model.heads import Kind, Pool
+from course_lib.model.config import EmbedConfig, Kind, Learned, Pool, StackConfig
 from course_lib.model.transformer import Transformer
 from course_lib.training.finetune import (
     FinetuneConfig,

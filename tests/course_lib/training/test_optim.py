@@ -18,7 +18,7 @@ from course_lib.training.optim import (
     parameter_groups,
     wsd,
 )
-from course_lib.training.pretrain_config import OptimizerName, ScheduleName
+from course_lib.training.settings import OptimizerName, ScheduleName
 
 
 class Net(nn.Module):

@@ -14,8 +14,8 @@ from course_lib import zoo
 from course_lib.errors import CourseError
 from course_lib.families.bert import bert
 from course_lib.families.rules import PUBLIC_ACTIVATIONS
-from course_lib.model.config import Activation
-from course_lib.model.heads import MLM, Pool
+from course_lib.model.config import Activation, Pool
+from course_lib.model.heads import MLM
 from course_lib.model.layers import ACTIVATIONS
 from course_lib.model.transformer import Transformer
 from course_lib.zoo.sentence_folders import POOLS

@@ -1,0 +1,37 @@
+"""`fetch`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from course_lib.errors import CourseError
+from course_lib.files import DATA, read_json
+
+
+def fetch(
+    wanted: Annotated[Path, typer.Argument(show_default="data/class.json")] = DATA / "class.json",
+) -> None:
+    """Fetch a list of models and datasets from the hub; afterwards they work without a network."""
+    from course_lib import data, hub
+
+    readers = {"models": hub.pretrained, "tasks": data.task, "corpora": data.corpus}
+    todo = []
+    missing = []
+    try:
+        for kind, entries in read_json(wanted).items():
+            for entry in entries:
+                name = entry["name"]
+                todo.append((readers[kind], name, entry.get("revision"), entry["megabytes"]))
+    except (AttributeError, KeyError, TypeError):
+        raise CourseError(
+            f"{wanted} is not a list of what to fetch; data/class.json shows what one holds."
+        ) from None
+    for read, name, revision, megabytes in todo:
+        print(f"{name} ({megabytes} MB) ...", flush=True)
+        try:
+            read(f"{hub.PREFIX}{name}" + (f"@{revision}" if revision else ""))
+        except CourseError as error:
+            missing.append(str(error))
+    if missing:
+        raise CourseError(" ".join(missing))

@@ -1,0 +1,156 @@
+"""`finetune` and `predict`. The options of `finetune` are the fields of
+`training/finetune_config.py`.
+"""
+
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from course_lib.commands.options import Columns, Device, Model, Threads, named, options_of
+from course_lib.commands.screen import print_table, progress
+from course_lib.errors import CourseError
+from course_lib.files import locked
+from course_lib.training.finetune_config import FinetuneConfig
+
+if TYPE_CHECKING:
+    from course_lib.data import columns as mapping
+
+# An argument of `predict` that ends so is meant to be a file.
+FILE_ENDINGS = (".txt", ".tsv", ".csv", ".json", ".jsonl", ".parquet", ".conll")
+
+
+@options_of(FinetuneConfig)
+def finetune(
+    model: Model,
+    task: Annotated[
+        str, typer.Option(help="A file or folder, hub:NAME, or NAME/TASK of an installed source.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the model; `predict` opens it.", callback=named)
+    ] = None,
+    n: Annotated[int | None, typer.Option(help="How many training rows.", min=1)] = None,
+    test: Annotated[
+        str | None, typer.Option(help="What is scored: test, or validation if test is unlabelled.")
+    ] = None,
+    columns: Columns = None,
+    device: Device = "auto",
+    threads: Threads = 0,  # set by its callback
+    **options: Any,
+) -> None:
+    """Fine-tune a model on one task and score it.
+
+    Example: python -m course_lib finetune bert-english --task reviews.csv
+    --columns text=review,label=stars --test train --out build/reviews
+    """
+    from course_lib import data, zoo
+    from course_lib.training import finetune as tuning
+
+    config = FinetuneConfig(device=device, out=out, **options)
+    loaded = zoo.open_model(model)
+    wanted = _columns(columns)
+    test = test or data.held_out(task, columns=wanted)
+    rows = {
+        "train": data.task(task, n=n, columns=wanted, seed=config.seed),
+        "test": data.task(task, split=test, columns=wanted, seed=config.seed),
+    }
+    # The last batch of an epoch may be smaller.
+    steps = config.epochs * -(-len(rows["train"]) // config.batch)
+    lock = nullcontext() if out is None else locked(out)
+    with lock, progress(steps) as watch:
+        result = tuning.finetune(
+            loaded.model,  # with BERT's pooler, if it has one
+            rows,
+            loaded.tokenizer,
+            config,
+            live=lambda steps, _: map(watch, steps),
+        )
+    if result.per_class:
+        table = []
+        for name, row in result.per_class.items():
+            scores = [f"{row[key]:.3f}" for key in ("precision", "recall", "f1")]
+            table.append([name, *scores, f"{row['count']:,.0f}"])
+        print_table(table, "class", "precision", "recall", "F1", "rows")
+    print(
+        f"{result.metric} {result.score:.4f} on {len(result.truth):,} {test} rows,"
+        f" {result.seconds:.0f} s"
+    )
+    if out is not None:
+        print(f"written to {out}")
+
+
+def predict(
+    model: Annotated[
+        str,
+        typer.Argument(help="A folder that `finetune --out` wrote, or a fine-tuned model's name."),
+    ],
+    source: Annotated[
+        str,
+        typer.Argument(metavar="TEXT|FILE", help="A text, or a file of them: lines or a table."),
+    ],
+    pair: Annotated[
+        str | None, typer.Option(help="The second text, where the task has two.")
+    ] = None,
+    columns: Columns = None,
+    threads: Threads = 0,
+) -> None:
+    """Ask a fine-tuned model: one line for each text, its answer in front.
+
+    Example: python -m course_lib predict build/sentiment "The soup was cold."
+    """
+    from course_lib.training.finetune import load
+    from course_lib.training.finetune import predict as ask
+
+    tuned = load(model)
+    rows = _rows(source, pair, _columns(columns), tuned.frame.kind)
+    for row, answer in zip(rows, ask(tuned, rows), strict=True):
+        if tuned.frame.kind == "single" and tuned.names:
+            answer = tuned.names[answer]
+        if isinstance(answer, list):
+            answer = " ".join(answer)
+        if isinstance(answer, float):
+            answer = f"{answer:.3f}"
+        texts = [row[key] for key in ("text", "pair") if key in row] or [" ".join(row["tokens"])]
+        print(answer, *texts, sep="\t")
+
+
+def _columns(text: str | None) -> "mapping.Columns | None":
+    from course_lib.data.columns import parse
+
+    return None if text is None else parse(text)
+
+
+def _rows(
+    source: str, pair: str | None, columns: "mapping.Columns | None", kind: str
+) -> list[dict[str, Any]]:
+    """The rows to predict: a text, or those of a file, with or without their labels."""
+    from course_lib import data
+
+    second = {} if pair is None else {"pair": pair}
+    if _is_file(source):
+        rows = [{**row, **second} for row in data.unlabelled(source, columns=columns)]
+    else:
+        rows = [{"text": source, **second}]
+    for row in rows:
+        if kind == "tagging" and "tokens" not in row:
+            row["tokens"] = row.pop("text").split()
+    return rows
+
+
+def _is_file(source: str) -> bool:
+    """Whether a file is meant, and no text.
+
+    Raises:
+        CourseError: it is a folder, or the name of a file that is not there.
+    """
+    try:
+        if Path(source).is_dir():
+            raise CourseError(f"{source} is a folder; give a text, or the path of one file.")
+        if Path(source).is_file():
+            return True
+    except OSError:  # a text may be too long for a path
+        return False
+    if source.endswith(FILE_ENDINGS) and not any(map(str.isspace, source)):
+        raise CourseError(f"There is no file {source}.")
+    return False

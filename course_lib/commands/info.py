@@ -1,0 +1,34 @@
+"""`info`."""
+
+import os
+import platform
+from typing import Annotated
+
+import typer
+
+from course_lib.commands.screen import print_table
+
+
+def info(
+    model: Annotated[
+        str | None, typer.Argument(help="A checkpoint or folder; else the machine.")
+    ] = None,
+) -> None:
+    """Show what a model is made of, or what this machine has."""
+    import torch
+
+    from course_lib import __version__, zoo
+    from course_lib.training.device import has_bf16
+
+    if model:
+        print_table(zoo.facts(model))
+        return
+    machine = {
+        "course_lib": __version__,
+        "Python": platform.python_version(),
+        "PyTorch": torch.__version__,
+        "cores": f"{os.cpu_count()}, of which PyTorch uses {torch.get_num_threads()}",
+        "bf16 on the CPU": "yes" if has_bf16("cpu") else "no",
+        "GPU": torch.cuda.get_device_name() if torch.cuda.is_available() else "none",
+    }
+    print_table(machine.items())

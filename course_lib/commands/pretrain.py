@@ -1,0 +1,66 @@
+"""`pretrain` and `tokenize`. Their options are the fields of `training/pretrain_config.py`."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from course_lib.commands.options import SOURCES, Device, Threads, named, options_of
+from course_lib.commands.screen import progress
+from course_lib.files import locked
+from course_lib.training.pretrain_config import PretrainConfig, TokenizeConfig
+from course_lib.training.settings import Precision
+
+
+@options_of(PretrainConfig)
+def pretrain(
+    model: Annotated[
+        str,
+        typer.Argument(help="gpt, bert, albert, distilbert, electra, bart, t5; sized: bert-base."),
+    ],
+    out: Annotated[Path, typer.Option(help="Folder for the model and its run.", callback=named)],
+    data: Annotated[str, typer.Option(help=SOURCES + ", or a folder that `tokenize` wrote.")],
+    precision: Annotated[
+        Precision, typer.Option(help="bf16 is faster; auto = where the machine can.")
+    ] = "auto",
+    device: Device = "auto",
+    threads: Threads = 0,  # set by its callback
+    **options: Any,
+) -> None:
+    """Train a model, its tokenizer included; on one device or, by accelerate launch, on many.
+
+    Example: python -m course_lib pretrain gpt --data book.txt --out build/my-gpt --steps 500
+
+    On two GPUs: accelerate launch --multi_gpu --num_processes 2 -m course_lib pretrain gpt-base
+    --data tokens --out big (--use_fsdp in place of --multi_gpu: each holds a part of the weights).
+    """
+    from course_lib.training import pretraining
+
+    config = PretrainConfig(
+        model=model, out=out, data=data, precision=precision, device=device, **options
+    )
+    with progress(config.steps) as watch:
+        pretraining.pretrain(config, say=print, watch=watch)
+
+
+@options_of(TokenizeConfig)
+def tokenize(
+    out: Annotated[
+        Path, typer.Option(help="Folder for the tokenizer and the token files.", callback=named)
+    ],
+    data: Annotated[str, typer.Option(help=SOURCES + ".")],
+    model: Annotated[
+        str, typer.Option(help="What it is for: gpt takes byte-level BPE, the others WordPiece.")
+    ] = "gpt",
+    **options: Any,
+) -> None:
+    """Turn a corpus of any size into token files, once; `pretrain --data FOLDER` reads them.
+
+    Example: python -m course_lib tokenize --data hub:NAME --out build/tokens --vocab 32000
+    """
+    from course_lib.training import pretraining
+
+    config = TokenizeConfig(model=model, out=out, data=data, **options)
+    with locked(out):
+        store = pretraining.tokenize(config).store
+    print(f"{store.tokens:,} tokens in {len(store):,} documents, in {out}")
