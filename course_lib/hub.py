@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from course_lib import public_models
 from course_lib.errors import CourseError
 
 PREFIX = "hub:"
@@ -105,7 +106,8 @@ def pretrained(source: str | Path) -> Path:
     """The folder of a checkpoint; one of the hub is fetched, or found in the cache.
 
     Args:
-        source: a folder, or "OWNER/NAME@REVISION" with or without "hub:".
+        source: a folder, the short name of a public model ("minilm"), or "OWNER/NAME@REVISION"
+            with or without "hub:".
 
     Raises:
         CourseError: it cannot be had, or is no model.
@@ -115,6 +117,8 @@ def pretrained(source: str | Path) -> Path:
     folder = Path(source).expanduser()
     if str(source) and folder.is_dir():  # an empty path would be the current folder
         return folder
+    if source in public_models.MODELS:
+        return public_models.folder(str(source))
     if not is_repository(source):
         raise CourseError(
             f"There is no folder {str(source)!r}; give the path of a downloaded model (config.json"

@@ -104,6 +104,7 @@ def setup() -> None:
     _pip([*base, "--requirement", str(LOCK)])
     _pip([*base, "--no-deps", "--no-build-isolation", "--editable", str(ROOT)])
     _quiet_lab()
+    _fetch_models()
     (VENV / ".ready").write_text(stamp(), "utf-8")
     print("Ready.", flush=True)
 
@@ -181,6 +182,17 @@ def _quiet_lab() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     off = {"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": True}}
     (folder / "page_config.json").write_text(json.dumps(off), "utf-8")
+
+
+def _fetch_models() -> None:
+    """Bring the public BERT of the lessons into its cache; without it they use a shipped one."""
+    done = subprocess.run([str(python()), "-m", "course_lib", "fetch", "minilm"], cwd=ROOT)
+    if done.returncode:
+        print(
+            "The lessons will use bert-english in its place. To try again:"
+            " python -m course_lib fetch minilm",
+            flush=True,
+        )
 
 
 def main() -> int:

@@ -1,6 +1,5 @@
 """`fetch`."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,10 +9,20 @@ from course_lib.files import DATA, read_json
 
 
 def fetch(
-    wanted: Annotated[Path, typer.Argument(show_default="data/class.json")] = DATA / "class.json",
+    wanted: Annotated[
+        str,
+        typer.Argument(
+            help="A public model, minilm; or a file that lists names of the hub.",
+            show_default="data/class.json",
+        ),
+    ] = str(DATA / "class.json"),
 ) -> None:
-    """Fetch a list of models and datasets from the hub; afterwards they work without a network."""
-    from course_lib import data, hub
+    """Fetch a public model, or a list of models and datasets; later they need no network."""
+    from course_lib import data, hub, public_models, zoo
+
+    if wanted in public_models.MODELS:
+        print(f"{public_models.MODELS[wanted].title}: {zoo.fetch(wanted)}")
+        return
 
     readers = {"models": hub.pretrained, "tasks": data.task, "corpora": data.corpus}
     todo = []

@@ -6,10 +6,13 @@ The ways in:
     zoo.load_pretrained("path/to/folder")       a public folder, or a name of the hub (folders.py)
     zoo.open_model("...")                       either, with its tokenizer
     zoo.load_sentence("path/to/folder")         an encoder of texts (sentence_folders.py)
+    zoo.public("minilm")                        a public model by its short name (public.py)
 """
 
 from course_lib.zoo import shipped
+from course_lib.zoo.fetching import fetch
 from course_lib.zoo.folders import load_pretrained, save_pretrained, whole_architecture
+from course_lib.zoo.public import Public, available, public
 from course_lib.zoo.sentence_folders import load_sentence
 from course_lib.zoo.shipped import (
     FILES,
@@ -31,9 +34,12 @@ __all__ = [
     "FOLDER",
     "WORDS",
     "Loaded",
+    "Public",
+    "available",
     "card",
     "export",
     "facts",
+    "fetch",
     "load",
     "load_pretrained",
     "load_sentence",
@@ -41,6 +47,7 @@ __all__ = [
     "manifest_entry",
     "names",
     "open_model",
+    "public",
     "read_weights",
     "save_pretrained",
     "shipped",

@@ -16,7 +16,7 @@ from safetensors.torch import load as from_bytes
 from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 
-from course_lib import hub
+from course_lib import hub, public_models
 from course_lib.data.tokenizers import Tokenizer
 from course_lib.errors import CourseError
 from course_lib.families.word_vectors import WordVectors
@@ -99,8 +99,8 @@ def open_model(source: str | Path) -> Loaded:
 
     Args:
         source: a folder in the Hugging Face layout or of `export`, a shipped checkpoint by its
-            name, or a model of the hub, "hub:" in front or not. A published BERT keeps its pooler
-            and next-sentence head.
+            name, a public model by its short name ("minilm"), or a model of the hub, "hub:" in
+            front or not. A published BERT keeps its pooler and next-sentence head.
 
     Raises:
         CourseError: if there is none.
@@ -110,8 +110,9 @@ def open_model(source: str | Path) -> Loaded:
     if (path.parent / "manifest.json").exists() and path.name in names(path.parent):
         return load(path.name, folder=path.parent)
 
-    # A public folder, or a name that says it is of the hub
-    if (path / "config.json").exists() or str(source).startswith(hub.PREFIX):
+    # A public folder, a public model's short name, or a name that says it is of the hub
+    is_public = str(source) in public_models.MODELS or str(source).startswith(hub.PREFIX)
+    if (path / "config.json").exists() or is_public:
         return _open_public(hub.pretrained(source), str(source))
 
     # The name of a shipped checkpoint. Whatever cannot be of the hub either, `load` refuses.

@@ -66,3 +66,21 @@ def test_stored_cells(tmp_path):
         "ZeroDivisionError: division by zero",
     ):
         assert said in out
+
+
+def test_a_lesson_without_its_public_model(tmp_path):
+    """It is executed, its outputs are not compared, and the summary says why."""
+    path = toy.write(
+        tmp_path / "53_public.ipynb",
+        [toy.code('MODEL = "minilm"', "parameters"), toy.code("6 * 7")],
+    )
+    build.build(path)
+    text = path.read_text("utf-8")
+    path.write_text(text.replace('"42"', '"43"'), "utf-8")
+    assert path.read_text("utf-8") != text
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = notebooks: x\n")
+    command = [sys.executable, "-m", "pytest", "-rs", "-p", "tools.notebooks.stored", str(path)]
+    env = os.environ | {"PYTHONPATH": str(ROOT), "COURSE_CACHE": str(tmp_path / "empty")}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=env)
+    assert "2 skipped" in done.stdout, done.stdout
+    assert "executed, but not compared: minilm was not fetched" in done.stdout

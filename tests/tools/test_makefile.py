@@ -72,14 +72,16 @@ def test_set_up_once_again_with_another_lock_and_again_where_it_was_moved(course
     for _ in range(2):
         done = make(course, "ready")
         assert done.returncode == 0, done.stderr
-    assert len(calls.read_text().splitlines()) == 2  # the lock and the course itself, once
+    assert (
+        len(calls.read_text().splitlines()) == 3
+    )  # the lock, the course and its public model, once
     with (course / "requirements.lock").open("a") as lock:
         lock.write("# another version\n")
     make(course, "ready")
-    assert len(calls.read_text().splitlines()) == 4
+    assert len(calls.read_text().splitlines()) == 6
     moved = course.rename(course.parent / "elsewhere")
     calls = fake_venv(moved)
-    assert make(moved, "ready").returncode == 0 and len(calls.read_text().splitlines()) == 2
+    assert make(moved, "ready").returncode == 0 and len(calls.read_text().splitlines()) == 3
 
 
 @pytest.mark.parametrize(
@@ -103,7 +105,7 @@ def test_a_newcomer_s_command_sets_up_and_runs(course, word, called):
     done = make(course, *word.split(","))
     assert done.returncode == 0, done.stderr
     *installed, last = calls.read_text().splitlines()
-    assert len(installed) == 2 and last == called
+    assert len(installed) == 3 and last == called
 
 
 PIPS = [  # what pip says last, and what is made of it
