@@ -49,6 +49,10 @@ SIGNS = {
         "LocalEntryNotFoundError",
         "find cache for",
     ],
+    "is no Parquet file, or a placeholder of Git LFS; fetch the file itself by git lfs pull.": [
+        "Parquet magic bytes not found",
+    ],
+    "has no rows in this split.": ["corresponds to no data"],
     "comes as a Python script, which is not executed; try its revision refs/convert/parquet.": [
         "no longer supported",
     ],

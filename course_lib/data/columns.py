@@ -5,11 +5,13 @@ the file's, as in text=review,label=stars. Further words describe the file:
 
     header=no           the first line is a row; columns then have numbers from 0
     separator=semicolon what stands between the cells: comma, semicolon or tab
-    no_label=-          rows with this label are left out (class=- says that it is a class)
-    scores=yes          the labels are numbers with a meaning, even if they are whole
+    quotes=yes          quotes hold a cell together; no: they are part of the text
+    no_label=-|N/A      rows with these labels are left out (class=- says that it is a class)
+    scores=yes          the labels are numbers with a meaning, even if they are whole; no: classes
 """
 
 import json
+import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,9 +28,13 @@ Placed = tuple[str, Record | None]
 OURS = ("text", "pair", "label", "tokens", "labels", "choices", "answers", "target")
 ANSWERS = ("label", "labels", "target", "answers")  # what a model is to say
 SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t"}
-DESCRIPTIONS = ("header", "separator", "no_label", "class", "scores")
-# Words that say "no label" in some published data, and name a class in other data.
-DOUBTFUL = ("-", "-1", "?", "N/A", "n/a", "NA", "nan", "NaN", "None", "null")
+DESCRIPTIONS = ("header", "separator", "quotes", "no_label", "class", "scores")
+# Words that say "no label" in some published data, and name a class in other data; in small
+# letters. -100 is what PyTorch's loss leaves out.
+DOUBTFUL = (
+    *("-", "--", "?", "_", "-1", "-100"),
+    *("n/a", "#n/a", "n.a.", "na", "<na>", "nan", "none", "null", "nil"),
+)
 SHOWN = 20  # characters of a cell in a message
 
 
@@ -41,17 +47,21 @@ class Mapped:
         header: whether a table's first line names its columns; None: it does unless the columns
             have numbers.
         separator: what stands between a table's cells; None: what its name and first line say.
+        quotes: whether quotes hold a cell together; None: between commas they do, between tabs if
+            nothing else makes a table of the file.
         no_label: labels that say that there is none.
         classes: doubtful labels that are classes.
-        is_score: whether the label is a number with a meaning, even if it is whole.
+        is_score: whether the label is a number with a meaning, even if it is whole; None: what
+            the labels say.
     """
 
     columns: Columns = field(default_factory=dict)
     header: bool | None = None
     separator: str | None = None
+    quotes: bool | None = None
     no_label: tuple[str, ...] = ()
     classes: tuple[str, ...] = ()
-    is_score: bool = False
+    is_score: bool | None = None
 
     def names(self, record: Record) -> dict[str, str]:
         """Ours -> theirs, numbers replaced by the record's names."""
@@ -85,7 +95,9 @@ def parse(text: str) -> dict[str, str | int]:
             raise CourseError(
                 f"--columns {text!r} is not understood; say it as text=review,label=stars."
             )
-        columns[ours] = int(theirs) if theirs.isdigit() else theirs
+        if ours in columns:
+            raise CourseError(f"--columns {text!r} says {ours} twice.")
+        columns[ours] = int(theirs) if re.fullmatch("[0-9]{1,9}", theirs) else theirs
     return columns
 
 
@@ -100,31 +112,34 @@ def mapped(columns: Columns) -> Mapped:
             raise CourseError(
                 f"the course has no column {name!r}; its columns are {', '.join(OURS)}."
             )
-    header = columns.get("header")
     separator = columns.get("separator")
-    for name in ("header", "scores"):
-        if columns.get(name) not in (None, "yes", "no"):
-            raise CourseError(f"{name} is yes or no, not {columns[name]!r}.")
     if separator not in (None, *SEPARATORS):
         raise CourseError(f"separator is {', '.join(SEPARATORS)}, not {separator!r}.")
     return Mapped(
         columns={name: theirs for name, theirs in columns.items() if name in OURS},
-        header=None if header is None else header == "yes",
+        header=_yes_or_no(columns, "header"),
         separator=None if separator is None else SEPARATORS[str(separator)],
+        quotes=_yes_or_no(columns, "quotes"),
         no_label=_words(columns, "no_label"),
         classes=_words(columns, "class"),
-        is_score=columns.get("scores") == "yes",
+        is_score=_yes_or_no(columns, "scores"),
     )
 
 
+def _yes_or_no(columns: Columns, name: str) -> bool | None:
+    if columns.get(name) not in (None, "yes", "no"):
+        raise CourseError(f"{name} is yes or no, not {columns[name]!r}.")
+    return None if name not in columns else columns[name] == "yes"
+
+
 def _words(columns: Columns, name: str) -> tuple[str, ...]:
-    return (str(columns[name]),) if name in columns else ()
+    return tuple(str(columns[name]).split("|")) if name in columns else ()
 
 
 def spelled(columns: Columns) -> str:
     """How to say these columns in a command and in Python."""
     command = ",".join(f"{ours}={theirs}" for ours, theirs in columns.items())
-    if " " in command:
+    if not re.fullmatch(r"[\w=,./+-]*", command):  # the shell would read other signs
         command = f'"{command}"'
     return f"--columns {command} (in Python columns={json.dumps(columns, ensure_ascii=False)})"
 
@@ -188,25 +203,38 @@ def _likely(names: list[Any], rows: Sequence[Sequence[Any]]) -> dict[str, Any]:
 
 
 def is_number(text: str) -> bool:
-    """Whether a label is a number, such as 1 or 3.25."""
+    """Whether a label is a finite number, such as 1 or 3.25."""
     try:
-        return float(text) == float(text)
+        return math.isfinite(float(text))
     except ValueError:
         return False
 
 
+def is_whole(text: str) -> bool:
+    """Whether a label is a whole number without a point, such as 1 or -12."""
+    return re.fullmatch("[-+]?[0-9]+", text) is not None
+
+
 def has_label(record: Record, names: Mapping[str, str], no_label: Collection[str]) -> bool:
-    """Whether a record has its label; an empty cell, None and NaN are none."""
+    """Whether a record has its label, or all its words' labels; an empty cell and NaN are none."""
     column = names.get("labels", names.get("label", ""))
     if column not in record:
         return True
     value = record[column]
-    if value is None or value != value:  # NaN is unequal to itself
-        return False
-    return str(value).strip() not in ("", *no_label)
+    labels = value if isinstance(value, list) else [value]
+    return not any(_is_missing(label, no_label) for label in labels)
 
 
-def row(record: Record, names: Mapping[str, str], is_score: bool = False) -> dict[str, Any]:
+def _is_missing(label: Any, no_label: Collection[str]) -> bool:
+    if label is None or label != label:  # NaN is unequal to itself
+        return True
+    text = str(label).strip()
+    if is_number(text) and float(text).is_integer():
+        text = f"{float(text):.0f}"  # pandas writes -1 as -1.0
+    return text in ("", *no_label)
+
+
+def row(record: Record, names: Mapping[str, str], is_score: bool | None = None) -> dict[str, Any]:
     """The record in the course's columns.
 
     A question keeps its `id` and `title`, a parsed sentence its tree.
@@ -214,7 +242,7 @@ def row(record: Record, names: Mapping[str, str], is_score: bool = False) -> dic
     Args:
         record: by the file's own names.
         names: ours -> theirs.
-        is_score: whether the label is a number with a meaning, even if it is whole.
+        is_score: whether the label is a number with a meaning; None: what it looks like.
 
     Raises:
         CourseError: a column is missing or holds something of another kind.
@@ -226,7 +254,10 @@ def row(record: Record, names: Mapping[str, str], is_score: bool = False) -> dic
     for name in ("text", "pair", "target"):
         if name in out and not (isinstance(out[name], str) and out[name].strip()):
             fault = "empty" if out[name] == "" else f"{_short(out[name])} instead of text"
-            raise CourseError(f"the {name} is {fault}; correct it, or choose another column.")
+            advice = "correct it, or choose another column"
+            if isinstance(out[name], dict | list):
+                advice = "a row is an object of its own (in pandas to_json(orient='records'))"
+            raise CourseError(f"the {name} is {fault}; {advice}.")
     if "answers" in out:
         out |= {name: str(record[name]) for name in ("id", "title") if name in record}
         out |= answer(out["pair"], out["answers"])
@@ -242,19 +273,40 @@ def row(record: Record, names: Mapping[str, str], is_score: bool = False) -> dic
     return out
 
 
-def label(value: Any, is_score: bool = False) -> str | float:
-    """A label as the readers give it: text, or a number that is a score."""
+def label(value: Any, is_score: bool | None = None) -> str | float:
+    """A label as the readers give it: text, or a number that is a score.
+
+    Args:
+        value: of the file.
+        is_score: whether it is a number with a meaning; None: a number with a point is one.
+    """
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        if is_score and not is_number(value):
-            raise CourseError(f"the score {_short(value)} is no number.")
-        return float(value) if is_score else value.strip()
-    if isinstance(value, int) and not is_score:
-        return str(value)
-    if isinstance(value, int | float):
-        return float(value)
-    raise CourseError(f"the label is {_short(value)} instead of a word or a number.")
+        text = value.strip()
+    elif isinstance(value, int | float):
+        text = str(value)
+    else:
+        raise CourseError(f"the label is {_short(value)} instead of a word or a number.")
+
+    if is_score is False:
+        is_whole_float = is_number(text) and float(text).is_integer()
+        return str(int(float(text))) if is_whole_float else text  # pandas writes 1 as 1.0
+    if is_score and not is_number(text):
+        comma = ", write a point in place of its comma" if is_number(text.replace(",", ".")) else ""
+        raise CourseError(f"the score {_short(value)} is no number{comma}.")
+    if _is_infinite(text):
+        raise CourseError(f"the label {_short(value)} is no finite number.")
+    if is_score or isinstance(value, float):
+        return float(text)
+    return text
+
+
+def _is_infinite(text: str) -> bool:
+    try:
+        return math.isinf(float(text))
+    except ValueError:
+        return False
 
 
 def answer(passage: str, answers: Any) -> Row:
@@ -301,7 +353,7 @@ def _check_tokens(out: dict[str, Any]) -> None:
         raise CourseError(
             f"the labels {_short(labels)} are not one for each of {len(tokens)} tokens."
         )
-    out["labels"] = [value if isinstance(value, str) else str(label(value)) for value in labels]
+    out["labels"] = [str(label(value, is_score=False)) for value in labels]
 
 
 def _check_choices(out: dict[str, Any]) -> None:
@@ -317,7 +369,7 @@ def _check_choices(out: dict[str, Any]) -> None:
         )
     if "label" not in out:
         return
-    if not str(out["label"]).isdigit() or not 0 <= int(out["label"]) < len(choices):
+    if not is_whole(str(out["label"])) or not 0 <= int(out["label"]) < len(choices):
         raise CourseError(
             f"the label {out['label']!r} is no choice; they are numbered 0 to {len(choices) - 1}."
         )

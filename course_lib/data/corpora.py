@@ -167,6 +167,20 @@ def _renamed(rows: AnyDataset, name: str, column: str | None) -> AnyDataset:
         source_column = text_column(first, column)
     except CourseError as error:
         raise CourseError(f"{name}: {error}") from None
-    if source_column == "text":
+    kind = getattr(features.get(source_column), "dtype", "string")
+    if kind not in ("string", "large_string"):
+        raise CourseError(f"{name}: the column {source_column!r} holds {kind}; choose another.")
+    if source_column != "text":
+        rows = rows.select_columns(source_column).rename_column(source_column, "text")
+    return _without_missing(rows)
+
+
+def _without_missing(rows: AnyDataset) -> AnyDataset:
+    """The rows that have a text at all; blank ones stay, as they were published."""
+    from datasets import Dataset
+
+    if not isinstance(rows, Dataset):
+        return rows.filter(lambda row: row["text"] is not None)
+    if rows.data["text"].null_count == 0:
         return rows
-    return rows.select_columns(source_column).rename_column(source_column, "text")
+    return rows.select([i for i, text in enumerate(rows["text"]) if text is not None])

@@ -189,6 +189,8 @@ def _single(path: Path, split: str, door: Door) -> Found:
             f'There is no {path}; a source is "docs", "hub:NAME", a path that exists, or a name'
             " that an installed package registers."
         )
+    if path.exists() and not path.is_file():
+        raise CourseError(f"{path} is neither a file nor a folder; write its text into a file.")
     if split != "train" and _stem(path) != split:
         whole = 'take this file whole: split="train", in a command --test train'
         raise CourseError(
@@ -203,6 +205,8 @@ def _single(path: Path, split: str, door: Door) -> Found:
         return Found(PARALLEL, [bare])
     if door == "corpus" and (parallel or not ending):
         return Found(TEXT, [path])
+    with path.open("rb") as file:
+        readers.refuse_no_text(path, file)
     raise CourseError(
         f"{path}: its name does not tell its format; give it one of the endings {' '.join(ENDING)}."
     )

@@ -233,6 +233,7 @@ FORMATS = (
         name="CoNLL-U",
         columns={"tokens": "tokens", "labels": "labels"},
         further=("text", "upos", "heads", "deprels"),
+        no_label=("_",),
     ),
     Format(
         name="CoNLL 2003, WNUT of the hub",

@@ -6,8 +6,10 @@ file raises a `CourseError` of one sentence with the number of the line.
 """
 
 import bz2
+import codecs
 import csv
 import gzip
+import io
 import json
 import lzma
 import re
@@ -15,10 +17,10 @@ import zlib
 from collections.abc import Callable, Iterator
 from itertools import chain, groupby, islice, pairwise, zip_longest
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from course_lib.data import formats
-from course_lib.data.columns import SEPARATORS, Mapped, Placed, is_number, unknown
+from course_lib.data.columns import OURS, SEPARATORS, Mapped, Placed, is_number, unknown
 from course_lib.errors import CourseError
 
 # Why not `datasets.load_dataset("csv" | "json")`, which reads Parquet and the hub for this course?
@@ -43,6 +45,25 @@ ARTICLE = re.compile(r"^ ?= [^=](.*[^=])? = ?$")
 START = re.compile(r"^\*\*\* ?START OF")
 END = re.compile(r"^\*\*\* ?END OF")
 LOOK = 1000  # lines that are looked at before the first record is given
+# A file in one of these encodings says so by its first bytes. UTF-32's begin as UTF-16's do.
+MARKS = {
+    codecs.BOM_UTF8: "utf-8-sig",
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+# How files begin that are no text, and what to do with them.
+NO_TEXT = {
+    b"PK\x03\x04": "an Excel or Word file, or an archive; save a table as CSV, unpack an archive",
+    b"\xd0\xcf\x11\xe0": "an old Excel or Word file; save it as CSV or text",
+    b"%PDF-": "a PDF file; save it as text",
+    b"PAR1": "a Parquet file; end its name with .parquet",
+    b"\x1f\x8b": "packed by gzip; end its name with .gz",
+    b"BZh91AY": "packed by bzip2; end its name with .bz2",
+    b"\xfd7zXZ": "packed by xz; end its name with .xz",
+    b"version https://git-lfs": "a placeholder of Git LFS; fetch the file itself by git lfs pull",
+}
 LANGUAGE = re.compile(r"[a-z]{2,3}(_[A-Z]{2})?")
 csv.field_size_limit(2**31 - 1)  # Python's default, 131,072 characters, is less than some articles
 
@@ -58,31 +79,79 @@ def unpacked(path: Path) -> Path:
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines of a UTF-8 file, with their numbers from 1 and without their ends.
+    """The lines of a text file, with their numbers from 1 and without their ends.
 
-    The file is unpacked and read line by line, so it may be larger than memory.
+    It is UTF-8, or has the mark of UTF-16 or UTF-32 at its beginning, as Excel's "Unicode text"
+    has. A line ends with LF, CR LF or CR (old Macs), and nowhere else. The file is unpacked and
+    read line by line, so it may be larger than memory.
 
     Raises:
-        CourseError: the file is empty, damaged or not UTF-8.
+        CourseError: the file is empty, damaged, or not such a text.
     """
     number = 0
     empty = True
     try:
         with PACKED.get(path.suffix.lower(), open)(path, "rb") as file:
-            for number, raw in enumerate(file, start=1):
-                line = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+            refuse_no_text(path, file)
+            for line in _decoded(file):
                 empty = empty and not line.strip()
-                for part in line.split("\r"):  # the line end of old Macs
+                for part in line.rstrip("\r\n").split("\r"):
+                    number += 1
+                    if "\0" in part:
+                        raise wrong(
+                            path,
+                            f"line {number}",
+                            "a NUL character, so this is no UTF-8 text; save the file as UTF-8.",
+                        )
                     yield number, part
     except UnicodeDecodeError as error:
-        byte = f"its byte {error.start} is 0x{error.object[error.start]:02x}"
-        raise wrong(
-            path, f"line {number}", f"not UTF-8 text ({byte}); convert the file to UTF-8."
-        ) from None
+        message = f"{_undecoded(error)}; save the file as UTF-8 (in Excel: CSV UTF-8)."
+        raise wrong(path, f"line {number + 1}", message) from None
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         raise CourseError(f"{path} cannot be read, or is damaged or cut short ({error}).") from None
     if empty:
         raise CourseError(f"{path} is empty.")
+
+
+def refuse_no_text(path: Path, file: IO[bytes]) -> None:
+    """Refuse a file whose first bytes are those of another kind; it stays at its beginning.
+
+    Raises:
+        CourseError: it is an Excel file, an archive, a placeholder of Git LFS or the like.
+    """
+    start = _peek(file)
+    for sign, kind in NO_TEXT.items():
+        if start.startswith(sign):
+            raise CourseError(f"{path} is {kind}.")
+
+
+def _decoded(file: IO[bytes]) -> Iterator[str]:
+    """The lines of an open file as text, with their ends."""
+    start = _peek(file)
+    encoding = next((name for mark, name in MARKS.items() if start.startswith(mark)), "utf-8")
+    if encoding in ("utf-16", "utf-32"):
+        with io.TextIOWrapper(file, encoding, newline="\n") as text:
+            yield from text
+        return
+    # Decoded line by line, so that an error has its line.
+    for raw in file:
+        yield raw.decode(encoding)
+        encoding = "utf-8"  # the mark stands in the first line only
+
+
+def _peek(file: IO[bytes]) -> bytes:
+    """The first bytes of a file that was just opened."""
+    return cast(io.BufferedReader, file).peek(64)
+
+
+def _undecoded(error: UnicodeDecodeError) -> str:
+    """What is wrong with some bytes, and what an old Windows program would have meant by it."""
+    if error.encoding != "utf-8":
+        return f"not {error.encoding.upper()} text"
+    byte = error.object[error.start : error.start + 1]
+    meant = byte.decode("cp1252", errors="ignore")
+    windows = f", {meant!r} in Windows-1252" if meant else ""
+    return f"not UTF-8 text (its byte {error.start} is 0x{byte.hex()}{windows})"
 
 
 def read_text(path: Path, wanted: Mapped | None = None) -> Iterator[Placed]:
@@ -173,33 +242,50 @@ def read_conll(path: Path, wanted: Mapped | None = None) -> Iterator[Placed]:
     """Tagged sentences, a word a line with its tags, as in CoNLL 2003; a sentence is a record.
 
     `tokens` are the first column, `labels` the last; those between have numbers for names. Columns
-    stand between tabs, or between blanks where a line has no tab.
+    stand between tabs, or between blanks where a line has no tab. A line "# id 7" is a comment.
 
     Raises:
         CourseError: a line has another number of columns than the first word.
     """
-    width = 0  # columns of the file, known from its first word
+    width, tags = _columns_and_tags(path)
     for lines in _sentences(path, skip="-DOCSTART-"):
-        rows = [(number, _words(line)) for number, line in lines]
-        # Comments ("# id 7") stand before their sentence.
-        words = [cells for _, cells in rows if not cells[0].startswith("#")] or [rows[-1][1]]
-        width = width or len(words[0])
-        while rows and _is_comment(rows[0][1], width):
-            rows.pop(0)
+        rows = [(number, line, _words(line)) for number, line in lines]
+        rows = [row for row in rows if not _is_comment(row[1], row[2], width, tags)]
         if not rows:
             continue
-        for number, cells in rows:
+        for number, _, cells in rows:
             if len(cells) < 2 or len(cells) != width:
                 message = f"expected {max(width, 2)} columns but found {len(cells)}."
                 raise wrong(path, f"line {number}", message)
         names = ["tokens", *map(str, range(1, width - 1)), "labels"]
-        columns = zip(*(cells for _, cells in rows), strict=True)  # rows of words to columns
+        columns = zip(*(cells for _, _, cells in rows), strict=True)  # rows of words to columns
         yield f"line {rows[0][0]}", dict(zip(names, map(list, columns), strict=True))
 
 
-def _is_comment(cells: list[str], width: int) -> bool:
-    """ "# id 7" has another number of columns than the words; "#tag O" and "# O" are words."""
-    return cells[0].startswith("# ") or (cells[0] == "#" and len(cells) != width)
+def _columns_and_tags(path: Path) -> tuple[int, set[str]]:
+    """How many columns the words have, and the tags of those that do not begin with "#"."""
+    width = 0
+    tags = set()
+    for lines in _sentences(path, skip="-DOCSTART-"):
+        for _, line in lines:
+            cells = _words(line)
+            if not line.startswith("#"):
+                width = width or len(cells)
+                tags.add(cells[-1])
+    # Where every line begins with "#", all are words.
+    return width or len(_words(line)), tags
+
+
+def _is_comment(line: str, cells: list[str], width: int, tags: set[str]) -> bool:
+    """ "# id 7" has another number of columns than the words; "#tag O" and "# O" are words.
+
+    "# newdoc" has two columns, too, but its tag is no other word's. (A pound sign is tagged "#".)
+    """
+    if not line.startswith("#"):
+        return False
+    if len(cells) != width or re.match("#(begin|end) document", line):  # CoNLL 2012
+        return True
+    return line.startswith("# ") and bool(tags) and cells[-1] not in tags | {"#", "O"}
 
 
 def _words(line: str) -> list[str]:
@@ -248,15 +334,18 @@ def read_conllu(path: Path, wanted: Mapped | None = None) -> Iterator[Placed]:
         yield first, record
 
 
-def _sentences(path: Path, skip: str = "\n") -> Iterator[list[tuple[int, str]]]:
-    """The numbered lines of each sentence, without lines that begin with `skip`.
+def _sentences(path: Path, skip: str | None = None) -> Iterator[list[tuple[int, str]]]:
+    """The numbered lines of each sentence.
 
-    A blank line ends a sentence.
+    A blank line ends a sentence, and so does one that begins with `skip`.
     """
-    for is_blank, lines in groupby(read_lines(path), key=lambda line: not line[1].strip()):
-        sentence = [line for line in lines if not line[1].startswith(skip)]
-        if sentence and not is_blank:
-            yield sentence
+
+    def ends(line: tuple[int, str]) -> bool:
+        return not line[1].strip() or (skip is not None and line[1].startswith(skip))
+
+    for is_end, lines in groupby(read_lines(path), key=ends):
+        if not is_end:
+            yield list(lines)
 
 
 def read_records(path: Path, wanted: Mapped | None = None) -> Iterator[Placed]:
@@ -271,12 +360,18 @@ def read_records(path: Path, wanted: Mapped | None = None) -> Iterator[Placed]:
         records = _json_lines(path)
     for place, record in records:
         if not isinstance(record, dict):
-            message = f"expected a JSON object {{...}} but found {type(record).__name__}."
+            hint = "" if path.suffix == ".json" else "; one JSON text of many lines is a .json"
+            message = f"expected a JSON object {{...}} but found {type(record).__name__}{hint}."
             raise wrong(path, place, message)
         if "paragraphs" in record:  # an article of SQuAD
             yield from _questions(path, place, record)
-        else:
-            yield place, record
+            continue
+        are_lists = all(isinstance(value, list) for value in record.values())
+        if are_lists and any(map(_are_records, record.values())):
+            lists = ", ".join(record)
+            message = f"it holds its records inside of {lists}; write each into a file of its own."
+            raise wrong(path, place, message)
+        yield place, record
 
 
 def _json_list(path: Path) -> Iterator[tuple[str, Any]]:
@@ -287,6 +382,11 @@ def _json_list(path: Path) -> Iterator[tuple[str, Any]]:
     records = whole if isinstance(whole, list) else [whole]
     for number, record in enumerate(records):
         yield f"record {number}", record
+
+
+def _are_records(value: Any) -> bool:
+    """Whether this is a list of objects."""
+    return isinstance(value, list) and bool(value) and all(isinstance(x, dict) for x in value)
 
 
 def _json_lines(path: Path) -> Iterator[tuple[str, Any]]:
@@ -336,7 +436,7 @@ def _is_lines(path: Path) -> bool:
 def _parse(text: str, path: Path, line: int) -> Any:
     """The value of a JSON text. `line` is its number in the file, 0 if the text is the file."""
     try:
-        record = json.loads(text)
+        record = json.loads(text, object_pairs_hook=_object)
         if "\\u" in text:
             # Half of a surrogate pair is valid JSON, but no tokenizer takes it: encoding fails.
             json.dumps(record, ensure_ascii=False).encode()
@@ -346,9 +446,23 @@ def _parse(text: str, path: Path, line: int) -> Any:
         raise wrong(path, f"line {line or 1}", f"not Unicode text ({half}); correct it.") from None
     except json.JSONDecodeError as error:
         place = f"line {line or error.lineno}, column {error.colno}"
-        raise wrong(
-            path, place, f"not valid JSON ({error.msg}); correct it or fetch the file again."
-        ) from None
+        advice = "correct it or fetch the file again"
+        if line == 1 and text.strip() in ("{", "["):
+            advice = "a text of many lines is a .json, and a .jsonl has an object in each line"
+        raise wrong(path, place, f"not valid JSON ({error.msg}); {advice}.") from None
+    except (RecursionError, ValueError) as error:  # nested too deep, a number of 5,000 digits
+        reason = str(error).partition(";")[0]
+        raise wrong(path, f"line {line or 1}", f"not readable JSON ({reason}).") from None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON; Python would keep the last of two entries of one name."""
+    record = dict(pairs)
+    if len(record) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"an object has {twice!r} twice")
+    return record
 
 
 def read_table(path: Path, wanted: Mapped | None = None) -> Iterator[Placed]:
@@ -361,8 +475,11 @@ def read_table(path: Path, wanted: Mapped | None = None) -> Iterator[Placed]:
         CourseError: nothing of this is known, or a line has more or fewer cells than columns.
     """
     known = None if wanted and wanted.columns else formats.of_file(unpacked(path))
-    separator = (wanted and wanted.separator) or (known and known.separator)
-    lines = _cells(path, separator or _separator(path))
+    separator = (wanted and wanted.separator) or (known and known.separator) or _separator(path)
+    has_quotes = None if wanted is None else wanted.quotes
+    if has_quotes is None:
+        has_quotes = separator != "\t" or (known is None and _is_quoted(path))
+    lines = _cells(path, separator, has_quotes)
     start = list(islice(lines, LOOK))
     if not start:
         raise CourseError(f"{path} is empty.")
@@ -379,17 +496,56 @@ def read_table(path: Path, wanted: Mapped | None = None) -> Iterator[Placed]:
         raise wrong(path, "line 1", f"two columns are called {repeated[0]}; rename one.")
 
     for number, cells in chain(start, lines):
-        if cells == header and len(cells) > 1:
+        if header is not None and len(cells) > 1 and _are_alike(cells, header):
             raise wrong(path, f"line {number}", "it repeats the header; remove it.")
         fitted: list[str] | None = cells
         if len(cells) != len(names):
             try:
                 fitted = _repaired(cells, names, known)
             except ValueError:
-                message = f"expected {len(names)} columns but found {len(cells)}."
+                advice = _advice(cells, names, has_quotes)
+                message = f"expected {len(names)} columns but found {len(cells)}{advice}."
                 raise wrong(path, f"line {number}", message) from None
         record = None if fitted is None else dict(zip(names, fitted, strict=True))
         yield f"line {number}", record
+
+
+def _are_alike(cells: list[str], header: list[str]) -> bool:
+    """Whether a line is the header once more, perhaps in capitals."""
+    return [cell.casefold() for cell in cells] == [name.casefold() for name in header]
+
+
+def _advice(cells: list[str], names: list[str], has_quotes: bool) -> str:
+    """What a line with a wrong number of cells may need."""
+    if not has_quotes and any(cell.startswith('"') for cell in cells):
+        return "; if quotes hold cells together here, add quotes=yes to the columns"
+    if has_quotes and len(cells) > len(names):
+        return "; a cell with the separator inside stands in quotes"
+    return ""
+
+
+def _is_quoted(path: Path) -> bool:
+    """Whether a table with tabs is written as Excel and pandas do, who put quotes around cells.
+
+    GLUE's tables are not: there a quote is an ordinary character, and many are unbalanced.
+    """
+    start = list(islice(read_lines(path), LOOK))
+    if not any('"' in line for _, line in start):
+        return False
+    raw = [line.split("\t") for _, line in start if line.strip()]
+    try:
+        quoted = list(csv.reader((f"{line}\n" for _, line in start), delimiter="\t", strict=True))
+    except csv.Error:
+        # The last of many lines may lack the second half of a cell.
+        return False
+    quoted = [cells for cells in quoted if cells]
+    if len({len(cells) for cells in quoted}) > 1:
+        return False
+    # It is one if otherwise there would be no table, if all of its first line stands in quotes, or
+    # if a quote inside of a cell is doubled.
+    is_table = len({len(cells) for cells in raw}) == 1
+    doubled = any(re.fullmatch('"([^"]|"")*""([^"]|"")*"', cell) for cells in raw for cell in cells)
+    return not is_table or doubled or all(re.fullmatch('"[^"]+"', cell) for cell in raw[0])
 
 
 def is_table(path: Path) -> bool:
@@ -418,16 +574,35 @@ def _has_header(path: Path, start: list[tuple[int, list[str]]], wanted: Mapped |
             )
         return not numbers
     if formats.of_columns(dict.fromkeys(first), labelled=False) is None:
+        if all(_is_tagged(cells) for cells in [first, *others]):
+            raise CourseError(
+                f"{path}: its lines look like words with a tag each; if they are, end its name with"
+                " .conll."
+            )
         raise CourseError(f"{path}: {unknown(first, [first, *others[:2]], False)}")
     return True
 
 
+def _is_tagged(cells: list[str]) -> bool:
+    """Whether a line is a word and its tag, as in CoNLL 2003."""
+    *_, tag = " ".join(cells).split() or [""]
+    return re.fullmatch("O|[BIESLU]-[A-Za-z]+", tag) is not None
+
+
 def _is_alone(first: list[str], others: list[list[str]], column: int) -> bool:
-    """Whether the first line's label is a word that none of the others has, few as these are."""
+    """Whether the first line's label is the name of a column, or unlike the other labels.
+
+    That is a word above numbers, or a word that none of the others is, few as these are.
+    """
     if column >= len(first) or is_number(first[column]):
         return False
+    published = {str(name) for format in formats.FORMATS for name in format.columns.values()}
+    if first[column].casefold() in published | {*OURS, "class", "sentiment", "category", "target"}:
+        return True
     labels = [cells[column] for cells in others if column < len(cells)]
-    return bool(labels) and first[column] not in labels and 2 * len(set(labels)) <= len(labels)
+    if not labels or first[column] in labels:
+        return False
+    return all(map(is_number, labels)) or 2 * len(set(labels)) <= len(labels)
 
 
 def _repaired(cells: list[str], names: list[str], known: formats.Format | None) -> list[str] | None:
@@ -463,18 +638,21 @@ def _separator(path: Path) -> str:
     return SEPARATORS[names[0]] if names else ","
 
 
-def _cells(path: Path, separator: str) -> Iterator[tuple[int, list[str]]]:
+def _cells(path: Path, separator: str, has_quotes: bool) -> Iterator[tuple[int, list[str]]]:
     """The cells of each line that is not blank, with the line's number."""
     lines = (f"{line}\n" for _, line in read_lines(path))
-    if separator == "\t":
-        # In tables with tabs a quote is an ordinary character: GLUE has unbalanced ones.
-        reader = csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
+    if has_quotes:
+        reader = csv.reader(lines, delimiter=separator, skipinitialspace=True, strict=True)
     else:
-        reader = csv.reader(lines, delimiter=separator, strict=True)
+        reader = csv.reader(lines, delimiter=separator, quoting=csv.QUOTE_NONE)
     try:
         for cells in reader:
             is_note = reader.line_num == 1 and cells[:1] == ["sep="]
             if any(cell.strip() for cell in cells) and not is_note:
                 yield reader.line_num, [cell.strip() for cell in cells]
     except csv.Error as error:
-        raise wrong(path, f"line {reader.line_num}", f"not a readable table ({error}).") from None
+        raise wrong(
+            path,
+            f"line {reader.line_num}",
+            f"not a readable table ({error}); inside a cell in quotes a quote is written twice.",
+        ) from None

@@ -9,6 +9,7 @@ import pkgutil
 from collections.abc import Iterable
 from functools import cache
 from importlib.metadata import entry_points
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -68,10 +69,12 @@ def as_dataset(rows: Iterable[Row], features: Any = None) -> "Dataset":
     return Dataset.from_list(rows, features=features)
 
 
-def check_count(n: int | None) -> None:
-    """Refuse to read fewer rows than one."""
+def check_draw(n: int | None, seed: int | None) -> None:
+    """Refuse to read fewer rows than one, or to draw them by no seed."""
     if n is not None and n < 1:
         raise CourseError(f"n is {n}; ask for at least one row, or leave it out for all.")
+    if seed is not None and seed < 0:
+        raise CourseError(f"seed is {seed}; a seed is 0 or more.")
 
 
 def sample(rows: AnyDataset, n: int | None, seed: int | None) -> AnyDataset:
@@ -83,11 +86,11 @@ def sample(rows: AnyDataset, n: int | None, seed: int | None) -> AnyDataset:
         seed: of the draw; None: the first `n`.
 
     Raises:
-        CourseError: `n` is below 1.
+        CourseError: `n` is below 1, or the seed below 0.
     """
     from datasets import Dataset
 
-    check_count(n)
+    check_draw(n, seed)
     if n is None:
         return rows
     if seed is None:
@@ -144,6 +147,8 @@ def _saved(folder: Path, split: str, streaming: bool) -> AnyDataset:
     if not isinstance(saved, datasets.DatasetDict):
         saved = datasets.DatasetDict({"train": saved})
     rows = saved[_split_among(list(saved), split, folder)]
+    for other in saved.values():
+        _check_classes(rows.features, other.features, folder)
     return rows.to_iterable_dataset() if streaming else rows
 
 
@@ -167,6 +172,11 @@ def _read(builder: Any, name: hub.Name, split: str, streaming: bool) -> AnyDatas
     """Make the tables of a split, or open it as a stream."""
     splits = [str(key) for key in builder.info.splits or builder.config.data_files or ()]
     chosen = _split_among(splits, split, name.place)
+    if builder.name == "parquet" and Path(name.place).exists():
+        # The library reads the classes' names in one file, and only the numbers in the others.
+        files = list(chain.from_iterable((builder.config.data_files or {}).values()))
+        for file in files:
+            _check_classes(_features(files[0]), _features(file), file)
     try:
         if streaming:
             return cast(AnyDataset, builder.as_streaming_dataset(split=chosen))
@@ -174,6 +184,33 @@ def _read(builder: Any, name: hub.Name, split: str, streaming: bool) -> AnyDatas
         return cast(AnyDataset, builder.as_dataset(split=chosen))
     except Exception as error:
         raise hub.explain(error, name, "dataset") from error
+
+
+def _features(file: str) -> Any:
+    """The types of the columns in a Parquet file; none if it is damaged, which is said later."""
+    import datasets
+    from pyarrow import ArrowException, parquet
+
+    try:
+        return datasets.Features.from_arrow_schema(parquet.read_schema(file))
+    except (OSError, ArrowException):
+        return None
+
+
+def _check_classes(features: Any, others: Any, place: str | Path) -> None:
+    """Refuse splits whose numbers stand for different classes.
+
+    Raises:
+        CourseError: two splits have the same column with other names of its classes.
+    """
+    for column in (features or {}).keys() & (others or {}).keys():
+        first = getattr(features[column], "names", None)
+        second = getattr(others[column], "names", None)
+        if first and second and first != second:
+            raise CourseError(
+                f"{place}: the classes of {column} are numbered as {', '.join(second)} here, and as"
+                f" {', '.join(first)} in another split; write all splits with the same ClassLabel."
+            )
 
 
 def _split_among(splits: list[str], split: str, place: str | Path) -> str:

@@ -1,10 +1,13 @@
 """Labelled examples by one name: `task(source)`."""
 
+import re
+import unicodedata
 import warnings
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +20,7 @@ from course_lib.data.sources import (
     AnyDataset,
     Opened,
     as_dataset,
-    check_count,
+    check_draw,
     generated,
     open_source,
     sample,
@@ -84,7 +87,7 @@ def task(
     kinds = features(first, names)
     if n is not None and not isinstance(opened, folders.Found):
         # A dataset of the hub may be large: shuffle it first, and read only so many rows.
-        check_count(n)
+        check_draw(n, seed)
         rows = Rows(opened.shuffle(seed), name, wanted)
         return as_dataset(islice(_numbered(rows, names), n), kinds)
     dataset = as_dataset(_numbered(rows, names), kinds)
@@ -100,7 +103,7 @@ def _installed(name: str, split: str, n: int | None, seed: int) -> "Dataset":
         raise CourseError(f"{name} has texts; a task of it is called {name}/NAME.")
     if not hasattr(source, "examples"):
         raise CourseError(f"{owner} has texts and no tasks; read them by data.corpus.")
-    check_count(n)
+    check_draw(n, seed)
     examples = source.examples(task_name, n, split, seed)
     return as_dataset(examples, features(examples[0], source.label_names(task_name)))
 
@@ -200,6 +203,8 @@ class Rows:
         for _, row in few:
             self.shape = few.shape
             return row
+        if few.count == 0:
+            raise CourseError(f"{self.source} has no rows in its {split} split.")
         raise CourseError(
             f"{self.source} has no rows with labels in its {split} split; use another, such as"
             " validation."
@@ -246,8 +251,13 @@ class Rows:
             raise CourseError(shapes.unknown(list(record), self._first_cells(), True))
         if wanted is None:
             return known
-        no_label = wanted.no_label or known.no_label
-        return replace(known, no_label=no_label, classes=wanted.classes)
+        is_score = known.is_score if wanted.is_score is None else wanted.is_score
+        return replace(
+            known,
+            no_label=wanted.no_label or known.no_label,
+            classes=wanted.classes,
+            is_score=is_score,
+        )
 
     def _first_cells(self) -> list[list[Any]]:
         """The cells of the first three records, to be shown in a message."""
@@ -319,21 +329,91 @@ def _classes(rows: Rows, first: Row, split: str) -> Sequence[str]:
             rows = Rows(open_source(rows.source, "train", "task"), rows.source, rows.wanted)
             rows.first("train")
     labels = [row.get("labels", row.get("label")) for _, row in rows]
-    _check_doubtful(labels, rows)
-    return classes(labels, rows.source)
+    flat = list(
+        chain.from_iterable(label if isinstance(label, list) else [label] for label in labels)
+    )
+    _check_doubtful(flat, rows)
+    _check_numbers(flat, rows)
+    names = classes(labels, rows.source)
+    _warn_of_odd_classes(names, rows.source)
+    return names
 
 
 def _check_doubtful(labels: Sequence[Any], rows: Rows) -> None:
     """Refuse labels such as "-" until the user says whether they are a class or none."""
-    known = {*rows.shape.no_label, *rows.shape.classes}
-    doubtful = [label for label in DOUBTFUL if label in labels and label not in known]
+    decided = {*rows.shape.no_label, *rows.shape.classes}
+    words = {label for label in labels if isinstance(label, str)} - decided
+    doubtful = sorted(word for word in words if word.casefold() in DOUBTFUL)
+    if "-2" in words and "-1" in words:  # a scale such as -2 to 2
+        doubtful.remove("-1")
     if doubtful:
-        columns = {**rows.shape.columns, "no_label": doubtful[0]}
+        signs = "|".join(doubtful)
+        columns = {**rows.shape.columns, "no_label": signs}
+        shown = " and ".join(map(repr, doubtful))
         raise CourseError(
-            f"{rows.source}: some labels are {doubtful[0]!r}. If this says that there is no label,"
+            f"{rows.source}: some labels are {shown}. If this says that there is no label,"
             f" leave these rows out by {shapes.spelled(columns)}; if it is a class, write"
-            f" class={doubtful[0]} in place of no_label={doubtful[0]}."
+            f" class={signs} in place of no_label={signs}."
         )
+
+
+def _check_numbers(labels: Sequence[Any], rows: Rows) -> None:
+    """Refuse numbers that may be classes as well as scores, until the user says which they are."""
+    if rows.shape.is_score is not None:
+        return
+    words = {str(label) for label in labels}
+    if all(map(_is_comma_number, words)):
+        raise CourseError(
+            f"{rows.source}: its labels are written as {min(words)!r}; write numbers with a point"
+            " and without a sign, or add scores=no to the columns if they are classes."
+        )
+    if not all(map(shapes.is_number, words)) or any(not float(w).is_integer() for w in words):
+        return
+    with_point = sorted(word for word in words if not shapes.is_whole(word))
+    if with_point:
+        kind = f"whole numbers that are written as {with_point[0]}"
+    elif len(words) > FEW_CLASSES:
+        kind = f"{len(words):,} different whole numbers"
+    else:
+        return  # 0 and 1, or one to five stars
+    columns = {**rows.shape.columns, "scores": "no"}
+    raise CourseError(
+        f"{rows.source}: its labels are {kind}. If they are classes, say {shapes.spelled(columns)};"
+        " if they are numbers with a meaning, such as marks, write scores=yes in place of"
+        " scores=no."
+    )
+
+
+def _is_comma_number(word: str) -> bool:
+    """Whether this is a number as 2,5 or 85%."""
+    return re.fullmatch(r"[-+]?[0-9]+(,[0-9]+)?\s*%?", word) is not None and not word.isdigit()
+
+
+def _warn_of_odd_classes(names: Sequence[str], source: str) -> None:
+    """Warn of classes that may be one ("Pos" and "pos"), or two ("pos,neg")."""
+    alike = defaultdict(list)
+    for name in names:
+        # capitals, forms of a letter, and blanks, also those that nobody sees
+        plain = unicodedata.normalize("NFKC", name).casefold()
+        letters = "".join(c for c in plain if not c.isspace() and unicodedata.category(c) != "Cf")
+        alike[str(int(letters)) if shapes.is_whole(letters) else letters].append(name)
+    for group in alike.values():
+        if len(group) > 1:
+            warnings.warn(
+                f"{source}: {' and '.join(map(repr, group))} are different classes; if they are"
+                " meant to be one, write them alike.",
+                CourseWarning,
+                stacklevel=2,
+            )
+    for name in names:
+        parts = [part.strip() for part in re.split("[,;|]", name)]
+        if len(parts) > 1 and set(parts) <= set(names):
+            warnings.warn(
+                f"{source}: {name!r} is a class of its own beside {' and '.join(parts)}; rows with"
+                " several labels are not read.",
+                CourseWarning,
+                stacklevel=2,
+            )
 
 
 def _numbered(rows: Rows, names: Sequence[str]) -> Iterator[Row]:
@@ -376,7 +456,7 @@ def classes(labels: Iterable[Any], source: str) -> list[str]:
         row_labels = label if isinstance(label, list) else [label]
         names.update(row_labels)
         count += len(row_labels)
-    whole = {name for name in names if name.lstrip("-").isdigit()}
+    whole = {name for name in names if shapes.is_whole(name)}
     if names != whole and all(map(shapes.is_number, names)):
         return []
     mostly_different = len(names) > FEW_CLASSES and len(names) > count / 2

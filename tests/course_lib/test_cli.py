@@ -318,7 +318,10 @@ def test_a_fine_tuned_model_is_kept_and_asked(call, tmp_path: Path) -> None:  # 
     assert call("predict", str(out), long)[0] == 0
     (tmp_path / "old.txt").write_bytes("gr\xfcn".encode("cp1252"))
     for source, said in (
-        (tmp_path / "old.txt", "line 1: not UTF-8 text (its byte 2 is 0xfc); convert the file"),
+        (
+            tmp_path / "old.txt",
+            "line 1: not UTF-8 text (its byte 2 is 0xfc, 'ü' in Windows-1252); save",
+        ),
         (tmp_path, "is a folder; give a text, or the path of one file"),
         (tmp_path / "none.txt", "There is no file"),
     ):

@@ -290,7 +290,7 @@ def test_what_is_wrong_is_said_with_its_place(
 
 def test_files_that_are_no_text(tmp_path: Path) -> None:
     with pytest.raises(
-        CourseError, match=r"latin\.txt, line 2: not UTF-8 text \(its byte 3 is 0xe9\)"
+        CourseError, match=r"latin\.txt, line 2: not UTF-8 text \(its byte 3 is 0xe9, 'é' in W"
     ):
         texts(write(tmp_path / "latin.txt", "One\nCafé", "latin-1"))
     with pytest.raises(CourseError, match="There are no rows"):
