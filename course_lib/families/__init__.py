@@ -25,11 +25,13 @@ from course_lib.families.bert import MEGATRON_FAMILY as MEGATRON
 from course_lib.families.bert import ROBERTA_FAMILY as ROBERTA
 from course_lib.families.deberta import FAMILY as DEBERTA
 from course_lib.families.electra import FAMILY as ELECTRA
+from course_lib.families.family import Architecture, Family
+from course_lib.families.fields import PUBLIC_ACTIVATIONS
 from course_lib.families.gpt import GPT1_FAMILY as GPT1
 from course_lib.families.gpt import GPT2_FAMILY as GPT2
 from course_lib.families.modernbert import FAMILY as MODERNBERT
-from course_lib.families.rules import PUBLIC_ACTIVATIONS, Architecture, Family, transformer
 from course_lib.families.t5 import FAMILY as T5
+from course_lib.families.transformer import transformer
 from course_lib.model import heads
 from course_lib.model.config import StackConfig, diff
 from course_lib.model.seq2seq import EncoderDecoder, Seq2SeqLM
@@ -135,7 +137,7 @@ def family_of(model: nn.Module) -> Family:
     if config.activation not in PUBLIC_ACTIVATIONS:
         raise CourseError(
             f"The activation {config.activation!r} has no name in public files; add it to"
-            " OUR_ACTIVATIONS in families/rules.py."
+            " OUR_ACTIVATIONS in families/fields.py."
         )
     candidates = [
         family

@@ -12,8 +12,10 @@ from functools import partial
 from typing import Any
 
 from course_lib.families import bert
-from course_lib.families.bert import CLASSIFIER, EMBEDDINGS, per_token, pooled
-from course_lib.families.rules import Architecture, Fields, dropped, pairs
+from course_lib.families.bert import per_token, pooled
+from course_lib.families.family import Architecture
+from course_lib.families.fields import Entry, Fields
+from course_lib.families.weight_tables import Table
 from course_lib.model import heads
 from course_lib.model.config import StackConfig
 
@@ -38,37 +40,42 @@ def albert(
 FIELDS = Fields(
     {
         **bert.FIELDS.entries,
-        "hidden_act": ("activation", "gelu_new"),
-        "hidden_dropout_prob": ("dropout", 0.0),
-        "attention_probs_dropout_prob": ("attention_dropout", 0.0),
-        "embedding_size": ("embed.width", None),
+        "hidden_act": Entry("activation", default="gelu_new"),
+        "hidden_dropout_prob": Entry("dropout", default=0.0),
+        "attention_probs_dropout_prob": Entry("attention_dropout", default=0.0),
+        "embedding_size": Entry("embed.width"),
     },
     fixed={**bert.FIELDS.fixed, "shared": True},
     published={"num_hidden_groups": 1, "inner_group_num": 1},
 )
-# All layers are this one, so no rule has a layer number.
-_SHARED = "encoder.albert_layer_groups.0.albert_layers.0"
-BODY = (
-    *EMBEDDINGS,
-    *pairs("encoder.embedding_hidden_mapping_in", "embed.project"),
-    *pairs(f"{_SHARED}.attention", "blocks.0.attn", query="q", key="k", value="v", dense="out"),
-    *pairs(f"{_SHARED}.attention.LayerNorm", "blocks.0.attn_norm"),
-    *pairs(f"{_SHARED}.ffn", "blocks.0.ff.up"),
-    *pairs(f"{_SHARED}.ffn_output", "blocks.0.ff.down"),
-    *pairs(f"{_SHARED}.full_layer_layer_norm", "blocks.0.ff_norm"),
-)
+# How an ALBERT's weights are called: there, and here. All layers are this one.
+_LAYER = "encoder.albert_layer_groups.0.albert_layers.0"
+BODY: Table = {
+    **bert.EMBEDDINGS,
+    "encoder.embedding_hidden_mapping_in.*": "embed.project.*",
+    f"{_LAYER}.attention.query.*": "blocks.0.attn.q.*",
+    f"{_LAYER}.attention.key.*": "blocks.0.attn.k.*",
+    f"{_LAYER}.attention.value.*": "blocks.0.attn.v.*",
+    f"{_LAYER}.attention.dense.*": "blocks.0.attn.out.*",
+    f"{_LAYER}.attention.LayerNorm.*": "blocks.0.attn_norm.*",
+    f"{_LAYER}.ffn.*": "blocks.0.ff.up.*",
+    f"{_LAYER}.ffn_output.*": "blocks.0.ff.down.*",
+    f"{_LAYER}.full_layer_layer_norm.*": "blocks.0.ff_norm.*",
+}
 # The parts outside of the body. The pooler reads the first token, for tasks on a whole text.
-POOLER = pairs("pooler", "pooler.dense")
-# Public weights for masked tokens may hold a pooler all the same, which nothing reads.
-NO_POOLER = dropped("pooler.weight", "pooler.bias")
-MASKED = bert.masked(
-    "predictions.dense", "predictions.LayerNorm", "predictions.bias", "predictions.decoder"
-)
+POOLER: Table = {"pooler.*": "pooler.dense.*"}
+MASKED: Table = {
+    "predictions.dense.*": "head.dense.*",
+    "predictions.LayerNorm.*": "head.norm.*",
+    "predictions.bias": "head.bias",
+    "predictions.decoder.*": None,  # other names of the token vectors and of this bias
+}
 # The second task: which of two segments came first (section 3.1, "sentence-order prediction").
-ORDER = pairs("sop_classifier.classifier", "next")
-NO_ORDER = dropped("sop_classifier.classifier.weight", "sop_classifier.classifier.bias")
+ORDER: Table = {"sop_classifier.classifier.*": "next.*"}
+# Weights for masked tokens may hold a pooler and this head all the same, which nothing reads.
+UNUSED: Table = {"pooler.*": None, "sop_classifier.classifier.*": None}
 _classified = partial(
-    pooled, rules=POOLER + CLASSIFIER, dropout="classifier_dropout_prob", default=0.1
+    pooled, table=POOLER | bert.CLASSIFIER, dropout="classifier_dropout_prob", default=0.1
 )
 
 FAMILY = replace(
@@ -78,12 +85,12 @@ FAMILY = replace(
     read_config=FIELDS.read,
     write_config=FIELDS.write,
     prefix="albert.",
-    rules=BODY,
+    table=BODY,
     pooler=POOLER,
     architectures={
         "AlbertModel": Architecture(heads.Pooled, POOLER, has_prefix=False),
-        "AlbertForMaskedLM": Architecture(heads.MLM, MASKED + NO_POOLER + NO_ORDER),
-        "AlbertForPreTraining": Architecture(heads.Pretraining, MASKED + POOLER + ORDER),
+        "AlbertForMaskedLM": Architecture(heads.MLM, MASKED | UNUSED),
+        "AlbertForPreTraining": Architecture(heads.Pretraining, MASKED | POOLER | ORDER),
         "AlbertForSequenceClassification": _classified(heads.Classifier),
         "AlbertForMultipleChoice": _classified(heads.MultipleChoice),
         **per_token("Albert", "classifier_dropout_prob"),

@@ -15,18 +15,11 @@ import torch
 from torch import Tensor
 
 from course_lib.errors import CourseError
-from course_lib.families.bert import moved_norms, with_offset, without_offset
-from course_lib.families.rules import (
-    Architecture,
-    Family,
-    Fields,
-    Rule,
-    Values,
-    classes,
-    dropped,
-    pairs,
-    transformer,
-)
+from course_lib.families.bert import SPAN, moved_norms, with_offset, without_offset
+from course_lib.families.family import Architecture, Family, classes
+from course_lib.families.fields import Entry, Fields, Values
+from course_lib.families.transformer import transformer
+from course_lib.families.weight_tables import Converted, Table
 from course_lib.model.config import EmbedConfig, Learned, StackConfig
 from course_lib.model.heads import QuestionAnswering
 from course_lib.model.seq2seq import (
@@ -66,9 +59,14 @@ def bart_lm(config: StackConfig, start: int = START) -> Seq2SeqLM:
     return Seq2SeqLM(EncoderDecoder(config, start=start), bias=True)
 
 
-# The sizes in which an encoder may differ from its decoder, and their entries in config.json.
-SIZES = {"layers": "layers", "attention_heads": "heads", "ffn_dim": "hidden"}
-ENCODER = Fields({f"encoder_{theirs}": (ours, None) for theirs, ours in SIZES.items()})
+# The sizes in which an encoder may differ from its decoder.
+ENCODER = Fields(
+    {
+        "encoder_layers": Entry("layers"),
+        "encoder_attention_heads": Entry("heads"),
+        "encoder_ffn_dim": Entry("hidden"),
+    }
+)
 FIELDS = Fields.of("bart", fixed={"causal": True, "cross": True, "norm": "post"})
 
 
@@ -115,30 +113,25 @@ def _write_sides(model: Any) -> dict[str, Any]:
     return {"decoder_start_token_id": model.stack.start, **ENCODER.write(encoder)}
 
 
-def _attention(theirs: str, ours: str, norm: str) -> tuple[Rule, ...]:
-    """The rules of an attention and its norm, by their names."""
-    projections = pairs(theirs, ours, q_proj="q", k_proj="k", v_proj="v", out_proj="out")
-    return (*projections, *pairs(norm, f"{ours}_norm"))
-
-
-def _side(side: str) -> tuple[Rule, ...]:
-    """The rules of the "encoder" or the "decoder"."""
-    layer = f"{side}.layers.{{}}"
-    block = f"{side}.blocks.{{}}"
-    return (
-        *dropped(f"{side}.embed_tokens.weight"),  # tied to shared.weight
-        Rule(
-            f"{side}.embed_positions.weight",
-            f"{side}.position.table.weight",
-            without_offset,
-            with_offset,
+def _side(side: str) -> Table:
+    """The table of the "encoder" or the "decoder"."""
+    layer = f"{side}.layers.{{layer}}"
+    block = f"{side}.blocks.{{layer}}"
+    return {
+        f"{side}.embed_tokens.weight": None,  # tied to shared.weight
+        f"{side}.embed_positions.weight": Converted(
+            (f"{side}.position.table.weight",), to_ours=without_offset, to_public=with_offset
         ),
-        *pairs(f"{side}.layernorm_embedding", f"{side}.embed.norm"),
-        *_attention(f"{layer}.self_attn", f"{block}.attn", f"{layer}.self_attn_layer_norm"),
-        *pairs(f"{layer}.fc1", f"{block}.ff.up"),
-        *pairs(f"{layer}.fc2", f"{block}.ff.down"),
-        *pairs(f"{layer}.final_layer_norm", f"{block}.ff_norm"),
-    )
+        f"{side}.layernorm_embedding.*": f"{side}.embed.norm.*",
+        f"{layer}.self_attn.q_proj.*": f"{block}.attn.q.*",
+        f"{layer}.self_attn.k_proj.*": f"{block}.attn.k.*",
+        f"{layer}.self_attn.v_proj.*": f"{block}.attn.v.*",
+        f"{layer}.self_attn.out_proj.*": f"{block}.attn.out.*",
+        f"{layer}.self_attn_layer_norm.*": f"{block}.attn_norm.*",
+        f"{layer}.fc1.*": f"{block}.ff.up.*",
+        f"{layer}.fc2.*": f"{block}.ff.down.*",
+        f"{layer}.final_layer_norm.*": f"{block}.ff_norm.*",
+    }
 
 
 def _twice(x: Tensor) -> Tensor:
@@ -150,37 +143,36 @@ def _first_half(x: Tensor) -> Tensor:
 
 
 # One public table holds the token vectors of both sides.
-SHARED = Rule(
-    "shared.weight",
+SHARED = Converted(
     ("encoder.embed.tokens.weight", "decoder.embed.tokens.weight"),
-    _twice,
-    _first_half,
+    to_ours=_twice,
+    to_public=_first_half,
 )
-# How a BART's weights are named: there, and here.
-BODY = (
-    SHARED,
-    *_side("encoder"),
-    *_side("decoder"),
-    *_attention(
-        "decoder.layers.{}.encoder_attn",
-        "decoder.blocks.{}.cross",
-        "decoder.layers.{}.encoder_attn_layer_norm",
-    ),
-)
-LM_HEAD = (
-    Rule("final_logits_bias", "bias", lambda x: x[0], lambda x: x[None]),
-    *dropped("lm_head.weight"),  # tied to shared.weight
-)
-CLASSIFIER = (
-    *pairs("classification_head.dense", "dense"),
-    *pairs("classification_head.out_proj", "out"),
-)
+# How a BART's weights are called: there, and here.
+BODY: Table = {
+    "shared.weight": SHARED,
+    **_side("encoder"),
+    **_side("decoder"),
+    "decoder.layers.{layer}.encoder_attn.q_proj.*": "decoder.blocks.{layer}.cross.q.*",
+    "decoder.layers.{layer}.encoder_attn.k_proj.*": "decoder.blocks.{layer}.cross.k.*",
+    "decoder.layers.{layer}.encoder_attn.v_proj.*": "decoder.blocks.{layer}.cross.v.*",
+    "decoder.layers.{layer}.encoder_attn.out_proj.*": "decoder.blocks.{layer}.cross.out.*",
+    "decoder.layers.{layer}.encoder_attn_layer_norm.*": "decoder.blocks.{layer}.cross_norm.*",
+}
+LM_HEAD: Table = {
+    "final_logits_bias": Converted(("bias",), to_ours=lambda x: x[0], to_public=lambda x: x[None]),
+    "lm_head.weight": None,  # tied to shared.weight
+}
+CLASSIFIER: Table = {
+    "classification_head.dense.*": "dense.*",
+    "classification_head.out_proj.*": "out.*",
+}
 
 
 def _body(config: StackConfig, values: Values) -> EncoderDecoder:
     """Both stacks; `config` is the decoder's, and the encoder may have other sizes."""
     sizes = {
-        ours: values[theirs] for theirs, (ours, _) in ENCODER.entries.items() if theirs in values
+        entry.field: values[public] for public, entry in ENCODER.entries.items() if public in values
     }
     encoder = replace(encoder_config(config), **sizes)
     start = values.get("decoder_start_token_id", START)
@@ -212,40 +204,34 @@ FAMILY = Family(
     read_config=_read_config,
     write_config=write_config,
     prefix="model.",
-    rules=BODY,
+    table=BODY,
     architectures={
         "BartModel": _public(Hidden, has_prefix=False),
         "BartForConditionalGeneration": _public(Seq2SeqLM, LM_HEAD, _with_constant),
         "BartForSequenceClassification": _public(
             Seq2SeqClassifier, CLASSIFIER, _classifier, write=_write_classifier
         ),
-        "BartForQuestionAnswering": _public(QuestionAnswering, pairs("qa_outputs", "out")),
+        "BartForQuestionAnswering": _public(QuestionAnswering, SPAN),
     },
 )
 
 
-def _blenderbot_side(side: str) -> tuple[Rule, ...]:
-    """A side's rules where they differ from BART's: a last norm, and no offset of positions."""
-    return (
-        *pairs(f"{side}.layer_norm", f"{side}.norm"),
-        Rule(f"{side}.embed_positions.weight", f"{side}.position.table.weight"),
-    )
-
-
-# Blenderbot has no norm on the embedding, and its table of positions has no offset.
-_BART_ONLY = ("layernorm_embedding", "embed_positions")
-BLENDERBOT_BODY = (
-    *(rule for rule in BODY if not any(name in rule.theirs for name in _BART_ONLY)),
-    *_blenderbot_side("encoder"),
-    *_blenderbot_side("decoder"),
-)
+# Blenderbot has no norm on the embedding but a last one, and its table of positions has no offset.
+BLENDERBOT_BODY: Table = {
+    public: ours for public, ours in BODY.items() if ".layernorm_embedding." not in public
+} | {
+    "encoder.embed_positions.weight": "encoder.position.table.weight",
+    "decoder.embed_positions.weight": "decoder.position.table.weight",
+    "encoder.layer_norm.*": "encoder.norm.*",
+    "decoder.layer_norm.*": "decoder.norm.*",
+}
 BLENDERBOT_FAMILY = replace(
     FAMILY,
     name="blenderbot",
     config=lambda vocab=8008, **size: moved_norms(bart(vocab, **size)),
     read_config=lambda values: moved_norms(_read_config(values)),
     write_config=lambda config: write_config(config) | {"encoder_no_repeat_ngram_size": 0},
-    rules=BLENDERBOT_BODY,
+    table=BLENDERBOT_BODY,
     architectures={
         "BlenderbotModel": FAMILY.architectures["BartModel"],
         "BlenderbotForConditionalGeneration": FAMILY.architectures["BartForConditionalGeneration"],

@@ -22,17 +22,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from course_lib.families.rules import (
-    Architecture,
-    Family,
-    Fields,
-    Rule,
-    Values,
-    classes,
-    dropped,
-    pairs,
-    transformer,
-)
+from course_lib.families.family import Architecture, Family, classes
+from course_lib.families.fields import Fields, Values
+from course_lib.families.transformer import transformer
+from course_lib.families.weight_tables import Converted, Table
 from course_lib.model import heads
 from course_lib.model.config import EmbedConfig, Learned, StackConfig
 from course_lib.model.seq2seq import Hidden
@@ -77,59 +70,43 @@ FIELDS = Fields.of(
     fixed={"embed": {"norm": True}, "norm": "post"},
     published={"position_embedding_type": "absolute", "is_decoder": False},
 )
-# How a BERT's weights are named: there, and here.
-EMBEDDINGS = (
-    Rule("embeddings.word_embeddings.weight", "embed.tokens.weight"),
-    Rule("embeddings.token_type_embeddings.weight", "embed.segments.weight"),
-    Rule("embeddings.position_embeddings.weight", "position.table.weight"),
-    *dropped("embeddings.position_ids"),  # 0, 1, 2, ...: older files hold it as a buffer
-    *pairs("embeddings.LayerNorm", "embed.norm"),
-)
-# From the attention's output to the next layer. RoBERTa, ELECTRA and DeBERTa use the same names.
-AROUND = (
-    *pairs("encoder.layer.{}.attention.output.dense", "blocks.{}.attn.out"),
-    *pairs("encoder.layer.{}.attention.output.LayerNorm", "blocks.{}.attn_norm"),
-    *pairs("encoder.layer.{}.intermediate.dense", "blocks.{}.ff.up"),
-    *pairs("encoder.layer.{}.output.dense", "blocks.{}.ff.down"),
-    *pairs("encoder.layer.{}.output.LayerNorm", "blocks.{}.ff_norm"),
-)
-BODY = (
-    *EMBEDDINGS,
-    *pairs("encoder.layer.{}.attention.self", "blocks.{}.attn", query="q", key="k", value="v"),
-    *AROUND,
-)
-# The parts outside of the body. A file may hold them although a class does not use them.
-POOLER = pairs("pooler.dense", "pooler.dense")
-NO_POOLER = dropped("pooler.dense.weight", "pooler.dense.bias")
-CLASSIFIER = pairs("classifier", "out")
-
-
-def masked(dense: str, norm: str, bias: str, output: str) -> tuple[Rule, ...]:
-    """The rules of a masked-language-model head, by the public names of its parts.
-
-    Args:
-        dense: the linear layer.
-        norm: the norm.
-        bias: the bias of the output.
-        output: the output matrix: a second name of the token vectors, and perhaps of the bias.
-    """
-    tied = [f"{output}.weight"]
-    if bias != f"{output}.bias":
-        tied.append(f"{output}.bias")
-    return (
-        *pairs(dense, "head.dense"),
-        *pairs(norm, "head.norm"),
-        Rule(bias, "head.bias"),
-        *dropped(*tied),
-    )
-
-
-_CLS = "cls.predictions"
-MASKED = masked(
-    f"{_CLS}.transform.dense", f"{_CLS}.transform.LayerNorm", f"{_CLS}.bias", f"{_CLS}.decoder"
-)
-NEXT = pairs("cls.seq_relationship", "next")
-NO_NEXT = dropped("cls.seq_relationship.weight", "cls.seq_relationship.bias")
+# How a BERT's weights are called: there, and here (weight_tables.py explains the signs).
+EMBEDDINGS: Table = {
+    "embeddings.word_embeddings.weight": "embed.tokens.weight",
+    "embeddings.token_type_embeddings.weight": "embed.segments.weight",
+    "embeddings.position_embeddings.weight": "position.table.weight",
+    "embeddings.position_ids": None,  # 0, 1, 2, ...: older files hold it as a buffer
+    "embeddings.LayerNorm.*": "embed.norm.*",
+}
+# From the attention's output to the next layer. DeBERTa uses the same names.
+AFTER_ATTENTION: Table = {
+    "encoder.layer.{layer}.attention.output.dense.*": "blocks.{layer}.attn.out.*",
+    "encoder.layer.{layer}.attention.output.LayerNorm.*": "blocks.{layer}.attn_norm.*",
+    "encoder.layer.{layer}.intermediate.dense.*": "blocks.{layer}.ff.up.*",
+    "encoder.layer.{layer}.output.dense.*": "blocks.{layer}.ff.down.*",
+    "encoder.layer.{layer}.output.LayerNorm.*": "blocks.{layer}.ff_norm.*",
+}
+BODY: Table = {
+    **EMBEDDINGS,
+    "encoder.layer.{layer}.attention.self.query.*": "blocks.{layer}.attn.q.*",
+    "encoder.layer.{layer}.attention.self.key.*": "blocks.{layer}.attn.k.*",
+    "encoder.layer.{layer}.attention.self.value.*": "blocks.{layer}.attn.v.*",
+    **AFTER_ATTENTION,
+}
+# The parts outside of the body.
+POOLER: Table = {"pooler.dense.*": "pooler.dense.*"}
+CLASSIFIER: Table = {"classifier.*": "out.*"}
+SPAN: Table = {"qa_outputs.*": "out.*"}
+MASKED: Table = {
+    "cls.predictions.transform.dense.*": "head.dense.*",
+    "cls.predictions.transform.LayerNorm.*": "head.norm.*",
+    "cls.predictions.bias": "head.bias",
+    "cls.predictions.decoder.*": None,  # other names of the token vectors and of this bias
+}
+NEXT: Table = {"cls.seq_relationship.*": "next.*"}
+# A file for masked tokens may hold these parts, which its class does not use.
+NO_POOLER: Table = {"pooler.dense.*": None}
+NO_NEXT: Table = {"cls.seq_relationship.*": None}
 
 
 def dropout_from(
@@ -157,15 +134,13 @@ def per_token(name: str, dropout: str = "") -> dict[str, Architecture]:
         tagger = replace(tagger, options=options, write=written_dropout(dropout))
     return {
         f"{name}ForTokenClassification": tagger,
-        f"{name}ForQuestionAnswering": Architecture(
-            heads.QuestionAnswering, pairs("qa_outputs", "out")
-        ),
+        f"{name}ForQuestionAnswering": Architecture(heads.QuestionAnswering, SPAN),
     }
 
 
 def pooled(
     head: type[nn.Module],
-    rules: tuple[Rule, ...],
+    table: Table,
     dropout: str,
     default: float | None = None,
     *,
@@ -176,7 +151,7 @@ def pooled(
 
     Args:
         head: our class.
-        rules: of the pooler and the last layer.
+        table: of the pooler and the last layer.
         dropout: config.json's name of the dropout before the last layer.
         default: that dropout where config.json does not have it; None: the stack's.
         activation: of the pooler.
@@ -199,11 +174,11 @@ def pooled(
             values[inner] = model.pooler.dropout.p
         return values
 
-    return Architecture(head, rules, options, write=write)
+    return Architecture(head, table, options, write=write)
 
 
 _classified = partial(
-    Architecture, rules=POOLER + CLASSIFIER, write=written_dropout("classifier_dropout")
+    Architecture, table=POOLER | CLASSIFIER, write=written_dropout("classifier_dropout")
 )
 FAMILY = Family(
     name="bert",
@@ -213,12 +188,12 @@ FAMILY = Family(
     read_config=FIELDS.read,
     write_config=FIELDS.write,
     prefix="bert.",
-    rules=BODY,
+    table=BODY,
     pooler=POOLER,
     architectures={
         "BertModel": Architecture(heads.Pooled, POOLER, has_prefix=False),
-        "BertForMaskedLM": Architecture(heads.MLM, MASKED + NO_POOLER + NO_NEXT),
-        "BertForPreTraining": Architecture(heads.Pretraining, MASKED + POOLER + NEXT),
+        "BertForMaskedLM": Architecture(heads.MLM, MASKED | NO_POOLER | NO_NEXT),
+        "BertForPreTraining": Architecture(heads.Pretraining, MASKED | POOLER | NEXT),
         "BertForSequenceClassification": _classified(
             heads.Classifier, options=dropout_from("classifier_dropout", classes)
         ),
@@ -234,22 +209,20 @@ FAMILY = Family(
 # Megatron-BERT
 
 
-def _megatron(rule: Rule) -> Rule:
-    """The same weight under Megatron-BERT's name."""
-    theirs = rule.theirs.replace("attention.output.LayerNorm", "attention.ln")
-    return replace(rule, theirs=theirs.replace("layer.{}.output.LayerNorm", "layer.{}.ln"))
-
-
-# Megatron-BERT: the same weights, some under other names, and one more norm behind the last block.
+# Other names of the norms; none on the embedding, one behind the last block.
+MEGATRON_BODY: Table = {
+    public: ours for public, ours in BODY.items() if not public.endswith(".LayerNorm.*")
+} | {
+    "encoder.layer.{layer}.attention.ln.*": "blocks.{layer}.attn_norm.*",
+    "encoder.layer.{layer}.ln.*": "blocks.{layer}.ff_norm.*",
+    "encoder.ln.*": "norm.*",
+}
 MEGATRON_FAMILY = replace(
     FAMILY,
     name="megatron-bert",
     config=lambda vocab=30522, **size: moved_norms(bert(vocab, **size)),
     read_config=lambda values: moved_norms(FIELDS.read(values)),
-    rules=(
-        *(_megatron(rule) for rule in BODY if not rule.theirs.startswith("embeddings.LayerNorm")),
-        *pairs("encoder.ln", "norm"),
-    ),
+    table=MEGATRON_BODY,
     architectures={f"Megatron{name}": public for name, public in FAMILY.architectures.items()},
 )
 
@@ -296,15 +269,19 @@ def gelu_head(body: Transformer, values: Values) -> dict[str, Any]:
     return {"activation": "gelu"}
 
 
-# RoBERTa's table of positions, in place of BERT's rule.
-TABLE = Rule(
-    "embeddings.position_embeddings.weight", "position.table.weight", without_offset, with_offset
-)
-ROBERTA_MASKED = masked("lm_head.dense", "lm_head.layer_norm", "lm_head.bias", "lm_head.decoder")
-DENSE_CLASSIFIER = (
-    *pairs("classifier.dense", "pooler.dense"),
-    *pairs("classifier.out_proj", "out"),
-)
+ROBERTA_BODY: Table = {
+    **BODY,
+    "embeddings.position_embeddings.weight": Converted(
+        ("position.table.weight",), to_ours=without_offset, to_public=with_offset
+    ),
+}
+ROBERTA_MASKED: Table = {
+    "lm_head.dense.*": "head.dense.*",
+    "lm_head.layer_norm.*": "head.norm.*",
+    "lm_head.bias": "head.bias",
+    "lm_head.decoder.*": None,  # other names of the token vectors and of this bias
+}
+DENSE_CLASSIFIER: Table = {"classifier.dense.*": "pooler.dense.*", "classifier.out_proj.*": "out.*"}
 ROBERTA_FAMILY = replace(
     FAMILY,
     name="roberta",
@@ -314,14 +291,14 @@ ROBERTA_FAMILY = replace(
     read_config=ROBERTA_FIELDS.read,
     write_config=_write_roberta,
     prefix="roberta.",
-    rules=tuple(TABLE if rule.theirs == TABLE.theirs else rule for rule in BODY),
+    table=ROBERTA_BODY,
     architectures={
         "RobertaModel": Architecture(heads.Pooled, POOLER, has_prefix=False),
-        "RobertaForMaskedLM": Architecture(heads.MLM, ROBERTA_MASKED + NO_POOLER, gelu_head),
+        "RobertaForMaskedLM": Architecture(heads.MLM, ROBERTA_MASKED | NO_POOLER, gelu_head),
         "RobertaForSequenceClassification": pooled(
             heads.Classifier, DENSE_CLASSIFIER, "classifier_dropout", inner="classifier_dropout"
         ),
-        "RobertaForMultipleChoice": Architecture(heads.MultipleChoice, POOLER + CLASSIFIER),
+        "RobertaForMultipleChoice": Architecture(heads.MultipleChoice, POOLER | CLASSIFIER),
         **per_token("Roberta", "classifier_dropout"),
     },
 )
@@ -371,30 +348,29 @@ def student(teacher: Transformer, layers: int | None = None) -> Transformer:
 
 # DistilBERT's config.json does not say eps.
 DISTIL_FIELDS = Fields.of("distilbert", fixed={**FIELDS.fixed, "eps": 1e-12})
-DISTIL_BODY = (
-    Rule("embeddings.word_embeddings.weight", "embed.tokens.weight"),
-    Rule("embeddings.position_embeddings.weight", "position.table.weight"),
-    *dropped("embeddings.position_ids"),
-    *pairs("embeddings.LayerNorm", "embed.norm"),
-    *pairs(
-        "transformer.layer.{}.attention",
-        "blocks.{}.attn",
-        q_lin="q",
-        k_lin="k",
-        v_lin="v",
-        out_lin="out",
-    ),
-    *pairs("transformer.layer.{}.sa_layer_norm", "blocks.{}.attn_norm"),
-    *pairs("transformer.layer.{}.ffn.lin1", "blocks.{}.ff.up"),
-    *pairs("transformer.layer.{}.ffn.lin2", "blocks.{}.ff.down"),
-    *pairs("transformer.layer.{}.output_layer_norm", "blocks.{}.ff_norm"),
-)
-DISTIL_MASKED = masked(
-    "vocab_transform", "vocab_layer_norm", "vocab_projector.bias", "vocab_projector"
-)
-DISTIL_POOLED = (*pairs("pre_classifier", "pooler.dense"), *CLASSIFIER)
+DISTIL_BODY: Table = {
+    "embeddings.word_embeddings.weight": "embed.tokens.weight",
+    "embeddings.position_embeddings.weight": "position.table.weight",
+    "embeddings.position_ids": None,
+    "embeddings.LayerNorm.*": "embed.norm.*",
+    "transformer.layer.{layer}.attention.q_lin.*": "blocks.{layer}.attn.q.*",
+    "transformer.layer.{layer}.attention.k_lin.*": "blocks.{layer}.attn.k.*",
+    "transformer.layer.{layer}.attention.v_lin.*": "blocks.{layer}.attn.v.*",
+    "transformer.layer.{layer}.attention.out_lin.*": "blocks.{layer}.attn.out.*",
+    "transformer.layer.{layer}.sa_layer_norm.*": "blocks.{layer}.attn_norm.*",
+    "transformer.layer.{layer}.ffn.lin1.*": "blocks.{layer}.ff.up.*",
+    "transformer.layer.{layer}.ffn.lin2.*": "blocks.{layer}.ff.down.*",
+    "transformer.layer.{layer}.output_layer_norm.*": "blocks.{layer}.ff_norm.*",
+}
+DISTIL_MASKED: Table = {
+    "vocab_transform.*": "head.dense.*",
+    "vocab_layer_norm.*": "head.norm.*",
+    "vocab_projector.bias": "head.bias",
+    "vocab_projector.weight": None,  # another name of the token vectors
+}
+DISTIL_POOLED: Table = {"pre_classifier.*": "pooler.dense.*", **CLASSIFIER}
 _distilled = partial(
-    pooled, rules=DISTIL_POOLED, dropout="seq_classif_dropout", default=0.2, activation=torch.relu
+    pooled, table=DISTIL_POOLED, dropout="seq_classif_dropout", default=0.2, activation=torch.relu
 )
 
 DISTIL_FAMILY = replace(
@@ -404,8 +380,8 @@ DISTIL_FAMILY = replace(
     read_config=DISTIL_FIELDS.read,
     write_config=DISTIL_FIELDS.write,
     prefix="distilbert.",
-    rules=DISTIL_BODY,
-    pooler=(),
+    table=DISTIL_BODY,
+    pooler={},
     architectures={
         "DistilBertModel": Architecture(Hidden, has_prefix=False),
         "DistilBertForMaskedLM": Architecture(heads.MLM, DISTIL_MASKED),

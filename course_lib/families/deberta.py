@@ -17,8 +17,10 @@ from torch import Tensor
 
 from course_lib.errors import CourseError
 from course_lib.families import bert
-from course_lib.families.bert import AROUND, CLASSIFIER, POOLER, per_token, pooled
-from course_lib.families.rules import Architecture, Fields, Rule, Values, changed, dropped, pairs
+from course_lib.families.bert import AFTER_ATTENTION, CLASSIFIER, POOLER, per_token, pooled
+from course_lib.families.family import Architecture
+from course_lib.families.fields import Entry, Fields, Values, changed
+from course_lib.families.weight_tables import Converted, Table
 from course_lib.model import heads
 from course_lib.model.config import Disentangled, StackConfig
 from course_lib.model.seq2seq import Hidden
@@ -38,8 +40,8 @@ def deberta(vocab: int = 50265, *, length: int = 512, **size: Any) -> StackConfi
 
 _ENTRIES = dict(bert.FIELDS.entries)
 del _ENTRIES["max_position_embeddings"]  # there is no table of positions
-_ENTRIES["type_vocab_size"] = ("embed.segments", 0)
-_ENTRIES["layer_norm_eps"] = ("eps", 1e-7)
+_ENTRIES["type_vocab_size"] = Entry("embed.segments", default=0)
+_ENTRIES["layer_norm_eps"] = Entry("eps", default=1e-7)
 FIELDS = Fields(
     _ENTRIES,
     fixed=bert.FIELDS.fixed,
@@ -87,40 +89,46 @@ def _exchanged(x: Tensor, outer: int, inner: int) -> Tensor:
     return parts.transpose(0, 1).reshape(x.shape)
 
 
-def body(model: Any) -> tuple[Rule, ...]:
-    """The body's rules. Their q, k and v are one matrix, head by head; ours follow one another."""
+def body_table(model: Any) -> Table:
+    """How the body's weights are called: there, and here."""
+    # Their q, k and v are one matrix, head by head; ours follow one another.
     n_heads = model.stack.config.heads
-    theirs = "encoder.layer.{}.attention.self"
-    ours = "blocks.{}.attn"
-    qkv = (f"{ours}.q.weight", f"{ours}.k.weight", f"{ours}.v.weight")
-    to_ours = partial(_exchanged, outer=n_heads, inner=3)
-    to_theirs = partial(_exchanged, outer=3, inner=n_heads)
-
-    segments: tuple[Rule, ...] = ()
-    if model.stack.config.embed.segments:
-        segments = (Rule("embeddings.token_type_embeddings.weight", "embed.segments.weight"),)
-    return (
-        Rule("embeddings.word_embeddings.weight", "embed.tokens.weight"),
-        *segments,
-        # Absolute positions belong to the enhanced mask decoder.
-        *dropped("embeddings.position_embeddings.weight", "embeddings.position_ids"),
-        *pairs("embeddings.LayerNorm", "embed.norm"),
-        Rule("encoder.rel_embeddings.weight", "position.table.weight"),
-        Rule(f"{theirs}.in_proj.weight", qkv, to_ours, to_theirs),
-        Rule(f"{theirs}.q_bias", f"{ours}.q.bias"),
-        Rule(f"{theirs}.v_bias", f"{ours}.v.bias"),
-        Rule(f"{theirs}.pos_proj.weight", f"{ours}.position.k.weight"),
-        *pairs(f"{theirs}.pos_q_proj", f"{ours}.position.q"),
-        *AROUND,
+    qkv = Converted(
+        (
+            "blocks.{layer}.attn.q.weight",
+            "blocks.{layer}.attn.k.weight",
+            "blocks.{layer}.attn.v.weight",
+        ),
+        to_ours=partial(_exchanged, outer=n_heads, inner=3),
+        to_public=partial(_exchanged, outer=3, inner=n_heads),
     )
+    segments: Table = {}
+    if model.stack.config.embed.segments:
+        segments["embeddings.token_type_embeddings.weight"] = "embed.segments.weight"
+    attention = "encoder.layer.{layer}.attention.self"
+    return {
+        "embeddings.word_embeddings.weight": "embed.tokens.weight",
+        **segments,
+        # Absolute positions belong to the enhanced mask decoder.
+        "embeddings.position_embeddings.weight": None,
+        "embeddings.position_ids": None,
+        "embeddings.LayerNorm.*": "embed.norm.*",
+        "encoder.rel_embeddings.weight": "position.table.weight",
+        f"{attention}.in_proj.weight": qkv,
+        f"{attention}.q_bias": "blocks.{layer}.attn.q.bias",
+        f"{attention}.v_bias": "blocks.{layer}.attn.v.bias",
+        f"{attention}.pos_proj.weight": "blocks.{layer}.attn.position.k.weight",
+        f"{attention}.pos_q_proj.*": "blocks.{layer}.attn.position.q.*",
+        **AFTER_ATTENTION,
+    }
 
 
 # Published files have other names for the head than transformers gives it.
-PUBLISHED_HEAD = (
-    *pairs("lm_predictions.lm_head.dense", "head.dense"),
-    *pairs("lm_predictions.lm_head.LayerNorm", "head.norm"),
-    Rule("lm_predictions.lm_head.bias", "head.bias"),
-)
+PUBLISHED_HEAD: Table = {
+    "lm_predictions.lm_head.dense.*": "head.dense.*",
+    "lm_predictions.lm_head.LayerNorm.*": "head.norm.*",
+    "lm_predictions.lm_head.bias": "head.bias",
+}
 
 FAMILY = replace(
     bert.FAMILY,
@@ -130,14 +138,14 @@ FAMILY = replace(
     read_config=_read_config,
     write_config=_write_config,
     prefix="deberta.",
-    rules=body,
-    pooler=(),
+    table=body_table,
+    pooler={},
     architectures={
         "DebertaModel": Architecture(Hidden, has_prefix=False),
-        "DebertaForMaskedLM": Architecture(heads.MLM, bert.MASKED + PUBLISHED_HEAD),
+        "DebertaForMaskedLM": Architecture(heads.MLM, bert.MASKED | PUBLISHED_HEAD),
         "DebertaForSequenceClassification": pooled(
             heads.Classifier,
-            POOLER + CLASSIFIER,
+            POOLER | CLASSIFIER,
             "cls_dropout",
             activation=F.gelu,
             inner="pooler_dropout",

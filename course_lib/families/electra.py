@@ -16,7 +16,9 @@ from torch import Tensor, nn
 
 from course_lib.families import bert
 from course_lib.families.bert import CLASSIFIER, DENSE_CLASSIFIER, gelu_head, per_token, pooled
-from course_lib.families.rules import Architecture, Rule, Values, pairs
+from course_lib.families.family import Architecture
+from course_lib.families.fields import Values
+from course_lib.families.weight_tables import Table
 from course_lib.model import heads
 from course_lib.model.config import StackConfig
 from course_lib.model.seq2seq import Hidden
@@ -147,24 +149,24 @@ def _write_config(config: StackConfig) -> dict[str, Any]:
     return bert.FIELDS.write(config) | {"embedding_size": config.embed.width or config.width}
 
 
-def body(model: Any) -> tuple[Rule, ...]:
-    """BERT's rules, and one more layer where the token vectors are narrower than the model."""
+def body_table(model: Any) -> Table:
+    """BERT's table, and one more layer where the token vectors are narrower than the model."""
     if model.stack.config.embed.width is None:
         return bert.BODY
-    return bert.BODY + pairs("embeddings_project", "embed.project")
+    return {**bert.BODY, "embeddings_project.*": "embed.project.*"}
 
 
-MASKED = bert.masked(
-    "generator_predictions.dense",
-    "generator_predictions.LayerNorm",
-    "generator_lm_head.bias",
-    "generator_lm_head",
-)
-REPLACED = (
-    *pairs("discriminator_predictions.dense", "dense"),
-    *pairs("discriminator_predictions.dense_prediction", "score"),
-)
-CHOICE = (*pairs("sequence_summary.summary", "pooler.dense"), *CLASSIFIER)
+MASKED: Table = {
+    "generator_predictions.dense.*": "head.dense.*",
+    "generator_predictions.LayerNorm.*": "head.norm.*",
+    "generator_lm_head.bias": "head.bias",
+    "generator_lm_head.weight": None,  # another name of the token vectors
+}
+REPLACED: Table = {
+    "discriminator_predictions.dense.*": "dense.*",
+    "discriminator_predictions.dense_prediction.*": "score.*",
+}
+CHOICE: Table = {"sequence_summary.summary.*": "pooler.dense.*", **CLASSIFIER}
 
 FAMILY = replace(
     bert.FAMILY,
@@ -175,8 +177,8 @@ FAMILY = replace(
     read_config=_read_config,
     write_config=_write_config,
     prefix="electra.",
-    rules=body,
-    pooler=(),
+    table=body_table,
+    pooler={},
     architectures={
         "ElectraModel": Architecture(Hidden, has_prefix=False),
         "ElectraForPreTraining": Architecture(heads.RTD, REPLACED),

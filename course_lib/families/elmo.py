@@ -20,7 +20,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from course_lib.errors import CourseError
-from course_lib.families.rules import Rule, convert
+from course_lib.families.weight_tables import Converted, Table, convert
 from course_lib.files import atomic_write, read_json
 from course_lib.model.heads import Mask
 from course_lib.model.lstm import ProjectedLSTM, reverse, reversed_order, right_padded
@@ -382,7 +382,7 @@ def load_published(folder: str | Path) -> Elmo:
     try:
         with h5py.File(path, "r") as file:
             file.visititems(take)
-        model.load_state_dict(convert(weights, rules(config), model))
+        model.load_state_dict(convert(weights, weight_table(config), model))
     except (OSError, TypeError, RuntimeError) as error:
         raise CourseError(
             f"The weights {path} cannot be read, or are not those of options.json ({error})."
@@ -420,43 +420,49 @@ def read_options(values: Mapping[str, Any]) -> ElmoConfig:
         ) from None
 
 
-def rules(config: ElmoConfig) -> tuple[Rule, ...]:
-    """The names of weights.hdf5, and what differs there.
-
-    Matrices are [in, out]. The LSTMs' gates are in the order i, j, f, o (ours: i, f, o, j). The
-    forget gate's bias lacks the 1 that is added when it runs. Character 0 has no vector.
-    """
-
-    def gates(x: Tensor) -> Tensor:
-        i, j, f, o = x.chunk(4, dim=-1)
-        return torch.cat([i, f, o, j], dim=-1)
-
-    def kernel(x: Tensor) -> Tensor:
-        # [D + P, 4H] with D = P: cut in two, then one below the other, [8H, P].
-        inputs, recurrent = gates(x).t().chunk(2, dim=1)
-        return torch.cat((inputs, recurrent))
-
-    def linear(theirs: str, ours: str) -> tuple[Rule, Rule]:
-        weight = Rule(theirs.format("W"), f"{ours}.weight", Tensor.t)
-        return weight, Rule(theirs.format("b"), f"{ours}.bias")
-
-    table = [Rule("char_embed", "tokens.characters.weight", lambda x: F.pad(x, (0, 0, 1, 0)))]
+def weight_table(config: ElmoConfig) -> Table:
+    """How the weights in weights.hdf5 are called: there, and here. Their matrices are [in, out]."""
+    table: Table = {
+        # Character 0 has no vector there.
+        "char_embed": Converted(("tokens.characters.weight",), lambda x: F.pad(x, (0, 0, 1, 0))),
+    }
     for i in range(len(config.filters)):
-        table.append(
-            Rule(f"CNN/W_cnn_{i}", f"tokens.filters.{i}.weight", lambda x: x[0].permute(2, 1, 0))
-        )
-        table.append(Rule(f"CNN/b_cnn_{i}", f"tokens.filters.{i}.bias"))
+        filters = f"tokens.filters.{i}"
+        table[f"CNN/W_cnn_{i}"] = Converted((f"{filters}.weight",), lambda x: x[0].permute(2, 1, 0))
+        table[f"CNN/b_cnn_{i}"] = f"{filters}.bias"
     for i in range(config.highways):
-        for part in ("carry", "transform"):
-            table += linear(f"CNN_high_{i}/{{}}_{part}", f"tokens.highways.{i}.{part}")
+        highway = f"tokens.highways.{i}"
+        table[f"CNN_high_{i}/W_carry"] = Converted((f"{highway}.carry.weight",), Tensor.t)
+        table[f"CNN_high_{i}/b_carry"] = f"{highway}.carry.bias"
+        table[f"CNN_high_{i}/W_transform"] = Converted((f"{highway}.transform.weight",), Tensor.t)
+        table[f"CNN_high_{i}/b_transform"] = f"{highway}.transform.bias"
     if sum(many for _, many in config.filters) != config.width:
-        table += linear("CNN_proj/{}_proj", "tokens.project")
-    for side, lstms in enumerate(("forwards", "backwards")):
+        table["CNN_proj/W_proj"] = Converted(("tokens.project.weight",), Tensor.t)
+        table["CNN_proj/b_proj"] = "tokens.project.bias"
+    for number, direction in enumerate(("forwards", "backwards")):
         for i in range(config.layers):
-            theirs = f"RNN_{side}/RNN/MultiRNNCell/Cell{i}/LSTMCell"
-            ours = f"{lstms}.{i}"
-            both = (f"{ours}.inputs.weight", f"{ours}.recurrent")
-            table.append(Rule(f"{theirs}/W_0", both, kernel))
-            table.append(Rule(f"{theirs}/B", f"{ours}.inputs.bias", gates))
-            table.append(Rule(f"{theirs}/W_P_0", f"{ours}.project", Tensor.t))
-    return tuple(table)
+            cell = f"RNN_{number}/RNN/MultiRNNCell/Cell{i}/LSTMCell"
+            lstm = f"{direction}.{i}"
+            matrices = (f"{lstm}.inputs.weight", f"{lstm}.recurrent")
+            table[f"{cell}/W_0"] = Converted(matrices, _kernel)
+            table[f"{cell}/B"] = Converted((f"{lstm}.inputs.bias",), _gates)
+            table[f"{cell}/W_P_0"] = Converted((f"{lstm}.project",), Tensor.t)
+    return table
+
+
+def _gates(x: Tensor) -> Tensor:
+    """An LSTM's gates in our order, i, f, o, j; theirs is i, j, f, o.
+
+    Their forget gate's bias lacks the 1 that is added when it runs.
+    """
+    i, j, f, o = x.chunk(4, dim=-1)
+    return torch.cat([i, f, o, j], dim=-1)
+
+
+def _kernel(x: Tensor) -> Tensor:
+    """An LSTM's two matrices, which lie side by side there, one below the other.
+
+    [D + P, 4H] with D = P becomes [8H, P].
+    """
+    inputs, recurrent = _gates(x).t().chunk(2, dim=1)
+    return torch.cat((inputs, recurrent))

@@ -17,18 +17,10 @@ from typing import Any, Literal, NamedTuple
 from torch import Tensor
 
 from course_lib.errors import CourseError
-from course_lib.families.rules import (
-    Architecture,
-    Family,
-    Fields,
-    Rule,
-    Values,
-    changed,
-    classes,
-    dropped,
-    pairs,
-    transformer,
-)
+from course_lib.families.family import Architecture, Family, classes
+from course_lib.families.fields import Fields, Values, changed
+from course_lib.families.transformer import transformer
+from course_lib.families.weight_tables import Converted, Table
 from course_lib.model import heads
 from course_lib.model.config import EmbedConfig, Learned, StackConfig
 from course_lib.model.transformer import Transformer
@@ -161,27 +153,25 @@ def transposed(x: Tensor) -> Tensor:
     return x.t().contiguous() if x.ndim == 2 else x
 
 
-def _conv(theirs: str, *ours: str) -> tuple[Rule, Rule]:
-    """The rules of a `Conv1D`, in which one or more of our layers stand side by side."""
-    weights = tuple(name + ".weight" for name in ours)
-    biases = tuple(name + ".bias" for name in ours)
-    return (
-        Rule(theirs + ".weight", weights, transposed, transposed),
-        Rule(theirs + ".bias", biases),
-    )
+def _conv(*ours: str) -> Converted:
+    """A `Conv1D`, in which one or more of our layers stand side by side."""
+    return Converted(ours, to_ours=transposed, to_public=transposed)
 
 
-# How the weights of a layer are named: there, and here. GPT-1 and GPT-2 have the same names.
-BLOCK = (
-    *_conv("h.{}.attn.c_attn", "blocks.{}.attn.q", "blocks.{}.attn.k", "blocks.{}.attn.v"),
-    *_conv("h.{}.attn.c_proj", "blocks.{}.attn.out"),
-    *_conv("h.{}.mlp.c_fc", "blocks.{}.ff.up"),
-    *_conv("h.{}.mlp.c_proj", "blocks.{}.ff.down"),
-    *pairs("h.{}.ln_1", "blocks.{}.attn_norm"),
-    *pairs("h.{}.ln_2", "blocks.{}.ff_norm"),
+# How the weights of a layer are called: there, and here. GPT-1 and GPT-2 have the same names.
+BLOCK: Table = {
+    "h.{layer}.attn.c_attn.*": _conv(
+        "blocks.{layer}.attn.q.*", "blocks.{layer}.attn.k.*", "blocks.{layer}.attn.v.*"
+    ),
+    "h.{layer}.attn.c_proj.*": _conv("blocks.{layer}.attn.out.*"),
+    "h.{layer}.mlp.c_fc.*": _conv("blocks.{layer}.ff.up.*"),
+    "h.{layer}.mlp.c_proj.*": _conv("blocks.{layer}.ff.down.*"),
+    "h.{layer}.ln_1.*": "blocks.{layer}.attn_norm.*",
+    "h.{layer}.ln_2.*": "blocks.{layer}.ff_norm.*",
     # The causal mask: older files hold it as a buffer.
-    *dropped("h.{}.attn.bias", "h.{}.attn.masked_bias"),
-)
+    "h.{layer}.attn.bias": None,
+    "h.{layer}.attn.masked_bias": None,
+}
 
 
 def _last_token(body: Transformer, values: Values) -> dict[str, Any]:
@@ -202,12 +192,12 @@ def _family(public: str, **own: Any) -> Family:
         tokenizer="bpe",
         prefix="transformer.",
         architectures={
-            # tied to the token vectors
-            f"{public}LMHeadModel": Architecture(heads.LM, dropped("lm_head.weight")),
+            # The output matrix is tied to the token vectors.
+            f"{public}LMHeadModel": Architecture(heads.LM, {"lm_head.weight": None}),
             f"{public}Model": Architecture(heads.LM, has_prefix=False),
             f"{public}ForSequenceClassification": Architecture(
                 heads.Classifier,
-                (Rule("score.weight", "out.weight"),),
+                {"score.weight": "out.weight"},
                 _last_token,
             ),
         },
@@ -222,12 +212,12 @@ GPT1_FAMILY = _family(
     config=partial(gpt, norm="post"),
     read_config=_read_gpt1,
     write_config=_write_gpt1,
-    rules=(
-        Rule("tokens_embed.weight", "embed.tokens.weight"),
-        Rule("positions_embed.weight", "position.table.weight"),
-        *dropped("position_ids"),
-        *BLOCK,
-    ),
+    table={
+        "tokens_embed.weight": "embed.tokens.weight",
+        "positions_embed.weight": "position.table.weight",
+        "position_ids": None,
+        **BLOCK,
+    },
 )
 GPT2_FAMILY = _family(
     "GPT2",
@@ -236,10 +226,10 @@ GPT2_FAMILY = _family(
     config=gpt,
     read_config=partial(_read, norm="pre"),
     write_config=_write_gpt2,
-    rules=(
-        Rule("wte.weight", "embed.tokens.weight"),
-        Rule("wpe.weight", "position.table.weight"),
-        *BLOCK,
-        *pairs("ln_f", "norm"),
-    ),
+    table={
+        "wte.weight": "embed.tokens.weight",
+        "wpe.weight": "position.table.weight",
+        **BLOCK,
+        "ln_f.*": "norm.*",
+    },
 )

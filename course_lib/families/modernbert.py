@@ -16,17 +16,10 @@ import torch.nn.functional as F
 
 from course_lib.errors import CourseError
 from course_lib.families.bert import CLASSIFIER, gelu_head
-from course_lib.families.rules import (
-    Architecture,
-    Family,
-    Fields,
-    Rule,
-    Values,
-    changed,
-    classes,
-    dropped,
-    transformer,
-)
+from course_lib.families.family import Architecture, Family, classes
+from course_lib.families.fields import Fields, Values, changed
+from course_lib.families.transformer import transformer
+from course_lib.families.weight_tables import Converted, Table
 from course_lib.model import heads
 from course_lib.model.config import (
     AttentionPattern,
@@ -182,46 +175,50 @@ def _write_config(config: StackConfig) -> dict[str, Any]:
     return values | {f"{role}_token_id": None for role in roles}
 
 
-def body(model: Any) -> tuple[Rule, ...]:
-    """The body's rules. Their q, k and v are one matrix; so are the gate and what it multiplies."""
-    block = "blocks.{}"
-    qkv = (f"{block}.attn.q.weight", f"{block}.attn.k.weight", f"{block}.attn.v.weight")
-    gated = (f"{block}.ff.gate.weight", f"{block}.ff.up.weight")
+def body_table(model: Any) -> Table:
+    """How the body's weights are called: there, and here."""
+    table: Table = {
+        "embeddings.tok_embeddings.weight": "embed.tokens.weight",
+        "embeddings.norm.weight": "embed.norm.weight",
+        # Their q, k and v are one matrix; so are the gate and what it multiplies.
+        "layers.{layer}.attn.Wqkv.weight": Converted(
+            (
+                "blocks.{layer}.attn.q.weight",
+                "blocks.{layer}.attn.k.weight",
+                "blocks.{layer}.attn.v.weight",
+            )
+        ),
+        "layers.{layer}.attn.Wo.weight": "blocks.{layer}.attn.out.weight",
+        "layers.{layer}.mlp_norm.weight": "blocks.{layer}.ff_norm.weight",
+        "layers.{layer}.mlp.Wi.weight": Converted(
+            ("blocks.{layer}.ff.gate.weight", "blocks.{layer}.ff.up.weight")
+        ),
+        "layers.{layer}.mlp.Wo.weight": "blocks.{layer}.ff.down.weight",
+        "final_norm.weight": "norm.weight",
+    }
     # The first layer has no norm before its attention.
-    attention_norms = (
-        Rule(f"layers.{layer}.attn_norm.weight", f"blocks.{layer}.attn_norm.weight")
-        for layer in range(1, model.stack.config.layers)
-    )
-    return (
-        Rule("embeddings.tok_embeddings.weight", "embed.tokens.weight"),
-        Rule("embeddings.norm.weight", "embed.norm.weight"),
-        *attention_norms,
-        Rule("layers.{}.attn.Wqkv.weight", qkv),
-        Rule("layers.{}.attn.Wo.weight", f"{block}.attn.out.weight"),
-        Rule("layers.{}.mlp_norm.weight", f"{block}.ff_norm.weight"),
-        Rule("layers.{}.mlp.Wi.weight", gated),
-        Rule("layers.{}.mlp.Wo.weight", f"{block}.ff.down.weight"),
-        Rule("final_norm.weight", "norm.weight"),
-    )
+    for layer in range(1, model.stack.config.layers):
+        table[f"layers.{layer}.attn_norm.weight"] = f"blocks.{layer}.attn_norm.weight"
+    return table
 
 
 # The parts outside of the body: a dense layer and a norm, and the last layer.
-MASKED = (
-    Rule("head.dense.weight", "head.dense.weight"),
-    Rule("head.norm.weight", "head.norm.weight"),
-    Rule("decoder.bias", "head.bias"),
-    *dropped("decoder.weight"),  # tied to the token vectors
-)
-CLASSIFIED = (
-    Rule("head.dense.weight", "pooler.dense.weight"),
-    Rule("head.norm.weight", "pooler.norm.weight"),
-    *CLASSIFIER,
-)
-PER_TOKEN = (
-    Rule("head.dense.weight", "transform.dense.weight"),
-    Rule("head.norm.weight", "transform.norm.weight"),
-    *CLASSIFIER,
-)
+MASKED: Table = {
+    "head.dense.weight": "head.dense.weight",
+    "head.norm.weight": "head.norm.weight",
+    "decoder.bias": "head.bias",
+    "decoder.weight": None,  # tied to the token vectors
+}
+CLASSIFIED: Table = {
+    "head.dense.weight": "pooler.dense.weight",
+    "head.norm.weight": "pooler.norm.weight",
+    **CLASSIFIER,
+}
+PER_TOKEN: Table = {
+    "head.dense.weight": "transform.dense.weight",
+    "head.norm.weight": "transform.norm.weight",
+    **CLASSIFIER,
+}
 # config.json's name of a pooling -> ours
 POOLS: dict[str, Pool] = {"cls": "first", "mean": "mean"}
 
@@ -267,7 +264,7 @@ FAMILY = Family(
     read_config=_read_config,
     write_config=_write_config,
     prefix="model.",
-    rules=body,
+    table=body_table,
     architectures={
         "ModernBertModel": Architecture(Hidden, has_prefix=False),
         "ModernBertForMaskedLM": Architecture(heads.MLM, MASKED, gelu_head),

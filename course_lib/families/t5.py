@@ -16,16 +16,10 @@ from torch import nn
 
 from course_lib.errors import CourseError
 from course_lib.families.bart import SHARED, encoder_of
-from course_lib.families.rules import (
-    Architecture,
-    Family,
-    Fields,
-    Rule,
-    Values,
-    changed,
-    dropped,
-    transformer,
-)
+from course_lib.families.family import Architecture, Family
+from course_lib.families.fields import Fields, Values, changed
+from course_lib.families.transformer import transformer
+from course_lib.families.weight_tables import Table
 from course_lib.model.config import EmbedConfig, StackConfig, T5Buckets
 from course_lib.model.seq2seq import EncoderDecoder, Hidden, Seq2SeqLM, encoder_config
 
@@ -160,59 +154,67 @@ def write_config(config: StackConfig) -> dict[str, Any]:
     }
 
 
-def _attention(theirs: str, ours: str) -> tuple[Rule, ...]:
-    """The rules of an attention, by its name there and here."""
-    projections = {"q": "q", "k": "k", "v": "v", "o": "out"}
-    return tuple(
-        Rule(f"{theirs}.{their_name}.weight", f"{ours}.{name}.weight")
-        for their_name, name in projections.items()
-    )
+def _side(side: str) -> Table:
+    """What the "encoder" and the "decoder" share. Each layer is a list of numbered parts."""
+    layer = f"{side}.block.{{layer}}.layer"
+    block = f"{side}.blocks.{{layer}}"
+    # The first layer holds the one table of distances.
+    distances = f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
+    return {
+        f"{side}.embed_tokens.weight": None,  # tied to shared.weight
+        distances: f"{side}.position.table.weight",
+        f"{layer}.0.SelfAttention.q.weight": f"{block}.attn.q.weight",
+        f"{layer}.0.SelfAttention.k.weight": f"{block}.attn.k.weight",
+        f"{layer}.0.SelfAttention.v.weight": f"{block}.attn.v.weight",
+        f"{layer}.0.SelfAttention.o.weight": f"{block}.attn.out.weight",
+        f"{layer}.0.layer_norm.weight": f"{block}.attn_norm.weight",
+        f"{side}.final_layer_norm.weight": f"{side}.norm.weight",
+    }
 
 
-def _side(side: str, gated: bool) -> tuple[Rule, ...]:
-    """The rules of the "encoder" or the "decoder". Each layer is a list of numbered parts."""
-    block = f"{side}.blocks.{{}}"
-    layer = f"{side}.block.{{}}.layer"
-    first = f"{side}.block.0.layer"  # it holds the one table of distances
-    rules = [
-        *dropped(f"{side}.embed_tokens.weight"),  # tied to shared.weight
-        Rule(
-            f"{first}.0.SelfAttention.relative_attention_bias.weight",
-            f"{side}.position.table.weight",
-        ),
-        *_attention(f"{layer}.0.SelfAttention", f"{block}.attn"),
-        Rule(f"{layer}.0.layer_norm.weight", f"{block}.attn_norm.weight"),
-    ]
-    ff = f"{layer}.1"
-    if side == "decoder":
-        ff = f"{layer}.2"  # behind the cross-attention
-        rules += _attention(f"{layer}.1.EncDecAttention", f"{block}.cross")
-        rules.append(Rule(f"{layer}.1.layer_norm.weight", f"{block}.cross_norm.weight"))
+def _cross_attention(part: str, block: str) -> Table:
+    """The decoder's second part."""
+    return {
+        f"{part}.EncDecAttention.q.weight": f"{block}.cross.q.weight",
+        f"{part}.EncDecAttention.k.weight": f"{block}.cross.k.weight",
+        f"{part}.EncDecAttention.v.weight": f"{block}.cross.v.weight",
+        f"{part}.EncDecAttention.o.weight": f"{block}.cross.out.weight",
+        f"{part}.layer_norm.weight": f"{block}.cross_norm.weight",
         # Old files hold this table, but nothing uses it.
-        rules += dropped(f"{first}.1.EncDecAttention.relative_attention_bias.weight")
-    up = "wi_1" if gated else "wi"
-    rules.append(Rule(f"{ff}.DenseReluDense.{up}.weight", f"{block}.ff.up.weight"))
+        "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight": None,
+    }
+
+
+def _feed_forward(part: str, block: str, gated: bool) -> Table:
+    """The last part of a layer. 1.1 has a gate (wi_0) beside the first matrix."""
+    table: Table = {
+        f"{part}.DenseReluDense.{'wi_1' if gated else 'wi'}.weight": f"{block}.ff.up.weight",
+        f"{part}.DenseReluDense.wo.weight": f"{block}.ff.down.weight",
+        f"{part}.layer_norm.weight": f"{block}.ff_norm.weight",
+    }
     if gated:
-        rules.append(Rule(f"{ff}.DenseReluDense.wi_0.weight", f"{block}.ff.gate.weight"))
-    rules += [
-        Rule(f"{ff}.DenseReluDense.wo.weight", f"{block}.ff.down.weight"),
-        Rule(f"{ff}.layer_norm.weight", f"{block}.ff_norm.weight"),
-        Rule(f"{side}.final_layer_norm.weight", f"{side}.norm.weight"),
-    ]
-    return tuple(rules)
+        table[f"{part}.DenseReluDense.wi_0.weight"] = f"{block}.ff.gate.weight"
+    return table
 
 
-def rules(model: Any) -> tuple[Rule, ...]:
-    """The body's rules; whether there is a gate, the version decides."""
+def body_table(model: Any) -> Table:
+    """How the body's weights are called: there, and here."""
     gated = model.stack.config.gated
-    return (SHARED, *_side("encoder", gated), *_side("decoder", gated))
+    return {
+        "shared.weight": SHARED,
+        **_side("encoder"),
+        **_feed_forward("encoder.block.{layer}.layer.1", "encoder.blocks.{layer}", gated),
+        **_side("decoder"),
+        **_cross_attention("decoder.block.{layer}.layer.1", "decoder.blocks.{layer}"),
+        **_feed_forward("decoder.block.{layer}.layer.2", "decoder.blocks.{layer}", gated),
+    }
 
 
-def _head_rules(model: Any) -> tuple[Rule, ...]:
-    """The output matrix: dropped where it is the table of token vectors."""
+def _head_table(model: Any) -> Table:
+    """The output matrix: left out where it is the table of token vectors."""
     if getattr(model, "head", None) is None:
-        return dropped("lm_head.weight")
-    return (Rule("lm_head.weight", "head.weight"),)
+        return {"lm_head.weight": None}
+    return {"lm_head.weight": "head.weight"}
 
 
 def _body(config: StackConfig, values: Values) -> EncoderDecoder:
@@ -256,11 +258,11 @@ FAMILY = Family(
     read_config=_read_config,
     write_config=write_config,
     prefix="",
-    rules=rules,
+    table=body_table,
     architectures={
-        "T5Model": Architecture(Hidden, _head_rules, body=_body, write=_write_sides),
+        "T5Model": Architecture(Hidden, _head_table, body=_body, write=_write_sides),
         "T5ForConditionalGeneration": Architecture(
-            Seq2SeqLM, _head_rules, _options, _body, _write_lm
+            Seq2SeqLM, _head_table, _options, _body, _write_lm
         ),
     },
 )

@@ -94,7 +94,7 @@ _PATTERNS: dict[str, type[Any]] = {"Global": Global, "Window": Window}
 PositionConfig = NoPosition | Learned | Sinusoidal | Rope | T5Buckets | Shaw | Alibi | Disentangled
 _POSITIONS: dict[str, type[Any]] = {kind.__name__: kind for kind in get_args(PositionConfig)}
 
-# Their functions stand in `layers.ACTIVATIONS`, their public names in `families.rules`.
+# Their functions stand in `layers.ACTIVATIONS`, their public names in `families.fields`.
 Activation = Literal["relu", "gelu", "gelu_tanh", "silu"]
 # What one vector of a text is: that of the first token, of the last, the mean, the largest values.
 Pool = Literal["first", "last", "mean", "max"]

@@ -12,9 +12,10 @@ from torch import Tensor, nn
 
 from course_lib.errors import CourseError
 from course_lib.families import MODEL_TYPES
+from course_lib.families.weight_tables import written_out
 from course_lib.files import read_json, write_json
 from course_lib.peft.inject import Model, freeze
-from course_lib.peft.layout import Layout, Place, Places, Stored
+from course_lib.peft.layout import Layout, Places, Stored
 from course_lib.peft.lora_layout import LAYOUT as LORA
 from course_lib.peft.prefix import LAYOUT as PREFIX
 from course_lib.peft.prompt import LAYOUT as PROMPT
@@ -119,14 +120,8 @@ def _places(model: nn.Module, model_type: str, architecture: str) -> Places:
     if family is None or architecture not in family.architectures:
         raise CourseError(f"Nothing is known of {architecture!r} in the family {model_type!r}.")
     with_prefix = family.prefixed(architecture, model)
-    places = {}
-    for rule in family.all_rules(architecture, model):
-        if not rule.names:  # dropped on purpose
-            continue
-        for layer in rule.layers(model):
-            ours = [name.format(layer) for name in rule.names]
-            places[with_prefix(rule.theirs.format(layer))] = Place(ours, rule)
-    return places
+    weights = written_out(family.whole_table(architecture, model), model)
+    return {with_prefix(public): place for public, place in weights.items() if place.ours}
 
 
 def _parameters(model: nn.Module) -> dict[str, nn.Parameter]:
@@ -144,8 +139,8 @@ def _whole_weights(
         place = places.get(name)
         parts: dict[str, Tensor] = {}
         if place is not None:
-            chunks = place.rule.via(tensor).chunk(len(place.names))
-            parts = dict(zip(place.names, chunks, strict=True))
+            chunks = place.to_ours(tensor).chunk(len(place.ours))
+            parts = dict(zip(place.ours, chunks, strict=True))
         fits = [
             ours in parameters and parameters[ours].shape == part.shape
             for ours, part in parts.items()
@@ -175,7 +170,7 @@ def _trained_whole(model: nn.Module, layout: Layout, places: Places) -> dict[str
     }
     with_place: set[str] = set()
     for place in places.values():
-        with_place |= set(place.names)
+        with_place |= set(place.ours)
     without_place = trained - with_place
     if without_place:
         raise CourseError(
@@ -184,8 +179,8 @@ def _trained_whole(model: nn.Module, layout: Layout, places: Places) -> dict[str
         )
     whole = {}
     for public, place in places.items():
-        is_head = public.startswith(HEADS) and place.names[0] in parameters
-        if is_head or trained & set(place.names):
-            ours = [parameters[name].detach() for name in place.names]
-            whole[public] = place.rule.back(torch.cat(ours))
+        is_head = public.startswith(HEADS) and place.ours[0] in parameters
+        if is_head or trained & set(place.ours):
+            ours = [parameters[name].detach() for name in place.ours]
+            whole[public] = place.to_public(torch.cat(ours))
     return whole

@@ -2,27 +2,14 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from torch import Tensor, nn
 
-from course_lib.families.rules import Rule
+from course_lib.families.weight_tables import Converted
 
-
-class Place(NamedTuple):
-    """Where a public weight stands in our model.
-
-    Attributes:
-        names: of our weights; several, where one public matrix is several of ours (GPT-2's q, k
-            and v).
-        rule: how theirs becomes ours.
-    """
-
-    names: list[str]
-    rule: Rule
-
-
-Places = Mapping[str, Place]  # by the public name
+# By the public name of a weight: where it stands in our model.
+Places = Mapping[str, Converted]
 
 
 @dataclass

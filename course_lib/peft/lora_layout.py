@@ -15,8 +15,9 @@ from torch import Tensor, nn
 
 from course_lib.errors import CourseError
 from course_lib.families.gpt import transposed
+from course_lib.families.weight_tables import Converted
 from course_lib.peft.inject import Base, put
-from course_lib.peft.layout import Layout, Place, Places, Stored
+from course_lib.peft.layout import Layout, Places, Stored
 from course_lib.peft.lora import DoRALinear, LoRA, LoRALinear, Magnitude
 
 PREFIX = "base_model.model."
@@ -130,15 +131,15 @@ def _write(model: nn.Module, places: Places) -> tuple[dict[str, Any], dict[str, 
         "rank_pattern": ranks,
         "alpha_pattern": ranks,  # alpha = r, because our alpha / r is in B already
         "lora_dropout": max(layer.lora.dropout.p for layer in layers.values()),
-        "fan_in_fan_out": any(place.rule.via is transposed for place in places.values()),
+        "fan_in_fan_out": any(place.to_ours is transposed for place in places.values()),
         "bias": "none",
     }
     return values, weights
 
 
-def _linear_names(place: Place) -> list[str]:
+def _linear_names(place: Converted) -> list[str]:
     """Our Linears, of a place that is a matrix."""
-    return [name.removesuffix(".weight") for name in place.names if name.endswith(".weight")]
+    return [name.removesuffix(".weight") for name in place.ours if name.endswith(".weight")]
 
 
 def _scaled_up(model: nn.Module, name: str, layer: LoRALinear | None) -> Tensor:

@@ -23,7 +23,7 @@ from course_lib.data.columns import Row
 from course_lib.data.inputs import MARKS, EncodedRow, Frame, TaskBatches, in_order, kind_of
 from course_lib.data.tokenizers import Tokenizer
 from course_lib.errors import CourseError
-from course_lib.families.rules import convert_back
+from course_lib.families.weight_tables import convert_back
 from course_lib.model import heads
 from course_lib.model.config import Kind
 from course_lib.model.modes import evaluating
@@ -373,7 +373,7 @@ def _fit_public_class(model: nn.Module) -> None:
     # ModernBERT's have one more layer on every token.
     if "transform" in options:
         model.transform = options["transform"]
-    convert_back(model.state_dict(), family.all_rules(name, model), model)
+    convert_back(model.state_dict(), family.whole_table(name, model), model)
 
 
 def _run(

@@ -27,7 +27,7 @@ from course_lib.data.batches import CorruptedBatches, DocumentBatches, Source
 from course_lib.data.token_store import TokenStore, encode_corpus
 from course_lib.data.tokenizers import Tokenizer, add_sentinels, train_bpe, train_wordpiece
 from course_lib.errors import CourseError
-from course_lib.families.rules import Family
+from course_lib.families.family import Family
 from course_lib.files import locked, write_json
 from course_lib.model.config import StackConfig
 from course_lib.objectives.losses import Batch, Loss

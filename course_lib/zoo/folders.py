@@ -13,7 +13,9 @@ from course_lib import families, hub
 from course_lib.data.tokenizers import Tokenizer
 from course_lib.errors import CourseError
 from course_lib.families.config_json import Config, check_unread, renamed
-from course_lib.families.rules import Family, Values, changed, convert, convert_back
+from course_lib.families.family import Family
+from course_lib.families.fields import Values, changed
+from course_lib.families.weight_tables import convert, convert_back, written_out
 from course_lib.files import atomic_write, read_json, write_json
 from course_lib.model import heads
 from course_lib.model.config import StackConfig
@@ -59,8 +61,8 @@ def load_pretrained(
         raise CourseError(f"{folder}/config.json: {error}") from None
     except (KeyError, TypeError, AttributeError) as error:
         _raise_config_error(folder, error)
-    rules = family.all_rules(name, model)
-    load_strictly(model, convert(weights, rules, model), str(folder))
+    table = family.whole_table(name, model)
+    load_strictly(model, convert(weights, table, model), str(folder))
     if isinstance(model, heads.Classifier | heads.TokenClassifier) and "classes" not in build:
         model.class_names = _class_names(values)
     return model.eval()
@@ -108,7 +110,7 @@ def save_pretrained(
     values |= _labels(model)
 
     public_name = family.prefixed(architecture, model)
-    weights = convert_back(model.state_dict(), family.all_rules(architecture, model), model)
+    weights = convert_back(model.state_dict(), family.whole_table(architecture, model), model)
     named = {public_name(name): tensor for name, tensor in weights.items()}
     with atomic_write(folder / "model.safetensors", "wb") as file:
         file.write(save(named, metadata={"format": "pt"}))
@@ -129,8 +131,9 @@ def whole_architecture(folder: Path) -> str | None:
         return None
     stored = family.bare(read_weights(folder)).keys()
     for name, architecture in family.architectures.items():
-        if architecture.head is heads.Pretraining and not callable(architecture.rules):
-            needed = {rule.theirs for rule in architecture.rules if rule.ours is not None}
+        if architecture.head is heads.Pretraining and not callable(architecture.table):
+            rows = written_out(architecture.table)
+            needed = {public for public, row in rows.items() if row.ours}
             return name if needed <= stored else None
     return None
 

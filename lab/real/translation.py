@@ -23,7 +23,8 @@ from course_lib import data
 from course_lib.analysis import metrics
 from course_lib.data.inputs import SourceTarget, TaskBatches
 from course_lib.data.tokenizers import train_wordpiece
-from course_lib.families import rules, transformer_lm
+from course_lib.families import transformer_lm
+from course_lib.families.transformer import transformer
 from course_lib.files import read_json, write_json
 from course_lib.objectives import losses
 from course_lib.training import optim
@@ -57,7 +58,7 @@ def main(
     both = [pair[side] for pair in texts["train"] for side in ("text", "target")]
     tokenizer = train_wordpiece(both, vocab, lowercase=False)
     start = tokenizer.vocab.cls or 0
-    config = rules.transformer(
+    config = transformer(
         tokenizer.vocab.size, width=width, layers=layers, heads=4, dropout=0.1, norm="pre"
     )
     config = replace(config, attention_dropout=0.0)

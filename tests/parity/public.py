@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from course_lib import zoo
 from course_lib.data.tokenizers import train_bpe, train_wordpiece
 from course_lib.families import family
-from course_lib.families.rules import convert
+from course_lib.families.weight_tables import convert
 
 TOLERANCE = 1e-5
 TRAINING = ["The judge went home, and the quick brown fox jumped over the lazy dogs."] * 5
@@ -99,12 +99,14 @@ def assert_gradients(
     their_loss.backward()
     our_loss.backward()
     config: Any = theirs.config
-    table = family(config.model_type)
+    public_family = family(config.model_type)
     grads = {
         n: torch.zeros_like(p) if p.grad is None else p.grad for n, p in theirs.named_parameters()
     }
     grads |= {n: torch.zeros_like(b) for n, b in theirs.named_buffers() if n == "final_logits_bias"}
-    translated = convert(table.bare(grads), table.all_rules(type(theirs).__name__, ours), ours)
+    translated = convert(
+        public_family.bare(grads), public_family.whole_table(type(theirs).__name__, ours), ours
+    )
     weights = dict(ours.named_parameters())
     assert translated.keys() >= weights.keys()
     for name, weight in weights.items():

@@ -15,7 +15,7 @@ from course_lib.data.word_batches import language_model_batch
 from course_lib.errors import CourseError
 from course_lib.families import elmo
 from course_lib.families.elmo import Vocabulary, characters
-from course_lib.families.rules import convert
+from course_lib.families.weight_tables import convert
 from tests.parity import elmo_reference as reference
 from tests.parity.public import close
 
@@ -161,7 +161,7 @@ def test_the_loss_is_the_reference_s_and_gradients_its_differences(name, tmp_pat
         along = along | {key: torch.from_numpy(step)}
         outside = [along.pop(name) for name in softmax]
         # as loading is linear, by the same rules
-        moved = convert(along, elmo.rules(ours.elmo.config), ours.elmo)
+        moved = convert(along, elmo.weight_table(ours.elmo.config), ours.elmo)
         assert moved.keys() == gradients.keys()
         found = sum(float((gradients[name] * value).sum()) for name, value in moved.items())
         found += sum(

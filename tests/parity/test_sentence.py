@@ -15,7 +15,7 @@ from course_lib.data.tokenizers import Tokenizer, train_wordpiece
 from course_lib.errors import CourseError
 from course_lib.families import family
 from course_lib.families import sentence as sbert
-from course_lib.families.rules import convert
+from course_lib.families.weight_tables import convert
 from course_lib.objectives import losses
 from course_lib.zoo import load_sentence
 from tests.parity.public import close, randomise
@@ -182,7 +182,7 @@ def compare(loss, expected, ours, theirs):
     loss.backward()
     expected.backward()
     grads = {n: p.grad for n, p in theirs[0].model.named_parameters() if p.grad is not None}
-    translated = convert(grads, family("bert").body_rules(ours), ours)
+    translated = convert(grads, family("bert").body_table(ours), ours)
     for name, weight in ours.stack.named_parameters():
         assert close(weight.grad, translated[name]), name
     dense = [m for m in theirs if isinstance(m, modules.Dense)]

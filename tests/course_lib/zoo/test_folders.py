@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from course_lib import zoo
 from course_lib.errors import CourseError
 from course_lib.families.bert import bert
-from course_lib.families.rules import PUBLIC_ACTIVATIONS
+from course_lib.families.fields import PUBLIC_ACTIVATIONS
 from course_lib.model.config import Activation, Pool
 from course_lib.model.heads import MLM
 from course_lib.model.layers import ACTIVATIONS

@@ -1,0 +1,47 @@
+"""The Transformer of 2017 (Vaswani et al. 2017), from which every family says how it differs."""
+
+from typing import Literal
+
+from course_lib.model.config import EmbedConfig, Sinusoidal, StackConfig
+
+
+def transformer(
+    vocab: int = 37000,
+    *,
+    width: int,
+    layers: int,
+    heads: int,
+    hidden: int | None = None,
+    dropout: float = 0.1,
+    norm: Literal["pre", "post"] = "post",
+) -> StackConfig:
+    """The decoder of a Transformer of any size, for `EncoderDecoder` (Vaswani et al. 2017).
+
+    Where token vectors are an input, they are multiplied by sqrt(D) (section 3.4). They start with
+    the variance 1 / D, so they are then as large as the sines that are added to them.
+
+    Args:
+        vocab: V, one vocabulary for both sides.
+        width: D.
+        layers: of each side.
+        heads: H.
+        hidden: width of the feed-forward, by default 4 D.
+        dropout: of hidden states and attention weights.
+        norm: "post" as in the paper, or "pre".
+    """
+    return StackConfig(
+        embed=EmbedConfig(vocab=vocab, scale=width**0.5),
+        width=width,
+        layers=layers,
+        heads=heads,
+        hidden=hidden or 4 * width,
+        position=Sinusoidal(),
+        causal=True,
+        cross=True,
+        norm=norm,
+        final_norm=norm == "pre",
+        activation="relu",
+        dropout=dropout,
+        attention_dropout=dropout,
+        init_std=width**-0.5,
+    )
