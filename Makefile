@@ -16,7 +16,9 @@ AGAIN  ?=
 SHELL := /bin/sh
 # A value as one word of the shell, whatever quotes are in it.
 quoted = '$(subst ','\'',$(1))'
-RUN := .venv/bin/python
+# The environment: .venv, or COURSE_VENV=FOLDER. The shell reads the name, whatever characters are in it.
+VENV := "$${COURSE_VENV:-.venv}"
+RUN := $(VENV)/bin/python
 # Linux's C library keeps large freed buffers, for the next step of a training: see course_lib/memory.py.
 export MALLOC_MMAP_THRESHOLD_ ?= 2147483647
 export MALLOC_TRIM_THRESHOLD_ ?= 2147483647
@@ -47,7 +49,7 @@ help:
 # The set-up program itself runs on any Python that can print why it cannot go on; it prefers the newest that torch has.
 ready:
 	@py=$(call quoted,$(PYTHON)); \
-	if [ -e .venv/.ready ] && [ -x .venv/bin/python ] && [ -z "$$py" ]; then py=.venv/bin/python; fi; \
+	if [ -e $(VENV)/.ready ] && [ -x $(RUN) ] && [ -z "$$py" ]; then py=$(RUN); fi; \
 	if [ -z "$$py" ]; then \
 	  for each in python3.13 python3.12 python3.11 python3 python3.14 python; do \
 	    if command -v $$each >/dev/null 2>&1 && \

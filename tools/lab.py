@@ -16,7 +16,7 @@ import urllib.request
 from pathlib import Path
 
 from course_lib.errors import CourseError
-from tools import student
+from tools import home, student
 
 ROOT = Path(__file__).resolve().parent.parent
 FIRST = "student/00_start_here.ipynb"
@@ -33,11 +33,17 @@ def has_screen() -> bool:
 
 
 def free_port() -> int:
-    """The first port that nobody listens on; CourseError where all hundred are taken."""
+    """The first port that nobody has taken; CourseError where all hundred are taken.
+
+    A program may hold a port and not listen on it yet. So we try to take it ourselves.
+    """
     for port in PORTS:
         with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)):
-                return port
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
     raise CourseError(
         f"All ports from {PORTS[0]} to {PORTS[-1]} are in use; close a JupyterLab and try again."
     )
@@ -45,13 +51,16 @@ def free_port() -> int:
 
 def command(port: int) -> list[str]:
     """The server's command line."""
-    words = [sys.executable, "-m", "jupyterlab", "--no-browser", "--ip=127.0.0.1", f"--port={port}"]
-    words += [
+    words = [
+        sys.executable,
+        "-m",
+        "jupyterlab",
+        "--no-browser",
+        "--ip=127.0.0.1",
+        f"--port={port}",
         "--ServerApp.port_retries=0",
         f"--ServerApp.root_dir={ROOT}",
         "--Application.log_level=WARN",
-    ]
-    words += [
         "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
         "--LabApp.news_url=None",
     ]
@@ -62,10 +71,8 @@ def command(port: int) -> list[str]:
 
 def wait(address: str, server: subprocess.Popen[bytes], seconds: float = 600) -> None:
     """Until the server answers; CourseError where it ends or stays silent."""
-    end, direct = (
-        time.monotonic() + seconds,
-        urllib.request.build_opener(urllib.request.ProxyHandler({})),
-    )
+    end = time.monotonic() + seconds
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     while time.monotonic() < end:
         if server.poll() is not None:
             raise CourseError("JupyterLab ended while it started; its last lines above say why.")
@@ -80,8 +87,12 @@ def wait(address: str, server: subprocess.Popen[bytes], seconds: float = 600) ->
 def main() -> int:
     """Start the server, show where it is, wait for its end."""
     try:
+        told = home.ensure()
+        if told is not None:
+            print(told)
         print("\n".join(student.update()), flush=True)
-        port, token = free_port(), secrets.token_hex(16)
+        port = free_port()
+        token = secrets.token_hex(16)
         server = subprocess.Popen(
             command(port), env=os.environ | {"JUPYTER_TOKEN": token}, cwd=ROOT
         )

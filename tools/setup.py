@@ -4,7 +4,7 @@
 
 Done once, a second run takes a few hundredths of a second: a stamp holds what was installed.
 Whatever goes wrong ends in one line that says why and what to do; the log of the installation stays
-in .venv/setup.log."""
+in .venv/setup.log. COURSE_VENV=FOLDER names another place than .venv."""
 
 from __future__ import annotations
 
@@ -15,12 +15,20 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = ROOT / "requirements.lock"
 LEAST_PYTHON = (3, 11)
+VERSION = ".".join(map(str, sys.version_info[:2]))  # of the Python that runs this
 LEAST_FREE = 3_000_000_000  # bytes; the CPU build of the environment takes about two thirds of it
 PIPED: dict[str, Any] = {
     "stdout": subprocess.PIPE,
@@ -28,7 +36,7 @@ PIPED: dict[str, Any] = {
     "text": True,
     "errors": "replace",
 }
-VENV = Path(os.environ.get("COURSE_VENV") or ROOT / ".venv")
+VENV = ROOT / (os.environ.get("COURSE_VENV") or ".venv")
 
 # What a line of pip's log means, and what the reader can do about it.
 CAUSES = (
@@ -60,6 +68,10 @@ CAUSES = (
         "a file may not be written: check who owns this folder, then run the command again",
     ),
     (
+        r"Read-only file system",
+        "this disk can only be read: copy the course to a folder where you may write",
+    ),
+    (
         r"Could not find a version that satisfies the requirement (\S+)",
         (
             "{0} has no build for this Python or system: use Python 3.11 to 3.13 on Linux, Windows"
@@ -76,7 +88,7 @@ class SetupError(Exception):
 def stamp() -> str:
     """What the environment stands for; another lock, place or Python makes it stale."""
     digest = hashlib.sha256(LOCK.read_bytes() + (ROOT / "pyproject.toml").read_bytes()).hexdigest()
-    return json.dumps({"root": str(ROOT), "lock": digest})
+    return json.dumps({"root": str(ROOT), "lock": digest, "python": VERSION})
 
 
 def python() -> Path:
@@ -123,7 +135,12 @@ def _check_machine() -> None:
             f"this Python has no {error.name} module: install it (Debian, Ubuntu: apt install"
             " python3-venv), then run the command again"
         ) from None
-    free = shutil.disk_usage(ROOT).free
+    if re.search(r"\$\w|\$\{", str(VENV)):  # setuptools takes it for a variable
+        raise SetupError(
+            f"Python's packages cannot be installed in {VENV}, whose path has a $ in it: rename the"
+            " folder, or name another place by COURSE_VENV=/path/to/an/environment"
+        )
+    free = shutil.disk_usage(_nearest(VENV)).free
     if free < LEAST_FREE and not python().exists():
         raise SetupError(
             f"the disk is full: {free / 1e9:.1f} GB are free and about 3 GB are needed "
@@ -131,15 +148,42 @@ def _check_machine() -> None:
         )
 
 
+def _nearest(path: Path) -> Path:
+    """The path, or the closest folder above it that is there."""
+    return next(each for each in (path, *path.parents) if each.exists())
+
+
 def _create() -> None:
-    """A virtual environment whose interpreter runs; one that was left half-made is made again."""
-    if python().exists() and _run(str(python()), "-m", "pip", "--version").returncode == 0:
+    """A virtual environment of this Python. Only an environment is ever replaced."""
+    pip = _run(str(python()), "-m", "pip", "--version") if python().exists() else None
+    works = pip is not None and pip.returncode == 0
+    version = re.search(r"\(python ([\d.]+)\)", pip.stdout) if pip is not None else None
+    if works and version is not None and version[1] == VERSION:
         return
-    if VENV.exists():
+
+    if os.path.lexists(VENV):
+        if VENV.is_symlink() or not _is_environment(VENV):
+            raise SetupError(
+                f"{VENV} is there and is no environment of Python {VERSION}: remove or rename it,"
+                " or name another place by COURSE_VENV=/path/to/an/environment"
+            )
+        if works and version is not None:
+            print(f"{VENV} is of Python {version[1]}; it is made again with {VERSION}.", flush=True)
         shutil.rmtree(VENV)
-    made = _run(sys.executable, "-m", "venv", str(VENV))
+    # This program may run in the environment that was just removed. So its own Python is asked.
+    base = getattr(sys, "_base_executable", sys.executable)
+    made = _run(base, "-m", "venv", str(VENV))
     if made.returncode:
-        raise SetupError(_cause(made.stdout) or f"python -m venv failed: {_last_line(made.stdout)}")
+        reason = _last_line(made.stdout).rstrip(".:")
+        raise SetupError(_cause(made.stdout) or f"python -m venv failed: {reason}")
+
+
+def _is_environment(folder: Path) -> bool:
+    """Whether nothing is lost with this folder: an environment, or the beginning of one."""
+    if not folder.is_dir():
+        return False
+    has_files = any(not path.is_dir() or path.is_symlink() for path in folder.rglob("*"))
+    return (folder / "pyvenv.cfg").is_file() or not has_files
 
 
 def _run(*command: str) -> subprocess.CompletedProcess[str]:
@@ -195,11 +239,33 @@ def _fetch_models() -> None:
         )
 
 
+@contextmanager
+def _alone() -> Iterator[None]:
+    """One set-up of this folder at a time: a second one waits for the first."""
+    folder = None
+    if fcntl is not None:
+        folder = os.open(ROOT, os.O_RDONLY)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print("Another set-up is running in this folder; waiting for its end ...", flush=True)
+            fcntl.flock(folder, fcntl.LOCK_EX)
+        except OSError:  # a file system without locks
+            pass
+    try:
+        yield
+    finally:
+        if folder is not None:
+            os.close(folder)
+
+
 def main() -> int:
     """Set up unless it is done; returns the exit status."""
     try:
         if sys.version_info < LEAST_PYTHON or not ready():
-            setup()
+            with _alone():
+                if not ready():  # the other one may have done it
+                    setup()
     except (SetupError, OSError) as error:
         print(f"Set-up stopped: {_cause(str(error)) or error}.", file=sys.stderr)
         return 1

@@ -17,9 +17,12 @@ from nbformat.sign import NotebookNotary
 from nbformat.validator import ValidationError
 
 from course_lib.files import atomic_write
+from tools import home
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "student"
+# What a broken notebook raises: half a file, other JSON, JSON in a hundred thousand brackets.
+UNREADABLE = (ValueError, OSError, AttributeError, TypeError, RecursionError, ValidationError)
 NEW = "# The course's new version of the cell above, which you have changed.\n"
 
 
@@ -85,14 +88,16 @@ def update(folder: Path = FOLDER) -> list[str]:
     """Make or update every lesson's copy; one sentence for each that was made, changed or cannot be
     read.
     """
-    said, notary = [], NotebookNotary()
+    said = []
+    notary = NotebookNotary()
     for path in sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb")):
-        lesson, target = nbformat.read(path, as_version=4), folder / path.name
+        lesson = nbformat.read(path, as_version=4)
+        target = folder / path.name
         notary.sign(lesson)  # JupyterLab shows the tables and widgets of signed notebooks only
         try:
             before = target.read_text("utf-8") if target.exists() else ""
             made = merged(nbformat.reads(before, as_version=4), lesson) if before else fresh(lesson)
-        except (ValueError, OSError, AttributeError, TypeError, ValidationError) as error:
+        except UNREADABLE as error:
             said.append(
                 f"{target} is left as it is, since it cannot be read ({error}); rename it to get a"
                 " fresh copy."
@@ -108,4 +113,4 @@ def update(folder: Path = FOLDER) -> list[str]:
 
 
 if __name__ == "__main__":
-    print("\n".join(update()) or "Every copy is up to date.")
+    print(*filter(None, [home.ensure()]), *update() or ["Every copy is up to date."], sep="\n")

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(
 
 PIP = """#!/bin/sh
 case "$*" in
-  "-m pip --version") exit 0 ;;
+  "-m pip --version") echo 'pip 25 from /there/pip (python {version})' ;;
   "-m pip "*) echo "$*" >> '{calls}'; echo '{says}'; exit {code} ;;
   tools/setup.py) exec '{python}' tools/setup.py ;;
   *) echo "$*" >> '{calls}' ;;
@@ -38,15 +38,17 @@ def course(tmp_path):
     return folder
 
 
-def fake_venv(folder, says="", code=0):
-    """A .venv whose pip only notes that it was called, says something and exits so; returns the
-    notes' file.
+def fake_venv(folder, says="", code=0, *, name=".venv", version=setup.VERSION):
+    """An environment whose pip only notes that it was called, says something and exits so; returns
+    the notes' file.
     """
     calls = folder / "calls"
     calls.write_text("")
-    script = folder / ".venv" / "bin" / "python"
+    script = folder / name / "bin" / "python"
     script.parent.mkdir(parents=True, exist_ok=True)
-    script.write_text(PIP.format(calls=calls, says=says, code=code, python=sys.executable))
+    (script.parent.parent / "pyvenv.cfg").write_text("")
+    words = {"calls": calls, "says": says, "code": code, "version": version}
+    script.write_text(PIP.format(python=sys.executable, **words))
     script.chmod(0o755)
     return calls
 
@@ -84,6 +86,82 @@ def test_set_up_once_again_with_another_lock_and_again_where_it_was_moved(course
     assert make(moved, "ready").returncode == 0 and len(calls.read_text().splitlines()) == 3
 
 
+def test_another_place_for_the_environment(course):
+    calls = fake_venv(course, name="an environment's $ place")
+    for _ in range(2):
+        done = make(course, "lab", COURSE_VENV="an environment's $ place")
+        assert done.returncode == 0, done.stderr
+    assert calls.read_text().splitlines()[-2:] == ["-m tools.lab"] * 2
+    assert not (course / ".venv").exists()
+
+
+def test_what_is_no_environment_is_never_removed(course):
+    """A folder with a file, a file, a link, a link to nowhere: each is refused and stays."""
+    thesis = course / "precious" / "chapters" / "thesis.txt"
+    thesis.parent.mkdir(parents=True)
+    thesis.write_text("keep")
+    (course / "file").write_text("keep")
+    (course / "link").symlink_to("precious")
+    (course / "nowhere").symlink_to("gone")
+    for name in ("precious", "file", "link", "nowhere"):
+        assert "is no environment" in advice(make(course, "ready", COURSE_VENV=name))
+    assert thesis.read_text() == (course / "file").read_text() == "keep"
+    assert (course / "link").is_symlink() and (course / "nowhere").is_symlink()
+
+
+@pytest.fixture
+def made_by(course, monkeypatch):
+    """Set up in this process, with a venv module that makes a fake; the lines of its calls."""
+
+    def run(*command):
+        if command[1:3] == ("-m", "venv"):
+            fake_venv(course)
+            command = ("true",)
+        return subprocess.run(command, **setup.PIPED)
+
+    monkeypatch.setattr(setup, "VENV", course / ".venv")
+    monkeypatch.setattr(setup, "ROOT", course)
+    monkeypatch.setattr(setup, "_run", run)
+    return course / "calls"
+
+
+def test_an_environment_of_another_python_is_made_again(course, made_by, capsys):
+    fake_venv(course, version="3.9")
+    (course / ".venv" / "old").write_text("")
+    assert setup.main() == 0
+    assert f"is of Python 3.9; it is made again with {setup.VERSION}" in capsys.readouterr().out
+    assert not (course / ".venv" / "old").exists()
+    # A set-up that stands is not kept silently where another Python is asked for.
+    assert setup.ready()
+    (course / ".venv" / ".ready").write_text(setup.stamp().replace(setup.VERSION, "3.9"))
+    assert not setup.ready()
+
+
+def test_the_beginning_of_an_environment_is_made_again(course, made_by):
+    (course / ".venv" / "lib" / "python3").mkdir(parents=True)  # killed before pyvenv.cfg
+    assert setup.main() == 0 and setup.ready()
+
+
+def test_a_dollar_in_the_environment_s_path_is_said(course):
+    said = advice(make(course.rename(course.parent / "a $course"), "ready"))
+    assert "has a $ in it" in said and "COURSE_VENV" in said
+
+
+@pytest.mark.skipif(setup.fcntl is None, reason="needs flock")
+def test_a_second_set_up_waits_for_the_first(course):
+    calls = fake_venv(course)
+    folder = os.open(course, os.O_RDONLY)
+    setup.fcntl.flock(folder, setup.fcntl.LOCK_EX)
+    second = subprocess.Popen(
+        [sys.executable, "tools/setup.py"], cwd=course, stdout=subprocess.PIPE, text=True
+    )
+    assert "Another set-up is running" in second.stdout.readline()
+    assert calls.read_text() == ""
+    os.close(folder)
+    assert second.wait(60) == 0 and calls.read_text() != ""
+    second.stdout.close()
+
+
 @pytest.mark.parametrize(
     ("word", "called"),
     [
@@ -114,6 +192,7 @@ PIPS = [  # what pip says last, and what is made of it
         "WARNING: Retrying: NewConnectionError: Temporary failure in name resolution",
         "package index cannot be reached",
     ),
+    ("error: could not create 'x': Read-only file system", "this disk can only be read"),
     ("ERROR: something new", "pip failed: ERROR: something new (the whole log: "),
     (
         (

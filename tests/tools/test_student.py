@@ -51,7 +51,9 @@ def test_nothing_is_given_away_and_a_second_update_does_nothing(copies):
 
 def test_a_file_that_cannot_be_read_is_left_alone(copies):
     broken = copies / "09_bert.ipynb"
-    for content in ("{ half a notebook", "{}", '{"nbformat": 4, "metadata": {}, "cells": 3}'):
+    deep = '{"nbformat": 4, "metadata": {}, "cells": ' + "[" * 100_000 + "]" * 100_000 + "}"
+    other = '{"nbformat": 4, "metadata": {}, "cells": 3}'
+    for content in ("{ half a notebook", "{}", other, deep):
         broken.write_text(content)
         (said,) = student.update(copies)
         assert (

@@ -3,6 +3,7 @@ the repository.
 """
 
 import re
+import shutil
 import subprocess
 import sys
 
@@ -36,7 +37,10 @@ def test_nothing_of_the_machine_that_wrote_it():
     words = re.compile(
         r"--(?:extra-)?index-url|--find-links|--trusted-host|/work/(?:main|shared|notes)|/home/\w+/"
     )
-    listed = subprocess.run(["git", "ls-files", "-z"], capture_output=True, text=True, cwd=ROOT)
+    git = shutil.which("git")
+    if git is None:
+        pytest.skip("no git on this machine")
+    listed = subprocess.run([git, "ls-files", "-z"], capture_output=True, text=True, cwd=ROOT)
     if listed.returncode:
         pytest.skip("not a git checkout")
     for name in filter(None, listed.stdout.split("\0")):

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from course_lib.errors import CourseError
+from tools import home
 from tools.notebooks import ROOT, find, lessons
 from tools.notebooks.build import build as build_one
 
@@ -82,6 +83,7 @@ def site(
 def main() -> None:
     """Run the command; a problem is one sentence and exit status 1."""
     try:
+        home.ensure()
         app()
     except CourseError as error:
         print(error, file=sys.stderr)
