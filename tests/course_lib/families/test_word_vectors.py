@@ -12,7 +12,7 @@ from course_lib.data.words import word_tokenizer
 from course_lib.errors import CourseError
 from course_lib.families import word_vectors
 from course_lib.families.baselines import Words
-from course_lib.families.word_vectors import around
+from course_lib.families.word_vectors.word2vec import around
 
 ROWS = [["a", "b", "c"], ["b", "a"], ["c"], ["d", "a", "b", "rare"]] * 2
 KINDS = ["skip-gram", "cbow"]
