@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 from course_lib.errors import CourseError
 from course_lib.model.config import Activation, Pool
-from course_lib.model.layers import ACTIVATIONS, norm
+from course_lib.model.layers import ACTIVATIONS
+from course_lib.model.norms import norm
 from course_lib.model.transformer import Transformer
 
 Mask = Bool[Tensor, "B T"] | None  # True = a real token; as loss_mask, a position to predict

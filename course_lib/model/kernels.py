@@ -7,7 +7,7 @@ to rounding. To remove one, delete it here and the two lines that call it. A new
 and a function here, two lines where its formula stands, and a case in test_kernels.py.
 
     fast path          formula                                             stands in
-    rms_norm           x / sqrt(mean(x^2) + eps) * weight                  layers.RMSNorm
+    rms_norm           x / sqrt(mean(x^2) + eps) * weight                  norms.RMSNorm
     attention          softmax(q k^T + bias) v                             attention.Attention
     cross_entropy      mean of -log softmax(logits)[label]                 objectives.losses
     lstm_steps         the loop over an LSTM's steps                       lstm.recurrence

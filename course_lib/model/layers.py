@@ -1,4 +1,4 @@
-"""The parts around attention: norms, feed-forward, the block of all models, the embedding."""
+"""The parts around attention: the feed-forward, the block of all models, the embedding."""
 
 from collections.abc import Callable
 
@@ -13,6 +13,7 @@ from course_lib.model.attention import Attention, PositionInfo
 from course_lib.model.cache import BlockCache
 from course_lib.model.checks import check_ids
 from course_lib.model.config import Activation, StackConfig
+from course_lib.model.norms import norm
 
 ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
@@ -20,39 +21,6 @@ ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
     "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),  # GPT-1's and GPT-2's approximation
     "silu": F.silu,
 }
-
-
-class RMSNorm(nn.Module):
-    """x / sqrt(mean(x^2) + eps) * weight (Zhang & Sennrich 2019).
-
-    LayerNorm also subtracts the mean and adds a bias.
-
-    Args:
-        width: D.
-        eps: keeps the division finite.
-    """
-
-    def __init__(self, width: int, eps: float) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(width))
-        self.eps = eps
-
-    def forward(self, x: Float[Tensor, "*T D"]) -> Float[Tensor, "*T D"]:
-        if kernels.use_rms_norm(x, self.weight):
-            return kernels.rms_norm(x, self.weight, self.eps)
-
-        # In float32 even if x is not: squares of bfloat16 numbers lose too much.
-        mean_square = x.float().square().mean(-1, keepdim=True)  # *T 1
-        scale = torch.rsqrt(mean_square + self.eps)
-        return self.weight * (x * scale).to(x.dtype)
-
-
-def norm(config: StackConfig, width: int | None = None) -> nn.Module:
-    """A norm of the config's kind, over `width` components (by default D)."""
-    width = width or config.width
-    if config.rms:
-        return RMSNorm(width, config.eps)
-    return nn.LayerNorm(width, config.eps, bias=config.bias)
 
 
 class FeedForward(nn.Module):
@@ -118,35 +86,44 @@ class Block(nn.Module):
         memory_mask: Bool[Tensor, "#B 1 1 M"] | None = None,
     ) -> Float[Tensor, "B T D"]:
         """One layer. The arguments are those of `Attention` and `Transformer.run`."""
-        h = self.attn_norm(x) if self.pre else x
-        h = kernels.cast_once(h)
+        h = self._input(x, self.attn_norm)
         own_cache = None if cache is None else cache.own
         h = self.attn(h, h, mask=mask, is_causal=is_causal, positions=positions, cache=own_cache)
-        x = x + self.dropout(h)
-        if not self.pre:
-            x = self.attn_norm(x)
+        x = self._sum(x, h, self.attn_norm)
 
         if memory is not None:
-            h = self.cross_norm(x) if self.pre else x
+            h = self._input(x, self.cross_norm)
             # Several texts of one source ask its memory together: B*n T D -> B n*T D
             h = h.reshape(len(memory), -1, h.shape[-1])
             memory = kernels.cast_once(memory)
             cross_cache = None if cache is None else cache.cross
             h = self.cross(h, memory, mask=memory_mask, cache=cross_cache)
-            x = x + self.dropout(h.view_as(x))
-            if not self.pre:
-                x = self.cross_norm(x)
+            x = self._sum(x, h.view_as(x), self.cross_norm)
 
-        h = self.ff_norm(x) if self.pre else x
-        h = self.ff(kernels.cast_once(h))
+        h = self.ff(self._input(x, self.ff_norm))
+        return self._sum(x, h, self.ff_norm)
+
+    def _input(self, x: Float[Tensor, "B T D"], norm: nn.Module) -> Float[Tensor, "B T D"]:
+        """What a part reads: x, or norm(x) where norms stand before the parts."""
+        h = norm(x) if self.pre else x
+        return kernels.cast_once(h)
+
+    def _sum(
+        self, x: Float[Tensor, "B T D"], h: Float[Tensor, "B T D"], norm: nn.Module
+    ) -> Float[Tensor, "B T D"]:
+        """The residual sum x + h, behind the norm where norms stand after the parts."""
         x = x + self.dropout(h)
-        if not self.pre:
-            x = self.ff_norm(x)
-        return x
+        return x if self.pre else norm(x)
 
 
 class Embedding(nn.Module):
-    """Token + segment + position vector, then norm and dropout (Devlin et al. 2019, figure 2)."""
+    """Token + segment + position vector, then norm and dropout (Devlin et al. 2019, figure 2).
+
+    In two steps, because soft prompts enter between them, as vectors without a token:
+
+        x = embed.lookup(ids)                    # the token vectors
+        h = embed(x, positions, segments)        # what the first block reads
+    """
 
     def __init__(self, config: StackConfig) -> None:
         super().__init__()
@@ -172,10 +149,10 @@ class Embedding(nn.Module):
         position: Float[Tensor, "#B T E"] | float,
         segments: Int[Tensor, "B T"] | None,
     ) -> Float[Tensor, "B T D"]:
-        """Everything behind `lookup`.
+        """Token vectors to what the first block reads.
 
         Args:
-            x: token vectors.
+            x: token vectors, as `lookup` gives them.
             position: what `Position.embed` adds.
             segments: the segment of each token; all of segment 0 by default.
 

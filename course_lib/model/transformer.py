@@ -4,7 +4,8 @@ BERT, GPT and the two sides of T5 and BART are this class; their `StackConfig`s 
 this order:
 
     config.py       what tells one model from another
-    layers.py       the block, the feed-forward, the norms, the embedding
+    layers.py       the block, the feed-forward, the embedding
+    norms.py        LayerNorm and RMSNorm
     attention.py    what a block does first
     positions.py    how attention knows the order
     masks.py        who may attend to whom
@@ -21,7 +22,8 @@ from course_lib.model import masks, positions
 from course_lib.model.attention import PositionInfo
 from course_lib.model.cache import KVCache
 from course_lib.model.config import AttentionPattern, StackConfig
-from course_lib.model.layers import Block, Embedding, RMSNorm, norm
+from course_lib.model.layers import Block, Embedding
+from course_lib.model.norms import RMSNorm, norm
 from course_lib.model.positions import Position
 
 

@@ -27,7 +27,7 @@ from course_lib.families.bert import bert
 from course_lib.families.gpt import GPT2_SIZES, GPT3_SIZES, gpt2
 from course_lib.model import heads
 from course_lib.model.config import StackConfig
-from course_lib.model.layers import RMSNorm
+from course_lib.model.norms import RMSNorm
 from course_lib.model.transformer import Transformer
 from course_lib.objectives import distillation
 

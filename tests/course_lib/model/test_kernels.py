@@ -9,8 +9,8 @@ import torch
 from course_lib.files import COURSE
 from course_lib.model import kernels
 from course_lib.model.cache import LayerCache
-from course_lib.model.layers import RMSNorm
 from course_lib.model.lstm import ProjectedLSTM
+from course_lib.model.norms import RMSNorm
 from course_lib.objectives.losses import cross_entropy
 from course_lib.peft.nf4 import QuantisedLinear
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from course_lib.families import FAMILIES
-from course_lib.model.layers import RMSNorm
+from course_lib.model.norms import RMSNorm
 from lab.bench import __main__ as bench
 from lab.bench import steps
 from lab.bench.contenders import loss_of
