@@ -7,7 +7,7 @@ Its files:
     evaluation.py    does the model read?
     metrics.py       scores
     analogies.py     word vectors' analogies
-    similarity.py    graded similarity of texts
+    sts.py           semantic textual similarity: do cosines follow what people say?
     cost.py          parameters, operations, bytes, and the power law of the loss
     retrieval.py     a search engine
 """

@@ -24,7 +24,7 @@ from torch import nn
 from classroom.records.record import RESULTS
 from course_lib import data, peft, zoo
 from course_lib.analysis.retrieval import How, Index
-from course_lib.analysis.similarity import sts
+from course_lib.analysis.sts import sts
 from course_lib.data.embedders import Embedder, SentenceEncoder, words
 from course_lib.data.text_batches import TextBatches
 from course_lib.families import sentence as sentences

@@ -21,7 +21,7 @@ from datasets import Dataset, concatenate_datasets
 from classroom.records.figures import figure
 from classroom.records.record import RESULTS
 from course_lib import data, zoo
-from course_lib.analysis.similarity import sts
+from course_lib.analysis.sts import sts
 from course_lib.data.columns import Columns
 from course_lib.data.embedders import SentenceEncoder
 from course_lib.data.text_batches import TextBatches

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from course_lib import zoo
-from course_lib.analysis.similarity import sts
+from course_lib.analysis.sts import sts
 from course_lib.data import tokenizers
 from course_lib.data.embedders import SentenceEncoder
 from course_lib.data.text_batches import TextBatches

@@ -15,7 +15,7 @@ from torch import nn
 from course_lib import zoo
 from course_lib.analysis import analogies, evaluation
 from course_lib.analysis.evaluation import Blank
-from course_lib.analysis.similarity import sts
+from course_lib.analysis.sts import sts
 from course_lib.data.embedders import WordAverage
 from course_lib.data.word_batches import BiLMBatches, WordsOf
 from course_lib.data.words import lowercase_words, split_words

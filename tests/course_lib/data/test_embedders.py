@@ -5,7 +5,7 @@ refused.
 import pytest
 import torch
 
-from course_lib.analysis.similarity import sts
+from course_lib.analysis.sts import sts
 from course_lib.data.embedders import SentenceEncoder, WordAverage, encode
 from course_lib.data.tokenizers import Tokenizer, train_wordpiece
 from course_lib.errors import CourseError

@@ -1,4 +1,4 @@
-"""Whether vectors of texts say how alike the texts are."""
+"""Semantic textual similarity (STS): whether cosines of texts follow what people say."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ def sts(
     *,
     batch: int = 32,
 ) -> float:
-    """Semantic textual similarity: Spearman's correlation of the cosines and the labels.
+    """Spearman's correlation of the cosines and the labels.
 
     (Reimers and Gurevych 2019, section 4.1.)
 
