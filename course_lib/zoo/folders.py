@@ -12,11 +12,12 @@ from torch import nn
 from course_lib import families, hub
 from course_lib.data.tokenizers import Tokenizer
 from course_lib.errors import CourseError
-from course_lib.families.config_json import Config, check_unread, renamed
+from course_lib.families.config_json import check_unread, renamed
 from course_lib.families.family import Family
 from course_lib.families.fields import Values, changed
 from course_lib.families.weight_tables import convert, convert_back, written_out
 from course_lib.files import atomic_write, read_json, write_json
+from course_lib.known_fields import Config
 from course_lib.model import heads
 from course_lib.model.config import StackConfig
 from course_lib.vocab import Vocab

@@ -1,0 +1,110 @@
+"""One rule for every field of a public JSON file: it is obeyed, known to be harmless, or refused.
+
+A field is obeyed if some code reads it; `Config` remembers that. The harmless ones stand in a file
+of tables, each with the reason: families/config_json.toml, peft/adapter_config.toml.
+"""
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from course_lib.errors import CourseError
+
+
+class Config(Mapping[str, Any]):
+    """The fields of a JSON file. It remembers which of them were read."""
+
+    def __init__(self, fields: Mapping[str, Any]) -> None:
+        self._fields = fields
+        self.read: set[str] = set()
+
+    def __getitem__(self, name: str) -> Any:
+        self.read.add(name)
+        return self._fields[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._fields  # asking whether a field is there is not reading it
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._fields)
+
+    def __len__(self) -> int:
+        return len(self._fields)
+
+    def unread(self) -> dict[str, Any]:
+        """The fields that nobody has read. One that is null or empty says nothing."""
+        return {
+            name: value
+            for name, value in self._fields.items()
+            if name not in self.read and not _is_empty(value)
+        }
+
+
+class KnownFields:
+    """A file of tables about the fields that no code reads.
+
+    Each owner, a family or a method, has its tables; those of "any" hold for all.
+    [OWNER.harmless] gives each reason its fields, [OWNER.only] each field the value, or the list of
+    values, that it may have.
+
+    Args:
+        path: of the file.
+        same: owners whose tables are those of another one too.
+    """
+
+    def __init__(self, path: Path, same: Mapping[str, str] | None = None) -> None:
+        self._tables: dict[Any, dict[str, Any]] = tomllib.loads(path.read_text("utf-8"))
+        self._same = same or {}
+
+    def check(self, config: Config, owner: str, subject: str) -> None:
+        """Refuse the first field that was not read and is not known to be harmless.
+
+        Args:
+            config: after it was used.
+            owner: whose tables hold.
+            subject: what a field might change, as "a bert".
+
+        Raises:
+            CourseError: with the field, and what to do.
+        """
+        known = self.harmless(owner)
+        only = self.table(owner, "only")
+        for name, value in config.unread().items():
+            if name in known:
+                continue
+            if name not in only:
+                raise CourseError(
+                    f"{name} is {value!r}, and the course does not know what that changes in"
+                    f" {subject}; if it is only a note, delete the field."
+                )
+            allowed = only[name] if isinstance(only[name], list) else [only[name]]
+            if value not in allowed:
+                raise CourseError(
+                    "Only models as published are read:"
+                    f" {name} {' or '.join(str(choice) for choice in allowed)}, not {value}."
+                )
+
+    def harmless(self, owner: str) -> dict[str, str]:
+        """The fields that change nothing, each with its reason."""
+        reasons: dict[str, str] = {}
+        for table in self._tables_of(owner, "harmless"):
+            for reason, names in table.items():
+                reasons |= dict.fromkeys(names, reason)
+        return reasons
+
+    def table(self, owner: str, part: str) -> dict[str, Any]:
+        """The entries of all tables that hold for an owner; its own ones win."""
+        entries: dict[str, Any] = {}
+        for table in self._tables_of(owner, part):
+            entries |= table
+        return entries
+
+    def _tables_of(self, owner: str, part: str) -> list[dict[str, Any]]:
+        """The table for all, then the relative's, then the owner's own."""
+        names = ("any", self._same.get(owner), owner)
+        return [self._tables.get(name, {}).get(part, {}) for name in names]
+
+
+def _is_empty(value: Any) -> bool:
+    return value is None or (isinstance(value, list | dict | str) and not value)
