@@ -4,25 +4,27 @@ The rules of `families` translate the names of the base's weights. A method's `L
 own tensors mean. A new method is an entry in `LAYOUTS`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from course_lib.errors import CourseError
 from course_lib.families import MODEL_TYPES
-from course_lib.families.weight_tables import written_out
+from course_lib.families.weight_tables import Converted, written_out
 from course_lib.files import read_json, write_json
+from course_lib.known_fields import Config, KnownFields
+from course_lib.peft.front_layout import PREFIX, PROMPT
 from course_lib.peft.inject import Model, freeze
 from course_lib.peft.layout import Layout, Places, Stored
 from course_lib.peft.lora_layout import LAYOUT as LORA
-from course_lib.peft.prefix import LAYOUT as PREFIX
-from course_lib.peft.prompt import LAYOUT as PROMPT
 from course_lib.peft.weights import read_tensors, write_tensors
 
 CONFIG = "adapter_config.json"
 WEIGHTS = "adapter_model.safetensors"
+KNOWN = KnownFields(Path(__file__).with_name("adapter_config.toml"))
 LAYOUTS: dict[str, Layout] = {  # by the library's name for the method
     "LORA": LORA,
     "PROMPT_TUNING": PROMPT,
@@ -33,9 +35,18 @@ TASKS = {  # the library's name for a task, by the end of an architecture's name
     "ForConditionalGeneration": "SEQ_2_SEQ_LM",
     "ForSequenceClassification": "SEQ_CLS",
     "ForTokenClassification": "TOKEN_CLS",
+    "ForQuestionAnswering": "QUESTION_ANS",
     "Model": "FEATURE_EXTRACTION",
 }
-HEADS = ("classifier", "classification_head", "score", "qa_outputs")
+# By task, what the library wants in the file, trained or not: modules whose names end so.
+TASK_HEADS = {
+    "SEQ_CLS": ("classifier", "score"),
+    "TOKEN_CLS": ("classifier", "score"),
+    "QUESTION_ANS": ("qa_outputs",),
+}
+# Of these public classes the output matrix is the table of token vectors, under a second name.
+TIED = ("LMHeadModel", "ForMaskedLM", "ForPreTraining", "ForConditionalGeneration")
+TOKENS = "embed.tokens.weight"
 
 
 def load_pretrained(
@@ -45,32 +56,29 @@ def load_pretrained(
 
     Args:
         model: changed in place or not at all; all but what was trained is then frozen.
-        folder: with LoRA or DoRA, a prompt or a prefix, perhaps a head beside it.
+        folder: with LoRA or DoRA, a prompt or a prefix, perhaps a head or biases beside it.
         model_type: the base's, as `zoo.save_pretrained` takes it: "gpt2".
         architecture: the base's: "GPT2LMHeadModel".
 
     Raises:
-        CourseError: if the folder does not fit the model, or holds another method.
+        CourseError: if the folder does not fit the model, or says what the course has not.
     """
     folder = Path(folder)
-    config = read_json(folder / CONFIG)
-    places = _places(model, model_type, architecture)
-    layout = LAYOUTS.get(str(config.get("peft_type")))
+    config = Config(read_json(folder / CONFIG))
+    public = _public(model, model_type, architecture)
+    method = str(config.get("peft_type"))
+    layout = LAYOUTS.get(method)
     if layout is None:
-        raise CourseError(
-            f"{folder} holds {config.get('peft_type')}; the course reads {', '.join(LAYOUTS)}."
-        )
-    weights = {
-        name.removeprefix(layout.prefix).replace(".base_layer.", "."): tensor.float()
-        for name, tensor in read_tensors(folder / WEIGHTS).items()
-    }
-    stored = Stored(model, config, weights, places)
+        raise CourseError(f"{folder} holds {method}; the course reads {', '.join(LAYOUTS)}.")
+    stored = Stored(model, config, _public_weights(folder, layout, public), public.places)
     install = layout.read(stored)
-    whole = _whole_weights(model, stored.weights, places)
+    whole = _whole_weights(model, stored.weights, public.places)
+    _check_tokens(architecture, whole)
+    KNOWN.check(config, method, subject=f"an adapter of the kind {method}")
 
     # Everything fits: now the model is changed.
-    install()
     freeze(model)
+    install()
     parameters = _parameters(model)
     for name, tensor in whole.items():
         parameters[name].data.copy_(tensor)
@@ -91,42 +99,114 @@ def save_pretrained(
         architecture: as in `load_pretrained`.
 
     Raises:
-        CourseError: if the library has no form for what was trained.
+        CourseError: if the library has no form for what was trained; then nothing is written.
     """
     folder = Path(folder)
-    places = _places(model, model_type, architecture)
+    public = _public(model, model_type, architecture)
     layout = next((layout for layout in LAYOUTS.values() if layout.is_in(model)), None)
     if layout is None:
         raise CourseError(
             "Only a model with LoRA updates, or one behind a prompt or prefix, has a form in"
             " `peft`."
         )
-    config, weights = layout.write(model, places)
-    whole = _trained_whole(model, layout, places)
-    weights |= {layout.prefix + name: tensor for name, tensor in whole.items()}
+    config, weights = layout.write(model, public.places)
+    targets = config.get("target_modules", [])
+    trained = _trained(model, layout, public.places)
+    for name in trained:
+        _check_tokens(architecture, public.places[name].ours)
+
     tasks = [task for ending, task in TASKS.items() if architecture.endswith(ending)]
+    task = tasks[0] if tasks else None
+    modules = _modules_to_save(public, trained, TASK_HEADS.get(task or "", ()))
+    _check_modules(modules, targets)
+    biases = {name for name in trained if not _is_inside(name, modules)}
     config |= {
-        "task_type": tasks[0] if tasks else None,
+        "task_type": task,
         "inference_mode": True,
-        "modules_to_save": sorted({name.rpartition(".")[0] for name in whole}) or None,
+        "modules_to_save": modules or None,
     }
+    if layout is LORA:
+        config["bias"] = _bias(biases, modules, targets, public.places)
+    elif biases:
+        raise CourseError(f"{min(biases)} is trained; with `peft` only LoRA trains biases alone.")
+
+    parameters = _parameters(model)
+    for name, place in public.places.items():
+        if name in biases or _is_inside(name, modules):
+            ours = [parameters[own].detach() for own in place.ours]
+            written = _in_file(name, targets)
+            weights[layout.prefix + written] = place.to_public(torch.cat(ours))
     write_tensors(weights, folder / WEIGHTS)
     write_json(folder / CONFIG, config)
 
 
-def _places(model: nn.Module, model_type: str, architecture: str) -> Places:
-    """Public name -> place, for every weight that has one."""
+class _Public(NamedTuple):
+    """The names of a public class's weights.
+
+    Attributes:
+        places: those that are weights of ours.
+        copies: further names of them, and names that are dropped on purpose.
+    """
+
+    places: dict[str, Converted]
+    copies: set[str]
+
+
+def _public(model: nn.Module, model_type: str, architecture: str) -> _Public:
+    """The public names for a model of ours."""
     family = MODEL_TYPES.get(model_type)
     if family is None or architecture not in family.architectures:
         raise CourseError(f"Nothing is known of {architecture!r} in the family {model_type!r}.")
     with_prefix = family.prefixed(architecture, model)
-    weights = written_out(family.whole_table(architecture, model), model)
-    return {with_prefix(public): place for public, place in weights.items() if place.ours}
+    places: dict[str, Converted] = {}
+    copies: set[str] = set()
+    seen: set[tuple[str, ...]] = set()
+    for name, place in written_out(family.whole_table(architecture, model), model).items():
+        if not place.ours or place.ours in seen:
+            copies.add(with_prefix(name))
+        else:
+            places[with_prefix(name)] = place
+            seen.add(place.ours)
+    return _Public(places, copies)
+
+
+def _public_weights(folder: Path, layout: Layout, public: _Public) -> dict[str, Tensor]:
+    """A folder's tensors by their public names, each weight once."""
+    weights: dict[str, Tensor] = {}
+    for name, tensor in read_tensors(folder / WEIGHTS).items():
+        # The biases of a module that is written whole stand here again: the base's and its own.
+        if ".original_module." in name or ".modules_to_save." in name:
+            continue
+        bare = name.removeprefix(layout.prefix).replace(".base_layer.", ".")
+        weights[bare] = tensor.float()
+    for name in public.copies & weights.keys():
+        others = [weights[other] for other in public.places if other in weights]
+        if any(torch.equal(weights[name], other) for other in others):
+            del weights[name]
+    return weights
+
+
+def _check_tokens(architecture: str, names: Iterable[str]) -> None:
+    """Refuse new token vectors where they are the output matrix too.
+
+    Args:
+        architecture: the public class.
+        names: ours, of what was trained whole.
+
+    Raises:
+        CourseError: `peft` leaves the output matrix as it was; here both are one.
+    """
+    if architecture.endswith(TIED) and any(name.endswith(TOKENS) for name in names):
+        raise CourseError(
+            "With `peft` new token vectors leave the output matrix as it was; here both are one."
+            " Keep such a model by peft.save."
+        )
 
 
 def _parameters(model: nn.Module) -> dict[str, nn.Parameter]:
     """By the names that they have without a method."""
-    return {name.replace(".base.", "."): weight for name, weight in model.named_parameters()}
+    named = model.named_parameters(remove_duplicate=False)
+    return {name.replace(".base.", "."): weight for name, weight in named}
 
 
 def _whole_weights(
@@ -153,19 +233,15 @@ def _whole_weights(
     return whole
 
 
-def _trained_whole(model: nn.Module, layout: Layout, places: Places) -> dict[str, Tensor]:
-    """What was trained beside the method, by its public names; and the head, trained or not.
-
-    The library wants the head of a classifier in the file even where it is frozen.
-    """
-    parameters = _parameters(model)
+def _trained(model: nn.Module, layout: Layout, places: Places) -> set[str]:
+    """The public names of what was trained beside the method."""
     added: set[int] = set()  # the method's own weights
     for module in model.modules():
         if isinstance(module, layout.added):
             added |= {id(weight) for weight in module.parameters()}
     trained = {
         name
-        for name, weight in parameters.items()
+        for name, weight in _parameters(model).items()
         if weight.requires_grad and id(weight) not in added
     }
     with_place: set[str] = set()
@@ -177,10 +253,65 @@ def _trained_whole(model: nn.Module, layout: Layout, places: Places) -> dict[str
             f"{min(without_place)} is trained, but `peft` has no place for it; keep this model by"
             " peft.save."
         )
-    whole = {}
-    for public, place in places.items():
-        is_head = public.startswith(HEADS) and place.ours[0] in parameters
-        if is_head or trained & set(place.ours):
-            ours = [parameters[name].detach() for name in place.ours]
-            whole[public] = place.to_public(torch.cat(ours))
-    return whole
+    return {public for public, place in places.items() if trained & set(place.ours)}
+
+
+def _modules_to_save(public: _Public, trained: set[str], heads: tuple[str, ...]) -> list[str]:
+    """The modules that are written whole: the task's heads, and what has a trained matrix."""
+    modules = set()
+    for name in public.places:
+        parts = name.split(".")[:-1]
+        for length in range(1, len(parts) + 1):
+            if parts[length - 1].endswith(heads):
+                modules.add(".".join(parts[:length]))
+    for name in trained:
+        module, _, kind = name.rpartition(".")
+        if kind != "bias":
+            modules.add(module)
+    # A module inside another one is written with it.
+    return sorted(name for name in modules if not _is_inside(name, modules - {name}))
+
+
+def _check_modules(modules: list[str], targets: list[str]) -> None:
+    """Refuse an update inside of a module that is written whole.
+
+    Raises:
+        CourseError: the library would leave the update out.
+    """
+    for target in targets:
+        if target in modules or _is_inside(target, modules):
+            raise CourseError(
+                f"`peft` writes {target} whole, so it cannot have an update; leave it out of the"
+                " pattern."
+            )
+
+
+def _bias(biases: set[str], modules: list[str], targets: list[str], places: Places) -> str:
+    """What the library calls the set of biases that were trained.
+
+    Raises:
+        CourseError: it is neither all biases nor those of the updated matrices.
+    """
+    alone = {name for name in places if name.endswith(".bias") and not _is_inside(name, modules)}
+    of_targets = {f"{target}.bias" for target in targets} & alone
+    if not biases:
+        return "none"
+    if biases == of_targets:
+        return "lora_only"
+    if biases == alone:
+        return "all"
+    raise CourseError(
+        f"{min(biases)} is trained alone. `peft` trains all biases, or those of the updated"
+        " matrices; do the same, or keep this model by peft.save."
+    )
+
+
+def _is_inside(name: str, modules: Iterable[str]) -> bool:
+    """Whether one of the modules holds this weight or module."""
+    return any(name.startswith(f"{module}.") for module in modules)
+
+
+def _in_file(name: str, targets: Iterable[str]) -> str:
+    """The library's name of a weight. An updated Linear stands inside of its update."""
+    module, _, kind = name.rpartition(".")
+    return f"{module}.base_layer.{kind}" if module in targets else name

@@ -8,8 +8,7 @@ from torch import Tensor, nn
 
 from course_lib.families.weight_tables import Converted
 
-# By the public name of a weight: where it stands in our model.
-Places = Mapping[str, Converted]
+Places = Mapping[str, Converted]  # by the public name: where a weight stands in our model
 
 
 @dataclass

@@ -152,10 +152,7 @@ def lora(
         alpha: their strength; by default the rank.
         dropout: of what the updates read.
     """
-    strength = rank if alpha is None else alpha
-    inject(model, pattern, lambda linear: LoRALinear(linear, rank, strength, dropout))
-    freeze(model)
-    return model
+    return _inject_updates(model, LoRALinear, pattern, rank, alpha, dropout)
 
 
 def dora(
@@ -175,8 +172,20 @@ def dora(
         alpha: their strength; by default the rank.
         dropout: of what the updates read.
     """
+    return _inject_updates(model, DoRALinear, pattern, rank, alpha, dropout)
+
+
+def _inject_updates(
+    model: Model,
+    kind: type[LoRALinear],
+    pattern: str,
+    rank: int,
+    alpha: float | None,
+    dropout: float,
+) -> Model:
+    """Put an update of one kind beside every Linear that the pattern finds; train nothing else."""
     strength = rank if alpha is None else alpha
-    inject(model, pattern, lambda linear: DoRALinear(linear, rank, strength, dropout))
+    inject(model, pattern, lambda linear: kind(linear, rank, strength, dropout))
     freeze(model)
     return model
 

@@ -10,7 +10,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from course_lib.errors import CourseError
 from course_lib.model.cache import KVCache
 from course_lib.model.config import StackConfig
 from course_lib.model.heads import Mask
@@ -18,7 +17,6 @@ from course_lib.model.modes import evaluating
 from course_lib.model.transformer import Transformer
 from course_lib.peft.front import Front, Tokens, Vectors, put_in_front
 from course_lib.peft.inject import Model
-from course_lib.peft.layout import Layout, Places, Stored
 
 
 class Prefixed(Front):
@@ -107,40 +105,3 @@ def _read_words(stack: Transformer, words: Tokens) -> Float[Tensor, "P S"]:
 def _numbers_a_position(config: StackConfig) -> int:
     """How many numbers stand in front at each position: keys and values of all layers and heads."""
     return config.layers * 2 * config.heads * config.dh
-
-
-def _read(stored: Stored) -> Any:
-    """What puts a folder's prefix in front of the model; a `CourseError` if it does not fit."""
-    model: Any = stored.model
-    stack = getattr(model, "stack", None)
-    if not isinstance(stack, Transformer) or isinstance(stack, Front):
-        raise CourseError("With `peft` two stacks have one prefix; here not.")
-    table = stored.weights.pop("prompt_embeddings").to(stack.embed.tokens.weight)
-    wanted = _numbers_a_position(stack.config)
-    if table.shape[1] != wanted:
-        raise CourseError(
-            f"What stands in front has {table.shape[1]} numbers a row; this model takes {wanted}."
-        )
-
-    def install() -> None:
-        model.stack = Prefixed(stack, table)
-
-    return install
-
-
-def _write(model: nn.Module, places: Places) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """The folder's configuration and weights."""
-    front = next(module for module in model.modules() if isinstance(module, Prefixed))
-    config = front.config
-    values = {
-        "peft_type": "PREFIX_TUNING",
-        "num_virtual_tokens": front.length,
-        "num_layers": config.layers,
-        "num_attention_heads": config.heads,
-        "num_transformer_submodules": 1,
-        "token_dim": config.heads * config.dh,
-    }
-    return values, {"prompt_embeddings": front.prefix.table}
-
-
-LAYOUT = Layout("base_model.", Prefixed, (Vectors,), _read, _write)

@@ -9,18 +9,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from course_lib.errors import CourseError
 from course_lib.model.cache import KVCache
 from course_lib.model.heads import Mask, Segments
 from course_lib.model.transformer import Transformer
 from course_lib.peft.front import Front, Tokens, Vectors, put_in_front
 from course_lib.peft.inject import Model
-from course_lib.peft.layout import Layout, Places, Stored
-
-NOT_OURS = (
-    "With `peft` a pooler would read the prompt instead of [CLS], and two stacks have one prompt;"
-    " here not."
-)
 
 
 class Prompted(Front):
@@ -75,45 +68,3 @@ def prompt(model: Model, length: int = 20, *, words: Tokens | None = None) -> Mo
         return Prompted(stack, table[ids])
 
     return put_in_front(model, length, make)
-
-
-def _read(stored: Stored) -> Any:
-    """What puts a folder's prompt in front of the model; a `CourseError` if it does not fit."""
-    model: Any = stored.model
-    stack = getattr(model, "stack", None)
-    if not isinstance(stack, Transformer) or isinstance(stack, Front) or _has_pooler(model):
-        raise CourseError(NOT_OURS)
-    table = stored.weights.pop("prompt_embeddings").to(stack.embed.tokens.weight)
-    wanted = stack.embed.tokens.embedding_dim
-    if table.shape[1] != wanted:
-        raise CourseError(
-            f"What stands in front has {table.shape[1]} numbers a row; this model takes {wanted}."
-        )
-
-    def install() -> None:
-        model.stack = Prompted(stack, table)
-
-    return install
-
-
-def _write(model: nn.Module, places: Places) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """The folder's configuration and weights."""
-    if _has_pooler(model):
-        raise CourseError(NOT_OURS)
-    front = next(module for module in model.modules() if isinstance(module, Prompted))
-    values = {
-        "peft_type": "PROMPT_TUNING",
-        "num_virtual_tokens": front.length,
-        "num_layers": front.config.layers,
-        "num_attention_heads": front.config.heads,
-        "num_transformer_submodules": 1,
-        "token_dim": front.prompt.weight.shape[1],
-    }
-    return values, {"prompt_embeddings": front.prompt.weight}
-
-
-def _has_pooler(model: nn.Module) -> bool:
-    return getattr(model, "pooler", None) is not None
-
-
-LAYOUT = Layout("base_model.", Prompted, (Vectors,), _read, _write)

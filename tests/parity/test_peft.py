@@ -281,22 +281,41 @@ def test_foreign_adapters_are_refused(tmp_path):
     refused("bert", "Nothing is known", architecture="BertForHouses")
     change(tmp_path / "bert", use_dora=True)  # but the folder has no lengths of rows
     refused("bert", "of another form than B A")
-    change(tmp_path / "bert", use_dora=False, use_rslora=True)
-    refused("bert", "use_rslora")
+    change(tmp_path / "bert", use_dora=False, use_qalora=True)
+    refused("bert", "use_qalora False, not True")
+    change(tmp_path / "bert", use_qalora=False, r=5)
+    refused("bert", r"rank of encoder.layer.\d.attention.self.query is 5 .* and 3 in the file")
+    change(tmp_path / "bert", r=3, exclude_modules="encoder.layer.1.*")
+    refused("bert", "update of encoder.layer.1.attention.self.query, but .* leaves it out")
+    change(tmp_path / "bert", exclude_modules=None, init_lora_weights="pissa")
+    refused("bert", "init_lora_weights is pissa, which changes the base")
+    change(tmp_path / "bert", init_lora_weights=True, sparkle=3)
+    refused("bert", "sparkle is 3, and the course does not know what that changes")
     change(tmp_path / "prompt", peft_type="IA3")
     (tmp_path / "prompt" / "adapter_model.safetensors").write_bytes(save({}))
     refused("prompt", "holds IA3; the course reads LORA")
 
 
 def test_what_the_library_cannot_say_is_not_written(tmp_path):
-    what = {"model_type": "bert", "architecture": "BertModel"}
+    def bert(head=heads.Pooled):
+        return head(Transformer(MODEL_TYPES["bert"].read_config(CONFIGS["bert"]().to_dict())))
 
-    def bert():
-        return heads.Pooled(
-            Transformer(MODEL_TYPES["bert"].read_config(CONFIGS["bert"]().to_dict()))
-        )
+    def training(model, *names):
+        for name in names:
+            model.get_parameter(name).requires_grad_(True)
+        return model
 
+    some_biases = training(peft.lora(bert()), "stack.blocks.0.attn_norm.bias")
+    behind_a_prefix = training(peft.prefix(bert()), "stack.blocks.0.attn_norm.bias")
+    tied_head = training(peft.lora(bert(heads.MLM)), "head.bias", "head.dense.weight")
+    tokens = training(peft.lora(bert(heads.MLM)), "stack.embed.tokens.weight")
+    two_fold = training(peft.lora(bert()), "stack.blocks.0.attn.q.base.weight")
     for model, words in [
+        (some_biases, "attention.output.LayerNorm.bias is trained alone"),
+        (behind_a_prefix, "only LoRA trains biases alone"),
+        (tied_head, "cls.predictions.bias is trained alone"),
+        (tokens, "new token vectors leave the output matrix as it was"),
+        (two_fold, "attention.self.query whole, so it cannot have an update"),
         (bert(), "Only a model with LoRA updates"),
         (
             peft.adapters(peft.lora(bert()), 2),
@@ -308,6 +327,7 @@ def test_what_the_library_cannot_say_is_not_written(tmp_path):
             "all updates of a model are DoRA's or none",
         ),
     ]:
+        name = "BertForMaskedLM" if isinstance(model, heads.MLM) else "BertModel"
         with pytest.raises(CourseError, match=words):
-            peft.save_pretrained(model, tmp_path, **what)
+            peft.save_pretrained(model, tmp_path, model_type="bert", architecture=name)
     assert not list(tmp_path.iterdir())
