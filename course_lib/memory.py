@@ -1,4 +1,4 @@
-"""How the C library hands out memory to a process that trains.
+"""The memory of a process that trains: how much there is, and how the C library hands it out.
 
 glibc gives large freed buffers back to the system, and asks for them again at the next step. Each
 time this costs some ten thousand page faults, about a tenth of a CPU's time. Two environment
@@ -10,10 +10,17 @@ import os
 import sys
 from collections.abc import Mapping
 
+import psutil
+
 KEEP_LARGE_BUFFERS: Mapping[str, str] = {
     "MALLOC_MMAP_THRESHOLD_": "2147483647",
     "MALLOC_TRIM_THRESHOLD_": "2147483647",
 }
+
+
+def free_bytes() -> int:
+    """How much memory a process may still take, without swapping."""
+    return int(psutil.virtual_memory().available)
 
 
 def restart_keeping_large_buffers() -> None:

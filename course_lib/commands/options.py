@@ -1,6 +1,7 @@
 """Options that several commands share, and how the fields of a config become options."""
 
 import inspect
+import os
 from collections.abc import Callable
 from dataclasses import Field, fields
 from pathlib import Path
@@ -10,6 +11,7 @@ import typer
 
 from course_lib.errors import CourseError
 
+MOST_THREADS = max(256, os.cpu_count() or 1)
 Command = TypeVar("Command", bound=Callable[..., None])
 
 
@@ -54,6 +56,8 @@ def _option(field: Field[Any], type_: Any) -> inspect.Parameter:
 
 def set_threads(threads: int) -> int:
     """Let torch use so many CPU threads; 0 leaves it to torch."""
+    if threads > MOST_THREADS:  # starting too many kills the process
+        raise CourseError(f"--threads {threads} is too much; this machine has {os.cpu_count()}.")
     if threads:
         import torch
 

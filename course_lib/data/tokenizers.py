@@ -26,6 +26,7 @@ from course_lib.vocab import Vocab
 Text = str | Sequence[str]  # plain text, or words that are already separated (tagging)
 
 WORDPIECE_SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")  # ids 0 to 4
+MOST_TOKENS = 2_000_000  # in a vocabulary; the largest published ones have 256,000
 BPE_SPECIALS = ("<|pad|>", "<|endoftext|>")  # ids 0 and 1
 # rarer characters become [UNK]: an alphabet of every emoji would crowd out the words
 ALPHABET = 1000
@@ -354,6 +355,11 @@ def _require_room(size: int, least: int, texts: bool) -> None:
         raise CourseError(
             f"A vocabulary of {size} holds not even specials and alphabet; ask for at least"
             f" {least}."
+        )
+    if size > MOST_TOKENS:  # the trainer takes memory for all of them when it starts
+        raise CourseError(
+            f"A vocabulary of {size:,} is more than can be learned; ask for at most"
+            f" {MOST_TOKENS:,}."
         )
 
 

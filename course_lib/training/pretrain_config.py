@@ -33,7 +33,7 @@ class TokenizeConfig:
     column: str | None = setting(None, "Where the text stands, if not in `text`.")
     documents: int | None = setting(None, "How many documents; all if not given.", at_least=1)
     held_out: int = setting(
-        0, "Documents to keep aside, if there is no validation split.", at_least=0
+        0, "Documents to keep aside, if there is no validation split.", at_least=0, at_most=2**31
     )
     vocab: int = setting(
         3072, "Size of the vocabulary to learn, unless the folder has a tokenizer."
@@ -65,7 +65,9 @@ class PretrainConfig(TokenizeConfig):
     )
 
     # The model
-    layers: int | None = setting(None, "In place of the size's; so for the next three.", at_least=1)
+    layers: int | None = setting(
+        None, "In place of the size's; so for the next three.", at_least=1, at_most=1000
+    )
     width: int | None = setting(None, "Of the hidden states.", at_least=1)
     heads: int | None = setting(None, "Of the attention.", at_least=1)
     length: int | None = setting(None, "Longest row in tokens.", at_least=1)

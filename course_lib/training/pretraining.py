@@ -21,6 +21,7 @@ import torch
 from torch import nn
 
 from course_lib import families, objectives, zoo
+from course_lib.analysis import cost
 from course_lib.analysis.evaluation import mean_loss
 from course_lib.data import corpora
 from course_lib.data.batches import CorruptedBatches, DocumentBatches, Source
@@ -29,6 +30,7 @@ from course_lib.data.tokenizers import Tokenizer, add_sentinels, train_bpe, trai
 from course_lib.errors import CourseError
 from course_lib.families.family import Family
 from course_lib.files import locked, write_json
+from course_lib.memory import free_bytes
 from course_lib.model.config import StackConfig
 from course_lib.objectives.losses import Batch, Loss
 from course_lib.training import distill, distributed, run_state
@@ -40,6 +42,7 @@ from course_lib.training.run_folder import Reports, card, read_curve, train_in_f
 
 LEARN_FROM = 50_000  # documents at the beginning, for the vocabulary
 HELD_OUT = 200  # documents of the validation split
+LEAST_VOCAB = 256  # no tokenizer that is learned here has fewer tokens
 PROBED = 20  # batches of held-out text while a run goes on; all of them at its end
 
 # Those whose tokenizer is learned here: byte-level BPE for the causal ones, WordPiece for the
@@ -184,6 +187,26 @@ def _check(config: PretrainConfig, start: Start, processes: Processes) -> None:
     objectives.span_sampler(config.mask_unit)  # an unknown one is refused
     if config.mask_unit != "tokens" and "spans" not in options:
         raise CourseError(f"The objective {start.objective} masks no units; leave --mask-unit.")
+    if start.parent is None:
+        # Before any text is read. Later, with the vocabulary that was learned, it may be larger.
+        _check_memory(config, start.family, start.family.config(LEAST_VOCAB, **start.shape))
+
+
+def _check_memory(config: PretrainConfig, family: Family, stack: StackConfig) -> None:
+    """Refuse a model whose training cannot fit into memory, before any is taken.
+
+    It takes 4 bytes a weight to make a model. To train it on the CPU takes its gradient and Adam's
+    two moments as well.
+    """
+    weights = cost.parameters(lambda: family.model(stack, 0))
+    needed = weights * (16 if config.device == "cpu" else 4)
+    free = free_bytes()
+    if needed > free:
+        raise CourseError(
+            f"A model of {weights:,} weights and more needs at least {needed / 1e9:,.1f} GB of"
+            f" memory, and {free / 1e9:,.1f} GB are free; ask for less by --width, --layers,"
+            " --length or --vocab."
+        )
 
 
 def _steps_done(config: PretrainConfig) -> int:
@@ -213,6 +236,8 @@ def _build(config: PretrainConfig, start: Start, texts: Prepared) -> Built:
     if config.init_std is not None:
         stack = replace(stack, init_std=config.init_std)
 
+    if start.parent is None:
+        _check_memory(config, start.family, stack)
     torch.manual_seed(config.seed)
     model = _model(start, stack, texts.tokenizer)
     if start.parent is not None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from torch import Tensor, nn
 
 from course_lib.errors import CourseError
+from course_lib.memory import free_bytes
 
 GIGABYTE = 1e9
 
@@ -77,9 +78,7 @@ def load_strictly(model: nn.Module, weights: Mapping[str, Tensor], source: str) 
 
 def _check_memory(folder: Path, size: int) -> None:
     """A `CourseError` if there is no room for the files' tensors and for the model's."""
-    import psutil
-
-    free = psutil.virtual_memory().available
+    free = free_bytes()
     if 2 * size > free:
         raise CourseError(
             f"{folder}: {size / GIGABYTE:.1f} GB of weights need twice as much memory;"
