@@ -58,9 +58,9 @@ def tokenize(
 
     Example: python -m course_lib tokenize --data hub:NAME --out build/tokens --vocab 32000
     """
-    from course_lib.training import pretraining
+    from course_lib.training import token_files
 
     config = TokenizeConfig(model=model, out=out, data=data, **options)
     with locked(out):
-        store = pretraining.tokenize(config).store
+        store = token_files.tokenize(config).store
     print(f"{store.tokens:,} tokens in {len(store):,} documents, in {out}")

@@ -2,20 +2,18 @@
 
 The folder `out` holds everything of a run; of several processes the main one writes it:
 
-    tokenizer.json, tokens/, held_out/       made once, from streamed text
+    tokenizer.json, tokens/, held_out/       made once, from streamed text (token_files.py)
     run/config.json                          what was asked for
     run/state.safetensors, run/curve.json    the state, the learning curve
     config.json, model.safetensors, card.json    written at the end
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
-from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -23,10 +21,9 @@ from torch import nn
 from course_lib import families, objectives, zoo
 from course_lib.analysis import cost
 from course_lib.analysis.evaluation import mean_loss
-from course_lib.data import corpora
 from course_lib.data.batches import CorruptedBatches, DocumentBatches, Source
-from course_lib.data.token_store import TokenStore, encode_corpus
-from course_lib.data.tokenizers import Tokenizer, add_sentinels, train_bpe, train_wordpiece
+from course_lib.data.token_store import TokenStore
+from course_lib.data.tokenizers import Tokenizer
 from course_lib.errors import CourseError
 from course_lib.families.family import Family
 from course_lib.files import locked, write_json
@@ -37,34 +34,13 @@ from course_lib.training import distill, distributed, run_state
 from course_lib.training.device import known_device
 from course_lib.training.distributed import Processes
 from course_lib.training.loop import Step, TrainConfig
-from course_lib.training.pretrain_config import PretrainConfig, TokenizeConfig
+from course_lib.training.pretrain_config import PretrainConfig
 from course_lib.training.run_folder import Reports, card, read_curve, train_in_folder
+from course_lib.training.sizes import asked_shape, family_and_size
+from course_lib.training.token_files import TokenFiles, open_files, tokenize
 
-LEARN_FROM = 50_000  # documents at the beginning, for the vocabulary
-HELD_OUT = 200  # documents of the validation split
 LEAST_VOCAB = 256  # no tokenizer that is learned here has fewer tokens
 PROBED = 20  # batches of held-out text while a run goes on; all of them at its end
-
-# Those whose tokenizer is learned here: byte-level BPE for the causal ones, WordPiece for the
-# others.
-FAMILIES = [
-    name
-    for name, f in families.FAMILIES.items()
-    if f.tokenizer == "wordpiece" or f.objective == "causal"
-]
-SIZES: dict[str, dict[str, int]] = {
-    "mini": {"width": 128, "layers": 4, "heads": 4, "length": 160},
-    "base": {"width": 768, "layers": 12, "heads": 12, "length": 512},
-    "large": {"width": 1024, "layers": 24, "heads": 16, "length": 512},
-}
-
-
-class Prepared(NamedTuple):
-    """What a run reads, as its folder holds it."""
-
-    tokenizer: Tokenizer
-    store: TokenStore  # tokens to learn from
-    held_out: TokenStore | None  # tokens to be scored on, if the corpus has any
 
 
 @dataclass(frozen=True)
@@ -131,48 +107,76 @@ def pretrain(
     Raises:
         CourseError: if what is asked for does not fit together, or the folder holds another run.
     """
+    # 1. What can be refused is refused before any work is done.
     out = config.out
     processes, _ = distributed.join(known_device(config.device))
     start = _start(config)
     _check(config, start, processes)
     done = _steps_done(config)
+
     with locked(out) if processes.is_main else nullcontext():
+        # 2. One process makes the tokens, all of them read the files.
         if processes.is_main:
             tokenize(config, start.tokenizer)
         processes.wait()
-        texts = _open(out, config.data)
-        built = _build(config, start, texts)
+        files = open_files(out, config.data)
+
+        # 3. Build, train, publish.
+        built = _build(config, start, files)
         if processes.is_main:
             write_json(out / "run" / "config.json", config.to_json())
-            _announce(config, built, texts, done, say)
+            _announce(config, built, files, done, say)
         _run(config, built, processes, watch)
         if processes.is_main:
-            _publish(config, start, built, texts, say)
+            _publish(config, start, built, files, say)
 
 
 def _start(config: PretrainConfig) -> Start:
     """Find the family, and the models that the run begins with."""
-    family, shape = _named(config)
-    sizes = [config.width, config.heads]
-    teacher = None
+    family, _ = family_and_size(config.model)
+    start = Start(family, asked_shape(config))
     if config.teacher is not None:
-        if config.init_from is not None:
-            raise CourseError("A student begins with layers of its teacher; leave --init-from.")
-        name = str(config.teacher)
-        teacher, tokenizer, _ = zoo.open_model(config.teacher)
-        parent = distill.student(teacher, config.layers)
-    elif config.init_from is not None:
-        name = str(config.init_from)
-        parent, tokenizer, _ = zoo.open_model(config.init_from)
-        sizes.append(config.layers)
-    else:
-        return Start(family, shape)
-    parents_family = families.family_of(parent) if hasattr(parent, "stack") else None
-    if parents_family is None or parents_family.objective != family.objective:
-        raise CourseError(f"{name} is no model that a {family.name} could begin with.")
+        return _start_as_student(config, start)
+    if config.init_from is not None:
+        return _start_from_checkpoint(config, start)
+    return start
+
+
+def _start_as_student(config: PretrainConfig, start: Start) -> Start:
+    """Begin with some layers of a teacher, and learn from it."""
+    if config.init_from is not None:
+        raise CourseError("A student begins with layers of its teacher; leave --init-from.")
+    name = str(config.teacher)
+    teacher, tokenizer, _ = zoo.open_model(name)
+    student = distill.student(teacher, config.layers)
+    family = _parents_family(student, name, start.family)
+    _check_size_is_free(name, config.width, config.heads)
+    return replace(
+        start, family=family, parent=student, tokenizer=tokenizer, teacher=teacher, name=name
+    )
+
+
+def _start_from_checkpoint(config: PretrainConfig, start: Start) -> Start:
+    """Begin with a checkpoint's weights."""
+    name = str(config.init_from)
+    parent, tokenizer, _ = zoo.open_model(name)
+    family = _parents_family(parent, name, start.family)
+    _check_size_is_free(name, config.width, config.heads, config.layers)
+    return replace(start, family=family, parent=parent, tokenizer=tokenizer, name=name)
+
+
+def _parents_family(parent: nn.Module, name: str, asked: Family) -> Family:
+    """The family of the model to begin with; it must learn as the one that is asked for."""
+    own = families.family_of(parent) if hasattr(parent, "stack") else None
+    if own is None or own.objective != asked.objective:
+        raise CourseError(f"{name} is no model that a {asked.name} could begin with.")
+    return own
+
+
+def _check_size_is_free(name: str, *sizes: int | None) -> None:
+    """Refuse a size beside a model that brings its own."""
     if any(size is not None for size in sizes):
         raise CourseError(f"The model's size is that of {name}; leave layers, width and heads.")
-    return Start(parents_family, shape, parent, tokenizer, teacher, name)
 
 
 def _check(config: PretrainConfig, start: Start, processes: Processes) -> None:
@@ -223,32 +227,25 @@ def _steps_done(config: PretrainConfig) -> int:
     return done
 
 
-def _build(config: PretrainConfig, start: Start, texts: Prepared) -> Built:
+def _build(config: PretrainConfig, start: Start, files: TokenFiles) -> Built:
     """Make the model and its batches."""
-    length = start.shape["length"]
-    if start.parent is None:
-        stack = start.family.config(texts.tokenizer.vocab.size, **start.shape)
-    else:
-        stack = start.parent.stack.config  # type: ignore[union-attr, assignment]
-        length = min(length, getattr(stack.position, "length", length))
-    if config.dropout is not None:
-        stack = replace(stack, dropout=config.dropout, attention_dropout=config.dropout)
-    if config.init_std is not None:
-        stack = replace(stack, init_std=config.init_std)
-
+    stack = _stack_config(config, start, files.tokenizer.vocab.size)
     if start.parent is None:
         _check_memory(config, start.family, stack)
     torch.manual_seed(config.seed)
-    model = _model(start, stack, texts.tokenizer)
+    model = _model(start, stack, files.tokenizer)
     if start.parent is not None:
         _warm_start(model, start.parent, start.name)
 
-    rows = partial(_batches, config, start.objective, tokenizer=texts.tokenizer)
-    batches = rows(texts.store, length=length)
+    length = start.shape["length"]
+    if start.parent is not None:  # which may know fewer positions
+        length = min(length, getattr(stack.position, "length", length))
+    rows = partial(_batches, config, start.objective, tokenizer=files.tokenizer)
+    batches = rows(files.store, length=length)
     if config.short is not None:
-        short = rows(texts.store, length=min(config.short, length))
+        short = rows(files.store, length=min(config.short, length))
         batches = _Lengthened(short, batches, config.steps * 9 // 10)
-    held_out = None if texts.held_out is None else rows(texts.held_out, length=length)
+    held_out = None if files.held_out is None else rows(files.held_out, length=length)
     loss = objectives.objective(start.objective).loss
     return Built(
         config=stack,
@@ -260,13 +257,26 @@ def _build(config: PretrainConfig, start: Start, texts: Prepared) -> Built:
     )
 
 
+def _stack_config(config: PretrainConfig, start: Start, vocab: int) -> StackConfig:
+    """The model's configuration: its parent's, or the family's of the size that is asked for."""
+    if start.parent is None:
+        stack = start.family.config(vocab, **start.shape)
+    else:
+        stack = cast(Any, start.parent).stack.config
+    if config.dropout is not None:
+        stack = replace(stack, dropout=config.dropout, attention_dropout=config.dropout)
+    if config.init_std is not None:
+        stack = replace(stack, init_std=config.init_std)
+    return stack
+
+
 def _announce(
-    config: PretrainConfig, built: Built, texts: Prepared, done: int, say: Callable[[str], None]
+    config: PretrainConfig, built: Built, files: TokenFiles, done: int, say: Callable[[str], None]
 ) -> None:
     """Say what is trained, and how far the run has come."""
     count = sum(weight.numel() for weight in built.model.parameters())
     say(
-        f"{count:,} parameters, {len(texts.store):,} documents, {built.batches.steps:,} batches"
+        f"{count:,} parameters, {len(files.store):,} documents, {built.batches.steps:,} batches"
         " an epoch"
     )
     if done == config.steps:
@@ -321,19 +331,19 @@ def _publish(
     config: PretrainConfig,
     start: Start,
     built: Built,
-    texts: Prepared,
+    files: TokenFiles,
     say: Callable[[str], None],
 ) -> None:
     """Score the trained model and write it in the family's public layout."""
     out = config.out
     # The trained one may be in shards.
-    model = _model(start, built.config, texts.tokenizer)
+    model = _model(start, built.config, files.tokenizer)
     run_state.load_model(out / "run" / "state.safetensors", model)
     scores = {} if built.held_out is None else _held_out_loss(model, built)
     about = {
         "name": config.model,
         "data": config.data,
-        "documents": len(texts.store),
+        "documents": len(files.store),
         "from": start.name,
         "lr": config.lr,
         "schedule": config.schedule,
@@ -342,177 +352,13 @@ def _publish(
         "seed": config.seed,
     }
     zoo.save_pretrained(
-        _public(model), out, model_type=start.family.model_type, tokenizer=texts.tokenizer
+        _public(model), out, model_type=start.family.model_type, tokenizer=files.tokenizer
     )
     write_json(out / "card.json", card(read_curve(out / "run"), **about, scores=scores))
     if scores:
         say(f"loss on held-out text {scores['loss']:.3f}; written to {out}")
     else:
         say(f"written to {out}; no held-out text (--held-out N keeps some aside)")
-
-
-def tokenize(config: TokenizeConfig, tokenizer: Tokenizer | None = None) -> Prepared:
-    """Learn a tokenizer and stream a corpus into token files, unless they are there.
-
-    `out/held_out` gets the first documents of the validation split. If a corpus has none, it gets
-    the first `config.held_out` documents, which are not trained on.
-
-    Args:
-        config: what is asked for.
-        tokenizer: one to use in place of a new one.
-
-    Raises:
-        CourseError: the folder holds a run on other data, or nothing is left to train on.
-    """
-    data = config.data
-    out = config.out
-    # 1. Nothing is to do if the folder holds tokens of this very data.
-    note = {"data": data, "documents": config.documents, "seed": config.seed}
-    if config.held_out:
-        note["held_out"] = config.held_out
-    if config.column:
-        note["column"] = config.column
-    old_note = TokenStore.open(out / "tokens").note if _has_tokens(out) else None
-    if _has_tokens(data) or old_note == note:
-        return _reopen(config, tokenizer)
-    if old_note is not None and config.resume and (out / "run" / "state.safetensors").exists():
-        raise CourseError(
-            f"{out} holds a run on other data ({_spelled(old_note)}, not {_spelled(note)}); name"
-            " another folder, or say --afresh."
-        )
-
-    # 2. Choose what is held out.
-    corpus = partial(
-        corpora.corpus,
-        data,
-        n=config.documents,
-        seed=config.seed,
-        column=config.column,
-        streaming=True,
-    )
-    held_out = _validation(data, config.seed, config.column)
-    taken = 0  # documents of the corpus itself that are held out
-    if not held_out and config.held_out:
-        taken = config.held_out
-        held_out = islice(corpus(), taken)
-        if next(islice(corpus(), taken, None), None) is None:
-            raise CourseError(
-                f"{taken} documents kept aside leave nothing to train on; {data} has no more."
-            )
-
-    # 3. Learn the tokenizer, if there is none.
-    if not (out / "tokenizer.json").exists():
-        if tokenizer is None:
-            texts = (row["text"] for row in islice(corpus(), LEARN_FROM))
-            _learn(config, texts).save(out)
-        else:
-            tokenizer.save(out)
-
-    # 4. Write the tokens.
-    stored = Tokenizer.load(out)
-    for file in (out / "held_out").glob("*"):
-        file.unlink()  # of other data
-    if held_out:
-        encode_corpus(held_out, stored, out / "held_out")
-    encode_corpus(islice(corpus(), taken, None), stored, out / "tokens", note=note)
-    return _open(out, data, tokenizer)
-
-
-def _reopen(config: TokenizeConfig, tokenizer: Tokenizer | None) -> Prepared:
-    """Token files that are there; held-out text is added where they brought none."""
-    texts = _open(config.out, config.data, tokenizer)
-    if texts.held_out is None:
-        note = texts.store.note
-        held_out = _validation(note.get("data"), config.seed, note.get("column"))
-        if held_out:
-            encode_corpus(held_out, texts.tokenizer, config.out / "held_out")
-    return _open(config.out, config.data)
-
-
-def _validation(source: str | None, seed: int, column: str | None) -> Any:
-    """The first documents of a source's validation split; none if it has no such split."""
-    if not source:
-        return []
-    try:
-        return corpora.corpus(source, split="validation", n=HELD_OUT, seed=seed, column=column)
-    except CourseError:  # no such split, or the source is no longer there
-        return []
-
-
-def _has_tokens(place: str | Path) -> bool:
-    return (Path(place) / "tokens" / "header.json").exists()
-
-
-def _open(out: Path, data: str, expected: Tokenizer | None = None) -> Prepared:
-    """What a run reads: the token files in `data` if it is a folder of them, else those in `out`.
-
-    Args:
-        out: the run's folder.
-        data: its corpus, or a folder of token files.
-        expected: the tokenizer of the model that the run begins with.
-
-    Raises:
-        CourseError: the tokens are those of another tokenizer.
-    """
-    place = Path(data) if _has_tokens(data) else out
-    tokenizer = Tokenizer.load(place)
-    if expected is not None and expected.backend.to_str() != tokenizer.backend.to_str():
-        raise CourseError(
-            f"The tokens in {place} are those of another tokenizer than the model's to begin with."
-        )
-    if place != out and not (out / "tokenizer.json").exists():
-        tokenizer.save(out)
-    held_out = None
-    for folder in (place / "held_out", out / "held_out"):
-        if held_out is None and (folder / "header.json").exists():
-            held_out = TokenStore.open(folder, tokenizer)
-    return Prepared(tokenizer, TokenStore.open(place / "tokens", tokenizer), held_out)
-
-
-def _spelled(note: dict[str, Any]) -> str:
-    """What a note says of a corpus, for a message."""
-    parts = [f"{key} {value}" for key, value in note.items() if value is not None]
-    return ", ".join(parts) or "unknown"
-
-
-def _family(name: str) -> tuple[Family, dict[str, int]]:
-    """The family and the shape that a name such as "bert-base" says."""
-    kind, _, size = name.rpartition("-")
-    if size not in SIZES:  # the name of a family alone
-        kind = name
-        size = "mini"
-    if kind not in FAMILIES:
-        raise CourseError(
-            f"There is no model {name!r} to pretrain; say one of {', '.join(FAMILIES)}, "
-            f"with a size if you like ({', '.join(f'bert-{s}' for s in SIZES)})."
-        )
-    return families.family(kind), dict(SIZES[size])
-
-
-def _named(config: PretrainConfig) -> tuple[Family, dict[str, int]]:
-    """The family and the shape of the model that is asked for."""
-    family, shape = _family(config.model)
-    changes = {
-        "width": config.width,
-        "layers": config.layers,
-        "heads": config.heads,
-        "length": config.length,
-    }
-    shape |= {name: value for name, value in changes.items() if value is not None}
-    if shape["width"] % shape["heads"]:
-        raise CourseError(
-            f"A width of {shape['width']} cannot be shared by {shape['heads']} heads."
-        )
-    return family, shape
-
-
-def _learn(config: TokenizeConfig, texts: Iterable[str]) -> Tokenizer:
-    """A new tokenizer of the family's kind."""
-    family, _ = _family(config.model)
-    if family.tokenizer == "bpe":
-        return train_bpe(texts, config.vocab)
-    learned = train_wordpiece(texts, config.vocab, lowercase=not config.cased)
-    return add_sentinels(learned) if family.objective == "span_corrupted" else learned
 
 
 def _model(start: Start, stack: StackConfig, tokenizer: Tokenizer) -> nn.Module:

@@ -11,11 +11,11 @@ from course_lib.data.token_store import TokenStore
 from course_lib.data.tokenizers import Tokenizer
 from course_lib.errors import CourseError
 from course_lib.files import read_json
-from course_lib.training import pretraining
+from course_lib.training import pretraining, token_files
 from course_lib.training.loop import Step
 from course_lib.training.pretrain_config import PretrainConfig, TokenizeConfig
-from course_lib.training.pretraining import FAMILIES
 from course_lib.training.run_folder import read_curve
+from course_lib.training.sizes import FAMILIES
 
 TEXT = "the judge went home. the fathers of the judge came. anna saw the judge at the mill. " * 20
 SIZE: dict[str, Any] = {"width": 16, "layers": 1, "heads": 2, "length": 32}
@@ -27,8 +27,8 @@ def pretrain(model: str, out: Path, **options: Any) -> None:
     pretraining.pretrain(PretrainConfig(model=model, out=out, **options), **reports)
 
 
-def tokenize(data: str, out: Path, **options: Any) -> pretraining.Prepared:
-    return pretraining.tokenize(TokenizeConfig(model="gpt", data=data, out=out, **options))
+def tokenize(data: str, out: Path, **options: Any) -> token_files.TokenFiles:
+    return token_files.tokenize(TokenizeConfig(model="gpt", data=data, out=out, **options))
 
 
 @pytest.fixture(scope="module")
@@ -86,16 +86,16 @@ def test_the_column_of_the_text_can_be_named(tmp_path: Path) -> None:
 def test_tokens_are_streamed_and_written_once_and_read_by_any_run(
     book: str, tmp_path: Path, monkeypatch
 ) -> None:  # type: ignore[no-untyped-def]
-    place, asked, real = tmp_path / "tokens of a book", [], pretraining.corpora.corpus
+    place, asked, real = tmp_path / "tokens of a book", [], token_files.corpora.corpus
     monkeypatch.setattr(
-        pretraining.corpora,
+        token_files.corpora,
         "corpus",
         lambda *a, **how: asked.append(how.get("streaming")) or real(*a, **how),
     )
     ready = tokenize(book, place, vocab=300)
     assert asked == [None, True, True]  # the validation split is short; the vocabulary, the tokens
     assert ready.store.tokens > 500 and ready.tokenizer.vocab.size <= 300
-    monkeypatch.setattr(pretraining, "encode_corpus", None)  # nothing is tokenized a second time
+    monkeypatch.setattr(token_files, "encode_corpus", None)  # nothing is tokenized a second time
     assert (
         tokenize(book, place, vocab=300).store.stream(0, 50).tolist()
         == ready.store.stream(0, 50).tolist()

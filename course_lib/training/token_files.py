@@ -1,0 +1,182 @@
+"""Text to token files: what `tokenize` writes, and `pretrain` reads.
+
+A folder of token files holds
+
+    tokenizer.json
+    tokens/       the ids of all documents to learn from
+    held_out/     those of a few documents to be scored on
+"""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from course_lib.data import corpora
+from course_lib.data.token_store import TokenStore, encode_corpus
+from course_lib.data.tokenizers import Tokenizer, add_sentinels, train_bpe, train_wordpiece
+from course_lib.errors import CourseError
+from course_lib.training.pretrain_config import TokenizeConfig
+from course_lib.training.sizes import family_and_size
+
+LEARN_FROM = 50_000  # documents at the beginning, for the vocabulary
+HELD_OUT = 200  # documents of the validation split
+Corpus = Callable[[], Iterable[Any]]  # gives the documents of a corpus, from the first on
+
+
+class TokenFiles(NamedTuple):
+    """What a run reads, as its folder holds it."""
+
+    tokenizer: Tokenizer
+    store: TokenStore  # tokens to learn from
+    held_out: TokenStore | None  # tokens to be scored on, if the corpus has any
+
+
+def tokenize(config: TokenizeConfig, tokenizer: Tokenizer | None = None) -> TokenFiles:
+    """Learn a tokenizer and stream a corpus into token files, unless they are there.
+
+    `out/held_out` gets the first documents of the validation split. If a corpus has none, it gets
+    the first `config.held_out` documents, which are not trained on.
+
+    Args:
+        config: what is asked for.
+        tokenizer: one to use in place of a new one.
+
+    Raises:
+        CourseError: the folder holds a run on other data, or nothing is left to train on.
+    """
+    note = _note(config)
+    old_note = TokenStore.open(config.out / "tokens").note if _has_tokens(config.out) else None
+    if _has_tokens(config.data) or old_note == note:  # nothing to do
+        return _reopen(config, tokenizer)
+    _check_other_run(config, old_note, note)
+
+    corpus = partial(
+        corpora.corpus,
+        config.data,
+        n=config.documents,
+        seed=config.seed,
+        column=config.column,
+        streaming=True,
+    )
+    held_out, taken = _hold_out(config, corpus)
+    if not (config.out / "tokenizer.json").exists():
+        if tokenizer is None:
+            _learn(config, corpus).save(config.out)
+        else:
+            tokenizer.save(config.out)
+
+    stored = Tokenizer.load(config.out)
+    for file in (config.out / "held_out").glob("*"):
+        file.unlink()  # of other data
+    if held_out:
+        encode_corpus(held_out, stored, config.out / "held_out")
+    encode_corpus(islice(corpus(), taken, None), stored, config.out / "tokens", note=note)
+    return open_files(config.out, config.data, tokenizer)
+
+
+def _note(config: TokenizeConfig) -> dict[str, Any]:
+    """What is written beside the tokens: which corpus they are."""
+    note: dict[str, Any] = {
+        "data": config.data,
+        "documents": config.documents,
+        "seed": config.seed,
+    }
+    if config.held_out:
+        note["held_out"] = config.held_out
+    if config.column:
+        note["column"] = config.column
+    return note
+
+
+def _check_other_run(
+    config: TokenizeConfig, old_note: dict[str, Any] | None, note: dict[str, Any]
+) -> None:
+    """Refuse to write over the tokens that a run in the folder learns from."""
+    has_run = (config.out / "run" / "state.safetensors").exists()
+    if old_note is not None and config.resume and has_run:
+        raise CourseError(
+            f"{config.out} holds a run on other data ({_spelled(old_note)}, not {_spelled(note)});"
+            " name another folder, or say --afresh."
+        )
+
+
+def _spelled(note: dict[str, Any]) -> str:
+    """What a note says of a corpus, for a message."""
+    parts = [f"{key} {value}" for key, value in note.items() if value is not None]
+    return ", ".join(parts) or "unknown"
+
+
+def _hold_out(config: TokenizeConfig, corpus: Corpus) -> tuple[Iterable[Any], int]:
+    """Documents to be scored on, and how many of the corpus's own they are."""
+    held_out = _validation(config.data, config.seed, config.column)
+    if held_out or not config.held_out:
+        return held_out, 0
+    taken = config.held_out
+    if next(islice(corpus(), taken, None), None) is None:
+        raise CourseError(
+            f"{taken} documents kept aside leave nothing to train on; {config.data} has no more."
+        )
+    return islice(corpus(), taken), taken
+
+
+def _validation(source: str | None, seed: int, column: str | None) -> Any:
+    """The first documents of a source's validation split; none if it has no such split."""
+    if not source:
+        return []
+    try:
+        return corpora.corpus(source, split="validation", n=HELD_OUT, seed=seed, column=column)
+    except CourseError:  # no such split, or the source is no longer there
+        return []
+
+
+def _learn(config: TokenizeConfig, corpus: Corpus) -> Tokenizer:
+    """A new tokenizer of the family's kind."""
+    texts = (row["text"] for row in islice(corpus(), LEARN_FROM))
+    family, _ = family_and_size(config.model)
+    if family.tokenizer == "bpe":
+        return train_bpe(texts, config.vocab)
+    learned = train_wordpiece(texts, config.vocab, lowercase=not config.cased)
+    return add_sentinels(learned) if family.objective == "span_corrupted" else learned
+
+
+def _reopen(config: TokenizeConfig, tokenizer: Tokenizer | None) -> TokenFiles:
+    """Token files that are there; held-out text is added where they brought none."""
+    files = open_files(config.out, config.data, tokenizer)
+    if files.held_out is None:
+        note = files.store.note
+        held_out = _validation(note.get("data"), config.seed, note.get("column"))
+        if held_out:
+            encode_corpus(held_out, files.tokenizer, config.out / "held_out")
+    return open_files(config.out, config.data)
+
+
+def _has_tokens(place: str | Path) -> bool:
+    return (Path(place) / "tokens" / "header.json").exists()
+
+
+def open_files(out: Path, data: str, expected: Tokenizer | None = None) -> TokenFiles:
+    """What a run reads: the token files in `data` if it is a folder of them, else those in `out`.
+
+    Args:
+        out: the run's folder.
+        data: its corpus, or a folder of token files.
+        expected: the tokenizer of the model that the run begins with.
+
+    Raises:
+        CourseError: the tokens are those of another tokenizer.
+    """
+    place = Path(data) if _has_tokens(data) else out
+    tokenizer = Tokenizer.load(place)
+    if expected is not None and expected.backend.to_str() != tokenizer.backend.to_str():
+        raise CourseError(
+            f"The tokens in {place} are those of another tokenizer than the model's to begin with."
+        )
+    if place != out and not (out / "tokenizer.json").exists():
+        tokenizer.save(out)
+    held_out = None
+    for folder in (place / "held_out", out / "held_out"):
+        if held_out is None and (folder / "header.json").exists():
+            held_out = TokenStore.open(folder, tokenizer)
+    return TokenFiles(tokenizer, TokenStore.open(place / "tokens", tokenizer), held_out)
