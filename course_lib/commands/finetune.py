@@ -2,6 +2,7 @@
 `training/finetune_config.py`.
 """
 
+import re
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,9 +17,6 @@ from course_lib.training.finetune_config import FinetuneConfig
 
 if TYPE_CHECKING:
     from course_lib.data import columns as mapping
-
-# An argument of `predict` that ends so is meant to be a file.
-FILE_ENDINGS = (".txt", ".tsv", ".csv", ".json", ".jsonl", ".parquet", ".conll")
 
 
 @options_of(FinetuneConfig)
@@ -72,6 +70,9 @@ def finetune(
             scores = [f"{row[key]:.3f}" for key in ("precision", "recall", "f1")]
             table.append([name, *scores, f"{row['count']:,.0f}"])
         print_table(table, "class", "precision", "recall", "F1", "rows")
+    for split, count in result.cut.items():
+        if count:
+            print(f"{count:,} {split} rows are longer than the model reads; their ends are cut off")
     print(
         f"{result.metric} {result.score:.4f} on {len(result.truth):,} {test} rows,"
         f" {result.seconds:.0f} s"
@@ -105,14 +106,19 @@ def predict(
     tuned = load(model)
     rows = _rows(source, pair, _columns(columns), tuned.frame.kind)
     for row, answer in zip(rows, ask(tuned, rows), strict=True):
-        if tuned.frame.kind == "single" and tuned.names:
+        if tuned.frame.kind in ("single", "pair") and tuned.names:
             answer = tuned.names[answer]
         if isinstance(answer, list):
             answer = " ".join(answer)
         if isinstance(answer, float):
             answer = f"{answer:.3f}"
         texts = [row[key] for key in ("text", "pair") if key in row] or [" ".join(row["tokens"])]
-        print(answer, *texts, sep="\t")
+        print(*map(_one_line, [answer, *texts]), sep="\t")
+
+
+def _one_line(text: object) -> str:
+    """A cell of the answers: what would end it, or its line, is a blank."""
+    return re.sub(r"[\t\r\n]", " ", str(text))
 
 
 def _columns(text: str | None) -> "mapping.Columns | None":
@@ -127,12 +133,22 @@ def _rows(
     """The rows to predict: a text, or those of a file, with or without their labels."""
     from course_lib import data
 
-    second = {} if pair is None else {"pair": pair}
+    if pair is not None and (kind in ("tagging", "choice") or not pair.strip()):
+        raise CourseError("--pair is empty, or the model takes none; leave it out.")
+    rows: list[dict[str, Any]]
     if _is_file(source):
-        rows = [{**row, **second} for row in data.unlabelled(source, columns=columns)]
+        rows = [dict(row) for row in data.unlabelled(source, columns=columns)]
+    elif columns is not None:
+        raise CourseError(f"--columns is for a file, and {source[:40]!r} is a text; leave it out.")
     else:
-        rows = [{"text": source, **second}]
+        rows = [{"text": source}]
     for row in rows:
+        if pair is not None and "pair" in row:
+            raise CourseError(f"{source} has a second text in each row; leave out --pair.")
+        if pair is not None:
+            row["pair"] = pair
+        if kind == "pair" and "pair" not in row:
+            raise CourseError("The model was tuned on two texts; give the second by --pair.")
         if kind == "tagging" and "tokens" not in row:
             row["tokens"] = row.pop("text").split()
     return rows
@@ -142,15 +158,30 @@ def _is_file(source: str) -> bool:
     """Whether a file is meant, and no text.
 
     Raises:
-        CourseError: it is a folder, or the name of a file that is not there.
+        CourseError: there is no text, or it is a folder, or the name of a file that is not there.
     """
+    if not source.strip():
+        raise CourseError("The text is empty; give a text, or the path of a file.")
+    path = Path(source)
     try:
-        if Path(source).is_dir():
-            raise CourseError(f"{source} is a folder; give a text, or the path of one file.")
-        if Path(source).is_file():
-            return True
-    except OSError:  # a text may be too long for a path
+        is_folder = path.is_dir()
+        is_file = path.is_file()
+        is_other = path.exists()  # a device, a pipe
+    except (OSError, ValueError):  # a text may be too long for a path, or hold a NUL
         return False
-    if source.endswith(FILE_ENDINGS) and not any(map(str.isspace, source)):
-        raise CourseError(f"There is no file {source}.")
-    return False
+    if is_folder:
+        raise CourseError(f"{source} is a folder; give a text, or the path of one file.")
+    if not is_file and (is_other or _is_like_a_path(source)):
+        raise CourseError(f"There is no file {source}; give a text, or the path of one file.")
+    return is_file
+
+
+def _is_like_a_path(source: str) -> bool:
+    """Whether this names a file or a source: a word with a slash, or the ending of a data file."""
+    from course_lib import hub
+    from course_lib.data import folders, readers
+
+    if readers.unpacked(Path(source)).suffix.lower() in folders.ENDING:
+        return True
+    is_one_word = not any(map(str.isspace, source))
+    return is_one_word and ("/" in source or "\\" in source or source.startswith(hub.PREFIX))

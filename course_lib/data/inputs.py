@@ -9,6 +9,7 @@ Encoder-decoders that answer with a label read what encoders read. The three mar
 new tokens at the end of its vocabulary. The classifier reads its vector at <extract>.
 """
 
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +20,7 @@ from tokenizers.processors import TemplateProcessing
 
 from course_lib.data.batches import BatchPlan, Shuffled
 from course_lib.data.tokenizers import Tokenizer
-from course_lib.errors import CourseError
+from course_lib.errors import CourseError, CourseWarning
 from course_lib.model.config import Kind, StackConfig
 from course_lib.objectives.collate import pad_to_longest
 from course_lib.objectives.losses import Batch
@@ -51,6 +52,7 @@ class EncodedRow:
         words: the token that carries each word's tag, -1 where it was cut off.
         context: the text of an answer, and the characters (first, past the last) of each token in
             it, None outside it.
+        is_cut: whether the text was longer than the model reads, so that its end is missing.
     """
 
     ids: list[list[int]]
@@ -59,6 +61,7 @@ class EncodedRow:
     truth: Any = None
     words: tuple[int, ...] = ()
     context: tuple[str, tuple[tuple[int, int] | None, ...]] | None = None
+    is_cut: bool = False
 
 
 def kind_of(columns: Iterable[str]) -> Kind:
@@ -110,8 +113,15 @@ class Frame:
                 raise CourseError(
                     f"A {self.kind} task needs the column {missing[0]!r}; row {number} has none."
                 )
+            if self.kind == "single" and "pair" in item:
+                raise CourseError(f"This task has one text; row {number} has a second, its pair.")
             row = make(item)
             self._check_labels(row, number)
+            if rows and len(row.ids) != len(rows[0].ids):
+                raise CourseError(
+                    f"Row {number} has {len(row.ids)} choices and row 0 has {len(rows[0].ids)}; all"
+                    " rows need as many."
+                )
             rows.append(row)
         return rows
 
@@ -166,6 +176,7 @@ class Frame:
             [code.segments for code in codes],
             item["label"],
             item["label"],
+            is_cut=any(code.is_cut for code in codes),
         )
 
     def _tagging(self, item: Mapping[str, Any]) -> EncodedRow:
@@ -185,7 +196,9 @@ class Frame:
         for word, token in carrier.items():
             label[token] = labels[word]
         carriers = tuple(carrier.get(i, -1) for i in range(len(words)))
-        return EncodedRow([code.ids], [code.segments], label, labels, words=carriers)
+        return EncodedRow(
+            [code.ids], [code.segments], label, labels, words=carriers, is_cut=code.is_cut
+        )
 
     def _span(self, item: Mapping[str, Any]) -> EncodedRow:
         """The answer as token numbers, both -100 if the text was cut before its end."""
@@ -211,7 +224,27 @@ class Frame:
         answers = item.get("answers") or ()
         truth = list(answers) if len(answers) > 1 else item["answer"]
         context = (item["pair"], tuple(places))
-        return EncodedRow([code.ids], [code.segments], label, truth, context=context)
+        return EncodedRow(
+            [code.ids], [code.segments], label, truth, context=context, is_cut=code.is_cut
+        )
+
+
+def warn_of_cut(rows: Sequence[EncodedRow], length: int, name: str) -> None:
+    """Warn of texts whose end is not read.
+
+    Args:
+        rows: framed by `Frame`.
+        length: most tokens that the frame gives.
+        name: of the rows, for the message.
+    """
+    count = sum(row.is_cut for row in rows)
+    if count:
+        warnings.warn(
+            f"{count:,} of {len(rows):,} {name} are longer than the {length} tokens that are read;"
+            " what stands behind them is left out.",
+            CourseWarning,
+            stacklevel=3,
+        )
 
 
 def with_marks(tokenizer: Tokenizer) -> Tokenizer:

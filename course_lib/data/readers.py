@@ -241,8 +241,9 @@ def languages(path: Path) -> dict[str, Path]:
 def read_conll(path: Path, wanted: Mapped | None = None) -> Iterator[Placed]:
     """Tagged sentences, a word a line with its tags, as in CoNLL 2003; a sentence is a record.
 
-    `tokens` are the first column, `labels` the last; those between have numbers for names. Columns
-    stand between tabs, or between blanks where a line has no tab. A line "# id 7" is a comment.
+    `tokens` are the first column, `labels` the last; those between have numbers for names. A file
+    of one column has words without tags. Columns stand between tabs, or between blanks where a line
+    has no tab. A line "# id 7" is a comment.
 
     Raises:
         CourseError: a line has another number of columns than the first word.
@@ -254,10 +255,10 @@ def read_conll(path: Path, wanted: Mapped | None = None) -> Iterator[Placed]:
         if not rows:
             continue
         for number, _, cells in rows:
-            if len(cells) < 2 or len(cells) != width:
-                message = f"expected {max(width, 2)} columns but found {len(cells)}."
+            if len(cells) != width:
+                message = f"expected {width} columns but found {len(cells)}."
                 raise wrong(path, f"line {number}", message)
-        names = ["tokens", *map(str, range(1, width - 1)), "labels"]
+        names = ["tokens", *map(str, range(1, width - 1)), "labels"][:width]
         columns = zip(*(cells for _, _, cells in rows), strict=True)  # rows of words to columns
         yield f"line {rows[0][0]}", dict(zip(names, map(list, columns), strict=True))
 
@@ -404,20 +405,21 @@ def _questions(path: Path, place: str, article: dict[str, Any]) -> Iterator[Plac
     try:
         for paragraph in article["paragraphs"]:
             for question in paragraph["qas"]:
-                answers = question.get("answers", [])
-                if not answers and not question.get("is_impossible"):
-                    raise wrong(
-                        path,
-                        f"question {question['id']}",
-                        "it has no answer and is not marked impossible.",
-                    )
                 record = {
                     "id": question["id"],
                     "title": article.get("title", ""),
                     "question": question["question"],
                     "context": paragraph["context"],
-                    "answers": answers,
                 }
+                is_impossible = bool(question.get("is_impossible"))
+                if "answers" in question or is_impossible:  # else it is only to be asked
+                    record["answers"] = question.get("answers", [])
+                    if not record["answers"] and not is_impossible:
+                        raise wrong(
+                            path,
+                            f"question {question['id']}",
+                            "it has no answer and is not marked impossible.",
+                        )
                 yield f"question {question['id']}", record
     except (KeyError, TypeError, AttributeError) as error:
         raise wrong(path, place, f"it is not in SQuAD's form ({error}).") from None

@@ -112,14 +112,23 @@ def unlabelled(source: str | Path, *, columns: Columns | None = None) -> list[Ro
     """Rows to predict: as `task` reads them, but labels need not be there.
 
     Args:
-        source: a file; a `.txt` without `columns` has one text a line.
+        source: a file; a `.txt` without tabs and without `columns` has one text a line.
         columns: as for `task`; those with labels may be left out.
     """
     path = Path(source)
     wanted = None if columns is None else shapes.mapped(columns)
-    if wanted is None and path.suffix == ".txt":
-        lines = (line.strip() for _, line in readers.read_lines(path))
-        return [{"text": line} for line in lines if line]
+    is_text = readers.unpacked(path).suffix.lower() == ".txt"
+    if is_text and wanted is None and not readers.is_table(path) and not readers.is_conll(path):
+        lines = [line.strip() for _, line in readers.read_lines(path)]
+        texts: list[Row] = [{"text": line} for line in lines if line]
+        if len(texts) < len(lines):
+            blank = len(lines) - len(texts)
+            warnings.warn(
+                f"{source}: {blank:,} of {len(lines):,} lines are blank, and are left out.",
+                CourseWarning,
+                stacklevel=2,
+            )
+        return texts
     opened = open_source(str(source), "train", "task")
     rows = Rows(opened, str(source), wanted, labelled=False)
     records = [row for _, row in rows]

@@ -55,6 +55,7 @@ class Encoding:
         words: the number of each token's word, counted on through a pair; None at special tokens.
         offsets: first and past-the-last character of each token in its own text.
         tokens: as the vocabulary spells them.
+        is_cut: whether the text was longer than `max_length`.
     """
 
     ids: list[int]
@@ -62,6 +63,7 @@ class Encoding:
     words: list[int | None]
     offsets: list[tuple[int, int]]
     tokens: list[str]
+    is_cut: bool = False
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -253,6 +255,11 @@ class Tokenizer:
             self.backend.enable_truncation(max_length)
         try:
             return list(run(rows, is_pretokenized=are_words, add_special_tokens=special))
+        except TypeError:
+            # None, a number, or half a character: a terminal's bytes that are no UTF-8 become such.
+            raise CourseError(
+                f"One of these texts is no text of whole characters: {f'{rows!a:.60}'}."
+            ) from None
         finally:
             self.backend.no_truncation()
 
@@ -400,7 +407,8 @@ def _encoding(raw: tokenizers.Encoding) -> Encoding:
         words = []
         for word, text in texts:
             words.append(word + count if word is not None and text == 1 else word)
-    return Encoding(raw.ids, raw.type_ids, words, raw.offsets, raw.tokens)
+    is_cut = bool(raw.overflowing)
+    return Encoding(raw.ids, raw.type_ids, words, raw.offsets, raw.tokens, is_cut)
 
 
 def _learning(size: int, alphabet: list[str], specials: Iterable[str]) -> dict[str, Any]:

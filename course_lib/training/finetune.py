@@ -20,17 +20,26 @@ from torch import nn
 from course_lib import families, zoo
 from course_lib.analysis import metrics
 from course_lib.data.columns import Row
-from course_lib.data.inputs import MARKS, EncodedRow, Frame, TaskBatches, in_order, kind_of
+from course_lib.data.inputs import (
+    MARKS,
+    EncodedRow,
+    Frame,
+    TaskBatches,
+    in_order,
+    kind_of,
+    warn_of_cut,
+)
 from course_lib.data.tokenizers import Tokenizer
 from course_lib.errors import CourseError
 from course_lib.families.weight_tables import convert_back
+from course_lib.files import read_json
 from course_lib.model import heads
 from course_lib.model.config import Kind
 from course_lib.model.modes import evaluating
 from course_lib.model.transformer import Transformer
 from course_lib.objectives import losses
 from course_lib.training import spans
-from course_lib.training.finetune_config import DEFAULT, FinetuneConfig
+from course_lib.training.finetune_config import CONFIG_FILE, DEFAULT, FinetuneConfig
 from course_lib.training.loop import Step, TrainConfig, train
 from course_lib.training.task_heads import HEADS, KINDS, HeadOptions
 
@@ -61,6 +70,7 @@ class FineTuned:
     model: nn.Module = field(repr=False)
     frame: Frame = field(repr=False)
     names: list[str] = field(repr=False)
+    takes_pairs: bool | None = None  # a classifier of one text or two; None: nobody knows
 
     def save(self, folder: str | Path) -> None:
         """Write a folder that `load` and transformers open."""
@@ -81,6 +91,7 @@ class Result(FineTuned):
         per_class: precision, recall, F1 and count by label name.
         history: the training steps.
         validation: the score after each epoch, if there are validation rows.
+        cut: rows of each split that are longer than the model reads; their ends are cut off.
         seconds: of everything, the scoring included.
     """
 
@@ -91,6 +102,7 @@ class Result(FineTuned):
     per_class: dict[str, dict[str, float]]
     history: list[Step]
     validation: list[float]
+    cut: dict[str, int]
     seconds: float
 
     def by(self, metric: str) -> float:
@@ -170,14 +182,16 @@ def finetune(
         per_class=_per_class(data.frame.kind, predictions, truth, data.names),
         history=history,
         validation=validation,
+        cut={split: sum(row.is_cut for row in rows) for split, rows in data.rows.items()},
         seconds=time.perf_counter() - start,
         model=tuned.eval(),
         frame=data.frame,
         names=data.names,
+        takes_pairs=data.frame.kind == "pair",
     )
     if config.out is not None:
         result.save(config.out)
-        config.save(config.out)
+        replace(config, kind=data.frame.kind).save(config.out)
     return result
 
 
@@ -482,9 +496,18 @@ def load(source: str | Path) -> FineTuned:
     if kind == "single" and count == 1:
         count = None  # one score
         names = []
-    return FineTuned(
-        model=model, frame=Frame(tokenizer, model.stack.config, kind, classes=count), names=names
-    )
+    takes_pairs = _takes_pairs(source)
+    if kind == "single" and takes_pairs:
+        kind = "pair"
+    frame = Frame(tokenizer, model.stack.config, kind, classes=count)
+    return FineTuned(model=model, frame=frame, names=names, takes_pairs=takes_pairs)
+
+
+def _takes_pairs(source: str | Path) -> bool | None:
+    """Whether a folder's classifier was tuned on two texts; None if the folder does not say."""
+    file = Path(source) / CONFIG_FILE
+    kind = read_json(file).get("kind") if file.is_file() else None
+    return None if kind is None else kind == "pair"
 
 
 def predict(tuned: FineTuned | str | Path, data: Iterable[Row]) -> list[Any]:
@@ -502,10 +525,12 @@ def predict(tuned: FineTuned | str | Path, data: Iterable[Row]) -> list[Any]:
         tuned = load(tuned)
     rows = list(data)
     frame = tuned.frame
-    if frame.kind in ("single", "pair") and rows:  # both have the same head
+    is_open = tuned.takes_pairs is None and frame.kind == "single"
+    if is_open and rows and "pair" in rows[0]:  # both kinds have the same head
         frame = copy(frame)
-        frame.kind = "pair" if "pair" in rows[0] else "single"
+        frame.kind = "pair"
     encoded = frame.rows({**row, **_blank_labels(frame.kind, row)} for row in rows)
+    warn_of_cut(encoded, frame.length, "texts")
     predictions, _ = answers(tuned.model, frame, encoded, tuned.names)
     return predictions
 
