@@ -106,7 +106,7 @@ class Frame:
     def rows(self, data: Iterable[Mapping[str, Any]]) -> list[EncodedRow]:
         """Frame every row of a task."""
         make = {"tagging": self._tagging, "span": self._span}.get(self.kind, self._texts)
-        rows = []
+        rows: list[EncodedRow] = []
         for number, item in enumerate(data):
             missing = [name for name in COLUMNS[self.kind] if name not in item]
             if missing:

@@ -4,8 +4,16 @@
     family("bert").config(3072, width=128, layers=4, heads=4, length=160)
     family("gpt2") is family("gpt")
 
-A new family is one file and one more entry here. ELMo, static word vectors and the LSTMs are not in
-the list: their configurations have nothing in common with these.
+A new family is one file and one more entry here. ELMo, static word vectors, the LSTMs and the
+baselines are not in the list: their configurations have nothing in common with these.
+
+    transformer.py     the Transformer of 2017, from which all others say how they differ
+    bert.py            BERT, RoBERTa, DistilBERT, ...: a family's file
+    family.py          what such a file declares
+    fields.py          how a config.json says a configuration; tables in fields.toml
+    config_json.py     every entry of a config.json is obeyed, known or refused
+    weight_tables.py   which public weight is which of ours
+    presets.toml       published sizes
 """
 
 import tomllib

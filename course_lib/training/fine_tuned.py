@@ -1,0 +1,165 @@
+"""A fine-tuned model: kept in a folder, opened again, and asked.
+
+tuned = load("build/reviews")
+predict(tuned, [{"text": "The soup was cold."}])
+"""
+
+from collections.abc import Iterable, Sequence
+from copy import copy
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from course_lib import zoo
+from course_lib.analysis import metrics
+from course_lib.data.columns import Row
+from course_lib.data.inputs import EncodedRow, Frame, in_order, warn_of_cut
+from course_lib.errors import CourseError
+from course_lib.files import read_json
+from course_lib.model.config import Kind
+from course_lib.model.modes import evaluating
+from course_lib.training import spans
+from course_lib.training.finetune_config import CONFIG_FILE
+from course_lib.training.task_model import KINDS
+
+
+@dataclass(frozen=True, kw_only=True)
+class FineTuned:
+    """A model with a task's head, what it reads, and what its answers are called (no names: scores,
+    spans, choices).
+    """
+
+    model: nn.Module = field(repr=False)
+    frame: Frame = field(repr=False)
+    names: list[str] = field(repr=False)
+    takes_pairs: bool | None = None  # a classifier of one text or two; None: nobody knows
+
+    def save(self, folder: str | Path) -> None:
+        """Write a folder that `load` and transformers open."""
+        if self.names:
+            self.model.class_names = tuple(self.names)  # type: ignore[assignment]
+        zoo.save_pretrained(self.model, folder, tokenizer=self.frame.tokenizer)
+
+
+def load(source: str | Path) -> FineTuned:
+    """A fine-tuned model: a folder that `FineTuned.save` or transformers wrote, or a model of the
+    hub.
+    """
+    model, tokenizer, _ = zoo.open_model(source)
+    kind = KINDS.get(type(model))
+    if kind is None:
+        raise CourseError(
+            f"{source} is not fine-tuned: a {type(model).__name__} has no head for a task's"
+            " answers."
+        )
+    count = model.out.out_features if kind in ("single", "tagging") else None
+    names = [str(name) for name in getattr(model, "class_names", None) or range(count or 0)]
+    if kind == "single" and count == 1:
+        count = None  # one score
+        names = []
+    takes_pairs = _takes_pairs(source)
+    if kind == "single" and takes_pairs:
+        kind = "pair"
+    frame = Frame(tokenizer, model.stack.config, kind, classes=count)
+    return FineTuned(model=model, frame=frame, names=names, takes_pairs=takes_pairs)
+
+
+def _takes_pairs(source: str | Path) -> bool | None:
+    """Whether a folder's classifier was tuned on two texts; None if the folder does not say."""
+    file = Path(source) / CONFIG_FILE
+    kind = read_json(file).get("kind") if file.is_file() else None
+    return None if kind is None else kind == "pair"
+
+
+def predict(tuned: FineTuned | str | Path, data: Iterable[Row]) -> list[Any]:
+    """What a fine-tuned model says of new rows; their labels are not read.
+
+    Args:
+        tuned: the model, or the folder it was saved in.
+        data: rows with the columns of its task.
+
+    Returns:
+        one entry a row: a class number (`FineTuned.names` says of what), a score, a list of tags,
+        the chosen candidate's number, or a text.
+    """
+    if not isinstance(tuned, FineTuned):
+        tuned = load(tuned)
+    rows = list(data)
+    frame = tuned.frame
+    is_open = tuned.takes_pairs is None and frame.kind == "single"
+    if is_open and rows and "pair" in rows[0]:  # both kinds have the same head
+        frame = copy(frame)
+        frame.kind = "pair"
+    encoded = frame.rows({**row, **_blank_labels(frame.kind, row)} for row in rows)
+    warn_of_cut(encoded, frame.length, "texts")
+    predictions, _ = answers(tuned.model, frame, encoded, tuned.names)
+    return predictions
+
+
+def _blank_labels(kind: Kind, row: Row) -> dict[str, Any]:
+    """Columns that a frame asks for and a prediction does not need."""
+    if kind == "tagging":
+        return {"labels": [0] * len(row.get("tokens", ()))}
+    if kind == "span":
+        return {"answer": "", "start": 0, "answers": None}
+    return {"label": 0}
+
+
+@torch.no_grad()
+def answers(
+    model: nn.Module, frame: Frame, rows: list[EncodedRow], names: list[str]
+) -> tuple[list[Any], list[Any]]:
+    """(predictions, truth), one entry a row."""
+    predictions: list[Any] = [None] * len(rows)
+    device = next(model.parameters()).device
+    with evaluating(model):
+        for numbers, batch in in_order(frame, rows, 64):
+            inputs = {name: value.to(device) for name, value in batch.items() if name != "labels"}
+            out = model(**inputs)
+            for place, number in enumerate(numbers):
+                predictions[number] = _answer(frame, rows[number], out, place, names)
+    truth = [row.truth for row in rows]
+    if frame.kind == "tagging":
+        truth = [[names[label] for label in labels] for labels in truth]
+    return predictions, truth
+
+
+def _answer(frame: Frame, row: EncodedRow, out: Any, place: int, names: Sequence[str]) -> Any:
+    """What the head's output for a batch says of the row at `place`."""
+    if frame.kind == "span":
+        start, end = out
+        return spans.answer(row, start[place], end[place])
+    scores = out[place].float().cpu()
+    if frame.kind == "tagging":
+        # A word that was cut off gets the first label ("O" where there is one).
+        cut_off = names.index("O") if "O" in names else 0
+        tags = scores.argmax(-1).tolist()
+        return [names[tags[token] if token >= 0 else cut_off] for token in row.words]
+    if frame.classes is None and frame.kind != "choice":
+        return scores.squeeze(-1).item()
+    return int(scores.argmax())
+
+
+def score(metric: str, predictions: list[Any], truth: list[Any]) -> float:
+    """The predictions' score by a metric of `metrics.METRICS`."""
+    if metric not in metrics.OF_SEQUENCES and isinstance(predictions[0], list):
+        predictions = list(chain.from_iterable(predictions))
+        truth = list(chain.from_iterable(truth))
+    return metrics.METRICS[metric](predictions, truth)
+
+
+def per_class(
+    kind: Kind, predictions: list[Any], truth: list[Any], names: list[str]
+) -> dict[str, dict[str, float]]:
+    """Precision, recall, F1 and count of each class by its name."""
+    if not names:
+        return {}
+    if kind == "tagging":
+        number = {name: i for i, name in enumerate(names)}
+        predictions = [number[tag] for row in predictions for tag in row]
+        truth = [number[tag] for row in truth for tag in row]
+    return metrics.per_class(predictions, truth, names)

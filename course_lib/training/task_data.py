@@ -1,0 +1,150 @@
+"""A task's rows as a model reads them, and what its labels are called."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+
+from course_lib.analysis import metrics
+from course_lib.data.columns import Row
+from course_lib.data.inputs import EncodedRow, Frame, kind_of
+from course_lib.data.tokenizers import Tokenizer
+from course_lib.errors import CourseError
+from course_lib.model.config import Kind
+from course_lib.training.finetune_config import FinetuneConfig
+
+SPLITS = ("train", "validation", "test")
+
+
+class TaskData(NamedTuple):
+    """A task as the model reads it.
+
+    Attributes:
+        rows: the encoded rows of each split.
+        frame: how a row becomes an input.
+        names: of the labels; none for scores, spans and choices.
+        metric: what the test rows are scored by.
+    """
+
+    rows: dict[str, list[EncodedRow]]
+    frame: Frame
+    names: list[str]
+    metric: str
+
+
+def prepare(
+    task: Mapping[str, Iterable[Row]],
+    tokenizer: Tokenizer,
+    body: Any,
+    config: FinetuneConfig,
+) -> TaskData:
+    """The task's rows, encoded for a model.
+
+    Args:
+        task: rows by split.
+        tokenizer: the model's.
+        body: of the model.
+        config: may say the kind of task, its classes and its metric.
+
+    Raises:
+        CourseError: task, tokenizer, body and config do not fit together.
+    """
+    kind = config.kind or kind_of(_first_row(task))
+    names = _label_names(kind, task["train"], config.classes)
+    _check_tokenizer(tokenizer, body)
+    metric = config.metric or _default_metric(kind, names)
+    _check_metric(metric, names)
+    classes = len(names) if names else None
+    frame = Frame(tokenizer, body.config, kind, classes=classes, max_length=config.max_length)
+    rows = {split: frame.rows(data) for split, data in task.items() if split in SPLITS}
+    return TaskData(rows, frame, names, metric)
+
+
+def _first_row(task: Mapping[str, Iterable[Row]]) -> Row:
+    """The first training row, whose columns say what kind of task it is."""
+    for split in ("train", "test"):
+        if split not in task:
+            raise CourseError(
+                f"A task needs {split!r} rows; this one has {', '.join(task) or 'none'}."
+            )
+    first = next(iter(task["train"]), None)
+    if first is None:
+        raise CourseError("The task has no training rows.")
+    return first
+
+
+def _label_names(kind: Kind, rows: Iterable[Row], classes: Sequence[str] | None) -> list[str]:
+    """What the labels are called; empty for scores, spans and choices.
+
+    Args:
+        kind: of task.
+        rows: for training.
+        classes: the names, if the caller gives them.
+    """
+    if kind in ("span", "choice"):
+        return []
+    names = _given_names(kind, rows, classes)
+    if names is None:
+        names = _numbers(kind, list(rows))
+    if names and len(set(names)) < max(2, len(names)):
+        raise CourseError(
+            f"The classes are {', '.join(names)}; there must be two or more, each with its own"
+            " name."
+        )
+    return names
+
+
+def _given_names(
+    kind: Kind, rows: Iterable[Row], classes: Sequence[str] | None
+) -> list[str] | None:
+    """The names that the caller or the dataset's features give, if they do."""
+    if classes:
+        return list(classes)
+    feature = getattr(rows, "features", {}).get(_column(kind))  # of a datasets.Dataset
+    feature = getattr(feature, "feature", feature)  # of a list's elements
+    names = getattr(feature, "names", None)
+    return list(names) if names else None
+
+
+def _numbers(kind: Kind, rows: list[Row]) -> list[str]:
+    """Classes that have numbers only: "0", "1", ...; none if the labels are scores."""
+    column = _column(kind)
+    if isinstance(rows[0].get(column), float):
+        return []
+    labels = [row[column] for row in rows]
+    if kind == "tagging":
+        labels = list(chain.from_iterable(labels))
+    return [str(number) for number in range(max(labels) + 1)]
+
+
+def _column(kind: Kind) -> str:
+    return "labels" if kind == "tagging" else "label"
+
+
+def _check_metric(metric: str, names: Sequence[str]) -> None:
+    """Before the training, and not after it."""
+    if metric not in metrics.METRICS:
+        raise CourseError(f"There is no metric {metric!r}; there are {', '.join(metrics.METRICS)}.")
+    if metric == "entity_f1":
+        metrics.check_tags(names)
+
+
+def _check_tokenizer(tokenizer: Tokenizer, body: Any) -> None:
+    """Whether the tokenizer's tokens are those of the model's table."""
+    rows = body.config.embed.vocab
+    if tokenizer.vocab.size != rows:
+        raise CourseError(
+            f"The tokenizer has {tokenizer.vocab.size} tokens, the model {rows}; they do not belong"
+            " together."
+        )
+    known: tuple[str, ...] = getattr(body, "vocabulary", ())
+    if tuple(tokenizer.tokens(range(len(known)))) != known:
+        raise CourseError("The tokenizer has other tokens than the model's own; use that one.")
+
+
+def _default_metric(kind: Kind, names: Sequence[str]) -> str:
+    if kind == "span":
+        return "exact_match"
+    if kind == "tagging":
+        is_entities = any(name.startswith(("B-", "I-", "S-", "U-")) for name in names)
+        return "entity_f1" if is_entities else "accuracy"
+    return "accuracy" if names or kind == "choice" else "pearson"
