@@ -52,6 +52,9 @@ class Crash:
         """The student's own line at which it was raised, for a sentence; "" where there is none to
         read.
         """
+        remote = getattr(self.error, "own_line", None)
+        if remote is not None:  # of a function that runs elsewhere
+            return f" at `{remote}`" if remote else ""
         frames = [
             f for f in traceback.extract_tb(self.error.__traceback__) if f.filename != __file__
         ]

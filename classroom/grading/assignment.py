@@ -69,15 +69,17 @@ class Assignment:
     The code is the teacher's; nothing of a student's comes here.
 
     Attributes:
+        path: of the master.
         tests: the parts that tests of a function decide, by name.
         written: the parts that a person marks, by name.
         locked: the course's own code cells, by name.
+        asked: the code cells that a student fills in, by name.
         release: the notebook for students.
         tasks: what each function is tested with, by its name.
     """
 
     def __init__(self, master: str | Path) -> None:
-        path = find(str(master))
+        path = self.path = find(str(master))
         self.name = path.stem
         try:
             self.master: NotebookNode = nbformat.reads(path.read_text("utf-8"), as_version=4)
@@ -88,6 +90,7 @@ class Assignment:
         self.tests: dict[str, Part] = {}
         self.written: dict[str, Part] = {}
         self.locked: dict[str, NotebookNode] = {}
+        self.asked: set[str] = set()
         self.release = self._release(solutions=False)
         for cell in self.release.cells:
             self._note(cell)
@@ -141,6 +144,8 @@ class Assignment:
             return
         if data.get("locked") and cell.cell_type == "code":
             self.locked[name] = cell
+        if data.get("solution") and cell.cell_type == "code":
+            self.asked.add(name)
         if not data.get("grade"):
             return
         question, _, rest = name.partition("-")

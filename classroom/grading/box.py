@@ -10,7 +10,6 @@ import functools
 import json
 import os
 import queue
-import re
 import shutil
 import signal
 import subprocess
@@ -23,12 +22,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, NoReturn
 
-from classroom.grading import wire
+from classroom.grading import syscalls, wire
+from classroom.grading.memory import used_memory
+from course_lib.errors import CourseError
 from course_lib.files import COURSE
 
 NOBODY = 65534
 UNNAMED = 60_000  # and the numbers above: users that no system gives out; one a grading process
 HOME = "/home/student"
+MEMORY_FOLDERS = ("/dev/shm", "/tmp", HOME)  # noqa: S108  of the box; what is in them is memory
 # a guard against a hang: Python and torch may start slowly, and no student's code runs yet
 START_SECONDS = 600
 # how much longer than its processor time something may take by the clock: other programs run, too
@@ -79,7 +81,16 @@ class Sandbox(NamedTuple):
 
 
 class GoneError(Exception):
-    """The process died, or did something that ends it; the message says what, for the student."""
+    """The process died, or did something that ends it; the message says what, for the student.
+
+    Attributes:
+        how: the exit status or signal, which the student's code can choose. It may be told of a
+            cell, never of a call with hidden inputs.
+    """
+
+    def __init__(self, says: str, how: str = "") -> None:
+        super().__init__(says)
+        self.how = how
 
 
 @functools.cache
@@ -99,8 +110,24 @@ def sandbox() -> Sandbox:
                 return way
         except (GoneError, OSError) as error:
             if not way.cgroup:  # with systemd it may be systemd that fails
-                why = why or str(error)
+                why = why or f"{error} {getattr(error, 'how', '')}".strip()
     return Sandbox("plain", f"bubblewrap cannot start here: {why}")
+
+
+def chosen() -> Sandbox:
+    """The strongest sandbox of this machine.
+
+    Raises:
+        CourseError: there is none, and the superuser asks: a student's code could do anything.
+    """
+    way = sandbox()
+    if not way.boxed and hasattr(os, "getuid") and os.getuid() == 0:
+        raise CourseError(
+            f"{way.why}; as root, students' code could do anything here. Install or allow"
+            " bubblewrap, grade as another user, or say --no-box where this machine holds nothing"
+            " else."
+        )
+    return way
 
 
 def _ways() -> Iterator[Sandbox]:
@@ -130,18 +157,24 @@ class Box:
             for file in files:
                 shutil.copy(file, folder / file.name)
         self._memory = int(limits.memory_gb * 2**30)
-        self._process = subprocess.Popen(
-            [*_prefix(way, limits, files), *_program(way, limits)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            cwd="/" if way.boxed else folder,
-            env=_environment(way, folder),
-            start_new_session=True,
-        )
+        self._folders = MEMORY_FOLDERS if way.boxed else ()
+        with tempfile.TemporaryFile() as rules:
+            rules.write(syscalls.program())
+            rules.seek(0)
+            self._process = subprocess.Popen(
+                [*_prefix(way, limits, files, rules.fileno()), *_program(way, limits)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                cwd="/" if way.boxed else folder,
+                env=_environment(way, folder),
+                start_new_session=True,
+                pass_fds=(rules.fileno(),) if way.boxed else (),
+            )
         assert self._process.stdin is not None and self._process.stdout is not None
         self._to, self._from = self._process.stdin, self._process.stdout
-        self._answers: queue.Queue[Any] = queue.Queue(maxsize=4)
+        # answers; or None, where it ended, or a sentence of ours, where it was ended
+        self._answers: queue.Queue[dict[str, Any] | str | None] = queue.Queue(maxsize=4)
         threading.Thread(target=self._listen, daemon=True).start()
         self._number = 0  # of the last request
         self._wait(0, time.monotonic() + START_SECONDS)
@@ -185,87 +218,52 @@ class Box:
             left = until - time.monotonic()
             with contextlib.suppress(queue.Empty):
                 answer = self._answers.get(timeout=max(0.0, min(left, pause)))
-                if not isinstance(answer, dict):  # the end: None, or a sentence
-                    self._leave(answer or self._death())
+                if answer is None:
+                    self._leave(*self._death())
+                if isinstance(answer, str):
+                    self._leave(answer)
                 if type(answer.get("id")) is int and answer["id"] == number:
                     return answer
             began = time.thread_time()
             if left <= 0:
                 self._leave(LATE)
-            if used_memory(self._process.pid, self._memory) > self._memory:
+            if used_memory(self._process.pid, self._memory, self._folders) > self._memory:
                 self._leave(FULL)
             # so a look costs no more than a fiftieth
             pause = max(LOOK, 50 * (time.thread_time() - began))
 
-    def _leave(self, why: str) -> NoReturn:
+    def _leave(self, why: str, how: str = "") -> NoReturn:
         self.close()
-        raise GoneError(why)
+        raise GoneError(why, how)
 
     def _listen(self) -> None:
-        """Put what the process says into the queue; None or a sentence at the end."""
+        """Put what the process says into the queue; None or a sentence at the end.
+
+        Whatever a student's code has written there is data: anything but a dict ends the process.
+        """
         with self._from as pipe, contextlib.suppress(OSError, ValueError):
             try:
                 message = wire.read(pipe)
                 while message is not None:
+                    if type(message) is not dict:
+                        raise wire.BrokenFrameError("an answer is a dict")
                     self._answers.put(message)
                     message = wire.read(pipe)
                 self._answers.put(None)
             except wire.BrokenFrameError:
                 self._answers.put("wrote into the grader's own channel and was stopped")
 
-    def _death(self) -> str:
-        """How the process ended, for the student."""
+    def _death(self) -> tuple[str, str]:
+        """How the process ended, for the student; and its exit status or signal."""
         try:
             code = self._process.wait(timeout=5)
         except subprocess.TimeoutExpired:
-            return "closed the grader's own channel and was stopped"
+            return "closed the grader's own channel and was stopped", ""
         killer = -code if code < 0 else code - 128
         if killer == getattr(signal, "SIGXCPU", None):
-            return LATE
+            return LATE, ""
         how = f"signal {killer}" if killer > 0 else f"exit status {code}"
-        return f"ended Python itself ({how})"
-
-
-def used_memory(process: int, limit: int) -> int:
-    """Bytes that a process and all that come from it hold (on Linux; elsewhere 0).
-
-    Beyond `limit` they are counted exactly: what several share, once.
-    """
-    if sys.platform != "linux":
-        return 0
-    family = _family(process)
-    held: dict[int, int] = {}
-    # The second is exact and takes longer, so it is read only where the first is too much.
-    for file, field in (("status", rb"\nVmRSS:\s+(\d+)"), ("smaps_rollup", rb"\nPss:\s+(\d+)")):
-        for each in family:
-            try:
-                kilobytes = re.search(field, Path(f"/proc/{each}/{file}").read_bytes())
-            except (FileNotFoundError, ProcessLookupError):
-                held.pop(each, None)  # it has ended
-                continue
-            except OSError:  # it may not be read: what was found first stays
-                continue
-            if kilobytes:
-                held[each] = 1024 * int(kilobytes[1])
-        if sum(held.values()) <= limit:
-            break
-    return sum(held.values())
-
-
-def _family(process: int) -> set[int]:
-    """A process and all that it and they have started."""
-    parents: dict[int, int] = {}
-    for place in Path("/proc").iterdir():
-        # no process, or it has just ended
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            after_the_name = (place / "stat").read_bytes().rpartition(b")")[2].split()
-            parents[int(place.name)] = int(after_the_name[1])
-    family: set[int] = set()
-    found = {process}
-    while found:
-        family |= found
-        found = {child for child, parent in parents.items() if parent in family} - family
-    return family
+        return "ended Python itself", how
 
 
 # Of the system, what is shown; /usr/local and /usr/src may hold a teacher's own.
@@ -314,40 +312,60 @@ def _environment(way: Sandbox, folder: Path) -> dict[str, str]:
     return kept | FIXED | places | {"TMPDIR": temporary, "PYTHONPATH": course}
 
 
-def _prefix(way: Sandbox, limits: Limits, files: tuple[Path, ...]) -> list[str]:
-    """What goes before the program to shut it in."""
+def _prefix(way: Sandbox, limits: Limits, files: tuple[Path, ...], rules: int) -> list[str]:
+    """What goes before the program to shut it in.
+
+    Args:
+        way: how.
+        limits: of the whole box.
+        files: shown in its home.
+        rules: the descriptor from which the filter of system calls is read.
+    """
     words = _group(limits) if way.cgroup else []
     if way.boxed:
         words += _bubblewrap(way, files, limits.file_mb)
+        if syscalls.program():
+            words += ["--seccomp", str(rules)]
+        words.append("--")
     return words
 
 
 def _bubblewrap(way: Sandbox, files: tuple[Path, ...], megabytes: int) -> list[str]:
-    """The bubblewrap command line up to the program."""
+    """The bubblewrap command line up to the filter and the program."""
     words = ["bwrap", "--die-with-parent", "--new-session", *_namespaces(way)]
     words += ["--dir", "/etc"]
     for name in BUS:
         words += ["--unsetenv", name]
     for place in SYSTEM:
+        words += _folders_above(place)
         if Path(place).is_symlink():
             words += ["--symlink", str(Path(place).readlink()), place]
         elif Path(place).exists():
             words += ["--ro-bind", place, place]
     words += ["--proc", "/proc", "--dev", "/dev"]
-    for place in ("/dev/shm", "/tmp", HOME):  # noqa: S108
+    for place in MEMORY_FOLDERS:
         words += ["--perms", "1777", "--size", str(megabytes * 2**20), "--tmpfs", place]
+    words += ["--remount-ro", "/dev"]  # it is memory, too, of any size
     # After the empty places: this Python may itself live under /home or /tmp.
     sources = {place: place for place in _python_places()}
     for part in ("course_lib", "classroom", "data/checkpoints"):
         sources[f"/course/{part}"] = str(COURSE / part)
     for place, source in sources.items():
-        # made by --ro-bind, nobody but root could pass through them
-        for above in reversed(Path(place).parents[:-1]):
-            words += ["--dir", str(above)]
-        words += ["--ro-bind", source, place]
+        words += [*_folders_above(place), "--ro-bind", source, place]
     for file in files:
         words += ["--ro-bind", str(file), f"{HOME}/{file.name}"]
-    return [*words, "--remount-ro", "/", "--chdir", HOME, "--"]
+    return [*words, "--remount-ro", "/", "--chdir", HOME]
+
+
+def _folders_above(place: str) -> list[str]:
+    """Make the folders on the way to a place, open to all.
+
+    Made by --ro-bind itself, nobody but root could pass through them.
+    """
+    words = []
+    for above in reversed(Path(place).parents[:-1]):
+        words += ["--dir", str(above)]
+    return words
 
 
 def _namespaces(way: Sandbox) -> list[str]:

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
+from classroom.grading import pictures
 from classroom.grading.assignment import KEY, Assignment, grade_id
 from course_lib.errors import CourseError
 
@@ -20,6 +21,9 @@ LARGEST = 20 * 2**20  # bytes of a notebook
 MOST = 60 * 2**20  # bytes that are read of one submission, zip files unpacked
 MOST_FILES = 500  # that are looked at in one submission
 LONGEST = 100_000  # characters of a cell
+LARGEST_FILE = 2**20  # bytes of a file beside the notebook
+FILE = re.compile(r"(\w[\w .()-]{0,60}/){0,3}\w[\w .()-]{0,60}")  # its path
+SAVED = 20_000  # characters below a cell that are looked at
 GradingRecord = dict[str, Any]  # all about one submission, as JSON: see `score.unread`
 KINDS = ("markdown", "code", "raw")
 # Colours of a terminal, its other control characters, and those that turn the direction of writing.
@@ -28,13 +32,22 @@ FOREIGN = re.compile("[\udc80-\udcff]+")  # in a file's name: bytes that are not
 
 
 class SubmittedCell(NamedTuple):
-    """One cell as handed in: kind, source and nbgrader's name. Outputs are not read; cells are run
-    again.
+    """One cell as handed in. Cells are run again; what was saved below them counts for nothing.
+
+    Attributes:
+        kind: "markdown", "code" or "raw".
+        source: its text, without the pictures in it.
+        id: nbgrader's name.
+        pictures: in its text, in base64, whatever they hold.
+        saved: what the cell printed when the student ran it; None where that is not known, or it
+            raised an error. It only serves to tell the teacher of a difference.
     """
 
     kind: str
     source: str
     id: str
+    pictures: tuple[str, ...] = ()
+    saved: str | None = None
 
 
 @dataclass
@@ -45,6 +58,7 @@ class Submission:
     key: str  # the same, fit for a file's name
     status: str = ""  # "" where there is a notebook to grade, else why not
     cells: list[SubmittedCell] = field(default_factory=list)
+    files: dict[str, bytes] = field(default_factory=dict)  # beside the notebook, by path
     notes: list[str] = field(default_factory=list)  # what was unusual
 
 
@@ -144,7 +158,10 @@ def read(entry: Path, student: str, key: str, assignment: Assignment) -> Submiss
 
 
 class _File(NamedTuple):
+    """One file of a submission; `path` is from the top of its folder or zip file."""
+
     name: str
+    path: PurePosixPath
     data: bytes
     status: str = ""  # why it could not be read
     why: str = ""
@@ -169,12 +186,41 @@ def _read(submission: Submission, files: list[_File], assignment: Assignment) ->
     tried = [(file, _parse(file, assignment)) for file in notebooks]
     can_be_graded = [row for row in tried if not row[1].status]
     with_cells = [row for row in tried if row[1].cells]
-    file, parsed = (can_be_graded or with_cells or tried)[0]
+    # an editor's copy stands beside it as "hw1-Copy1.ipynb"
+    best = sorted(
+        can_be_graded or with_cells or tried,
+        key=lambda row: row[0].name.lower() != f"{assignment.name}.ipynb",
+    )
+    file, parsed = best[0]
     submission.cells = parsed.cells
     submission.status = parsed.status
     submission.notes += parsed.notes
     if len(notebooks) > 1:
         submission.notes.append(f"{len(notebooks)} notebooks were handed in; this is {file.name}")
+    _give_files(submission, [other for other in files if other not in notebooks], file, assignment)
+
+
+def _give_files(
+    submission: Submission, others: list[_File], notebook: _File, assignment: Assignment
+) -> None:
+    """Put what lies beside the notebook where its cells look for it, and say so."""
+    left_out = []
+    for file in others:
+        path = file.path
+        if path.is_relative_to(notebook.path.parent):
+            path = path.relative_to(notebook.path.parent)
+        if file.name == f"{assignment.name}_checks.json":  # the course's own counts
+            continue
+        if not file.status and FILE.fullmatch(str(path)) and len(file.data) <= LARGEST_FILE:
+            submission.files[str(path)] = file.data
+        else:
+            left_out.append(file.name)
+    for what, names in (
+        ("files beside the notebook, which its cells can read", list(submission.files)),
+        ("files that its cells cannot read", left_out),
+    ):
+        if names:
+            submission.notes.append(f"{what}: {', '.join(names[:5])}")
 
 
 def _notebooks(submission: Submission, files: list[_File]) -> list[_File]:
@@ -201,47 +247,58 @@ def _files(entry: Path) -> Iterator[_File]:
     if entry.is_symlink():
         raise OSError("it is a link, which is not followed")
     room = MOST
-    for name, opened in _openers(entry):
+    for path, opened in islice(_openers(entry), MOST_FILES):
+        name = path.name
         most = max(0, min(LARGEST, room))
         try:
             with opened() as file:
                 data = file.read(most + 1)  # whatever size an archive claims
         except Exception as error:  # noqa: BLE001  a damaged archive may raise anything
-            yield _File(_shown(name), b"", "cannot be read", _reason(error))
+            yield _File(_shown(name), path, b"", "cannot be read", _reason(error))
             continue
         room -= len(data)
         if len(data) <= most:
-            yield _File(_shown(name), data)
+            yield _File(_shown(name), path, data)
         else:
             why = (
                 f"{_shown(name)} is larger than {LARGEST / 2**20:g} MB, or all together than"
                 f" {MOST / 2**20:g} MB"
             )
-            yield _File(_shown(name), b"", "too large", why)
+            yield _File(_shown(name), path, b"", "too large", why)
 
 
-def _openers(entry: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """The name of each file, also of those in zip files, and what opens it."""
+def _openers(entry: Path) -> Iterator[tuple[PurePosixPath, Callable[[], Any]]]:
+    """The path of each file, also of those in zip files, and what opens it."""
     for path in paths(entry):
+        place = PurePosixPath(path.name)
+        if not entry.is_file():
+            place = PurePosixPath(path.relative_to(entry).as_posix())
         if path.suffix.lower() != ".zip":
-            yield path.name, partial(path.open, "rb")
+            yield place, partial(path.open, "rb")
             continue
         try:
             archive = zipfile.ZipFile(path)
         except Exception:  # noqa: BLE001  said when it is tried again, beside what else there is
-            yield path.name, partial(zipfile.ZipFile, path)
+            yield place, partial(zipfile.ZipFile, path)
             continue
         with archive:
-            for info in archive.infolist()[:MOST_FILES]:
-                name = Path(info.filename).name
-                hidden = name.startswith(".") or info.filename.startswith("__MACOSX")
+            for info in sorted(archive.infolist(), key=_notebooks_first):
+                inside = PurePosixPath(info.filename)
+                hidden = any(part.startswith((".", "__MACOSX")) for part in inside.parts)
                 if not info.is_dir() and not hidden:
-                    yield name, partial(archive.open, info)
+                    yield inside, partial(archive.open, info)
+
+
+def _notebooks_first(info: zipfile.ZipInfo) -> bool:
+    return not info.filename.lower().endswith(".ipynb")
 
 
 def paths(entry: Path) -> list[Path]:
-    """The files of one entry, as many as are looked at; no link is followed."""
-    return [entry] if entry.is_file() else sorted(islice(_inside(entry), MOST_FILES))
+    """The files of one entry, notebooks first, as many as are looked at; no link is followed."""
+    if entry.is_file():
+        return [entry]
+    inside = sorted(islice(_inside(entry), 20 * MOST_FILES))
+    return sorted(inside, key=lambda path: path.suffix.lower() != ".ipynb")[:MOST_FILES]
 
 
 def _inside(folder: Path) -> Iterator[Path]:
@@ -276,9 +333,32 @@ def _cell(cell: Any) -> SubmittedCell:
     if not isinstance(source, str):
         source = "".join(str(line) for line in source)
     kind = cell.get("cell_type")
+    found: list[str] = []
+    if kind != "code":
+        source, found = pictures.taken_out(source)
+        found += pictures.attached(cell)
     return SubmittedCell(
-        kind if kind in KINDS else "raw", _text(source[: LONGEST + 1]), _text(grade_id(cell))
+        kind if kind in KINDS else "raw",
+        _text(source[: LONGEST + 1]),
+        _text(grade_id(cell)),
+        tuple(found),
+        _saved(cell),
     )
+
+
+def _saved(cell: dict[str, Any]) -> str | None:
+    """What stands below a cell as text; None where it has not run, or raised an error."""
+    outputs = cell.get("outputs")
+    if type(cell.get("execution_count")) is not int or not isinstance(outputs, list):
+        return None
+    text = ""
+    for output in outputs:
+        if not isinstance(output, dict) or output.get("output_type") == "error":
+            return None
+        part = output.get("text", "")
+        lines = part if isinstance(part, list) else [part]
+        text += "".join(str(line)[:SAVED] for line in lines[:SAVED])
+    return text[:SAVED]
 
 
 def _belongs(
@@ -289,12 +369,12 @@ def _belongs(
     kernel, info = _entry(metadata, "kernelspec"), _entry(metadata, "language_info")
     language = str(kernel.get("language") or info.get("name") or "python")
     if "python" not in language.lower():
-        notes.append(f"written for {_shown(language)}, not for Python")
+        notes.append(f'written for "{_shown(language)}", not for Python')
     name = _entry(metadata, KEY).get("assignment")
     if name == assignment.name:
         return "", notes
     if isinstance(name, str):
-        return "another assignment", [*notes, f"it says that it is {_shown(name)}"]
+        return "another assignment", [*notes, f'it says that it is "{_shown(name)}"']
     if _has_a_cell_of(assignment, cells):  # the notebook lost its metadata
         return "", notes
     return "another assignment", [*notes, f"no cell of {assignment.name} is in it"]
@@ -329,4 +409,4 @@ def _shown(name: str) -> str:
 
 
 def _reason(error: Exception) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error)[:200].split())}"
+    return f"{type(error).__name__}: {_shown(str(error)[:200])}"

@@ -27,7 +27,9 @@ def grade(
     seed: Annotated[
         int | None,
         typer.Option(
-            help="Of the tests' inputs; drawn once and kept if not given.", min=0, max=10**9
+            help="Of the tests' inputs; drawn once and kept if not given.",
+            min=0,
+            max=10**9,
         ),
     ] = None,
     again: Annotated[
@@ -48,6 +50,9 @@ def grade(
     marks: Annotated[
         Path | None, typer.Option(help="A marks.csv that answers.html has saved.", exists=True)
     ] = None,
+    no_box: Annotated[
+        bool, typer.Option("--no-box", help="Run students' code beside your own files.")
+    ] = False,
 ) -> None:
     """Grade a folder of homework; again after marking written answers. docs/teaching.md tells how.
 
@@ -61,7 +66,7 @@ def grade(
     from classroom.grading.run import GradeConfig
     from classroom.grading.run import grade as run
 
-    way = box.sandbox()
+    way = box.Sandbox("plain", "no box is wanted") if no_box else box.chosen()
     if not way.boxed:
         print(
             f"warning: {way.why}. Students' code runs with limits on time and memory only: it can"

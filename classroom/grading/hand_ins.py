@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from classroom.grading import collect
 from classroom.grading.roster import AGAIN, CANVAS, MOODLE, SENTENCES, Roster
+from course_lib.errors import CourseError
 
 DAY = 86_400  # seconds
 
@@ -152,7 +153,19 @@ def _days_late(entry: Path, submitted: datetime | None, due: datetime | None) ->
     if submitted is None and MOODLE.match(stem):
         return 0, SENTENCES["unknown"]
     time = submitted.timestamp() if submitted else _written(entry)
-    return max(0, math.ceil((time - due.timestamp()) / DAY)), ""
+    return max(0, math.ceil((time - _seconds(due)) / DAY)), ""
+
+
+def _seconds(due: datetime) -> float:
+    """The deadline as a file's time.
+
+    Raises:
+        CourseError: no clock of a computer has been there.
+    """
+    try:
+        return due.timestamp()
+    except (ValueError, OverflowError, OSError):
+        raise CourseError(f"--due {due:%Y-%m-%dT%H:%M} is no date of our time.") from None
 
 
 def _order(entry: Path) -> tuple[bool, int, int, float]:

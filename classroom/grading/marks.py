@@ -5,6 +5,7 @@ and it is told when the answer has changed since it was marked.
 """
 
 import hashlib
+import re
 import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from classroom.grading.collect import GradingRecord
 from course_lib.errors import CourseError
 
 MARKS = "marks.csv"
+NUMBER = re.compile(r"\d+\.?\d*|\.\d+", re.ASCII)
 MARK_COLUMNS = ["student", "key", "cell", "points", "of", "comment"]
 ANSWER_COLUMN = "answer"  # the last; a table without it is read as well
 
@@ -61,7 +63,8 @@ def read_marks(path: Path, assignment: Assignment) -> Marks:
     A spreadsheet may have saved them its own way: with commas or semicolons, 7.5 or 7,5.
 
     Raises:
-        CourseError: a row has a column too few, a cell that is none, or points that are none.
+        CourseError: a row has a column too few, a cell that is none, or points that are none, or it
+            is there twice.
     """
     if not path.exists():
         return {}
@@ -75,6 +78,10 @@ def read_marks(path: Path, assignment: Assignment) -> Marks:
         if part is None:
             raise CourseError(f"{line}: {assignment.name} has no cell {row['cell']!r} to mark.")
         key = unicodedata.normalize("NFC", row["key"])
+        if (key, row["cell"]) in marks:
+            raise CourseError(
+                f"{line}: {row['student']} has two rows for {row['cell']}; leave one of them."
+            )
         marks[key, row["cell"]] = Mark(
             _points(row["points"], part.points, line),
             tables.unguarded(row["comment"]),
@@ -89,10 +96,7 @@ def _points(cell: str, most: float, line: str) -> float | None:
     text = cell.strip().replace(",", ".")
     if not text:
         return None
-    try:
-        points = float(text)
-    except ValueError:
-        points = -1.0
+    points = float(text) if NUMBER.fullmatch(text) else -1.0
     if not 0 <= points <= most:  # NaN is not, either
         raise CourseError(f"{line}: {text!r} is not a number from 0 to {most:g}.")
     return points

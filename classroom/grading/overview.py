@@ -75,13 +75,17 @@ def _tenths(sums: list[float], full: float) -> list[int]:
 
 
 def mistakes(records: Records, assignment: Assignment) -> dict[str, list[tuple[str, list[str]]]]:
-    """For each function the sentences that its tests said, and to whom; the commonest first."""
+    """For each function the mistakes that its tests found, and whose; the commonest first.
+
+    They are the course's own sentences: what students' code raised or returned stands on their
+    own pages.
+    """
     # function -> sentence -> students, in order and each once
     students: dict[str, dict[str, dict[str, None]]] = defaultdict(lambda: defaultdict(dict))
     for test, record in itertools.product(assignment.tests.values(), records):
         found = record["tests"].get(test.id)
         if found and not found["passed"]:
-            students[test.function][str(found["says"])][record["student"]] = None
+            students[test.function][str(found["mistake"])][record["student"]] = None
     commonest = {}
     for function, sentences in students.items():
         rows = [(sentence, list(names)) for sentence, names in sentences.items()]
@@ -121,7 +125,7 @@ def alike(
 
 
 def _code(record: GradingRecord) -> list[str]:
-    return [str(cell["source"]) for cell in record["cells"] if cell["do"] == "run"]
+    return [str(cell["source"]) for cell in record["cells"] if cell["do"] in ("run", "file")]
 
 
 def _answers(record: GradingRecord) -> list[str]:
@@ -129,13 +133,21 @@ def _answers(record: GradingRecord) -> list[str]:
 
 
 def _own_words(texts: list[str], given: set[Words], *, code: bool) -> dict[str, Words]:
-    """The texts that were not given out, each with its words, as many as are compared."""
-    own: dict[str, Words] = {}
+    """The texts that were not given out, each with its words, as many as are compared.
+
+    The longest are left out first, so that one of them cannot hide the others.
+    """
+    compared: set[str] = set()
     length = 0
-    for text in texts:
+    for text in sorted(texts, key=len):
         length += len(text)
         if length > COMPARED:
             break
+        compared.add(text)
+    own: dict[str, Words] = {}
+    for text in texts:
+        if text not in compared:
+            continue
         split = words(text, code=code)
         if split not in given:
             own[text] = split

@@ -1,22 +1,36 @@
 """Put the cells of a submission right: what to do with each, and which answers a person marks."""
 
-from collections.abc import Iterable
+import ast
+import re
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+from classroom.grading import pictures
 from classroom.grading.assignment import ANSWER, Assignment
 from classroom.grading.collect import LONGEST, SubmittedCell
+
+MOST_PICTURES, ROOM = 5, 1_500_000  # of an answer that are shown, and their characters in base64
+LONGEST_CODE = 20_000  # characters of a cell that may be code
+LINKED = re.compile(r"!\[[^\]]{0,200}\]\((?!attachment:|\(picture\))|<img ", re.IGNORECASE)
 
 
 class GradingStep(NamedTuple):
     """What to do with one cell.
 
-    Show its text, run its code, skip it, or (after running it) test a function of it.
+    Show its text, run its code, skip it, or (after running it) test a function of it. A file beside
+    the notebook is shown.
+
+    Attributes:
+        do: which of them.
+        source: of the cell.
+        id: nbgrader's name.
+        saved: what it printed when the student ran it; None where that is not known.
     """
 
-    do: Literal["text", "run", "skip", "test"]
+    do: Literal["text", "run", "skip", "test", "file"]
     source: str
     id: str = ""
+    saved: str | None = None
 
 
 def repair(
@@ -29,6 +43,7 @@ def repair(
     first, tests at the end.
     """
     demos = {cell.source for cell in assignment.release.cells if _is_demo(cell.metadata)}
+    given = {cell.source.strip() for cell in assignment.release.cells}
     by_source = {cell.source.strip(): name for name, cell in assignment.locked.items()}
     steps: list[GradingStep] = []
     seen: set[str] = set()
@@ -38,6 +53,8 @@ def repair(
         name = cell.id if cell.id in assignment.locked else by_source.get(source, "")
         if cell.kind != "code":
             steps.append(GradingStep("text", cell.source, cell.id))
+            if source not in given:
+                mended.no_code += _answers_in_text(cell, assignment)
         elif len(cell.source) > LONGEST:
             steps.append(GradingStep("skip", cell.source))
             mended.long.append(f"cell {len(steps)}")
@@ -50,11 +67,11 @@ def repair(
                 mended.twice.append(name)
             else:
                 seen.add(name)
-                steps.append(_course_step(name, assignment))
+                steps.append(_course_step(name, assignment)._replace(saved=cell.saved))
         elif cell.source in demos:
             steps.append(GradingStep("skip", cell.source))
         elif source:
-            steps.append(GradingStep("run", cell.source, cell.id))
+            steps.append(GradingStep("run", cell.source, cell.id, cell.saved))
     mended.missing = [name for name in assignment.locked if name not in seen]
     for name in mended.missing:
         step = _course_step(name, assignment)
@@ -69,6 +86,7 @@ class _Mended:
     changed: list[str] = field(default_factory=list)
     twice: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
+    no_code: list[str] = field(default_factory=list)
     long: list[str] = field(default_factory=list)
 
     def notes(self) -> list[str]:
@@ -82,6 +100,9 @@ class _Mended:
         for kind, names in kinds.items():
             if names:
                 notes.append(f"course cells {kind}: {', '.join(names)}")
+        if self.no_code:
+            names = dict.fromkeys(self.no_code)
+            notes.append(f"no code cell, so it was not run: {', '.join(names)}")
         for place in self.long[:9]:
             notes.append(f"{place} is longer than {LONGEST:,} characters and was not run")
         return notes
@@ -97,29 +118,125 @@ def _course_step(name: str, assignment: Assignment) -> GradingStep:
     return GradingStep("test" if name in assignment.tests else "run", source, name)
 
 
-def written(cells: list[SubmittedCell], assignment: Assignment) -> tuple[dict[str, str], list[str]]:
-    """The answers that a person marks, "" where there is none; notes.
+def _answers_in_text(cell: SubmittedCell, assignment: Assignment) -> list[str]:
+    """The answers that stand in a cell which is not code any more."""
+    if cell.id in assignment.asked:
+        return [cell.id]
+    return [
+        name
+        for name in assignment.tasks
+        if re.search(rf"^[ \t]*def +{name} *\(", cell.source, re.MULTILINE)
+    ]
 
-    Where the cell of an answer is as it was given out, all text that the student has added stands
+
+class Answer(NamedTuple):
+    """A written answer as the person who marks it sees it.
+
+    Attributes:
+        text: "" where nothing was written.
+        pictures: what follows "data:image/" for each picture in it.
+    """
+
+    text: str
+    pictures: tuple[str, ...] = ()
+
+
+def written(
+    cells: list[SubmittedCell], assignment: Assignment
+) -> tuple[dict[str, Answer], list[str]]:
+    """The answers that a person marks; notes.
+
+    An answer is what the student has put into its cell and directly above and below it: text,
+    pictures, and code. Where there is nothing, all text that the student has added anywhere stands
     for it.
     """
     given = {"", ANSWER, *(cell.source.strip() for cell in assignment.release.cells)}
-    texts = [cell.source.strip() for cell in cells if cell.kind != "code"]
-    own = _joined(text for text in texts if text not in given)
-    answers: dict[str, str] = {}
+    course = {*assignment.locked, *assignment.asked, *assignment.tests}
+    answers: dict[str, Answer] = {}
     notes: list[str] = []
     for name, part in assignment.written.items():
-        in_place = [cell.source.strip() for cell in cells if cell.id == name]
-        answer = _joined(text for text in in_place if text not in ("", ANSWER))
-        if own and not answer:
-            answer = own
+        here = _around(cells, name, given, course)
+        answer = _answer(here)
+        if any(cell.kind == "code" for cell in here):
+            notes.append(f"the answer to {part.question} stands in a code cell, or beside one")
+        if not answer.text:
+            prose = [cell for cell in cells if _is_own(cell, given) and not _is_python(cell)]
+            answer = _answer(prose)
+            if answer.text:
+                notes.append(
+                    f"the cell for {part.question} is empty; shown is what was written into other"
+                    " cells"
+                )
+            else:
+                notes.append(f"no answer to {part.question} was found")
+        handed_in = sum(len(cell.pictures) for cell in here)
+        if handed_in:
             notes.append(
-                f"the cell for {part.question} is empty; shown is what was written into other cells"
+                f"the answer to {part.question} holds {handed_in} pictures,"
+                f" {len(answer.pictures)} of them are shown"
             )
-        answers[name] = answer[:LONGEST]
+        if len(answer.text) >= LONGEST:
+            notes.append(f"the answer to {part.question} is cut after {LONGEST:,} characters")
+        if LINKED.search(answer.text):
+            notes.append(f"the answer to {part.question} names pictures that are not in it")
+        answers[name] = answer
     return answers, notes
 
 
-def _joined(texts: Iterable[str]) -> str:
-    """Paragraphs of the texts, each once."""
-    return "\n\n".join(dict.fromkeys(texts))
+def _around(
+    cells: list[SubmittedCell], name: str, given: set[str], course: set[str]
+) -> list[SubmittedCell]:
+    """The cells of an answer: its own, and the student's directly above and below it.
+
+    Args:
+        cells: of the notebook.
+        name: of the answer's cell.
+        given: texts that were given out.
+        course: names of the course's cells of code.
+    """
+    found: list[SubmittedCell] = []
+    is_here = False
+    for cell in cells:
+        if cell.id == name:
+            is_here = True
+        elif cell.id in course or not _is_own(cell, given):
+            if is_here:
+                break
+            found = []
+            continue
+        elif not is_here and _is_python(cell):
+            continue  # what was tried out before the question
+        found.append(cell)
+    return [cell for cell in found if _is_own(cell, given)] if is_here else []
+
+
+def _is_own(cell: SubmittedCell, given: set[str]) -> bool:
+    return cell.source.strip() not in given or bool(cell.pictures)
+
+
+def _is_python(cell: SubmittedCell) -> bool:
+    """Whether a code cell holds code, and no prose."""
+    if cell.kind != "code" or len(cell.source) > LONGEST_CODE:
+        return False
+    lines = [line for line in cell.source.splitlines() if not line.startswith(("%", "!"))]
+    try:
+        ast.parse("\n".join(lines))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
+
+
+def _answer(cells: list[SubmittedCell]) -> Answer:
+    """The paragraphs of some cells, each once, and their pictures."""
+    texts: dict[str, None] = {}
+    shown: list[str] = []
+    for cell in cells:
+        text = cell.source.strip()
+        if text and text != ANSWER:
+            texts[text] = None
+        if cell.pictures:
+            texts[pictures.named(list(cell.pictures))] = None
+            shown += filter(None, map(pictures.sound, cell.pictures[:MOST_PICTURES]))
+    while sum(map(len, shown)) > ROOM or len(shown) > MOST_PICTURES:
+        shown.pop()
+    return Answer("\n\n".join(texts)[:LONGEST], tuple(shown))

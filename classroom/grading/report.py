@@ -176,6 +176,7 @@ def _answers(records: list[GradingRecord], assignment: Assignment, marks: Marks)
                 (
                     record["student"],
                     text,
+                    record["pictures"].get(name, ()),
                     row,
                     tables.unguarded(row[comment]),
                     fingerprint(text),

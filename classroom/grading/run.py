@@ -25,9 +25,10 @@ from classroom.grading.hand_ins import HandIns, gather
 from classroom.grading.marks import MARKS, read_marks
 from classroom.grading.worker import allow
 from course_lib.errors import CourseError
-from course_lib.files import atomic_write, read_json, write_json
+from course_lib.files import atomic_write, locked, read_json, write_json
 
-FORMAT = 2  # of the records; earlier ones are made anew
+FORMAT = 3  # of the records; earlier ones are made anew
+MOST_SEEDS, LARGEST_SEED = 10**6, 10**9
 OUTSIDE = 120  # seconds of processor time for all that happens outside the box to one submission
 
 
@@ -68,6 +69,9 @@ def grade(
         config: how.
         hand_ins: what of the folder counts; all by default.
         warn: gets sentences for the teacher, about marks that do not fit.
+
+    Raises:
+        CourseError: another process grades into `out`, or something there is not as it should be.
     """
     if out.resolve().is_relative_to(submissions.resolve()):
         raise CourseError(
@@ -76,7 +80,21 @@ def grade(
         )
     hand_ins = hand_ins or gather(submissions)
     master = Assignment(assignment)
-    _try_what_comes_last(out, master, hand_ins)
+    with locked(out):
+        _try_what_comes_last(out, master, hand_ins)
+        records: dict[str, GradingRecord] = {}
+        for record in _graded(master, out, config, hand_ins):
+            records[record["key"]] = record
+            yield record
+        in_order = [records[key] for _, key in hand_ins.entries.values()]
+        for sentence in hand_ins.warnings + report.write(in_order, master, out, hand_ins):
+            warn(sentence)
+
+
+def _graded(
+    master: Assignment, out: Path, config: GradeConfig, hand_ins: HandIns
+) -> Iterator[GradingRecord]:
+    """The records: first those that still hold, then those that are made anew."""
     seed = _seed(out, master.name, config.seed)
     checks = (out / "tests" / f"{master.name}_checks.json").resolve()
     with atomic_write(checks) as file:
@@ -84,27 +102,20 @@ def grade(
     asked = f"{FORMAT} {master.digest} {seed} {asdict(config.limits)}"
     version = hashlib.sha256(asked.encode()).hexdigest()[:16]
 
-    records: dict[str, GradingRecord] = {}
     waiting: list[Job] = []
     digests = {key: collect.digest(entry) for entry, (_, key) in hand_ins.entries.items()}
     for entry, (student, key) in hand_ins.entries.items():
         old = {} if config.again else _earlier(out, key, master)
         same = (old.get("version"), old.get("digest")) == (version, digests[key])
         if digests[key] and same:
-            records[key] = old | {"student": student}
-            yield records[key]
+            yield old | {"student": student}
         else:
             waiting.append(Job(entry, student, key))
-    given = (assignment, seed, config.limits, config.way or box.sandbox(), checks)
+    given = (str(master.path), seed, config.limits, config.way or box.chosen(), checks)
     for record in _parallel(waiting, config.jobs, given):
         record |= {"version": version, "digest": digests[record["key"]]}
         write_json(out / "results" / f"{record['key']}.json", record)
-        records[record["key"]] = record
         yield record
-
-    in_order = [records[key] for _, key in hand_ins.entries.values()]
-    for sentence in hand_ins.warnings + report.write(in_order, master, out, hand_ins):
-        warn(sentence)
 
 
 def _try_what_comes_last(out: Path, master: Assignment, hand_ins: HandIns) -> None:
@@ -228,12 +239,19 @@ def _serve(
 def _seed(out: Path, name: str, seed: int | None) -> int:
     """The seed of this folder, kept so that late submissions meet the same tests as the others."""
     path = out / "run.json"
-    known: dict[str, Any] = read_json(path) if path.exists() else {}
-    if known and known.get("assignment") != name:
+    known = read_json(path) if path.exists() else {"assignment": name}
+    if not isinstance(known, dict) or not isinstance(known.get("assignment"), str):
+        raise CourseError(f"{path} is damaged; remove it, or give another folder for --out.")
+    if known["assignment"] != name:
         raise CourseError(
-            f"{out} holds the grades of {known.get('assignment')}; give {name} a folder of its own."
+            f"{out} holds the grades of {known['assignment']}; give {name} a folder of its own."
         )
-    chosen = seed if seed is not None else int(known.get("seed", secrets.randbelow(10**6)))
+    chosen = known.get("seed", secrets.randbelow(MOST_SEEDS)) if seed is None else seed
+    if type(chosen) is not int or not 0 <= chosen <= LARGEST_SEED:
+        raise CourseError(
+            f"{path} has the seed {chosen!r}; it is a number from 0 to {LARGEST_SEED}. Remove the"
+            " file, or give --seed."
+        )
     write_json(path, {"assignment": name, "seed": chosen})
     return chosen
 

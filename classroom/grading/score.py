@@ -2,25 +2,48 @@
 found.
 """
 
-import base64
 import contextlib
+import re
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from classroom.checks.base import NotWrittenError, WrongError
 from classroom.checks.homework import Sheet, compare
+from classroom.grading import pictures
 from classroom.grading.assignment import Assignment, Part
 from classroom.grading.box import GoneError, Limits, Sandbox
 from classroom.grading.collect import GradingRecord, Submission, clean
 from classroom.grading.repair import GradingStep, repair, written
-from classroom.grading.session import EndTest, MissingFunction, OutOfTime, Session
+from classroom.grading.session import (
+    EXCEPTIONS,
+    EndTest,
+    MissingFunction,
+    OutOfTime,
+    Session,
+)
 from classroom.grading.task import VISIBLE_SEED
 
-SHOWN = 400_000  # characters of one submission's cells and their outputs that are kept
+# characters of one submission that are kept: of its cells, and of their outputs
+SHOWN = {"cells": 400_000, "outputs": 400_000}
+LEAST = 2000  # of a cell for which there is no room
+# how sentences begin in which nothing is of the student's
+OURS = ("It returns None: the `return`", "Two calls with the same input", "It changes ")
+# errors that may be the box's fault, not the student's
+OF_THE_BOX = {
+    "ModuleNotFoundError",
+    "FileNotFoundError",
+    "PermissionError",
+    "OSError",
+    "EOFError",
+    "MemoryError",
+    "UsageError",
+    "ConnectionError",
+    "URLError",
+}
 
 
 @dataclass(frozen=True)
@@ -53,24 +76,58 @@ class GradingRun:
         return self.assignment.tasks[function].sheet(VISIBLE_SEED, hidden=False)
 
 
-def judge(fn: object, test: Part, run: GradingRun) -> tuple[bool, str]:
-    """Whether a function passes a test, and the sentence for the student.
+class Verdict(NamedTuple):
+    """What a test found.
 
-    No process is needed for a function that is trusted.
+    Attributes:
+        passed: whether all results are right.
+        says: the sentence for the student; it may quote what their code printed or raised.
+        mistake: the sentence for the teacher, which quotes nothing of the student's.
     """
-    return _judge(fn, run.sheet(test.function, test.hidden), secret=test.hidden)
+
+    passed: bool
+    says: str
+    mistake: str = ""
 
 
-def _judge(fn: object, sheet: Sheet, *, secret: bool) -> tuple[bool, str]:
+def judge(fn: object, test: Part, run: GradingRun, *, secret: bool = False) -> Verdict:
+    """Whether a function passes a test; no process is needed for a function that is trusted.
+
+    Args:
+        fn: the function.
+        test: which test.
+        run: of the grading.
+        secret: tell nothing of what the function returns, as for hidden inputs.
+    """
+    return _judge(fn, run.sheet(test.function, test.hidden), secret=secret or test.hidden)
+
+
+def _judge(fn: object, sheet: Sheet, *, secret: bool) -> Verdict:
     try:
         compare(fn, sheet, secret=secret)
     except NotWrittenError:
-        return False, "Not written: it returns nothing."
-    except (WrongError, EndTest, MissingFunction) as end:
-        return False, str(end)
+        return _wrong("Not written: it returns nothing.")
+    except (EndTest, MissingFunction) as end:
+        return _wrong(str(end))
+    except WrongError as wrong:
+        says = str(wrong)
+        return Verdict(False, says, says if secret else _mistake(says, sheet))
     except Exception as error:  # noqa: BLE001  results may be of any form
-        return False, f"Its results cannot be compared ({type(error).__name__})."
-    return True, "Right."
+        return _wrong(f"Its results cannot be compared ({type(error).__name__}).")
+    return Verdict(True, "Right.")
+
+
+def _wrong(says: str) -> Verdict:
+    """A verdict in a sentence of ours."""
+    return Verdict(False, says, says)
+
+
+def _mistake(says: str, sheet: Sheet) -> str:
+    """The sentence without anything that the student's code has chosen."""
+    if says in [known for known, _ in sheet.mistakes] or says.startswith(OURS):
+        return says
+    raised = re.match(r"It raises (\w+)", says)
+    return f"It raises {raised[1]}." if raised else "Its results are wrong in another way."
 
 
 def grade(submission: Submission, run: GradingRun) -> GradingRecord:
@@ -82,11 +139,13 @@ def grade(submission: Submission, run: GradingRun) -> GradingRecord:
     status = submission.status or "graded"
     record = unread(submission.student, submission.key, status, submission.notes)
     try:
-        record["written"], answer_notes = written(submission.cells, run.assignment)
+        answers, answer_notes = written(submission.cells, run.assignment)
+        record["written"] = {name: answer.text for name, answer in answers.items()}
+        record["pictures"] = {name: answer.pictures for name, answer in answers.items()}
         if not submission.status:
             steps, repair_notes = repair(submission.cells, run.assignment)
             record["notes"] += repair_notes + answer_notes
-            _Grading(run, record).go(steps)
+            _Grading(run, record, submission.files).go(steps)
     except Exception as error:  # noqa: BLE001  one submission must not end the others' grading
         what = type(error).__name__
         if isinstance(error, GoneError | OSError):
@@ -111,12 +170,14 @@ def unread(
         "notes": list(notes),
         "tests": {},
         "written": {},
+        "pictures": {},
         "cells": [],
     }
 
 
 def shown(output: Any) -> tuple[str, str] | None:
-    """What the feedback page shows of an output: its kind ("out", "err" or "png") and its text.
+    """What the feedback page shows of an output: "out" or "err" and its text, or "picture" and what
+    follows "data:image/".
 
     Anything that is not as it should be becomes nothing.
     """
@@ -130,21 +191,23 @@ def shown(output: Any) -> tuple[str, str] | None:
     data = output.get("data")
     if not isinstance(data, dict):
         return None
-    picture = _png(data.get("image/png"))
+    picture = pictures.sound(data.get("image/png"))
     if picture:
-        return "png", picture
+        return "picture", picture
     return "out", str(data.get("text/plain", ""))
 
 
-def _png(text: Any) -> str:
-    """A picture in base64 if it is a PNG, else ""."""
-    if not isinstance(text, str):
+def _error_of(output: Any) -> str:
+    """The name of the exception that an output tells of, "an error" if it is unknown, else ""."""
+    if not isinstance(output, dict):
         return ""
-    try:
-        raw = base64.b64decode("".join(text.split()), validate=True)
-    except ValueError:
+    if str(output.get("text")).startswith("UsageError: "):  # how IPython tells of a lost magic
+        return "UsageError"
+    if output.get("output_type") != "error":
         return ""
-    return base64.b64encode(raw).decode() if raw.startswith(b"\x89PNG") else ""
+    name = output.get("ename")
+    known = isinstance(name, str) and name in EXCEPTIONS | OF_THE_BOX
+    return str(name) if known else "an error"
 
 
 def _settled(text: str) -> str:
@@ -155,22 +218,27 @@ def _settled(text: str) -> str:
 class _Grading:
     """The way through one notebook."""
 
-    def __init__(self, run: GradingRun, record: GradingRecord) -> None:
+    def __init__(self, run: GradingRun, record: GradingRecord, files: dict[str, bytes]) -> None:
         self.run, self.record = run, record
-        self.session = Session(run.way, run.limits, (run.checks,))
-        self.room = SHOWN
+        self.session = Session(run.way, run.limits, (run.checks,), files)
+        self.room = dict(SHOWN)
         self.right: set[str] = set()  # functions that were, where their tests stand
         self.deadly: set[str] = set()  # sources of cells that ended the process
+        for name, data in files.items():
+            self._keep(GradingStep("file", f"# {name}\n{data.decode('utf-8', 'replace')}"), [])
 
     def go(self, steps: list[GradingStep]) -> None:
-        """All cells, and then the tests, so that no cell can print what they ask."""
+        """All cells, and then the tests, so that no cell can print what they ask.
+
+        Hidden inputs come last: what a function says after it has seen one is not shown.
+        """
         tests = self.run.assignment.tests
         try:
             with self._in_time():
                 for number, step in enumerate(steps, 1):
                     self._cell(number, step)
             with self._in_time():
-                for test in tests.values():
+                for test in sorted(tests.values(), key=lambda test: test.hidden):
                     self._test(test)
                 lost = self._lost()
                 if lost:
@@ -179,7 +247,8 @@ class _Grading:
             self.session.close()
         for name, test in tests.items():
             if name not in self.record["tests"]:
-                self._note(test, False, "Not reached in the time for the whole notebook.")
+                self._note(test, _wrong("Not reached in the time for the whole notebook."))
+        self._note_differences(steps)
         if self.session.restarts:
             self.record["notes"].append(f"Python was started again {self.session.restarts} times")
 
@@ -214,6 +283,7 @@ class _Grading:
                 self.deadly.add(step.source)
                 self.record["notes"].append(f"cell {number} {end}")
                 outputs = [{"output_type": "stream", "name": "stderr", "text": f"This cell {end}."}]
+            self._note_error(number, step, outputs)
         self._keep(step, [] if step.do == "test" else outputs)
         if step.do == "test":
             function = self.run.assignment.tests[step.id].function
@@ -222,7 +292,7 @@ class _Grading:
 
     def _published(self, name: str) -> bool:
         """Is a function right for the inputs that everybody may see (and print)?"""
-        return _judge(self.session.function(name), self.run.published(name), secret=False)[0]
+        return _judge(self.session.function(name), self.run.published(name), secret=True).passed
 
     def _test_in_place(self, lost: set[str], steps: list[GradingStep]) -> None:
         """Test in a new process, where their tests stand, functions that later cells changed."""
@@ -234,26 +304,68 @@ class _Grading:
             if step.id in lost:
                 self._test(self.run.assignment.tests[step.id])
 
-    def _keep(self, step: GradingStep, outputs: list[Any]) -> None:
-        """What the feedback page shows of a cell, while there is room."""
-        kept = [each for each in map(shown, outputs) if each]
-        self.room -= len(step.source) + sum(len(text) for _, text in kept)
-        if self.room >= 0:
-            self.record["cells"].append(
-                {"do": step.do, "source": step.source, "id": step.id, "shown": kept}
+    def _note_error(self, number: int, step: GradingStep, outputs: list[Any]) -> None:
+        """Tell the teacher of an error that may come from the box."""
+        for name in filter(None, map(_error_of, outputs)):
+            if step.saved is not None:
+                self.record["notes"].append(
+                    f"cell {number} raised {name}, and by the saved notebook it did not before"
+                )
+            elif name in OF_THE_BOX:
+                self.record["notes"].append(f"cell {number} raised {name}")
+
+    def _note_differences(self, steps: list[GradingStep]) -> None:
+        """Tell the teacher of failed tests that had passed by the saved notebook."""
+        lost = []
+        for step in steps:
+            test = self.run.assignment.tests.get(step.id) if step.do == "test" else None
+            found = self.record["tests"].get(step.id)
+            if test is None or found is None or found["passed"]:
+                continue
+            if step.saved and f"{test.function}: right. Verified" in step.saved:
+                lost.append(test.function)
+        if lost:
+            self.record["notes"].append(
+                f"wrong here, right by the saved notebook: {', '.join(lost)}"
             )
-        else:
-            self.record["cut"] = True
-            self.room = 0
+
+    def _keep(self, step: GradingStep, outputs: list[Any]) -> None:
+        """What the feedback page shows of a cell: all, or the beginning where there is no room.
+
+        A large output takes no room from any cell, and no cell is left out.
+        """
+        source = step.source
+        if len(source) > self.room["cells"]:
+            source = source[:LEAST] + "\n... (the rest of this cell is not shown)"
+            self._cut()
+        self.room["cells"] -= len(source)
+        kept = []
+        for kind, text in filter(None, map(shown, outputs)):
+            if len(text) > self.room["outputs"]:
+                kept.append(("out", f"(an output of {len(text):,} characters is not shown)"))
+                self._cut()
+                continue
+            self.room["outputs"] -= len(text)
+            kept.append((kind, text))
+        cell = {"do": step.do, "source": source, "id": step.id, "shown": kept}
+        self.record["cells"].append(cell)
+
+    def _cut(self) -> None:
+        note = "too long to be shown and compared whole"
+        self.record["cut"] = True
+        if note not in self.record["notes"]:
+            self.record["notes"].append(note)
 
     def _test(self, test: Part) -> None:
-        passed, says = judge(self.session.function(test.function), test, self.run)
-        self._note(test, passed, says)
+        self.session.saw_hidden |= test.hidden
+        fn = self.session.function(test.function)
+        self._note(test, judge(fn, test, self.run, secret=self.session.saw_hidden))
 
-    def _note(self, test: Part, passed: bool, says: str) -> None:
+    def _note(self, test: Part, verdict: Verdict) -> None:
         self.record["tests"][test.id] = {
-            "points": test.points if passed else 0.0,
+            "points": test.points if verdict.passed else 0.0,
             "of": test.points,
-            "passed": passed,
-            "says": says[:2000],
+            "passed": verdict.passed,
+            "says": verdict.says[:2000],
+            "mistake": verdict.mistake[:500],
         }

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,10 @@ from typing import Any
 from course_lib.errors import CourseError
 from course_lib.files import atomic_write
 
-FORMULA = ("=", "+", "-", "@")
+# A sign that begins a formula, where a cell begins: at the front, or behind a sign at which some
+# spreadsheets cut (a German one at semicolons, whatever stands around them).
+FORMULA = re.compile(r"(^|[;|\t])( *)('*)(?=[=+\-@＝＋－＠])")
+GUARDED = re.compile(r"(^|[;|\t])( *)'('*)(?=[=+\-@＝＋－＠])")
 
 
 def read(path: Path) -> tuple[list[str], list[dict[str, str]]]:
@@ -26,7 +30,8 @@ def read(path: Path) -> tuple[list[str], list[dict[str, str]]]:
     head = text.partition("\n")[0]
     delimiter = max(",;\t", key=head.count)
     try:
-        reader = csv.DictReader(io.StringIO(text), delimiter=delimiter)
+        # strict: a quotation mark that is never closed would take in all rows behind it
+        reader = csv.DictReader(io.StringIO(text), delimiter=delimiter, strict=True)
         rows = [_strings(row) for row in reader]
     except csv.Error as error:
         raise CourseError(f"{path.name} cannot be read as a table: {error}.") from None
@@ -56,11 +61,10 @@ def _strings(row: dict[str | Any, str | Any]) -> dict[str, str]:
 
 
 def harmless(cell: str) -> str:
-    """A cell on one line that no spreadsheet takes for a formula."""
-    cell = " ".join(cell.split())
-    return "'" + cell if cell.startswith(FORMULA) else cell
+    """A cell on one line of which no spreadsheet takes a part for a formula."""
+    return FORMULA.sub(r"\1\2'\3", " ".join(cell.split()))
 
 
 def unguarded(cell: str) -> str:
     """What `harmless` was given."""
-    return cell[1:] if cell.startswith("'") and cell[1:].startswith(FORMULA) else cell
+    return GUARDED.sub(r"\1\2\3", cell)

@@ -5,6 +5,7 @@ Whatever a student does in this process can hurt this process only: the grader o
 clock, the inputs and the comparisons. Started as `python -m classroom.grading.worker LIMITS`,
 LIMITS as JSON."""
 
+import base64
 import builtins
 import contextlib
 import copy
@@ -15,7 +16,9 @@ import os
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Iterator
+from pathlib import Path
 from typing import IO, Any, cast
 
 from classroom.checks.base import plain, same
@@ -24,6 +27,7 @@ from classroom.grading import wire
 LARGEST_TEXT = 20_000  # characters of one cell's outputs that are kept
 LARGEST_PICTURE = 2_000_000
 OWN = os.getpid()
+HOME = str(Path.cwd())  # where the student's files lie
 
 
 def limit(limits: dict[str, int]) -> None:
@@ -123,6 +127,26 @@ class Stream(io.TextIOBase):
         return len(text)
 
 
+def _lab_shell() -> type:
+    """IPython's shell with what JupyterLab's adds to it: its magics, and pictures below cells."""
+    from ipykernel.zmqshell import KernelMagics
+    from IPython.core.interactiveshell import InteractiveShell
+
+    class LabShell(InteractiveShell):
+        def enable_gui(self, gui: Any = None) -> None:
+            """Nothing: there is no window here, and no event loop to run beside the cells."""
+
+        def enable_matplotlib(self, gui: Any = None) -> Any:
+            """Draw below the cell, whichever of the notebook's ways is asked for."""
+            return super().enable_matplotlib("inline")
+
+        def init_magics(self) -> None:
+            super().init_magics()
+            self.register_magics(KernelMagics)
+
+    return LabShell
+
+
 class Shell:
     """IPython's shell with its outputs collected.
 
@@ -130,14 +154,13 @@ class Shell:
     """
 
     def __init__(self) -> None:
-        from IPython.core.interactiveshell import InteractiveShell
         from traitlets.config import Config
 
         config = Config()
         config.HistoryManager.enabled = False
         config.InteractiveShell.colors = "nocolor"
         config.InteractiveShell.xmode = "Context"
-        self.inner = cast(Any, InteractiveShell.instance(config=config))
+        self.inner = cast(Any, _lab_shell().instance(config=config))
         self.outputs = CellOutputs()
         self.out, self.err = Stream("stdout"), Stream("stderr")
         self._collect_errors()
@@ -185,22 +208,51 @@ class Shell:
         """Call a function of the student's.
 
         Returns:
-            {"value"}, or {"error", "text"}, with the exception's name as "type" where it raised.
+            {"value"}, or {"error"}: "missing", "stub", "changed" with the number of the
+            "argument", or "raised" with the exception's "type" and "text" and the student's "line".
         """
         if name not in self.inner.user_ns:
-            return {"error": "missing", "text": ""}
+            return {"error": "missing"}
         given = copy.deepcopy(args)
         with self.collecting():
             try:
                 value = plain(self.inner.user_ns[name](*given))
             except NotImplementedError:
-                return {"error": "stub", "text": ""}
+                return {"error": "stub"}
             except BaseException as error:  # noqa: BLE001  SystemExit as well
-                return {"error": "raised", "type": type(error).__name__, "text": str(error)[:300]}
+                return {
+                    "error": "raised",
+                    "type": type(error).__name__,
+                    "text": str(error)[:300],
+                    "line": own_line(error),
+                }
         for number, (after, before) in enumerate(zip(given, args, strict=True)):
             if not same(after, before):
-                return {"error": "changed", "text": str(number)}
+                return {"error": "changed", "argument": number}
         return {"value": value}
+
+
+def own_line(error: BaseException) -> str:
+    """The last line of the student's own code on the way to an exception; "" without one.
+
+    That is code of a cell, or of a file beside the notebook.
+    """
+    line = ""
+    for frame in traceback.extract_tb(error.__traceback__):
+        in_a_cell = "ipykernel_" in frame.filename or frame.filename.startswith("<ipython-input")
+        if in_a_cell or frame.filename.startswith(HOME):
+            line = frame.line or line
+    return line
+
+
+def put(name: str, data: str) -> dict[str, Any]:
+    """Write a file of the student's, which comes in base64, beside the notebook."""
+    path = Path(HOME, name)
+    # no room, or there is a folder of this name: what needs the file says so
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(base64.b64decode(data))
+    return {}
 
 
 def leave_if_forked() -> None:
@@ -238,7 +290,9 @@ def serve(inbox: IO[bytes], outbox: IO[bytes], alone: bool) -> None:
             return
         allow(request["seconds"])
         began = time.process_time()
-        if request["do"] == "run":
+        if request["do"] == "file":
+            answer = put(request["name"], request["data"])
+        elif request["do"] == "run":
             answer = shell.run(request["source"])
         else:
             answer = shell.call(request["name"], request["args"])

@@ -28,7 +28,7 @@
   // As the grader writes its tables: one line, and nothing that a spreadsheet takes for a formula.
   function harmless(value) {
     const line = value.split(/\s+/).filter(Boolean).join(" ");
-    return /^[=+\-@]/.test(line) ? "'" + line : line;
+    return line.replace(/(^|[;|\t])( *)('*)(?=[=+\-@＝＋－＠])/g, "$1$2'$3");
   }
 
   function table() {

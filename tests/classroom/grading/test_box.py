@@ -1,11 +1,12 @@
 """The box's time limit, the choice of a box, and what is said where there is none."""
 
+import contextlib
 import os
 import shutil
 
 import pytest
 
-from classroom.grading import box
+from classroom.grading import box, memory, syscalls
 
 GROUP = '#!/bin/sh\necho "$@" > {}\nwhile [ "$1" != -- ]; do shift; done; shift; exec "$@"\n'
 
@@ -48,3 +49,102 @@ def test_the_reason_why_there_is_no_box(monkeypatch, tmp_path, program, says):
     way = box.sandbox()
     box.sandbox.cache_clear()
     assert not way.boxed and says in way.why
+
+
+WAY = box.sandbox()
+KINDS = sorted({way.kind for way in box._ways()}) if WAY.boxed else []
+no_box = pytest.mark.skipif(not WAY.boxed, reason=WAY.why)
+
+
+def said(process, source, seconds=30):
+    """What a cell prints, or the name of what it raises."""
+    outputs = process.ask(seconds, do="run", source=source)["outputs"]
+    return "".join(output.get("text") or output.get("ename", "") for output in outputs).strip()
+
+
+@no_box
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        # memory that belongs to no process
+        ("import os\nos.memfd_create('x')", "OSError"),
+        ("import ctypes\nprint(ctypes.CDLL(None).shmget(0, 1 << 20, 0o1600))", "-1"),
+        ("import ctypes\nprint(ctypes.CDLL(None).msgget(0, 0o1600))", "-1"),
+        ("import ctypes\nprint(ctypes.CDLL(None).unshare(0x10000000))", "-1"),
+        ("open('/dev/mine', 'w')", "OSError"),
+        ("import socket\nsocket.socket()", "OSError"),
+        ("import fcntl, os\nfcntl.fcntl(os.pipe()[1], 1031, 1 << 20)", "PermissionError"),
+        # what all boxes have in common
+        ("import ctypes\nprint(ctypes.CDLL(None).syscall(250, 0, -4, 1))", "-1"),
+        ("import ctypes\nprint(ctypes.CDLL(None).inotify_init1(0))", "-1"),
+        # and what has to work
+        (
+            "import subprocess\nprint(subprocess.run(['sh', '-c', 'echo on'], text=True))",
+            "returncode=0",
+        ),
+        ("!echo hello", "hello"),
+        (
+            "import threading\nt = threading.Thread(target=print, args=(7,))\nt.start()\nt.join()",
+            "7",
+        ),
+        ("import socket\na, b = socket.socketpair()\na.send(b'x')\nprint(b.recv(1))", "b'x'"),
+        ("import asyncio\nawait asyncio.sleep(0)\nprint('slept')", "slept"),
+        ("import tempfile\nprint(tempfile.TemporaryFile().write(b'four'))", "4"),
+        ("import fcntl\nprint(fcntl.flock(open('/usr/bin/env'), fcntl.LOCK_EX))", "None"),
+    ],
+)
+def test_what_a_box_refuses_and_what_it_allows(boxes, kind, source, says):
+    if kind not in boxes:
+        pytest.skip("this machine has no such box")
+    assert says in said(boxes[kind], source)
+
+
+@pytest.fixture(scope="module")
+def boxes():
+    """A running box of each kind."""
+    running = {}
+    for kind in KINDS:
+        with contextlib.suppress(box.GoneError):  # not possible on this machine
+            running[kind] = box.Box(box.Sandbox(kind), box.Limits())
+    yield running
+    for process in running.values():
+        process.close()
+
+
+@no_box
+def test_locks_of_one_box_are_not_seen_in_another():
+    lock = "import fcntl\nmine = open('/usr/bin/env')\nfcntl.flock(mine, fcntl.LOCK_EX)"
+    with box.Box(WAY, box.Limits()) as one, box.Box(WAY, box.Limits()) as other:
+        assert said(one, lock) == said(other, lock) == ""
+
+
+@no_box
+def test_memory_of_every_kind_counts(boxes):
+    process = boxes[WAY.kind]
+    for source in (
+        "held = open('/tmp/held', 'wb').write(bytes(100 * 2**20))",
+        "for n in range(150_000):\n    open(f'/dev/shm/{n}', 'w').close()",
+        "import socket\npairs = [socket.socketpair() for _ in range(240)]",
+        "held = bytearray(b'x' * 100 * 2**20)",
+    ):
+        before = memory.used_memory(process._process.pid, 2**40, box.MEMORY_FOLDERS)
+        said(process, source)
+        after = memory.used_memory(process._process.pid, 2**40, box.MEMORY_FOLDERS)
+        assert after - before > 90 * 2**20, source
+
+
+@no_box
+def test_a_box_that_hides_memory_is_stopped():
+    source = "import os\nfor n in range(9):\n    open(f'/tmp/{n}', 'wb').write(bytes(19 * 2**20))"
+    with box.Box(WAY, box.Limits()) as process:
+        process._memory = 350 * 2**20
+        with pytest.raises(box.GoneError, match="too much memory"):
+            process.ask(30, do="run", source=source + "\nimport time\ntime.sleep(20)")
+
+
+def test_the_filter_is_made_for_known_processors():
+    for machine in syscalls.PROCESSORS:
+        rules = syscalls.program(machine)
+        assert rules and len(rules) % 8 == 0
+    assert syscalls.program("vax") == b""

@@ -48,6 +48,7 @@ def record(hw1, student, key, *, wrong="", code="", answer="Because."):
             "of": test.points,
             "passed": right,
             "says": says,
+            "mistake": "It lost.",
         }
     found["cells"] = [{"do": "run", "source": code, "id": "", "shown": []}]
     return found | {"written": {"q7-written": answer}}
@@ -143,7 +144,7 @@ def test_the_overview_counts_mistakes_and_shows_what_is_alike(hw1, tmp_path):
     report.write([*records, score.unread("Cem", "c", "empty file", ["nothing"])], hw1, tmp_path)
     page = (tmp_path / "overview.html").read_text("utf-8")
     assert (
-        "<b>2</b> · It lost &lt;/script" in page
+        "<b>2</b> · It lost. <" in page
         and "(Ann · &lt;/script" in page
         and "proves nothing" in page
     )

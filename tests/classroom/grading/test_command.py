@@ -1,5 +1,6 @@
 """`python -m course_lib grade` and `make homework`: what they say, without grading anything."""
 
+import json
 import os
 import subprocess
 import sys
@@ -10,6 +11,8 @@ import nbformat
 import pytest
 
 from classroom.grading import box, release, run
+from course_lib.errors import CourseError
+from course_lib.files import locked
 
 
 @pytest.fixture
@@ -25,6 +28,7 @@ def test_each_submission_is_one_line_and_a_missing_box_one_warning(call, monkeyp
 
     monkeypatch.setattr(run, "grade", fake)
     monkeypatch.setattr(box, "sandbox", lambda: box.Sandbox("plain", "there is no bubblewrap"))
+    monkeypatch.setattr(os, "getuid", lambda: 1000, raising=False)
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "anna.ipynb").write_text("")
     words = (
@@ -53,6 +57,40 @@ def test_each_submission_is_one_line_and_a_missing_box_one_warning(call, monkeyp
     assert code == 1 and "warning: a mark is loose\n" in warned and "failed on 1 of 1" in warned
 
 
+def test_root_has_to_say_that_no_box_is_wanted(call, monkeypatch, tmp_path):
+    monkeypatch.setattr(run, "grade", lambda *given, **named: iter([]))
+    monkeypatch.setattr(box, "sandbox", lambda: box.Sandbox("plain", "there is no bubblewrap"))
+    monkeypatch.setattr(os, "getuid", lambda: 0, raising=False)
+    (tmp_path / "anna.ipynb").write_text("")
+    words = (tmp_path, "--assignment", "hw1", "--out", tmp_path.parent / "grades")
+    code, _, said = call(*words)
+    assert code == 1 and "there is no bubblewrap" in said and "--no-box" in said
+    code, _, said = call(*words, "--no-box")
+    assert code == 0 and "no box is wanted" in said
+
+
+def test_two_calls_do_not_write_into_one_folder(tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "anna.ipynb").write_text("")
+    with locked(tmp_path / "out"), pytest.raises(CourseError, match="is writing in"):
+        list(run.grade(tmp_path / "in", "hw1", tmp_path / "out"))
+
+
+@pytest.mark.parametrize("text", ["[]", "null", '{"assignment": 3}', "{"])
+def test_a_damaged_note_of_the_run_is_named(tmp_path, text):
+    (tmp_path / "run.json").write_text(text)
+    with pytest.raises(CourseError, match=r"run\.json"):
+        run._seed(tmp_path, "hw1", None)
+
+
+@pytest.mark.parametrize("seed", ["abc", None, [1], -1, 10**30, 1.5, True])
+def test_a_seed_is_a_number_in_its_range(tmp_path, seed):
+    (tmp_path / "run.json").write_text(json.dumps({"assignment": "hw1", "seed": seed}))
+    with pytest.raises(CourseError, match="it is a number from 0 to"):
+        run._seed(tmp_path, "hw1", None)
+    assert run._seed(tmp_path, "hw1", 5) == 5
+
+
 def test_what_is_wrong_is_one_line(call, monkeypatch, tmp_path):
     monkeypatch.setattr(box, "sandbox", lambda: box.Sandbox("users"))
     code, _, said = call(tmp_path / "none", "--assignment", "hw1", "--out", tmp_path)
@@ -62,6 +100,9 @@ def test_what_is_wrong_is_one_line(call, monkeypatch, tmp_path):
     assert code == 1 and "would be a submission" in said
     code, _, said = call(tmp_path, "--assignment", "hw9", "--out", tmp_path.parent)
     assert code == 1 and "There is no assignment 'hw9'; there are: hw1" in said
+    words = ("--assignment", "hw1", "--out", tmp_path.parent, "--due", "0001-01-01T00:00")
+    code, _, said = call(tmp_path, *words)
+    assert code == 1 and "is no date of our time" in said
 
 
 def test_the_release_command_says_where_and_explains_itself(monkeypatch, capsys, tmp_path, hw1):

@@ -58,7 +58,10 @@ suffixes = st.sampled_from([".ipynb", ".ipynb", ".zip", "", ".json"])
 outputs = st.lists(
     anything | st.dictionaries(st.sampled_from(["data", "text", "output_type"]), anything)
 )
-answers = st.dictionaries(st.sampled_from(["value", "error", "type"]), anything)
+answers = st.dictionaries(
+    st.sampled_from(["value", "error", "type", "text", "line", "argument"]),
+    anything | st.sampled_from(["changed", "raised", "missing", "stub"]),
+)
 
 
 @st.composite
@@ -77,14 +80,14 @@ def zips(draw):
 class Hostile:
     """In the place of the box: whatever comes next."""
 
-    restarts, spent = 0, 0.0
+    restarts, spent, saw_hidden = 0, 0.0, False
 
     def __init__(self, drawn):
         self.run = lambda source: (
             drawn.draw(outputs),
             drawn.draw(st.sampled_from(["", "", "ended"])),
         )
-        self.function = lambda name: lambda *args: session.value_of(drawn.draw(answers))
+        self.function = lambda name: lambda *args: session.value_of(drawn.draw(answers), len(args))
         self.close = self.renew = lambda: None
 
 

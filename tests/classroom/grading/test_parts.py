@@ -97,18 +97,22 @@ def test_the_ends_of_the_wire():
     [
         ({"error": "missing"}, "MissingFunction", "no function of this name"),
         ({"error": "stub"}, "NotWrittenError", None),
-        ({"error": "changed", "text": "1"}, "WrongError", "argument number 2 in place"),
+        ({"error": "changed", "argument": 1}, "WrongError", "argument number 2 in place"),
+        ({"error": "changed", "argument": 331}, "WrongError", "changes an argument in place"),
+        ({"error": "changed", "argument": True}, "WrongError", "changes an argument in place"),
         (
             {"error": "raised", "type": "RuntimeError", "text": "bad shape"},
             "RuntimeError",
             "bad shape",
         ),
         ({"error": "raised", "type": "the_hidden_inputs_are", "text": "x"}, "Error", "x"),
+        ({"error": "raised", "type": ["int"], "text": {"a": 1}, "line": 3}, "Error", "^$"),
+        ({"error": "raised", "type": "int", "text": "a\nb"}, "Error", "^a b$"),
     ],
 )
 def test_errors_of_a_call_are_told_apart(answer, kind, says):
     with pytest.raises(BaseException, match=says) as error:
-        session.value_of(answer)
+        session.value_of(answer, 2)
     assert type(error.value).__name__ == kind
 
 
@@ -174,11 +178,14 @@ def test_written_answers_are_found_once(hw1):
         SubmittedCell("markdown", "yes", "q7-written"),
         SubmittedCell("markdown", " yes ", "q7-written"),
     ]
-    assert written(found, hw1) == ({"q7-written": "yes"}, [])
+    assert written(found, hw1) == ({"q7-written": ("yes", ())}, [])
     empty = SubmittedCell("markdown", hw1.release.cells[-2].source, "q7-written")
-    assert written([empty], hw1) == ({"q7-written": ""}, [])
-    texts, (note,) = written([empty, SubmittedCell("markdown", "My answer", "")], hw1)
-    assert texts == {"q7-written": "My answer"} and "other cells" in note
+    nothing = ["no answer to q7 was found"]
+    assert written([empty], hw1) == ({"q7-written": ("", ())}, nothing)
+    between = SubmittedCell("code", "x = 1", "q5-rotate-visible")
+    elsewhere = [SubmittedCell("markdown", "My answer", ""), between, empty]
+    answers, (note,) = written(elsewhere, hw1)
+    assert answers == {"q7-written": ("My answer", ())} and "other cells" in note
 
 
 # What comes out.
