@@ -101,8 +101,9 @@ class _Mended:
             if names:
                 notes.append(f"course cells {kind}: {', '.join(names)}")
         if self.no_code:
-            names = dict.fromkeys(self.no_code)
-            notes.append(f"no code cell, so it was not run: {', '.join(names)}")
+            notes.append(
+                f"no code cell, so it was not run: {', '.join(dict.fromkeys(self.no_code))}"
+            )
         for place in self.long[:9]:
             notes.append(f"{place} is longer than {LONGEST:,} characters and was not run")
         return notes

@@ -127,12 +127,14 @@ class Stream(io.TextIOBase):
         return len(text)
 
 
-def _lab_shell() -> type:
+def _lab_shell() -> Any:
     """IPython's shell with what JupyterLab's adds to it: its magics, and pictures below cells."""
     from ipykernel.zmqshell import KernelMagics
     from IPython.core.interactiveshell import InteractiveShell
 
-    class LabShell(InteractiveShell):
+    plain_shell: Any = InteractiveShell
+
+    class LabShell(plain_shell):  # type: ignore[misc]
         def enable_gui(self, gui: Any = None) -> None:
             """Nothing: there is no window here, and no event loop to run beside the cells."""
 
