@@ -5,6 +5,7 @@ An installed package registers a module under the entry point `course_lib.source
 `examples(task, n, split, seed)`, labelled rows, and `label_names(task)`, their classes.
 """
 
+import hashlib
 import pkgutil
 from collections.abc import Iterable
 from functools import cache
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from course_lib import hub
-from course_lib.data import folders
+from course_lib.data import folders, readers
 from course_lib.data.columns import Row
 from course_lib.errors import CourseError
 from course_lib.files import DATA
@@ -57,6 +58,36 @@ def open_source(source: str, split: str, door: folders.Door, streaming: bool = F
         return found
     (place,) = found.files
     return _load(str(place), split, streaming)
+
+
+def digest(source: str) -> str | None:
+    """A hash of the training and validation files that `corpus` would read.
+
+    None for the hub, where a revision says it, and for an installed source, whose code makes it.
+    """
+    if generated(source) is not None or (
+        source.startswith(hub.PREFIX) and hub.parse(source).folder is None
+    ):
+        return None
+    path = SHIPPED.get(source, Path(source.removeprefix(hub.PREFIX)))
+    total = hashlib.sha256()
+    for split in ("train", "validation"):
+        try:
+            files = folders.find(path, split, "corpus").files
+        except CourseError:  # there is no such split
+            continue
+        for file in chain.from_iterable(map(_members, files)):
+            with file.open("rb") as opened:
+                content = hashlib.file_digest(opened, "sha256").hexdigest()
+            total.update(f"{split} {file.name} {content}\n".encode())
+    return total.hexdigest()[:16]
+
+
+def _members(path: Path) -> list[Path]:
+    """The files behind a path of `Found`: itself, a folder of tables, or a text in languages."""
+    if path.is_dir():
+        return sorted(file for file in path.rglob("*") if file.suffix in (".parquet", ".arrow"))
+    return [path] if path.is_file() else list(readers.languages(path).values())
 
 
 def as_dataset(rows: Iterable[Row], features: Any = None) -> "Dataset":

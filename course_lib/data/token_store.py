@@ -4,12 +4,13 @@ A stored corpus is a folder with three files:
 
     tokens.bin     the tokens: little-endian uint16, or uint32 for vocabularies above 65,536
     starts.bin     where each document begins, and the end of the last: int64
-    header.json    sizes, types and the tokenizer; it is written last
+    header.json    sizes, types, the tokenizer and a note; it is written last
 
 It is written document by document, so no corpus has to fit into memory.
 """
 
 import hashlib
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -23,6 +24,9 @@ from course_lib.files import atomic_write, read_json, sweep, write_json
 from course_lib.objectives.collate import Ints as Ints
 
 CHUNK = 1000  # documents tokenized at a time
+# Of the files, and of the code that reads texts and cuts them into documents. Raise it when either
+# changes: then files that were written before are written again.
+FORMAT = 1
 
 
 class TokenStore:
@@ -39,6 +43,7 @@ class TokenStore:
         # end to end
         self.flat: Ints = np.concatenate(documents) if documents else np.zeros(0, np.int64)
         self.note: dict[str, Any] = {}
+        self.fingerprint = ""  # of the header; files that are written again have another
 
     @staticmethod
     def open(path: str | Path, tokenizer: Tokenizer | None = None) -> "TokenStore":
@@ -59,6 +64,11 @@ class TokenStore:
         header = read_json(path / "header.json")
         if not _is_header(header):
             raise CourseError(f"{path}/header.json is damaged; write the token files again.")
+        if header.get("format", FORMAT) != FORMAT:
+            raise CourseError(
+                f"The tokens in {path} were written by another version of the course; write them"
+                " again."
+            )
         expected = None if tokenizer is None else fingerprint(tokenizer)
         if expected is not None and header.get("tokenizer", expected) != expected:
             raise CourseError(
@@ -67,6 +77,7 @@ class TokenStore:
             )
         store = TokenStore([])
         store.note = header.get("note") or {}
+        store.fingerprint = _short_hash(json.dumps(header, sort_keys=True))
         store.flat = _map(path / "tokens.bin", header["dtype"], header["tokens"])
         store.starts = _map(path / "starts.bin", "int64", header["documents"] + 1)
         return store
@@ -92,7 +103,11 @@ class TokenStore:
 
 def fingerprint(tokenizer: Tokenizer) -> str:
     """A short hash that tells two tokenizers apart."""
-    return hashlib.sha256(tokenizer.backend.to_str().encode()).hexdigest()[:16]
+    return _short_hash(tokenizer.backend.to_str())
+
+
+def _short_hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def encode_corpus(
@@ -122,6 +137,7 @@ def encode_corpus(
         store = TokenStore(list(documents))
     else:
         header = {
+            "format": FORMAT,
             "dtype": dtype,
             "vocab": tokenizer.vocab.size,
             "tokenizer": fingerprint(tokenizer),

@@ -26,7 +26,7 @@ from course_lib.data.token_store import TokenStore
 from course_lib.data.tokenizers import Tokenizer
 from course_lib.errors import CourseError
 from course_lib.families.family import Family
-from course_lib.files import locked, write_json
+from course_lib.files import locked, read_json, write_json
 from course_lib.memory import free_bytes
 from course_lib.model.config import StackConfig
 from course_lib.objectives.losses import Batch, Loss
@@ -120,11 +120,14 @@ def pretrain(
             tokenize(config, start.tokenizer)
         processes.wait()
         files = open_files(out, config.data)
+        if done:
+            _check_tokens(config, files)
 
         # 3. Build, train, publish.
         built = _build(config, start, files)
         if processes.is_main:
-            write_json(out / "run" / "config.json", config.to_json())
+            asked = {**config.to_json(), "token_files": files.store.fingerprint}
+            write_json(out / "run" / "config.json", asked)
             _announce(config, built, files, done, say)
         _run(config, built, processes, watch)
         if processes.is_main:
@@ -225,6 +228,17 @@ def _steps_done(config: PretrainConfig) -> int:
             " more, name another folder, or say --afresh."
         )
     return done
+
+
+def _check_tokens(config: PretrainConfig, files: TokenFiles) -> None:
+    """Refuse to go on with tokens that were written again since, in a folder of another."""
+    file = config.out / "run" / "config.json"
+    before = read_json(file).get("token_files") if file.is_file() else None
+    if before not in (None, files.store.fingerprint):
+        raise CourseError(
+            f"The tokens in {config.data} are not those that the run in {config.out} has read so"
+            " far; name another folder, or say --afresh."
+        )
 
 
 def _build(config: PretrainConfig, start: Start, files: TokenFiles) -> Built:

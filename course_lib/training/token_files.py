@@ -3,7 +3,7 @@
 A folder of token files holds
 
     tokenizer.json
-    tokens/       the ids of all documents to learn from
+    tokens/       the ids of all documents to learn from, and what they are made from
     held_out/     those of a few documents to be scored on
 """
 
@@ -13,15 +13,17 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from course_lib.data import corpora
-from course_lib.data.token_store import TokenStore, encode_corpus
+from course_lib.data import corpora, sources
+from course_lib.data.token_store import FORMAT, TokenStore, encode_corpus, fingerprint
 from course_lib.data.tokenizers import Tokenizer, add_sentinels, train_bpe, train_wordpiece
 from course_lib.errors import CourseError
+from course_lib.files import read_json, sweep, write_json
 from course_lib.training.pretrain_config import TokenizeConfig
 from course_lib.training.sizes import family_and_size
 
 LEARN_FROM = 50_000  # documents at the beginning, for the vocabulary
 HELD_OUT = 200  # documents of the validation split
+MADE_FROM = Path("tokens", "made_from.json")  # in the folder, written before all others
 Corpus = Callable[[], Iterable[Any]]  # gives the documents of a corpus, from the first on
 
 
@@ -37,7 +39,9 @@ def tokenize(config: TokenizeConfig, tokenizer: Tokenizer | None = None) -> Toke
     """Learn a tokenizer and stream a corpus into token files, unless they are there.
 
     `out/held_out` gets the first documents of the validation split. If a corpus has none, it gets
-    the first `config.held_out` documents, which are not trained on.
+    the first `config.held_out` documents, which are not trained on. Files are there if they were
+    made from the same texts, in the same way; else they are made again, and so is a tokenizer that
+    was learned here.
 
     Args:
         config: what is asked for.
@@ -46,9 +50,12 @@ def tokenize(config: TokenizeConfig, tokenizer: Tokenizer | None = None) -> Toke
     Raises:
         CourseError: the folder holds a run on other data, or nothing is left to train on.
     """
-    note = _note(config)
-    old_note = TokenStore.open(config.out / "tokens").note if _has_tokens(config.out) else None
-    if _has_tokens(config.data) or old_note == note:  # nothing to do
+    if _has_tokens(config.data):
+        return _reopen(config, tokenizer)
+    note = _note(config, tokenizer)
+    old_note = _read_note(config.out) if _has_tokens(config.out) else None
+    # Who asks for a fresh run gets the old tokens only where their texts are known to be the same.
+    if old_note == note and (config.resume or note["content"] is not None):
         return _reopen(config, tokenizer)
     _check_other_run(config, old_note, note)
 
@@ -61,11 +68,10 @@ def tokenize(config: TokenizeConfig, tokenizer: Tokenizer | None = None) -> Toke
         streaming=True,
     )
     held_out, taken = _hold_out(config, corpus)
-    if not (config.out / "tokenizer.json").exists():
-        if tokenizer is None:
-            _learn(config, corpus).save(config.out)
-        else:
-            tokenizer.save(config.out)
+    if not _has_tokenizer(config, note):
+        sweep(config.out / MADE_FROM)
+        write_json(config.out / MADE_FROM, note)  # first, for we may be stopped
+        (tokenizer or _learn(config, corpus)).save(config.out)
 
     stored = Tokenizer.load(config.out)
     for file in (config.out / "held_out").glob("*"):
@@ -76,10 +82,12 @@ def tokenize(config: TokenizeConfig, tokenizer: Tokenizer | None = None) -> Toke
     return open_files(config.out, config.data, tokenizer)
 
 
-def _note(config: TokenizeConfig) -> dict[str, Any]:
-    """What is written beside the tokens: which corpus they are."""
+def _note(config: TokenizeConfig, tokenizer: Tokenizer | None) -> dict[str, Any]:
+    """What is written beside the tokens: the texts and the tokenizer that they are made from."""
     note: dict[str, Any] = {
+        "format": FORMAT,
         "data": config.data,
+        "content": sources.digest(config.data),
         "documents": config.documents,
         "seed": config.seed,
     }
@@ -87,7 +95,34 @@ def _note(config: TokenizeConfig) -> dict[str, Any]:
         note["held_out"] = config.held_out
     if config.column:
         note["column"] = config.column
-    return note
+    if tokenizer is None and _brought_tokenizer(config.out):
+        tokenizer = Tokenizer.load(config.out)
+    if tokenizer is not None:
+        return note | {"tokenizer": fingerprint(tokenizer)}
+    family, _ = family_and_size(config.model)
+    kind = "span_corrupted" if family.objective == "span_corrupted" else family.tokenizer
+    return note | {"tokenizer": kind, "vocab": config.vocab, "cased": config.cased}
+
+
+def _read_note(out: Path) -> dict[str, Any]:
+    """What the folder's tokens, or the tokenizer that was learned for them, are made from."""
+    file = out / MADE_FROM
+    if file.is_file():
+        return dict(read_json(file))
+    return TokenStore.open(out / "tokens").note if _has_tokens(out) else {}
+
+
+def _brought_tokenizer(out: Path) -> bool:
+    """Whether the folder had its tokenizer before anything was made here."""
+    made_here = "vocab" in _read_note(out) or (_has_tokens(out) and "format" not in _read_note(out))
+    return (out / "tokenizer.json").exists() and not made_here
+
+
+def _has_tokenizer(config: TokenizeConfig, note: dict[str, Any]) -> bool:
+    """Whether the folder has the tokenizer that is asked for."""
+    is_there = (config.out / "tokenizer.json").exists()
+    is_the_same = config.resume and _read_note(config.out) == note
+    return is_there and (_brought_tokenizer(config.out) or is_the_same)
 
 
 def _check_other_run(
@@ -95,17 +130,19 @@ def _check_other_run(
 ) -> None:
     """Refuse to write over the tokens that a run in the folder learns from."""
     has_run = (config.out / "run" / "state.safetensors").exists()
-    if old_note is not None and config.resume and has_run:
-        raise CourseError(
-            f"{config.out} holds a run on other data ({_spelled(old_note)}, not {_spelled(note)});"
-            " name another folder, or say --afresh."
-        )
-
-
-def _spelled(note: dict[str, Any]) -> str:
-    """What a note says of a corpus, for a message."""
-    parts = [f"{key} {value}" for key, value in note.items() if value is not None]
-    return ", ".join(parts) or "unknown"
+    if old_note is None or not config.resume or not has_run:
+        return
+    changes = []
+    for key in note:
+        old = old_note.get(key)
+        if key == "content" and old != note[key]:
+            changes.append("its files have changed")
+        elif old != note[key]:
+            changes.append(f"{key} {old}, not {note[key]}")
+    raise CourseError(
+        f"{config.out} holds a run on other data ({'; '.join(changes)}); name another folder, or"
+        " say --afresh."
+    )
 
 
 def _hold_out(config: TokenizeConfig, corpus: Corpus) -> tuple[Iterable[Any], int]:

@@ -28,7 +28,8 @@ def pretrain(model: str, out: Path, **options: Any) -> None:
 
 
 def tokenize(data: str, out: Path, **options: Any) -> token_files.TokenFiles:
-    return token_files.tokenize(TokenizeConfig(model="gpt", data=data, out=out, **options))
+    config = TokenizeConfig(**{"model": "gpt", "data": data, "out": out, **options})
+    return token_files.tokenize(config)
 
 
 @pytest.fixture(scope="module")
@@ -157,7 +158,65 @@ def test_a_run_on_other_data_is_not_gone_on_with(book: str, tmp_path: Path) -> N
         "header.json",
         "tokens.bin",
         "starts.bin",
+        "made_from.json",
     }
+
+
+def test_tokens_are_made_again_where_their_text_or_tokenizer_is_another(tmp_path: Path) -> None:
+    book = tmp_path / "book.txt"
+    book.write_text("the cat sat near the door. " * 300)
+
+    def words(**options: Any) -> str:
+        files = tokenize(str(book), tmp_path / "out", **{"vocab": 300, **options})
+        return files.tokenizer.decode(files.store[0][:30].tolist())
+
+    assert "cat" in words()
+    book.write_text("a dog ran over the hill. " * 300)
+    assert "dog" in words(), "tokens of the text as it was"
+    vocabulary = (tmp_path / "out" / "tokenizer.json").read_text()
+    assert "dog" in words() and vocabulary == (tmp_path / "out" / "tokenizer.json").read_text()
+    words(vocab=265)
+    assert Tokenizer.load(tmp_path / "out").vocab.size == 265
+    words(model="bert", cased=True)
+    assert Tokenizer.load(tmp_path / "out").vocab.mask is not None
+
+    # a tokenizer that someone has put there is kept
+    own = Tokenizer.load(tmp_path / "out")
+    own.save(tmp_path / "mine")
+    assert tokenize(str(book), tmp_path / "mine", vocab=300).tokenizer.vocab == own.vocab
+    book.write_text("the cat sat near the door. " * 300)
+    assert tokenize(str(book), tmp_path / "mine", vocab=400).tokenizer.vocab == own.vocab
+
+
+def test_a_run_does_not_go_on_with_a_text_that_has_changed(tmp_path: Path) -> None:
+    book = tmp_path / "book.txt"
+    book.write_text("the cat sat near the door. " * 300)
+    how: dict[str, Any] = {"data": str(book), "vocab": 300, **SIZE, "steps": 1, "tokens": 256}
+    pretrain("gpt", tmp_path / "out", **how)
+    book.write_text("a dog ran over the hill. " * 300)
+    with pytest.raises(CourseError, match=r"a run on other data \(its files have changed\)"):
+        pretrain("gpt", tmp_path / "out", **how)
+    pretrain("gpt", tmp_path / "out", resume=False, **how)
+    store = TokenStore.open(tmp_path / "out" / "tokens")
+    assert "dog" in Tokenizer.load(tmp_path / "out").decode(store[0].tolist())
+    pretrain("gpt", tmp_path / "out", **how | {"steps": 2})
+
+    # the same of token files that were written apart
+    tokenize(str(book), tmp_path / "apart", vocab=300)
+    how |= {"data": str(tmp_path / "apart")}
+    pretrain("gpt", tmp_path / "two", **how)
+    book.write_text("the cat sat near the door. " * 300)
+    tokenize(str(book), tmp_path / "apart", vocab=300)
+    with pytest.raises(CourseError, match=r"are not those that the run in .* has read so far"):
+        pretrain("gpt", tmp_path / "two", **how | {"steps": 2})
+
+
+def test_tokens_of_another_format_are_not_read(tmp_path: Path, monkeypatch: Any) -> None:
+    (tmp_path / "book.txt").write_text("the cat sat near the door. " * 300)
+    tokenize(str(tmp_path / "book.txt"), tmp_path / "out", vocab=300)
+    monkeypatch.setattr("course_lib.data.token_store.FORMAT", 99)
+    with pytest.raises(CourseError, match="were written by another version of the course"):
+        TokenStore.open(tmp_path / "out" / "tokens")
 
 
 def test_tokens_that_were_written_apart_bring_their_held_out_text(tmp_path: Path) -> None:
