@@ -8,7 +8,7 @@ A new family is one file and one more entry here. ELMo, static word vectors, the
 baselines are not in the list: their configurations have nothing in common with these.
 
     transformer.py     the Transformer of 2017, from which all others say how they differ
-    bert.py            BERT, RoBERTa, DistilBERT, ...: a family's file
+    bert.py, ...       a family's file; encoder_heads.py has what BERT's relatives share
     family.py          what such a file declares
     fields.py          how a config.json says a configuration; tables in fields.toml
     config_json.py     every entry of a config.json is obeyed, known or refused
@@ -27,17 +27,17 @@ from course_lib.errors import CourseError
 from course_lib.families.albert import FAMILY as ALBERT
 from course_lib.families.bart import BLENDERBOT_FAMILY as BLENDERBOT
 from course_lib.families.bart import FAMILY as BART
-from course_lib.families.bert import DISTIL_FAMILY as DISTILBERT
 from course_lib.families.bert import FAMILY as BERT
 from course_lib.families.bert import MEGATRON_FAMILY as MEGATRON
-from course_lib.families.bert import ROBERTA_FAMILY as ROBERTA
 from course_lib.families.deberta import FAMILY as DEBERTA
+from course_lib.families.distilbert import FAMILY as DISTILBERT
 from course_lib.families.electra import FAMILY as ELECTRA
 from course_lib.families.family import Architecture, Family
 from course_lib.families.fields import PUBLIC_ACTIVATIONS
 from course_lib.families.gpt import GPT1_FAMILY as GPT1
 from course_lib.families.gpt import GPT2_FAMILY as GPT2
 from course_lib.families.modernbert import FAMILY as MODERNBERT
+from course_lib.families.roberta import FAMILY as ROBERTA
 from course_lib.families.t5 import FAMILY as T5
 from course_lib.families.transformer import transformer
 from course_lib.model import heads

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from course_lib.families import bert
-from course_lib.families.bert import per_token, pooled
+from course_lib.families.encoder_heads import CLASSIFIER, per_token, pooled
 from course_lib.families.family import Architecture
 from course_lib.families.fields import Entry, Fields
 from course_lib.families.weight_tables import Table
@@ -75,7 +75,7 @@ ORDER: Table = {"sop_classifier.classifier.*": "next.*"}
 # Weights for masked tokens may hold a pooler and this head all the same, which nothing reads.
 UNUSED: Table = {"pooler.*": None, "sop_classifier.classifier.*": None}
 _classified = partial(
-    pooled, table=POOLER | bert.CLASSIFIER, dropout="classifier_dropout_prob", default=0.1
+    pooled, table=POOLER | CLASSIFIER, dropout="classifier_dropout_prob", default=0.1
 )
 
 FAMILY = replace(

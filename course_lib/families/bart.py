@@ -15,9 +15,11 @@ import torch
 from torch import Tensor
 
 from course_lib.errors import CourseError
-from course_lib.families.bert import SPAN, moved_norms, with_offset, without_offset
+from course_lib.families.bert import moved_norms
+from course_lib.families.encoder_heads import SPAN
 from course_lib.families.family import Architecture, Family, classes
 from course_lib.families.fields import Entry, Fields, Values
+from course_lib.families.roberta import with_offset, without_offset
 from course_lib.families.transformer import transformer
 from course_lib.families.weight_tables import Converted, Table
 from course_lib.model.config import EmbedConfig, Learned, StackConfig

@@ -17,7 +17,8 @@ from torch import Tensor
 
 from course_lib.errors import CourseError
 from course_lib.families import bert
-from course_lib.families.bert import AFTER_ATTENTION, CLASSIFIER, POOLER, per_token, pooled
+from course_lib.families.bert import AFTER_ATTENTION, POOLER
+from course_lib.families.encoder_heads import CLASSIFIER, per_token, pooled
 from course_lib.families.family import Architecture
 from course_lib.families.fields import Entry, Fields, Values, changed
 from course_lib.families.weight_tables import Converted, Table

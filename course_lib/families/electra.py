@@ -15,7 +15,13 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from course_lib.families import bert
-from course_lib.families.bert import CLASSIFIER, DENSE_CLASSIFIER, gelu_head, per_token, pooled
+from course_lib.families.encoder_heads import (
+    CLASSIFIER,
+    DENSE_CLASSIFIER,
+    gelu_head,
+    per_token,
+    pooled,
+)
 from course_lib.families.family import Architecture
 from course_lib.families.fields import Values
 from course_lib.families.weight_tables import Table

@@ -15,7 +15,7 @@ from typing import Any
 import torch.nn.functional as F
 
 from course_lib.errors import CourseError
-from course_lib.families.bert import CLASSIFIER, gelu_head
+from course_lib.families.encoder_heads import CLASSIFIER, gelu_head
 from course_lib.families.family import Architecture, Family, classes
 from course_lib.families.fields import Fields, Values, changed
 from course_lib.families.transformer import transformer

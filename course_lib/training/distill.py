@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from course_lib.analysis import capture
 from course_lib.errors import CourseError
-from course_lib.families import bert
+from course_lib.families import distilbert
 from course_lib.model.heads import MLM, MaskedHead
 from course_lib.model.transformer import Transformer
 
@@ -105,7 +105,7 @@ def student(teacher: nn.Module, layers: int | None = None) -> MLM:
             "A student is cut from a masked language model; this teacher is a"
             f" {type(teacher).__name__}."
         )
-    model = MLM(bert.student(_stack(teacher), layers))
+    model = MLM(distilbert.student(_stack(teacher), layers))
     model.head.load_state_dict(head.state_dict())
     return model
 

@@ -14,7 +14,7 @@ from torch import nn
 from course_lib import objectives
 from course_lib.analysis import evaluation
 from course_lib.data.tokenizers import Tokenizer, train_wordpiece
-from course_lib.families.bert import roberta
+from course_lib.families.roberta import roberta
 from course_lib.model import heads, initialization, transformer
 from course_lib.model.config import StackConfig
 from course_lib.objectives import InputRow, collate, losses, seeded_generator

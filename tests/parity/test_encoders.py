@@ -14,7 +14,7 @@ import transformers
 from course_lib import zoo
 from course_lib.analysis import capture
 from course_lib.errors import CourseError
-from course_lib.families import bert, electra, family
+from course_lib.families import bert, distilbert, electra, family, roberta
 from course_lib.model.config import Global, Window
 from course_lib.model.heads import MLM, RTD
 from course_lib.model.transformer import Transformer
@@ -289,14 +289,14 @@ def test_a_student_begins_as_every_second_layer(batch):
                 linear.weight.zero_(), linear.bias.zero_()
             for before in (teacher.blocks[layer - 1].ff_norm, block.attn_norm, block.ff_norm):
                 before.weight.fill_(1), before.bias.zero_()
-    pupil = bert.student(teacher).eval()
+    pupil = distilbert.student(teacher).eval()
     assert pupil.config.layers == 2 and pupil.config.embed.segments == 0
     real = batch["attention_mask"]
     ours, theirs = (stack(batch["ids"], attention_mask=real)[real] for stack in (pupil, teacher))
-    assert close(ours, theirs) and bert.student(teacher, layers=4).config.layers == 4
+    assert close(ours, theirs) and distilbert.student(teacher, layers=4).config.layers == 4
     assert (
-        bert.student(
-            Transformer(bert.roberta(VOCAB, width=16, layers=2, heads=2))
+        distilbert.student(
+            Transformer(roberta.roberta(VOCAB, width=16, layers=2, heads=2))
         ).config.embed.segments
         == 1
     )

@@ -1,0 +1,92 @@
+"""RoBERTa (Liu et al. 2019).
+
+Differs from BERT by: its training, a byte-level vocabulary, a single segment.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from course_lib.families import bert
+from course_lib.families.encoder_heads import (
+    CLASSIFIER,
+    DENSE_CLASSIFIER,
+    gelu_head,
+    per_token,
+    pooled,
+)
+from course_lib.families.family import Architecture
+from course_lib.families.weight_tables import Converted, Table
+from course_lib.model import heads
+from course_lib.model.config import Learned, StackConfig
+from course_lib.model.transformer import Transformer
+
+PAD = 1  # <pad> in RoBERTa's published vocabulary
+# First rows of the published position table that no position uses: counting begins behind PAD.
+OFFSET = PAD + 1
+
+
+def roberta(vocab: int = 50265, **size: Any) -> StackConfig:
+    """A RoBERTa of any size; the arguments are those of `bert.bert`."""
+    config = bert.bert(vocab, segments=1, **size)
+    return replace(config, eps=1e-5)
+
+
+FIELDS = replace(
+    bert.FIELDS,
+    published={**bert.FIELDS.published, "pad_token_id": PAD},
+    position=lambda length: Learned(length - OFFSET),
+)
+
+
+def _write_config(config: StackConfig) -> dict[str, Any]:
+    values = FIELDS.write(config)
+    values["max_position_embeddings"] += OFFSET
+    return values | {"bos_token_id": 0, "eos_token_id": 2}
+
+
+def without_offset(x: Tensor) -> Tensor:
+    """A published position table without its unused first rows."""
+    return x[OFFSET:]
+
+
+def with_offset(x: Tensor) -> Tensor:
+    """The reverse of `without_offset`."""
+    unused = x.new_zeros(OFFSET, x.shape[1])
+    return torch.cat((unused, x))
+
+
+BODY: Table = {
+    **bert.BODY,
+    "embeddings.position_embeddings.weight": Converted(
+        ("position.table.weight",), to_ours=without_offset, to_public=with_offset
+    ),
+}
+MASKED: Table = {
+    "lm_head.dense.*": "head.dense.*",
+    "lm_head.layer_norm.*": "head.norm.*",
+    "lm_head.bias": "head.bias",
+    "lm_head.decoder.*": None,  # other names of the token vectors and of this bias
+}
+FAMILY = replace(
+    bert.FAMILY,
+    name="roberta",
+    config=roberta,
+    model=lambda config, start: heads.MLM(Transformer(config), activation="gelu"),
+    tokenizer="bpe",
+    read_config=FIELDS.read,
+    write_config=_write_config,
+    prefix="roberta.",
+    table=BODY,
+    architectures={
+        "RobertaModel": Architecture(heads.Pooled, bert.POOLER, has_prefix=False),
+        "RobertaForMaskedLM": Architecture(heads.MLM, MASKED | bert.NO_POOLER, gelu_head),
+        "RobertaForSequenceClassification": pooled(
+            heads.Classifier, DENSE_CLASSIFIER, "classifier_dropout", inner="classifier_dropout"
+        ),
+        "RobertaForMultipleChoice": Architecture(heads.MultipleChoice, bert.POOLER | CLASSIFIER),
+        **per_token("Roberta", "classifier_dropout"),
+    },
+)
