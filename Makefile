@@ -23,7 +23,7 @@ RUN := $(VENV)/bin/python
 export MALLOC_MMAP_THRESHOLD_ ?= 2147483647
 export MALLOC_TRIM_THRESHOLD_ ?= 2147483647
 .DEFAULT_GOAL := help
-.PHONY: help ready lab test test-all test-gradebook check run site build slides homework checkpoints bench clean distclean
+.PHONY: help ready lab test test-all test-nightly test-gradebook check run site build slides homework checkpoints bench clean distclean
 
 ifeq ($(wildcard tools/setup.py),)
 $(error Run make inside the course's folder, or name it: make -C "/path/to/the/course" lab)
@@ -33,6 +33,7 @@ help:
 	@echo 'make lab          open JupyterLab on the first lesson (sets everything up the first time)'
 	@echo 'make test         prove that everything works: every lesson executed and compared, units, parity'
 	@echo 'make test-all     what it leaves out: other seeds and scales, several processes, compiled models, types'
+	@echo 'make test-nightly the same with every seed and case (an hour or more)'
 	@echo 'make test-gradebook   the grades in nbgrader'\''s gradebook, with an nbgrader of its own (needs a network once)'
 	@echo 'make check        the quick part of make test, without lessons and browser'
 	@echo 'make run LESSON=09_bert SCALE=smoke   execute a lesson without a screen, into build/'
@@ -72,7 +73,10 @@ test: ready
 	@$(RUN) -m pytest -m 'not slow'
 
 test-all: ready
-	@$(RUN) -m pytest -m slow
+	@$(RUN) -m pytest -m 'slow and not nightly'
+
+test-nightly: ready
+	@COURSE_NIGHTLY=1 $(RUN) -m pytest -m slow
 
 test-gradebook: ready
 	@bash .ci/gradebook

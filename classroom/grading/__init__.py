@@ -12,7 +12,7 @@ The way of a submission, step by step:
     collect.py     find it in the folder and read it
     roster.py      the list of students, and the platform's table of points
     hand_ins.py    whose it is, whether it counts, how late it is
-    repair.py      put the course's cells back, find the written answers
+    repair.py      put the course's cells back, find the written answers (pictures.py)
     session.py     run the cells and call the functions, in the box
     score.py       test the functions, write the record
     marks.py       what a person has entered for written answers
@@ -20,5 +20,6 @@ The way of a submission, step by step:
     report.py      tables and pages; overview.py, gradebook.py
 
 `run.py` goes through a folder, `command.py` is the command line, `release.py` makes what students
-get from a master (`assignment.py`, `task.py`).
+get from a master (`assignment.py`, `task.py`; `guesses.py` is what a test must not give points
+for). What a box may not ask of Linux stands in `syscalls.py`, what it holds counts `memory.py`.
 """

@@ -197,7 +197,7 @@ def _read(submission: Submission, files: list[_File], assignment: Assignment) ->
     submission.notes += parsed.notes
     if len(notebooks) > 1:
         submission.notes.append(f"{len(notebooks)} notebooks were handed in; this is {file.name}")
-    _give_files(submission, [other for other in files if other not in notebooks], file, assignment)
+    _give_files(submission, [other for other in files if other is not file], file, assignment)
 
 
 def _give_files(

@@ -18,6 +18,7 @@ from pathlib import Path
 FIELDS = re.compile(rb"\n(?:VmRSS|VmSwap|VmPTE|HugetlbPages):\s+(\d+)")
 SHARED_ONCE = re.compile(rb"\n(?:Pss|SwapPss):\s+(\d+)")
 BUFFERS = ("socket:", "pipe:")
+DESCRIPTORS = 512  # that one process may open
 FILE_BYTES = 1024  # of the kernel for a file's name and its entry, beside what is in it
 
 
@@ -71,14 +72,20 @@ def _family(process: int) -> set[int]:
 
 def _buffers(family: set[int]) -> int:
     """What the open sockets and pipes can hold at most; each counts once, whoever shares it."""
-    opened = set()
+    opened: set[str] = set()
+    unseen = 0
     for process in family:
-        # it has just ended, or may not be read
-        with contextlib.suppress(OSError):
-            for entry in os.scandir(f"/proc/{process}/fd"):
-                with contextlib.suppress(OSError):
-                    opened.add(str(Path(entry.path).readlink()))
-    return _buffer_bytes() * sum(name.startswith(BUFFERS) for name in opened)
+        try:
+            links = list(Path(f"/proc/{process}/fd").iterdir())
+        except PermissionError:  # it hides them: it may have as many as its limit allows
+            unseen += DESCRIPTORS
+            continue
+        except OSError:  # it has just ended
+            continue
+        for link in links:
+            with contextlib.suppress(OSError):
+                opened.add(str(link.readlink()))
+    return _buffer_bytes() * (unseen + sum(name.startswith(BUFFERS) for name in opened))
 
 
 @cache

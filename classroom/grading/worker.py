@@ -23,6 +23,7 @@ from typing import IO, Any, cast
 
 from classroom.checks.base import plain, same
 from classroom.grading import wire
+from classroom.grading.memory import DESCRIPTORS
 
 LARGEST_TEXT = 20_000  # characters of one cell's outputs that are kept
 LARGEST_PICTURE = 2_000_000
@@ -49,7 +50,7 @@ def limit(limits: dict[str, int]) -> None:
         resource.RLIMIT_AS: limits["memory"],
         resource.RLIMIT_FSIZE: limits["file"],
         resource.RLIMIT_CORE: 0,
-        resource.RLIMIT_NOFILE: 512,
+        resource.RLIMIT_NOFILE: DESCRIPTORS,
     }
     if limits["processes"]:
         wanted[resource.RLIMIT_NPROC] = limits["processes"]

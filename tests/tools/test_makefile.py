@@ -167,7 +167,8 @@ def test_a_second_set_up_waits_for_the_first(course):
     [
         ("lab", "-m tools.lab"),
         ("test", "-m pytest -m not slow"),
-        ("test-all", "-m pytest -m slow"),
+        ("test-all", "-m pytest -m slow and not nightly"),
+        ("test-nightly", "-m pytest -m slow"),
         ("check", "-m pytest tests -m not slow and not notebooks and not browser"),
         (
             "run,DATA=it's a book.txt,LESSON=o'k; ls,MODEL=m'",

@@ -16,6 +16,13 @@ from classroom.grading import box, score
 from classroom.grading.assignment import MASTERS, Assignment, grade_id
 
 
+def sampled(number: int) -> list[pytest.MarkDecorator]:
+    """The marks of a slow case: the first of its kind is run by `make test-all`, the others each
+    night.
+    """
+    return [pytest.mark.slow, pytest.mark.nightly] if number else [pytest.mark.slow]
+
+
 @cache
 def assignment(name: str) -> Assignment:
     return Assignment(name)
@@ -34,7 +41,10 @@ def points(name: str, function: str, fn: Callable[..., Any]) -> dict[str, bool]:
     return {test.id: score.judge(fn, test, grading(name))[0] for test in tests}
 
 
-@pytest.fixture(params=sorted(path.stem for path in MASTERS.glob("*.ipynb")))
+MASTER_NAMES = sorted(path.stem for path in MASTERS.glob("*.ipynb"))
+
+
+@pytest.fixture(params=MASTER_NAMES)
 def master(request: pytest.FixtureRequest) -> Assignment:
     """Each of the course's masters."""
     return assignment(request.param)

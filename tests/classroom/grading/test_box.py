@@ -3,6 +3,7 @@
 import contextlib
 import os
 import shutil
+import sys
 
 import pytest
 
@@ -148,3 +149,15 @@ def test_the_filter_is_made_for_known_processors():
         rules = syscalls.program(machine)
         assert rules and len(rules) % 8 == 0
     assert syscalls.program("vax") == b""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is counted on Linux")
+def test_a_process_that_hides_its_descriptors_counts_as_one_that_has_them_all(monkeypatch):
+    def refuse(self):
+        raise PermissionError
+
+    before = memory.used_memory(os.getpid(), 2**40)
+    monkeypatch.setattr(memory, "_family", lambda process: {process})
+    monkeypatch.setattr(memory.Path, "iterdir", refuse)
+    hidden = memory.used_memory(os.getpid(), 2**40) - before
+    assert hidden > 0.7 * memory.DESCRIPTORS * memory._buffer_bytes()

@@ -1,10 +1,11 @@
-"""Five hundred submissions and answers that nobody thought of: each gets a row, a page and a
-reason.
+"""Submissions and answers that nobody thought of, a hundred, and five hundred each night: each gets
+a row, a page and a reason.
 """
 
 import csv
 import io
 import json
+import os
 import zipfile
 
 import pytest
@@ -15,6 +16,7 @@ from classroom.grading import collect, report, score, session
 from tests.classroom.grading.conftest import grading
 
 pytestmark = pytest.mark.slow
+EXAMPLES = 500 if os.environ.get("COURSE_NIGHTLY") else 100
 
 texts = st.text(st.characters(exclude_categories=()), max_size=30) | st.sampled_from(
     ["\ud83d", "=1", "\x1b[2J\n"]
@@ -91,7 +93,7 @@ class Hostile:
         self.close = self.renew = lambda: None
 
 
-@settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(st.tuples(names, suffixes, files | zips()), min_size=1, max_size=3), st.data())
 def test_whatever_is_handed_in(tmp_path_factory, hw1, monkeypatch, handed_in, data):
     folder = tmp_path_factory.mktemp("in")

@@ -16,6 +16,7 @@ from classroom.grading import release
 from classroom.grading.assignment import Assignment, grade_id
 from course_lib.errors import CourseError
 from course_lib.files import COURSE
+from tests.classroom.grading.conftest import MASTER_NAMES, sampled
 from tests.classroom.grading.test_mutants import ANSWERS
 from tools.notebooks.execute import execute
 
@@ -44,9 +45,7 @@ def test_the_points_are_those_of_the_text(master):
     )
 
 
-@pytest.mark.parametrize(
-    "seed", [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("seed", [1, *(pytest.param(2 + n, marks=sampled(n)) for n in range(3))])
 def test_every_seed_will_do(master, seed):
     for task in master.tasks.values():
         if seed > 1 or task.name not in ANSWERS[master.name].get("slow", ()):
@@ -111,7 +110,11 @@ def test_checks_survive_the_file(master, tmp_path):
             ), (name, says, said)
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize(
+    "master",
+    [pytest.param(name, marks=sampled(n)) for n, name in enumerate(MASTER_NAMES)],
+    indirect=True,
+)
 def test_the_release_runs_as_it_is(master, tmp_path):
     folder = release.build(master, tmp_path) / "release"
     executed, _ = execute(nbformat.read(folder / f"{master.name}.ipynb", as_version=4), folder)
