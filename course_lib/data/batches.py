@@ -15,28 +15,24 @@ A batch is a dict of tensors with B rows and T positions:
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
+from course_lib.data.batch_plans import BatchPlan, permutation
 from course_lib.data.token_store import TokenStore, encode_corpus, pieces
 from course_lib.data.tokenizers import Tokenizer
 from course_lib.errors import CourseError
-from course_lib.objectives import InputRow, collate, corruption, seeded_generator
-from course_lib.objectives.collate import Ints, width_of
+from course_lib.objectives import collate, corruption, seeded_generator
 from course_lib.objectives.collate import pad as pad
 from course_lib.objectives.losses import Batch
 from course_lib.objectives.registry import Corruption
-from course_lib.vocab import IGNORE
 
 # tokens, or texts that `encode_corpus` makes into tokens
 Documents = TokenStore | Iterable[Mapping[str, Any] | str]
-R = TypeVar("R", bound=Sized)
 
 
 class Source(ABC):
@@ -192,8 +188,8 @@ class WindowBatches(Source):
 
     def __getitem__(self, step: int, /) -> Batch:
         epoch, index = divmod(step, self.steps)
-        offset = int(_permutation(self.length, self.seed, epoch, 1)[0])
-        order = _permutation(self.windows, self.seed, epoch, 0)
+        offset = int(permutation(self.length, self.seed, epoch, 1)[0])
+        order = permutation(self.windows, self.seed, epoch, 0)
         chosen = order[index * self.rows : (index + 1) * self.rows]
         starts = (offset + chosen * self.length).tolist()
         windows = [self.store.stream(start, start + self.length + 1) for start in starts]
@@ -226,209 +222,21 @@ class CorruptedBatches(StoredBatches):
         corrupt: Corruption | None = None,
         **size: Any,
     ) -> None:
-        cls, sep = _ends(tokenizer)
+        cls, sep = cls_and_sep(tokenizer)
         corrupt = corrupt or corruption("masked", tokenizer)
         frame = Frame(before=[cls], after=[sep])
         super().__init__(documents, tokenizer, corrupt, frame, Size(**size))
 
 
-class StreamBatches(Source):
-    """Documents that are written as they are needed and never end, one a row: [CLS] document [SEP].
+def cls_and_sep(tokenizer: Tokenizer) -> tuple[int, int]:
+    """The tokens before and behind a text, [CLS] and [SEP].
 
-    With `pairs` a row may be [CLS] first half [SEP] second half [SEP] and the batch holds
-    `segments` and `next`: every second of these has the second half of another document (Devlin et
-    al. 2019, section 3.1).
-
-    Args:
-        sentences: document number -> its sentences, for any number from 0 on.
-        tokenizer: of the sentences.
-        corrupt: as for `CorruptedBatches`.
-        rows: in a batch.
-        length: most tokens in a row, special ones included.
-        pairs: share of the documents that are cut in two. None cuts none, and the batch has no
-            `segments` and no `next`.
-        pool: batches whose rows are sorted by length together.
-        seed: of the cuts, of the order and of every draw.
+    Raises:
+        CourseError: the tokenizer has none, or no [MASK].
     """
-
-    def __init__(
-        self,
-        sentences: Callable[[int], Sequence[str]],
-        tokenizer: Tokenizer,
-        corrupt: Corruption | None = None,
-        *,
-        rows: int,
-        length: int = 160,
-        pairs: float | None = None,
-        pool: int = 64,
-        seed: int = 0,
-    ) -> None:
-        self.sentences = sentences
-        self.tokenizer = tokenizer
-        self.corrupt = corrupt or corruption("masked", tokenizer)
-        self.rows = rows
-        self.length = length
-        self.pairs = pairs
-        self.steps = pool
-        self.seed = seed
-        self._pool = lru_cache(maxsize=1)(self.pool)
-
-    def __getitem__(self, step: int, /) -> Batch:
-        number, index = divmod(step, self.steps)
-        rows = self._pool(number)[index]
-        padding = self.tokenizer.vocab.pad or 0
-        ids, attention_mask = pad([row.ids for row in rows], padding, most=self.length).values()
-        batch = self.ask(step, ids, attention_mask)
-        if self.pairs is None:
-            return batch
-        segments = pad([row.segments for row in rows], 0, most=self.length)["ids"]
-        return {**batch, "segments": segments, "next": torch.tensor([row.next for row in rows])}
-
-    def ask(self, step: int, ids: Tensor, attention_mask: Tensor) -> Batch:
-        """What this step asks of its rows."""
-        return self.corrupt(ids, attention_mask, seeded_generator(self.seed, 1, step))
-
-    def pool(self, number: int) -> list[list[InputRow]]:
-        """The rows of a pool's batches."""
-        rng = seeded_generator(self.seed, 0, number)
-        documents = self.documents(number)
-        cuts = [self._cut(len(document), rng) for document in documents]
-        return self.framed(documents, cuts, rng)
-
-    def documents(self, number: int) -> list[Sequence[str]]:
-        """The documents of a pool, each as its sentences."""
-        count = self.rows * self.steps
-        return [self.sentences(number * count + i) for i in range(count)]
-
-    def framed(
-        self, documents: Sequence[Sequence[str]], cuts: Sequence[int], rng: torch.Generator
-    ) -> list[list[InputRow]]:
-        """Batches of documents, each cut behind so many of its sentences.
-
-        Of those that have a second half, about every second one gets the half of the one before.
-        """
-        halves = list(zip(documents, cuts, strict=True))
-        first_texts = [" ".join(document[:cut]) for document, cut in halves]
-        second_texts = [" ".join(document[cut:]) for document, cut in halves]
-        first = self.tokenizer.ids(first_texts, special=False)
-        second = self.tokenizer.ids(second_texts, special=False)
-        pairs = [i for i, half in enumerate(second) if half]
-        is_wrong = torch.rand(len(pairs), generator=rng) < 0.5
-        source = list(range(len(first)))  # whose second half a row has
-        for k, i in enumerate(pairs):
-            if is_wrong[k]:
-                source[i] = pairs[k - 1]  # the pair before; the first pair takes the last one's
-        rows = []
-        for i, half in enumerate(first):
-            rows.append(self.row(half, second[source[i]], int(source[i] != i)))
-        return by_length(rows, self.rows, rng)
-
-    def row(self, first: list[int], second: list[int], follows: int) -> InputRow:
-        """[CLS] first [SEP], or [CLS] first [SEP] second [SEP]."""
-        cls, sep = _ends(self.tokenizer)
-        ids = [cls, *first, sep]
-        segments = [0] * len(ids)
-        if second:
-            room = max(1, self.length - len(ids) - 1)
-            rest = [*second[:room], sep]
-            ids += rest
-            segments += [1] * len(rest)
-        return InputRow(ids[: self.length], segments[: self.length], follows if second else IGNORE)
-
-    def _cut(self, sentences: int, rng: torch.Generator) -> int:
-        """How many sentences of a document are the first half: all, where it stays whole."""
-        # Both draws are always made, so that one document does not change those of the next.
-        draw = torch.rand(2, generator=rng)
-        stays_whole = sentences < 2 or float(draw[0]) >= (self.pairs or 0.0)
-        if stays_whole:
-            return sentences
-        return 1 + int(float(draw[1]) * (sentences - 1))
-
-
-class BatchPlan:
-    """Which rows make up batch number `step`, so that rows of like length stand together.
-
-    Rows are sorted by the width that `pad` gives them and cut into batches once. Each epoch
-    shuffles the rows of each width, and the batches.
-
-    Args:
-        lengths: tokens of each row.
-        rows: rows in a batch; or
-        tokens: positions in a batch at most, padding included.
-        seed: of the shuffles.
-        most: widths are not rounded up past it.
-    """
-
-    def __init__(
-        self, lengths: Ints, rows: int | None, tokens: int | None, seed: int, most: int
-    ) -> None:
-        self.seed = seed
-        self.widths = width_of(lengths, most)
-        ordered = np.sort(self.widths)
-        self.bounds = [0]  # batch i has the rows bounds[i] to bounds[i + 1], in this order
-        while self.bounds[-1] < len(ordered):
-            first = self.bounds[-1]
-            size = rows or 1
-            if tokens:
-                # As many rows as make at most so many positions, all padded to the widest.
-                widths = ordered[first : first + tokens // int(ordered[first]) + 1]
-                positions = widths * np.arange(1, len(widths) + 1)
-                size = max(1, int(np.searchsorted(positions, tokens, side="right")))
-            self.bounds.append(min(first + size, len(ordered)))
-        self.steps = len(self.bounds) - 1
-        # Two epochs are kept, because one reader may be an epoch ahead of another.
-        self._order = lru_cache(maxsize=2)(self._shuffle)
-
-    def __getitem__(self, step: int) -> Ints:
-        epoch, at = divmod(step, self.steps)
-        rows, batches = self._order(epoch)
-        batch = int(batches[at])
-        return rows[self.bounds[batch] : self.bounds[batch + 1]]
-
-    def _shuffle(self, epoch: int) -> tuple[Ints, Ints]:
-        rows = _permutation(len(self.widths), self.seed, epoch, 0)
-        by_width = np.argsort(self.widths[rows], kind="stable")
-        return rows[by_width], _permutation(self.steps, self.seed, epoch, 1)
-
-
-class Shuffled:
-    """Which of `count` rows make up batch number `step`: every epoch takes all in a new order.
-
-    Args:
-        count: of all rows.
-        rows: rows in a batch; the last one of an epoch may have fewer.
-        keys: the seeds of the order, beside the epoch.
-    """
-
-    def __init__(self, count: int, rows: int, *keys: int) -> None:
-        self.count = count
-        self.rows = rows
-        self.keys = keys
-        self.steps = -(-count // rows)  # rounded up
-
-    def __getitem__(self, step: int) -> list[int]:
-        epoch, index = divmod(step, self.steps)
-        order = _permutation(self.count, *self.keys, epoch)
-        return [int(row) for row in order[index * self.rows : (index + 1) * self.rows]]
-
-
-def by_length(rows: Iterable[R], size: int, rng: torch.Generator) -> list[list[R]]:
-    """Batches of `size` rows of like length, in random order."""
-    ordered = sorted(rows, key=len)
-    order = torch.randperm(len(ordered) // size, generator=rng).tolist()
-    return [ordered[k * size : (k + 1) * size] for k in order]
-
-
-def _ends(tokenizer: Tokenizer) -> tuple[int, int]:
-    """[CLS] and [SEP]."""
     vocab = tokenizer.vocab
     if vocab.cls is None or vocab.sep is None or vocab.mask is None:
         raise CourseError(
             f"Masked batches need [CLS], [SEP] and [MASK], which {tokenizer} does not have."
         )
     return vocab.cls, vocab.sep
-
-
-@lru_cache(maxsize=8)
-def _permutation(count: int, *keys: int) -> Ints:
-    return torch.randperm(count, generator=seeded_generator(*keys)).numpy()

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from tokenizers.processors import TemplateProcessing
 
-from course_lib.data.batches import BatchPlan, Shuffled
+from course_lib.data.batch_plans import BatchPlan, Shuffled
 from course_lib.data.tokenizers import Tokenizer
 from course_lib.errors import CourseError, CourseWarning
 from course_lib.model.config import Kind, StackConfig

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from course_lib.data.batches import Shuffled
+from course_lib.data.batch_plans import Shuffled
 from course_lib.data.tokenizers import Tokenizer
 from course_lib.objectives.collate import pad_to_longest
 from course_lib.objectives.losses import Batch

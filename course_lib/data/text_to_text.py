@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from course_lib.data.batches import Shuffled
+from course_lib.data.batch_plans import Shuffled
 from course_lib.data.inputs import EncodedRow, SourceTarget
 from course_lib.objectives import seeded_generator
 from course_lib.objectives.losses import Batch

@@ -6,7 +6,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from course_lib.data.batches import by_length
+from course_lib.data.batch_plans import by_length
 from course_lib.families.elmo import BOS, EOS, ElmoConfig, Vocabulary, characters
 from course_lib.objectives import seeded_generator
 from course_lib.objectives.losses import Batch

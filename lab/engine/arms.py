@@ -26,7 +26,7 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 
 from classroom.town import World
-from course_lib.data.batches import StreamBatches
+from course_lib.data.stream_batches import StreamBatches
 from course_lib.data.tokenizers import Tokenizer, train_wordpiece
 from course_lib.errors import CourseError
 from course_lib.families import elmo

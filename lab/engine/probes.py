@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from course_lib.data.inputs import EncodedRow, SourceTarget, in_order
 from course_lib.data.tokenizers import Tokenizer
-from course_lib.families import lstm
+from course_lib.families.lstm_seq2seq import LstmSeq2Seq
 from course_lib.generation import generate
 from course_lib.model import heads
 from course_lib.objectives import losses, original, seeded_generator
@@ -115,7 +115,7 @@ def answers(
             "max_new_tokens": most,
             "eos": vocab.sep,
         }
-        if isinstance(model, lstm.LstmSeq2Seq):
+        if isinstance(model, LstmSeq2Seq):
             out = model.greedy(inputs["ids"], **options)
         else:
             out = generate(model, inputs["ids"], pad=vocab.pad, **options)

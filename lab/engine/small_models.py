@@ -8,7 +8,8 @@ from torch import nn
 
 from course_lib.analysis import cost
 from course_lib.families.bert import bert
-from course_lib.families.lstm import LstmConfig, LstmEncoderDecoder, LstmSeq2Seq
+from course_lib.families.lstm import LstmConfig
+from course_lib.families.lstm_seq2seq import LstmEncoderDecoder, LstmSeq2Seq
 from course_lib.model import heads, transformer
 from course_lib.model.config import StackConfig
 from lab.engine.arms import Arm, fingerprint

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from course_lib import families, objectives, zoo
 from course_lib.analysis import evaluation
-from course_lib.data.batches import StreamBatches
+from course_lib.data.stream_batches import StreamBatches
 from course_lib.data.tokenizers import Tokenizer, add_sentinels, train_bpe, train_wordpiece
 from course_lib.families import bert, electra
 from course_lib.model import heads, seq2seq

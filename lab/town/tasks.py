@@ -31,7 +31,8 @@ from classroom.records.figures import Figure, difference, figure
 from classroom.town import World
 from course_lib import zoo
 from course_lib.data import tokenizers
-from course_lib.data.batches import Shuffled, pad
+from course_lib.data.batch_plans import Shuffled
+from course_lib.data.batches import pad
 from course_lib.files import read_json, write_json
 from course_lib.model import heads, transformer
 from course_lib.model.config import Pool

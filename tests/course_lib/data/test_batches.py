@@ -19,9 +19,9 @@ from course_lib.data.batches import (
     CorruptedBatches,
     DocumentBatches,
     Source,
-    StreamBatches,
     WindowBatches,
 )
+from course_lib.data.stream_batches import StreamBatches
 from course_lib.data.token_store import TokenStore, encode_corpus, pieces
 from course_lib.data.tokenizers import Tokenizer, train_bpe, train_wordpiece
 from course_lib.objectives import collate

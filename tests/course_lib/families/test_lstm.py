@@ -9,11 +9,10 @@ from course_lib.families.lstm import (
     LstmAutoencoder,
     LstmBody,
     LstmConfig,
-    LstmEncoderDecoder,
     LstmLM,
-    LstmSeq2Seq,
     reconstruction,
 )
+from course_lib.families.lstm_seq2seq import LstmEncoderDecoder, LstmSeq2Seq
 from course_lib.model.seq2seq import shift_right
 from course_lib.objectives import losses
 from course_lib.training.finetune import FinetuneConfig, finetune, predict
