@@ -56,6 +56,42 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
 
 
 @contextmanager
+def atomic_folder(folder: str | Path) -> Iterator[Path]:
+    """A new folder to write to, beside `folder`; its files become those of `folder`.
+
+    This happens when the block ends without an error. A folder that is new appears whole, by one
+    rename. In one that exists each file takes the place of the earlier one; other files stay. What
+    a killed process left is removed. Only the folder's one writer may call this.
+
+    Raises:
+        CourseError: a file cannot be written.
+    """
+    folder = Path(folder)
+    sweep(folder)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(
+            dir=folder.parent, prefix=f".{folder.name}.", suffix=".tmp"
+        ) as place:
+            new = Path(place) / folder.name
+            new.mkdir()
+            yield new
+            for file in new.iterdir():
+                with file.open("r+b") as written:
+                    os.fsync(written.fileno())  # on the disk before it has its name
+            if folder.exists():
+                for file in sorted(new.iterdir()):
+                    file.replace(folder / file.name)
+            else:
+                new.replace(folder)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise CourseError(
+            f"Could not write {folder}: {reason}. What was there is unchanged."
+        ) from error
+
+
+@contextmanager
 def atomic_write(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
     """The same as `atomic_path`, as an open file; text is UTF-8."""
     encoding = None if "b" in mode else "utf-8"

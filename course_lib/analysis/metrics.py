@@ -47,6 +47,14 @@ def f1(predictions: Sequence[Any], truth: Sequence[Any], *, macro: bool = False)
     )
 
 
+def micro_f1(predictions: Sequence[Collection[Any]], truth: Sequence[Collection[Any]]) -> float:
+    """F1 over the labels of all rows, of which each may have several or none; 0 without any."""
+    _same_length(predictions, truth)
+    pairs = [(set(p), set(t)) for p, t in zip(predictions, truth, strict=True)]
+    right = sum(len(p & t) for p, t in pairs)
+    return 2 * right / (sum(len(p) + len(t) for p, t in pairs) or 1)
+
+
 def matthews(predictions: Sequence[Any], truth: Sequence[Any]) -> float:
     """Matthews correlation, CoLA's score: 0 for guessing, however uneven the classes are."""
     from sklearn.metrics import matthews_corrcoef
@@ -178,28 +186,31 @@ def rouge(
 
 
 def per_class(
-    predictions: Sequence[int], truth: Sequence[int], names: Sequence[str]
+    predictions: Sequence[Any], truth: Sequence[Any], names: Sequence[str]
 ) -> dict[str, dict[str, float]]:
     """Precision, recall, F1 and count of each class.
 
     Args:
-        predictions: numbers of classes, from 0.
-        truth: numbers of classes.
+        predictions: numbers of classes, from 0; where a row may have several, lists of them.
+        truth: likewise.
         names: of the classes.
 
     Raises:
         CourseError: if a class has no name.
     """
     _same_length(predictions, truth)
-    nameless = {*predictions, *truth} - set(range(len(names)))
+    predicted_rows = [set(p) if isinstance(p, list) else {p} for p in predictions]
+    true_rows = [set(t) if isinstance(t, list) else {t} for t in truth]
+    nameless = set().union(*predicted_rows, *true_rows) - set(range(len(names)))
     if nameless:
         raise CourseError(
             f"The class {min(nameless)!r} has no name; {len(names)} names are given, for 0 and"
             " so on."
         )
-    predicted = Counter(predictions)
-    true = Counter(truth)
-    right = Counter(p for p, t in zip(predictions, truth, strict=True) if p == t)
+    predicted = Counter(chain.from_iterable(predicted_rows))
+    true = Counter(chain.from_iterable(true_rows))
+    both = [p & t for p, t in zip(predicted_rows, true_rows, strict=True)]
+    right = Counter(chain.from_iterable(both))
     return {
         name: {
             "precision": right[i] / (predicted[i] or 1),
@@ -271,9 +282,10 @@ METRICS: dict[str, Callable[[Sequence[Any], Sequence[Any]], float]] = {
     "rouge2": partial(rouge, kind="rouge2"),
     "rougeL": partial(rouge, kind="rougeL"),
     "macro_f1": partial(f1, macro=True),
+    "micro_f1": micro_f1,
 }
-# These score rows of tags. To the others a tagger's rows are one long list.
-OF_SEQUENCES = {"entity_f1"}
+# These score rows of tags or labels. To the others a tagger's rows are one long list.
+OF_SEQUENCES = {"entity_f1", "micro_f1"}
 
 
 def _same_length(predictions: Sequence[Any], truth: Sequence[Any]) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from course_lib.data.embedders import Embedder, encode
+from course_lib.data.embedders import Embedder, encode, has_unit_vectors
 from course_lib.data.embedders import words as words
 from course_lib.errors import CourseError
 
@@ -90,7 +90,8 @@ class Index:
         self.embedder = embedder
         self.vectors = None
         if embedder is not None:
-            self.vectors = encode(embedder, texts, batch=batch, normalize=True)  # n E
+            is_unit = has_unit_vectors(embedder)
+            self.vectors = encode(embedder, texts, batch=batch, normalize=is_unit)  # n E
 
     def search(self, query: str, k: int = 10, *, how: How = "bm25") -> list[Hit]:
         """The k best texts, best first.
@@ -132,12 +133,12 @@ class Index:
         return [np.where(of_query > 0, of_query, -np.inf) for of_query in scores]
 
     def _by_vectors(self, queries: Sequence[str]) -> list[Floats]:
-        """Of each query the cosines with all texts, [n]."""
+        """Of each query the cosines with all texts, [n]; the products where an embedder asks so."""
         if self.vectors is None or self.embedder is None:
             raise CourseError(
                 "This index has no vectors; search by bm25, or build it with an embedder."
             )
-        vectors = encode(self.embedder, queries, normalize=True)
+        vectors = encode(self.embedder, queries, normalize=has_unit_vectors(self.embedder))
         return [(self.vectors @ vector).numpy() for vector in vectors]
 
     def _hits(self, scores: Floats, k: int) -> list[Hit]:

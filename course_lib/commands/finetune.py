@@ -106,7 +106,9 @@ def predict(
     tuned = load(model)
     rows = _rows(source, pair, _columns(columns), tuned.frame.kind)
     for row, answer in zip(rows, ask(tuned, rows), strict=True):
-        if tuned.frame.kind in ("single", "pair") and tuned.names:
+        if tuned.frame.multi_label:
+            answer = ", ".join(tuned.names[label] for label in answer) or "(no label)"
+        elif tuned.frame.kind in ("single", "pair") and tuned.names:
             answer = tuned.names[answer]
         if isinstance(answer, list):
             answer = " ".join(answer)

@@ -268,6 +268,8 @@ def row(record: Record, names: Mapping[str, str], is_score: bool | None = None) 
         _check_tokens(out)
     elif "choices" in out:
         _check_choices(out)
+    elif isinstance(out.get("label"), list):  # all labels of a text
+        out["label"] = [label(value) for value in out["label"]]
     elif "label" in out:
         out["label"] = label(out["label"], is_score)
     return out

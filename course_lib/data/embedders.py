@@ -18,6 +18,8 @@ from course_lib.errors import CourseError
 from course_lib.families.sentence import Sentence
 from course_lib.model.modes import evaluating
 
+# How vectors are compared: by their angle, or by their product, for which their length counts too.
+SIMILARITIES = ("cosine", "dot")
 WORD = re.compile(r"\w+")
 
 
@@ -37,15 +39,22 @@ class SentenceEncoder:
         max_length: longer texts are cut to so many tokens; by default as many as the model's
             positions allow, 512 where these have no limit.
         prompt: put before every text.
+        similarity: how its vectors are compared, one of `SIMILARITIES`.
     """
 
     def __init__(
-        self, model: Sentence, tokenizer: Tokenizer, max_length: int | None = None, prompt: str = ""
+        self,
+        model: Sentence,
+        tokenizer: Tokenizer,
+        max_length: int | None = None,
+        prompt: str = "",
+        similarity: str = "cosine",
     ) -> None:
         limit = model.stack.config.max_length or max_length or 512
         self.model = model
         self.tokenizer = tokenizer
         self.prompt = prompt
+        self.similarity = similarity
         self.max_length = min(limit, max_length or limit)
 
     def embed(self, texts: Sequence[str]) -> Float[Tensor, "B E"]:
@@ -111,6 +120,11 @@ def encode(
     out = torch.empty_like(sorted_vectors)
     out[torch.tensor(order)] = sorted_vectors  # back into the texts' own order
     return F.normalize(out, dim=-1) if normalize else out
+
+
+def has_unit_vectors(embedder: Embedder) -> bool:
+    """Whether a search compares this embedder's vectors by their angle alone; the default."""
+    return getattr(embedder, "similarity", "cosine") == "cosine"
 
 
 def words(text: str) -> list[str]:

@@ -16,7 +16,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from tokenizers.processors import TemplateProcessing
+from torch import Tensor
 
 from course_lib.data.batch_plans import BatchPlan, Shuffled
 from course_lib.data.tokenizers import Tokenizer
@@ -36,7 +38,6 @@ COLUMNS: dict[Kind, tuple[str, ...]] = {
 }
 # tokens that a decoder's inputs need beside the vocabulary
 NAMES = ("<start>", "<delimiter>", "<extract>")
-MARKS = len(NAMES)
 
 
 @dataclass(frozen=True)
@@ -47,8 +48,8 @@ class EncodedRow:
         ids: token numbers; for "choice" a list a candidate, otherwise one list.
         segments: 0 in the first text, 1 in the second, for each token.
         label: class number, score, or a list (a label a token; the answer's first and last token).
-        truth: what a prediction is compared with: the label, the labels of all words, the target's
-            or answer's text (a list where several count).
+        truth: what a prediction is compared with: the label or labels, the labels of all words, the
+            target's or answer's text (a list where several count).
         words: the token that carries each word's tag, -1 where it was cut off.
         context: the text of an answer, and the characters (first, past the last) of each token in
             it, None outside it.
@@ -85,6 +86,7 @@ class Frame:
         kind: of task.
         classes: number of labels; None for scores.
         max_length: in tokens, if the positions allow more.
+        multi_label: whether a row's label is a list of all classes that hold.
     """
 
     def __init__(
@@ -95,10 +97,12 @@ class Frame:
         *,
         classes: int | None = None,
         max_length: int | None = None,
+        multi_label: bool = False,
     ) -> None:
         self.kind = kind
         self.classes = classes
-        self.length = _length(config, max_length)
+        self.multi_label = multi_label
+        self.length = _length(config, tokenizer, max_length)
         self.causal = config.causal and not config.cross
         self.segments = config.embed.segments > 1
         self.tokenizer = with_marks(tokenizer) if self.causal else tokenizer
@@ -129,6 +133,9 @@ class Frame:
         classes = len(row.ids) if self.kind == "choice" else self.classes
         if self.kind == "span" or classes is None:
             return
+        if isinstance(row.label, list) != (self.multi_label or self.kind == "tagging"):
+            other = "a list of labels" if self.multi_label else "one label"
+            raise CourseError(f"Row {number} has the label {row.label!r}, not {other}.")
         labels = row.label if isinstance(row.label, list) else [row.label]
         for label in labels:
             if label != IGNORE and label not in range(classes):
@@ -156,6 +163,8 @@ class Frame:
         labels = [row.label for row in rows]
         if self.kind == "tagging":
             return batch | {"labels": pad_to_longest(labels, IGNORE)["ids"]}
+        if self.multi_label:
+            return batch | {"labels": _marked(labels, self.classes or 0)}
         are_scores = self.classes is None and self.kind in ("single", "pair")
         dtype = torch.float32 if are_scores else torch.int64
         return batch | {"labels": torch.tensor(labels, dtype=dtype)}
@@ -247,6 +256,14 @@ def warn_of_cut(rows: Sequence[EncodedRow], length: int, name: str) -> None:
         )
 
 
+def _marked(labels: Sequence[Sequence[int]], classes: int) -> Float[Tensor, "B C"]:
+    """1 where a class is among the labels of a row, else 0."""
+    marked = torch.zeros(len(labels), classes)
+    for row, numbers in enumerate(labels):
+        marked[row, list(numbers)] = 1.0
+    return marked
+
+
 def with_marks(tokenizer: Tokenizer) -> Tokenizer:
     """A copy of a decoder's tokenizer that puts GPT-1's marks around texts.
 
@@ -260,7 +277,7 @@ def with_marks(tokenizer: Tokenizer) -> Tokenizer:
         pair=f"{start} $A {delimiter} $B {extract}",
         special_tokens=[(name, backend.token_to_id(name)) for name in NAMES],
     )
-    return type(tokenizer)(backend)
+    return Tokenizer(backend, tokenizer.roles, tokenizer.max_length)
 
 
 class SourceTarget:
@@ -284,8 +301,8 @@ class SourceTarget:
         max_target: int | None = None,
     ) -> None:
         self.tokenizer = tokenizer
-        self.length = _length(config, max_length)
-        self.target = _length(config, max_target)
+        self.length = _length(config, tokenizer, max_length)
+        self.target = _length(config, tokenizer, max_target)
         if not tokenizer.encode("").ids:
             raise CourseError(
                 "This tokenizer marks no end of a text, so a target would have none; take another."
@@ -353,7 +370,8 @@ def in_order(
         yield numbers, frame.collate([rows[i] for i in numbers])
 
 
-def _length(config: StackConfig, wanted: int | None) -> int:
-    """Most tokens of a text: as many as are wanted and the positions allow."""
-    limit = config.max_length or 512
+def _length(config: StackConfig, tokenizer: Tokenizer, wanted: int | None) -> int:
+    """Most tokens of a text: as many as are wanted, and as positions and tokenizer allow."""
+    limits = [limit for limit in (config.max_length, tokenizer.max_length) if limit]
+    limit = min(limits, default=512)
     return min(limit, wanted or limit)

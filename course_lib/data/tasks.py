@@ -47,7 +47,7 @@ def task(
     """Labelled examples, one a row.
 
         columns                               a row is
-        text, label                           one text
+        text, label                           one text; a list of labels if several may hold
         text, pair, label                     two texts
         tokens, labels                        words with a label each (tagging)
         text, choices, label                  a text and its possible continuations
@@ -432,7 +432,8 @@ def _numbered(rows: Rows, names: Sequence[str]) -> Iterator[Row]:
         if column not in row or "choices" in row:
             yield row
             continue
-        labels = row[column] if column == "labels" else [row[column]]
+        are_many = isinstance(row[column], list)  # tags of words, or all labels of a text
+        labels = row[column] if are_many else [row[column]]
         try:
             numbers = [names.index(label) if names else float(label) for label in labels]
         except ValueError:
@@ -441,7 +442,7 @@ def _numbered(rows: Rows, names: Sequence[str]) -> Iterator[Row]:
             raise CourseError(
                 f"{place}: the label {row[column]!r} of {text[:40]!r} is not {among}."
             ) from None
-        yield {**row, column: numbers if column == "labels" else numbers[0]}
+        yield {**row, column: numbers if are_many else numbers[0]}
 
 
 def classes(labels: Iterable[Any], source: str) -> list[str]:
@@ -492,6 +493,8 @@ def features(row: Row, names: Sequence[str]) -> Any:
         kinds["labels"] = List(ClassLabel(names=list(names)))
     elif "choices" in kinds:
         kinds["label"] = Value("int64")
+    elif isinstance(row.get("label"), list):
+        kinds["label"] = List(ClassLabel(names=list(names)))
     elif "label" in kinds:
         kinds["label"] = ClassLabel(names=list(names)) if names else Value("float64")
     return kinds

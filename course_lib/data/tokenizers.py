@@ -9,7 +9,7 @@ tokens, and the older files of public checkpoints.
 
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,9 @@ import torch
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 from torch import Tensor
 
+from course_lib.data import tokenizer_settings
 from course_lib.errors import CourseError
-from course_lib.files import atomic_write, read_json, write_json
+from course_lib.files import atomic_write, write_json
 from course_lib.vocab import Vocab
 
 Text = str | Sequence[str]  # plain text, or words that are already separated (tagging)
@@ -40,6 +41,10 @@ ROLES: dict[str, tuple[str, ...]] = {
     "bos": ("<|endoftext|>", "<s>"),
     "eos": ("<|endoftext|>", "</s>"),
 }
+
+# What T5's and ALBERT's decoded texts lose the space before, if their settings ask for it.
+CLEANED_UP = {f" {mark}": mark for mark in (".", "?", "!", ",")}
+CLEANED_UP |= {" ' ": "'"} | {f" {end}": end for end in ("n't", "'m", "'s", "'ve", "'re")}
 
 SENTENCE_ENDS = (".", "?", "!")
 SENTINEL = "<extra_id_{}>"  # what stands for a span that T5 is asked for, in public vocabularies
@@ -77,11 +82,25 @@ class Tokenizer:
     ['[CLS]', 'the', 'cat', '[SEP]']
     """
 
-    def __init__(self, backend: tokenizers.Tokenizer, roles: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        backend: tokenizers.Tokenizer,
+        roles: dict[str, str] | None = None,
+        max_length: int | None = None,
+    ) -> None:
+        """A tokenizer of the course.
+
+        Args:
+            backend: the library's.
+            roles: special tokens by their roles, where their names do not say them.
+            max_length: the longest text in tokens that its files name; None: they name none.
+        """
         backend.no_padding()
         backend.no_truncation()
         self.backend = backend
-        self.vocab = _vocab(backend, roles or {})
+        self.roles = roles or {}
+        self.max_length = max_length
+        self.vocab = _vocab(backend, self.roles)
         self.byte_level = isinstance(backend.decoder, decoders.ByteLevel)
         # SentencePiece's way (T5, ALBERT): a word's first token spells the space before it as "▁".
         self.marks_spaces = any(len(t) > 1 and t.startswith("▁") for t in backend.get_vocab())
@@ -181,6 +200,8 @@ class Tokenizer:
             }
             inputs = ["input_ids", *(["token_type_ids"] if segments else []), "attention_mask"]
             about = {"tokenizer_class": "PreTrainedTokenizerFast", "model_input_names": inputs}
+            if self.max_length is not None:
+                about["model_max_length"] = self.max_length
             write_json(path / "tokenizer_config.json", about | roles)
         return file
 
@@ -343,7 +364,7 @@ def add_sentinels(tokenizer: Tokenizer, n: int = 100) -> Tokenizer:
     """A copy of a tokenizer with `n` sentinels behind its vocabulary, all special; T5 has 100."""
     backend = tokenizers.Tokenizer.from_str(tokenizer.backend.to_str())
     backend.add_special_tokens([SENTINEL.format(i) for i in range(n)])
-    return Tokenizer(backend)
+    return Tokenizer(backend, tokenizer.roles, tokenizer.max_length)
 
 
 def _inside_words(char: str) -> bool:
@@ -432,27 +453,42 @@ def _list(ids: Iterable[int] | Tensor) -> list[int]:
         ) from None
 
 
-def _open(path: Path) -> tuple[tokenizers.Tokenizer, dict[str, str]]:
-    """The library's tokenizer, and the special tokens that its configuration names, by role."""
-    config_file = (path if path.is_dir() else path.parent) / "tokenizer_config.json"
-    config = read_json(config_file) if config_file.is_file() else {}
-    roles = {}
-    for role in ROLES:
-        token = config.get(f"{role}_token")
-        if isinstance(token, dict):
-            token = token.get("content")
-        if isinstance(token, str):
-            roles[role] = token
+def _open(path: Path) -> tuple[tokenizers.Tokenizer, dict[str, str], int | None]:
+    """The library's tokenizer, the special tokens by role, and the longest text, as files say."""
+    folder = path if path.is_dir() else path.parent
+    settings = tokenizer_settings.read(folder)
     file = path / "tokenizer.json" if path.is_dir() else path
     if file.is_file() and file.suffix == ".json":
-        return tokenizers.Tokenizer.from_file(str(file)), roles
+        backend = tokenizers.Tokenizer.from_file(str(file))
+        if file.name == "tokenizer.json" and tokenizer_settings.disputed(settings, backend):
+            backend = _opened_by_transformers(folder, "AutoTokenizer", settings.values)
+        return backend, settings.roles, settings.max_length
     if (path / "vocab.txt").is_file() or (path / "vocab.json").is_file():
-        import transformers  # it knows how each family splits and frames
-
         kind = "BertTokenizerFast" if (path / "vocab.txt").is_file() else "GPT2TokenizerFast"
         if (path / "config.json").is_file():
             kind = "AutoTokenizer"
-        return getattr(transformers, kind).from_pretrained(path).backend_tokenizer, roles
+        backend = _opened_by_transformers(path, kind, settings.values)
+        return backend, settings.roles, settings.max_length
     raise CourseError(
         f"{path} holds no tokenizer (tokenizer.json, vocab.txt, or vocab.json with merges.txt)."
     )
+
+
+def _opened_by_transformers(
+    folder: Path, kind: str, settings: Mapping[str, Any]
+) -> tokenizers.Tokenizer:
+    """The library's tokenizer as transformers sets it up: it knows each family's splits and frames.
+
+    Args:
+        folder: with its files.
+        kind: the class to open it with.
+        settings: that are said beside it.
+    """
+    import transformers
+
+    backend = getattr(transformers, kind).from_pretrained(folder).backend_tokenizer
+    cleans_up = settings.get("clean_up_tokenization_spaces")
+    if cleans_up and isinstance(backend.model, models.Unigram):
+        steps = [decoders.Replace(before, after) for before, after in CLEANED_UP.items()]
+        backend.decoder = decoders.Sequence([backend.decoder, decoders.Fuse(), *steps])
+    return backend

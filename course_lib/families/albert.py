@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from course_lib.families import bert
-from course_lib.families.encoder_heads import CLASSIFIER, per_token, pooled
+from course_lib.families.encoder_heads import CLASSIFIER, per_token, pooled, pooled_body
 from course_lib.families.family import Architecture
 from course_lib.families.fields import Entry, Fields
 from course_lib.families.weight_tables import Table
@@ -68,8 +68,9 @@ MASKED: Table = {
     "predictions.dense.*": "head.dense.*",
     "predictions.LayerNorm.*": "head.norm.*",
     "predictions.bias": "head.bias",
-    "predictions.decoder.*": None,  # other names of the token vectors and of this bias
+    "predictions.decoder.bias": "head.bias",  # another name of this bias
 }
+OUTPUT: Table = {"predictions.decoder.weight": "head.output.weight"}
 # The second task: which of two segments came first (section 3.1, "sentence-order prediction").
 ORDER: Table = {"sop_classifier.classifier.*": "next.*"}
 # Weights for masked tokens may hold a pooler and this head all the same, which nothing reads.
@@ -88,9 +89,11 @@ FAMILY = replace(
     table=BODY,
     pooler=POOLER,
     architectures={
-        "AlbertModel": Architecture(heads.Pooled, POOLER, has_prefix=False),
-        "AlbertForMaskedLM": Architecture(heads.MLM, MASKED | UNUSED),
-        "AlbertForPreTraining": Architecture(heads.Pretraining, MASKED | POOLER | ORDER),
+        "AlbertModel": pooled_body(POOLER),
+        "AlbertForMaskedLM": Architecture(heads.MLM, MASKED | UNUSED, output=OUTPUT),
+        "AlbertForPreTraining": Architecture(
+            heads.Pretraining, MASKED | POOLER | ORDER, output=OUTPUT
+        ),
         "AlbertForSequenceClassification": _classified(heads.Classifier),
         "AlbertForMultipleChoice": _classified(heads.MultipleChoice),
         **per_token("Albert", "classifier_dropout_prob"),

@@ -120,7 +120,6 @@ def _side(side: str) -> Table:
     layer = f"{side}.layers.{{layer}}"
     block = f"{side}.blocks.{{layer}}"
     return {
-        f"{side}.embed_tokens.weight": None,  # tied to shared.weight
         f"{side}.embed_positions.weight": Converted(
             (f"{side}.position.table.weight",), to_ours=without_offset, to_public=with_offset
         ),
@@ -144,15 +143,23 @@ def _first_half(x: Tensor) -> Tensor:
     return x.chunk(2)[0]
 
 
-# One public table holds the token vectors of both sides.
-SHARED = Converted(
-    ("encoder.embed.tokens.weight", "decoder.embed.tokens.weight"),
-    to_ours=_twice,
-    to_public=_first_half,
-)
-# How a BART's weights are called: there, and here.
+# The public names of the token vectors: one table for both sides, and each side's own.
+TOKEN_TABLES = ("shared.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
+
+
+def token_tables(model: Any) -> Table:
+    """The token vectors of both sides; T5 has the same names."""
+    shared, encoder, decoder = TOKEN_TABLES
+    ours = ("encoder.embed.tokens.weight", "decoder.embed.tokens.weight")
+    if model.stack.one_table:
+        one = Converted(ours, to_ours=_twice, to_public=_first_half)
+        return {shared: one, encoder: None, decoder: None}
+    # Nothing reads the shared table then, but transformers asks for it.
+    return {shared: ours[0], encoder: Converted(ours[:1], again=True), decoder: ours[1]}
+
+
+# How a BART's weights are called: there, and here. `token_tables` has the token vectors.
 BODY: Table = {
-    "shared.weight": SHARED,
     **_side("encoder"),
     **_side("decoder"),
     "decoder.layers.{layer}.encoder_attn.q_proj.*": "decoder.blocks.{layer}.cross.q.*",
@@ -163,8 +170,9 @@ BODY: Table = {
 }
 LM_HEAD: Table = {
     "final_logits_bias": Converted(("bias",), to_ours=lambda x: x[0], to_public=lambda x: x[None]),
-    "lm_head.weight": None,  # tied to shared.weight
 }
+# The output matrix, where it is not the table of token vectors.
+OUTPUT: Table = {"lm_head.weight": "head.weight"}
 CLASSIFIER: Table = {
     "classification_head.dense.*": "dense.*",
     "classification_head.out_proj.*": "out.*",
@@ -178,7 +186,8 @@ def _body(config: StackConfig, values: Values) -> EncoderDecoder:
     }
     encoder = replace(encoder_config(config), **sizes)
     start = values.get("decoder_start_token_id", START)
-    return EncoderDecoder(config, encoder=encoder, start=start)
+    one_table = values.get("one_table", True)
+    return EncoderDecoder(config, encoder=encoder, start=start, one_table=one_table)
 
 
 def _with_constant(body: EncoderDecoder, values: Values) -> dict[str, Any]:
@@ -206,10 +215,11 @@ FAMILY = Family(
     read_config=_read_config,
     write_config=write_config,
     prefix="model.",
-    table=BODY,
+    table=lambda model: token_tables(model) | BODY,
+    token_tables=TOKEN_TABLES,
     architectures={
         "BartModel": _public(Hidden, has_prefix=False),
-        "BartForConditionalGeneration": _public(Seq2SeqLM, LM_HEAD, _with_constant),
+        "BartForConditionalGeneration": _public(Seq2SeqLM, LM_HEAD, _with_constant, output=OUTPUT),
         "BartForSequenceClassification": _public(
             Seq2SeqClassifier, CLASSIFIER, _classifier, write=_write_classifier
         ),
@@ -233,7 +243,7 @@ BLENDERBOT_FAMILY = replace(
     config=lambda vocab=8008, **size: moved_norms(bart(vocab, **size)),
     read_config=lambda values: moved_norms(_read_config(values)),
     write_config=lambda config: write_config(config) | {"encoder_no_repeat_ngram_size": 0},
-    table=BLENDERBOT_BODY,
+    table=lambda model: token_tables(model) | BLENDERBOT_BODY,
     architectures={
         "BlenderbotModel": FAMILY.architectures["BartModel"],
         "BlenderbotForConditionalGeneration": FAMILY.architectures["BartForConditionalGeneration"],

@@ -12,7 +12,7 @@ classroom's `bert-mini` is built so.
 from dataclasses import replace
 from typing import Any
 
-from course_lib.families.encoder_heads import CLASSIFIER, per_token
+from course_lib.families.encoder_heads import CLASSIFIER, per_token, pooled_body
 from course_lib.families.family import Architecture, Family, classes
 from course_lib.families.fields import Fields, Values
 from course_lib.families.transformer import transformer
@@ -79,8 +79,10 @@ MASKED: Table = {
     "cls.predictions.transform.dense.*": "head.dense.*",
     "cls.predictions.transform.LayerNorm.*": "head.norm.*",
     "cls.predictions.bias": "head.bias",
-    "cls.predictions.decoder.*": None,  # other names of the token vectors and of this bias
+    "cls.predictions.decoder.bias": "head.bias",  # another name of this bias
 }
+# The output matrix, where it is not the table of token vectors.
+OUTPUT: Table = {"cls.predictions.decoder.weight": "head.output.weight"}
 NEXT: Table = {"cls.seq_relationship.*": "next.*"}
 # A file for masked tokens may hold these parts, which its class does not use.
 NO_POOLER: Table = {"pooler.dense.*": None}
@@ -110,9 +112,11 @@ FAMILY = Family(
     table=BODY,
     pooler=POOLER,
     architectures={
-        "BertModel": Architecture(heads.Pooled, POOLER, has_prefix=False),
-        "BertForMaskedLM": Architecture(heads.MLM, MASKED | NO_POOLER | NO_NEXT),
-        "BertForPreTraining": Architecture(heads.Pretraining, MASKED | POOLER | NEXT),
+        "BertModel": pooled_body(POOLER),
+        "BertForMaskedLM": Architecture(heads.MLM, MASKED | NO_POOLER | NO_NEXT, output=OUTPUT),
+        "BertForPreTraining": Architecture(
+            heads.Pretraining, MASKED | POOLER | NEXT, output=OUTPUT
+        ),
         "BertForSequenceClassification": Architecture(
             heads.Classifier, POOLER | CLASSIFIER, _classifier_options, write=_write_dropout
         ),

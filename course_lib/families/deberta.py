@@ -8,6 +8,7 @@ Known departure: the paper's enhanced mask decoder, which adds absolute position
 softmax of pretraining, is missing here, as in the published model classes.
 """
 
+from collections.abc import Collection
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -19,7 +20,7 @@ from course_lib.errors import CourseError
 from course_lib.families import bert
 from course_lib.families.bert import AFTER_ATTENTION, POOLER
 from course_lib.families.encoder_heads import CLASSIFIER, per_token, pooled
-from course_lib.families.family import Architecture
+from course_lib.families.family import Architecture, says_tied
 from course_lib.families.fields import Entry, Fields, Values, changed
 from course_lib.families.weight_tables import Converted, Table
 from course_lib.model import heads
@@ -131,6 +132,12 @@ PUBLISHED_HEAD: Table = {
     "lm_predictions.lm_head.bias": "head.bias",
 }
 
+
+def _says_tied(values: Values, names: Collection[str]) -> bool:
+    """A head under its published names has no output matrix, whatever config.json says."""
+    return says_tied(values) or not PUBLISHED_HEAD.keys().isdisjoint(names)
+
+
 FAMILY = replace(
     bert.FAMILY,
     name="deberta",
@@ -143,7 +150,12 @@ FAMILY = replace(
     pooler={},
     architectures={
         "DebertaModel": Architecture(Hidden, has_prefix=False),
-        "DebertaForMaskedLM": Architecture(heads.MLM, bert.MASKED | PUBLISHED_HEAD),
+        "DebertaForMaskedLM": Architecture(
+            heads.MLM,
+            bert.MASKED | PUBLISHED_HEAD,
+            output=bert.OUTPUT,
+            says_tied=_says_tied,
+        ),
         "DebertaForSequenceClassification": pooled(
             heads.Classifier,
             POOLER | CLASSIFIER,

@@ -77,7 +77,6 @@ MASKED: Table = {
     "vocab_transform.*": "head.dense.*",
     "vocab_layer_norm.*": "head.norm.*",
     "vocab_projector.bias": "head.bias",
-    "vocab_projector.weight": None,  # another name of the token vectors
 }
 POOLED: Table = {"pre_classifier.*": "pooler.dense.*", **CLASSIFIER}
 _distilled = partial(
@@ -95,7 +94,9 @@ FAMILY = replace(
     pooler={},
     architectures={
         "DistilBertModel": Architecture(Hidden, has_prefix=False),
-        "DistilBertForMaskedLM": Architecture(heads.MLM, MASKED),
+        "DistilBertForMaskedLM": Architecture(
+            heads.MLM, MASKED, output={"vocab_projector.weight": "head.output.weight"}
+        ),
         "DistilBertForSequenceClassification": _distilled(heads.Classifier),
         "DistilBertForMultipleChoice": _distilled(heads.MultipleChoice),
         **per_token("DistilBert"),

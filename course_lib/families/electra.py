@@ -166,7 +166,6 @@ MASKED: Table = {
     "generator_predictions.dense.*": "head.dense.*",
     "generator_predictions.LayerNorm.*": "head.norm.*",
     "generator_lm_head.bias": "head.bias",
-    "generator_lm_head.weight": None,  # another name of the token vectors
 }
 REPLACED: Table = {
     "discriminator_predictions.dense.*": "dense.*",
@@ -188,7 +187,12 @@ FAMILY = replace(
     architectures={
         "ElectraModel": Architecture(Hidden, has_prefix=False),
         "ElectraForPreTraining": Architecture(heads.RTD, REPLACED),
-        "ElectraForMaskedLM": Architecture(heads.MLM, MASKED, gelu_head),
+        "ElectraForMaskedLM": Architecture(
+            heads.MLM,
+            MASKED,
+            gelu_head,
+            output={"generator_lm_head.weight": "head.output.weight"},
+        ),
         "ElectraForSequenceClassification": pooled(
             heads.Classifier,
             DENSE_CLASSIFIER,

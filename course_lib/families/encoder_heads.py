@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from course_lib.families.family import Architecture, classes
 from course_lib.families.fields import Values
-from course_lib.families.weight_tables import Table
+from course_lib.families.weight_tables import Table, written_out
 from course_lib.model import heads
 from course_lib.model.transformer import Transformer
 
@@ -21,6 +21,23 @@ DENSE_CLASSIFIER: Table = {"classifier.dense.*": "pooler.dense.*", "classifier.o
 def gelu_head(body: Transformer, values: Values) -> dict[str, Any]:
     """The masked-language-model head has GELU, whatever the layers have."""
     return {"activation": "gelu"}
+
+
+def pooled_body(pooler: Table) -> Architecture:
+    """A body with its pooler, which a file may lack.
+
+    Args:
+        pooler: its table.
+    """
+    (first, *_) = written_out(pooler)
+
+    def options(body: Transformer, values: Values) -> dict[str, Any]:
+        return {"has_pooler": "weights" not in values or first in values["weights"]}
+
+    def table(model: Any) -> Table:
+        return {} if model.pooler is None else pooler
+
+    return Architecture(heads.Pooled, table, options, has_prefix=False)
 
 
 def per_token(name: str, dropout: str = "") -> dict[str, Architecture]:

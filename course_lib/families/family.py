@@ -4,7 +4,7 @@ One table says how its config.json is our configuration (fields.py), the other h
 ours (weight_tables.py). Both are read in both directions.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -12,8 +12,16 @@ from torch import Tensor, nn
 
 from course_lib.errors import CourseError
 from course_lib.families.fields import Values
-from course_lib.families.weight_tables import Table, TableOf, table_for, under, written_out
+from course_lib.families.weight_tables import (
+    Converted,
+    Table,
+    TableOf,
+    table_for,
+    under,
+    written_out,
+)
 from course_lib.model.config import StackConfig
+from course_lib.model.heads import is_tied
 from course_lib.model.transformer import Transformer
 
 
@@ -29,6 +37,9 @@ class Architecture:
         body: (configuration, values) -> the model below the head.
         write: model -> the entries of config.json beside the body's configuration.
         has_prefix: whether the body's weights have a prefix; a body saved alone has none.
+        output: the output matrix, if the class gives logits of tokens: public name -> ours. The
+            entry holds where that matrix is not the table of token vectors.
+        says_tied: (values, names of the file's weights) -> whether it is meant to be that table.
     """
 
     head: type[nn.Module]
@@ -37,11 +48,48 @@ class Architecture:
     body: Callable[[StackConfig, Values], nn.Module] = lambda config, values: Transformer(config)
     write: Callable[[Any], dict[str, Any]] = lambda model: {}
     has_prefix: bool = True
+    output: Table = field(default_factory=dict)
+    says_tied: Callable[[Values, Collection[str]], bool] = lambda values, names: says_tied(values)
 
     def build(self, config: StackConfig, values: Values) -> nn.Module:
-        """A new model of this class, with random weights."""
+        """A new model of this class, with random weights.
+
+        Args:
+            config: of the body.
+            values: as for `options`. "tied": False gives the head an output matrix of its own.
+        """
         body = self.body(config, values)
-        return self.head(body, **self.options(body, values))
+        options = self.options(body, values)
+        if self.output and not values.get("tied", True):
+            options["tied"] = False
+        return self.head(body, **options)
+
+    def head_table(self, model: nn.Module) -> Table:
+        """The table of the weights outside of the body, for a model of this class."""
+        table = table_for(self.table, model)
+        if not self.output:
+            return table
+        if is_tied(model):
+            return {**table, **dict.fromkeys(self.output, None)}
+        # The bias of an output matrix of its own has two public names. Both are written.
+        (matrix,) = self.output
+        bias = matrix.removesuffix("weight") + "bias"
+        second_name = {bias: Converted(("head.bias",), again=True)} if bias in table else {}
+        return {**table, **second_name, **self.output}
+
+
+def says_tied(values: Values) -> bool:
+    """Whether config.json says that the output matrix is the table of token vectors; it need not.
+
+    Raises:
+        CourseError: it says neither yes nor no.
+    """
+    tied = values.get("tie_word_embeddings")
+    if tied is None:
+        return True
+    if not isinstance(tied, bool):
+        raise CourseError(f"tie_word_embeddings is true or false, not {tied}.")
+    return tied
 
 
 def classes(body: nn.Module, values: Values) -> dict[str, Any]:
@@ -73,6 +121,7 @@ class Family:
         prefix: of the body's weights in a file of a model with a head.
         table: of the body's weights.
         architectures: the public classes by name.
+        token_tables: the public names of the table of token vectors. The first one is written.
         pooler: the pooler's table, where public files count it to the body.
         tokenizer: the kind that its published models have.
         start: the role of the decoder's first token.
@@ -88,6 +137,7 @@ class Family:
     prefix: str
     table: TableOf
     architectures: dict[str, Architecture]
+    token_tables: tuple[str, ...] = ("embeddings.word_embeddings.weight",)
     pooler: Table = field(default_factory=dict)
     tokenizer: Literal["wordpiece", "bpe"] = "wordpiece"
     start: Literal["sep", "pad"] = "pad"
@@ -104,7 +154,7 @@ class Family:
 
     def whole_table(self, architecture: str, model: nn.Module) -> Table:
         """The table of a public class: the body's, our names under "stack.", and the head's."""
-        head = table_for(self.architectures[architecture].table, model)
+        head = self.architectures[architecture].head_table(model)
         return {**under("stack.", self.body_table(model)), **head}
 
     def prefixed(self, architecture: str, model: nn.Module) -> Callable[[str], str]:
@@ -115,10 +165,11 @@ class Family:
 
     def bare(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The same weights under the names of the tables: no prefix, no old names."""
+        return {self.bare_name(name): tensor for name, tensor in weights.items()}
+
+    def bare_name(self, name: str) -> str:
+        """A weight's name in the tables."""
         # Old files call a norm's weight gamma and its bias beta.
         today = {"gamma": "weight", "beta": "bias"}
-        bare = {}
-        for name, tensor in weights.items():
-            stem, dot, last = name.removeprefix(self.prefix).rpartition(".")
-            bare[stem + dot + today.get(last, last)] = tensor
-        return bare
+        stem, dot, last = name.removeprefix(self.prefix).rpartition(".")
+        return stem + dot + today.get(last, last)

@@ -192,8 +192,9 @@ def _family(public: str, **own: Any) -> Family:
         tokenizer="bpe",
         prefix="transformer.",
         architectures={
-            # The output matrix is tied to the token vectors.
-            f"{public}LMHeadModel": Architecture(heads.LM, {"lm_head.weight": None}),
+            f"{public}LMHeadModel": Architecture(
+                heads.LM, output={"lm_head.weight": "head.weight"}
+            ),
             f"{public}Model": Architecture(heads.LM, has_prefix=False),
             f"{public}ForSequenceClassification": Architecture(
                 heads.Classifier,
@@ -212,6 +213,7 @@ GPT1_FAMILY = _family(
     config=partial(gpt, norm="post"),
     read_config=_read_gpt1,
     write_config=_write_gpt1,
+    token_tables=("tokens_embed.weight",),
     table={
         "tokens_embed.weight": "embed.tokens.weight",
         "positions_embed.weight": "position.table.weight",
@@ -219,17 +221,41 @@ GPT1_FAMILY = _family(
         **BLOCK,
     },
 )
-GPT2_FAMILY = _family(
+
+
+def _tagger(body: Transformer, values: Values) -> dict[str, Any]:
+    """A tagger's dropout has two names in config.json, and a default of its own."""
+    rate = values.get("classifier_dropout")
+    if rate is None:
+        rate = values.get("hidden_dropout")
+    return {**classes(body, values), "dropout": 0.1 if rate is None else rate}
+
+
+_GPT2 = _family(
     "GPT2",
     name="gpt",
     published_as="gpt2",
     config=gpt,
     read_config=partial(_read, norm="pre"),
     write_config=_write_gpt2,
+    token_tables=("wte.weight",),
     table={
         "wte.weight": "embed.tokens.weight",
         "wpe.weight": "position.table.weight",
         **BLOCK,
         "ln_f.*": "norm.*",
+    },
+)
+# There is no public class that tags with a GPT-1.
+GPT2_FAMILY = replace(
+    _GPT2,
+    architectures={
+        **_GPT2.architectures,
+        "GPT2ForTokenClassification": Architecture(
+            heads.TokenClassifier,
+            {"classifier.*": "out.*"},
+            _tagger,
+            write=lambda model: {"classifier_dropout": model.dropout.p},
+        ),
     },
 )

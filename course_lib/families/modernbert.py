@@ -207,7 +207,6 @@ MASKED: Table = {
     "head.dense.weight": "head.dense.weight",
     "head.norm.weight": "head.norm.weight",
     "decoder.bias": "head.bias",
-    "decoder.weight": None,  # tied to the token vectors
 }
 CLASSIFIED: Table = {
     "head.dense.weight": "pooler.dense.weight",
@@ -265,9 +264,12 @@ FAMILY = Family(
     write_config=_write_config,
     prefix="model.",
     table=body_table,
+    token_tables=("embeddings.tok_embeddings.weight",),
     architectures={
         "ModernBertModel": Architecture(Hidden, has_prefix=False),
-        "ModernBertForMaskedLM": Architecture(heads.MLM, MASKED, gelu_head),
+        "ModernBertForMaskedLM": Architecture(
+            heads.MLM, MASKED, gelu_head, output={"decoder.weight": "head.output.weight"}
+        ),
         "ModernBertForSequenceClassification": Architecture(
             heads.Classifier, CLASSIFIED, _classifier_options, write=_write_classifier
         ),

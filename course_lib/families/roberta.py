@@ -16,6 +16,7 @@ from course_lib.families.encoder_heads import (
     gelu_head,
     per_token,
     pooled,
+    pooled_body,
 )
 from course_lib.families.family import Architecture
 from course_lib.families.weight_tables import Converted, Table
@@ -68,7 +69,7 @@ MASKED: Table = {
     "lm_head.dense.*": "head.dense.*",
     "lm_head.layer_norm.*": "head.norm.*",
     "lm_head.bias": "head.bias",
-    "lm_head.decoder.*": None,  # other names of the token vectors and of this bias
+    "lm_head.decoder.bias": "head.bias",  # another name of this bias
 }
 FAMILY = replace(
     bert.FAMILY,
@@ -81,8 +82,13 @@ FAMILY = replace(
     prefix="roberta.",
     table=BODY,
     architectures={
-        "RobertaModel": Architecture(heads.Pooled, bert.POOLER, has_prefix=False),
-        "RobertaForMaskedLM": Architecture(heads.MLM, MASKED | bert.NO_POOLER, gelu_head),
+        "RobertaModel": pooled_body(bert.POOLER),
+        "RobertaForMaskedLM": Architecture(
+            heads.MLM,
+            MASKED | bert.NO_POOLER,
+            gelu_head,
+            output={"lm_head.decoder.weight": "head.output.weight"},
+        ),
         "RobertaForSequenceClassification": pooled(
             heads.Classifier, DENSE_CLASSIFIER, "classifier_dropout", inner="classifier_dropout"
         ),

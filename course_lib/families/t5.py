@@ -9,13 +9,14 @@ a stack; ReLU. Every task is text in, text out.
 sqrt(D) before it. Known departure: no dropout inside of the feed-forward.
 """
 
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
 from torch import nn
 
 from course_lib.errors import CourseError
-from course_lib.families.bart import SHARED, encoder_of
+from course_lib.families.bart import OUTPUT, TOKEN_TABLES, encoder_of, token_tables
 from course_lib.families.family import Architecture, Family
 from course_lib.families.fields import Fields, Values, changed
 from course_lib.families.transformer import transformer
@@ -161,7 +162,6 @@ def _side(side: str) -> Table:
     # The first layer holds the one table of distances.
     distances = f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
     return {
-        f"{side}.embed_tokens.weight": None,  # tied to shared.weight
         distances: f"{side}.position.table.weight",
         f"{layer}.0.SelfAttention.q.weight": f"{block}.attn.q.weight",
         f"{layer}.0.SelfAttention.k.weight": f"{block}.attn.k.weight",
@@ -201,7 +201,7 @@ def body_table(model: Any) -> Table:
     """How the body's weights are called: there, and here."""
     gated = model.stack.config.gated
     return {
-        "shared.weight": SHARED,
+        **token_tables(model),
         **_side("encoder"),
         **_feed_forward("encoder.block.{layer}.layer.1", "encoder.blocks.{layer}", gated),
         **_side("decoder"),
@@ -210,31 +210,26 @@ def body_table(model: Any) -> Table:
     }
 
 
-def _head_table(model: Any) -> Table:
-    """The output matrix: left out where it is the table of token vectors."""
-    if getattr(model, "head", None) is None:
-        return {"lm_head.weight": None}
-    return {"lm_head.weight": "head.weight"}
-
-
 def _body(config: StackConfig, values: Values) -> EncoderDecoder:
     """Both stacks; `config` is the decoder's, and the encoder may have another depth."""
     encoder = replace(encoder_config(config), layers=values.get("num_layers", config.layers))
     start = values.get("decoder_start_token_id") or 0
-    return EncoderDecoder(config, encoder=encoder, start=start)
+    one_table = values.get("one_table", True)
+    return EncoderDecoder(config, encoder=encoder, start=start, one_table=one_table)
 
 
 def _options(body: EncoderDecoder, values: Values) -> dict[str, Any]:
-    """Whether the output matrix is tied, and hidden states are scaled before it.
+    """Whether hidden states are scaled before the output matrix.
 
-    `tie_word_embeddings` once meant both. Where `scale_decoder_outputs` is there too, only the
-    weights tell whether the matrix is tied.
+    `tie_word_embeddings` says that too where `scale_decoder_outputs` is missing.
     """
-    tied = values.get("tie_word_embeddings", True)
-    scaled = values.get("scale_decoder_outputs", tied)
-    if "scale_decoder_outputs" in values and "weights" in values:
-        tied = "lm_head.weight" not in values["weights"]
-    return {"tied": tied, "scaled": scaled}
+    scaled = values.get("scale_decoder_outputs", values.get("tie_word_embeddings", True))
+    return {"scaled": scaled}
+
+
+def _says_tied(values: Values, names: Collection[str]) -> bool:
+    """In a T5 the field tells of the scaling; a matrix of its own is one that differs."""
+    return True
 
 
 def _write_sides(model: Any) -> dict[str, Any]:
@@ -259,10 +254,16 @@ FAMILY = Family(
     write_config=write_config,
     prefix="",
     table=body_table,
+    token_tables=TOKEN_TABLES,
     architectures={
-        "T5Model": Architecture(Hidden, _head_table, body=_body, write=_write_sides),
         "T5ForConditionalGeneration": Architecture(
-            Seq2SeqLM, _head_table, _options, _body, _write_lm
+            Seq2SeqLM,
+            options=_options,
+            body=_body,
+            write=_write_lm,
+            output=OUTPUT,
+            says_tied=_says_tied,
         ),
+        "T5Model": Architecture(Hidden, body=_body, write=_write_sides, says_tied=_says_tied),
     },
 )

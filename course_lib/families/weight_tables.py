@@ -42,11 +42,13 @@ class Converted:
         ours: our names; several, where the public tensor holds several, one below the other.
         to_ours: the public tensor to ours.
         to_public: the reverse.
+        again: whether it is written although an entry before it holds the same weight of ours.
     """
 
     ours: tuple[str, ...]
     to_ours: Callable[[Tensor], Tensor] = unchanged
     to_public: Callable[[Tensor], Tensor] = unchanged
+    again: bool = False
 
 
 Table = dict[str, str | Converted | None]
@@ -116,7 +118,7 @@ def convert(weights: Mapping[str, Tensor], table: Table, model: nn.Module) -> di
     Args:
         weights: public name -> tensor.
         table: of this model. Several entries may name the same weight of ours: its name in older
-            files and in newer ones. A file holds one of them.
+            files and in newer ones. Of those that a file holds, the last one counts.
         model: of ours, for the number of layers.
 
     Raises:
@@ -127,11 +129,10 @@ def convert(weights: Mapping[str, Tensor], table: Table, model: nn.Module) -> di
     _check_unknown(weights, rows)
     _check_missing(weights, rows)
     converted: dict[str, Tensor] = {}
-    for public, tensor in weights.items():
-        row = rows[public]
-        if not row.ours:  # left out on purpose
+    for public, row in rows.items():
+        if public not in weights or not row.ours:  # left out on purpose
             continue
-        parts = row.to_ours(tensor).chunk(len(row.ours))
+        parts = row.to_ours(weights[public]).chunk(len(row.ours))
         for ours, part in zip(row.ours, parts, strict=True):
             converted[ours] = part.contiguous()
     return converted
@@ -180,7 +181,7 @@ def convert_back(
             raise CourseError(
                 f"The model has no weight {absent[0]}, which the public layout needs."
             )
-        if left.isdisjoint(row.ours):
+        if left.isdisjoint(row.ours) and not row.again:
             continue  # left out on purpose, or an older name of what is written already
         left -= set(row.ours)
         joined = torch.cat([weights[ours] for ours in row.ours])

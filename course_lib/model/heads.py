@@ -25,17 +25,24 @@ Scores = Float[Tensor, "B T V"] | Float[Tensor, "N V"]
 
 
 class LM(nn.Module):
-    """Next-token logits; the output matrix is the table of token vectors (GPT-1, GPT-2)."""
+    """Next-token logits.
 
-    def __init__(self, stack: Transformer) -> None:
+    Args:
+        stack: the decoder below.
+        tied: whether the table of token vectors is the output matrix (GPT-1, GPT-2).
+    """
+
+    def __init__(self, stack: Transformer, *, tied: bool = True) -> None:
         super().__init__()
         self.stack = stack
+        self.head = None if tied else output_matrix(stack, stack.config.width)
 
     def forward(self, ids: Int[Tensor, "B T"], *, loss_mask: Mask = None, **options: Any) -> Scores:
         h = self.stack(ids, **options)  # B T D
         if loss_mask is not None:
             h = h[loss_mask]  # N D
-        return nn.functional.linear(h, self.stack.embed.tokens.weight)
+        matrix = self.stack.embed.tokens if self.head is None else self.head
+        return nn.functional.linear(h, matrix.weight)
 
 
 class MaskedHead(nn.Module):
@@ -45,9 +52,12 @@ class MaskedHead(nn.Module):
         stack: the encoder below.
         activation: by default the layers'. RoBERTa and ELECTRA have GELU here whatever the layers
             have.
+        tied: whether the token vectors are the output matrix.
     """
 
-    def __init__(self, stack: Transformer, activation: Activation | None = None) -> None:
+    def __init__(
+        self, stack: Transformer, activation: Activation | None = None, *, tied: bool = True
+    ) -> None:
         super().__init__()
         config = stack.config
         width = config.embed.width or config.width
@@ -56,6 +66,7 @@ class MaskedHead(nn.Module):
         self.bias = nn.Parameter(torch.zeros(config.embed.vocab))
         self.activation = ACTIVATIONS[activation or config.activation]
         init(stack, self.dense)
+        self.output = None if tied else output_matrix(stack, width)
 
     def forward(
         self, h: Float[Tensor, "*N D"], tokens: Float[Tensor, "V E"]
@@ -63,16 +74,25 @@ class MaskedHead(nn.Module):
         h = self.activation(self.dense(h))  # *N E
         # The norm stays in float32 under autocast, as in `Embedding`.
         h = self.norm(h.to(self.bias.dtype))
-        return nn.functional.linear(h, tokens, self.bias)  # *N V
+        matrix = tokens if self.output is None else self.output.weight
+        return nn.functional.linear(h, matrix, self.bias)  # *N V
 
 
 class MLM(nn.Module):
-    """Masked-language-model logits (Devlin et al. 2019, section 3.1, task 1)."""
+    """Masked-language-model logits (Devlin et al. 2019, section 3.1, task 1).
 
-    def __init__(self, stack: Transformer, activation: Activation | None = None) -> None:
+    Args:
+        stack: the encoder below.
+        activation: of the `MaskedHead`.
+        tied: whether the token vectors are the output matrix.
+    """
+
+    def __init__(
+        self, stack: Transformer, activation: Activation | None = None, *, tied: bool = True
+    ) -> None:
         super().__init__()
         self.stack = stack
-        self.head = MaskedHead(stack, activation)
+        self.head = MaskedHead(stack, activation, tied=tied)
 
     def forward(self, ids: Int[Tensor, "B T"], *, loss_mask: Mask = None, **options: Any) -> Scores:
         h = self.stack(ids, **options)  # B T D
@@ -123,6 +143,8 @@ class Head(nn.Module):
     stack: Any  # a Transformer, or an EncoderDecoder
     # the names of a classifier's classes, where known
     class_names: tuple[str, ...] | None = None
+    # whether several of a classifier's labels may hold at once; each has a probability of its own
+    multi_label = False
 
     def __init__(self, stack: nn.Module) -> None:
         super().__init__()
@@ -140,15 +162,22 @@ class Head(nn.Module):
 
 
 class Pooled(Head):
-    """A stack and its pooler: (hidden states [B, T, D], sentence vector [B, D])."""
+    """A stack and its pooler: (hidden states [B, T, D], sentence vector [B, D]).
 
-    def __init__(self, stack: Transformer) -> None:
+    Args:
+        stack: the encoder below.
+        has_pooler: False where it was saved without one; the sentence vector is then None.
+    """
+
+    def __init__(self, stack: Transformer, has_pooler: bool = True) -> None:
         super().__init__(stack)
-        self.pooler = Pooler(stack)
+        self.pooler = Pooler(stack) if has_pooler else None
 
     def answer(
         self, h: Float[Tensor, "B T D"], attention_mask: Mask
-    ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B D"]]:
+    ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B D"] | None]:
+        if self.pooler is None:
+            return h, None
         return h, self.pooler(h)
 
 
@@ -156,12 +185,16 @@ class Pretraining(nn.Module):
     """Both objectives of BERT on one stack: (masked-LM logits, next-sentence logits [B, 2]).
 
     Class 0 = the second sentence is the next one, 1 = a random one.
+
+    Args:
+        stack: the encoder below.
+        tied: whether the token vectors are the output matrix.
     """
 
-    def __init__(self, stack: Transformer) -> None:
+    def __init__(self, stack: Transformer, *, tied: bool = True) -> None:
         super().__init__()
         self.stack = stack
-        self.head = MaskedHead(stack)
+        self.head = MaskedHead(stack, tied=tied)
         self.pooler = Pooler(stack)
         self.next = nn.Linear(stack.config.width, 2)
         init(stack, self.next)
@@ -349,6 +382,21 @@ def pool(h: Float[Tensor, "B T D"], attention_mask: Mask, how: Pool) -> Float[Te
         case "max":
             return h.masked_fill(~real[..., None], -torch.inf).max(dim=1).values
     raise CourseError(f"Unknown pooling {how!r}; there are first, last, mean and max.")
+
+
+def output_matrix(stack: Any, width: int) -> nn.Linear:
+    """A matrix of its own from vectors of this width to the vocabulary's logits, still random."""
+    matrix = nn.Linear(width, stack.config.embed.vocab, bias=False)
+    init(stack, matrix)
+    return matrix
+
+
+def is_tied(model: nn.Module) -> bool:
+    """Whether the token vectors are the output matrix too, in a model that gives tokens' logits."""
+    head: Any = model.head
+    if isinstance(head, MaskedHead):
+        head = head.output
+    return head is None
 
 
 def init(stack: nn.Module, *linears: nn.Linear) -> None:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from course_lib.errors import CourseError
 from course_lib.model.config import StackConfig
-from course_lib.model.heads import Head, Mask, Segments, init, pool
+from course_lib.model.heads import Head, Mask, Segments, init, output_matrix, pool
 from course_lib.model.transformer import Transformer
 from course_lib.vocab import IGNORE
 
@@ -56,13 +56,19 @@ class EncoderDecoder(nn.Module):
         config: the decoder's.
         encoder: by default the same without `causal` and `cross`.
         start: the token that the decoder begins with (BART: end of sentence; T5: padding).
+        one_table: False: each side has a table of its own.
 
     Raises:
         CourseError: `config` is not a decoder's, or the two differ in their token vectors.
     """
 
     def __init__(
-        self, config: StackConfig, *, encoder: StackConfig | None = None, start: int = 0
+        self,
+        config: StackConfig,
+        *,
+        encoder: StackConfig | None = None,
+        start: int = 0,
+        one_table: bool = True,
     ) -> None:
         super().__init__()
         if not (config.causal and config.cross):
@@ -80,8 +86,9 @@ class EncoderDecoder(nn.Module):
         self.start = start
         self.encoder = Transformer(encoder)
         self.decoder = Transformer(config)
-        # One table of token vectors for both sides (Vaswani et al. 2017, section 3.4).
-        self.decoder.embed.tokens = self.encoder.embed.tokens
+        self.one_table = one_table
+        if one_table:  # of token vectors for both sides (Vaswani et al. 2017, section 3.4)
+            self.decoder.embed.tokens = self.encoder.embed.tokens
 
     def forward(
         self,
@@ -147,10 +154,7 @@ class Seq2SeqLM(nn.Module):
         self.stack = stack
         self.scaled = scaled
         self.register_buffer("bias", torch.zeros(vocab) if bias else None)
-        self.head = None
-        if not tied:
-            self.head = nn.Linear(stack.config.width, vocab, bias=False)
-            init(stack, self.head)
+        self.head = None if tied else output_matrix(stack, stack.config.width)
 
     def forward(
         self,

@@ -120,13 +120,17 @@ def detection_loss(
 def classification(model: nn.Module, batch: Batch) -> Tensor:
     """One label a text or pair, Int[B], or a token, Int[B T]; or the right one of N candidates.
 
-    Candidates are `ids` Int[B N T] with `labels` Int[B]. Float labels are a score to regress (mean
-    squared error).
+    Candidates are `ids` Int[B N T] with `labels` Int[B]. Float labels [B] are a score to regress
+    (mean squared error). Float labels [B C], 1 or 0, say of each class whether it holds (binary
+    cross-entropy, the mean over all of them).
     """
+    labels = batch["labels"]
     scores = model(batch["ids"], **inputs(batch))  # B C, B T C or B N
-    if batch["labels"].is_floating_point():
-        return F.mse_loss(scores.float().squeeze(-1), batch["labels"])
-    return cross_entropy(scores.flatten(0, -2), batch["labels"].flatten())
+    if labels.is_floating_point() and labels.ndim == 2:
+        return F.binary_cross_entropy_with_logits(scores.float(), labels)
+    if labels.is_floating_point():
+        return F.mse_loss(scores.float().squeeze(-1), labels)
+    return cross_entropy(scores.flatten(0, -2), labels.flatten())
 
 
 def span(model: nn.Module, batch: Batch) -> Tensor:

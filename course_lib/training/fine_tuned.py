@@ -58,13 +58,14 @@ def load(source: str | Path) -> FineTuned:
         )
     count = model.out.out_features if kind in ("single", "tagging") else None
     names = [str(name) for name in getattr(model, "class_names", None) or range(count or 0)]
-    if kind == "single" and count == 1:
+    multi_label = kind == "single" and model.multi_label
+    if kind == "single" and count == 1 and not multi_label:
         count = None  # one score
         names = []
     takes_pairs = _takes_pairs(source)
     if kind == "single" and takes_pairs:
         kind = "pair"
-    frame = Frame(tokenizer, model.stack.config, kind, classes=count)
+    frame = Frame(tokenizer, model.stack.config, kind, classes=count, multi_label=multi_label)
     return FineTuned(model=model, frame=frame, names=names, takes_pairs=takes_pairs)
 
 
@@ -83,8 +84,9 @@ def predict(tuned: FineTuned | str | Path, data: Iterable[Row]) -> list[Any]:
         data: rows with the columns of its task.
 
     Returns:
-        one entry a row: a class number (`FineTuned.names` says of what), a score, a list of tags,
-        the chosen candidate's number, or a text.
+        one entry a row: a class number (`FineTuned.names` says of what), the numbers of all labels
+        whose probability is above a half, a score, a list of tags, the chosen candidate's number,
+        or a text.
     """
     if not isinstance(tuned, FineTuned):
         tuned = load(tuned)
@@ -94,19 +96,19 @@ def predict(tuned: FineTuned | str | Path, data: Iterable[Row]) -> list[Any]:
     if is_open and rows and "pair" in rows[0]:  # both kinds have the same head
         frame = copy(frame)
         frame.kind = "pair"
-    encoded = frame.rows({**row, **_blank_labels(frame.kind, row)} for row in rows)
+    encoded = frame.rows({**row, **_blank_labels(frame, row)} for row in rows)
     warn_of_cut(encoded, frame.length, "texts")
     predictions, _ = answers(tuned.model, frame, encoded, tuned.names)
     return predictions
 
 
-def _blank_labels(kind: Kind, row: Row) -> dict[str, Any]:
+def _blank_labels(frame: Frame, row: Row) -> dict[str, Any]:
     """Columns that a frame asks for and a prediction does not need."""
-    if kind == "tagging":
+    if frame.kind == "tagging":
         return {"labels": [0] * len(row.get("tokens", ()))}
-    if kind == "span":
+    if frame.kind == "span":
         return {"answer": "", "start": 0, "answers": None}
-    return {"label": 0}
+    return {"label": [] if frame.multi_label else 0}
 
 
 @torch.no_grad()
@@ -139,14 +141,16 @@ def _answer(frame: Frame, row: EncodedRow, out: Any, place: int, names: Sequence
         cut_off = names.index("O") if "O" in names else 0
         tags = scores.argmax(-1).tolist()
         return [names[tags[token] if token >= 0 else cut_off] for token in row.words]
+    if frame.multi_label:
+        return (scores > 0).nonzero().flatten().tolist()  # their probability is above a half
     if frame.classes is None and frame.kind != "choice":
         return scores.squeeze(-1).item()
     return int(scores.argmax())
 
 
-def score(metric: str, predictions: list[Any], truth: list[Any]) -> float:
-    """The predictions' score by a metric of `metrics.METRICS`."""
-    if metric not in metrics.OF_SEQUENCES and isinstance(predictions[0], list):
+def score(metric: str, predictions: list[Any], truth: list[Any], kind: Kind) -> float:
+    """The predictions' score by a metric of `metrics.METRICS`, in a task of this kind."""
+    if metric not in metrics.OF_SEQUENCES and kind == "tagging":
         predictions = list(chain.from_iterable(predictions))
         truth = list(chain.from_iterable(truth))
     return metrics.METRICS[metric](predictions, truth)

@@ -76,7 +76,7 @@ class Result(FineTuned):
         """The test rows' score by another of `metrics.METRICS`: "token_f1" beside exact match, for
         instance.
         """
-        return score(metric, self.predictions, self.truth)
+        return score(metric, self.predictions, self.truth, self.frame.kind)
 
 
 def finetune(
@@ -124,7 +124,7 @@ def finetune(
         history, validation = _run(tuned, data, config, live)
     predictions, truth = answers(tuned, data.frame, data.rows["test"], data.names)
     result = Result(
-        score=score(data.metric, predictions, truth),
+        score=score(data.metric, predictions, truth, data.frame.kind),
         metric=data.metric,
         predictions=predictions,
         truth=truth,
@@ -158,7 +158,7 @@ def _run(
         for step in training:
             if "validation" in data.rows and step.step % batches.per_epoch == 0:
                 pairs = answers(model, data.frame, data.rows["validation"], data.names)
-                validation.append(score(data.metric, *pairs))
+                validation.append(score(data.metric, *pairs, data.frame.kind))
             yield step
 
     loss = losses.span if data.frame.kind == "span" else losses.classification

@@ -23,7 +23,8 @@ class FinetuneConfig:
     Attributes:
         kind: of task; by default what the columns of its rows say.
         classes: names of the labels; by default what the dataset's features say. A "single" or
-            "pair" task with float labels has none: it is a regression.
+            "pair" task with float labels has none: it is a regression. Where the labels are lists,
+            several may hold at once.
         device: where it is trained.
         out: folder for the model, with this config beside it; a decoder's classifier then has no
             bias, as in transformers.
@@ -38,7 +39,7 @@ class FinetuneConfig:
     metric: str | None = setting(
         None,
         "accuracy, f1, matthews, ...; by default accuracy, or entity F1 for entities, exact match"
-        " for spans, Pearson for scores.",
+        " for spans, Pearson for scores, micro F1 for several labels a text.",
     )
     max_length: int | None = setting(
         None, "Tokens of an input, where the model could read more.", at_least=1

@@ -48,13 +48,22 @@ def prepare(
     Raises:
         CourseError: task, tokenizer, body and config do not fit together.
     """
-    kind = config.kind or kind_of(_first_row(task))
+    first = _first_row(task)
+    kind = config.kind or kind_of(first)
+    multi_label = isinstance(first.get("label"), list)
     names = _label_names(kind, task["train"], config.classes)
     _check_tokenizer(tokenizer, body)
-    metric = config.metric or _default_metric(kind, names)
+    metric = config.metric or ("micro_f1" if multi_label else _default_metric(kind, names))
     _check_metric(metric, names)
     classes = len(names) if names else None
-    frame = Frame(tokenizer, body.config, kind, classes=classes, max_length=config.max_length)
+    frame = Frame(
+        tokenizer,
+        body.config,
+        kind,
+        classes=classes,
+        max_length=config.max_length,
+        multi_label=multi_label,
+    )
     rows = {split: frame.rows(data) for split, data in task.items() if split in SPLITS}
     return TaskData(rows, frame, names, metric)
 
@@ -85,7 +94,9 @@ def _label_names(kind: Kind, rows: Iterable[Row], classes: Sequence[str] | None)
     names = _given_names(kind, rows, classes)
     if names is None:
         names = _numbers(kind, list(rows))
-    if names and len(set(names)) < max(2, len(names)):
+    # One label alone can still hold or not, where each row has a list of them.
+    least = 1 if isinstance(next(iter(rows)).get("label"), list) else 2
+    if names and len(set(names)) < max(least, len(names)):
         raise CourseError(
             f"The classes are {', '.join(names)}; there must be two or more, each with its own"
             " name."
@@ -111,7 +122,7 @@ def _numbers(kind: Kind, rows: list[Row]) -> list[str]:
     if isinstance(rows[0].get(column), float):
         return []
     labels = [row[column] for row in rows]
-    if kind == "tagging":
+    if isinstance(labels[0], list):  # of words, or all that hold
         labels = list(chain.from_iterable(labels))
     return [str(number) for number in range(max(labels) + 1)]
 
@@ -129,12 +140,15 @@ def _check_metric(metric: str, names: Sequence[str]) -> None:
 
 
 def _check_tokenizer(tokenizer: Tokenizer, body: Any) -> None:
-    """Whether the tokenizer's tokens are those of the model's table."""
+    """Whether the tokenizer's tokens are those of the model's table.
+
+    A table may have more rows: many are padded to a round number (t5-small: 32,100 of 32,128).
+    """
     rows = body.config.embed.vocab
-    if tokenizer.vocab.size != rows:
+    if tokenizer.vocab.size > rows:
         raise CourseError(
-            f"The tokenizer has {tokenizer.vocab.size} tokens, the model {rows}; they do not belong"
-            " together."
+            f"The tokenizer has {tokenizer.vocab.size} tokens, the model only {rows}; they do not"
+            " belong together."
         )
     known: tuple[str, ...] = getattr(body, "vocabulary", ())
     if tuple(tokenizer.tokens(range(len(known)))) != known:

@@ -8,7 +8,6 @@ import torch
 from torch import nn
 
 from course_lib import families
-from course_lib.data.inputs import MARKS
 from course_lib.errors import CourseError
 from course_lib.families.weight_tables import convert_back
 from course_lib.model import heads
@@ -126,7 +125,8 @@ def build(
         )
 
     is_causal = body.config.causal
-    body = _copy(body, pretrained=config.pretrained, dropout=config.dropout)
+    tokens = data.frame.tokenizer.vocab.size
+    body = _copy(body, tokens, pretrained=config.pretrained, dropout=config.dropout)
     if peft is not None:
         body = cast(Transformer, peft(body))
     under_head = body if on_top is None else cast(Transformer, on_top(body))
@@ -136,6 +136,7 @@ def build(
         bias=config.out is None or not is_causal,
     )
     tuned = HEADS[kind](under_head, head)
+    tuned.multi_label = data.frame.multi_label  # type: ignore[assignment]
 
     if config.pretrained:
         _copy_pooler(model, tuned)
@@ -156,15 +157,19 @@ def _copy_pooler(model: nn.Module, tuned: nn.Module) -> None:
     own_pooler.activation = pooler.activation
 
 
-def _copy(stack: Transformer, *, pretrained: bool, dropout: float | None) -> Transformer:
-    """The same model apart from the original; a decoder's vocabulary grows by the marks of
-    `inputs.with_marks`.
+def _copy(
+    stack: Transformer, tokens: int, *, pretrained: bool, dropout: float | None
+) -> Transformer:
+    """The same model apart from the original.
+
+    Its table has a row for each of the `tokens`, a decoder's marks (`inputs.with_marks`) among
+    them.
     """
     config = stack.config
     if dropout is not None:
         config = replace(config, dropout=dropout, attention_dropout=dropout)
-    extra = MARKS if config.causal else 0
-    config = replace(config, embed=replace(config.embed, vocab=config.embed.vocab + extra))
+    rows = max(tokens, config.embed.vocab)
+    config = replace(config, embed=replace(config.embed, vocab=rows))
     body = Transformer(config)
     if pretrained:
         state = {name: value.detach().float().clone() for name, value in stack.state_dict().items()}

@@ -7,9 +7,11 @@ The ways in:
     zoo.open_model("...")                       either, with its tokenizer
     zoo.load_sentence("path/to/folder")         an encoder of texts (sentence_folders.py)
     zoo.public("minilm")                        a public model by its short name (public.py)
+    zoo.require("...", "masked words")          one that can do it (abilities.py)
 """
 
 from course_lib.zoo import shipped
+from course_lib.zoo.abilities import ABILITIES, require
 from course_lib.zoo.fetching import fetch
 from course_lib.zoo.folders import load_pretrained, save_pretrained, whole_architecture
 from course_lib.zoo.public import Public, available, public
@@ -30,6 +32,7 @@ from course_lib.zoo.shipped import (
 from course_lib.zoo.weights import load_strictly, read_weights
 
 __all__ = [
+    "ABILITIES",
     "FILES",
     "FOLDER",
     "WORDS",
@@ -49,6 +52,7 @@ __all__ = [
     "open_model",
     "public",
     "read_weights",
+    "require",
     "save_pretrained",
     "shipped",
     "whole_architecture",

@@ -4,9 +4,11 @@ The tables stand in `families/`, one file a family; this file only applies them,
 directions.
 """
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NoReturn
 
+import torch
 from torch import nn
 
 from course_lib import families, hub
@@ -15,13 +17,20 @@ from course_lib.errors import CourseError
 from course_lib.families.config_json import check_unread, renamed
 from course_lib.families.family import Family
 from course_lib.families.fields import Values, changed
-from course_lib.families.weight_tables import convert, convert_back, written_out
-from course_lib.files import atomic_write, read_json, write_json
+from course_lib.families.weight_tables import convert, convert_back
+from course_lib.files import atomic_folder, read_json, write_json
 from course_lib.known_fields import Config
 from course_lib.model import heads
 from course_lib.model.config import StackConfig
+from course_lib.model.heads import is_tied
+from course_lib.model.seq2seq import Seq2SeqClassifier
+from course_lib.model.transformer import Transformer
 from course_lib.vocab import Vocab
-from course_lib.zoo.weights import load_strictly, read_weights
+from course_lib.zoo import public_weights
+from course_lib.zoo.public_weights import architecture_named, class_of, fills, fitting
+from course_lib.zoo.weights import load_strictly, read_weights, weight_names
+
+MULTI_LABEL = "multi_label_classification"  # config.json's word for labels that may hold together
 
 
 def load_pretrained(
@@ -29,9 +38,13 @@ def load_pretrained(
 ) -> nn.Module:
     """A model of this course with the weights of a folder in the Hugging Face layout, in eval mode.
 
+    Heads that a file has beside the class's own are left out. A warning says what is left out, and
+    what is new.
+
     Args:
         source: the folder, or the hub's "OWNER/NAME".
-        architecture: the public class to read it as; by default the one that config.json names.
+        architecture: the public class to read it as. A head that the file lacks is then new and
+            random. By default the class that config.json names, or that the file fills.
         build: options for the head, such as classes=3. Without it a classifier's or tagger's
             `class_names` are config.json's, if it names them.
 
@@ -42,31 +55,59 @@ def load_pretrained(
     fields = read_json(folder / "config.json")
     weights = read_weights(folder)
     try:
-        family = families.family(str(fields.get("model_type")))
+        family = _family(fields, weights)
         values = Config(renamed(fields, family.model_type))
-        name = architecture or _architecture_named(values)
+        stored = public_weights.stored(weights, family, families.MODEL_TYPES)
+        weights = stored.weights
+        name = architecture or class_of(architecture_named(values), family, weights)
         if name not in family.architectures:
             known = ", ".join(family.architectures)
             raise CourseError(
                 f"{name!r} is no architecture of {family.model_type}; choose one of {known}."
             )
         config = family.read_config(values)
-        weights = family.bare(weights)
         # Before a model is built that a wrong config.json makes too large.
         _check_size(config, sum(tensor.numel() for tensor in weights.values()))
         _check_sides(values, config)
-        options = changed(values, **build, weights=frozenset(weights))
-        model = family.architectures[name].build(config, options)
+        public = family.architectures[name]
+        ties = public_weights.ties(values, weights, family, public)
+        options = changed(values, **build, **ties, weights=frozenset(weights))
+        model = public.build(config, options)
+        if type(model) in (heads.Classifier, Seq2SeqClassifier):
+            model.multi_label = _is_multi_label(values, model.out.out_features)
         check_unread(values, family.model_type)
     except CourseError as error:
         raise CourseError(f"{folder}/config.json: {error}") from None
     except (KeyError, TypeError, AttributeError) as error:
         _raise_config_error(folder, error)
     table = family.whole_table(name, model)
+    weights = public_weights.without_extra(stored, table, model, family, str(folder))
+    absent = public_weights.absent_head(weights, table, model)
+    if absent and architecture is None:
+        raise CourseError(
+            f"{folder}: the files lack the head of a {name} ({public_weights.some(absent)}); its"
+            " answers would be random. Ask for what they hold, as architecture="
+            f'"{fitting(family, weights)[0]}", or for a new head, as architecture="{name}".'
+        )
+    if absent:
+        weights |= public_weights.new_head(absent, table, model, str(folder))
     load_strictly(model, convert(weights, table, model), str(folder))
     if isinstance(model, heads.Classifier | heads.TokenClassifier) and "classes" not in build:
         model.class_names = _class_names(values)
     return model.eval()
+
+
+def load_body(source: str | Path) -> nn.Module:
+    """The stack below the head of a folder in the Hugging Face layout, whatever its class."""
+    folder = hub.pretrained(source)
+    family = _family(read_json(folder / "config.json"), weight_names(folder))
+    bodies = [name for name, public in family.architectures.items() if not public.has_prefix]
+    # T5's files call the body's weights the same with a head and without one.
+    body = next(iter(bodies), f"{family.name.upper()}Model")
+    stack: Any = load_pretrained(folder, architecture=body).stack
+    if not isinstance(stack, Transformer):
+        raise CourseError(f"{folder}: only one of the two sides of a {family.name} would be read.")
+    return stack
 
 
 def save_pretrained(
@@ -113,35 +154,47 @@ def save_pretrained(
     public_name = family.prefixed(architecture, model)
     weights = convert_back(model.state_dict(), family.whole_table(architecture, model), model)
     named = {public_name(name): tensor for name, tensor in weights.items()}
-    with atomic_write(folder / "model.safetensors", "wb") as file:
-        file.write(save(named, metadata={"format": "pt"}))
-    write_json(folder / "config.json", values)
-    if tokenizer is not None:
-        tokenizer.save(folder, segments=config.embed.segments > 1)
+    with atomic_folder(folder) as new:
+        (new / "model.safetensors").write_bytes(save(named, metadata={"format": "pt"}))
+        write_json(new / "config.json", values)
+        if tokenizer is not None:
+            tokenizer.save(new, segments=config.embed.segments > 1)
 
 
 def whole_architecture(folder: Path) -> str | None:
-    """The public class that leaves nothing of a BERT behind; None: the one of config.json.
+    """The public class that leaves nothing of a folder behind; None: the one of config.json.
 
-    Published files name the masked LM, and hold the next-sentence head with its trained pooler too.
+    Published BERTs name the masked LM, and hold the next-sentence head with its trained pooler too.
+    Other files lack the head that they name.
     """
     values = read_json(folder / "config.json")
-    family = families.family(str(values.get("model_type")))
-    named = family.architectures.get(_architecture_named(values))
-    if named is None or named.head is not heads.MLM:
+    names = dict.fromkeys(weight_names(folder), torch.empty(0))
+    family = _family(values, names)
+    stored = public_weights.stored(names, family).weights.keys()
+    named = family.architectures.get(architecture_named(values))
+    if named is None:
         return None
-    stored = family.bare(read_weights(folder)).keys()
+    if not fills(named, stored):  # a body alone, whatever config.json says
+        return fitting(family, stored)[0]
+    if named.head is not heads.MLM:
+        return None
     for name, architecture in family.architectures.items():
-        if architecture.head is heads.Pretraining and not callable(architecture.table):
-            rows = written_out(architecture.table)
-            needed = {public for public, row in rows.items() if row.ours}
-            return name if needed <= stored else None
+        if architecture.head is heads.Pretraining:
+            return name if fills(architecture, stored) else None
     return None
 
 
-def _architecture_named(values: Values) -> str:
-    """The first class that config.json names, or ""."""
-    return str((values.get("architectures") or [""])[0])
+def _family(values: Values, names: Iterable[str]) -> Family:
+    """The family of a config.json; old ones do not say it, but their class or weights do.
+
+    Args:
+        values: of the config.json.
+        names: of the weights.
+    """
+    model_type = values.get("model_type") or public_weights.model_type(
+        architecture_named(values), names, families.FAMILIES.values()
+    )
+    return families.family(str(model_type))
 
 
 def _check_sides(values: Values, config: StackConfig) -> None:
@@ -182,23 +235,46 @@ def _class_names(values: Values) -> tuple[str, ...] | None:
 def _config_values(
     model: nn.Module, family: Family, architecture: str, config: StackConfig
 ) -> dict[str, Any]:
+    has_output = bool(family.architectures[architecture].output)
+    stack: Any = model.stack
+    is_untied = has_output and not is_tied(model)
+    has_two_tables = not getattr(stack, "one_table", True)
+    ties = {"tie_word_embeddings": False} if is_untied or has_two_tables else {}
     return {
         **family.write_config(config),
+        **ties,
         **family.architectures[architecture].write(model),
         "model_type": family.model_type,
         "architectures": [architecture],
     }
 
 
+def _is_multi_label(values: Values, classes: int) -> bool:
+    """Whether several labels may hold at once.
+
+    Raises:
+        CourseError: it is a task that the course has not.
+    """
+    problem = values.get("problem_type")
+    if problem not in (None, "regression", "single_label_classification", MULTI_LABEL):
+        raise CourseError(f"There is no problem_type {problem!r}.")
+    if problem == "regression" and classes > 1:
+        raise CourseError(f"Several scores at once are not the course's, as here {classes}.")
+    if problem == "single_label_classification" and classes == 1:
+        raise CourseError("problem_type says classes, but there is only one; correct the field.")
+    return problem == MULTI_LABEL
+
+
 def _labels(model: nn.Module) -> dict[str, Any]:
-    """What a classifier's or tagger's classes are called."""
+    """What a classifier's or tagger's classes are called, and whether several may hold at once."""
     out = getattr(model, "out", None)
     if out is None:
         return {}
     names = getattr(model, "class_names", None)
     if names is None:
         names = [f"LABEL_{number}" for number in range(out.out_features)]
-    return {
+    problem = {"problem_type": MULTI_LABEL} if getattr(model, "multi_label", False) else {}
+    return problem | {
         "id2label": dict(enumerate(names)),
         "label2id": {name: number for number, name in enumerate(names)},
     }

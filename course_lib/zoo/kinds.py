@@ -66,9 +66,27 @@ def _head_on_stack(head: Callable[[Transformer], nn.Module]) -> Kind:
     )
 
 
+def _token_head(head: Callable[..., nn.Module]) -> Kind:
+    """The same of a head that gives tokens' logits, by the token vectors or a matrix of its own."""
+
+    def build(config: dict[str, Any], _: dict[str, Any]) -> nn.Module:
+        return head(Transformer(from_dict(config["stack"])), tied=config.get("tied", True))
+
+    def describe(model: Any) -> dict[str, Any]:
+        config = {"stack": to_dict(model.stack.config)}
+        return config if heads.is_tied(model) else config | {"tied": False}
+
+    return Kind(build, describe)
+
+
 def _build_seq2seq(config: dict[str, Any], _: dict[str, Any]) -> Seq2SeqLM:
     encoder = from_dict(config["encoder"]) if "encoder" in config else None
-    stack = EncoderDecoder(from_dict(config["stack"]), encoder=encoder, start=config["start"])
+    stack = EncoderDecoder(
+        from_dict(config["stack"]),
+        encoder=encoder,
+        start=config["start"],
+        one_table=config.get("one_table", True),
+    )
     return Seq2SeqLM(stack, tied=config["tied"], scaled=config["scaled"], bias=config["bias"])
 
 
@@ -81,6 +99,8 @@ def _describe_seq2seq(model: Seq2SeqLM) -> dict[str, Any]:
     config["tied"] = model.head is None
     config["scaled"] = model.scaled
     config["bias"] = model.bias is not None
+    if not model.stack.one_table:
+        config["one_table"] = False
     return config
 
 
@@ -124,9 +144,9 @@ def _fill_vectors(model: WordVectors, weights: dict[str, Tensor], _: str) -> Non
 
 # The class of a model, which config.json calls its head -> its kind.
 KINDS: dict[str, Kind] = {
-    "LM": _head_on_stack(heads.LM),
-    "MLM": _head_on_stack(heads.MLM),
-    "Pretraining": _head_on_stack(heads.Pretraining),
+    "LM": _token_head(heads.LM),
+    "MLM": _token_head(heads.MLM),
+    "Pretraining": _token_head(heads.Pretraining),
     "RTD": _head_on_stack(heads.RTD),
     "Seq2SeqLM": Kind(_build_seq2seq, _describe_seq2seq),
     "Sentence": Kind(_build_sentence, _describe_sentence),

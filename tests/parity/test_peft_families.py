@@ -12,9 +12,10 @@ import transformers
 from course_lib import peft, zoo
 from course_lib.families import MODEL_TYPES
 from tests.parity.public import close, randomise
-from tests.parity.test_config_json import answers, small
+from tests.parity.small_models import Rows, answers, small
 
 IDS = torch.tensor([[5, 9, 30, 7, 8, 2]])
+ROWS = Rows(IDS, torch.ones_like(IDS, dtype=torch.bool))
 TASKS = {
     "ForSequenceClassification": "SEQ_CLS",
     "ForTokenClassification": "TOKEN_CLS",
@@ -66,9 +67,9 @@ def shaken(model):
 
 
 def same(ours, theirs, name):
-    found = answers(ours, name, IDS)
+    found = answers(ours, name, ROWS)
     # What a peft model holds has the public class; it gives the outputs by their names.
-    expected = answers(getattr(theirs, "get_base_model", lambda: theirs)(), name, IDS)
+    expected = answers(getattr(theirs, "get_base_model", lambda: theirs)(), name, ROWS)
     return len(found) == len(expected) and all(map(close, found, expected))
 
 
@@ -125,12 +126,12 @@ def test_our_own_updates_load_there(model_type, name, setting, tmp_path):
     what = {"model_type": model_type, "architecture": name}
     base(model_type, name).save_pretrained(tmp_path / "base")
     ours = zoo.load_pretrained(tmp_path / "base")
-    plain = answers(ours, name, IDS)
+    plain = answers(ours, name, ROWS)
     ours.stack = method(ours.stack, rank=2, alpha=3)
     if name.endswith(("ForMaskedLM", "ForPreTraining")):
         method(ours, "attn.k", rank=2, alpha=3)  # peft cannot train the tied output along
     shaken(ours)
-    assert not all(map(close, answers(ours, name, IDS), plain)), "the updates do nothing"
+    assert not all(map(close, answers(ours, name, ROWS), plain)), "the updates do nothing"
     peft.save_pretrained(ours, tmp_path / "ours", **what)
     theirs = public.PeftModel.from_pretrained(
         base(model_type, name), tmp_path / "ours", is_trainable=True

@@ -9,6 +9,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer import losses as theirs_losses
 from sentence_transformers.sentence_transformer import modules
 
+from course_lib.analysis.retrieval import Index
 from course_lib.data.embedders import encode
 from course_lib.data.text_batches import text_batch
 from course_lib.data.tokenizers import Tokenizer, train_wordpiece
@@ -147,9 +148,12 @@ def test_an_older_folder_and_its_settings(tokenizer, tmp_path):
         ("1_Pooling", {"pooling_mode": ["mean", "max"]}, r"mean \+ max"),
         ("1_Pooling", {"pooling_mode": "weightedmean"}, "weightedmean"),
         ("1_Pooling", {"include_prompt": False}, "prompt"),
-        ("2_Dense", {"use_residual": True}, "residual"),
+        ("2_Dense", {"use_residual": True}, "use_residual False, not True"),
         ("2_Dense", {"activation_function": "torch.nn.modules.activation.Softplus"}, "activation"),
-        ("2_Dense", {"module_input_name": "token_embeddings"}, "other inputs"),
+        ("2_Dense", {"module_input_name": "token_embeddings"}, "module_input_name sentence_emb"),
+        ("2_Dense", {"rank": 4}, "rank is 4, and the course does not know what"),
+        ("1_Pooling", {"weights": [1, 2]}, "weights is"),
+        ("3_Normalize", {"module_input_name": "token_embeddings"}, "module_input_name"),
     ],
 )
 def test_what_is_not_known_is_refused(path, change, message, tokenizer, tmp_path):
@@ -160,15 +164,100 @@ def test_what_is_not_known_is_refused(path, change, message, tokenizer, tmp_path
         load_sentence(folder)
 
 
-def test_a_foreign_module_and_lower_case_are_refused(tokenizer, tmp_path):
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("pooling.Pooling", "bow.BoW", "Transformer, BoW"),
+        ("sentence_transformers.base.modules.transformer", "custom_st", "which is code"),
+        ('"path": "1_Pooling"', '"path": "../1_Pooling"', "a place of its own"),
+        ('"idx": 1', '"kwargs": ["task"], "idx": 1', "kwargs is"),
+    ],
+)
+def test_a_foreign_module_is_refused(old, new, message, tokenizer, tmp_path):
     _, folder = public(tmp_path, tokenizer)
-    settings = folder / "sentence_bert_config.json"
-    settings.write_text(json.dumps({"max_seq_length": 8, "do_lower_case": True}))
-    with pytest.raises(CourseError, match="lower case"):
-        load_sentence(folder)
     listed = folder / "modules.json"
-    listed.write_text(listed.read_text().replace("pooling.Pooling", "bow.BoW"))
-    with pytest.raises(CourseError, match="Transformer, BoW"):
+    assert old in listed.read_text()
+    listed.write_text(listed.read_text().replace(old, new))
+    with pytest.raises(CourseError, match=message):
+        load_sentence(folder)
+
+
+def test_lower_case_before_the_tokenizer(tokenizer, tmp_path):
+    """Also where the tokenizer itself tells cases apart."""
+    cased = train_wordpiece([" ".join(TEXTS), " ".join(TEXTS).upper()] * 5, 120, lowercase=False)
+    _, folder = public(tmp_path, cased)
+    settings = {"max_seq_length": 8, "do_lower_case": True}
+    (folder / "sentence_bert_config.json").write_text(json.dumps(settings))
+    theirs = SentenceTransformer(str(folder), device="cpu").eval()
+    shouted = [text.upper() for text in TEXTS]
+    expected = torch.from_numpy(theirs.encode(shouted, show_progress_bar=False))
+    assert close(encode(load_sentence(folder), shouted), expected)
+    assert close(encode(load_sentence(folder), TEXTS), expected)
+
+
+# A field of the folder's files, and another value.
+FIELDS = {
+    "sentence_bert_config.json": {
+        "max_seq_length": 5,
+        "do_lower_case": True,
+        "transformer_task": "fill-mask",
+        "module_output_name": "sentence_embedding",
+        "modality_config": {"text": {"method": "forward", "method_output_name": "pooler_output"}},
+        "processing_kwargs": {"text": {"truncation": False}},
+        "unpad_inputs": False,
+        "query_length": 3,
+        "document_length": 3,
+        "query_expansion": {"token": "[MASK]"},
+    },
+    "1_Pooling/config.json": {
+        "pooling_mode": "cls",
+        "include_prompt": False,
+        "embedding_dimension": 16,
+    },
+    "config_sentence_transformers.json": {
+        "prompts": {"query": "a dog ", "document": ""},
+        "default_prompt_name": "query",
+        "similarity_fn_name": "dot",
+        "__version__": {"sentence_transformers": "2.0.0"},
+        "model_type": "SentenceTransformer",
+    },
+    "tokenizer_config.json": {"model_max_length": 6},
+}
+
+
+@pytest.mark.parametrize(
+    ("file", "field"), [(file, name) for file in FIELDS for name in FIELDS[file]]
+)
+def test_a_field_that_changes_their_vectors_changes_ours_or_is_refused(
+    file, field, tokenizer, tmp_path
+):
+    _, folder = public(tmp_path, tokenizer, "all")
+    path = folder / file
+    values = json.loads(path.read_text()) if path.exists() else {}
+    if field == "default_prompt_name":
+        values["prompts"] = {"query": "a dog ", "document": ""}
+    path.write_text(json.dumps(values | {field: FIELDS[file][field]}))
+    try:
+        ours = load_sentence(folder)
+    except CourseError:
+        return
+    theirs = SentenceTransformer(str(folder), device="cpu").eval()
+    assert close(encode(ours, TEXTS), vectors(theirs))
+    assert ours.similarity == theirs.similarity_fn_name
+
+
+def test_a_search_compares_vectors_as_the_folder_says(tokenizer, tmp_path):
+    theirs, folder = public(tmp_path, tokenizer, "max")  # its vectors have lengths of their own
+    for name in ("cosine", "dot"):
+        settings = {"similarity_fn_name": name}
+        (folder / "config_sentence_transformers.json").write_text(json.dumps(settings))
+        theirs.similarity_fn_name = name
+        index = Index(TEXTS, embedder=load_sentence(folder))
+        expected = theirs.similarity(vectors(theirs)[:1], vectors(theirs))[0]
+        for hit in index.search(TEXTS[0], len(TEXTS), how="dense"):
+            assert hit.score == pytest.approx(expected[hit.number].item(), abs=1e-5)
+    (folder / "config_sentence_transformers.json").write_text('{"similarity_fn_name": "manhattan"}')
+    with pytest.raises(CourseError, match="compared by cosine, dot here, not by manhattan"):
         load_sentence(folder)
 
 
