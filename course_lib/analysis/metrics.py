@@ -10,7 +10,7 @@ import string
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any
 
 from course_lib.errors import CourseError
@@ -86,8 +86,9 @@ def entity_f1(predictions: Sequence[Sequence[str]], truth: Sequence[Sequence[str
     """F1 over whole entities, CoNLL's score, as conlleval counts.
 
     The borders and the type must both be right. Tags are O, B-X and I-X; ends of entities may be
-    E-X or L-X, entities of one word S-X or U-X (BILOU). An I-X that continues nothing begins an
-    entity, as in CoNLL 2003's own tags (IOB1).
+    E-X or L-X, entities of one word S-X or U-X (BILOU). Where there is one type, the tags may be O,
+    B and I alone. An I-X that continues nothing begins an entity, as in CoNLL 2003's own tags
+    (IOB1).
 
     Raises:
         CourseError: if a tag is none of these.
@@ -103,8 +104,8 @@ def entity_f1(predictions: Sequence[Sequence[str]], truth: Sequence[Sequence[str
 
 def _seqeval_tags(tags: Sequence[str]) -> list[str]:
     """Tags as seqeval knows them: S and E in place of U and L."""
-    names = {"U-": "S-", "L-": "E-"}
-    return [names.get(tag[:2], tag[:2]) + tag[2:] for tag in tags]
+    names = {"U": "S", "L": "E"}
+    return [names.get(tag[0], tag[0]) + tag[1:] for tag in tags]
 
 
 def check_tags(tags: Iterable[str]) -> None:
@@ -114,11 +115,49 @@ def check_tags(tags: Iterable[str]) -> None:
         CourseError: if there is one.
     """
     for tag in tags:
-        if not re.match(r"O$|[BIESLU]-", tag):
+        if not is_entity_tag(tag) and tag != "O":
             raise CourseError(
                 f"There is a tag {tag!r}; tags of entities are O, B-PER, I-PER and the like. For"
                 " other tags take the metric accuracy."
             )
+
+
+def is_entity_tag(tag: str) -> bool:
+    """Whether this is a tag of a word in an entity: B-PER, or B where there is one type."""
+    return re.match(r"[BIESLU](-|$)", tag) is not None
+
+
+def count_odd_rows(rows: Iterable[Sequence[str]]) -> int:
+    """How many rows have a tag that cannot follow the one before it, by the rows' own scheme.
+
+    The scheme is BILOU (or IOBES) where there are its tags. It is IOB1 where every B-X divides two
+    entities of one type. Else it is IOB2, where each entity begins with B-X.
+
+    Args:
+        rows: tags of entities.
+    """
+    rows = [["O", *tags, "O"] for tags in rows]
+    pairs = [list(pairwise(tags)) for tags in rows]
+    has_ends = any(tag[0] in "SUEL" for tags in rows for tag in tags)
+    divides = [_continues(before, tag) for row in pairs for before, tag in row if tag[0] == "B"]
+    if has_ends:
+        return sum(any(_breaks_bilou(before, tag) for before, tag in row) for row in pairs)
+    if all(divides):
+        return 0
+    return sum(
+        any(tag[0] == "I" and not _continues(before, tag) for before, tag in row) for row in pairs
+    )
+
+
+def _continues(before: str, tag: str) -> bool:
+    """Whether a tag has the type of an entity that may go on."""
+    return before[0] in "BI" and before[1:] == tag[1:]
+
+
+def _breaks_bilou(before: str, tag: str) -> bool:
+    """Whether an entity is left without its end, or gone on with without its beginning."""
+    is_inside = tag[0] in "IEL"
+    return is_inside != (before[0] in "BI") or (is_inside and not _continues(before, tag))
 
 
 def exact_match(predictions: Sequence[str], truth: Answers) -> float:
@@ -284,6 +323,10 @@ METRICS: dict[str, Callable[[Sequence[Any], Sequence[Any]], float]] = {
     "macro_f1": partial(f1, macro=True),
     "micro_f1": micro_f1,
 }
+# What each kind of answer is scored by.
+OF_CLASSES = ("accuracy", "f1", "macro_f1", "matthews")
+OF_SCORES = ("pearson", "spearman")
+OF_TEXTS = ("exact_match", "token_f1", "bleu", "rouge1", "rouge2", "rougeL")
 # These score rows of tags or labels. To the others a tagger's rows are one long list.
 OF_SEQUENCES = {"entity_f1", "micro_f1"}
 

@@ -3,6 +3,8 @@
 """
 
 import re
+import warnings
+from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,12 +13,14 @@ import typer
 
 from course_lib.commands.options import Columns, Device, Model, Threads, named, options_of
 from course_lib.commands.screen import print_table, progress
-from course_lib.errors import CourseError
+from course_lib.errors import CourseError, CourseWarning
 from course_lib.files import locked
 from course_lib.training.finetune_config import FinetuneConfig
 
 if TYPE_CHECKING:
     from course_lib.data import columns as mapping
+
+Row = Mapping[str, Any]  # in the course's columns
 
 
 @options_of(FinetuneConfig)
@@ -53,6 +57,7 @@ def finetune(
         "train": data.task(task, n=n, columns=wanted, seed=config.seed),
         "test": data.task(task, split=test, columns=wanted, seed=config.seed),
     }
+    _warn_of_copies(rows["train"], rows["test"], test)
     # The last batch of an epoch may be smaller.
     steps = config.epochs * -(-len(rows["train"]) // config.batch)
     lock = nullcontext() if out is None else locked(out)
@@ -79,6 +84,24 @@ def finetune(
     )
     if out is not None:
         print(f"written to {out}")
+
+
+def _warn_of_copies(train: Iterable[Row], test: Iterable[Row], split: str) -> None:
+    """Warn of test rows that the model learns by heart."""
+
+    def inputs(row: Row) -> str:
+        return repr([row.get(name) for name in ("text", "pair", "tokens", "choices")])
+
+    learned = set(map(inputs, train))
+    copies = [row for row in test if inputs(row) in learned]
+    if copies and split == "train":
+        warnings.warn("The score is that of the training rows.", CourseWarning, stacklevel=2)
+    elif copies:
+        warnings.warn(
+            f"{len(copies):,} of the {split} rows are training rows, too; the score is too good.",
+            CourseWarning,
+            stacklevel=2,
+        )
 
 
 def predict(

@@ -1,5 +1,7 @@
 """A task's rows as a model reads them, and what its labels are called."""
 
+import re
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
@@ -8,7 +10,7 @@ from course_lib.analysis import metrics
 from course_lib.data.columns import Row
 from course_lib.data.inputs import EncodedRow, Frame, kind_of
 from course_lib.data.tokenizers import Tokenizer
-from course_lib.errors import CourseError
+from course_lib.errors import CourseError, CourseWarning
 from course_lib.model.config import Kind
 from course_lib.training.finetune_config import FinetuneConfig
 
@@ -54,7 +56,7 @@ def prepare(
     names = _label_names(kind, task["train"], config.classes)
     _check_tokenizer(tokenizer, body)
     metric = config.metric or ("micro_f1" if multi_label else _default_metric(kind, names))
-    _check_metric(metric, names)
+    _check_metric(metric, kind, names, multi_label)
     classes = len(names) if names else None
     frame = Frame(
         tokenizer,
@@ -65,6 +67,9 @@ def prepare(
         multi_label=multi_label,
     )
     rows = {split: frame.rows(data) for split, data in task.items() if split in SPLITS}
+    if metric == "entity_f1":
+        for split, encoded in rows.items():
+            _warn_of_odd_tags(encoded, names, split)
     return TaskData(rows, frame, names, metric)
 
 
@@ -131,12 +136,45 @@ def _column(kind: Kind) -> str:
     return "labels" if kind == "tagging" else "label"
 
 
-def _check_metric(metric: str, names: Sequence[str]) -> None:
-    """Before the training, and not after it."""
+def _check_metric(metric: str, kind: Kind, names: Sequence[str], multi_label: bool) -> None:
+    """Refuse a metric of other answers before the training, and not after it."""
     if metric not in metrics.METRICS:
         raise CourseError(f"There is no metric {metric!r}; there are {', '.join(metrics.METRICS)}.")
+    fitting: tuple[str, ...] = metrics.OF_CLASSES
+    if kind == "tagging":
+        fitting = (*metrics.OF_CLASSES, "entity_f1")
+    elif multi_label:
+        fitting = ("micro_f1",)
+    elif kind == "span":
+        fitting = metrics.OF_TEXTS
+    elif kind in ("single", "pair") and not names:
+        fitting = metrics.OF_SCORES
+    if metric not in fitting:
+        raise CourseError(
+            f"The metric {metric} does not fit the task's answers; there are {', '.join(fitting)}."
+        )
+    if metric == "f1" and kind != "choice" and len(names) != 2:
+        raise CourseError(
+            f"f1 is of the class 1 of two, and this task has {len(names)}; take macro_f1."
+        )
     if metric == "entity_f1":
         metrics.check_tags(names)
+
+
+def _is_tag(name: str) -> bool:
+    return name == "O" or metrics.is_entity_tag(name)
+
+
+def _warn_of_odd_tags(rows: Sequence[EncodedRow], names: Sequence[str], split: str) -> None:
+    """Warn of sentences whose tags break the rules of their scheme, or mix two."""
+    odd = metrics.count_odd_rows([names[label] for label in row.truth] for row in rows)
+    if odd:
+        warnings.warn(
+            f"{odd:,} of {len(rows):,} {split} sentences have tags that do not follow one another,"
+            " such as I-PER behind O; entity F1 counts what they name, as conlleval does.",
+            CourseWarning,
+            stacklevel=4,
+        )
 
 
 def _check_tokenizer(tokenizer: Tokenizer, body: Any) -> None:
@@ -159,6 +197,17 @@ def _default_metric(kind: Kind, names: Sequence[str]) -> str:
     if kind == "span":
         return "exact_match"
     if kind == "tagging":
-        is_entities = any(name.startswith(("B-", "I-", "S-", "U-")) for name in names)
-        return "entity_f1" if is_entities else "accuracy"
+        has_types = any(name.startswith(("B-", "I-", "S-", "U-")) for name in names)
+        has_one_type = "O" in names and all(len(name) == 1 for name in names)
+        if has_types or (has_one_type and all(map(_is_tag, names))):
+            return "entity_f1"
+        spelled = [name for name in names if re.fullmatch(r"(?i)[biu][-_]\w+|\w+[-_][biu]", name)]
+        if spelled:
+            warnings.warn(
+                f"The tag {spelled[0]!r} looks like one of entities, which is written B-PER; the"
+                " score is the accuracy of single words.",
+                CourseWarning,
+                stacklevel=4,
+            )
+        return "accuracy"
     return "accuracy" if names or kind == "choice" else "pearson"

@@ -51,6 +51,31 @@ def test_an_entity_counts_only_with_both_borders_and_its_type() -> None:
     assert metrics.entity_f1([["B-PER", "I-LOC", "O"]], [["B-PER", "I-PER", "O"]]) == 0
 
 
+def test_tags_without_types_are_entities_of_one_type() -> None:
+    true = [["B", "I", "O", "B"]]
+    assert metrics.entity_f1(true, true) == 1
+    assert metrics.entity_f1([["B", "O", "O", "B"]], true) == 0.5
+    assert metrics.entity_f1([["B", "L", "O", "U"]], true) == 1
+
+
+@pytest.mark.parametrize(
+    ("rows", "odd"),
+    [
+        (["B-X I-X O B-X"], 0),
+        (["I-X I-X O I-Y"], 0),  # IOB1
+        (["I-X B-X O I-X I-Y"], 0),
+        (["B-X I-X O", "O I-X O"], 1),  # IOB2 with a slip, or IOB1 mixed in
+        (["B-X I-X O", "B-X I-Y O"], 1),
+        (["U-X O B-X I-X L-X"], 0),
+        (["S-X B-X E-X S-X"], 0),
+        (["B-X O", "L-X O", "B-X B-X L-X", "B-X I-Y L-X", "I-X L-X", "U-X L-X", "U-X"], 6),
+        (["B I O", "O O I"], 1),
+    ],
+)
+def test_rows_whose_tags_do_not_follow_one_another(rows: list[str], odd: int) -> None:
+    assert metrics.count_odd_rows([row.split() for row in rows]) == odd
+
+
 @pytest.mark.parametrize(
     ("said", "true", "em", "f1"),
     [

@@ -132,3 +132,22 @@ def test_rows_without_answers_are_asked_about(predict: Call, tmp_path: Path) -> 
     (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
     code, _, err = predict("choice", tmp_path / "a.jsonl")
     assert code == 1 and "Row 1 has 3 choices and row 0 has 2" in err
+
+
+def test_finetune_says_which_test_rows_it_has_learned(
+    call: Call, tmp_path: Path, models: Path
+) -> None:
+    (tmp_path / "train.csv").write_text("text,label\nanna saw,x\nthe mill,y\n")
+    (tmp_path / "test.csv").write_text("text,label\nanna saw,x\nthe judge,y\n")
+    tune = ("finetune", str(models / "single"), "--task", str(tmp_path), "--epochs", "1")
+    code, _, err = call(*tune, "--device", "cpu")
+    assert code == 0 and "1 of the test rows are training rows, too" in err, err
+    code, out, err = call(*tune, "--test", "train", "--device", "cpu")
+    assert code == 0 and "The score is that of the training rows" in err
+    assert "longer" not in out
+    long = "anna saw the judge " * 20
+    (tmp_path / "test.csv").write_text(f"text,label\n{long},x\nthe judge,y\n")
+    code, out, err = call(*tune, "--device", "cpu")
+    assert (
+        code == 0 and "1 test rows are longer than the model reads" in out and "too good" not in err
+    )

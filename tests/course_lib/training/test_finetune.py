@@ -11,12 +11,13 @@ import torch
 from course_lib import zoo
 from course_lib.data.inputs import Frame
 from course_lib.data.tokenizers import Tokenizer, train_bpe, train_wordpiece
-from course_lib.errors import CourseError
+from course_lib.errors import CourseError, CourseWarning
 from course_lib.families import family
 from course_lib.files import read_json
 from course_lib.model import heads
 from course_lib.model.config import EmbedConfig, Kind, Learned, Pool, StackConfig
 from course_lib.model.transformer import Transformer
+from course_lib.training import task_data
 from course_lib.training.finetune import (
     FinetuneConfig,
     Live,
@@ -422,6 +423,7 @@ def test_another_models_tokenizer_of_equal_size_is_refused() -> None:
         (["O", "B-PER", "I-PER"], "entity_f1"),
         (["O", "I-PER"], "entity_f1"),  # CoNLL 2003's own tags
         (["O", "U-PER"], "entity_f1"),
+        (["O", "B", "I"], "entity_f1"),
         (["NOUN", "VERB"], "accuracy"),
     ],
 )
@@ -434,3 +436,48 @@ def test_tags_of_entities_are_scored_as_entities(names: list[str], metric: str) 
     task = {"train": rows, "test": rows}
     once = FinetuneConfig(classes=names, epochs=1)
     assert finetune(model, task, tokenizer, once).metric == metric
+
+
+NAMES = {"tagging": ["O", "B-X", "I-X"], "single": ["a", "b", "c"], "score": None, "span": None}
+MISFITS = [
+    ("single", "token_f1"),
+    ("single", "pearson"),
+    ("single", "entity_f1"),
+    ("single", "f1"),  # of three classes
+    ("tagging", "pearson"),
+    ("score", "accuracy"),
+    ("span", "accuracy"),
+]
+
+
+@pytest.mark.parametrize(("kind", "metric"), MISFITS)
+def test_a_metric_of_other_answers_is_refused_before_training(kind: str, metric: str) -> None:
+    names = NAMES[kind]
+    made = {
+        "tagging": {"tokens": ["a"], "labels": [0]},
+        "single": {"text": "a", "label": 0},
+        "score": {"text": "a", "label": 0.5},
+        "span": {"text": "a", "pair": "b", "answer": "b", "start": 0},
+    }[kind]
+    task = {"train": [made], "test": [made]}
+    body = Transformer(stack(WORDPIECE).config)
+    config = FinetuneConfig(classes=names, metric=metric, epochs=1)
+    with pytest.raises(CourseError, match=r"does not fit the task's answers|take macro_f1"):
+        task_data.prepare(task, WORDPIECE, body, config)
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (["O", "B-X", "I-X"], "1 of 2 train sentences have tags that do not follow one another"),
+        (["O", "B_X", "I_X"], "The tag 'B_X' looks like one of entities, which is written B-PER"),
+        (["O", "X-B", "X-I"], "The tag 'X-B' looks like one of entities"),
+    ],
+)
+def test_odd_tags_are_named_before_training(names: list[str], said: str) -> None:
+    rows = [{"tokens": ["a", "b"], "labels": labels} for labels in ([1, 2], [0, 2])]
+    body = Transformer(stack(WORDPIECE).config)
+    with pytest.warns(CourseWarning, match=said):
+        task_data.prepare(
+            {"train": rows, "test": rows[:1]}, WORDPIECE, body, FinetuneConfig(classes=names)
+        )
