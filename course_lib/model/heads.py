@@ -1,5 +1,16 @@
 """The layers on top of a stack: one small module for each kind of prediction.
 
+    head                 answers                                        first in
+    LM                   which token is next?                           GPT
+    MLM                  which tokens are hidden?                       BERT
+    Pretraining          these, and does the second text follow?        BERT
+    RTD                  which tokens were replaced?                    ELECTRA
+    Pooled               a vector of the text                           BERT
+    Classifier           one label for a text, or for two               GPT, BERT
+    MultipleChoice       which of N continuations?                      GPT, BERT
+    TokenClassifier      one label a token                              BERT
+    QuestionAnswering    where does the answer start and end?           BERT
+
 Every head owns its `stack`, takes ids [B, T] and options as `Transformer.run` does, and returns
 logits. `LM`, `MLM` and `Pretraining` also take `loss_mask`, Bool[B, T]: the positions to predict.
 Their logits are then [N, V], for those N positions alone, because the output matrix is most of a

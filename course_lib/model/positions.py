@@ -16,7 +16,17 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from course_lib.errors import CourseError
-from course_lib.model import config as c
+from course_lib.model.config import (
+    Alibi,
+    Disentangled,
+    Learned,
+    NoPosition,
+    Rope,
+    Shaw,
+    Sinusoidal,
+    StackConfig,
+    T5Buckets,
+)
 
 
 class Position(nn.Module):
@@ -108,7 +118,7 @@ def distance(q_pos: Int[Tensor, "#B Tq"], k_pos: Int[Tensor, "#B Tk"]) -> Int[Te
 class LearnedPosition(Position):
     """One trained vector a position (Gehring et al. 2017; BERT, GPT)."""
 
-    def __init__(self, config: c.Learned, width: int) -> None:
+    def __init__(self, config: Learned, width: int) -> None:
         super().__init__()
         self.table = nn.Embedding(config.length, width)
 
@@ -135,7 +145,7 @@ class SinusoidalPosition(Position):
 
     frequencies: Tensor
 
-    def __init__(self, config: c.Sinusoidal, width: int) -> None:
+    def __init__(self, config: Sinusoidal, width: int) -> None:
         super().__init__()
         self.width = width
         steps = torch.arange(0, width, 2, dtype=torch.float32)  # 2i: 0, 2, 4, ...
@@ -159,7 +169,7 @@ class RopePosition(Position):
 
     frequencies: Tensor
 
-    def __init__(self, config: c.Rope, dh: int) -> None:
+    def __init__(self, config: Rope, dh: int) -> None:
         super().__init__()
         self.dh = dh
         self.interleaved = config.interleaved
@@ -170,19 +180,22 @@ class RopePosition(Position):
         angles = pos[:, None, :, None].float() * self.frequencies  # B 1 T Dh/2
         cos = angles.cos().to(x.dtype)
         sin = angles.sin().to(x.dtype)
+
+        # The pairs (a, b): neighbours, or one component of each half.
         if self.interleaved:
-            a = x[..., 0::2]
+            a = x[..., 0::2]  # B H T Dh/2
             b = x[..., 1::2]
         else:
             a, b = x.chunk(2, dim=-1)
-        turned_a = a * cos - b * sin  # B H T Dh/2
+
+        turned_a = a * cos - b * sin
         turned_b = a * sin + b * cos
         if self.interleaved:
             return torch.stack((turned_a, turned_b), dim=-1).flatten(-2)  # B H T Dh
         return torch.cat((turned_a, turned_b), dim=-1)
 
     def with_base(self, base: float) -> Position:
-        return RopePosition(c.Rope(base, self.interleaved), self.dh)
+        return RopePosition(Rope(base, self.interleaved), self.dh)
 
 
 class T5BucketsPosition(Position):
@@ -192,7 +205,7 @@ class T5BucketsPosition(Position):
     that grow logarithmically up to `max_distance`.
     """
 
-    def __init__(self, config: c.T5Buckets, heads: int, causal: bool) -> None:
+    def __init__(self, config: T5Buckets, heads: int, causal: bool) -> None:
         super().__init__()
         self.buckets = config.buckets
         self.max_distance = config.max_distance
@@ -203,8 +216,8 @@ class T5BucketsPosition(Position):
 
     def bucket(self, distance: Tensor) -> Tensor:
         """The bucket number of each key-minus-query distance; integers of any shape."""
+        # 1. Left and right. The second half of the buckets is for keys to the right.
         if self.bidirectional:
-            # The second half of the buckets is for keys to the right.
             buckets = self.buckets // 2
             offset = (distance > 0).long() * buckets
             far = distance.abs()
@@ -212,7 +225,10 @@ class T5BucketsPosition(Position):
             buckets = self.buckets
             offset = torch.zeros_like(distance)
             far = (-distance).clamp(min=0)
-        exact = buckets // 2  # below this distance, each has a bucket of its own
+
+        # 2. Near and far. Below `exact`, each distance has a bucket of its own; above, a bucket's
+        #    width grows with the distance.
+        exact = buckets // 2
         ratio = far.clamp(min=1).float() / exact
         share = torch.log(ratio) / math.log(self.max_distance / exact)  # 1 at max_distance
         large = exact + (share * (buckets - exact)).long()
@@ -237,7 +253,7 @@ class ShawPosition(Position):
     scores_use_query = True
     changes_values = True
 
-    def __init__(self, config: c.Shaw, dh: int) -> None:
+    def __init__(self, config: Shaw, dh: int) -> None:
         super().__init__()
         self.clip = config.clip
         self.key_table = nn.Embedding(2 * config.clip + 1, dh)
@@ -294,7 +310,7 @@ class DisentangledPosition(Position):
 
     scores_use_query = True
 
-    def __init__(self, config: c.Disentangled, width: int, dropout: float) -> None:
+    def __init__(self, config: Disentangled, width: int, dropout: float) -> None:
         super().__init__()
         self.clip = config.clip
         self.table = nn.Embedding(2 * config.clip, width)
@@ -309,7 +325,7 @@ class DisentangledPosition(Position):
         own: nn.Module | None = None,
     ) -> Tensor:
         assert q is not None and k is not None and own is not None
-        # No distance is larger than the text: rows beyond it are not projected.
+        # No distance is larger than the text, so rows beyond it need not be projected.
         span = min(self.clip, k_pos.shape[1])
         rows = self.table.weight[self.clip - span : self.clip + span]  # 2*span D
         index = (span - distance(q_pos, k_pos)).clamp(0, 2 * span - 1)  # B or 1, Tq Tk
@@ -325,7 +341,7 @@ class Crosswise(nn.Module):
     Both are scaled as q_i . k_j is.
     """
 
-    def __init__(self, config: c.StackConfig, position: c.Disentangled) -> None:
+    def __init__(self, config: StackConfig, position: Disentangled) -> None:
         super().__init__()
         inner = config.heads * config.dh
         self.heads = config.heads
@@ -370,30 +386,30 @@ class Crosswise(nn.Module):
         return x.view(len(x), self.heads, -1).permute(1, 2, 0)
 
 
-def in_layer(config: c.StackConfig) -> nn.Module | None:
+def in_layer(config: StackConfig) -> nn.Module | None:
     """The weights that a position scheme has in each layer; None for all but DeBERTa's."""
-    if isinstance(config.position, c.Disentangled):
+    if isinstance(config.position, Disentangled):
         return Crosswise(config, config.position)
     return None
 
 
-def build(config: c.StackConfig) -> Position:
+def build(config: StackConfig) -> Position:
     """The module for `config.position`."""
     embed_width = config.embed.width or config.width
     match config.position:
-        case c.Learned() as position:
+        case Learned() as position:
             return LearnedPosition(position, embed_width)
-        case c.Sinusoidal() as position:
+        case Sinusoidal() as position:
             return SinusoidalPosition(position, embed_width)
-        case c.Rope() as position:
+        case Rope() as position:
             return RopePosition(position, config.dh)
-        case c.T5Buckets() as position:
+        case T5Buckets() as position:
             return T5BucketsPosition(position, config.heads, config.causal)
-        case c.Shaw() as position:
+        case Shaw() as position:
             return ShawPosition(position, config.dh)
-        case c.Alibi():
+        case Alibi():
             return AlibiPosition(config.heads)
-        case c.Disentangled() as position:
+        case Disentangled() as position:
             return DisentangledPosition(position, config.width, config.dropout)
-        case c.NoPosition():
+        case NoPosition():
             return Position()
