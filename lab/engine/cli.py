@@ -1,16 +1,15 @@
 """`python -m course_lib claims`: which claims there are, what became of them, and how to find out
 again.
+
+A command imports what it needs when it runs, so that `--help` is quick.
 """
 
 import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
-import rich
 import typer
 
-from classroom.records import ledger, report
-from classroom.records.record import RESULTS, write
 from course_lib.commands.options import Device
 from course_lib.errors import CourseError
 
@@ -26,6 +25,11 @@ _Results = Annotated[
 @app.command("list")
 def show(lesson: _Lesson = None, out: _Results = None) -> None:
     """Show the claims, which of them have a record, and its verdict."""
+    import rich
+
+    from classroom.records import ledger, report
+    from classroom.records.record import RESULTS
+
     chosen = ledger.read() if lesson is None else {each.id for each in ledger.of_lesson(lesson)}
     rows = [row for row in report.overview(out or RESULTS) if row[0].id in chosen]
     rich.print(report.rich_table(rows, why=False), report.tally(rows), sep="\n")
@@ -59,6 +63,8 @@ def run_claims(
 
     Example: python -m course_lib claims run gelu-converges bert-size --jobs 2
     """
+    from classroom.records import ledger, report
+    from classroom.records.record import RESULTS
     from lab.engine import run
     from lab.engine.lab import PLANS
 
@@ -88,6 +94,8 @@ def run_claims(
 @app.command("judge")
 def judge(out: _Results = None) -> None:
     """Apply the ledger's rules to every record's figures again."""
+    from classroom.records import report
+    from classroom.records.record import RESULTS, write
     from lab.engine.run import judge_again
 
     folder = out or RESULTS
@@ -108,6 +116,11 @@ def tell(
     out: _Results = None,
 ) -> None:
     """Show all records with their reasons."""
+    import rich
+
+    from classroom.records import report
+    from classroom.records.record import RESULTS
+
     rows = report.overview(out or RESULTS)
     rich.print(
         report.rich_table([row for row in rows if row[1] is not None]), report.tally(rows), sep="\n"

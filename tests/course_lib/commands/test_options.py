@@ -1,5 +1,7 @@
 """The fields of a config as options of a command."""
 
+import subprocess
+import sys
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -68,3 +70,21 @@ def test_bounds_are_kept() -> None:
     app.command()(options_of(Recipe)(lambda **options: None))
     codes = [CliRunner().invoke(app, ["--flour", grams]).exit_code for grams in ("0", "1", "901")]
     assert codes == [2, 0, 2]
+
+
+@pytest.mark.parametrize("words", [["--help"], ["pretrain", "--help"], ["finetune", "--help"]])
+def test_help_is_quick_because_it_needs_no_torch(words: list[str]) -> None:
+    code = """
+import sys
+from course_lib.__main__ import main
+try:
+    main()
+except SystemExit:
+    pass
+print({"torch", "numpy", "transformers"} & set(sys.modules), file=sys.stderr)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words], capture_output=True, text=True, timeout=600
+    )
+    assert done.returncode == 0 and "Usage" in done.stdout
+    assert done.stderr.strip() == "set()"
