@@ -4,7 +4,7 @@ A user says which column is which by `columns=`, in a command by `--columns`: th
 the file's, as in text=review,label=stars. Further words describe the file:
 
     header=no           the first line is a row; columns then have numbers from 0
-    separator=semicolon what stands between the cells: comma, semicolon or tab
+    separator=semicolon what stands between the cells: comma, semicolon, bar or tab
     quotes=yes          quotes hold a cell together; no: they are part of the text
     no_label=-|N/A      rows with these labels are left out (class=- says that it is a class)
     scores=yes          the labels are numbers with a meaning, even if they are whole; no: classes
@@ -27,12 +27,12 @@ Placed = tuple[str, Record | None]
 
 OURS = ("text", "pair", "label", "tokens", "labels", "choices", "answers", "target")
 ANSWERS = ("label", "labels", "target", "answers")  # what a model is to say
-SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t"}
+SEPARATORS = {"comma": ",", "semicolon": ";", "bar": "|", "tab": "\t"}
 DESCRIPTIONS = ("header", "separator", "quotes", "no_label", "class", "scores")
 # Words that say "no label" in some published data, and name a class in other data; in small
 # letters. -100 is what PyTorch's loss leaves out.
 DOUBTFUL = (
-    *("-", "--", "?", "_", "-1", "-100"),
+    *("-", "--", "\N{EN DASH}", "\N{EM DASH}", "?", "_", "-1", "-100"),
     *("n/a", "#n/a", "n.a.", "na", "<na>", "nan", "none", "null", "nil"),
 )
 SHOWN = 20  # characters of a cell in a message
@@ -112,6 +112,9 @@ def mapped(columns: Columns) -> Mapped:
             raise CourseError(
                 f"the course has no column {name!r}; its columns are {', '.join(OURS)}."
             )
+    sources = [theirs for name, theirs in columns.items() if name in OURS]
+    if len(set(sources)) < len(sources):
+        raise CourseError(f"the columns {columns} name one of the file's twice.")
     separator = columns.get("separator")
     if separator not in (None, *SEPARATORS):
         raise CourseError(f"separator is {', '.join(SEPARATORS)}, not {separator!r}.")
@@ -252,7 +255,7 @@ def row(record: Record, names: Mapping[str, str], is_score: bool | None = None) 
     except KeyError as error:
         raise CourseError(f"there is no {error}; it has {', '.join(record)}.") from None
     for name in ("text", "pair", "target"):
-        if name in out and not (isinstance(out[name], str) and out[name].strip()):
+        if name in out and not (isinstance(out[name], str) and any(map(_is_seen, out[name]))):
             fault = "empty" if out[name] == "" else f"{_short(out[name])} instead of text"
             advice = "correct it, or choose another column"
             if isinstance(out[name], dict | list):
@@ -273,6 +276,11 @@ def row(record: Record, names: Mapping[str, str], is_score: bool | None = None) 
     elif "label" in out:
         out["label"] = label(out["label"], is_score)
     return out
+
+
+def _is_seen(character: str) -> bool:
+    """Whether a reader would see it; not a blank, and not one of the signs without a width."""
+    return character.isprintable() and not character.isspace()
 
 
 def label(value: Any, is_score: bool | None = None) -> str | float:
@@ -333,7 +341,7 @@ def answer(passage: str, answers: Any) -> Row:
     except (KeyError, TypeError, ValueError):
         raise CourseError("its answers are not in SQuAD's form.") from None
     for text, start in pairs:
-        if not isinstance(text, str) or not isinstance(start, int):
+        if not isinstance(text, str) or not isinstance(start, int) or isinstance(start, bool):
             raise CourseError("its answers are not in SQuAD's form.")
         if not text or start < 0 or passage[start : start + len(text)] != text:
             raise CourseError(

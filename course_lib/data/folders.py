@@ -205,7 +205,7 @@ def _single(path: Path, split: str, door: Door) -> Found:
         return Found(PARALLEL, [bare])
     if door == "corpus" and (parallel or not ending):
         return Found(TEXT, [path])
-    with path.open("rb") as file:
+    with readers.PACKED.get(path.suffix.lower(), open)(path, "rb") as file:
         readers.refuse_no_text(path, file)
     raise CourseError(
         f"{path}: its name does not tell its format; give it one of the endings {' '.join(ENDING)}."

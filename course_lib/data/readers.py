@@ -14,7 +14,8 @@ import json
 import lzma
 import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
 from itertools import chain, groupby, islice, pairwise, zip_longest
 from pathlib import Path
 from typing import IO, Any, cast
@@ -39,6 +40,8 @@ Reader = Callable[
 PACKED: dict[str, Callable[..., IO[bytes]]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}  # type: ignore[dict-item]
 # characters; a longer text becomes several documents, so that no file has to fit into memory
 PIECE = 4_000_000
+# What the last column of tagged words is called in a header.
+TAG_COLUMNS = ("tag", "tags", "label", "labels", "ner", "ner_tag", "ner_tags", "pos", "upos")
 # WikiText: one "=" is an article's title, more are its sections
 ARTICLE = re.compile(r"^ ?= [^=](.*[^=])? = ?$")
 # Project Gutenberg puts these lines around the text of a book.
@@ -62,6 +65,12 @@ NO_TEXT = {
     b"\x1f\x8b": "packed by gzip; end its name with .gz",
     b"BZh91AY": "packed by bzip2; end its name with .bz2",
     b"\xfd7zXZ": "packed by xz; end its name with .xz",
+    b"\x28\xb5\x2f\xfd": "packed by zstd; unpack it",
+    b"7z\xbc\xaf": "an archive; unpack it",
+    b"Rar!": "an archive; unpack it",
+    b"{\\rtf": "an RTF file; save it as text",
+    b"<!DOCTYPE html": "a web page; fetch the file that it shows, or save the page as text",
+    b"<html": "a web page; fetch the file that it shows, or save the page as text",
     b"version https://git-lfs": "a placeholder of Git LFS; fetch the file itself by git lfs pull",
 }
 LANGUAGE = re.compile(r"[a-z]{2,3}(_[A-Z]{2})?")
@@ -249,6 +258,9 @@ def read_conll(path: Path, wanted: Mapped | None = None) -> Iterator[Placed]:
         CourseError: a line has another number of columns than the first word.
     """
     width, tags = _columns_and_tags(path)
+    first_tag = next(iter(tags), "")
+    if tags[first_tag] == 1 and first_tag.casefold() in TAG_COLUMNS:
+        raise CourseError(f"{path}: its first line, with {first_tag!r}, is a header; remove it.")
     for lines in _sentences(path, skip="-DOCSTART-"):
         rows = [(number, line, _words(line)) for number, line in lines]
         rows = [row for row in rows if not _is_comment(row[1], row[2], width, tags)]
@@ -263,21 +275,21 @@ def read_conll(path: Path, wanted: Mapped | None = None) -> Iterator[Placed]:
         yield f"line {rows[0][0]}", dict(zip(names, map(list, columns), strict=True))
 
 
-def _columns_and_tags(path: Path) -> tuple[int, set[str]]:
+def _columns_and_tags(path: Path) -> tuple[int, Counter[str]]:
     """How many columns the words have, and the tags of those that do not begin with "#"."""
     width = 0
-    tags = set()
+    tags: Counter[str] = Counter()
     for lines in _sentences(path, skip="-DOCSTART-"):
         for _, line in lines:
             cells = _words(line)
             if not line.startswith("#"):
                 width = width or len(cells)
-                tags.add(cells[-1])
+                tags[cells[-1]] += 1
     # Where every line begins with "#", all are words.
     return width or len(_words(line)), tags
 
 
-def _is_comment(line: str, cells: list[str], width: int, tags: set[str]) -> bool:
+def _is_comment(line: str, cells: list[str], width: int, tags: Collection[str]) -> bool:
     """ "# id 7" has another number of columns than the words; "#tag O" and "# O" are words.
 
     "# newdoc" has two columns, too, but its tag is no other word's. (A pound sign is tagged "#".)
@@ -286,7 +298,7 @@ def _is_comment(line: str, cells: list[str], width: int, tags: set[str]) -> bool
         return False
     if len(cells) != width or re.match("#(begin|end) document", line):  # CoNLL 2012
         return True
-    return line.startswith("# ") and bool(tags) and cells[-1] not in tags | {"#", "O"}
+    return line.startswith("# ") and bool(tags) and cells[-1] not in (*tags, "#", "O")
 
 
 def _words(line: str) -> list[str]:
@@ -308,7 +320,7 @@ def read_conllu(path: Path, wanted: Mapped | None = None) -> Iterator[Placed]:
     for lines in _sentences(path):
         first = f"line {lines[0][0]}"
         text = ""
-        words = []
+        words: list[list[str]] = []
         for number, line in lines:
             if line.startswith("#"):
                 if re.match(r"# *text =", line):
@@ -318,9 +330,15 @@ def read_conllu(path: Path, wanted: Mapped | None = None) -> Iterator[Placed]:
             if len(cells) != 10:
                 message = f"expected 10 fields with tabs between, found {len(cells)}."
                 raise wrong(path, f"line {number}", message)
-            if cells[0].isdigit():  # 3-4 is a contraction of two words, 3.1 an empty node
-                words.append(cells)
-        heads = [int(cells[6]) if cells[6].isdigit() else -1 for cells in words]
+            if re.fullmatch(r"[0-9]+[-.][0-9]+", cells[0]):
+                continue  # 3-4 is a contraction of two words, 3.1 an empty node
+            if cells[0] != str(len(words) + 1):
+                message = f"word {len(words) + 1} of its sentence is numbered {cells[0]!r}."
+                raise wrong(path, f"line {number}", message)
+            if not re.fullmatch("[0-9]+|_", cells[6]):
+                raise wrong(path, f"line {number}", f"the head {cells[6]!r} is no number.")
+            words.append(cells)
+        heads = [-1 if cells[6] == "_" else int(cells[6]) for cells in words]
         if any(head > len(words) for head in heads):
             raise wrong(path, first, f"the head {max(heads)} is no word of its sentence.")
         if not words:

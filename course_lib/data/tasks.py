@@ -148,18 +148,29 @@ def has_labels(source: str | Path) -> bool:
 
 
 def held_out(source: str | Path, *, columns: Columns | None = None) -> str:
-    """The split to score on: "test" if it is there with its labels, else "validation"."""
+    """The split to score on: "test" if it is there with its labels, else "validation".
+
+    Labels such as -1 in the first test row are none, if there is a validation split.
+    """
     name = str(source)
     if generated(name.partition("/")[0]) is not None:
         return "test"
     wanted = None if columns is None else shapes.mapped(columns)
+    first: Row | None = None
+    with suppress(CourseError):
+        opened = open_source(name, "test", "task", streaming=True)
+        first = Rows(opened, name, wanted).first("test")
+    label = None if first is None else str(first.get("label")).casefold()
+    if first is not None and (label not in DOUBTFUL or (wanted and wanted.classes)):
+        return "test"
     try:
-        Rows(open_source(name, "test", "task", streaming=True), name, wanted).first("test")
-    except CourseError:
         opened = open_source(name, "validation", "task", streaming=True)
         Rows(opened, name, wanted).first("validation")
-        return "validation"
-    return "test"
+    except CourseError:
+        if first is None:
+            raise
+        return "test"
+    return "validation"
 
 
 class Rows:
@@ -341,11 +352,31 @@ def _classes(rows: Rows, first: Row, split: str) -> Sequence[str]:
     flat = list(
         chain.from_iterable(label if isinstance(label, list) else [label] for label in labels)
     )
+    if "tokens" not in first:
+        _check_lists(labels, rows.source)
     _check_doubtful(flat, rows)
     _check_numbers(flat, rows)
     names = classes(labels, rows.source)
     _warn_of_odd_classes(names, rows.source)
     return names
+
+
+def _check_lists(labels: Sequence[Any], source: str) -> None:
+    """Refuse lists of labels that are 0 and 1 for each class, and lists among single labels."""
+    lists = [label for label in labels if isinstance(label, list)]
+    if lists and len(lists) < len(labels):
+        raise CourseError(
+            f"{source}: some labels are lists and some are not; write a list in each row, with one"
+            " label or several."
+        )
+    lengths = set(map(len, lists))
+    values = set(map(str, chain.from_iterable(lists)))
+    are_flags = len(lengths) == 1 and lengths != {1} and values <= {"0", "1", "0.0", "1.0"}
+    if are_flags:
+        raise CourseError(
+            f"{source}: its labels are lists such as {lists[0]!r}, perhaps 0 or 1 for each class;"
+            " write the names of the labels that hold."
+        )
 
 
 def _check_doubtful(labels: Sequence[Any], rows: Rows) -> None:
@@ -371,10 +402,11 @@ def _check_numbers(labels: Sequence[Any], rows: Rows) -> None:
     if rows.shape.is_score is not None:
         return
     words = {str(label) for label in labels}
-    if all(map(_is_comma_number, words)):
+    odd = sorted(word for word in words if _is_odd_number(word))
+    if odd and all(_is_odd_number(word) or shapes.is_number(word) for word in words):
         raise CourseError(
-            f"{rows.source}: its labels are written as {min(words)!r}; write numbers with a point"
-            " and without a sign, or add scores=no to the columns if they are classes."
+            f"{rows.source}: its labels are written as {odd[0]!r}; write numbers with a point and"
+            " without other signs, or add scores=no to the columns if they are classes."
         )
     if not all(map(shapes.is_number, words)) or any(not float(w).is_integer() for w in words):
         return
@@ -393,9 +425,11 @@ def _check_numbers(labels: Sequence[Any], rows: Rows) -> None:
     )
 
 
-def _is_comma_number(word: str) -> bool:
-    """Whether this is a number as 2,5 or 85%."""
-    return re.fullmatch(r"[-+]?[0-9]+(,[0-9]+)?\s*%?", word) is not None and not word.isdigit()
+def _is_odd_number(word: str) -> bool:
+    """Whether this is a number as 2,5 or 85% or $5, or one with a typographer's minus."""
+    minus = "\N{MINUS SIGN}\N{EN DASH}"
+    pattern = rf"[-+{minus}]?[$€£]?\s*[0-9]+([.,][0-9]+)*\s*[%$€£]?"
+    return re.fullmatch(pattern, word) is not None and not shapes.is_number(word)
 
 
 def _warn_of_odd_classes(names: Sequence[str], source: str) -> None:
@@ -439,8 +473,11 @@ def _numbered(rows: Rows, names: Sequence[str]) -> Iterator[Row]:
         except ValueError:
             text = row.get("text") or " ".join(row["tokens"])
             among = f"among {', '.join(names[:20])}" if names else "a number, as other scores are"
+            advice = ""
+            if any(str(label).casefold() in DOUBTFUL for label in labels):
+                advice = "; if it says that there is no label, add no_label= to the columns"
             raise CourseError(
-                f"{place}: the label {row[column]!r} of {text[:40]!r} is not {among}."
+                f"{place}: the label {row[column]!r} of {text[:40]!r} is not {among}{advice}."
             ) from None
         yield {**row, column: numbers if are_many else numbers[0]}
 

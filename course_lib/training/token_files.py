@@ -133,6 +133,9 @@ def _check_other_run(
     if old_note is None or not config.resume or not has_run:
         return
     changes = []
+    if "format" not in old_note:
+        changes.append("written by an earlier version of the course")
+        note = {key: value for key, value in note.items() if key in old_note}
     for key in note:
         old = old_note.get(key)
         if key == "content" and old != note[key]:

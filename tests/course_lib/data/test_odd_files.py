@@ -78,6 +78,7 @@ READ = {
         [('"a" b', "x"), ('"c', "y")],
     ),
     "a blank before quotes": ("a.csv", HEADER + 'a, "x"\nb, y\n', [("a", "x"), ("b", "y")]),
+    "bars": ("a.csv", "text|label\na, b|x\nc|y\n", [("a, b", "x"), ("c", "y")]),
     "Mac lines": ("a.csv", "text,label\ra,x\rb,y\r", [("a", "x"), ("b", "y")]),
     "marks from -2 to 2": (
         "a.csv",
@@ -231,6 +232,41 @@ REFUSED = {
         r"its lines look like words with a tag each; if they are, end its name with \.conll",
     ),
     "words and tags in a table": ("a.tsv", "Ann\tB-PER\nran\tO\n", r"end its name with \.conll"),
+    "packed by zstd": ("a.csv.zst", b"\x28\xb5\x2f\xfda", "is packed by zstd; unpack it"),
+    "a web page": ("a.csv", "<!DOCTYPE html>\n<html>\n", "is a web page; fetch the file that it"),
+    "a header over tags": (
+        "a.conll",
+        "token tag\nAnn B-PER\nran O\n",
+        "its first line, with 'tag', is a header; remove it",
+    ),
+    "sentences without a line between": (
+        "a.conllu",
+        "".join(f"1\t{word}\t_\tX\tX\t_\t0\troot\t_\t_\n" for word in ("Go", "on")),
+        "line 2: word 2 of its sentence is numbered '1'",
+    ),
+    "a head that is no number": (
+        "a.conllu",
+        "1\tGo\t_\tX\tX\t_\t-3\troot\t_\t_\n",
+        "line 1: the head '-3' is no number",
+    ),
+    "a text that nobody sees": (
+        "a.csv",
+        HEADER + "\u200b,x\n",
+        "line 2: the text is .* instead of",
+    ),
+    "money": ("a.csv", HEADER + "a,$5\nb,3\n", r"its labels are written as '\$5'"),
+    "a typographer's minus": ("a.csv", HEADER + "a,\u22121\nb,1\n", "are written as '\u22121'"),
+    "0 or 1 for each class": (
+        "a.jsonl",
+        '{"text": "a", "label": [1, 0]}\n{"text": "b", "label": [1, 1]}\n',
+        "perhaps 0 or 1 for each class; write the names of the labels that hold",
+    ),
+    "lists among labels": (
+        "a.jsonl",
+        '{"text": "a", "label": "x"}\n{"text": "b", "label": ["x", "y"]}\n',
+        "some labels are lists and some are not",
+    ),
+    "true as a place": ("a.json", squad(True), "question 7: its answers are not in SQuAD's form"),
     "a word that the loss leaves out": (
         "a.jsonl",
         '{"tokens": ["a", "b"], "labels": [0, -100]}\n',
@@ -307,6 +343,23 @@ def test_a_header_is_no_row_where_columns_are_numbers(tmp_path: Path) -> None:
         with pytest.raises(CourseError, match="add header=yes to the columns if it is a header"):
             data.task(file, columns=numbers)
         assert rows(file, columns=numbers | {"header": "yes"})[0][0] == "a"
+
+
+def test_a_column_is_named_once(tmp_path: Path) -> None:
+    file = write(tmp_path / "a.csv", f"{HEADER}a,x\nb,y\n")
+    with pytest.raises(CourseError, match="name one of the file's twice"):
+        data.task(file, columns={"text": "text", "label": "text"})
+
+
+@pytest.mark.parametrize("label", ["-", "-1", "N/A"])
+def test_a_test_split_may_hide_its_labels(tmp_path: Path, label: str) -> None:
+    write(tmp_path / "train.csv", f"{HEADER}a,x\nb,y\n")
+    write(tmp_path / "test.csv", f"{HEADER}c,{label}\nd,{label}\n")
+    assert data.held_out(tmp_path) == "test"
+    with pytest.raises(CourseError, match="if it says that there is no label, add no_label="):
+        data.task(tmp_path, split="test")
+    write(tmp_path / "dev.csv", f"{HEADER}c,x\n")
+    assert data.held_out(tmp_path) == "validation"
 
 
 def test_descriptions_are_obeyed_without_columns(tmp_path: Path) -> None:
