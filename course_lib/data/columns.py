@@ -53,6 +53,7 @@ class Mapped:
         classes: doubtful labels that are classes.
         is_score: whether the label is a number with a meaning, even if it is whole; None: what
             the labels say.
+        is_corpus: whether nothing but the text is wanted.
     """
 
     columns: Columns = field(default_factory=dict)
@@ -62,6 +63,7 @@ class Mapped:
     no_label: tuple[str, ...] = ()
     classes: tuple[str, ...] = ()
     is_score: bool | None = None
+    is_corpus: bool = False
 
     def names(self, record: Record) -> dict[str, str]:
         """Ours -> theirs, numbers replaced by the record's names."""

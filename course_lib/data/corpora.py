@@ -116,7 +116,7 @@ def _texts(records: Iterable[Placed], column: str | None) -> Iterator[Row]:
 
 def _documents(files: folders.Found, column: str | None) -> Iterator[Row]:
     """The texts of files; in pieces where they are few or as long as books."""
-    wanted = None if column is None else Mapped(columns={"text": column})
+    wanted = Mapped(columns={} if column is None else {"text": column}, is_corpus=True)
     rows = _texts(files.records(wanted), column)
     head = []  # the first few texts decide
     size = 0  # their characters

@@ -594,6 +594,12 @@ def _has_header(path: Path, start: list[tuple[int, list[str]]], wanted: Mapped |
             )
         return not numbers
     if formats.of_columns(dict.fromkeys(first), labelled=False) is None:
+        if wanted is not None and wanted.is_corpus:
+            raise CourseError(
+                f"{path}: which column is the text is not known. It begins: {' | '.join(first)}."
+                ' Name it by column="NAME", in a command --column NAME; a table without a header'
+                " needs one."
+            )
         if all(_is_tagged(cells) for cells in [first, *others]):
             raise CourseError(
                 f"{path}: its lines look like words with a tag each; if they are, end its name with"

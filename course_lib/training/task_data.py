@@ -67,6 +67,8 @@ def prepare(
         multi_label=multi_label,
     )
     rows = {split: frame.rows(data) for split, data in task.items() if split in SPLITS}
+    if metric in metrics.OF_SCORES and len(rows["test"]) < 2:
+        raise CourseError("A correlation needs two test rows or more.")
     if metric == "entity_f1":
         for split, encoded in rows.items():
             _warn_of_odd_tags(encoded, names, split)

@@ -108,7 +108,8 @@ def _read_note(out: Path) -> dict[str, Any]:
     """What the folder's tokens, or the tokenizer that was learned for them, are made from."""
     file = out / MADE_FROM
     if file.is_file():
-        return dict(read_json(file))
+        note = read_json(file)
+        return note if isinstance(note, dict) else {}
     return TokenStore.open(out / "tokens").note if _has_tokens(out) else {}
 
 

@@ -395,6 +395,13 @@ def test_texts_that_are_missing_are_left_out_of_a_corpus(tmp_path: Path) -> None
         data.corpus(tmp_path / "a.parquet", column="number")
 
 
+def test_a_corpus_asks_for_one_column(tmp_path: Path) -> None:
+    file = write(tmp_path / "a.csv", "Satz,Note\na b,1\nc d,2\n")
+    with pytest.raises(CourseError, match=r"begins: Satz \| Note\. Name it by .* --column NAME;"):
+        data.corpus(file)
+    assert data.corpus(file, column="Satz")["text"][:] == ["a b", "c d"]
+
+
 COMMENTS = {
     "two words": "# id\nAnn B-PER\nran O\n\n# id\nBob B-PER\n",
     "one word": "#id=7\nAnn B-PER\nran O\n\n#id=8\nBob B-PER\n",

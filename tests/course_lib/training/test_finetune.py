@@ -466,6 +466,13 @@ def test_a_metric_of_other_answers_is_refused_before_training(kind: str, metric:
         task_data.prepare(task, WORDPIECE, body, config)
 
 
+def test_a_correlation_of_one_row_is_refused_before_training() -> None:
+    rows = [{"text": "a", "label": 0.5}, {"text": "b", "label": 1.5}]
+    body = Transformer(stack(WORDPIECE).config)
+    with pytest.raises(CourseError, match="A correlation needs two test rows or more"):
+        task_data.prepare({"train": rows, "test": rows[:1]}, WORDPIECE, body, FinetuneConfig())
+
+
 @pytest.mark.parametrize(
     ("names", "said"),
     [

@@ -180,6 +180,10 @@ def test_tokens_are_made_again_where_their_text_or_tokenizer_is_another(tmp_path
     words(model="bert", cased=True)
     assert Tokenizer.load(tmp_path / "out").vocab.mask is not None
 
+    # damaged notes are no notes
+    (tmp_path / "out" / "tokens" / "made_from.json").write_text("[1]")
+    assert "dog" in words()
+
     # a tokenizer that someone has put there is kept
     own = Tokenizer.load(tmp_path / "out")
     own.save(tmp_path / "mine")
