@@ -72,7 +72,7 @@ class Size:
 
 
 @dataclass(frozen=True)
-class Frame:
+class SpecialTokens:
     """What stands around the text of a row.
 
     Attributes:
@@ -93,7 +93,7 @@ class StoredBatches(Source):
         documents: tokens, or texts.
         tokenizer: of the texts.
         corrupt: what is asked of a batch.
-        frame: the special tokens of a row.
+        special: the special tokens of a row, and how far rows overlap.
         size: of rows and batches.
     """
 
@@ -102,14 +102,14 @@ class StoredBatches(Source):
         documents: Documents,
         tokenizer: Tokenizer,
         corrupt: Corruption,
-        frame: Frame,
+        special: SpecialTokens,
         size: Size,
     ) -> None:
-        marks = len(frame.before) + len(frame.after)
-        if size.length <= marks + frame.overlap:
+        marks = len(special.before) + len(special.after)
+        if size.length <= marks + special.overlap:
             raise CourseError(
                 f"Rows of length {size.length} have no room for text; give at least"
-                f" {marks + frame.overlap + 1}."
+                f" {marks + special.overlap + 1}."
             )
         if not isinstance(documents, TokenStore):
             documents = encode_corpus(documents, tokenizer)
@@ -117,13 +117,16 @@ class StoredBatches(Source):
         self.corrupt = corrupt
         self.size = size
         self.pad = tokenizer.vocab.pad or 0
-        self.before = np.array(frame.before, np.int64)
-        self.after = np.array(frame.after, np.int64)
-        starts = self.store.starts
-        self.cut = pieces(starts, size.length - marks, frame.overlap)  # document, start, stop
+        self.before = np.array(special.before, np.int64)
+        self.after = np.array(special.after, np.int64)
+
+        # Where the rows are cut: each one's document, its first token, and the one behind its last.
+        self.cut = pieces(self.store.starts, size.length - marks, special.overlap)  # rows 3
+        document, start, stop = self.cut.T
         # With an overlap, only a document's first row has special tokens.
-        self.marked = (self.cut[:, 1] == starts[self.cut[:, 0]]) | (frame.overlap == 0)
-        lengths = self.cut[:, 2] - self.cut[:, 1] + marks * self.marked
+        is_first = start == self.store.starts[document]
+        self.marked = is_first | (special.overlap == 0)
+        lengths = stop - start + marks * self.marked
         self.plan = BatchPlan(lengths, size.rows, size.tokens, size.seed, size.length)
         self.steps = self.plan.steps
 
@@ -154,8 +157,8 @@ class DocumentBatches(StoredBatches):
 
     def __init__(self, documents: Documents, tokenizer: Tokenizer, **size: Any) -> None:
         start = [] if tokenizer.vocab.bos is None else [tokenizer.vocab.bos]
-        frame = Frame(before=start, overlap=1)
-        super().__init__(documents, tokenizer, collate.causal, frame, Size(**size))
+        special = SpecialTokens(before=start, overlap=1)
+        super().__init__(documents, tokenizer, collate.causal, special, Size(**size))
 
 
 class WindowBatches(Source):
@@ -224,8 +227,8 @@ class CorruptedBatches(StoredBatches):
     ) -> None:
         cls, sep = cls_and_sep(tokenizer)
         corrupt = corrupt or corruption("masked", tokenizer)
-        frame = Frame(before=[cls], after=[sep])
-        super().__init__(documents, tokenizer, corrupt, frame, Size(**size))
+        special = SpecialTokens(before=[cls], after=[sep])
+        super().__init__(documents, tokenizer, corrupt, special, Size(**size))
 
 
 def cls_and_sep(tokenizer: Tokenizer) -> tuple[int, int]:
