@@ -1,10 +1,12 @@
-"""Files that are either the old version or the new one, never half of one."""
+"""Files and folders that are either the old version or the new one, never half of one."""
 
+import errno
 import glob
 import json
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -17,6 +19,9 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
+HAS_LOCKS: bool = fcntl is not None
+SAVED = ".saved"  # in a folder: files of `atomic_folder` on the way to their places
+DAY = 86400  # seconds
 # the checkout: data/, notebooks/, build/ stand beside the packages
 COURSE = Path(__file__).resolve().parents[1]
 # checkpoints and texts: inside an installed package (setup.py puts them there), or the checkout's
@@ -29,66 +34,17 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
     """A path to write to, in a new folder beside `path`; what was written becomes `path`.
 
     This happens by one rename when the block ends without an error. After a crash, a full disk or a
-    SIGKILL the previous file is as it was.
+    SIGKILL the previous file is as it was. A link stays one: the file that it names is written.
 
     Raises:
         CourseError: the file cannot be written.
     """
-    path = Path(path)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(
-            dir=path.parent, prefix=f".{path.name}.", suffix=".tmp"
-        ) as folder:
-            written = Path(folder) / path.name
-            yield written
-            with written.open("r+b") as file:
-                os.fsync(file.fileno())  # on the disk before it takes the place of the old one
-            mask = os.umask(0o022)  # the only way to read it is to set it
-            os.umask(mask)
-            written.chmod(0o666 & ~mask)  # safetensors writes for the owner only
-            written.replace(path)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise CourseError(
-            f"Could not write {path}: {reason}. The earlier file, if any, is unchanged."
-        ) from error
-
-
-@contextmanager
-def atomic_folder(folder: str | Path) -> Iterator[Path]:
-    """A new folder to write to, beside `folder`; its files become those of `folder`.
-
-    This happens when the block ends without an error. A folder that is new appears whole, by one
-    rename. In one that exists each file takes the place of the earlier one; other files stay. What
-    a killed process left is removed. Only the folder's one writer may call this.
-
-    Raises:
-        CourseError: a file cannot be written.
-    """
-    folder = Path(folder)
-    sweep(folder)
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(
-            dir=folder.parent, prefix=f".{folder.name}.", suffix=".tmp"
-        ) as place:
-            new = Path(place) / folder.name
-            new.mkdir()
-            yield new
-            for file in new.iterdir():
-                with file.open("r+b") as written:
-                    os.fsync(written.fileno())  # on the disk before it has its name
-            if folder.exists():
-                for file in sorted(new.iterdir()):
-                    file.replace(folder / file.name)
-            else:
-                new.replace(folder)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise CourseError(
-            f"Could not write {folder}: {reason}. What was there is unchanged."
-        ) from error
+    path = Path(os.path.realpath(path))
+    with _said_by_course(path), scratch_folder(path) as folder:
+        written = folder / path.name
+        yield written
+        _secure(written)
+        written.replace(path)
 
 
 @contextmanager
@@ -100,32 +56,180 @@ def atomic_write(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
 
 
 @contextmanager
-def locked(folder: str | Path) -> Iterator[None]:
+def atomic_folder(folder: str | Path) -> Iterator[Path]:
+    """A new folder to write files in; they take their places in `folder` together.
+
+    Whoever reads `folder` by `read_json` finds all the old files or all the new ones, even if this
+    process is killed. Files of other names stay.
+
+        with atomic_folder("build/model") as new:
+            write_json(new / "config.json", {})
+            (new / "model.safetensors").write_bytes(b"")
+
+    Raises:
+        CourseError: the files cannot be written.
+    """
+    folder = Path(os.path.realpath(folder))
+    with _said_by_course(folder):
+        finish_save(folder)
+        with scratch_folder(folder / SAVED) as scratch:
+            new = scratch / "new"
+            new.mkdir()
+            yield new
+            for file in new.rglob("*"):
+                if file.is_file():
+                    _secure(file)
+            # From this rename on the new files count, wherever they lie.
+            while True:
+                try:
+                    new.replace(folder / SAVED)
+                    break
+                except OSError as error:
+                    if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                        raise
+                    finish_save(folder)  # of another process
+        finish_save(folder)
+
+
+def finish_save(folder: Path) -> None:
+    """Move the files of a save that was killed in its last step to their places.
+
+    Raises:
+        CourseError: they cannot be moved.
+    """
+    saved = folder / SAVED
+    if not saved.is_dir():
+        return
+    inside = _inside(saved)
+    with _said_by_course(folder):
+        for path in inside:
+            if not path.is_dir():
+                target = folder / path.relative_to(saved)
+                with suppress(FileNotFoundError):  # another process was quicker
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    path.replace(target)
+    for path in (*reversed(inside), saved):
+        with suppress(OSError):  # another process has saved again: its files stay
+            path.rmdir()
+
+
+def _inside(saved: Path) -> list[Path]:
+    """All that is in a folder, which another process may be emptying."""
+    while saved.is_dir():
+        with suppress(FileNotFoundError):
+            return sorted(saved.rglob("*"))
+    return []
+
+
+@contextmanager
+def scratch_folder(path: Path) -> Iterator[Path]:
+    """A new folder beside `path`, with its parents; it is removed at the end.
+
+    Those that killed processes left are removed, too. A process that lives holds a lock on its own.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    start = f".{path.name.lstrip('.')}."
+    for leftover in path.parent.glob(f"{glob.escape(start)}*.tmp"):
+        with suppress(OSError):  # its process lives, or another one removes it
+            _remove_leftover(leftover)
+    folder, lock = _new_folder(path.parent, start)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        if lock is not None:
+            os.close(lock)
+
+
+def _new_folder(parent: Path, start: str) -> tuple[Path, int | None]:
+    """A folder whose name begins so, and its lock."""
+    while True:
+        folder = Path(tempfile.mkdtemp(dir=parent, prefix=start, suffix=".tmp"))
+        # Another process may take it for a leftover before it is locked. Then we make another one.
+        with suppress(FileNotFoundError, BlockingIOError):
+            lock = _lock_folder(folder)
+            if folder.exists():
+                return folder, lock
+            if lock is not None:
+                os.close(lock)
+
+
+def _lock_folder(folder: Path) -> int | None:
+    """Hold a lock on a folder, until the number that this returns is closed.
+
+    Returns:
+        None, if the system has no such locks.
+
+    Raises:
+        BlockingIOError: another process holds it.
+    """
+    if not HAS_LOCKS:
+        return None
+    lock = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(lock)
+        if isinstance(error, BlockingIOError):
+            raise
+        return None  # a file system without locks
+    return lock
+
+
+def _remove_leftover(leftover: Path) -> None:
+    """Remove what a killed process left; without locks, only what is older than a day."""
+    is_old = time.time() - leftover.stat().st_mtime > DAY
+    lock = _lock_folder(leftover)
+    if lock is not None or is_old:
+        if leftover.is_dir():
+            shutil.rmtree(leftover, ignore_errors=True)
+        else:
+            leftover.unlink()
+    if lock is not None:
+        os.close(lock)
+
+
+def _secure(file: Path) -> None:
+    """Wait until a file is on the disk, and give it the rights that a new file has."""
+    with file.open("r+b") as handle:
+        os.fsync(handle.fileno())
+    mask = os.umask(0o022)  # the only way to read it is to set it
+    os.umask(mask)
+    file.chmod(0o666 & ~mask)  # safetensors writes for the owner only
+
+
+@contextmanager
+def _said_by_course(path: Path) -> Iterator[None]:
+    """An `OSError` as a sentence."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise CourseError(
+            f"Could not write {path}: {reason}. What stood there, if anything, is unchanged."
+        ) from error
+
+
+@contextmanager
+def locked(folder: str | Path, *, wait: bool = False) -> Iterator[None]:
     """Keep other processes out of a folder; on Windows this does nothing.
 
     The system opens the lock when this process ends, even if it is killed.
+
+    Args:
+        folder: made, if it is not there.
+        wait: for the end of another process that is in the folder.
 
     Raises:
         CourseError: another process is in the folder, or nothing can be written there.
     """
     path = Path(folder) / ".lock"
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        file = path.open("a+")
-    except OSError as error:
-        raise CourseError(f"Could not write in {folder}: {error.strerror}.") from error
+    with _said_by_course(path.parent):
+        file = _open_lock(path, wait)
     with file:
-        try:
-            if fcntl is not None:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            owner = path.read_text() or "of another name"
-            raise CourseError(
-                f"Process {owner} is writing in {folder}: wait for its end, stop it, or name"
-                " another folder."
-            ) from None
-        file.truncate(0)
-        print(os.getpid(), file=file, end="", flush=True)  # for the message of another process
+        with suppress(OSError):  # for the message of another process; the disk may be full
+            file.truncate(0)
+            os.write(file.fileno(), str(os.getpid()).encode())
         try:
             yield
         finally:
@@ -134,14 +238,31 @@ def locked(folder: str | Path) -> Iterator[None]:
                 path.parent.rmdir()
 
 
-def sweep(path: str | Path) -> None:
-    """Remove what killed writers of `path` left beside it. Only its one writer may call this."""
-    path = Path(path)
-    for leftover in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
-        if leftover.is_dir():
-            shutil.rmtree(leftover)
-        else:
-            leftover.unlink(missing_ok=True)
+def _open_lock(path: Path, wait: bool) -> IO[str]:
+    """The file of a lock, once this process alone has it."""
+    while True:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            file = path.open("a+")
+        except FileNotFoundError:  # another process has just left, and its folder was empty
+            continue
+        try:
+            if fcntl is not None:
+                fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            # Another process may have removed the file when it left, and a third made a new one.
+            if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                return file
+        except BlockingIOError:
+            file.seek(0)
+            owner = file.read() or "of another name"
+            file.close()
+            raise CourseError(
+                f"Process {owner} is writing in {path.parent}: wait for its end, stop it, or name"
+                " another folder."
+            ) from None
+        except FileNotFoundError:
+            pass
+        file.close()
 
 
 def write_json(path: str | Path, value: Any) -> None:
@@ -152,11 +273,17 @@ def write_json(path: str | Path, value: Any) -> None:
 
 
 def read_json(path: str | Path) -> Any:
-    """Read a JSON file; a missing or broken one is a `CourseError` that names it."""
+    """Read a JSON file; a missing or broken one is a `CourseError` that names it.
+
+    If a save of its folder was killed in its last step, that step is made first.
+    """
     try:
+        finish_save(Path(path).parent)
         return json.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise CourseError(f"There is no file {path}.") from None
+    except OSError as error:
+        raise CourseError(f"{path} cannot be read: {error.strerror or error}.") from None
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise CourseError(
             f"{path} is not valid JSON ({error}); restore it or make it again."

@@ -4,7 +4,7 @@ A stored corpus is a folder with three files:
 
     tokens.bin     the tokens: little-endian uint16, or uint32 for vocabularies above 65,536
     starts.bin     where each document begins, and the end of the last: int64
-    header.json    sizes, types, the tokenizer and a note; it is written last
+    header.json    sizes, types, the tokenizer and a note
 
 It is written document by document, so no corpus has to fit into memory.
 """
@@ -20,7 +20,7 @@ import numpy as np
 
 from course_lib.data.tokenizers import Tokenizer
 from course_lib.errors import CourseError
-from course_lib.files import atomic_write, read_json, sweep, write_json
+from course_lib.files import atomic_folder, finish_save, read_json, write_json
 from course_lib.objectives.collate import Ints as Ints
 
 CHUNK = 1000  # documents tokenized at a time
@@ -46,6 +46,12 @@ class TokenStore:
         self.fingerprint = ""  # of the header; files that are written again have another
 
     @staticmethod
+    def exists(path: Path) -> bool:
+        """Whether a folder holds token files."""
+        finish_save(path)
+        return (path / "header.json").is_file()
+
+    @staticmethod
     def open(path: str | Path, tokenizer: Tokenizer | None = None) -> "TokenStore":
         """Open a folder that `encode_corpus` wrote; its tokens are read when they are used.
 
@@ -57,7 +63,7 @@ class TokenStore:
             CourseError: the files are missing, damaged, or those of another tokenizer.
         """
         path = Path(path)
-        if not (path / "header.json").is_file():
+        if not TokenStore.exists(path):
             raise CourseError(
                 f"{path} holds no complete token files (no header.json); write them again."
             )
@@ -165,22 +171,17 @@ def _encoded(
 
 
 def _write(path: Path, documents: Iterator[Ints], header: dict[str, Any]) -> None:
-    """Write the three files; without the header, which comes last, they do not count."""
-    for name in ("header.json", "tokens.bin", "starts.bin"):
-        sweep(path / name)
-    (path / "header.json").unlink(missing_ok=True)
+    """Write the three files, all of them or none."""
     end = count = 0
-    with (
-        atomic_write(path / "tokens.bin", "wb") as tokens,
-        atomic_write(path / "starts.bin", "wb") as starts,
-    ):
-        starts.write(bytes(8))  # the first document begins at 0
-        for ids in documents:
-            tokens.write(ids.tobytes())
-            end += len(ids)
-            count += 1
-            starts.write(end.to_bytes(8, "little"))
-    write_json(path / "header.json", {**header, "tokens": end, "documents": count})
+    with atomic_folder(path) as new:
+        with (new / "tokens.bin").open("wb") as tokens, (new / "starts.bin").open("wb") as starts:
+            starts.write(bytes(8))  # the first document begins at 0
+            for ids in documents:
+                tokens.write(ids.tobytes())
+                end += len(ids)
+                count += 1
+                starts.write(end.to_bytes(8, "little"))
+        write_json(new / "header.json", {**header, "tokens": end, "documents": count})
 
 
 def _is_header(header: Any) -> bool:

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from course_lib.data import tokenizer_settings
 from course_lib.errors import CourseError
-from course_lib.files import atomic_write, write_json
+from course_lib.files import atomic_folder, atomic_write, finish_save, write_json
 from course_lib.vocab import Vocab
 
 Text = str | Sequence[str]  # plain text, or words that are already separated (tagging)
@@ -190,20 +190,23 @@ class Tokenizer:
             The path of tokenizer.json.
         """
         path = Path(path)
-        file = path if path.suffix == ".json" else path / "tokenizer.json"
-        with atomic_write(file) as handle:
-            handle.write(self.backend.to_str())
-        if path.suffix != ".json":
-            ids = {role: getattr(self.vocab, role) for role in ROLES}
-            roles = {
-                f"{role}_token": self.tokens([i])[0] for role, i in ids.items() if i is not None
-            }
-            inputs = ["input_ids", *(["token_type_ids"] if segments else []), "attention_mask"]
-            about = {"tokenizer_class": "PreTrainedTokenizerFast", "model_input_names": inputs}
-            if self.max_length is not None:
-                about["model_max_length"] = self.max_length
-            write_json(path / "tokenizer_config.json", about | roles)
-        return file
+        if path.suffix == ".json":
+            with atomic_write(path) as handle:
+                handle.write(self.backend.to_str())
+            return path
+        ids = {role: getattr(self.vocab, role) for role in ROLES}
+        roles = {f"{role}_token": self.tokens([i])[0] for role, i in ids.items() if i is not None}
+        inputs = ["input_ids", *(["token_type_ids"] if segments else []), "attention_mask"]
+        about: dict[str, Any] = {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "model_input_names": inputs,
+        }
+        if self.max_length is not None:
+            about["model_max_length"] = self.max_length
+        with atomic_folder(path) as new:
+            (new / "tokenizer.json").write_text(self.backend.to_str(), encoding="utf-8")
+            write_json(new / "tokenizer_config.json", about | roles)
+        return path / "tokenizer.json"
 
     @staticmethod
     def from_json(text: str) -> "Tokenizer":
@@ -456,6 +459,7 @@ def _list(ids: Iterable[int] | Tensor) -> list[int]:
 def _open(path: Path) -> tuple[tokenizers.Tokenizer, dict[str, str], int | None]:
     """The library's tokenizer, the special tokens by role, and the longest text, as files say."""
     folder = path if path.is_dir() else path.parent
+    finish_save(folder)
     settings = tokenizer_settings.read(folder)
     file = path / "tokenizer.json" if path.is_dir() else path
     if file.is_file() and file.suffix == ".json":

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from course_lib.errors import CourseError
 from course_lib.families import MODEL_TYPES
 from course_lib.families.weight_tables import Converted, written_out
-from course_lib.files import read_json, write_json
+from course_lib.files import atomic_folder, read_json, write_json
 from course_lib.known_fields import Config, KnownFields
 from course_lib.peft.front_layout import PREFIX, PROMPT
 from course_lib.peft.inject import Model, freeze
@@ -136,8 +136,9 @@ def save_pretrained(
             ours = [parameters[own].detach() for own in place.ours]
             written = _in_file(name, targets)
             weights[layout.prefix + written] = place.to_public(torch.cat(ours))
-    write_tensors(weights, folder / WEIGHTS)
-    write_json(folder / CONFIG, config)
+    with atomic_folder(folder) as new:
+        write_tensors(weights, new / WEIGHTS)
+        write_json(new / CONFIG, config)
 
 
 class _Public(NamedTuple):

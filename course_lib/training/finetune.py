@@ -23,6 +23,7 @@ from course_lib.data.columns import Row
 from course_lib.data.inputs import TaskBatches
 from course_lib.data.tokenizers import Tokenizer
 from course_lib.errors import CourseError
+from course_lib.files import atomic_folder
 from course_lib.objectives import losses
 from course_lib.training.fine_tuned import FineTuned, answers, load, per_class, predict, score
 from course_lib.training.finetune_config import DEFAULT, FinetuneConfig
@@ -139,8 +140,9 @@ def finetune(
         takes_pairs=data.frame.kind == "pair",
     )
     if config.out is not None:
-        result.save(config.out)
-        replace(config, kind=data.frame.kind).save(config.out)
+        with atomic_folder(config.out) as new:
+            result.save(new)
+            replace(config, kind=data.frame.kind).save(new)
     return result
 
 

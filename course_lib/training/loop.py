@@ -22,7 +22,6 @@ from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
 
 from course_lib.errors import CourseError
-from course_lib.files import sweep
 from course_lib.objectives.losses import Batch, Loss
 from course_lib.training import distributed, run_state
 from course_lib.training.device import autocast, chosen_bf16, known_device
@@ -326,8 +325,6 @@ def _resume(
         how many updates it has behind it; 0 without a saved state.
     """
     path = Path(config.save_to) if config.save_to else None
-    if path and processes.is_main:
-        sweep(path)
     # All processes ask the main one: it writes the file, and may not have been done when they came.
     if path and processes.agree(config.resume and path.exists()):
         done = run_state.steps_done(path, config.saved_recipe())

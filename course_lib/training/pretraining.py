@@ -26,7 +26,7 @@ from course_lib.data.token_store import TokenStore
 from course_lib.data.tokenizers import Tokenizer
 from course_lib.errors import CourseError
 from course_lib.families.family import Family
-from course_lib.files import locked, read_json, write_json
+from course_lib.files import atomic_folder, locked, read_json, write_json
 from course_lib.memory import free_bytes
 from course_lib.model.config import StackConfig
 from course_lib.objectives.losses import Batch, Loss
@@ -365,10 +365,11 @@ def _publish(
         "tokens a batch": config.tokens,
         "seed": config.seed,
     }
-    zoo.save_pretrained(
-        _public(model), out, model_type=start.family.model_type, tokenizer=files.tokenizer
-    )
-    write_json(out / "card.json", card(read_curve(out / "run"), **about, scores=scores))
+    with atomic_folder(out) as new:
+        zoo.save_pretrained(
+            _public(model), new, model_type=start.family.model_type, tokenizer=files.tokenizer
+        )
+        write_json(new / "card.json", card(read_curve(out / "run"), **about, scores=scores))
     if scores:
         say(f"loss on held-out text {scores['loss']:.3f}; written to {out}")
     else:

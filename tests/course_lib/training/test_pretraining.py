@@ -151,8 +151,9 @@ def test_a_run_on_other_data_is_not_gone_on_with(book: str, tmp_path: Path) -> N
     (tmp_path / "run" / "curve.json").unlink()
     pretrain("gpt", tmp_path, seed=1, resume=False, **how)
     assert TokenStore.open(tmp_path / "tokens").note["seed"] == 1
-    for file in (tmp_path / "tokens").iterdir():
-        (tmp_path / "tokens" / f".{file.name}.killed.tmp").touch()
+    killed = tmp_path / "tokens" / ".saved.killed.tmp"
+    killed.mkdir()
+    (killed / "tokens.bin").touch()
     tokenize(book, tmp_path / "", vocab=300, resume=False)
     assert {file.name for file in (tmp_path / "tokens").iterdir()} == {
         "header.json",
