@@ -26,9 +26,14 @@ class Ended:
         """Keep a text, if it is among the best."""
         self.texts = sorted([*self.texts, (score, text)], key=lambda pair: -pair[0])[: self.beams]
 
+    @property
+    def is_full(self) -> bool:
+        """Whether as many texts have ended as there are beams."""
+        return len(self.texts) == self.beams
+
     def can_be_beaten(self, score: float) -> bool:
         """Whether there is room, or the worst text is worse than this score."""
-        return len(self.texts) < self.beams or score > self.texts[-1][0]
+        return not self.is_full or score > self.texts[-1][0]
 
 
 def beam_search(
@@ -37,8 +42,8 @@ def beam_search(
     """The best texts of each prompt, best first, and their scores.
 
     Rows p * K ... (p + 1) * K - 1 of the state are the beams of prompt p, best first. A prompt is
-    open until K of its texts have ended and no beam has, at its present length, a better score than
-    the worst of them.
+    open until K of its texts have ended and, unless `early_stopping` is True, no beam can have a
+    better score than the worst of them.
 
     Args:
         state: K rows for each prompt.
@@ -82,9 +87,15 @@ def beam_search(
 
         # The others go on as the next beams.
         scores, chosen = (best + ends * NEVER).topk(beams)  # P K
-        best_scores = (scores[:, 0] / length_norm).tolist()
+        best_length = step
+        if config.early_stopping == "never" and config.length_penalty > 0:
+            best_length = config.max_new_tokens  # at which a sum of log probabilities counts least
+        best_scores = (scores[:, 0] / best_length**config.length_penalty).tolist()
         for prompt, score in enumerate(best_scores):
-            is_open[prompt] = is_open[prompt] and ended[prompt].can_be_beaten(score)
+            goes_on = ended[prompt].can_be_beaten(score)
+            if config.early_stopping is True:
+                goes_on = not ended[prompt].is_full
+            is_open[prompt] = is_open[prompt] and goes_on
         if is_last or not any(is_open):
             break
         state.reorder(row.gather(1, chosen).flatten())

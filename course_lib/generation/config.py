@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
@@ -23,6 +23,9 @@ class GenerationConfig:
         num_beams: above 1, follow so many beginnings and keep those with the best sum of log
             probabilities / length ** length_penalty.
         length_penalty: above 0 favours longer texts.
+        early_stopping: when a beam search is through. True: as soon as `num_beams` texts have
+            ended. False: when no beam could be among them if it ended now. "never": when none could
+            at any later length.
         min_new_tokens: `eos` is not chosen before so many tokens.
         eos: the token that ends a text.
         pad: fills what stands behind the end; by default `eos` does.
@@ -36,6 +39,7 @@ class GenerationConfig:
     filters: Sequence[Filter] = ()
     num_beams: int = 1
     length_penalty: float = 1.0
+    early_stopping: bool | Literal["never"] = False
     min_new_tokens: int = 0
     eos: int | None = None
     pad: int | None = None
@@ -51,6 +55,10 @@ class GenerationConfig:
             )
         if self.do_sample and self.num_beams > 1:
             raise CourseError("Beam search draws nothing: leave out do_sample, or set num_beams=1.")
+        if self.early_stopping not in (True, False, "never"):
+            raise CourseError(
+                f'early_stopping is True, False or "never"; got {self.early_stopping!r}.'
+            )
 
     @classmethod
     def of(cls, *, filters: Sequence[Filter] = (), **options: Any) -> "GenerationConfig":

@@ -45,15 +45,21 @@ def top_k(k: int) -> Filter:
 
 
 def top_p(p: float) -> Filter:
-    """Keep the smallest set of tokens whose probability reaches p (Holtzman et al. 2020, 3.1)."""
+    """Keep the smallest set of tokens whose probability reaches p (Holtzman et al. 2020, 3.1).
+
+    At p = 1 every token stays.
+    """
     _check("top_p", p, 0 < p <= 1, "above 0, at most 1")
 
     def apply(logits: Float[Tensor, "*B V"]) -> Float[Tensor, "*B V"]:
-        values, tokens = logits.topk(logits.shape[-1])  # *B V, likeliest first
-        probs = values.softmax(dim=-1)
-        # What the likelier tokens reach without this one. The token that passes p stays.
-        before = probs.cumsum(dim=-1) - probs
-        return _only(tokens, values.masked_fill(before >= p, -torch.inf), logits)
+        if p == 1:
+            return logits
+        values, tokens = logits.sort(dim=-1)  # *B V, likeliest last
+        # What a token and all less likely ones make up.
+        share = values.softmax(dim=-1).cumsum(dim=-1)
+        leaves = share <= 1 - p
+        leaves[..., -1] = False  # the likeliest stays in any case
+        return _only(tokens, values.masked_fill(leaves, -torch.inf), logits)
 
     return apply
 

@@ -140,6 +140,14 @@ def test_beam_search(models, prompts, beams, penalty, eos, least):
     )
 
 
+@pytest.mark.parametrize("penalty", [1.0, 2.0])
+def test_when_a_beam_search_is_through(models, prompts, penalty):
+    """With these numbers the three rules give GPT-2 three different batches."""
+    for stopping in (False, True, "never"):
+        options = {"num_beams": 2, "length_penalty": penalty, "early_stopping": stopping}
+        assert torch.equal(*both(models, prompts, 0, **options)), stopping
+
+
 @pytest.mark.parametrize("least", [{}, LEAST], ids=str)
 @pytest.mark.parametrize(
     "filters", [{"top_k": 12, "top_p": 0.9}, {"min_p": 0.2}, {"top_p": 0.95, "min_p": 0.1}], ids=str
@@ -186,6 +194,24 @@ def test_next_distribution_equals_the_public_warpers(top_k, top_p, temperature):
     expected = warped.softmax(-1)
     ours = next_distribution(logits, temperature=temperature, top_k=top_k, top_p=top_p)
     assert torch.equal(ours > 0, expected > 0) and close(ours, expected)
+
+
+TIES = [[0.5, 0.3, 0.1, 0.1], [0.1, 0.5, 0.1, 0.3], [0.25, 0.25, 0.25, 0.25], [0.2, 0.2, 0.3, 0.3]]
+
+
+@pytest.mark.parametrize("p", [0.1, 0.2, 0.25, 0.5, 0.6, 0.7, 0.75, 0.8, 0.9, 1.0])
+def test_top_p_at_exact_ties_equals_the_public_warper(p):
+    logits = torch.tensor(TIES).log()
+    expected = transformers.TopPLogitsWarper(p)(None, logits).softmax(-1)
+    ours = next_distribution(logits, top_p=p)
+    # At 1 transformers leaves the warper out.
+    assert torch.equal(ours, logits.softmax(-1) if p == 1 else expected)
+
+
+def test_top_p_at_one_keeps_every_token():
+    """The float32 sum of 1,000 probabilities may pass 1 before the last tiny ones."""
+    logits = 5 * torch.randn(300, 1000, generator=torch.Generator().manual_seed(0))
+    assert (next_distribution(logits, top_p=1.0) > 0).all()
 
 
 @pytest.mark.parametrize("p", [0.0, 0.05, 0.3, 1.0])
