@@ -10,7 +10,9 @@ from course_lib.errors import CourseError
 
 def generate(
     model: Model,
-    prompt: Annotated[str, typer.Argument(help="How the text begins.")] = "",
+    prompt: Annotated[
+        str, typer.Argument(help="How the text begins; for BART and T5 what they read.")
+    ] = "",
     new: Annotated[int, typer.Option(help="At most so many tokens more.", min=1)] = 60,
     sample: Annotated[
         bool, typer.Option("--sample", help="Draw tokens; otherwise the likeliest is taken.")
@@ -26,44 +28,37 @@ def generate(
         float | None,
         typer.Option(help="Draw among those at least so probable, relative to the likeliest."),
     ] = None,
+    stop: Annotated[
+        list[str] | None, typer.Option(help="End before this text; may be given several times.")
+    ] = None,
     seed: Seed = 0,
     threads: Threads = 0,
 ) -> None:
-    """Continue a text, token by token.
+    """Continue a text, token by token; BART and T5 answer it.
 
     Example: python -m course_lib generate gpt-mini "In the kitchen, Anna" --sample --top-p 0.9
     """
     import torch
 
     from course_lib import zoo
-    from course_lib.generation import stream
+    from course_lib.generation import stream_text
 
     loaded = zoo.open_model(model)
     if not hasattr(loaded.tokenizer, "vocab"):
         raise CourseError(f"{model} is a {type(loaded.model).__name__} and continues no text.")
-    vocab = loaded.tokenizer.vocab
-    start = [] if vocab.bos is None else [vocab.bos]
-    ids = start + loaded.tokenizer.encode(prompt, special=False).ids
-    if not ids:
-        raise CourseError("This model has no start token; give it a prompt.")
-    steps = stream(
+    pieces = stream_text(
         loaded.model,
-        torch.tensor([ids]),  # 1 T
+        loaded.tokenizer,
+        prompt,
+        stop=stop or (),
         max_new_tokens=new,
         do_sample=sample,
         temperature=temperature,
         top_k=top_k,
         top_p=top_p,
         min_p=min_p,
-        eos=vocab.eos,
         generator=torch.Generator().manual_seed(seed) if sample else None,
     )
-    written = list(ids)
-    shown = 0  # characters on the screen
-    for step in steps:
-        written.append(int(step.token[0]))
-        text = loaded.tokenizer.decode(written)
-        if not text.endswith("\N{REPLACEMENT CHARACTER}"):  # half a character: wait for the rest
-            print(text[shown:], end="", flush=True)
-            shown = len(text)
+    for piece in pieces:
+        print(piece, end="", flush=True)
     print()

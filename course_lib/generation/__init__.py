@@ -7,6 +7,7 @@ Its files, in the order in which they build on each other:
     state.py        the texts while they grow, and their cache
     sampling.py     greedy and drawn texts
     beam.py         beam search
+    text.py         text in, text out
     prompting.py    tasks asked in words
 """
 
@@ -23,6 +24,7 @@ from course_lib.generation.sampling import (
     stream,
 )
 from course_lib.generation.state import left_pad
+from course_lib.generation.text import stream_text
 
 __all__ = [
     "FILTERS",
@@ -37,6 +39,7 @@ __all__ = [
     "min_p",
     "next_distribution",
     "stream",
+    "stream_text",
     "temperature",
     "top_k",
     "top_p",

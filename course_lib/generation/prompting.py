@@ -22,8 +22,10 @@ from course_lib.data.tokenizers import Tokenizer
 from course_lib.errors import CourseError
 from course_lib.generation.sampling import generate
 from course_lib.generation.state import causal_config, check_positions, left_pad
+from course_lib.generation.text import encode_prompts, end_token, start_tokens, until
 from course_lib.model.cache import KVCache
 from course_lib.model.modes import evaluating
+from course_lib.model.seq2seq import Seq2SeqLM
 from course_lib.objectives.collate import pad_to_longest
 
 Normalise = Literal["sum", "token", "character", "unconditional"]
@@ -221,7 +223,7 @@ def encode(
     Raises:
         CourseError: if a continuation is empty, or holds what the tokenizer does not know.
     """
-    start = _start(tokenizer)
+    start = start_tokens(tokenizer)
     unknown = tokenizer.vocab.unk
     known = tokenizer.ids([prompt.rstrip() for prompt in prompts], special=False)
     joined = [prompt + text for prompt, text in zip(prompts, continuations, strict=True)]
@@ -411,10 +413,10 @@ def complete(
     max_new_tokens: int = 32,
     batch: int = 32,
 ) -> list[str]:
-    """What a causal model writes after each prompt, greedily.
+    """What a model writes after each prompt, greedily.
 
     Args:
-        model: causal (`heads.LM`).
+        model: causal (`heads.LM`), or an encoder-decoder, which reads the prompts as its sources.
         tokenizer: the model's.
         prompts: read without white space at their ends.
         stop: texts that end an answer, as the end token does.
@@ -423,9 +425,7 @@ def complete(
     """
     vocab = tokenizer.vocab
     device = next(model.parameters()).device
-    start = _start(tokenizer)
-    stripped = [prompt.rstrip() for prompt in prompts]
-    rows = [[*start, *ids] for ids in tokenizer.ids(stripped, special=False)]
+    rows = encode_prompts(model, tokenizer, [prompt.rstrip() for prompt in prompts])
     # Prompts of like length are read together: that takes less padding.
     order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
     texts = [""] * len(rows)
@@ -437,19 +437,13 @@ def complete(
             ids.to(device),
             attention_mask=attention_mask.to(device),
             max_new_tokens=max_new_tokens,
-            eos=vocab.eos,
+            eos=end_token(model, tokenizer),
             pad=vocab.pad,
         )
-        for number, new in zip(numbers, out[:, ids.shape[1] :].tolist(), strict=True):
-            texts[number] = _until(tokenizer.decode(new), stop)
+        begin = 1 if isinstance(model, Seq2SeqLM) else ids.shape[1]  # behind the start, or prompt
+        for number, new in zip(numbers, out[:, begin:].tolist(), strict=True):
+            texts[number] = until(tokenizer.decode(new), stop).strip()
     return texts
-
-
-def _until(text: str, stop: Sequence[str]) -> str:
-    """The text up to the first of the marks."""
-    for mark in stop:
-        text = text.split(mark, 1)[0]
-    return text.strip()
 
 
 class Answers(NamedTuple):
@@ -492,12 +486,6 @@ def answer(
     prompts = [question.left for question in asked]
     texts = complete(model, tokenizer, prompts, stop=stop, max_new_tokens=max_new_tokens)
     return Answers(texts, [list(question.answers) for question in asked])
-
-
-def _start(tokenizer: Tokenizer) -> list[int]:
-    """The token that stands before the documents of the course's models, if there is one."""
-    vocab = tokenizer.vocab
-    return [i for i in (vocab.bos, vocab.cls, vocab.eos) if i is not None][:1]
 
 
 def _common(rows: Sequence[list[int]]) -> int:

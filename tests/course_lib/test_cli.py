@@ -94,6 +94,9 @@ def test_generate_continues_the_prompt_and_follows_the_seed(call) -> None:  # ty
         for s in ("1", "1", "2")
     ]
     assert texts[0] == texts[1] != texts[2]
+    mark = greedy.removeprefix("the judge")[3:5]
+    _, cut, _ = call("generate", "tiny-gpt", "the judge", "--new", "12", "--stop", mark)
+    assert cut == greedy[: greedy.index(mark, len("the judge"))] + "\n"
 
 
 def test_zoo_list_and_check_and_info(call) -> None:  # type: ignore[no-untyped-def]
