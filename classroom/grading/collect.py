@@ -409,4 +409,4 @@ def _shown(name: str) -> str:
 
 
 def _reason(error: Exception) -> str:
-    return f"{type(error).__name__}: {_shown(str(error)[:200])}"
+    return f"{type(error).__name__}: {' '.join(clean(str(error)[:200]).split())}"

@@ -210,6 +210,14 @@ def _error_of(output: Any) -> str:
     return str(name) if known else "an error"
 
 
+def _readable(data: bytes) -> str:
+    """A file as text, or how long it is."""
+    with contextlib.suppress(UnicodeDecodeError):
+        if b"\0" not in data:
+            return data.decode()
+    return f"({len(data):,} bytes)"
+
+
 def _settled(text: str) -> str:
     """Text as a screen shows it in the end: a progress bar's last state."""
     return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
@@ -225,7 +233,7 @@ class _Grading:
         self.right: set[str] = set()  # functions that were, where their tests stand
         self.deadly: set[str] = set()  # sources of cells that ended the process
         for name, data in files.items():
-            self._keep(GradingStep("file", f"# {name}\n{data.decode('utf-8', 'replace')}"), [])
+            self._keep(GradingStep("file", f"# {name}\n{_readable(data)}"), [])
 
     def go(self, steps: list[GradingStep]) -> None:
         """All cells, and then the tests, so that no cell can print what they ask.

@@ -147,7 +147,7 @@ def has_points(one: NotebookNode) -> bool:
 
 changed(
     "another_kernel",
-    Expect(notes="written for R"),
+    Expect(notes='written for "R"'),
     lambda n: n.metadata.update(kernelspec={"language": "R"}),
 )
 changed(
