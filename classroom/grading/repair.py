@@ -156,7 +156,8 @@ def written(
     answers: dict[str, Answer] = {}
     notes: list[str] = []
     for name, part in assignment.written.items():
-        here = _around(cells, name, given, course)
+        around = _around(cells, name, given, course)
+        here = [cell for cell in around if _is_own(cell, given)]
         answer = _answer(here)
         if any(cell.kind == "code" for cell in here):
             notes.append(f"the answer to {part.question} stands in a code cell, or beside one")
@@ -173,8 +174,8 @@ def written(
         handed_in = sum(len(cell.pictures) for cell in here)
         if handed_in:
             notes.append(
-                f"the answer to {part.question} holds {handed_in} pictures,"
-                f" {len(answer.pictures)} of them are shown"
+                f"pictures in the answer to {part.question}: {handed_in}, of which"
+                f" {len(answer.pictures)} can be shown"
             )
         if len(answer.text) >= LONGEST:
             notes.append(f"the answer to {part.question} is cut after {LONGEST:,} characters")
@@ -187,7 +188,7 @@ def written(
 def _around(
     cells: list[SubmittedCell], name: str, given: set[str], course: set[str]
 ) -> list[SubmittedCell]:
-    """The cells of an answer: its own, and the student's directly above and below it.
+    """The cells of an answer: its own, and the student's directly below and above it.
 
     Args:
         cells: of the notebook.
@@ -195,20 +196,15 @@ def _around(
         given: texts that were given out.
         course: names of the course's cells of code.
     """
-    found: list[SubmittedCell] = []
-    is_here = False
-    for cell in cells:
-        if cell.id == name:
-            is_here = True
-        elif cell.id in course or not _is_own(cell, given):
-            if is_here:
-                break
-            found = []
-            continue
-        elif not is_here and _is_python(cell):
-            continue  # what was tried out before the question
-        found.append(cell)
-    return [cell for cell in found if _is_own(cell, given)] if is_here else []
+    belongs = [cell.id == name for cell in cells]
+    own = [_is_own(cell, given) and cell.id not in course for cell in cells]
+    for place in range(1, len(cells)):
+        belongs[place] |= own[place] and belongs[place - 1]
+    for place in reversed(range(len(cells) - 1)):
+        # code above it is what was tried out before the question
+        if own[place] and belongs[place + 1] and not _is_python(cells[place]):
+            belongs[place] = True
+    return [cell for cell, is_part in zip(cells, belongs, strict=True) if is_part]
 
 
 def _is_own(cell: SubmittedCell, given: set[str]) -> bool:

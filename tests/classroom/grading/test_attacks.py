@@ -319,8 +319,17 @@ HERE = SubmittedCell("markdown", "It begins here.", "q7-written")
         ([SubmittedCell("code", "All of it.", "q7-written")], "All of it.", "code cell"),
         ([SubmittedCell("raw", "All of it.", "q7-written")], "All of it.", ""),
         ([SubmittedCell("code", "Not a program at all.", "")], "Not a program", "other cells"),
-        ([SubmittedCell("markdown", "", "q7-written", (JPEG,))], "(pictures: ", "1 pictures, 1 of"),
+        (
+            [SubmittedCell("markdown", "", "q7-written", (JPEG,))],
+            "(pictures: ",
+            "q7: 1, of which 1 can",
+        ),
         ([HERE._replace(source="![mine](mine.png)")], "![mine]", "names pictures that are not in"),
+        (
+            [HERE, SubmittedCell("code", "1", "setup"), HERE._replace(source="Copied.")],
+            "Copied",
+            "",
+        ),
         ([], "", "no answer to q7 was found"),
     ],
 )
