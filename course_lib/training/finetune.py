@@ -118,11 +118,15 @@ def finetune(
         raise CourseError(
             "peft trains new weights in the body, frozen=True none at all; choose one of them."
         )
+
+    # Prepare, build and train. The caller's own random draws go on as if we had made none.
     data = prepare(task, tokenizer, body_of(model), config)
     with torch.random.fork_rng():
         torch.manual_seed(config.seed)
         tuned = build(model, data, config, peft, on_top)
         history, validation = _run(tuned, data, config, live)
+
+    # Score the test rows.
     predictions, truth = answers(tuned, data.frame, data.rows["test"], data.names)
     result = Result(
         score=score(data.metric, predictions, truth, data.frame.kind),
@@ -157,6 +161,7 @@ def _run(
     validation: list[float] = []
 
     def validated(training: Iterator[Step]) -> Iterator[Step]:
+        """The same steps; at the end of each epoch the validation rows are scored."""
         for step in training:
             if "validation" in data.rows and step.step % batches.per_epoch == 0:
                 pairs = answers(model, data.frame, data.rows["validation"], data.names)
