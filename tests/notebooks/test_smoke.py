@@ -1,5 +1,5 @@
 """Every lesson runs at smoke scale with another seed, as `make run` does, into a page that stands
-alone; and on a text of 20 kB that has no documents."""
+alone; or on a text of 20 kB that has no documents. Each night it does both."""
 
 import os
 import shutil
@@ -63,8 +63,17 @@ def tidy():
     shutil.rmtree(OUT)
 
 
-@pytest.mark.parametrize("kind", ["town", "book"])
-@pytest.mark.parametrize("path", lessons(), ids=lambda path: path.stem)
+def cases():
+    """Every lesson with both texts. `make test-all` takes one of the two, in turn."""
+    kinds = ("town", "book")
+    for number, path in enumerate(lessons()):
+        for kind in kinds:
+            is_sampled = kind == kinds[number % 2]
+            marks = () if is_sampled else pytest.mark.nightly
+            yield pytest.param(path, kind, marks=marks, id=f"{path.stem}-{kind}")
+
+
+@pytest.mark.parametrize(("path", "kind"), cases())
 def test_smoke(path, kind):
     executed, web = RUNS[path, kind].result()
     assert executed.stat().st_size > 10_000 and page.fetched(web.read_text("utf-8")) == []

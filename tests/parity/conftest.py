@@ -8,6 +8,7 @@ import pytest
 import torch
 
 GRIDS = "test_generate.py"
+SAMPLE = 40  # points of the grids that a slow run takes beside the quick ones
 
 
 @pytest.fixture
@@ -23,13 +24,17 @@ def batch() -> dict[str, torch.Tensor]:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Of generation's grids a quick run takes points at random until every value of every parameter
-    has come up in each test; the others are slow."""
+    has come up in each test. Of the others a slow run takes a sample, and the nightly one all."""
     grid = [item for item in items if item.path.name == GRIDS and hasattr(item, "callspec")]
     random.Random(0).shuffle(grid)
     seen: set[tuple[str, str, str]] = set()
+    left_out = 0
     for item in grid:
         test = f"{item.path.name}::{item.originalname}"  # type: ignore[attr-defined]
         values = {(test, name, str(value)) for name, value in item.callspec.params.items()}  # type: ignore[attr-defined]
         if values <= seen:
             item.add_marker(pytest.mark.slow)
+            left_out += 1
+            if left_out > SAMPLE:
+                item.add_marker(pytest.mark.nightly)
         seen |= values
