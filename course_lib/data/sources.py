@@ -8,6 +8,7 @@ An installed package registers a module under the entry point `course_lib.source
 import hashlib
 import pkgutil
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import cache
 from importlib.metadata import entry_points
 from itertools import chain
@@ -70,16 +71,21 @@ def digest(source: str) -> str | None:
     ):
         return None
     path = SHIPPED.get(source, Path(source.removeprefix(hub.PREFIX)))
-    total = hashlib.sha256()
+    files: list[Path] = []
     for split in ("train", "validation"):
-        try:
-            files = folders.find(path, split, "corpus").files
-        except CourseError:  # there is no such split
-            continue
-        for file in chain.from_iterable(map(_members, files)):
-            with file.open("rb") as opened:
-                content = hashlib.file_digest(opened, "sha256").hexdigest()
-            total.update(f"{split} {file.name} {content}\n".encode())
+        with suppress(CourseError):  # there is no such split
+            found = folders.find(path, split, "corpus")
+            files += chain.from_iterable(map(_members, found.files))
+    return _hash_of(files)
+
+
+def _hash_of(files: Iterable[Path]) -> str:
+    """A hash of the files' names and contents."""
+    total = hashlib.sha256()
+    for file in files:
+        with file.open("rb") as opened:
+            content = hashlib.file_digest(opened, "sha256").hexdigest()
+        total.update(f"{file.name} {content}\n".encode())
     return total.hexdigest()[:16]
 
 
@@ -146,12 +152,15 @@ def _load(source: str, split: str, streaming: bool) -> AnyDataset:
     if file.is_file():
         kind = "arrow" if file.suffix == ".arrow" else "parquet"
         name = hub.Name(source)
-        return _read(_builder(name, kind, data_files={split: source}), name, split, streaming)
+        cache = None if streaming else _cache([file])
+        builder = _builder(name, kind, data_files={split: source}, cache_dir=cache)
+        return _read(builder, name, split, streaming)
     name = hub.parse(source)
     if name.folder is not None:
         if any((name.folder / file).is_file() for file in folders.SAVED):
             return _saved(name.folder, split, streaming)
-        return _read(_builder(name, str(name.folder)), name, split, streaming)
+        cache = None if streaming else _cache(_visible_files(name.folder))
+        return _read(_builder(name, str(name.folder), cache_dir=cache), name, split, streaming)
     if name.place in {module.name for module in pkgutil.iter_modules(packaged_modules.__path__)}:
         # The library would take such a name for its reader of that format, and search the current
         # folder for files.
@@ -181,6 +190,26 @@ def _saved(folder: Path, split: str, streaming: bool) -> AnyDataset:
     for other in saved.values():
         _check_classes(rows.features, other.features, folder)
     return rows.to_iterable_dataset() if streaming else rows
+
+
+def _visible_files(folder: Path) -> list[Path]:
+    """All files below a folder, but for those of git and the like."""
+    files = []
+    for file in sorted(folder.rglob("*")):
+        is_hidden = any(part.startswith(".") for part in file.relative_to(folder).parts)
+        if file.is_file() and not is_hidden:
+            files.append(file)
+    return files
+
+
+def _cache(files: Iterable[Path]) -> str:
+    """Where the library keeps the tables that it makes of these files.
+
+    Its own choice goes by the time at which a file was changed, and copies may keep that.
+    """
+    import datasets
+
+    return str(Path(datasets.config.HF_DATASETS_CACHE, "course", _hash_of(files)))
 
 
 def _builder(name: hub.Name, path: str, **files: Any) -> Any:

@@ -4,6 +4,7 @@ import csv
 import gzip
 import io
 import json
+import os
 import warnings
 from pathlib import Path
 from typing import Any
@@ -383,6 +384,16 @@ def test_numbers_of_classes_are_the_same_in_all_splits(tmp_path: Path) -> None:
     for folder in ("saved", "tables"):
         with pytest.raises(CourseError, match="the classes of label are numbered as"):
             data.task(tmp_path / folder, split="test")
+
+
+def test_tables_of_a_file_that_has_changed_are_made_again(tmp_path: Path) -> None:
+    file = tmp_path / "set" / "train.parquet"
+    file.parent.mkdir()
+    for word in ("old", "new"):
+        datasets.Dataset.from_dict({"text": [word] * 2, "label": ["x", "y"]}).to_parquet(file)
+        os.utime(file, (1e9, 1e9))  # a copy may keep the time
+        for source in (file, file.parent):
+            assert rows(source) == [(word, "x"), (word, "y")]
 
 
 def test_texts_that_are_missing_are_left_out_of_a_corpus(tmp_path: Path) -> None:
