@@ -3,7 +3,7 @@
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -33,20 +33,35 @@ _Size = tuple[float, float]
 DOTTED: dict[str, Any] = {"color": GREY, "linestyle": ":", "linewidth": 1.6}
 
 
+class AxesOptions(TypedDict, total=False):
+    """How the axes of `curves` look, each by its name.
+
+    Attributes:
+        x: what stands below the horizontal axis; "step" if it is not given.
+        y: what stands beside the vertical one; "loss" if it is not given.
+        log_x: a logarithmic horizontal axis.
+        log_y: a logarithmic vertical axis.
+        limits: of the vertical axis, where two pictures are to be compared.
+        size: width and height in inches.
+    """
+
+    x: str
+    y: str
+    log_x: bool
+    log_y: bool
+    limits: tuple[float, float]
+    size: _Size
+
+
 @styled
-def curves(  # noqa: PLR0913  options of a drawing, each called by its name
+def curves(
     series: Mapping[str, Curve],
     *,
-    x: str = "step",
-    y: str = "loss",
     bands: Mapping[str, tuple[Numbers, Numbers]] | None = None,
     marks: Mapping[float, str] | None = None,
     levels: Mapping[str, float] | None = None,
-    log_x: bool = False,
-    log_y: bool = False,
     smooth: int = 1,
-    limits: tuple[float, float] | None = None,
-    size: _Size = (8.5, 4.6),
+    **look: Unpack[AxesOptions],
 ) -> Figure:
     """Several lines with their names at the right end.
 
@@ -56,13 +71,17 @@ def curves(  # noqa: PLR0913  options of a drawing, each called by its name
         marks: x position -> note, a dotted vertical line.
         levels: note -> y, a dotted horizontal line (chance, a baseline).
         smooth: running mean over this many points; the raw line stays, pale.
-        limits: of the vertical axis, where two pictures are to be compared.
+        look: of the axes; `AxesOptions` says what there is.
     """
-    figure, axes = canvas(*size)
+    unknown = look.keys() - AxesOptions.__annotations__.keys()
+    if unknown:
+        raise TypeError(f"curves() knows no option {min(unknown)!r}")
+    figure, axes = canvas(*look.get("size", (8.5, 4.6)))
     points = {name: _points(curve) for name, curve in series.items()}
     ends: list[tuple[float, str, str]] = []
     for index, (name, (xs, ys)) in enumerate(points.items()):
         colour = PALETTE[index % len(PALETTE)]
+        dashes = DASHES[index % len(DASHES)]
         if smooth > 1 and len(ys) > smooth:
             axes.plot(xs, ys, color=colour, alpha=0.25, linewidth=1)
             ys = _running_mean(ys, smooth)
@@ -70,33 +89,37 @@ def curves(  # noqa: PLR0913  options of a drawing, each called by its name
             lower, upper = bands[name]
             axes.fill_between(xs, array(lower), array(upper), color=colour, alpha=0.18, linewidth=0)
         marker = "o" if len(ys) <= 8 else None
-        axes.plot(
-            xs, ys, color=colour, linestyle=DASHES[index % len(DASHES)], marker=marker, markersize=5
-        )
+        axes.plot(xs, ys, color=colour, linestyle=dashes, marker=marker, markersize=5)
         ends.append((float(ys[-1]), name, colour))
+
     places = sorted({float(place) for xs, _ in points.values() for place in xs})
-    _scale_x(axes, places, log=log_x)
-    if log_y:
+    _scale_x(axes, places, log=look.get("log_x", False))
+    if look.get("log_y"):
         axes.set_yscale("log")
-    for place, says in (marks or {}).items():
+    _notes(axes, marks or {})
+    ends += _levels(axes, levels or {})
+    axes.set(xlabel=look.get("x", "step"), ylabel=look.get("y", "loss"))
+    axes.margins(x=0.01)
+    limits = look.get("limits")
+    if limits is not None:
+        axes.set_ylim(*limits)
+
+    # The names at the ends; a line without a name has none.
+    right = max(float(xs[-1]) for xs, _ in points.values())
+    named = [end for end in ends if end[1]]
+    lines = 1 + max(name.count("\n") for name in series)
+    _label_ends(axes, right, named, lines)
+    return figure
+
+
+def _notes(axes: Axes, marks: Mapping[float, str]) -> None:
+    """Dotted vertical lines, each with its note at the top."""
+    above = axes.get_xaxis_transform()
+    for place, says in marks.items():
         axes.axvline(place, **DOTTED)
-        above = axes.get_xaxis_transform()
         axes.text(
             place, 0.98, f" {says}", color=GREY, fontsize=12, ha="left", va="top", transform=above
         )
-    ends += _levels(axes, levels or {})
-    axes.set(xlabel=x, ylabel=y)
-    axes.margins(x=0.01)
-    if limits is not None:
-        axes.set_ylim(*limits)
-    lines = 1 + max(name.count("\n") for name in series)
-    _label_ends(
-        axes,
-        max(float(xs[-1]) for xs, _ in points.values()),
-        [end for end in ends if end[1]],
-        lines,
-    )
-    return figure
 
 
 @styled

@@ -315,3 +315,8 @@ def test_labels_of_near_points_do_not_lie_on_each_other() -> None:
     figure.draw_without_rendering()
     boxes = [label.get_window_extent() for label in figure.axes[0].texts]
     assert len(boxes) == 5 and not any(a.overlaps(b) for a, b in combinations(boxes, 2))
+
+
+def test_a_misspelled_option_of_the_axes_is_refused():
+    with pytest.raises(TypeError, match="'logx'"):
+        figures.curves({"a": [1.0, 2.0]}, logx=True)
