@@ -490,7 +490,8 @@ def _opened_by_transformers(
     """
     import transformers
 
-    backend = getattr(transformers, kind).from_pretrained(folder).backend_tokenizer
+    opened: Any = getattr(transformers, kind).from_pretrained(folder)
+    backend: tokenizers.Tokenizer = opened.backend_tokenizer
     cleans_up = settings.get("clean_up_tokenization_spaces")
     if cleans_up and isinstance(backend.model, models.Unigram):
         steps = [decoders.Replace(before, after) for before, after in CLEANED_UP.items()]

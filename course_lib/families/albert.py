@@ -92,7 +92,11 @@ FAMILY = replace(
         "AlbertModel": pooled_body(POOLER),
         "AlbertForMaskedLM": Architecture(heads.MLM, MASKED | UNUSED, output=OUTPUT),
         "AlbertForPreTraining": Architecture(
-            heads.Pretraining, MASKED | POOLER | ORDER, output=OUTPUT
+            heads.Pretraining,
+            MASKED | POOLER | ORDER,
+            lambda body, values: {"dropout": values.get("classifier_dropout_prob", 0.1)},
+            write=lambda model: {"classifier_dropout_prob": model.dropout.p},
+            output=OUTPUT,
         ),
         "AlbertForSequenceClassification": _classified(heads.Classifier),
         "AlbertForMultipleChoice": _classified(heads.MultipleChoice),

@@ -9,7 +9,7 @@ from functools import partial
 import torch
 
 from course_lib.families import bert
-from course_lib.families.encoder_heads import CLASSIFIER, per_token, pooled
+from course_lib.families.encoder_heads import CLASSIFIER, SPAN, per_token, pooled
 from course_lib.families.family import Architecture
 from course_lib.families.fields import Fields
 from course_lib.families.weight_tables import Table
@@ -100,5 +100,11 @@ FAMILY = replace(
         "DistilBertForSequenceClassification": _distilled(heads.Classifier),
         "DistilBertForMultipleChoice": _distilled(heads.MultipleChoice),
         **per_token("DistilBert"),
+        "DistilBertForQuestionAnswering": Architecture(
+            heads.QuestionAnswering,
+            SPAN,
+            lambda body, values: {"dropout": values.get("qa_dropout", 0.1)},
+            write=lambda model: {"qa_dropout": model.dropout.p},
+        ),
     },
 )

@@ -116,7 +116,11 @@ def _read(values: Values, norm: Literal["pre", "post"]) -> StackConfig:
     hidden = values.get("n_inner") or 4 * values["n_embd"]
     is_pre = norm == "pre"
     entries = changed(values, n_inner=hidden)
-    return FIELDS.read(entries, norm=norm, final_norm=is_pre, scaled_init=is_pre)
+    config = FIELDS.read(entries, norm=norm, final_norm=is_pre, scaled_init=is_pre)
+    embed_dropout = values.get("embd_pdrop", 0.1)
+    return (
+        config if embed_dropout == config.dropout else replace(config, embed_dropout=embed_dropout)
+    )
 
 
 def _read_gpt1(values: Values) -> StackConfig:
@@ -145,7 +149,8 @@ def _write_gpt1(config: StackConfig) -> dict[str, Any]:
 
 
 def _write_gpt2(config: StackConfig) -> dict[str, Any]:
-    return FIELDS.write(config) | {"embd_pdrop": config.dropout}
+    own_rate = config.embed_dropout
+    return FIELDS.write(config) | {"embd_pdrop": config.dropout if own_rate is None else own_rate}
 
 
 def transposed(x: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ Letters used in every shape of this package: B batch, T (or Tq, Tk for queries a
 D width, H heads, Dh head width, V vocabulary.
 """
 
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from typing import Any, Literal, get_args
 
 from course_lib.errors import CourseError
@@ -151,6 +151,8 @@ class StackConfig:
     # Training
     dropout: float = 0.1  # on the embedding and on what a block adds to the residual
     attention_dropout: float = 0.1  # on the attention weights
+    activation_dropout: float = 0.0  # inside of the feed-forward (BART)
+    embed_dropout: float | None = None  # on the embedding (GPT-2), by default `dropout`
     init_std: float = 0.02  # standard deviation of the initial weights
     scaled_init: bool = False  # smaller initial weights on what flows into the residual (GPT-2)
 
@@ -169,10 +171,12 @@ class StackConfig:
                 f"width {self.width} does not divide into {self.heads} heads; change one of them,"
                 " or give head_width."
             )
-        if not (0 <= self.dropout <= 1 and 0 <= self.attention_dropout <= 1):
-            raise CourseError(
-                f"dropout is from 0 to 1, not {self.dropout} and {self.attention_dropout}."
-            )
+        rates = (self.dropout, self.attention_dropout, self.activation_dropout)
+        if self.embed_dropout is not None:
+            rates = (*rates, self.embed_dropout)
+        outside = [rate for rate in rates if not 0 <= rate <= 1]
+        if outside:
+            raise CourseError(f"dropout is from 0 to 1, not {outside[0]}.")
 
     def _check_names(self) -> None:
         if self.norm not in ("pre", "post"):
@@ -267,7 +271,24 @@ def diff(a: StackConfig, b: StackConfig) -> dict[str, tuple[Any, Any]]:
 
 # Fields that came later. They are written only where they differ from their default, so that the
 # files of models that have no use for them stay as they were.
-_LATER = {"attention": (Global(),), "first_norm": True}
+_LATER = {
+    "attention": (Global(),),
+    "first_norm": True,
+    "activation_dropout": 0.0,
+    "embed_dropout": None,
+}
+
+
+def with_dropout(config: StackConfig, rate: float) -> StackConfig:
+    """The same model with one rate of dropout everywhere it has some."""
+    inside = rate if config.activation_dropout else 0.0
+    return replace(
+        config,
+        dropout=rate,
+        attention_dropout=rate,
+        activation_dropout=inside,
+        embed_dropout=None,
+    )
 
 
 def to_dict(config: StackConfig) -> dict[str, Any]:

@@ -200,11 +200,13 @@ class Pretraining(nn.Module):
     Args:
         stack: the encoder below.
         tied: whether the token vectors are the output matrix.
+        dropout: before the layer of the second task (ALBERT).
     """
 
-    def __init__(self, stack: Transformer, *, tied: bool = True) -> None:
+    def __init__(self, stack: Transformer, *, tied: bool = True, dropout: float = 0.0) -> None:
         super().__init__()
         self.stack = stack
+        self.dropout = nn.Dropout(dropout)
         self.head = MaskedHead(stack, tied=tied)
         self.pooler = Pooler(stack)
         self.next = nn.Linear(stack.config.width, 2)
@@ -214,7 +216,7 @@ class Pretraining(nn.Module):
         self, ids: Int[Tensor, "B T"], *, loss_mask: Mask = None, **options: Any
     ) -> tuple[Tensor, Float[Tensor, "B 2"]]:
         h = self.stack(ids, **options)  # B T D
-        next_sentence = self.next(self.pooler(h))  # B 2
+        next_sentence = self.next(self.dropout(self.pooler(h)))  # B 2
         if loss_mask is not None:
             h = h[loss_mask]  # N D
         tokens = self.head(h, self.stack.embed.tokens.weight)

@@ -38,6 +38,7 @@ class FeedForward(nn.Module):
             self.gate = nn.Linear(config.width, config.hidden, bias=config.bias)
         self.down = nn.Linear(config.hidden, config.width, bias=config.bias)
         self.activation = ACTIVATIONS[config.activation]
+        self.dropout = config.activation_dropout
 
     def forward(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
         up = self.up(x)  # B T hidden
@@ -46,6 +47,8 @@ class FeedForward(nn.Module):
         else:
             gate = self.activation(self.gate(x))
             hidden = gate * up
+        if self.training and self.dropout > 0:
+            hidden = F.dropout(hidden, self.dropout)
         return self.down(hidden)  # B T D
 
 
@@ -134,7 +137,8 @@ class Embedding(nn.Module):
         self.segments = nn.Embedding(embed.segments, width) if embed.segments else None
         self.norm = norm(config, width) if embed.norm else nn.Identity()
         self.project = nn.Linear(width, config.width) if embed.width is not None else nn.Identity()
-        self.dropout = nn.Dropout(config.dropout)
+        own_rate = config.embed_dropout
+        self.dropout = nn.Dropout(config.dropout if own_rate is None else own_rate)
 
     def lookup(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T E"]:
         """Token vectors alone."""

@@ -28,7 +28,7 @@ from course_lib.errors import CourseError
 from course_lib.families.family import Family
 from course_lib.files import atomic_folder, locked, read_json, write_json
 from course_lib.memory import free_bytes
-from course_lib.model.config import StackConfig
+from course_lib.model.config import StackConfig, with_dropout
 from course_lib.objectives.losses import Batch, Loss
 from course_lib.training import distill, distributed, run_state
 from course_lib.training.device import known_device
@@ -278,7 +278,7 @@ def _stack_config(config: PretrainConfig, start: Start, vocab: int) -> StackConf
     else:
         stack = cast(Any, start.parent).stack.config
     if config.dropout is not None:
-        stack = replace(stack, dropout=config.dropout, attention_dropout=config.dropout)
+        stack = with_dropout(stack, config.dropout)
     if config.init_std is not None:
         stack = replace(stack, init_std=config.init_std)
     return stack

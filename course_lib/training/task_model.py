@@ -11,7 +11,7 @@ from course_lib import families
 from course_lib.errors import CourseError
 from course_lib.families.weight_tables import convert_back
 from course_lib.model import heads
-from course_lib.model.config import Kind, Pool
+from course_lib.model.config import Kind, Pool, with_dropout
 from course_lib.model.transformer import Transformer
 from course_lib.training.finetune_config import FinetuneConfig
 from course_lib.training.task_data import TaskData
@@ -167,7 +167,7 @@ def _copy(
     """
     config = stack.config
     if dropout is not None:
-        config = replace(config, dropout=dropout, attention_dropout=dropout)
+        config = with_dropout(config, dropout)
     rows = max(tokens, config.embed.vocab)
     config = replace(config, embed=replace(config.embed, vocab=rows))
     body = Transformer(config)

@@ -73,8 +73,7 @@ def load_pretrained(
         ties = public_weights.ties(values, weights, family, public)
         options = changed(values, **build, **ties, weights=frozenset(weights))
         model = public.build(config, options)
-        if type(model) in (heads.Classifier, Seq2SeqClassifier):
-            model.multi_label = _is_multi_label(values, model.out.out_features)
+        _set_multi_label(model, values)
         check_unread(values, family.model_type)
     except CourseError as error:
         raise CourseError(f"{folder}/config.json: {error}") from None
@@ -249,20 +248,23 @@ def _config_values(
     }
 
 
-def _is_multi_label(values: Values, classes: int) -> bool:
-    """Whether several labels may hold at once.
+def _set_multi_label(model: Any, values: Values) -> None:
+    """Tell a classifier whether several labels may hold at once.
 
     Raises:
         CourseError: it is a task that the course has not.
     """
+    if type(model) not in (heads.Classifier, Seq2SeqClassifier):
+        return  # the other classes have one task each
     problem = values.get("problem_type")
+    classes = model.out.out_features
     if problem not in (None, "regression", "single_label_classification", MULTI_LABEL):
         raise CourseError(f"There is no problem_type {problem!r}.")
     if problem == "regression" and classes > 1:
         raise CourseError(f"Several scores at once are not the course's, as here {classes}.")
     if problem == "single_label_classification" and classes == 1:
         raise CourseError("problem_type says classes, but there is only one; correct the field.")
-    return problem == MULTI_LABEL
+    model.multi_label = problem == MULTI_LABEL
 
 
 def _labels(model: nn.Module) -> dict[str, Any]:

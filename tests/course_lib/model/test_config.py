@@ -59,6 +59,8 @@ def test_every_field_survives_the_round_trip():
         "shared": True,
         "dropout": 0.3,
         "attention_dropout": 0.2,
+        "activation_dropout": 0.1,
+        "embed_dropout": 0.4,
         "init_std": 0.5,
         "scaled_init": True,
     }
