@@ -171,9 +171,9 @@ class StackConfig:
                 f"width {self.width} does not divide into {self.heads} heads; change one of them,"
                 " or give head_width."
             )
-        rates = (self.dropout, self.attention_dropout, self.activation_dropout)
+        rates = [self.dropout, self.attention_dropout, self.activation_dropout]
         if self.embed_dropout is not None:
-            rates = (*rates, self.embed_dropout)
+            rates.append(self.embed_dropout)
         outside = [rate for rate in rates if not 0 <= rate <= 1]
         if outside:
             raise CourseError(f"dropout is from 0 to 1, not {outside[0]}.")

@@ -20,6 +20,9 @@ from course_lib.families.weight_tables import Table, written_out
 # activation checkpoints.
 WRAPPERS = {"module", "_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"}
 
+# Classes that transformers has renamed since files were published (t5-large, t5-3b, t5-11b).
+RENAMED = {"T5WithLMHeadModel": "T5ForConditionalGeneration"}
+
 
 class Stored(NamedTuple):
     """The weights of a file under the names of a family's tables.
@@ -108,8 +111,9 @@ def model_type(named: str, names: Iterable[str], families: Iterable[Family]) -> 
 
 
 def architecture_named(fields: Mapping[str, Any]) -> str:
-    """The first class that config.json names, or ""."""
-    return str((fields.get("architectures") or [""])[0])
+    """The first class that config.json names, by its name of today, or ""."""
+    name = str((fields.get("architectures") or [""])[0])
+    return RENAMED.get(name, name)
 
 
 def fitting(family: Family, names: Collection[str]) -> list[str]:

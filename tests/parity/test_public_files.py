@@ -212,6 +212,15 @@ def test_old_files_without_a_model_type(model_type, name, dropped, tmp_path):
     assert same(answers(zoo.load_pretrained(tmp_path), name, rows), answers(theirs, name, rows))
 
 
+def test_a_class_that_was_renamed_since(tmp_path):
+    """The published t5-large, t5-3b and t5-11b name their class so."""
+    theirs = public("T5ForConditionalGeneration", tmp_path, "t5")
+    change_config(tmp_path, architectures=["T5WithLMHeadModel"])
+    rows = batch_for(theirs.config)
+    name = "T5ForConditionalGeneration"
+    assert same(answers(zoo.load_pretrained(tmp_path), name, rows), answers(theirs, name, rows))
+
+
 def test_a_file_that_nothing_tells_apart_says_what_to_add(tmp_path):
     public("BertModel", tmp_path)
     change_config(tmp_path, "model_type", "architectures")
