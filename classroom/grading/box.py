@@ -342,7 +342,8 @@ def _bubblewrap(way: Sandbox, files: tuple[Path, ...], megabytes: int) -> list[s
             words += ["--symlink", str(Path(place).readlink()), place]
         elif Path(place).exists():
             words += ["--ro-bind", place, place]
-    words += ["--proc", "/proc", "--dev", "/dev"]
+    # mapped and shared, /dev/zero would be memory that belongs to no process
+    words += ["--proc", "/proc", "--dev", "/dev", "--dev-bind", "/dev/null", "/dev/zero"]
     for place in MEMORY_FOLDERS:
         words += ["--perms", "1777", "--size", str(megabytes * 2**20), "--tmpfs", place]
     words += ["--remount-ro", "/dev"]  # it is memory, too, of any size

@@ -1,7 +1,7 @@
 """How much memory a box holds, where no cgroup counts it: all that Linux lends to its processes.
 
     pages      of each process, also those that were swapped out
-    buffers    of its sockets and pipes
+    buffers    of its sockets, pipes and terminals
     files      in its folders, which are memory, and the names of empty ones
 
 What belongs to no process cannot be had in a box: see `syscalls.py`.
@@ -17,7 +17,7 @@ from pathlib import Path
 
 FIELDS = re.compile(rb"\n(?:VmRSS|VmSwap|VmPTE|HugetlbPages):\s+(\d+)")
 SHARED_ONCE = re.compile(rb"\n(?:Pss|SwapPss):\s+(\d+)")
-BUFFERS = ("socket:", "pipe:")
+BUFFERS = ("socket:", "pipe:", "/dev/pt")  # the last are terminals
 DESCRIPTORS = 512  # that one process may open
 FILE_BYTES = 1024  # of the kernel for a file's name and its entry, beside what is in it
 
@@ -71,7 +71,7 @@ def _family(process: int) -> set[int]:
 
 
 def _buffers(family: set[int]) -> int:
-    """What the open sockets and pipes can hold at most; each counts once, whoever shares it."""
+    """What open sockets, pipes and terminals can hold at most; a shared one counts once."""
     opened: set[str] = set()
     unseen = 0
     for process in family:

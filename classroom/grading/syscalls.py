@@ -2,8 +2,9 @@
 
 Four kinds are refused:
 
-    memory that belongs to no process    memfd, shared segments, message queues, network sockets,
-                                         a nested namespace with a file system of its own
+    memory that belongs to no process    memfd, shared segments and mappings, message queues, pages
+                                         given to a pipe, network sockets, a nested namespace with
+                                         a file system of its own
     what all boxes have in common        the kernel's keyring, locks and watches on shared files
     ways around this filter              io_uring, other architectures' calls
     what no homework needs               tracing, performance counters, the kernel's log
@@ -43,6 +44,8 @@ REFUSED = {
     "fsmount": (432, 432),
     "fspick": (433, 433),
     "mount_setattr": (442, 442),
+    "vmsplice": (278, 75),
+    "io_setup": (206, 0),  # the whole machine has so many of these
     "io_uring_setup": (425, 425),
     "io_uring_enter": (426, 426),
     "io_uring_register": (427, 427),
@@ -59,16 +62,17 @@ REFUSED = {
     "pidfd_getfd": (438, 438),
 }
 PRETENDED = {"flock": (73, 32)}  # done, says the filter, and nothing happens
-CLONE, SOCKET, SETSOCKOPT, FCNTL = (56, 220), (41, 198), (54, 208), (72, 25)
+CLONE, SOCKET, SETSOCKOPT, FCNTL, MMAP = (56, 220), (41, 198), (54, 208), (72, 25), (9, 222)
 
 NEW_NAMESPACES = 0x7E020000  # CLONE_NEWNS, CGROUP, UTS, IPC, USER, PID and NET
 UNIX = 1  # AF_UNIX, the only sockets whose memory is counted
 BUFFER_SIZES = (7, 8)  # SO_SNDBUF, SO_RCVBUF
 SHARED_FILE = (6, 7, 37, 38, 1024, 1026)  # locks of two kinds, F_SETLEASE, F_NOTIFY
 PIPE_SIZE = (1031,)  # F_SETPIPE_SZ
+SHARED_MEMORY = 0x21  # MAP_SHARED and MAP_ANONYMOUS: it stays when no process has it mapped
 
 # Instructions of the kernel's filter machine: linux/filter.h, linux/seccomp.h.
-LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+LOAD, AND, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x54, 0x15, 0x35, 0x45, 0x06
 ALLOW, KILL, ERROR = 0x7FFF0000, 0x80000000, 0x00050000
 NUMBER, ARCHITECTURE, ARGUMENTS = 0, 4, 16  # offsets in what the filter is given
 PROCESSORS = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
@@ -103,6 +107,8 @@ def program(machine: str = "") -> bytes:
     rules += _where(CLONE[column], 0, new_namespace)
     network = [(EQUAL, 1, 0, UNIX), _answer(errno.ENETUNREACH)]
     rules += _where(SOCKET[column], 0, network)
+    shared = [(AND, 0, 0, SHARED_MEMORY), *_one_of([SHARED_MEMORY], errno.EPERM)]
+    rules += _where(MMAP[column], 3, shared)
     rules += _where(SETSOCKOPT[column], 2, _one_of(BUFFER_SIZES, 0))
     rules += _where(FCNTL[column], 1, _one_of(SHARED_FILE, 0))
     rules += _where(FCNTL[column], 1, _one_of(PIPE_SIZE, errno.EPERM))

@@ -74,6 +74,9 @@ def said(process, source, seconds=30):
         ("import ctypes\nprint(ctypes.CDLL(None).msgget(0, 0o1600))", "-1"),
         ("import ctypes\nprint(ctypes.CDLL(None).unshare(0x10000000))", "-1"),
         ("open('/dev/mine', 'w')", "OSError"),
+        ("import mmap\nmmap.mmap(-1, 4096)", "PermissionError"),
+        ("import mmap\nmmap.mmap(open('/dev/zero', 'r+b').fileno(), 4096)", "OSError"),
+        ("import ctypes\nprint(ctypes.CDLL(None).vmsplice(1, 0, 0, 0))", "-1"),
         ("import socket\nsocket.socket()", "OSError"),
         ("import fcntl, os\nfcntl.fcntl(os.pipe()[1], 1031, 1 << 20)", "PermissionError"),
         # what all boxes have in common
@@ -91,6 +94,12 @@ def said(process, source, seconds=30):
         ),
         ("import socket\na, b = socket.socketpair()\na.send(b'x')\nprint(b.recv(1))", "b'x'"),
         ("import asyncio\nawait asyncio.sleep(0)\nprint('slept')", "slept"),
+        (
+            "import mmap\nprint(mmap.mmap(-1, 9, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)[0])",
+            "0",
+        ),
+        ("import multiprocessing\nprint(multiprocessing.Array('i', 3)[:])", "[0, 0, 0]"),
+        ("import torch\nprint(torch.zeros(3).share_memory_().tolist())", "[0.0, 0.0, 0.0]"),
         ("import tempfile\nprint(tempfile.TemporaryFile().write(b'four'))", "4"),
         ("import fcntl\nprint(fcntl.flock(open('/usr/bin/env'), fcntl.LOCK_EX))", "None"),
     ],
@@ -139,7 +148,8 @@ def test_memory_of_every_kind_counts(boxes):
 def test_a_box_that_hides_memory_is_stopped():
     source = "import os\nfor n in range(9):\n    open(f'/tmp/{n}', 'wb').write(bytes(19 * 2**20))"
     with box.Box(WAY, box.Limits()) as process:
-        process._memory = 350 * 2**20
+        base = memory.used_memory(process._process.pid, 0, box.MEMORY_FOLDERS)
+        process._memory = base + 120 * 2**20
         with pytest.raises(box.GoneError, match="too much memory"):
             process.ask(30, do="run", source=source + "\nimport time\ntime.sleep(20)")
 
@@ -156,8 +166,8 @@ def test_a_process_that_hides_its_descriptors_counts_as_one_that_has_them_all(mo
     def refuse(self):
         raise PermissionError
 
-    before = memory.used_memory(os.getpid(), 2**40)
     monkeypatch.setattr(memory, "_family", lambda process: {process})
+    before = memory.used_memory(os.getpid(), 2**40)
     monkeypatch.setattr(memory.Path, "iterdir", refuse)
     hidden = memory.used_memory(os.getpid(), 2**40) - before
     assert hidden > 0.7 * memory.DESCRIPTORS * memory._buffer_bytes()
