@@ -6,7 +6,7 @@ own tensors mean. A new method is an entry in `LAYOUTS`.
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +16,7 @@ from course_lib.families import MODEL_TYPES
 from course_lib.families.weight_tables import Converted, written_out
 from course_lib.files import atomic_folder, read_json, write_json
 from course_lib.known_fields import Config, KnownFields
+from course_lib.model.heads import is_tied
 from course_lib.peft.front_layout import PREFIX, PROMPT
 from course_lib.peft.inject import Model, freeze
 from course_lib.peft.layout import Layout, Places, Stored
@@ -44,8 +45,8 @@ TASK_HEADS = {
     "TOKEN_CLS": ("classifier", "score"),
     "QUESTION_ANS": ("qa_outputs",),
 }
-# Of these public classes the output matrix is the table of token vectors, under a second name.
-TIED = ("LMHeadModel", "ForMaskedLM", "ForPreTraining", "ForConditionalGeneration")
+# Public classes with an output matrix, which may be the table of token vectors.
+WITH_OUTPUT = ("LMHeadModel", "ForMaskedLM", "ForPreTraining", "ForConditionalGeneration")
 TOKENS = "embed.tokens.weight"
 
 
@@ -73,7 +74,7 @@ def load_pretrained(
     stored = Stored(model, config, _public_weights(folder, layout, public), public.places)
     install = layout.read(stored)
     whole = _whole_weights(model, stored.weights, public.places)
-    _check_tokens(architecture, whole)
+    _check_tokens(model, architecture, whole)
     KNOWN.check(config, method, subject=f"an adapter of the kind {method}")
 
     # Everything fits: now the model is changed.
@@ -113,7 +114,7 @@ def save_pretrained(
     targets = config.get("target_modules", [])
     trained = _trained(model, layout, public.places)
     for name in trained:
-        _check_tokens(architecture, public.places[name].ours)
+        _check_tokens(model, architecture, public.places[name].ours)
 
     tasks = [task for ending, task in TASKS.items() if architecture.endswith(ending)]
     task = tasks[0] if tasks else None
@@ -187,20 +188,26 @@ def _public_weights(folder: Path, layout: Layout, public: _Public) -> dict[str, 
     return weights
 
 
-def _check_tokens(architecture: str, names: Iterable[str]) -> None:
-    """Refuse new token vectors where they are the output matrix too.
+def _check_tokens(model: nn.Module, architecture: str, names: Iterable[str]) -> None:
+    """Refuse new token vectors where they stand in two places.
 
     Args:
+        model: ours.
         architecture: the public class.
         names: ours, of what was trained whole.
 
     Raises:
-        CourseError: `peft` leaves the output matrix as it was; here both are one.
+        CourseError: `peft` leaves them as they were in the second place: the output matrix, or the
+            other side of an encoder-decoder. Here both are one.
     """
-    if architecture.endswith(TIED) and any(name.endswith(TOKENS) for name in names):
+    stack: Any = model.stack
+    are_shared = hasattr(stack, "encoder")
+    if architecture.endswith(WITH_OUTPUT):
+        are_shared = are_shared or is_tied(model)
+    if are_shared and any(name.endswith(TOKENS) for name in names):
         raise CourseError(
-            "With `peft` new token vectors leave the output matrix as it was; here both are one."
-            " Keep such a model by peft.save."
+            "With `peft` new token vectors leave the output matrix, or the encoder's, as it was;"
+            " here both are one. Keep such a model by peft.save."
         )
 
 

@@ -9,7 +9,7 @@ from course_lib import zoo
 from course_lib.errors import CourseError
 from course_lib.generation import prompting, stream_text
 from tests.parity.public import randomise, wordpiece
-from tests.parity.test_config_json import small
+from tests.parity.small_models import small
 
 PROMPTS = [
     "the judge went home",

@@ -314,7 +314,7 @@ def test_what_the_library_cannot_say_is_not_written(tmp_path):
         (some_biases, "attention.output.LayerNorm.bias is trained alone"),
         (behind_a_prefix, "only LoRA trains biases alone"),
         (tied_head, "cls.predictions.bias is trained alone"),
-        (tokens, "new token vectors leave the output matrix as it was"),
+        (tokens, "new token vectors leave the output matrix"),
         (two_fold, "attention.self.query whole, so it cannot have an update"),
         (bert(), "Only a model with LoRA updates"),
         (

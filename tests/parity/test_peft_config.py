@@ -175,6 +175,7 @@ def test_an_update_that_began_in_another_way(beginning, more, expected, tmp_path
         ("t5", "T5ForConditionalGeneration", "shared"),
         ("bart", "BartForConditionalGeneration", "shared"),
         ("bert", "BertForMaskedLM", "word_embeddings"),
+        ("bart", "BartModel", "shared"),
         ("bert", "BertForTokenClassification", "word_embeddings"),
     ],
 )
