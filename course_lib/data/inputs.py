@@ -82,11 +82,13 @@ class Frame:
 
     Args:
         tokenizer: the model's own.
-        config: the stack's; a decoder alone gets GPT-1's frame.
+        config: the stack's.
         kind: of task.
         classes: number of labels; None for scores.
         max_length: in tokens, if the positions allow more.
         multi_label: whether a row's label is a list of all classes that hold.
+        marks: put GPT-1's marks around the texts of a decoder. A tokenizer that comes with a
+            fine-tuned model frames them itself, as that model knows them.
     """
 
     def __init__(
@@ -98,6 +100,7 @@ class Frame:
         classes: int | None = None,
         max_length: int | None = None,
         multi_label: bool = False,
+        marks: bool = True,
     ) -> None:
         self.kind = kind
         self.classes = classes
@@ -105,7 +108,7 @@ class Frame:
         self.length = _length(config, tokenizer, max_length)
         self.causal = config.causal and not config.cross
         self.segments = config.embed.segments > 1
-        self.tokenizer = with_marks(tokenizer) if self.causal else tokenizer
+        self.tokenizer = with_marks(tokenizer) if self.causal and marks else tokenizer
 
     def rows(self, data: Iterable[Mapping[str, Any]]) -> list[EncodedRow]:
         """Frame every row of a task."""

@@ -65,7 +65,14 @@ def load(source: str | Path) -> FineTuned:
     takes_pairs = _takes_pairs(source)
     if kind == "single" and takes_pairs:
         kind = "pair"
-    frame = Frame(tokenizer, model.stack.config, kind, classes=count, multi_label=multi_label)
+    frame = Frame(
+        tokenizer,
+        model.stack.config,
+        kind,
+        classes=count,
+        multi_label=multi_label,
+        marks=False,
+    )
     return FineTuned(model=model, frame=frame, names=names, takes_pairs=takes_pairs)
 
 

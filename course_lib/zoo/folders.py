@@ -93,6 +93,8 @@ def load_pretrained(
     load_strictly(model, convert(weights, table, model), str(folder))
     if isinstance(model, heads.Classifier | heads.TokenClassifier) and "classes" not in build:
         model.class_names = _class_names(values)
+    kept: Any = model
+    kept.token_ids = _stored_token_ids(fields)  # for the next folder
     return model.eval()
 
 
@@ -147,7 +149,10 @@ def save_pretrained(
 
     families.check_pool(model, family.architectures[architecture])
     values = _config_values(model, family, architecture, config)
-    values |= _token_ids(values, None if tokenizer is None else tokenizer.vocab)
+    if tokenizer is not None:
+        values |= _token_ids(values, tokenizer.vocab)
+    else:
+        values |= _kept_token_ids(model, family)
     values |= _labels(model)
 
     public_name = family.prefixed(architecture, model)
@@ -282,16 +287,29 @@ def _labels(model: nn.Module) -> dict[str, Any]:
     }
 
 
-def _token_ids(values: Values, vocab: Vocab | None) -> dict[str, int | None]:
-    """Which tokens begin, end and fill a text.
+def _stored_token_ids(fields: Values) -> dict[str, Any]:
+    """Which tokens begin, end and fill a text, by a config.json; a model knows its first token."""
+    return {
+        name: value
+        for name, value in fields.items()
+        if name.endswith("_token_id") and name != "decoder_start_token_id"
+    }
+
+
+def _kept_token_ids(model: nn.Module, family: Family) -> dict[str, Any]:
+    """Those of the folder that a model came from; else none, if transformers would take others."""
+    ids = {}
+    if family.model_type in ("gpt2", "openai-gpt"):
+        ids = {"bos_token_id": None, "eos_token_id": None}
+    return ids | getattr(model, "token_ids", {})
+
+
+def _token_ids(values: Values, vocab: Vocab) -> dict[str, int | None]:
+    """Which tokens begin, end and fill a text, by a tokenizer.
 
     Without them transformers takes those of the published vocabulary, whose numbers may not even
     exist here.
     """
-    if vocab is None:
-        if values["model_type"] in ("gpt2", "openai-gpt"):
-            return {"bos_token_id": None, "eos_token_id": None}
-        return {}
     ids = {"bos_token_id": vocab.bos, "eos_token_id": vocab.eos}
     if vocab.pad is not None:
         ids["pad_token_id"] = vocab.pad
