@@ -70,8 +70,10 @@ def tokenize(config: TokenizeConfig, tokenizer: Tokenizer | None = None) -> Toke
     )
     held_out, taken = _hold_out(config, corpus)
     if not _has_tokenizer(config, note):
-        write_json(config.out / MADE_FROM, note)  # first, for we may be stopped
-        (tokenizer or _learn(config, corpus)).save(config.out)
+        # A source that is not there is refused here, before anything is made.
+        chosen = tokenizer or _learn(config, corpus)
+        write_json(config.out / MADE_FROM, note)  # before the tokenizer, for we may be stopped
+        chosen.save(config.out)
 
     stored = Tokenizer.load(config.out)
     shutil.rmtree(config.out / "held_out", ignore_errors=True)  # of other data
