@@ -220,15 +220,19 @@ def library() -> dict[str, str]:
     """The library's modules and the classes that bear a name alone, by the short names that texts
     use for them.
     """
-    found: dict[str, str] = {}
+    rooms: dict[str, str] = {}
+    files: dict[str, str] = {}
     classes: dict[str, list[str]] = {}
     for path in (path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))):
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
         for name in re.findall(r"^class (\w+)", path.read_text("utf-8"), re.MULTILINE):
             classes.setdefault(name, []).append(f"{module}.{name}")
-        if module.count(".") in (1, 2):  # rooms, and the files in them
-            found.setdefault(module.rpartition(".")[2], module)
-    return found | {name: places[0] for name, places in classes.items() if len(places) == 1}
+        short = module.rpartition(".")[2]
+        if module.count(".") == 1:
+            rooms.setdefault(short, module)
+        if module.count(".") == 2:  # a room's file; `zoo` is the room, not the file of commands
+            files.setdefault(short, module)
+    return files | rooms | {name: places[0] for name, places in classes.items() if len(places) == 1}
 
 
 @functools.cache
