@@ -212,15 +212,16 @@ def _is_own(cell: SubmittedCell, given: set[str]) -> bool:
 
 
 def _is_python(cell: SubmittedCell) -> bool:
-    """Whether a code cell holds code, and no prose."""
+    """Whether a code cell holds code, and not prose, comments or strings only."""
     if cell.kind != "code" or len(cell.source) > LONGEST_CODE:
         return False
     lines = [line for line in cell.source.splitlines() if not line.startswith(("%", "!"))]
     try:
-        ast.parse("\n".join(lines))
+        tree = ast.parse("\n".join(lines))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
-    return True
+    values = [node.value if isinstance(node, ast.Expr) else None for node in tree.body]
+    return not all(isinstance(v, ast.Constant) and isinstance(v.value, str) for v in values)
 
 
 def _answer(cells: list[SubmittedCell]) -> Answer:

@@ -319,6 +319,9 @@ HERE = SubmittedCell("markdown", "It begins here.", "q7-written")
         ([SubmittedCell("code", "All of it.", "q7-written")], "All of it.", "code cell"),
         ([SubmittedCell("raw", "All of it.", "q7-written")], "All of it.", ""),
         ([SubmittedCell("code", "Not a program at all.", "")], "Not a program", "other cells"),
+        ([SubmittedCell("code", "# My answer\n# is this.", "")], "is this", "other cells"),
+        ([SubmittedCell("code", "'My answer is this.'", "")], "is this", "other cells"),
+        ([SubmittedCell("code", "x = 1", "")], "", "no answer to q7 was found"),
         (
             [SubmittedCell("markdown", "", "q7-written", (JPEG,))],
             "(pictures: ",
