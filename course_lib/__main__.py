@@ -3,13 +3,15 @@
 The commands stand in `course_lib/commands`. An error is one line, and the exit code is 1.
 """
 
+import errno
 import os
 import sys
 import warnings
 from collections.abc import Callable
 from functools import partial
 from importlib.metadata import entry_points
-from typing import Any
+from pathlib import Path
+from typing import Any, NoReturn
 
 import typer
 
@@ -66,13 +68,33 @@ def main() -> None:
     """The command line. A `CourseError` becomes one line on stderr and exit code 1."""
     warnings.showwarning = partial(_show_warning, warnings.showwarning)
     try:
+        _check_folder()
         add_commands()
         app()
     except CourseError as error:
-        rank = os.environ.get("RANK", "0")  # one of several processes: accelerate launch
-        who = "error" if rank == "0" else f"error in process {rank}"
-        print(f"{who}: {' '.join(str(error).split())}", file=sys.stderr)
-        sys.exit(1)
+        _stop(str(error))
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        # The file that the output goes to, for a folder's own files say so by a CourseError.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for Python's last flush
+        _stop("The output cannot be written: the disk is full.")
+
+
+def _check_folder() -> None:
+    """A `CourseError` if the current folder has been removed: torch would end the process."""
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        raise CourseError("The current folder is no longer there; go to another one.") from None
+
+
+def _stop(reason: str) -> NoReturn:
+    """One line on stderr, and exit code 1."""
+    rank = os.environ.get("RANK", "0")  # one of several processes: accelerate launch
+    who = "error" if rank == "0" else f"error in process {rank}"
+    print(f"{who}: {' '.join(reason.split())}", file=sys.stderr)
+    sys.exit(1)
 
 
 def start() -> None:

@@ -127,6 +127,7 @@ def scratch_folder(path: Path) -> Iterator[Path]:
 
     Those that killed processes left are removed, too. A process that lives holds a lock on its own.
     """
+    is_new = not path.parent.exists()
     path.parent.mkdir(parents=True, exist_ok=True)
     start = f".{path.name.lstrip('.')}."
     for leftover in path.parent.glob(f"{glob.escape(start)}*.tmp"):
@@ -139,6 +140,9 @@ def scratch_folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
         if lock is not None:
             os.close(lock)
+        if is_new:
+            with suppress(OSError):  # something was saved in it
+                path.parent.rmdir()
 
 
 def _new_folder(parent: Path, start: str) -> tuple[Path, int | None]:

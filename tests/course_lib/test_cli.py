@@ -377,3 +377,20 @@ def test_as_a_student_calls_it(tmp_path: Path) -> None:
     assert (
         done.returncode == 1 and done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
     )
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_behind_the_output_is_one_line():
+    words = [sys.executable, "-m", "course_lib", "info", "gpt-nano"]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1
+    assert done.stderr == "error: The output cannot be written: the disk is full.\n"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows keeps a folder that is in use")
+def test_a_current_folder_that_is_gone_is_one_line(call, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    tmp_path.rmdir()
+    code, _, err = call("info", "gpt-nano")
+    assert (code, err) == (1, "error: The current folder is no longer there; go to another one.\n")
