@@ -45,8 +45,6 @@ TASK_HEADS = {
     "TOKEN_CLS": ("classifier", "score"),
     "QUESTION_ANS": ("qa_outputs",),
 }
-# Public classes with an output matrix, which may be the table of token vectors.
-WITH_OUTPUT = ("LMHeadModel", "ForMaskedLM", "ForPreTraining", "ForConditionalGeneration")
 TOKENS = "embed.tokens.weight"
 
 
@@ -74,7 +72,7 @@ def load_pretrained(
     stored = Stored(model, config, _public_weights(folder, layout, public), public.places)
     install = layout.read(stored)
     whole = _whole_weights(model, stored.weights, public.places)
-    _check_tokens(model, architecture, whole)
+    _check_tokens(model, public, whole)
     KNOWN.check(config, method, subject=f"an adapter of the kind {method}")
 
     # Everything fits: now the model is changed.
@@ -114,7 +112,7 @@ def save_pretrained(
     targets = config.get("target_modules", [])
     trained = _trained(model, layout, public.places)
     for name in trained:
-        _check_tokens(model, architecture, public.places[name].ours)
+        _check_tokens(model, public, public.places[name].ours)
 
     tasks = [task for ending, task in TASKS.items() if architecture.endswith(ending)]
     task = tasks[0] if tasks else None
@@ -148,10 +146,12 @@ class _Public(NamedTuple):
     Attributes:
         places: those that are weights of ours.
         copies: further names of them, and names that are dropped on purpose.
+        has_output: whether an output matrix is among them.
     """
 
     places: dict[str, Converted]
     copies: set[str]
+    has_output: bool
 
 
 def _public(model: nn.Module, model_type: str, architecture: str) -> _Public:
@@ -169,7 +169,7 @@ def _public(model: nn.Module, model_type: str, architecture: str) -> _Public:
         else:
             places[with_prefix(name)] = place
             seen.add(place.ours)
-    return _Public(places, copies)
+    return _Public(places, copies, has_output=bool(family.architectures[architecture].output))
 
 
 def _public_weights(folder: Path, layout: Layout, public: _Public) -> dict[str, Tensor]:
@@ -188,12 +188,12 @@ def _public_weights(folder: Path, layout: Layout, public: _Public) -> dict[str, 
     return weights
 
 
-def _check_tokens(model: nn.Module, architecture: str, names: Iterable[str]) -> None:
+def _check_tokens(model: nn.Module, public: _Public, names: Iterable[str]) -> None:
     """Refuse new token vectors where they stand in two places.
 
     Args:
         model: ours.
-        architecture: the public class.
+        public: the names of its weights.
         names: ours, of what was trained whole.
 
     Raises:
@@ -202,7 +202,7 @@ def _check_tokens(model: nn.Module, architecture: str, names: Iterable[str]) -> 
     """
     stack: Any = model.stack
     are_shared = hasattr(stack, "encoder")
-    if architecture.endswith(WITH_OUTPUT):
+    if public.has_output:
         are_shared = are_shared or is_tied(model)
     if are_shared and any(name.endswith(TOKENS) for name in names):
         raise CourseError(
