@@ -6,7 +6,7 @@ The ways in:
     zoo.load_pretrained("path/to/folder")       a public folder, or a name of the hub (folders.py)
     zoo.open_model("...")                       either, with its tokenizer
     zoo.load_sentence("path/to/folder")         an encoder of texts (sentence_folders.py)
-    zoo.public("minilm")                        a public model by its short name (public.py)
+    zoo.public("minilm")                        a public model by its short name (public_model.py)
     zoo.require("...", "masked words")          one that can do it (abilities.py)
 """
 
@@ -14,7 +14,7 @@ from course_lib.zoo import shipped
 from course_lib.zoo.abilities import ABILITIES, require
 from course_lib.zoo.fetching import fetch
 from course_lib.zoo.folders import load_pretrained, save_pretrained, whole_architecture
-from course_lib.zoo.public import Public, available, public
+from course_lib.zoo.public_model import Public, available, public
 from course_lib.zoo.sentence_folders import load_sentence
 from course_lib.zoo.shipped import (
     FILES,

@@ -21,11 +21,12 @@ from classroom.records.figures import figure
 from classroom.records.record import RESULTS
 from course_lib import data
 from course_lib.analysis import metrics
-from course_lib.data.inputs import SourceTarget, TaskBatches
-from course_lib.data.tokenizers import train_wordpiece
+from course_lib.data.inputs import EncodedRow, SourceTarget, TaskBatches
+from course_lib.data.tokenizers import Tokenizer, train_wordpiece
 from course_lib.families import transformer_lm
 from course_lib.families.transformer import transformer
 from course_lib.files import read_json, write_json
+from course_lib.model.config import StackConfig
 from course_lib.objectives import losses
 from course_lib.training import optim
 from lab.engine import probes, small_models
@@ -34,6 +35,33 @@ from lab.engine.lab import fit, linear_config
 RATES = (1e-3, 2e-3, 4e-3, 8e-3)
 PARTS = ("train", "validation", "test_2016_flickr")
 LONGEST = 60  # tokens of a translation
+
+
+Pairs = list[dict[str, Any]]  # "text" and its translation, "target"
+
+
+def read(folder: Path, source: str, target: str) -> dict[str, Pairs]:
+    """The parts of Multi30k: a pair of captions a row, in the two languages named."""
+    columns = {"text": source, "target": target}
+    return {part: list(data.task(str(folder), split=part, columns=columns)) for part in PARTS}
+
+
+def shared_tokenizer(pairs: Pairs, vocab: int) -> Tokenizer:
+    """WordPiece of both languages, with capitals."""
+    both = [pair[side] for pair in pairs for side in ("text", "target")]
+    return train_wordpiece(both, vocab, lowercase=False)
+
+
+def network(tokenizer: Tokenizer, width: int, layers: int, dropout: float) -> StackConfig:
+    """The Transformer of 2017 with its norms in front, which needs no long warm-up."""
+    size = tokenizer.vocab.size
+    config = transformer(size, width=width, layers=layers, heads=4, dropout=dropout, norm="pre")
+    return replace(config, attention_dropout=0.0)
+
+
+def encode(frame: SourceTarget, pairs: Pairs) -> list[EncodedRow]:
+    """Rows of token ids. Targets do not begin with the start token: the decoder has its own."""
+    return [replace(row, label=row.label[1:]) for row in frame.rows(pairs)]
 
 
 def main(
@@ -51,23 +79,12 @@ def main(
 ) -> None:
     """Train both models and record their BLEU (sacrebleu)."""
     torch.set_num_threads(1)
-    texts = {
-        part: list(data.task(str(folder), split=part, columns={"text": "en", "target": "de"}))
-        for part in PARTS
-    }
-    both = [pair[side] for pair in texts["train"] for side in ("text", "target")]
-    tokenizer = train_wordpiece(both, vocab, lowercase=False)
+    texts = read(folder, "en", "de")
+    tokenizer = shared_tokenizer(texts["train"], vocab)
     start = tokenizer.vocab.cls or 0
-    config = transformer(
-        tokenizer.vocab.size, width=width, layers=layers, heads=4, dropout=0.1, norm="pre"
-    )
-    config = replace(config, attention_dropout=0.0)
+    config = network(tokenizer, width, layers, dropout=0.1)
     frame = SourceTarget(tokenizer, config)
-    # Targets do not begin with the start token: the decoder has its own.
-    framed = {
-        part: [replace(r, label=r.label[1:]) for r in frame.rows(pairs)]
-        for part, pairs in texts.items()
-    }
+    framed = {part: encode(frame, pairs) for part, pairs in texts.items()}
     models: dict[str, Callable[[], nn.Module]] = {
         "Transformer": lambda: transformer_lm(config, start=start),
         "attentional LSTM": lambda: small_models.attentional_lstm(
