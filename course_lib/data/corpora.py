@@ -8,7 +8,7 @@ from typing import Any
 
 from course_lib.data import folders, formats
 from course_lib.data.columns import Mapped, Placed, Record, Row
-from course_lib.data.sources import SHIPPED, AnyDataset, as_dataset, generated, open_source, sample
+from course_lib.data.sources import TEXTS, AnyDataset, as_dataset, generated, open_source, sample
 from course_lib.errors import CourseError
 
 # A source of a few books would make a few enormous rows, so its texts are cut into documents.
@@ -52,7 +52,7 @@ def corpus(
     owner = name.partition("/")[0]
     if generated(owner) is not None:
         raise CourseError(f"{name} is a task, with labels; the texts are {owner}.")
-    opened = open_source(str(SHIPPED.get(name, name)), split, "corpus", streaming)
+    opened = open_source(name, split, "corpus", streaming)
     if not isinstance(opened, folders.Found):
         return sample(_renamed(opened, name, column), n, seed)
     from datasets import Features, IterableDataset, Value
@@ -64,7 +64,7 @@ def corpus(
     else:
         rows = as_dataset(_documents(opened, column), features)
     # The shipped texts are stored in the order that seed 0 draws.
-    is_drawn = name in SHIPPED and seed == 0
+    is_drawn = name in TEXTS and seed == 0
     return sample(rows, n, None if is_drawn else seed)
 
 

@@ -28,7 +28,10 @@ AnyDataset: TypeAlias = "Dataset | IterableDataset"
 # files, or a dataset of the hub or of files in its layout
 Opened: TypeAlias = "folders.Found | AnyDataset"
 
-SHIPPED = {name: DATA / name for name in ("docs", "manual")}
+TEXTS = ("docs", "manual", "text")  # texts that come with the course
+TASKS = ("inference", "names", "questions", "sentiment", "similarity", "summaries")
+SHIPPED = {name: DATA / name for name in TEXTS}
+SHIPPED |= {f"tasks/{name}": DATA / "tasks" / name for name in TASKS}
 BUFFER = 1000  # rows of a stream among which n are drawn
 # The builders of `datasets` that read tables. Others decode images or archives, which the course
 # does not need.
@@ -52,7 +55,7 @@ def open_source(source: str, split: str, door: folders.Door, streaming: bool = F
     if source.startswith(hub.PREFIX):
         return _load(source, split, streaming)
     try:
-        found = folders.find(Path(source), split, door)
+        found = folders.find(SHIPPED.get(source, Path(source)), split, door)
     except OSError as error:
         raise CourseError(f"{source[:80]} cannot be read ({error.strerror}).") from None
     if found.kind != folders.PARQUET:

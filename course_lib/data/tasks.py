@@ -63,7 +63,8 @@ def task(
     Labels that are not whole numbers are scores: then `label` is a float.
 
     Args:
-        source: NAME/TASK of an installed source; otherwise as for `corpus`.
+        source: a task that comes with the course, "tasks/sentiment"; NAME/TASK of an installed
+            source; otherwise as for `corpus`.
         split: "train", "validation" or "test"; of files also a file's own name ("dev_matched").
         n: so many rows at most, drawn by `seed`; None: all there are.
         seed: of the draw.
@@ -141,7 +142,7 @@ def has_labels(source: str | Path) -> bool:
     owner, _, task_name = str(source).partition("/")
     if owner.startswith(hub.PREFIX):
         return True
-    if generated(owner) is not None or owner in SHIPPED:
+    if generated(owner) is not None or str(source) in SHIPPED:
         return bool(task_name)
     files = folders.find(Path(source), "train", "corpus")
     return files.kind != folders.TEXT or all(map(readers.is_table, files.files))

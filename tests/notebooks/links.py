@@ -223,7 +223,9 @@ def library() -> dict[str, str]:
     rooms: dict[str, str] = {}
     files: dict[str, str] = {}
     classes: dict[str, list[str]] = {}
-    for path in (path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))):
+    paths = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+    paths.sort(key=lambda path: path.name != "__init__.py")  # a room before a file of its name
+    for path in paths:
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
         for name in re.findall(r"^class (\w+)", path.read_text("utf-8"), re.MULTILINE):
             classes.setdefault(name, []).append(f"{module}.{name}")
