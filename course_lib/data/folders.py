@@ -186,8 +186,8 @@ def _single(path: Path, split: str, door: Door) -> Found:
     ending = unpacked(path).suffix.lower()
     if not path.exists() and (door == "corpus" or len(parallel) < 2):
         raise CourseError(
-            f'There is no {path}; a source is "text", "docs", "hub:NAME", a path that exists, or a name'
-            " that an installed package registers."
+            f'There is no {path}; a source is "text", "docs", "hub:NAME", a path that exists, or a'
+            " name that an installed package registers."
         )
     if path.exists() and not path.is_file():
         raise CourseError(f"{path} is neither a file nor a folder; write its text into a file.")

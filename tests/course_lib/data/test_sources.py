@@ -345,7 +345,8 @@ def test_a_folder_of_tables(folder: Path) -> None:
 @pytest.mark.parametrize("door", [data.corpus, data.task])
 def test_unknown_sources(door: Callable[..., object], tmp_path: Path) -> None:
     with pytest.raises(
-        CourseError, match='a source is "docs", "hub:NAME", a path that exists, or a name that'
+        CourseError,
+        match='a source is "text", "docs", "hub:NAME", a path that exists, or a name that',
     ):
         door(tmp_path / "nowhere")
     with pytest.raises(CourseError, match="no file of a known format for the train split"):
