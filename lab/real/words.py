@@ -80,7 +80,7 @@ def main(
     """Train, score, write."""
     torch.set_num_threads(1)
     start = time.perf_counter()
-    text = word_vectors.count(lowercase_words(data.corpus(corpus)["text"]), least=10)
+    text = word_vectors.encode_text(lowercase_words(data.corpus(corpus)["text"]), min_count=10)
     learner = word_vectors.Word2Vec(
         text, word_vectors.Word2VecConfig("skip-gram", size=size, epochs=epochs)
     )

@@ -161,7 +161,7 @@ class StaticRun(Job):
         recipe = self.recipe
         read = self.sentences("train")
         texts = (" ".join(read(i)) for i in range(recipe.documents))
-        text = word_vectors.count(lowercase_words(texts), least=recipe.least)
+        text = word_vectors.encode_text(lowercase_words(texts), min_count=recipe.least)
         options: dict[str, Any] = {
             "size": recipe.size,
             "window": recipe.window,

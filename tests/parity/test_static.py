@@ -10,7 +10,7 @@ from classroom.town import World
 from course_lib.analysis import analogies
 from course_lib.data.words import lowercase_words
 from course_lib.families import word_vectors
-from course_lib.families.word_vectors import stays
+from course_lib.families.word_vectors import keep_probability
 
 gensim = pytest.importorskip("gensim.models")
 TOY = [
@@ -111,7 +111,7 @@ def by_hand(start, updates, sigmoid, *, at_once):
 
 def in_torch(kind, theirs, batch_window=6):
     """The same by the course's step, a list of context words at a time."""
-    text = word_vectors.count(TOY, least=1)
+    text = word_vectors.encode_text(TOY, min_count=1)
     model = word_vectors.Word2Vec(text, word_vectors.Word2VecConfig(kind, size=6, negative=4))
     vocab = len(text.words)
     model.inputs[:vocab], model.outputs[:vocab] = (torch.tensor(table) for table in theirs.start)
@@ -141,17 +141,19 @@ def test_every_update_is_gensim_s(kind):
 def test_words_are_counted_thinned_and_drawn_as_gensim_does():
     world = World(0)
     rows = list(lowercase_words(world.document(i)["text"] for i in range(60)))
-    text = word_vectors.count(rows, least=2)
+    text = word_vectors.encode_text(rows, min_count=2)
     model = gensim.Word2Vec(vector_size=4, min_count=2, sample=1e-3)
     model.build_vocab(rows)
     order = [model.wv.key_to_index[word] for word in text.words]
     assert len(text.words) == len(model.wv)
     assert text.counts.tolist() == [model.wv.get_vecattr(word, "count") for word in text.words]
     theirs = model.wv.expandos["sample_int"][order] / (2**32 - 1)
-    assert torch.allclose(stays(text.counts, 1e-3).double(), torch.tensor(theirs), atol=1e-6)
+    assert torch.allclose(
+        keep_probability(text.counts, 1e-3).double(), torch.tensor(theirs), atol=1e-6
+    )
     assert (theirs < 0.5).any() and (theirs == 1).any()
     shares = np.diff(model.cum_table.astype(np.int64), prepend=0)[order] / (2**31 - 1)
-    ours = word_vectors.Word2Vec(text).table.diff(prepend=torch.zeros(1))
+    ours = word_vectors.Word2Vec(text).cumulative.diff(prepend=torch.zeros(1))
     assert torch.allclose(ours.double(), torch.tensor(shares), atol=1e-6)
 
 
@@ -179,7 +181,7 @@ def test_gensim_s_files_are_read_and_answer_the_same(tmp_path):
 
 
 def test_cooccurrences_are_counted_by_hand():
-    text = word_vectors.count(TOY, least=1)
+    text = word_vectors.encode_text(TOY, min_count=1)
     found = np.zeros((6, 6))
     number = {word: i for i, word in enumerate(text.words)}
     for row in TOY:
@@ -196,7 +198,7 @@ def test_cooccurrences_are_counted_by_hand():
 
 
 def test_glove_s_loss_gradient_and_adagrad_by_hand():
-    text = word_vectors.count(TOY, least=1)
+    text = word_vectors.encode_text(TOY, min_count=1)
     pairs = word_vectors.cooccurrences(text, window=3)
     config = word_vectors.GloVeConfig(size=4, x_max=5.0)
     model = word_vectors.GloVe(text, config)

@@ -1,12 +1,11 @@
-"""A text as numbers, which word2vec and GloVe learn from.
+"""The vocabulary of a text, and the text as word ids: what word2vec and GloVe learn from.
 
-Letters: N words of text, V different words.
+Letters: N words of running text that are in the vocabulary, V words of the vocabulary.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from jaxtyping import Int
@@ -16,48 +15,54 @@ from course_lib.errors import CourseError
 
 
 @dataclass(frozen=True)
-class CountedText:
-    """A text of rows (sentences or documents), which no window crosses."""
+class EncodedText:
+    """Sentences as word ids, one sentence after another. No context window crosses a sentence.
 
-    words: list[str]  # that are kept, the most frequent first
+    Attributes:
+        words: the vocabulary, each different word once; the most frequent word is number 0.
+        counts: how often each word of the vocabulary occurs in the text.
+        ids: the running text, each word as its number in the vocabulary.
+        sentence_ids: for each entry of `ids`, the number of the sentence that it comes from.
+    """
+
+    words: list[str]
     counts: Int[Tensor, " V"]
-    ids: Int[Tensor, " N"]  # the kept words of the text, one after another
-    rows: Int[Tensor, " N"]  # the number of the row that each stands in
+    ids: Int[Tensor, " N"]
+    sentence_ids: Int[Tensor, " N"]
 
 
-def count(rows: Iterable[Sequence[str]], *, least: int = 5) -> CountedText:
-    """Number the words of a text.
+def encode_text(sentences: Iterable[Sequence[str]], *, min_count: int = 5) -> EncodedText:
+    """Build the vocabulary of a text and encode the text with it.
+
+    >>> text = encode_text([["a", "b", "a"], ["b"]], min_count=1)
+    >>> text.words, text.counts.tolist()
+    (['a', 'b'], [2, 2])
+    >>> text.ids.tolist(), text.sentence_ids.tolist()
+    ([0, 1, 0, 1], [0, 0, 0, 1])
 
     Args:
-        rows: sentences or documents.
-        least: rarer words are taken out of the text, and their neighbours move together.
+        sentences: the words of each sentence, or of each document.
+        min_count: words seen fewer times are deleted, so a window reaches across the gap.
 
     Raises:
-        CourseError: fewer than two words are left.
+        CourseError: fewer than two words are left in the vocabulary.
     """
-    kept_rows = list(rows)
-    counted = Counter(word for row in kept_rows for word in row)
-    frequent = [word for word, number in counted.items() if number >= least]
+    sentences = list(sentences)
+    counted = Counter(word for sentence in sentences for word in sentence)
+    frequent = [word for word, number in counted.items() if number >= min_count]
+    # Equally frequent words are in alphabetical order, so that the numbers are always the same.
     words = sorted(frequent, key=lambda word: (-counted[word], word))
     if len(words) < 2:
         raise CourseError(
-            f"Only {len(words)} words occur {least} times or more; give more text or a smaller"
-            " `least`."
+            f"Only {len(words)} words occur {min_count} times or more; give more text or a smaller"
+            " `min_count`."
         )
-    number_of = {word: i for i, word in enumerate(words)}
+    id_of = {word: i for i, word in enumerate(words)}
     ids = []
-    row_numbers = []
-    for row_number, row in enumerate(kept_rows):
-        known = [number_of[word] for word in row if word in number_of]
+    sentence_ids = []
+    for number, sentence in enumerate(sentences):
+        known = [id_of[word] for word in sentence if word in id_of]
         ids += known
-        row_numbers += [row_number] * len(known)
+        sentence_ids += [number] * len(known)
     counts = [counted[word] for word in words]
-    return CountedText(words, torch.tensor(counts), torch.tensor(ids), torch.tensor(row_numbers))
-
-
-class Progress(NamedTuple):
-    """How far training is."""
-
-    epoch: int  # from 1
-    # Mean of the epoch: a pair's in skip-gram, a centre's in CBOW, a term of J in GloVe.
-    loss: float
+    return EncodedText(words, torch.tensor(counts), torch.tensor(ids), torch.tensor(sentence_ids))

@@ -1,6 +1,6 @@
-"""One vector a word, and the text files in which they are published.
+"""Word vectors, however they were learned, and the text files in which they are published.
 
-Letters: V different words, D size of a vector.
+Letters: V words of the vocabulary, D width of a vector, N words that a model needs.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,16 +13,20 @@ from torch import Tensor
 
 from course_lib.errors import CourseError
 
-UNIT = 1e-12  # the shortest vector that has a direction
+MIN_NORM = 1e-12  # shorter vectors are not scaled to length 1: their direction is rounding error
 
 
 class WordVectors:
-    """One vector a word.
+    """One vector for each word of a vocabulary.
+
+    >>> vectors = WordVectors(["king", "queen"], torch.tensor([[1.0, 0.0], [0.6, 0.8]]))
+    >>> vectors["queen"].tolist(), "uncle" in vectors
+    ([0.6000000238418579, 0.800000011920929], False)
 
     Args:
-        words: V different words.
-        matrix: their vectors.
-        counts: of each word in the text, if known.
+        words: the V different words.
+        matrix: their vectors, in the same order.
+        counts: how often each word occurs in the text that the vectors were learned from, if known.
 
     Raises:
         CourseError: a word has no vector or several.
@@ -57,11 +61,12 @@ class WordVectors:
         return self.matrix[self.numbers[word]]
 
     def table(self, words: Iterable[str], *, seed: int = 0) -> Float[Tensor, "N D"]:
-        """A vector for each of these words, for a model to start from.
+        """An embedding matrix for another model's vocabulary, to initialise it with.
 
         Args:
-            words: a word without a vector gets that of its lower case. If that is missing too, it
-                gets a random vector of the same mean and spread.
+            words: that vocabulary. A word without a vector gets the vector of its lower-case form.
+                If that is missing too, it gets a random vector with the mean and standard deviation
+                of all vectors.
             seed: of the random vectors.
         """
         words = list(words)
@@ -75,28 +80,31 @@ class WordVectors:
         return table
 
     def nearest(self, word: str, k: int = 10) -> list[tuple[str, float]]:
-        """The k words with the largest cosine, and that cosine; never the word itself."""
-        unit = F.normalize(self[word], dim=0, eps=UNIT)
+        """The k other words with the largest cosine to this word, each with its cosine."""
+        unit = F.normalize(self[word], dim=0, eps=MIN_NORM)
         cosines = self.units() @ unit  # V
         cosines[self.numbers[word]] = float("-inf")
-        best = cosines.topk(min(k, len(self) - 1))
-        words = [self.words[i] for i in best.indices.tolist()]
-        return list(zip(words, best.values.tolist(), strict=True))
+        top = cosines.topk(min(k, len(self) - 1))
+        words = [self.words[i] for i in top.indices.tolist()]
+        return list(zip(words, top.values.tolist(), strict=True))
 
     def units(self) -> Float[Tensor, "V D"]:
-        """All vectors with length 1, so that a product of two is their cosine."""
-        return F.normalize(self.matrix, eps=UNIT)
+        """All vectors scaled to length 1, so that the dot product of two is their cosine."""
+        return F.normalize(self.matrix, eps=MIN_NORM)
 
 
 def load_text(path: str | Path) -> WordVectors:
-    """Read word2vec's text format, or GloVe's, which lacks the first line with V and D.
+    """Read word vectors from a text file in word2vec's or GloVe's format.
+
+    Each line is a word and its D numbers, separated by blanks. word2vec's format has one more line
+    at the top, with V and D.
 
     Raises:
         CourseError: a line is not a word and numbers, or lines have different lengths.
     """
     with Path(path).open(encoding="utf-8") as file:
         lines = [line.rstrip("\n ").split(" ") for line in file]
-    if len(lines[0]) == 2:
+    if len(lines[0]) == 2:  # word2vec's first line: V D
         lines = lines[1:]
     try:
         matrix = torch.tensor([[float(value) for value in values] for _, *values in lines])

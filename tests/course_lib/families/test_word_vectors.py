@@ -12,14 +12,14 @@ from course_lib.data.words import word_tokenizer
 from course_lib.errors import CourseError
 from course_lib.families import word_vectors
 from course_lib.families.baselines import Words
-from course_lib.families.word_vectors.word2vec import around
+from course_lib.families.word_vectors.word2vec import context_words
 
 ROWS = [["a", "b", "c"], ["b", "a"], ["c"], ["d", "a", "b", "rare"]] * 2
 KINDS = ["skip-gram", "cbow"]
 
 
 def text(rows=ROWS):
-    return word_vectors.count(rows, least=2 if rows is ROWS else 1)
+    return word_vectors.encode_text(rows, min_count=2 if rows is ROWS else 1)
 
 
 def table(seed=0):
@@ -30,9 +30,16 @@ def table(seed=0):
 
 
 def test_a_text_is_its_words_by_frequency():
-    found = word_vectors.count([["b", "z", "x"], ["b", "z", "b", "z"], []], least=2)
+    found = word_vectors.encode_text([["b", "z", "x"], ["b", "z", "b", "z"], []], min_count=2)
     assert found.words == ["b", "z"] and found.counts.tolist() == [3, 3]
-    assert found.ids.tolist() == [0, 1, 0, 1, 0, 1] and found.rows.tolist() == [0, 0, 1, 1, 1, 1]
+    assert found.ids.tolist() == [0, 1, 0, 1, 0, 1] and found.sentence_ids.tolist() == [
+        0,
+        0,
+        1,
+        1,
+        1,
+        1,
+    ]
     assert text().words == ["a", "b", "c", "d", "rare"]
 
 
@@ -41,11 +48,15 @@ def test_windows_stop_at_their_row_and_their_reach():
     n, window, pad = len(found.ids), 3, 99
     reach = torch.randint(1, window + 1, (n,), generator=torch.Generator().manual_seed(1))
     at = torch.randperm(n, generator=torch.Generator().manual_seed(2))
-    made = around(found.ids, found.rows, at, reach[at], window, pad)
+    made = context_words(found.ids, found.sentence_ids, at, reach[at], window, pad)
     for line, i in zip(made.tolist(), at.tolist(), strict=True):
         expected = []
         for j in range(i - window, i + window + 1):
-            inside = 0 <= j < n and abs(i - j) <= reach[i] and found.rows[j] == found.rows[i]
+            inside = (
+                0 <= j < n
+                and abs(i - j) <= reach[i]
+                and found.sentence_ids[j] == found.sentence_ids[i]
+            )
             expected += [] if j == i else [int(found.ids[j]) if inside else pad]
         assert line == expected
 
@@ -90,7 +101,7 @@ def topics(n=150):
 
 @pytest.mark.parametrize("kind", [*KINDS, "glove"])
 def test_words_that_stand_together_come_together(kind):
-    found = word_vectors.count(topics())
+    found = word_vectors.encode_text(topics())
     model = (
         word_vectors.GloVe(found, word_vectors.GloVeConfig(size=8, epochs=30, batch=32))
         if kind == "glove"
@@ -109,13 +120,15 @@ def test_words_that_stand_together_come_together(kind):
 
 
 def test_a_small_vocabulary_takes_small_steps():
-    small = word_vectors.Word2Vec(word_vectors.count(topics()), word_vectors.Word2VecConfig(lr=0.1))
-    large = word_vectors.Word2Vec(word_vectors.count([[str(i) for i in range(500)]] * 5))
-    assert small.batch == 10 and large.batch == 256
+    small = word_vectors.Word2Vec(
+        word_vectors.encode_text(topics()), word_vectors.Word2VecConfig(lr=0.1)
+    )
+    large = word_vectors.Word2Vec(word_vectors.encode_text([[str(i) for i in range(500)]] * 5))
+    assert small.batch_size == 10 and large.batch_size == 256
     with pytest.raises(CourseError, match="lower the learning rate"):
         list(
             word_vectors.Word2Vec(
-                word_vectors.count(topics()), word_vectors.Word2VecConfig(lr=50.0)
+                word_vectors.encode_text(topics()), word_vectors.Word2VecConfig(lr=50.0)
             ).train()
         )
 
@@ -183,4 +196,4 @@ def test_wrong_input_is_one_sentence(tmp_path):
     with pytest.raises(CourseError, match="None of the 1 questions"):
         analogies.score(table(), [analogies.AnalogyQuestion("x", "y", "z", "w")])
     with pytest.raises(CourseError, match="Only 0 words"):
-        word_vectors.count([["a"]], least=2)
+        word_vectors.encode_text([["a"]], min_count=2)
