@@ -166,18 +166,19 @@ def span_reader(
         items.append((reading, [(escape(text), p) for text, p in likeliest]))
         told.append(f"  {reading.question}  ({', '.join(f'{text} {p}' for text, p in likeliest)})")
         start, end = (
-            [round(10_000 * p) for p in values] for values in (reading.start, reading.end)
+            [round(10_000 * p) for p in values]
+            for values in (reading.start_probabilities, reading.end_probabilities)
         )
-        data.append({"words": reading.tokens, "start": start, "end": end, "longest": LONGEST})
+        data.append({"words": reading.words, "start": start, "end": end, "longest": LONGEST})
     html = card("spans", title, data, readings=items, mark=trusted('data-word role="button" '))
     return Html(html, "\n".join(told))
 
 
 def answers(reading: "Reading", count: int = 3) -> list[tuple[str, float]]:
     """The likeliest answers and their probabilities among all that are allowed, best first."""
-    n = len(reading.tokens)
+    n = len(reading.words)
     pairs = [(i, j) for i in range(n) for j in range(i, min(n, i + LONGEST))]
-    weights = [reading.start[i] * reading.end[j] for i, j in pairs]
+    weights = [reading.start_probabilities[i] * reading.end_probabilities[j] for i, j in pairs]
     total = sum(weights) or 1.0
     ranked = sorted(zip(weights, pairs, strict=True), key=lambda row: (-row[0], row[1]))[:count]
-    return [(" ".join(reading.tokens[i : j + 1]), weight / total) for weight, (i, j) in ranked]
+    return [(" ".join(reading.words[i : j + 1]), weight / total) for weight, (i, j) in ranked]

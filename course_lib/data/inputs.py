@@ -12,7 +12,7 @@ new tokens at the end of its vocabulary. The classifier reads its vector at <ext
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -40,6 +40,19 @@ COLUMNS: dict[Kind, tuple[str, ...]] = {
 NAMES = ("<start>", "<delimiter>", "<extract>")
 
 
+class Passage(NamedTuple):
+    """The text that a span task's answer is copied from.
+
+    Attributes:
+        text: the passage.
+        offsets: for each token of the input, its first character in `text` and the one past its
+            last; None for a token outside the passage.
+    """
+
+    text: str
+    offsets: tuple[tuple[int, int] | None, ...]
+
+
 @dataclass(frozen=True)
 class EncodedRow:
     """One framed input.
@@ -51,8 +64,7 @@ class EncodedRow:
         truth: what a prediction is compared with: the label or labels, the labels of all words, the
             target's or answer's text (a list where several count).
         words: the token that carries each word's tag, -1 where it was cut off.
-        context: the text of an answer, and the characters (first, past the last) of each token in
-            it, None outside it.
+        passage: what the answer of a span task is copied from; None for other tasks.
         is_cut: whether the text was longer than the model reads, so that its end is missing.
     """
 
@@ -61,7 +73,7 @@ class EncodedRow:
     label: Any
     truth: Any = None
     words: tuple[int, ...] = ()
-    context: tuple[str, tuple[tuple[int, int] | None, ...]] | None = None
+    passage: Passage | None = None
     is_cut: bool = False
 
 
@@ -235,9 +247,9 @@ class Frame:
             label = [IGNORE, IGNORE]
         answers = item.get("answers") or ()
         truth = list(answers) if len(answers) > 1 else item["answer"]
-        context = (item["pair"], tuple(places))
+        passage = Passage(item["pair"], tuple(places))
         return EncodedRow(
-            [code.ids], [code.segments], label, truth, context=context, is_cut=code.is_cut
+            [code.ids], [code.segments], label, truth, passage=passage, is_cut=code.is_cut
         )
 
 

@@ -141,7 +141,7 @@ def _answer(frame: Frame, row: EncodedRow, out: Any, place: int, names: Sequence
     """What the head's output for a batch says of the row at `place`."""
     if frame.kind == "span":
         start, end = out
-        return spans.answer(row, start[place], end[place])
+        return spans.answer_text(row, start[place], end[place])
     scores = out[place].float().cpu()
     if frame.kind == "tagging":
         # A word that was cut off gets the first label ("O" where there is one).

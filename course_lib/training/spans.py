@@ -1,7 +1,8 @@
 """From two logits a token to an answer in a passage (Devlin et al. 2019, section 4.2).
 
-Letters: T tokens of one input, [CLS] question [SEP] passage [SEP]. `inside` Bool[T]: the passage's
-tokens."""
+Letters: T tokens of one input, [CLS] question [SEP] passage [SEP]. `inside` Bool[T] is True at the
+passage's tokens. A span i..j is named by its first and its last token.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,32 +12,44 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from course_lib.data.inputs import EncodedRow, Frame
+from course_lib.data.inputs import EncodedRow, Frame, Passage
 from course_lib.errors import CourseError
 
 Logits = Float[Tensor, " T"]
-LONGEST = 30  # tokens of an answer, as in BERT's code
+LONGEST = 30  # tokens in an answer at most, as in BERT's run_squad.py
+
+
+class SpanModel(Protocol):
+    """What `read` needs of a fine-tuned model: a `finetune.FineTuned` of a span task."""
+
+    @property
+    def model(self) -> nn.Module:
+        """ids, attention_mask, segments -> start logits and end logits, each [B T]."""
+
+    @property
+    def frame(self) -> Frame:
+        """Turns a question and a passage into the model's input."""
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What a fine-tuned model sees in one passage.
+    """Where a fine-tuned model sees the answer in one passage.
 
     Attributes:
-        question: what was asked.
-        tokens: the passage's words and signs, as the text spells them.
-        start: each one's probability of holding the answer's first token; a word of several pieces
-            has their sum.
-        end: likewise its last token.
-        best: places of the first and the last.
-        answer: that text.
+        question: the question.
+        words: the passage's words and punctuation signs, as the text spells them.
+        start_probabilities: for each word, the probability that the answer starts there. A word of
+            several tokens has the sum of theirs.
+        end_probabilities: for each word, the probability that the answer ends there.
+        best_words: numbers of the first and the last word of the best answer.
+        answer: the best answer's text.
     """
 
     question: str
-    tokens: list[str]
-    start: list[float]
-    end: list[float]
-    best: tuple[int, int]
+    words: list[str]
+    start_probabilities: list[float]
+    end_probabilities: list[float]
+    best_words: tuple[int, int]
     answer: str
 
 
@@ -47,111 +60,122 @@ def totals(start: Logits, end: Logits, inside: Bool[Tensor, " T"]) -> Float[Tens
     """
     everywhere = torch.ones(len(inside), len(inside), dtype=torch.bool)
     in_order = everywhere.triu()  # j >= i
-    in_order = in_order.tril(LONGEST - 1)  # j < i + LONGEST
-    allowed = in_order & inside[:, None] & inside[None, :]
+    short_enough = in_order.tril(LONGEST - 1)  # and j < i + LONGEST
+    allowed = short_enough & inside[:, None] & inside[None, :]
     sums = start.float()[:, None] + end.float()[None, :]  # T T
     return sums.masked_fill(~allowed, float("-inf"))
 
 
-def best(start: Logits, end: Logits, inside: Bool[Tensor, " T"]) -> tuple[int, int]:
-    """The answer i..j with the highest start[i] + end[j]."""
+def best_span(start: Logits, end: Logits, inside: Bool[Tensor, " T"]) -> tuple[int, int]:
+    """The first and the last token of the answer with the highest start[i] + end[j].
+
+    >>> start = torch.tensor([9.0, 0.0, 3.0, 1.0])
+    >>> end = torch.tensor([9.0, 4.0, 0.0, 2.0])
+    >>> inside = torch.tensor([False, True, True, True])
+    >>> best_span(start, end, inside)  # 3 + 2 beats 0 + 4; token 0 is the question's
+    (2, 3)
+
+    Raises:
+        CourseError: no token is the passage's.
+    """
     if not inside.any():
         raise CourseError("There is no passage to answer from: the question alone fills the input.")
     return divmod(int(totals(start, end, inside).argmax()), len(start))
 
 
-def answer(row: EncodedRow, start: Logits, end: Logits) -> str:
-    """The best answer as the passage spells it; empty where the passage was cut away.
+def answer_text(row: EncodedRow, start: Logits, end: Logits) -> str:
+    """The best answer as the passage spells it.
+
+    It is empty where a long question left no room for the passage, so that one such row does not
+    stop the prediction of all others. (`read`, which shows one row, raises an error instead.)
 
     Args:
         row: the framed question and passage.
-        start: logits of each token to be the answer's first; those of padding may follow.
-        end: logits of each token to be its last.
+        start: logits of each token to be the answer's first; padding may follow on the right.
+        end: logits of each token to be the answer's last, likewise.
     """
-    assert row.context is not None
-    text, places = row.context
-    inside = _inside(row)
+    passage = _passage(row)
+    inside = _inside(passage)
     if not inside.any():
         return ""
-    length = len(places)  # without padding
-    first, last = best(start[:length].float().cpu(), end[:length].float().cpu(), inside)
-    first_place = places[first]  # its first and past-the-last character
-    last_place = places[last]
-    if first_place is None or last_place is None:
-        return ""
-    return text[first_place[0] : last_place[1]].strip()
-
-
-class Reader(Protocol):
-    """A fine-tuned model and what it reads (`finetune.FineTuned`)."""
-
-    @property
-    def model(self) -> nn.Module:
-        """With the head of a span task."""
-
-    @property
-    def frame(self) -> Frame:
-        """How a row becomes an input."""
+    first, last = best_span(_unpadded(start, passage), _unpadded(end, passage), inside)
+    first_offsets = passage.offsets[first]
+    last_offsets = passage.offsets[last]
+    assert first_offsets is not None and last_offsets is not None  # both tokens are inside
+    return passage.text[first_offsets[0] : last_offsets[1]].strip()
 
 
 @torch.no_grad()
-def read(result: Reader, item: Mapping[str, Any]) -> Reading:
-    """What a fine-tuned model sees in the passage of one row of a span task.
+def read(tuned: SpanModel, item: Mapping[str, Any]) -> Reading:
+    """Where a fine-tuned model sees the answer to one row of a span task.
 
     Raises:
-        CourseError: the model was fine-tuned on another kind of task.
+        CourseError: the model was fine-tuned on another kind of task, or the question leaves no
+            room for the passage.
     """
-    if result.frame.kind != "span":
+    if tuned.frame.kind != "span":
         raise CourseError(
             "spans.read needs a model fine-tuned on a span task; this one's is"
-            f" {result.frame.kind!r}."
+            f" {tuned.frame.kind!r}."
         )
-    (row,) = result.frame.rows([item])
-    device = next(result.model.parameters()).device
-    inputs = {name: value.to(device) for name, value in result.frame.collate([row]).items()}
+    (row,) = tuned.frame.rows([item])
+    device = next(tuned.model.parameters()).device
+    inputs = {name: value.to(device) for name, value in tuned.frame.collate([row]).items()}
     del inputs["labels"]
-    start, end = (logits[0].float().cpu() for logits in result.model(**inputs))  # T each
-    inside = _inside(row)
-    first, last = best(start, end, inside)
-    words, word_of = _words(result, row)
-    in_words = range(len(words))
-    # Probabilities over the passage's tokens alone; a word has the sum over its tokens.
-    starts = start.masked_fill(~inside, float("-inf")).softmax(-1)
-    ends = end.masked_fill(~inside, float("-inf")).softmax(-1)
+    passage = _passage(row)
+    start, end = (_unpadded(logits[0], passage) for logits in tuned.model(**inputs))  # T each
+    inside = _inside(passage)
+    first, last = best_span(start, end, inside)
+
+    words, word_of_token = _passage_words(tuned.frame, row)
+    # The softmax runs over the passage's tokens alone.
+    start_of_token = start.masked_fill(~inside, float("-inf")).softmax(-1)
+    end_of_token = end.masked_fill(~inside, float("-inf")).softmax(-1)
+    numbers = range(len(words))
     return Reading(
         question=item["text"],
-        tokens=words,
-        start=[float(starts[word_of == word].sum()) for word in in_words],
-        end=[float(ends[word_of == word].sum()) for word in in_words],
-        best=(int(word_of[first]), int(word_of[last])),
-        answer=answer(row, start, end),
+        words=words,
+        start_probabilities=[float(start_of_token[word_of_token == i].sum()) for i in numbers],
+        end_probabilities=[float(end_of_token[word_of_token == i].sum()) for i in numbers],
+        best_words=(int(word_of_token[first]), int(word_of_token[last])),
+        answer=answer_text(row, start, end),
     )
 
 
-def _inside(row: EncodedRow) -> Bool[Tensor, " T"]:
-    """Which of a framed row's tokens are the passage's."""
-    assert row.context is not None
-    return torch.tensor([place is not None for place in row.context[1]])
+def _passage(row: EncodedRow) -> Passage:
+    assert row.passage is not None  # every row of a span task has one
+    return row.passage
 
 
-def _words(result: Reader, row: EncodedRow) -> tuple[list[str], Tensor]:
+def _inside(passage: Passage) -> Bool[Tensor, " T"]:
+    return torch.tensor([offsets is not None for offsets in passage.offsets])
+
+
+def _unpadded(logits: Tensor, passage: Passage) -> Logits:
+    return logits[: len(passage.offsets)].float().cpu()
+
+
+def _passage_words(frame: Frame, row: EncodedRow) -> tuple[list[str], Tensor]:
     """The passage's words, and the word of each token.
+
+    The tokens [CLS] who [SEP] an ##na won [SEP] give the words anna, won and the numbers
+    -1 -1 -1 0 0 1 -1.
 
     Returns:
         The words as the passage spells them, and Int[T], -1 outside the passage.
     """
-    assert row.context is not None
-    text, places = row.context
-    spelled = result.frame.tokenizer.words(torch.tensor(row.ids[0])).tolist()
-    word_of = torch.full((len(places),), -1)
-    bounds: list[list[int]] = []  # first and last character of each word
-    before = None
-    for token, (place, word) in enumerate(zip(places, spelled, strict=True)):
-        if place is None:
+    passage = _passage(row)
+    word_ids = frame.tokenizer.words(torch.tensor(row.ids[0])).tolist()  # of the whole input
+    word_of_token = torch.full((len(passage.offsets),), -1)
+    bounds: list[tuple[int, int]] = []  # each word's first character, and the one past its last
+    previous = None
+    for token, (offsets, word_id) in enumerate(zip(passage.offsets, word_ids, strict=True)):
+        if offsets is None:
             continue
-        if word != before:
-            bounds.append([*place])
-        bounds[-1][1] = place[1]
-        word_of[token] = len(bounds) - 1
-        before = word
-    return [text[first:last].strip() for first, last in bounds], word_of
+        start, stop = offsets
+        if word_id == previous:  # one more token of the same word
+            start, _ = bounds.pop()
+        bounds.append((start, stop))
+        word_of_token[token] = len(bounds) - 1
+        previous = word_id
+    return [passage.text[start:stop].strip() for start, stop in bounds], word_of_token

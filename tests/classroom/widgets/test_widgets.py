@@ -190,10 +190,14 @@ def test_the_beams_winner_has_the_best_score_for_its_length() -> None:
 
 def test_the_likeliest_answers_are_those_of_all_that_are_allowed() -> None:
     ranked = answers(READING, 4)
-    total = sum(s * e for i, s in enumerate(READING.start) for e in READING.end[i:])
+    total = sum(
+        s * e
+        for i, s in enumerate(READING.start_probabilities)
+        for e in READING.end_probabilities[i:]
+    )
     assert ranked[0] == ("Rita", pytest.approx(0.42 / total))
     assert ranked[1] == (f"Rita fell {BAD}", pytest.approx(0.21 / total))
-    assert answers(replace(READING, start=[0.0] * 3)) != [], "no division by zero"
+    assert answers(replace(READING, start_probabilities=[0.0] * 3)) != [], "no division by zero"
 
 
 def test_the_calculators_numbers_are_the_librarys() -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from course_lib.data.inputs import Passage
 from course_lib.data.tokenizers import Tokenizer
 from course_lib.errors import CourseError
 from course_lib.training import spans
@@ -22,7 +23,7 @@ def test_the_best_of_all_pairs_by_counting(monkeypatch: pytest.MonkeyPatch) -> N
     for _ in range(50):
         start, end = torch.randn(7, generator=rng), torch.randn(7, generator=rng)
         pairs = [(i, j) for i in range(3, 6) for j in range(i, 6) if j - i < 2]
-        assert spans.best(start, end, INSIDE) == max(
+        assert spans.best_span(start, end, INSIDE) == max(
             pairs, key=lambda p: float(start[p[0]] + end[p[1]])
         )
         allowed = spans.totals(start, end, INSIDE).isfinite()
@@ -35,22 +36,24 @@ def test_a_reading_says_what_the_result_predicted(tokenizer: Tokenizer) -> None:
     for item, said in zip(rows("span", 40, 1)[:10], result.predictions[:10], strict=True):
         reading = spans.read(result, item)
         assert reading.answer == said and reading.question == item["text"]
-        assert len(reading.start) == len(reading.end) == len(reading.tokens)
-        assert sum(reading.start) == pytest.approx(1, abs=1e-4) and sum(
-            reading.end
+        assert (
+            len(reading.start_probabilities) == len(reading.end_probabilities) == len(reading.words)
+        )
+        assert sum(reading.start_probabilities) == pytest.approx(1, abs=1e-4) and sum(
+            reading.end_probabilities
         ) == pytest.approx(1, abs=1e-4)
-        assert reading.tokens == item["pair"].split(), "pieces of a word are put together"
-        first, last = reading.best
-        assert said.replace(" ", "") in "".join(reading.tokens[first : last + 1]), "whole words"
+        assert reading.words == item["pair"].split(), "pieces of a word are put together"
+        first, last = reading.best_words
+        assert said.replace(" ", "") in "".join(reading.words[first : last + 1]), "whole words"
 
 
 def test_without_a_passage_or_a_span_task_there_is_no_answer() -> None:
     (row,) = run("span", WORDPIECE, epochs=1).frame.rows([rows("span", 1, 0)[0]])
-    assert row.context is not None
+    assert row.passage is not None
     # the whole passage cut away
-    cut = replace(row, context=(row.context[0], (None,) * len(row.context[1])))
-    assert spans.answer(cut, torch.zeros(20), torch.zeros(20)) == ""
+    cut = replace(row, passage=Passage(row.passage.text, (None,) * len(row.passage.offsets)))
+    assert spans.answer_text(cut, torch.zeros(20), torch.zeros(20)) == ""
     with pytest.raises(CourseError, match="no passage"):
-        spans.best(torch.zeros(3), torch.zeros(3), torch.zeros(3, dtype=torch.bool))
+        spans.best_span(torch.zeros(3), torch.zeros(3), torch.zeros(3, dtype=torch.bool))
     with pytest.raises(CourseError, match="span task; this one's is 'single'"):
         spans.read(run("single", WORDPIECE, epochs=1), rows("span", 1, 0)[0])
