@@ -1,4 +1,7 @@
-"""Which rows come when. A plan is a function of (seed, step), so it can be asked at any step."""
+"""Batch plans: which rows make up the batch of each step.
+
+A plan is a pure function of (seed, step). So a training that is resumed reads the same batches.
+"""
 
 from collections.abc import Iterable, Sized
 from functools import lru_cache
@@ -12,33 +15,39 @@ from course_lib.objectives.collate import Ints, width_of
 
 R = TypeVar("R", bound=Sized)
 
+# An epoch of `BatchPlan` draws twice. Each draw has a random stream of its own.
+ROW_ORDER = 0
+BATCH_ORDER = 1
+
 
 class BatchPlan:
-    """Which rows make up batch number `step`, so that rows of like length stand together.
+    """Step -> the rows of its batch. Rows of similar length share a batch, which saves padding.
 
-    Rows are sorted by the width that `pad` gives them and cut into batches once. Each epoch
-    shuffles the rows of each width, and the batches.
+    Rows are sorted by width, the length that `pad` rounds them up to, and cut into batches once.
+    Each epoch shuffles the rows of each width, and the batches.
 
     Args:
-        lengths: tokens of each row.
-        rows: rows in a batch; or
-        tokens: positions in a batch at most, padding included.
+        lengths: number of tokens in each row.
+        rows: number of rows in a batch. It is not used where `tokens` is given.
+        tokens: maximum number of positions in a batch, padding included.
         seed: of the shuffles.
-        most: widths are not rounded up past it.
+        max_width: `pad` does not round up past this width.
     """
 
     def __init__(
-        self, lengths: Ints, rows: int | None, tokens: int | None, seed: int, most: int
+        self, lengths: Ints, rows: int | None, tokens: int | None, seed: int, max_width: int
     ) -> None:
         self.seed = seed
-        self.widths = width_of(lengths, most)
+        self.widths = width_of(lengths, max_width)
         ordered = np.sort(self.widths)
-        self.bounds = [0]  # batch i has the rows bounds[i] to bounds[i + 1], in this order
+        # Batch i has the sorted rows from bounds[i] up to bounds[i + 1].
+        self.bounds = [0]
         while self.bounds[-1] < len(ordered):
             first = self.bounds[-1]
             size = rows or 1
             if tokens:
-                # As many rows as make at most so many positions, all padded to the widest.
+                # The largest number of rows whose positions fit, when all are padded to the widest.
+                # No batch can have more rows than `tokens` divided by its smallest width.
                 widths = ordered[first : first + tokens // int(ordered[first]) + 1]
                 positions = widths * np.arange(1, len(widths) + 1)
                 size = max(1, int(np.searchsorted(positions, tokens, side="right")))
@@ -48,24 +57,29 @@ class BatchPlan:
         self._order = lru_cache(maxsize=2)(self._shuffle)
 
     def __getitem__(self, step: int) -> Ints:
-        epoch, at = divmod(step, self.steps)
+        epoch, index = divmod(step, self.steps)
         rows, batches = self._order(epoch)
-        batch = int(batches[at])
+        batch = int(batches[index])
         return rows[self.bounds[batch] : self.bounds[batch + 1]]
 
     def _shuffle(self, epoch: int) -> tuple[Ints, Ints]:
-        rows = permutation(len(self.widths), self.seed, epoch, 0)
+        rows = permutation(len(self.widths), self.seed, epoch, ROW_ORDER)
+        # A stable sort keeps the random order among rows of the same width.
         by_width = np.argsort(self.widths[rows], kind="stable")
-        return rows[by_width], permutation(self.steps, self.seed, epoch, 1)
+        return rows[by_width], permutation(self.steps, self.seed, epoch, BATCH_ORDER)
 
 
 class Shuffled:
-    """Which of `count` rows make up batch number `step`: every epoch takes all in a new order.
+    """Step -> the rows of its batch. Each epoch reads every row once, in a new random order.
+
+    >>> plan = Shuffled(5, 2, 0)  # 5 rows, 2 in a batch, seed 0
+    >>> [plan[step] for step in range(plan.steps)]
+    [[3, 4], [0, 1], [2]]
 
     Args:
-        count: of all rows.
-        rows: rows in a batch; the last one of an epoch may have fewer.
-        keys: the seeds of the order, beside the epoch.
+        count: number of all rows.
+        rows: number of rows in a batch; the last batch of an epoch may have fewer.
+        keys: the seed, and further numbers that tell one plan's order from another's.
     """
 
     def __init__(self, count: int, rows: int, *keys: int) -> None:
@@ -81,7 +95,10 @@ class Shuffled:
 
 
 def by_length(rows: Iterable[R], size: int, rng: torch.Generator) -> list[list[R]]:
-    """Batches of `size` rows of like length, in random order."""
+    """Batches of `size` rows of similar length, in random order.
+
+    Rows that do not fill a last batch are left out: these are the longest ones.
+    """
     ordered = sorted(rows, key=len)
     order = torch.randperm(len(ordered) // size, generator=rng).tolist()
     return [ordered[k * size : (k + 1) * size] for k in order]
@@ -89,5 +106,5 @@ def by_length(rows: Iterable[R], size: int, rng: torch.Generator) -> list[list[R
 
 @lru_cache(maxsize=8)
 def permutation(count: int, *keys: int) -> Ints:
-    """All numbers below `count` in an order that the keys decide."""
+    """The numbers below `count` in a random order; the same keys give the same order."""
     return torch.randperm(count, generator=seeded_generator(*keys)).numpy()

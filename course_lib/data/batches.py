@@ -1,17 +1,17 @@
-"""Batches for training: a plan says which rows come when, an objective what is asked of them.
+"""Batches of stored documents, for pretraining.
+
+A batch plan (batch_plans.py) says which rows make up a batch. A corruption (objectives/collate.py)
+then makes inputs and labels of these rows.
 
 Every source is a pure function of (seed, step). So training resumes at any step, and all processes
 read the same batch.
 
-A batch is a dict of tensors with B rows and T positions:
+A batch is a dict of tensors with B rows and T positions; the corruption decides which it holds:
 
     ids               Int[B T]
     attention_mask    Bool[B T], True at real tokens; padding is on the right
-    segments          Int[B T], the text of a pair that a token belongs to
     labels            Int[B T], -100 = no target
-    loss_mask         Bool[B T], the masked positions
-    next              Int[B], 0 = the second segment followed the first, 1 = it is from another
-                      document, -100 = not a pair
+    loss_mask         Bool[B T], True at the masked positions
 """
 
 from abc import ABC, abstractmethod
@@ -23,16 +23,20 @@ import numpy as np
 import torch
 
 from course_lib.data.batch_plans import BatchPlan, permutation
-from course_lib.data.token_store import TokenStore, encode_corpus, pieces
+from course_lib.data.token_store import TokenStore, cut_documents, encode_corpus
 from course_lib.data.tokenizers import Tokenizer
 from course_lib.errors import CourseError
 from course_lib.objectives import collate, corruption, seeded_generator
-from course_lib.objectives.collate import pad as pad
+from course_lib.objectives.collate import pad as pad  # the lessons import `pad` from this file
 from course_lib.objectives.losses import Batch
 from course_lib.objectives.registry import Corruption
 
-# tokens, or texts that `encode_corpus` makes into tokens
+# Token ids, or texts that `encode_corpus` turns into token ids.
 Documents = TokenStore | Iterable[Mapping[str, Any] | str]
+
+# An epoch of `WindowBatches` draws twice. Each draw has a random stream of its own.
+WINDOW_ORDER = 0
+WINDOW_OFFSET = 1
 
 
 class Source(ABC):
@@ -50,13 +54,13 @@ class Source(ABC):
 
 @dataclass(frozen=True)
 class Size:
-    """How large rows and batches are.
+    """The size of rows and batches. A batch has either a number of `rows` or a number of `tokens`.
 
     Attributes:
-        length: most tokens in a row, special ones included.
-        rows: rows in a batch; or
-        tokens: positions in a batch, padding included.
-        seed: of the order of rows and batches, and of every draw.
+        length: maximum number of tokens in a row, special tokens included.
+        rows: number of rows in a batch, or None.
+        tokens: maximum number of positions in a batch, padding included, or None.
+        seed: of the order of rows and batches, and of every corruption.
     """
 
     length: int
@@ -72,13 +76,15 @@ class Size:
 
 
 @dataclass(frozen=True)
-class SpecialTokens:
-    """What stands around the text of a row.
+class RowLayout:
+    """The special tokens of a row, and how much the rows of one long document overlap.
 
     Attributes:
-        before, after: special tokens.
-        overlap: so many tokens of a row are seen again at the start of the next row of the same
-            document, which then has no special tokens.
+        before: special tokens in front of the text.
+        after: special tokens behind the text.
+        overlap: a further row of the same document starts with this many tokens of the row before.
+            With an overlap above 0, only a document's first row gets special tokens: further rows
+            start in the middle of the document, and the repeated tokens are their context.
     """
 
     before: Sequence[int]
@@ -87,13 +93,23 @@ class SpecialTokens:
 
 
 class StoredBatches(Source):
-    """Rows cut from stored documents; long documents go on in further rows.
+    """Rows cut from stored documents; a long document becomes several rows.
+
+    With rows of 4 tokens, [CLS] and [SEP] included, a document of the tokens 5 6 7 becomes
+
+        [CLS] 5 6 [SEP]
+        [CLS] 7 [SEP]
+
+    With <s> in front, and an overlap of 1, a document of the tokens 5 6 7 8 9 becomes
+
+        <s> 5 6 7
+        7 8 9
 
     Args:
-        documents: tokens, or texts.
+        documents: token ids, or texts.
         tokenizer: of the texts.
-        corrupt: what is asked of a batch.
-        special: the special tokens of a row, and how far rows overlap.
+        corrupt: turns padded rows into a batch.
+        layout: the special tokens of a row, and the overlap of rows.
         size: of rows and batches.
     """
 
@@ -102,76 +118,98 @@ class StoredBatches(Source):
         documents: Documents,
         tokenizer: Tokenizer,
         corrupt: Corruption,
-        special: SpecialTokens,
+        layout: RowLayout,
         size: Size,
     ) -> None:
-        marks = len(special.before) + len(special.after)
-        if size.length <= marks + special.overlap:
+        special = len(layout.before) + len(layout.after)
+        if size.length <= special + layout.overlap:
             raise CourseError(
                 f"Rows of length {size.length} have no room for text; give at least"
-                f" {marks + special.overlap + 1}."
+                f" {special + layout.overlap + 1}."
             )
         if not isinstance(documents, TokenStore):
             documents = encode_corpus(documents, tokenizer)
         self.store = documents
         self.corrupt = corrupt
         self.size = size
-        self.pad = tokenizer.vocab.pad or 0
-        self.before = np.array(special.before, np.int64)
-        self.after = np.array(special.after, np.int64)
+        # Without a padding token any id will do, because the attention mask hides it.
+        self.padding_id = tokenizer.vocab.pad or 0
+        self.before = np.array(layout.before, np.int64)
+        self.after = np.array(layout.after, np.int64)
 
-        # Where the rows are cut: each one's document, its first token, and the one behind its last.
-        self.cut = pieces(self.store.starts, size.length - marks, special.overlap)  # rows 3
-        document, start, stop = self.cut.T
-        # With an overlap, only a document's first row has special tokens.
+        # For each row: its document, and the stream positions where its text starts and stops.
+        self.row_bounds = cut_documents(
+            self.store.starts, size.length - special, layout.overlap
+        )  # rows 3
+        document, start, stop = self.row_bounds.T
         is_first = start == self.store.starts[document]
-        self.marked = is_first | (special.overlap == 0)
-        lengths = stop - start + marks * self.marked
+        self.has_special = is_first | (layout.overlap == 0)  # see `RowLayout.overlap`
+        lengths = stop - start + special * self.has_special
         self.plan = BatchPlan(lengths, size.rows, size.tokens, size.seed, size.length)
         self.steps = self.plan.steps
 
     def __getitem__(self, step: int, /) -> Batch:
         rows = []
         for row in self.plan[step]:
-            start, stop = self.cut[row, 1:].tolist()
+            start, stop = self.row_bounds[row, 1:].tolist()
             text = self.store.stream(start, stop)
-            if self.marked[row]:
+            if self.has_special[row]:
                 text = np.concatenate([self.before, text, self.after])
             rows.append(text)
-        ids, attention_mask = pad(rows, self.pad, most=self.size.length).values()
-        return self.corrupt(ids, attention_mask, seeded_generator(self.size.seed, step))
+        padded = pad(rows, self.padding_id, most=self.size.length)
+        rng = seeded_generator(self.size.seed, step)
+        return self.corrupt(padded["ids"], padded["attention_mask"], rng)
 
 
 class DocumentBatches(StoredBatches):
-    """Causal language modelling with one document a row.
+    """Causal language modelling with one document in a row.
 
-    No document sees another. A row starts with the start token (if there is one) and ends with the
-    end token. A document that is too long goes on in another row, which sees the last token again,
-    so every token is predicted exactly once.
+    No document sees another. A row starts with the tokenizer's start token, if it has one. It ends
+    with the end token, which is already stored with each document (token_store.py).
+
+    A long document becomes several rows. Each further row starts with the last token of the row
+    before, so every token of the document is predicted exactly once.
 
     Args:
-        documents: tokens, or texts.
+        documents: token ids, or texts.
         tokenizer: of the texts.
-        size: the fields of `Size`.
+        length: maximum number of tokens in a row, special tokens included.
+        rows: number of rows in a batch; give this or `tokens`.
+        tokens: maximum number of positions in a batch, padding included.
+        seed: of the order of rows and batches.
     """
 
-    def __init__(self, documents: Documents, tokenizer: Tokenizer, **size: Any) -> None:
-        start = [] if tokenizer.vocab.bos is None else [tokenizer.vocab.bos]
-        special = SpecialTokens(before=start, overlap=1)
-        super().__init__(documents, tokenizer, collate.causal, special, Size(**size))
+    def __init__(
+        self,
+        documents: Documents,
+        tokenizer: Tokenizer,
+        *,
+        length: int,
+        rows: int | None = None,
+        tokens: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        bos = tokenizer.vocab.bos
+        layout = RowLayout(before=[] if bos is None else [bos], overlap=1)
+        size = Size(length, rows, tokens, seed)
+        super().__init__(documents, tokenizer, collate.causal, layout, size)
 
 
 class WindowBatches(Source):
     """Causal language modelling on windows of the stream of all documents, as GPT-2 was trained.
 
-    There is no padding, but a window cuts through documents (Radford et al. 2019). Each epoch
-    starts the windows at another offset. `labels` are the ids one position further.
+    A window may start and stop in the middle of a document (Radford et al. 2019), so there is no
+    padding. Each epoch cuts the stream at another random offset. With windows of 3 tokens and
+    offset 1, the stream 10 11 12 13 14 15 16 17 18 gives
+
+        ids 11 12 13    labels 12 13 14
+        ids 14 15 16    labels 15 16 17
 
     Args:
-        store: the documents' tokens.
+        store: the documents' token ids.
         length: tokens in a window.
         rows: windows in a batch.
-        seed: of the offsets and the order.
+        seed: of the offsets and of the order of the windows.
 
     Raises:
         CourseError: there are too few tokens for one batch.
@@ -182,7 +220,9 @@ class WindowBatches(Source):
         self.length = length
         self.rows = rows
         self.seed = seed
-        self.windows = max((store.tokens - length) // length, 0)  # so many fit at every offset
+        # The same number of windows must fit at every offset. The largest offset, length - 1, and
+        # the label of the last token together take the place of one window.
+        self.windows = max(store.tokens // length - 1, 0)
         self.steps = self.windows // rows
         if self.steps == 0:
             raise CourseError(
@@ -191,17 +231,23 @@ class WindowBatches(Source):
 
     def __getitem__(self, step: int, /) -> Batch:
         epoch, index = divmod(step, self.steps)
-        offset = int(permutation(self.length, self.seed, epoch, 1)[0])
-        order = permutation(self.windows, self.seed, epoch, 0)
+        order = permutation(self.windows, self.seed, epoch, WINDOW_ORDER)
         chosen = order[index * self.rows : (index + 1) * self.rows]
-        starts = (offset + chosen * self.length).tolist()
+        starts = (self._offset(epoch) + chosen * self.length).tolist()
         windows = [self.store.stream(start, start + self.length + 1) for start in starts]
         rows = torch.from_numpy(np.stack(windows))  # B T+1
         return {"ids": rows[:, :-1].contiguous(), "labels": rows[:, 1:].contiguous()}
 
+    def _offset(self, epoch: int) -> int:
+        """Where the first window of an epoch starts: a random number below `length`."""
+        # `permutation` is cached, so that the draw is made once an epoch and not at every step.
+        return int(permutation(self.length, self.seed, epoch, WINDOW_OFFSET)[0])
+
 
 class CorruptedBatches(StoredBatches):
-    """Any corruption of whole texts, [CLS] document [SEP] a row: BERT's, BART's, T5's, ELECTRA's.
+    """Rows [CLS] text [SEP] with any corruption: that of BERT, BART, T5 or ELECTRA.
+
+    A long document becomes several rows, each with its own [CLS] and [SEP].
 
     >>> from course_lib.data.tokenizers import train_wordpiece
     >>> texts = ["the cat sat on the mat", "a dog ran over the mat"]
@@ -211,11 +257,15 @@ class CorruptedBatches(StoredBatches):
     (['ids', 'labels', 'loss_mask', 'attention_mask'], torch.Size([2, 16]))
 
     Args:
-        documents: tokens, or texts.
+        documents: token ids, or texts.
         tokenizer: of the texts.
-        corrupt: as `objectives.corruption` makes it, or a function of `objectives.collate` with its
-            options bound; by default masked tokens, masked anew in every step.
-        size: the fields of `Size`.
+        corrupt: what `objectives.corruption` returns, or a function of `objectives.collate` with
+            its options bound. The default is masked language modelling with new masks at every
+            step.
+        length: maximum number of tokens in a row, special tokens included.
+        rows: number of rows in a batch; give this or `tokens`.
+        tokens: maximum number of positions in a batch, padding included.
+        seed: of the order of rows and batches, and of every corruption.
     """
 
     def __init__(
@@ -223,19 +273,26 @@ class CorruptedBatches(StoredBatches):
         documents: Documents,
         tokenizer: Tokenizer,
         corrupt: Corruption | None = None,
-        **size: Any,
+        *,
+        length: int,
+        rows: int | None = None,
+        tokens: int | None = None,
+        seed: int = 0,
     ) -> None:
-        cls, sep = cls_and_sep(tokenizer)
+        cls, sep = require_bert_tokens(tokenizer)
         corrupt = corrupt or corruption("masked", tokenizer)
-        special = SpecialTokens(before=[cls], after=[sep])
-        super().__init__(documents, tokenizer, corrupt, special, Size(**size))
+        layout = RowLayout(before=[cls], after=[sep])
+        super().__init__(documents, tokenizer, corrupt, layout, Size(length, rows, tokens, seed))
 
 
-def cls_and_sep(tokenizer: Tokenizer) -> tuple[int, int]:
-    """The tokens before and behind a text, [CLS] and [SEP].
+def require_bert_tokens(tokenizer: Tokenizer) -> tuple[int, int]:
+    """Check that a tokenizer has BERT's [CLS], [SEP] and [MASK].
+
+    Returns:
+        The ids of [CLS] and [SEP], which stand around a text.
 
     Raises:
-        CourseError: the tokenizer has none, or no [MASK].
+        CourseError: one of the three is missing.
     """
     vocab = tokenizer.vocab
     if vocab.cls is None or vocab.sep is None or vocab.mask is None:

@@ -1,4 +1,7 @@
-"""Batches of documents that are written as they are needed, and never end."""
+"""Batches of documents that a function generates when they are needed.
+
+Such documents never end, so there are no epochs: each document is read once.
+"""
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -7,7 +10,7 @@ import torch
 from torch import Tensor
 
 from course_lib.data.batch_plans import by_length
-from course_lib.data.batches import Source, cls_and_sep
+from course_lib.data.batches import Source, require_bert_tokens
 from course_lib.data.tokenizers import Tokenizer
 from course_lib.objectives import InputRow, corruption, seeded_generator
 from course_lib.objectives.collate import pad
@@ -15,24 +18,32 @@ from course_lib.objectives.losses import Batch
 from course_lib.objectives.registry import Corruption
 from course_lib.vocab import IGNORE
 
+# The random streams of a seed: one for the rows of each pool, one for the corruption of each step.
+POOL = 0
+CORRUPTION = 1
+
 
 class StreamBatches(Source):
-    """Documents that are written as they are needed and never end, one a row: [CLS] document [SEP].
+    """Generated documents, one in a row: [CLS] document [SEP].
 
-    With `pairs` a row may be [CLS] first half [SEP] second half [SEP] and the batch holds
-    `segments` and `next`: every second of these has the second half of another document (Devlin et
-    al. 2019, section 3.1).
+    With `pairs`, a row may be [CLS] first half [SEP] second half [SEP], for next-sentence
+    prediction (Devlin et al. 2019, section 3.1). About half of these rows have the second half of
+    another document. Then a batch has two more entries:
+
+        segments    Int[B T], 0 for the tokens of the first half, 1 for those of the second
+        next        Int[B], 0 = the second half followed the first, 1 = it is from another document,
+                    -100 = the document is not cut
 
     Args:
         sentences: document number -> its sentences, for any number from 0 on.
         tokenizer: of the sentences.
-        corrupt: as for `CorruptedBatches`.
-        rows: in a batch.
-        length: most tokens in a row, special ones included.
-        pairs: share of the documents that are cut in two. None cuts none, and the batch has no
-            `segments` and no `next`.
-        pool: batches whose rows are sorted by length together.
-        seed: of the cuts, of the order and of every draw.
+        corrupt: turns padded rows into a batch, as for `CorruptedBatches`.
+        rows: number of rows in a batch.
+        length: maximum number of tokens in a row, special tokens included.
+        pairs: share of the documents that are cut in two. With 0.0 no document is cut, but the
+            batch has `segments` and `next`; with None it has neither.
+        pool: number of batches that are made together, their rows sorted by length.
+        seed: of the cuts, of the order of the batches and of every corruption.
     """
 
     def __init__(
@@ -60,21 +71,22 @@ class StreamBatches(Source):
     def __getitem__(self, step: int, /) -> Batch:
         number, index = divmod(step, self.steps)
         rows = self._pool(number)[index]
-        padding = self.tokenizer.vocab.pad or 0
-        ids, attention_mask = pad([row.ids for row in rows], padding, most=self.length).values()
-        batch = self.ask(step, ids, attention_mask)
+        # Without a padding token any id will do, because the attention mask hides it.
+        padding_id = self.tokenizer.vocab.pad or 0
+        padded = pad([row.ids for row in rows], padding_id, most=self.length)
+        batch = self.apply_objective(step, padded["ids"], padded["attention_mask"])
         if self.pairs is None:
             return batch
         segments = pad([row.segments for row in rows], 0, most=self.length)["ids"]
         return {**batch, "segments": segments, "next": torch.tensor([row.next for row in rows])}
 
-    def ask(self, step: int, ids: Tensor, attention_mask: Tensor) -> Batch:
-        """What this step asks of its rows."""
-        return self.corrupt(ids, attention_mask, seeded_generator(self.seed, 1, step))
+    def apply_objective(self, step: int, ids: Tensor, attention_mask: Tensor) -> Batch:
+        """Inputs and labels of this step, from its padded rows. A subclass may vary it by step."""
+        return self.corrupt(ids, attention_mask, seeded_generator(self.seed, CORRUPTION, step))
 
     def pool(self, number: int) -> list[list[InputRow]]:
-        """The rows of a pool's batches."""
-        rng = seeded_generator(self.seed, 0, number)
+        """The rows of all batches of a pool."""
+        rng = seeded_generator(self.seed, POOL, number)
         documents = self.documents(number)
         cuts = [self._cut(len(document), rng) for document in documents]
         return self.framed(documents, cuts, rng)
@@ -87,9 +99,14 @@ class StreamBatches(Source):
     def framed(
         self, documents: Sequence[Sequence[str]], cuts: Sequence[int], rng: torch.Generator
     ) -> list[list[InputRow]]:
-        """Batches of documents, each cut behind so many of its sentences.
+        """Batches of rows, each with one document or two halves.
 
-        Of those that have a second half, about every second one gets the half of the one before.
+        About half of the documents that are cut get the second half of the cut document before.
+
+        Args:
+            documents: each as its sentences.
+            cuts: number of sentences in the first half of each document.
+            rng: draws which halves are exchanged, and the order of the batches.
         """
         halves = list(zip(documents, cuts, strict=True))
         first_texts = [" ".join(document[:cut]) for document, cut in halves]
@@ -107,9 +124,15 @@ class StreamBatches(Source):
             rows.append(self.row(half, second[source[i]], int(source[i] != i)))
         return by_length(rows, self.rows, rng)
 
-    def row(self, first: list[int], second: list[int], follows: int) -> InputRow:
-        """[CLS] first [SEP], or [CLS] first [SEP] second [SEP]."""
-        cls, sep = cls_and_sep(self.tokenizer)
+    def row(self, first: list[int], second: list[int], is_wrong: int) -> InputRow:
+        """[CLS] first [SEP], or [CLS] first [SEP] second [SEP].
+
+        Args:
+            first: token ids.
+            second: token ids; empty for a document that is not cut.
+            is_wrong: 1 if the second half is from another document, else 0.
+        """
+        cls, sep = require_bert_tokens(self.tokenizer)
         ids = [cls, *first, sep]
         segments = [0] * len(ids)
         if second:
@@ -117,11 +140,12 @@ class StreamBatches(Source):
             rest = [*second[:room], sep]
             ids += rest
             segments += [1] * len(rest)
-        return InputRow(ids[: self.length], segments[: self.length], follows if second else IGNORE)
+        label = is_wrong if second else IGNORE
+        return InputRow(ids[: self.length], segments[: self.length], label)
 
     def _cut(self, sentences: int, rng: torch.Generator) -> int:
-        """How many sentences of a document are the first half: all, where it stays whole."""
-        # Both draws are always made, so that one document does not change those of the next.
+        """Number of sentences in the first half; all of them if the document is not cut."""
+        # We always draw twice, so that one document does not change the draws of the next.
         draw = torch.rand(2, generator=rng)
         stays_whole = sentences < 2 or float(draw[0]) >= (self.pairs or 0.0)
         if stays_whole:

@@ -18,27 +18,33 @@ from course_lib.objectives.losses import Batch
 def text_batch(
     tokenizer: Tokenizer, rows: Sequence[Sequence[str]], max_length: int
 ) -> dict[str, Tensor]:
-    """Token ids of rows of N texts each, padded to the longest text.
+    """Encode rows of N texts each, and pad all texts to the longest one.
+
+    Args:
+        tokenizer: of the texts.
+        rows: the same number of texts in each row.
+        max_length: longer texts are cut to this number of tokens.
 
     Returns:
         `ids` Int[B N T] and `attention_mask` Bool[B N T].
     """
     encoded = tokenizer.ids([text for row in rows for text in row], max_length=max_length)
-    ids, attention_mask = pad_to_longest(encoded, tokenizer.vocab.pad or 0).values()
-    shape = (len(rows), len(rows[0]), -1)
-    return {"ids": ids.view(shape), "attention_mask": attention_mask.view(shape)}
+    # Without a padding token any id will do, because the attention mask hides it.
+    padded = pad_to_longest(encoded, tokenizer.vocab.pad or 0)  # B*N T
+    return {name: x.view(len(rows), len(rows[0]), -1) for name, x in padded.items()}  # B N T
 
 
 class TextBatches:
     """Shuffled batches of rows with several texts; batch `step` depends on (rows, seed, step) only.
 
     Args:
-        rows: with text, pair and label; or with query, positive and negatives, to be ranked.
+        rows: with the columns text, pair and label; or query, positive and negatives.
         tokenizer: of the texts.
-        batch: rows in a batch.
+        batch: number of rows in a batch.
         seed: of the order.
-        max_length: longer texts are cut to so many tokens.
-        best: the score that means a cosine of 1 (5 in STS). None: labels are class numbers.
+        max_length: longer texts are cut to this number of tokens.
+        best: the highest score of the labels, 5 in STS; scores are divided by it. None means that
+            labels are class numbers.
     """
 
     def __init__(
@@ -54,7 +60,7 @@ class TextBatches:
         self.tokenizer = tokenizer
         self.max_length = max_length
         self.texts = [_texts_of(row) for row in rows]
-        # Without labels the first candidate is the right one.
+        # Rows with a query have no label. Their right answer is candidate 0, the positive text.
         labels = [row.get("label", 0) for row in rows]
         if best is None:
             self.labels = torch.tensor(labels)
@@ -70,7 +76,7 @@ class TextBatches:
 
 
 def _texts_of(row: Mapping[str, Any]) -> list[str]:
-    """The texts of a row, in the order in which the losses expect them."""
+    """The texts of a row in the order that the losses expect: a positive text before negatives."""
     if "query" in row:
         return [row["query"], row["positive"], *row["negatives"]]
     return [row["text"], row["pair"]]

@@ -1,12 +1,12 @@
-"""A corpus as token numbers: in memory, or in memory-mapped files that may be larger than memory.
+"""A corpus as token ids: in memory, or in memory-mapped files that may be larger than memory.
 
 A stored corpus is a folder with three files:
 
-    tokens.bin     the tokens: little-endian uint16, or uint32 for vocabularies above 65,536
-    starts.bin     where each document begins, and the end of the last: int64
-    header.json    sizes, types, the tokenizer and a note
+    tokens.bin     the token ids: little-endian uint16, or uint32 for vocabularies above 65,536
+    starts.bin     the position where each document starts, and the end of the last one: int64
+    header.json    the number of tokens and documents, the type, the tokenizer's hash and a note
 
-It is written document by document, so no corpus has to fit into memory.
+It is written document by document, so the corpus need not fit into memory.
 """
 
 import hashlib
@@ -23,9 +23,9 @@ from course_lib.errors import CourseError
 from course_lib.files import atomic_folder, finish_save, read_json, write_json
 from course_lib.objectives.collate import Ints as Ints
 
-CHUNK = 1000  # documents tokenized at a time
-# Of the files, and of the code that reads texts and cuts them into documents. Raise it when either
-# changes: then files that were written before are written again.
+CHUNK = 1000  # documents that the tokenizer encodes at a time, in parallel
+# Version of these files, and of the code that reads texts and cuts them into documents. Raise it
+# when either changes: then the course refuses older files, and writes them again.
 FORMAT = 1
 
 
@@ -40,10 +40,11 @@ class TokenStore:
     def __init__(self, documents: Sequence[Ints | Sequence[int]]) -> None:
         lengths = [len(d) for d in documents]
         self.starts: Ints = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-        # end to end
+        # The token ids of all documents, one document after another.
         self.flat: Ints = np.concatenate(documents) if documents else np.zeros(0, np.int64)
         self.note: dict[str, Any] = {}
-        self.fingerprint = ""  # of the header; files that are written again have another
+        # A hash of the header. It tells whether the files are still those of an earlier run.
+        self.fingerprint = ""
 
     @staticmethod
     def exists(path: Path) -> bool:
@@ -53,11 +54,11 @@ class TokenStore:
 
     @staticmethod
     def open(path: str | Path, tokenizer: Tokenizer | None = None) -> "TokenStore":
-        """Open a folder that `encode_corpus` wrote; its tokens are read when they are used.
+        """Open a folder that `encode_corpus` wrote. The token ids are read when they are used.
 
         Args:
             path: the folder.
-            tokenizer: whose tokens they must be; None: anyone's.
+            tokenizer: the tokenizer that must have made the token ids; None does not check it.
 
         Raises:
             CourseError: the files are missing, damaged, or those of another tokenizer.
@@ -99,11 +100,11 @@ class TokenStore:
 
     @property
     def tokens(self) -> int:
-        """How many tokens there are in all."""
+        """Number of tokens in all documents together."""
         return int(self.starts[-1])
 
     def stream(self, start: int, stop: int) -> Ints:
-        """Tokens `start` to `stop` of all documents end to end (int64, a copy)."""
+        """Token ids from position `start` up to `stop`, across documents (int64, a copy)."""
         return self.flat[start:stop].astype(np.int64)
 
 
@@ -125,14 +126,14 @@ def encode_corpus(
 ) -> TokenStore:
     """Tokenize a corpus once, in memory or into a folder.
 
-    Each document ends with the tokenizer's end token if it has one (byte-level BPE); no other
-    special tokens are stored.
+    Each document is stored with the tokenizer's end token at its end, if the tokenizer has one, as
+    byte-level BPE does. No other special tokens are stored.
 
     Args:
         dataset: rows with a column `text`, or plain strings.
-        tokenizer: makes the tokens.
-        path: the folder; None keeps the tokens in memory.
-        note: what the corpus is, to be found again in `TokenStore.note`.
+        tokenizer: encodes the texts.
+        path: the folder to write; None keeps the token ids in memory.
+        note: what the corpus is; it can be read later as `TokenStore.note`.
 
     Raises:
         CourseError: no document has any text.
@@ -159,7 +160,7 @@ def encode_corpus(
 def _encoded(
     dataset: Iterable[Mapping[str, Any] | str], tokenizer: Tokenizer, dtype: str
 ) -> Iterator[Ints]:
-    """The ids of one document after the other; many are tokenized at a time, in parallel."""
+    """Yield the token ids of each document. CHUNK documents are encoded at a time, in parallel."""
     end = [] if tokenizer.vocab.eos is None else [tokenizer.vocab.eos]
     little_endian = np.dtype(dtype).newbyteorder("<")
     texts = (row if isinstance(row, str) else row["text"] for row in dataset)
@@ -171,11 +172,11 @@ def _encoded(
 
 
 def _write(path: Path, documents: Iterator[Ints], header: dict[str, Any]) -> None:
-    """Write the three files, all of them or none."""
+    """Write the three files; if writing fails, the folder stays as it was."""
     end = count = 0
     with atomic_folder(path) as new:
         with (new / "tokens.bin").open("wb") as tokens, (new / "starts.bin").open("wb") as starts:
-            starts.write(bytes(8))  # the first document begins at 0
+            starts.write(bytes(8))  # the first document starts at 0
             for ids in documents:
                 tokens.write(ids.tobytes())
                 end += len(ids)
@@ -194,7 +195,7 @@ def _is_header(header: Any) -> bool:
 
 
 def _map(file: Path, dtype: str, count: int) -> Ints:
-    """A file of numbers as an array that is read where it is used."""
+    """A file of numbers as a memory-mapped array."""
     kind = np.dtype(dtype).newbyteorder("<")
     if not file.is_file() or file.stat().st_size != count * kind.itemsize:
         raise CourseError(
@@ -203,25 +204,32 @@ def _map(file: Path, dtype: str, count: int) -> Ints:
     return np.memmap(file, dtype=kind, mode="r", shape=(count,)) if count else np.zeros(0, kind)
 
 
-def pieces(starts: Ints, length: int, overlap: int = 0) -> Ints:
-    """Cut documents longer than `length`; nothing is lost.
+def cut_documents(starts: Ints, length: int, overlap: int = 0) -> Ints:
+    """Cut documents that are longer than `length` into several rows. No token is lost.
+
+    Two documents, of 5 and of 2 tokens, that stand in the stream one after another:
+
+    >>> cut_documents(np.array([0, 5, 7]), length=3, overlap=1).tolist()
+    [[0, 0, 3], [0, 2, 5], [1, 5, 7]]
 
     Args:
-        starts: where each document begins in the stream, and the end of the last.
-        length: most tokens in a piece.
-        overlap: so many tokens of a piece are seen again at the start of the next.
+        starts: the stream position where each document starts, and the end of the last one.
+        length: maximum number of tokens in a row.
+        overlap: number of tokens at the end of a row that its document's next row repeats.
 
     Returns:
-        Int[N 3], rows (document, first, past-the-last) in stream positions.
+        Int[N 3], for each row: its document, and the stream positions where it starts and stops.
     """
-    firsts = starts[:-1]  # of D documents
-    stops = starts[1:]
+    document_starts = starts[:-1]  # D documents
+    document_stops = starts[1:]
     stride = length - overlap
-    sizes = stops - firsts
-    # 1 + ceil((size - length) / stride) pieces of a long document, 1 of a short, 0 of an empty one
-    counts = np.where(sizes > length, 1 - (length - sizes) // stride, np.minimum(sizes, 1))
-    documents = np.repeat(np.arange(len(sizes)), counts)  # D -> N pieces
-    # The number of each piece in its document: its own number minus that of the first piece.
-    numbers = np.arange(len(documents)) - np.repeat(counts.cumsum() - counts, counts)
-    begin = firsts[documents] + stride * numbers
-    return np.stack([documents, begin, np.minimum(begin + length, stops[documents])], axis=1)
+    sizes = document_stops - document_starts
+    # 1 + ceil((size - length) / stride) rows for a long document, 1 for a short one, 0 for an empty
+    # one. `1 - (length - size) // stride` is that ceiling in whole numbers.
+    rows = np.where(sizes > length, 1 - (length - sizes) // stride, np.minimum(sizes, 1))
+    documents = np.repeat(np.arange(len(sizes)), rows)  # D -> N rows
+    # The index of each row in its document: its own index minus that of the document's first row.
+    index = np.arange(len(documents)) - np.repeat(rows.cumsum() - rows, rows)
+    row_starts = document_starts[documents] + stride * index
+    row_stops = np.minimum(row_starts + length, document_stops[documents])
+    return np.stack([documents, row_starts, row_stops], axis=1)

@@ -1,4 +1,4 @@
-"""Batches of words, for the two language models of ELMo."""
+"""Batches of words, for the forward and the backward language model of ELMo."""
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -16,18 +16,18 @@ WordsOf = Callable[[int], Sequence[str]]  # document number -> its words
 
 
 class BiLMBatches:
-    """Whole documents, `<S>` words `</S>`, one a row, and none of them twice.
+    """Whole documents, one in a row: `<S>` words `</S>`. Each document is read once.
 
     Batch `step` depends on (words, seed, step) only.
 
     Args:
         words: document number -> its words, for any number from 0 on.
-        vocabulary: numbers the words.
-        config: the model's.
-        rows: in a batch.
-        length: most words in a row, marks included.
-        pool: batches whose documents are sorted by length together.
-        seed: of the order.
+        vocabulary: the words that the softmax predicts.
+        config: of the model that reads the batches.
+        rows: number of rows in a batch.
+        length: maximum number of words in a row, `<S>` and `</S>` included.
+        pool: number of batches that are made together, their documents sorted by length.
+        seed: of the order of the batches.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class BiLMBatches:
         return language_model_batch(self._pool(number)[index], self.vocabulary, self.config.length)
 
     def _read_pool(self, number: int) -> list[list[list[str]]]:
-        """The documents of a pool's batches, as words."""
+        """The documents of all batches of a pool, as words."""
         count = self.rows * self.pool
         rows = [[BOS, *self.words(number * count + i), EOS][: self.length] for i in range(count)]
         return by_length(rows, self.rows, seeded_generator(self.seed, number))
@@ -66,19 +66,24 @@ def language_model_batch(
 ) -> dict[str, Tensor]:
     """A batch for ELMo's two language models.
 
+    For the row `<S> hello </S>` the labels are
+
+        forward     hello   </S>    -100
+        backward    -100    <S>     hello
+
     Args:
-        rows: words, marks included.
-        vocabulary: numbers the words that are predicted.
-        length: most characters in a word.
+        rows: words of each row, `<S>` and `</S>` included.
+        vocabulary: the words that the softmax predicts.
+        length: maximum number of characters in a word.
 
     Returns:
-        The words' characters, and `labels` Int[B 2 T]: at each position the next word and the word
-        before, -100 where there is none.
+        `ids` and `attention_mask` (`elmo.characters`), and `labels` Int[B 2 T]: for each position
+        the number of the next word, and that of the word before. It is -100 where there is none.
     """
     batch = characters(rows, length, ends=False)
     labels = torch.full((len(rows), 2, batch["ids"].shape[1]), IGNORE)
     for b, row in enumerate(rows):
         ids = torch.tensor(vocabulary.ids(row))
-        labels[b, 0, : len(row) - 1] = ids[1:]  # forwards: the next word
-        labels[b, 1, 1 : len(row)] = ids[:-1]  # backwards: the word before
+        labels[b, 0, : len(row) - 1] = ids[1:]  # forward: the next word
+        labels[b, 1, 1 : len(row)] = ids[:-1]  # backward: the word before
     return {**batch, "labels": labels}

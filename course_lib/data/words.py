@@ -1,4 +1,4 @@
-"""Texts as words, for the models that came before tokens of several letters."""
+"""Texts as words, for models without subword tokens: word vectors, ELMo and the baselines."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,7 +12,7 @@ WORD = re.compile(r"['’]s\b|\w+(?:['’-](?!s\b)\w+)*|[^\w\s]")
 
 
 def split_words(text: str) -> list[str]:
-    """Words, the possessive, and punctuation marks.
+    """Split a text into words and punctuation marks. The possessive 's is a word of its own.
 
     >>> split_words("Anna's dog isn't here.")
     ['Anna', "'s", 'dog', "isn't", 'here', '.']
@@ -26,11 +26,12 @@ def lowercase_words(texts: Iterable[str]) -> Iterator[list[str]]:
 
 
 def task_words(task: Mapping[str, Iterable[Mapping[str, Any]]]) -> list[str]:
-    """Every word of a task's texts, in all its splits, in the order of their first appearance.
+    """The different words of a task's texts, in all its splits, in order of first occurrence.
 
-    It is a vocabulary of inputs only: a model that reads spelling has a vector for each of them.
+    It may include the test split, because ELMo reads spelling and so has a vector for every word.
+    No count and no label is taken from there.
     """
-    words: dict[str, None] = {}  # a set that keeps its order
+    words: dict[str, None] = {}  # used as a set that keeps its order
     for rows in task.values():
         for row in rows:
             for value in row.values():
@@ -42,16 +43,16 @@ def task_words(task: Mapping[str, Iterable[Mapping[str, Any]]]) -> list[str]:
 
 
 def word_tokenizer(words: Iterable[str]) -> Tokenizer:
-    """A tokenizer of one token a word or punctuation mark.
+    """A tokenizer whose tokens are whole words and punctuation marks.
 
-    A text is framed as `<S> text </S>`, and a pair as two of these. Words that are not among
-    `words` become `<UNK>`.
+    A text becomes `<S> text </S>`, and a pair becomes two of these. Words that are not in `words`
+    become `<UNK>`.
     """
     import tokenizers
     from tokenizers import models, pre_tokenizers, processors
 
-    marks = (PAD, UNK, BOS, EOS)
-    vocab = {word: i for i, word in enumerate(dict.fromkeys([*marks, *words]))}
+    special = (PAD, UNK, BOS, EOS)
+    vocab = {word: i for i, word in enumerate(dict.fromkeys([*special, *words]))}
     backend = tokenizers.Tokenizer(models.WordLevel(vocab, unk_token=UNK))
     backend.pre_tokenizer = pre_tokenizers.Split(
         tokenizers.Regex(WORD.pattern), "removed", invert=True
@@ -61,5 +62,5 @@ def word_tokenizer(words: Iterable[str]) -> Tokenizer:
         pair=f"{BOS}:0 $A:0 {EOS}:0 {BOS}:1 $B:1 {EOS}:1",
         special_tokens=[(BOS, vocab[BOS]), (EOS, vocab[EOS])],
     )
-    backend.add_special_tokens(list(marks))
+    backend.add_special_tokens(list(special))
     return Tokenizer(backend, {"pad": PAD, "unk": UNK, "bos": BOS, "eos": EOS})

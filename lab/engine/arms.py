@@ -264,7 +264,7 @@ class ArmBatches(StreamBatches):
         # The masks of one way of masking say nothing of another's.
         self.stream = 1 if arm.parts == BERT_PARTS else 2
 
-    def ask(self, step: int, ids: Tensor, attention_mask: Tensor) -> Batch:
+    def apply_objective(self, step: int, ids: Tensor, attention_mask: Tensor) -> Batch:
         """What this step asks of its rows."""
         rng = seeded_generator(self.seed, self.stream, step)
         return self.corrupt(ids, attention_mask, rng)

@@ -167,14 +167,14 @@ class RecipeBatches(StreamBatches):
             return {name: batch[name] for name in ("ids", "attention_mask")}
         return batch
 
-    def ask(self, step: int, ids: Tensor, attention_mask: Tensor) -> losses.Batch:
+    def apply_objective(self, step: int, ids: Tensor, attention_mask: Tensor) -> losses.Batch:
         """What this step asks of its rows: next tokens, known names, or the objective."""
         primer = self.recipe.primer
         if step < primer.causal:
             return {"ids": ids, "attention_mask": attention_mask}
         if step < primer.steps and self.recipe.objective not in ("causal", "denoised"):
             return {**self.ask_for_names(step, ids), "attention_mask": attention_mask}
-        return super().ask(step, ids, attention_mask)
+        return super().apply_objective(step, ids, attention_mask)
 
     def ask_for_names(self, step: int, ids: Tensor) -> losses.Batch:
         """A page of the primer with known names hidden; for a T5 behind sentinels."""
@@ -212,10 +212,10 @@ class RecipeBatches(StreamBatches):
         order = torch.randperm(len(rows), generator=rng).tolist()
         return [[rows[i] for i in order[k :: self.steps]] for k in range(self.steps)]
 
-    def row(self, first: list[int], second: list[int], follows: int) -> InputRow:
+    def row(self, first: list[int], second: list[int], is_wrong: int) -> InputRow:
         """A decoder's row is bos, document, eos."""
         if self.recipe.objective != "causal":
-            return super().row(first, second, follows)
+            return super().row(first, second, is_wrong)
         vocab = self.tokenizer.vocab
         ids = [token for token in (vocab.bos, *first, vocab.eos) if token is not None]
         ids = ids[: self.length]

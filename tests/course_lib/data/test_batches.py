@@ -22,7 +22,7 @@ from course_lib.data.batches import (
     WindowBatches,
 )
 from course_lib.data.stream_batches import StreamBatches
-from course_lib.data.token_store import TokenStore, encode_corpus, pieces
+from course_lib.data.token_store import TokenStore, cut_documents, encode_corpus
 from course_lib.data.tokenizers import Tokenizer, train_bpe, train_wordpiece
 from course_lib.objectives import collate
 
@@ -137,7 +137,7 @@ def test_pieces_are_the_documents(sizes: list[int], length: int, overlap: int) -
             first += length - overlap
         if stop > first:
             wanted.append([document, first, stop])
-    assert pieces(starts, length, overlap).tolist() == wanted
+    assert cut_documents(starts, length, overlap).tolist() == wanted
 
 
 def test_every_target_of_every_document_once_an_epoch(bpe: Tokenizer) -> None:
@@ -192,7 +192,7 @@ def test_masked_rows_hold_the_documents(wordpiece: Tokenizer) -> None:
         )
         seen.update(original[batch["attention_mask"]].tolist())
     for special in (wordpiece.vocab.cls, wordpiece.vocab.sep):
-        assert seen.pop(special) == len(source.cut)
+        assert seen.pop(special) == len(source.row_bounds)
     assert seen == Counter(store.stream(0, store.tokens).tolist())
     assert not torch.equal(source[0]["loss_mask"], source[source.steps]["loss_mask"])
 
