@@ -1,7 +1,8 @@
 """One rule for every field of a public JSON file: it is obeyed, known to be harmless, or refused.
 
 A field is obeyed if some code reads it; `Config` remembers that. The harmless ones stand in a file
-of tables, each with the reason: families/config_json.toml, peft/adapter_config.toml.
+of tables, each with the reason: families/config_json.toml, peft/adapter_config.toml,
+zoo/generation_config.toml.
 """
 
 import tomllib
@@ -68,22 +69,25 @@ class KnownFields:
         Raises:
             CourseError: with the field, and what to do.
         """
-        known = self.harmless(owner)
         only = self.table(owner, "only")
-        for name, value in config.unread().items():
-            if name in known:
-                continue
+        for name, value in self.differing(config, owner).items():
             if name not in only:
                 raise CourseError(
                     f"{name} is {value!r}, and the course does not know what that changes in"
                     f" {subject}; if it is only a note, delete the field."
                 )
-            allowed = only[name] if isinstance(only[name], list) else [only[name]]
-            if value not in allowed:
-                raise CourseError(
-                    "Only models as published are read:"
-                    f" {name} {' or '.join(str(choice) for choice in allowed)}, not {value}."
-                )
+            choices = " or ".join(str(choice) for choice in _as_list(only[name]))
+            raise CourseError(f"Only models as published are read: {name} {choices}, not {value}.")
+
+    def differing(self, config: Config, owner: str) -> dict[str, Any]:
+        """The fields that may change a result: not read, not harmless, of no value in "only"."""
+        known = self.harmless(owner)
+        only = self.table(owner, "only")
+        return {
+            name: value
+            for name, value in config.unread().items()
+            if name not in known and not (name in only and value in _as_list(only[name]))
+        }
 
     def harmless(self, owner: str) -> dict[str, str]:
         """The fields that change nothing, each with its reason."""
@@ -104,6 +108,10 @@ class KnownFields:
         """The table for all, then the relative's, then the owner's own."""
         names = ("any", self._same.get(owner), owner)
         return [self._tables.get(name, {}).get(part, {}) for name in names]
+
+
+def _as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 def _is_empty(value: Any) -> bool:

@@ -27,6 +27,7 @@ from course_lib.model.seq2seq import Seq2SeqClassifier
 from course_lib.model.transformer import Transformer
 from course_lib.vocab import Vocab
 from course_lib.zoo import public_weights
+from course_lib.zoo.generation_config import warn_of_settings
 from course_lib.zoo.public_weights import architecture_named, class_of, fills, fitting
 from course_lib.zoo.weights import load_strictly, read_weights, weight_names
 
@@ -39,7 +40,7 @@ def load_pretrained(
     """A model of this course with the weights of a folder in the Hugging Face layout, in eval mode.
 
     Heads that a file has beside the class's own are left out. A warning says what is left out, and
-    what is new.
+    what is new. Another one names settings of generation that `generate` does not follow.
 
     Args:
         source: the folder, or the hub's "OWNER/NAME".
@@ -95,6 +96,7 @@ def load_pretrained(
         model.class_names = _class_names(values)
     kept: Any = model
     kept.token_ids = _stored_token_ids(fields)  # for the next folder
+    warn_of_settings(folder, model, fields)
     return model.eval()
 
 
