@@ -124,7 +124,7 @@ class Family:
         token_tables: the public names of the table of token vectors. The first one is written.
         pooler: the pooler's table, where public files count it to the body.
         tokenizer: the kind that its published models have.
-        start: the role of the decoder's first token.
+        decoder_start: the special token that the decoder begins with.
         published_as: the name in config.json, if it is not `name`.
     """
 
@@ -140,7 +140,7 @@ class Family:
     token_tables: tuple[str, ...] = ("embeddings.word_embeddings.weight",)
     pooler: Table = field(default_factory=dict)
     tokenizer: Literal["wordpiece", "bpe"] = "wordpiece"
-    start: Literal["sep", "pad"] = "pad"
+    decoder_start: Literal["sep", "pad"] = "pad"
     published_as: str = ""
 
     @property

@@ -1,14 +1,14 @@
-"""Pretraining, from text to a finished folder, where a stopped run goes on.
+"""Pretraining, from text to a published model. A run that was stopped can be resumed.
 
-The folder `out` holds everything of a run; of several processes the main one writes it:
+The folder `out` holds everything that belongs to a run. With several processes, only the main one
+writes there:
 
     tokenizer.json, tokens/, held_out/       made once, from streamed text (token_files.py)
-    run/config.json                          what was asked for
-    run/state.safetensors, run/curve.json    the state, the learning curve
+    run/config.json                          the run's settings
+    run/state.safetensors, run/curve.json    the state to resume from, the learning curve
     config.json, model.safetensors, card.json    written at the end
 """
 
-from collections import deque
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -36,24 +36,27 @@ from course_lib.training.distributed import Processes
 from course_lib.training.loop import Step, TrainConfig
 from course_lib.training.pretrain_config import PretrainConfig
 from course_lib.training.run_folder import Reports, card, read_curve, train_in_folder
-from course_lib.training.sizes import asked_shape, family_and_size
+from course_lib.training.sizes import family_and_size, model_shape
 from course_lib.training.token_files import TokenFiles, open_files, tokenize
 
-LEAST_VOCAB = 256  # no tokenizer that is learned here has fewer tokens
-PROBED = 20  # batches of held-out text while a run goes on; all of them at its end
+SMALLEST_VOCAB = 256  # no tokenizer that is learned here has fewer tokens
+HELD_OUT_BATCHES = 20  # batches for the held-out loss during training; at the end all are used
+# BERT read sequences of 128 tokens in 90% of its steps, and of 512 tokens in the rest (Devlin et
+# al. 2019, appendix A.2).
+SHORT_PERCENT = 90
 
 
 @dataclass(frozen=True)
-class Start:
-    """What a run begins with.
+class Origin:
+    """The models that a run begins with, if any, and the objective that follows.
 
     Attributes:
-        family: of the model.
+        family: the family of the model to train.
         shape: width, layers, heads and length of a model that begins with random weights.
-        parent: the model whose weights it begins with.
-        tokenizer: the parent's.
-        teacher: the model that it learns from beside the text.
-        name: of the checkpoint that it begins with, "" for none.
+        parent: the model whose weights the run begins with; None for random weights.
+        tokenizer: the parent's tokenizer; None means that one is learned.
+        teacher: the model whose predictions a student learns from; None without distillation.
+        name: the checkpoint of the parent or the teacher, "" for none.
     """
 
     family: Family
@@ -65,30 +68,27 @@ class Start:
 
     @property
     def objective(self) -> str:
-        """The name of what the model learns by."""
+        """A name of `objectives.OBJECTIVES`."""
         return self.family.objective if self.teacher is None else "distilled"
 
 
 @dataclass(frozen=True)
 class Built:
-    """What is trained.
+    """A model that is ready to be trained.
 
     Attributes:
-        config: of the model's stack.
-        model: before its first step.
-        batches: what it reads.
-        loss: what the training makes small.
-        held_out: batches that it does not learn from; None if the corpus has no such text.
-        held_out_loss: what these are scored by: the objective's own loss, so that runs compare
-            whatever their training adds to `loss`.
+        config: the configuration of the model's stack.
+        model: the model before its first step.
+        batches: what it is trained on.
+        held_out: batches that it is not trained on; None if the corpus has no such text.
+        loss: the training loss, which is also the held-out loss.
     """
 
     config: StackConfig
     model: nn.Module
     batches: Source
-    loss: Loss
     held_out: Source | None
-    held_out_loss: Loss
+    loss: Loss
 
 
 def pretrain(
@@ -100,110 +100,112 @@ def pretrain(
     """Train a model into the folder `config.out`; with several processes, all of them call this.
 
     Args:
-        config: what is asked for.
-        say: takes lines of text, on the main process only.
-        watch: takes each step, on the main process only.
+        config: the run's settings.
+        say: called with each line of text to show, on the main process only.
+        watch: called with each step, on the main process only.
 
     Raises:
-        CourseError: if what is asked for does not fit together, or the folder holds another run.
+        CourseError: if the settings do not fit together, or the folder holds another run.
     """
-    # 1. What can be refused is refused before any work is done.
+    # 1. Everything that can be refused is refused before any work is done.
     out = config.out
     processes, _ = distributed.join(known_device(config.device))
-    start = _start(config)
-    _check(config, start, processes)
+    origin = _load_origin(config)
+    _check(config, origin, processes)
     done = _steps_done(config)
 
     with locked(out) if processes.is_main else nullcontext():
-        # 2. One process makes the tokens, all of them read the files.
+        # 2. One process makes the token files, all of them read them.
         if processes.is_main:
-            tokenize(config, start.tokenizer)
+            tokenize(config, origin.tokenizer)
         processes.wait()
         files = open_files(out, config.data)
         if done:
-            _check_tokens(config, files)
+            _check_same_tokens(config, files)
 
         # 3. Build, train, publish.
-        built = _build(config, start, files)
+        built = _build(config, origin, files)
         if processes.is_main:
-            asked = {**config.to_json(), "token_files": files.store.fingerprint}
-            write_json(out / "run" / "config.json", asked)
+            settings = {**config.to_json(), "token_files": files.store.fingerprint}
+            write_json(out / "run" / "config.json", settings)
             _announce(config, built, files, done, say)
-        _run(config, built, processes, watch)
+        _train(config, built, processes, watch)
         if processes.is_main:
-            _publish(config, start, built, files, say)
+            _publish(config, origin, built, files, say)
 
 
-def _start(config: PretrainConfig) -> Start:
-    """Find the family, and the models that the run begins with."""
+def _load_origin(config: PretrainConfig) -> Origin:
+    """Find the family, and load the checkpoints that the run begins with."""
     family, _ = family_and_size(config.model)
-    start = Start(family, asked_shape(config))
+    origin = Origin(family, model_shape(config))
     if config.teacher is not None:
-        return _start_as_student(config, start)
+        return _with_teacher(config, origin)
     if config.init_from is not None:
-        return _start_from_checkpoint(config, start)
-    return start
+        return _with_parent(config, origin)
+    return origin
 
 
-def _start_as_student(config: PretrainConfig, start: Start) -> Start:
-    """Begin with some layers of a teacher, and learn from it."""
+def _with_teacher(config: PretrainConfig, origin: Origin) -> Origin:
+    """The model begins with some of a teacher's layers, and learns from the teacher."""
     if config.init_from is not None:
         raise CourseError("A student begins with layers of its teacher; leave --init-from.")
     name = str(config.teacher)
     teacher, tokenizer, _ = zoo.open_model(name)
     student = distill.student(teacher, config.layers)
-    family = _parents_family(student, name, start.family)
-    _check_size_is_free(name, config.width, config.heads)
+    family = _parents_family(student, name, origin.family)
+    _refuse_sizes(name, config.width, config.heads)
     return replace(
-        start, family=family, parent=student, tokenizer=tokenizer, teacher=teacher, name=name
+        origin, family=family, parent=student, tokenizer=tokenizer, teacher=teacher, name=name
     )
 
 
-def _start_from_checkpoint(config: PretrainConfig, start: Start) -> Start:
-    """Begin with a checkpoint's weights."""
+def _with_parent(config: PretrainConfig, origin: Origin) -> Origin:
+    """The model begins with a checkpoint's weights."""
     name = str(config.init_from)
     parent, tokenizer, _ = zoo.open_model(name)
-    family = _parents_family(parent, name, start.family)
-    _check_size_is_free(name, config.width, config.heads, config.layers)
-    return replace(start, family=family, parent=parent, tokenizer=tokenizer, name=name)
+    family = _parents_family(parent, name, origin.family)
+    _refuse_sizes(name, config.width, config.heads, config.layers)
+    return replace(origin, family=family, parent=parent, tokenizer=tokenizer, name=name)
 
 
-def _parents_family(parent: nn.Module, name: str, asked: Family) -> Family:
-    """The family of the model to begin with; it must learn as the one that is asked for."""
-    own = families.family_of(parent) if hasattr(parent, "stack") else None
-    if own is None or own.objective != asked.objective:
-        raise CourseError(f"{name} is no model that a {asked.name} could begin with.")
-    return own
+def _parents_family(parent: nn.Module, name: str, wanted: Family) -> Family:
+    """The parent's family, which may be another one with the same objective."""
+    family = families.family_of(parent) if hasattr(parent, "stack") else None
+    if family is None or family.objective != wanted.objective:
+        raise CourseError(f"{name} is no model that a {wanted.name} could begin with.")
+    return family
 
 
-def _check_size_is_free(name: str, *sizes: int | None) -> None:
-    """Refuse a size beside a model that brings its own."""
+def _refuse_sizes(name: str, *sizes: int | None) -> None:
+    """Refuse --layers, --width and --heads for a model whose checkpoint decides them."""
     if any(size is not None for size in sizes):
         raise CourseError(f"The model's size is that of {name}; leave layers, width and heads.")
 
 
-def _check(config: PretrainConfig, start: Start, processes: Processes) -> None:
-    """Refuse what cannot be trained, before any work is done."""
+def _check(config: PretrainConfig, origin: Origin, processes: Processes) -> None:
+    """Refuse settings that do not fit together, before any work is done."""
     if config.optimizer == "muon" and processes.sharded:
         raise CourseError(
             "Muon needs whole matrices, and FSDP cuts them; use --multi_gpu, or --optimizer adamw."
         )
-    options = objectives.objective(start.objective).options
+    options = objectives.objective(origin.objective).options
     if config.mask_rate is not None and "rate" not in options:
-        raise CourseError(f"The objective {start.objective} hides no tokens; leave --mask-rate.")
-    objectives.span_sampler(config.mask_unit)  # an unknown one is refused
+        raise CourseError(f"The objective {origin.objective} hides no tokens; leave --mask-rate.")
+    objectives.span_sampler(config.mask_unit)  # raises an error if there is no such unit
     if config.mask_unit != "tokens" and "spans" not in options:
-        raise CourseError(f"The objective {start.objective} masks no units; leave --mask-unit.")
-    if start.parent is None:
-        # Before any text is read. Later, with the vocabulary that was learned, it may be larger.
-        _check_memory(config, start.family, start.family.config(LEAST_VOCAB, **start.shape))
+        raise CourseError(f"The objective {origin.objective} masks no units; leave --mask-unit.")
+    if origin.parent is None:
+        # The vocabulary is not learned yet. If the model is too large with the smallest one, it
+        # is too large with any. `_build` checks again, with the vocabulary that was learned.
+        stack = origin.family.config(SMALLEST_VOCAB, **origin.shape)
+        _check_memory(config, origin.family, stack)
 
 
 def _check_memory(config: PretrainConfig, family: Family, stack: StackConfig) -> None:
-    """Refuse a model whose training cannot fit into memory, before any is taken.
+    """Refuse a model whose training cannot fit into the machine's memory.
 
-    It takes 4 bytes a weight to make a model. To train it on the CPU takes its gradient and Adam's
-    two moments as well.
+    A weight takes 4 bytes. On the CPU its gradient and Adam's two moments take 4 bytes each, too;
+    on a GPU these lie in the GPU's memory, which is not checked.
     """
     weights = cost.parameters(lambda: family.model(stack, 0))
     needed = weights * (16 if config.device == "cpu" else 4)
@@ -217,7 +219,11 @@ def _check_memory(config: PretrainConfig, family: Family, stack: StackConfig) ->
 
 
 def _steps_done(config: PretrainConfig) -> int:
-    """How many steps the run in the folder has made; a `CourseError` if it is another run."""
+    """How many steps the run to resume has made; 0 for a new run.
+
+    Raises:
+        CourseError: the run has other settings, or more steps than are wanted.
+    """
     state = config.out / "run" / "state.safetensors"
     if not (config.resume and state.exists()):
         return 0
@@ -230,8 +236,11 @@ def _steps_done(config: PretrainConfig) -> int:
     return done
 
 
-def _check_tokens(config: PretrainConfig, files: TokenFiles) -> None:
-    """Refuse to go on with tokens that were written again since, in a folder of another."""
+def _check_same_tokens(config: PretrainConfig, files: TokenFiles) -> None:
+    """Refuse to resume on other token files than those that the run has read so far.
+
+    `--data` may be a folder that `tokenize` has written again since the run was stopped.
+    """
     file = config.out / "run" / "config.json"
     before = read_json(file).get("token_files") if file.is_file() else None
     if before not in (None, files.store.fingerprint):
@@ -241,42 +250,40 @@ def _check_tokens(config: PretrainConfig, files: TokenFiles) -> None:
         )
 
 
-def _build(config: PretrainConfig, start: Start, files: TokenFiles) -> Built:
+def _build(config: PretrainConfig, origin: Origin, files: TokenFiles) -> Built:
     """Make the model and its batches."""
-    stack = _stack_config(config, start, files.tokenizer.vocab.size)
-    if start.parent is None:
-        _check_memory(config, start.family, stack)
+    stack = _stack_config(config, origin, files.tokenizer.vocab.size)
+    if origin.parent is None:
+        _check_memory(config, origin.family, stack)
     torch.manual_seed(config.seed)
-    model = _model(start, stack, files.tokenizer)
-    if start.parent is not None:
-        _warm_start(model, start.parent, start.name)
+    model = _new_model(origin, stack, files.tokenizer)
+    if origin.parent is not None:
+        _copy_weights(origin.parent, model, origin.name)
 
-    length = start.shape["length"]
-    if start.parent is not None:  # which may know fewer positions
+    length = origin.shape["length"]
+    if origin.parent is not None:
+        # A parent with learned positions cannot read more tokens than it has positions.
         length = min(length, getattr(stack.position, "length", length))
-    rows = partial(_batches, config, start.objective, tokenizer=files.tokenizer)
-    batches = rows(files.store, length=length)
+    make_batches = partial(_batches, config, origin.objective, files.tokenizer)
+    batches = make_batches(files.store, length)
     if config.short is not None:
-        short = rows(files.store, length=min(config.short, length))
-        batches = _Lengthened(short, batches, config.steps * 9 // 10)
-    held_out = None if files.held_out is None else rows(files.held_out, length=length)
-    loss = objectives.objective(start.objective).loss
+        short = make_batches(files.store, min(config.short, length))
+        batches = _ShortThenLong(short, batches, config.steps * SHORT_PERCENT // 100)
     return Built(
         config=stack,
         model=model,
         batches=batches,
-        loss=loss,
-        held_out=held_out,
-        held_out_loss=loss,
+        held_out=None if files.held_out is None else make_batches(files.held_out, length),
+        loss=objectives.objective(origin.objective).loss,
     )
 
 
-def _stack_config(config: PretrainConfig, start: Start, vocab: int) -> StackConfig:
-    """The model's configuration: its parent's, or the family's of the size that is asked for."""
-    if start.parent is None:
-        stack = start.family.config(vocab, **start.shape)
+def _stack_config(config: PretrainConfig, origin: Origin, vocab: int) -> StackConfig:
+    """The parent's configuration, or one of the family with the wanted shape."""
+    if origin.parent is None:
+        stack = origin.family.config(vocab, **origin.shape)
     else:
-        stack = cast(Any, start.parent).stack.config
+        stack = cast(Any, origin.parent).stack.config
     if config.dropout is not None:
         stack = with_dropout(stack, config.dropout)
     if config.init_std is not None:
@@ -284,10 +291,81 @@ def _stack_config(config: PretrainConfig, start: Start, vocab: int) -> StackConf
     return stack
 
 
+def _new_model(origin: Origin, stack: StackConfig, tokenizer: Tokenizer) -> nn.Module:
+    """A model with random weights, joined with its teacher if it has one."""
+    vocab = tokenizer.vocab
+    # BART's decoder begins with [SEP], T5's with the padding token. Models without a decoder
+    # ignore it.
+    first_token = vocab.sep if origin.family.decoder_start == "sep" else vocab.pad
+    model = origin.family.model(stack, first_token or 0)
+    return model if origin.teacher is None else distill.Distilled(model, origin.teacher)
+
+
+def _copy_weights(parent: nn.Module, model: nn.Module, name: str) -> None:
+    """Copy the weights of the parent's body, and those of its head that the model has, too.
+
+    Raises:
+        CourseError: the bodies differ.
+    """
+    public = _public_part(model)
+    weights = public.state_dict()
+    fitting = {
+        key: value
+        for key, value in parent.state_dict().items()
+        if key in weights and weights[key].shape == value.shape
+    }
+    missing = sorted(key for key in weights if key.startswith("stack.") and key not in fitting)
+    if missing:
+        raise CourseError(
+            f"{name} does not fit this family: {missing[0]} is another there, or missing."
+        )
+    public.load_state_dict(weights | fitting)
+
+
+def _public_part(model: nn.Module) -> nn.Module:
+    """The part that is published: of ELECTRA the discriminator, of a distillation the student."""
+    for part in ("discriminator", "student"):
+        if hasattr(model, part):
+            return cast(nn.Module, getattr(model, part))
+    return model
+
+
+def _batches(
+    config: PretrainConfig, objective: str, tokenizer: Tokenizer, store: TokenStore, length: int
+) -> Source:
+    """The objective's batches of these tokens, with at most `length` tokens in a sequence."""
+    if objective == "causal":  # nothing is hidden, so nothing is to be set
+        return DocumentBatches(
+            store, tokenizer, length=length, tokens=config.tokens, seed=config.seed
+        )
+    spans = None if config.mask_unit == "tokens" else objectives.span_sampler(config.mask_unit)
+    corrupt = objectives.corruption(objective, tokenizer, rate=config.mask_rate, spans=spans)
+    return CorruptedBatches(
+        store, tokenizer, corrupt, length=length, tokens=config.tokens, seed=config.seed
+    )
+
+
+class _ShortThenLong(Source):
+    """Batches of short sequences, and of long ones from the step `long_from` on.
+
+    Both sources count steps from the beginning of training. So the first long batch comes from
+    the middle of an epoch of long sequences. That is harmless: each epoch has a random order.
+    """
+
+    def __init__(self, short: Source, long: Source, long_from: int) -> None:
+        self.short = short
+        self.long = long
+        self.long_from = long_from
+        self.steps = short.steps
+
+    def __getitem__(self, step: int, /) -> Batch:
+        return self.short[step] if step < self.long_from else self.long[step]
+
+
 def _announce(
     config: PretrainConfig, built: Built, files: TokenFiles, done: int, say: Callable[[str], None]
 ) -> None:
-    """Say what is trained, and how far the run has come."""
+    """Say how large the model and the data are, and how far a resumed run has come."""
     count = sum(weight.numel() for weight in built.model.parameters())
     say(
         f"{count:,} parameters, {len(files.store):,} documents, {built.batches.steps:,} batches"
@@ -299,16 +377,18 @@ def _announce(
         say(f"going on with the run in {config.out}")
 
 
-def _run(
+def _train(
     config: PretrainConfig,
     built: Built,
     processes: Processes,
     watch: Callable[[Step], object] | None,
 ) -> None:
-    """Train, and ask for the loss on held-out text now and then."""
+    """Train, and measure the held-out loss whenever the state is saved."""
     probe = None
+    # FSDP gathers the weights when the model and its loss are called as one module
+    # (distributed.spread), not when the model is called alone.
     if built.held_out is not None and not processes.sharded:
-        probe = partial(_held_out_loss, built=built, most=PROBED)
+        probe = partial(_held_out_loss, built=built, at_most=HELD_OUT_BATCHES)
     reports = Reports(
         probe=probe,
         probe_every=config.save_every,
@@ -317,11 +397,12 @@ def _run(
     points = train_in_folder(
         config.out / "run", built.model, built.batches, built.loss, _train_config(config), reports
     )
-    deque(points, maxlen=0)  # nobody reads the points here
+    for _ in points:  # the generator trains while it is read, and writes the curve itself
+        pass
 
 
 def _train_config(config: PretrainConfig) -> TrainConfig:
-    """What the loop needs of the run's config."""
+    """The settings of the training loop."""
     warmup = min(config.steps // 10, 300) if config.warmup is None else config.warmup
     return TrainConfig(
         steps=config.steps,
@@ -341,24 +422,34 @@ def _train_config(config: PretrainConfig) -> TrainConfig:
     )
 
 
+def _held_out_loss(model: nn.Module, built: Built, at_most: int | None = None) -> dict[str, float]:
+    """{"loss": the mean over the held-out batches}, or over the first `at_most` of them."""
+    assert built.held_out is not None
+    steps = built.held_out.steps
+    if at_most is not None:
+        steps = min(at_most, steps)
+    batches = [built.held_out[i] for i in range(steps)]
+    return {"loss": round(mean_loss(model, built.loss, batches), 4)}
+
+
 def _publish(
     config: PretrainConfig,
-    start: Start,
+    origin: Origin,
     built: Built,
     files: TokenFiles,
     say: Callable[[str], None],
 ) -> None:
-    """Score the trained model and write it in the family's public layout."""
+    """Measure the trained model's held-out loss and write it in the family's public layout."""
     out = config.out
-    # The trained one may be in shards.
-    model = _model(start, built.config, files.tokenizer)
+    # `built.model` may have only this process's shard of each weight. The saved state is whole.
+    model = _new_model(origin, built.config, files.tokenizer)
     run_state.load_model(out / "run" / "state.safetensors", model)
     scores = {} if built.held_out is None else _held_out_loss(model, built)
     about = {
         "name": config.model,
         "data": config.data,
         "documents": len(files.store),
-        "from": start.name,
+        "from": origin.name,
         "lr": config.lr,
         "schedule": config.schedule,
         "optimizer": config.optimizer,
@@ -367,78 +458,13 @@ def _publish(
     }
     with atomic_folder(out) as new:
         zoo.save_pretrained(
-            _public(model), new, model_type=start.family.model_type, tokenizer=files.tokenizer
+            _public_part(model),
+            new,
+            model_type=origin.family.model_type,
+            tokenizer=files.tokenizer,
         )
         write_json(new / "card.json", card(read_curve(out / "run"), **about, scores=scores))
     if scores:
         say(f"loss on held-out text {scores['loss']:.3f}; written to {out}")
     else:
         say(f"written to {out}; no held-out text (--held-out N keeps some aside)")
-
-
-def _model(start: Start, stack: StackConfig, tokenizer: Tokenizer) -> nn.Module:
-    """A fresh model of the family, beside its teacher if it has one."""
-    vocab = tokenizer.vocab
-    first = vocab.sep if start.family.start == "sep" else vocab.pad  # of a decoder
-    model = start.family.model(stack, first or 0)
-    return model if start.teacher is None else distill.Distilled(model, start.teacher)
-
-
-def _warm_start(model: nn.Module, parent: nn.Module, name: str) -> None:
-    """Take over the weights of the parent's body, and those of its head that this one has."""
-    public = _public(model)
-    weights = public.state_dict()
-    fitting = {
-        key: value
-        for key, value in parent.state_dict().items()
-        if key in weights and weights[key].shape == value.shape
-    }
-    missing = sorted(key for key in weights if key.startswith("stack.") and key not in fitting)
-    if missing:
-        raise CourseError(
-            f"{name} does not fit this family: {missing[0]} is another there, or missing."
-        )
-    public.load_state_dict(weights | fitting)
-
-
-def _public(model: nn.Module) -> nn.Module:
-    """The part of a model that is published: ELECTRA's discriminator, a distilled student."""
-    for part in ("discriminator", "student"):
-        if hasattr(model, part):
-            return cast(nn.Module, getattr(model, part))
-    return model
-
-
-def _batches(
-    config: PretrainConfig, objective: str, store: TokenStore, *, tokenizer: Tokenizer, length: int
-) -> Source:
-    """The objective on these tokens."""
-    spans = None if config.mask_unit == "tokens" else objectives.span_sampler(config.mask_unit)
-    corrupt = objectives.corruption(objective, tokenizer, rate=config.mask_rate, spans=spans)
-    size = {"length": length, "tokens": config.tokens, "seed": config.seed}
-    if objective == "causal":
-        return DocumentBatches(store, tokenizer, **size)
-    return CorruptedBatches(store, tokenizer, corrupt, **size)
-
-
-class _Lengthened(Source):
-    """Short rows, from the step `start` on long ones."""
-
-    def __init__(self, short: Source, long: Source, start: int) -> None:
-        self.short = short
-        self.long = long
-        self.start = start
-        self.steps = short.steps
-
-    def __getitem__(self, step: int, /) -> Batch:
-        return self.short[step] if step < self.start else self.long[step]
-
-
-def _held_out_loss(model: nn.Module, built: Built, most: int | None = None) -> dict[str, float]:
-    """The loss on held-out text, on at most so many batches of it."""
-    assert built.held_out is not None
-    steps = built.held_out.steps
-    if most is not None:
-        steps = min(most, steps)
-    batches = [built.held_out[i] for i in range(steps)]
-    return {"loss": round(mean_loss(model, built.held_out_loss, batches), 4)}

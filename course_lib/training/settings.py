@@ -11,6 +11,8 @@ from typing import Any, Literal
 # The names of `optim.SCHEDULES` and of `optim.OPTIMIZERS`.
 ScheduleName = Literal["constant", "linear", "cosine", "wsd"]
 OptimizerName = Literal["adamw", "muon"]
+# The names of `objectives.SPAN_SAMPLERS`.
+MaskUnit = Literal["tokens", "words", "spans", "ngrams"]
 Precision = Literal["fp32", "bf16", "auto"]
 
 

@@ -1,12 +1,12 @@
-"""What a model to pretrain is called: a family and a size. "bert" is "bert-mini"."""
+"""The name of a model to pretrain, "bert-base", is a family and a size. "bert" is "bert-mini"."""
 
 from course_lib import families
 from course_lib.errors import CourseError
 from course_lib.families.family import Family
 from course_lib.training.pretrain_config import PretrainConfig
 
-# Those whose tokenizer is learned here: byte-level BPE for the causal ones, WordPiece for the
-# others.
+# The families that can be pretrained, for their tokenizer can be learned here: byte-level BPE for
+# causal models, WordPiece for the others.
 FAMILIES = [
     name
     for name, family in families.FAMILIES.items()
@@ -20,7 +20,9 @@ SIZES: dict[str, dict[str, int]] = {
 
 
 def family_and_size(model: str) -> tuple[Family, dict[str, int]]:
-    """The family and the size that a name such as "bert-base" says.
+    """The family and the size of a name.
+
+    "bert-base" is BERT's family and {"width": 768, "layers": 12, "heads": 12, "length": 512}.
 
     Raises:
         CourseError: there is no such model.
@@ -37,8 +39,8 @@ def family_and_size(model: str) -> tuple[Family, dict[str, int]]:
     return families.family(name), dict(SIZES[size])
 
 
-def asked_shape(config: PretrainConfig) -> dict[str, int]:
-    """Width, layers, heads and length: the size's, but for what the config says itself.
+def model_shape(config: PretrainConfig) -> dict[str, int]:
+    """Width, layers, heads and length: the config's, or where it has none, those of the size.
 
     Raises:
         CourseError: the heads cannot share the width.

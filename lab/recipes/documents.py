@@ -314,7 +314,7 @@ class Run(TrainingJob):
         if self.recipe.objective == "masked_pairs":
             return heads.Pretraining(Transformer(self.config))
         family, vocab = families.family(self.recipe.family), self.tokenizer.vocab
-        first = vocab.sep if family.start == "sep" else vocab.pad  # of a decoder
+        first = vocab.sep if family.decoder_start == "sep" else vocab.pad
         return family.model(self.config, first or 0)
 
     def _take_over(self, body: Any, stacks: list[Any]) -> None:

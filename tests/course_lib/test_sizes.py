@@ -6,7 +6,7 @@ from course_lib.data.tokenizers import train_bpe, train_wordpiece
 from course_lib.errors import CourseError
 from course_lib.training import pretraining
 from course_lib.training.pretrain_config import PretrainConfig
-from course_lib.training.sizes import asked_shape, family_and_size
+from course_lib.training.sizes import family_and_size, model_shape
 
 BOOK = "The cat sat near the door. The dog ran to the old house. " * 200
 
@@ -46,7 +46,7 @@ def test_the_vocabulary_counts_when_it_is_known(tmp_path, monkeypatch):
         model="gpt", data=str(tmp_path / "book.txt"), out=tmp_path / "out", layers=1, steps=1
     )
     family, _ = family_and_size(config.model)
-    stack = family.config(pretraining.LEAST_VOCAB, **asked_shape(config))
+    stack = family.config(pretraining.SMALLEST_VOCAB, **model_shape(config))
     least = 16 * pretraining.cost.parameters(lambda: family.model(stack, 0))
     monkeypatch.setattr(pretraining, "free_bytes", lambda: least)
     with pytest.raises(CourseError, match="GB are free"):

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from course_lib.errors import CourseError
+from course_lib.objectives import SPAN_SAMPLERS
 from course_lib.training.optim import (
     OPTIMIZERS,
     SCHEDULES,
@@ -18,7 +19,7 @@ from course_lib.training.optim import (
     parameter_groups,
     wsd,
 )
-from course_lib.training.settings import OptimizerName, ScheduleName
+from course_lib.training.settings import MaskUnit, OptimizerName, ScheduleName
 
 
 class Net(nn.Module):
@@ -80,9 +81,10 @@ def test_they_move_as_pytorchs_do(name, shape) -> None:
     torch.testing.assert_close(ours.bias, theirs.bias)
 
 
-def test_commands_offer_every_schedule_and_optimizer() -> None:
+def test_commands_offer_every_schedule_optimizer_and_mask_unit() -> None:
     assert set(get_args(ScheduleName)) == SCHEDULES.keys()
     assert set(get_args(OptimizerName)) == OPTIMIZERS.keys()
+    assert set(get_args(MaskUnit)) == SPAN_SAMPLERS.keys()
 
 
 def test_schedules_equal_transformers() -> None:
