@@ -1,10 +1,12 @@
-"""An LSTM that reads a text, pretrained before it classifies (Dai and Le 2015).
+"""An LSTM that is pretrained and then classifies texts (Dai and Le 2015).
 
-Differs from the 2017 Transformer by recurrence instead of self-attention: one state carries
-everything that was read. `LstmLM` or `LstmAutoencoder` pretrains the `LstmBody`.
+Differs from the 2017 Transformer by recurrence instead of self-attention: one state has to carry
+all that the model has read. `LstmLM` or `LstmAutoencoder` pretrains the `LstmBody`; `LstmTask`
+classifies with it.
 
-Known departures: the gradient is not cut after 400 steps; no linear gain of labels over the steps;
-the token vectors are the output matrix.
+Known departures: backpropagation through time is not truncated after 400 steps; the classifier is
+trained on the last state only, without the paper's linear label gain; the token embeddings are also
+the output matrix.
 
 Letters: B rows, T tokens, E width of a token vector, H cells, V vocabulary, C classes.
 """
@@ -28,24 +30,33 @@ LstmState = tuple[Float[Tensor, "layers B H"], Float[Tensor, "layers B H"]]  # o
 
 @dataclass(frozen=True)
 class LstmConfig:
-    """The sizes of `LstmBody`, or of a side of `lstm_seq2seq.LstmSeq2Seq`."""
+    """The shape of an `LstmBody`, or of each side of an `lstm_seq2seq.LstmSeq2Seq`.
 
-    vocab: int  # V
-    width: int = 128  # E
-    cells: int = 256  # H
+    Attributes:
+        vocab: number V of tokens in the vocabulary.
+        width: width E of a token vector.
+        cells: number H of cells in a layer.
+        layers: number of LSTM layers.
+        dropout: on token vectors, between layers, and before an output layer.
+        start: the id of the token that starts every target; only an encoder-decoder uses it.
+    """
+
+    vocab: int
+    width: int = 128
+    cells: int = 256
     layers: int = 1
-    dropout: float = 0.2  # on token vectors, between layers, and before an output
-    start: int = 0  # the token that every target begins with
+    dropout: float = 0.2
+    start: int = 0
 
 
 def framing(vocab: int, width: int, segments: int = 0, **more: float) -> StackConfig:
-    """A stand-in for a Transformer's configuration, which `data.inputs.Frame` asks for.
+    """A Transformer's configuration for a body that is none, because `data.inputs.Frame` reads one.
 
     Args:
-        vocab: V.
-        width: of the output.
-        segments: kinds of segment.
-        more: other fields, as `dropout`.
+        vocab: number V of tokens in the vocabulary.
+        width: width of the body's output.
+        segments: number of segment embeddings; 0 for a body that reads no segments.
+        more: other fields of `StackConfig`, such as `dropout`.
     """
     return StackConfig(
         embed=EmbedConfig(vocab, segments=segments),
@@ -59,7 +70,7 @@ def framing(vocab: int, width: int, segments: int = 0, **more: float) -> StackCo
 
 
 class LstmBody(nn.Module):
-    """Token vectors and layers of an LSTM from the left. It takes a stack's part in `finetune`."""
+    """Token embeddings and a left-to-right LSTM. `finetune` uses it like a Transformer stack."""
 
     def __init__(self, config: LstmConfig) -> None:
         super().__init__()
@@ -76,13 +87,17 @@ class LstmBody(nn.Module):
     def forward(
         self, ids: Ids, *, attention_mask: Mask = None, segments: Ids | None = None
     ) -> Float[Tensor, "B T H"]:
-        """The state after every token. Rows are padded on the right, where it reaches no token."""
+        """The state after every token.
+
+        Rows are padded on the right. A state depends on the tokens before it only, so padding
+        changes no state of a real token, and `attention_mask` is not used.
+        """
         x = self.dropout(self.embed(ids))  # B T E
         outputs, _ = self.lstm(x)
         return outputs
 
     def read(self, ids: Ids, attention_mask: Mask = None) -> LstmState:
-        """The state after each row's last real token."""
+        """Outputs and cells of all layers after each row's last real token."""
         x = self.dropout(self.embed(ids))
         if attention_mask is not None:
             lengths = right_padded(attention_mask).clamp(min=1).cpu()
@@ -100,7 +115,18 @@ class LstmBody(nn.Module):
         frozen: bool = False,
         dropout: float | None = None,
     ) -> "LstmTask":
-        """A classifier on a copy of this body, or on a fresh one of its size."""
+        """A classifier on a copy of this body.
+
+        Args:
+            kind: of task; "single" or "pair".
+            classes: number of classes; None for a score.
+            pretrained: False starts from random weights instead of this body's.
+            frozen: whether the body's weights stay as they are.
+            dropout: replaces the body's own; None keeps that.
+
+        Raises:
+            CourseError: the task is of another kind.
+        """
         if kind not in ("single", "pair"):
             raise CourseError(f"An LSTM classifies whole texts; the task is of the kind {kind!r}.")
         config = self.lstm_config if dropout is None else replace(self.lstm_config, dropout=dropout)
@@ -112,7 +138,7 @@ class LstmBody(nn.Module):
 
 
 class LstmTask(nn.Module):
-    """A linear layer on the state after a text's last token: class logits [B C]."""
+    """Class logits from a linear layer on the state after a text's last token."""
 
     def __init__(self, body: LstmBody, classes: int) -> None:
         super().__init__()
@@ -131,7 +157,7 @@ class LstmTask(nn.Module):
 class LstmLM(nn.Module):
     """Next-token logits (Dai and Le 2015, section 2); `losses.clm` trains it.
 
-    States are projected to the width of the token vectors, which are the output matrix.
+    States are projected to the width E of the token embeddings, which are the output matrix too.
     """
 
     def __init__(self, body: LstmBody) -> None:
@@ -144,7 +170,7 @@ class LstmLM(nn.Module):
         return self.logits(self.body(ids), loss_mask)
 
     def logits(self, h: Float[Tensor, "B T H"], loss_mask: Mask) -> Float[Tensor, "*N V"]:
-        """States to scores of the vocabulary; with `loss_mask`, of those N positions only."""
+        """Logits of the vocabulary from the states; with `loss_mask`, at its N positions only."""
         if loss_mask is not None:
             h = h[loss_mask]  # N H
         h = self.project(self.body.dropout(h))  # *N E
@@ -152,16 +178,17 @@ class LstmLM(nn.Module):
 
 
 class LstmAutoencoder(LstmLM):
-    """Logits of the text's own tokens (Dai and Le 2015, section 2, figure 1).
+    """A sequence autoencoder (Dai and Le 2015, section 2, figure 1).
 
-    The LSTM reads the text, and from its last state predicts the text again with teacher forcing.
+    The LSTM reads the text. The same LSTM then starts from that last state and predicts the text
+    again, with teacher forcing.
     """
 
     def forward(self, ids: Ids, *, attention_mask: Mask = None, loss_mask: Mask = None) -> Scores:
-        """At position t, scores of token t, given the whole text's state and the tokens before."""
+        """Logits of token t at position t, from the whole text's state and the tokens before t."""
         state = self.body.read(ids, attention_mask)
-        last_output = state[0][-1]  # of the top layer: B H
-        h = last_output[:, None]  # it predicts the first token
+        last_output = state[0][-1]  # the top layer's output: B H
+        h = last_output[:, None]  # B 1 H, predicts the first token
         if ids.shape[1] > 1:
             x = self.body.dropout(self.body.embed(ids[:, :-1]))
             rest, _ = self.body.lstm(x, state)  # B T-1 H

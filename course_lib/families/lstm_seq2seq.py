@@ -2,8 +2,8 @@
 
 Differs from the 2017 Transformer by recurrence instead of self-attention, on both sides.
 
-Known departures: a bidirectional encoder; no input feeding (section 3.3); source, target and output
-share the token vectors.
+Known departures: the encoder is bidirectional; there is no input feeding (section 3.3); source
+embeddings, target embeddings and output matrix are the same weights.
 
 Letters: B rows, T (source) and U (target) tokens, E width of a token vector, H cells, M = 2H width
 of the memory, V vocabulary.
@@ -22,7 +22,13 @@ from course_lib.model.modes import evaluating
 
 
 class Memory(NamedTuple):
-    """A source that has been read; its keys W m are made once for all steps."""
+    """The encoder's output for a batch of sources, which the decoder attends to.
+
+    Attributes:
+        values: the vectors m.
+        keys: W m, computed once for all decoder steps.
+        attention_mask: True for the sources' real tokens.
+    """
 
     values: Float[Tensor, "B T M"]
     keys: Float[Tensor, "B T H"]
@@ -30,13 +36,13 @@ class Memory(NamedTuple):
 
 
 class LstmEncoderDecoder(nn.Module):
-    """An encoder's outputs are the memory, to which a decoder attends at each step.
+    """An encoder whose outputs are the memory, and a decoder that attends to it at each step.
 
     score(s, m) = s . W m                       (Luong et al. 2015, equation 8, "general")
     output      = tanh(combine [s; context])    (equation 5)
 
-    s is the decoder's state, m a vector of the memory, and the context the memory's mean by the
-    softmax of the scores.
+    s is the decoder's state and m a vector of the memory. The context is the mean of the memory,
+    weighted by the softmax of the scores.
     """
 
     def __init__(self, config: LstmConfig) -> None:
@@ -59,35 +65,38 @@ class LstmEncoderDecoder(nn.Module):
         self.combine = nn.Linear(cells + memory, config.width)
 
     def read(self, ids: Ids, attention_mask: Mask = None) -> tuple[Memory, LstmState]:
-        """The sources' memory, and the state that the decoder begins with.
+        """Encode the sources: their memory, and the decoder's first state.
 
-        That state is made of the last output of each direction.
+        That state is computed from the last output of each direction.
         """
         if attention_mask is None:
             attention_mask = torch.ones_like(ids, dtype=torch.bool)
         attention_mask = attention_mask.bool()
         values = self.encoder(self.embed(ids), attention_mask)  # B T M
-        # Each direction's last output: the left one's stands at the last real token, the right
-        # one's at the first.
-        left, right = values.chunk(2, dim=-1)  # B T H each
+        # The forward direction ends at the last real token, the backward direction at the first.
+        forward, backward = values.chunk(2, dim=-1)  # B T H each
         rows = torch.arange(len(ids), device=ids.device)
-        last_left = left[rows, right_padded(attention_mask) - 1]  # B H
-        both = torch.cat([last_left, right[:, 0]], dim=-1)  # B M
+        last_forward = forward[rows, right_padded(attention_mask) - 1]  # B H
+        both = torch.cat([last_forward, backward[:, 0]], dim=-1)  # B M
 
-        begin = self.bridge(both)  # B 2*layers*H: outputs and cells of all layers
-        begin = begin.view(len(ids), 2, self.lstm_config.layers, -1)
-        h, c = begin.permute(1, 2, 0, 3).contiguous()  # layers B H each
+        first = self.bridge(both)  # B 2*layers*H: outputs and cells of all layers
+        first = first.view(len(ids), 2, self.lstm_config.layers, -1)
+        h, c = first.permute(1, 2, 0, 3).contiguous()  # layers B H each
         return Memory(values, self.keys(values), attention_mask), (torch.tanh(h), c)
 
     def decode(
         self, decoder_ids: Int[Tensor, "B U"], memory: Memory, state: LstmState
     ) -> tuple[Float[Tensor, "B U E"], LstmState]:
-        """Read the tokens `decoder_ids` from `state` on: vectors for the output, and the new state.
+        """Read the next tokens of the targets.
 
         Args:
-            decoder_ids: the next tokens of the target.
+            decoder_ids: these tokens.
             memory: of the sources.
-            state: after the tokens before.
+            state: the decoder's state after the tokens before them.
+
+        Returns:
+            A vector for each token, from which `LstmSeq2Seq.logits` predicts the next one; and the
+            state after the last token.
         """
         x = self.dropout(self.embed(decoder_ids))
         s, state = self.decoder(x, state)  # B U H
@@ -100,7 +109,7 @@ class LstmEncoderDecoder(nn.Module):
 
 
 class LstmSeq2Seq(nn.Module):
-    """Logits of the target's tokens, called as `seq2seq.Seq2SeqLM` is."""
+    """Logits of the target's tokens. It has the interface of `seq2seq.Seq2SeqLM`."""
 
     def __init__(self, stack: LstmEncoderDecoder) -> None:
         super().__init__()
@@ -116,14 +125,15 @@ class LstmSeq2Seq(nn.Module):
         decoder_attention_mask: Mask = None,
         loss_mask: Bool[Tensor, "B U"] | None = None,
     ) -> Float[Tensor, "B U V"] | Float[Tensor, "N V"]:
-        """Scores of the next token at each position of the target.
+        """Logits of the next token at each position of the target.
 
         Args:
             ids: the sources.
-            decoder_ids: the target moved one to the right (`seq2seq.shift_right`).
-            attention_mask: the sources' real tokens.
-            decoder_attention_mask: not needed: nothing reads what stands behind a token.
-            loss_mask: the positions of the target to predict; by default all of them.
+            decoder_ids: the target shifted to the right by one token (`seq2seq.shift_right`).
+            attention_mask: True for the sources' real tokens.
+            decoder_attention_mask: not used, because the decoder reads from left to right and the
+                padding stands on the right.
+            loss_mask: True for the positions of the target to predict; the default is all.
         """
         memory, state = self.stack.read(ids, attention_mask)
         h, _ = self.stack.decode(decoder_ids, memory, state)  # B U E
@@ -132,30 +142,33 @@ class LstmSeq2Seq(nn.Module):
         return self.logits(h)
 
     def logits(self, h: Float[Tensor, "*N E"]) -> Float[Tensor, "*N V"]:
-        """The decoder's vectors to scores; the token vectors are the output matrix."""
+        """Logits from the decoder's vectors; the token embeddings are the output matrix."""
         return nn.functional.linear(self.stack.dropout(h), self.stack.embed.weight, self.bias)
 
     @torch.no_grad()
     def greedy(
         self, ids: Ids, *, max_new_tokens: int, attention_mask: Mask = None, eos: int | None = None
     ) -> Int[Tensor, "B U+1"]:
-        """The likeliest token at every step, start token included.
+        """Greedy decoding: take the most probable token at every step.
 
         Args:
             ids: the sources.
-            max_new_tokens: the most tokens behind the start token.
-            attention_mask: the sources' real tokens.
-            eos: the token that ends a row, and fills the rest of it.
+            max_new_tokens: maximum number of tokens after the start token.
+            attention_mask: True for the sources' real tokens.
+            eos: the id of the end token. A finished row is filled up with it.
+
+        Returns:
+            The start token and the generated tokens.
         """
         with evaluating(self):
             memory, state = self.stack.read(ids, attention_mask)
             text = ids.new_full((len(ids), 1), self.stack.start)
-            ended = torch.zeros(len(ids), dtype=torch.bool, device=ids.device)
-            while text.shape[1] <= max_new_tokens and not bool(ended.all()):
+            is_finished = torch.zeros(len(ids), dtype=torch.bool, device=ids.device)
+            while text.shape[1] <= max_new_tokens and not bool(is_finished.all()):
                 h, state = self.stack.decode(text[:, -1:], memory, state)
                 token = self.logits(h[:, -1]).argmax(-1)  # B
                 if eos is not None:
-                    token = token.masked_fill(ended, eos)
-                    ended = ended | (token == eos)
+                    token = token.masked_fill(is_finished, eos)
+                    is_finished = is_finished | (token == eos)
                 text = torch.cat([text, token[:, None]], dim=1)
         return text

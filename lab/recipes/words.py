@@ -99,7 +99,7 @@ class ElmoRun(TrainingJob):
 
 def learn_words(texts: Iterable[str], size: int) -> elmo.Vocabulary:
     """The commonest words, for a softmax of this size."""
-    return elmo.Vocabulary.count(map(split_words, texts), most=size - 3)
+    return elmo.Vocabulary.count(map(split_words, texts), max_size=size - 3)
 
 
 def elmo_accuracy(

@@ -1,15 +1,15 @@
 """ELMo (Peters et al. 2018): word vectors in context from a bidirectional language model.
 
-Differs from the 2017 Transformer by: no attention; words are read by their characters through a
-CNN; two LSTM language models, one from each side, that share that input and the softmax; a task
-mixes all layers instead of taking the last.
+Differs from the 2017 Transformer in three ways. A CNN makes a word's vector from its characters.
+Two LSTM language models, one in each direction, take the place of attention; they share the CNN and
+the softmax. A task uses a weighted mean of all layers instead of the last one.
 
     layers = model.elmo(**elmo.characters([["The", "bank", "closed"]], model.elmo.config.length))
 
-    text.py             words as characters, and the words of the softmax
-    network.py          the CNN, the two LSTMs, a task's mean of the layers
-    language_model.py   what it is pretrained as: the softmax and the loss
-    published.py        the files that its authors published
+    text.py             words as character ids, and the vocabulary of the softmax
+    network.py          the CNN, the two LSTMs, a task's weighted mean of the layers
+    language_model.py   pretraining: the softmax and the loss
+    published.py        loads the files that the authors published
 """
 
 from course_lib.families.elmo.language_model import BiLM, hidden_word, loss, model

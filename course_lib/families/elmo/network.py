@@ -1,7 +1,7 @@
-"""ELMo's body: a CNN over each word's characters, and an LSTM from each side.
+"""ELMo's body: a CNN over each word's characters, and LSTMs in both directions.
 
-Letters: B rows, T words, C characters of a word, E width of a character's vector, P width of a
-direction, F = 2 P width of a layer's output.
+Letters: B rows, T words, C characters of a word, N different spellings in a batch, E width of a
+character's vector, P width of a direction, F = 2 P width of a layer's output.
 """
 
 from dataclasses import dataclass
@@ -20,21 +20,38 @@ from course_lib.model.lstm import ProjectedLSTM, reverse, reversed_order, right_
 
 @dataclass(frozen=True)
 class ElmoConfig:
-    """A bidirectional language model over characters."""
+    """The shape of an ELMo.
 
-    vocab: int  # words of the softmax, 0 for none
-    width: int  # output of each direction: features are twice as wide
-    hidden: int  # cells of an LSTM
-    filters: tuple[tuple[int, int], ...]  # characters wide, how many; of each convolution
+    Attributes:
+        vocab: number of words in the softmax; 0 for a body without one.
+        width: width P of each direction's output; a layer's output is twice as wide.
+        hidden: number of cells of an LSTM.
+        filters: for each convolution, how many characters wide it is and how many filters it has.
+        layers: number of LSTM layers in each direction.
+        length: number of character ids of a word, its begin and end ids included; longer words are
+            cut.
+        character: width of a character's vector.
+        highways: number of highway layers after the convolutions.
+        activation: after the convolutions.
+        residual: whether a layer adds its input to its output, from the second layer on.
+        cell_clip: largest absolute value of an LSTM's cells; None does not clip.
+        projection_clip: largest absolute value of an LSTM's outputs; None does not clip.
+        dropout: on the input of each LSTM and of the softmax.
+    """
+
+    vocab: int
+    width: int
+    hidden: int
+    filters: tuple[tuple[int, int], ...]
     layers: int = 2
-    length: int = 50  # characters of a word, its two marks included; longer words are cut
-    character: int = 16  # width of a character's vector
+    length: int = 50
+    character: int = 16
     highways: int = 2
     activation: Literal["relu", "tanh"] = "relu"
-    residual: bool = True  # from the second layer on, a layer adds its input to its output
-    cell_clip: float | None = 3.0  # bound on an LSTM's cells, None for none
-    projection_clip: float | None = 3.0  # on its outputs
-    dropout: float = 0.1  # on the input of each LSTM and of the softmax
+    residual: bool = True
+    cell_clip: float | None = 3.0
+    projection_clip: float | None = 3.0
+    dropout: float = 0.1
 
 
 def elmo_original(vocab: int = 0) -> ElmoConfig:
@@ -47,13 +64,13 @@ def elmo_original(vocab: int = 0) -> ElmoConfig:
 
 
 def elmo_mini(vocab: int) -> ElmoConfig:
-    """The classroom's ELMo: its four LSTMs have as many weights as bert-mini's four blocks."""
+    """The course's small ELMo. Its four LSTMs have as many weights as bert-mini's four blocks."""
     filters = ((1, 16), (2, 32), (3, 64), (4, 64), (5, 48), (6, 32))
     return ElmoConfig(vocab, width=64, hidden=336, filters=filters, length=24, dropout=0.0)
 
 
 class Highway(nn.Module):
-    """A layer that can let its input through (Srivastava et al. 2015, equation 3).
+    """A layer whose gate mixes input and output (Srivastava et al. 2015, equation 3).
 
     g = sigmoid(C x + c)
     y = g * relu(A x + a) + (1 - g) * x
@@ -64,7 +81,8 @@ class Highway(nn.Module):
         self.carry = nn.Linear(width, width)
         self.transform = nn.Linear(width, width)
         nn.init.normal_(self.carry.weight, std=width**-0.5)
-        nn.init.constant_(self.carry.bias, -2.0)  # at first most of the input goes through
+        # sigmoid(-2) = 0.12, so at first the layer mostly copies its input.
+        nn.init.constant_(self.carry.bias, -2.0)
         nn.init.normal_(self.transform.weight, std=width**-0.5)
         nn.init.constant_(self.transform.bias, 0.0)
 
@@ -84,12 +102,12 @@ class CharacterCNN(nn.Module):
         self.filters = nn.ModuleList(
             nn.Conv1d(config.character, many, wide) for wide, many in config.filters
         )
-        total = sum(many for _, many in config.filters)  # of all widths together
+        total = sum(many for _, many in config.filters)  # filters of all convolutions together
         self.highways = nn.ModuleList(Highway(total) for _ in range(config.highways))
         self.project = nn.Linear(total, config.width) if total != config.width else None
         self.activation = F.relu if config.activation == "relu" else torch.tanh
 
-        # The first weights are those of the authors' program.
+        # The weights are initialised as in the authors' program.
         nn.init.uniform_(self.characters.weight, -1, 1)
         with torch.no_grad():
             self.characters.weight[0] = 0
@@ -101,29 +119,29 @@ class CharacterCNN(nn.Module):
             nn.init.zeros_(self.project.bias)
 
     def forward(self, ids: Characters) -> Float[Tensor, "B T P"]:
-        # Each spelling of a batch is computed once; `which` tells the words that have it.
-        spelled, which = torch.unique(ids.flatten(0, 1), dim=0, return_inverse=True)  # N C, B*T
-        x: Tensor = self.characters(self._shortened(spelled)).transpose(1, 2)  # N E C
+        # Each spelling of a batch is computed once. `inverse` is the index of each word's spelling.
+        spellings, inverse = torch.unique(ids.flatten(0, 1), dim=0, return_inverse=True)  # N C, B*T
+        x: Tensor = self.characters(self._without_padding(spellings)).transpose(1, 2)  # N E C
 
-        # Of each filter, the place in the word where it fits best.
-        best = [conv(x).max(-1).values for conv in self.filters]
-        x = self.activation(torch.cat(best, dim=-1))  # N filters
+        # Max pooling: of each filter, the position in the word where it responds most.
+        pooled = [conv(x).max(-1).values for conv in self.filters]
+        x = self.activation(torch.cat(pooled, dim=-1))  # N filters
         for highway in self.highways:
             x = highway(x)
         if self.project is not None:
             x = self.project(x)  # N P
-        return F.embedding(which, x).view(*ids.shape[:2], -1)  # B T P
+        return F.embedding(inverse, x).view(*ids.shape[:2], -1)  # B T P
 
-    def _shortened(self, spelled: Int[Tensor, "N C"]) -> Int[Tensor, "N c"]:
-        """The spellings without most of the padding behind the longest word.
+    def _without_padding(self, spellings: Int[Tensor, "N C"]) -> Int[Tensor, "N c"]:
+        """Cut most of the padding behind the longest word, to save time.
 
-        There all windows hold padding only. One of them gives the maximum that all would give, so
-        the others are cut away.
+        Windows that hold only padding all give the same value. We keep as much padding as the
+        widest filter needs for one such window, so the maximum over the windows is the same.
         """
         widest = max(wide for wide, _ in self.config.filters)
-        used = ((spelled != PAD) & (spelled != 0)).any(0).nonzero()
+        used = ((spellings != PAD) & (spellings != 0)).any(0).nonzero()
         longest = int(used[-1]) + 1 if len(used) else 0
-        return spelled[:, : longest + widest]
+        return spellings[:, : longest + widest]
 
 
 class Elmo(nn.Module):
@@ -142,31 +160,31 @@ class Elmo(nn.Module):
     def forward(
         self, ids: Characters, *, attention_mask: Mask = None
     ) -> list[Float[Tensor, "B T F"]]:
-        """Each layer's vectors of every word.
+        """The vectors of every word from each layer.
 
         Args:
-            ids: the words' characters (`characters`), `<S>` and `</S>` included.
-            attention_mask: True = a word; rows are padded on the right.
+            ids: the character ids of the words (`characters`), `<S>` and `</S>` included.
+            attention_mask: True for a word, False for padding on the right.
 
         Returns:
-            layers + 1 tensors, F = 2 P wide. The first is the token layer (twice the same half),
-            then each LSTM layer's forward half and backward half.
+            layers + 1 tensors, F = 2 P wide. The first is the CNN's output, twice side by side.
+            Each other tensor has an LSTM layer's forward output and then its backward output.
         """
         lengths = None if attention_mask is None else right_padded(attention_mask)
         order = reversed_order(ids.shape[1], lengths)
         tokens = self.tokens(ids).transpose(0, 1)  # T B P
 
-        # Both directions read the same tokens, one of them in reversed order.
-        left = self._read(self.forwards, tokens)
-        right = self._read(self.backwards, reverse(tokens, order))
+        # Both directions read the same words, the backward LSTMs in reversed order.
+        forward = self._run_layers(self.forwards, tokens)
+        backward = self._run_layers(self.backwards, reverse(tokens, order))
 
         layers = [torch.cat([tokens, tokens], dim=-1)]  # T B F
-        for from_left, from_right in zip(left, right, strict=True):
-            # Turned back, both say something of the same word.
-            layers.append(torch.cat([from_left, reverse(from_right, order)], dim=-1))
+        for left, right in zip(forward, backward, strict=True):
+            # We reverse the backward output again, so that both halves belong to the same word.
+            layers.append(torch.cat([left, reverse(right, order)], dim=-1))
         return [layer.transpose(0, 1) for layer in layers]  # B T F each
 
-    def _read(
+    def _run_layers(
         self, lstms: nn.ModuleList, x: Float[Tensor, "T B P"]
     ) -> list[Float[Tensor, "T B P"]]:
         """The output of each layer of one direction."""
@@ -181,11 +199,11 @@ class Elmo(nn.Module):
 
 
 class ScalarMix(nn.Module):
-    """A task's mean of the layers h_j (Peters et al. 2018, equation 1).
+    """A task's weighted mean of the layers h_j (Peters et al. 2018, equation 1).
 
     gamma * sum over j of s_j h_j,  s = softmax(scores)
 
-    It starts as the plain mean.
+    The scores start at zero, so training starts from the unweighted mean.
     """
 
     def __init__(self, layers: int, dropout: float = 0.0) -> None:
@@ -196,10 +214,10 @@ class ScalarMix(nn.Module):
 
     @property
     def weights(self) -> Float[Tensor, " L"]:
-        """The layers' shares s_j."""
+        """The layers' weights s_j, which sum to 1."""
         return self.scores.softmax(0)
 
     def forward(self, layers: list[Float[Tensor, "B T F"]]) -> Float[Tensor, "B T F"]:
-        shares = self.gamma * self.weights
-        mixed = sum(share * layer for share, layer in zip(shares, layers, strict=True))
+        weights = self.gamma * self.weights
+        mixed = sum(weight * layer for weight, layer in zip(weights, layers, strict=True))
         return self.dropout(mixed)

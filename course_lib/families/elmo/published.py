@@ -1,4 +1,4 @@
-"""The files that ELMo's authors published: options.json and weights.hdf5."""
+"""Loads the files that ELMo's authors published: options.json and weights.hdf5."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,14 +15,14 @@ from course_lib.files import read_json
 
 
 def load_published(folder: str | Path) -> Elmo:
-    """An ELMo from the files that its authors published: options.json and weights.hdf5.
+    """Load the ELMo in a folder with the published options.json and weights.hdf5.
 
-    The softmax is not in them.
+    The authors did not publish the softmax, so the model has none.
 
     Raises:
         CourseError: the files cannot be read, or do not fit each other.
     """
-    import h5py  # which nothing else of the course needs
+    import h5py  # imported here, because nothing else in the course needs it
 
     config = read_options(read_json(Path(folder) / "options.json"))
     path = Path(folder) / "weights.hdf5"
@@ -45,7 +45,7 @@ def load_published(folder: str | Path) -> Elmo:
 
 
 def read_options(values: Mapping[str, Any]) -> ElmoConfig:
-    """From options.json to our configuration.
+    """Turn the contents of options.json into our configuration.
 
     Raises:
         CourseError: an entry is missing.
@@ -75,9 +75,12 @@ def read_options(values: Mapping[str, Any]) -> ElmoConfig:
 
 
 def weight_table(config: ElmoConfig) -> Table:
-    """How the weights in weights.hdf5 are called: there, and here. Their matrices are [in, out]."""
+    """The rules of names for weights.hdf5: published name -> our name.
+
+    The published matrices are [in, out] and ours [out, in], so most of them are transposed.
+    """
     table: Table = {
-        # Character 0 has no vector there.
+        # The file has no vector for id 0, which is our padding for "no word": we add a zero row.
         "char_embed": Converted(("tokens.characters.weight",), lambda x: F.pad(x, (0, 0, 1, 0))),
     }
     for i in range(len(config.filters)):
@@ -105,18 +108,18 @@ def weight_table(config: ElmoConfig) -> Table:
 
 
 def _gates(x: Tensor) -> Tensor:
-    """An LSTM's gates in our order, i, f, o, j; theirs is i, j, f, o.
+    """Reorder an LSTM's gates from the published order i, j, f, o to ours, i, f, o, j.
 
-    Their forget gate's bias lacks the 1 that is added when it runs.
+    The published bias of the forget gate lacks the 1 that both programs add when they run.
     """
     i, j, f, o = x.chunk(4, dim=-1)
     return torch.cat([i, f, o, j], dim=-1)
 
 
 def _kernel(x: Tensor) -> Tensor:
-    """An LSTM's two matrices, which lie side by side there, one below the other.
+    """Turn the published matrix, for the input and the previous output together, into our two.
 
-    [D + P, 4H] with D = P becomes [8H, P].
+    [P + P, 4H] becomes [8H, P]: the matrix of the input above that of the previous output.
     """
     inputs, recurrent = _gates(x).t().chunk(2, dim=1)
     return torch.cat((inputs, recurrent))

@@ -1,6 +1,6 @@
-"""Words as ELMo reads them, by their characters; and the words that its softmax knows.
+"""Words as character ids, ELMo's input; and the vocabulary of its softmax.
 
-Letters: B rows, T words, C characters of a word.
+Letters: B rows, T words, C character ids of a word.
 """
 
 from collections import Counter
@@ -14,8 +14,8 @@ from torch import Tensor
 
 from course_lib.files import atomic_write
 
-CHARACTERS = 262  # 256 bytes, 5 marks, and 0 for "no word here"
-# Character ids after the 256 bytes, all shifted by one: 0 is left for a place without a word.
+CHARACTERS = 262  # ids: 0 for a position without a word, 256 bytes, 5 special characters
+# The special characters. They follow the 256 bytes, which have the ids 1 to 256.
 BEGIN_SENTENCE, END_SENTENCE, BEGIN_WORD, END_WORD, PAD = 257, 258, 259, 260, 261
 Characters = Int[Tensor, "B T C"]
 BOS, EOS, UNK = "<S>", "</S>", "<UNK>"
@@ -23,11 +23,14 @@ BOS, EOS, UNK = "<S>", "</S>", "<UNK>"
 
 @lru_cache(maxsize=2**16)
 def spelling(word: str, length: int) -> tuple[int, ...]:
-    """The character ids of a word: its UTF-8 bytes plus one, between two marks.
+    """The character ids of a word: its UTF-8 bytes plus one, between BEGIN_WORD and END_WORD.
+
+    >>> spelling("cat", 7)
+    (259, 100, 98, 117, 260, 261, 261)
 
     Args:
-        word: `<S>` and `</S>` are one character each.
-        length: number of ids; longer words are cut, shorter ones padded.
+        word: any word. `<S>` and `</S>` have one special character of their own each.
+        length: number of ids; longer words are cut, shorter ones padded with PAD.
     """
     if word == BOS:
         inner: tuple[int, ...] = (BEGIN_SENTENCE,)
@@ -40,15 +43,15 @@ def spelling(word: str, length: int) -> tuple[int, ...]:
 
 
 def characters(rows: Sequence[Sequence[str]], length: int, ends: bool = True) -> dict[str, Tensor]:
-    """Rows of words as a model's input, padded on the right.
+    """Turn rows of words into ELMo's input, padded on the right.
 
     Args:
         rows: the words of each row.
-        length: characters of a word.
-        ends: whether to put each row between `<S>` and `</S>`.
+        length: number C of character ids of a word.
+        ends: whether to add `<S>` and `</S>` to each row.
 
     Returns:
-        `ids`, Int[B, T, C], 0 where there is no word, and `attention_mask`, Bool[B, T].
+        `ids` Int[B T C], all 0 where there is no word, and `attention_mask` Bool[B T].
     """
     framed = [[BOS, *row, EOS] if ends else row for row in rows]
     lengths = torch.tensor([len(row) for row in framed])
@@ -59,7 +62,14 @@ def characters(rows: Sequence[Sequence[str]], length: int, ends: bool = True) ->
 
 
 class Vocabulary:
-    """The words of the softmax: `<S>`, `</S>`, `<UNK>`, then by frequency. Inputs need no list."""
+    """The words that the softmax predicts: `<S>`, `</S>`, `<UNK>`, then others by frequency.
+
+    The input needs no vocabulary, because the model reads characters.
+
+    >>> vocabulary = Vocabulary.count([["a", "b"], ["b"]])
+    >>> vocabulary.words, vocabulary.ids(["b", "c"])
+    (['<S>', '</S>', '<UNK>', 'b', 'a'], [3, 2])
+    """
 
     def __init__(self, words: Iterable[str]) -> None:
         self.words = list(words)
@@ -69,13 +79,18 @@ class Vocabulary:
         self.unk = self._ids[UNK]
 
     @staticmethod
-    def count(rows: Iterable[Sequence[str]], most: int | None = None) -> "Vocabulary":
-        """The words of a text, or the `most` frequent of them."""
-        marks = (BOS, EOS, UNK)
+    def count(rows: Iterable[Sequence[str]], max_size: int | None = None) -> "Vocabulary":
+        """Build the vocabulary of a text.
+
+        Args:
+            rows: words of the text.
+            max_size: keeps only this many words, the most frequent ones; None keeps all.
+        """
+        special = (BOS, EOS, UNK)
         counts = Counter(word for row in rows for word in row)
         by_frequency = sorted(counts, key=lambda word: (-counts[word], word))
-        words = [word for word in by_frequency[:most] if word not in marks]
-        return Vocabulary([*marks, *words])
+        words = [word for word in by_frequency[:max_size] if word not in special]
+        return Vocabulary([*special, *words])
 
     def ids(self, words: Iterable[str]) -> list[int]:
         return [self._ids.get(word, self.unk) for word in words]
