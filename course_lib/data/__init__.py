@@ -1,4 +1,4 @@
-"""Text and labels for the lessons, and the batches made of them.
+"""Text and labelled examples for the lessons, and batches of them for training.
 
     from course_lib import data
     documents = data.corpus("docs")             # or a file or folder, "hub:NAME", ...
@@ -6,19 +6,24 @@
 
 Both give a `datasets.Dataset`. Then documents or tasks become batches.
 
-    sources.py          what a name means: a package, a file, a folder, the hub
-    corpora.py          documents by one name
-    tasks.py            labelled examples by one name
-    folders.py          which files of a folder hold a split
-    readers.py          a file's records; formats.py and columns.py make them rows of ours
+    corpora.py          `corpus`: the documents of a source
+    tasks.py            `task`: the labelled examples of a source
+    sources.py          finds a source by its name: a package, a file, a folder, the hub
+    folders.py          which files of a folder belong to a split
+    readers.py          the records of a file
+    formats.py          the columns of published formats
+    columns.py          from a record of a file to a row in the course's columns
 
-    tokenizers.py       text to token numbers and back
-    token_store.py      a corpus as token numbers, in memory or in files
-    batches.py          batches of stored documents; batch_plans.py says which rows come when
-    stream_batches.py   batches of documents that are written as they are needed
-    inputs.py           a task's rows as a model reads them
-    text_batches.py     rows of several texts each; text_to_text.py: a task as text in, text out
-    words.py            texts as words, in word_batches.py for ELMo
+    tokenizers.py       text to token ids and back
+    token_store.py      a corpus as token ids, in memory or in files
+    batch_plans.py      which rows make up the batch of each step
+    batches.py          batches of stored documents, for pretraining
+    stream_batches.py   batches of documents that a function generates
+    inputs.py           a task's rows as inputs and labels of a model, and batches of them
+    text_to_text.py     tasks as text in and text out, as T5 has them
+    text_batches.py     batches of text pairs and triplets, for sentence vectors
+    words.py            texts as words
+    word_batches.py     batches of words, for ELMo
     embedders.py        texts to vectors
 """
 # ruff: noqa: F401  the names are the package's

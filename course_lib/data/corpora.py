@@ -1,4 +1,4 @@
-"""Documents by one name: `corpus(source)`."""
+"""`corpus(source)`: the documents of a source."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -11,10 +11,13 @@ from course_lib.data.columns import Mapped, Placed, Record, Row
 from course_lib.data.sources import TEXTS, AnyDataset, as_dataset, generated, open_source, sample
 from course_lib.errors import CourseError
 
-# A source of a few books would make a few enormous rows, so its texts are cut into documents.
-FEW = 32  # sources of fewer texts are cut,
-BOOK = 100_000  # and those with texts of more characters on average,
-SMALL = 5000  # if they have so many characters in all
+# A source of a few books would give a few enormous rows, so we cut its texts into documents. We cut
+# the texts of a source that has fewer than FEW texts, or texts of more than BOOK characters on
+# average. A source of fewer than SMALL characters in all stays as it is.
+FEW = 32
+BOOK = 100_000
+SMALL = 5000
+# A text is cut at the first of these that it has: a paragraph's, line's, sentence's or word's end.
 ENDS = [re.compile(end) for end in (r"\n\s*\n", r"\n", r"[.!?。！？]+['\")\]’”]*\s*", r"\s")]
 SAY = 'column="NAME", in a command --column NAME'
 
@@ -28,18 +31,19 @@ def corpus(
     column: str | None = None,
     streaming: bool = False,
 ) -> AnyDataset:
-    """Documents, one a row, in the column `text`. Blank ones are left out.
+    """The documents of a source, one in a row, in the column `text`. Blank documents are left out.
 
     Args:
         source: the name of an installed source, whose rows may have further columns; "docs",
-            docstrings of the course's libraries; "manual", 79 pages of Python's; the path of a file
-            or folder (`folders` has the kinds); or "hub:NAME:CONFIG@REVISION".
-        split: "train", "validation" or "test"; of files also a file's own name.
-        n: so many documents at most, drawn by `seed`; None: all there are, of an endless source
-            as many as it likes.
+            docstrings of the course's libraries; "manual", pages of Python's manual; the path of a
+            file or folder (`folders` lists the kinds); or "hub:NAME:CONFIG@REVISION".
+        split: "train", "validation" or "test"; for files also a file's own name.
+        n: maximum number of documents, drawn at random; None returns all. An installed source
+            without an end then decides itself how many it returns.
         seed: of the draw.
-        column: where the text stands, if not in `text` or a published format's column.
-        streaming: give a `datasets.IterableDataset`, which reads no more than is asked for.
+        column: the column with the text. By default it is `text`, or a published format's column.
+        streaming: whether to return a `datasets.IterableDataset`, which reads documents only when
+            they are used.
 
     Raises:
         CourseError: the source cannot be read, or which column is the text is not known.
@@ -69,14 +73,14 @@ def corpus(
 
 
 def text_column(record: Record, column: str | None) -> str:
-    """The column with the text.
+    """The name of the column with the text.
 
     Args:
-        record: the first one; its names are looked at, and which of its columns are texts.
-        column: the one that is asked for.
+        record: the first record of a source. Its names and types decide.
+        column: the column that the user names, or None.
 
     Raises:
-        CourseError: it is not there, or several may be meant.
+        CourseError: the record has no such column, or several columns could be the text.
     """
     if column is not None:
         if column not in record:
@@ -100,7 +104,7 @@ def text_column(record: Record, column: str | None) -> str:
 
 
 def _texts(records: Iterable[Placed], column: str | None) -> Iterator[Row]:
-    """Records as rows `text`; blank ones are left out."""
+    """The text of each record as a row with the column `text`. Blank texts are left out."""
     for place, record in records:
         if record is None:
             continue
@@ -115,11 +119,11 @@ def _texts(records: Iterable[Placed], column: str | None) -> Iterator[Row]:
 
 
 def _documents(files: folders.Found, column: str | None) -> Iterator[Row]:
-    """The texts of files; in pieces where they are few or as long as books."""
+    """The texts of files, cut into documents if they are few or as long as books."""
     wanted = Mapped(columns={} if column is None else {"text": column}, is_corpus=True)
     rows = _texts(files.records(wanted), column)
-    head = []  # the first few texts decide
-    size = 0  # their characters
+    head = []  # the first few texts, which decide whether all are cut
+    size = 0  # number of characters in `head`
     for row in rows:
         head.append(row)
         size += len(row["text"])
@@ -128,35 +132,36 @@ def _documents(files: folders.Found, column: str | None) -> Iterator[Row]:
     if len(head) == FEW or size < SMALL:
         yield from chain(head, rows)
         return
-    # 2,000 characters are more than a row of any model here. Shorter texts give shorter pieces, so
-    # that there are still some dozens of them.
-    least = min(max(size // 80, 250), 2000)
+    # 2,000 characters fill a row of every model of the course. A small source is cut into shorter
+    # documents, so that there are still some dozens of them.
+    min_length = min(max(size // 80, 250), 2000)
     for row in chain(head, rows):
-        yield from _pieces(row["text"].rstrip(), least)
+        yield from _cut(row["text"].rstrip(), min_length)
 
 
-def _pieces(text: str, least: int) -> Iterator[Row]:
-    """A text in pieces of `least` to twice as many characters.
+def _cut(text: str, min_length: int) -> Iterator[Row]:
+    """Cut a text into documents of `min_length` to 2 * `min_length` characters.
 
-    It is cut at a paragraph's end, if there is one; else at a line's, a sentence's or a word's.
+    A cut is at the end of a paragraph if there is one; else of a line, a sentence or a word. The
+    last document may be shorter.
     """
     start = 0
-    while len(text) - start > 2 * least:
-        stop = start + 2 * least
+    while len(text) - start > 2 * min_length:
+        stop = start + 2 * min_length
         for end in ENDS:
-            match = end.search(text, start + least, start + 2 * least)
+            match = end.search(text, start + min_length, start + 2 * min_length)
             if match:
                 stop = match.end()
                 break
-        piece = text[start:stop].strip()
-        if piece:
-            yield {"text": piece}
+        document = text[start:stop].strip()
+        if document:
+            yield {"text": document}
         start = stop
     yield {"text": text[start:].strip()}
 
 
 def _renamed(rows: AnyDataset, name: str, column: str | None) -> AnyDataset:
-    """A dataset of the hub with its text in `text`."""
+    """A dataset of the hub with its text in the column `text`."""
     features: dict[str, Any] = dict(rows.features or {})
     if features:
         is_text = {name: getattr(kind, "dtype", "") == "string" for name, kind in features.items()}
@@ -176,7 +181,7 @@ def _renamed(rows: AnyDataset, name: str, column: str | None) -> AnyDataset:
 
 
 def _without_missing(rows: AnyDataset) -> AnyDataset:
-    """The rows that have a text at all; blank ones stay, as they were published."""
+    """The rows whose text is not missing. Blank texts stay, as they were published."""
     from datasets import Dataset
 
     if not isinstance(rows, Dataset):

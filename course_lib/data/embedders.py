@@ -1,6 +1,6 @@
-"""What turns texts into vectors: a `Sentence` with its tokenizer, or the mean of word vectors.
+"""Embedders: texts to vectors, by a `Sentence` model or by the mean of word vectors.
 
-Letters: B texts, E width of a vector, V words.
+Letters: B texts, E width of a vector, V words, Q queries.
 """
 
 import re
@@ -18,28 +18,29 @@ from course_lib.errors import CourseError
 from course_lib.families.sentence import Sentence
 from course_lib.model.modes import evaluating
 
-# How vectors are compared: by their angle, or by their product, for which their length counts too.
+# The similarity of two vectors: the cosine of their angle, or their dot product.
 SIMILARITIES = ("cosine", "dot")
 WORD = re.compile(r"\w+")
+RIDGE = 0.1  # the penalty of `distil_queries` on changes; a larger one keeps the first vectors more
 
 
 class Embedder(Protocol):
-    """Anything that turns a few texts into vectors; `encode` and the search engine need no more."""
+    """Anything with a method `embed`. `encode` and the search engine need nothing else."""
 
     def embed(self, texts: Sequence[str]) -> Float[Tensor, "B E"]:
-        """One vector a text."""
+        """One vector for each text."""
 
 
 class SentenceEncoder:
-    """A `Sentence` with its tokenizer: texts to vectors.
+    """A `Sentence` model with its tokenizer.
 
     Args:
-        model: gives a vector for each row of tokens.
+        model: returns a vector for each row of tokens.
         tokenizer: the model's own.
-        max_length: longer texts are cut to so many tokens; by default as many as the model's
-            positions allow, 512 where these have no limit.
-        prompt: put before every text.
-        similarity: how its vectors are compared, one of `SIMILARITIES`.
+        max_length: longer texts are cut to this number of tokens. The default is the longest input
+            of the model, or 512 if its positions have no limit.
+        prompt: a text that is put before every text.
+        similarity: how the vectors are to be compared, one of `SIMILARITIES`.
     """
 
     def __init__(
@@ -58,8 +59,8 @@ class SentenceEncoder:
         self.max_length = min(limit, max_length or limit)
 
     def embed(self, texts: Sequence[str]) -> Float[Tensor, "B E"]:
-        """One vector a text, as one batch, without dropout; gradients flow if they are on."""
-        rows = [[self.prompt + text] for text in texts]  # one text a row
+        """Embed the texts as one batch, without dropout. Gradients flow unless `no_grad` is on."""
+        rows = [[self.prompt + text] for text in texts]  # one text in each row
         batch = text_batch(self.tokenizer, rows, self.max_length)
         device = self.model.stack.embed.tokens.weight.device
         ids = batch["ids"].to(device)  # B 1 T
@@ -74,7 +75,7 @@ class WordAverage:
 
     Args:
         numbers: word -> its row in `vectors`.
-        vectors: of the words.
+        vectors: one for each word.
     """
 
     def __init__(self, numbers: Mapping[str, int], vectors: Float[Tensor, "V E"]) -> None:
@@ -82,7 +83,7 @@ class WordAverage:
         self.vectors = vectors
 
     def embed(self, texts: Sequence[str]) -> Float[Tensor, "B E"]:
-        """One vector a text: zeros if no word of it is known."""
+        """One vector for each text; it is zero if the text has no known word."""
         rows = []
         for text in texts:
             known = [self.numbers[word] for word in words(text) if word in self.numbers]
@@ -96,20 +97,23 @@ class WordAverage:
 def encode(
     embedder: Embedder, texts: Sequence[str], *, batch: int = 32, normalize: bool = False
 ) -> Float[Tensor, "n E"]:
-    """Vectors of many texts, in their order, on the CPU.
+    """Embed many texts, in batches of texts of similar length.
 
     Args:
         embedder: turns a batch of texts into vectors.
         texts: at least one.
-        batch: texts that are read at once; texts of like length are read together.
-        normalize: make every vector's length 1.
+        batch: number of texts in a batch.
+        normalize: whether to scale every vector to length 1.
+
+    Returns:
+        The vectors on the CPU, in the order of the texts.
 
     Raises:
-        CourseError: there is no text, or one string in place of a list.
+        CourseError: there is no text, or `texts` is one string.
     """
     if isinstance(texts, str) or not texts:
         raise CourseError("encode takes a list of texts, at least one.")
-    # The longest come first: if memory is too small, we know it at once.
+    # The longest texts come first, so that a lack of memory shows in the first batch.
     order = sorted(range(len(texts)), key=lambda i: -len(texts[i]))
     with torch.no_grad():
         parts = [
@@ -123,7 +127,7 @@ def encode(
 
 
 def has_unit_vectors(embedder: Embedder) -> bool:
-    """Whether a search compares this embedder's vectors by their angle alone; the default."""
+    """Whether a search compares this embedder's vectors by the cosine, which is the default."""
     return getattr(embedder, "similarity", "cosine") == "cosine"
 
 
@@ -135,27 +139,27 @@ def words(text: str) -> list[str]:
 def distil_queries(
     embedder: Embedder, queries: Sequence[str], vocabulary: Sequence[str]
 ) -> WordAverage:
-    """Word vectors whose averages come nearest to the embedder's vectors of these queries.
+    """Learn word vectors whose mean imitates an embedder's vector of a query.
 
-    With them a query needs no network. They are the least-squares solution, held near the
-    embedder's vectors of the single words (ridge regression, 0.1). A word in no query keeps that
-    vector.
+    With them a search engine embeds a query without a network. We start from the embedder's vectors
+    of the single words, and fit their change by ridge regression. A word that is in no query keeps
+    its first vector.
 
     Args:
-        embedder: the slow one, which is imitated.
-        queries: texts as users ask them.
-        vocabulary: words, as `words` cuts them.
+        embedder: the slow embedder that is imitated.
+        queries: examples of queries, to learn from.
+        vocabulary: the words that get a vector, as `words` splits texts.
     """
     numbers = {word: number for number, word in enumerate(vocabulary)}
     single = encode(embedder, vocabulary, batch=256, normalize=True)  # V E
     targets = encode(embedder, queries, batch=256, normalize=True)  # Q E
-    # A query's vector is shares @ word vectors: its known words, each with the same share.
+    # shares @ word vectors is the mean of each query's known words.
     shares = torch.zeros(len(queries), len(vocabulary))  # Q V
     for row, query in enumerate(queries):
         known = [numbers[word] for word in words(query) if word in numbers]
         for number in known:
             shares[row, number] += 1 / len(known)
-    # Ridge regression for the change: (S'S + 0.1 I) change = S' (targets - S single)
-    left = shares.T @ shares + 0.1 * torch.eye(len(vocabulary))  # V V
+    # Ridge regression: (S'S + RIDGE I) change = S' (targets - S single), where S is `shares`.
+    left = shares.T @ shares + RIDGE * torch.eye(len(vocabulary))  # V V
     change = torch.linalg.solve(left, shares.T @ (targets - shares @ single))  # V E
     return WordAverage(numbers, single + change)

@@ -2,8 +2,7 @@
 
     mrpc sentence1: He left. sentence2: He went away.      -> equivalent
 
-The wording is that of Raffel et al. (2020, section 2.4 and appendix D), the mixing that of section
-3.5.2.
+The wording follows Raffel et al. (2020, section 2.4 and appendix D), the mixing section 3.5.2.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,18 +18,22 @@ from course_lib.data.inputs import EncodedRow, SourceTarget
 from course_lib.objectives import seeded_generator
 from course_lib.objectives.losses import Batch
 
-STEP = 0.2  # scores are rounded to this before they are written, as T5 does for STS-B
-BLOCK = 1024  # draws made at a time
+SCORE_STEP = 0.2  # scores are rounded to multiples of it, as in section 2.4 for STS-B
+BLOCK = 1024  # number of tasks that are drawn at a time
 
 
 @dataclass(frozen=True)
 class Wording:
-    """How one task is said.
+    """How the rows of one task are written as text.
+
+    >>> row = {"text": "He left.", "pair": "He went away.", "label": 1}
+    >>> WORDINGS["mrpc"].row(row)["text"], WORDINGS["mrpc"].row(row)["target"]
+    ('mrpc sentence1: He left. sentence2: He went away.', 'equivalent')
 
     Attributes:
-        prefix: in front.
-        fields: the course's column -> its name in the text.
-        labels: the classes as words; none for a score, or a target that is text already.
+        prefix: the task's name or instruction, in front of the input.
+        fields: the course's column -> its name in the input; "" writes no name.
+        labels: the word for each class; empty if the label is a score or the target is a text.
     """
 
     prefix: str
@@ -38,16 +41,16 @@ class Wording:
     labels: Sequence[str] = ()
 
     def row(self, item: Mapping[str, Any]) -> dict[str, str]:
-        """What the encoder reads (`text`), and what the decoder says (`target`)."""
+        """A row as `text`, the encoder's input, and `target`, the decoder's output."""
         parts = [self.prefix]
         for column, name in self.fields.items():
             parts.append(f"{name}: {item[column]}" if name else str(item[column]))
         target = item.get("target", item.get("answer"))
-        if target is None:  # a class as its word, or a score, rounded
+        if target is None:  # the label is a class or a score
             if self.labels:
                 target = self.labels[item["label"]]
             else:
-                target = f"{round(item['label'] / STEP) * STEP:.1f}"
+                target = f"{round(item['label'] / SCORE_STEP) * SCORE_STEP:.1f}"
         return {"text": " ".join(parts), "target": str(target)}
 
 
@@ -72,12 +75,12 @@ WORDINGS = {
 
 
 def translation(source: str, target: str) -> Wording:
-    """The wording of a translation between two languages, named in English."""
+    """The wording of a translation task; the languages are English names, such as \"German\"."""
     return Wording(f"translate {source} to {target}:", {"text": ""})
 
 
 def rows(data: Iterable[Mapping[str, Any]], wording: Wording | str) -> Iterator[dict[str, str]]:
-    """Examples in the course's columns as rows `text`, `target` for `inputs.SourceTarget`."""
+    """Write a task's rows as `text` and `target`, which `inputs.SourceTarget` reads."""
     wording = WORDINGS[wording] if isinstance(wording, str) else wording
     return map(wording.row, data)
 
@@ -85,13 +88,13 @@ def rows(data: Iterable[Mapping[str, Any]], wording: Wording | str) -> Iterator[
 def mixing_rates(
     sizes: Sequence[int], temperature: float = 1.0, *, limit: int | None = None
 ) -> list[float]:
-    """Each task's share of the draws (section 3.5.2).
+    """The probability with which each task is drawn (section 3.5.2).
 
     Args:
-        sizes: rows of each task.
-        temperature: the sizes are raised to 1 / temperature. 1 is examples-proportional mixing;
-            math.inf draws every task alike.
-        limit: sizes above it (K) count as it.
+        sizes: number of rows of each task.
+        temperature: the sizes are raised to the power 1 / temperature. 1 is examples-proportional
+            mixing; math.inf draws every task equally often.
+        limit: K of the paper; a larger size counts as `limit`. None sets no limit.
 
     >>> mixing_rates([100, 300, 10_000], limit=400), mixing_rates([100, 900], temperature=2)
     ([0.125, 0.375, 0.5], [0.25, 0.75])
@@ -103,9 +106,9 @@ def mixing_rates(
 
 
 class Draws:
-    """Draw number -> (task, how many draws of this task came before).
+    """Draw number -> (task, number of earlier draws of the same task).
 
-    It is a pure function of the rates and the seed, so a mixture can be read from any step on.
+    It is a pure function of the rates and the seed, so training can resume at any step.
 
     >>> draws = Draws([0.5, 0.5], seed=0)
     >>> [draws[i] for i in range(4)]
@@ -115,7 +118,7 @@ class Draws:
     def __init__(self, rates: Sequence[float], seed: int) -> None:
         self.rates = torch.tensor(rates, dtype=torch.float64)
         self.seed = seed
-        # Int[tasks], one for each block: the draws of each task before the block
+        # For each block: how often each task was drawn before it, Int[tasks].
         self._before = [torch.zeros(len(rates), dtype=torch.int64)]
         self._block = lru_cache(maxsize=1)(self._draw_block)
 
@@ -138,15 +141,15 @@ class Draws:
 class MixedTasks:
     """Batches whose rows come from several tasks, as T5 mixes them.
 
-    Each row's task is drawn by the rates. A task is read in random order, and whole before it is
-    read again.
+    Each row's task is drawn by the rates. The rows of a task come in random order, and all of them
+    once before any of them comes again.
 
     Args:
-        frame: makes batches of rows.
-        tasks: name -> framed rows.
-        rates: each task's share of the rows.
-        batch: rows in a batch.
-        seed: of the draws and the orders.
+        frame: collates rows to batches.
+        tasks: name -> rows that `frame.rows` made.
+        rates: the probability of each task, as from `mixing_rates`.
+        batch: number of rows in a batch.
+        seed: of the drawn tasks and of the order of their rows.
     """
 
     def __init__(
