@@ -12,12 +12,12 @@ def fetch(
     wanted: Annotated[
         str,
         typer.Argument(
-            help="A public model, minilm; or a file that lists names of the hub.",
+            help="The model minilm, or a JSON file that lists models and data sets of the hub.",
             show_default="data/class.json",
         ),
     ] = str(DATA / "class.json"),
 ) -> None:
-    """Fetch a public model, or a list of models and datasets; later they need no network."""
+    """Download a public model, or a list of models and data sets, for use without a network."""
     from course_lib import data, hub, public_models, zoo
 
     if wanted in public_models.MODELS:

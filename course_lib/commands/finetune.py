@@ -27,14 +27,27 @@ Row = Mapping[str, Any]  # in the course's columns
 def finetune(
     model: Model,
     task: Annotated[
-        str, typer.Option(help="A file or folder, hub:NAME, or NAME/TASK of an installed source.")
+        str,
+        typer.Option(
+            help="Labelled rows: a file or folder, hub:NAME, or NAME/TASK of an installed source."
+        ),
     ],
     out: Annotated[
-        Path | None, typer.Option(help="Folder for the model; `predict` opens it.", callback=named)
+        Path | None,
+        typer.Option(
+            help="Folder to save the model in, for `predict`. By default it is not saved.",
+            callback=named,
+        ),
     ] = None,
-    n: Annotated[int | None, typer.Option(help="How many training rows.", min=1)] = None,
+    n: Annotated[
+        int | None,
+        typer.Option(help="Train on so many rows, drawn by the seed. By default on all.", min=1),
+    ] = None,
     test: Annotated[
-        str | None, typer.Option(help="What is scored: test, or validation if test is unlabelled.")
+        str | None,
+        typer.Option(
+            help="The split to score. By default test, or validation if test has no labels."
+        ),
     ] = None,
     columns: Columns = None,
     device: Device = "auto",
@@ -87,7 +100,7 @@ def finetune(
 
 
 def _warn_of_copies(train: Iterable[Row], test: Iterable[Row], split: str) -> None:
-    """Warn of test rows that the model learns by heart."""
+    """Warn of test rows that are also training rows: their score says nothing of new rows."""
 
     def inputs(row: Row) -> str:
         return repr([row.get(name) for name in ("text", "pair", "tokens", "choices")])
@@ -111,7 +124,9 @@ def predict(
     ],
     source: Annotated[
         str,
-        typer.Argument(metavar="TEXT|FILE", help="A text, or a file of them: lines or a table."),
+        typer.Argument(
+            metavar="TEXT|FILE", help="A text, or a file of texts: one a line, or a table."
+        ),
     ],
     pair: Annotated[
         str | None, typer.Option(help="The second text, where the task has two.")
@@ -119,7 +134,7 @@ def predict(
     columns: Columns = None,
     threads: Threads = 0,
 ) -> None:
-    """Ask a fine-tuned model: one line for each text, its answer in front.
+    """Predict with a fine-tuned model: one line for each text, the prediction first.
 
     Example: python -m course_lib predict build/sentiment "The soup was cold."
     """
@@ -142,7 +157,7 @@ def predict(
 
 
 def _one_line(text: object) -> str:
-    """A cell of the answers: what would end it, or its line, is a blank."""
+    """The text in one cell of the printed table: tabs and line breaks become blanks."""
     return re.sub(r"[\t\r\n]", " ", str(text))
 
 
@@ -180,10 +195,10 @@ def _rows(
 
 
 def _is_file(source: str) -> bool:
-    """Whether a file is meant, and no text.
+    """Whether the argument is the path of a file, and not a text to predict for.
 
     Raises:
-        CourseError: there is no text, or it is a folder, or the name of a file that is not there.
+        CourseError: it is empty, a folder, or looks like a path and there is no such file.
     """
     if not source.strip():
         raise CourseError("The text is empty; give a text, or the path of a file.")
@@ -202,7 +217,7 @@ def _is_file(source: str) -> bool:
 
 
 def _is_like_a_path(source: str) -> bool:
-    """Whether this names a file or a source: a word with a slash, or the ending of a data file."""
+    """Whether a text looks like a path: one word with a slash, or a data file's ending."""
     from course_lib import hub
     from course_lib.data import folders, readers
 

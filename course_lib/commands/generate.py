@@ -11,25 +11,35 @@ from course_lib.errors import CourseError
 def generate(
     model: Model,
     prompt: Annotated[
-        str, typer.Argument(help="How the text begins; for BART and T5 what they read.")
+        str, typer.Argument(help="The beginning of the text; for BART and T5 the text to read.")
     ] = "",
-    new: Annotated[int, typer.Option(help="At most so many tokens more.", min=1)] = 60,
+    new: Annotated[int, typer.Option(help="Largest number of new tokens.", min=1)] = 60,
     sample: Annotated[
-        bool, typer.Option("--sample", help="Draw tokens; otherwise the likeliest is taken.")
+        bool,
+        typer.Option("--sample", help="Draw tokens at random. By default each is the likeliest."),
     ] = False,
     temperature: Annotated[
-        float | None, typer.Option(help="Below 1: bolder; above 1: wilder (with --sample).")
+        float | None,
+        typer.Option(help="With --sample: below 1 favours likely tokens, above 1 unlikely ones."),
     ] = None,
-    top_k: Annotated[int | None, typer.Option(help="Draw among the k likeliest only.")] = None,
+    top_k: Annotated[
+        int | None, typer.Option(help="With --sample: draw among the k likeliest tokens.")
+    ] = None,
     top_p: Annotated[
-        float | None, typer.Option(help="Draw among the likeliest that make up this share.")
+        float | None,
+        typer.Option(
+            help="With --sample: draw among the likeliest tokens whose probabilities sum to this."
+        ),
     ] = None,
     min_p: Annotated[
         float | None,
-        typer.Option(help="Draw among those at least so probable, relative to the likeliest."),
+        typer.Option(
+            help="With --sample: draw among tokens with this share of the highest probability."
+        ),
     ] = None,
     stop: Annotated[
-        list[str] | None, typer.Option(help="End before this text; may be given several times.")
+        list[str] | None,
+        typer.Option(help="Stop before this text appears; may be given several times."),
     ] = None,
     seed: Seed = 0,
     threads: Threads = 0,

@@ -11,10 +11,13 @@ from course_lib.commands.screen import print_table
 
 def info(
     model: Annotated[
-        str | None, typer.Argument(help="A checkpoint or folder; else the machine.")
+        str | None,
+        typer.Argument(
+            help="A checkpoint or folder. By default the command describes this machine."
+        ),
     ] = None,
 ) -> None:
-    """Show what a model is made of, or what this machine has."""
+    """Describe a model, or this machine."""
     import torch
 
     from course_lib import __version__, zoo

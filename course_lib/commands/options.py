@@ -55,7 +55,7 @@ def _option(field: Field[Any], type_: Any) -> inspect.Parameter:
 
 
 def set_threads(threads: int) -> int:
-    """Let torch use so many CPU threads; 0 leaves it to torch."""
+    """Set the number of CPU threads that torch uses; 0 leaves the choice to torch."""
     if threads > MOST_THREADS:  # starting too many kills the process
         raise CourseError(f"--threads {threads} is too much; this machine has {os.cpu_count()}.")
     if threads:
@@ -90,13 +90,24 @@ Model = Annotated[
     typer.Argument(help="A shipped checkpoint (see `zoo list`), a folder, or hub:NAME@REVISION."),
 ]
 Threads = Annotated[
-    int, typer.Option(help="CPU threads; 0 = all cores.", min=0, callback=set_threads)
+    int, typer.Option(help="Number of CPU threads. 0 uses all cores.", min=0, callback=set_threads)
 ]
 Device = Annotated[
-    str, typer.Option(help="cpu, cuda, mps, or auto = the best there is.", callback=device_named)
+    str,
+    typer.Option(
+        help="cpu, cuda, mps, or auto for the fastest of them here.", callback=device_named
+    ),
 ]
-Seed = Annotated[int, typer.Option(help="Equal seeds give equal results.", min=0, max=2**63 - 1)]
+Seed = Annotated[
+    int,
+    typer.Option(
+        help="Seed of the random draws. Equal seeds give equal results.", min=0, max=2**63 - 1
+    ),
+]
 Columns = Annotated[
     str | None,
-    typer.Option(help="Ours and the file's: text=review,label=stars; numbers if it has no header."),
+    typer.Option(
+        help="The course's columns and the file's: text=review,label=stars. In a file without a"
+        " header columns have numbers."
+    ),
 ]

@@ -21,13 +21,16 @@ def pretrain(
     out: Annotated[Path, typer.Option(help="Folder for the model and its run.", callback=named)],
     data: Annotated[str, typer.Option(help=SOURCES + ", or a folder that `tokenize` wrote.")],
     precision: Annotated[
-        Precision, typer.Option(help="bf16 is faster; auto = where the machine can.")
+        Precision,
+        typer.Option(
+            help="bf16 computes in bfloat16, which is faster on some machines. auto does so there."
+        ),
     ] = "auto",
     device: Device = "auto",
     threads: Threads = 0,  # set by its callback
     **options: Any,
 ) -> None:
-    """Train a model, its tokenizer included; on one device or, by accelerate launch, on many.
+    """Train a tokenizer and a model, on one device or, with accelerate launch, on several.
 
     Example: python -m course_lib pretrain gpt --data book.txt --out build/my-gpt --steps 500
 
@@ -50,7 +53,10 @@ def tokenize(
     ],
     data: Annotated[str, typer.Option(help=SOURCES + ".")],
     model: Annotated[
-        str, typer.Option(help="What it is for: gpt takes byte-level BPE, the others WordPiece.")
+        str,
+        typer.Option(
+            help="The family to pretrain: gpt takes byte-level BPE, the others WordPiece."
+        ),
     ] = "gpt",
     **options: Any,
 ) -> None:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def progress(steps: int) -> "Iterator[Callable[[Step], Step]]":
-    """A bar on stderr with loss, speed and time left; what it gives is called with each step."""
+    """A bar on stderr with loss, speed and time left; it yields a function for each step."""
     from tqdm import tqdm
 
     with tqdm(total=steps, unit="step", dynamic_ncols=True, delay=1e-3, mininterval=0) as bar:

@@ -9,7 +9,7 @@ app = typer.Typer(help="The checkpoints that come with the course.", no_args_is_
 
 @app.command("list")
 def show() -> None:
-    """Show what is there, and how well each fills in words that stood earlier in the text."""
+    """List the checkpoints, with the steps, tokens and scores of each."""
     from course_lib import zoo
 
     rows = []

@@ -1,4 +1,4 @@
-"""What pretraining hides from a model, and what the model should say.
+"""Pretraining objectives: what is hidden from a model, and the loss of its predictions.
 
     registry         one entry for each objective: its corruption, its loss, under one name
     masking          which tokens BERT, RoBERTa, SpanBERT and ALBERT hide
@@ -6,8 +6,8 @@
     denoising        BART's five noises; T5's spans behind sentinels; a text cut in two
     input_formats    next-sentence pairs, and the four ways in which RoBERTa fills a row
     collate          rows as tensors, and the corruptions for padded batches
-    losses           what a model's answers cost
-    distillation     what they cost beside a teacher's
+    losses           the losses of a model's predictions
+    distillation     losses that compare a student with its teacher
     draws            what the corruptions share: the generator, spans, tokens that are never touched
 
 Pure functions: the input stays as it was, and every draw comes from the `torch.Generator` passed

@@ -25,7 +25,8 @@ from course_lib.objectives.masking import BERT_PARTS, SpanSampler, mask_tokens
 from course_lib.vocab import IGNORE, Vocab
 
 Ints = npt.NDArray[np.integer[Any]]
-# Widths are multiples of it: each shape costs kernels and memory, so there are few of them.
+# Widths are rounded up to multiples of it. Each new shape costs compiled kernels and cached memory,
+# so there should be few shapes.
 WIDTH_STEP = 16
 
 
@@ -42,7 +43,7 @@ def pad(
     Args:
         rows: token ids (or labels) of each row.
         value: what the rows are filled up with.
-        most: the width is not rounded up past it.
+        most: the largest width that rounding up may give.
         left: pad on the left.
         step: the longest row's length is rounded up to a multiple of it.
 
@@ -55,9 +56,9 @@ def pad(
     for line, row in zip(ids, rows, strict=True):
         start = width - len(row) if left else 0
         line[start : start + len(row)] = row
-    # On the left, places are counted from the end of the row.
-    places = torch.arange(width - 1, -1, -1) if left else torch.arange(width)
-    attention_mask = places < torch.from_numpy(lengths)[:, None]
+    # With padding on the left, positions are counted from the end of the row.
+    positions = torch.arange(width - 1, -1, -1) if left else torch.arange(width)
+    attention_mask = positions < torch.from_numpy(lengths)[:, None]
     return {"ids": torch.from_numpy(ids), "attention_mask": attention_mask}
 
 
@@ -189,7 +190,7 @@ def prefixed(ids: Tensor, attention_mask: Tensor, rng: torch.Generator, *, vocab
 
 
 def joined(batch: Batch, *, vocab: Vocab, most: int | None = None) -> Batch:
-    """Sources and targets for a decoder alone, each target behind its source.
+    """Sources and targets for a decoder alone: each target follows its source.
 
     Returns:
         ids Int[B T]; attention_mask; labels, the next token where it is the target's, -100

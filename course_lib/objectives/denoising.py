@@ -1,4 +1,4 @@
-"""Texts that a decoder must say again: BART's five noises, T5's spans, a text cut in two.
+"""Corruptions for encoder-decoders: BART's five noises, T5's spans, a text cut in two.
 
 BART (Lewis et al. 2020, section 2.2, figure 2): each noise takes one text, ids Int[T], and returns
 a new one. What lies between two special tokens counts as a document. The special tokens themselves
@@ -29,7 +29,7 @@ from course_lib.objectives.draws import (
 )
 from course_lib.vocab import Vocab
 
-BART_NOISES = ("sentence permutation", "text infilling")  # that BART was trained with
+BART_NOISES = ("sentence permutation", "text infilling")  # the two that BART was trained with
 
 
 def token_masking(ids: Tensor, rng: torch.Generator, *, vocab: Vocab, rate: float = 0.15) -> Tensor:
@@ -177,7 +177,7 @@ def poisson_lengths(budget: int, rng: torch.Generator, *, mean: float = 3.0) -> 
 
 
 class InputTarget(NamedTuple):
-    """What the encoder reads, Int[T], and what the decoder says, Int[U]."""
+    """What the encoder reads, Int[T], and what the decoder should write, Int[U]."""
 
     input: Tensor
     target: Tensor
@@ -227,16 +227,16 @@ def span_corruption(
 
 
 def prefix_lm(ids: Tensor, rng: torch.Generator, *, vocab: Vocab) -> InputTarget:
-    """Cut a text in two at a random place: read the first part, say the second.
+    """Cut a text in two at a random position: read the first part, write the second.
 
     (Raffel et al. 2020, section 3.1.1.) A special token that ends the text ends both.
     """
-    places = ordinary(ids, vocab).nonzero()[1:, 0].tolist()  # where the second part may begin
-    if not places:
+    cuts = ordinary(ids, vocab).nonzero()[1:, 0].tolist()  # where the second part may begin
+    if not cuts:
         raise CourseError(
             "A text of fewer than two tokens cannot be cut into a prefix and a continuation."
         )
-    cut = places[int(torch.randint(len(places), (1,), generator=rng, device=rng.device))]
+    cut = cuts[int(torch.randint(len(cuts), (1,), generator=rng, device=rng.device))]
     return InputTarget(torch.cat([ids[:cut], _end(ids, vocab)]), ids[cut:])
 
 
@@ -258,16 +258,16 @@ def mark_spans(
         raise CourseError(
             f"{len(spans)} spans need {len(spans) + 1} sentinels; there are {len(sentinels)}."
         )
-    signs = ids.new_tensor(list(sentinels))[:, None]  # S 1
+    markers = ids.new_tensor(list(sentinels))[:, None]  # S 1
     input_parts = []
     target_parts = []
-    done = 0  # tokens that stand in a part already
-    for sign, (start, length) in zip(signs, sorted(spans), strict=False):
-        input_parts += [ids[done:start], sign]
-        target_parts += [sign, ids[start : start + length]]
+    done = 0  # tokens that are in one of the parts already
+    for marker, (start, length) in zip(markers, sorted(spans), strict=False):
+        input_parts += [ids[done:start], marker]
+        target_parts += [marker, ids[start : start + length]]
         done = start + length
     input_parts.append(ids[done:])
-    target_parts.append(signs[len(spans)])
+    target_parts.append(markers[len(spans)])
     return InputTarget(torch.cat(input_parts), torch.cat(target_parts))
 
 

@@ -1,4 +1,4 @@
-"""The losses of distillation: a small student learns from what a large teacher says.
+"""The losses of distillation: a small student learns from a large teacher's outputs.
 
     soft_loss         the teacher's probabilities, softened (Hinton et al. 2015, section 2)
     cosine_loss       the direction of the hidden states (Sanh et al. 2019, DistilBERT, section 2)

@@ -105,12 +105,12 @@ def electra(
 def detection_loss(
     verdicts: Tensor, replaced: Tensor, attention_mask: Tensor | None = None
 ) -> Tensor:
-    """Mean binary cross-entropy of "was it replaced?"; 0 where no token is asked.
+    """Mean binary cross-entropy of "was it replaced?"; 0 if no token counts.
 
     Args:
         verdicts: Float[B T], above 0 = replaced.
         replaced: Bool[B T].
-        attention_mask: Bool[B T], the tokens that are asked; all if not given.
+        attention_mask: Bool[B T], the tokens that count; all if not given.
     """
     loss = F.binary_cross_entropy_with_logits(verdicts.float(), replaced.float(), reduction="none")
     counts = torch.ones_like(replaced) if attention_mask is None else attention_mask.bool()  # B T
@@ -151,7 +151,7 @@ def seq2seq(model: nn.Module, batch: Batch, *, smoothing: float = 0.0) -> Tensor
 
     Args:
         model: an encoder-decoder.
-        batch: `ids`, `attention_mask`, and `labels` Int[B U], the target, -100 behind its end.
+        batch: `ids`, `attention_mask`, and `labels` Int[B U], the target, -100 after its end.
         smoothing: as for `cross_entropy`.
     """
     labels = batch["labels"]

@@ -1,4 +1,4 @@
-"""Masked language modelling: which tokens are hidden, and what stands in their place.
+"""Masked language modelling: which tokens are hidden, and what replaces them.
 
 What is hidden together is chosen by a span sampler, `mask_tokens(..., spans=ngrams())`:
 
@@ -32,11 +32,11 @@ BERT_PARTS = (0.8, 0.1, 0.1)  # of the hidden tokens: [MASK], a random token, un
 
 
 class Corrupted(NamedTuple):
-    """What the model sees, what it should say, and where it is asked."""
+    """The model's input, its labels, and the positions that carry loss."""
 
     ids: Tensor  # Int[B T]
     labels: Tensor  # Int[B T], the original token at the chosen positions, -100 elsewhere
-    loss_mask: Tensor  # Bool[B T], the chosen positions, whatever stands there now
+    loss_mask: Tensor  # Bool[B T], the chosen positions, unchanged tokens included
 
 
 class Chosen(NamedTuple):
@@ -235,7 +235,7 @@ def _single_units(units: Tensor, maskable: Tensor, rate: float, rng: torch.Gener
 def _spans(weights: Tensor) -> SpanSampler:
     """Spans of words, or of tokens where words are not known; a span has one draw.
 
-    A span that meets a special token goes on behind it.
+    A span that meets a special token continues after it.
 
     Args:
         weights: Float[longest], how likely the lengths 1, 2, ... are.

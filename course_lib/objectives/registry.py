@@ -4,12 +4,12 @@
     causal                the next token                                 GPT, ELMo
     masked                hidden tokens                                  RoBERTa
     masked_pairs          these, and whether the second text follows     BERT
-    replaced              which tokens a generator made up               ELECTRA
+    replaced              which tokens a generator replaced              ELECTRA
     denoised              the text, given a noised one                   BART
     permuted_sentences    the text, given its sentences in random order  BART, one of its noises
     span_corrupted        the spans that were taken out                  T5
     prefixed              the second part of a text, given the first     T5's language modelling
-    distilled             hidden tokens, and what a teacher says         DistilBERT
+    distilled             hidden tokens, and a teacher's output          DistilBERT
 
 Families, recipes, experiments and commands use these names.
 
@@ -29,7 +29,7 @@ from course_lib.objectives import collate, distillation, losses
 from course_lib.objectives.losses import Batch, Loss
 from course_lib.vocab import Vocab
 
-# (ids Int[B T], attention_mask Bool[B T], rng) -> what a batch asks of these rows
+# (ids Int[B T], attention_mask Bool[B T], rng) -> batch
 Corruption = Callable[[Tensor, Tensor, torch.Generator], Batch]
 
 
@@ -44,13 +44,13 @@ class NumbersWords(Protocol):
 
 @dataclass(frozen=True)
 class Objective:
-    """What is asked of plain text, and what the answer costs.
+    """A corruption of plain text, and the loss of what the model predicts for it.
 
     Attributes:
         corrupt: (ids, attention_mask, rng, *, vocab, **options) -> batch.
         loss: (model, batch) -> scalar, the mean over the batch's targets.
-        options: what may be set of the corruption: "rate", the share of the tokens to hide;
-            "spans", which of them are hidden together; "parts", what stands there instead.
+        options: the corruption's options: "rate", the share of the tokens to hide; "spans", which
+            of them are hidden together; "parts", the shares of [MASK], random and unchanged.
         pairs: whether the loss also reads `segments` and `next` of rows that are pairs of texts.
     """
 

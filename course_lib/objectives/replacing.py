@@ -1,4 +1,4 @@
-"""Replaced-token detection (Clark et al. 2020, ELECTRA): a generator's tokens at hidden places."""
+"""Replaced-token detection (Clark et al. 2020, ELECTRA): a generator fills masked positions."""
 
 from typing import NamedTuple
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 class Replaced(NamedTuple):
-    """What ELECTRA's discriminator reads, and what it should say."""
+    """The discriminator's input, and its labels."""
 
     ids: Tensor  # Int[B T]
     replaced: Tensor  # Bool[B T], True where a token differs from the original
@@ -43,7 +43,7 @@ def replace_tokens(ids: Tensor, loss_mask: Tensor, sampled: Tensor) -> Replaced:
 
     Args:
         ids: Int[B T].
-        loss_mask: Bool[B T], the N places to fill.
+        loss_mask: Bool[B T], the N positions to fill.
         sampled: Int[N], the new tokens, in reading order.
     """
     seen = ids.clone()

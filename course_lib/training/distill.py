@@ -18,11 +18,11 @@ from course_lib.model.transformer import Transformer
 
 
 class Outputs(NamedTuple):
-    """What a model shows of itself."""
+    """What a loss of distillation compares."""
 
-    logits: Tensor  # its answer
+    logits: Tensor
     hidden: list[Tensor]  # L + 1 states [B T D], the embedding's first
-    attention: list[Tensor]  # L score matrices [B H T T], where they were asked for
+    attention: list[Tensor]  # L score matrices [B H T T]; empty if they are not needed
 
 
 class Distilled(nn.Module):

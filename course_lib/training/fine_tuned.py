@@ -1,4 +1,4 @@
-"""A fine-tuned model: kept in a folder, opened again, and asked.
+"""A fine-tuned model: saved in a folder, loaded again, used for predictions.
 
 tuned = load("build/reviews")
 predict(tuned, [{"text": "The soup was cold."}])
@@ -29,14 +29,19 @@ from course_lib.training.task_model import KINDS
 
 @dataclass(frozen=True, kw_only=True)
 class FineTuned:
-    """A model with a task's head, what it reads, and what its answers are called (no names: scores,
-    spans, choices).
+    """A model with a task's head, and what turns rows into its input.
+
+    Attributes:
+        model: the body and the head.
+        frame: turns rows into the model's input.
+        names: the labels' names; empty for scores, spans and choices.
+        takes_pairs: whether a classifier was tuned on two texts; None if its folder does not say.
     """
 
     model: nn.Module = field(repr=False)
     frame: Frame = field(repr=False)
     names: list[str] = field(repr=False)
-    takes_pairs: bool | None = None  # a classifier of one text or two; None: nobody knows
+    takes_pairs: bool | None = None
 
     def save(self, folder: str | Path) -> None:
         """Write a folder that `load` and transformers open."""
@@ -84,7 +89,7 @@ def _takes_pairs(source: str | Path) -> bool | None:
 
 
 def predict(tuned: FineTuned | str | Path, data: Iterable[Row]) -> list[Any]:
-    """What a fine-tuned model says of new rows; their labels are not read.
+    """A fine-tuned model's predictions for new rows; labels are not needed and not read.
 
     Args:
         tuned: the model, or the folder it was saved in.
@@ -99,8 +104,9 @@ def predict(tuned: FineTuned | str | Path, data: Iterable[Row]) -> list[Any]:
         tuned = load(tuned)
     rows = list(data)
     frame = tuned.frame
+    # "single" and "pair" have the same head. Where the folder does not say, the rows decide.
     is_open = tuned.takes_pairs is None and frame.kind == "single"
-    if is_open and rows and "pair" in rows[0]:  # both kinds have the same head
+    if is_open and rows and "pair" in rows[0]:
         frame = copy(frame)
         frame.kind = "pair"
     encoded = frame.rows({**row, **_blank_labels(frame, row)} for row in rows)
@@ -110,7 +116,7 @@ def predict(tuned: FineTuned | str | Path, data: Iterable[Row]) -> list[Any]:
 
 
 def _blank_labels(frame: Frame, row: Row) -> dict[str, Any]:
-    """Columns that a frame asks for and a prediction does not need."""
+    """Placeholders for the label columns, which `Frame.rows` needs and a prediction does not."""
     if frame.kind == "tagging":
         return {"labels": [0] * len(row.get("tokens", ()))}
     if frame.kind == "span":
@@ -138,7 +144,7 @@ def answers(
 
 
 def _answer(frame: Frame, row: EncodedRow, out: Any, place: int, names: Sequence[str]) -> Any:
-    """What the head's output for a batch says of the row at `place`."""
+    """The prediction for one row, from the head's output for its batch, where it is row `place`."""
     if frame.kind == "span":
         start, end = out
         return spans.answer_text(row, start[place], end[place])

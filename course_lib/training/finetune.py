@@ -4,11 +4,11 @@
 
     result = finetune(model, task, tokenizer, FinetuneConfig(epochs=4, lr=1e-3))
 
-`predict` asks the result, or a folder that it was saved in, about new rows.
+`predict` labels new rows with the result, or with a folder that it was saved in.
 
     task_data.py    the task's rows as the model reads them
     task_model.py   the model: a copy of the body, and the task's head
-    fine_tuned.py   what becomes of it: saved, opened, asked
+    fine_tuned.py   the result: saved, loaded, used for predictions
 """
 
 import time
@@ -43,13 +43,13 @@ __all__ = [
     "predict",
 ]
 
-# What the steps and their number go through, and who gives them on: a progress bar, for instance.
+# (steps, how many there will be) -> the same steps, for instance shown by a progress bar.
 Live = Callable[[Iterator[Step], int], Iterable[Step]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Result(FineTuned):
-    """What a fine-tuning run gave.
+    """A fine-tuned model with its scores.
 
     Attributes:
         score: of the test rows, by `metric`.
@@ -74,9 +74,7 @@ class Result(FineTuned):
     seconds: float
 
     def by(self, metric: str) -> float:
-        """The test rows' score by another of `metrics.METRICS`: "token_f1" beside exact match, for
-        instance.
-        """
+        """The test rows' score by another metric of `metrics.METRICS`, such as "token_f1"."""
         return score(metric, self.predictions, self.truth, self.frame.kind)
 
 
@@ -100,13 +98,13 @@ def finetune(
         task: "train" and "test" rows, perhaps "validation", with the columns of one kind of task
             (`course_lib.data.inputs`).
         tokenizer: the model's.
-        config: everything else that can be said in a word or a number.
+        config: all other settings.
         peft: body -> the body with a few new weights, the only ones trained beside the head
             (`peft.lora`). A decoder's three marks then stay random.
         on_top: body -> what the head then stands on, called and configured like the body (a BiLSTM
             over it).
-        live: gets the steps and their number, and gives the steps on
-            (`figures.train_with_progress`).
+        live: (steps, how many there will be) -> the same steps, for instance shown by a progress
+            bar (`figures.train_with_progress`).
 
     Raises:
         CourseError: if task, tokenizer and model do not fit, or the training diverges.

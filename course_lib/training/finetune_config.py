@@ -1,4 +1,4 @@
-"""What a fine-tuning is asked for; the config is saved beside the model.
+"""The settings of a fine-tuning run. They are saved beside the model.
 
 Each `setting` is also an option of the command `finetune`.
 """
@@ -21,13 +21,13 @@ class FinetuneConfig:
     """How to fine-tune: the task, where the model begins, and how it is trained.
 
     Attributes:
-        kind: of task; by default what the columns of its rows say.
-        classes: names of the labels; by default what the dataset's features say. A "single" or
+        kind: the kind of task; by default the one that its columns make (`inputs.COLUMNS`).
+        classes: the labels' names; by default those in the dataset's features. A "single" or
             "pair" task with float labels has none: it is a regression. Where the labels are lists,
             several may hold at once.
-        device: where it is trained.
-        out: folder for the model, with this config beside it; a decoder's classifier then has no
-            bias, as in transformers.
+        device: "cpu", "cuda", "cuda:1" or "mps".
+        out: the folder to save the model and this config in; None saves nothing. A decoder's
+            classifier that is saved has no bias, as in transformers.
 
     Raises:
         CourseError: if a value is out of range or names nothing.
@@ -42,44 +42,55 @@ class FinetuneConfig:
         " for spans, Pearson for scores, micro F1 for several labels a text.",
     )
     max_length: int | None = setting(
-        None, "Tokens of an input, where the model could read more.", at_least=1
+        None, "Longest input in tokens. By default as many as the model can read.", at_least=1
     )
 
     # Where the model begins
     pretrained: bool = setting(
         True,
-        "Keep what pretraining taught, or forget it, to compare.",
+        "Begin with the pretrained weights, or with random ones, to compare.",
         flag="--pretrained/--scratch",
     )
-    frozen: bool = setting(False, "Train the new head only.")
-    dropout: float | None = setting(None, "In place of the model's.", at_least=0, at_most=1)
-    # By default a causal model reads its last token (the extract mark), others their first.
+    frozen: bool = setting(False, "Train only the new head and leave the model's weights alone.")
+    dropout: float | None = setting(
+        None, "Dropout rate. By default the model's.", at_least=0, at_most=1
+    )
+    # The last token of a causal model is <extract>, which has seen the whole input.
     pool: Pool | None = setting(
-        None, "The vector that a classifier reads. Only the default can be saved (--out)."
+        None,
+        "The token whose vector a classifier reads. By default the last one of a causal model and"
+        " the first one of others. Only the default can be saved (--out).",
     )
 
     # The batches and the updates
-    epochs: int = setting(3, "How often each row is read.", at_least=1)
+    epochs: int = setting(3, "How often the model reads each training row.", at_least=1)
     batch: int = setting(32, "Rows in a batch.", at_least=1)
     by_length: bool = setting(
-        False, "Batches of rows of like length, which need less padding; else of any rows."
+        False,
+        "Put rows of similar length into a batch, which needs less padding. By default at random.",
     )
-    lr: float = setting(3e-4, "Peak learning rate; from there it falls linearly to 0.")
+    lr: float = setting(3e-4, "Peak learning rate. From there it falls linearly to 0.")
     warmup: float = setting(
-        0.1, "Share of the steps in which the rate rises, linearly.", at_least=0, at_most=1
+        0.1,
+        "Share of the steps in which the learning rate rises to its peak.",
+        at_least=0,
+        at_most=1,
     )
     # Biases, norms and embedding tables do not decay.
-    weight_decay: float = setting(0.01, "Of matrices.", at_least=0)
+    weight_decay: float = setting(0.01, "Weight decay of matrices.", at_least=0)
     seed: int = setting(
         0,
-        "Of the head's weights, the order of rows and the dropout; equal seeds give equal results.",
+        "Seed of the head's first weights, the order of rows and the dropout. Equal seeds give"
+        " equal results.",
         at_least=0,
         at_most=2**63 - 1,
     )
 
     # The machine and the folder
     precision: Precision = setting(
-        "fp32", "bf16 is faster; auto: bf16 where the machine has instructions for it."
+        "fp32",
+        "bf16 computes matrix products in bfloat16, which is faster on some machines. auto does so"
+        " where the machine has instructions for it.",
     )
     device: str = "cpu"
     out: str | Path | None = None

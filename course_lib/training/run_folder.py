@@ -1,4 +1,4 @@
-"""A run in a folder: its state, from which it goes on, and its learning curve.
+"""A training run in a folder: the state from which it is resumed, and its learning curve.
 
 state.safetensors    see `run_state`
 curve.json           the points of the learning curve
@@ -37,7 +37,7 @@ class Point:
         lr: the last step's learning rate.
         tokens: real tokens read since the last point.
         seconds: since the last point.
-        probe: the model's scores, where it was asked.
+        probe: the probe's scores; None at points without a probe.
     """
 
     step: int
@@ -50,15 +50,15 @@ class Point:
 
 @dataclass(frozen=True, kw_only=True)
 class Reports:
-    """What is told of a run while it goes on.
+    """What is measured and reported during a run.
 
     Attributes:
         log: steps between two points of the curve.
-        probe: model -> scores. It has random numbers of its own, so training draws the same
-            numbers with and without it.
+        probe: model -> scores, such as the held-out loss. It has random numbers of its own, so
+            that training draws the same numbers with and without it.
         probe_every: steps between two probes; one more is taken at the end.
         watch: called with each step.
-        clock: what a point's seconds are measured by.
+        clock: gives the time in seconds.
     """
 
     log: int = 100
@@ -68,7 +68,7 @@ class Reports:
     clock: Callable[[], float] = time.perf_counter
 
     def probe_at(self, step: int, last: bool) -> Probe | None:
-        """The probe, if the model is asked at this step."""
+        """The probe if one is due at this step, else None."""
         return self.probe if last or step % self.probe_every == 0 else None
 
 
@@ -83,7 +83,7 @@ def train_in_folder(
     optimizer: torch.optim.Optimizer | None = None,
     schedule: Schedule | None = None,
 ) -> Iterator[Point]:
-    """`train`, with its state and learning curve in a folder; a run that stands there goes on.
+    """`train`, with its state and learning curve in a folder; a run in the folder is resumed.
 
     Each point is written to `curve.json` and yielded. The other arguments are those of `train`.
     """
@@ -103,7 +103,8 @@ def train_in_folder(
                 seconds = reports.clock() - start
                 scores = None if probe is None else ask(probe, model)
                 point = _point(recent, seconds, scores)
-                # A run that was stopped comes again to points behind its last state.
+                # A run may have been stopped after points that are newer than its last saved state.
+                # When it is resumed it makes these points again.
                 curve = [old for old in curve if old["step"] < step.step]
                 curve.append({k: value for k, value in asdict(point).items() if value is not None})
                 if processes.is_main:
@@ -132,14 +133,14 @@ def _point(steps: Sequence[Step], seconds: float, scores: dict[str, float] | Non
 
 
 def ask(probe: Probe, model: nn.Module) -> dict[str, float]:
-    """A probe with random numbers of its own."""
+    """The probe's scores; its random draws leave the training's alone."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         return probe(model)
 
 
 def read_curve(folder: Path) -> list[dict[str, Any]]:
-    """The learning curve of a run, as far as it has come; a `CourseError` if the file is none."""
+    """The learning curve so far; a `CourseError` if the file does not hold one."""
     path = folder / "curve.json"
     curve = read_json(path) if path.exists() else []
     try:

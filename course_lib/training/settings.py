@@ -1,4 +1,4 @@
-"""What a field of a config is called and allows, without torch.
+"""Names and config fields that the commands need before torch is imported.
 
 A field that is made by `setting` is also an option of the config's command:
 

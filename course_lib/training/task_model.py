@@ -52,12 +52,12 @@ def body_of(model: nn.Module) -> Any:
 
 @dataclass(frozen=True)
 class HeadOptions:
-    """What a head can be told.
+    """The settings of a new head.
 
     Attributes:
-        classes: of the labels; 1 for a score.
+        classes: the number of classes; 1 for a score.
         pool: which token's vector a classifier reads.
-        bias: of a classifier's last layer.
+        bias: whether a classifier's last layer has a bias.
     """
 
     classes: int
