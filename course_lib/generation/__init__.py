@@ -1,14 +1,14 @@
-"""Text from a language model: greedy, sampled or by beam search; tasks asked in words.
+"""Text from a language model: greedy, sampled or by beam search; tasks as prompts.
 
 Its files, in the order in which they build on each other:
 
-    filters.py      what changes the logits before a token is drawn
-    config.py       what a generation is asked for
-    state.py        the texts while they grow, and their cache
-    sampling.py     greedy and drawn texts
+    filters.py      functions that change the logits before a token is sampled
+    config.py       the options of a generation
+    state.py        the unfinished texts, and their key-value cache
+    sampling.py     greedy decoding and sampling
     beam.py         beam search
     text.py         text in, text out
-    prompting.py    tasks asked in words
+    prompting.py    tasks as prompts: zero-shot and few-shot
 """
 
 from course_lib.generation.config import GenerationConfig

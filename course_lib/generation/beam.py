@@ -1,4 +1,4 @@
-"""Beam search: follow the most probable beginnings of a text side by side.
+"""Beam search: keep the K most probable unfinished texts of each prompt, and extend them all.
 
 Letters: P prompts, K beams of each, V vocabulary.
 """
@@ -12,27 +12,29 @@ from torch import Tensor, nn
 from course_lib.generation.config import GenerationConfig
 from course_lib.generation.state import State
 
-NEVER = -1e9  # the score of a beam that must not win; unlike -inf it can still be compared
+# The score of a beam that must not win. transformers uses it too. Unlike -inf it can be added to
+# and compared without NaN.
+NEVER = -1e9
 
 
 @dataclass
-class Ended:
-    """The best texts of a prompt that have ended, best first: (score, tokens)."""
+class Finished:
+    """The best finished texts of a prompt, best first, as (score, tokens)."""
 
     beams: int
     texts: list[tuple[float, Tensor]] = field(default_factory=list)
 
     def add(self, score: float, text: Tensor) -> None:
-        """Keep a text, if it is among the best."""
+        """Add a text. Of more than `beams` texts the worst is dropped."""
         self.texts = sorted([*self.texts, (score, text)], key=lambda pair: -pair[0])[: self.beams]
 
     @property
     def is_full(self) -> bool:
-        """Whether as many texts have ended as there are beams."""
+        """Whether there are as many finished texts as beams."""
         return len(self.texts) == self.beams
 
     def can_be_beaten(self, score: float) -> bool:
-        """Whether there is room, or the worst text is worse than this score."""
+        """Whether a text with this score would be kept."""
         return not self.is_full or score > self.texts[-1][0]
 
 
@@ -47,17 +49,17 @@ def beam_search(
 
     Args:
         state: K rows for each prompt.
-        config: how many beams, how long, and the length penalty.
-        returned: R, how many texts of each prompt are returned.
+        config: the number of beams, the largest length and the length penalty.
+        returned: R, the number of texts to return for each prompt.
     """
     beams = config.num_beams
     prompts = state.rows // beams
     device = state.text.device
     first_row = torch.arange(prompts, device=device)[:, None] * beams
-    ended = [Ended(beams) for _ in range(prompts)]
+    finished = [Finished(beams) for _ in range(prompts)]
     is_open = [True] * prompts
 
-    # All beams of a prompt begin equal. If every one spoke, all would say the same.
+    # All beams of a prompt are equal at first. If all counted, all would stay equal.
     scores = torch.full((prompts, beams), NEVER, device=device)
     scores[:, 0] = 0.0
 
@@ -68,34 +70,34 @@ def beam_search(
         totals = scores[..., None] + log_probs.view(prompts, beams, -1)  # P K V
         vocab = totals.shape[-1]
 
-        # Twice as many as beams: if every beam's best token is the end, as many are left to go on.
-        best, index = totals.flatten(1).topk(2 * beams)  # P 2K
-        row = first_row + index // vocab  # the beam that a candidate goes on with
+        # 2K candidates: at most K of them end a text, one a beam, so K are left to continue.
+        candidates, index = totals.flatten(1).topk(2 * beams)  # P 2K
+        row = first_row + index // vocab  # the beam that a candidate extends
         token = index % vocab
         ends = torch.full_like(token, is_last, dtype=torch.bool)
         if config.eos is not None:
             ends = ends | (token == config.eos)
 
-        # Only what is among the K best may end a text.
+        # A candidate that ends its text counts only if it is among the K best.
         length_norm = step**config.length_penalty
-        final = best / length_norm
-        for prompt, place in ends[:, :beams].nonzero().tolist():
+        final = candidates / length_norm
+        for prompt, rank in ends[:, :beams].nonzero().tolist():
             if is_open[prompt]:
-                last_token = token[prompt, place][None]
-                text = torch.cat((state.so_far[row[prompt, place]], last_token))
-                ended[prompt].add(final[prompt, place].item(), text)
+                last_token = token[prompt, rank][None]
+                text = torch.cat((state.so_far[row[prompt, rank]], last_token))
+                finished[prompt].add(final[prompt, rank].item(), text)
 
-        # The others go on as the next beams.
-        scores, chosen = (best + ends * NEVER).topk(beams)  # P K
+        # The best K candidates that do not end become the next beams.
+        scores, chosen = (candidates + ends * NEVER).topk(beams)  # P K
         best_length = step
         if config.early_stopping == "never" and config.length_penalty > 0:
-            best_length = config.max_new_tokens  # at which a sum of log probabilities counts least
+            best_length = config.max_new_tokens  # a negative sum is divided by the most here
         best_scores = (scores[:, 0] / best_length**config.length_penalty).tolist()
         for prompt, score in enumerate(best_scores):
-            goes_on = ended[prompt].can_be_beaten(score)
+            stays_open = finished[prompt].can_be_beaten(score)
             if config.early_stopping is True:
-                goes_on = not ended[prompt].is_full
-            is_open[prompt] = is_open[prompt] and goes_on
+                stays_open = not finished[prompt].is_full
+            is_open[prompt] = is_open[prompt] and stays_open
         if is_last or not any(is_open):
             break
         state.reorder(row.gather(1, chosen).flatten())
@@ -103,8 +105,8 @@ def beam_search(
 
     texts = []
     final_scores = []
-    for of_prompt in ended:
-        for score, text in of_prompt.texts[:returned]:
+    for best_texts in finished:
+        for score, text in best_texts.texts[:returned]:
             texts.append(text)
             final_scores.append(score)
     padded = nn.utils.rnn.pad_sequence(texts, batch_first=True, padding_value=config.filler)

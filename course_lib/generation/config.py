@@ -1,4 +1,4 @@
-"""What a generation is asked for."""
+"""The options of a generation."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,21 +14,22 @@ from course_lib.generation.filters import FILTERS, Filter, by_name
 
 @dataclass(frozen=True)
 class GenerationConfig:
-    """How tokens are chosen and where a text ends.
+    """How tokens are chosen, and where a text ends.
 
     Args:
-        max_new_tokens: how many tokens a text gets at most.
-        do_sample: draw the next token; otherwise take the likeliest.
-        filters: what changes the logits before a token is drawn (filters.py), in this order.
-        num_beams: above 1, follow so many beginnings and keep those with the best sum of log
-            probabilities / length ** length_penalty.
-        length_penalty: above 0 favours longer texts.
-        early_stopping: when a beam search is through. True: as soon as `num_beams` texts have
-            ended. False: when no beam could be among them if it ended now. "never": when none could
-            at any later length.
-        min_new_tokens: `eos` is not chosen before so many tokens.
-        eos: the token that ends a text.
-        pad: fills what stands behind the end; by default `eos` does.
+        max_new_tokens: the largest number of tokens to add to a text.
+        do_sample: sample the next token; by default the most probable one is taken.
+        filters: functions that change the logits before a token is sampled (filters.py), applied in
+            this order.
+        num_beams: above 1, a beam search that keeps this many unfinished texts. Its score is the
+            sum of log probabilities / length ** length_penalty.
+        length_penalty: the larger, the longer the texts that win; 0 compares plain sums.
+        early_stopping: when a beam search stops. True: as soon as `num_beams` texts have ended.
+            False: when no beam would be among the best if it ended now. "never": when no beam could
+            be among them at any later length.
+        min_new_tokens: `eos` cannot be chosen before a text has this many new tokens.
+        eos: the token that ends a text; by default texts end at `max_new_tokens` only.
+        pad: the token that fills a row after its `eos`; by default `eos` itself.
 
     Raises:
         CourseError: if the fields contradict each other.
@@ -62,13 +63,13 @@ class GenerationConfig:
 
     @classmethod
     def of(cls, *, filters: Sequence[Filter] = (), **options: Any) -> "GenerationConfig":
-        """The fields as keywords, and filters by their names: `top_p=0.9` is [top_p(0.9)]."""
+        """A config from keywords. `top_p=0.9` becomes the filter `top_p(0.9)`."""
         named = {name: options.pop(name) for name in FILTERS if name in options}
         return cls(filters=[*by_name(**named), *filters], **options)
 
     @property
     def filler(self) -> int:
-        """The token that stands behind the end of a text."""
+        """The token that fills a row after its end token."""
         if self.pad is not None:
             return self.pad
         return 0 if self.eos is None else self.eos
@@ -76,11 +77,11 @@ class GenerationConfig:
     def without_early_end(
         self, scores: Float[Tensor, "B V"], new_tokens: int
     ) -> Float[Tensor, "B V"]:
-        """Scores of the next token, with -inf for an end that would come too soon.
+        """The scores of the next token, with -inf for `eos` before `min_new_tokens`.
 
         Args:
             scores: logits or log probabilities.
-            new_tokens: how many tokens the texts have got so far.
+            new_tokens: the number of tokens added so far.
         """
         if self.eos is None or new_tokens >= self.min_new_tokens:
             return scores

@@ -1,6 +1,6 @@
-"""Decoding filters: functions that change the next token's logits before it is drawn.
+"""Decoding filters: functions that change the next token's logits before it is sampled.
 
-A token that a filter leaves out has the logit -inf. Filters are applied one after the other:
+A filter removes a token by setting its logit to -inf. Filters are applied one after the other:
 
     generate(model, ids, max_new_tokens=20, do_sample=True, filters=[temperature(0.8), top_p(0.9)])
 
@@ -20,7 +20,7 @@ Filter = Callable[[Float[Tensor, "*B V"]], Float[Tensor, "*B V"]]
 
 
 def temperature(value: float) -> Filter:
-    """Divide the logits: below 1 the likely tokens become likelier, above 1 less likely.
+    """Divide the logits: below 1 probable tokens become more probable, above 1 less so.
 
     Raises:
         CourseError: if the value is not above 0; its limit at 0 is greedy decoding.
@@ -34,7 +34,7 @@ def temperature(value: float) -> Filter:
 
 
 def top_k(k: int) -> Filter:
-    """Keep the k likeliest tokens (Fan et al. 2018, section 5.1)."""
+    """Keep the k most probable tokens (Fan et al. 2018, section 5.1)."""
     _check("top_k", k, k >= 1, "at least 1")
 
     def apply(logits: Float[Tensor, "*B V"]) -> Float[Tensor, "*B V"]:
@@ -54,32 +54,33 @@ def top_p(p: float) -> Filter:
     def apply(logits: Float[Tensor, "*B V"]) -> Float[Tensor, "*B V"]:
         if p == 1:
             return logits
-        values, tokens = logits.sort(dim=-1)  # *B V, likeliest last
-        # What a token and all less likely ones make up.
-        share = values.softmax(dim=-1).cumsum(dim=-1)
-        leaves = share <= 1 - p
-        leaves[..., -1] = False  # the likeliest stays in any case
-        return _only(tokens, values.masked_fill(leaves, -torch.inf), logits)
+        values, tokens = logits.sort(dim=-1)  # *B V, ascending
+        # The probability of a token and of all less probable ones together.
+        cumulative = values.softmax(dim=-1).cumsum(dim=-1)
+        is_removed = cumulative <= 1 - p
+        is_removed[..., -1] = False  # keep the most probable token, whatever p is
+        return _only(tokens, values.masked_fill(is_removed, -torch.inf), logits)
 
     return apply
 
 
 def min_p(p: float) -> Filter:
-    """Keep tokens at least p times as probable as the likeliest (Nguyen et al. 2024, section 3).
+    """Keep tokens at least p times as probable as the best one (Nguyen et al. 2024, section 3).
 
-    Where the model is sure, few tokens stay; where it is not, many do.
+    Few tokens stay where the model is confident, and many where it is not.
     """
     _check("min_p", p, 0 <= p <= 1, "from 0 to 1")
 
     def apply(logits: Float[Tensor, "*B V"]) -> Float[Tensor, "*B V"]:
         probs = logits.softmax(dim=-1)
-        least = p * probs.amax(dim=-1, keepdim=True)
-        return logits.masked_fill(probs < least, -torch.inf)
+        threshold = p * probs.amax(dim=-1, keepdim=True)
+        return logits.masked_fill(probs < threshold, -torch.inf)
 
     return apply
 
 
-# By the name that `generate(..., top_p=0.9)` and the command line use, in the order of application.
+# Filters by name, as in `generate(..., top_p=0.9)` and on the command line. Named filters are
+# applied in this order, which is that of transformers.
 FILTERS: dict[str, Callable[[Any], Filter]] = {
     "temperature": temperature,
     "top_k": top_k,
@@ -89,7 +90,7 @@ FILTERS: dict[str, Callable[[Any], Filter]] = {
 
 
 def by_name(**settings: float | None) -> list[Filter]:
-    """`by_name(top_p=0.9)` is `[top_p(0.9)]`. A filter that is None is left out.
+    """Filters from keywords: `by_name(top_p=0.9)` is `[top_p(0.9)]`. None leaves one out.
 
     Raises:
         CourseError: if there is no filter of a name.
@@ -105,12 +106,11 @@ def by_name(**settings: float | None) -> list[Filter]:
     return filters
 
 
-def _check(name: str, value: float, is_good: bool, limits: str) -> None:
-    """A `CourseError` if the value is not within the limits."""
-    if not is_good:
+def _check(name: str, value: float, is_valid: bool, limits: str) -> None:
+    if not is_valid:
         raise CourseError(f"{name} is {limits}; got {value}.")
 
 
 def _only(tokens: Tensor, values: Tensor, logits: Float[Tensor, "*B V"]) -> Float[Tensor, "*B V"]:
-    """The values at their tokens, and -inf everywhere else."""
+    """Logits with these values at these tokens, and -inf at all others."""
     return torch.full_like(logits, -torch.inf).scatter(-1, tokens, values)

@@ -1,6 +1,6 @@
-"""Text from a language model, token by token: greedy or drawn. Beam search has beam.py.
+"""Greedy decoding and sampling, token by token. Beam search is in beam.py.
 
-`_steps` is the loop to read; `stream` hands out its steps, and `generate` collects them.
+`_steps` is the loop to read. `stream` yields its steps, and `generate` collects them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,17 +21,19 @@ _Model = TypeVar("_Model", bound=nn.Module)
 
 
 class Next(NamedTuple):
-    """One step of `stream`: a token a row, and the probabilities it was chosen from."""
+    """One step of `stream`: the next token of each row, and the distribution it is from."""
 
     token: Int[Tensor, " B"]
     distribution: Float[Tensor, "B V"]
 
 
 class Generated(NamedTuple):
-    """A prompt's texts next to each other, after beam search the best first.
+    """The R texts of each of the B prompts, in adjacent rows. A beam search gives the best first.
 
-    scores: the sum of the new tokens' log probabilities up to the end token, in nats; after beam
-    search divided as `length_penalty` has it.
+    Attributes:
+        ids: each prompt with its new tokens.
+        scores: the sum of the new tokens' log probabilities up to the end token, in nats. A beam
+            search divides it by length ** length_penalty.
     """
 
     ids: Int[Tensor, "BR T+new"]
@@ -41,12 +43,12 @@ class Generated(NamedTuple):
 def next_distribution(
     logits: Float[Tensor, "*B V"], filters: Sequence[Filter] = (), **named: float | None
 ) -> Float[Tensor, "*B V"]:
-    """Probabilities of the next token, float32; tokens that a filter leaves out have exactly 0.
+    """Probabilities of the next token in float32. Tokens that a filter removed have exactly 0.
 
     Args:
-        logits: of any precision.
-        filters: applied one after the other.
-        named: filters by their names, applied before the others: `top_p=0.9`.
+        logits: the model's logits, of any precision.
+        filters: functions of the logits, applied one after the other.
+        named: filters by name, such as `top_p=0.9`. They are applied before `filters`.
     """
     logits = logits.float()
     for apply in [*by_name(**named), *filters]:
@@ -57,9 +59,9 @@ def next_distribution(
 def draw(
     distribution: Float[Tensor, "B V"], generator: torch.Generator | None = None
 ) -> Int[Tensor, " B"]:
-    """One token a row.
+    """Sample one token for each row.
 
-    It is drawn on the generator's device, so that a seed gives the same text on every device.
+    Sampling runs on the generator's device, so that a seed gives the same text on every device.
     """
     device = distribution.device if generator is None else generator.device
     token = torch.multinomial(distribution.to(device), 1, generator=generator)[:, 0]
@@ -73,9 +75,9 @@ def generate(model: nn.Module, ids: Int[Tensor, "B T"], **options: Any) -> Int[T
         model: a causal model (`heads.LM`). Or an encoder-decoder (`seq2seq.Seq2SeqLM`), which reads
             `ids` as sources and begins its targets with the start token.
         ids: prompts padded on the left (`left_pad`); sources may be padded on either side.
-        options: the fields of `GenerationConfig` (max_new_tokens, do_sample, num_beams, eos, ...),
-            filters by their names too (top_p=0.9); attention_mask, Bool[B T], True at the real
-            tokens; generator; cache: False computes every position anew at every step.
+        options: the fields of `GenerationConfig` (max_new_tokens, do_sample, num_beams, eos, ...)
+            and filters by name (top_p=0.9); attention_mask, Bool[B T], True at the real tokens;
+            generator, for sampling; cache: False computes all positions again at every step.
 
     Returns:
         The prompts with their new tokens; of an encoder-decoder the targets alone.
@@ -99,16 +101,16 @@ def generate_several(
     Args:
         model: as in `generate`, like ids, cache, attention_mask, generator and options.
         ids: as in `generate`.
-        num_return_sequences: how many are drawn for each prompt, or kept of a beam search.
+        num_return_sequences: R, the number of texts to sample or to keep for each prompt.
         cache: as in `generate`.
-        scored: False leaves the scores of greedy and drawn texts at 0, which spares a softmax a
-            token.
+        scored: False leaves the scores of greedy and sampled texts at 0, which saves a softmax at
+            every step.
         attention_mask: as in `generate`.
         generator: as in `generate`.
         options: as in `generate`.
 
     Raises:
-        CourseError: if the options ask for more texts or beams than there can be.
+        CourseError: if the options ask for more texts or beams than are possible.
     """
     config = GenerationConfig.of(**options)
     _check_counts(config, num_return_sequences, model)
@@ -146,7 +148,7 @@ def stream(
     generator: torch.Generator | None = None,
     **options: Any,
 ) -> Iterator[Next]:
-    """`generate`, greedy or drawn, one token of every row at a time, with its distribution.
+    """`generate`, greedy or by sampling, as an iterator over steps.
 
     Args:
         model: as in `generate`, like ids, attention_mask, generator and options.
@@ -171,7 +173,11 @@ def _steps(
     generator: torch.Generator | None,
     needs_distribution: bool = True,
 ) -> Iterator[Next]:
-    """One step a token. Without a distribution to give, a greedy step gives its logits instead."""
+    """Yield one step for each new token.
+
+    If nobody needs the distribution, a greedy step carries the logits in its place, which saves a
+    softmax.
+    """
     has_ended = torch.zeros(state.rows, dtype=torch.bool, device=state.text.device)
     while state.length < state.max_length:
         may_end = config.eos is not None and state.new_tokens >= config.min_new_tokens
@@ -195,9 +201,9 @@ def _steps(
 
 
 def bf16_copy(model: _Model) -> _Model:
-    """The same model, for reading only, with weights in bfloat16; buffers stay float32.
+    """A frozen copy of the model with weights in bfloat16; buffers stay float32.
 
-    A step of generation reads every weight once, and half as many bytes arrive twice as fast.
+    A step of generation reads every weight once, so half the bytes take about half the time.
     """
     copy = deepcopy(model).eval().requires_grad_(False)
     for weight in copy.parameters():
@@ -212,7 +218,7 @@ def _check_counts(config: GenerationConfig, num_return_sequences: int, model: nn
             f"num_return_sequences is {num_return_sequences}; set do_sample, or as large a"
             " num_beams."
         )
-    stack: Any = getattr(model, "stack", None)  # causal, or both stacks of an encoder-decoder
+    stack: Any = getattr(model, "stack", None)  # a Transformer, or an EncoderDecoder
     if stack is None:
         return
     vocab = stack.config.embed.vocab

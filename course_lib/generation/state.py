@@ -1,4 +1,4 @@
-"""The texts while they grow, and the cache of their keys and values.
+"""The unfinished texts of a generation, and the cache of their keys and values.
 
 The cache lives here, not in the model: two generations with one model do not disturb each other.
 """
@@ -20,13 +20,19 @@ from course_lib.objectives.collate import pad_to_longest
 def left_pad(
     rows: Sequence[Sequence[int]], pad: int = 0
 ) -> tuple[Int[Tensor, "B T"], Bool[Tensor, "B T"]]:
-    """Prompts of different lengths as one batch, padded so that all continue at one column.
+    """Prompts of different lengths as one batch, padded on the left so that all end in one column.
 
     Returns:
         The token ids, and the attention mask: True at the real tokens.
 
     Raises:
         CourseError: if a prompt is empty.
+
+    >>> ids, mask = left_pad([[5, 6, 7], [8]])
+    >>> ids.tolist()
+    [[5, 6, 7], [0, 0, 8]]
+    >>> mask.tolist()
+    [[True, True, True], [False, False, True]]
     """
     if not rows or not all(len(row) for row in rows):
         raise CourseError(
@@ -37,22 +43,23 @@ def left_pad(
 
 
 class State:
-    """The tokens so far, which of them are real, and the cache.
+    """The tokens so far, their attention mask, and the key-value cache.
 
-    Every prompt has `copies` rows, next to each other: one a beam, or one a text to draw. The
-    prompts of an encoder-decoder are its sources. They are read here, once, and each text begins
-    with the start token.
+    Every prompt has `copies` adjacent rows: one for each beam, or for each sampled text. The
+    prompts of an encoder-decoder are its sources. The encoder reads them here, once, and each text
+    begins with the start token.
 
     Args:
         model: a causal language model, or an encoder-decoder.
         ids: the prompts, padded on the left.
         attention_mask: True at the real tokens; by default all are.
-        max_new_tokens: how many columns the texts may grow by.
-        copies: rows for each prompt.
-        cache: keep keys and values; otherwise every step computes them all anew.
+        max_new_tokens: the largest number of tokens to add.
+        copies: the number of rows for each prompt.
+        cache: False computes the keys and values of all tokens again at every step.
 
     Raises:
-        CourseError: if the prompts are no batch of tokens, end in padding or have no room to grow.
+        CourseError: if the prompts are no batch of tokens, end in padding, or leave too few
+            positions for the new tokens.
     """
 
     def __init__(
@@ -90,10 +97,10 @@ class State:
         self.copies = copies
         self.length = self.prompt
         self.max_length = self.prompt + max_new_tokens
-        self.read = 0  # columns whose keys and values the cache holds
+        self.cached = 0  # columns whose keys and values are in the cache
         self.cache = KVCache(config.layers, self.max_length) if cache else None
 
-        # Room for the new tokens is made at once.
+        # Allocated once, with columns for the new tokens.
         self.text = nn.functional.pad(ids.repeat_interleave(copies, dim=0), (0, max_new_tokens))
         self.attention_mask: Tensor | None = None
         if attention_mask is not None and not attention_mask.all():
@@ -102,36 +109,36 @@ class State:
 
     @property
     def so_far(self) -> Int[Tensor, "B T"]:
-        """The prompts and what has been added to them."""
+        """The prompts with their new tokens."""
         return self.text[:, : self.length]
 
     @property
     def new_tokens(self) -> int:
-        """How many tokens have been added."""
+        """The number of tokens added to each prompt."""
         return self.length - self.prompt
 
     def logits(self) -> Float[Tensor, "B V"]:
-        """Next-token logits of every row, in float32. With a cache only what it lacks is read."""
-        # The copies of a prompt are still equal at the first step: read one of them.
+        """Next-token logits of every row, in float32. The model reads what is not yet cached."""
+        # At the first step all copies of a prompt are equal, so the model reads one of them.
         are_equal = self.cache is not None and self.length == self.prompt
-        every = self.copies if are_equal else 1
+        stride = self.copies if are_equal else 1
 
-        ids = self.text[::every, self.read : self.length]
+        ids = self.text[::stride, self.cached : self.length]
         if self.cache is not None:
-            self.read = self.length
+            self.cached = self.length
         mask = self.attention_mask
         if mask is not None:
-            mask = mask[::every, : self.length]
+            mask = mask[::stride, : self.length]
         with evaluating(self.modules), torch.no_grad():
             logits: Tensor = self.model(
                 ids, attention_mask=mask, cache=self.cache, loss_mask=_at_last(ids)
             )
         logits = logits.view(len(ids), -1).float()
-        if every == 1:
+        if stride == 1:
             return logits
 
-        # Now every copy gets its own keys and values.
-        rows = torch.arange(len(ids), device=ids.device).repeat_interleave(every)
+        # From now on the copies differ: each gets its own keys and values.
+        rows = torch.arange(len(ids), device=ids.device).repeat_interleave(stride)
         self._reorder_cache(rows)
         return logits.index_select(0, rows)
 
@@ -141,15 +148,15 @@ class State:
         self.length += 1
 
     def reorder(self, rows: Int[Tensor, " B"]) -> None:
-        """Continue with these rows instead; each takes the place of a row of the same prompt."""
+        """Row i becomes a copy of row rows[i], which must belong to the same prompt."""
         self.text = self.text.index_select(0, rows)
-        # The prompt's keys and values are the same in all its rows, so they stay.
+        # All rows of a prompt have equal keys and values up to its end, so only later ones move.
         self._reorder_cache(rows, since=self.prompt)
 
     def _reorder_cache(self, rows: Int[Tensor, " B"], since: int = 0) -> None:
         """Reorder the self-attention's keys and values, from the column `since` on.
 
-        Those of cross-attention stay: they have one row a source.
+        Those of cross-attention stay: they have one row for each source, not one for each copy.
         """
         if self.cache is not None:
             for layer in self.cache.own:
@@ -157,10 +164,10 @@ class State:
 
 
 def causal_config(model: nn.Module) -> StackConfig:
-    """The configuration of a language model that continues text.
+    """The configuration of a causal language model.
 
     Raises:
-        CourseError: if the model is none.
+        CourseError: if the model is not causal.
     """
     config = getattr(getattr(model, "stack", None), "config", None)
     if not isinstance(config, StackConfig) or not config.causal:
@@ -171,15 +178,15 @@ def causal_config(model: nn.Module) -> StackConfig:
 
 
 def check_positions(config: StackConfig, needed: int, subject: str) -> None:
-    """Refuse a text longer than the positions that a model has learned.
+    """Refuse a text that is longer than the position embeddings reach.
 
     Args:
-        config: the model's.
-        needed: tokens that are read.
-        subject: of the sentence in the message: "The prompt".
+        config: the model's configuration.
+        needed: the number of tokens that the model must read.
+        subject: the subject of the error's sentence, such as "The prompt".
 
     Raises:
-        CourseError: it is too long.
+        CourseError: if the model has fewer positions.
     """
     if config.max_length is not None and needed > config.max_length:
         raise CourseError(
@@ -188,7 +195,7 @@ def check_positions(config: StackConfig, needed: int, subject: str) -> None:
 
 
 def _check_mask(ids: Int[Tensor, "B T"], attention_mask: Tensor | None) -> None:
-    """Refuse a mask of another shape, and padding behind a prompt."""
+    """Refuse a mask of another shape, and padding after a prompt."""
     if attention_mask is None:
         return
     if attention_mask.shape != ids.shape:
@@ -202,9 +209,12 @@ def _check_mask(ids: Int[Tensor, "B T"], attention_mask: Tensor | None) -> None:
 
 
 def _at_last(ids: Int[Tensor, "B T"]) -> Bool[Tensor, "B T"] | None:
-    """Where logits are wanted: the output matrix is large, and only the last position matters."""
+    """A loss mask with True at the last position, so that the large output matrix is used once.
+
+    None where there is only one position, which saves the indexing.
+    """
     if ids.shape[1] == 1:
         return None
-    wanted = torch.zeros_like(ids, dtype=torch.bool)
-    wanted[:, -1] = True
-    return wanted
+    is_last = torch.zeros_like(ids, dtype=torch.bool)
+    is_last[:, -1] = True
+    return is_last

@@ -1,4 +1,4 @@
-"""Text in, text out: what a model reads of a prompt, and how it writes to the screen."""
+"""Text in, text out: prompts to token ids, and generated tokens to text as they come."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -11,24 +11,25 @@ from course_lib.errors import CourseError
 from course_lib.generation.sampling import stream
 from course_lib.model.seq2seq import Seq2SeqLM
 
-HALF = "\N{REPLACEMENT CHARACTER}"  # stands for a character of which a byte is still missing
+# Decoding gives this character where the last bytes of a character are not yet generated.
+INCOMPLETE = "\N{REPLACEMENT CHARACTER}"
 
 
 def encode_prompts(
     model: nn.Module, tokenizer: Tokenizer, prompts: Sequence[str]
 ) -> list[list[int]]:
-    """What a model reads of each prompt.
+    """The token ids of each prompt.
 
-    A causal model goes on with the text, which begins with the start token of documents. An
-    encoder reads a source as it did in training: with the tokenizer's special tokens around it.
+    A causal model gets the start token of documents and then the prompt's tokens. An encoder gets
+    the prompt with the tokenizer's special tokens around it, as in training.
 
     Args:
-        model: causal, or an encoder-decoder.
-        tokenizer: the model's.
+        model: a causal model or an encoder-decoder.
+        tokenizer: the model's tokenizer.
         prompts: the texts.
 
     Raises:
-        CourseError: if there is neither a prompt nor a start token.
+        CourseError: if a prompt is empty and the tokenizer has no start token.
     """
     if isinstance(model, Seq2SeqLM):
         rows = tokenizer.ids(prompts)
@@ -41,46 +42,50 @@ def encode_prompts(
 
 
 def start_tokens(tokenizer: Tokenizer) -> list[int]:
-    """The token that stands before the documents of the course's models, if there is one."""
+    """The first token of a document: bos, else cls, else eos as in GPT-2. Empty without any."""
     vocab = tokenizer.vocab
     return [i for i in (vocab.bos, vocab.cls, vocab.eos) if i is not None][:1]
 
 
 def end_token(model: nn.Module, tokenizer: Tokenizer) -> int | None:
-    """The token that ends a text: of an encoder-decoder the last of the frame around its texts."""
+    """The token that ends a text.
+
+    An encoder-decoder learned to write what its tokenizer puts after every text, so that token ends
+    its texts: BART's and T5's `</s>`, or [SEP].
+    """
     if isinstance(model, Seq2SeqLM):
-        frame = tokenizer.encode("").ids
-        if frame:
-            return frame[-1]
+        special_tokens = tokenizer.encode("").ids
+        if special_tokens:
+            return special_tokens[-1]
     return tokenizer.vocab.eos
 
 
 def until(text: str, stop: Sequence[str]) -> str:
-    """The text up to the first of the marks.
+    """The text up to the first stop string.
 
     >>> until("Paris.\\nThe capital", ["\\n", "capital"])
     'Paris.'
     """
-    for mark in stop:
-        text = text.split(mark, 1)[0]
+    for string in stop:
+        text = text.split(string, 1)[0]
     return text
 
 
 def stream_text(
     model: nn.Module, tokenizer: Tokenizer, prompt: str, *, stop: Sequence[str] = (), **options: Any
 ) -> Iterator[str]:
-    """A text piece by piece, as it is written.
+    """Generate a text and yield it in parts, as soon as each is certain.
 
     Args:
-        model: a causal model goes on with the prompt, and its text begins with it. An
-            encoder-decoder reads the prompt, and writes a text of its own.
-        tokenizer: the model's.
-        prompt: the text that it reads.
-        stop: marks that end the text; none of them is written.
-        options: those of `stream` (max_new_tokens, do_sample, top_p, generator, ...).
+        model: a causal model continues the prompt, and the text begins with the prompt. An
+            encoder-decoder reads the prompt as its source, and the text is its target.
+        tokenizer: the model's tokenizer.
+        prompt: the text to read.
+        stop: strings that end the text; the text stops before them.
+        options: the options of `stream` (max_new_tokens, do_sample, top_p, generator, ...).
 
     Raises:
-        CourseError: if a mark is empty, or the model cannot go on with the prompt.
+        CourseError: if a stop string is empty, or the prompt cannot be encoded.
     """
     if "" in stop:
         raise CourseError("A mark that ends a text has at least one character.")
@@ -92,27 +97,31 @@ def stream_text(
         eos=end_token(model, tokenizer),
         **options,
     )
-    written = [] if isinstance(model, Seq2SeqLM) else list(ids)
-    return _pieces(tokenizer, written, (int(step.token[0]) for step in steps), stop)
+    prompt_ids = [] if isinstance(model, Seq2SeqLM) else list(ids)
+    return _decode_stream(tokenizer, prompt_ids, (int(step.token[0]) for step in steps), stop)
 
 
-def _pieces(
-    tokenizer: Tokenizer, written: list[int], tokens: Iterator[int], stop: Sequence[str]
+def _decode_stream(
+    tokenizer: Tokenizer, prompt_ids: list[int], new_ids: Iterator[int], stop: Sequence[str]
 ) -> Iterator[str]:
-    """The text of what is written and then of each token; it waits where a mark may begin."""
-    before = len(tokenizer.decode(written))  # no mark is searched in the prompt
+    """Decode the prompt and the new tokens, and hold back what may be part of a stop string.
+
+    All tokens are decoded at every step, because a token's text can depend on its neighbours.
+    """
+    ids = list(prompt_ids)
+    prompt_length = len(tokenizer.decode(ids))  # a stop string in the prompt does not count
     longest = max(map(len, stop), default=1)
     shown = 0
     text = ""
-    for token in tokens:
-        written.append(token)
-        text = tokenizer.decode(written)
-        end = before + len(until(text[before:], stop))
+    for new_id in new_ids:
+        ids.append(new_id)
+        text = tokenizer.decode(ids)
+        end = prompt_length + len(until(text[prompt_length:], stop))
         if end < len(text):
             yield text[shown:end]
             return
-        ready = len(text) - (longest - 1)  # what follows may be a part of a mark
-        if ready > shown and not text.endswith(HALF):
+        ready = len(text) - (longest - 1)  # the rest may begin a stop string
+        if ready > shown and not text.endswith(INCOMPLETE):
             yield text[shown:ready]
             shown = ready
-    yield text[shown:].rstrip(HALF)
+    yield text[shown:].rstrip(INCOMPLETE)

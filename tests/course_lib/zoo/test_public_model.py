@@ -101,7 +101,7 @@ def test_no_place_has_it(small: dict[str, bytes], tmp_path: Path) -> None:
         path.unlink()
     with pytest.raises(CourseError, match=r"the hub: .*first==1\.0: .*second==1\.0: "):
         zoo.fetch("small")
-    assert list((tmp_path / "cache").iterdir()) == []
+    assert not (tmp_path / "cache").exists()  # what was made on the way is removed
 
 
 def test_another_file_is_refused_by_name(
