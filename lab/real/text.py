@@ -26,7 +26,7 @@ import typer
 from torch import nn
 
 from course_lib import data, zoo
-from course_lib.analysis.evaluation import Blank, fill_in_accuracy, restore_accuracy
+from course_lib.analysis.copy_probe import Blank, fill_in_accuracy, restore_accuracy
 from course_lib.data.batches import CorruptedBatches
 from course_lib.data.token_store import encode_corpus
 from course_lib.data.tokenizers import Tokenizer

@@ -11,7 +11,7 @@ from typing import Any
 from torch import nn
 
 from course_lib import zoo
-from course_lib.analysis.evaluation import Blank
+from course_lib.analysis.copy_probe import Blank
 from course_lib.errors import CourseError
 from course_lib.files import read_json, write_json
 from course_lib.objectives.losses import Loss

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from course_lib import families, objectives, zoo
-from course_lib.analysis import evaluation
+from course_lib.analysis import copy_probe, evaluation
 from course_lib.data.stream_batches import StreamBatches
 from course_lib.data.tokenizers import Tokenizer, add_sentinels, train_bpe, train_wordpiece
 from course_lib.families import bert, electra
@@ -357,12 +357,12 @@ class Run(TrainingJob):
         """The copy probe; for ELECTRA what both models get right."""
         if isinstance(model, electra.Electra):
             return evaluation.detection(model, self.heldout)
-        fill: Callable[..., float] = evaluation.fill_in_accuracy
+        fill: Callable[..., float] = copy_probe.fill_in_accuracy
         if isinstance(model, seq2seq.Seq2SeqLM):
             signs = (
                 self.tokenizer.vocab.sentinels if self.recipe.objective == "span_corrupted" else ()
             )
-            fill = partial(evaluation.restore_accuracy, sentinels=signs)
+            fill = partial(copy_probe.restore_accuracy, sentinels=signs)
         reader: Any = model.student if isinstance(model, distill.Distilled) else model
         return {kind: fill(reader, self.tokenizer, blanks) for kind, blanks in self.blanks.items()}
 

@@ -14,7 +14,7 @@ from torch import nn
 
 from course_lib import zoo
 from course_lib.analysis import analogies, evaluation
-from course_lib.analysis.evaluation import Blank
+from course_lib.analysis.copy_probe import Blank
 from course_lib.analysis.sts import sts
 from course_lib.data.embedders import WordAverage
 from course_lib.data.word_batches import BiLMBatches, WordsOf

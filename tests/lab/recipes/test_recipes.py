@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from course_lib.analysis.evaluation import Blank, fill_in_accuracy
+from course_lib.analysis.copy_probe import Blank, fill_in_accuracy
 from course_lib.data.tokenizers import Tokenizer, train_bpe, train_wordpiece
 from course_lib.errors import CourseError
 from course_lib.families import preset

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from course_lib import zoo
-from course_lib.analysis import evaluation
+from course_lib.analysis import copy_probe, evaluation
 from course_lib.data.embedders import SentenceEncoder
 from course_lib.data.tokenizers import Tokenizer, add_sentinels, train_wordpiece
 from course_lib.errors import CourseError
@@ -282,18 +282,18 @@ def test_an_encoder_decoder_is_asked_for_a_word_by_one_sign(marked: bool) -> Non
     plain = train_wordpiece(["anna sold the sled to ivor ."] * 9 + ["b o"], 40)
     words = add_sentinels(plain, 3) if marked else plain
     signs = words.vocab.sentinels if marked else ()
-    blank = evaluation.Blank("anna sold the sled . ", "bob", " sold the sled .")
+    blank = copy_probe.Blank("anna sold the sled . ", "bob", " sold the sled .")
     pieces = words.ids(["bob"], special=False)[0]
     assert len(pieces) > 1
     right = Restorer(pieces, words.vocab.size)
-    assert evaluation.restore_accuracy(right, words, [blank, blank], sentinels=signs) == 1  # type: ignore[arg-type]
+    assert copy_probe.restore_accuracy(right, words, [blank, blank], sentinels=signs) == 1  # type: ignore[arg-type]
     read, fed = (ids[0].tolist() for ids in right.seen)
     sign = signs[0] if marked else words.vocab.mask
     assert read.count(sign) == 1 and not set(pieces[1:]) & set(read)
     assert fed[0] == 2 and [i for i in fed if i in pieces] == pieces[: len(fed)]
     assert fed[1] == (sign if marked else words.vocab.cls)
     wrong = Restorer([*pieces[:-1], words.vocab.sep or 0], words.vocab.size)
-    assert evaluation.restore_accuracy(wrong, words, [blank], sentinels=signs) == 0  # type: ignore[arg-type]
+    assert copy_probe.restore_accuracy(wrong, words, [blank], sentinels=signs) == 0  # type: ignore[arg-type]
 
 
 def test_detection_counts_real_tokens_only() -> None:
