@@ -159,7 +159,7 @@ class State:
         Those of cross-attention stay: they have one row for each source, not one for each copy.
         """
         if self.cache is not None:
-            for layer in self.cache.own:
+            for layer in self.cache.attn:
                 layer.reorder(rows, since=since)
 
 

@@ -1,4 +1,4 @@
-"""The forward path: one Transformer core, and a configuration for each model.
+"""The models: one Transformer, and a configuration for each published model.
 
 Read `transformer.py` first.
 """

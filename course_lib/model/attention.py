@@ -1,4 +1,4 @@
-"""Attention: every query takes a mean of the values, weighted by how well it matches their keys.
+"""Attention: each query gets a mean of the values, weighted by how well it matches their keys.
 
 softmax(q k^T / sqrt(Dh)) v        (Vaswani et al. 2017, equation 1)
 """
@@ -33,12 +33,13 @@ def scaled_dot_product_attention(
     Args:
         q: queries.
         k: keys.
-        v: values, one a key.
-        mask: True = may attend. A query that may attend to nothing attends to everything alike.
+        v: values, one for each key.
+        mask: True = may attend. If a query may attend to nothing, it attends to all keys
+            with the same weight.
         bias: added to the scores.
         scale: factor on q k^T; by default 1 / sqrt(Dh).
         on_scores: applied to the scores before the softmax, to look at or change them.
-        on_probs: applied to the weights before they meet the values (dropout, for one).
+        on_probs: applied to the weights before they multiply the values, for example dropout.
 
     Returns:
         The weighted means of the values, and the weights.
@@ -57,10 +58,10 @@ def scaled_dot_product_attention(
     if bias is not None:
         scores = scores + bias
     if mask is not None:
-        # A number so low that the softmax makes it 0.
+        # After the softmax, this score is a weight of 0.
         lowest = torch.finfo(scores.dtype).min
-        # Added, not filled into the scores: a sum's backward pass is free, and the scores of a
-        # query that may attend to nothing keep their gradients.
+        # We add it instead of overwriting the scores: a sum's backward pass costs nothing, and the
+        # scores of a query that may attend to nothing keep their gradients.
         penalty = torch.zeros(mask.shape, dtype=scores.dtype, device=scores.device)
         scores = scores + penalty.masked_fill(~mask, lowest)
 
@@ -74,66 +75,67 @@ def scaled_dot_product_attention(
 
 @dataclass
 class PositionInfo:
-    """Positions of queries and keys, and the scheme that reads them.
+    """Positions of queries and keys, and the scheme that uses them.
 
-    Made once a forward pass; all layers with the same attention pattern use it.
+    Each forward pass makes one, for all layers with the same attention pattern.
 
     Attributes:
         scheme: how positions enter the attention.
         queries: the position of each query.
         keys: the position of each key.
-        bias: what the scheme adds to the scores where no query is asked for; made here by default.
+        bias: what the scheme adds to the scores if it does not need the queries for that; computed
+            here by default.
     """
 
     scheme: Position
     queries: Int[Tensor, "#B Tq"]
     keys: Int[Tensor, "#B Tk"]
-    # FSDP copies this record with `dataclasses.replace`, so every field can be given.
+    # A field of __init__, because FSDP copies this object with `dataclasses.replace`.
     bias: Tensor | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        # Here and not in the blocks, whose work may be done twice (`recompute`).
+        # Not in the blocks: `recompute` runs each block twice.
         if self.bias is None and not self.scheme.scores_use_query:
             self.bias = self.scheme.scores(None, self.queries, self.keys)
 
     def scores(
-        self, q: Float[Tensor, "B H Tq Dh"], k: Float[Tensor, "B H Tk Dh"], own: nn.Module | None
+        self, q: Float[Tensor, "B H Tq Dh"], k: Float[Tensor, "B H Tk Dh"], layer: nn.Module | None
     ) -> Float[Tensor, "#B H Tq Tk"] | None:
         """What the scheme adds to the scores.
 
         Args:
             q: queries.
             k: keys.
-            own: what the scheme has learned for this layer alone (`positions.in_layer`).
+            layer: the weights that the scheme has in this layer (`positions.in_layer`).
         """
         if self.scheme.scores_use_query:
-            return self.scheme.scores(q, self.queries, self.keys, k, own)
+            return self.scheme.scores(q, self.queries, self.keys, k, layer)
         return self.bias
 
 
 class Attention(nn.Module):
     """Multi-head attention (Vaswani et al. 2017, section 3.2.2).
 
-    `scores` and `probs` are identities: put a hook on them to see what is attended to. Without a
-    hook the fused kernel, which never forms them, takes the place of the formula.
+    `scores` and `probs` are identities: put a hook on them to read the scores and the weights.
+    Without a hook, a fused kernel computes the output and never forms them.
     """
 
     def __init__(self, config: StackConfig) -> None:
         super().__init__()
-        inner = config.heads * config.dh  # of all heads side by side; D in most models
+        inner = config.heads * config.dh  # width of all heads together; D in most models
         self.heads = config.heads
         self.dh = config.dh
         self.factor = config.score_factor
         self.dropout = config.attention_dropout
         self.q = nn.Linear(config.width, inner, bias=config.bias)
-        # A bias of the keys adds one number to all scores of a query, which the softmax undoes.
-        # DeBERTa leaves it out.
+        # A bias of the keys adds the same number to all scores of a query, so the softmax does not
+        # change. DeBERTa has no such bias.
         key_bias = config.bias and not isinstance(config.position, Disentangled)
         self.k = nn.Linear(config.width, inner, bias=key_bias)
         self.v = nn.Linear(config.width, inner, bias=config.bias)
         self.out = nn.Linear(inner, config.width, bias=config.bias)
-        # The weights that a position scheme has in this layer; only DeBERTa's has some. Every saved
-        # DeBERTa has this name in its weights (`attn.position.k.weight`).
+        # The weights that the position scheme has in this layer; None except in DeBERTa. Saved
+        # DeBERTas contain this name (`attn.position.k.weight`), so it must not change.
         self.position = in_layer(config)
         self.scores = nn.Identity()
         self.probs = nn.Identity()
@@ -152,11 +154,12 @@ class Attention(nn.Module):
 
         Args:
             x: the vectors that attend.
-            source: the vectors attended to: x in self-attention, the memory in cross-attention.
+            source: the vectors that x attends to. In self-attention this is x itself, in
+                cross-attention the encoder's output.
             mask: True = may attend; all may by default.
-            is_causal: in place of `mask=masks.causal(Tq)`, which the fused kernel has built in.
-            positions: None in cross-attention.
-            cache: earlier keys and values; extended in place.
+            is_causal: True has the effect of `mask=masks.causal(Tq)`, without making that mask.
+            positions: positions of queries and keys; None in cross-attention.
+            cache: keys and values of earlier tokens; those of the new tokens are appended in place.
         """
         q = self._split(self.q(x))  # B H Tq Dh
         if self.factor != 1.0:
@@ -169,15 +172,13 @@ class Attention(nn.Module):
         if positions is not None:
             bias = positions.scores(q, k, self.position)  # B H Tq Tk
 
-        if kernels.use_attention(q, k) and not self._is_watched(positions):
-            # One fused operation, which never forms the scores.
+        if kernels.use_attention(q, k) and not self._needs_weights(positions):
             dropout = self.dropout if self.training else 0.0
             y = kernels.attention(
                 q, k, v, mask=mask, bias=bias, is_causal=is_causal, dropout=dropout
             )
         else:
-            # The formula, step by step. It knows a causal mask as a mask only.
-            if is_causal:
+            if is_causal:  # the formula has no shortcut for it
                 mask = masks.causal(q.shape[2], k.shape[2], q.device)
             y, weights = scaled_dot_product_attention(
                 q,
@@ -185,47 +186,46 @@ class Attention(nn.Module):
                 v,
                 mask=mask,
                 bias=bias,
-                scale=1.0,  # q is scaled already
+                scale=1.0,  # q is already scaled
                 on_scores=self.scores,
                 on_probs=self._drop,
             )
             if positions is not None:
-                # Shaw's scheme adds to the values, too; the others add 0.
+                # Shaw's scheme adds a vector here; the others add 0.
                 y = y + positions.scheme.values(weights, positions.queries, positions.keys)
         y = y.transpose(1, 2).flatten(2)  # B H Tq Dh -> B Tq H*Dh: the heads side by side
         return self.out(y)  # B Tq D
 
     def _split(self, x: Float[Tensor, "B T HDh"]) -> Float[Tensor, "B H T Dh"]:
-        """Cut a projection into heads."""
         return x.view(*x.shape[:-1], self.heads, self.dh).transpose(1, 2)
 
     def _keys_values(
         self, source: Tensor, positions: PositionInfo | None, cache: LayerCache | None
     ) -> tuple[Tensor, Tensor]:
-        """Keys and values [B, H, Tk, Dh] of the source and of the cache."""
-        # The memory's keys and values are the same at every step.
+        """Keys and values [B, H, Tk, Dh] of all tokens, from the cache and from the source."""
+        # Cross-attention: the encoder's output is the same at every step, and so are its keys.
         if cache is not None and cache.fixed and cache.k is not None and cache.v is not None:
             return cache.k, cache.v
 
         k = self._split(self.k(source))
         v = self._split(self.v(source))
         if positions is not None:
-            # The cache holds keys that are rotated already, so only the new ones are.
-            new = k.shape[2]
-            k = positions.scheme.rotate(k, positions.keys[:, -new:])
+            # The keys in the cache are already rotated. The new tokens are the last positions.
+            new_tokens = k.shape[2]
+            k = positions.scheme.rotate(k, positions.keys[:, -new_tokens:])
         if cache is None:
             return k, v
         return cache.extend(k, v)
 
     def _drop(self, probs: Float[Tensor, "B H Tq Tk"]) -> Float[Tensor, "B H Tq Tk"]:
-        """Dropout on the weights, behind the hooks of `probs`."""
+        """Dropout on the weights. The hooks of `probs` see the weights before dropout."""
         probs = self.probs(probs)
         if not self.training or self.dropout == 0:
             return probs
         return F.dropout(probs, self.dropout)
 
-    def _is_watched(self, positions: PositionInfo | None) -> bool:
-        """Whether a hook or the position scheme needs the scores or weights themselves."""
+    def _needs_weights(self, positions: PositionInfo | None) -> bool:
+        """Whether a hook or the position scheme reads the scores or weights."""
         if self.scores._forward_hooks or self.probs._forward_hooks:
             return True
         return positions is not None and positions.scheme.changes_values

@@ -1,8 +1,8 @@
-"""Keys and values that attention has computed already, so that a new token costs one column.
+"""Keys and values of earlier tokens, so that generation computes those of the new token only.
 
-LayerCache     of one attention
-BlockCache     of one block: its self-attention and its cross-attention
-KVCache        of a whole stack
+LayerCache     holds the keys and values of one attention
+BlockCache     holds two of them: the block's self-attention and cross-attention
+KVCache        holds those of all blocks of a stack
 """
 
 from typing import NamedTuple
@@ -10,37 +10,39 @@ from typing import NamedTuple
 from jaxtyping import Int
 from torch import Tensor
 
-from course_lib.model.kernels import Columns
+from course_lib.model.kernels import GrowingBuffer
 
 
 class LayerCache:
     """The keys and values that one attention has already computed, [B, H, T, Dh] each.
 
     Args:
-        fixed: written once and then only read, as cross-attention's memory.
-        columns: tokens to make room for at once (`kernels.Columns`).
+        fixed: True for cross-attention. The keys and values of the memory are written once and
+            then only read.
+        capacity: number of tokens to allocate memory for at first (`kernels.GrowingBuffer`).
     """
 
-    def __init__(self, fixed: bool = False, columns: int = 0) -> None:
+    def __init__(self, fixed: bool = False, capacity: int = 0) -> None:
         self.fixed = fixed
         self.k: Tensor | None = None
         self.v: Tensor | None = None
-        self._more_k = Columns(columns)
-        self._more_v = Columns(columns)
+        self._k_buffer = GrowingBuffer(capacity)
+        self._v_buffer = GrowingBuffer(capacity)
 
     def extend(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Append new keys and values along T; return all so far."""
-        self.k = self._more_k.append(self.k, k)
-        self.v = self._more_v.append(self.v, v)
+        self.k = self._k_buffer.append(self.k, k)
+        self.v = self._v_buffer.append(self.v, v)
         return self.k, self.v
 
     def reorder(self, rows: Int[Tensor, " B"], since: int = 0) -> None:
         """Keep, repeat or permute batch rows.
 
         Args:
-            rows: the old number of each new row.
-            since: columns before this one are the same in the old and the new row, and stay.
-                Then B does not change, either.
+            rows: for each new row, the index of the old row that it copies. [1, 1, 0] makes rows
+                1, 1 and 0 of the old batch rows 0, 1 and 2 of the new one.
+            since: tokens before this position are the same in the old and in the new row, and are
+                not copied. The number of rows must then stay the same.
         """
         if self.k is None or self.v is None:
             return
@@ -54,9 +56,9 @@ class LayerCache:
 
 
 class BlockCache(NamedTuple):
-    """The caches of one block: its self-attention's and its cross-attention's."""
+    """The caches of one block's two attentions, named as the attentions of `layers.Block` are."""
 
-    own: LayerCache
+    attn: LayerCache
     cross: LayerCache
 
 
@@ -65,24 +67,24 @@ class KVCache:
 
     Args:
         layers: L.
-        columns: tokens to make room for at once.
+        capacity: number of tokens to allocate memory for at first.
     """
 
-    def __init__(self, layers: int, columns: int = 0) -> None:
-        self.own = [LayerCache(columns=columns) for _ in range(layers)]
+    def __init__(self, layers: int, capacity: int = 0) -> None:
+        self.attn = [LayerCache(capacity=capacity) for _ in range(layers)]
         self.cross = [LayerCache(fixed=True) for _ in range(layers)]
 
     @property
     def length(self) -> int:
-        """The number of tokens held."""
-        first = self.own[0].k
+        """The number of tokens in the cache."""
+        first = self.attn[0].k
         return 0 if first is None else first.shape[2]
 
     def layer(self, number: int) -> BlockCache:
         """The caches of one block."""
-        return BlockCache(self.own[number], self.cross[number])
+        return BlockCache(self.attn[number], self.cross[number])
 
     def reorder(self, rows: Int[Tensor, " B"]) -> None:
         """Keep, repeat or permute batch rows (beam search)."""
-        for layer in self.own + self.cross:
+        for layer in self.attn + self.cross:
             layer.reorder(rows)

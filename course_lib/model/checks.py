@@ -1,4 +1,4 @@
-"""Checks of what a model is given."""
+"""Checks of a model's inputs."""
 
 from jaxtyping import Int
 from torch import Tensor
@@ -7,7 +7,13 @@ from course_lib.errors import CourseError
 
 
 def check_ids(ids: Int[Tensor, "*N"], size: int) -> None:
-    """Refuse ids outside a vocabulary of this size. A GPU would only say "device-side assert".
+    """Refuse token ids that are not in the vocabulary.
+
+    PyTorch's own error is hard to read; on a GPU it is only "device-side assert".
+
+    Args:
+        ids: token ids.
+        size: size of the vocabulary.
 
     Raises:
         CourseError: an id is negative, or `size` or more.

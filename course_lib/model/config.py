@@ -17,7 +17,7 @@ class NoPosition:
 
 @dataclass(frozen=True)
 class Learned:
-    """One trained vector a position (Gehring et al. 2017; BERT, GPT)."""
+    """One trained vector for each position (Gehring et al. 2017; BERT, GPT)."""
 
     length: int = 512  # number of positions: no sequence may be longer
 
@@ -33,7 +33,7 @@ class Sinusoidal:
 class Rope:
     """Queries and keys are turned by an angle that grows with the position (Su et al. 2021)."""
 
-    base: float = 10000.0  # pair i of components turns by base^(-2i / Dh) a position
+    base: float = 10000.0  # pair i of components turns by base^(-2i / Dh) per position
     # Which components are a pair. True: 0 with 1, 2 with 3, ..., as in the paper.
     # False: i with i + Dh/2, as in GPT-NeoX.
     interleaved: bool = False
@@ -43,7 +43,7 @@ class Rope:
 class T5Buckets:
     """A trained number for each head and bucket of distances (Raffel et al. 2020, section 2.1)."""
 
-    buckets: int = 32  # number of buckets: near distances have one each, far ones share
+    buckets: int = 32  # number of buckets: each near distance has its own, far distances share
     max_distance: int = 128  # from here on all distances share the last bucket
     # Whether left and right have buckets of their own. None: yes, unless the stack is causal.
     bidirectional: bool | None = None
@@ -53,7 +53,7 @@ class T5Buckets:
 class Shaw:
     """Trained vectors for distances, added to keys and values (Shaw et al. 2018, section 3.2)."""
 
-    clip: int = 16  # larger distances count as this one
+    clip: int = 16  # a larger distance is treated as this one
 
 
 @dataclass(frozen=True)
@@ -75,17 +75,17 @@ class Disentangled:
 
 @dataclass(frozen=True)
 class Global:
-    """A token may attend to all others (in a causal stack: to those before it)."""
+    """A token may attend to all tokens. In a causal stack: to itself and all before it."""
 
-    rope_base: float | None = None  # the rotary base of these layers; None: that of `Rope`
+    rope_base: float | None = None  # rotary base of these layers; None: the base of `Rope`
 
 
 @dataclass(frozen=True)
 class Window:
-    """A token attends to near ones only (Beltagy et al. 2020, section 3.1)."""
+    """A token may attend to nearby tokens only (Beltagy et al. 2020, section 3.1)."""
 
-    size: int  # the farthest positions on either side that it sees
-    rope_base: float | None = None  # the rotary base of these layers; None: that of `Rope`
+    size: int  # the largest distance, to the left and to the right
+    rope_base: float | None = None  # rotary base of these layers; None: the base of `Rope`
 
 
 AttentionPattern = Global | Window
@@ -94,11 +94,13 @@ _PATTERNS: dict[str, type[Any]] = {"Global": Global, "Window": Window}
 PositionConfig = NoPosition | Learned | Sinusoidal | Rope | T5Buckets | Shaw | Alibi | Disentangled
 _POSITIONS: dict[str, type[Any]] = {kind.__name__: kind for kind in get_args(PositionConfig)}
 
-# Their functions stand in `layers.ACTIVATIONS`, their public names in `families.fields`.
+# `layers.ACTIVATIONS` has the functions, `families.fields` the names in public config.json files.
 Activation = Literal["relu", "gelu", "gelu_tanh", "silu"]
-# What one vector of a text is: that of the first token, of the last, the mean, the largest values.
+# How the token vectors of a text become one vector: take the first token's or the last token's, or
+# the mean or the maximum over all tokens.
 Pool = Literal["first", "last", "mean", "max"]
-# Of task: a label for a text, for two texts, for each token; one of N texts; an answer span.
+# Kind of task: a label for one text, for two texts or for each token; the best of N texts; or the
+# span of a text that answers a question.
 Kind = Literal["single", "pair", "tagging", "choice", "span"]
 
 
@@ -107,10 +109,10 @@ class EmbedConfig:
     """How token ids become vectors."""
 
     vocab: int  # V: number of different tokens
-    # E: width of the token vectors, if a layer projects them to D (ALBERT).
+    # E: width of the token vectors. None: D. If given, a linear layer projects E to D (ALBERT).
     width: int | None = None
-    segments: int = 0  # kinds of segment; BERT has two, for the first and the second text
-    norm: bool = False  # whether the sum of token, segment and position vector gets a norm
+    segments: int = 0  # number of segments; BERT has two, for the first and the second text
+    norm: bool = False  # normalise the sum of token, segment and position vector (BERT)
     scale: float = 1.0  # factor on the token vectors (sqrt(D) in the 2017 Transformer)
 
 
@@ -123,24 +125,26 @@ class StackConfig:
     width: int  # D: width of the hidden states
     layers: int  # L: number of blocks
     heads: int  # H: attention heads of each block
-    hidden: int  # width inside of the feed-forward, often 4 D
+    hidden: int  # width between the two layers of the feed-forward, often 4 D
 
     # Who attends to whom
     position: PositionConfig = field(default_factory=Learned)  # how the model knows the order
-    causal: bool = False  # whether a token sees only what came before (decoders)
-    # One pattern a layer, repeated from the start until all layers have one.
+    causal: bool = False  # a token sees itself and earlier tokens only (decoders)
+    # One pattern per layer. A shorter tuple repeats: (Global(), Window(64), Window(64)) makes every
+    # third layer global, from the first.
     attention: tuple[AttentionPattern, ...] = (Global(),)
 
     # Norms
-    # post: behind each residual sum (2017, BERT, GPT-1); pre: before each part (GPT-2, T5)
+    # post: after each residual sum (2017, BERT, GPT-1); pre: before attention and before the
+    # feed-forward (GPT-2, T5)
     norm: Literal["pre", "post"] = "post"
-    first_norm: bool = True  # False: none before the first attention (ModernBERT)
-    final_norm: bool = False  # one more after the last block (GPT-2, T5)
+    first_norm: bool = True  # False: no norm before the first attention (ModernBERT)
+    final_norm: bool = False  # one more norm after the last block (GPT-2, T5)
     rms: bool = False  # RMSNorm instead of LayerNorm (T5)
     eps: float = 1e-5  # added under the root of a norm, so that nothing is divided by 0
 
     # Parts of a block
-    bias: bool = True  # in Linears and LayerNorms; T5 has none
+    bias: bool = True  # linear layers and LayerNorms have a bias; T5 has none
     activation: Activation = "gelu"  # between the two layers of the feed-forward
     gated: bool = False  # the feed-forward multiplies by a second projection (T5 1.1)
     head_width: int | None = None  # Dh; None: D / H
@@ -151,10 +155,10 @@ class StackConfig:
     # Training
     dropout: float = 0.1  # on the embedding and on what a block adds to the residual
     attention_dropout: float = 0.1  # on the attention weights
-    activation_dropout: float = 0.0  # inside of the feed-forward (BART)
-    embed_dropout: float | None = None  # on the embedding (GPT-2), by default `dropout`
+    activation_dropout: float = 0.0  # after the activation of the feed-forward (BART)
+    embed_dropout: float | None = None  # on the embedding (GPT-2); None: the same as `dropout`
     init_std: float = 0.02  # standard deviation of the initial weights
-    scaled_init: bool = False  # smaller initial weights on what flows into the residual (GPT-2)
+    scaled_init: bool = False  # smaller initial weights where a layer adds to the residual (GPT-2)
 
     def __post_init__(self) -> None:
         self._check_sizes()
@@ -219,21 +223,24 @@ class StackConfig:
 
     @property
     def terms(self) -> int:
-        """The number of products in a score: one, and one for each term of DeBERTa's."""
+        """The number of dot products that are summed in a score: 1, or up to 3 in DeBERTa."""
         if not isinstance(self.position, Disentangled):
             return 1
         return 1 + self.position.content_to_position + self.position.position_to_content
 
     @property
     def score_factor(self) -> float:
-        """The factor on the scores: 1 / sqrt(Dh), or 1 / sqrt(3 Dh) for DeBERTa's three terms."""
+        """The factor on the scores: 1 / sqrt(Dh), or 1 / sqrt(3 Dh) for DeBERTa's 3 products."""
         if not self.scale:
             return 1.0
         return (self.terms * self.dh) ** -0.5
 
 
 def flatten(config: Any, prefix: str = "") -> dict[str, Any]:
-    """Every leaf of a nested config by its dotted name; a position scheme also says its `kind`."""
+    """Every field of a nested config by its dotted name.
+
+    "position" is the name of the scheme's class, "position.length" a field of that scheme.
+    """
     leaves: dict[str, Any] = {}
     for item in fields(config):
         name = prefix + item.name
@@ -248,9 +255,9 @@ def flatten(config: Any, prefix: str = "") -> dict[str, Any]:
 
 
 def diff(a: StackConfig, b: StackConfig) -> dict[str, tuple[Any, Any]]:
-    """What two models differ in: dotted field name -> (value in a, value in b).
+    """The fields in which two models differ: dotted name -> (value in a, value in b).
 
-    The value is None where one of them has no such field.
+    A value is None where that model has no such field.
 
     >>> small = StackConfig(EmbedConfig(vocab=100), width=8, layers=2, heads=2, hidden=32)
     >>> deep = StackConfig(EmbedConfig(vocab=100), width=8, layers=4, heads=2, hidden=32)
@@ -269,9 +276,24 @@ def diff(a: StackConfig, b: StackConfig) -> dict[str, tuple[Any, Any]]:
     return differences
 
 
-# Fields that came later. They are written only where they differ from their default, so that the
-# files of models that have no use for them stay as they were.
-_LATER = {
+def with_dropout(config: StackConfig, rate: float) -> StackConfig:
+    """The same model with this dropout rate instead of its own rates.
+
+    `activation_dropout` stays 0 where the model has none.
+    """
+    activation_dropout = rate if config.activation_dropout else 0.0
+    return replace(
+        config,
+        dropout=rate,
+        attention_dropout=rate,
+        activation_dropout=activation_dropout,
+        embed_dropout=None,
+    )
+
+
+# Fields that StackConfig got after the first checkpoints were saved. `to_dict` writes them only if
+# they differ from their default, so that the config files of older models do not change.
+_ADDED_FIELDS = {
     "attention": (Global(),),
     "first_norm": True,
     "activation_dropout": 0.0,
@@ -279,24 +301,12 @@ _LATER = {
 }
 
 
-def with_dropout(config: StackConfig, rate: float) -> StackConfig:
-    """The same model with one rate of dropout everywhere it has some."""
-    inside = rate if config.activation_dropout else 0.0
-    return replace(
-        config,
-        dropout=rate,
-        attention_dropout=rate,
-        activation_dropout=inside,
-        embed_dropout=None,
-    )
-
-
 def to_dict(config: StackConfig) -> dict[str, Any]:
-    """A JSON-ready dict; `from_dict` gives the equal config back."""
+    """A dict for a JSON file; `from_dict` makes an equal config of it."""
     values = asdict(config)
     values["position"] = _with_kind(config.position)
     values["attention"] = [_with_kind(pattern) for pattern in config.attention]
-    for name, default in _LATER.items():
+    for name, default in _ADDED_FIELDS.items():
         if getattr(config, name) == default:
             del values[name]
     return values

@@ -1,20 +1,20 @@
 """The layers on top of a stack: one small module for each kind of prediction.
 
-    head                 answers                                        first in
+    head                 question                                       first in
     LM                   which token is next?                           GPT
-    MLM                  which tokens are hidden?                       BERT
-    Pretraining          these, and does the second text follow?        BERT
+    MLM                  which tokens are masked?                       BERT
+    Pretraining          the same, and does the second text follow?     BERT
     RTD                  which tokens were replaced?                    ELECTRA
-    Pooled               a vector of the text                           BERT
-    Classifier           one label for a text, or for two               GPT, BERT
+    Pooled               which vector stands for the text?              BERT
+    Classifier           which label has this text, or pair of texts?   GPT, BERT
     MultipleChoice       which of N continuations?                      GPT, BERT
-    TokenClassifier      one label a token                              BERT
+    TokenClassifier      which label has each token?                    BERT
     QuestionAnswering    where does the answer start and end?           BERT
 
-Every head owns its `stack`, takes ids [B, T] and options as `Transformer.run` does, and returns
+Every head has a `stack`. It takes ids [B, T] and the options of `Transformer.run`, and returns
 logits. `LM`, `MLM` and `Pretraining` also take `loss_mask`, Bool[B, T]: the positions to predict.
-Their logits are then [N, V], for those N positions alone, because the output matrix is most of a
-small model's work.
+They then return logits [N, V] for these N positions only. This saves time, because in a small model
+the output matrix takes most of it.
 """
 
 from collections.abc import Callable
@@ -39,8 +39,8 @@ class LM(nn.Module):
     """Next-token logits.
 
     Args:
-        stack: the decoder below.
-        tied: whether the table of token vectors is the output matrix (GPT-1, GPT-2).
+        stack: the decoder.
+        tied: the table of token vectors is also the output matrix (GPT-1, GPT-2).
     """
 
     def __init__(self, stack: Transformer, *, tied: bool = True) -> None:
@@ -57,13 +57,13 @@ class LM(nn.Module):
 
 
 class MaskedHead(nn.Module):
-    """Dense, activation, norm, token vectors as output (Devlin et al. 2019, section 3.1).
+    """Dense layer, activation, norm, output matrix (Devlin et al. 2019, section 3.1).
 
     Args:
-        stack: the encoder below.
-        activation: by default the layers'. RoBERTa and ELECTRA have GELU here whatever the layers
-            have.
-        tied: whether the token vectors are the output matrix.
+        stack: the encoder.
+        activation: after the dense layer; by default the activation of the stack. RoBERTa and
+            ELECTRA always have GELU here.
+        tied: the table of token vectors is also the output matrix.
     """
 
     def __init__(
@@ -76,14 +76,14 @@ class MaskedHead(nn.Module):
         self.norm = norm(config, width)
         self.bias = nn.Parameter(torch.zeros(config.embed.vocab))
         self.activation = ACTIVATIONS[activation or config.activation]
-        init(stack, self.dense)
+        initialize(stack, self.dense)
         self.output = None if tied else output_matrix(stack, width)
 
     def forward(
         self, h: Float[Tensor, "*N D"], tokens: Float[Tensor, "V E"]
     ) -> Float[Tensor, "*N V"]:
         h = self.activation(self.dense(h))  # *N E
-        # The norm stays in float32 under autocast, as in `Embedding`.
+        # The norm runs in float32 even under autocast, as in `Embedding`.
         h = self.norm(h.to(self.bias.dtype))
         matrix = tokens if self.output is None else self.output.weight
         return nn.functional.linear(h, matrix, self.bias)  # *N V
@@ -93,9 +93,9 @@ class MLM(nn.Module):
     """Masked-language-model logits (Devlin et al. 2019, section 3.1, task 1).
 
     Args:
-        stack: the encoder below.
-        activation: of the `MaskedHead`.
-        tied: whether the token vectors are the output matrix.
+        stack: the encoder.
+        activation: the activation in `MaskedHead`; by default that of the stack.
+        tied: the table of token vectors is also the output matrix.
     """
 
     def __init__(
@@ -116,11 +116,11 @@ class Pooler(nn.Module):
     """tanh(dense(first token)): BERT's sentence vector (Devlin et al. 2019, section 3.1, vector C).
 
     Args:
-        stack: the encoder below.
-        activation: in place of tanh. DistilBERT has ReLU here, ELECTRA and DeBERTa GELU.
-        dropout: on the token's vector.
+        stack: the encoder.
+        activation: after the dense layer. DistilBERT has ReLU here, ELECTRA and DeBERTa GELU.
+        dropout: on the pooled vector, before the dense layer.
         has_norm: one more norm at the end (ModernBERT).
-        pool: the vector to read, by default the first token's.
+        pool: how the token vectors become one; by default the first token's is taken.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class Pooler(nn.Module):
         self.dense = nn.Linear(config.width, config.width, bias=config.bias)
         self.activation = activation
         self.norm = norm(config) if has_norm else nn.Identity()
-        init(stack, self.dense)
+        initialize(stack, self.dense)
 
     def forward(
         self, h: Float[Tensor, "B T D"], attention_mask: Mask = None
@@ -149,12 +149,12 @@ class Pooler(nn.Module):
 
 
 class Head(nn.Module):
-    """A stack and the layers on top. A child class writes `answer` alone."""
+    """A stack and the layers on top. A child class defines `predict`."""
 
     stack: Any  # a Transformer, or an EncoderDecoder
-    # the names of a classifier's classes, where known
+    # The names of the classes, in the order of the logits; None if unknown.
     class_names: tuple[str, ...] | None = None
-    # whether several of a classifier's labels may hold at once; each has a probability of its own
+    # True: a text may have several labels at once, so each label has a probability of its own.
     multi_label = False
 
     def __init__(self, stack: nn.Module) -> None:
@@ -165,10 +165,10 @@ class Head(nn.Module):
         self, ids: Int[Tensor, "B T"], *, attention_mask: Mask = None, segments: Segments = None
     ) -> Any:
         h = self.stack(ids, attention_mask=attention_mask, segments=segments)  # B T D
-        return self.answer(h, attention_mask)
+        return self.predict(h, attention_mask)
 
-    def answer(self, h: Float[Tensor, "B T D"], attention_mask: Mask) -> Any:
-        """From hidden states to the head's logits."""
+    def predict(self, h: Float[Tensor, "B T D"], attention_mask: Mask) -> Any:
+        """Hidden states to the output of the head, logits in most heads."""
         raise NotImplementedError
 
 
@@ -176,15 +176,15 @@ class Pooled(Head):
     """A stack and its pooler: (hidden states [B, T, D], sentence vector [B, D]).
 
     Args:
-        stack: the encoder below.
-        has_pooler: False where it was saved without one; the sentence vector is then None.
+        stack: the encoder.
+        has_pooler: False for a checkpoint without a pooler. The sentence vector is then None.
     """
 
     def __init__(self, stack: Transformer, has_pooler: bool = True) -> None:
         super().__init__(stack)
         self.pooler = Pooler(stack) if has_pooler else None
 
-    def answer(
+    def predict(
         self, h: Float[Tensor, "B T D"], attention_mask: Mask
     ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B D"] | None]:
         if self.pooler is None:
@@ -195,12 +195,12 @@ class Pooled(Head):
 class Pretraining(nn.Module):
     """Both objectives of BERT on one stack: (masked-LM logits, next-sentence logits [B, 2]).
 
-    Class 0 = the second sentence is the next one, 1 = a random one.
+    Class 0 = the second text follows the first, 1 = it is a random one.
 
     Args:
-        stack: the encoder below.
-        tied: whether the token vectors are the output matrix.
-        dropout: before the layer of the second task (ALBERT).
+        stack: the encoder.
+        tied: the table of token vectors is also the output matrix.
+        dropout: before the layer that predicts the next sentence (ALBERT).
     """
 
     def __init__(self, stack: Transformer, *, tied: bool = True, dropout: float = 0.0) -> None:
@@ -210,7 +210,7 @@ class Pretraining(nn.Module):
         self.head = MaskedHead(stack, tied=tied)
         self.pooler = Pooler(stack)
         self.next = nn.Linear(stack.config.width, 2)
-        init(stack, self.next)
+        initialize(stack, self.next)
 
     def forward(
         self, ids: Int[Tensor, "B T"], *, loss_mask: Mask = None, **options: Any
@@ -227,13 +227,13 @@ class Classifier(Head):
     """One label for a whole input: class logits [B, C] (C = 1 for a score).
 
     Args:
-        stack: the encoder below.
+        stack: the encoder or decoder.
         classes: C.
-        pool: the vector to read. "first" is [CLS], through BERT's pooler; "last" is GPT-1's
-            extract token.
-        bias: whether the last layer has one.
-        pooler: makes the vector, in place of `pool`.
-        dropout: before the last layer; by default the stack's.
+        pool: how the token vectors become one. "first" takes [CLS] and adds BERT's pooler; "last"
+            takes GPT-1's extract token.
+        bias: the last layer has a bias.
+        pooler: makes the vector instead of `pool`.
+        dropout: before the last layer; by default the rate of the stack.
     """
 
     def __init__(
@@ -253,9 +253,9 @@ class Classifier(Head):
         self.pooler = pooler
         self.dropout = nn.Dropout(stack.config.dropout if dropout is None else dropout)
         self.out = nn.Linear(stack.config.width, classes, bias=bias)
-        init(stack, self.out)
+        initialize(stack, self.out)
 
-    def answer(self, h: Float[Tensor, "B T D"], attention_mask: Mask) -> Float[Tensor, "B C"]:
+    def predict(self, h: Float[Tensor, "B T D"], attention_mask: Mask) -> Float[Tensor, "B C"]:
         if self.pooler is None:
             vector = pool(h, attention_mask, self.pool)  # B D
         else:
@@ -264,7 +264,7 @@ class Classifier(Head):
 
 
 class MultipleChoice(Classifier):
-    """Which of N continuations? Each is read alone and gets one score: [B, N, T] to [B, N]."""
+    """Which of N continuations? The model scores each one separately: [B, N, T] to [B, N]."""
 
     def __init__(self, stack: Transformer, pool: Pool = "first", **options: Any) -> None:
         super().__init__(stack, 1, pool, **options)
@@ -278,10 +278,10 @@ class MultipleChoice(Classifier):
 
 
 class Transform(nn.Module):
-    """norm(activation(dense(h))) on every token, below the last layer (ModernBERT).
+    """norm(activation(dense(h))) for every token, before the last layer (ModernBERT).
 
     Args:
-        stack: the encoder below.
+        stack: the encoder.
         activation: between the dense layer and the norm.
     """
 
@@ -291,20 +291,20 @@ class Transform(nn.Module):
         self.dense = nn.Linear(config.width, config.width, bias=config.bias)
         self.activation = ACTIVATIONS[activation]
         self.norm = norm(config)
-        init(stack, self.dense)
+        initialize(stack, self.dense)
 
     def forward(self, h: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
         return self.norm(self.activation(self.dense(h)))
 
 
 class TokenClassifier(Head):
-    """One label a token: class logits [B, T, C] (Devlin et al. 2019, section 5.3).
+    """One label per token: class logits [B, T, C] (Devlin et al. 2019, section 5.3).
 
     Args:
-        stack: the encoder below.
+        stack: the encoder.
         classes: C.
-        transform: one more layer before the last, if any.
-        dropout: before the last layer; by default the stack's.
+        transform: a layer before the last one; none by default.
+        dropout: before the last layer; by default the rate of the stack.
     """
 
     def __init__(
@@ -319,24 +319,24 @@ class TokenClassifier(Head):
         self.transform = nn.Identity() if transform is None else transform
         self.dropout = nn.Dropout(stack.config.dropout if dropout is None else dropout)
         self.out = nn.Linear(stack.config.width, classes)
-        init(stack, self.out)
+        initialize(stack, self.out)
 
-    def answer(self, h: Float[Tensor, "B T D"], attention_mask: Mask) -> Float[Tensor, "B T C"]:
+    def predict(self, h: Float[Tensor, "B T D"], attention_mask: Mask) -> Float[Tensor, "B T C"]:
         h = self.dropout(self.transform(h))
         return self.out(h)
 
 
 class RTD(Head):
-    """Was this token replaced? One logit a token, above 0 = yes (Clark et al. 2020, section 2)."""
+    """Was this token replaced? Logits [B, T], above 0 = yes (Clark et al. 2020, section 2)."""
 
     def __init__(self, stack: Transformer) -> None:
         super().__init__(stack)
         self.dense = nn.Linear(stack.config.width, stack.config.width)
         self.activation = ACTIVATIONS[stack.config.activation]
         self.score = nn.Linear(stack.config.width, 1)
-        init(stack, self.dense, self.score)
+        initialize(stack, self.dense, self.score)
 
-    def answer(self, h: Float[Tensor, "B T D"], attention_mask: Mask) -> Float[Tensor, "B T"]:
+    def predict(self, h: Float[Tensor, "B T D"], attention_mask: Mask) -> Float[Tensor, "B T"]:
         h = self.activation(self.dense(h))
         return self.score(h).squeeze(-1)  # B T 1 -> B T
 
@@ -346,7 +346,7 @@ class QuestionAnswering(Head):
 
     Args:
         stack: an encoder, or an encoder-decoder.
-        transform: one more layer before the last, if any.
+        transform: a layer before the last one; none by default.
         dropout: before the last layer.
     """
 
@@ -357,9 +357,9 @@ class QuestionAnswering(Head):
         self.transform = nn.Identity() if transform is None else transform
         self.dropout = nn.Dropout(dropout)
         self.out = nn.Linear(stack.config.width, 2)
-        init(stack, self.out)
+        initialize(stack, self.out)
 
-    def answer(
+    def predict(
         self, h: Float[Tensor, "B T D"], attention_mask: Mask
     ) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B T"]]:
         h = self.dropout(self.transform(h))
@@ -368,7 +368,7 @@ class QuestionAnswering(Head):
 
 
 def pool(h: Float[Tensor, "B T D"], attention_mask: Mask, how: Pool) -> Float[Tensor, "B D"]:
-    """One vector a row, made of the vectors of its tokens.
+    """The token vectors of each row become one vector.
 
     Args:
         h: hidden states.
@@ -386,9 +386,9 @@ def pool(h: Float[Tensor, "B T D"], attention_mask: Mask, how: Pool) -> Float[Te
         case "first":
             return h[:, 0]
         case "last":
-            places = torch.arange(h.shape[1], device=h.device) * real  # 0 at padding
+            positions = torch.arange(h.shape[1], device=h.device) * real  # 0 at padding
             rows = torch.arange(len(h), device=h.device)
-            return h[rows, places.argmax(dim=1)]
+            return h[rows, positions.argmax(dim=1)]
         case "mean":
             weights = real.to(h.dtype)[..., None]  # B T 1
             return (h * weights).sum(1) / weights.sum(1).clamp(min=1)
@@ -398,22 +398,22 @@ def pool(h: Float[Tensor, "B T D"], attention_mask: Mask, how: Pool) -> Float[Te
 
 
 def output_matrix(stack: Any, width: int) -> nn.Linear:
-    """A matrix of its own from vectors of this width to the vocabulary's logits, still random."""
+    """A new output matrix, not tied: from vectors of this width to the logits of the vocabulary."""
     matrix = nn.Linear(width, stack.config.embed.vocab, bias=False)
-    init(stack, matrix)
+    initialize(stack, matrix)
     return matrix
 
 
 def is_tied(model: nn.Module) -> bool:
-    """Whether the token vectors are the output matrix too, in a model that gives tokens' logits."""
+    """Whether a model that predicts tokens has the table of token vectors as output matrix."""
     head: Any = model.head
     if isinstance(head, MaskedHead):
         head = head.output
     return head is None
 
 
-def init(stack: nn.Module, *linears: nn.Linear) -> None:
-    """Give new layers random weights of the stack's standard deviation, and biases of 0."""
+def initialize(stack: nn.Module, *linears: nn.Linear) -> None:
+    """Draw the weights of new layers from N(0, init_std) of the stack, and set biases to 0."""
     std = cast(Any, stack).config.init_std
     for linear in linears:
         nn.init.normal_(linear.weight, std=std)

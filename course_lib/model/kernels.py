@@ -1,19 +1,20 @@
-"""Fast paths: each computes what a plain formula elsewhere computes, in less time or memory.
+"""Fast paths: each computes the same as a plain formula elsewhere, in less time or memory.
 
-Nothing here changes what a model is. Every `use_...` function says whether its fast path fits the
-tensors at hand; where it does not, the caller computes the formula. `ENABLED = False` (or the
-environment variable COURSE_KERNELS=0) switches all of them off, and every result stays the same up
-to rounding. To remove one, delete it here and the two lines that call it. A new one is a `use_...`
-and a function here, two lines where its formula stands, and a case in test_kernels.py.
+Every `use_...` function says whether its fast path fits the given tensors. If it does not, the
+caller computes the formula. `ENABLED = False` (or the environment variable COURSE_KERNELS=0)
+switches all of them off, and every result stays the same up to rounding.
 
-    fast path          formula                                             stands in
+To remove a fast path, delete it here and the two lines that call it. To add one, write a `use_...`
+and a function here, two lines next to its formula, and a case in test_kernels.py.
+
+    fast path          formula                                             file of the formula
     rms_norm           x / sqrt(mean(x^2) + eps) * weight                  norms.RMSNorm
     attention          softmax(q k^T + bias) v                             attention.Attention
     cross_entropy      mean of -log softmax(logits)[label]                 objectives.losses
     lstm_steps         the loop over an LSTM's steps                       lstm.recurrence
-    linear_again       x W^T                                               peft.nf4
+    linear_recomputed  x W^T                                               peft.nf4
     cast_once          x                                                   layers.Block
-    Columns            torch.cat((old, new), dim=2)                        cache.LayerCache
+    GrowingBuffer      torch.cat((old, new), dim=2)                        cache.LayerCache
 """
 
 import os
@@ -35,7 +36,11 @@ ENABLED = os.environ.get("COURSE_KERNELS", "1") != "0"
 
 
 def use_rms_norm(x: Tensor, weight: Tensor) -> bool:
-    """For training in float32 on a CPU: a third of the formula's time, one tensor kept, not two."""
+    """True for training in float32 on a CPU.
+
+    There the fast path takes a third of the formula's time, and keeps one tensor for the backward
+    pass instead of two.
+    """
     is_float32 = x.dtype == weight.dtype == torch.float32
     trains_on_cpu = x.is_cpu and x.requires_grad
     return ENABLED and is_float32 and trains_on_cpu and not torch.compiler.is_compiling()
@@ -49,7 +54,7 @@ def rms_norm(x: Float[Tensor, "*T D"], weight: Float[Tensor, " D"], eps: float) 
 class _RMSNorm(torch.autograd.Function):
     """RMSNorm whose gradient comes from LayerNorm's kernel, called with a mean of 0.
 
-    LayerNorm's gradient has one part more, the way through the mean. It is added back afterwards.
+    LayerNorm subtracts the mean, so its gradient has one more term. We add that term back.
     """
 
     @staticmethod
@@ -59,7 +64,7 @@ class _RMSNorm(torch.autograd.Function):
         return (x * scale).mul_(weight)
 
     @staticmethod
-    @once_differentiable  # LayerNorm's own second derivative would be another
+    @once_differentiable  # LayerNorm's second derivative is not RMSNorm's
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
         x, weight, scale = ctx.saved_tensors
         mean = torch.zeros_like(scale)
@@ -73,14 +78,15 @@ class _RMSNorm(torch.autograd.Function):
 
 # Attention: softmax(q k^T + bias) v, with q already scaled
 
+# Up to this number of keys, the fused kernel's backward pass in bfloat16 on a CPU is slower than
+# the formula's. Measured: 5 times slower with 64 keys, 1.5 times with 1,024.
+SLOW_BACKWARD_KEYS = 1024
+
 
 def use_attention(q: Tensor, k: Tensor) -> bool:
-    """Everywhere but in one place, where PyTorch's fused kernel is slower.
-
-    That is its backward pass in bfloat16 on a CPU: 5 times slower at 64 tokens, 1.5 at 1,024.
-    """
+    """True, except where PyTorch's fused kernel is slower (`SLOW_BACKWARD_KEYS`)."""
     has_backward = torch.is_grad_enabled() and q.requires_grad
-    is_short = k.shape[2] <= 1024
+    is_short = k.shape[2] <= SLOW_BACKWARD_KEYS
     is_slower = has_backward and is_short and q.is_cpu and q.dtype == torch.bfloat16
     return ENABLED and not is_slower
 
@@ -103,10 +109,11 @@ def attention(
         v: values.
         mask: True = may attend.
         bias: added to the scores.
-        is_causal: in place of `mask=masks.causal(...)`.
-        dropout: share of the weights that becomes 0.
+        is_causal: True has the effect of `mask=masks.causal(...)`, without making that mask.
+        dropout: probability that an attention weight becomes 0.
     """
-    # The kernel takes one mask, boolean or added to the scores, or makes the causal one itself.
+    # The kernel takes one mask, which is boolean or is added to the scores. Or it makes the causal
+    # mask itself. So a bias and a mask become one tensor.
     if bias is not None and is_causal:
         mask = masks.causal(q.shape[2], k.shape[2], q.device)
         is_causal = False
@@ -119,33 +126,36 @@ def attention(
 
 # Cross-entropy: the mean of -log softmax(logits)[label] over the labels that are not IGNORE
 
-ELEMENTS = 2**17  # float32 logits at a time: half a MiB, which stays in a core's cache
+# Number of logits that are processed at a time. As float32 they take half a MiB, which fits in a
+# core's cache.
+ELEMENTS = 2**17
 
 
 def use_cross_entropy(logits: Tensor, smoothing: float) -> bool:
-    """On a CPU without label smoothing.
+    """True on a CPU without label smoothing.
 
-    For 4,096 x 8,192 bfloat16 logits, 70 ms instead of 128 on one core, and a third of the memory.
+    For 4,096 x 8,192 bfloat16 logits on one core, the fast path takes 70 ms instead of 128 ms,
+    and a third of the memory.
     """
     fits = smoothing == 0 and logits.device.type == "cpu"
     return ENABLED and fits and not torch.compiler.is_compiling()
 
 
 def cross_entropy(logits: Float[Tensor, "N V"], labels: Int[Tensor, " N"]) -> Float[Tensor, ""]:
-    """The mean of -log softmax(logits)[label], in float32; 0 if no label counts."""
+    """The mean of -log softmax(logits)[label], in float32; 0 if all labels are IGNORE."""
     return _MeanCrossEntropy.apply(logits, labels)  # type: ignore[no-untyped-call]
 
 
 class _MeanCrossEntropy(torch.autograd.Function):
-    """The gradient by a logit is softmax(logits), minus 1 at the label.
+    """The gradient with respect to the logits is softmax(logits), minus 1 at the label.
 
-    It is computed together with the loss, a few rows at a time, while they are in the cache.
+    It is computed together with the loss, a few rows at a time, while these are in the CPU's cache.
     """
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, labels: Tensor) -> Tensor:
         counts = labels != IGNORE
-        weights = counts / counts.sum().clamp(min=1)  # N: each row's part in the mean
+        weights = counts / counts.sum().clamp(min=1)  # N: each row's weight in the mean
         targets = labels.masked_fill(~counts, 0)
         gradient = torch.empty_like(logits) if ctx.needs_input_grad[0] else None
         loss = torch.zeros((), device=logits.device)
@@ -155,7 +165,7 @@ class _MeanCrossEntropy(torch.autograd.Function):
             x = logits[part].to(torch.float32, copy=True)
             target = targets[part, None]  # rows 1
             weight = weights[part, None]
-            largest = x.amax(dim=1, keepdim=True)  # taken off before exp, so that it stays finite
+            largest = x.amax(dim=1, keepdim=True)  # subtracted before exp, so that exp stays finite
             at_label = x.gather(1, target)
             exp = x.sub_(largest).exp_()
             total = exp.sum(dim=1, keepdim=True)
@@ -175,7 +185,7 @@ class _MeanCrossEntropy(torch.autograd.Function):
         return gradient * grad.to(gradient.dtype), None
 
 
-# An LSTM's steps: the loop that `lstm.recurrence` writes down, and its gradient by hand
+# An LSTM's steps: the loop of `lstm.recurrence`, with its gradient written by hand
 
 _sigmoid_backward: Any = torch.ops.aten.sigmoid_backward
 _tanh_backward: Any = torch.ops.aten.tanh_backward
@@ -183,7 +193,7 @@ _clip_backward: Any = torch.ops.aten.hardtanh_backward  # 0 where a bound was re
 
 
 def use_lstm_steps() -> bool:
-    """Always: one matrix product of all steps for each weight's gradient, and only gates kept."""
+    """Always True: each weight's gradient is then one matrix product over all steps."""
     return ENABLED
 
 
@@ -201,7 +211,7 @@ def lstm_steps(
 class _LSTMSteps(torch.autograd.Function):
     """Matrix products run in the type of x (bfloat16 under autocast), all else in float32 or more.
 
-    Three sigmoids stand side by side (i, f, o), so they are one call.
+    The gates i, f and o lie side by side, so one call computes their sigmoids.
     """
 
     @staticmethod
@@ -220,7 +230,7 @@ class _LSTMSteps(torch.autograd.Function):
         p = project.to(low).t()
         h = x.new_zeros(x.shape[1], len(project))  # B P
         c = x.new_zeros(x.shape[1], cells, dtype=high)  # B H
-        kept = []  # of each step, for the backward pass
+        kept = []  # tensors of each step, for the backward pass
         for step in x:
             gate = torch.addmm(step, h, r).to(high)
             gate[:, : 3 * cells].sigmoid_()
@@ -247,7 +257,7 @@ class _LSTMSteps(torch.autograd.Function):
         d_h = torch.empty_like(outputs)  # T B P
         c_before = torch.cat([torch.zeros_like(c_all[:1]), c_all[:-1]])
 
-        # The gradients that the step after hands back.
+        # The gradients that come from the next step, t + 1.
         d_from_next = torch.zeros_like(outputs[0])
         d_c = torch.zeros_like(c_all[0])
         for t in reversed(range(len(gates))):
@@ -271,27 +281,27 @@ class _LSTMSteps(torch.autograd.Function):
         return d_gates, d_recurrent.to(recurrent.dtype), d_project.to(project.dtype), None, None
 
 
-# A linear layer whose weight is computed anew at each use: x W^T
+# A linear layer whose weight is computed at each use, from its quantized form: x W^T
 
 
 class HasWeight(Protocol):
-    """A layer whose `weight` may be a property that computes it."""
+    """A layer with a `weight`, which may be a property that computes it."""
 
     @property
     def weight(self) -> Float[Tensor, "O I"]: ...
 
 
-def use_linear_again() -> bool:
-    """Always: the float matrix need not be kept for the backward pass."""
+def use_linear_recomputed() -> bool:
+    """Always True: the float matrix is then not kept in memory for the backward pass."""
     return ENABLED
 
 
-def linear_again(x: Float[Tensor, "*T I"], layer: HasWeight) -> Float[Tensor, "*T O"]:
-    """x W^T with W = layer.weight, which is made again for the backward pass."""
-    return _LinearAgain.apply(x, layer)  # type: ignore[no-untyped-call]
+def linear_recomputed(x: Float[Tensor, "*T I"], layer: HasWeight) -> Float[Tensor, "*T O"]:
+    """x W^T with W = layer.weight, which the backward pass computes a second time."""
+    return _LinearRecomputed.apply(x, layer)  # type: ignore[no-untyped-call]
 
 
-class _LinearAgain(torch.autograd.Function):
+class _LinearRecomputed(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, layer: HasWeight) -> Tensor:
         ctx.layer = layer
@@ -300,16 +310,16 @@ class _LinearAgain(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        weight = ctx.layer.weight.to(grad.dtype)  # made a second time, not kept
+        weight = ctx.layer.weight.to(grad.dtype)  # computed a second time, not kept
         d_x = grad @ weight
         return d_x.to(ctx.dtype), None
 
 
-# Mixed precision: x itself
+# Mixed precision: the formula is x itself
 
 
 def cast_once(x: Float[Tensor, "*N D"]) -> Float[Tensor, "*N D"]:
-    """x in autocast's type. Otherwise autocast casts it anew for each matrix that reads it."""
+    """Cast x to autocast's type. Otherwise autocast casts it again for each matrix product."""
     device = x.device.type
     can_cast = x.dtype == torch.float32 and torch.amp.is_autocast_available(device)
     if ENABLED and can_cast and torch.is_autocast_enabled(device):
@@ -317,40 +327,41 @@ def cast_once(x: Float[Tensor, "*N D"]) -> Float[Tensor, "*N D"]:
     return x
 
 
-# A cache that grows: torch.cat((old, new), dim=2)
+# Keys and values in a cache: torch.cat((old, new), dim=2)
 
 
-class Columns:
-    """Appends along T into spare room, so that a step of generation does not copy the whole past.
+class GrowingBuffer:
+    """Appends along T into free memory, so that a step of generation does not copy all past tokens.
 
     Args:
-        spare: columns to make room for at once; beyond them the room doubles.
+        capacity: number of tokens to allocate memory for at the first append. When it is full,
+            twice the memory that is needed is allocated.
     """
 
-    def __init__(self, spare: int) -> None:
-        self.spare = spare
-        self.room: Tensor | None = None  # its first columns are what `append` has returned
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.buffer: Tensor | None = None  # starts with the tensor that `append` returned last
 
     def append(
         self, old: Float[Tensor, "B H T Dh"] | None, new: Float[Tensor, "B H N Dh"]
     ) -> Float[Tensor, "B H T+N Dh"]:
         """torch.cat((old, new), dim=2)."""
-        # Writing in place would spoil the backward pass.
+        # The backward pass needs the old tensors, so they must not be overwritten.
         if not ENABLED or torch.is_grad_enabled():
             return new if old is None else torch.cat((old, new), dim=2)
         if old is None:
-            if self.spare == 0:
+            if self.capacity == 0:
                 return new
             old = new[:, :, :0]
 
         past = old.shape[2]
         total = past + new.shape[2]
-        room = self.room
-        # `reorder` has put another tensor in the place of the one returned last.
-        if room is None or room.shape[2] < total or room.data_ptr() != old.data_ptr():
-            columns = self.spare if total <= self.spare else 2 * total
-            room = old.new_empty((*old.shape[:2], columns, old.shape[3]))
-            room[:, :, :past] = old
-            self.room = room
-        room[:, :, past:total] = new
-        return room[:, :, :total]
+        buffer = self.buffer
+        # `LayerCache.reorder` may have replaced the tensor. Then `old` is not in the buffer.
+        if buffer is None or buffer.shape[2] < total or buffer.data_ptr() != old.data_ptr():
+            capacity = self.capacity if total <= self.capacity else 2 * total
+            buffer = old.new_empty((*old.shape[:2], capacity, old.shape[3]))
+            buffer[:, :, :past] = old
+            self.buffer = buffer
+        buffer[:, :, past:total] = new
+        return buffer[:, :, :total]

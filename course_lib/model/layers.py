@@ -1,4 +1,4 @@
-"""The parts around attention: the feed-forward, the block of all models, the embedding."""
+"""The modules around attention: feed-forward, block and embedding."""
 
 from collections.abc import Callable
 
@@ -24,10 +24,10 @@ ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
 
 
 class FeedForward(nn.Module):
-    """Two linear layers with an activation between them, on every token alone.
+    """Two linear layers with an activation between them, for each token separately.
 
     down(act(up(x)))                  (Vaswani et al. 2017, equation 2)
-    down(act(gate(x)) * up(x))        where gated (Shazeer 2020, equation 6)
+    down(act(gate(x)) * up(x))        if gated (Shazeer 2020, equation 6)
     """
 
     def __init__(self, config: StackConfig) -> None:
@@ -53,15 +53,15 @@ class FeedForward(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention, cross-attention where there is a memory, feed-forward.
+    """Attention, cross-attention (in a decoder with an encoder), feed-forward.
 
-    Each has a residual sum and a norm:
+    Each part f has a residual connection and a norm:
 
     post: x = norm(x + f(x))  (2017)        pre: x = x + f(norm(x))  (GPT-2, T5)
 
     Args:
-        config: of the stack.
-        layer: its number, from 0.
+        config: the configuration of the stack.
+        layer: index of the layer, from 0.
     """
 
     def __init__(self, config: StackConfig, layer: int = 0) -> None:
@@ -88,33 +88,34 @@ class Block(nn.Module):
         memory: Float[Tensor, "B M D"] | None = None,
         memory_mask: Bool[Tensor, "#B 1 1 M"] | None = None,
     ) -> Float[Tensor, "B T D"]:
-        """One layer. The arguments are those of `Attention` and `Transformer.run`."""
+        """One layer. `Attention.forward` and `Transformer.run` explain the arguments."""
         h = self._input(x, self.attn_norm)
-        own_cache = None if cache is None else cache.own
-        h = self.attn(h, h, mask=mask, is_causal=is_causal, positions=positions, cache=own_cache)
-        x = self._sum(x, h, self.attn_norm)
+        attn_cache = None if cache is None else cache.attn
+        h = self.attn(h, h, mask=mask, is_causal=is_causal, positions=positions, cache=attn_cache)
+        x = self._add(x, h, self.attn_norm)
 
         if memory is not None:
             h = self._input(x, self.cross_norm)
-            # Several texts of one source ask its memory together: B*n T D -> B n*T D
+            # With n targets per source (beam search), these attend to its memory as one long
+            # sequence: B*n T D -> B n*T D
             h = h.reshape(len(memory), -1, h.shape[-1])
             memory = kernels.cast_once(memory)
             cross_cache = None if cache is None else cache.cross
             h = self.cross(h, memory, mask=memory_mask, cache=cross_cache)
-            x = self._sum(x, h.view_as(x), self.cross_norm)
+            x = self._add(x, h.view_as(x), self.cross_norm)
 
         h = self.ff(self._input(x, self.ff_norm))
-        return self._sum(x, h, self.ff_norm)
+        return self._add(x, h, self.ff_norm)
 
     def _input(self, x: Float[Tensor, "B T D"], norm: nn.Module) -> Float[Tensor, "B T D"]:
-        """What a part reads: x, or norm(x) where norms stand before the parts."""
+        """The input of a part: x (post-norm), or norm(x) (pre-norm)."""
         h = norm(x) if self.pre else x
         return kernels.cast_once(h)
 
-    def _sum(
+    def _add(
         self, x: Float[Tensor, "B T D"], h: Float[Tensor, "B T D"], norm: nn.Module
     ) -> Float[Tensor, "B T D"]:
-        """The residual sum x + h, behind the norm where norms stand after the parts."""
+        """The residual sum: norm(x + h) (post-norm), or x + h (pre-norm)."""
         x = x + self.dropout(h)
         return x if self.pre else norm(x)
 
@@ -122,10 +123,10 @@ class Block(nn.Module):
 class Embedding(nn.Module):
     """Token + segment + position vector, then norm and dropout (Devlin et al. 2019, figure 2).
 
-    In two steps, because soft prompts enter between them, as vectors without a token:
+    It takes two steps, because soft prompts, which are vectors without a token, enter between them:
 
         x = embed.lookup(ids)                    # the token vectors
-        h = embed(x, positions, segments)        # what the first block reads
+        h = embed(x, positions, segments)        # the input of the first block
     """
 
     def __init__(self, config: StackConfig) -> None:
@@ -137,12 +138,12 @@ class Embedding(nn.Module):
         self.segments = nn.Embedding(embed.segments, width) if embed.segments else None
         self.norm = norm(config, width) if embed.norm else nn.Identity()
         self.project = nn.Linear(width, config.width) if embed.width is not None else nn.Identity()
-        own_rate = config.embed_dropout
-        self.dropout = nn.Dropout(config.dropout if own_rate is None else own_rate)
+        rate = config.dropout if config.embed_dropout is None else config.embed_dropout
+        self.dropout = nn.Dropout(rate)
 
     def lookup(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T E"]:
-        """Token vectors alone."""
-        # Not on a GPU: reading the ids back would make the program wait.
+        """The token vectors, before segments and positions are added."""
+        # Not on a GPU: reading the ids back would make the program wait for it.
         if ids.device.type == "cpu" and not torch.compiler.is_compiling():
             check_ids(ids, self.tokens.num_embeddings)
         return self.tokens(ids)
@@ -153,15 +154,15 @@ class Embedding(nn.Module):
         position: Float[Tensor, "#B T E"] | float,
         segments: Int[Tensor, "B T"] | None,
     ) -> Float[Tensor, "B T D"]:
-        """Token vectors to what the first block reads.
+        """Token vectors to the input of the first block.
 
         Args:
             x: token vectors, as `lookup` gives them.
-            position: what `Position.embed` adds.
-            segments: the segment of each token; all of segment 0 by default.
+            position: the position vectors of `Position.embed`, or 0.0.
+            segments: the segment of each token; 0 by default.
 
         Raises:
-            CourseError: the model has no segment table for these segments.
+            CourseError: segments are given, but the model has no segment table.
         """
         if self.segments is None and segments is not None:
             raise CourseError(
@@ -170,18 +171,18 @@ class Embedding(nn.Module):
         if self.scale != 1.0:
             x = x * self.scale
         total = x + self._segment_vectors(segments) + position  # B T E
-        x = total.to(x.dtype)  # sines are float32 whatever the weights are
+        x = total.to(x.dtype)  # sinusoidal positions are float32, x may be bfloat16
         x = self.dropout(self.norm(x))
-        # Hidden states stay float32 under autocast: on a CPU a bfloat16 norm's gradients are summed
-        # in bfloat16.
+        # Hidden states stay float32 under autocast. Otherwise the norms would run in bfloat16, and
+        # a CPU sums their gradients in bfloat16, too.
         return self.project(x).to(x.dtype)
 
     def _segment_vectors(
         self, segments: Int[Tensor, "B T"] | None
     ) -> Float[Tensor, "*T E"] | float:
-        """The vector of each token's segment; 0.0 where the model has no segments."""
+        """The vector of each token's segment; 0.0 if the model has no segments."""
         if self.segments is None:
             return 0.0
         if segments is None:
-            return self.segments.weight[0]  # E: all tokens are of segment 0
+            return self.segments.weight[0]  # E: all tokens are in segment 0
         return self.segments(segments)  # B T E

@@ -8,10 +8,11 @@ from torch import nn
 
 @contextmanager
 def evaluating(model: nn.Module | list[nn.Module]) -> Iterator[None]:
-    """A `with` block without dropout. Afterwards each module is in the mode that it was in.
+    """A `with` block without dropout. Afterwards each module is in its earlier mode again.
 
     Args:
-        model: the model, or `list(model.modules())` for a caller that comes back at every token.
+        model: the model, or `list(model.modules())`. With the list, a caller that enters the block
+            at every token does not collect the modules each time.
     """
     modules = model if isinstance(model, list) else model.modules()
     training = [module for module in modules if module.training]

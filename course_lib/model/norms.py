@@ -1,9 +1,7 @@
-"""The norms: LayerNorm and RMSNorm, and which of them a model has.
+"""LayerNorm and RMSNorm. They keep the size of hidden states the same from layer to layer:
 
-They keep the size of hidden states the same from layer to layer:
-
-    LayerNorm   (x - mean(x)) / sqrt(var(x) + eps) * weight + bias     (Ba et al. 2016)
-    RMSNorm     x / sqrt(mean(x^2) + eps) * weight                     (Zhang & Sennrich 2019)
+LayerNorm   (x - mean(x)) / sqrt(var(x) + eps) * weight + bias     (Ba et al. 2016)
+RMSNorm     x / sqrt(mean(x^2) + eps) * weight                     (Zhang & Sennrich 2019)
 """
 
 import torch
@@ -15,11 +13,11 @@ from course_lib.model.config import StackConfig
 
 
 class RMSNorm(nn.Module):
-    """x / sqrt(mean(x^2) + eps) * weight: no mean is subtracted, and no bias added.
+    """x / sqrt(mean(x^2) + eps) * weight: without the mean and the bias of LayerNorm.
 
     Args:
         width: D.
-        eps: keeps the division finite.
+        eps: added under the root, so that nothing is divided by 0.
     """
 
     def __init__(self, width: int, eps: float) -> None:
@@ -31,18 +29,18 @@ class RMSNorm(nn.Module):
         if kernels.use_rms_norm(x, self.weight):
             return kernels.rms_norm(x, self.weight, self.eps)
 
-        # In float32 even if x is not: squares of bfloat16 numbers lose too much.
+        # In float32 even if x is bfloat16, whose squares have too few digits.
         mean_square = x.float().square().mean(-1, keepdim=True)  # *T 1
         scale = torch.rsqrt(mean_square + self.eps)
         return self.weight * (x * scale).to(x.dtype)
 
 
 def norm(config: StackConfig, width: int | None = None) -> nn.Module:
-    """A norm of the config's kind.
+    """A new LayerNorm or RMSNorm, as the config says.
 
     Args:
-        config: of the stack.
-        width: of the vectors, by default D.
+        config: the configuration of the stack.
+        width: width of the vectors, by default D.
     """
     width = width or config.width
     if config.rms:

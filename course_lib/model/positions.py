@@ -1,11 +1,11 @@
 """Seven ways to tell attention the order of the tokens: seven children of one base class.
 
-A scheme enters the model in one or more of four places:
+A scheme defines one or more of four methods:
 
-    embed     is added to the token vectors
+    embed     vectors that are added to the token vectors
     rotate    turns queries and keys
-    scores    is added to the attention scores
-    values    is added to the attention output
+    scores    numbers that are added to the attention scores
+    values    vectors that are added to the attention output
 """
 
 import math
@@ -32,9 +32,10 @@ from course_lib.model.config import (
 class Position(nn.Module):
     """No positions at all, and the base class of every scheme."""
 
-    # Whether `scores` reads q. Where not, it is computed once for all layers.
+    # Whether `scores` needs q. If not, it is computed once for all layers.
     scores_use_query = False
-    # Whether `values` adds anything. Then the attention weights themselves are needed.
+    # Whether `values` adds anything. It needs the attention weights, which a fused kernel never
+    # forms.
     changes_values = False
 
     def embed(self, pos: Int[Tensor, "#B T"]) -> Float[Tensor, "#B T D"] | float:
@@ -44,7 +45,7 @@ class Position(nn.Module):
     def rotate(
         self, x: Float[Tensor, "B H T Dh"], pos: Int[Tensor, "#B T"]
     ) -> Float[Tensor, "B H T Dh"]:
-        """Queries or keys, turned by their positions."""
+        """Queries or keys, turned by an angle that depends on their positions."""
         return x
 
     def scores(
@@ -53,16 +54,16 @@ class Position(nn.Module):
         q_pos: Int[Tensor, "#B Tq"],
         k_pos: Int[Tensor, "#B Tk"],
         k: Float[Tensor, "B H Tk Dh"] | None = None,
-        own: nn.Module | None = None,
+        layer: nn.Module | None = None,
     ) -> Float[Tensor, "#B H Tq Tk"] | None:
         """The numbers added to the attention scores.
 
         Args:
-            q: queries, already divided by sqrt(Dh); None where `scores_use_query` is False.
-            q_pos: their positions.
-            k_pos: the keys' positions.
+            q: queries, already divided by sqrt(Dh); None if `scores_use_query` is False.
+            q_pos: positions of the queries.
+            k_pos: positions of the keys.
             k: keys.
-            own: the weights that the scheme has in this layer alone (`in_layer`).
+            layer: the weights that the scheme has in this layer (`in_layer`).
         """
         return None
 
@@ -89,15 +90,15 @@ class Position(nn.Module):
 def count(
     total: int, attention_mask: Bool[Tensor, "B T"] | None, device: torch.device
 ) -> Int[Tensor, "#B T"]:
-    """The position of each token: 0, 1, 2, ..., padding not counted.
+    """The position of each token: 0, 1, 2, ... Padding is not counted.
 
     Args:
-        total: number of tokens T, those in a cache included.
-        attention_mask: True = a real token; all are by default.
-        device: of the positions.
+        total: number of tokens T, with those in a cache.
+        attention_mask: True = a real token; by default all are real.
+        device: device of the positions.
 
     Raises:
-        CourseError: the mask has another length.
+        CourseError: the mask has another length than the tokens.
     """
     if attention_mask is None:
         return torch.arange(total, device=device)[None]
@@ -105,39 +106,39 @@ def count(
         raise CourseError(
             f"attention_mask has {attention_mask.shape[1]} columns for {total} past and new tokens."
         )
-    # 0 0 1 1 1 -> 0 0 1 2 3 -> 0 0 0 1 2: padding in front gets 0, and nobody looks at it.
+    # 0 0 1 1 1 -> 0 0 1 2 3 -> 0 0 0 1 2. Padding on the left gets 0, but no token attends to it.
     counts = attention_mask.long().cumsum(dim=1)
     return (counts - 1).clamp(min=0)
 
 
 def distance(q_pos: Int[Tensor, "#B Tq"], k_pos: Int[Tensor, "#B Tk"]) -> Int[Tensor, "#B Tq Tk"]:
-    """Key position minus query position: negative to the left."""
+    """Key position minus query position. It is negative if the key is to the left."""
     return k_pos[:, None, :] - q_pos[:, :, None]
 
 
 class LearnedPosition(Position):
-    """One trained vector a position (Gehring et al. 2017; BERT, GPT)."""
+    """One trained vector for each position (Gehring et al. 2017; BERT, GPT)."""
 
     def __init__(self, config: Learned, width: int) -> None:
         super().__init__()
         self.table = nn.Embedding(config.length, width)
 
     def embed(self, pos: Tensor) -> Tensor:
-        length = self.table.num_embeddings
-        reach = pos.shape[1]
-        # Not on a GPU: reading the positions back would make the program wait.
+        max_length = self.table.num_embeddings
+        length = pos.shape[1]
+        # Not on a GPU: reading the positions back would make the program wait for it.
         if pos.device.type == "cpu" and pos.numel() and not torch.compiler.is_compiling():
-            reach = max(reach, int(pos.max()) + 1)
-        if reach > length:
+            length = max(length, int(pos.max()) + 1)
+        if length > max_length:
             raise CourseError(
-                f"The sequence reaches {reach} positions, but this model has learned {length};"
+                f"The sequence reaches {length} positions, but this model has learned {max_length};"
                 " shorten the text or use a model with more positions."
             )
         return self.table(pos)
 
 
 class SinusoidalPosition(Position):
-    """Fixed waves, slower from pair to pair of components (Vaswani et al. 2017, section 3.5).
+    """Fixed waves; each pair of components has a slower one (Vaswani et al. 2017, section 3.5).
 
     PE(pos, 2i)     = sin(pos / base^(2i / D))
     PE(pos, 2i + 1) = cos(pos / base^(2i / D))
@@ -155,7 +156,7 @@ class SinusoidalPosition(Position):
         angles = pos[..., None].float() * self.frequencies  # B T D/2
         pairs = torch.stack((angles.sin(), angles.cos()), dim=-1)  # B T D/2 2
         waves = pairs.flatten(-2)  # sin, cos, sin, cos, ...
-        return waves[..., : self.width]  # one less where the width is odd
+        return waves[..., : self.width]  # drops the last cosine if the width is odd
 
 
 class RopePosition(Position):
@@ -164,7 +165,7 @@ class RopePosition(Position):
     angle = pos * base^(-2i / Dh)            for pair i
     (a, b) -> (a cos - b sin, a sin + b cos)
 
-    So q . k depends on the distance of the two positions alone.
+    So q . k depends on the two positions only by their distance.
     """
 
     frequencies: Tensor
@@ -181,7 +182,7 @@ class RopePosition(Position):
         cos = angles.cos().to(x.dtype)
         sin = angles.sin().to(x.dtype)
 
-        # The pairs (a, b): neighbours, or one component of each half.
+        # The pairs (a, b): two neighbouring components, or one component of each half.
         if self.interleaved:
             a = x[..., 0::2]  # B H T Dh/2
             b = x[..., 1::2]
@@ -201,8 +202,12 @@ class RopePosition(Position):
 class T5BucketsPosition(Position):
     """One trained bias for each head and bucket of distance (Raffel et al. 2020, section 2.1).
 
-    All layers share the table. Each near distance has a bucket of its own; far ones share buckets
+    All layers share the table. Each near distance has its own bucket. Far distances share buckets
     that grow logarithmically up to `max_distance`.
+
+    >>> position = T5BucketsPosition(T5Buckets(buckets=32, max_distance=128), heads=8, causal=True)
+    >>> position.bucket(torch.tensor([0, -1, -15, -16, -19, -60, -128])).tolist()
+    [0, 1, 15, 16, 17, 26, 31]
     """
 
     def __init__(self, config: T5Buckets, heads: int, causal: bool) -> None:
@@ -220,20 +225,20 @@ class T5BucketsPosition(Position):
         if self.bidirectional:
             buckets = self.buckets // 2
             offset = (distance > 0).long() * buckets
-            far = distance.abs()
+            size = distance.abs()
         else:
             buckets = self.buckets
             offset = torch.zeros_like(distance)
-            far = (-distance).clamp(min=0)
+            size = (-distance).clamp(min=0)
 
-        # 2. Near and far. Below `exact`, each distance has a bucket of its own; above, a bucket's
-        #    width grows with the distance.
+        # 2. Near and far. The first half of the buckets is for one distance each: 0, 1, 2, ... In
+        #    the second half, a bucket's width grows with the distance.
         exact = buckets // 2
-        ratio = far.clamp(min=1).float() / exact
-        share = torch.log(ratio) / math.log(self.max_distance / exact)  # 1 at max_distance
-        large = exact + (share * (buckets - exact)).long()
-        large = large.clamp(max=buckets - 1)
-        return offset + torch.where(far < exact, far, large)
+        ratio = size.clamp(min=1).float() / exact
+        fraction = torch.log(ratio) / math.log(self.max_distance / exact)  # 1 at max_distance
+        far_bucket = exact + (fraction * (buckets - exact)).long()
+        far_bucket = far_bucket.clamp(max=buckets - 1)
+        return offset + torch.where(size < exact, size, far_bucket)
 
     def scores(self, q: Tensor | None, q_pos: Tensor, k_pos: Tensor, *_: Any) -> Tensor:
         buckets = self.bucket(distance(q_pos, k_pos))  # B Tq Tk
@@ -246,8 +251,8 @@ class ShawPosition(Position):
     scores_ij = q_i . (k_j + a^K_ij) / sqrt(Dh)
     output_i  = sum over j of probs_ij (v_j + a^V_ij)
 
-    Known departure: one pair of tables serves all layers and heads; the paper shares over heads
-    only.
+    Known departure: all layers and heads share one pair of tables; in the paper each layer has its
+    own.
     """
 
     scores_use_query = True
@@ -269,7 +274,7 @@ class ShawPosition(Position):
         return torch.einsum("bhqk,bqkd->bhqd", probs, vectors)
 
     def _vectors(self, table: nn.Embedding, like: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
-        """The vector of each pair of tokens, B Tq Tk Dh, with the rows and the type of `like`."""
+        """The vector of each pair of tokens, B Tq Tk Dh, in the batch size and dtype of `like`."""
         clipped = distance(q_pos, k_pos).clamp(-self.clip, self.clip)
         vectors = table(clipped + self.clip)  # rows 0 to 2 clip
         return vectors.to(like.dtype).expand(len(like), -1, -1, -1)
@@ -289,7 +294,8 @@ class AlibiPosition(Position):
         """The slopes 2^(-8/H), 2^(-16/H), ..., 2^-8 of H heads."""
         if math.log2(heads).is_integer():
             return [2 ** (-8 * (h + 1) / heads) for h in range(heads)]
-        # No power of two: the slopes of the power below, then every second of the power above.
+        # H is no power of two. Take the slopes of the next smaller power, then every second slope
+        # of the next larger one (the published code does this).
         lower = 2 ** math.floor(math.log2(heads))
         between = AlibiPosition.geometric(2 * lower)[0::2]
         return AlibiPosition.geometric(lower) + between[: heads - lower]
@@ -303,9 +309,9 @@ class AlibiPosition(Position):
 class DisentangledPosition(Position):
     """Trained vectors for clipped distances (He et al. 2021, equation 4).
 
-    Every layer projects them to keys and queries (`Crosswise`). Row i - j + clip is the distance of
-    query i to key j, for both terms: the paper's equation reads position-to-content at j - i, but
-    its published models were trained with i - j.
+    Every layer projects them to keys and queries (`DisentangledTerms`). Row i - j + clip of the
+    table belongs to query i and key j, in both terms. The paper's equation takes j - i for
+    position-to-content, but the published models were trained with i - j.
     """
 
     scores_use_query = True
@@ -322,23 +328,23 @@ class DisentangledPosition(Position):
         q_pos: Tensor,
         k_pos: Tensor,
         k: Tensor | None = None,
-        own: nn.Module | None = None,
+        layer: nn.Module | None = None,
     ) -> Tensor:
-        assert q is not None and k is not None and own is not None
-        # No distance is larger than the text, so rows beyond it need not be projected.
+        assert q is not None and k is not None and layer is not None
+        # No distance is larger than the number of keys, so the other rows need no projection.
         span = min(self.clip, k_pos.shape[1])
         rows = self.table.weight[self.clip - span : self.clip + span]  # 2*span D
         index = (span - distance(q_pos, k_pos)).clamp(0, 2 * span - 1)  # B or 1, Tq Tk
-        return own(q, k, self.dropout(rows), index)
+        return layer(q, k, self.dropout(rows), index)
 
 
-class Crosswise(nn.Module):
+class DisentangledTerms(nn.Module):
     """The two terms that one layer adds to q_i . k_j (He et al. 2021, equation 4).
 
     content-to-position: q_i . K_r[i - j]
     position-to-content: k_j . Q_r[i - j]
 
-    Both are scaled as q_i . k_j is.
+    Both are divided by sqrt(3 Dh), as q_i . k_j is. (sqrt(2 Dh) if the model has only one of them.)
     """
 
     def __init__(self, config: StackConfig, position: Disentangled) -> None:
@@ -363,12 +369,12 @@ class Crosswise(nn.Module):
         """Both terms for all pairs of tokens.
 
         Args:
-            q: queries, scaled.
+            q: queries, already scaled.
             k: keys, not scaled.
             rows: the vectors of R distances.
-            index: the row of each pair's distance.
+            index: for each pair of tokens, the row of its distance.
         """
-        # Products with all R distances first; then each pair picks its own.
+        # First the products with all R distances, then each pair of tokens picks its own.
         index = index[:, None].expand(len(q), self.heads, -1, -1)  # B H Tq Tk
         scores = []
         if self.k is not None:
@@ -382,19 +388,18 @@ class Crosswise(nn.Module):
         return sum(scores[1:], start=scores[0])
 
     def _split(self, x: Tensor) -> Tensor:
-        """Cut projected distances into heads and transpose: R H*Dh -> H Dh R."""
-        return x.view(len(x), self.heads, -1).permute(1, 2, 0)
+        return x.view(len(x), self.heads, -1).permute(1, 2, 0)  # R H*Dh -> H Dh R
 
 
 def in_layer(config: StackConfig) -> nn.Module | None:
-    """The weights that a position scheme has in each layer; None for all but DeBERTa's."""
+    """The weights that a position scheme has in each layer; None except in DeBERTa."""
     if isinstance(config.position, Disentangled):
-        return Crosswise(config, config.position)
+        return DisentangledTerms(config, config.position)
     return None
 
 
 def build(config: StackConfig) -> Position:
-    """The module for `config.position`."""
+    """A new module for the scheme `config.position`."""
     embed_width = config.embed.width or config.width
     match config.position:
         case Learned() as position:

@@ -11,10 +11,11 @@ from course_lib.model.layers import Block
 
 
 def recompute(model: nn.Module) -> None:
-    """Let the backward pass compute each block of a model again.
+    """Let the backward pass run each block of a model a second time.
 
-    Only a block's input is kept, and none of what it computes on the way. Training takes about a
-    third more time. Results stay the same to the last bit, dropout included.
+    The forward pass then keeps only the input of each block in memory, none of its intermediate
+    results. Training takes about a third more time. Results are the same to the last bit, with
+    dropout, too.
     """
     for block in model.modules():
         if isinstance(block, Block):

@@ -4,8 +4,8 @@
                                       ^
                         the target, moved one to the right
 
-(Vaswani et al. 2017, figure 1.) BART and T5 are `EncoderDecoder` with different `StackConfig`s; the
-heads on top are below. U is the target's length.
+(Vaswani et al. 2017, figure 1.) BART and T5 are `EncoderDecoder`s with different `StackConfig`s.
+Their heads follow it in this file. In shapes, U is the target's length.
 """
 
 from dataclasses import replace
@@ -17,25 +17,25 @@ from torch import Tensor, nn
 
 from course_lib.errors import CourseError
 from course_lib.model.config import StackConfig
-from course_lib.model.heads import Head, Mask, Segments, init, output_matrix, pool
+from course_lib.model.heads import Head, Mask, Segments, initialize, output_matrix, pool
 from course_lib.model.transformer import Transformer
 from course_lib.vocab import IGNORE
 
 
 def encoder_config(config: StackConfig) -> StackConfig:
-    """The encoder that belongs to a decoder: it sees both sides and has no memory to attend to."""
+    """The encoder for a decoder: it attends to both sides, and has no cross-attention."""
     return replace(config, causal=False, cross=False)
 
 
 def shift_right(
     ids: Int[Tensor, "B U"], start: int, attention_mask: Mask = None
 ) -> Int[Tensor, "B U"]:
-    """The decoder's input for teacher forcing: the start token, then the target but its last.
+    """The decoder's input for teacher forcing: the start token, then the target without its last.
 
     Args:
-        ids: the target. -100 (no target) becomes the start token.
-        start: the token that the decoder begins with.
-        attention_mask: the target's real tokens, so that left padding stays to the left.
+        ids: the target. IGNORE (-100), which marks padding in labels, becomes the start token.
+        start: id of the token that the decoder begins with.
+        attention_mask: the target's real tokens. It is needed if padding is on the left.
 
     >>> shift_right(torch.tensor([[5, 6, 7]]), start=2).tolist()
     [[2, 5, 6]]
@@ -43,7 +43,7 @@ def shift_right(
     shifted = ids.roll(1, dims=1)
     shifted[:, 0] = start
     if attention_mask is not None:
-        # With left padding the first real token stands farther to the right.
+        # With left padding, column 0 is not the first real token.
         is_first = attention_mask.bool() & (attention_mask.cumsum(dim=1) == 1)
         shifted = shifted.masked_fill(is_first, start)
     return shifted.masked_fill(shifted == IGNORE, start)
@@ -53,10 +53,10 @@ class EncoderDecoder(nn.Module):
     """Two stacks over one table of token vectors.
 
     Args:
-        config: the decoder's.
-        encoder: by default the same without `causal` and `cross`.
-        start: the token that the decoder begins with (BART: end of sentence; T5: padding).
-        one_table: False: each side has a table of its own.
+        config: the decoder's configuration.
+        encoder: the encoder's configuration; by default `config` without `causal` and `cross`.
+        start: id of the token that the decoder begins with (BART: end of sentence; T5: padding).
+        one_table: encoder and decoder share one table of token vectors; False: each has its own.
 
     Raises:
         CourseError: `config` is not a decoder's, or the two differ in their token vectors.
@@ -87,7 +87,7 @@ class EncoderDecoder(nn.Module):
         self.encoder = Transformer(encoder)
         self.decoder = Transformer(config)
         self.one_table = one_table
-        if one_table:  # of token vectors for both sides (Vaswani et al. 2017, section 3.4)
+        if one_table:  # Vaswani et al. 2017, section 3.4
             self.decoder.embed.tokens = self.encoder.embed.tokens
 
     def forward(
@@ -103,8 +103,8 @@ class EncoderDecoder(nn.Module):
 
         Args:
             ids: the source.
-            decoder_ids: the decoder's input. By default the source itself, moved one to the
-                right, as BART classifies a text (Lewis et al. 2020, section 3.1).
+            decoder_ids: the decoder's input. By default the source, shifted right by one: BART
+                classifies a text this way (Lewis et al. 2020, section 3.1).
             attention_mask: the source's real tokens.
             decoder_attention_mask: the real tokens of `decoder_ids`.
             segments: the segment of each source token.
@@ -122,7 +122,7 @@ class EncoderDecoder(nn.Module):
 
 
 class Hidden(nn.Module):
-    """No head: the hidden states of a stack, or of an encoder-decoder's decoder."""
+    """A stack without a head: it returns hidden states, in an encoder-decoder the decoder's."""
 
     def __init__(self, stack: Transformer | EncoderDecoder) -> None:
         super().__init__()
@@ -139,9 +139,9 @@ class Seq2SeqLM(nn.Module):
 
     Args:
         stack: encoder and decoder.
-        tied: whether the token vectors are the output matrix; T5 1.1 has one of its own.
-        scaled: whether hidden states are divided by sqrt(D) before it (T5 1.0).
-        bias: whether a constant, never trained, is added to the logits (BART).
+        tied: the table of token vectors is also the output matrix; in T5 1.1 it is not.
+        scaled: hidden states are divided by sqrt(D) before the output matrix (T5 1.0).
+        bias: a vector that is never trained is added to the logits (BART).
     """
 
     bias: Tensor | None
@@ -169,7 +169,7 @@ class Seq2SeqLM(nn.Module):
 
         Args:
             ids: the source.
-            decoder_ids: the target moved one to the right (`shift_right`).
+            decoder_ids: the target, shifted right by one (`shift_right`).
             attention_mask: the source's real tokens.
             decoder_attention_mask: the target's real tokens.
             loss_mask: the positions of the target to predict; by default all of them.
@@ -185,14 +185,14 @@ class Seq2SeqLM(nn.Module):
         return self.logits(h)
 
     def logits(self, h: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
-        """Hidden states of the decoder to scores of the vocabulary."""
+        """Hidden states of the decoder to logits of the vocabulary."""
         if self.head is None:
             matrix = self.stack.decoder.embed.tokens.weight
         else:
             matrix = self.head.weight
         if self.scaled:
             h = h * self.stack.config.width**-0.5
-        # `bf16_copy` leaves buffers as they are.
+        # A bfloat16 copy of a model (`bf16_copy`) still has float32 buffers.
         bias = None if self.bias is None else self.bias.to(h.dtype)
         return nn.functional.linear(h, matrix, bias)
 
@@ -200,7 +200,7 @@ class Seq2SeqLM(nn.Module):
         """A language model of the targets of these sources, for `generate`.
 
         Args:
-            ids: the sources. Each may have several targets: the rows of one source stand together.
+            ids: the sources. Each may have several targets, in consecutive rows.
             attention_mask: the sources' real tokens.
         """
         memory = self.stack.encoder(ids, attention_mask=attention_mask)
@@ -208,7 +208,7 @@ class Seq2SeqLM(nn.Module):
 
 
 class Conditioned(nn.Module):
-    """A `Seq2SeqLM` that has read its sources; called as `heads.LM` is, with the targets so far.
+    """A `Seq2SeqLM` with encoded sources. It is called like `heads.LM`, with the targets so far.
 
     Args:
         model: encoder, decoder and output matrix.
@@ -233,14 +233,14 @@ class Conditioned(nn.Module):
 
 
 class Seq2SeqClassifier(Head):
-    """One label a text, from the decoder's last token: logits [B, C] (Lewis et al. 2020, 3.1).
+    """One label per text, from the decoder's last token: logits [B, C] (Lewis et al. 2020, 3.1).
 
-    Encoder and decoder both read the text; tanh(dense) and a projection follow.
+    Encoder and decoder both read the text. A dense layer, tanh and a linear layer follow.
 
     Args:
         stack: encoder and decoder.
         classes: C.
-        dropout: around the dense layer; by default the stack's.
+        dropout: before and after the dense layer; by default the rate of the stack.
     """
 
     def __init__(self, stack: EncoderDecoder, classes: int, dropout: float | None = None) -> None:
@@ -248,9 +248,9 @@ class Seq2SeqClassifier(Head):
         self.dropout = nn.Dropout(stack.config.dropout if dropout is None else dropout)
         self.dense = nn.Linear(stack.config.width, stack.config.width)
         self.out = nn.Linear(stack.config.width, classes)
-        init(stack, self.dense, self.out)
+        initialize(stack, self.dense, self.out)
 
-    def answer(self, h: Float[Tensor, "B T D"], attention_mask: Mask) -> Float[Tensor, "B C"]:
+    def predict(self, h: Float[Tensor, "B T D"], attention_mask: Mask) -> Float[Tensor, "B C"]:
         last = pool(h, attention_mask, "last")  # B D
         hidden = torch.tanh(self.dense(self.dropout(last)))
         return self.out(self.dropout(hidden))

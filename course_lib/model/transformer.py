@@ -1,15 +1,15 @@
-"""The trunk: token ids to hidden states. Heads stand in `heads.py`.
+"""The stack: token ids to hidden states. `heads.py` has the heads that make predictions of them.
 
-BERT, GPT and the two sides of T5 and BART are this class; their `StackConfig`s differ. Read on in
-this order:
+BERT, GPT, and the encoders and decoders of T5 and BART are all this class. Only their
+`StackConfig`s differ. Continue in this order:
 
-    config.py       what tells one model from another
+    config.py       all the options in which models differ
     layers.py       the block, the feed-forward, the embedding
     norms.py        LayerNorm and RMSNorm
-    attention.py    what a block does first
-    positions.py    how attention knows the order
+    attention.py    the first part of a block
+    positions.py    how attention knows the order of the tokens
     masks.py        who may attend to whom
-    heads.py        what stands on top
+    heads.py        the heads on top of the stack
 """
 
 from typing import Any, cast
@@ -28,20 +28,22 @@ from course_lib.model.positions import Position
 
 
 class Transformer(nn.Module):
-    """Embedding, L blocks, and a last norm where the config has one.
+    """Embedding, L blocks, and a last norm if the config has one.
 
     Args:
-        config: everything that tells this model from another.
+        config: all sizes and options of the model.
     """
 
-    vocabulary: tuple[str, ...] = ()  # the tokens of its tokenizer, where they are known
+    vocabulary: tuple[
+        str, ...
+    ] = ()  # the tokens of its tokenizer, in the order of their ids; () if unknown
 
     def __init__(self, config: StackConfig) -> None:
         super().__init__()
         self.config = config
         self.embed = Embedding(config)
         self.position = positions.build(config)
-        # Layers with a rotary base of their own have a scheme of their own. None has weights.
+        # One more scheme for each rotary base that a pattern sets. Rotary schemes have no weights.
         self.rotations = nn.ModuleDict()
         for pattern in config.attention:
             if pattern.rope_base is not None:
@@ -59,8 +61,8 @@ class Transformer(nn.Module):
 
         Args:
             ids: token ids.
-            options: `attention_mask`, `segments`, `mask`, `cache`, `memory` and `memory_mask`, as
-                of `run`.
+            options: `attention_mask`, `segments`, `mask`, `cache`, `memory` and `memory_mask` of
+                `run`.
         """
         return self.run(self.embed.lookup(ids), **options)
 
@@ -75,18 +77,19 @@ class Transformer(nn.Module):
         memory: Float[Tensor, "B M D"] | None = None,
         memory_mask: Bool[Tensor, "B M"] | None = None,
     ) -> Float[Tensor, "B T D"]:
-        """Token vectors to hidden states: soft prompts enter here.
+        """Token vectors to hidden states. A caller with soft prompts starts here.
 
         Args:
             x: token vectors, as `embed.lookup` gives them.
-            attention_mask: True = a real token, False = padding, on either side; positions count
-                real tokens only. With a cache it spans past and new tokens (Tk of them).
-            segments: of which segment each token is.
-            mask: who may attend to whom, in place of the config's choice; `attention_mask` still
-                applies.
-            cache: keys and values of earlier tokens; extended in place by these.
+            attention_mask: True = a real token, False = padding, on the left or on the right.
+                Positions count real tokens only. With a cache, the mask covers the past tokens and
+                the new ones (Tk in all).
+            segments: the segment of each token, 0 or 1 in BERT.
+            mask: who may attend to whom, instead of the config's patterns and causal mask;
+                `attention_mask` still applies.
+            cache: keys and values of earlier tokens; those of the new tokens are appended in place.
             memory: the encoder's output, for stacks with cross-attention.
-            memory_mask: its real tokens.
+            memory_mask: the real tokens of `memory`.
 
         Raises:
             CourseError: a memory is missing, or given to a stack without cross-attention; or
@@ -97,12 +100,12 @@ class Transformer(nn.Module):
                 "A stack takes memory= exactly if it has cross-attention (StackConfig.cross)."
             )
 
-        # With a cache, x holds the new tokens only; keys are all tokens so far.
+        # With a cache, x has the new tokens only. They attend to all tokens so far.
         past = 0 if cache is None else cache.length
         keys = positions.count(past + x.shape[1], attention_mask, x.device)  # B or 1, Tk
         queries = keys[:, past:]  # B or 1, T
 
-        # Layers that attend alike share their positions and their mask.
+        # Layers with the same pattern share their positions and their mask.
         infos = {}
         layer_masks = {}
         for pattern in dict.fromkeys(self.config.attention):
@@ -132,17 +135,17 @@ class Transformer(nn.Module):
             )
         return self.norm(x)
 
-    def _scheme(self, pattern: AttentionPattern) -> Position:
-        """How the layers with this attention pattern know positions."""
-        if pattern.rope_base is None:
-            return self.position
-        return cast(Position, self.rotations[_base_name(pattern.rope_base)])
-
     def layers(self) -> list[nn.Module]:
         """The blocks in order. ALBERT applies one block in every layer."""
         if self.config.shared:
             return [self.blocks[0]] * self.config.layers
         return list(self.blocks)
+
+    def _scheme(self, pattern: AttentionPattern) -> Position:
+        """The position scheme of the layers with this attention pattern."""
+        if pattern.rope_base is None:
+            return self.position
+        return cast(Position, self.rotations[_base_name(pattern.rope_base)])
 
     def _init(self, module: nn.Module) -> None:
         """Weights from N(0, init_std), biases 0, norms 1 (Devlin et al. 2019; GPT-2)."""
@@ -155,7 +158,8 @@ class Transformer(nn.Module):
 
     def _scale_residual_outputs(self) -> None:
         """Smaller weights where a layer adds to the residual (GPT-2 report, section 2.3)."""
-        # A layer adds twice: attention and feed-forward. The sum's variance stays the same.
+        # A layer adds to the residual twice, after attention and after the feed-forward. With this
+        # factor the variance of the sum does not depend on the number of layers.
         additions = 2 * self.config.layers
         std = self.config.init_std / additions**0.5
         for name, weight in self.named_parameters():
@@ -164,5 +168,5 @@ class Transformer(nn.Module):
 
 
 def _base_name(base: float) -> str:
-    """What a rotary base is called among the modules, whose names have no dots."""
+    """A module's name for a rotary base. PyTorch allows no dot in it: 10000.0 -> "10000_0"."""
     return str(base).replace(".", "_")

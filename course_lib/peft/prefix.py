@@ -47,7 +47,7 @@ class Prefixed(Front):
     def _fill(self, cache: KVCache, rows: int) -> None:
         config = self.config
         table = self.prefix.table.view(self.length, config.layers, 2, config.heads, config.dh)
-        for layer, layer_cache in enumerate(cache.own):
+        for layer, layer_cache in enumerate(cache.attn):
             keys_values = table[:, layer].permute(1, 2, 0, 3)  # 2 H P Dh
             keys, values = keys_values[:, None].expand(-1, rows, -1, -1, -1)  # B H P Dh each
             layer_cache.k = keys
@@ -94,7 +94,7 @@ def _read_words(stack: Transformer, words: Tokens) -> Float[Tensor, "P S"]:
     with evaluating(stack):
         stack(ids, cache=cache)
     layers = []
-    for layer in cache.own:
+    for layer in cache.attn:
         keys = cast(Tensor, layer.k)[0]  # H P Dh: the batch has one row
         values = cast(Tensor, layer.v)[0]
         layers.append(torch.stack((keys, values)))

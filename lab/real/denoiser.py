@@ -17,7 +17,7 @@ import typer
 
 from course_lib import data, families, zoo
 from course_lib.files import atomic_write
-from course_lib.model.initialization import look_for_like
+from course_lib.model.initialization import attend_to_similar
 from lab.real.text import ENDS
 
 app = typer.Typer(help=__doc__, no_args_is_help=True)
@@ -55,7 +55,7 @@ def begin(
             side.embed.tokens.weight += segment  # one table for both: loaded anew, added once
         turn = torch.linalg.qr(torch.randn(shape.width, shape.width)).Q
         for block in made.stack.decoder.blocks:
-            look_for_like(block.cross, turn * 0.4**0.5)
+            attend_to_similar(block.cross, turn * 0.4**0.5)
     zoo.save_pretrained(made, out, tokenizer=opened.tokenizer)
 
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from course_lib.analysis import capture
 from course_lib.data.tokenizers import Tokenizer
 from course_lib.errors import CourseError
-from course_lib.model.initialization import look_for_like
+from course_lib.model.initialization import attend_to_similar
 from course_lib.model.transformer import Transformer
 
 NEAR = 4  # tokens; how far a head's looks are compared
@@ -49,7 +49,7 @@ def t5_from_bert(body: Any, parent: Any, page: list[int], mask: int) -> None:
     width = encoder.embed.tokens.weight.shape[1]
     turn = torch.linalg.qr(torch.randn(width, width)).Q * 0.4**0.5
     for block in body.decoder.blocks:
-        look_for_like(block.cross, turn)
+        attend_to_similar(block.cross, turn)
     body.decoder.norm.weight.fill_(4.0)
 
 

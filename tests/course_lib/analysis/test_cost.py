@@ -103,7 +103,7 @@ def test_the_cache_is_as_large_as_it_is() -> None:
     cache = KVCache(config.layers)
     with torch.no_grad():
         Transformer(config).eval()(torch.randint(50, (2, 9)), cache=cache)
-    held = sum(t.numel() * t.element_size() for layer in cache.own for t in (layer.k, layer.v))
+    held = sum(t.numel() * t.element_size() for layer in cache.attn for t in (layer.k, layer.v))
     assert cost.kv_cache_bytes(config, 9) == held / 2 / 2  # of one text, in half precision
     assert cost.kv_cache_bytes(gpt3(), 2048) == pytest.approx(9.66e9, rel=1e-3)
 

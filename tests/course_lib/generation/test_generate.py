@@ -317,7 +317,7 @@ def test_several_texts_are_drawn_or_searched_and_streams_are_not_searched(model)
 
 def test_a_cache_has_room_for_everything_and_beams_move_only_their_own_columns(model):
     with torch.no_grad():
-        cache = LayerCache(columns=6)
+        cache = LayerCache(capacity=6)
         first = torch.randn(2, 1, 4, 3)
         k, _ = cache.extend(first, -first)
         assert k.data_ptr() != first.data_ptr() and torch.equal(k, first), (

@@ -40,7 +40,7 @@ def assert_equal(found, tolerance=1e-5):
 def used(monkeypatch):
     """The names of the kernels that were called."""
     names = []
-    for name in ("rms_norm", "attention", "cross_entropy", "lstm_steps", "linear_again"):
+    for name in ("rms_norm", "attention", "cross_entropy", "lstm_steps", "linear_recomputed"):
         real = getattr(kernels, name)
         monkeypatch.setattr(
             kernels, name, lambda *a, name=name, real=real, **k: names.append(name) or real(*a, **k)
@@ -81,7 +81,7 @@ def test_a_linear_layer_whose_weight_is_made_again(monkeypatch, used):
     layer = QuantisedLinear(torch.nn.Linear(64, 32))
     x = torch.randn(5, 64, requires_grad=True)
     assert_equal(both(monkeypatch, lambda: layer(x), x))
-    assert used == ["linear_again"]
+    assert used == ["linear_recomputed"]
 
 
 def test_casting_once_changes_no_product(monkeypatch):
@@ -101,7 +101,7 @@ def test_a_cache_with_spare_room_holds_what_a_plain_one_holds(monkeypatch, colum
     parts = [torch.randn(2, 2, 1, size, 3, generator=rng) for size in (3, 1, 1, 4, 1)]
     for enabled in (True, False):
         monkeypatch.setattr(kernels, "ENABLED", enabled)
-        cache, rows = LayerCache(columns=columns), torch.tensor([1, 0])
+        cache, rows = LayerCache(capacity=columns), torch.tensor([1, 0])
         with torch.no_grad():
             for k, v in parts:
                 cache.extend(k, v)
