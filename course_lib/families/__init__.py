@@ -1,18 +1,18 @@
-"""All families that share the Transformer's core. One file a family says how it differs.
+"""The model families. All are `model.Transformer`; a family's file says how it differs.
 
     preset("bert-base")  # a published size; "bert-mini" is the classroom's
     family("bert").config(3072, width=128, layers=4, heads=4, length=160)
     family("gpt2") is family("gpt")
 
-A new family is one file and one more entry here. ELMo, static word vectors, the LSTMs and the
-baselines are not in the list: their configurations have nothing in common with these.
+A new family needs one file, and one more entry here. ELMo, static word vectors, the LSTMs and the
+baselines are not in the list, because they are no Transformers.
 
-    transformer.py     the Transformer of 2017, from which all others say how they differ
-    bert.py, ...       a family's file; encoder_heads.py has what BERT's relatives share
-    family.py          what such a file declares
-    fields.py          how a config.json says a configuration; tables in fields.toml
-    config_json.py     every entry of a config.json is obeyed, known or refused
-    weight_tables.py   which public weight is which of ours
+    transformer.py     the Transformer of 2017, with which the others are compared
+    bert.py, ...       one file for each family; encoder_heads.py is shared by BERT's relatives
+    family.py          the class `Family`, which these files fill in
+    fields.py          public config.json <-> our configuration; its tables are in fields.toml
+    config_json.py     refuses a config.json with an entry that we do not know
+    weight_tables.py   public names of weights <-> our names
     presets.toml       published sizes
 """
 
@@ -41,16 +41,21 @@ from course_lib.families.roberta import FAMILY as ROBERTA
 from course_lib.families.t5 import FAMILY as T5
 from course_lib.families.transformer import transformer
 from course_lib.model import heads
-from course_lib.model.config import StackConfig, diff
+from course_lib.model.config import Learned, StackConfig, diff
 from course_lib.model.seq2seq import EncoderDecoder, Seq2SeqLM
 
 
 def transformer_lm(config: StackConfig, start: int = 0) -> Seq2SeqLM:
-    """The whole model, from source and shifted target to the logits of the target."""
+    """The whole Transformer of 2017: encoder, decoder and output matrix.
+
+    Args:
+        config: the decoder's configuration.
+        start: id of the token that the decoder begins with.
+    """
     return Seq2SeqLM(EncoderDecoder(config, start=start))
 
 
-# Their order decides where a model fits several families equally well.
+# If a model fits several families equally well, `family_of` returns the first one.
 _ALL = (
     BERT,
     MEGATRON,
@@ -66,7 +71,7 @@ _ALL = (
     BLENDERBOT,
     T5,
 )
-# By their names here, and by their names in config.json.
+# By our name, and by the `model_type` in config.json.
 FAMILIES: dict[str, Family] = {family.name: family for family in _ALL}
 MODEL_TYPES: dict[str, Family] = {family.model_type: family for family in _ALL}
 
@@ -80,8 +85,8 @@ def preset(name: str, **changes: Any) -> StackConfig:
     """A configuration by its name in `presets.toml`.
 
     Args:
-        name: as "bert-base".
-        changes: other arguments of the family's function, as `vocab`.
+        name: for example "bert-base".
+        changes: arguments of the family's function that override the preset, such as `vocab`.
 
     Raises:
         CourseError: there is no preset of this name.
@@ -92,7 +97,7 @@ def preset(name: str, **changes: Any) -> StackConfig:
 
 
 def family(name: str) -> Family:
-    """A family by its name here or by its model type in config.json.
+    """A family by our name or by its `model_type` in config.json.
 
     Raises:
         CourseError: there is no such family.
@@ -106,7 +111,7 @@ def family(name: str) -> Family:
 
 
 def public_class(model: nn.Module, family: Family) -> str | None:
-    """The first public class of a family that equals a model's head, if there is one."""
+    """The name of the first public class of a family with the model's head, or None."""
     for name, architecture in family.architectures.items():
         if architecture.head is type(model):
             return name
@@ -114,16 +119,16 @@ def public_class(model: nn.Module, family: Family) -> str | None:
 
 
 def check_pool(model: nn.Module, architecture: Architecture) -> None:
-    """Whether a classifier reads the vector that its public class reads.
+    """Refuse to save a classifier that pools differently from its public class.
 
     Raises:
-        CourseError: if it reads another one. The saved model would give other answers.
+        CourseError: it pools differently, so the saved model would give other logits.
     """
     if not isinstance(model, heads.Classifier):
         return
     options = architecture.options(model.stack, {})
     if model.pooler is not None and "pooler" in options:
-        return  # the public class has a pooler too, and says in its config.json what that reads
+        return  # the public class has a pooler, too, and config.json has an entry for the pooling
     public_pool = options.get("pool", "first")
     if model.pool != public_pool:
         raise CourseError(
@@ -133,13 +138,13 @@ def check_pool(model: nn.Module, architecture: Architecture) -> None:
 
 
 def family_of(model: nn.Module) -> Family:
-    """The family whose public layout can express a model.
+    """The family in whose public format a model can be saved.
 
-    Of several, the one whose own configuration of that size differs from the model's in the fewest
-    fields.
+    If there are several, it is the one whose configuration of the same size differs from the
+    model's in the fewest fields.
 
     Raises:
-        CourseError: there is none.
+        CourseError: there is no such family.
     """
     config: StackConfig = model.stack.config  # type: ignore[assignment, union-attr]
     if config.activation not in PUBLIC_ACTIVATIONS:
@@ -158,7 +163,7 @@ def family_of(model: nn.Module) -> Family:
             " with a family's by `diff(config, family(name).config(...))`."
         )
     size = {"width": config.width, "layers": config.layers, "heads": config.heads}
-    size["length"] = getattr(config.position, "length", 512)
+    size["length"] = config.max_length or Learned.length
 
     def differences(family: Family) -> int:
         return len(diff(config, family.config(config.embed.vocab, **size)))
@@ -167,7 +172,7 @@ def family_of(model: nn.Module) -> Family:
 
 
 def expresses(family: Family, config: StackConfig) -> bool:
-    """Whether a configuration survives the way through a family's config.json."""
+    """Whether a configuration is the same after it was written to config.json and read back."""
     try:
         return family.read_config(family.write_config(config)) == config
     except (CourseError, KeyError, TypeError):

@@ -1,10 +1,11 @@
 """ALBERT (Lan et al. 2020).
 
-Differs from BERT by: one block applied L times; token vectors of 128, projected to the model's
-width; the second task asks for the order of two segments, instead of whether they belong together
-(all section 3.1). This is version 2, which has no dropout, and GELU's tanh approximation.
+Differs from BERT by: one block applied L times; token vectors of width 128, projected to the width
+of the model; sentence-order prediction (which of two segments comes first?) instead of
+next-sentence prediction (all section 3.1). This is version 2, which has no dropout, and GELU's tanh
+approximation.
 
-No batch of the course asks for that order: the head is only read from public weights.
+The course does not train sentence-order prediction. It only reads that head from public weights.
 """
 
 from dataclasses import replace
@@ -28,15 +29,15 @@ def albert(
     Args:
         vocab: V.
         embed: width of the token vectors.
-        dropout: of hidden states and attention weights.
-        size: `width`, `layers`, `heads`, ... as of `bert.bert`.
+        dropout: rate for hidden states and attention weights.
+        size: `width`, `layers`, `heads`, ... as in `bert.bert`.
     """
     config = bert.bert(vocab, dropout=dropout, **size)
     narrow = replace(config.embed, width=embed)
     return replace(config, embed=narrow, shared=True, activation="gelu_tanh")
 
 
-# How config.json says an ALBERT: as a BERT, but for these entries.
+# ALBERT's config.json is BERT's, except for these entries.
 FIELDS = Fields(
     {
         **bert.FIELDS.entries,
@@ -48,7 +49,7 @@ FIELDS = Fields(
     fixed={**bert.FIELDS.fixed, "shared": True},
     published={"num_hidden_groups": 1, "inner_group_num": 1},
 )
-# How an ALBERT's weights are called: there, and here. All layers are this one.
+# Public names of an ALBERT's weights -> our names. All layers share the weights of layer 0.
 _LAYER = "encoder.albert_layer_groups.0.albert_layers.0"
 BODY: Table = {
     **bert.EMBEDDINGS,
@@ -62,18 +63,18 @@ BODY: Table = {
     f"{_LAYER}.ffn_output.*": "blocks.0.ff.down.*",
     f"{_LAYER}.full_layer_layer_norm.*": "blocks.0.ff_norm.*",
 }
-# The parts outside of the body. The pooler reads the first token, for tasks on a whole text.
+# The weights outside the body. The pooler reads the first token.
 POOLER: Table = {"pooler.*": "pooler.dense.*"}
 MASKED: Table = {
     "predictions.dense.*": "head.dense.*",
     "predictions.LayerNorm.*": "head.norm.*",
     "predictions.bias": "head.bias",
-    "predictions.decoder.bias": "head.bias",  # another name of this bias
+    "predictions.decoder.bias": "head.bias",  # the same bias under a second name
 }
 OUTPUT: Table = {"predictions.decoder.weight": "head.output.weight"}
-# The second task: which of two segments came first (section 3.1, "sentence-order prediction").
+# Sentence-order prediction (section 3.1).
 ORDER: Table = {"sop_classifier.classifier.*": "next.*"}
-# Weights for masked tokens may hold a pooler and this head all the same, which nothing reads.
+# A file of an AlbertForMaskedLM may contain these weights, which that class does not use.
 UNUSED: Table = {"pooler.*": None, "sop_classifier.classifier.*": None}
 _classified = partial(
     pooled, table=POOLER | CLASSIFIER, dropout="classifier_dropout_prob", default=0.1

@@ -1,10 +1,11 @@
 """BART (Lewis et al. 2020) and Blenderbot (Roller et al. 2021).
 
-BART differs from the 2017 Transformer by: learned positions; a norm on the embedding of both sides;
-GELU; the decoder begins with the end-of-sentence token. To classify a text, the decoder reads it a
-second time, and its last token is classified.
+BART differs from the 2017 Transformer by: learned positions; a norm on the embedding of encoder and
+decoder; GELU; the decoder begins with the end-of-sentence token. To classify a text, the decoder
+reads the text, too, and a linear layer classifies its last token.
 
-Blenderbot differs from BART by: the norms before each part, as in the classroom's models.
+Blenderbot differs from BART by: norms before attention and feed-forward instead of after them. The
+classroom's `bart-mini` is a Blenderbot.
 """
 
 from dataclasses import replace
@@ -43,8 +44,8 @@ def bart(
     Args:
         vocab: V.
         length: number of positions.
-        attention_dropout: of the attention weights.
-        size: `width`, `layers` of each side, `heads`, ... as of `transformer`.
+        attention_dropout: rate for the attention weights.
+        size: `width`, `layers`, `heads`, `hidden` and `dropout`, as in `transformer`.
     """
     return replace(
         transformer(vocab, **size),
@@ -57,11 +58,11 @@ def bart(
 
 
 def bart_lm(config: StackConfig, start: int = START) -> Seq2SeqLM:
-    """The model that is pretrained: tied output matrix, a constant on the logits."""
+    """A new model for pretraining: tied output matrix, and a constant vector on the logits."""
     return Seq2SeqLM(EncoderDecoder(config, start=start), bias=True)
 
 
-# The sizes in which an encoder may differ from its decoder.
+# The encoder may have other sizes than the decoder in these fields.
 ENCODER = Fields(
     {
         "encoder_layers": Entry("layers"),
@@ -90,14 +91,14 @@ def write_config(config: StackConfig) -> dict[str, Any]:
 
 
 def encoder_of(stack: EncoderDecoder, *sizes: str) -> StackConfig:
-    """The encoder's configuration.
+    """The encoder's configuration, for writing a config.json.
 
     Args:
         stack: encoder and decoder.
         sizes: the fields in which they may differ.
 
     Raises:
-        CourseError: they differ in other fields.
+        CourseError: they differ in other fields, which a public config.json cannot express.
     """
     encoder = stack.encoder.config
     own_sizes: dict[str, Any] = {name: getattr(encoder, name) for name in sizes}
@@ -110,13 +111,13 @@ def encoder_of(stack: EncoderDecoder, *sizes: str) -> StackConfig:
 
 
 def _write_sides(model: Any) -> dict[str, Any]:
-    """The entries of config.json that the decoder's configuration does not have."""
+    """The entries of config.json that are not in the decoder's configuration."""
     encoder = encoder_of(model.stack, "layers", "heads", "hidden")
     return {"decoder_start_token_id": model.stack.start, **ENCODER.write(encoder)}
 
 
 def _side(side: str) -> Table:
-    """The table of the "encoder" or the "decoder"."""
+    """The table of the "encoder" or of the "decoder"."""
     layer = f"{side}.layers.{{layer}}"
     block = f"{side}.blocks.{{layer}}"
     return {
@@ -143,22 +144,22 @@ def _first_half(x: Tensor) -> Tensor:
     return x.chunk(2)[0]
 
 
-# The public names of the token vectors: one table for both sides, and each side's own.
+# The public names of the table of token vectors: shared, the encoder's and the decoder's.
 TOKEN_TABLES = ("shared.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
 
 
 def token_tables(model: Any) -> Table:
-    """The token vectors of both sides; T5 has the same names."""
+    """The entries for the token vectors of encoder and decoder. T5 has the same names."""
     shared, encoder, decoder = TOKEN_TABLES
     ours = ("encoder.embed.tokens.weight", "decoder.embed.tokens.weight")
     if model.stack.one_table:
         one = Converted(ours, to_ours=_twice, to_public=_first_half)
         return {shared: one, encoder: None, decoder: None}
-    # Nothing reads the shared table then, but transformers asks for it.
-    return {shared: ours[0], encoder: Converted(ours[:1], again=True), decoder: ours[1]}
+    # The model does not use the shared table, but transformers needs it in the file.
+    return {shared: ours[0], encoder: Converted(ours[:1], is_duplicate=True), decoder: ours[1]}
 
 
-# How a BART's weights are called: there, and here. `token_tables` has the token vectors.
+# Public names of a BART's weights -> our names. `token_tables` adds the token vectors.
 BODY: Table = {
     **_side("encoder"),
     **_side("decoder"),
@@ -171,7 +172,7 @@ BODY: Table = {
 LM_HEAD: Table = {
     "final_logits_bias": Converted(("bias",), to_ours=lambda x: x[0], to_public=lambda x: x[None]),
 }
-# The output matrix, where it is not the table of token vectors.
+# The output matrix, if it is not the table of token vectors.
 OUTPUT: Table = {"lm_head.weight": "head.weight"}
 CLASSIFIER: Table = {
     "classification_head.dense.*": "dense.*",
@@ -180,7 +181,7 @@ CLASSIFIER: Table = {
 
 
 def _body(config: StackConfig, values: Values) -> EncoderDecoder:
-    """Both stacks; `config` is the decoder's, and the encoder may have other sizes."""
+    """Encoder and decoder. `config` is the decoder's; the encoder may have other sizes."""
     sizes = {
         entry.field: values[public] for public, entry in ENCODER.entries.items() if public in values
     }
@@ -195,9 +196,9 @@ def _with_constant(body: EncoderDecoder, values: Values) -> dict[str, Any]:
 
 
 def _classifier(body: EncoderDecoder, values: Values) -> dict[str, Any]:
-    """A BART tells three classes apart where its file does not say how many, as in MNLI."""
-    said = values.get("id2label") or values.get("num_labels") or values.get("classes")
-    options = classes(body, values) if said else {"classes": 3}
+    """The default is three classes, as in transformers' BartConfig (for MNLI), not two."""
+    is_given = values.get("id2label") or values.get("num_labels") or values.get("classes")
+    options = classes(body, values) if is_given else {"classes": 3}
     return options | {"dropout": values.get("classifier_dropout", 0.0)}
 
 
@@ -228,7 +229,8 @@ FAMILY = Family(
 )
 
 
-# Blenderbot has no norm on the embedding but a last one, and its table of positions has no offset.
+# Blenderbot has no norm on the embedding, but one after the last block. Its position table has no
+# unused rows.
 BLENDERBOT_BODY: Table = {
     public: ours for public, ours in BODY.items() if ".layernorm_embedding." not in public
 } | {

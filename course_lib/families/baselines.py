@@ -1,14 +1,14 @@
-"""The task models that pretrained Transformers were compared with: BiLSTMs over word vectors.
+"""The baselines that pretrained Transformers were compared with: BiLSTMs over word vectors.
 
-GLUE's baselines (Wang et al. 2018, section 5), "BiLSTM+ELMo+Attn" among them. Words are static
-vectors, ELMo's, or both. A bidirectional LSTM reads them.
+They are GLUE's baselines (Wang et al. 2018, section 5), such as "BiLSTM+ELMo+Attn". The word
+vectors are static, ELMo's, or both. A bidirectional LSTM reads them.
 
-    one text     is pooled to a vector, which a small network classifies
-    two texts    each word also attends to the other text (Seo et al. 2017), a second BiLSTM reads
-                 the result, and both are pooled to u and v; a small network classifies
-                 [u; v; |u - v|; u * v]
+    one text     Its vectors are pooled to one vector, which a small network classifies.
+    two texts    Each word also attends to the other text (Seo et al. 2017). A second BiLSTM reads
+                 the result. The texts are pooled to u and v, and a small network classifies
+                 [u; v; |u - v|; u * v].
 
-Letters: B rows, T words, F word features, H cells of a direction.
+Letters in shapes: B rows, T words, F width of a word vector, H cells in each direction of an LSTM.
 """
 
 import copy
@@ -28,10 +28,12 @@ from course_lib.model.lstm import BiLSTM
 from course_lib.vocab import Vocab
 
 PAD = "<PAD>"
+# The logit of a word that cannot be in the answer. With -inf, the loss could become infinite.
+NO_ANSWER = -1e4
 
 
 class WordTokenizer(Protocol):
-    """A tokenizer whose tokens are words, as `data.words.word_tokenizer` makes it."""
+    """A tokenizer whose tokens are words, such as that of `data.words.word_tokenizer`."""
 
     vocab: Vocab
 
@@ -40,24 +42,26 @@ class WordTokenizer(Protocol):
 
 @dataclass(frozen=True)
 class ReaderConfig:
-    """The sizes of the network that reads the word vectors."""
+    """The sizes of the network on top of the word vectors."""
 
     cells: int = 128  # H, in each direction of a BiLSTM
-    hidden: int = 128  # width of the classifying network
-    dropout: float = 0.2
+    hidden: int = 128  # width of the small network that classifies
+    dropout: float = 0.2  # on the input of each LSTM and of the small network
 
 
 class Words(nn.Module):
-    """Word vectors in place of a stack: static ones, ELMo's mix of layers, or both side by side.
+    """Word vectors: static ones, ELMo's weighted sum of layers, or both concatenated.
+
+    A `TaskModel` reads them, as a head reads the hidden states of a stack.
 
     Args:
-        tokenizer: every token is a word.
-        elmo: reads the words by their characters.
+        tokenizer: a tokenizer whose tokens are words.
+        elmo: an ELMo, which reads the characters of each word.
         static: a vector for each word of the tokenizer's vocabulary.
         reader: the sizes of the network on top.
     """
 
-    spelled: Tensor  # V C: each word's characters
+    spelled: Tensor  # V C: the character ids of each word
 
     def __init__(
         self,
@@ -74,11 +78,11 @@ class Words(nn.Module):
         self.frozen = False
 
         length = elmo.config.length if elmo is not None else 0
-        nothing = (0,) * length
+        no_characters = (0,) * length  # the padding token has no spelling
         table = []
         for word in tokenizer.tokens(range(size)):
             has_spelling = length and word != PAD
-            table.append(spelling(word, length) if has_spelling else nothing)
+            table.append(spelling(word, length) if has_spelling else no_characters)
         self.register_buffer("spelled", torch.tensor(table), persistent=False)
 
         width = 0  # F
@@ -105,7 +109,7 @@ class Words(nn.Module):
         return torch.cat(parts, dim=-1)
 
     def train(self, mode: bool = True) -> "Words":
-        """Switch the mode; a frozen ELMo stays without its dropout."""
+        """Switch the mode, but a frozen ELMo stays in evaluation mode, without dropout."""
         super().train(mode)
         if self.frozen and self.elmo is not None:
             self.elmo.eval()
@@ -120,14 +124,15 @@ class Words(nn.Module):
         frozen: bool = False,
         dropout: float | None = None,
     ) -> "TaskModel":
-        """A model for one task on a copy of these vectors.
+        """A model for one task on a copy of these word vectors.
 
         Args:
-            kind: of the task.
-            classes: number of labels, where the task has labels.
-            pretrained: False starts from random vectors.
-            frozen: the vectors stay as they are; the mix and the layers on top learn.
-            dropout: in place of the reader's.
+            kind: kind of task.
+            classes: number of classes, if the task has classes.
+            pretrained: False: start from random word vectors.
+            frozen: do not train the word vectors; the weights of ELMo's layers and the network on
+                top are trained.
+            dropout: dropout rate; by default that of `reader`.
         """
         body = copy.deepcopy(self)
         if dropout is not None:
@@ -147,8 +152,10 @@ class Words(nn.Module):
         return TaskModel(body, kind, classes)
 
 
-def largest(h: Float[Tensor, "B T F"], attention_mask: Bool[Tensor, "B T"]) -> Float[Tensor, "B F"]:
-    """Words to one vector: the largest value of each component."""
+def max_pool(
+    h: Float[Tensor, "B T F"], attention_mask: Bool[Tensor, "B T"]
+) -> Float[Tensor, "B F"]:
+    """Word vectors to one vector: the maximum of each component over the words."""
     is_padding = ~attention_mask[..., None]
     lowest = torch.finfo(h.dtype).min
     return h.masked_fill(is_padding, lowest).amax(1)
@@ -157,7 +164,7 @@ def largest(h: Float[Tensor, "B T F"], attention_mask: Bool[Tensor, "B T"]) -> F
 class TaskModel(nn.Module):
     """BiLSTM, attention between two texts, pooling, and a small network.
 
-    Its logits are, by the kind of task:
+    The kind of task decides the logits:
 
         single, pair    [B, C]
         choice          [B, N], for ids [B, N, T]
@@ -166,8 +173,8 @@ class TaskModel(nn.Module):
 
     Args:
         body: the word vectors.
-        kind: of the task.
-        classes: C.
+        kind: kind of task.
+        classes: C; None if the task has no classes.
     """
 
     def __init__(self, body: Words, kind: Kind, classes: int | None) -> None:
@@ -205,59 +212,67 @@ class TaskModel(nn.Module):
         words = self.body(ids, attention_mask=attention_mask)  # B T F
         h = self.read(words, attention_mask)  # B T 2H
         if self.kind != "tagging":
-            h = largest(h, attention_mask)  # B 2H
+            h = max_pool(h, attention_mask)  # B 2H
         return self.out(self.dropout(h))
 
     def _pair(self, ids: Tensor, attention_mask: Tensor, segments: Tensor) -> Float[Tensor, "B C"]:
         """Class logits of two texts."""
-        (first, first_mask), (second, second_mask) = self._both(ids, attention_mask, segments)
-        u = largest(first, first_mask)  # B 2H
-        v = largest(second, second_mask)
+        (first, first_mask), (second, second_mask) = self._read_both(ids, attention_mask, segments)
+        u = max_pool(first, first_mask)  # B 2H
+        v = max_pool(second, second_mask)
         features = torch.cat([u, v, (u - v).abs(), u * v], dim=-1)  # B 8H
         return self.out(self.dropout(features))
 
     def _span(self, ids: Tensor, attention_mask: Tensor, segments: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits of start and end; only words of the second text can be an answer."""
-        _, (second, second_mask) = self._both(ids, attention_mask, segments)
+        """Logits of start and end. Only words of the second text can be an answer."""
+        _, (second, second_mask) = self._read_both(ids, attention_mask, segments)
         scores = self.out(self.dropout(second))  # B Tv 2
-        # Back to the words' positions in the whole row.
-        logits = scores.new_full((*ids.shape, 2), -1e4)  # B T 2
+        # `second` has the words of the second text only. Put their scores back at the positions
+        # that they have in the row; all other positions get a logit that never wins.
+        logits = scores.new_full((*ids.shape, 2), NO_ANSWER)  # B T 2
         logits[attention_mask & (segments == 1)] = scores[second_mask]
         start, end = logits.unbind(-1)
         return start, end
 
-    def _both(
+    def _read_both(
         self, ids: Tensor, attention_mask: Tensor, segments: Tensor
     ) -> tuple[tuple[Tensor, Tensor], ...]:
-        """Vectors and mask of each of the two texts."""
-        u, u_mask = self._one(ids, attention_mask & (segments == 0))
-        v, v_mask = self._one(ids, attention_mask & (segments == 1))
-        # Each word attends to the other text; a second BiLSTM reads both side by side.
+        """Vectors and mask of each of the two texts, after each has attended to the other."""
+        u, u_mask = self._read_one(ids, attention_mask & (segments == 0))
+        v, v_mask = self._read_one(ids, attention_mask & (segments == 1))
         scores = self.cross(u) @ v.transpose(1, 2)  # B Tu Tv
-        from_v = _mean_of(v, v_mask, scores)  # B Tu 2H
-        from_u = _mean_of(u, u_mask, scores.transpose(1, 2))  # B Tv 2H
-        u = self.again(_beside(u, from_v), u_mask)
-        v = self.again(_beside(v, from_u), v_mask)
+        from_v = _attend(v, v_mask, scores)  # B Tu 2H
+        from_u = _attend(u, u_mask, scores.transpose(1, 2))  # B Tv 2H
+        u = self.again(_compare(u, from_v), u_mask)
+        v = self.again(_compare(v, from_u), v_mask)
         return (u, u_mask), (v, v_mask)
 
-    def _one(self, ids: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:
-        """Read the chosen words of each row alone: their vectors and mask."""
+    def _read_one(self, ids: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:
+        """Read the chosen words of each row as a text of their own.
+
+        Args:
+            ids: token ids [B, T].
+            chosen: True = a word of this text, Bool[B, T].
+
+        Returns:
+            Vectors [B, Tu, 2H] and mask [B, Tu].
+        """
         lengths = chosen.sum(1, keepdim=True)  # B 1
         mask = torch.arange(int(lengths.max()), device=ids.device) < lengths  # B Tu
         text = ids.new_zeros(mask.shape)
-        text[mask] = ids[chosen]  # moved to the left
+        text[mask] = ids[chosen]  # the chosen words, moved to the left
         words = self.body(text, attention_mask=mask)
         return self.read(words, mask), mask
 
 
-def _mean_of(
+def _attend(
     words: Float[Tensor, "B T F"], mask: Bool[Tensor, "B T"], scores: Float[Tensor, "B To T"]
 ) -> Float[Tensor, "B To F"]:
-    """For each word of the other text, a mean of these words by their scores."""
+    """For each word of the other text, the mean of these words, weighted by softmax(scores)."""
     weights = scores.masked_fill(~mask[:, None], float("-inf")).softmax(-1)
     return weights.to(words.dtype) @ words
 
 
-def _beside(x: Float[Tensor, "B T F"], other: Float[Tensor, "B T F"]) -> Float[Tensor, "B T 4F"]:
-    """Both vectors, their product and their difference."""
+def _compare(x: Float[Tensor, "B T F"], other: Float[Tensor, "B T F"]) -> Float[Tensor, "B T 4F"]:
+    """[x; other; x * other; x - other]."""
     return torch.cat([x, other, x * other, x - other], dim=-1)

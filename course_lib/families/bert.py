@@ -1,12 +1,12 @@
-"""BERT and Megatron-BERT. Its relatives RoBERTa, DistilBERT, ALBERT, ... have files of their own.
+"""BERT and Megatron-BERT. The similar families RoBERTa, DistilBERT, ALBERT, ... have other files.
 
 BERT (Devlin et al. 2019) differs from the 2017 Transformer by: the encoder alone; learned
 positions; a segment table; a norm on the embedding; GELU; a masked-language-model and a
 next-sentence head.
 
-Megatron-BERT (Shoeybi et al. 2019) differs from BERT by: the norm stands before each part and
-behind the last block, and none on the embedding; smaller initial weights into the residual. The
-classroom's `bert-mini` is built so.
+Megatron-BERT (Shoeybi et al. 2019) differs from BERT by: a norm before attention and feed-forward
+and one after the last block, instead of after each of them and on the embedding; smaller initial
+weights where a layer adds to the residual. The classroom's `bert-mini` is a Megatron-BERT.
 """
 
 from dataclasses import replace
@@ -28,8 +28,8 @@ def bert(vocab: int = 30522, *, length: int = 512, segments: int = 2, **size: An
     Args:
         vocab: V.
         length: number of positions.
-        segments: kinds of segment.
-        size: `width`, `layers`, `heads`, ... as of `transformer`.
+        segments: number of segments.
+        size: `width`, `layers`, `heads`, `hidden` and `dropout`, as in `transformer`.
     """
     return replace(
         transformer(vocab, **size),
@@ -43,22 +43,22 @@ def bert(vocab: int = 30522, *, length: int = 512, segments: int = 2, **size: An
     )
 
 
-# How config.json says a BERT. Positions relative to each other and decoders are not read.
+# BERT's config.json. Models with relative positions and decoders are refused.
 FIELDS = Fields.of(
     "bert",
     fixed={"embed": {"norm": True}, "norm": "post"},
     published={"position_embedding_type": "absolute", "is_decoder": False},
 )
 
-# How a BERT's weights are called: there, and here (weight_tables.py explains the signs).
+# Public names of a BERT's weights -> our names (weight_tables.py explains the signs).
 EMBEDDINGS: Table = {
     "embeddings.word_embeddings.weight": "embed.tokens.weight",
     "embeddings.token_type_embeddings.weight": "embed.segments.weight",
     "embeddings.position_embeddings.weight": "position.table.weight",
-    "embeddings.position_ids": None,  # 0, 1, 2, ...: older files hold it as a buffer
+    "embeddings.position_ids": None,  # the numbers 0, 1, 2, ..., a buffer in older files
     "embeddings.LayerNorm.*": "embed.norm.*",
 }
-# From the attention's output to the next layer. DeBERTa uses the same names.
+# The rest of a layer, after the attention weights. DeBERTa uses the same names.
 AFTER_ATTENTION: Table = {
     "encoder.layer.{layer}.attention.output.dense.*": "blocks.{layer}.attn.out.*",
     "encoder.layer.{layer}.attention.output.LayerNorm.*": "blocks.{layer}.attn_norm.*",
@@ -73,18 +73,18 @@ BODY: Table = {
     "encoder.layer.{layer}.attention.self.value.*": "blocks.{layer}.attn.v.*",
     **AFTER_ATTENTION,
 }
-# The parts outside of the body.
+# The weights outside the body.
 POOLER: Table = {"pooler.dense.*": "pooler.dense.*"}
 MASKED: Table = {
     "cls.predictions.transform.dense.*": "head.dense.*",
     "cls.predictions.transform.LayerNorm.*": "head.norm.*",
     "cls.predictions.bias": "head.bias",
-    "cls.predictions.decoder.bias": "head.bias",  # another name of this bias
+    "cls.predictions.decoder.bias": "head.bias",  # the same bias under a second name
 }
-# The output matrix, where it is not the table of token vectors.
+# The output matrix, if it is not the table of token vectors.
 OUTPUT: Table = {"cls.predictions.decoder.weight": "head.output.weight"}
 NEXT: Table = {"cls.seq_relationship.*": "next.*"}
-# A file for masked tokens may hold these parts, which its class does not use.
+# A file of a BertForMaskedLM may contain these weights, which that class does not use.
 NO_POOLER: Table = {"pooler.dense.*": None}
 NO_NEXT: Table = {"cls.seq_relationship.*": None}
 
@@ -94,7 +94,7 @@ def _classifier_options(body: Transformer, values: Values) -> dict[str, Any]:
 
 
 def _choice_options(body: Transformer, values: Values) -> dict[str, Any]:
-    return {"dropout": values.get("classifier_dropout")}  # None: the stack's
+    return {"dropout": values.get("classifier_dropout")}  # None: the rate of the stack
 
 
 def _write_dropout(model: Any) -> dict[str, Any]:
@@ -132,7 +132,7 @@ FAMILY = Family(
 
 
 def moved_norms(config: StackConfig) -> StackConfig:
-    """A configuration with Megatron-BERT's norms and initial weights (section 3, figure 7)."""
+    """The configuration with Megatron-BERT's norms and initial weights (section 3, figure 7)."""
     return replace(
         config,
         norm="pre",
@@ -142,7 +142,8 @@ def moved_norms(config: StackConfig) -> StackConfig:
     )
 
 
-# Other names of the norms; none on the embedding, one behind the last block.
+# Megatron-BERT has other names for the norms. It has none on the embedding, but one after the last
+# block.
 MEGATRON_BODY: Table = {
     public: ours for public, ours in BODY.items() if not public.endswith(".LayerNorm.*")
 } | {

@@ -1,6 +1,6 @@
-"""What the fields of a config.json mean: their other names, and what no family reads.
+"""Entries of a config.json with several names, and entries that no family reads.
 
-The rule stands in `known_fields`, the tables in config_json.toml.
+`known_fields` explains the rule; the tables are in config_json.toml.
 """
 
 from collections.abc import Mapping
@@ -10,16 +10,16 @@ from typing import Any
 from course_lib.errors import CourseError
 from course_lib.known_fields import Config, KnownFields
 
-# Families whose tables are those of another one too.
+# model_type -> the model_type whose tables also hold for it.
 SAME_FIELDS = {"megatron-bert": "bert", "openai-gpt": "gpt2", "blenderbot": "bart"}
 KNOWN = KnownFields(Path(__file__).with_suffix(".toml"), SAME_FIELDS)
 
 
 def renamed(fields: Mapping[str, Any], model_type: str) -> dict[str, Any]:
-    """The fields by the names that the family reads: `hidden_size` is a GPT-2's `n_embd`.
+    """The fields by the names that the family reads: a GPT-2's `hidden_size` becomes `n_embd`.
 
     Raises:
-        CourseError: a field stands there under both names, with two values.
+        CourseError: a field is given under both names, with two values.
     """
     result = dict(fields)
     for alias, name in KNOWN.table(model_type, "alias").items():
@@ -36,13 +36,13 @@ def renamed(fields: Mapping[str, Any], model_type: str) -> dict[str, Any]:
 
 
 def check_unread(config: Config, model_type: str) -> None:
-    """Refuse the first field that no code of the family reads, and that is not harmless.
+    """Refuse a config.json with a field that no code has read, unless it is known to be harmless.
 
     Args:
-        config: what the model was built from.
-        model_type: whose tables hold.
+        config: the config.json, after the model was built from it. It knows which fields were read.
+        model_type: the family whose tables are used.
 
     Raises:
-        CourseError: with the field, and what to do.
+        CourseError: there is such a field. The error names the first one, and what to do.
     """
     KNOWN.check(config, model_type, subject=f"a {model_type}")

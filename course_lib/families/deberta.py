@@ -33,15 +33,15 @@ def deberta(vocab: int = 50265, *, length: int = 512, **size: Any) -> StackConfi
 
     Args:
         vocab: V.
-        length: the largest distance with a vector of its own.
-        size: `width`, `layers`, `heads`, ... as of `bert.bert`.
+        length: larger distances are clipped to this one. A text may be longer.
+        size: `width`, `layers`, `heads`, ... as in `bert.bert`.
     """
     config = bert.bert(vocab, segments=0, **size)
     return replace(config, position=Disentangled(length), eps=1e-7)
 
 
 _ENTRIES = dict(bert.FIELDS.entries)
-del _ENTRIES["max_position_embeddings"]  # there is no table of positions
+del _ENTRIES["max_position_embeddings"]  # DeBERTa has no table of absolute positions
 _ENTRIES["type_vocab_size"] = Entry("embed.segments", default=0)
 _ENTRIES["layer_norm_eps"] = Entry("eps", default=1e-7)
 FIELDS = Fields(
@@ -69,7 +69,8 @@ def _read_config(values: Values) -> StackConfig:
     entries = changed(
         values,
         pos_att_type=sorted(terms),
-        # A file without these means transformers' defaults, which no published model has.
+        # If the file lacks them, transformers' defaults hold. They are not the published values, so
+        # `FIELDS.read` refuses the file.
         relative_attention=values.get("relative_attention", False),
         position_biased_input=values.get("position_biased_input", True),
     )
@@ -78,22 +79,23 @@ def _read_config(values: Values) -> StackConfig:
 
 def _write_config(config: StackConfig) -> dict[str, Any]:
     clip = config.position.clip if isinstance(config.position, Disentangled) else 0
-    # Tokenizers cut texts at max_position_embeddings.
+    # Public tokenizers truncate texts to max_position_embeddings, so a small clip must not set it.
     return FIELDS.write(config) | {
         "max_relative_positions": clip,
         "max_position_embeddings": max(512, clip),
     }
 
 
-def _exchanged(x: Tensor, outer: int, inner: int) -> Tensor:
-    """[outer * inner * Dh, D] to [inner * outer * Dh, D]: the two orders of the rows exchanged."""
+def _reordered(x: Tensor, outer: int, inner: int) -> Tensor:
+    """Reorder the rows of a matrix: [outer * inner * Dh, D] to [inner * outer * Dh, D]."""
     parts = x.view(outer, inner, -1, x.shape[-1])  # outer inner Dh D
     return parts.transpose(0, 1).reshape(x.shape)
 
 
 def body_table(model: Any) -> Table:
-    """How the body's weights are called: there, and here."""
-    # Their q, k and v are one matrix, head by head; ours follow one another.
+    """Public names of the body's weights -> our names."""
+    # The public file has q, k and v in one matrix: first q, k, v of head 0, then of head 1, ... We
+    # have q of all heads, then k, then v.
     n_heads = model.stack.config.heads
     qkv = Converted(
         (
@@ -101,8 +103,8 @@ def body_table(model: Any) -> Table:
             "blocks.{layer}.attn.k.weight",
             "blocks.{layer}.attn.v.weight",
         ),
-        to_ours=partial(_exchanged, outer=n_heads, inner=3),
-        to_public=partial(_exchanged, outer=3, inner=n_heads),
+        to_ours=partial(_reordered, outer=n_heads, inner=3),
+        to_public=partial(_reordered, outer=3, inner=n_heads),
     )
     segments: Table = {}
     if model.stack.config.embed.segments:
@@ -111,7 +113,7 @@ def body_table(model: Any) -> Table:
     return {
         "embeddings.word_embeddings.weight": "embed.tokens.weight",
         **segments,
-        # Absolute positions belong to the enhanced mask decoder.
+        # Only the enhanced mask decoder, which we lack, uses absolute positions.
         "embeddings.position_embeddings.weight": None,
         "embeddings.position_ids": None,
         "embeddings.LayerNorm.*": "embed.norm.*",
@@ -125,7 +127,7 @@ def body_table(model: Any) -> Table:
     }
 
 
-# Published files have other names for the head than transformers gives it.
+# The published files name the head's weights differently from transformers.
 PUBLISHED_HEAD: Table = {
     "lm_predictions.lm_head.dense.*": "head.dense.*",
     "lm_predictions.lm_head.LayerNorm.*": "head.norm.*",
@@ -134,7 +136,7 @@ PUBLISHED_HEAD: Table = {
 
 
 def _says_tied(values: Values, names: Collection[str]) -> bool:
-    """A head under its published names has no output matrix, whatever config.json says."""
+    """A file with the published names has no output matrix, even if config.json says untied."""
     return says_tied(values) or not PUBLISHED_HEAD.keys().isdisjoint(names)
 
 
@@ -161,7 +163,7 @@ FAMILY = replace(
             POOLER | CLASSIFIER,
             "cls_dropout",
             activation=F.gelu,
-            inner="pooler_dropout",
+            pooler_dropout="pooler_dropout",
         ),
         **per_token("Deberta"),
     },

@@ -19,26 +19,30 @@ from course_lib.model.transformer import Transformer
 
 
 def student(teacher: Transformer, layers: int | None = None) -> Transformer:
-    """A student that begins as every second layer of its teacher (section 2, "student
+    """A student that starts as every second layer of its teacher (section 2, "student
     initialization").
 
-    The segment table's first row, which stood in every sum, joins the positions. Students of a
-    pre-norm BERT and of a RoBERTa keep it: Megatron-BERT's and RoBERTa's layouts have such a table.
+    DistilBERT has no segment table. The vector of segment 0 is added to every position vector
+    instead. Students of a pre-norm BERT or a RoBERTa keep one segment, because the public formats
+    of Megatron-BERT and RoBERTa have a segment table.
 
     Args:
-        teacher: a BERT or one of its relatives.
-        layers: of the student, taken evenly; by default half of the teacher's.
+        teacher: a BERT, or a model of a similar family.
+        layers: number of layers of the student, by default half of the teacher's. They are copied
+            from evenly spaced layers.
     """
     config = teacher.config
     layers = layers or max(1, config.layers // 2)
     keeps_segments = config.norm == "pre" or config.embed.segments == 1
     embed = replace(config.embed, segments=int(keeps_segments))
-    own = Transformer(replace(config, layers=layers, embed=embed))
+    model = Transformer(replace(config, layers=layers, embed=embed))
 
-    # Embedding and norms are copied; blocks and segments follow below.
-    later = ("blocks.", "embed.segments.")
+    # Copy embedding and norms here; segments and blocks follow below.
+    skipped = ("blocks.", "embed.segments.")
     weights = {
-        name: tensor for name, tensor in teacher.state_dict().items() if not name.startswith(later)
+        name: tensor
+        for name, tensor in teacher.state_dict().items()
+        if not name.startswith(skipped)
     }
     table = weights["position.table.weight"]
     if teacher.embed.segments is None:
@@ -49,15 +53,15 @@ def student(teacher: Transformer, layers: int | None = None) -> Transformer:
         weights["embed.segments.weight"] = first_segment
     else:
         weights["position.table.weight"] = table + first_segment
-    own.load_state_dict(weights, strict=False)
+    model.load_state_dict(weights, strict=False)
 
-    for layer, block in enumerate(own.blocks):
+    for layer, block in enumerate(model.blocks):
         source = teacher.blocks[layer * config.layers // layers]
         block.load_state_dict(source.state_dict())
-    return own
+    return model
 
 
-# DistilBERT's config.json does not say eps.
+# DistilBERT's config.json has no entry for eps.
 FIELDS = Fields.of("distilbert", fixed={**bert.FIELDS.fixed, "eps": 1e-12})
 BODY: Table = {
     "embeddings.word_embeddings.weight": "embed.tokens.weight",

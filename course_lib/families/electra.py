@@ -1,9 +1,9 @@
 """ELECTRA (Clark et al. 2020).
 
 Differs from BERT by: two encoders over one embedding. A small generator fills the masked positions
-with samples. The discriminator, which is the model that is kept, predicts for every token whether
-it was replaced (section 2). The discriminator's base and large sizes are BERT's; the small one has
-token vectors narrower than the model.
+with samples. The discriminator predicts for every token whether it was replaced (section 2), and is
+the model that is fine-tuned later. Its base and large sizes are BERT's. In the small size, token
+vectors are narrower than the model.
 """
 
 from dataclasses import replace
@@ -37,8 +37,8 @@ def electra(vocab: int = 30522, *, embed: int | None = None, **size: Any) -> Sta
 
     Args:
         vocab: V.
-        embed: width of the token vectors, by default the model's.
-        size: `width`, `layers`, `heads`, ... as of `bert.bert`.
+        embed: width of the token vectors, by default D.
+        size: `width`, `layers`, `heads`, ... as in `bert.bert`.
     """
     config = bert.bert(vocab, **size)
     return replace(config, embed=replace(config.embed, width=embed))
@@ -48,16 +48,17 @@ def generator(config: StackConfig, times: float = 1 / 4) -> StackConfig:
     """The generator's configuration: as deep as the discriminator, but narrower.
 
     Args:
-        config: the discriminator's.
-        times: its width by the discriminator's (table 6: 1/4, base 1/3).
+        config: the discriminator's configuration.
+        times: the generator's width divided by the discriminator's. The paper takes 1/4, and 1/3
+            for the base size (table 6).
     """
     width = round(config.width * times)
-    # Both read the same token vectors. A layer projects them where the widths differ.
-    embed_width = config.embed.width or config.width
-    own_width = None if embed_width == width else embed_width
+    # Both share the token vectors. If the generator is narrower, a linear layer projects them.
+    shared_width = config.embed.width or config.width
+    embed_width = None if shared_width == width else shared_width
     return replace(
         config,
-        embed=replace(config.embed, width=own_width),
+        embed=replace(config.embed, width=embed_width),
         width=width,
         heads=max(1, round(config.heads * times)),
         hidden=round(config.hidden * times),
@@ -70,8 +71,8 @@ def pair(
     """Generator and discriminator over one embedding (section 3.2), for `Electra(*pair(config))`.
 
     Args:
-        config: the discriminator's.
-        generator_config: by default `generator(config)`.
+        config: the discriminator's configuration.
+        generator_config: the generator's configuration; by default `generator(config)`.
     """
     small = heads.MLM(Transformer(generator_config or generator(config)), activation="gelu")
     discriminator = heads.RTD(Transformer(config))
@@ -84,7 +85,7 @@ def share_embedding(owner: Transformer, other: Transformer) -> None:
 
     Args:
         owner: the model whose vectors both use.
-        other: a model with vectors of the same sizes.
+        other: a model with vectors of the same sizes. Its own are dropped.
     """
     other.embed.tokens = owner.embed.tokens
     other.embed.segments = owner.embed.segments
@@ -93,7 +94,7 @@ def share_embedding(owner: Transformer, other: Transformer) -> None:
 
 
 class ElectraOutput(NamedTuple):
-    """What both models predict for a batch."""
+    """The predictions of both models for a batch."""
 
     guesses: Float[Tensor, "N V"]  # the generator's logits at the masked positions
     ids: Int[Tensor, "B T"]  # the text with the generator's samples in it
@@ -107,8 +108,8 @@ class Electra(nn.Module):
     The samples have no gradient: the generator learns from its own masked-token loss alone.
 
     Args:
-        generator: called as `heads.MLM` is.
-        discriminator: called as `heads.RTD` is.
+        generator: a `heads.MLM`, or a module that is called like it.
+        discriminator: a `heads.RTD`, or a module that is called like it.
     """
 
     def __init__(self, generator: nn.Module, discriminator: nn.Module) -> None:
@@ -125,15 +126,16 @@ class Electra(nn.Module):
         rng: torch.Generator | None = None,
         **options: Any,
     ) -> ElectraOutput:
-        """Fill the masked positions, and judge every token.
+        """Fill the masked positions with samples, and predict for every token if it was replaced.
 
         Args:
-            ids: the masked text, as `objectives.mask_tokens` gives it with parts=(1, 0, 0).
+            ids: the masked text. All chosen tokens are [MASK], which is what
+                `objectives.mask_tokens` does with parts=(1, 0, 0).
             labels: the original tokens at the masked positions.
             loss_mask: True = masked.
-            rng: of the samples. By default PyTorch's global generator, which dropout uses too, so
-                that a resumed run draws the same.
-            options: as of `Transformer.run`.
+            rng: draws the samples; by default PyTorch's global generator. A resumed run restores
+                that one, so it draws the same samples.
+            options: the options of `Transformer.run`.
         """
         guesses = self.generator(ids, loss_mask=loss_mask, **options)  # N V
         sampled = sample(guesses, rng)  # N
@@ -156,7 +158,7 @@ def _write_config(config: StackConfig) -> dict[str, Any]:
 
 
 def body_table(model: Any) -> Table:
-    """BERT's table, and one more layer where the token vectors are narrower than the model."""
+    """BERT's table, and the projection if the token vectors are narrower than the model."""
     if model.stack.config.embed.width is None:
         return bert.BODY
     return {**bert.BODY, "embeddings_project.*": "embed.project.*"}
@@ -198,7 +200,7 @@ FAMILY = replace(
             DENSE_CLASSIFIER,
             "classifier_dropout",
             activation=F.gelu,
-            inner="classifier_dropout",
+            pooler_dropout="classifier_dropout",
         ),
         "ElectraForMultipleChoice": pooled(
             heads.MultipleChoice, CHOICE, "summary_last_dropout", 0.1, activation=F.gelu

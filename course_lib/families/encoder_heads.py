@@ -1,4 +1,4 @@
-"""The public classes on top of BERT and its relatives, which differ in names and activations."""
+"""The public classes with heads that BERT's relatives share, up to names and activations."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,25 +14,25 @@ from course_lib.model.transformer import Transformer
 
 CLASSIFIER: Table = {"classifier.*": "out.*"}
 SPAN: Table = {"qa_outputs.*": "out.*"}
-# A dense layer with an activation, and then the last layer: RoBERTa and ELECTRA.
+# RoBERTa and ELECTRA: the classifier is a dense layer with an activation, and a linear layer.
 DENSE_CLASSIFIER: Table = {"classifier.dense.*": "pooler.dense.*", "classifier.out_proj.*": "out.*"}
 
 
 def gelu_head(body: Transformer, values: Values) -> dict[str, Any]:
-    """The masked-language-model head has GELU, whatever the layers have."""
+    """The masked-language-model head always has GELU, even if the stack has another activation."""
     return {"activation": "gelu"}
 
 
 def pooled_body(pooler: Table) -> Architecture:
-    """A body with its pooler, which a file may lack.
+    """The class of a body with its pooler. A file without the pooler's weights can be read, too.
 
     Args:
-        pooler: its table.
+        pooler: the pooler's table.
     """
-    (first, *_) = written_out(pooler)
+    weight_name = next(iter(written_out(pooler)))  # a file with the pooler has this name
 
     def options(body: Transformer, values: Values) -> dict[str, Any]:
-        return {"has_pooler": "weights" not in values or first in values["weights"]}
+        return {"has_pooler": "weights" not in values or weight_name in values["weights"]}
 
     def table(model: Any) -> Table:
         return {} if model.pooler is None else pooler
@@ -41,11 +41,12 @@ def pooled_body(pooler: Table) -> Architecture:
 
 
 def per_token(name: str, dropout: str = "") -> dict[str, Architecture]:
-    """The two classes that have one layer on every token, the same in all encoders.
+    """The two classes with a linear layer on every token, which are the same in all encoders.
 
     Args:
-        name: of the family in front of the class's name.
-        dropout: config.json's name of the tagger's dropout; by default it is the stack's.
+        name: what the names of the classes begin with, such as "Bert".
+        dropout: the entry of config.json with the dropout of token classification; "": there is
+            none, and the rate of the stack is used.
     """
 
     def options(body: Transformer, values: Values) -> dict[str, Any]:
@@ -72,33 +73,37 @@ def pooled(
     default: float | None = None,
     *,
     activation: Callable[[Tensor], Tensor] = torch.tanh,
-    inner: str = "",
+    pooler_dropout: str = "",
 ) -> Architecture:
     """A class with a pooler that differs from BERT's, and a linear layer.
 
     Args:
         head: our class.
-        table: of the pooler and the last layer.
-        dropout: config.json's name of the dropout before the last layer.
-        default: that dropout where config.json does not have it; None: the stack's.
-        activation: of the pooler.
-        inner: config.json's name of the dropout before the pooler, if it has one.
+        table: the table of the pooler and the last layer.
+        dropout: the entry of config.json with the dropout before the last layer.
+        default: the rate if config.json lacks that entry; None: the rate of the stack.
+        activation: the activation in the pooler.
+        pooler_dropout: the entry of config.json with the dropout before the pooler; "": no dropout
+            there.
     """
 
     def options(body: Transformer, values: Values) -> dict[str, Any]:
         rate = values.get(dropout, default)
         if rate is None:
             rate = body.config.dropout
-        inner_rate = rate if inner == dropout else values.get(inner, 0.0)
-        arguments = {"pooler": heads.Pooler(body, activation, inner_rate), "dropout": rate}
+        if pooler_dropout == dropout:
+            pooler_rate = rate
+        else:
+            pooler_rate = values.get(pooler_dropout, 0.0)
+        arguments = {"pooler": heads.Pooler(body, activation, pooler_rate), "dropout": rate}
         if head is heads.Classifier:
             arguments |= classes(body, values)
         return arguments
 
     def write(model: Any) -> dict[str, Any]:
         values = {dropout: model.dropout.p}
-        if inner:
-            values[inner] = model.pooler.dropout.p
+        if pooler_dropout:
+            values[pooler_dropout] = model.pooler.dropout.p
         return values
 
     return Architecture(head, table, options, write=write)

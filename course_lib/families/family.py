@@ -1,7 +1,7 @@
-"""What a family of models is: its configuration, its public classes, and two tables.
+"""`Family`: a family's configuration, its public classes (`Architecture`), and two tables.
 
-One table says how its config.json is our configuration (fields.py), the other how its weights are
-ours (weight_tables.py). Both are read in both directions.
+One table translates the entries of its config.json to our configuration (fields.py), the other the
+names of its weights to ours (weight_tables.py). Both work in both directions.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -27,19 +27,23 @@ from course_lib.model.transformer import Transformer
 
 @dataclass(frozen=True)
 class Architecture:
-    """A public class, and the head of ours that equals it.
+    """A public class, such as `BertForMaskedLM`, and our class for the same model.
+
+    The body is the model below the head: a `Transformer` or an `EncoderDecoder`.
 
     Attributes:
         head: our class.
-        table: of the weights outside of the body.
-        options: (body, values) -> the head's arguments. `values` are config.json's entries, the
-            caller's options and, as "weights", the names of the tensors in the file.
-        body: (configuration, values) -> the model below the head.
-        write: model -> the entries of config.json beside the body's configuration.
-        has_prefix: whether the body's weights have a prefix; a body saved alone has none.
-        output: the output matrix, if the class gives logits of tokens: public name -> ours. The
-            entry holds where that matrix is not the table of token vectors.
-        says_tied: (values, names of the file's weights) -> whether it is meant to be that table.
+        table: public name -> our name, for the weights outside the body.
+        options: (body, values) -> the arguments of `head`. `values` has the entries of config.json,
+            the caller's options and, as "weights", the names of the tensors in the file.
+        body: (configuration, values) -> the body.
+        write: model -> the entries of config.json that the body's configuration does not have.
+        has_prefix: whether the names of the body's weights have the family's prefix. They have none
+            if the body is saved without a head.
+        output: public name -> our name of the output matrix, if the class predicts tokens. It is
+            used if that matrix is not the table of token vectors.
+        says_tied: (values, names of the tensors in the file) -> whether the output matrix should be
+            the table of token vectors.
     """
 
     head: type[nn.Module]
@@ -55,8 +59,9 @@ class Architecture:
         """A new model of this class, with random weights.
 
         Args:
-            config: of the body.
-            values: as for `options`. "tied": False gives the head an output matrix of its own.
+            config: the body's configuration.
+            values: the same as for `options`. With "tied": False, the output matrix is not the
+                table of token vectors.
         """
         body = self.body(config, values)
         options = self.options(body, values)
@@ -65,24 +70,24 @@ class Architecture:
         return self.head(body, **options)
 
     def head_table(self, model: nn.Module) -> Table:
-        """The table of the weights outside of the body, for a model of this class."""
+        """The table of the weights outside the body, for a model of this class."""
         table = table_for(self.table, model)
         if not self.output:
             return table
         if is_tied(model):
             return {**table, **dict.fromkeys(self.output, None)}
-        # The bias of an output matrix of its own has two public names. Both are written.
+        # If the output matrix is not tied, its bias has two public names. Both are written.
         (matrix,) = self.output
         bias = matrix.removesuffix("weight") + "bias"
-        second_name = {bias: Converted(("head.bias",), again=True)} if bias in table else {}
+        second_name = {bias: Converted(("head.bias",), is_duplicate=True)} if bias in table else {}
         return {**table, **second_name, **self.output}
 
 
 def says_tied(values: Values) -> bool:
-    """Whether config.json says that the output matrix is the table of token vectors; it need not.
+    """Whether config.json ties the output matrix to the table of token vectors; yes by default.
 
     Raises:
-        CourseError: it says neither yes nor no.
+        CourseError: the entry is neither true nor false.
     """
     tied = values.get("tie_word_embeddings")
     if tied is None:
@@ -93,10 +98,10 @@ def says_tied(values: Values) -> bool:
 
 
 def classes(body: nn.Module, values: Values) -> dict[str, Any]:
-    """The number of classes: the caller's, else config.json's, else transformers' default of 2.
+    """The argument `classes`: the caller's, else config.json's, else transformers' default of 2.
 
     Raises:
-        CourseError: config.json names another number of classes than it counts.
+        CourseError: `num_labels` in config.json is not the number of names in `id2label`.
     """
     names = values.get("id2label") or {}
     count = values.get("num_labels")
@@ -109,23 +114,24 @@ def classes(body: nn.Module, values: Values) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Family:
-    """Everything that tells one family of models from another.
+    """A family of models: everything that the rest of the course needs to know about it.
 
     Attributes:
-        name: the family's name here.
+        name: our name of the family.
         config: (vocab, *, width, layers, heads, length) -> a configuration of any size.
-        model: (configuration, id of the decoder's first token) -> the model that is pretrained.
-        objective: the name in `objectives.OBJECTIVES` of its pretraining.
-        read_config: from config.json to our configuration.
-        write_config: from our configuration to config.json.
-        prefix: of the body's weights in a file of a model with a head.
-        table: of the body's weights.
+        model: (configuration, id of the decoder's first token) -> a new model for pretraining.
+        objective: the pretraining objective, by its name in `objectives.OBJECTIVES`.
+        read_config: entries of a config.json -> our configuration.
+        write_config: our configuration -> entries of a config.json.
+        prefix: what the names of the body's weights begin with if the model has a head, such as
+            "bert.".
+        table: public name -> our name, for the body's weights.
         architectures: the public classes by name.
         token_tables: the public names of the table of token vectors. The first one is written.
-        pooler: the pooler's table, where public files count it to the body.
-        tokenizer: the kind that its published models have.
+        pooler: the pooler's table, if public files have the pooler under the body's prefix.
+        tokenizer: the kind of tokenizer that the published models have.
         decoder_start: the special token that the decoder begins with.
-        published_as: the name in config.json, if it is not `name`.
+        published_as: `model_type` in config.json, if it is not `name`.
     """
 
     name: str
@@ -145,31 +151,38 @@ class Family:
 
     @property
     def model_type(self) -> str:
-        """The name in config.json."""
+        """The entry `model_type` of config.json."""
         return self.published_as or self.name
 
     def body_table(self, model: nn.Module) -> Table:
-        """The table of the body's weights; our names start at the stack."""
+        """The table of the body's weights. Our names in it are those inside the body."""
         return table_for(self.table, model)
 
     def whole_table(self, architecture: str, model: nn.Module) -> Table:
-        """The table of a public class: the body's, our names under "stack.", and the head's."""
+        """The table of a public class: the body's and the head's.
+
+        Our names of the body's weights get the prefix "stack.", the body's name in every head.
+        """
         head = self.architectures[architecture].head_table(model)
         return {**under("stack.", self.body_table(model)), **head}
 
     def prefixed(self, architecture: str, model: nn.Module) -> Callable[[str], str]:
-        """A function from a name in the tables to the name in a file of this class."""
-        bodies = written_out({**self.body_table(model), **self.pooler}, model)
+        """A function that adds the family's prefix to the names of the body's weights.
+
+        For a `BertForMaskedLM` it makes "embeddings.LayerNorm.bias" to
+        "bert.embeddings.LayerNorm.bias", and leaves "cls.predictions.bias" as it is.
+        """
+        body_names = written_out({**self.body_table(model), **self.pooler}, model)
         prefix = self.prefix if self.architectures[architecture].has_prefix else ""
-        return lambda name: prefix + name if name in bodies else name
+        return lambda name: prefix + name if name in body_names else name
 
     def bare(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The same weights under the names of the tables: no prefix, no old names."""
+        """The same weights under the names of the tables, without prefixes and old names."""
         return {self.bare_name(name): tensor for name, tensor in weights.items()}
 
     def bare_name(self, name: str) -> str:
-        """A weight's name in the tables."""
+        """A weight's name in the tables: "bert.encoder.ln.gamma" -> "encoder.ln.weight"."""
         # Old files call a norm's weight gamma and its bias beta.
-        today = {"gamma": "weight", "beta": "bias"}
+        new_names = {"gamma": "weight", "beta": "bias"}
         stem, dot, last = name.removeprefix(self.prefix).rpartition(".")
-        return stem + dot + today.get(last, last)
+        return stem + dot + new_names.get(last, last)

@@ -1,6 +1,7 @@
-"""How a config.json says a configuration of ours: which of its entries is which of our fields.
+"""Translates a public config.json to our configuration and back, entry by entry.
 
-The tables stand in fields.toml. A family adds what they cannot say by a function of its own.
+The tables are in fields.toml: `num_hidden_layers = "layers"`. If a table is not enough, the
+family's file has a function for the rest.
 """
 
 import tomllib
@@ -13,7 +14,7 @@ from typing import Any, NamedTuple
 from course_lib.errors import CourseError
 from course_lib.model.config import Activation, EmbedConfig, Learned, StackConfig
 
-Values = Mapping[str, Any]  # of a config.json
+Values = Mapping[str, Any]  # entries of a config.json
 # config.json's name of an activation -> ours
 OUR_ACTIVATIONS: dict[str, Activation] = {
     "gelu": "gelu",
@@ -25,16 +26,23 @@ PUBLIC_ACTIVATIONS = {ours: public for public, ours in OUR_ACTIVATIONS.items()}
 
 
 def changed(values: Values, **changes: Any) -> Values:
-    """Other values of some fields, laid over a config.json. What is covered counts as unread."""
+    """The entries of a config.json, some of them with other values.
+
+    `zoo` refuses a file with an entry that no code has read. Reading an entry that is changed here
+    does not count as reading the file's own.
+
+    >>> dict(changed({"n_layer": 12, "afn": "gelu"}, afn="gelu_new"))
+    {'n_layer': 12, 'afn': 'gelu_new'}
+    """
     return ChainMap(changes, values)  # type: ignore[arg-type]
 
 
 class Entry(NamedTuple):
-    """What an entry of a config.json means.
+    """Our field for an entry of a config.json.
 
     Attributes:
-        field: of ours, as "width", "embed.vocab" or "position.length".
-        default: what a file without the entry means; None: the entry must be there.
+        field: our field, for example "width", "embed.vocab" or "position.length".
+        default: the value if the file lacks the entry; None: the entry is required.
     """
 
     field: str
@@ -42,12 +50,12 @@ class Entry(NamedTuple):
 
     @property
     def part(self) -> str:
-        """The part of the configuration that has the field: "embed", "position", or "" for none."""
+        """The part of the configuration that has the field: "embed", "position", or ""."""
         return self.field.rpartition(".")[0]
 
     @property
     def name(self) -> str:
-        """The field's name in that part."""
+        """The name of the field in that part: "vocab" of "embed.vocab"."""
         return self.field.rpartition(".")[2]
 
 
@@ -56,10 +64,11 @@ class Fields:
     """The entries of a family's config.json.
 
     Attributes:
-        entries: what each means, by its public name.
-        fixed: fields that all models of the family share.
-        published: entries that have one value in all published models. No other value is read.
-        position: makes the positions.
+        entries: public name of an entry -> our field.
+        fixed: values of our fields that all models of the family share.
+        published: entries that have the same value in all published models. Another value is
+            refused.
+        position: makes the position scheme of the fields "position....".
     """
 
     entries: Mapping[str, Entry]
@@ -73,7 +82,7 @@ class Fields:
 
         Args:
             family: the name of its table in `fields.toml`, which lists the entries.
-            rest: the other attributes.
+            rest: the other attributes: `fixed`, `published` and `position`.
         """
         text = Path(__file__).with_name("fields.toml").read_text("utf-8")
         entries = {}
@@ -82,15 +91,16 @@ class Fields:
         return cls(entries, **rest)
 
     def read(self, values: Values, **own: Any) -> StackConfig:
-        """From a config.json to our configuration.
+        """The entries of a config.json to our configuration.
 
         Args:
             values: the entries of config.json.
-            own: more fields of this one model, as `fixed`.
+            own: values of our fields for this model only, in addition to `fixed`.
 
         Raises:
-            KeyError: an entry is missing.
-            CourseError: the course has no such model.
+            KeyError: a required entry is missing.
+            CourseError: an entry of `published` has another value, or we do not have the
+                activation.
         """
         # A missing entry means the published value.
         for name, value in self.published.items():
@@ -116,10 +126,10 @@ class Fields:
         )
 
     def write(self, config: StackConfig) -> dict[str, Any]:
-        """From our configuration to the entries of a config.json.
+        """Our configuration to the entries of a config.json.
 
-        Another position scheme than the family's gets zeros, so that reading them back does not
-        give `config`.
+        If `config` has another position scheme than the family, its entries become 0. Reading
+        them back then gives another configuration, which is how `expresses` notices.
         """
         values = dict(self.published)
         for public, entry in self.entries.items():
@@ -130,7 +140,6 @@ class Fields:
 
 
 def _our_activation(public: str) -> str:
-    """Our name of an activation in config.json."""
     if public not in OUR_ACTIVATIONS:
         known = ", ".join(OUR_ACTIVATIONS)
         raise CourseError(f"Activation {public!r} is not one of the course's ({known}).")

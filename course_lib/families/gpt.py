@@ -3,11 +3,13 @@
 GPT-1 differs from the 2017 Transformer by: the decoder alone, without cross-attention; learned
 positions; GELU (its tanh approximation).
 
-GPT-2 differs from GPT-1 by: the norm before each part instead of after it, one more norm at the
-end, smaller initial weights into the residual, a byte-level vocabulary, twice the context.
+GPT-2 differs from GPT-1 by: norms before attention and feed-forward instead of after them; one more
+norm after the last block; smaller initial weights where a layer adds to the residual; a byte-level
+vocabulary; twice the context.
 
-GPT-3 differs from GPT-2 by: size, and twice the context again. Known departure: every other layer
-of GPT-3 attends to a band of nearby positions only (Child et al. 2019); here all attend to all.
+GPT-3 differs from GPT-2 by: size, and twice the context again. Known departure: every second layer
+of GPT-3 attends to nearby positions only (Child et al. 2019). Here every layer attends to all
+earlier positions.
 """
 
 from dataclasses import replace
@@ -35,7 +37,7 @@ def gpt(
         vocab: V.
         length: number of positions.
         norm: "post" is GPT-1's block, "pre" GPT-2's.
-        size: `width`, `layers`, `heads`, ... as of `transformer`.
+        size: `width`, `layers`, `heads`, `hidden` and `dropout`, as in `transformer`.
     """
     return replace(
         transformer(vocab, norm=norm, **size),
@@ -75,7 +77,7 @@ class GPT3Row(NamedTuple):
     width: int
     heads: int
     head_width: int
-    batch: float  # tokens a step
+    batch: float  # tokens per step
     lr: float  # peak learning rate
 
 
@@ -94,9 +96,10 @@ GPT3_SIZES = {
 def gpt3(size: str = "175B") -> StackConfig:
     """One of the eight GPT-3s of table 2.1: context 2,048, GPT-2's vocabulary.
 
-    In two rows width is not heads x head width. The paper's own counts (table D.1) tell what was
-    meant. XL (width 2048, 24 heads of 128) has 16 heads: 1,316M of the 1,320M. 13B (width 5140, 40
-    heads of 128) has width 5120: 12,853M of the 12,850M.
+    In two rows of the table, width is not heads times head width. The paper's parameter counts
+    (table D.1) show which number is wrong. XL (width 2048, 24 heads of width 128) must have 16
+    heads: then we count 1,316M parameters, the paper 1,320M. 13B (width 5140, 40 heads of width
+    128) must have width 5120: we count 12,853M, the paper 12,850M.
     """
     row = GPT3_SIZES[size]
     width = 5120 if size == "13B" else row.width
@@ -104,7 +107,7 @@ def gpt3(size: str = "175B") -> StackConfig:
     return gpt(50257, width=width, layers=row.layers, heads=heads, length=2048)
 
 
-# How config.json says a GPT-2, and with two changes a GPT-1.
+# GPT-2's config.json. `_read_gpt1` and `_write_gpt1` change it to GPT-1's.
 FIELDS = Fields.of(
     "gpt",
     fixed={"causal": True},
@@ -118,13 +121,13 @@ def _read(values: Values, norm: Literal["pre", "post"]) -> StackConfig:
     entries = changed(values, n_inner=hidden)
     config = FIELDS.read(entries, norm=norm, final_norm=is_pre, scaled_init=is_pre)
     embed_dropout = values.get("embd_pdrop", 0.1)
-    return (
-        config if embed_dropout == config.dropout else replace(config, embed_dropout=embed_dropout)
-    )
+    if embed_dropout == config.dropout:
+        return config  # None, the default, already means this rate
+    return replace(config, embed_dropout=embed_dropout)
 
 
 def _read_gpt1(values: Values) -> StackConfig:
-    """The configuration of an OpenAIGPTModel; its "gelu" is the tanh approximation."""
+    """GPT-1's "gelu" means the tanh approximation, which GPT-2 calls "gelu_new"."""
     name = values.get("afn", "gelu")
     if name == "gelu":
         name = "gelu_new"
@@ -135,7 +138,8 @@ def _write_gpt1(config: StackConfig) -> dict[str, Any]:
     """The reverse of `_read_gpt1`.
 
     Raises:
-        CourseError: the feed-forward is not 4 D wide, the only width of the public class.
+        CourseError: the feed-forward is not 4 D wide, or the scores are not divided by sqrt(Dh).
+            GPT-1's public class cannot do this.
     """
     values = _write_gpt2(config)
     if values.pop("n_inner") != 4 * config.width:
@@ -149,21 +153,21 @@ def _write_gpt1(config: StackConfig) -> dict[str, Any]:
 
 
 def _write_gpt2(config: StackConfig) -> dict[str, Any]:
-    own_rate = config.embed_dropout
-    return FIELDS.write(config) | {"embd_pdrop": config.dropout if own_rate is None else own_rate}
+    rate = config.dropout if config.embed_dropout is None else config.embed_dropout
+    return FIELDS.write(config) | {"embd_pdrop": rate}
 
 
 def transposed(x: Tensor) -> Tensor:
-    """GPT's `Conv1D` stores [in, out]; a Linear stores [out, in]. Its own inverse."""
+    """GPT's `Conv1D` stores [in, out], a Linear [out, in]. The same function reverses itself."""
     return x.t().contiguous() if x.ndim == 2 else x
 
 
 def _conv(*ours: str) -> Converted:
-    """A `Conv1D`, in which one or more of our layers stand side by side."""
+    """A `Conv1D`, which may hold several of our layers side by side."""
     return Converted(ours, to_ours=transposed, to_public=transposed)
 
 
-# How the weights of a layer are called: there, and here. GPT-1 and GPT-2 have the same names.
+# Public names of a layer's weights -> our names. GPT-1 and GPT-2 have the same.
 BLOCK: Table = {
     "h.{layer}.attn.c_attn.*": _conv(
         "blocks.{layer}.attn.q.*", "blocks.{layer}.attn.k.*", "blocks.{layer}.attn.v.*"
@@ -173,23 +177,23 @@ BLOCK: Table = {
     "h.{layer}.mlp.c_proj.*": _conv("blocks.{layer}.ff.down.*"),
     "h.{layer}.ln_1.*": "blocks.{layer}.attn_norm.*",
     "h.{layer}.ln_2.*": "blocks.{layer}.ff_norm.*",
-    # The causal mask: older files hold it as a buffer.
+    # The causal mask, a buffer in older files.
     "h.{layer}.attn.bias": None,
     "h.{layer}.attn.masked_bias": None,
 }
 
 
 def _last_token(body: Transformer, values: Values) -> dict[str, Any]:
-    """A causal model has read the whole text at the last token, so that one is classified."""
+    """Classify the last token: in a causal model, only that one has attended to the whole text."""
     return {**classes(body, values), "pool": "last", "bias": False}
 
 
 def _family(public: str, **own: Any) -> Family:
-    """What GPT-1 and GPT-2 share.
+    """A `Family` with everything that GPT-1 and GPT-2 share.
 
     Args:
-        public: the beginning of the public classes' names.
-        own: the other fields of the family.
+        public: what the names of the public classes begin with, such as "GPT2".
+        own: the other attributes of the family.
     """
     return Family(
         model=lambda config, start: heads.LM(Transformer(config)),
@@ -229,7 +233,7 @@ GPT1_FAMILY = _family(
 
 
 def _tagger(body: Transformer, values: Values) -> dict[str, Any]:
-    """A tagger's dropout has two names in config.json, and a default of its own."""
+    """The dropout has two names in config.json. The default 0.1 is that of transformers' class."""
     rate = values.get("classifier_dropout")
     if rate is None:
         rate = values.get("hidden_dropout")
@@ -251,7 +255,7 @@ _GPT2 = _family(
         "ln_f.*": "norm.*",
     },
 )
-# There is no public class that tags with a GPT-1.
+# GPT-1 has no public class for token classification.
 GPT2_FAMILY = replace(
     _GPT2,
     architectures={

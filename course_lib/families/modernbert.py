@@ -1,12 +1,13 @@
 """ModernBERT (Warner et al. 2024).
 
-Differs from BERT by (section 2.1): rotary positions instead of a table; norms before each part and
-one behind the last block, but none before the first attention, because the embedding has one
-already; no biases; a gated feed-forward (GeGLU); no dropout. Every third layer attends to the whole
-text, the others to 64 tokens on either side, with a rotary base of their own.
+Differs from BERT by (section 2.1): rotary positions instead of a table; norms before attention and
+feed-forward and one after the last block, but none before the first attention, because the
+embedding has one already; no biases; a gated feed-forward (GeGLU); no dropout. Every third layer
+attends to the whole text. The others attend to 64 tokens on either side, and have another rotary
+base.
 
-Known departure: the published models can drop out embeddings and attention weights only; here
-dropout also acts on what flows into the residual.
+Known departure: with a dropout above 0, public models drop out embeddings and attention weights
+only. Here dropout also acts on what a layer adds to the residual.
 """
 
 from dataclasses import replace
@@ -33,7 +34,8 @@ from course_lib.model.config import (
 from course_lib.model.seq2seq import Hidden
 from course_lib.model.transformer import Transformer
 
-EVERY: dict[str, Any] = {  # what all ModernBERTs have
+# Fields that all ModernBERTs share.
+COMMON: dict[str, Any] = {
     "embed": {"norm": True},
     "norm": "pre",
     "first_norm": False,
@@ -45,12 +47,15 @@ EVERY: dict[str, Any] = {  # what all ModernBERTs have
 
 
 def patterns(every: int, window: int, base: float) -> tuple[AttentionPattern, ...]:
-    """One global layer, then `every` - 1 layers that see a window.
+    """The pattern of one global layer, then of `every` - 1 layers with a window.
 
     Args:
-        every: one layer in so many is global.
-        window: tokens on either side that the others see.
-        base: their rotary base.
+        every: every n-th layer is global.
+        window: the number of tokens on either side that the other layers attend to.
+        base: the rotary base of the other layers.
+
+    >>> patterns(every=2, window=64, base=10_000.0)
+    (Global(rope_base=None), Window(size=64, rope_base=10000.0))
     """
     local = Window(window, rope_base=base)
     return (Global(),) + (local,) * (every - 1)
@@ -72,18 +77,18 @@ def modernbert(
         vocab: V.
         width: D.
         hidden: width of the feed-forward, by default 3/2 D as in the base size.
-        every: one layer in so many is global.
-        window: tokens on either side that the other layers see.
-        dropout: published models have none.
-        size: `layers` and `heads`, as of `transformer`. `length`, which other families need, means
-            nothing here: rotary positions have no end.
+        every: every n-th layer is global.
+        window: the number of tokens on either side that the other layers attend to.
+        dropout: dropout rate; published models have none.
+        size: `layers` and `heads`, as in `transformer`. `length`, which other families need, is
+            ignored, because rotary positions have no limit.
     """
     size.pop("length", None)
     hidden = hidden or 3 * width // 2
     config = transformer(vocab, width=width, hidden=hidden, dropout=dropout, **size)
     return replace(
         config,
-        **EVERY | {"embed": EmbedConfig(vocab, norm=True)},
+        **COMMON | {"embed": EmbedConfig(vocab, norm=True)},
         position=Rope(160_000.0),
         attention=patterns(every, window, 10_000.0),
         causal=False,
@@ -93,10 +98,10 @@ def modernbert(
     )
 
 
-# How config.json says a ModernBERT, but for its layers' patterns (`_read_config`).
+# ModernBERT's config.json. `_read_config` adds the attention patterns of the layers.
 FIELDS = Fields.of(
     "modernbert",
-    fixed=EVERY,
+    fixed=COMMON,
     position=Rope,
     published={
         "attention_bias": False,
@@ -113,23 +118,23 @@ FIELDS = Fields.of(
 def _bases(values: Values) -> tuple[float, float]:
     """The rotary bases of global and of local layers, from a new config.json or an older one."""
     rotary = values.get("rope_parameters") or {}
-    far = rotary.get("full_attention") or {}
-    near = rotary.get("sliding_attention") or {}
+    of_global = rotary.get("full_attention") or {}
+    of_local = rotary.get("sliding_attention") or {}
     unknown = rotary.keys() - {"full_attention", "sliding_attention"}
-    unknown |= (far.keys() | near.keys()) - {"rope_type", "rope_theta"}
+    unknown |= (of_global.keys() | of_local.keys()) - {"rope_type", "rope_theta"}
     if unknown:
         raise CourseError(f"rope_parameters says {min(unknown)}, which the course does not know.")
-    for kind in (far, near):
+    for kind in (of_global, of_local):
         if kind.get("rope_type", "default") != "default":
             raise CourseError(f"Rotary positions are read as published, not {kind['rope_type']}.")
     return (
-        _base(values, "global_rope_theta", far.get("rope_theta"), 160_000.0),
-        _base(values, "local_rope_theta", near.get("rope_theta"), 10_000.0),
+        _base(values, "global_rope_theta", of_global.get("rope_theta"), 160_000.0),
+        _base(values, "local_rope_theta", of_local.get("rope_theta"), 10_000.0),
     )
 
 
 def _base(values: Values, old_name: str, base: float | None, default: float) -> float:
-    """A rotary base, which older files say by a field of its own."""
+    """A rotary base. Older files have it in the field `old_name`."""
     old = values.get(old_name)
     if base is not None and old is not None and base != old:
         raise CourseError(f"{old_name} is {old}, but rope_parameters says {base}; correct one.")
@@ -146,7 +151,7 @@ def _every(values: Values) -> int:
     types = values.get("layer_types")
     if types is None:
         return every
-    # A new config.json lists every layer's kind instead.
+    # A newer config.json lists the kind of every layer.
     is_global = [kind == "full_attention" for kind in types]
     if True in is_global[1:]:
         every = is_global.index(True, 1)
@@ -156,10 +161,10 @@ def _every(values: Values) -> int:
 
 
 def _read_config(values: Values) -> StackConfig:
-    far, near = _bases(values)
+    global_base, local_base = _bases(values)
     window = values.get("local_attention", 128) // 2  # the file counts both sides
-    attention = patterns(_every(values), window, near)
-    return FIELDS.read(changed(values, rope_theta=far), attention=attention)
+    attention = patterns(_every(values), window, local_base)
+    return FIELDS.read(changed(values, rope_theta=global_base), attention=attention)
 
 
 def _write_config(config: StackConfig) -> dict[str, Any]:
@@ -170,17 +175,17 @@ def _write_config(config: StackConfig) -> dict[str, Any]:
         values["local_rope_theta"] = windows[0].rope_base
     values["global_rope_theta"] = values.pop("rope_theta")
     values["global_attn_every_n_layers"] = len(config.attention)
-    # The published vocabulary's ids, which transformers would fill in, may not exist here.
+    # Without these, transformers takes the ids of the published vocabulary, which ours may lack.
     roles = ("bos", "eos", "cls", "sep", "pad")
     return values | {f"{role}_token_id": None for role in roles}
 
 
 def body_table(model: Any) -> Table:
-    """How the body's weights are called: there, and here."""
+    """Public names of the body's weights -> our names."""
     table: Table = {
         "embeddings.tok_embeddings.weight": "embed.tokens.weight",
         "embeddings.norm.weight": "embed.norm.weight",
-        # Their q, k and v are one matrix; so are the gate and what it multiplies.
+        # The public file has q, k and v in one matrix, and gate and up in another.
         "layers.{layer}.attn.Wqkv.weight": Converted(
             (
                 "blocks.{layer}.attn.q.weight",
@@ -202,7 +207,7 @@ def body_table(model: Any) -> Table:
     return table
 
 
-# The parts outside of the body: a dense layer and a norm, and the last layer.
+# The weights outside the body: a dense layer, a norm and the last layer.
 MASKED: Table = {
     "head.dense.weight": "head.dense.weight",
     "head.norm.weight": "head.norm.weight",
@@ -218,7 +223,7 @@ PER_TOKEN: Table = {
     "head.norm.weight": "transform.norm.weight",
     **CLASSIFIER,
 }
-# config.json's name of a pooling -> ours
+# Name of a pooling in config.json -> our name.
 POOLS: dict[str, Pool] = {"cls": "first", "mean": "mean"}
 
 

@@ -1,6 +1,6 @@
 """RoBERTa (Liu et al. 2019).
 
-Differs from BERT by: its training, a byte-level vocabulary, a single segment.
+Differs from BERT by: its training, a byte-level vocabulary, one segment instead of two.
 """
 
 from dataclasses import replace
@@ -25,12 +25,12 @@ from course_lib.model.config import Learned, StackConfig
 from course_lib.model.transformer import Transformer
 
 PAD = 1  # <pad> in RoBERTa's published vocabulary
-# First rows of the published position table that no position uses: counting begins behind PAD.
+# The first rows of the published position table are not used: its positions begin at PAD + 1.
 OFFSET = PAD + 1
 
 
 def roberta(vocab: int = 50265, **size: Any) -> StackConfig:
-    """A RoBERTa of any size; the arguments are those of `bert.bert`."""
+    """A RoBERTa of any size; `size` has the other arguments of `bert.bert`."""
     config = bert.bert(vocab, segments=1, **size)
     return replace(config, eps=1e-5)
 
@@ -49,7 +49,7 @@ def _write_config(config: StackConfig) -> dict[str, Any]:
 
 
 def without_offset(x: Tensor) -> Tensor:
-    """A published position table without its unused first rows."""
+    """The published position table without its unused first rows."""
     return x[OFFSET:]
 
 
@@ -69,7 +69,7 @@ MASKED: Table = {
     "lm_head.dense.*": "head.dense.*",
     "lm_head.layer_norm.*": "head.norm.*",
     "lm_head.bias": "head.bias",
-    "lm_head.decoder.bias": "head.bias",  # another name of this bias
+    "lm_head.decoder.bias": "head.bias",  # the same bias under a second name
 }
 FAMILY = replace(
     bert.FAMILY,
@@ -90,7 +90,10 @@ FAMILY = replace(
             output={"lm_head.decoder.weight": "head.output.weight"},
         ),
         "RobertaForSequenceClassification": pooled(
-            heads.Classifier, DENSE_CLASSIFIER, "classifier_dropout", inner="classifier_dropout"
+            heads.Classifier,
+            DENSE_CLASSIFIER,
+            "classifier_dropout",
+            pooler_dropout="classifier_dropout",
         ),
         "RobertaForMultipleChoice": Architecture(heads.MultipleChoice, bert.POOLER | CLASSIFIER),
         **per_token("Roberta", "classifier_dropout"),

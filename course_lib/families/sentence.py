@@ -1,10 +1,10 @@
-"""Sentence-BERT (Reimers and Gurevych 2019): one vector a text, compared by cosine.
+"""Sentence-BERT (Reimers and Gurevych 2019): one vector per text, compared by cosine.
 
-Differs from BERT by: a pooling over the tokens' vectors in place of the tanh pooler, and training
-on pairs of texts that go through the same weights ("siamese").
+Differs from BERT by: a mean over the token vectors instead of BERT's pooler, and training on pairs
+of texts, which the same encoder reads one by one ("siamese").
 
-Letters: B rows, N texts a row (2 in a pair, 3 in a triplet), T positions, E width of a sentence
-vector.
+Letters in shapes: B rows, N texts in a row (2 in a pair, 3 in a triplet), T positions, E width of a
+sentence vector.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from course_lib.objectives.losses import Batch
 
 
 class Dense(nn.Module):
-    """A linear layer on the sentence vector and an activation: [B, Ein] -> [B, Eout]."""
+    """A linear layer and an activation on the sentence vector: [B, inputs] -> [B, outputs]."""
 
     def __init__(
         self, inputs: int, outputs: int, *, bias: bool = True, activation: type[nn.Module] = nn.Tanh
@@ -37,17 +37,17 @@ class Dense(nn.Module):
 
 
 class Normalize(nn.Module):
-    """Vectors of length 1, so that their product is their cosine."""
+    """Scales vectors to length 1, so that their dot product is their cosine."""
 
     def forward(self, x: Float[Tensor, "*B E"]) -> Float[Tensor, "*B E"]:
         return F.normalize(x, dim=-1)
 
 
 class Sentence(nn.Module):
-    """A stack, a pooling and what stands on top: [B, T] to [B, E], or [B, N, T] to [B, N, E].
+    """A stack, a pooling and layers on top: ids [B, T] -> [B, E], or [B, N, T] -> [B, N, E].
 
     Args:
-        stack: the encoder below.
+        stack: the encoder.
         pool: "mean" (the paper's default), "first" (the CLS token), "max", or "last" for causal
             stacks (section 3).
         top: the layers on the pooled vector.
@@ -65,7 +65,7 @@ class Sentence(nn.Module):
         self.stack = stack
         self.pool = pool
         self.top = nn.Sequential(*top)
-        self.width = stack.config.width  # E: of the last layer that changes it
+        self.width = stack.config.width  # E: set by the last layer that changes the width
         for layer in top:
             if isinstance(layer, Dense):
                 self.width = layer.linear.out_features
@@ -81,7 +81,7 @@ class Sentence(nn.Module):
 
 
 def cosines(u: Float[Tensor, "... E"], v: Float[Tensor, "... E"]) -> Float[Tensor, "..."]:
-    """Cosine of each pair."""
+    """The cosine of each pair of vectors."""
     return F.cosine_similarity(u, v, dim=-1)
 
 
@@ -91,7 +91,7 @@ class PairClassifier(nn.Module):
     `losses.classification` trains it.
 
     Args:
-        sentence: reads both texts.
+        sentence: the model that makes a vector of each text.
         classes: C.
     """
 
@@ -121,31 +121,31 @@ def triplet_loss(
     """The triplet objective: max(|a - p| - |a - n| + margin, 0), Euclidean (section 3).
 
     Args:
-        anchor: a.
-        positive: p, a text near to the anchor's.
-        negative: n, another text.
-        margin: how much farther the negative should be.
+        anchor: a, the vectors of the anchor texts.
+        positive: p, the vectors of texts similar to the anchors.
+        negative: n, the vectors of other texts.
+        margin: the negative should be farther from the anchor than the positive by this distance.
     """
-    near = torch.linalg.vector_norm(anchor - positive, dim=-1)
-    far = torch.linalg.vector_norm(anchor - negative, dim=-1)
-    return F.relu(near - far + margin).mean()
+    positive_distance = torch.linalg.vector_norm(anchor - positive, dim=-1)
+    negative_distance = torch.linalg.vector_norm(anchor - negative, dim=-1)
+    return F.relu(positive_distance - negative_distance + margin).mean()
 
 
 def ranking_loss(vectors: Float[Tensor, "B N E"], scale: float = 20.0) -> Tensor:
     """Multiple negatives ranking, or in-batch negatives (Henderson et al. 2017, section 4.4).
 
-    Among all texts of the batch, a query's own should have the largest cosine.
+    Among all texts of the batch, the text that belongs to a query should have the largest cosine.
 
     Args:
-        vectors: of each row the query, its text, and negatives of its own.
-        scale: factor on the cosines.
+        vectors: in each row the query, its text, and N - 2 texts that do not belong to it.
+        scale: factor on the cosines before the softmax.
     """
     unit = F.normalize(vectors, dim=-1)
     queries = unit[:, 0]  # B E
     texts = unit[:, 1:].transpose(0, 1).flatten(0, 1)  # (N-1)*B E, the positives first
     logits = scale * queries @ texts.T
-    own = torch.arange(len(queries), device=logits.device)
-    return F.cross_entropy(logits, own)
+    labels = torch.arange(len(queries), device=logits.device)  # query i belongs to text i
+    return F.cross_entropy(logits, labels)
 
 
 def cosine_regression(model: nn.Module, batch: Batch) -> Tensor:
@@ -163,7 +163,8 @@ def cosine_regression(model: nn.Module, batch: Batch) -> Tensor:
 def ranking(model: nn.Module, batch: Batch) -> Tensor:
     """`ranking_loss` of a model on a batch.
 
-    Cutting the batch in parts (`accumulate`) leaves each query fewer negatives.
+    With gradient accumulation (`accumulate`), each query has fewer negatives: only the texts of its
+    own part of the batch.
 
     Args:
         model: a `Sentence`.

@@ -1,12 +1,13 @@
 """T5 (Raffel et al. 2020): 1.0 as in the paper, and 1.1 as released later.
 
-Differs from the 2017 Transformer by: the norm before each part, without mean or bias (RMSNorm); no
-bias anywhere; no division of the scores by sqrt(Dh), which the initial weights make up for; no
-positions in the embedding but a bias for each head and distance bucket, one table for all layers of
-a stack; ReLU. Every task is text in, text out.
+Differs from the 2017 Transformer by: norms before attention and feed-forward, without mean or bias
+(RMSNorm); no biases; no division of the scores by sqrt(Dh), because the initial weights are smaller
+instead; no positions in the embedding, but a trained number for each head and bucket of distances,
+in one table for all layers of a stack. Every task is text in, text out.
 
-1.1 differs from 1.0 by: a gated GELU feed-forward, an output matrix of its own, no division by
-sqrt(D) before it. Known departure: no dropout inside of the feed-forward.
+1.1 differs from 1.0 by: a gated GELU feed-forward; an output matrix that is not the table of token
+vectors; no division of hidden states by sqrt(D) before it. Known departure: no dropout between the
+two layers of the feed-forward.
 """
 
 from collections.abc import Collection
@@ -24,7 +25,8 @@ from course_lib.families.weight_tables import Table
 from course_lib.model.config import EmbedConfig, StackConfig, T5Buckets
 from course_lib.model.seq2seq import EncoderDecoder, Hidden, Seq2SeqLM, encoder_config
 
-EVERY: dict[str, Any] = {  # what both versions have
+# Fields that both versions share.
+COMMON: dict[str, Any] = {
     "causal": True,
     "cross": True,
     "norm": "pre",
@@ -52,9 +54,9 @@ def t5(
         width: D.
         heads: H.
         head_width: Dh, by default D / H.
-        gated: True for 1.1's feed-forward.
-        length: means nothing here: a T5 has no longest text. Other families need it.
-        size: `layers` of each side, `hidden`, ... as of `transformer`.
+        gated: True for the feed-forward of version 1.1.
+        length: ignored, because a T5 has no maximal length. Other families need it.
+        size: `layers`, `hidden` and `dropout`, as in `transformer`.
     """
     return replace(
         transformer(vocab, width=width, heads=heads, **size),
@@ -65,11 +67,12 @@ def t5(
         gated=gated,
         head_width=head_width or width // heads,
         init_std=0.02,
-        **EVERY,
+        **COMMON,
     )
 
 
-# name: width, layers a side, heads, hidden, head width. The paper's section 3.7: 60M to 11B.
+# name: width, layers of encoder and of decoder, heads, hidden, head width. Section 3.7 lists these
+# sizes, from 60M to 11B parameters.
 T5_SIZES = {
     "small": (512, 6, 8, 2048, 64),
     "base": (768, 12, 12, 3072, 64),
@@ -86,10 +89,10 @@ def t5_size(size: str = "base") -> StackConfig:
 
 
 def t5_lm(config: StackConfig, start: int = 0) -> Seq2SeqLM:
-    """The model that is pretrained; a gated one (1.1) has an output matrix of its own.
+    """A new model for pretraining. If it is gated (1.1), its output matrix is not tied.
 
-    Each matrix starts with the standard deviation 1 / sqrt(its input width). Queries start smaller
-    by 1 / sqrt(Dh), because scores are not divided by it.
+    Each matrix starts with the standard deviation 1 / sqrt(its input width). The query matrix
+    starts smaller by 1 / sqrt(Dh), because the scores are not divided by sqrt(Dh).
     """
     is_1_0 = not config.gated
     model = Seq2SeqLM(EncoderDecoder(config, start=start), tied=is_1_0, scaled=is_1_0)
@@ -102,10 +105,10 @@ def t5_lm(config: StackConfig, start: int = 0) -> Seq2SeqLM:
 
 
 def _initial_std(name: str, config: StackConfig) -> float:
-    """The standard deviation that the weights of a module start with."""
+    """The standard deviation of the initial weights of a module."""
     if name.endswith(("attn.q", "cross.q")):
         return (config.width * config.dh) ** -0.5
-    if name.endswith("out"):  # of an attention: reads all heads
+    if name.endswith("out"):  # the output layer of an attention, whose input is all heads
         return (config.heads * config.dh) ** -0.5
     if name.endswith("down"):
         return config.hidden**-0.5
@@ -114,14 +117,14 @@ def _initial_std(name: str, config: StackConfig) -> float:
     return config.width**-0.5
 
 
-FIELDS = Fields.of("t5", fixed=EVERY, position=T5Buckets)
+FIELDS = Fields.of("t5", fixed=COMMON, position=T5Buckets)
 
 
 def _read_config(values: Values) -> StackConfig:
     feed_forward = values.get("feed_forward_proj", "relu")
     gate, _, activation = feed_forward.rpartition("-")  # "gated-gelu", or "relu" alone
     if feed_forward == "gated-gelu":
-        activation = "gelu_new"  # that is what it means in T5
+        activation = "gelu_new"  # T5 means the tanh approximation by "gated-gelu"
     _check_form(values, feed_forward, {"dense_act_fn": activation, "is_gated_act": gate == "gated"})
     layers = values.get("num_decoder_layers") or values["num_layers"]
     entries = changed(values, activation=activation, num_decoder_layers=layers)
@@ -130,7 +133,7 @@ def _read_config(values: Values) -> StackConfig:
 
 
 def _check_form(values: Values, form: str, meant: dict[str, Any]) -> None:
-    """Newer files say the feed-forward's form twice; both must mean the same."""
+    """Newer files describe the feed-forward in two ways. They must agree."""
     for name, value in meant.items():
         if values.get(name, value) != value:
             raise CourseError(
@@ -156,10 +159,10 @@ def write_config(config: StackConfig) -> dict[str, Any]:
 
 
 def _side(side: str) -> Table:
-    """What the "encoder" and the "decoder" share. Each layer is a list of numbered parts."""
+    """The table that the "encoder" and the "decoder" share. A public layer is a numbered list."""
     layer = f"{side}.block.{{layer}}.layer"
     block = f"{side}.blocks.{{layer}}"
-    # The first layer holds the one table of distances.
+    # The public file stores the one table of distances in layer 0.
     distances = f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
     return {
         distances: f"{side}.position.table.weight",
@@ -173,20 +176,20 @@ def _side(side: str) -> Table:
 
 
 def _cross_attention(part: str, block: str) -> Table:
-    """The decoder's second part."""
+    """The decoder's cross-attention, the second entry of a layer."""
     return {
         f"{part}.EncDecAttention.q.weight": f"{block}.cross.q.weight",
         f"{part}.EncDecAttention.k.weight": f"{block}.cross.k.weight",
         f"{part}.EncDecAttention.v.weight": f"{block}.cross.v.weight",
         f"{part}.EncDecAttention.o.weight": f"{block}.cross.out.weight",
         f"{part}.layer_norm.weight": f"{block}.cross_norm.weight",
-        # Old files hold this table, but nothing uses it.
+        # Older files have this table, but no model uses it.
         "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight": None,
     }
 
 
 def _feed_forward(part: str, block: str, gated: bool) -> Table:
-    """The last part of a layer. 1.1 has a gate (wi_0) beside the first matrix."""
+    """The feed-forward, the last entry of a layer. In 1.1 it has a gate (wi_0)."""
     table: Table = {
         f"{part}.DenseReluDense.{'wi_1' if gated else 'wi'}.weight": f"{block}.ff.up.weight",
         f"{part}.DenseReluDense.wo.weight": f"{block}.ff.down.weight",
@@ -198,7 +201,7 @@ def _feed_forward(part: str, block: str, gated: bool) -> Table:
 
 
 def body_table(model: Any) -> Table:
-    """How the body's weights are called: there, and here."""
+    """Public names of the body's weights -> our names."""
     gated = model.stack.config.gated
     return {
         **token_tables(model),
@@ -211,7 +214,7 @@ def body_table(model: Any) -> Table:
 
 
 def _body(config: StackConfig, values: Values) -> EncoderDecoder:
-    """Both stacks; `config` is the decoder's, and the encoder may have another depth."""
+    """Encoder and decoder. `config` is the decoder's; the encoder may have other `layers`."""
     encoder = replace(encoder_config(config), layers=values.get("num_layers", config.layers))
     start = values.get("decoder_start_token_id") or 0
     one_table = values.get("one_table", True)
@@ -219,21 +222,24 @@ def _body(config: StackConfig, values: Values) -> EncoderDecoder:
 
 
 def _options(body: EncoderDecoder, values: Values) -> dict[str, Any]:
-    """Whether hidden states are scaled before the output matrix.
+    """Whether hidden states are divided by sqrt(D) before the output matrix.
 
-    `tie_word_embeddings` says that too where `scale_decoder_outputs` is missing.
+    If `scale_decoder_outputs` is missing, `tie_word_embeddings` decides.
     """
     scaled = values.get("scale_decoder_outputs", values.get("tie_word_embeddings", True))
     return {"scaled": scaled}
 
 
 def _says_tied(values: Values, names: Collection[str]) -> bool:
-    """In a T5 the field tells of the scaling; a matrix of its own is one that differs."""
+    """Always: T5's `tie_word_embeddings` decides the scaling (`_options`), not the tying.
+
+    The output matrix counts as untied if its weights in the file differ from the token vectors.
+    """
     return True
 
 
 def _write_sides(model: Any) -> dict[str, Any]:
-    """The entries of config.json that the decoder's configuration does not have."""
+    """The entries of config.json that are not in the decoder's configuration."""
     encoder = encoder_of(model.stack, "layers")
     return {"decoder_start_token_id": model.stack.start, "num_layers": encoder.layers}
 

@@ -1,4 +1,4 @@
-"""The Transformer of 2017 (Vaswani et al. 2017), from which every family says how it differs."""
+"""The Transformer of 2017 (Vaswani et al. 2017). Every family's file says how it differs."""
 
 from typing import Literal
 
@@ -17,16 +17,16 @@ def transformer(
 ) -> StackConfig:
     """The decoder of a Transformer of any size, for `EncoderDecoder` (Vaswani et al. 2017).
 
-    Where token vectors are an input, they are multiplied by sqrt(D) (section 3.4). They start with
-    the variance 1 / D, so they are then as large as the sines that are added to them.
+    In the embedding, token vectors are multiplied by sqrt(D) (section 3.4). They start with the
+    variance 1 / D, so after this they are about as large as the sines that are added to them.
 
     Args:
-        vocab: V, one vocabulary for both sides.
+        vocab: V, one vocabulary for encoder and decoder.
         width: D.
-        layers: of each side.
+        layers: number of layers of the decoder; the encoder has as many.
         heads: H.
         hidden: width of the feed-forward, by default 4 D.
-        dropout: of hidden states and attention weights.
+        dropout: rate for hidden states and attention weights.
         norm: "post" as in the paper, or "pre".
     """
     return StackConfig(

@@ -1,4 +1,4 @@
-"""Which public weight is which of ours. A family has a table: public name -> our name.
+"""Translates the names of public weights to ours and back. A table is public name -> our name.
 
     BODY = {
         "embeddings.word_embeddings.weight": "embed.tokens.weight",
@@ -7,14 +7,14 @@
         "embeddings.position_ids": None,
     }
 
-    {layer}        stands for the number of a layer
-    *              stands for "weight" and for "bias"
-    None           the weight is left out on purpose
-    Converted(...) the public file stores this weight in another form, or several in one
+    {layer}        the number of a layer, for all layers
+    *              "weight" and "bias"
+    None           this public weight is not used
+    Converted(...) the public file stores this weight in another form, or several in one tensor
 
-A relative's table is a copy with some entries changed: `{**BODY, "pooler.dense.*": None}`.
-`convert` reads a table from left to right, `convert_back` from right to left. Both are strict: no
-weight is forgotten on either side.
+The table of a similar family is a copy with other entries: `{**BODY, "pooler.dense.*": None}`.
+`convert` goes from public weights to ours, `convert_back` from ours to public ones. Both raise an
+error if the table does not cover a weight.
 """
 
 import re
@@ -30,43 +30,47 @@ from course_lib.errors import CourseError
 
 
 def unchanged(x: Tensor) -> Tensor:
-    """The same tensor."""
+    """The tensor itself: most weights are stored in the same form."""
     return x
 
 
 @dataclass(frozen=True)
 class Converted:
-    """How a public file stores weights of ours.
+    """How a public tensor stores one or more of our weights.
 
     Attributes:
-        ours: our names; several, where the public tensor holds several, one below the other.
-        to_ours: the public tensor to ours.
-        to_public: the reverse.
-        again: whether it is written although an entry before it holds the same weight of ours.
+        ours: our names. If there are several, the tensor holds them along dimension 0, after
+            `to_ours`.
+        to_ours: function from the public form to ours.
+        to_public: function from our form to the public one.
+        is_duplicate: an earlier entry has the same weight of ours. It is written under both names.
     """
 
     ours: tuple[str, ...]
     to_ours: Callable[[Tensor], Tensor] = unchanged
     to_public: Callable[[Tensor], Tensor] = unchanged
-    again: bool = False
+    is_duplicate: bool = False
 
 
 Table = dict[str, str | Converted | None]
-# Some weights, as a gate's, are in some models of a family only: then a function of our model.
+# A function of our model, if only some models of a family have a weight, for example a gate.
 TableOf = Table | Callable[[Any], Table]
 
 
 def table_for(table: TableOf, model: nn.Module) -> Table:
-    """The table of one model of ours."""
+    """The table for this model."""
     return table(model) if callable(table) else table
 
 
 def written_out(table: Table, model: nn.Module | None = None) -> dict[str, Converted]:
-    """The table without `{layer}` and `*`: an entry for each public weight of a model.
+    """The table without `{layer}` and `*`: one entry for each public weight of a model.
 
     Args:
-        table: of a family or of a head.
-        model: of ours, for the number of layers; a head's table needs none.
+        table: the table of a body or of a head.
+        model: our model, for the number of layers. A table without `{layer}` needs none.
+
+    >>> list(written_out({"pooler.dense.*": "pooler.dense.*"}))
+    ['pooler.dense.weight', 'pooler.dense.bias']
     """
     rows = {}
     for public, entry in table.items():
@@ -79,7 +83,7 @@ def written_out(table: Table, model: nn.Module | None = None) -> dict[str, Conve
 
 
 def _as_converted(entry: str | Converted | None) -> Converted:
-    """An entry of a table in its longest form; without a name of ours if it is left out."""
+    """An entry of a table as a `Converted`; None has no names of ours."""
     if entry is None:
         return Converted(())
     if isinstance(entry, str):
@@ -96,7 +100,7 @@ def _layers(public: str, weight: Converted, model: Any) -> int:
     if "{layer}" not in public:
         return 1
     stack = model.stack
-    # Encoder and decoder may differ in depth.
+    # Encoder and decoder may have different numbers of layers.
     side = re.match(r"(?:stack\.)?(encoder|decoder)\.", "".join(weight.ours))
     if side is not None:
         stack = getattr(stack, side[1])
@@ -104,7 +108,7 @@ def _layers(public: str, weight: Converted, model: Any) -> int:
 
 
 def under(prefix: str, table: Table) -> Table:
-    """The same table, with a prefix in front of our names."""
+    """The same table, with a prefix before our names."""
     prefixed: Table = {}
     for public, entry in table.items():
         weight = _as_converted(entry)
@@ -117,9 +121,9 @@ def convert(weights: Mapping[str, Tensor], table: Table, model: nn.Module) -> di
 
     Args:
         weights: public name -> tensor.
-        table: of this model. Several entries may name the same weight of ours: its name in older
-            files and in newer ones. Of those that a file holds, the last one counts.
-        model: of ours, for the number of layers.
+        table: the table of this model. Several entries may have the same weight of ours, because
+            older files have another name for it. If a file has both, the last entry counts.
+        model: our model, for the number of layers.
 
     Raises:
         CourseError: a public weight is not in the table, or a weight of ours that the table names
@@ -130,7 +134,7 @@ def convert(weights: Mapping[str, Tensor], table: Table, model: nn.Module) -> di
     _check_missing(weights, rows)
     converted: dict[str, Tensor] = {}
     for public, row in rows.items():
-        if public not in weights or not row.ours:  # left out on purpose
+        if public not in weights or not row.ours:  # not in this file, or not used
             continue
         parts = row.to_ours(weights[public]).chunk(len(row.ours))
         for ours, part in zip(row.ours, parts, strict=True):
@@ -139,7 +143,6 @@ def convert(weights: Mapping[str, Tensor], table: Table, model: nn.Module) -> di
 
 
 def _check_unknown(weights: Mapping[str, Tensor], rows: Mapping[str, Converted]) -> None:
-    """Each public weight is in the table."""
     unknown = sorted(weights.keys() - rows.keys())
     if unknown:
         raise CourseError(
@@ -149,14 +152,13 @@ def _check_unknown(weights: Mapping[str, Tensor], rows: Mapping[str, Converted])
 
 
 def _check_missing(weights: Mapping[str, Tensor], rows: Mapping[str, Converted]) -> None:
-    """Each weight of ours comes from a public one."""
     present = {rows[public].ours for public in weights}
-    # Of several public names of one weight, the first is the one to ask for.
-    first: dict[tuple[str, ...], str] = {}
+    # If a weight has several public names, the error shows the first.
+    first_names: dict[tuple[str, ...], str] = {}
     for public, row in rows.items():
         if row.ours:
-            first.setdefault(row.ours, public)
-    missing = sorted(public for ours, public in first.items() if ours not in present)
+            first_names.setdefault(row.ours, public)
+    missing = sorted(public for ours, public in first_names.items() if ours not in present)
     if missing:
         some = ", ".join(missing[:4])
         raise CourseError(
@@ -170,25 +172,25 @@ def convert_back(
     """Weights under our names to weights under public ones.
 
     Raises:
-        CourseError: a weight of ours is not in the table, or a weight that the table names is not
-            there.
+        CourseError: a weight of ours is not in the table, or the model lacks a weight that is in
+            the table.
     """
     converted: dict[str, Tensor] = {}
-    left = set(weights)
+    remaining = set(weights)
     for public, row in written_out(table, model).items():
         absent = [ours for ours in row.ours if ours not in weights]
         if absent:
             raise CourseError(
                 f"The model has no weight {absent[0]}, which the public layout needs."
             )
-        if left.isdisjoint(row.ours) and not row.again:
-            continue  # left out on purpose, or an older name of what is written already
-        left -= set(row.ours)
+        if remaining.isdisjoint(row.ours) and not row.is_duplicate:
+            continue  # not used, or an older name of a weight that is already written
+        remaining -= set(row.ours)
         joined = torch.cat([weights[ours] for ours in row.ours])
         converted[public] = row.to_public(joined).contiguous()
-    if left:
+    if remaining:
         raise CourseError(
-            f"No rule says where {sorted(left)[0]} goes in the public layout ({len(left)} such"
+            f"No rule says where {min(remaining)} goes in the public layout ({len(remaining)} such"
             " weights)."
         )
     return converted
