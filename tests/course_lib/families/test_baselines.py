@@ -143,7 +143,7 @@ def test_the_texts_attend_to_each_other_and_not_to_padding():
     firsts = []
     for some in (batch("pair"), batch("pair", other)):
         with torch.no_grad():
-            (u, keep_u), (_, keep_v) = model._both(
+            (u, keep_u), (_, keep_v) = model._read_both(
                 some["ids"], some["attention_mask"], some["segments"]
             )
         firsts.append(u)
