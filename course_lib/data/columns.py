@@ -1,13 +1,15 @@
 """From a record of a file to a row in the course's columns.
 
-A user says which column is which by `columns=`, in a command by `--columns`: the course's name and
-the file's, as in text=review,label=stars. Further words describe the file:
+A user maps the course's column names to the file's by `columns=`, in a command by `--columns`. An
+example is text=review,label=stars. Further entries describe the file:
 
-    header=no           the first line is a row; columns then have numbers from 0
-    separator=semicolon what stands between the cells: comma, semicolon, bar or tab
-    quotes=yes          quotes hold a cell together; no: they are part of the text
-    no_label=-|N/A      rows with these labels are left out (class=- says that it is a class)
-    scores=yes          the labels are numbers with a meaning, even if they are whole; no: classes
+    header=no             the first line is a row; columns then have numbers from 0
+    separator=semicolon   the character between cells: comma, semicolon, bar or tab
+    quotes=yes            quotes enclose a cell; with quotes=no they are part of the text
+    no_label=-|N/A        rows with these labels are left out
+    class=-               this label is a class, although it looks like a missing label
+    scores=yes            the labels are scores, even if they are whole numbers; with scores=no they
+                          are classes
 """
 
 import json
@@ -19,18 +21,18 @@ from typing import Any
 
 from course_lib.errors import CourseError
 
-Row = Mapping[str, Any]  # in the course's columns
-Record = Mapping[str, Any]  # by the file's own names
-Columns = Mapping[str, str | int]  # what a user says: ours -> the file's name or number
-# where in the file a record stands ("line 3"), and the record; None: a line that is left out
+Row = Mapping[str, Any]  # an example with the course's column names
+Record = Mapping[str, Any]  # the same example with the file's own column names
+Columns = Mapping[str, str | int]  # the user's `columns=`: our name -> the file's name or number
+# A record and its place in the file ("line 3"), for messages. None is a line that is left out.
 Placed = tuple[str, Record | None]
 
 OURS = ("text", "pair", "label", "tokens", "labels", "choices", "answers", "target")
-ANSWERS = ("label", "labels", "target", "answers")  # what a model is to say
+ANSWERS = ("label", "labels", "target", "answers")  # the columns that a model should predict
 SEPARATORS = {"comma": ",", "semicolon": ";", "bar": "|", "tab": "\t"}
 DESCRIPTIONS = ("header", "separator", "quotes", "no_label", "class", "scores")
-# Words that say "no label" in some published data, and name a class in other data; in small
-# letters. -100 is what PyTorch's loss leaves out.
+# Labels that mean "no label" in some published data and a class in other data, in lower case.
+# -100 is the label that PyTorch's loss ignores.
 DOUBTFUL = (
     *("-", "--", "\N{EN DASH}", "\N{EM DASH}", "?", "_", "-1", "-100"),
     *("n/a", "#n/a", "n.a.", "na", "<na>", "nan", "none", "null", "nil"),
@@ -40,20 +42,23 @@ SHOWN = 20  # characters of a cell in a message
 
 @dataclass(frozen=True)
 class Mapped:
-    """Where a file has the course's columns, and what else a reader must know of it.
+    """Which columns of a file are which, and what else its reader must know.
+
+    None always means that the reader decides by looking at the file.
 
     Attributes:
-        columns: ours -> the file's name, or its number from 0.
-        header: whether a table's first line names its columns; None: it does unless the columns
-            have numbers.
-        separator: what stands between a table's cells; None: what its name and first line say.
-        quotes: whether quotes hold a cell together; None: between commas they do, between tabs if
-            nothing else makes a table of the file.
-        no_label: labels that say that there is none.
-        classes: doubtful labels that are classes.
-        is_score: whether the label is a number with a meaning, even if it is whole; None: what
-            the labels say.
-        is_corpus: whether nothing but the text is wanted.
+        columns: our name -> the file's name, or its number from 0.
+        header: whether a table's first line names its columns. By default it does, unless `columns`
+            has numbers.
+        separator: the character between a table's cells. By default the file's name and first line
+            decide.
+        quotes: whether quotes enclose cells. By default they do in tables with commas, and in
+            tables with tabs only if the lines look like that.
+        no_label: labels that mean "no label".
+        classes: labels of `DOUBTFUL` that are classes in this file.
+        is_score: whether the labels are scores, even if they are whole numbers. By default the
+            labels decide.
+        is_corpus: whether only the text is read.
     """
 
     columns: Columns = field(default_factory=dict)
@@ -66,7 +71,7 @@ class Mapped:
     is_corpus: bool = False
 
     def names(self, record: Record) -> dict[str, str]:
-        """Ours -> theirs, numbers replaced by the record's names."""
+        """Our name -> the file's name, with column numbers replaced by names."""
         columns = list(record)
         names = {}
         for ours, theirs in self.columns.items():
@@ -85,7 +90,7 @@ class Mapped:
 
 
 def parse(text: str) -> dict[str, str | int]:
-    """The columns that a user names in a command by `--columns`.
+    """Parse the option `--columns` of a command.
 
     >>> parse("text=review,label=2")
     {'text': 'review', 'label': 2}
@@ -104,10 +109,10 @@ def parse(text: str) -> dict[str, str | int]:
 
 
 def mapped(columns: Columns) -> Mapped:
-    """A user's columns, checked.
+    """Check a user's `columns=`, and turn it into a `Mapped`.
 
     Raises:
-        CourseError: a name is neither a column of the course nor a description of the file.
+        CourseError: an entry is neither a column of the course nor a description of the file.
     """
     for name in columns:
         if name not in OURS + DESCRIPTIONS:
@@ -142,7 +147,7 @@ def _words(columns: Columns, name: str) -> tuple[str, ...]:
 
 
 def spelled(columns: Columns) -> str:
-    """How to say these columns in a command and in Python."""
+    """How to write these columns in a command and in Python, for messages."""
     command = ",".join(f"{ours}={theirs}" for ours, theirs in columns.items())
     if not re.fullmatch(r"[\w=,./+-]*", command):  # the shell would read other signs
         command = f'"{command}"'
@@ -171,7 +176,7 @@ def unknown(names: Sequence[str], rows: Sequence[Sequence[Any]], has_names: bool
 
 
 def _may_be_header(first: Sequence[Any], others: Sequence[Sequence[Any]]) -> bool:
-    """Whether a table's first line is unlike the next ones: short words that do not come again."""
+    """Whether a table's first line looks like a header: short words that the next lines lack."""
     for cell in first:
         comes_again = cell and any(cell in row for row in others)
         if comes_again or len(cell) >= 30 or is_number(cell):
@@ -185,7 +190,7 @@ def _line(cells: Sequence[Any]) -> str:
 
 
 def _likely(names: list[Any], rows: Sequence[Sequence[Any]]) -> dict[str, Any]:
-    """An example of columns for a message: long cells are texts, few different ones are labels."""
+    """A guess at the columns, for a message: the longest cells are texts, repeated ones labels."""
     if len(names) < 2:
         return {"text": names[0] if names else 0, "label": "NAME"}
     if all(isinstance(name, str) and re.fullmatch("[a-z]{2}", name) for name in names):
@@ -221,7 +226,7 @@ def is_whole(text: str) -> bool:
 
 
 def has_label(record: Record, names: Mapping[str, str], no_label: Collection[str]) -> bool:
-    """Whether a record has its label, or all its words' labels; an empty cell and NaN are none."""
+    """Whether a record has its label, or all its words' labels. Empty cells and NaN are none."""
     column = names.get("labels", names.get("label", ""))
     if column not in record:
         return True
@@ -245,12 +250,12 @@ def row(record: Record, names: Mapping[str, str], is_score: bool | None = None) 
     A question keeps its `id` and `title`, a parsed sentence its tree.
 
     Args:
-        record: by the file's own names.
-        names: ours -> theirs.
-        is_score: whether the label is a number with a meaning; None: what it looks like.
+        record: with the file's own column names.
+        names: our name -> the file's name.
+        is_score: whether the label is a score; None decides by what the label looks like.
 
     Raises:
-        CourseError: a column is missing or holds something of another kind.
+        CourseError: a column is missing or holds values of the wrong type.
     """
     try:
         out = {ours: record[theirs] for ours, theirs in names.items()}
@@ -281,16 +286,19 @@ def row(record: Record, names: Mapping[str, str], is_score: bool | None = None) 
 
 
 def _is_seen(character: str) -> bool:
-    """Whether a reader would see it; not a blank, and not one of the signs without a width."""
+    """Whether a character is visible: no blank, and no character of zero width."""
     return character.isprintable() and not character.isspace()
 
 
 def label(value: Any, is_score: bool | None = None) -> str | float:
-    """A label as the readers give it: text, or a number that is a score.
+    """A label as a text if it is a class, and as a float if it is a score.
+
+    >>> label("good"), label(1), label(1.5)
+    ('good', '1', 1.5)
 
     Args:
-        value: of the file.
-        is_score: whether it is a number with a meaning; None: a number with a point is one.
+        value: from the file.
+        is_score: whether it is a score; None takes floats for scores.
     """
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -322,18 +330,18 @@ def _is_infinite(text: str) -> bool:
 
 
 def answer(passage: str, answers: Any) -> Row:
-    """The first answer to a question, its place, and all answers that count.
+    """The first answer to a question, its position, and all right answers.
 
     Args:
-        passage: what the answers are cut from.
-        answers: SQuAD's list of objects, or the hub's one object of lists.
+        passage: the text that the answers are copied from.
+        answers: a list of objects as in SQuAD's files, or one object of lists as on the hub.
 
     Returns:
-        `answer`, its first character `start` and the list `answers`; "", -1 and an empty list if
-        the question has none.
+        `answer`, the position `start` of its first character in the passage, and the list
+        `answers`. They are "", -1 and an empty list if the question has no answer.
 
     Raises:
-        CourseError: an answer does not stand where it should.
+        CourseError: the passage does not have an answer at its position.
     """
     try:
         if isinstance(answers, Mapping):

@@ -1,8 +1,8 @@
-"""Which of a folder's files hold a split, told by their names alone.
+"""Finds the files of a split in a folder, by their names alone.
 
-A file's ending says its kind. "train", "dev", "test" and the like in its name say its split. If
-several files say the same split, each is a split by its own name: MultiNLI has dev_matched and
-dev_mismatched.
+A file's extension gives its kind. A word such as "train", "dev" or "test" in its name gives its
+split. If several files have the same split, the user names one of them: MultiNLI has dev_matched
+and dev_mismatched.
 """
 
 import re
@@ -29,7 +29,7 @@ NOT_DATA = re.compile(
     r"|source\.txt|\..*"
 )
 SAVED = ("dataset_dict.json", "state.json")  # `save_to_disk` of the datasets library writes one
-# published twice in one folder, as JSON lines and as a table
+# SNLI and MultiNLI have the same rows in two files, as JSON lines and as a table in a .txt file.
 TWICE = re.compile(r"(snli|multinli)_[\d.]+_\w+")
 
 
@@ -38,10 +38,10 @@ class FileKind:
     """A kind of file.
 
     Attributes:
-        name: what it is called in messages.
-        endings: of its files' names, perhaps packed.
-        reader: file -> records; None: `datasets` reads it.
-        many: whether any number of its files make one split, as books do.
+        name: the kind's name in messages.
+        endings: the file extensions; one of a compressed file (.gz) may follow.
+        reader: file -> records; None leaves the reading to the library `datasets`.
+        many: whether a split may be any number of files, as books are.
     """
 
     name: str
@@ -84,14 +84,14 @@ ENDING = {ending: kind for kind in KINDS for ending in kind.endings}
 class Found:
     """The files of one split, all of one kind.
 
-    For parallel text a path without the language stands for the files in all languages.
+    For parallel text a path has no language: "train" means train.en and train.de.
     """
 
     kind: FileKind
     files: list[Path]
 
     def records(self, wanted: Mapped | None = None) -> Iterator[Placed]:
-        """The records of the files, one after the other; places name the file."""
+        """The records of the files, one file after another. Their places include the file."""
         for file in self.files:
             for place, record in cast(Reader, self.kind.reader)(file, wanted):
                 yield f"{file}, {place}", record
@@ -100,17 +100,17 @@ class Found:
 def find(path: Path, split: str, door: Door) -> Found:
     """The files of a split: the path itself, or files in a folder, chosen by their names.
 
-    A single file is the training split. So is a file whose name says no split, and so are several
-    if they are texts. A file called just like the split ("dev.tsv") is preferred to others that
-    have its name in theirs ("dev_ids.tsv").
+    A single file is the training split. So is the only file of a folder if its name has no split,
+    and so are several such files if they are texts. A file that is named exactly like the split
+    ("dev.tsv") is preferred to others whose names contain it ("dev_ids.tsv").
 
     Args:
         path: a file; a folder of files; or a folder with a folder for each split.
         split: "train", "validation", "test", or a file's own name.
-        door: who asks: a corpus or a task.
+        door: the function that reads the files, `corpus` or `task`.
 
     Raises:
-        CourseError: there is no file for the split, or several that may be meant.
+        CourseError: there is no file for the split, or several files fit.
     """
     path = path.expanduser()
     if not path.is_dir():
@@ -142,7 +142,7 @@ def find(path: Path, split: str, door: Door) -> Found:
 
 
 def split_of(name: str) -> str | None:
-    """The split that a file's or folder's name says: "train", "validation" or "test"."""
+    """The split in a file's or folder's name: "train", "validation", "test" or None."""
     for split, words in SPLITS.items():
         if re.search(rf"(?i)(?<![a-z])({words})(set)?(?![a-z])", name):
             return split

@@ -1,8 +1,9 @@
-"""Published formats that the course knows by name: an entry of `FORMATS` each.
+"""The published formats whose columns the course knows. Each is an entry of `FORMATS`.
 
-A record is in a format if its columns are the published ones, all of them and no others. Files
-without a header are known by their published names. Whatever is not here is asked for by
-`columns=`. A new format is an entry, and a test on its real layout."""
+A record has a format if it has all published columns and no others. Files without a header are
+recognised by their published names. For any other file the user must give `columns=`. To add a
+format, add an entry here and a test with its real layout.
+"""
 
 import re
 from collections.abc import Callable, Collection, Sequence
@@ -16,16 +17,16 @@ Cells = list[str]
 
 @dataclass(frozen=True, kw_only=True)
 class Format(Mapped):
-    """A published format: how its columns are called, and what is odd about it.
+    """A published format: the names of its columns, and its peculiarities.
 
     Attributes:
-        name: what it is called.
-        further: columns that it may have beside, and that the course does not read.
-        files: a regular expression for the names of its files ("folder/file") without a header.
-        lines: what the columns of such files would be called.
-        prepare: record -> the record with columns that are made of several.
-        repair: cells of a line that are not as many as the columns, and the columns -> the cells,
-            or None if the line is to be left out.
+        name: the format's name, for messages.
+        further: other columns that a file may have; the course does not read them.
+        files: a regular expression for the names ("folder/file") of its files without a header.
+        lines: the names that we give to the columns of files without a header.
+        prepare: record -> the record with further columns, computed from the published ones.
+        repair: mends a line with a wrong number of cells: (cells, column names) -> cells. It
+            returns None if the line is left out.
     """
 
     name: str
@@ -36,7 +37,7 @@ class Format(Mapped):
     repair: Callable[[Cells, Sequence[str]], Cells | None] | None = None
 
     def fits(self, names: Collection[str], labelled: bool) -> bool:
-        """Whether a record with these columns is in this format; a test set may lack its labels."""
+        """Whether a record with these columns has this format; a test set may lack its labels."""
         needed = set(self.columns.values())
         if not labelled:
             needed -= {theirs for ours, theirs in self.columns.items() if ours in ANSWERS}
@@ -45,30 +46,31 @@ class Format(Mapped):
 
 
 class Own(Format):
-    """The course's own names; whatever has another name may stand beside them."""
+    """A format with the course's own column names. Further columns are ignored."""
 
     def fits(self, names: Collection[str], labelled: bool) -> bool:
-        """Whether exactly these of the course's columns are there."""
+        """Whether the record has these columns of the course and no other columns of the course."""
         needed = set(self.columns)
         present = set(names) & set(OURS)
         return present == needed or (not labelled and present == needed - set(ANSWERS))
 
 
 def own(*names: str) -> Own:
-    """A format whose columns are called as in the course."""
+    """A format whose columns have the course's own names."""
     return Own(name="the course's own", columns={name: name for name in names})
 
 
 def without_broken_lines(cells: Cells, names: Sequence[str]) -> Cells | None:
-    """QQP's own file has lines that are cut in two."""
+    """Leave out the lines of QQP's file that are broken in two."""
     return None
 
 
 def with_all_annotators(cells: Cells, names: Sequence[str]) -> Cells | None:
     """SNLI in GLUE: the header names one annotator's label, a line may have five of them.
 
-    The gold label is the last cell. Other files of SNLI and MultiNLI leave out the annotators that
-    there are not."""
+    The gold label is the last cell. In other files of SNLI and MultiNLI a line with fewer than five
+    annotators is shorter, so we add empty cells.
+    """
     if names[-1] == "gold_label" and len(cells) > len(names):
         return cells[: len(names) - 1] + cells[-1:]
     if names[-1] == "label5" and len(names) - 4 <= len(cells) < len(names):
@@ -77,25 +79,25 @@ def with_all_annotators(cells: Cells, names: Sequence[str]) -> Cells | None:
 
 
 def without_sources(cells: Cells, names: Sequence[str]) -> Cells | None:
-    """Some lines of the STS benchmark end with the sources of both sentences."""
+    """Cut off the sources of both sentences, which end some lines of the STS benchmark."""
     if len(cells) < len(names):
         raise ValueError
     return cells[: len(names)]
 
 
 def with_title(record: Record) -> Record:
-    """AG News: a text is its title and its description."""
+    """AG News: the text is the title and the description."""
     text = f"{record['Title']} {record['Description']}"
     return {**record, "text": text.strip()}
 
 
 def with_word(record: Record) -> Record:
-    """Word in Context: two sentences, and the word that is asked about in front."""
+    """Word in Context: the first text is the word in question and the first sentence."""
     return {**record, "text": f"{record['word']}: {record['sentence1']}"}
 
 
 def choices_of(*names: str) -> Callable[[Record], Record]:
-    """Choices that have a column each."""
+    """Collect the choices from columns of their own, such as ending0 to ending3."""
     return lambda record: {**record, "choices": [record[name] for name in names]}
 
 
@@ -262,11 +264,11 @@ FORMATS = (
 
 
 def of_columns(record: Record, labelled: bool = True) -> Format | None:
-    """The format of a record with these columns, if it is a known one.
+    """The format of a record, or None if it is not a known one.
 
     Args:
-        record: its names are looked at.
-        labelled: whether its labels must be there.
+        record: only its column names matter.
+        labelled: whether the record must have labels.
     """
     for format in FORMATS:
         try:
@@ -287,7 +289,7 @@ def of_file(path: Path) -> Format | None:
 
 
 def _translation(record: Record) -> Format | None:
-    """Two languages: from English, if it is one of them."""
+    """The format of a record with two languages. English is the source if it is one of them."""
     names = list(record)
     if len(names) != 2 or not all(re.fullmatch("[a-z]{2}", name) for name in names):
         return None

@@ -1,12 +1,12 @@
-"""From a task's rows to what a model reads.
+"""Encodes a task's rows as inputs and labels of a model, and makes batches of them.
 
     encoders (BERT)                  [CLS] text [SEP]                    one text
                                      [CLS] text [SEP] pair [SEP]         two texts
     decoders (GPT-1, section 3.3)    <start> text <extract>
                                      <start> text <delimiter> pair <extract>
 
-Encoder-decoders that answer with a label read what encoders read. The three marks of a decoder are
-new tokens at the end of its vocabulary. The classifier reads its vector at <extract>.
+Encoder-decoders with a classifier read the same inputs as encoders. The three special tokens of a
+decoder are new tokens at the end of its vocabulary. Its classifier reads the vector at <extract>.
 """
 
 import warnings
@@ -31,12 +31,12 @@ from course_lib.vocab import IGNORE
 COLUMNS: dict[Kind, tuple[str, ...]] = {
     # a question, a text, the answer and its first character in the text
     "span": ("text", "pair", "answer", "start"),
-    "choice": ("text", "choices", "label"),  # which of the continuations
-    "tagging": ("tokens", "labels"),  # one label a word
+    "choice": ("text", "choices", "label"),  # the label is the number of the right continuation
+    "tagging": ("tokens", "labels"),  # one label for each word
     "pair": ("text", "pair", "label"),
     "single": ("text", "label"),
 }
-# tokens that a decoder's inputs need beside the vocabulary
+# GPT-1's special tokens for tasks, which `with_marks` adds to a decoder's vocabulary.
 NAMES = ("<start>", "<delimiter>", "<extract>")
 
 
@@ -55,17 +55,19 @@ class Passage(NamedTuple):
 
 @dataclass(frozen=True)
 class EncodedRow:
-    """One framed input.
+    """One example as token ids with special tokens.
 
     Attributes:
-        ids: token numbers; for "choice" a list a candidate, otherwise one list.
-        segments: 0 in the first text, 1 in the second, for each token.
-        label: class number, score, or a list (a label a token; the answer's first and last token).
-        truth: what a prediction is compared with: the label or labels, the labels of all words, the
-            target's or answer's text (a list where several count).
-        words: the token that carries each word's tag, -1 where it was cut off.
-        passage: what the answer of a span task is copied from; None for other tasks.
-        is_cut: whether the text was longer than the model reads, so that its end is missing.
+        ids: token ids; for "choice" a list for each candidate, otherwise one list.
+        segments: for each token, 0 in the first text and 1 in the second.
+        label: the target of the loss: a class number, a score, or a list. For "tagging" the list
+            has a label for each token, for "span" the first and the last token of the answer.
+        truth: the value that a prediction is scored against: the label or labels, the labels of all
+            words, or the text of the target or answer (a list if several answers are right).
+        words: for "tagging", the position of the token that carries each word's label; -1 if the
+            word was cut off.
+        passage: the text that the answer of a span task is copied from; None for other tasks.
+        is_cut: whether the text was longer than the maximum length, so that its end is missing.
     """
 
     ids: list[list[int]]
@@ -78,7 +80,7 @@ class EncodedRow:
 
 
 def kind_of(columns: Iterable[str]) -> Kind:
-    """The kind of task that these columns make."""
+    """The kind of task that has these columns."""
     have = set(columns)
     for kind, needed in COLUMNS.items():
         if have >= set(needed):
@@ -94,13 +96,14 @@ class Frame:
 
     Args:
         tokenizer: the model's own.
-        config: the stack's.
+        config: of the model's stack.
         kind: of task.
-        classes: number of labels; None for scores.
-        max_length: in tokens, if the positions allow more.
-        multi_label: whether a row's label is a list of all classes that hold.
-        marks: put GPT-1's marks around the texts of a decoder. A tokenizer that comes with a
-            fine-tuned model frames them itself, as that model knows them.
+        classes: number of classes; None if the labels are scores.
+        max_length: maximum number of tokens in an input; None takes the longest that the model's
+            positions and the tokenizer allow.
+        multi_label: whether a row's label is a list with all of its classes.
+        marks: whether a decoder's texts get GPT-1's special tokens. False is for the tokenizer of a
+            public fine-tuned model, which adds that model's own special tokens.
     """
 
     def __init__(
@@ -123,7 +126,7 @@ class Frame:
         self.tokenizer = with_marks(tokenizer) if self.causal and marks else tokenizer
 
     def rows(self, data: Iterable[Mapping[str, Any]]) -> list[EncodedRow]:
-        """Frame every row of a task."""
+        """Encode every row of a task."""
         make = {"tagging": self._tagging, "span": self._span}.get(self.kind, self._texts)
         rows: list[EncodedRow] = []
         for number, item in enumerate(data):
@@ -185,7 +188,7 @@ class Frame:
         return batch | {"labels": torch.tensor(labels, dtype=dtype)}
 
     def _texts(self, item: Mapping[str, Any]) -> EncodedRow:
-        """A text, alone, with its pair, or with each of the candidates."""
+        """One text, a text with its pair, or a text with each of its candidates."""
         seconds = [None]
         if self.kind == "choice":
             seconds = item["choices"]
@@ -204,10 +207,10 @@ class Frame:
         )
 
     def _tagging(self, item: Mapping[str, Any]) -> EncodedRow:
-        """Words with a label each, which one token of the word carries.
+        """Words with a label each. One token of a word carries its label, the others have -100.
 
-        It is the first token for an encoder. For a decoder it is the last, which alone has seen the
-        whole word.
+        It is the first token for an encoder. For a decoder it is the last one, because only that
+        token has seen the whole word.
         """
         words = list(item["tokens"])
         labels = list(item["labels"])
@@ -254,12 +257,12 @@ class Frame:
 
 
 def warn_of_cut(rows: Sequence[EncodedRow], length: int, name: str) -> None:
-    """Warn of texts whose end is not read.
+    """Warn if texts were longer than the maximum length.
 
     Args:
-        rows: framed by `Frame`.
-        length: most tokens that the frame gives.
-        name: of the rows, for the message.
+        rows: made by `Frame.rows`.
+        length: the frame's maximum number of tokens.
+        name: what the rows are called in the message.
     """
     count = sum(row.is_cut for row in rows)
     if count:
@@ -272,7 +275,7 @@ def warn_of_cut(rows: Sequence[EncodedRow], length: int, name: str) -> None:
 
 
 def _marked(labels: Sequence[Sequence[int]], classes: int) -> Float[Tensor, "B C"]:
-    """1 where a class is among the labels of a row, else 0."""
+    """Multi-hot labels: [[0, 2]] with three classes is [[1, 0, 1]]."""
     marked = torch.zeros(len(labels), classes)
     for row, numbers in enumerate(labels):
         marked[row, list(numbers)] = 1.0
@@ -280,9 +283,9 @@ def _marked(labels: Sequence[Sequence[int]], classes: int) -> Float[Tensor, "B C
 
 
 def with_marks(tokenizer: Tokenizer) -> Tokenizer:
-    """A copy of a decoder's tokenizer that puts GPT-1's marks around texts.
+    """A copy of a decoder's tokenizer that puts GPT-1's special tokens around texts.
 
-    The three marks stand behind its vocabulary (Radford et al. 2018, figure 1).
+    The three tokens are added to the end of its vocabulary (Radford et al. 2018, figure 1).
     """
     backend = type(tokenizer.backend).from_str(tokenizer.backend.to_str())
     backend.add_special_tokens(list(NAMES))  # no change if it has them, as a saved one does
@@ -296,15 +299,14 @@ def with_marks(tokenizer: Tokenizer) -> Tokenizer:
 
 
 class SourceTarget:
-    """Sources and targets for an encoder-decoder, with the tokenizer's special tokens around both.
-
-    Collated they are the batch that `losses.seq2seq` reads.
+    """Encodes sources and targets for an encoder-decoder, and makes batches for `losses.seq2seq`.
 
     Args:
-        tokenizer: the model's own.
-        config: the decoder's.
-        max_length: of sources, in tokens, if below what the positions allow.
-        max_target: of targets, likewise.
+        tokenizer: the model's own; it adds its special tokens to sources and targets.
+        config: of the decoder.
+        max_length: maximum number of tokens in a source; None takes the longest that the model's
+            positions and the tokenizer allow.
+        max_target: the same for a target.
     """
 
     def __init__(
@@ -324,7 +326,7 @@ class SourceTarget:
             )
 
     def rows(self, data: Iterable[Mapping[str, Any]]) -> list[EncodedRow]:
-        """Frame the columns `text` and `target` of every row."""
+        """Encode the columns `text` and `target` of every row."""
         items = list(data)
         sources = self.tokenizer.ids([item["text"] for item in items], max_length=self.length)
         targets = self.tokenizer.ids([item["target"] for item in items], max_length=self.target)
@@ -336,21 +338,21 @@ class SourceTarget:
     def collate(self, rows: Sequence[EncodedRow]) -> Batch:
         """ids and attention_mask [B T] of the sources, labels [B U] of the targets.
 
-        Behind a target's end its labels are -100.
+        After the end of a target the labels are -100.
         """
         batch = pad_to_longest([row.ids[0] for row in rows], self.tokenizer.vocab.pad or 0)
         return batch | {"labels": pad_to_longest([row.label for row in rows], IGNORE)["ids"]}
 
 
 class TaskBatches:
-    """Shuffled batches, epoch after epoch.
+    """Step -> batch of a task. Each epoch reads every row once, in a new random order.
 
     Args:
-        frame: makes batches of rows.
+        frame: collates rows to batches.
         rows: what `frame.rows` made.
-        batch: rows in a batch.
+        batch: number of rows in a batch.
         seed: of the order.
-        by_length: put rows of like length into a batch, which then needs less padding.
+        by_length: whether rows of similar length share a batch, which then needs less padding.
     """
 
     def __init__(
@@ -386,7 +388,7 @@ def in_order(
 
 
 def _length(config: StackConfig, tokenizer: Tokenizer, wanted: int | None) -> int:
-    """Most tokens of a text: as many as are wanted, and as positions and tokenizer allow."""
+    """`wanted`, but at most what the model and its tokenizer allow; 512 if none of them says."""
     limits = [limit for limit in (config.max_length, tokenizer.max_length) if limit]
     limit = min(limits, default=512)
     return min(limit, wanted or limit)

@@ -1,8 +1,8 @@
-"""Readers of files: each turns a file into pairs (place in the file, record).
+"""Readers of files. Each turns a file into pairs (place in the file, record).
 
-A place is a text such as "line 3", for messages. A record has the file's own names for its columns.
-It is None for a broken line that a published format is known to have. Whatever else is wrong in a
-file raises a `CourseError` of one sentence with the number of the line.
+A place is a text such as "line 3", for messages. A record has the file's own column names. It is
+None for a broken line that a published format is known to have. Any other fault in a file raises a
+`CourseError` of one sentence with the number of the line.
 """
 
 import bz2
@@ -38,25 +38,26 @@ Reader = Callable[
 ]  # file, what the user says of its columns
 
 PACKED: dict[str, Callable[..., IO[bytes]]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}  # type: ignore[dict-item]
-# characters; a longer text becomes several documents, so that no file has to fit into memory
-PIECE = 4_000_000
-# What the last column of tagged words is called in a header.
+# A text of more characters becomes several documents, so that no file has to fit into memory.
+MAX_DOCUMENT = 4_000_000
+# The names that a header may give to the column of tags.
 TAG_COLUMNS = ("tag", "tags", "label", "labels", "ner", "ner_tag", "ner_tags", "pos", "upos")
-# WikiText: one "=" is an article's title, more are its sections
+# In WikiText a line with one "=" on each side is an article's title; more mark its sections.
 ARTICLE = re.compile(r"^ ?= [^=](.*[^=])? = ?$")
 # Project Gutenberg puts these lines around the text of a book.
 START = re.compile(r"^\*\*\* ?START OF")
 END = re.compile(r"^\*\*\* ?END OF")
-LOOK = 1000  # lines that are looked at before the first record is given
-# A file in one of these encodings says so by its first bytes. UTF-32's begin as UTF-16's do.
-MARKS = {
+LOOK = 1000  # lines of a table that are read ahead, to find out about its header and quotes
+# The first bytes of a file (byte order mark) -> its encoding. UTF-32 comes before UTF-16, because
+# the mark of UTF-32 (little-endian) starts with that of UTF-16.
+BYTE_ORDER_MARKS = {
     codecs.BOM_UTF8: "utf-8-sig",
     codecs.BOM_UTF32_LE: "utf-32",
     codecs.BOM_UTF32_BE: "utf-32",
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
-# How files begin that are no text, and what to do with them.
+# The first bytes of files that are no text -> what such a file is, and what the user can do.
 NO_TEXT = {
     b"PK\x03\x04": "an Excel or Word file, or an archive; save a table as CSV, unpack an archive",
     b"\xd0\xcf\x11\xe0": "an old Excel or Word file; save it as CSV or text",
@@ -78,21 +79,21 @@ csv.field_size_limit(2**31 - 1)  # Python's default, 131,072 characters, is less
 
 
 def wrong(path: Path, place: str, message: str) -> CourseError:
-    """The sentence for something wrong inside a file."""
+    """An error at a place in a file."""
     return CourseError(f"{path}, {place}: {message}")
 
 
 def unpacked(path: Path) -> Path:
-    """The name without .gz and the like: "train.en.gz" is a "train.en"."""
+    """The path without the extension of a compressed file: "train.en.gz" becomes "train.en"."""
     return path.with_suffix("") if path.suffix.lower() in PACKED else path
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
     """The lines of a text file, with their numbers from 1 and without their ends.
 
-    It is UTF-8, or has the mark of UTF-16 or UTF-32 at its beginning, as Excel's "Unicode text"
-    has. A line ends with LF, CR LF or CR (old Macs), and nowhere else. The file is unpacked and
-    read line by line, so it may be larger than memory.
+    The file is UTF-8, or starts with the byte order mark of UTF-16 or UTF-32, as Excel's "Unicode
+    text" does. A line ends with LF, CR LF or CR (old Macs), and nowhere else. The file is unpacked
+    and read line by line, so it may be larger than memory.
 
     Raises:
         CourseError: the file is empty, damaged, or not such a text.
@@ -123,7 +124,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def refuse_no_text(path: Path, file: IO[bytes]) -> None:
-    """Refuse a file whose first bytes are those of another kind; it stays at its beginning.
+    """Refuse a file that is no text, by its first bytes. They can still be read afterwards.
 
     Raises:
         CourseError: it is an Excel file, an archive, a placeholder of Git LFS or the like.
@@ -137,7 +138,9 @@ def refuse_no_text(path: Path, file: IO[bytes]) -> None:
 def _decoded(file: IO[bytes]) -> Iterator[str]:
     """The lines of an open file as text, with their ends."""
     start = _peek(file)
-    encoding = next((name for mark, name in MARKS.items() if start.startswith(mark)), "utf-8")
+    encoding = next(
+        (name for mark, name in BYTE_ORDER_MARKS.items() if start.startswith(mark)), "utf-8"
+    )
     if encoding in ("utf-16", "utf-32"):
         with io.TextIOWrapper(file, encoding, newline="\n") as text:
             yield from text
@@ -145,7 +148,7 @@ def _decoded(file: IO[bytes]) -> Iterator[str]:
     # Decoded line by line, so that an error has its line.
     for raw in file:
         yield raw.decode(encoding)
-        encoding = "utf-8"  # the mark stands in the first line only
+        encoding = "utf-8"  # only the first line has the byte order mark
 
 
 def _peek(file: IO[bytes]) -> bytes:
@@ -166,12 +169,12 @@ def _undecoded(error: UnicodeDecodeError) -> str:
 def read_text(path: Path, wanted: Mapped | None = None) -> Iterator[Placed]:
     """Documents of a text file, in the column `text`.
 
-    WikiText's articles are a document each. Any other file is one document, without the licence
-    around a Project Gutenberg book. A document of more than `PIECE` characters is cut at the next
+    In WikiText each article is a document. Any other file is one document, without the licence
+    around a Project Gutenberg book. After `MAX_DOCUMENT` characters a document is cut at the next
     blank line.
     """
     body: list[str] = []
-    begun = 1  # the line at which the document begins
+    begun = 1  # the first line of the document
     size = 0
     for (number, line), (_, following) in pairwise(chain(read_lines(path), [(0, "")])):
         if START.match(line):
@@ -180,9 +183,9 @@ def read_text(path: Path, wanted: Mapped | None = None) -> Iterator[Placed]:
             continue
         if END.match(line):
             break
-        # WikiText sets a title between two blank lines; a formula between text lines is none.
+        # A title of WikiText is between two blank lines; a formula such as "= x =" need not be.
         title = ARTICLE.match(line) and not following.strip() and not (body and body[-1].strip())
-        if title or (size > PIECE and not line.strip()):
+        if title or (size > MAX_DOCUMENT and not line.strip()):
             yield f"line {begun}", {"text": "\n".join(body).strip()}
             body = []
             begun = number
@@ -207,8 +210,8 @@ def read_parallel(path: Path, wanted: Mapped | None = None) -> Iterator[Placed]:
     """Files in several languages, line by line: a record has a column for each language.
 
     Args:
-        path: what the names have in common: "train" for train.en.gz and train.de.
-        wanted: of three or more languages, says which two are read.
+        path: the common start of the names: "train" for train.en.gz and train.de.
+        wanted: its columns choose two of three or more languages.
 
     Raises:
         CourseError: a line has a translation but no text, or the other way round.
@@ -217,7 +220,7 @@ def read_parallel(path: Path, wanted: Mapped | None = None) -> Iterator[Placed]:
     chosen = set(wanted.columns.values()) if wanted else set()
     if chosen and chosen <= files.keys():
         files = {language: file for language, file in files.items() if language in chosen}
-    # A file that ends early gives None for the lines it has not.
+    # A file that ends early gives None for each missing line.
     for lines in zip_longest(*(read_lines(file) for file in files.values())):
         number = next(line[0] for line in lines if line)
         texts = {
@@ -235,7 +238,7 @@ def read_parallel(path: Path, wanted: Mapped | None = None) -> Iterator[Placed]:
 
 
 def languages(path: Path) -> dict[str, Path]:
-    """Language -> file, of the files named `path` and a language: train.en, train.de.gz."""
+    """Language -> file, for the files `path`.LANGUAGE, such as train.en and train.de.gz."""
     files = {}
     for file in sorted(path.parent.glob("*")):
         if not file.is_file():
@@ -248,11 +251,11 @@ def languages(path: Path) -> dict[str, Path]:
 
 
 def read_conll(path: Path, wanted: Mapped | None = None) -> Iterator[Placed]:
-    """Tagged sentences, a word a line with its tags, as in CoNLL 2003; a sentence is a record.
+    """Tagged sentences as in CoNLL 2003: a line is a word with its tags, a sentence is a record.
 
-    `tokens` are the first column, `labels` the last; those between have numbers for names. A file
-    of one column has words without tags. Columns stand between tabs, or between blanks where a line
-    has no tab. A line "# id 7" is a comment.
+    `tokens` is the first column and `labels` the last; the columns between have numbers as names. A
+    file of one column has words without tags. Tabs separate the columns, or blanks in a line
+    without tabs. A line such as "# id 7" is a comment.
 
     Raises:
         CourseError: a line has another number of columns than the first word.
@@ -276,7 +279,7 @@ def read_conll(path: Path, wanted: Mapped | None = None) -> Iterator[Placed]:
 
 
 def _columns_and_tags(path: Path) -> tuple[int, Counter[str]]:
-    """How many columns the words have, and the tags of those that do not begin with "#"."""
+    """The number of columns, and how often each tag occurs in lines without "#" at the start."""
     width = 0
     tags: Counter[str] = Counter()
     for lines in _sentences(path, skip="-DOCSTART-"):
@@ -285,7 +288,7 @@ def _columns_and_tags(path: Path) -> tuple[int, Counter[str]]:
             if not line.startswith("#"):
                 width = width or len(cells)
                 tags[cells[-1]] += 1
-    # Where every line begins with "#", all are words.
+    # If every line starts with "#", no line is a comment: all of them are words.
     return width or len(_words(line)), tags
 
 
@@ -356,7 +359,7 @@ def read_conllu(path: Path, wanted: Mapped | None = None) -> Iterator[Placed]:
 def _sentences(path: Path, skip: str | None = None) -> Iterator[list[tuple[int, str]]]:
     """The numbered lines of each sentence.
 
-    A blank line ends a sentence, and so does one that begins with `skip`.
+    A blank line ends a sentence, and so does a line that starts with `skip`.
     """
 
     def ends(line: tuple[int, str]) -> bool:
@@ -368,7 +371,7 @@ def _sentences(path: Path, skip: str | None = None) -> Iterator[list[tuple[int, 
 
 
 def read_records(path: Path, wanted: Mapped | None = None) -> Iterator[Placed]:
-    """JSON: an object a line, or in a .json file also a list of objects, or SQuAD's {"data": ...}.
+    """JSON: an object in each line; or, in a .json file, a list of objects or {"data": list}.
 
     Raises:
         CourseError: it is not JSON, or a record is no object.
@@ -394,7 +397,7 @@ def read_records(path: Path, wanted: Mapped | None = None) -> Iterator[Placed]:
 
 
 def _json_list(path: Path) -> Iterator[tuple[str, Any]]:
-    """The records of a file that is one JSON value; it is read whole."""
+    """The records of a file that is a single JSON value, which is read into memory."""
     whole = _parse("\n".join(line for _, line in read_lines(path)), path, 0)
     if isinstance(whole, dict):
         whole = whole.get("data", whole)
@@ -444,7 +447,7 @@ def _questions(path: Path, place: str, article: dict[str, Any]) -> Iterator[Plac
 
 
 def _is_lines(path: Path) -> bool:
-    """Whether the first line is a JSON object by itself: then every line is a record."""
+    """Whether the first line is a whole JSON object; if so, every line is a record."""
     first = next((line for _, line in read_lines(path) if line.strip()), "")
     try:
         record = json.loads(first)
@@ -476,7 +479,7 @@ def _parse(text: str, path: Path, line: int) -> Any:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of JSON; Python would keep the last of two entries of one name."""
+    """Refuse a JSON object with the same name twice, of which Python would keep the last value."""
     record = dict(pairs)
     if len(record) < len(pairs):
         names = [name for name, _ in pairs]
@@ -488,11 +491,11 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def read_table(path: Path, wanted: Mapped | None = None) -> Iterator[Placed]:
     """A table of comma- or tab-separated values: each line is a record.
 
-    The columns are named by the published format if the file's name is known as one, else by the
-    header. They have numbers from 0 if the user says that there is no header.
+    A file of a published format without a header gets that format's column names. Other files get
+    the names of their header, or numbers from 0 if the user says that there is no header.
 
     Raises:
-        CourseError: nothing of this is known, or a line has more or fewer cells than columns.
+        CourseError: the columns are not known, or a line has more or fewer cells than columns.
     """
     known = None if wanted and wanted.columns else formats.of_file(unpacked(path))
     separator = (wanted and wanted.separator) or (known and known.separator) or _separator(path)
@@ -531,12 +534,12 @@ def read_table(path: Path, wanted: Mapped | None = None) -> Iterator[Placed]:
 
 
 def _are_alike(cells: list[str], header: list[str]) -> bool:
-    """Whether a line is the header once more, perhaps in capitals."""
+    """Whether a line repeats the header, in capitals or not."""
     return [cell.casefold() for cell in cells] == [name.casefold() for name in header]
 
 
 def _advice(cells: list[str], names: list[str], has_quotes: bool) -> str:
-    """What a line with a wrong number of cells may need."""
+    """Advice, for a message, about a line with a wrong number of cells."""
     if not has_quotes and any(cell.startswith('"') for cell in cells):
         return "; if quotes hold cells together here, add quotes=yes to the columns"
     if has_quotes and len(cells) > len(names):
@@ -569,7 +572,7 @@ def _is_quoted(path: Path) -> bool:
 
 
 def is_table(path: Path) -> bool:
-    """Whether a text file is a table: its first line that is not blank has a tab."""
+    """Whether a text file is a table: its first line that is not blank contains a tab."""
     return "\t" in next((line for _, line in read_lines(path) if line.strip()), "")
 
 
@@ -580,7 +583,7 @@ def is_conll(path: Path) -> bool:
 
 
 def _has_header(path: Path, start: list[tuple[int, list[str]]], wanted: Mapped | None) -> bool:
-    """Whether the first line names the columns, as the user says or a published format."""
+    """Whether the first line is a header: the user says so, or a published format has its names."""
     first, *others = [cells for _, cells in start]
     if wanted is not None and wanted.header is not None:
         return wanted.header
@@ -648,13 +651,13 @@ def _repaired(cells: list[str], names: list[str], known: formats.Format | None) 
 
 
 def _separator(path: Path) -> str:
-    """What stands between cells: tabs; in a .csv what its first line has."""
+    """The character between cells: a tab, or in a .csv file the one that its first line has."""
     if unpacked(path).suffix.lower() != ".csv":
         return "\t"
     first = next((line for _, line in read_lines(path)), "")
-    if first.lower().startswith("sep=") and len(first) == 5:  # Excel says it itself
+    if first.lower().startswith("sep=") and len(first) == 5:  # a line that Excel writes: "sep=;"
         return first[-1]
-    outside = re.sub('"[^"]*"', "", first)  # what is not between quotes
+    outside = re.sub('"[^"]*"', "", first)  # the line without its quoted cells
     names = [name for name, sign in SEPARATORS.items() if sign in outside]
     if len(names) > 1:
         raise CourseError(

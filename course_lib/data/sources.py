@@ -1,4 +1,4 @@
-"""Where data comes from by one name: an installed package, a file or folder, the Hugging Face hub.
+"""Finds a source by its name: an installed package, a file or folder, or the Hugging Face hub.
 
 An installed package registers a module under the entry point `course_lib.sources`. The module has
 `documents(n, split, seed)`, which gives rows with a column `text`. A module with tasks also has
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from datasets import Dataset, IterableDataset
 
 AnyDataset: TypeAlias = "Dataset | IterableDataset"
-# files, or a dataset of the hub or of files in its layout
+# Files that the course reads itself, or a dataset that the library `datasets` reads.
 Opened: TypeAlias = "folders.Found | AnyDataset"
 
 TEXTS = ("docs", "manual", "text")  # texts that come with the course
 TASKS = ("inference", "names", "questions", "sentiment", "similarity", "summaries")
 SHIPPED = {name: DATA / name for name in TEXTS}
 SHIPPED |= {f"tasks/{name}": DATA / "tasks" / name for name in TASKS}
-BUFFER = 1000  # rows of a stream among which n are drawn
+BUFFER = 1000  # size of the shuffle buffer for streams
 # The builders of `datasets` that read tables. Others decode images or archives, which the course
 # does not need.
 PLAIN = ("arrow", "cache", "conll", "csv", "json", "parquet", "text")
@@ -47,7 +47,7 @@ def generated(name: str) -> Any:
 
 
 def open_source(source: str, split: str, door: folders.Door, streaming: bool = False) -> Opened:
-    """The files of a split, or what `datasets` makes of it.
+    """The files of a split, or a dataset if the library `datasets` reads them.
 
     Raises:
         CourseError: there is no such source or split.
@@ -67,7 +67,8 @@ def open_source(source: str, split: str, door: folders.Door, streaming: bool = F
 def digest(source: str) -> str | None:
     """A hash of the training and validation files that `corpus` would read.
 
-    None for the hub, where a revision says it, and for an installed source, whose code makes it.
+    It is None for the hub, where a revision identifies the files, and for an installed source,
+    which has no files.
     """
     if generated(source) is not None or (
         source.startswith(hub.PREFIX) and hub.parse(source).folder is None
@@ -100,7 +101,7 @@ def _members(path: Path) -> list[Path]:
 
 
 def as_dataset(rows: Iterable[Row], features: Any = None) -> "Dataset":
-    """Rows as a `datasets.Dataset` in memory."""
+    """Put rows into a `datasets.Dataset` in memory."""
     from datasets import Dataset
 
     rows = list(rows)
@@ -110,7 +111,7 @@ def as_dataset(rows: Iterable[Row], features: Any = None) -> "Dataset":
 
 
 def check_draw(n: int | None, seed: int | None) -> None:
-    """Refuse to read fewer rows than one, or to draw them by no seed."""
+    """Refuse an `n` below 1 and a negative seed."""
     if n is not None and n < 1:
         raise CourseError(f"n is {n}; ask for at least one row, or leave it out for all.")
     if seed is not None and seed < 0:
@@ -118,12 +119,12 @@ def check_draw(n: int | None, seed: int | None) -> None:
 
 
 def sample(rows: AnyDataset, n: int | None, seed: int | None) -> AnyDataset:
-    """`n` of the rows, drawn by `seed`.
+    """Draw `n` rows at random.
 
     Args:
         rows: a dataset or a stream.
-        n: how many; None: all, in order.
-        seed: of the draw; None: the first `n`.
+        n: number of rows; None returns all, in order.
+        seed: of the draw; None takes the first `n`.
 
     Raises:
         CourseError: `n` is below 1, or the seed below 0.

@@ -1,4 +1,4 @@
-"""Labelled examples by one name: `task(source)`."""
+"""`task(source)`: the labelled examples of a source."""
 
 import re
 import unicodedata
@@ -30,9 +30,9 @@ from course_lib.errors import CourseError, CourseWarning
 if TYPE_CHECKING:
     from datasets import Dataset
 
-MOST_CLASSES = 1000
-FEW_CLASSES = 20  # more must each have two rows, on average
-PEEK = 100  # rows of a dataset that are looked at for one with a label
+MAX_CLASSES = 1000  # a column with more different labels is refused
+FEW_CLASSES = 20  # with more classes than this, a class must have two rows on average
+PEEK = 100  # number of rows of a dataset in which we look for a label
 SAY = '--columns text=review,label=stars (in Python: columns={"text": "review", "label": "stars"})'
 
 
@@ -44,19 +44,19 @@ def task(
     seed: int = 0,
     columns: Columns | None = None,
 ) -> "Dataset":
-    """Labelled examples, one a row.
+    """The labelled examples of a source, one in a row.
 
         columns                               a row is
-        text, label                           one text; a list of labels if several may hold
+        text, label                           one text; the label is a list if it has several
         text, pair, label                     two texts
         tokens, labels                        words with a label each (tagging)
         text, choices, label                  a text and its possible continuations
-        text, pair, answer, start, answers    a question, its passage, the answer in it and its
-                                              first character (-1: it has none), all that count
+        text, pair, answer, start, answers    a question, its passage, the answer, the position of
+                                              its first character in the passage (-1 if there is no
+                                              answer), and all right answers
         text, target                          a text and its summary or translation
 
-    Treebanks have `upos`, `heads` (1 is the first word, 0 the root) and `deprels` beside their
-    tokens and labels.
+    Treebanks also have `upos`, `heads` (1 is the first word, 0 the root) and `deprels`.
 
     The classes are those of the training split. Their names are in
     `dataset.features["label"].names` or, for tagging, `dataset.features["labels"].feature.names`.
@@ -65,14 +65,15 @@ def task(
     Args:
         source: a task that comes with the course, "tasks/sentiment"; NAME/TASK of an installed
             source; otherwise as for `corpus`.
-        split: "train", "validation" or "test"; of files also a file's own name ("dev_matched").
-        n: so many rows at most, drawn by `seed`; None: all there are.
+        split: "train", "validation" or "test"; for files also a file's own name ("dev_matched").
+        n: maximum number of rows, drawn at random; None returns all.
         seed: of the draw.
-        columns: our names and the source's, {"text": "review", "label": "stars"}, where the source
-            is in no published format (`formats`) or others are wanted; `columns` has the rest.
+        columns: our column names -> the source's, such as {"text": "review", "label": "stars"}. It
+            is needed if the source has no published format (formats.py), and may choose other
+            columns. columns.py lists further entries.
 
     Raises:
-        CourseError: the source cannot be read, or which column is which is not known.
+        CourseError: the source cannot be read, or its columns are not known.
 
     Warns:
         CourseWarning: rows were left out, because they have no label or their line is broken.
@@ -110,11 +111,12 @@ def _installed(name: str, split: str, n: int | None, seed: int) -> "Dataset":
 
 
 def unlabelled(source: str | Path, *, columns: Columns | None = None) -> list[Row]:
-    """Rows to predict: as `task` reads them, but labels need not be there.
+    """Rows to predict. They are read as by `task`, but need no labels.
 
     Args:
-        source: a file; a `.txt` without tabs and without `columns` has one text a line.
-        columns: as for `task`; those with labels may be left out.
+        source: a file. A `.txt` file without tabs has one text in each line, unless `columns` are
+            given.
+        columns: as for `task`; the columns with labels may be left out.
     """
     path = Path(source)
     wanted = None if columns is None else shapes.mapped(columns)
@@ -138,7 +140,7 @@ def unlabelled(source: str | Path, *, columns: Columns | None = None) -> list[Ro
 
 
 def has_labels(source: str | Path) -> bool:
-    """Whether a source may be a task, and not texts alone, such as a book."""
+    """Whether a source may have labels. A book, for instance, has only text."""
     owner, _, task_name = str(source).partition("/")
     if owner.startswith(hub.PREFIX):
         return True
@@ -149,9 +151,9 @@ def has_labels(source: str | Path) -> bool:
 
 
 def held_out(source: str | Path, *, columns: Columns | None = None) -> str:
-    """The split to score on: "test" if it is there with its labels, else "validation".
+    """The split to evaluate on: "test" if there is one with labels, else "validation".
 
-    Labels such as -1 in the first test row are none, if there is a validation split.
+    A label such as -1 in the first test row counts as no label if there is a validation split.
     """
     name = str(source)
     if generated(name.partition("/")[0]) is not None:
@@ -175,14 +177,14 @@ def held_out(source: str | Path, *, columns: Columns | None = None) -> str:
 
 
 class Rows:
-    """The rows of an opened source in the course's columns, each with its place.
+    """The rows of an opened source in the course's columns, each with its place in the source.
 
-    Rows that are left out are counted; `warn` says how many.
+    Rows without a label and broken lines are left out; `warn` tells the user how many.
 
     Args:
         opened: files, or a dataset of the hub.
-        source: its name, for messages.
-        wanted: what the user says of its columns.
+        source: the source's name, for messages.
+        wanted: the user's `columns=`.
         labelled: whether rows must have their labels.
     """
 
@@ -217,7 +219,7 @@ class Rows:
                 yield place, row
 
     def first(self, split: str) -> Row:
-        """The first row; of a dataset, the first with a label among the first few."""
+        """The first row with a label. In a dataset, only the first PEEK rows are searched."""
         few = self
         if not isinstance(self.opened, folders.Found):  # it may be large
             few = Rows(self.opened.take(PEEK), self.source, self.wanted, self.labelled)
@@ -508,7 +510,7 @@ def classes(labels: Iterable[Any], source: str) -> list[str]:
     if names != whole and all(map(shapes.is_number, names)):
         return []
     mostly_different = len(names) > FEW_CLASSES and len(names) > count / 2
-    if len(names) > MOST_CLASSES or mostly_different:
+    if len(names) > MAX_CLASSES or mostly_different:
         raise CourseError(
             f"{source}: its labels are {len(names):,} different ones in {count:,} rows; if another"
             f" column is the label's, say it by {SAY}."

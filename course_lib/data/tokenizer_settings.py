@@ -1,8 +1,8 @@
-"""What stands beside tokenizer.json: each setting is obeyed, known to be harmless, or refused.
+"""Reads the settings beside tokenizer.json. Each is obeyed, known to be harmless, or refused.
 
-The harmless ones are in tokenizer_settings.toml. Settings that change the tokens are compared with
-tokenizer.json. Where the two differ, `disputed` says so, and transformers opens the folder: it
-knows what each class of tokenizer makes of them.
+The harmless settings are in tokenizer_settings.toml. Settings that change the tokens are compared
+with tokenizer.json. Where the two differ (`disputed`), transformers opens the folder, because it
+knows how each class of tokenizer applies them.
 """
 
 from dataclasses import dataclass
@@ -17,11 +17,11 @@ from course_lib.files import read_json
 from course_lib.known_fields import Config, KnownFields
 
 KNOWN = KnownFields(Path(__file__).with_suffix(".toml"))
-NO_LIMIT = 1_000_000  # transformers writes 1e30 tokens
-# The longest text in tokens; the second name is the older one.
+NO_LIMIT = 1_000_000  # larger values mean "no limit"; transformers writes 1e30
+# The fields with the maximum number of tokens in a text; the second is the older name.
 LENGTHS = ("model_max_length", "max_len")
 ROLES = ("pad", "unk", "cls", "sep", "mask", "bos", "eos")
-# These change the tokens.
+# The fields that change the tokens of a text.
 TOKENS = (
     *("do_lower_case", "do_lowercase", "lowercase", "strip_accents", "tokenize_chinese_chars"),
     *("clean_text", "do_clean_text", "wordpieces_prefix", "add_prefix_space", "trim_offsets"),
@@ -38,7 +38,7 @@ class Settings:
 
     Attributes:
         values: the fields of tokenizer_config.json and special_tokens_map.json.
-        added: tokens of added_tokens.json -> their numbers.
+        added: token -> id, from added_tokens.json.
     """
 
     values: Config
@@ -46,13 +46,13 @@ class Settings:
 
     @property
     def roles(self) -> dict[str, str]:
-        """Role -> its token, as "pad" -> "<pad>"."""
+        """Role -> special token, such as "pad" -> "<pad>"."""
         named = {role: _content(self.values.get(f"{role}_token")) for role in ROLES}
         return {role: token for role, token in named.items() if token}
 
     @property
     def max_length(self) -> int | None:
-        """The longest text in tokens; None: no limit."""
+        """Maximum number of tokens in a text; None sets no limit."""
         for name in LENGTHS:
             length = self.values.get(name)
             if length is not None:
@@ -61,10 +61,10 @@ class Settings:
 
 
 def read(folder: Path) -> Settings:
-    """The settings of a folder.
+    """Read the settings of a folder.
 
     Raises:
-        CourseError: one is not known, or asks for what the course does not do.
+        CourseError: a setting is not known, or the course does not support it.
     """
     config = _json(folder / "tokenizer_config.json")
     # transformers reads the older files only where the newer one does not list the tokens.
@@ -82,7 +82,7 @@ def read(folder: Path) -> Settings:
 
 
 def disputed(settings: Settings, backend: tokenizers.Tokenizer) -> list[str]:
-    """The settings that tokenizer.json does not say in the same way."""
+    """The names of the settings with which tokenizer.json does not agree."""
     names = [
         name
         for name in TOKENS
@@ -97,12 +97,12 @@ def disputed(settings: Settings, backend: tokenizers.Tokenizer) -> list[str]:
 
 
 def _agrees(name: str, value: Any, backend: tokenizers.Tokenizer) -> bool:
-    """Whether tokenizer.json says the same as a field that changes the tokens."""
+    """Whether tokenizer.json agrees with a field that changes the tokens."""
     normalizer = backend.normalizer
     splitter = backend.pre_tokenizer
     is_bert = isinstance(normalizer, normalizers.BertNormalizer)
     if value is None and not is_bert:
-        return True  # nothing is said
+        return True  # the field sets nothing
     match name:
         case "do_lower_case":
             return is_bert and normalizer.lowercase == value
@@ -138,7 +138,7 @@ def _has_added(number: int, token: dict[str, Any], backend: tokenizers.Tokenizer
 
 
 def _content(token: Any) -> str | None:
-    """A token, which files spell as a text or as an object."""
+    """The text of a token, which files store as a text or as an object."""
     if isinstance(token, dict):
         token = token.get("content")
     return token if isinstance(token, str) else None

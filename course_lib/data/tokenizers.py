@@ -1,4 +1,4 @@
-"""Text to token numbers and back.
+"""Text to token ids and back.
 
     WordPiece         BERT; Wu et al. 2016
     byte-level BPE    GPT-2; Sennrich et al. 2016, over bytes
@@ -27,11 +27,12 @@ from course_lib.vocab import Vocab
 Text = str | Sequence[str]  # plain text, or words that are already separated (tagging)
 
 WORDPIECE_SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")  # ids 0 to 4
-MOST_TOKENS = 2_000_000  # in a vocabulary; the largest published ones have 256,000
+MAX_VOCAB = 2_000_000  # limit of a trained vocabulary; the largest published ones have 256,000
 BPE_SPECIALS = ("<|pad|>", "<|endoftext|>")  # ids 0 and 1
-# rarer characters become [UNK]: an alphabet of every emoji would crowd out the words
+# WordPiece learns this many characters, the most frequent ones. Others become [UNK]: with every
+# emoji in the vocabulary there would be less room for words.
 ALPHABET = 1000
-# The names under which public vocabularies keep each role, the first present one counts.
+# The names that public vocabularies have for each role. The first name that is present counts.
 ROLES: dict[str, tuple[str, ...]] = {
     "pad": ("[PAD]", "<pad>", "<|pad|>"),
     "unk": ("[UNK]", "<unk>"),
@@ -42,24 +43,26 @@ ROLES: dict[str, tuple[str, ...]] = {
     "eos": ("<|endoftext|>", "</s>"),
 }
 
-# What T5's and ALBERT's decoded texts lose the space before, if their settings ask for it.
+# Replacements in decoded texts of T5 and ALBERT, if the settings ask for them: they delete the
+# blank before punctuation marks and contractions.
 CLEANED_UP = {f" {mark}": mark for mark in (".", "?", "!", ",")}
 CLEANED_UP |= {" ' ": "'"} | {f" {end}": end for end in ("n't", "'m", "'s", "'ve", "'re")}
 
 SENTENCE_ENDS = (".", "?", "!")
-SENTINEL = "<extra_id_{}>"  # what stands for a span that T5 is asked for, in public vocabularies
+SENTINEL = "<extra_id_{}>"  # T5's names of its sentinels, the tokens that mark removed spans
 
 
 @dataclass(frozen=True)
 class Encoding:
-    """One encoded text or pair; every list has one entry a token.
+    """One encoded text or pair. Every list has one entry for each token.
 
     Attributes:
-        ids: token numbers.
-        segments: 0 in the first text, 1 in the second.
-        words: the number of each token's word, counted on through a pair; None at special tokens.
-        offsets: first and past-the-last character of each token in its own text.
-        tokens: as the vocabulary spells them.
+        ids: token ids.
+        segments: 0 for tokens of the first text, 1 for those of the second.
+        words: the index of the word that each token belongs to; None at special tokens. The words
+            of a second text are numbered after those of the first.
+        offsets: where each token starts and stops in its own text, in characters.
+        tokens: the tokens as they are written in the vocabulary.
         is_cut: whether the text was longer than `max_length`.
     """
 
@@ -91,9 +94,10 @@ class Tokenizer:
         """A tokenizer of the course.
 
         Args:
-            backend: the library's.
-            roles: special tokens by their roles, where their names do not say them.
-            max_length: the longest text in tokens that its files name; None: they name none.
+            backend: the tokenizer of the library `tokenizers`.
+            roles: role -> special token, for tokens whose names are not in `ROLES`.
+            max_length: maximum number of tokens in a text, as the tokenizer's files say; None if
+                they say nothing.
         """
         backend.no_padding()
         backend.no_truncation()
@@ -117,10 +121,11 @@ class Tokenizer:
         """Encode one text, or two for one input.
 
         Args:
-            text: plain, or a list of words.
+            text: a text, or a list of words.
             pair: the second text.
-            special: add this vocabulary's special tokens ([CLS] and [SEP] for BERT, none for GPT).
-            max_length: cut to so many tokens, specials included, from the end of the longer text.
+            special: whether to add special tokens ([CLS] and [SEP] for BERT, none for GPT).
+            max_length: maximum number of tokens, special tokens included. The longer text of a pair
+                is cut first, at its end.
         """
         pairs = None if pair is None else [pair]
         (encoding,) = self.encode_batch([text], pairs, special, max_length=max_length)
@@ -140,11 +145,11 @@ class Tokenizer:
     def ids(
         self, texts: Sequence[Text], special: bool = True, *, max_length: int | None = None
     ) -> list[list[int]]:
-        """Only the ids: the quick way through a corpus."""
+        """Encode many texts, and return only their token ids. It is faster than `encode_batch`."""
         return [raw.ids for raw in self._run(texts, None, special, max_length, fast=True)]
 
     def decode(self, ids: Iterable[int] | Tensor, special: bool = False) -> str:
-        """Text of these ids; special tokens are left out unless `special`."""
+        """The text of these ids, with special tokens only if `special` is true."""
         numbers = _list(ids)
         odd = [i for i in numbers if not 0 <= i < self.vocab.size]
         if odd:
@@ -158,7 +163,9 @@ class Tokenizer:
         return [self.backend.id_to_token(i) or "" for i in _list(ids)]
 
     def words(self, ids: Tensor) -> Tensor:
-        """The number of each token's word in its row, told by the tokens' spelling.
+        """The index of the word that each token belongs to, from the tokens' spelling.
+
+        For the WordPieces [CLS] the play ##ing cat [SEP] it is -1 0 1 1 2 -1.
 
         Args:
             ids: Int[B T] or Int[T].
@@ -167,7 +174,7 @@ class Tokenizer:
             Int of the same shape; -1 at special tokens.
         """
         if self._kinds is None:
-            # 0: inside a word, 1: starts one (an unknown word too), -1: no word at all.
+            # 0: continues a word. 1: starts a word, as [UNK] does. -1: a special token.
             kinds = [int(self._starts_word(t)) for t in self.tokens(range(self.vocab.size))]
             for i in set(self.vocab.special) - {self.vocab.unk}:
                 kinds[i] = -1
@@ -184,7 +191,7 @@ class Tokenizer:
 
         Args:
             path: a file whose name ends in .json, or a folder.
-            segments: whether transformers' AutoTokenizer gives segments (`token_type_ids`), too.
+            segments: whether transformers' AutoTokenizer also returns segments (`token_type_ids`).
 
         Returns:
             The path of tokenizer.json.
@@ -227,7 +234,8 @@ class Tokenizer:
         """
         try:
             tokenizer = Tokenizer(*_open(Path(path)))
-            # A rare letter: the library raises an error if there is no token for the unknown.
+            # We encode a rare letter: the library raises an error if the vocabulary has no unknown
+            # token.
             tokenizer.ids(["\N{VAI SYLLABLE EE}"])
             return tokenizer
         except CourseError:
@@ -271,10 +279,10 @@ class Tokenizer:
             rows = list(zip(rows, seconds, strict=True))
         run = self.backend.encode_batch_fast if fast else self.backend.encode_batch
         if max_length is not None:
-            least = self.backend.num_special_tokens_to_add(pairs is not None) if special else 0
-            if max_length < least:
+            specials = self.backend.num_special_tokens_to_add(pairs is not None) if special else 0
+            if max_length < specials:
                 raise CourseError(
-                    f"max_length {max_length} has no room for the {least} special tokens."
+                    f"max_length {max_length} has no room for the {specials} special tokens."
                 )
             self.backend.enable_truncation(max_length)
         try:
@@ -288,7 +296,7 @@ class Tokenizer:
             self.backend.no_truncation()
 
     def _input(self, text: Text) -> Text:
-        """Words for byte-level BPE, whose words begin with the blank before them."""
+        """For byte-level BPE, put a blank before each word but the first, as in a running text."""
         if isinstance(text, str) or not self.byte_level:
             return text
         return [word if i == 0 else " " + word for i, word in enumerate(text)]
@@ -299,15 +307,15 @@ def train_wordpiece(texts: Iterable[str], size: int, lowercase: bool = True) -> 
 
     Args:
         texts: to learn from.
-        size: entries at most; [PAD] [UNK] [CLS] [SEP] [MASK] are ids 0 to 4.
-        lowercase: whether upper and lower case are the same.
+        size: maximum size of the vocabulary; [PAD] [UNK] [CLS] [SEP] [MASK] are ids 0 to 4.
+        lowercase: whether to lowercase every text before it is tokenized.
 
     Raises:
         CourseError: there is no text, or `size` has no room for the letters.
     """
     normalizer = normalizers.BertNormalizer(lowercase=lowercase)
     texts = list(texts)
-    counts: Counter[str] = Counter()  # of the characters
+    counts: Counter[str] = Counter()  # character -> number of occurrences
     for text in texts:
         counts.update(normalizer.normalize_str(text))
     characters = [character for character in counts if not character.isspace()]
@@ -320,15 +328,15 @@ def train_wordpiece(texts: Iterable[str], size: int, lowercase: bool = True) -> 
     learner = tokenizers.Tokenizer(models.WordPiece(unk_token=unknown))
     learner.normalizer = normalizer
     learner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    # The library would number the "##x" entries in the order of a hash table, and their numbers
-    # decide ties between merges. Given as specials they have the same numbers in every run.
+    # The library would number the "##x" entries in the order of a hash table, and these ids decide
+    # between merges of equal frequency. As special tokens they get the same ids in every run.
     specials = [*WORDPIECE_SPECIALS, *inner]
     trainer = trainers.WordPieceTrainer(
         limit_alphabet=len(alphabet), **_learning(size, alphabet, specials)
     )
     learner.train_from_iterator(texts, trainer, len(texts))
     model = models.WordPiece(learner.get_vocab(), unk_token=unknown, max_input_chars_per_word=100)
-    # Anew from the entries alone: here the "##x" are no special tokens.
+    # We build the tokenizer again from the vocabulary, in which the "##x" are ordinary tokens.
     backend = tokenizers.Tokenizer(model)
     backend.normalizer = learner.normalizer
     backend.pre_tokenizer = learner.pre_tokenizer
@@ -347,7 +355,8 @@ def train_bpe(texts: Iterable[str], size: int) -> Tokenizer:
 
     Args:
         texts: to learn from.
-        size: entries at most; <|pad|> and <|endoftext|> are ids 0 and 1, then come the 256 bytes.
+        size: maximum size of the vocabulary; <|pad|> and <|endoftext|> are ids 0 and 1, and the 256
+            bytes follow.
 
     Raises:
         CourseError: there is no text, or `size` has no room for the bytes.
@@ -364,7 +373,7 @@ def train_bpe(texts: Iterable[str], size: int) -> Tokenizer:
 
 
 def add_sentinels(tokenizer: Tokenizer, n: int = 100) -> Tokenizer:
-    """A copy of a tokenizer with `n` sentinels behind its vocabulary, all special; T5 has 100."""
+    """A copy of a tokenizer with `n` sentinels at the end of its vocabulary; T5 has 100."""
     backend = tokenizers.Tokenizer.from_str(tokenizer.backend.to_str())
     backend.add_special_tokens([SENTINEL.format(i) for i in range(n)])
     return Tokenizer(backend, tokenizer.roles, tokenizer.max_length)
@@ -377,20 +386,19 @@ def _inside_words(char: str) -> bool:
     return not (ascii_symbol or ideograph or unicodedata.category(char).startswith("P"))
 
 
-def _require_room(size: int, least: int, texts: bool) -> None:
-    if not texts:
+def _require_room(size: int, min_size: int, has_text: bool) -> None:
+    if not has_text:
         raise CourseError(
             "A tokenizer cannot be trained on empty text; check the corpus it was given."
         )
-    if size < least:
+    if size < min_size:
         raise CourseError(
             f"A vocabulary of {size} holds not even specials and alphabet; ask for at least"
-            f" {least}."
+            f" {min_size}."
         )
-    if size > MOST_TOKENS:  # the trainer takes memory for all of them when it starts
+    if size > MAX_VOCAB:  # the trainer allocates memory for the whole vocabulary when it starts
         raise CourseError(
-            f"A vocabulary of {size:,} is more than can be learned; ask for at most"
-            f" {MOST_TOKENS:,}."
+            f"A vocabulary of {size:,} is more than can be learned; ask for at most {MAX_VOCAB:,}."
         )
 
 
@@ -402,7 +410,7 @@ def _vocab(backend: tokenizers.Tokenizer, roles: dict[str, str]) -> Vocab:
         ids = [backend.token_to_id(name) for name in candidates]
         role_ids[role] = next((i for i in ids if i is not None), None)
     if "sep" not in roles and role_ids["cls"] is None:
-        role_ids["sep"] = None  # T5 has "</s>" as its end only
+        role_ids["sep"] = None  # T5's "</s>" is an end token and no separator
     added = {i for i, token in backend.get_added_tokens_decoder().items() if token.special}
     special = tuple(sorted(added | {i for i in role_ids.values() if i is not None}))
     tokens = backend.get_vocab()
@@ -422,7 +430,7 @@ def _sentinels(tokens: dict[str, int]) -> tuple[int, ...]:
 
 
 def _encoding(raw: tokenizers.Encoding) -> Encoding:
-    """The library's result; it counts the words of a second text from 0, we count them on."""
+    """Our form of the library's result, which numbers the words of a second text from 0 again."""
     words: list[int | None] = list(raw.word_ids)
     if raw.n_sequences > 1:
         texts = list(zip(words, raw.sequence_ids, strict=True))  # (word, which text it is in)
@@ -457,7 +465,7 @@ def _list(ids: Iterable[int] | Tensor) -> list[int]:
 
 
 def _open(path: Path) -> tuple[tokenizers.Tokenizer, dict[str, str], int | None]:
-    """The library's tokenizer, the special tokens by role, and the longest text, as files say."""
+    """Read a tokenizer's files: the library's tokenizer, role -> special token, maximum length."""
     folder = path if path.is_dir() else path.parent
     finish_save(folder)
     settings = tokenizer_settings.read(folder)
@@ -481,12 +489,12 @@ def _open(path: Path) -> tuple[tokenizers.Tokenizer, dict[str, str], int | None]
 def _opened_by_transformers(
     folder: Path, kind: str, settings: Mapping[str, Any]
 ) -> tokenizers.Tokenizer:
-    """The library's tokenizer as transformers sets it up: it knows each family's splits and frames.
+    """Let transformers open a folder, because it knows the rules of each family of models.
 
     Args:
-        folder: with its files.
-        kind: the class to open it with.
-        settings: that are said beside it.
+        folder: with the tokenizer's files.
+        kind: name of the class of transformers that opens it.
+        settings: the fields of tokenizer_config.json.
     """
     import transformers
 

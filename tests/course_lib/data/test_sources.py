@@ -57,7 +57,7 @@ def test_text_files_are_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         " ***\r\nlaw"
     )
     assert texts(write(tmp_path / "a.txt", book)) == ["One.\n\nTwo."]
-    monkeypatch.setattr(readers, "PIECE", 50)
+    monkeypatch.setattr(readers, "MAX_DOCUMENT", 50)
     paragraphs = [f"Paragraph {i} of a book\nthat goes on." for i in range(9)]
     pieces = texts(write(tmp_path / "a.txt", "\n\n".join(paragraphs)))
     assert len(pieces) > 3 and "\n\n".join(pieces) == "\n\n".join(paragraphs)
