@@ -37,7 +37,7 @@ def ordinary(ids: Tensor, vocab: Vocab) -> Tensor:
 
 def stretches(ids: Tensor, vocab: Vocab) -> list[tuple[int, int]]:
     """(start, stop) of each run of ordinary tokens in a text Int[T]; special tokens lie between."""
-    # +1 where a run begins, -1 just behind its end
+    # +1 where a run begins, -1 just after its end
     edges = torch.nn.functional.pad(ordinary(ids, vocab).int(), (1, 1)).diff()
     starts = (edges == 1).nonzero()[:, 0].tolist()
     stops = (edges == -1).nonzero()[:, 0].tolist()
@@ -65,16 +65,16 @@ def choose(units: Tensor, allowed: Tensor, rate: float, rng: torch.Generator) ->
     draws = draws.masked_fill(~present, 2.0)
     rank = draws.argsort(dim=1).argsort(dim=1)  # the argsort of an order is each one's rank
     total = present.sum(dim=1)  # B
-    least = 1 if rate > 0 else 0
-    count = (total * rate).round().clamp(min=least).minimum(total)  # B
+    fewest = 1 if rate > 0 else 0
+    count = (total * rate).round().clamp(min=fewest).minimum(total)  # B
     is_chosen = rank < count[:, None]  # B W
     return is_chosen.gather(1, inside) & allowed  # from units back to positions: B T
 
 
 def share_of(total: int, rate: float) -> int:
     """`rate` of so many tokens, rounded, and at least one if there is one."""
-    least = 1 if rate > 0 else 0
-    return min(total, max(least, round(total * rate)))
+    fewest = 1 if rate > 0 else 0
+    return min(total, max(fewest, round(total * rate)))
 
 
 def fill_budget(lengths: Tensor, budget: int) -> list[int]:
@@ -105,15 +105,16 @@ def lay_out(
         (start, length) of each span, from left to right.
     """
     count = len(lengths)
-    free = total - sum(lengths)  # tokens outside all spans
-    # Shrink each span to one place. Apart, the spans take gaps between the free tokens instead.
-    places = free + 1 if apart else free + count
-    slots = torch.randperm(places, generator=rng, device=rng.device)[:count].sort().values.tolist()
+    outside = total - sum(lengths)  # tokens outside all spans
+    # Shrink each span to one slot in a row of single tokens. If spans must be apart, each slot is
+    # a gap between two of the tokens outside instead.
+    choices = outside + 1 if apart else outside + count
+    slots = torch.randperm(choices, generator=rng, device=rng.device)[:count].sort().values.tolist()
     order = torch.randperm(count, generator=rng, device=rng.device).tolist()
     spans = []
     covered = 0  # tokens in the spans to the left
     for i, (slot, number) in enumerate(zip(slots, order, strict=True)):
-        free_before = slot if apart else slot - i  # without the i spans that took a place each
-        spans.append((free_before + covered, lengths[number]))
+        outside_before = slot if apart else slot - i  # without the i spans, of one slot each
+        spans.append((outside_before + covered, lengths[number]))
         covered += lengths[number]
     return spans

@@ -29,7 +29,7 @@ class InputRow:
 
     Attributes:
         ids: the tokens, specials included.
-        segments: 0 up to the first [SEP] of a pair, 1 behind it.
+        segments: 0 up to the first [SEP] of a pair, 1 after it.
         next: 0 = the second part followed the first, 1 = it is from another document, -100 = not a
             pair.
     """
@@ -89,13 +89,13 @@ def packed_sentences(
         documents: sentences of token ids.
         vocab: has [CLS] and [SEP].
         length: most tokens in a row, specials included.
-        across: go on with the next document in the same row, behind one more [SEP].
+        across: continue with the next document in the same row, after one more [SEP].
     """
     frame = _Frame(vocab, length, specials=2)
     rows: list[InputRow] = []
     row: list[int] = []
     for document in documents:
-        # In the middle of a row a document begins behind a [SEP].
+        # In the middle of a row a document begins after a [SEP].
         opening = [frame.sep] if row else []
         for sentence in _cut(document, frame.room):
             if len(row) + len(opening) + len(sentence) > frame.room:  # the row is full
@@ -122,7 +122,7 @@ def segment_pairs(
 ) -> list[InputRow]:
     """BERT's own rows (Devlin et al. 2019, appendix A.2): two parts of several sentences each.
 
-    As many sentences of a document as fit are cut in two behind a random one. In half of the rows
+    As many sentences of a document as fit are cut in two after a random one. In half of the rows
     sentences of another document take the place of the second part; it then begins the next row.
 
     Args:
@@ -133,9 +133,9 @@ def segment_pairs(
         short: share of the rows that have a random shorter length.
     """
     frame = _Frame(vocab, length, specials=3)
-    full = _for_pairs(documents)
+    non_empty = _for_pairs(documents)
     rows = []
-    for number, document in enumerate(full):
+    for number, document in enumerate(non_empty):
         sentences = _cut(document, frame.room - 1)
         first = 0  # the sentence that the next row begins with
         while first < len(sentences):
@@ -149,7 +149,7 @@ def segment_pairs(
             if follows:
                 b = _tokens(sentences[first + cut : first + fitting])
             else:
-                other = full[_another(number, len(full), rng)]
+                other = non_empty[_another(number, len(non_empty), rng)]
                 rest = other[_draw(rng, len(other)) :]
                 b = _tokens(rest[: _fitting(rest, room - len(a))])
             rows.append(frame.pair(a, b[: frame.room - len(a)], 0 if follows else 1))
@@ -178,18 +178,18 @@ def nsp_pairs(
         rng: of the draws.
         n: how many pairs.
     """
-    full = _for_pairs(documents)
-    long = [number for number, document in enumerate(full) if len(document) > 1]
+    non_empty = _for_pairs(documents)
+    long = [number for number, document in enumerate(non_empty) if len(document) > 1]
     truth = (torch.randperm(n, generator=rng) < n // 2).tolist()
     pairs = []
     for follows in truth:
         number = long[_draw(rng, len(long))]
-        document = full[number]
+        document = non_empty[number]
         first = _draw(rng, len(document) - 1)
         if follows:
             pairs.append(SentencePair(document[first], document[first + 1], 0))
         else:
-            other = full[_another(number, len(full), rng)]
+            other = non_empty[_another(number, len(non_empty), rng)]
             pairs.append(SentencePair(document[first], other[_draw(rng, len(other))], 1))
     return pairs
 

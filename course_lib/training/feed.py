@@ -44,8 +44,8 @@ class Part(NamedTuple):
 
     Attributes:
         batch: the rows.
-        weight: what their mean loss counts. The weighted losses of all parts add up to the whole
-            batch's mean loss.
+        weight: the factor on their mean loss. The weighted losses of all parts add up to the
+            whole batch's mean loss.
     """
 
     batch: Batch
@@ -69,10 +69,10 @@ class Feed:
 
     Args:
         batches: `batches[step]` is the batch of that step.
-        model: who will read them; its vocabulary is what the ids are checked against.
-        device: where they go.
+        model: the model that will read them; ids must be in its vocabulary.
+        device: the device to move them to.
         accumulate: parts that each process cuts its share of a batch into.
-        processes: which share out the rows.
+        processes: those that share the rows of each batch.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class Feed:
                 f"accumulate is {self.accumulate}, but the batch has only {rows} rows to share out."
             )
         if self.device.type != "cpu":
-            # A GPU would only say that some kernel failed. On a CPU the table itself refuses.
+            # A GPU would only report that some kernel failed. On a CPU the embedding raises.
             for size in self.vocabularies:
                 check_ids(batch["ids"], size)
         return batch
@@ -186,7 +186,7 @@ def micro_batches(batch: Batch, parts: int) -> Iterator[Part]:
 def targets(batch: Batch) -> Tensor:
     """How many targets the batch's mean loss is taken over.
 
-    They are the labels that are not -100; without labels the tokens that follow another one.
+    They are the labels that are not -100; without labels, the tokens that follow another one.
     """
     if "labels" in batch:
         labels = batch["labels"]

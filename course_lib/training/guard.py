@@ -1,13 +1,13 @@
 """The guard against updates that are not finite.
 
-A loss or a gradient of nan or infinity must not reach the weights. So somebody has to look at both
-before each update. On a GPU that costs time: whoever looks at a number waits until the device has
-computed it, and meanwhile the device gets no new work.
+A loss or a gradient of nan or infinity must not reach the weights. So both have to be
+read before each update. On a GPU that costs time: to read a number, the CPU waits until the GPU has
+computed it, and meanwhile the GPU gets no new work.
 
-So on a GPU the guard looks every `LOOK` steps only. In between, the optimizer itself leaves bad
-updates out. PyTorch's fused optimizers read the attribute `found_inf`, a number on the device, and
+So on a GPU the guard reads them every `LOOK` steps only. In between, the optimizer itself skips bad
+updates. PyTorch's fused optimizers read the attribute `found_inf`, a number on the device, and
 their kernel changes nothing where it is 1. From the first bad step on, the guard sets it to 1. When
-it looks at last, the weights are still those before the bad step.
+it reads them at last, the weights are still those before the bad step.
 
 `found_inf` is no documented interface. It is what `torch.amp.GradScaler` sets. The scaler itself
 would read all gradients once more, and would go on with the step after a bad one."""
@@ -21,16 +21,16 @@ from torch import Tensor
 
 from course_lib.errors import CourseError
 
-LOOK = 20  # steps between two looks, where a look makes the device wait
-ASYNCHRONOUS = {"cuda"}  # the devices where it does
+LOOK = 20  # steps between two looks at loss and gradient, on a device of `ASYNCHRONOUS`
+ASYNCHRONOUS = {"cuda"}  # devices that compute while the CPU goes on; a look makes it wait
 
 
 class Guard:
     """Stops a training before an update that is not finite.
 
     Args:
-        optimizer: who makes the updates.
-        device: where the figures lie.
+        optimizer: makes the updates.
+        device: holds the loss and the norm.
         sharded: the weights are in shards; then there is no fused kernel to leave an update out.
         saved: the file of the run's state, which the error names.
     """

@@ -8,7 +8,8 @@ Bars, curves and logs are consumers of the records:
 
 `train` is the algorithm. What surrounds it has its own place: `device` (precision), `feed` (batches
 on their way to the device), `guard` (updates that are not finite), `distributed` (several
-processes), `run_state` (stopping and going on)."""
+processes), `run_state` (saving and resuming).
+"""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,7 +33,7 @@ from course_lib.training.optim import OPTIMIZERS, SCHEDULES, Schedule
 from course_lib.training.settings import OptimizerName, Precision, ScheduleName
 
 # The fields of TrainConfig that decide the result. A resumed run must have the same ones. The
-# others may change: a run may be asked for more steps, and another machine may go on with it.
+# others may change: a run may get more steps, or be resumed on another machine.
 RECIPE = ("lr", "schedule", "warmup", "optimizer", "weight_decay", "beta2", "clip", "precision")
 COMPILED_FROM = 500  # steps; fewer do not pay for torch.compile on a GPU
 
@@ -322,7 +323,7 @@ def _resume(
     """Load the saved state, if there is one, into the model and the optimizer.
 
     Returns:
-        how many updates it has behind it; 0 without a saved state.
+        how many updates it has made; 0 without a saved state.
     """
     path = Path(config.save_to) if config.save_to else None
     # All processes ask the main one: it writes the file, and may not have been done when they came.

@@ -3,7 +3,7 @@
 One file and one rename: after a crash or a SIGKILL at any moment, the file is the old state or the
 new one.
 
-    model.NAME              the weights; of tied ones, one
+    model.NAME              the weights; tied weights once
     optimizer.NUMBER.NAME   what the optimizer keeps of weight NUMBER
     random.cpu              the random generators; of process 1, 1.random.cpu
     "state" in the header   everything else, as JSON"""
@@ -26,7 +26,7 @@ from course_lib.model.tied import tied
 from course_lib.training import distributed
 from course_lib.training.distributed import ALONE, Processes
 
-Recipe = Mapping[str, Any]  # what a run was asked for
+Recipe = Mapping[str, Any]  # the settings that decide a run's result
 Tensors = dict[str, Tensor]
 
 # What an optimizer keeps of a weight. Muon keeps one thing of a matrix, another of a vector.
@@ -58,7 +58,7 @@ def save(
         optimizer: whose moments are kept.
         step: updates done.
         processes: those that train together.
-        recipe: what the run was asked for. A later run that asks for something else is refused.
+        recipe: the run's settings. A later run with other settings is refused.
     """
     twins = tied(model)
     parts = {
@@ -100,7 +100,7 @@ def load(
 ) -> int:
     """Put a state into the model, the optimizer and the random generators.
 
-    Any number of processes may go on with the run of any other number. A new process begins with
+    A run may be resumed by another number of processes. A new process begins with
     random numbers of its own. The learning rates and other settings stay those of `optimizer`.
 
     Returns:
@@ -144,7 +144,7 @@ def load_model(path: Path, model: nn.Module) -> int:
 
 
 def steps_done(path: Path, recipe: Recipe | None = None) -> int:
-    """How many updates a state has behind it, by its header alone.
+    """How many updates were made before a state was saved; only its header is read.
 
     Raises:
         CourseError: if the run there had another recipe. Only what both recipes name is compared.
@@ -180,7 +180,7 @@ def _read_header(path: Path) -> dict[str, Any]:
 
 
 def _read(path: Path) -> tuple[Tensors, dict[str, Any]]:
-    """The tensors and the header, found to be whole."""
+    """The tensors and the header, after the checksum has been compared."""
     header = _read_header(path)
     try:
         with safe_open(path, framework="pt") as file:
@@ -277,7 +277,7 @@ def _random_state() -> Tensors:
 
 
 def _set_random_state(tensors: Tensors, rank: int) -> None:
-    """Go on with this process's random numbers, or, where fewer processes wrote, with new ones."""
+    """Restore this process's random generators; seed them where fewer processes saved the state."""
     name = _of_process(rank, "random.cpu")
     if name not in tensors:
         # New numbers, but the same ones whenever the run goes on from this state.

@@ -1,4 +1,4 @@
-"""A task's rows as a model reads them, and what its labels are called."""
+"""A task's rows as a model reads them, its labels' names and its metric."""
 
 import re
 import warnings
@@ -22,9 +22,9 @@ class TaskData(NamedTuple):
 
     Attributes:
         rows: the encoded rows of each split.
-        frame: how a row becomes an input.
-        names: of the labels; none for scores, spans and choices.
-        metric: what the test rows are scored by.
+        frame: turns a row into the model's input.
+        names: the labels' names; empty for scores, spans and choices.
+        metric: the metric of the test rows' score.
     """
 
     rows: dict[str, list[EncodedRow]]
@@ -45,7 +45,7 @@ def prepare(
         task: rows by split.
         tokenizer: the model's.
         body: of the model.
-        config: may say the kind of task, its classes and its metric.
+        config: may set the kind of task, its classes and its metric.
 
     Raises:
         CourseError: task, tokenizer, body and config do not fit together.
@@ -89,7 +89,7 @@ def _first_row(task: Mapping[str, Iterable[Row]]) -> Row:
 
 
 def _label_names(kind: Kind, rows: Iterable[Row], classes: Sequence[str] | None) -> list[str]:
-    """What the labels are called; empty for scores, spans and choices.
+    """The labels' names; empty for scores, spans and choices.
 
     Args:
         kind: of task.
@@ -101,9 +101,9 @@ def _label_names(kind: Kind, rows: Iterable[Row], classes: Sequence[str] | None)
     names = _given_names(kind, rows, classes)
     if names is None:
         names = _numbers(kind, list(rows))
-    # One label alone can still hold or not, where each row has a list of them.
-    least = 1 if isinstance(next(iter(rows)).get("label"), list) else 2
-    if names and len(set(names)) < max(least, len(names)):
+    # A single class is enough where each row has a list of labels: it is in the list or not.
+    fewest = 1 if isinstance(next(iter(rows)).get("label"), list) else 2
+    if names and len(set(names)) < max(fewest, len(names)):
         raise CourseError(
             f"The classes are {', '.join(names)}; there must be two or more, each with its own"
             " name."
@@ -139,7 +139,7 @@ def _column(kind: Kind) -> str:
 
 
 def _check_metric(metric: str, kind: Kind, names: Sequence[str], multi_label: bool) -> None:
-    """Refuse a metric of other answers before the training, and not after it."""
+    """Refuse a metric that does not fit the task before training, not after it."""
     if metric not in metrics.METRICS:
         raise CourseError(f"There is no metric {metric!r}; there are {', '.join(metrics.METRICS)}.")
     fitting: tuple[str, ...] = metrics.OF_CLASSES

@@ -3,8 +3,8 @@
 A folder of token files holds
 
     tokenizer.json
-    tokens/       the ids of all documents to learn from, and what they are made from
-    held_out/     those of a few documents to be scored on
+    tokens/       the ids of all documents to train on, and a note of what they are made from
+    held_out/     the ids of a few documents for the held-out loss
 """
 
 import shutil
@@ -22,18 +22,18 @@ from course_lib.files import read_json, write_json
 from course_lib.training.pretrain_config import TokenizeConfig
 from course_lib.training.sizes import family_and_size
 
-LEARN_FROM = 50_000  # documents at the beginning, for the vocabulary
-HELD_OUT = 200  # documents of the validation split
+LEARN_FROM = 50_000  # the vocabulary is learned from so many documents at the beginning
+HELD_OUT = 200  # documents to take from the validation split
 MADE_FROM = Path("tokens", "made_from.json")  # in the folder, written before all others
 Corpus = Callable[[], Iterable[Any]]  # gives the documents of a corpus, from the first on
 
 
 class TokenFiles(NamedTuple):
-    """What a run reads, as its folder holds it."""
+    """The tokenizer and the token files that a run reads."""
 
     tokenizer: Tokenizer
-    store: TokenStore  # tokens to learn from
-    held_out: TokenStore | None  # tokens to be scored on, if the corpus has any
+    store: TokenStore  # tokens to train on
+    held_out: TokenStore | None  # tokens for the held-out loss, if the corpus has any
 
 
 def tokenize(config: TokenizeConfig, tokenizer: Tokenizer | None = None) -> TokenFiles:
@@ -45,8 +45,8 @@ def tokenize(config: TokenizeConfig, tokenizer: Tokenizer | None = None) -> Toke
     was learned here.
 
     Args:
-        config: what is asked for.
-        tokenizer: one to use in place of a new one.
+        config: the settings.
+        tokenizer: the tokenizer to use; None learns a new one.
 
     Raises:
         CourseError: the folder holds a run on other data, or nothing is left to train on.
@@ -55,7 +55,7 @@ def tokenize(config: TokenizeConfig, tokenizer: Tokenizer | None = None) -> Toke
         return _reopen(config, tokenizer)
     note = _note(config, tokenizer)
     old_note = _read_note(config.out) if _has_tokens(config.out) else None
-    # Who asks for a fresh run gets the old tokens only where their texts are known to be the same.
+    # A fresh run uses the old tokens only where their texts are known to be the same.
     if old_note == note and (config.resume or note["content"] is not None):
         return _reopen(config, tokenizer)
     _check_other_run(config, old_note, note)
@@ -115,13 +115,13 @@ def _read_note(out: Path) -> dict[str, Any]:
 
 
 def _brought_tokenizer(out: Path) -> bool:
-    """Whether the folder had its tokenizer before anything was made here."""
+    """Whether the folder's tokenizer.json is the user's own, and not learned by `tokenize`."""
     made_here = "vocab" in _read_note(out) or (_has_tokens(out) and "format" not in _read_note(out))
     return (out / "tokenizer.json").exists() and not made_here
 
 
 def _has_tokenizer(config: TokenizeConfig, note: dict[str, Any]) -> bool:
-    """Whether the folder has the tokenizer that is asked for."""
+    """Whether the folder has a tokenizer that can be used: the user's own, or a matching one."""
     is_there = (config.out / "tokenizer.json").exists()
     is_the_same = config.resume and _read_note(config.out) == note
     return is_there and (_brought_tokenizer(config.out) or is_the_same)
@@ -151,7 +151,7 @@ def _check_other_run(
 
 
 def _hold_out(config: TokenizeConfig, corpus: Corpus) -> tuple[Iterable[Any], int]:
-    """Documents to be scored on, and how many of the corpus's own they are."""
+    """The held-out documents, and how many of them were taken from the training documents."""
     held_out = _validation(config.data, config.seed, config.column)
     if held_out or not config.held_out:
         return held_out, 0
@@ -184,7 +184,7 @@ def _learn(config: TokenizeConfig, corpus: Corpus) -> Tokenizer:
 
 
 def _reopen(config: TokenizeConfig, tokenizer: Tokenizer | None) -> TokenFiles:
-    """Token files that are there; held-out text is added where they brought none."""
+    """Existing token files; held-out text is added if they have none."""
     files = open_files(config.out, config.data, tokenizer)
     if files.held_out is None:
         note = files.store.note
