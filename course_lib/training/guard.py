@@ -7,7 +7,7 @@ computed it, and meanwhile the GPU gets no new work.
 So on a GPU the guard reads them every `LOOK` steps only. In between, the optimizer itself skips bad
 updates. PyTorch's fused optimizers read the attribute `found_inf`, a number on the device, and
 their kernel changes nothing where it is 1. From the first bad step on, the guard sets it to 1. When
-it reads them at last, the weights are still those before the bad step.
+the guard reads them at last, the weights are still those before the bad step.
 
 `found_inf` is no documented interface. It is what `torch.amp.GradScaler` sets. The scaler itself
 would read all gradients once more, and would go on with the step after a bad one."""
