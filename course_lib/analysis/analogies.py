@@ -20,11 +20,11 @@ class AnalogyQuestion(NamedTuple):
 
 
 class AnalogyScores(NamedTuple):
-    """How many answers were right; a, b and c are never an answer."""
+    """The shares of right answers. The words a, b and c are never an answer."""
 
-    accuracy: float  # of the first word among all
-    choice: float  # of the best of the given answers
-    asked: int  # the questions whose words all have vectors
+    accuracy: float  # the nearest of all words is d
+    choice: float  # d is nearer than the `others`
+    asked: int  # the number of questions whose words all have vectors
 
 
 def score(vectors: WordVectors, asked: Sequence[AnalogyQuestion]) -> AnalogyScores:
@@ -33,11 +33,11 @@ def score(vectors: WordVectors, asked: Sequence[AnalogyQuestion]) -> AnalogyScor
     (Mikolov et al. 2013c; Levy and Goldberg 2014, equation 2.) Letters: Q questions, V words.
 
     Args:
-        vectors: of the words.
-        asked: the questions; those with a word that has no vector are left out.
+        vectors: the word vectors.
+        asked: the questions. One with a word that has no vector is left out.
 
     Raises:
-        CourseError: all are left out.
+        CourseError: if all questions are left out.
     """
     known = []
     for question in asked:

@@ -62,7 +62,7 @@ def training_flops(parameters: float, tokens: float, *, per_parameter: float = 6
 
 
 def petaflop_days(flops: float) -> float:
-    """In petaflop/s-days, 8.64e19 operations each: the unit of GPT-3's table D.1."""
+    """FLOPs in petaflop/s-days, the unit of GPT-3's table D.1: 8.64e19 operations each."""
     return flops / PETAFLOP_DAY
 
 
@@ -72,10 +72,10 @@ def forward_flops(
     """Operations of one forward pass over one text: its matrix products, attention's included.
 
     Args:
-        config: of the stack. A causal token counts what it may see.
-        length: of the text, in tokens.
-        outputs: positions at which the vocabulary's scores are computed; all by default.
-        memory: tokens of the source that a stack with cross-attention reads.
+        config: the stack's configuration. A causal token attends to itself and what is before it.
+        length: the length of the text in tokens.
+        outputs: the number of positions with logits; by default all of them.
+        memory: the length of the source, for a stack with cross-attention.
 
     Raises:
         CourseError: if memory is given without cross-attention, or missing with it.
@@ -96,7 +96,7 @@ def forward_flops(
         # q and out of every token, k and v of every token of the source, attention between them
         layer += 4 * config.width * inner * (length + memory) + 4 * length * memory * inner
 
-    # Scores and mixing, 2 operations a number each: each token with all that it may attend to.
+    # Attention: q k and the weighted sum of v take 2 operations for each number and token seen.
     seen = sum(_seen(config, number, length) for number in range(config.layers))
     attention = 4 * length * seen * inner
 
@@ -130,8 +130,8 @@ def training_bytes(parameters: float, *, trained: float | None = None) -> float:
     3.1).
 
     Args:
-        parameters: all weights, LoRA's too.
-        trained: those that are trained; all by default.
+        parameters: the number of all weights, LoRA's included.
+        trained: the number of trained weights; by default all of them.
     """
     if trained is None:
         trained = parameters
@@ -140,7 +140,14 @@ def training_bytes(parameters: float, *, trained: float | None = None) -> float:
 
 @dataclass(frozen=True)
 class Accelerator:
-    """By its data sheet. flops: dense, half precision, a second; memory: bytes; watts: at most."""
+    """A GPU by its data sheet.
+
+    Attributes:
+        name: the name in tables.
+        flops: dense operations in half precision for each second.
+        memory: bytes.
+        watts: the largest power.
+    """
 
     name: str
     flops: float
@@ -158,7 +165,7 @@ DEVICES = {
 
 @dataclass(frozen=True)
 class Bill:
-    """What a computation takes. days: with all devices at work; all else is summed over them."""
+    """What a computation takes: days with all devices at work, and sums over the devices."""
 
     days: float
     device_hours: float
@@ -180,13 +187,13 @@ def bill(
     """What a computation takes.
 
     Args:
-        flops: operations.
+        flops: the number of operations.
         on: the device.
-        devices: how many work at once.
-        utilisation: share of the peak rate; large trainings reach 0.3 to 0.5.
-        price: of one device for one hour.
-        overhead: electricity of the building over that of the devices (PUE).
-        grid: grams of CO2 a kilowatt hour.
+        devices: the number of devices that work at once.
+        utilisation: the share of the peak rate. Large trainings reach 0.3 to 0.5.
+        price: the price of one device for one hour.
+        overhead: the building's electricity divided by that of the devices (PUE).
+        grid: grams of CO2 for each kilowatt hour.
     """
     hours = flops / (on.flops * utilisation) / 3600
     kwh = hours * on.watts / 1000 * overhead
@@ -197,7 +204,11 @@ def bill(
 class PowerLaw:
     """L(x) = (scale / x) ** exponent.
 
-    interval: of the exponent, 95% confidence. residuals: log L - log L(x).
+    Attributes:
+        scale: the size at which the loss would be 1.
+        exponent: how fast the loss falls.
+        interval: the 95% confidence interval of the exponent.
+        residuals: log L - log L(x) of each measurement.
     """
 
     scale: float
@@ -246,9 +257,12 @@ def fit_power_law(x: Sequence[float], loss: Sequence[float]) -> PowerLaw:
 
 
 def frontier(compute: Sequence[float], loss: Sequence[float]) -> list[int]:
-    """Numbers of the measurements that none beats at equal or less compute, by compute.
+    """The indices of the measurements on the compute frontier, by compute.
 
-    Kaplan et al. 2020, figure 1.
+    No other measurement has a lower loss at equal or less compute (Kaplan et al. 2020, figure 1).
+
+    >>> frontier(compute=[1, 2, 3], loss=[5.0, 6.0, 4.0])
+    [0, 2]
     """
     best = float("inf")
     unbeaten = []

@@ -18,7 +18,7 @@ from course_lib.vocab import IGNORE
 
 @torch.no_grad()
 def target_accuracy(model: Seq2SeqLM, batches: Iterable[Batch]) -> float:
-    """Share of the targets' tokens that the model predicts, given the right tokens before each."""
+    """The share of target tokens that the model predicts, given the right tokens before each."""
     device = next(model.parameters()).device
     right = 0
     total = 0
@@ -39,9 +39,9 @@ def target_accuracy(model: Seq2SeqLM, batches: Iterable[Batch]) -> float:
 
 @torch.no_grad()
 def detection(model: Electra, batches: Iterable[Batch]) -> dict[str, float]:
-    """What ELECTRA's two models get right.
+    """The scores of ELECTRA's discriminator and generator.
 
-    Samples draw from torch's global generator.
+    The generator's tokens are sampled with torch's global generator.
 
     Returns:
         "detection": F1 of the discriminator's "replaced" over real tokens. "generator": the share
@@ -69,7 +69,7 @@ def detection(model: Electra, batches: Iterable[Batch]) -> dict[str, float]:
 
 @torch.no_grad()
 def mean_loss(model: nn.Module, loss: Loss, batches: Iterable[Batch]) -> float:
-    """Mean of the loss over batches, without dropout."""
+    """The mean loss over batches, without dropout."""
     device = next(model.parameters()).device
     values = []
     with evaluating(model):

@@ -1,4 +1,4 @@
-"""A look inside a model: the outputs of its parts, collected while it runs."""
+"""Collect the outputs of a model's submodules while it runs."""
 
 import fnmatch
 from collections.abc import Iterator
@@ -15,10 +15,10 @@ def capture(model: nn.Module, *patterns: str, detach: bool = True) -> Iterator[d
     """Collect the outputs of every submodule whose name matches, as name -> Tensor.
 
     Args:
-        model: while the context lasts, every call's outputs take the place of the last call's.
+        model: the model. Inside the context every call replaces the outputs of the call before.
         patterns: shell-style names, without "stack.": "blocks.*.attn.probs" (attention weights
             [B, H, Tq, Tk]), "blocks.*" (hidden states after each block).
-        detach: False keeps the gradient, for a loss on what is seen.
+        detach: False keeps the gradient, for a loss on the outputs.
 
     Raises:
         CourseError: if no part has such a name.
@@ -44,5 +44,5 @@ def capture(model: nn.Module, *patterns: str, detach: bool = True) -> Iterator[d
 
 
 def _matches(name: str, pattern: str) -> bool:
-    """Whether a name of as many parts fits; a * alone would also fit parts of parts."""
+    """Whether a name matches. A * matches one part of a name, never a dot."""
     return name.count(".") == pattern.count(".") and fnmatch.fnmatchcase(name, pattern)

@@ -1,7 +1,7 @@
-"""What is inside a trained body: who attends to whom, word by word, and what its layers know.
+"""Attention between words, and linear probes on the vectors of each layer.
 
-Rows are sentences with the columns `tokens`, `heads` and `deprels`. The word that a word hangs from
-is its head in grammar; here it is called its governor, because attention has heads too.
+Rows are sentences with the columns `tokens`, `heads` and `deprels`. In grammar the word that a word
+depends on is its head. Here it is its governor, because attention has heads too.
 
 Letters: L layers, H heads, T tokens, W words, D width, N arcs or examples.
 """
@@ -21,19 +21,20 @@ from course_lib.errors import CourseError
 from course_lib.model.modes import evaluating
 from course_lib.objectives.collate import pad_to_longest
 
-BATCH = 32  # texts read at once
+BATCH = 32  # texts in a batch
 
 
 def by_words(
     weights: Float[Tensor, "... T T"], words: Sequence[int | None]
 ) -> Float[Tensor, "... W W"]:
-    """Attention between words, from that between tokens (Clark et al. 2019, section 4.1).
+    """Attention between words from attention between tokens (Clark et al. 2019, section 4.1).
 
     Attention to a word is the sum over its tokens; attention from a word is the mean over them.
 
     Args:
-        weights: between tokens.
-        words: the word's number of each token; None, a special token, is left out.
+        weights: attention between tokens.
+        words: the number of the word that each token belongs to; None for a special token, which
+            is left out.
     """
     numbers = torch.tensor([-1 if word is None else word for word in words])
     belongs = (torch.arange(int(numbers.max()) + 1)[:, None] == numbers).to(weights.dtype)  # W T
@@ -47,8 +48,8 @@ def word_attention(
 
     Args:
         model: a body, or a model with one.
-        tokenizer: the model's.
-        texts: cut into words.
+        tokenizer: the model's tokenizer.
+        texts: the words of each text.
     """
     attention = []
     for code, weights in _parts(model, tokenizer, texts, "blocks.*.attn.probs"):  # L H T T
@@ -60,14 +61,14 @@ def word_attention(
 def word_layers(
     model: nn.Module, tokenizer: Tokenizer, texts: Sequence[Sequence[str]]
 ) -> list[Float[Tensor, "L1 W D"]]:
-    """One vector a word from every layer: layer 0 is the embeddings, the last one the top.
+    """One vector for each word from every layer. Layer 0 is the embeddings.
 
-    A word's vector is its first token's, as in BERT's tagging.
+    A word's vector is that of its first token, as in BERT's tagging.
 
     Args:
         model: a body, or a model with one.
-        tokenizer: the model's.
-        texts: cut into words.
+        tokenizer: the model's tokenizer.
+        texts: the words of each text.
     """
     parts = _parts(model, tokenizer, texts, "embed", "blocks.*")  # L1 T D
     vectors = []
@@ -81,7 +82,7 @@ def word_layers(
 def _parts(
     model: nn.Module, tokenizer: Tokenizer, texts: Sequence[Sequence[str]], *names: str
 ) -> list[tuple[Encoding, Float[Tensor, "L ..."]]]:
-    """Each text's encoding, and what the named parts of the model give for it."""
+    """Each text's encoding, and the stacked outputs of the named submodules for it."""
     codes = tokenizer.encode_batch([list(text) for text in texts])
     device = next(model.parameters()).device
     for text, code in zip(texts, codes, strict=True):
@@ -91,7 +92,7 @@ def _parts(
                 f"The tokenizer leaves nothing of the word {text[min(missing)]!r}; leave it out."
             )
     outputs: dict[int, Tensor] = {}
-    # Texts of like length are read together.
+    # Texts of similar length are read together, which needs less padding.
     order = sorted(range(len(texts)), key=lambda number: len(codes[number]))
     for start in range(0, len(order), BATCH):
         numbers = order[start : start + BATCH]
@@ -108,10 +109,10 @@ def _parts(
 def hits(
     attention: Sequence[Float[Tensor, "L H W W"]], rows: Sequence[Row]
 ) -> dict[str, Bool[Tensor, "2 L H N"]]:
-    """Relation -> of each of its N arcs, for every head: does one end look most at the other?
+    """For each relation, whether a head attends most to the other end of each of its N arcs.
 
-    [0] is the dependent looking at its governor, [1] the governor at its dependent. A word does not
-    count as looking at itself.
+    Index 0 is attention from the dependent to its governor, index 1 from the governor to its
+    dependent. Attention of a word to itself is ignored.
     """
     by_relation: dict[str, list[Tensor]] = {}
     for weights, row in zip(attention, rows, strict=True):
@@ -125,13 +126,13 @@ def hits(
 
 
 def looks(weights: Float[Tensor, "*H W W"]) -> Int[Tensor, "*H W"]:
-    """The other word that each word looks at most."""
+    """The other word that each word attends to most."""
     itself = torch.eye(weights.shape[-1], dtype=torch.bool)
     return weights.masked_fill(itself, -1.0).argmax(dim=-1)
 
 
 def distances(rows: Sequence[Row]) -> dict[str, Int[Tensor, " N"]]:
-    """Relation -> of each arc, the governor's position minus the dependent's, as in `hits`."""
+    """For each relation, the governor's position minus the dependent's, arc by arc as in `hits`."""
     by_relation: dict[str, list[int]] = {}
     for row in rows:
         for relation, dependent, governor in arcs(row):
@@ -140,13 +141,13 @@ def distances(rows: Sequence[Row]) -> dict[str, Int[Tensor, " N"]]:
 
 
 def usual(distance: Int[Tensor, " N"]) -> int:
-    """The commonest distance; of several the shortest."""
+    """The most frequent distance. Of equally frequent ones it is the shortest."""
     counted: Counter[int] = Counter(distance.tolist())
     return min(counted, key=lambda d: (-counted[d], abs(d), d))
 
 
 def arcs(row: Row) -> Iterator[tuple[str, int, int]]:
-    """(relation, dependent, governor) of a sentence's words but its root and its punctuation."""
+    """The arcs of a sentence as (relation, dependent, governor), without root and punctuation."""
     governors = zip(row["heads"], row["deprels"], strict=True)
     for dependent, (governor, relation) in enumerate(governors):
         if governor >= 0 and relation != "punct":
@@ -159,14 +160,14 @@ def linear_probe(
     """Logistic regression from vectors to labels, trained to the end (L-BFGS), with weight decay.
 
     Args:
-        x: the vectors as they are.
-        y: their classes.
-        classes: how many there are.
-        steps: of L-BFGS, at most.
+        x: the vectors.
+        y: the class of each vector.
+        classes: the number of classes.
+        steps: the largest number of L-BFGS iterations.
     """
     mean = x.mean(dim=0)  # D
     spread = x.std(dim=0) + 1e-6
-    scaled = (x - mean) / spread  # L-BFGS gets on faster if all numbers are of one size
+    scaled = (x - mean) / spread  # L-BFGS converges faster if all features have one scale
     probe = nn.Linear(x.shape[1], classes)
     nn.init.zeros_(probe.weight)
     nn.init.zeros_(probe.bias)
@@ -179,7 +180,7 @@ def linear_probe(
         return value
 
     optimizer.step(loss)  # type: ignore[no-untyped-call]
-    # The probe takes vectors as they are: W (x - m) / s + b = (W / s) x + b - (W / s) m.
+    # Fold the scaling into the weights: W (x - m) / s + b = (W / s) x + b - (W / s) m.
     with torch.no_grad():
         probe.weight.div_(spread)
         probe.bias.sub_(probe.weight @ mean)

@@ -18,12 +18,12 @@ from course_lib.errors import CourseError
 How = Literal["bm25", "dense", "rrf"]
 Floats = NDArray[np.floating[Any]]
 K1 = 1.2  # how slowly a repeated word saturates
-B = 0.75  # how much long texts are marked down, 0 to 1
+B = 0.75  # how much a text's length lowers its scores, 0 to 1
 RRF = 60  # Cormack et al. 2009, section 2: ranks below the first few tens hardly differ
 
 
 class Hit(NamedTuple):
-    """One text found. number: its place in the index."""
+    """A text that was found. `number` is its index in `Index.texts`."""
 
     number: int
     score: float
@@ -31,9 +31,9 @@ class Hit(NamedTuple):
 
 
 class BM25:
-    """An inverted index: of each word, the texts that hold it.
+    """An inverted index: for each word, the texts that contain it.
 
-    A text's score is the sum over the query's words (a word asked twice counts twice) of
+    A text's score is the sum over the query's words (a repeated word counts twice) of
 
         idf(w) tf / (tf + k1 (1 - b + b length / mean length))
         idf(w) = ln(1 + (n - df + 0.5) / (df + 0.5))
@@ -49,7 +49,7 @@ class BM25:
             for word, count in counted.items():
                 postings.setdefault(word, []).append((number, count))
         norm = K1 * (1 - B + B * lengths / max(float(lengths.mean()), 1e-9))
-        # word -> the texts with it, and what it adds to the score of each
+        # word -> the numbers of its texts, and the score that it adds to each of them
         self.postings: dict[str, tuple[NDArray[np.int64], Floats]] = {}
         for word, entries in postings.items():
             numbers, tf = np.array(entries).T
@@ -59,7 +59,7 @@ class BM25:
             self.postings[word] = numbers, added.astype(np.float32)
 
     def scores(self, query: str) -> Floats:
-        """Of every text, [n]; 0 where no word of the query stands."""
+        """The score of every text, [n]; 0 for a text without any word of the query."""
         out = np.zeros(self.size, np.float32)
         for word in words(query):
             if word in self.postings:
@@ -73,8 +73,8 @@ class Index:
 
     Args:
         texts: at least one.
-        embedder: makes the vectors, of length 1.
-        batch: how many texts are embedded at once.
+        embedder: turns texts into vectors. Without one there is no dense search.
+        batch: the number of texts in a batch of the embedder.
 
     Raises:
         CourseError: if there is no text.
@@ -97,8 +97,8 @@ class Index:
         """The k best texts, best first.
 
         Args:
-            query: the words, or the text whose vector is compared.
-            k: how many at most.
+            query: the text to search for.
+            k: the largest number of hits.
             how: "bm25": words; a text without any of them is not a hit. "dense": cosine of the
                 vectors. "rrf": the sum of 1 / (60 + rank) over both.
 
@@ -110,7 +110,7 @@ class Index:
     def search_all(
         self, queries: Sequence[str], k: int = 10, *, how: How = "bm25"
     ) -> list[list[Hit]]:
-        """`search` for many queries; they are embedded together."""
+        """`search` for many queries. They are embedded as one batch."""
         if how not in get_args(How):
             raise CourseError(
                 f"There is no search {how!r}; choose one of {', '.join(get_args(How))}."
@@ -128,12 +128,12 @@ class Index:
         return [self._hits(of_query, k) for of_query in scores]
 
     def _by_words(self, queries: Sequence[str]) -> list[Floats]:
-        """Of each query the scores of all texts, [n]; -inf for a text without any of its words."""
+        """For each query the BM25 scores [n]; -inf for a text without any of its words."""
         scores = [self.bm25.scores(query) for query in queries]
         return [np.where(of_query > 0, of_query, -np.inf) for of_query in scores]
 
     def _by_vectors(self, queries: Sequence[str]) -> list[Floats]:
-        """Of each query the cosines with all texts, [n]; the products where an embedder asks so."""
+        """For each query the cosines [n], or dot products if the embedder is meant for them."""
         if self.vectors is None or self.embedder is None:
             raise CourseError(
                 "This index has no vectors; search by bm25, or build it with an embedder."
@@ -146,17 +146,17 @@ class Index:
 
 
 def best(scores: Floats, k: int) -> NDArray[np.int64]:
-    """The numbers of the k largest scores above -inf, best first, equal ones in order."""
+    """The indices of the k largest scores above -inf, best first; of equal ones the lower first."""
     candidates = np.flatnonzero(scores > -np.inf)
     if len(candidates) > k:
-        # Keep all that equal the k-th largest: among these the lower number comes first.
-        least = np.partition(scores[candidates], -k)[-k]
-        candidates = candidates[scores[candidates] >= least]
+        # Keep all scores equal to the k-th largest, so that the sort below chooses among them.
+        kth_largest = np.partition(scores[candidates], -k)[-k]
+        candidates = candidates[scores[candidates] >= kth_largest]
     return candidates[np.lexsort((candidates, -scores[candidates]))][:k]
 
 
 def _reciprocal_ranks(scores: Floats) -> Floats:
-    """1 / (60 + rank) of each text; 0 where it is no hit."""
+    """1 / (60 + rank) for each text; 0 for one that is no hit."""
     out = np.zeros(len(scores))
     order = best(scores, len(scores))
     out[order] = 1 / (RRF + np.arange(1, len(order) + 1))

@@ -1,4 +1,4 @@
-"""Semantic textual similarity (STS): whether cosines of texts follow what people say."""
+"""Semantic textual similarity (STS): do cosines of texts agree with people's scores?"""
 
 from collections.abc import Sequence
 
@@ -20,11 +20,11 @@ def sts(
     (Reimers and Gurevych 2019, section 4.1.)
 
     Args:
-        embedder: gives the vectors.
-        texts: the first of each pair.
-        pairs: the second.
-        labels: how alike they are.
-        batch: texts that are read at once.
+        embedder: turns texts into vectors.
+        texts: the first text of each pair.
+        pairs: the second text of each pair.
+        labels: people's similarity score of each pair.
+        batch: the number of texts in a batch.
     """
     u, v = encode(embedder, [*texts, *pairs], batch=batch).chunk(2)
     return spearman(cosines(u, v).tolist(), list(labels))

@@ -10,14 +10,16 @@ from course_lib.peft.inject import Added, Base, Model, freeze, inject, placement
 
 
 class Adapter(Added):
-    """h + up(gelu(down(h))), figure 2: D to `width` m and back, 2 D m + D + m parameters.
+    """h + up(gelu(down(h))): a bottleneck of width m with a residual (figure 2).
+
+    It has 2 D m + D + m parameters.
 
     Args:
-        outer: D.
-        width: m.
-        std: of the initial weights, near the identity. Section 3.6 sees no harm below the default,
-            and much above.
-        options: device and dtype.
+        outer: the width D of the hidden states.
+        width: the width m of the bottleneck.
+        std: the standard deviation of the initial weights. A small one starts the adapter near the
+            identity. In section 3.6 values below the default do no harm, and larger ones do.
+        options: device and dtype of the new weights.
     """
 
     def __init__(self, outer: int, width: int, *, std: float = 1e-2, **options: Any) -> None:
@@ -33,7 +35,7 @@ class Adapter(Added):
 
 
 class AdaptedLinear(nn.Module):
-    """A Linear whose output goes through an adapter."""
+    """A Linear followed by an adapter."""
 
     def __init__(self, base: Base, width: int) -> None:
         super().__init__()
@@ -45,10 +47,14 @@ class AdaptedLinear(nn.Module):
 
 
 def adapters(model: Model, width: int = 64) -> Model:
-    """Freeze the model and put an adapter after each block's attention and feed-forward.
+    """Freeze the model and put an adapter after each block's attention and feed-forward layer.
 
-    They stand before the residual. Known departures: dropout acts after the adapter instead of
-    before it; the norms are not trained along.
+    The adapter acts before the block's residual is added. Known departures: dropout acts after the
+    adapter instead of before it, and the norms stay frozen.
+
+    Args:
+        model: the model, changed in place.
+        width: the width of the bottlenecks.
     """
     for pattern in ("blocks.*.attn.out", "blocks.*.ff.down"):
         inject(model, pattern, lambda linear: AdaptedLinear(linear, width))

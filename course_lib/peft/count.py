@@ -1,4 +1,4 @@
-"""What training a model takes: parameters and bytes, counted."""
+"""How many parameters a model trains, and how much memory that takes."""
 
 from dataclasses import dataclass
 
@@ -9,13 +9,13 @@ from course_lib.peft.nf4 import QuantisedLinear
 
 @dataclass(frozen=True)
 class Count:
-    """What training takes, without activations.
+    """The size of a training, without activations.
 
-    Args:
-        trainable: number of trained parameters.
-        total: number of all parameters; a quantised weight counts as one.
-        weights: bytes of all weights as they are stored.
-        bytes: these, and of the trained weights the gradients and Adam's two moments.
+    Attributes:
+        trainable: the number of trained parameters.
+        total: the number of all parameters. A quantised weight counts as one.
+        weights: the bytes of all weights as they are stored.
+        bytes: `weights`, and the gradients and Adam's two moments of the trained parameters.
     """
 
     trainable: int
@@ -25,12 +25,12 @@ class Count:
 
     @property
     def share(self) -> float:
-        """Trained parameters out of all."""
+        """The share of the parameters that is trained."""
         return self.trainable / self.total
 
 
 def count(model: nn.Module) -> Count:
-    """Count a model, also one on the meta device, which takes no memory itself."""
+    """Count a model's parameters and bytes. It may be on the meta device, which takes no memory."""
     parameters = list(model.parameters())
     trained = [weight for weight in parameters if weight.requires_grad]
     quantised = [module for module in model.modules() if isinstance(module, QuantisedLinear)]

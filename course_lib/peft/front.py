@@ -1,8 +1,8 @@
-"""What stands in front of a frozen model's text: trained vectors that no token has.
+"""Trained positions in front of a frozen model's text: the common part of prefix and prompt tuning.
 
-A prefix (prefix.py) and a prompt (prompt.py) are each a `Transformer` that shares the given one's
-parts and names, so every head, `finetune` and `generate` take it as they take any other.
-`attention_mask` speaks of the text alone.
+A prefix (prefix.py) and a prompt (prompt.py) are each a `Transformer` that shares the modules of
+the given one. So every head, `finetune` and `generate` use it like any other Transformer. The
+`attention_mask` covers the text alone.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,12 +19,13 @@ Tokens = Sequence[int] | Tensor
 
 
 class Vectors(Added):
-    """The trained vectors.
+    """The trained vectors, a row for each position.
 
     Args:
         rows: a prompt's token vectors, Float[P, E]; or a prefix's keys and values, Float[P, L * 2 *
             H * Dh], keys first.
-        network: makes them of narrower rows while they are trained (Li and Liang 2021, equation 3).
+        network: maps narrower rows to the vectors while they are trained (Li and Liang 2021,
+            equation 3).
     """
 
     def __init__(self, rows: Tensor, network: nn.Module | None = None) -> None:
@@ -34,12 +35,12 @@ class Vectors(Added):
 
     @property
     def table(self) -> Tensor:
-        """The vectors themselves."""
+        """The vectors, after the network if there is one."""
         return self.weight if self.network is None else self.network(self.weight)
 
 
 class Front(Transformer):
-    """A stack with `length` positions in front of every text."""
+    """A Transformer with `length` trained positions in front of every text."""
 
     def __init__(self, stack: Transformer, length: int) -> None:
         nn.Module.__init__(self)
@@ -55,7 +56,7 @@ class Front(Transformer):
     def _with_front(
         self, x: Tensor, cache: KVCache | None, attention_mask: Tensor | None
     ) -> Tensor | None:
-        """The text's `attention_mask`, with True for what stands in front of it."""
+        """The text's `attention_mask`, with True added for the trained positions."""
         past = cache.length if cache is not None else 0
         whole = (past or self.length) + x.shape[1]
         if attention_mask is None or attention_mask.shape[1] == whole:
@@ -64,15 +65,18 @@ class Front(Transformer):
 
 
 def put_in_front(model: Model, length: int, make: Callable[[Transformer], Front]) -> Model:
-    """Freeze the model and give it a front.
+    """Freeze the model and put trained positions in front of its text.
 
     Args:
-        model: a Transformer, in whose place the front is returned; or a model that owns one.
-        length: positions of the front.
-        make: the stack with its front, of the stack.
+        model: a Transformer, or a model with one as its `stack`, which is replaced in place.
+        length: the number of trained positions.
+        make: builds the `Front` from the Transformer.
+
+    Returns:
+        The new `Front` for a Transformer; otherwise the model itself.
 
     Raises:
-        CourseError: if there is no bare Transformer, or nothing would stand in front of it.
+        CourseError: if there is no Transformer without a front, or `length` is below 1.
     """
     stack = model if isinstance(model, Transformer) else getattr(model, "stack", None)
     if not isinstance(stack, Transformer) or isinstance(stack, Front) or length < 1:

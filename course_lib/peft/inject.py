@@ -1,4 +1,4 @@
-"""Change a model by name: find its Linears by a pattern, and put something else in their place."""
+"""Find the Linears of a model by a pattern of their names, and replace them."""
 
 import fnmatch
 from collections.abc import Callable
@@ -19,7 +19,7 @@ class Added(nn.Module):
 
 
 def freeze(model: nn.Module) -> None:
-    """Train nothing but what a method has added."""
+    """Freeze all weights but those that a method has added."""
     model.requires_grad_(False)
     for module in model.modules():
         if isinstance(module, Added):
@@ -27,17 +27,17 @@ def freeze(model: nn.Module) -> None:
 
 
 def inject(model: nn.Module, pattern: str, wrap: Callable[[Base], nn.Module]) -> list[str]:
-    """Put `wrap(linear)` in the place of every Linear whose name ends as the pattern says.
+    """Replace every Linear whose name ends as the pattern says by `wrap(linear)`.
 
     Args:
-        model: changed in place.
-        pattern: shell-style, part by part from the end of the name. "blocks.*.attn.[qv]" finds
+        model: the model, changed in place.
+        pattern: a shell-style pattern for the last parts of a name. "blocks.*.attn.[qv]" finds
             queries and values in every stack of the model, "decoder.blocks.*.cross.*" all of the
             cross-attention, "blocks.*.*.*" every Linear of the blocks.
-        wrap: makes what takes the Linear's place.
+        wrap: gives the new module for a Linear.
 
     Returns:
-        The names that were found.
+        The names of the replaced Linears.
 
     Raises:
         CourseError: if no Linear's name ends so.
@@ -57,13 +57,13 @@ def inject(model: nn.Module, pattern: str, wrap: Callable[[Base], nn.Module]) ->
 
 
 def put(model: nn.Module, name: str, module: nn.Module) -> None:
-    """Put a module where `name` says, in the place of what stands there."""
+    """Replace the submodule of this name, such as "blocks.0.attn.q"."""
     parent, _, child = name.rpartition(".")
     setattr(model.get_submodule(parent), child, module)
 
 
 def placement(base: Base) -> dict[str, Any]:
-    """Device and precision of what is added to this Linear; float32 where it is quantised."""
+    """Device and dtype for new weights beside this Linear; float32 if it is quantised."""
     if isinstance(base, QuantisedLinear):
         return {"device": base.codes.device, "dtype": torch.float32}
     return {"device": base.weight.device, "dtype": base.weight.dtype}

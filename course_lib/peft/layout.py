@@ -1,4 +1,4 @@
-"""How a method stands in a folder of the library `peft`: what a method tells `folders.py`."""
+"""How a method's weights are stored in a folder of the library `peft`, as `folders.py` needs it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from course_lib.families.weight_tables import Converted
 
-Places = Mapping[str, Converted]  # by the public name: where a weight stands in our model
+Places = Mapping[str, Converted]  # public name -> the weights of our model that it is
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""LoRA: a trained update of low rank beside a frozen matrix; DoRA: also a length of each row.
+"""LoRA: a trained low-rank update beside a frozen matrix. DoRA trains each row's length as well.
 
 Letters: I inputs, O outputs, r rank. The papers' A is `down` here, their B is `up`.
 """
@@ -18,18 +18,18 @@ from course_lib.peft.nf4 import QuantisedLinear
 
 
 class LoRA(Added):
-    """(alpha / r) up down dropout(x), to add to W x (Hu et al. 2021, section 4.1).
+    """The update (alpha / r) up down dropout(x), added to W x (Hu et al. 2021, section 4.1).
 
-    `up` is zero at first, so that the model begins as it was.
+    `up` starts at zero, so the model starts with the outputs of its frozen base.
 
     Args:
-        inputs: of the Linear.
-        outputs: of the Linear.
-        rank: of the update.
-        alpha: the update's strength. It stays when the rank changes, so that the learning rate need
-            not change.
-        dropout: of what the update reads.
-        options: device and dtype.
+        inputs: the Linear's input width I.
+        outputs: the Linear's output width O.
+        rank: the rank r of the update.
+        alpha: scales the update by alpha / r. With a constant alpha, the learning rate need not
+            change with the rank.
+        dropout: the probability of dropping an input of the update.
+        options: device and dtype of the new weights.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class LoRA(Added):
 
     @property
     def delta(self) -> Float[Tensor, "O I"]:
-        """What the update adds to the matrix."""
+        """The matrix that the update adds to W."""
         return self.alpha / self.rank * (self.up @ self.down)
 
     def forward(self, x: Float[Tensor, "*T I"]) -> Float[Tensor, "*T O"]:
@@ -74,11 +74,11 @@ class LoRALinear(nn.Module):
         return self.base(x) + self.lora(x)
 
     def merge(self) -> None:
-        """Add the update to the base's matrix."""
+        """Add the update to the base's matrix, in place."""
         cast(nn.Parameter, self.base.weight).add_(self.lora.delta)
 
     def unmerge(self) -> None:
-        """Take it out again, up to rounding."""
+        """Subtract the update from the base's matrix again, up to rounding."""
         cast(nn.Parameter, self.base.weight).sub_(self.lora.delta)
 
 
@@ -122,13 +122,13 @@ class DoRALinear(LoRALinear):
         return torch.linalg.vector_norm(self.base.weight + self.lora.delta, dim=1)
 
     def merge(self) -> None:
-        """Make the base's matrix m (W + delta) / ||W + delta||."""
+        """Replace the base's matrix W by m (W + delta) / ||W + delta||."""
         self.merged_scale = self.scale()
         super().merge()
         cast(nn.Parameter, self.base.weight).mul_(self.merged_scale[:, None])
 
     def unmerge(self) -> None:
-        """Make it W again, up to rounding."""
+        """Restore the base's matrix W, up to rounding."""
         assert self.merged_scale is not None
         cast(nn.Parameter, self.base.weight).div_(self.merged_scale[:, None])
         self.merged_scale = None
@@ -143,14 +143,15 @@ def lora(
     alpha: float | None = None,
     dropout: float = 0.0,
 ) -> Model:
-    """Freeze the model and put an update beside every Linear that the pattern finds.
+    """Freeze the model and put an update beside every Linear that matches the pattern.
 
     Args:
-        model: changed in place.
-        pattern: as `inject` reads it. Queries and values are the best two (section 7.1).
-        rank: of the updates.
-        alpha: their strength; by default the rank.
-        dropout: of what the updates read.
+        model: the model, changed in place.
+        pattern: the names of the Linears, as in `inject`. Of two matrices in each attention layer,
+            queries and values are the best choice (section 7.1).
+        rank: the rank of every update.
+        alpha: scales every update by alpha / rank. By default alpha is the rank.
+        dropout: the probability of dropping an input of an update.
     """
     return _inject_updates(model, LoRALinear, pattern, rank, alpha, dropout)
 
@@ -163,14 +164,14 @@ def dora(
     alpha: float | None = None,
     dropout: float = 0.0,
 ) -> Model:
-    """`lora`, with a trained length of each row (Liu et al. 2024).
+    """`lora`, with a trained length for each row (Liu et al. 2024).
 
     Args:
-        model: changed in place.
-        pattern: as `inject` reads it.
-        rank: of the updates.
-        alpha: their strength; by default the rank.
-        dropout: of what the updates read.
+        model: the model, changed in place.
+        pattern: the names of the Linears, as in `inject`.
+        rank: the rank of every update.
+        alpha: scales every update by alpha / rank. By default alpha is the rank.
+        dropout: the probability of dropping an input of an update.
     """
     return _inject_updates(model, DoRALinear, pattern, rank, alpha, dropout)
 
@@ -183,19 +184,19 @@ def _inject_updates(
     alpha: float | None,
     dropout: float,
 ) -> Model:
-    """Put an update of one kind beside every Linear that the pattern finds; train nothing else."""
-    strength = rank if alpha is None else alpha
-    inject(model, pattern, lambda linear: kind(linear, rank, strength, dropout))
+    if alpha is None:
+        alpha = rank
+    inject(model, pattern, lambda linear: kind(linear, rank, alpha, dropout))
     freeze(model)
     return model
 
 
 @torch.no_grad()
 def merge(model: nn.Module) -> dict[str, LoRALinear]:
-    """Put every update into its matrix: the model is as fast as before, with its old names.
+    """Add every update to its matrix and remove it, so that the model is as fast as its base.
 
     Returns:
-        What was taken out, by name, for `unmerge`.
+        The removed layers by name, for `unmerge`.
 
     Raises:
         CourseError: if there is no update, or the matrices are quantised.
@@ -217,7 +218,7 @@ def merge(model: nn.Module) -> dict[str, LoRALinear]:
 
 @torch.no_grad()
 def unmerge(model: nn.Module, layers: Mapping[str, LoRALinear]) -> None:
-    """`merge` reversed, up to rounding: the updates stand beside the matrices again."""
+    """Undo `merge`, up to rounding, and put the updates beside the matrices again."""
     for name, layer in layers.items():
         layer.unmerge()
         put(model, name, layer.train(layer.base.training))

@@ -1,7 +1,7 @@
 """Prefix tuning (Li and Liang 2021): trained keys and values in front of the text, in every layer.
 
-They are a cache that is filled beforehand. Letters: P positions of the prefix, L layers, H heads,
-Dh width of a head; S = L * 2 * H * Dh numbers a position.
+The prefix fills the key-value cache before the text is read. Letters: P positions of the prefix,
+L layers, H heads, Dh width of a head; S = L * 2 * H * Dh numbers for each position.
 """
 
 from typing import Any, cast
@@ -20,7 +20,7 @@ from course_lib.peft.inject import Model
 
 
 class Prefixed(Front):
-    """A stack whose layers attend to a prefix beside their own positions."""
+    """A Transformer whose layers attend to the prefix and to the text."""
 
     def __init__(
         self, stack: Transformer, rows: Float[Tensor, "P S"], network: nn.Module | None = None
@@ -36,7 +36,7 @@ class Prefixed(Front):
         cache: KVCache | None = None,
         **more: Any,
     ) -> Float[Tensor, "B T D"]:
-        """As `Transformer.run`. A cache that is empty gets the prefix first."""
+        """As `Transformer.run`. An empty cache is filled with the prefix first."""
         attention_mask = self._with_front(x, cache, attention_mask)
         if cache is None:
             cache = KVCache(self.config.layers)
@@ -60,15 +60,14 @@ def prefix(
     """Freeze the model and put a trained prefix before the keys and values of every layer.
 
     Args:
-        model: a Transformer gives a `Prefixed` one; in a model that owns one it takes the stack's
-            place.
-        length: positions P. With learned positions the text begins at position P, so P fewer tokens
-            fit (`finetune(..., max_length=...)`).
-        hidden: width of the network that makes the prefix while it is trained (the paper: 512 or
-            800), if any.
-        words: token ids, in place of `hidden`; the prefix starts as the keys and values of their
-            hidden states (section 7.4), so the model starts as one that has read them. `length` is
-            then their number.
+        model: a Transformer, or a model with one as its `stack`, which is replaced in place.
+        length: the number of positions P. With learned positions the text begins at position P, so
+            P fewer tokens fit (`finetune(..., max_length=...)`).
+        hidden: the width of a network that computes the prefix while it is trained (512 or 800 in
+            the paper). By default the prefix is trained directly.
+        words: token ids that initialise the prefix with their keys and values (section 7.4), so
+            the model starts as if it had read them. `length` is then their number, and `hidden` is
+            not used.
     """
 
     def make(stack: Transformer) -> Prefixed:
@@ -88,7 +87,7 @@ def prefix(
 
 @torch.no_grad()
 def _read_words(stack: Transformer, words: Tokens) -> Float[Tensor, "P S"]:
-    """Keys and values of all layers, of a model that reads these words."""
+    """The keys and values of all layers after the model has read these tokens."""
     cache = KVCache(stack.config.layers)
     ids = torch.as_tensor(words, device=stack.embed.tokens.weight.device)[None]
     with evaluating(stack):
@@ -103,5 +102,5 @@ def _read_words(stack: Transformer, words: Tokens) -> Float[Tensor, "P S"]:
 
 
 def _numbers_a_position(config: StackConfig) -> int:
-    """How many numbers stand in front at each position: keys and values of all layers and heads."""
+    """S, the size of the keys and values of all layers and heads at one position."""
     return config.layers * 2 * config.heads * config.dh

@@ -17,7 +17,7 @@ from course_lib.peft.inject import Model
 
 
 class Prompted(Front):
-    """A stack that reads the prompt's vectors before every text."""
+    """A Transformer that reads the prompt's vectors before every text."""
 
     def __init__(self, stack: Transformer, vectors: Float[Tensor, "P E"]) -> None:
         super().__init__(stack, len(vectors))
@@ -32,9 +32,9 @@ class Prompted(Front):
         cache: KVCache | None = None,
         **more: Any,
     ) -> Float[Tensor, "B T D"]:
-        """As `Transformer.run`. The prompt is of segment 0.
+        """As `Transformer.run`. The prompt belongs to segment 0.
 
-        A cache that is not empty has read the prompt already.
+        A cache that is not empty holds the prompt already.
         """
         mask = self._with_front(x, cache, attention_mask)
         if cache is not None and cache.length:
@@ -51,11 +51,10 @@ def prompt(model: Model, length: int = 20, *, words: Tokens | None = None) -> Mo
     """Freeze the model and let it read `length` trained vectors before every text.
 
     Args:
-        model: a Transformer gives a `Prompted` one; in a model that owns one it takes the stack's
-            place.
-        length: positions P.
-        words: token ids whose vectors the prompt starts from, repeated or cut to the length: the
-            names of the labels (section 3.2). By default tokens are drawn.
+        model: a Transformer, or a model with one as its `stack`, which is replaced in place.
+        length: the number of positions P.
+        words: token ids that initialise the prompt, repeated or cut to the length, for example
+            those of the labels' names (section 3.2). By default the ids are random.
     """
 
     def make(stack: Transformer) -> Prompted:

@@ -1,4 +1,4 @@
-"""A model whose Linears are kept in NF4: the frozen base of QLoRA."""
+"""Quantise a model's Linears to NF4, as the frozen base of QLoRA."""
 
 from typing import cast
 
@@ -9,10 +9,10 @@ from course_lib.peft.nf4 import QuantisedLinear
 
 
 def quantise(model: Model, pattern: str = "blocks.*.*.*") -> Model:
-    """Keep the weights of every Linear that the pattern finds in NF4, in place.
+    """Quantise every Linear that matches the pattern to NF4, in place, and freeze the model.
 
-    `lora(quantise(model))` is QLoRA (Dettmers et al. 2023), but for the paged optimizers. By
-    default it takes all Linears of the blocks, as the paper does.
+    `lora(quantise(model))` is QLoRA (Dettmers et al. 2023) without its paged optimizers. The
+    default pattern matches all Linears of the blocks, as in the paper.
     """
     inject(model, pattern, lambda linear: QuantisedLinear(cast(nn.Linear, linear)))
     freeze(model)

@@ -21,7 +21,7 @@ def save(model: nn.Module, path: str | Path) -> None:
 
 @torch.no_grad()
 def load(model: nn.Module, path: str | Path) -> None:
-    """Read what `save` wrote into a model prepared by the same method with the same sizes.
+    """Load the weights that `save` wrote into a model with the same method and sizes.
 
     Raises:
         CourseError: if the file does not fit; then nothing is changed.
