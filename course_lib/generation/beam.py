@@ -66,7 +66,7 @@ def beam_search(
     for step in range(1, config.max_new_tokens + 1):
         is_last = step == config.max_new_tokens
         log_probs = state.logits().log_softmax(dim=-1)  # PK V
-        log_probs = config.without_early_end(log_probs, step - 1)
+        log_probs = config.allowed(log_probs, step - 1)
         totals = scores[..., None] + log_probs.view(prompts, beams, -1)  # P K V
         vocab = totals.shape[-1]
 

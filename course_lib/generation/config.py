@@ -74,10 +74,11 @@ class GenerationConfig:
             return self.pad
         return 0 if self.eos is None else self.eos
 
-    def without_early_end(
-        self, scores: Float[Tensor, "B V"], new_tokens: int
-    ) -> Float[Tensor, "B V"]:
-        """The scores of the next token, with -inf for `eos` before `min_new_tokens`.
+    def allowed(self, scores: Float[Tensor, "B V"], new_tokens: int) -> Float[Tensor, "B V"]:
+        """Scores of the next token, with -inf for tokens that must not be written now.
+
+        Drawing, greedy choice and beam search all come through here. Today it holds back an end
+        that would come too soon.
 
         Args:
             scores: logits or log probabilities.

@@ -181,7 +181,7 @@ def _steps(
     has_ended = torch.zeros(state.rows, dtype=torch.bool, device=state.text.device)
     while state.length < state.max_length:
         may_end = config.eos is not None and state.new_tokens >= config.min_new_tokens
-        logits = config.without_early_end(state.logits(), state.new_tokens)
+        logits = config.allowed(state.logits(), state.new_tokens)
 
         distribution = logits
         if needs_distribution or config.do_sample:

@@ -201,7 +201,8 @@ def _progress(step: int, steps: int, warmup: int) -> float:
 
 
 # By name, for configs and commands; a new name also stands in `settings`.
-# (model, lr, *, weight_decay, betas) -> optimizer
+# (model, lr, *, weight_decay, betas) -> optimizer. A training passes all of them: its beta2 is the
+# config's, 0.999 by default, whatever the function's own default says.
 OPTIMIZERS: Mapping[OptimizerName, Callable[..., torch.optim.Optimizer]] = {
     "adamw": adamw,
     "muon": muon,
