@@ -1,8 +1,9 @@
 """`info`."""
 
+import json
 import os
 import platform
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -16,6 +17,9 @@ def info(
             help="A checkpoint or folder. By default the command describes this machine."
         ),
     ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object, for other programs to read.")
+    ] = False,
 ) -> None:
     """Describe a model, or this machine."""
     import torch
@@ -24,7 +28,7 @@ def info(
     from course_lib.training.device import has_bf16
 
     if model:
-        print_table(zoo.facts(model))
+        _show(zoo.facts(model), as_json)
         return
     machine = {
         "course_lib": __version__,
@@ -34,4 +38,17 @@ def info(
         "bf16 on the CPU": "yes" if has_bf16("cpu") else "no",
         "GPU": torch.cuda.get_device_name() if torch.cuda.is_available() else "none",
     }
-    print_table(machine.items())
+    _show(machine, as_json)
+
+
+def _show(facts: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        # Attention patterns have no form in JSON: they stand there as text.
+        print(json.dumps(facts, indent=1, ensure_ascii=False, default=str))
+    else:
+        print_table((name, _text(value)) for name, value in facts.items())
+
+
+def _text(value: Any) -> str:
+    """A value as the table shows it: 11,094,784 for 11094784."""
+    return f"{value:,}" if type(value) is int else str(value)  # a bool is an int, too

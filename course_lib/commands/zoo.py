@@ -26,4 +26,4 @@ def check() -> None:
     from course_lib import zoo
 
     for name in zoo.names():
-        print(f"{name}: good, {dict(zoo.facts(name))['parameters']} parameters")
+        print(f"{name}: good, {zoo.facts(name)['parameters']:,} parameters")

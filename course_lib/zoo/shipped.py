@@ -182,22 +182,22 @@ def export(
     return folder / name
 
 
-def facts(name: str) -> list[tuple[str, str]]:
-    """What a checkpoint or a folder is made of: names and values."""
+def facts(name: str) -> dict[str, Any]:
+    """What a checkpoint or a folder is made of: its class, parameters, configuration and data."""
     model, _, details = open_model(name)
     # Static word vectors are a table and no module.
     weights = [model.matrix] if isinstance(model, WordVectors) else model.parameters()
-    rows = [
-        ("head", type(model).__name__),
-        ("parameters", f"{sum(weight.numel() for weight in weights):,}"),
-    ]
+    values: dict[str, Any] = {
+        "head": type(model).__name__,
+        "parameters": sum(weight.numel() for weight in weights),
+    }
     config = getattr(getattr(model, "stack", None), "config", None)
     if config is not None:
-        rows += [(key, str(value)) for key, value in flatten(config).items()]
+        values |= flatten(config)
     for key in ("data", "steps", "tokens", "scores"):
         if key in details:
-            rows.append((key, str(details[key])))
-    return rows
+            values[key] = details[key]
+    return values
 
 
 def _open_public(folder: Path, name: str) -> Loaded:

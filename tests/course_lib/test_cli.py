@@ -106,6 +106,13 @@ def test_zoo_list_and_check_and_info(call) -> None:  # type: ignore[no-untyped-d
     assert code == 0 and out.count("good") == 3
     code, out, _ = call("info", "tiny-gpt")
     assert code == 0 and "causal" in out and "True" in out
+    code, out, _ = call("info", "tiny-gpt", "--json")
+    facts = json.loads(out)
+    model = zoo.open_model("tiny-gpt").model
+    assert code == 0 and facts["causal"] is True
+    assert facts["parameters"] == sum(weight.numel() for weight in model.parameters())
+    code, out, _ = call("info", "--json")
+    assert code == 0 and json.loads(out)["PyTorch"] == torch.__version__
     code, out, _ = call("info")
     assert code == 0 and "PyTorch" in out and torch.__version__ in out
 
