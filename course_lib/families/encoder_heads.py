@@ -35,7 +35,8 @@ def pooled_body(pooler: Table) -> Architecture:
         return {"has_pooler": "weights" not in values or weight_name in values["weights"]}
 
     def table(model: Any) -> Table:
-        return {} if model.pooler is None else pooler
+        # `Sentence`, too, is saved as a body, and has no pooler at all.
+        return {} if getattr(model, "pooler", None) is None else pooler
 
     return Architecture(heads.Pooled, table, options, has_prefix=False)
 

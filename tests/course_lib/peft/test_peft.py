@@ -8,13 +8,14 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from course_lib import peft
+from course_lib import peft, zoo
 from course_lib.data.tokenizers import train_wordpiece
 from course_lib.errors import CourseError
 from course_lib.families import preset
 from course_lib.families.bart import bart, bart_lm
 from course_lib.families.bert import bert
 from course_lib.families.gpt import gpt
+from course_lib.families.sentence import Sentence
 from course_lib.model import heads
 from course_lib.model.transformer import Transformer
 from course_lib.objectives import losses
@@ -291,3 +292,15 @@ def test_finetune_trains_it_beside_a_head(method, tmp_path):
     assert all(torch.equal(inside[name], x) for name, x in before.items() if name in inside)
     peft.save(result.model, tmp_path / "new.safetensors")
     assert load_file(tmp_path / "new.safetensors").keys() == trained
+
+
+def test_the_shipped_sentence_adapter_fits_a_body_without_a_pooler():
+    """Lesson 15 loads it onto a sentence encoder, which is saved as a public body."""
+    base, _, _ = zoo.load("bert-english")
+    encoder = Sentence(base.stack).eval()
+    ids = torch.tensor([[[5, 20, 30, 6]]])  # one text of one part
+    before = encoder(ids)
+    folder = zoo.FOLDER.parent / "adapters" / "sbert-english"
+    layout = {"model_type": "megatron-bert", "architecture": "MegatronBertModel"}
+    peft.load_pretrained(encoder, folder, **layout)
+    assert not torch.allclose(encoder(ids), before, atol=1e-2)
