@@ -1,9 +1,9 @@
-"""What a user of the course reads when something is wrong."""
+"""The course's one exception and one warning, written for its users."""
 
 
 class CourseError(ValueError):
-    """Bad input, said in one sentence: what was wrong, where, and what to do about it."""
+    """Bad input. The message says what is wrong, where, and what to do about it."""
 
 
 class CourseWarning(UserWarning):
-    """A sentence on input that has gaps: what was left out."""
+    """Input that is used only in part. The message says what was left out or may differ."""

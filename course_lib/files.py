@@ -1,4 +1,4 @@
-"""Files and folders that are either the old version or the new one, never half of one."""
+"""Save files and folders atomically: a reader finds the old version or the new one, never half."""
 
 import errno
 import glob
@@ -20,7 +20,7 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 HAS_LOCKS: bool = fcntl is not None
-SAVED = ".saved"  # in a folder: files of `atomic_folder` on the way to their places
+SAVED = ".saved"  # a subfolder with files that `atomic_folder` has saved but not yet moved
 DAY = 86400  # seconds
 # the checkout: data/, notebooks/, build/ stand beside the packages
 COURSE = Path(__file__).resolve().parents[1]
@@ -114,7 +114,7 @@ def finish_save(folder: Path) -> None:
 
 
 def _inside(saved: Path) -> list[Path]:
-    """All that is in a folder, which another process may be emptying."""
+    """All paths in a folder. Listing starts again if another process moves files meanwhile."""
     while saved.is_dir():
         with suppress(FileNotFoundError):
             return sorted(saved.rglob("*"))
@@ -146,7 +146,7 @@ def scratch_folder(path: Path) -> Iterator[Path]:
 
 
 def _new_folder(parent: Path, start: str) -> tuple[Path, int | None]:
-    """A folder whose name begins so, and its lock."""
+    """A new folder whose name begins with `start`, and its lock."""
     while True:
         folder = Path(tempfile.mkdtemp(dir=parent, prefix=start, suffix=".tmp"))
         # Another process may take it for a leftover before it is locked. Then we make another one.
@@ -194,7 +194,7 @@ def _remove_leftover(leftover: Path) -> None:
 
 
 def _secure(file: Path) -> None:
-    """Wait until a file is on the disk, and give it the rights that a new file has."""
+    """Wait until a file is on the disk, and give it the permissions of a new file."""
     with file.open("r+b") as handle:
         os.fsync(handle.fileno())
     mask = os.umask(0o022)  # the only way to read it is to set it
@@ -204,7 +204,7 @@ def _secure(file: Path) -> None:
 
 @contextmanager
 def _said_by_course(path: Path) -> Iterator[None]:
-    """An `OSError` as a sentence."""
+    """Turn an `OSError` while `path` is written into a `CourseError`."""
     try:
         yield
     except OSError as error:
@@ -243,7 +243,7 @@ def locked(folder: str | Path, *, wait: bool = False) -> Iterator[None]:
 
 
 def _open_lock(path: Path, wait: bool) -> IO[str]:
-    """The file of a lock, once this process alone has it."""
+    """Open the lock file, and lock it for this process alone."""
     while True:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:

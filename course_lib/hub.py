@@ -1,12 +1,13 @@
-"""Names of the Hugging Face hub, and what lies in the cache.
+"""Names of models and datasets on the Hugging Face hub, and how they are downloaded.
 
     hub:glue:sst2                  a dataset and one of its configurations
     hub:owner/name@5f1e0c9         a commit, branch or tag of it; without one the newest there is
     hub:path/to/folder             a folder laid out as on the hub
-    bert-base-uncased@v1           where a model is asked for, also without "hub:"
+    bert-base-uncased@v1           for a model "hub:" may be left out
 
-What was fetched once is used again without a network. Nothing of a hub is ever executed: no
-scripts, no pickles."""
+Downloads stay in the hub's cache and work without a network. Nothing from the hub is ever executed:
+no scripts, no pickles.
+"""
 
 import re
 from collections.abc import Iterator
@@ -19,9 +20,10 @@ from course_lib import public_models
 from course_lib.errors import CourseError
 
 PREFIX = "hub:"
-# all that `hf` and `Tokenizer` read; no pickles
+# All files that models and tokenizers are read from; no pickles.
 MODEL_FILES = ("*.json", "*.safetensors", "vocab.txt", "merges.txt")
-# folders that are no part of a sentence-transformers model as 1_Pooling is: onnx, openvino
+# Subfolders that no model is read from (onnx, openvino). Those of sentence-transformers begin with
+# a digit, as 1_Pooling does.
 NOT_MODULES = "[!0-9]*/*"
 PATIENCE = 5.0  # seconds to wait for the hub's first answer
 COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -30,8 +32,8 @@ ABSENT = (
     "cannot be had: the hub does not answer (or HF_HUB_OFFLINE is set), and the cache holds no"
     " copy."
 )
-# What an error means -> how it is known: by its class's name, or by words in its message. (Names
-# in place of classes, because the libraries use two versions of one HTTP client.)
+# The end of our message -> signs of this error: names of exception classes, or words of messages.
+# Names, not classes, because the libraries use two versions of one HTTP client.
 SIGNS = {
     "does not exist; look its revisions up on its page.": ["RevisionNotFoundError", "Revision '"],
     "is given only to those who asked its owners; ask on its page and log in.": [
@@ -61,7 +63,7 @@ SIGNS = {
 
 @dataclass(frozen=True)
 class Name:
-    """A name taken apart."""
+    """A name of the hub in its parts."""
 
     place: str  # "owner/name" on the hub, or the path of a folder
     config: str | None = None
@@ -69,14 +71,18 @@ class Name:
 
     @property
     def folder(self) -> Path | None:
-        """The folder that is meant, if the place is one."""
+        """The local folder of this path, or None if there is no such folder."""
         path = Path(self.place).expanduser()
         # an empty path would be the current folder
         return path if self.place and path.is_dir() else None
 
 
 def parse(source: str) -> Name:
-    """Take "hub:PLACE:CONFIG@REVISION" apart; the last two may be missing."""
+    """Split "hub:PLACE:CONFIG@REVISION" into its parts. CONFIG and REVISION may be missing.
+
+    >>> parse("hub:glue:sst2@main")
+    Name(place='glue', config='sst2', revision='main')
+    """
     rest = source.removeprefix(PREFIX)
     if Name(rest).folder is not None:  # a path may hold ":" and "@" itself
         return Name(rest)
@@ -107,14 +113,14 @@ def is_repository(source: str | Path) -> bool:
 
 
 def pretrained(source: str | Path) -> Path:
-    """The folder of a checkpoint; one of the hub is fetched, or found in the cache.
+    """The folder of a checkpoint. One on the hub is downloaded, unless it is in the cache.
 
     Args:
         source: a folder, the short name of a public model ("minilm"), or "OWNER/NAME@REVISION"
             with or without "hub:".
 
     Raises:
-        CourseError: it cannot be had, or is no model.
+        CourseError: if it cannot be downloaded, or is no model.
     """
     from huggingface_hub import snapshot_download
 
@@ -153,7 +159,7 @@ def pretrained(source: str | Path) -> Path:
 
 
 def commit(name: Name) -> str | None:
-    """The commit of a dataset when it was last fetched; None if it never was."""
+    """The commit of a dataset when it was last downloaded; None if it never was."""
     from huggingface_hub import constants
 
     revision = name.revision or "main"
@@ -166,12 +172,12 @@ def commit(name: Name) -> str | None:
 
 
 def explain(error: BaseException, name: Name, kind: Literal["model", "dataset"]) -> CourseError:
-    """One sentence for what went wrong on the way to the hub, or with a folder in its layout.
+    """A `CourseError` for an error of a library that reads the hub or a folder in its layout.
 
     Args:
-        error: what a library raised.
-        name: of the model or dataset.
-        kind: which of the two.
+        error: the exception that the library raised.
+        name: the name of the model or dataset.
+        kind: "model" or "dataset".
 
     Returns:
         The error to raise instead.
@@ -200,9 +206,9 @@ def explain(error: BaseException, name: Name, kind: Literal["model", "dataset"])
 
 @contextmanager
 def reached() -> Iterator[None]:
-    """A context in which the libraries read the hub; without a network, their caches only.
+    """A context in which the libraries read the hub, or only their caches if it does not answer.
 
-    They would otherwise try for half a minute, file by file. So the hub is asked once first.
+    Without a network the libraries try every file for half a minute. So we ask the hub once first.
     """
     import datasets
     from huggingface_hub import constants, get_session

@@ -43,15 +43,15 @@ class Config(Mapping[str, Any]):
 
 
 class KnownFields:
-    """A file of tables about the fields that no code reads.
+    """The tables of a TOML file about the fields that no code reads.
 
-    Each owner, a family or a method, has its tables; those of "any" hold for all.
-    [OWNER.harmless] gives each reason its fields, [OWNER.only] each field the value, or the list of
-    values, that it may have.
+    Each owner (a family or a method) has its own tables. The tables of "any" hold for all owners.
+    [OWNER.harmless] maps a reason to its fields. [OWNER.only] maps a field to the one value, or the
+    list of values, that it may have.
 
     Args:
-        path: of the file.
-        same: owners whose tables are those of another one too.
+        path: the TOML file.
+        same: owner -> another owner whose tables hold for it, too.
     """
 
     def __init__(self, path: Path, same: Mapping[str, str] | None = None) -> None:
@@ -62,12 +62,12 @@ class KnownFields:
         """Refuse the first field that was not read and is not known to be harmless.
 
         Args:
-            config: after it was used.
-            owner: whose tables hold.
-            subject: what a field might change, as "a bert".
+            config: the fields, after all code has read what it needs.
+            owner: the owner of the tables.
+            subject: what a field might change, such as "a bert", for the message.
 
         Raises:
-            CourseError: with the field, and what to do.
+            CourseError: if there is such a field. The message says what to do.
         """
         only = self.table(owner, "only")
         for name, value in self.differing(config, owner).items():
@@ -80,7 +80,7 @@ class KnownFields:
             raise CourseError(f"Only models as published are read: {name} {choices}, not {value}.")
 
     def differing(self, config: Config, owner: str) -> dict[str, Any]:
-        """The fields that may change a result: not read, not harmless, of no value in "only"."""
+        """The fields that may change a result: not read, not harmless, at no allowed value."""
         known = self.harmless(owner)
         only = self.table(owner, "only")
         return {
@@ -98,14 +98,14 @@ class KnownFields:
         return reasons
 
     def table(self, owner: str, part: str) -> dict[str, Any]:
-        """The entries of all tables that hold for an owner; its own ones win."""
+        """The merged entries of all tables that hold for an owner. Its own entries win."""
         entries: dict[str, Any] = {}
         for table in self._tables_of(owner, part):
             entries |= table
         return entries
 
     def _tables_of(self, owner: str, part: str) -> list[dict[str, Any]]:
-        """The table for all, then the relative's, then the owner's own."""
+        """The tables of "any", of the owner's relative and of the owner, in this order."""
         names = ("any", self._same.get(owner), owner)
         return [self._tables.get(name, {}).get(part, {}) for name in names]
 

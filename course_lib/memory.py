@@ -19,11 +19,11 @@ KEEP_LARGE_BUFFERS: Mapping[str, str] = {
 
 
 def free_bytes() -> int:
-    """How much memory a process may still take, without swapping."""
+    """The bytes that a process can still allocate without swapping."""
     return int(psutil.virtual_memory().available)
 
 
 def restart_keeping_large_buffers() -> None:
-    """Start this command again with the variables set; do nothing if they are, or off Linux."""
+    """Restart this command with the variables set. Do nothing if they are set, or not on Linux."""
     if sys.platform == "linux" and not KEEP_LARGE_BUFFERS.keys() <= os.environ.keys():
         os.execve(sys.executable, sys.orig_argv, {**os.environ, **KEEP_LARGE_BUFFERS})

@@ -1,4 +1,4 @@
-"""Public models that the course knows by a short name: where they come from, and their folder.
+"""Public models with a short name: where to download them, and where they are on this machine.
 
     python -m course_lib fetch minilm        once, with a network (zoo/fetching.py)
     zoo.public("minilm")                     from then on, without one
@@ -27,12 +27,12 @@ class Package:
 
 @dataclass(frozen=True)
 class PublicModel:
-    """A published model, the places that have it, and what its files must be."""
+    """A published model, its sources, and the digests of its files."""
 
     title: str
-    repository: str  # of the hub
-    revision: str  # the commit of it
-    size: int  # megabytes to fetch
+    repository: str  # "owner/name" on the hub
+    revision: str  # a commit of the repository
+    size: int  # megabytes to download
     packages: tuple[Package, ...] = ()
     sha256: dict[str, str] = field(default_factory=dict)  # file -> digest
 
@@ -81,7 +81,7 @@ def cache() -> Path:
 
 
 def is_here(name: str) -> bool:
-    """Whether a model was fetched. Its files are not checked."""
+    """Whether all files of a model are in the cache. Their content is not checked."""
     return all((cache() / name / file).is_file() for file in model(name).sha256)
 
 
@@ -108,7 +108,11 @@ def folder(name: str) -> Path:
 
 
 def model(name: str) -> PublicModel:
-    """What is known of a public model; a `CourseError` if nothing is."""
+    """The public model of this short name.
+
+    Raises:
+        CourseError: if there is none.
+    """
     if name not in MODELS:
         raise CourseError(f"There is no public model {name!r} here; there are {', '.join(MODELS)}.")
     return MODELS[name]
@@ -120,7 +124,7 @@ def wrong_files(place: Path, model: PublicModel) -> list[str]:
 
 
 def _digest(path: Path) -> str:
-    """The SHA-256 of a file; "" if it cannot be read."""
+    """The SHA-256 of a file; "" if it cannot be read, which equals no digest."""
     digest = hashlib.sha256()
     try:
         with path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""What models, objectives and data agree on: special tokens, and the label for no target."""
+"""What models, objectives and data share: the special tokens, and the label of no target."""
 
 from dataclasses import dataclass
 
@@ -8,14 +8,14 @@ IGNORE = -100
 
 @dataclass(frozen=True)
 class Vocab:
-    """What a model must know of a vocabulary: its size, and the ids of its special tokens.
+    """The size of a vocabulary, and the ids of its special tokens.
 
     Attributes:
-        size: number of tokens.
-        pad, unk, cls, sep, mask, bos, eos: the token with this role; None if there is none.
-        special: all tokens that are not text, those with a role among them.
-        ends: tokens that end a sentence: full stops, question and exclamation marks.
-        sentinels: tokens that stand for the spans that T5 is asked for, in their order.
+        size: the number of tokens.
+        pad, unk, cls, sep, mask, bos, eos: the id of this special token; None if there is none.
+        special: the ids of all special tokens, with or without a role above.
+        ends: the ids of tokens that end a sentence: full stops, question and exclamation marks.
+        sentinels: the ids of the tokens that replace T5's masked spans, in order.
     """
 
     size: int

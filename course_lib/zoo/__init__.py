@@ -1,13 +1,13 @@
-"""Models that exist already.
+"""Load pretrained models.
 
-The ways in:
+The ways to load one:
 
     zoo.load("bert-mini")                       a shipped checkpoint (shipped.py)
     zoo.load_pretrained("path/to/folder")       a public folder, or a name of the hub (folders.py)
-    zoo.open_model("...")                       either, with its tokenizer
+    zoo.open_model("...")                       either of these, with its tokenizer
     zoo.load_sentence("path/to/folder")         an encoder of texts (sentence_folders.py)
     zoo.public("minilm")                        a public model by its short name (public_model.py)
-    zoo.require("...", "masked words")          one that can do it (abilities.py)
+    zoo.require("...", "masked words")          a model with an ability (abilities.py)
 """
 
 from course_lib.zoo import shipped

@@ -1,4 +1,4 @@
-"""What a lesson needs of a model, asked before anything runs.
+"""What a lesson needs of a model, checked before anything runs.
 
     model, tokenizer, card = zoo.require(MODEL, "masked words")
 
@@ -29,9 +29,9 @@ class Ability:
     """Something that some models can do.
 
     Attributes:
-        has: whether a model can.
-        means: what it does, as "fills in masked words".
-        shipped: the name of a shipped model that can.
+        has: whether a model has the ability.
+        means: a verb phrase for messages, such as "fills in masked words".
+        shipped: the name of a shipped model with the ability.
     """
 
     has: Callable[[Any], bool]
@@ -86,15 +86,15 @@ ABILITIES = {
 
 
 def require(source: str | Path, ability: str) -> Loaded:
-    """A model that can do what a lesson needs; the lesson's first cell calls this with MODEL.
+    """Load a model and check that it has an ability. A lesson's first cell calls this with MODEL.
 
     Args:
-        source: as for `open_model`.
+        source: a model, as for `open_model`.
         ability: one of `ABILITIES`. For "sentence encoder" the model is a `SentenceEncoder`, which
             turns texts into vectors.
 
     Raises:
-        CourseError: the model cannot do it, or there is no such model or ability.
+        CourseError: if the model lacks the ability, or there is no such model or ability.
     """
     if ability not in ABILITIES:
         raise CourseError(f"There is no ability {ability!r}; there are {', '.join(ABILITIES)}.")
@@ -110,7 +110,7 @@ def require(source: str | Path, ability: str) -> Loaded:
 
 
 def _opened(source: str | Path, ability: str) -> Loaded:
-    """The model; an encoder of sentences with its pooling, where that is asked for."""
+    """Open the model. For "sentence encoder" it is a `SentenceEncoder`, if it can be one."""
     if ability != "sentence encoder":
         return open_model(source)
     known = shipped.names() if (shipped.FOLDER / "manifest.json").exists() else []

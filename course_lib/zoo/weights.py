@@ -1,4 +1,4 @@
-"""Tensors of safetensors files, and how they get into a model: all of them or none."""
+"""Find and read safetensors files, and load them into a model: all of the weights or none."""
 
 import re
 import warnings
@@ -44,7 +44,7 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
 
 
 def weight_names(folder: Path) -> set[str]:
-    """The names of a folder's weights, without their numbers."""
+    """The names of a folder's weights, without reading the weights."""
     from safetensors import safe_open
 
     names: set[str] = set()
@@ -81,7 +81,7 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def _listed(index: Path) -> list[str]:
-    """The parts that an index lists."""
+    """The file names that an index lists."""
     try:
         parts = sorted(set(read_json(index)["weight_map"].values()))
         are_names = all(Path(part).name == part for part in parts)
@@ -93,7 +93,10 @@ def _listed(index: Path) -> list[str]:
 
 
 def _numbered(folder: Path) -> list[str]:
-    """The names of all parts, of which those of the folder are some."""
+    """The names of all parts, by the count in the names of those that are there.
+
+    A folder with model-00002-of-00003.safetensors needs three parts.
+    """
     numbers = [PART.fullmatch(file.name) for file in sorted(folder.glob("*.safetensors"))]
     counts = [number[1] for number in numbers if number is not None]
     if not counts:
@@ -103,7 +106,7 @@ def _numbered(folder: Path) -> list[str]:
 
 
 def _no_weights(folder: Path) -> str:
-    """What to do with a folder that has no weights to read."""
+    """The error message for a folder without readable weights."""
     others = sorted(file.name for file in folder.glob("*.safetensors"))
     if others:
         return (
@@ -121,7 +124,7 @@ def _no_weights(folder: Path) -> str:
 
 
 def _warn_of_others(folder: Path, read: list[Path]) -> None:
-    """Name the files of weights that are left aside."""
+    """Warn of weight files that are not read."""
     others = sorted({file.name for file in folder.glob("*.safetensors")} - {f.name for f in read})
     if others:
         rest = " and the other parts" if len(read) > 1 else ""
@@ -134,7 +137,7 @@ def _warn_of_others(folder: Path, read: list[Path]) -> None:
 
 @contextmanager
 def _readable(file: Path) -> Iterator[None]:
-    """What is raised while a file is read becomes a sentence on it."""
+    """Turn errors of reading a file into a `CourseError`."""
     from safetensors import SafetensorError
 
     try:
@@ -147,12 +150,12 @@ def load_strictly(model: nn.Module, weights: Mapping[str, Tensor], source: str) 
     """Load every weight or none.
 
     Args:
-        model: gets the weights.
-        weights: by the names that the model has for them.
-        source: the file or folder, for the message.
+        model: the model to load into.
+        weights: the weights by the model's own names.
+        source: the file or folder, for error messages.
 
     Raises:
-        CourseError: if a weight is missing, too many, of another shape or kind, or not finite.
+        CourseError: if a weight is missing, unknown, of another shape or kind, or not finite.
     """
     places = model.state_dict()
     missing = sorted(places.keys() - weights.keys())
@@ -169,7 +172,7 @@ def load_strictly(model: nn.Module, weights: Mapping[str, Tensor], source: str) 
                 f"{source}: {name} has shape {list(tensor.shape)}, but the configuration says"
                 f" {list(places[name].shape)}."
             )
-        # Booleans and whole numbers stand where ours do, floats where ours do.
+        # A float must not fill an integer or boolean tensor, nor the other way round.
         is_same_kind = places[name].is_floating_point() == tensor.is_floating_point()
         if not is_same_kind or not bool(tensor.isfinite().all()):
             raise CourseError(
@@ -179,7 +182,7 @@ def load_strictly(model: nn.Module, weights: Mapping[str, Tensor], source: str) 
 
 
 def _check_memory(folder: Path, size: int) -> None:
-    """A `CourseError` if there is no room for the files' tensors and for the model's."""
+    """Refuse weights that do not fit into memory twice: as read, and in the model."""
     free = free_bytes()
     if 2 * size > free:
         raise CourseError(
