@@ -96,6 +96,14 @@ def test_the_map_can_be_read_without_its_colours():
         assert f"{lesson.number} {lesson.title}" in repr(shown)
 
 
+def test_the_map_in_lesson_00_has_the_titles_of_today():
+    cell = next(cell for cell in LESSONS[NAMES[0]].cells if "lesson_list()" in cell.source)
+    stored = cell.outputs[0].data["text/plain"]
+    for lesson in COURSE.values():
+        title = f"{lesson.number} {lesson.title} ("
+        assert title in stored, f"make build LESSON={NAMES[0]}"
+
+
 @pytest.mark.parametrize("tint", sorted(set(course_map._TINTS.values())))
 def test_the_maps_text_is_dark_on_light(tint):
     assert contrast(course_map.TINTS[tint], course_map.INK) > 7

@@ -96,6 +96,8 @@ def test_the_index_leads_to_all_lessons(pages):
     index = pages["index.html"]
     for path in lessons()[:2]:
         assert f'<a href="{path.stem}.html">' in index
+    for name in site.DOCS:
+        assert f'<a href="{name}.html">{site.doc_title(name)}</a>' in index
     assert "to come" in index and index.count("<tr") == 1 + len(lessons())
     assert "alt=" in index and "Time and memory" not in index
 

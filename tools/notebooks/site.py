@@ -21,7 +21,14 @@ from tools.notebooks import ROOT, api, page, scrub
 from tools.notebooks.build import read
 from tools.notebooks.navigation import opening
 
-DOCS = ("glossary", "papers", "world", "claims", "teaching")
+# Pages of docs/ that the site has, and what its index says of each
+DOCS = {
+    "glossary": "each term in a sentence",
+    "papers": "each with a line",
+    "world": "the generated town",
+    "claims": "what is tested of the papers, and how",
+    "teaching": "for teachers, from the release to the grades",
+}
 _LINK = re.compile(r"""<a\b([^>]*?)\bhref=(["'])([^"']*)\2([^>]*)>(.*?)</a>""", re.DOTALL)
 _OUTSIDE = re.compile(r"[a-z][a-z+.-]*:|//|#", re.IGNORECASE)
 
@@ -50,11 +57,7 @@ def build(
     new = folder.with_name(f"{folder.name}.new")
     shutil.rmtree(new, ignore_errors=True)
     pages = {f"notebooks/{name}.ipynb": f"{name}.html" for name in notebooks}
-    pages |= {
-        f"docs/{name}.md": f"{name}.html"
-        for name in DOCS
-        if (ROOT / "docs" / f"{name}.md").exists()
-    }
+    pages |= {f"docs/{name}.md": f"{name}.html" for name in docs()}
     pages["README.md"] = "index.html"
     known = course.lessons()
     for name, path in notebooks.items():
@@ -73,10 +76,11 @@ def build(
             body = re.sub(
                 r"<table>.*?</table>", r'<div class="wide">\g<0></div>', body, flags=re.DOTALL
             )
-            title = text.splitlines()[0].lstrip("# ")
             _write(
                 new / name,
-                jinja2.Template(_PAGE).render(title=title, style=STYLE, bar=bar(), body=body),
+                jinja2.Template(_PAGE).render(
+                    title=doc_title(Path(source).stem), style=STYLE, bar=bar(), body=body
+                ),
             )
     if with_api:
         api.build(new / "api")
@@ -103,6 +107,16 @@ def linked(made: str, where: str, pages: dict[str, str]) -> str:
         return f'<a{before}href="{target}{mark}{anchor}"{after}>{text}</a>' if target else text
 
     return _LINK.sub(lead, made)
+
+
+def docs() -> list[str]:
+    """The pages of docs/ that this copy of the course has."""
+    return [name for name in DOCS if (ROOT / "docs" / f"{name}.md").exists()]
+
+
+def doc_title(name: str) -> str:
+    """The heading of a page of docs/."""
+    return (ROOT / "docs" / f"{name}.md").read_text("utf-8").partition("\n")[0].lstrip("# ")
 
 
 def bar() -> str:
@@ -144,6 +158,7 @@ def index(
         ),
         map=png(lesson_map(), 160),
         rows=rows,
+        docs=[(f"{name}.html", doc_title(name), DOCS[name]) for name in docs()],
         measured=bool(entries),
         api=f"api/{api.FIRST}" if with_api else "",
         scale=f" at SCALE={given['SCALE']}, SEED={given['SEED']}" if given.get("SCALE") else "",
