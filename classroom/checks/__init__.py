@@ -3,7 +3,12 @@ mistake.
 
 Each is an `Exercise`, declared in `classroom/lessons/<name>/exercises.py`; calling it returns a
 `CheckResult`, true if the answer is right. Nobody lists them: the first question for a name imports
-the exercises of all lessons, and `dir(checks)` has their names."""
+the exercises of all lessons, and `dir(checks)` has their names.
+
+    exercise.py   how an exercise is declared
+    base.py       how a check decides and what it says
+    homework.py   the checks of the homework
+"""
 
 from functools import cache
 from importlib import import_module

@@ -2,6 +2,19 @@
 
 Figures are pure functions that return a matplotlib Figure; `show(figure, caption=..., alt=...)`
 puts one under the cell. Tables return an `Html` that shows itself as the last expression of a cell.
+
+    charts.py       curves, bars, points
+    maps.py         matrices: attention weights, masks, confusions
+    drawings.py     token boxes, BERT's inputs and heads, blocks and stacks
+    models.py       whole models, drawn from their configuration
+    trees.py        searches for the next words, beam search
+    parse.py        arcs over a sentence
+    course_map.py   the lessons and what builds on what; ten years of models
+    tables.py       tables of rows, papers' figures beside ours
+    live.py         a training watched as it runs
+    display.py      puts a figure or HTML under a cell
+    labels.py       labels moved until none covers another
+    style.py        colours and type of every figure
 """
 # ruff: noqa: F401  the names are the package's
 

@@ -22,4 +22,5 @@ The way of a submission, step by step:
 `run.py` goes through a folder, `command.py` is the command line, `release.py` makes what students
 get from a master (`assignment.py`, `task.py`; `guesses.py` is what a test must not give points
 for). What a box may not ask of Linux stands in `syscalls.py`, what it holds counts `memory.py`.
+`wire.py` has the messages between grader and box, `tables.py` reads and writes tables.
 """

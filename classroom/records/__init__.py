@@ -7,6 +7,15 @@ records.live("gelu-converges", {...}) # what a lesson's own run says under the s
 records.beside("bert-size", {...})    # chosen ones, as a lesson shows them
 records.recorded("bert-size", "...")  # one of them, with its interval
 records.public_table(records.public_records())  # public tasks, as far as they are recorded
+
+Its files:
+
+    ledger.py    the claims of the lessons
+    rules.py     the rule of a claim, applied to figures
+    record.py    the record of a claim
+    figures.py   a measured quantity with its interval
+    report.py    a record as a sentence and a table; all of them as a report
+    public.py    results on public tasks
 """
 # ruff: noqa: F401  the names are the package's
 

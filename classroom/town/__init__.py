@@ -9,7 +9,23 @@
 The words and sentences are tables in data/world; a course can bring its own copy,
 `World(folder="my_world")`, and docs/world.md says how to add a word, a sentence or a task. Shipped
 checkpoints have learned this town: a change of a table that documents draw from belongs with `make
-checkpoints`. Tables of tasks are free."""
+checkpoints`. Tables of tasks are free.
+
+Its files:
+
+    lexicon.py     the words, with their forms
+    grammar.py     templates of sentences
+    parses.py      their gold parses
+    facts.py       who does what
+    documents.py   documents made of facts
+    primer.py      pages that repeat a few facts
+    probes.py      the copy probe and the evidence probe
+    searches.py    passages and queries
+    tasks/         labelled examples
+    rows.py        rows in the forms that `course_lib.analysis` reads
+    templates.py   wordings of the tasks for a language model
+    source.py      the town as a source of `course_lib.data`
+"""
 
 import inspect
 import random

@@ -1,6 +1,17 @@
 """Interactive pictures of the lessons: HTML and JavaScript that work without a kernel or a network.
 
 Each function returns an `Html` that shows itself as the last expression of a cell.
+
+    attention.py     where a head looks
+    beam.py          a beam search, step by step
+    calculators.py   what a model costs to train and to hold
+    games.py         quizzes, words to fill in or to find
+    player.py        frames with back and next
+    playground.py    a GPT that runs in the page
+    search.py        a search engine that runs in the page
+    vectors.py       words and their neighbours; a query and a key, rotated
+    report_card.py   every claim with its verdict
+    card.py          what all widgets are made of
 """
 # ruff: noqa: F401  the names are the package's
 

@@ -15,6 +15,7 @@ Both give a `datasets.Dataset`. Then documents or tasks become batches.
     columns.py          from a record of a file to a row in the course's columns
 
     tokenizers.py       text to token ids and back
+    tokenizer_settings.py   what stands beside tokenizer.json
     token_store.py      a corpus as token ids, in memory or in files
     batch_plans.py      which rows make up the batch of each step
     batches.py          batches of stored documents, for pretraining

@@ -8,7 +8,13 @@ A new family needs one file, and one more entry here. ELMo, static word vectors,
 baselines are not in the list, because they are no Transformers.
 
     transformer.py     the Transformer of 2017, with which the others are compared
-    bert.py, ...       one file for each family; encoder_heads.py is shared by BERT's relatives
+    bert.py            BERT; its relatives are roberta.py, distilbert.py, albert.py, electra.py,
+                       deberta.py and modernbert.py, and encoder_heads.py is shared by them
+    gpt.py             GPT-1, GPT-2 and GPT-3
+    bart.py, t5.py     encoder-decoder models
+    sentence.py        Sentence-BERT
+    lstm.py            an LSTM that reads a text; lstm_seq2seq.py is the encoder-decoder
+    baselines.py       BiLSTMs over word vectors
     family.py          the class `Family`, which these files fill in
     fields.py          public config.json <-> our configuration; its tables are in fields.toml
     config_json.py     refuses a config.json with an entry that we do not know

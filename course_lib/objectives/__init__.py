@@ -1,14 +1,14 @@
 """Pretraining objectives: what is hidden from a model, and the loss of its predictions.
 
-    registry         one entry for each objective: its corruption, its loss, under one name
-    masking          which tokens BERT, RoBERTa, SpanBERT and ALBERT hide
-    replacing        ELECTRA's tokens that a generator made up
-    denoising        BART's five noises; T5's spans behind sentinels; a text cut in two
-    input_formats    next-sentence pairs, and the four ways in which RoBERTa fills a row
-    collate          rows as tensors, and the corruptions for padded batches
-    losses           the losses of a model's predictions
-    distillation     losses that compare a student with its teacher
-    draws            what the corruptions share: the generator, spans, tokens that are never touched
+    registry.py         one entry for each objective: its corruption, its loss, under one name
+    masking.py          which tokens BERT, RoBERTa, SpanBERT and ALBERT hide
+    replacing.py        ELECTRA's tokens that a generator made up
+    denoising.py        BART's five noises; T5's spans behind sentinels; a text cut in two
+    input_formats.py    next-sentence pairs, and the four ways in which RoBERTa fills a row
+    collate.py          rows as tensors, and the corruptions for padded batches
+    losses.py           the losses of a model's predictions
+    distillation.py     losses that compare a student with its teacher
+    draws.py            what the corruptions share: the generator, spans, tokens never touched
 
 Pure functions: the input stays as it was, and every draw comes from the `torch.Generator` passed
 in, so the same generator state gives the same corruption. Letters: B batch, T positions.

@@ -11,6 +11,20 @@
 Each freezes the model, adds its weights and returns what to train: `finetune(body, task, tokenizer,
 peft=peft.lora)`. A new method is a file; where the library `peft` has it too, it has an entry in
 `folders.LAYOUTS`.
+
+Its files:
+
+    lora.py             LoRA and DoRA
+    adapters.py         adapters
+    prefix.py           prefix tuning
+    prompt.py           prompt tuning; front.py has what it shares with prefix tuning
+    bitfit.py           BitFit
+    quantise.py         a model whose Linears are kept in NF4; nf4.py is that format
+    inject.py           finds Linears by a pattern and replaces them
+    weights.py          the trained weights in one file
+    count.py            parameters and bytes that a training needs
+    folders.py          folders of the library `peft`, in and out
+    layout.py           what a method tells folders.py: lora_layout.py, front_layout.py
 """
 
 from course_lib.peft.adapters import adapters

@@ -8,6 +8,14 @@ The ways to load one:
     zoo.load_sentence("path/to/folder")         an encoder of texts (sentence_folders.py)
     zoo.public("minilm")                        a public model by its short name (public_model.py)
     zoo.require("...", "masked words")          a model with an ability (abilities.py)
+
+Its other files:
+
+    kinds.py                the classes of models that a shipped checkpoint may hold
+    fetching.py             fetches a public model once
+    weights.py              tensors of safetensors files, and how they get into a model
+    public_weights.py       from the weights of a public folder to those that a model needs
+    generation_config.py    the settings of a folder that our `generate` lacks
 """
 
 from course_lib.zoo import shipped

@@ -1,4 +1,14 @@
-"""The world's tasks, by name. A new task is a subclass of `TownTask` and a line here."""
+"""The world's tasks, by name. A new task is a subclass of `TownTask` and a line here.
+
+base.py          what a task is
+labels.py        labels of a text or of its words
+pairs.py         two texts: entailment, paraphrase, similarity
+choices.py       which ending, which referent, which word
+reading.py       questions about a story, summaries
+scenes.py        facts of one genre, said and asked
+translation.py   into an invented language
+prompted.py      what a prompt asks of a language model
+"""
 
 from classroom.town.tasks.base import TownTask
 from classroom.town.tasks.choices import Analogies, Continuation, Pronouns
