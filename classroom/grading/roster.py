@@ -1,6 +1,8 @@
 """The list of a course's students, as Canvas or Moodle exports it, and the table that it imports.
 
-Which columns each platform has stands in assets/platforms.toml.
+Which columns each platform has stands in assets/platforms.toml. Those that one platform alone has,
+in a grading worksheet of Moodle ("Identifier", "Grade", "Maximum Grade") and in Canvas's row of
+points ("Points Possible"), are named here and in hand_ins.py, where they are read.
 """
 
 import re

@@ -1,10 +1,9 @@
 """The model for a task: a copy of a body, and the head of this kind of task on it."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol, cast, runtime_checkable
 
-import torch
 from torch import nn
 
 from course_lib import families
@@ -12,6 +11,7 @@ from course_lib.errors import CourseError
 from course_lib.families.weight_tables import convert_back
 from course_lib.model import heads
 from course_lib.model.config import Kind, Pool, with_dropout
+from course_lib.model.resize import copy_weights, with_vocabulary
 from course_lib.model.transformer import Transformer
 from course_lib.training.finetune_config import FinetuneConfig
 from course_lib.training.task_data import TaskData
@@ -165,18 +165,13 @@ def _copy(
     Its table has a row for each of the `tokens`, a decoder's marks (`inputs.with_marks`) among
     them.
     """
-    config = stack.config
+    rows = max(tokens, stack.config.embed.vocab)
+    config = with_vocabulary(stack.config, rows)
     if dropout is not None:
         config = with_dropout(config, dropout)
-    rows = max(tokens, config.embed.vocab)
-    config = replace(config, embed=replace(config.embed, vocab=rows))
     body = Transformer(config)
     if pretrained:
-        state = {name: value.detach().float().clone() for name, value in stack.state_dict().items()}
-        table = "embed.tokens.weight"
-        fresh = body.state_dict()[table][stack.config.embed.vocab :]
-        state[table] = torch.cat([state[table], fresh.to(state[table].device)])
-        body.load_state_dict(state)
+        copy_weights(stack, body)
     return body
 
 
