@@ -4,6 +4,7 @@ The commands stand in `course_lib/commands`. An error is one line, and the exit 
 """
 
 import errno
+import io
 import os
 import sys
 import warnings
@@ -67,6 +68,10 @@ def _show_warning(show: Callable[..., None], message: Warning, *place: Any) -> N
 def main() -> None:
     """The command line. A `CourseError` becomes one line on stderr and exit code 1."""
     warnings.showwarning = partial(_show_warning, warnings.showwarning)
+    for stream in (sys.stdout, sys.stderr):
+        # A name that the terminal's encoding lacks is shown as \xeb; it must not end the command.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         _check_folder()
         add_commands()

@@ -258,11 +258,12 @@ def _open_lock(path: Path, wait: bool) -> IO[str]:
                 return file
         except BlockingIOError:
             file.seek(0)
-            owner = file.read() or "of another name"
+            number = file.read()  # still empty if the other process has just begun
             file.close()
+            owner = f"Process {number}" if number else "Another process"
             raise CourseError(
-                f"Process {owner} is writing in {path.parent}: wait for its end, stop it, or name"
-                " another folder."
+                f"{owner} is writing in {path.parent}: wait for its end, stop it, or name another"
+                " folder."
             ) from None
         except FileNotFoundError:
             pass

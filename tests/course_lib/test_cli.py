@@ -401,3 +401,13 @@ def test_a_current_folder_that_is_gone_is_one_line(call, tmp_path, monkeypatch):
     tmp_path.rmdir()
     code, _, err = call("info", "gpt-nano")
     assert (code, err) == (1, "error: The current folder is no longer there; go to another one.\n")
+
+
+def test_a_name_that_the_terminal_cannot_write_does_not_end_a_command(tmp_path):
+    path = tmp_path / "Zo\xeb.csv"
+    path.write_text("no table of ours\n", "utf-8")
+    env = os.environ | {"PYTHONIOENCODING": "ascii"}
+    command = [sys.executable, "-m", "course_lib", "info", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+    assert "Traceback" not in done.stderr
+    assert "Zo\\xeb" in done.stderr
