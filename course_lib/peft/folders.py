@@ -25,6 +25,7 @@ from course_lib.peft.weights import read_tensors, write_tensors
 
 CONFIG = "adapter_config.json"
 WEIGHTS = "adapter_model.safetensors"
+PICKLE = "adapter_model.bin"  # what `peft` wrote until 2023
 KNOWN = KnownFields(Path(__file__).with_name("adapter_config.toml"))
 LAYOUTS: dict[str, Layout] = {  # by the library's name for the method
     "LORA": LORA,
@@ -60,9 +61,15 @@ def load_pretrained(
         architecture: the base's: "GPT2LMHeadModel".
 
     Raises:
-        CourseError: if the folder does not fit the model, or says what the course has not.
+        CourseError: if the folder does not fit the model, or says what the course has not; or if
+            the model has an adapter already.
     """
     folder = Path(folder)
+    if any(layout.is_in(model) for layout in LAYOUTS.values()):
+        raise CourseError(
+            "The model has an adapter already. Merge the first one (peft.merge) if it is LoRA or"
+            " DoRA; otherwise load the base again."
+        )
     config = Config(read_json(folder / CONFIG))
     public = _public(model, model_type, architecture)
     method = str(config.get("peft_type"))
@@ -173,7 +180,17 @@ def _public(model: nn.Module, model_type: str, architecture: str) -> _Public:
 
 
 def _public_weights(folder: Path, layout: Layout, public: _Public) -> dict[str, Tensor]:
-    """A folder's tensors by their public names, each weight once."""
+    """A folder's tensors by their public names, each weight once.
+
+    Raises:
+        CourseError: if the file cannot be read, or is a pickle.
+    """
+    if (folder / PICKLE).is_file() and not (folder / WEIGHTS).is_file():
+        raise CourseError(
+            f"{folder} has its weights in {PICKLE} only. That is a pickle, which may run code when"
+            " it is read, so the course does not read it. If you trust it, load the adapter once"
+            " in `peft` (PeftModel.from_pretrained), and save it (save_pretrained)."
+        )
     weights: dict[str, Tensor] = {}
     for name, tensor in read_tensors(folder / WEIGHTS).items():
         # The biases of a module that is written whole stand here again: the base's and its own.

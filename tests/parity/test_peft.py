@@ -6,7 +6,7 @@ import peft as public
 import pytest
 import torch
 import transformers
-from safetensors.torch import save
+from safetensors.torch import load_file, save
 
 from course_lib import peft, zoo
 from course_lib.errors import CourseError
@@ -294,6 +294,36 @@ def test_foreign_adapters_are_refused(tmp_path):
     change(tmp_path / "prompt", peft_type="IA3")
     (tmp_path / "prompt" / "adapter_model.safetensors").write_bytes(save({}))
     refused("prompt", "holds IA3; the course reads LORA")
+
+
+@pytest.mark.parametrize("case", ["bert lora", "gpt2 prefix"])
+def test_a_second_adapter_is_refused_until_the_first_is_merged(case, trained, tmp_path):
+    _, ours, what = trained(*CASES[case])
+    before = list(ours.state_dict())
+    with pytest.raises(CourseError, match=r"has an adapter already\. Merge the first one .* again"):
+        peft.load_pretrained(ours, tmp_path / "theirs", **what)
+    assert list(ours.state_dict()) == before
+    if "lora" in case:
+        peft.merge(ours)
+        peft.load_pretrained(ours, tmp_path / "theirs", **what)
+        assert list(ours.state_dict()) == before
+
+
+def test_a_pickled_adapter_is_not_read(trained, tmp_path):
+    _, _, what = trained(*CASES["bert lora"])
+    weights = tmp_path / "theirs" / "adapter_model.safetensors"
+    torch.save(load_file(weights), weights.with_suffix(".bin"))
+    ours = zoo.load_pretrained(tmp_path / "base", classes=3)
+    peft.load_pretrained(ours, tmp_path / "theirs", **what)  # the pickle beside it is no matter
+
+    weights.unlink()
+    ours = zoo.load_pretrained(tmp_path / "base", classes=3)
+    with pytest.raises(CourseError, match=r"adapter_model\.bin only.* does not read it"):
+        peft.load_pretrained(ours, tmp_path / "theirs", **what)
+    # What the message advises helps.
+    by_theirs = public.PeftModel.from_pretrained(base(what["architecture"]), tmp_path / "theirs")
+    by_theirs.save_pretrained(tmp_path / "new")
+    peft.load_pretrained(ours, tmp_path / "new", **what)
 
 
 def test_what_the_library_cannot_say_is_not_written(tmp_path):
