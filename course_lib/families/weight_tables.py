@@ -146,8 +146,8 @@ def _check_unknown(weights: Mapping[str, Tensor], rows: Mapping[str, Converted])
     unknown = sorted(weights.keys() - rows.keys())
     if unknown:
         raise CourseError(
-            f"The checkpoint holds {unknown[0]}, for which there is no rule; is it of another"
-            " model?"
+            f"The checkpoint holds {' and '.join(unknown[:2])}, for which there is no rule. It is"
+            " of another model, or its names are not those of transformers; convert it first."
         )
 
 

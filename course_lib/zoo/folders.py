@@ -83,6 +83,9 @@ def load_pretrained(
     table = family.whole_table(name, model)
     weights = public_weights.without_extra(stored, table, model, family, str(folder))
     absent = public_weights.absent_head(weights, table, model)
+    # A body that does not fit is refused first: then no other class would help.
+    new = public_weights.new_head(absent, table, model)
+    converted = convert(weights | new, table, model)
     if absent and architecture is None:
         raise CourseError(
             f"{folder}: the files lack the head of a {name} ({public_weights.some(absent)}); its"
@@ -90,8 +93,8 @@ def load_pretrained(
             f'"{fitting(family, weights)[0]}", or for a new head, as architecture="{name}".'
         )
     if absent:
-        weights |= public_weights.new_head(absent, table, model, str(folder))
-    load_strictly(model, convert(weights, table, model), str(folder))
+        public_weights.warn_of_new(absent, str(folder))
+    load_strictly(model, converted, str(folder))
     if isinstance(model, heads.Classifier | heads.TokenClassifier) and "classes" not in build:
         model.class_names = _class_names(values)
     kept: Any = model

@@ -253,16 +253,20 @@ def absent_head(weights: Mapping[str, Tensor], table: Table, model: nn.Module) -
     return list(absent.values())
 
 
-def new_head(absent: list[str], table: Table, model: nn.Module, source: str) -> dict[str, Tensor]:
-    """The model's own weights, which are random, for what a file lacks. A warning names them."""
+def new_head(absent: list[str], table: Table, model: nn.Module) -> dict[str, Tensor]:
+    """The model's own weights, which are random, for what a file lacks."""
     rows = written_out(table, model)
     own = model.state_dict()
     weights = {}
     for public in absent:
         joined = torch.cat([own[ours] for ours in rows[public].ours])
         weights[public] = rows[public].to_public(joined)
-    _warn(f"{source}: {some(absent)} new and random; train the model before you ask it.")
     return weights
+
+
+def warn_of_new(absent: list[str], source: str) -> None:
+    """Warn of weights that a file lacks, and that are random now."""
+    _warn(f"{source}: {some(absent)} new and random; train the model before you ask it.")
 
 
 def some(names: Sequence[str]) -> str:

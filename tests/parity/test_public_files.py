@@ -152,6 +152,39 @@ def test_a_head_that_is_missing_is_new_only_if_it_is_asked_for(tmp_path):
     assert isinstance(zoo.open_model(tmp_path).model, heads.Pooled)
 
 
+def test_a_class_is_advised_only_where_its_body_is_there(tmp_path):
+    """NVIDIA's BERT calls two of its Linears dense_act, one in the body and one in the head."""
+    public("BertForMaskedLM", tmp_path)
+    files = load_file(tmp_path / "model.safetensors")
+    renamed = {
+        name.replace("transform.dense.", "transform.dense_act."): files[name] for name in files
+    }
+    change_weights(tmp_path, lambda w: renamed)
+    with (
+        pytest.warns(CourseWarning),
+        pytest.raises(CourseError, match='as architecture="BertModel"'),
+    ):
+        zoo.load_pretrained(tmp_path)
+    with pytest.warns(CourseWarning, match="left out"):
+        zoo.load_pretrained(tmp_path, architecture="BertModel")
+
+    both = {
+        name.replace("intermediate.dense.", "intermediate.dense_act."): weight
+        for name, weight in renamed.items()
+    }
+    change_weights(tmp_path, lambda w: both)
+    with pytest.warns(CourseWarning), pytest.raises(CourseError) as refusal:
+        zoo.load_pretrained(tmp_path)
+    message = str(refusal.value)
+    assert "dense_act.bias and " in message and "not those of transformers" in message
+    assert "architecture" not in message
+
+    without = {name: weight for name, weight in renamed.items() if ".layer.0.output." not in name}
+    change_weights(tmp_path, lambda w: without)
+    with pytest.warns(CourseWarning), pytest.raises(CourseError, match="lacks 4 weights"):
+        zoo.load_pretrained(tmp_path)
+
+
 @pytest.mark.parametrize(("model_type", "name"), BODIES)
 def test_a_body_may_lack_its_pooler(model_type, name, tmp_path):
     theirs = public(name, tmp_path, model_type)
