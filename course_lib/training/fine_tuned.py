@@ -20,11 +20,19 @@ from course_lib.data.columns import Row
 from course_lib.data.inputs import EncodedRow, Frame, in_order, warn_of_cut
 from course_lib.errors import CourseError
 from course_lib.files import read_json
+from course_lib.model import heads
 from course_lib.model.config import Kind
 from course_lib.model.modes import evaluating
 from course_lib.training import spans
 from course_lib.training.finetune_config import CONFIG_FILE
-from course_lib.training.task_model import KINDS
+
+# The kind of task that a head is for.
+KIND_OF: dict[type[nn.Module], Kind] = {
+    heads.Classifier: "single",  # or "pair", which has the same head
+    heads.TokenClassifier: "tagging",
+    heads.MultipleChoice: "choice",
+    heads.QuestionAnswering: "span",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +63,7 @@ def load(source: str | Path) -> FineTuned:
     hub.
     """
     model, tokenizer, _ = zoo.open_model(source)
-    kind = KINDS.get(type(model))
+    kind = KIND_OF.get(type(model))
     if kind is None:
         raise CourseError(
             f"{source} is not fine-tuned: a {type(model).__name__} has no head for a task's"

@@ -1,13 +1,16 @@
-"""The model for a task: a copy of a body, and the head of this kind of task on it."""
+"""The model for a task: a copy of a pretrained body, and a new head for this kind of task.
+
+`build` makes it. The body is the Transformer under the head; a head's attribute `stack` holds it.
+"""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Protocol, cast, runtime_checkable
 
 from torch import nn
 
 from course_lib import families
 from course_lib.errors import CourseError
+from course_lib.families.family import Family
 from course_lib.families.weight_tables import convert_back
 from course_lib.model import heads
 from course_lib.model.config import Kind, Pool, with_dropout
@@ -16,12 +19,13 @@ from course_lib.model.transformer import Transformer
 from course_lib.training.finetune_config import FinetuneConfig
 from course_lib.training.task_data import TaskData
 
+# body -> the body with new weights in it or on top of it; it is called and configured as before.
 Wrap = Callable[[Transformer], nn.Module]
 
 
 @runtime_checkable
 class TaskBody(Protocol):
-    """A body that makes its own model for a task (`families.baselines.Words`)."""
+    """A body that builds its own model for a task, such as `families.baselines.Words`."""
 
     config: Any
 
@@ -37,8 +41,81 @@ class TaskBody(Protocol):
         """The model for one task, on a copy of the body."""
 
 
+def build(
+    model: nn.Module,
+    data: TaskData,
+    config: FinetuneConfig,
+    peft: Wrap | None,
+    on_top: Wrap | None,
+) -> nn.Module:
+    """Build the model that is fine-tuned: a copy of the body, and a new head for the task.
+
+    Args:
+        model: a Transformer, a model with a Transformer in its `stack`, or a `TaskBody`. It stays
+            as it is.
+        data: the encoded task.
+        config: the settings of the fine-tuning.
+        peft: adds a few new weights to the body; only they and the head are trained (`peft.lora`).
+        on_top: puts further layers between the body and the head, such as a BiLSTM.
+
+    Raises:
+        CourseError: `model` has no Transformer; or the result is to be saved (`config.out`), and no
+            public class has this head, its pooling and these weights.
+    """
+    original = body_of(model)
+    kind = data.frame.kind
+    if isinstance(original, TaskBody):  # no Transformer, so none of the steps below fits it
+        return original.for_task(
+            kind,
+            data.frame.classes,
+            pretrained=config.pretrained,
+            frozen=config.frozen,
+            dropout=config.dropout,
+        )
+
+    # 1. Copy the body.
+    body = _copy(original, data.frame.tokenizer.vocab.size, config)
+
+    # 2. Adapt it.
+    if peft is not None:
+        body = cast(Transformer, peft(body))
+    top = body
+    if on_top is not None:
+        top = cast(Transformer, on_top(body))
+
+    # 3. Add the head.
+    is_causal = original.config.causal
+    head = _new_head(
+        top,
+        kind,
+        classes=data.frame.classes or 1,  # without classes the only output is a score
+        # In a causal model only the last token has seen the whole text.
+        pool=config.pool or ("last" if is_causal else "first"),
+        # transformers' GPT classifiers have no bias, so one that is saved must not have one either.
+        bias=config.out is None or not is_causal,
+    )
+    head.multi_label = data.frame.multi_label
+
+    # 4. Initialise the head. All its weights are random, except a pretrained pooler (BERT's).
+    if config.pretrained:
+        _copy_pooler(model, head)
+    if config.out is not None:
+        _match_public_class(head)
+        check_can_be_saved(head)  # before the training, which would be lost
+
+    # 5. Freeze the body. `peft` and `frozen` exclude each other (finetune.py), so no weight that
+    #    `peft` added is frozen here. The layers of `on_top` are trained, as the head is.
+    if config.frozen:
+        body.requires_grad_(False)
+    return head
+
+
 def body_of(model: nn.Module) -> Any:
-    """What is tuned of a model: the Transformer that it is or owns, or the body itself."""
+    """The part of a model that fine-tuning copies: a Transformer, or a `TaskBody`.
+
+    Raises:
+        CourseError: the model neither is a Transformer nor has one.
+    """
     if isinstance(model, TaskBody | Transformer):
         return model
     body = getattr(model, "stack", None)
@@ -50,149 +127,83 @@ def body_of(model: nn.Module) -> Any:
     return body
 
 
-@dataclass(frozen=True)
-class HeadOptions:
-    """The settings of a new head.
-
-    Attributes:
-        classes: the number of classes; 1 for a score.
-        pool: which token's vector a classifier reads.
-        bias: whether a classifier's last layer has a bias.
-    """
-
-    classes: int
-    pool: Pool
-    bias: bool
-
-
-def _classifier(body: Transformer, options: HeadOptions) -> nn.Module:
-    return heads.Classifier(body, classes=options.classes, pool=options.pool, bias=options.bias)
-
-
-def _token_classifier(body: Transformer, options: HeadOptions) -> nn.Module:
-    return heads.TokenClassifier(body, classes=options.classes)
-
-
-def _multiple_choice(body: Transformer, options: HeadOptions) -> nn.Module:
-    return heads.MultipleChoice(body, pool=options.pool)
-
-
-def _question_answering(body: Transformer, options: HeadOptions) -> nn.Module:
-    return heads.QuestionAnswering(body)
-
-
-# How the head of each kind of task is made, and which kind of task a head is for.
-HEADS: dict[Kind, Callable[[Transformer, HeadOptions], nn.Module]] = {
-    "single": _classifier,
-    "pair": _classifier,
-    "tagging": _token_classifier,
-    "choice": _multiple_choice,
-    "span": _question_answering,
-}
-KINDS: dict[type[nn.Module], Kind] = {
-    heads.Classifier: "single",  # or "pair", which has the same head
-    heads.TokenClassifier: "tagging",
-    heads.MultipleChoice: "choice",
-    heads.QuestionAnswering: "span",
-}
-
-
-def build(
-    model: nn.Module,
-    data: TaskData,
-    config: FinetuneConfig,
-    peft: Wrap | None,
-    on_top: Wrap | None,
-) -> nn.Module:
-    """The model that is trained: a copy of the body, and the task's head.
+def _copy(original: Transformer, vocabulary: int, config: FinetuneConfig) -> Transformer:
+    """A copy of a body in float32. It shares no weights with the original.
 
     Args:
-        model: what the caller gave.
-        data: the task.
-        config: of the fine-tuning.
-        peft: wraps the body, whose weights then stay as they are.
-        on_top: wraps the body once more, under the head.
+        original: the body; it stays as it is.
+        vocabulary: number of tokens of the task's tokenizer. A decoder's tokenizer has three new
+            special tokens (`inputs.with_marks`). Their rows in the token table are random.
+        config: gives the dropout. Without `pretrained`, all weights of the copy are random.
     """
-    kind = data.frame.kind
-    body = body_of(model)
-    if isinstance(body, TaskBody):
-        return body.for_task(
-            kind,
-            data.frame.classes,
-            pretrained=config.pretrained,
-            frozen=config.frozen,
-            dropout=config.dropout,
-        )
-
-    is_causal = body.config.causal
-    tokens = data.frame.tokenizer.vocab.size
-    body = _copy(body, tokens, pretrained=config.pretrained, dropout=config.dropout)
-    if peft is not None:
-        body = cast(Transformer, peft(body))
-    under_head = body if on_top is None else cast(Transformer, on_top(body))
-    head = HeadOptions(
-        classes=data.frame.classes or 1,
-        pool=config.pool or ("last" if is_causal else "first"),
-        bias=config.out is None or not is_causal,
-    )
-    tuned = HEADS[kind](under_head, head)
-    tuned.multi_label = data.frame.multi_label  # type: ignore[assignment]
-
+    # A token table may have more rows than the tokenizer has tokens; it never loses one.
+    rows = max(vocabulary, original.config.embed.vocab)
+    body_config = with_vocabulary(original.config, rows)
+    if config.dropout is not None:
+        body_config = with_dropout(body_config, config.dropout)
+    body = Transformer(body_config)
     if config.pretrained:
-        _copy_pooler(model, tuned)
-    if config.frozen:
-        body.requires_grad_(False)
-    if config.out is not None:
-        _fit_public_class(tuned)
-    return tuned
-
-
-def _copy_pooler(model: nn.Module, tuned: nn.Module) -> None:
-    """Let a classifier begin with the model's own pooler, if both have one (BERT's)."""
-    pooler: Any = getattr(model, "pooler", None)
-    if pooler is None or not isinstance(tuned, heads.Classifier) or tuned.pool != "first":
-        return
-    own_pooler: Any = tuned.pooler
-    own_pooler.load_state_dict(pooler.state_dict())
-    own_pooler.activation = pooler.activation
-
-
-def _copy(
-    stack: Transformer, tokens: int, *, pretrained: bool, dropout: float | None
-) -> Transformer:
-    """The same model apart from the original.
-
-    Its table has a row for each of the `tokens`, a decoder's marks (`inputs.with_marks`) among
-    them.
-    """
-    rows = max(tokens, stack.config.embed.vocab)
-    config = with_vocabulary(stack.config, rows)
-    if dropout is not None:
-        config = with_dropout(config, dropout)
-    body = Transformer(config)
-    if pretrained:
-        copy_weights(stack, body)
+        copy_weights(original, body)
     return body
 
 
-def _fit_public_class(model: nn.Module) -> None:
-    """Make the head that of the public class it will be saved as.
+def _new_head(body: Transformer, kind: Kind, classes: int, pool: Pool, bias: bool) -> heads.Head:
+    """A new head for this kind of task, on a body; it draws random weights."""
+    match kind:
+        case "single" | "pair":
+            return heads.Classifier(body, classes=classes, pool=pool, bias=bias)
+        case "tagging":
+            return heads.TokenClassifier(body, classes=classes)
+        case "choice":
+            return heads.MultipleChoice(body, pool=pool)
+        case "span":
+            return heads.QuestionAnswering(body)
+
+
+def _copy_pooler(model: nn.Module, head: heads.Head) -> None:
+    """Copy a pretrained pooler into a classifier, if both models have one (BERT)."""
+    pooler: Any = getattr(model, "pooler", None)
+    if pooler is None or not isinstance(head, heads.Classifier) or head.pooler is None:
+        return
+    head.pooler.load_state_dict(pooler.state_dict())
+    head.pooler.activation = pooler.activation
+
+
+def _match_public_class(head: heads.Head) -> None:
+    """Give a new head the layers of the public class that it will be saved as.
 
     Raises:
-        CourseError: if there is no public class for this model, or it pools in another way. It is
-            known before any training.
+        CourseError: no public class has this head and configuration, or its pooling differs.
     """
-    family = families.family_of(model)
-    name = families.public_class(model, family) or ""
-    families.check_pool(model, family.architectures[name])
-    options = family.architectures[name].options(cast(Any, model).stack, {})
-    # ELECTRA's, DistilBERT's and ModernBERT's classes have a pooler of their own.
+    family, name = _public_class(head)
+    families.check_pool(head, family.architectures[name])
+    options = family.architectures[name].options(head.stack, {})
+    # The poolers of ELECTRA, DistilBERT and ModernBERT differ from BERT's.
     public_pooler = options.get("pooler")
-    own_pooler: Any = getattr(model, "pooler", None)
-    if public_pooler is not None and own_pooler is not None:
-        own_pooler.activation = public_pooler.activation
-        own_pooler.norm = public_pooler.norm
-    # ModernBERT's have one more layer on every token.
+    if public_pooler is not None and isinstance(head, heads.Classifier) and head.pooler is not None:
+        head.pooler.activation = public_pooler.activation
+        head.pooler.norm = public_pooler.norm
+    # ModernBERT has one more layer before the outputs for each token.
     if "transform" in options:
-        model.transform = options["transform"]
+        head.transform = options["transform"]
+
+
+def check_can_be_saved(model: nn.Module) -> None:
+    """Refuse a model that cannot be saved: convert its weights as for a file, but write nothing.
+
+    Raises:
+        CourseError: no public class has exactly these weights.
+    """
+    family, name = _public_class(model)
     convert_back(model.state_dict(), family.whole_table(name, model), model)
+
+
+def _public_class(model: nn.Module) -> tuple[Family, str]:
+    """The family that a model is saved in, and the name of its class in transformers."""
+    family = families.family_of(model)
+    name = families.public_class(model, family)
+    if name is None:
+        raise CourseError(
+            f"The family {family.name} has no public class for a {type(model).__name__}."
+        )
+    return family, name
