@@ -182,9 +182,7 @@ def explain(error: BaseException, name: Name, kind: Literal["model", "dataset"])
     Returns:
         The error to raise instead.
     """
-    subject = f"The {kind} {name.place!r}"
-    if name.revision:
-        subject += f" at revision {name.revision!r}"
+    subject = _subject(name, kind)
 
     # The messages and class names of the error and of all its causes
     texts: set[str] = set()
@@ -202,6 +200,19 @@ def explain(error: BaseException, name: Name, kind: Literal["model", "dataset"])
             return CourseError(f"{subject} {meaning}")
     reason = " ".join(str(error).split())[:400].rstrip(".")
     return CourseError(f"{subject} could not be loaded: {reason or type(error).__name__}.")
+
+
+def absent(name: Name, kind: Literal["model", "dataset"]) -> CourseError:
+    """The error to raise if the hub does not answer and the cache lacks this revision."""
+    return CourseError(f"{_subject(name, kind)} {ABSENT}")
+
+
+def _subject(name: Name, kind: str) -> str:
+    """The beginning of a message: "The dataset 'glue' at revision 'main'"."""
+    subject = f"The {kind} {name.place!r}"
+    if name.revision:
+        subject += f" at revision {name.revision!r}"
+    return subject
 
 
 @contextmanager

@@ -8,7 +8,14 @@ from typing import Any
 
 from course_lib.data import folders, formats
 from course_lib.data.columns import Mapped, Placed, Record, Row
-from course_lib.data.sources import TEXTS, AnyDataset, as_dataset, generated, open_source, sample
+from course_lib.data.sources import (
+    TEXTS,
+    AnyDataset,
+    as_dataset,
+    installed_source,
+    open_source,
+    sample,
+)
 from course_lib.errors import CourseError
 
 # A source of a few books would give a few enormous rows, so we cut its texts into documents. We cut
@@ -49,12 +56,12 @@ def corpus(
         CourseError: the source cannot be read, or which column is the text is not known.
     """
     name = str(source)
-    installed = generated(name)
+    installed = installed_source(name)
     if installed is not None:
         rows = as_dataset(installed.documents(n, split, seed))
         return rows.to_iterable_dataset() if streaming else rows
     owner = name.partition("/")[0]
-    if generated(owner) is not None:
+    if installed_source(owner) is not None:
         raise CourseError(f"{name} is a task, with labels; the texts are {owner}.")
     opened = open_source(name, split, "corpus", streaming)
     if not isinstance(opened, folders.Found):

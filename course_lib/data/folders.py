@@ -17,7 +17,8 @@ from course_lib.data.columns import Mapped, Placed
 from course_lib.data.readers import LANGUAGE, Reader, languages, unpacked
 from course_lib.errors import CourseError
 
-Door = Literal["task", "corpus"]
+# What files are read for: `corpus` reads texts, `task` reads labels too.
+Purpose = Literal["task", "corpus"]
 
 SPLITS = {
     "train": "train|training|trn",
@@ -97,7 +98,7 @@ class Found:
                 yield f"{file}, {place}", record
 
 
-def find(path: Path, split: str, door: Door) -> Found:
+def find(path: Path, split: str, purpose: Purpose) -> Found:
     """The files of a split: the path itself, or files in a folder, chosen by their names.
 
     A single file is the training split. So is the only file of a folder if its name has no split,
@@ -107,19 +108,19 @@ def find(path: Path, split: str, door: Door) -> Found:
     Args:
         path: a file; a folder of files; or a folder with a folder for each split.
         split: "train", "validation", "test", or a file's own name.
-        door: the function that reads the files, `corpus` or `task`.
+        purpose: the function that reads the files, "corpus" or "task".
 
     Raises:
         CourseError: there is no file for the split, or several files fit.
     """
     path = path.expanduser()
     if not path.is_dir():
-        return _single(path, split, door)
+        return _single(path, split, purpose)
     if any((path / name).is_file() for name in SAVED):
         return Found(PARQUET, [path])
-    files, kind = _data(path, door)
+    files, kind = _data(path, purpose)
     if not files:
-        return _of_folders(path, split, door)
+        return _of_folders(path, split, purpose)
     if kind == PARQUET:
         return Found(PARQUET, [path])  # `datasets` tells the splits
     chosen = _chosen(files, split)
@@ -179,12 +180,12 @@ def _are_parts(files: list[Path]) -> bool:
     return len({re.sub(r"\d+", "0", file.name) for file in files}) == 1
 
 
-def _single(path: Path, split: str, door: Door) -> Found:
+def _single(path: Path, split: str, purpose: Purpose) -> Found:
     """One file, or the files of several languages that begin with this path."""
     bare = unpacked(path).with_suffix("") if path.exists() else path
     parallel = languages(bare)
     ending = unpacked(path).suffix.lower()
-    if not path.exists() and (door == "corpus" or len(parallel) < 2):
+    if not path.exists() and (purpose == "corpus" or len(parallel) < 2):
         raise CourseError(
             f'There is no {path}; a source is "text", "docs", "hub:NAME", a path that exists, or a'
             " name that an installed package registers."
@@ -197,13 +198,13 @@ def _single(path: Path, split: str, door: Door) -> Found:
             f"{path}: it has no {split} split; {whole}, or give a folder with a file for each"
             " split."
         )
-    if door == "task" and ending == ".txt":  # such as lists of word pairs with their similarity
+    if purpose == "task" and ending == ".txt":  # such as lists of word pairs with their similarity
         return Found(CONLL if readers.is_conll(path) else TABLE, [path])
     if ending in ENDING:
         return Found(ENDING[ending], [path])
-    if door == "task" and len(parallel) > 1:
+    if purpose == "task" and len(parallel) > 1:
         return Found(PARALLEL, [bare])
-    if door == "corpus" and (parallel or not ending):
+    if purpose == "corpus" and (parallel or not ending):
         return Found(TEXT, [path])
     with readers.PACKED.get(path.suffix.lower(), open)(path, "rb") as file:
         readers.refuse_no_text(path, file)
@@ -212,7 +213,7 @@ def _single(path: Path, split: str, door: Door) -> Found:
     )
 
 
-def _data(path: Path, door: Door) -> tuple[list[Path], FileKind]:
+def _data(path: Path, purpose: Purpose) -> tuple[list[Path], FileKind]:
     """The folder's files of its one kind."""
     files = [
         file
@@ -233,7 +234,7 @@ def _data(path: Path, door: Door) -> tuple[list[Path], FileKind]:
         by_kind["parallel"] = parallel
     texts = by_kind.pop("text", [])
     if not all(TWICE.fullmatch(file.stem) for file in texts) or "json" not in by_kind:
-        _add_texts(by_kind, texts, door)
+        _add_texts(by_kind, texts, purpose)
     kinds = [kind for kind in KINDS if by_kind.get(kind.name)]
     if len(kinds) > 1:
         each = ", ".join(f"{by_kind[kind.name][0].name} ({kind.name})" for kind in kinds)
@@ -244,9 +245,9 @@ def _data(path: Path, door: Door) -> tuple[list[Path], FileKind]:
     return by_kind[kind.name], kind
 
 
-def _add_texts(by_kind: dict[str, list[Path]], texts: list[Path], door: Door) -> None:
+def _add_texts(by_kind: dict[str, list[Path]], texts: list[Path], purpose: Purpose) -> None:
     """Text files: for a task they are tables or tags, or notes beside files of another kind."""
-    if door == "corpus":
+    if purpose == "corpus":
         by_kind["text"] = texts
         return
     tables = [file for file in texts if readers.is_table(file)]
@@ -259,7 +260,7 @@ def _add_texts(by_kind: dict[str, list[Path]], texts: list[Path], door: Door) ->
         by_kind["text"] = texts
 
 
-def _of_folders(path: Path, split: str, door: Door) -> Found:
+def _of_folders(path: Path, split: str, purpose: Purpose) -> Found:
     """The files of the split's own folder in this folder."""
     inside = [
         folder
@@ -268,7 +269,7 @@ def _of_folders(path: Path, split: str, door: Door) -> Found:
     ]
     for folder in inside:
         if folder.name == split or split_of(folder.name) == split:
-            files, kind = _data(folder, door)
+            files, kind = _data(folder, purpose)
             if files:
                 return Found(kind, files)
     if any(any(folder.glob("*.parquet")) for folder in inside):

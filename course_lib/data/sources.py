@@ -1,19 +1,18 @@
-"""Finds a source by its name: an installed package, a file or folder, or the Hugging Face hub.
+"""Opens a source by its name: files, tables of the library `datasets`, or an installed package.
 
-An installed package registers a module under the entry point `course_lib.sources`. The module has
-`documents(n, split, seed)`, which gives rows with a column `text`. A module with tasks also has
-`examples(task, n, split, seed)`, labelled rows, and `label_names(task)`, their classes.
+`corpus` and `task` ask `installed_source` first. All other names go to `open_source`: a source that
+comes with the course, the path of a file or folder, or "hub:NAME".
 """
 
 import hashlib
 import pkgutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib.metadata import entry_points
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
 from course_lib import hub
 from course_lib.data import folders, readers
@@ -32,36 +31,73 @@ TEXTS = ("docs", "manual", "text")  # texts that come with the course
 TASKS = ("inference", "names", "questions", "sentiment", "similarity", "summaries")
 SHIPPED = {name: DATA / name for name in TEXTS}
 SHIPPED |= {f"tasks/{name}": DATA / "tasks" / name for name in TASKS}
-BUFFER = 1000  # size of the shuffle buffer for streams
+SHUFFLE_BUFFER = 1000  # a stream is shuffled within this many rows
 # The builders of `datasets` that read tables. Others decode images or archives, which the course
 # does not need.
-PLAIN = ("arrow", "cache", "conll", "csv", "json", "parquet", "text")
-ALIASES: dict[str, tuple[str, ...]] = {"validation": ("valid", "val", "dev")}
+TABLE_BUILDERS = ("arrow", "cache", "conll", "csv", "json", "parquet", "text")
+# Other names of a split, in datasets that do not have the usual one.
+SPLIT_ALIASES: dict[str, tuple[str, ...]] = {"validation": ("valid", "val", "dev")}
+
+
+class InstalledSource(Protocol):
+    """A module that a package registers under the entry point `course_lib.sources`.
+
+    A module without tasks has `documents` only.
+    """
+
+    def documents(self, n: int | None, split: str, seed: int) -> Iterable[Row]:
+        """Rows with a column `text`."""
+
+    def examples(self, task: str, n: int | None, split: str, seed: int) -> list[Row]:
+        """Labelled rows of a task."""
+
+    def label_names(self, task: str) -> Sequence[str]:
+        """The classes of a task."""
 
 
 @cache
-def generated(name: str) -> Any:
-    """The source registered under `name`; None where no installed package registers one."""
+def installed_source(name: str) -> InstalledSource | None:
+    """The source registered under `name`; None if no installed package registers one."""
     points = list(entry_points(group="course_lib.sources", name=name))
-    return points[0].load() if points else None
+    return cast(InstalledSource, points[0].load()) if points else None
 
 
-def open_source(source: str, split: str, door: folders.Door, streaming: bool = False) -> Opened:
-    """The files of a split, or a dataset if the library `datasets` reads them.
+def open_source(
+    source: str, split: str, purpose: folders.Purpose, streaming: bool = False
+) -> Opened:
+    """Open a split of any source that is not an installed package.
+
+    Args:
+        source: a name in SHIPPED; the path of a file or folder; or "hub:NAME:CONFIG@REVISION",
+            where :CONFIG and @REVISION may be missing and NAME may be a folder.
+        split: "train", "validation", "test", or the source's own name of a split.
+        purpose: "corpus" if only texts are read, "task" if labels are read too. For a task, a
+            .txt file may be a table.
+        streaming: whether `datasets` reads rows only when they are used. Files that the course
+            reads itself are always read so.
+
+    Returns:
+        The files, if the course reads them itself; else a dataset.
 
     Raises:
         CourseError: there is no such source or split.
     """
     if source.startswith(hub.PREFIX):
-        return _load(source, split, streaming)
+        name = hub.parse(source)
+        if name.folder is None:
+            return _load_hub(name, split, streaming)
+        return _load_folder(name, split, streaming)
     try:
-        found = folders.find(SHIPPED.get(source, Path(source)), split, door)
+        found = folders.find(SHIPPED.get(source, Path(source)), split, purpose)
     except OSError as error:
         raise CourseError(f"{source[:80]} cannot be read ({error.strerror}).") from None
     if found.kind != folders.PARQUET:
         return found
-    (place,) = found.files
-    return _load(str(place), split, streaming)
+    # `find` gives a Parquet file, or a whole folder, in which `datasets` finds the splits.
+    (path,) = found.files
+    if path.is_file():
+        return _load_file(path, split, streaming)
+    return _load_folder(hub.Name(str(path)), split, streaming)
 
 
 def digest(source: str) -> str | None:
@@ -70,16 +106,16 @@ def digest(source: str) -> str | None:
     It is None for the hub, where a revision identifies the files, and for an installed source,
     which has no files.
     """
-    if generated(source) is not None or (
-        source.startswith(hub.PREFIX) and hub.parse(source).folder is None
-    ):
+    if installed_source(source) is not None:
+        return None
+    if source.startswith(hub.PREFIX) and hub.parse(source).folder is None:
         return None
     path = SHIPPED.get(source, Path(source.removeprefix(hub.PREFIX)))
     files: list[Path] = []
     for split in ("train", "validation"):
-        with suppress(CourseError):  # there is no such split
+        with suppress(CourseError):  # a source may lack a split
             found = folders.find(path, split, "corpus")
-            files += chain.from_iterable(map(_members, found.files))
+            files += chain.from_iterable(map(_files_of, found.files))
     return _hash_of(files)
 
 
@@ -93,11 +129,13 @@ def _hash_of(files: Iterable[Path]) -> str:
     return total.hexdigest()[:16]
 
 
-def _members(path: Path) -> list[Path]:
-    """The files behind a path of `Found`: itself, a folder of tables, or a text in languages."""
-    if path.is_dir():
+def _files_of(path: Path) -> list[Path]:
+    """The files that a path of `Found` means."""
+    if path.is_dir():  # of Parquet or Arrow files
         return sorted(file for file in path.rglob("*") if file.suffix in (".parquet", ".arrow"))
-    return [path] if path.is_file() else list(readers.languages(path).values())
+    if path.is_file():
+        return [path]
+    return list(readers.languages(path).values())  # "train" means train.en and train.de
 
 
 def as_dataset(rows: Iterable[Row], features: Any = None) -> "Dataset":
@@ -124,7 +162,7 @@ def sample(rows: AnyDataset, n: int | None, seed: int | None) -> AnyDataset:
     Args:
         rows: a dataset or a stream.
         n: number of rows; None returns all, in order.
-        seed: of the draw; None takes the first `n`.
+        seed: the seed of the draw; None takes the first `n`.
 
     Raises:
         CourseError: `n` is below 1, or the seed below 0.
@@ -138,50 +176,50 @@ def sample(rows: AnyDataset, n: int | None, seed: int | None) -> AnyDataset:
         return rows.take(n)
     if isinstance(rows, Dataset):
         return rows.shuffle(seed).take(n)
-    return rows.shuffle(seed, buffer_size=BUFFER).take(n)
+    return rows.shuffle(seed, buffer_size=SHUFFLE_BUFFER).take(n)
 
 
-def _load(source: str, split: str, streaming: bool) -> AnyDataset:
-    """A split of a dataset that the library `datasets` reads.
+def _load_file(file: Path, split: str, streaming: bool) -> AnyDataset:
+    """A Parquet or Arrow file: a dataset whose only split is `split`."""
+    builder_name = "arrow" if file.suffix == ".arrow" else "parquet"
+    name = hub.Name(str(file))
+    cache_dir = None if streaming else _cache_dir([file])
+    builder = _builder(name, builder_name, data_files={split: str(file)}, cache_dir=cache_dir)
+    return _read(builder, name, split, streaming)
 
-    Args:
-        source: "hub:NAME:CONFIG@REVISION", the last two optional; a Parquet or Arrow file; or a
-            folder of them.
-        split: "train", "validation", "test" or the dataset's own name.
-        streaming: read the rows when they are asked for.
-    """
+
+def _load_folder(name: hub.Name, split: str, streaming: bool) -> AnyDataset:
+    """A folder that is laid out as on the hub, or that `save_to_disk` of `datasets` wrote."""
+    folder = Path(name.place).expanduser()
+    if any((folder / file).is_file() for file in folders.SAVED):
+        return _load_saved(folder, split, streaming)
+    cache_dir = None if streaming else _cache_dir(_visible_files(folder))
+    builder = _builder(name, str(folder), cache_dir=cache_dir)
+    return _read(builder, name, split, streaming)
+
+
+def _load_hub(name: hub.Name, split: str, streaming: bool) -> AnyDataset:
+    """A dataset of the Hugging Face hub, or its copy in the cache if the hub does not answer."""
     from datasets import packaged_modules
 
-    file = Path(source)
-    if file.is_file():
-        kind = "arrow" if file.suffix == ".arrow" else "parquet"
-        name = hub.Name(source)
-        cache = None if streaming else _cache([file])
-        builder = _builder(name, kind, data_files={split: source}, cache_dir=cache)
-        return _read(builder, name, split, streaming)
-    name = hub.parse(source)
-    if name.folder is not None:
-        if any((name.folder / file).is_file() for file in folders.SAVED):
-            return _saved(name.folder, split, streaming)
-        cache = None if streaming else _cache(_visible_files(name.folder))
-        return _read(_builder(name, str(name.folder), cache_dir=cache), name, split, streaming)
     if name.place in {module.name for module in pkgutil.iter_modules(packaged_modules.__path__)}:
-        # The library would take such a name for its reader of that format, and search the current
-        # folder for files.
+        # The library would take such a name ("csv") for its reader of that format, and search the
+        # current folder for files.
         raise CourseError(
-            f"{source} names a format and no dataset; write hub:OWNER/NAME, or the path of a"
-            " folder."
+            f"{hub.PREFIX}{name.place} names a format and no dataset; write hub:OWNER/NAME, or the"
+            " path of a folder."
         )
     with hub.reached():
         builder = _builder(name, name.place)
+        # Without the hub `datasets` substitutes its builder "cache", which takes the tables that
+        # were made last, even those of another revision. That builder's hash is their commit.
         if builder.name == "cache" and builder.hash != hub.commit(name):
-            # Without the hub the library takes the tables it made last, even of another revision.
-            raise hub.explain(ConnectionError(), name, "dataset")
+            raise hub.absent(name, "dataset")
         return _read(builder, name, split, streaming)
 
 
-def _saved(folder: Path, split: str, streaming: bool) -> AnyDataset:
-    """What `save_to_disk` of the datasets library wrote: one split, or several."""
+def _load_saved(folder: Path, split: str, streaming: bool) -> AnyDataset:
+    """What `save_to_disk` of `datasets` wrote: one split, or several."""
     import datasets
 
     try:
@@ -190,14 +228,14 @@ def _saved(folder: Path, split: str, streaming: bool) -> AnyDataset:
         raise hub.explain(error, hub.Name(str(folder)), "dataset") from error
     if not isinstance(saved, datasets.DatasetDict):
         saved = datasets.DatasetDict({"train": saved})
-    rows = saved[_split_among(list(saved), split, folder)]
+    rows = saved[_own_split(split, list(saved), folder)]
     for other in saved.values():
         _check_classes(rows.features, other.features, folder)
     return rows.to_iterable_dataset() if streaming else rows
 
 
 def _visible_files(folder: Path) -> list[Path]:
-    """All files below a folder, but for those of git and the like."""
+    """All files below a folder, except hidden ones, such as those of git."""
     files = []
     for file in sorted(folder.rglob("*")):
         is_hidden = any(part.startswith(".") for part in file.relative_to(folder).parts)
@@ -206,26 +244,38 @@ def _visible_files(folder: Path) -> list[Path]:
     return files
 
 
-def _cache(files: Iterable[Path]) -> str:
-    """Where the library keeps the tables that it makes of these files.
+def _cache_dir(files: Iterable[Path]) -> str:
+    """The folder in which `datasets` keeps the tables that it makes of these files.
 
-    Its own choice goes by the time at which a file was changed, and copies may keep that.
+    The folder's name has a hash of their contents. By itself the library would compare only the
+    times at which files were changed, and a copy of a file may keep the time.
     """
     import datasets
 
     return str(Path(datasets.config.HF_DATASETS_CACHE, "course", _hash_of(files)))
 
 
-def _builder(name: hub.Name, path: str, **files: Any) -> Any:
-    """What the library `datasets` makes tables with; it has read no rows yet."""
+def _builder(name: hub.Name, path: str, **options: Any) -> Any:
+    """The builder by which `datasets` makes tables. It has read no rows yet.
+
+    Args:
+        name: the dataset's name; it gives the configuration and the revision.
+        path: what `datasets` opens: a repository, a folder, or the name of a builder.
+        options: `data_files` and `cache_dir` of `datasets.load_dataset_builder`.
+
+    Raises:
+        CourseError: the dataset cannot be opened, or does not consist of tables.
+    """
     import datasets
 
-    datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = False  # nobody is told who read what
+    datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = False  # report no downloads to the hub
     try:
-        builder = datasets.load_dataset_builder(path, name.config, revision=name.revision, **files)
-    except Exception as error:  # a dozen kinds, and those of requests and httpx
+        builder = datasets.load_dataset_builder(
+            path, name.config, revision=name.revision, **options
+        )
+    except Exception as error:  # the library has a dozen kinds, and httpx has others
         raise hub.explain(error, name, "dataset") from error
-    if builder.name not in PLAIN:
+    if builder.name not in TABLE_BUILDERS:
         raise CourseError(
             f"The dataset {name.place!r} comes as {builder.name}, and the course reads tables only."
         )
@@ -234,24 +284,29 @@ def _builder(name: hub.Name, path: str, **files: Any) -> Any:
 
 def _read(builder: Any, name: hub.Name, split: str, streaming: bool) -> AnyDataset:
     """Make the tables of a split, or open it as a stream."""
+    # Not every builder knows its splits before it has read the files.
     splits = [str(key) for key in builder.info.splits or builder.config.data_files or ()]
-    chosen = _split_among(splits, split, name.place)
+    own_split = _own_split(split, splits, name.place)
     if builder.name == "parquet" and Path(name.place).exists():
-        # The library reads the classes' names in one file, and only the numbers in the others.
+        # The library takes the classes' names from the first file, and only their numbers from the
+        # others.
         files = list(chain.from_iterable((builder.config.data_files or {}).values()))
         for file in files:
             _check_classes(_features(files[0]), _features(file), file)
     try:
         if streaming:
-            return cast(AnyDataset, builder.as_streaming_dataset(split=chosen))
+            return cast(AnyDataset, builder.as_streaming_dataset(split=own_split))
         builder.download_and_prepare()
-        return cast(AnyDataset, builder.as_dataset(split=chosen))
+        return cast(AnyDataset, builder.as_dataset(split=own_split))
     except Exception as error:
         raise hub.explain(error, name, "dataset") from error
 
 
 def _features(file: str) -> Any:
-    """The types of the columns in a Parquet file; none if it is damaged, which is said later."""
+    """The types of the columns in a Parquet file; None if it is damaged.
+
+    No error is raised here: `datasets` reads the file next, and its error is explained.
+    """
     import datasets
     from pyarrow import ArrowException, parquet
 
@@ -261,27 +316,44 @@ def _features(file: str) -> Any:
         return None
 
 
-def _check_classes(features: Any, others: Any, place: str | Path) -> None:
-    """Refuse splits whose numbers stand for different classes.
+def _check_classes(features: Any, others: Any, source: str | Path) -> None:
+    """Refuse two files or splits that number their classes differently.
+
+    Args:
+        features: the types of the first one's columns; None if they are not known.
+        others: those of the other one.
+        source: the other one's name, for the message.
 
     Raises:
-        CourseError: two splits have the same column with other names of its classes.
+        CourseError: both have the same column, with other names or another order of its classes.
     """
     for column in (features or {}).keys() & (others or {}).keys():
         first = getattr(features[column], "names", None)
         second = getattr(others[column], "names", None)
         if first and second and first != second:
             raise CourseError(
-                f"{place}: the classes of {column} are numbered as {', '.join(second)} here, and as"
-                f" {', '.join(first)} in another split; write all splits with the same ClassLabel."
+                f"{source}: the classes of {column} are numbered as {', '.join(second)} here, and"
+                f" as {', '.join(first)} in another split; write all splits with the same"
+                " ClassLabel."
             )
 
 
-def _split_among(splits: list[str], split: str, place: str | Path) -> str:
-    """The dataset's own name of a split; where it does not list its splits, the name asked for."""
-    for name in (split, *ALIASES.get(split, ())):
-        if name in splits or not splits:
+def _own_split(split: str, splits: list[str], source: str | Path) -> str:
+    """A dataset's own name of a split: "valid" for "validation".
+
+    Args:
+        split: the name that the user gives.
+        splits: the dataset's own names; empty if they are not known, then `split` is returned.
+        source: the dataset's name, for the message.
+
+    Raises:
+        CourseError: the dataset has no such split.
+    """
+    if not splits:
+        return split
+    for name in (split, *SPLIT_ALIASES.get(split, ())):
+        if name in splits:
             return name
     raise CourseError(
-        f"The dataset {str(place)!r} has no split {split!r}; it has {', '.join(splits)}."
+        f"The dataset {str(source)!r} has no split {split!r}; it has {', '.join(splits)}."
     )

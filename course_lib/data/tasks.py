@@ -18,10 +18,11 @@ from course_lib.data.columns import ANSWERS, DOUBTFUL, Columns, Mapped, Placed, 
 from course_lib.data.sources import (
     SHIPPED,
     AnyDataset,
+    InstalledSource,
     Opened,
     as_dataset,
     check_draw,
-    generated,
+    installed_source,
     open_source,
     sample,
 )
@@ -79,8 +80,9 @@ def task(
         CourseWarning: rows were left out, because they have no label or their line is broken.
     """
     name = str(source)
-    if generated(name.partition("/")[0]) is not None:
-        return _installed(name, split, n, seed)
+    installed = installed_source(name.partition("/")[0])
+    if installed is not None:
+        return _installed(installed, name, split, n, seed)
     opened = open_source(name, split, "task")
     wanted = None if columns is None else shapes.mapped(columns)
     rows = Rows(opened, name, wanted)
@@ -97,10 +99,11 @@ def task(
     return sample(dataset, n, seed)
 
 
-def _installed(name: str, split: str, n: int | None, seed: int) -> "Dataset":
+def _installed(
+    source: InstalledSource, name: str, split: str, n: int | None, seed: int
+) -> "Dataset":
     """Examples of NAME/TASK, where an installed package has registered NAME."""
     owner, _, task_name = name.partition("/")
-    source = generated(owner)
     if not task_name:
         raise CourseError(f"{name} has texts; a task of it is called {name}/NAME.")
     if not hasattr(source, "examples"):
@@ -144,7 +147,7 @@ def has_labels(source: str | Path) -> bool:
     owner, _, task_name = str(source).partition("/")
     if owner.startswith(hub.PREFIX):
         return True
-    if generated(owner) is not None or str(source) in SHIPPED:
+    if installed_source(owner) is not None or str(source) in SHIPPED:
         return bool(task_name)
     files = folders.find(Path(source), "train", "corpus")
     return files.kind != folders.TEXT or all(map(readers.is_table, files.files))
@@ -156,7 +159,7 @@ def held_out(source: str | Path, *, columns: Columns | None = None) -> str:
     A label such as -1 in the first test row counts as no label if there is a validation split.
     """
     name = str(source)
-    if generated(name.partition("/")[0]) is not None:
+    if installed_source(name.partition("/")[0]) is not None:
         return "test"
     wanted = None if columns is None else shapes.mapped(columns)
     first: Row | None = None
