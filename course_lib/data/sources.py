@@ -93,11 +93,11 @@ def open_source(
         raise CourseError(f"{source[:80]} cannot be read ({error.strerror}).") from None
     if found.kind != folders.PARQUET:
         return found
-    # `find` gives a Parquet file, or a whole folder, in which `datasets` finds the splits.
-    (path,) = found.files
-    if path.is_file():
-        return _load_file(path, split, streaming)
-    return _load_folder(hub.Name(str(path)), split, streaming)
+    # `find` gives the Parquet files of the split, or a whole folder, in which `datasets` finds the
+    # splits.
+    if found.files[0].is_file():
+        return _load_files(found.files, split, streaming)
+    return _load_folder(hub.Name(str(found.files[0])), split, streaming)
 
 
 def digest(source: str) -> str | None:
@@ -179,12 +179,13 @@ def sample(rows: AnyDataset, n: int | None, seed: int | None) -> AnyDataset:
     return rows.shuffle(seed, buffer_size=SHUFFLE_BUFFER).take(n)
 
 
-def _load_file(file: Path, split: str, streaming: bool) -> AnyDataset:
-    """A Parquet or Arrow file: a dataset whose only split is `split`."""
-    builder_name = "arrow" if file.suffix == ".arrow" else "parquet"
-    name = hub.Name(str(file))
-    cache_dir = None if streaming else _cache_dir([file])
-    builder = _builder(name, builder_name, data_files={split: str(file)}, cache_dir=cache_dir)
+def _load_files(files: list[Path], split: str, streaming: bool) -> AnyDataset:
+    """Parquet or Arrow files: a dataset whose only split is `split`."""
+    builder_name = "arrow" if files[0].suffix == ".arrow" else "parquet"
+    name = hub.Name(str(files[0]))  # messages name the first file
+    cache_dir = None if streaming else _cache_dir(files)
+    data_files = {split: [str(file) for file in files]}
+    builder = _builder(name, builder_name, data_files=data_files, cache_dir=cache_dir)
     return _read(builder, name, split, streaming)
 
 

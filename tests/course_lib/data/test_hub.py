@@ -184,6 +184,15 @@ def test_parquet_files_need_no_prefix(tmp_path: Path) -> None:
     assert data.corpus(tmp_path / "deep")["text"][:] == ["one", "two"]
 
 
+@pytest.mark.parametrize("streaming", [False, True])
+def test_a_splits_folder_may_hold_several_parquet_files(streaming: bool, tmp_path: Path) -> None:
+    files = {f"train/{word}.parquet": parquet([{"text": word}]) for word in ("one", "two")}
+    lay(tmp_path, files | {"test/three.parquet": parquet([{"text": "three"}])})
+    for split, words in {"train": ["one", "two"], "test": ["three"]}.items():
+        rows = data.corpus(tmp_path, split=split, streaming=streaming)
+        assert sorted(row["text"] for row in rows) == words
+
+
 def test_no_code_of_a_hub_is_executed(tmp_path: Path) -> None:
     script = f"open({str(tmp_path / 'ran')!r}, 'w')\nraise SystemExit\n".encode()
     lay(tmp_path / "set", {"set.py": script, "train.csv": b"text,label\na,1\n"})
