@@ -3,7 +3,7 @@
 from classroom.town.lexicon import FOLDER
 from course_lib.errors import CourseError
 from course_lib.files import read_json
-from course_lib.generation.prompting import Template
+from course_lib.generation.templates import Template
 
 WORLD: dict[str, tuple[Template, ...]] = {
     task: tuple(

@@ -8,7 +8,9 @@ Its files, in the order in which they build on each other:
     sampling.py     greedy decoding and sampling
     beam.py         beam search
     text.py         text in, text out
-    prompting.py    tasks as prompts: zero-shot and few-shot
+    templates.py    a task's rows as prompts, with few-shot examples
+    scoring.py      the log probabilities of continuations
+    prompting.py    tasks as prompts: choices ranked, or free answers generated
 """
 
 from course_lib.generation.config import GenerationConfig

@@ -14,7 +14,7 @@ from course_lib.data.tokenizers import Tokenizer, train_bpe, train_wordpiece
 from course_lib.errors import CourseError
 from course_lib.families import preset
 from course_lib.families.gpt import gpt
-from course_lib.generation import generate, prompting
+from course_lib.generation import generate, prompting, scoring
 from course_lib.generation.prompting import Question, Template, clause, questions
 from course_lib.model.config import EmbedConfig, StackConfig
 from course_lib.model.heads import LM, MLM
@@ -188,6 +188,20 @@ def test_a_prompt_is_read_once_for_all_its_continuations(model: LM, bpe: Tokeniz
         len(ids) - first for ids, first in (by_hand(bpe, prompt, choice) for choice in choices)
     )
     assert read == [len(bpe.encode(prompt).ids), 3 * longest]
+
+
+def test_without_a_start_token_the_first_token_is_not_scored(
+    model: LM, bpe: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scoring, "start_tokens", lambda tokenizer: [])
+    assert len(bpe.encode("the").ids) == 1  # so it lies across the boundary of "t" and "he"
+    for prompt, choice in (("", "the"), ("t", "he")):
+        with pytest.raises(CourseError, match=f"nothing predicts the first token of '{choice}'"):
+            prompting.score(model, bpe, ["the cat", prompt], [[" sat"], [choice]])
+    ((found,),) = prompting.score(model, bpe, ["the"], [[" cat"]])
+    ids, first = by_hand(bpe, "the", " cat")
+    assert found.logprob == pytest.approx(alone(model, ids[1:], first - 1), abs=1e-5, rel=1e-5)
+    assert found.tokens == len(ids) - first
 
 
 class Unigrams(nn.Module):
