@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from course_lib.data import columns as mapping
 
 Row = Mapping[str, Any]  # in the course's columns
+# Two letters of a script without blanks: Thai, Lao, Burmese, Khmer, Japanese, Chinese.
+WITHOUT_BLANKS = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\U00020000-\U0003ffff]{2}"
+)
 
 
 @options_of(FinetuneConfig)
@@ -191,7 +195,19 @@ def _rows(
             raise CourseError("The model was tuned on two texts; give the second by --pair.")
         if kind == "tagging" and "tokens" not in row:
             row["tokens"] = row.pop("text").split()
+            _warn_of_one_word(row["tokens"])
     return rows
+
+
+def _warn_of_one_word(words: list[str]) -> None:
+    """Warn of a text without blanks in a script that has none: a tagger reads it as one word."""
+    if len(words) == 1 and WITHOUT_BLANKS.search(words[0]):
+        warnings.warn(
+            f"{words[0][:20]!r} is one word for the tagger, because it has no blanks. Put blanks"
+            " between the words.",
+            CourseWarning,
+            stacklevel=4,
+        )
 
 
 def _is_file(source: str) -> bool:

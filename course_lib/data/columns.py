@@ -17,6 +17,7 @@ import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate, groupby
 from typing import Any
 
 from course_lib.errors import CourseError
@@ -159,10 +160,24 @@ def unknown(names: Sequence[str], rows: Sequence[Sequence[Any]], has_names: bool
 
     Args:
         names: the columns' names, or a table's first line.
-        rows: the first few rows, or lines.
+        rows: the first rows, or lines; three of them are shown.
         has_names: whether these are names; otherwise the user is asked for this, too.
     """
-    lines = [_line(row) for row in rows[:3]]
+    if has_names:
+        grouped = _words_of_sentences(names, rows)
+    else:
+        numbers = range(len(names))
+        grouped = _words_of_sentences(numbers, rows) or _words_of_sentences(names, rows[1:])
+    if grouped is not None:
+        sentence, word, tag = map(repr, grouped)
+        return (
+            f"it looks like a word in each row, with its sentence in {sentence} and its tag in"
+            f" {tag}. The course reads a sentence in each row; write these by pandas:"
+            f" table.groupby(table[{sentence}].ffill(), sort=False).agg(tokens=({word}, list),"
+            f" labels=({tag}, list)).to_json('train.jsonl', orient='records', lines=True)."
+        )
+    rows = rows[:3]
+    lines = [_line(row) for row in rows]
     if has_names:
         lines = [_line(names), *lines]
         say = spelled(_likely(list(names), rows))
@@ -173,6 +188,45 @@ def unknown(names: Sequence[str], rows: Sequence[Sequence[Any]], has_names: bool
             say = f"{named} if the first line is a header, {say} if it is a row"
     begin = " / ".join(lines)
     return f"the columns are not known. It begins: {begin}. Say which is which, for instance {say}."
+
+
+def _words_of_sentences(
+    names: Sequence[str | int], rows: Sequence[Sequence[Any]]
+) -> tuple[str | int, str | int, str | int] | None:
+    """The columns (sentence, word, tag) of a table with a word in each row.
+
+    The rows of a sentence have the same number, one after another; words and tags have no blanks.
+
+    Returns:
+        None if the table does not look like that.
+    """
+    if len(names) < 3 or any(len(row) != len(names) for row in rows):
+        return None
+    cells = [[str(row[i]) for row in rows] for i in range(len(names))]
+    sentences = [i for i, column in enumerate(cells) if are_sentence_numbers(column)]
+    if not sentences:
+        return None
+    others = [i for i in range(len(names)) if i != sentences[0]]
+    if any(len(cell.split()) != 1 for i in others for cell in cells[i]):
+        return None
+    different = {i: len(set(cells[i])) for i in others}
+    word = next((i for i in others if not any(map(is_number, cells[i]))), None)
+    # Of several columns with tags the last one, as in CoNLL 2003.
+    tags = [i for i in others if i != word and different[i] < len(rows)]
+    if word is None or not tags or different[tags[-1]] > different[word]:
+        return None
+    return names[sentences[0]], names[word], names[tags[-1]]
+
+
+def are_sentence_numbers(column: Sequence[str]) -> bool:
+    """Whether cells are numbers such as 7 or "Sentence: 7", each for several rows in a row.
+
+    A number may stand in the first row of its sentence only.
+    """
+    filled = accumulate(column, lambda before, cell: cell or before)
+    runs = [number for number, _ in groupby(filled)]
+    are_numbered = all(re.search("[0-9]", number) for number in runs)
+    return are_numbered and 1 < len(runs) == len(set(runs)) and 2 * len(runs) <= len(column)
 
 
 def _may_be_header(first: Sequence[Any], others: Sequence[Sequence[Any]]) -> bool:
@@ -366,7 +420,13 @@ def _check_tokens(out: dict[str, Any]) -> None:
     tokens = out["tokens"]
     labels = out.get("labels", [])
     if not isinstance(tokens, list) or not tokens or not all(isinstance(t, str) for t in tokens):
-        raise CourseError(f"the tokens are {_short(tokens)} instead of a list of words.")
+        advice = ""
+        if isinstance(tokens, str):
+            advice = (
+                "; a file with a word in each line ends in .conll, and has a blank line between"
+            )
+            advice += " sentences"
+        raise CourseError(f"the tokens are {_short(tokens)} instead of a list of words{advice}.")
     if "labels" not in out:
         return
     if not isinstance(labels, list) or len(labels) != len(tokens):

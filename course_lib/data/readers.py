@@ -21,7 +21,15 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from course_lib.data import formats
-from course_lib.data.columns import OURS, SEPARATORS, Mapped, Placed, is_number, unknown
+from course_lib.data.columns import (
+    OURS,
+    SEPARATORS,
+    Mapped,
+    Placed,
+    are_sentence_numbers,
+    is_number,
+    unknown,
+)
 from course_lib.errors import CourseError
 
 # Why not `datasets.load_dataset("csv" | "json")`, which reads Parquet and the hub for this course?
@@ -509,7 +517,7 @@ def read_table(path: Path, wanted: Mapped | None = None) -> Iterator[Placed]:
     header = None
     if known:
         names = list(known.lines)
-    elif _has_header(path, start, wanted):
+    elif _has_header(path, start, separator, wanted):
         header = names = start.pop(0)[1]
         known = formats.of_columns(dict.fromkeys(names), labelled=False)
     else:
@@ -582,7 +590,9 @@ def is_conll(path: Path) -> bool:
     return first.startswith("-DOCSTART-")
 
 
-def _has_header(path: Path, start: list[tuple[int, list[str]]], wanted: Mapped | None) -> bool:
+def _has_header(
+    path: Path, start: list[tuple[int, list[str]]], separator: str, wanted: Mapped | None
+) -> bool:
     """Whether the first line is a header: the user says so, or a published format has its names."""
     first, *others = [cells for _, cells in start]
     if wanted is not None and wanted.header is not None:
@@ -603,13 +613,35 @@ def _has_header(path: Path, start: list[tuple[int, list[str]]], wanted: Mapped |
                 ' Name it by column="NAME", in a command --column NAME; a table without a header'
                 " needs one."
             )
-        if all(_is_tagged(cells) for cells in [first, *others]):
+        if _are_tagged_words(start):
+            tabs = "" if separator == "\t" else f", and write a tab for each {separator!r}"
             raise CourseError(
                 f"{path}: its lines look like words with a tag each; if they are, end its name with"
-                " .conll."
+                f" .conll{tabs}."
             )
-        raise CourseError(f"{path}: {unknown(first, [first, *others[:2]], False)}")
+        raise CourseError(f"{path}: {unknown(first, [first, *others], False)}")
     return True
+
+
+def _are_tagged_words(start: list[tuple[int, list[str]]]) -> bool:
+    """Whether lines are words with a tag each: by their tags, or by the blank lines between them.
+
+    Args:
+        start: the numbers of the first lines that are not blank, and their cells.
+    """
+    if are_sentence_numbers([cells[0] for _, cells in start]):
+        return False  # `unknown` says what to do with such a table
+    if all(_is_tagged(cells) for _, cells in start):
+        return True
+    rows = [cells[0].split() if len(cells) == 1 else cells for _, cells in start]
+    width = len(rows[0])
+    for cells in rows:
+        if len(cells) != width or any(len(cell.split()) != 1 for cell in cells):
+            return False
+    # Lines follow each other in a sentence, and blank lines stand between sentences.
+    steps = [after - before for (before, _), (after, _) in pairwise(start)]
+    tags = {cells[-1] for cells in rows}
+    return width > 1 and {1} < set(steps) and 2 * len(tags) <= len(rows)
 
 
 def _is_tagged(cells: list[str]) -> bool:

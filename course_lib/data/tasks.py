@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 MAX_CLASSES = 1000  # a column with more different labels is refused
 FEW_CLASSES = 20  # with more classes than this, a class must have two rows on average
-PEEK = 100  # number of rows of a dataset in which we look for a label
+PEEK = 100  # number of rows in which we look for a label, or at what the columns hold
 SAY = '--columns text=review,label=stars (in Python: columns={"text": "review", "label": "stars"})'
 
 
@@ -286,10 +286,10 @@ class Rows:
         )
 
     def _first_cells(self) -> list[list[Any]]:
-        """The cells of the first three records, to be shown in a message."""
+        """The cells of the first records, for a message."""
         rows: list[list[Any]] = []
         with suppress(CourseError):  # a broken line has a message of its own when it is read
-            for _, record in islice(self._records(), 3):
+            for _, record in islice(self._records(), PEEK):
                 rows.append(list(_inside(record or {}).values()))
         return rows
 

@@ -120,6 +120,20 @@ def test_what_is_not_read_is_said(predict: Call, tmp_path: Path) -> None:
     assert predict("single", "anna")[2] == ""
 
 
+@pytest.mark.parametrize("text", ["火灾探测器可燃", "ひらがな", "ภาษาไทย"])
+def test_a_text_without_blanks_is_one_word_for_a_tagger(
+    predict: Call, tmp_path: Path, text: str
+) -> None:
+    code, _, err = predict("tagging", text)
+    assert code == 0 and f"{text!r} is one word for the tagger" in err
+    assert "Put blanks between the words" in err
+    for words in (" ".join(text), "anna", f"{text[:2]} {text[2:]}"):
+        assert predict("tagging", words)[2] == ""
+    (tmp_path / "a.conll").write_text(f"{text}\n", encoding="utf-8")  # says itself what a word is
+    assert predict("tagging", tmp_path / "a.conll")[2] == ""
+    assert predict("single", text)[2] == ""
+
+
 def test_rows_without_answers_are_asked_about(predict: Call, tmp_path: Path) -> None:
     (tmp_path / "a.conll").write_text("anna\nsaw\n\nmill\n")
     code, out, err = predict("tagging", tmp_path / "a.conll")

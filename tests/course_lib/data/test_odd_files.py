@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import datasets
+import pandas
 import pytest
 from datasets import ClassLabel, Features, Value
 from hypothesis import HealthCheck, given, settings
@@ -233,6 +234,32 @@ REFUSED = {
         r"its lines look like words with a tag each; if they are, end its name with \.conll",
     ),
     "words and tags in a table": ("a.tsv", "Ann\tB-PER\nran\tO\n", r"end its name with \.conll"),
+    "words and other tags, sentences apart": (
+        "train.txt",
+        "Test\tO\n\nLoad\tO\n\nTo\tO\n\nHi\tO\nJohn\tNAME\n",
+        r"its lines look like words with a tag each; if they are, end its name with \.conll\.",
+    ),
+    "the same with blanks": (
+        "train.txt",
+        "Test O\n\nLoad O\n\nTo O\n\nHi O\nJohn NAME\n",
+        r"its lines look like words with a tag each; if they are, end its name with \.conll\.",
+    ),
+    "the same with commas": (
+        "train.csv",
+        "Test,O\n\nLoad,O\n\nTo,O\n\nHi,O\nJohn,NAME\n",
+        r"end its name with \.conll, and write a tab for each ','\.",
+    ),
+    "texts of one word": (
+        "train.tsv",
+        "good\tpos\nfine\tpos\nbad\tneg\nsad\tneg\n",
+        "--columns text=0,label=1",
+    ),
+    "a word as tokens": (
+        "a.csv",
+        "tokens,labels\nAnn,O\n",
+        r"the tokens are 'Ann' instead of a list of words; a file with a word in each line ends in"
+        r" \.conll",
+    ),
     "packed by zstd": ("a.csv.zst", b"\x28\xb5\x2f\xfda", "is packed by zstd; unpack it"),
     "a web page": ("a.csv", "<!DOCTYPE html>\n<html>\n", "is a web page; fetch the file that it"),
     "a header over tags": (
@@ -274,6 +301,52 @@ REFUSED = {
         "some labels are '-100'",
     ),
 }
+
+
+WORDS = [["0", "I", "O"], ["0", "enjoy", "B-CON"], ["1", "It", "O"], ["1", "is", "O"]]
+WORDS += [["1", "quiet", "B-NOI"], ["1", "really", "O"]]
+SPARSE = [[cells[0] if i in (0, 2) else "", *cells[1:]] for i, cells in enumerate(WORDS)]
+
+
+@pytest.mark.parametrize("table", [WORDS, SPARSE], ids=["each row", "first row"])
+@pytest.mark.parametrize("header", [["sentence_id", "words", "labels"], None])
+def test_a_word_in_each_row_becomes_a_sentence_in_each_row(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    table: list[list[str]],
+    header: list[str] | None,
+) -> None:
+    """The advice makes no classifier of single words, and it works as it stands."""
+    lines = table if header is None else [header, *table]
+    path = write(tmp_path / "frame.csv", "".join(f"{','.join(cells)}\n" for cells in lines))
+    with pytest.raises(CourseError, match="like a word in each row") as refusal:
+        data.task(path)
+    assert "text=" not in str(refusal.value)
+    code = str(refusal.value).partition("by pandas: ")[2].removesuffix(".")
+    monkeypatch.chdir(tmp_path)
+    frame = pandas.read_csv(path, header=None if header is None else 0)
+    eval(code, {"table": frame, "list": list})
+    assert tagged(tmp_path / "train.jsonl") == [
+        [("I", "O"), ("enjoy", "B-CON")],
+        [("It", "O"), ("is", "O"), ("quiet", "B-NOI"), ("really", "O")],
+    ]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["1,Rome,big", "1,Oslo,small", "2,a town,big", "2,Turin,small"],
+        ["1,Rome,big", "2,Oslo,small", "1,Bern,big", "2,Turin,small"],
+        ["FR,Paris,big", "FR,Lyon,small", "DE,Berlin,big", "DE,Jena,small"],
+    ],
+    ids=["a text", "mixed numbers", "no numbers"],
+)
+def test_other_tables_are_not_taken_for_words_of_sentences(
+    tmp_path: Path, lines: list[str]
+) -> None:
+    path = write(tmp_path / "a.csv", "\n".join(["group,name,size", *lines]))
+    with pytest.raises(CourseError, match="the columns are not known"):
+        data.task(path)
 
 
 @pytest.mark.parametrize(("name", "content", "message"), REFUSED.values(), ids=REFUSED)
