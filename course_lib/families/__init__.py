@@ -132,7 +132,7 @@ def check_pool(model: nn.Module, architecture: Architecture) -> None:
     """
     if not isinstance(model, heads.Classifier):
         return
-    options = architecture.options(model.stack, {})
+    options = architecture.read_options(model.stack, {})
     if model.pooler is not None and "pooler" in options:
         return  # the public class has a pooler, too, and config.json has an entry for the pooling
     public_pool = options.get("pool", "first")

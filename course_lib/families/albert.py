@@ -16,7 +16,7 @@ from course_lib.families import bert
 from course_lib.families.encoder_heads import CLASSIFIER, per_token, pooled, pooled_body
 from course_lib.families.family import Architecture
 from course_lib.families.fields import Entry, Fields
-from course_lib.families.weight_tables import Table
+from course_lib.families.weight_tables import Converted, Table
 from course_lib.model import heads
 from course_lib.model.config import StackConfig
 
@@ -71,7 +71,11 @@ MASKED: Table = {
     "predictions.bias": "head.bias",
     "predictions.decoder.bias": "head.bias",  # the same bias under a second name
 }
-OUTPUT: Table = {"predictions.decoder.weight": "head.output.weight"}
+OUTPUT: Table = {
+    "predictions.decoder.weight": "head.output.weight",
+    # If a file has this matrix, transformers needs the bias under its second name, too.
+    "predictions.decoder.bias": Converted(("head.bias",), is_duplicate=True),
+}
 # Sentence-order prediction (section 3.1).
 ORDER: Table = {"sop_classifier.classifier.*": "next.*"}
 # A file of an AlbertForMaskedLM may contain these weights, which that class does not use.
@@ -96,7 +100,7 @@ FAMILY = replace(
             heads.Pretraining,
             MASKED | POOLER | ORDER,
             lambda body, values: {"dropout": values.get("classifier_dropout_prob", 0.1)},
-            write=lambda model: {"classifier_dropout_prob": model.dropout.p},
+            write_options=lambda model: {"classifier_dropout_prob": model.dropout.p},
             output=OUTPUT,
         ),
         "AlbertForSequenceClassification": _classified(heads.Classifier),

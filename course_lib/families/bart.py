@@ -18,8 +18,8 @@ from torch import Tensor
 from course_lib.errors import CourseError
 from course_lib.families.bert import moved_norms
 from course_lib.families.encoder_heads import SPAN
-from course_lib.families.family import Architecture, Family, classes
-from course_lib.families.fields import Entry, Fields, Values
+from course_lib.families.family import Architecture, Family
+from course_lib.families.fields import Entry, Fields, Values, read_classes
 from course_lib.families.roberta import with_offset, without_offset
 from course_lib.families.transformer import transformer
 from course_lib.families.weight_tables import Converted, Table
@@ -144,22 +144,22 @@ def _first_half(x: Tensor) -> Tensor:
     return x.chunk(2)[0]
 
 
-# The public names of the table of token vectors: shared, the encoder's and the decoder's.
-TOKEN_TABLES = ("shared.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
+# The public names of the token embedding: shared, the encoder's and the decoder's.
+TOKEN_EMBEDDINGS = ("shared.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
 
 
-def token_tables(model: Any) -> Table:
-    """The entries for the token vectors of encoder and decoder. T5 has the same names."""
-    shared, encoder, decoder = TOKEN_TABLES
+def token_entries(model: Any) -> Table:
+    """The entries for the token embeddings of encoder and decoder. T5 has the same names."""
+    shared, encoder, decoder = TOKEN_EMBEDDINGS
     ours = ("encoder.embed.tokens.weight", "decoder.embed.tokens.weight")
     if model.stack.one_table:
         one = Converted(ours, to_ours=_twice, to_public=_first_half)
         return {shared: one, encoder: None, decoder: None}
-    # The model does not use the shared table, but transformers needs it in the file.
+    # The model does not use the shared token embedding, but transformers needs it in the file.
     return {shared: ours[0], encoder: Converted(ours[:1], is_duplicate=True), decoder: ours[1]}
 
 
-# Public names of a BART's weights -> our names. `token_tables` adds the token vectors.
+# Public names of a BART's weights -> our names. `token_entries` adds the token embeddings.
 BODY: Table = {
     **_side("encoder"),
     **_side("decoder"),
@@ -172,7 +172,7 @@ BODY: Table = {
 LM_HEAD: Table = {
     "final_logits_bias": Converted(("bias",), to_ours=lambda x: x[0], to_public=lambda x: x[None]),
 }
-# The output matrix, if it is not the table of token vectors.
+# The output matrix, if it is not the token embedding.
 OUTPUT: Table = {"lm_head.weight": "head.weight"}
 CLASSIFIER: Table = {
     "classification_head.dense.*": "dense.*",
@@ -198,15 +198,15 @@ def _with_constant(body: EncoderDecoder, values: Values) -> dict[str, Any]:
 def _classifier(body: EncoderDecoder, values: Values) -> dict[str, Any]:
     """The default is three classes, as in transformers' BartConfig (for MNLI), not two."""
     is_given = values.get("id2label") or values.get("num_labels") or values.get("classes")
-    options = classes(body, values) if is_given else {"classes": 3}
-    return options | {"dropout": values.get("classifier_dropout", 0.0)}
+    classes = read_classes(values) if is_given else 3
+    return {"classes": classes, "dropout": values.get("classifier_dropout", 0.0)}
 
 
 def _write_classifier(model: Any) -> dict[str, Any]:
     return _write_sides(model) | {"classifier_dropout": model.dropout.p}
 
 
-_public = partial(Architecture, body=_body, write=_write_sides)
+_public = partial(Architecture, build_body=_body, write_options=_write_sides)
 FAMILY = Family(
     name="bart",
     config=bart,
@@ -216,13 +216,13 @@ FAMILY = Family(
     read_config=_read_config,
     write_config=write_config,
     prefix="model.",
-    table=lambda model: token_tables(model) | BODY,
-    token_tables=TOKEN_TABLES,
+    table=lambda model: token_entries(model) | BODY,
+    token_embeddings=TOKEN_EMBEDDINGS,
     architectures={
         "BartModel": _public(Hidden, has_prefix=False),
         "BartForConditionalGeneration": _public(Seq2SeqLM, LM_HEAD, _with_constant, output=OUTPUT),
         "BartForSequenceClassification": _public(
-            Seq2SeqClassifier, CLASSIFIER, _classifier, write=_write_classifier
+            Seq2SeqClassifier, CLASSIFIER, _classifier, write_options=_write_classifier
         ),
         "BartForQuestionAnswering": _public(QuestionAnswering, SPAN),
     },
@@ -245,7 +245,7 @@ BLENDERBOT_FAMILY = replace(
     config=lambda vocab=8008, **size: moved_norms(bart(vocab, **size)),
     read_config=lambda values: moved_norms(_read_config(values)),
     write_config=lambda config: write_config(config) | {"encoder_no_repeat_ngram_size": 0},
-    table=lambda model: token_tables(model) | BLENDERBOT_BODY,
+    table=lambda model: token_entries(model) | BLENDERBOT_BODY,
     architectures={
         "BlenderbotModel": FAMILY.architectures["BartModel"],
         "BlenderbotForConditionalGeneration": FAMILY.architectures["BartForConditionalGeneration"],

@@ -13,10 +13,10 @@ from dataclasses import replace
 from typing import Any
 
 from course_lib.families.encoder_heads import CLASSIFIER, per_token, pooled_body
-from course_lib.families.family import Architecture, Family, classes
-from course_lib.families.fields import Fields, Values
+from course_lib.families.family import Architecture, Family
+from course_lib.families.fields import Fields, Values, read_classes
 from course_lib.families.transformer import transformer
-from course_lib.families.weight_tables import Table
+from course_lib.families.weight_tables import Converted, Table
 from course_lib.model import heads
 from course_lib.model.config import EmbedConfig, Learned, StackConfig
 from course_lib.model.transformer import Transformer
@@ -81,8 +81,12 @@ MASKED: Table = {
     "cls.predictions.bias": "head.bias",
     "cls.predictions.decoder.bias": "head.bias",  # the same bias under a second name
 }
-# The output matrix, if it is not the table of token vectors.
-OUTPUT: Table = {"cls.predictions.decoder.weight": "head.output.weight"}
+# The output matrix, if it is not the token embedding.
+OUTPUT: Table = {
+    "cls.predictions.decoder.weight": "head.output.weight",
+    # If a file has this matrix, transformers needs the bias under its second name, too.
+    "cls.predictions.decoder.bias": Converted(("head.bias",), is_duplicate=True),
+}
 NEXT: Table = {"cls.seq_relationship.*": "next.*"}
 # A file of a BertForMaskedLM may contain these weights, which that class does not use.
 NO_POOLER: Table = {"pooler.dense.*": None}
@@ -90,7 +94,7 @@ NO_NEXT: Table = {"cls.seq_relationship.*": None}
 
 
 def _classifier_options(body: Transformer, values: Values) -> dict[str, Any]:
-    return {**classes(body, values), **_choice_options(body, values)}
+    return {"classes": read_classes(values), **_choice_options(body, values)}
 
 
 def _choice_options(body: Transformer, values: Values) -> dict[str, Any]:
@@ -118,10 +122,10 @@ FAMILY = Family(
             heads.Pretraining, MASKED | POOLER | NEXT, output=OUTPUT
         ),
         "BertForSequenceClassification": Architecture(
-            heads.Classifier, POOLER | CLASSIFIER, _classifier_options, write=_write_dropout
+            heads.Classifier, POOLER | CLASSIFIER, _classifier_options, write_options=_write_dropout
         ),
         "BertForMultipleChoice": Architecture(
-            heads.MultipleChoice, POOLER | CLASSIFIER, _choice_options, write=_write_dropout
+            heads.MultipleChoice, POOLER | CLASSIFIER, _choice_options, write_options=_write_dropout
         ),
         **per_token("Bert", "classifier_dropout"),
     },

@@ -20,8 +20,8 @@ from course_lib.errors import CourseError
 from course_lib.families import bert
 from course_lib.families.bert import AFTER_ATTENTION, POOLER
 from course_lib.families.encoder_heads import CLASSIFIER, per_token, pooled
-from course_lib.families.family import Architecture, says_tied
-from course_lib.families.fields import Entry, Fields, Values, changed
+from course_lib.families.family import Architecture
+from course_lib.families.fields import Entry, Fields, Values, changed, read_tie_word_embeddings
 from course_lib.families.weight_tables import Converted, Table
 from course_lib.model import heads
 from course_lib.model.config import Disentangled, StackConfig
@@ -135,9 +135,10 @@ PUBLISHED_HEAD: Table = {
 }
 
 
-def _says_tied(values: Values, names: Collection[str]) -> bool:
+def _read_tied(values: Values, weight_names: Collection[str]) -> bool:
     """A file with the published names has no output matrix, even if config.json says untied."""
-    return says_tied(values) or not PUBLISHED_HEAD.keys().isdisjoint(names)
+    has_published_names = not PUBLISHED_HEAD.keys().isdisjoint(weight_names)
+    return read_tie_word_embeddings(values) or has_published_names
 
 
 FAMILY = replace(
@@ -156,7 +157,7 @@ FAMILY = replace(
             heads.MLM,
             bert.MASKED | PUBLISHED_HEAD,
             output=bert.OUTPUT,
-            says_tied=_says_tied,
+            read_tied=_read_tied,
         ),
         "DebertaForSequenceClassification": pooled(
             heads.Classifier,

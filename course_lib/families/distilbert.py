@@ -108,7 +108,7 @@ FAMILY = replace(
             heads.QuestionAnswering,
             SPAN,
             lambda body, values: {"dropout": values.get("qa_dropout", 0.1)},
-            write=lambda model: {"qa_dropout": model.dropout.p},
+            write_options=lambda model: {"qa_dropout": model.dropout.p},
         ),
     },
 )

@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from course_lib.families.family import Architecture, classes
-from course_lib.families.fields import Values
+from course_lib.families.family import Architecture
+from course_lib.families.fields import Values, read_classes
 from course_lib.families.weight_tables import Table, written_out
 from course_lib.model import heads
 from course_lib.model.transformer import Transformer
@@ -51,7 +51,7 @@ def per_token(name: str, dropout: str = "") -> dict[str, Architecture]:
     """
 
     def options(body: Transformer, values: Values) -> dict[str, Any]:
-        arguments = classes(body, values)
+        arguments: dict[str, Any] = {"classes": read_classes(values)}
         if dropout:
             arguments["dropout"] = values.get(dropout)
         return arguments
@@ -61,7 +61,7 @@ def per_token(name: str, dropout: str = "") -> dict[str, Architecture]:
 
     return {
         f"{name}ForTokenClassification": Architecture(
-            heads.TokenClassifier, CLASSIFIER, options, write=write
+            heads.TokenClassifier, CLASSIFIER, options, write_options=write
         ),
         f"{name}ForQuestionAnswering": Architecture(heads.QuestionAnswering, SPAN),
     }
@@ -98,7 +98,7 @@ def pooled(
             pooler_rate = values.get(pooler_dropout, 0.0)
         arguments = {"pooler": heads.Pooler(body, activation, pooler_rate), "dropout": rate}
         if head is heads.Classifier:
-            arguments |= classes(body, values)
+            arguments["classes"] = read_classes(values)
         return arguments
 
     def write(model: Any) -> dict[str, Any]:
@@ -107,4 +107,4 @@ def pooled(
             values[pooler_dropout] = model.pooler.dropout.p
         return values
 
-    return Architecture(head, table, options, write=write)
+    return Architecture(head, table, options, write_options=write)

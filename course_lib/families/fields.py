@@ -6,7 +6,7 @@ family's file has a function for the rest.
 
 import tomllib
 from collections import ChainMap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -137,6 +137,40 @@ class Fields:
             value: Any = getattr(part, entry.name, 0)
             values[public] = PUBLIC_ACTIVATIONS[value] if entry.name == "activation" else value
         return values
+
+
+def read_tie_word_embeddings(values: Values, weight_names: Collection[str] = ()) -> bool:
+    """Whether config.json ties the output matrix to the token embedding; yes by default.
+
+    Args:
+        values: the entries of config.json.
+        weight_names: not used. A family whose files decide it has another function
+            (`Architecture.read_tied`).
+
+    Raises:
+        CourseError: the entry is neither true nor false.
+    """
+    tied = values.get("tie_word_embeddings")
+    if tied is None:
+        return True
+    if not isinstance(tied, bool):
+        raise CourseError(f"tie_word_embeddings is true or false, not {tied}.")
+    return tied
+
+
+def read_classes(values: Values) -> int:
+    """The number of classes: the caller's, else config.json's, else transformers' default of 2.
+
+    Raises:
+        CourseError: `num_labels` in config.json is not the number of names in `id2label`.
+    """
+    names = values.get("id2label") or {}
+    count = values.get("num_labels")
+    if names and count is not None and len(names) != count:
+        raise CourseError(
+            f"num_labels is {count}, but id2label names {len(names)} classes; correct one of them."
+        )
+    return int(values.get("classes") or len(names) or count or 2)
 
 
 def _our_activation(public: str) -> str:

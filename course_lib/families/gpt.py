@@ -19,8 +19,8 @@ from typing import Any, Literal, NamedTuple
 from torch import Tensor
 
 from course_lib.errors import CourseError
-from course_lib.families.family import Architecture, Family, classes
-from course_lib.families.fields import Fields, Values, changed
+from course_lib.families.family import Architecture, Family
+from course_lib.families.fields import Fields, Values, changed, read_classes
 from course_lib.families.transformer import transformer
 from course_lib.families.weight_tables import Converted, Table
 from course_lib.model import heads
@@ -185,7 +185,7 @@ BLOCK: Table = {
 
 def _last_token(body: Transformer, values: Values) -> dict[str, Any]:
     """Classify the last token: in a causal model, only that one has attended to the whole text."""
-    return {**classes(body, values), "pool": "last", "bias": False}
+    return {"classes": read_classes(values), "pool": "last", "bias": False}
 
 
 def _family(public: str, **own: Any) -> Family:
@@ -222,7 +222,7 @@ GPT1_FAMILY = _family(
     config=partial(gpt, norm="post"),
     read_config=_read_gpt1,
     write_config=_write_gpt1,
-    token_tables=("tokens_embed.weight",),
+    token_embeddings=("tokens_embed.weight",),
     table={
         "tokens_embed.weight": "embed.tokens.weight",
         "positions_embed.weight": "position.table.weight",
@@ -237,7 +237,7 @@ def _tagger(body: Transformer, values: Values) -> dict[str, Any]:
     rate = values.get("classifier_dropout")
     if rate is None:
         rate = values.get("hidden_dropout")
-    return {**classes(body, values), "dropout": 0.1 if rate is None else rate}
+    return {"classes": read_classes(values), "dropout": 0.1 if rate is None else rate}
 
 
 _GPT2 = _family(
@@ -247,7 +247,7 @@ _GPT2 = _family(
     config=gpt,
     read_config=partial(_read, norm="pre"),
     write_config=_write_gpt2,
-    token_tables=("wte.weight",),
+    token_embeddings=("wte.weight",),
     table={
         "wte.weight": "embed.tokens.weight",
         "wpe.weight": "position.table.weight",
@@ -264,7 +264,7 @@ GPT2_FAMILY = replace(
             heads.TokenClassifier,
             {"classifier.*": "out.*"},
             _tagger,
-            write=lambda model: {"classifier_dropout": model.dropout.p},
+            write_options=lambda model: {"classifier_dropout": model.dropout.p},
         ),
     },
 )

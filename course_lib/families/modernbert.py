@@ -17,8 +17,8 @@ import torch.nn.functional as F
 
 from course_lib.errors import CourseError
 from course_lib.families.encoder_heads import CLASSIFIER, gelu_head
-from course_lib.families.family import Architecture, Family, classes
-from course_lib.families.fields import Fields, Values, changed
+from course_lib.families.family import Architecture, Family
+from course_lib.families.fields import Fields, Values, changed, read_classes
 from course_lib.families.transformer import transformer
 from course_lib.families.weight_tables import Converted, Table
 from course_lib.model import heads
@@ -234,7 +234,7 @@ def _classifier_options(body: Transformer, values: Values) -> dict[str, Any]:
         "pool": pool,
         "pooler": heads.Pooler(body, F.gelu, has_norm=True, pool=pool),
         "dropout": values.get("classifier_dropout", 0.0),
-        **classes(body, values),
+        "classes": read_classes(values),
     }
 
 
@@ -252,7 +252,7 @@ def _span_options(body: Transformer, values: Values) -> dict[str, Any]:
 
 
 def _tagger_options(body: Transformer, values: Values) -> dict[str, Any]:
-    return {**_span_options(body, values), **classes(body, values)}
+    return {**_span_options(body, values), "classes": read_classes(values)}
 
 
 def _write_dropout(model: Any) -> dict[str, Any]:
@@ -269,20 +269,20 @@ FAMILY = Family(
     write_config=_write_config,
     prefix="model.",
     table=body_table,
-    token_tables=("embeddings.tok_embeddings.weight",),
+    token_embeddings=("embeddings.tok_embeddings.weight",),
     architectures={
         "ModernBertModel": Architecture(Hidden, has_prefix=False),
         "ModernBertForMaskedLM": Architecture(
             heads.MLM, MASKED, gelu_head, output={"decoder.weight": "head.output.weight"}
         ),
         "ModernBertForSequenceClassification": Architecture(
-            heads.Classifier, CLASSIFIED, _classifier_options, write=_write_classifier
+            heads.Classifier, CLASSIFIED, _classifier_options, write_options=_write_classifier
         ),
         "ModernBertForTokenClassification": Architecture(
-            heads.TokenClassifier, PER_TOKEN, _tagger_options, write=_write_dropout
+            heads.TokenClassifier, PER_TOKEN, _tagger_options, write_options=_write_dropout
         ),
         "ModernBertForQuestionAnswering": Architecture(
-            heads.QuestionAnswering, PER_TOKEN, _span_options, write=_write_dropout
+            heads.QuestionAnswering, PER_TOKEN, _span_options, write_options=_write_dropout
         ),
     },
 )

@@ -71,6 +71,11 @@ MASKED: Table = {
     "lm_head.bias": "head.bias",
     "lm_head.decoder.bias": "head.bias",  # the same bias under a second name
 }
+OUTPUT: Table = {
+    "lm_head.decoder.weight": "head.output.weight",
+    # If a file has this matrix, transformers needs the bias under its second name, too.
+    "lm_head.decoder.bias": Converted(("head.bias",), is_duplicate=True),
+}
 FAMILY = replace(
     bert.FAMILY,
     name="roberta",
@@ -87,7 +92,7 @@ FAMILY = replace(
             heads.MLM,
             MASKED | bert.NO_POOLER,
             gelu_head,
-            output={"lm_head.decoder.weight": "head.output.weight"},
+            output=OUTPUT,
         ),
         "RobertaForSequenceClassification": pooled(
             heads.Classifier,

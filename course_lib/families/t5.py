@@ -17,7 +17,7 @@ from typing import Any
 from torch import nn
 
 from course_lib.errors import CourseError
-from course_lib.families.bart import OUTPUT, TOKEN_TABLES, encoder_of, token_tables
+from course_lib.families.bart import OUTPUT, TOKEN_EMBEDDINGS, encoder_of, token_entries
 from course_lib.families.family import Architecture, Family
 from course_lib.families.fields import Fields, Values, changed
 from course_lib.families.transformer import transformer
@@ -204,7 +204,7 @@ def body_table(model: Any) -> Table:
     """Public names of the body's weights -> our names."""
     gated = model.stack.config.gated
     return {
-        **token_tables(model),
+        **token_entries(model),
         **_side("encoder"),
         **_feed_forward("encoder.block.{layer}.layer.1", "encoder.blocks.{layer}", gated),
         **_side("decoder"),
@@ -230,7 +230,7 @@ def _options(body: EncoderDecoder, values: Values) -> dict[str, Any]:
     return {"scaled": scaled}
 
 
-def _says_tied(values: Values, names: Collection[str]) -> bool:
+def _always_tied(values: Values, weight_names: Collection[str]) -> bool:
     """Always: T5's `tie_word_embeddings` decides the scaling (`_options`), not the tying.
 
     The output matrix counts as untied if its weights in the file differ from the token vectors.
@@ -260,16 +260,18 @@ FAMILY = Family(
     write_config=write_config,
     prefix="",
     table=body_table,
-    token_tables=TOKEN_TABLES,
+    token_embeddings=TOKEN_EMBEDDINGS,
     architectures={
         "T5ForConditionalGeneration": Architecture(
             Seq2SeqLM,
-            options=_options,
-            body=_body,
-            write=_write_lm,
+            read_options=_options,
+            build_body=_body,
+            write_options=_write_lm,
             output=OUTPUT,
-            says_tied=_says_tied,
+            read_tied=_always_tied,
         ),
-        "T5Model": Architecture(Hidden, body=_body, write=_write_sides, says_tied=_says_tied),
+        "T5Model": Architecture(
+            Hidden, build_body=_body, write_options=_write_sides, read_tied=_always_tied
+        ),
     },
 )

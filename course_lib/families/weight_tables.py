@@ -107,8 +107,11 @@ def _layers(public: str, weight: Converted, model: Any) -> int:
     return int(stack.config.layers)
 
 
-def under(prefix: str, table: Table) -> Table:
-    """The same table, with a prefix before our names."""
+def prefix_ours(prefix: str, table: Table) -> Table:
+    """The same table, with a prefix before our names.
+
+    With "stack.", "embed.norm.*" becomes "stack.embed.norm.*".
+    """
     prefixed: Table = {}
     for public, entry in table.items():
         weight = _as_converted(entry)

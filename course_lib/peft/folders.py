@@ -166,15 +166,15 @@ def _public(model: nn.Module, model_type: str, architecture: str) -> _Public:
     family = MODEL_TYPES.get(model_type)
     if family is None or architecture not in family.architectures:
         raise CourseError(f"Nothing is known of {architecture!r} in the family {model_type!r}.")
-    with_prefix = family.prefixed(architecture, model)
     places: dict[str, Converted] = {}
     copies: set[str] = set()
     seen: set[tuple[str, ...]] = set()
-    for name, place in written_out(family.whole_table(architecture, model), model).items():
+    rows = written_out(family.whole_table(architecture, model), model)
+    for name, place in family.add_prefix(rows, architecture, model).items():
         if not place.ours or place.ours in seen:
-            copies.add(with_prefix(name))
+            copies.add(name)
         else:
-            places[with_prefix(name)] = place
+            places[name] = place
             seen.add(place.ours)
     return _Public(places, copies, has_output=bool(family.architectures[architecture].output))
 

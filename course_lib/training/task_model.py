@@ -177,7 +177,7 @@ def _match_public_class(head: heads.Head) -> None:
     """
     family, name = _public_class(head)
     families.check_pool(head, family.architectures[name])
-    options = family.architectures[name].options(head.stack, {})
+    options = family.architectures[name].read_options(head.stack, {})
     # The poolers of ELECTRA, DistilBERT and ModernBERT differ from BERT's.
     public_pooler = options.get("pooler")
     if public_pooler is not None and isinstance(head, heads.Classifier) and head.pooler is not None:

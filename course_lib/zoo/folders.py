@@ -160,9 +160,8 @@ def save_pretrained(
         values |= _kept_token_ids(model, family)
     values |= _labels(model)
 
-    public_name = family.prefixed(architecture, model)
     weights = convert_back(model.state_dict(), family.whole_table(architecture, model), model)
-    named = {public_name(name): tensor for name, tensor in weights.items()}
+    named = family.add_prefix(weights, architecture, model)
     with atomic_folder(folder) as new:
         (new / "model.safetensors").write_bytes(save(named, metadata={"format": "pt"}))
         write_json(new / "config.json", values)
@@ -252,7 +251,7 @@ def _config_values(
     return {
         **family.write_config(config),
         **ties,
-        **family.architectures[architecture].write(model),
+        **family.architectures[architecture].write_options(model),
         "model_type": family.model_type,
         "architectures": [architecture],
     }

@@ -61,9 +61,9 @@ def stored(
                 f"model_type is {family.model_type}, but the weights are a {part}'s; correct it."
             )
     inside = {name.removeprefix(wrapper): tensor for name, tensor in plain.items()}
-    names = {name: family.bare_name(name) for name in inside}
+    names = {name: family.strip_prefix(name) for name in inside}
     beside: set[str] = set()
-    if family.prefix and any(family.prefix + table in inside for table in family.token_tables):
+    if family.prefix and any(family.prefix + table in inside for table in family.token_embeddings):
         beside = {own for name, own in names.items() if not name.startswith(family.prefix)}
     return Stored({names[name]: tensor for name, tensor in inside.items()}, frozenset(beside))
 
@@ -74,7 +74,7 @@ def _without_wrappers(name: str) -> str:
 
 def _wrapper(names: Collection[str], family: Family) -> str:
     """What stands before the family's prefix, read off the table of token vectors."""
-    for table in family.token_tables:
+    for table in family.token_embeddings:
         found = {name.removesuffix(table) for name in names if name.endswith(f".{table}")}
         if table in names or family.prefix in found:
             return ""
@@ -105,7 +105,7 @@ def model_type(named: str, names: Iterable[str], families: Iterable[Family]) -> 
         if named in family.architectures:
             return family.model_type
     for family in known:
-        if family.prefix and family.prefix + family.token_tables[0] in plain:
+        if family.prefix and family.prefix + family.token_embeddings[0] in plain:
             return family.model_type
     raise CourseError('It does not say what the model is; add its type, as "model_type": "bert".')
 
@@ -186,13 +186,13 @@ def ties(
     Raises:
         CourseError: config.json asks for an output matrix that the file does not hold.
     """
-    table, *sides = family.token_tables
+    table, *sides = family.token_embeddings
     output = next(iter(architecture.output), "")
     for name in (*sides, output):
         if name in weights:
             weights.setdefault(table, weights[name])
     # Where there is one name only, nothing can be tied.
-    said = architecture.says_tied(values, weights) if sides or output else True
+    said = architecture.read_tied(values, weights) if sides or output else True
 
     def is_own(name: str) -> bool:
         return name in weights and not (said and torch.equal(weights[name], weights[table]))

@@ -104,9 +104,8 @@ def assert_gradients(
         n: torch.zeros_like(p) if p.grad is None else p.grad for n, p in theirs.named_parameters()
     }
     grads |= {n: torch.zeros_like(b) for n, b in theirs.named_buffers() if n == "final_logits_bias"}
-    translated = convert(
-        public_family.bare(grads), public_family.whole_table(type(theirs).__name__, ours), ours
-    )
+    grads = {public_family.strip_prefix(name): grad for name, grad in grads.items()}
+    translated = convert(grads, public_family.whole_table(type(theirs).__name__, ours), ours)
     weights = dict(ours.named_parameters())
     assert translated.keys() >= weights.keys()
     for name, weight in weights.items():
