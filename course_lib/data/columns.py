@@ -17,7 +17,7 @@ import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, groupby
+from itertools import groupby
 from typing import Any
 
 from course_lib.errors import CourseError
@@ -223,7 +223,11 @@ def are_sentence_numbers(column: Sequence[str]) -> bool:
 
     A number may stand in the first row of its sentence only.
     """
-    filled = accumulate(column, lambda before, cell: cell or before)
+    number = ""
+    filled = []
+    for cell in column:
+        number = cell or number
+        filled.append(number)
     runs = [number for number, _ in groupby(filled)]
     are_numbered = all(re.search("[0-9]", number) for number in runs)
     return are_numbered and 1 < len(runs) == len(set(runs)) and 2 * len(runs) <= len(column)

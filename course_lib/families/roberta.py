@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from course_lib.errors import CourseError
 from course_lib.families import bert
 from course_lib.families.encoder_heads import (
     CLASSIFIER,
@@ -19,6 +20,7 @@ from course_lib.families.encoder_heads import (
     pooled_body,
 )
 from course_lib.families.family import Architecture
+from course_lib.families.fields import Values
 from course_lib.families.weight_tables import Converted, Table
 from course_lib.model import heads
 from course_lib.model.config import Learned, StackConfig
@@ -40,6 +42,18 @@ FIELDS = replace(
     published={**bert.FIELDS.published, "pad_token_id": PAD},
     position=lambda length: Learned(length - OFFSET),
 )
+
+
+def _read_config(values: Values) -> StackConfig:
+    pad = values.get("pad_token_id", PAD)
+    if isinstance(pad, int) and pad != PAD:
+        raise CourseError(
+            f"pad_token_id is {pad}, but RoBERTa's positions begin behind {PAD} here. If the model"
+            f" was trained with {PAD}, correct the field. Otherwise its position table has"
+            f" {pad + 1} unused rows in front and needs {OFFSET}: change that, and then"
+            " max_position_embeddings and pad_token_id."
+        )
+    return FIELDS.read(values)
 
 
 def _write_config(config: StackConfig) -> dict[str, Any]:
@@ -82,7 +96,7 @@ FAMILY = replace(
     config=roberta,
     model=lambda config, start: heads.MLM(Transformer(config), activation="gelu"),
     tokenizer="bpe",
-    read_config=FIELDS.read,
+    read_config=_read_config,
     write_config=_write_config,
     prefix="roberta.",
     table=BODY,

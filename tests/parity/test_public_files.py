@@ -152,6 +152,25 @@ def test_a_head_that_is_missing_is_new_only_if_it_is_asked_for(tmp_path):
     assert isinstance(zoo.open_model(tmp_path).model, heads.Pooled)
 
 
+@pytest.mark.parametrize("pad", [0, 3])
+def test_a_roberta_with_another_pad_is_read_once_its_table_is_moved(pad, tmp_path):
+    config = small("roberta")
+    config.pad_token_id = pad
+    theirs = randomise(transformers.RobertaModel(config))
+    theirs.save_pretrained(tmp_path)
+    with pytest.raises(CourseError, match=rf"pad_token_id is {pad}.* has {pad + 1} unused rows"):
+        zoo.load_pretrained(tmp_path)
+
+    # What the message advises gives the same answers.
+    name = "embeddings.position_embeddings.weight"
+    used = load_file(tmp_path / "model.safetensors")[name][pad + 1 :]
+    change_weights(tmp_path, lambda w: w | {name: torch.cat((torch.zeros(2, used.shape[1]), used))})
+    change_config(tmp_path, pad_token_id=1, max_position_embeddings=len(used) + 2)
+    ours = zoo.load_pretrained(tmp_path)
+    ids = torch.arange(5, 12)[None]
+    assert close(ours.stack(ids), theirs(ids).last_hidden_state)
+
+
 def test_a_class_is_advised_only_where_its_body_is_there(tmp_path):
     """NVIDIA's BERT calls two of its Linears dense_act, one in the body and one in the head."""
     public("BertForMaskedLM", tmp_path)
