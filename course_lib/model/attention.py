@@ -172,6 +172,8 @@ class Attention(nn.Module):
         if positions is not None:
             bias = positions.scores(q, k, self.position)  # B H Tq Tk
 
+        # One fused kernel, unless someone wants to see or change the attention weights: then the
+        # formula. q is scaled already, so neither scales again.
         if kernels.use_attention(q, k) and not self._needs_weights(positions):
             dropout = self.dropout if self.training else 0.0
             y = kernels.attention(
@@ -186,7 +188,7 @@ class Attention(nn.Module):
                 v,
                 mask=mask,
                 bias=bias,
-                scale=1.0,  # q is already scaled
+                scale=1.0,
                 on_scores=self.scores,
                 on_probs=self._drop,
             )

@@ -187,7 +187,7 @@ def _inject_updates(
     if alpha is None:
         alpha = rank
     inject(model, pattern, lambda linear: kind(linear, rank, alpha, dropout))
-    freeze(model)
+    freeze(model)  # all but the new updates, which are `Added`
     return model
 
 

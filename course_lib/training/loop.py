@@ -177,11 +177,15 @@ def train(
         # Usually one part. More of them accumulate their gradients.
         for part in parts:
             with autocast(run.device, run.bf16):
+                # The weights make the sum over the parts, averaged over the processes, the mean
+                # loss of the whole batch.
                 part_loss = run.objective(part.batch) * part.weight
             part_loss.backward()
             batch_loss += part_loss.detach()
         batch_loss = run.processes.mean(batch_loss)
         grad_norm = distributed.whole(clip_grad_norm_(run.weights, config.clip))
+        # On a GPU the guard reads the figures only now and then, for reading waits for the GPU. It
+        # does before a save, so that no broken state is written.
         run.guard.check(step, batch_loss, grad_norm, look=run.saves_at(step))
         run.optimizer.step()
         run.optimizer.zero_grad()
