@@ -208,7 +208,7 @@ def test_15_another_body_pairs_and_texts(tmp_path: Path) -> None:
     model = small_public_bert(tmp_path / "model", layers=2)
     for folder in ("pairs", "texts"):
         (tmp_path / folder).mkdir()
-    pairs = [f"the lamp of {i} fell\tthe lamp of {i * 7 % 40} rose\t{i % 6}.0" for i in range(40)]
+    pairs = [f"the lamp of {i} fell\tthe lamp of {i * 7 % 40} rose\t{i % 6 / 2}" for i in range(40)]
     for split in ("train", "dev"):
         (tmp_path / "pairs" / f"{split}.tsv").write_text(
             "\n".join(["text\tpair\tlabel", *pairs]) + "\n", "utf-8"
