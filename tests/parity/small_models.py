@@ -101,3 +101,12 @@ def same(ones, others) -> bool:
     return len(ones) == len(others) and all(
         a.shape == b.shape and close(a, b) for a, b in zip(ones, others, strict=True)
     )
+
+
+def shaken(model):
+    """What training would do to the weights that it trains."""
+    torch.manual_seed(4)
+    for weight in model.parameters():
+        if weight.requires_grad:
+            weight.data.add_(0.2 * torch.randn_like(weight))
+    return model

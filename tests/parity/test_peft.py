@@ -15,6 +15,7 @@ from course_lib.families.gpt import gpt
 from course_lib.model import heads
 from course_lib.model.transformer import Transformer
 from tests.parity.public import close, randomise
+from tests.parity.small_models import shaken
 
 BERT = {
     "hidden_size": 32,
@@ -121,15 +122,6 @@ def trained(tmp_path):
         return theirs, peft.load_pretrained(ours, tmp_path / "theirs", **what).eval(), what
 
     return make
-
-
-def shaken(model):
-    """What training would do to the weights that it trains."""
-    torch.manual_seed(4)
-    for weight in model.parameters():
-        if weight.requires_grad:
-            weight.data.add_(0.2 * torch.randn_like(weight))
-    return model
 
 
 def outputs(theirs, ours, batch):

@@ -12,7 +12,7 @@ import transformers
 from course_lib import peft, zoo
 from course_lib.families import MODEL_TYPES
 from tests.parity.public import close, randomise
-from tests.parity.small_models import Rows, answers, small
+from tests.parity.small_models import Rows, answers, shaken, small
 
 IDS = torch.tensor([[5, 9, 30, 7, 8, 2]])
 ROWS = Rows(IDS, torch.ones_like(IDS, dtype=torch.bool))
@@ -55,15 +55,6 @@ def cases(settings):
 def base(model_type, name):
     """A tiny public model, the same in every call."""
     return randomise(getattr(transformers, name)(small(model_type)))
-
-
-def shaken(model):
-    """What training would do to the weights that it trains."""
-    torch.manual_seed(4)
-    for weight in model.parameters():
-        if weight.requires_grad:
-            weight.data.add_(0.2 * torch.randn_like(weight))
-    return model
 
 
 def same(ours, theirs, name):
