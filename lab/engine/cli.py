@@ -58,6 +58,10 @@ def run_claims(
     work: Annotated[
         Path, typer.Option(help="Folder of pretrained arms and finished seeds.")
     ] = Path("build"),
+    public: Annotated[
+        Path | None,
+        typer.Option("--data", help="Folder of public data sets, for the claims that read one."),
+    ] = None,
 ) -> None:
     """Make records anew. Stop it when you like; the same command goes on where it was.
 
@@ -84,6 +88,7 @@ def run_claims(
         out=out or RESULTS,
         work=work / "claims",
         arms=work / "arms",
+        public=public,
     )
     for done in run.run(list(dict.fromkeys(chosen)), settings, jobs=jobs):
         print(f"{done.what}: {done.seconds:.0f} s", flush=True)

@@ -17,6 +17,7 @@ from jaxtyping import Int
 from torch import Tensor, nn
 
 from course_lib import data, zoo
+from course_lib.errors import CourseError
 from course_lib.files import read_json, write_json
 from course_lib.objectives import losses, seeded_generator
 from course_lib.training import loop, optim
@@ -143,13 +144,40 @@ class Tuning:
 class Lab:
     """The workplace of experiments.
 
-    seconds: processor time of the scores that this lab has given out, whether computed now or
-    before."""
+    Attributes:
+        plan: the sizes of this run.
+        folder: where pretrained arms and finished scores are kept.
+        device: where models are trained.
+        public: the folder of public data sets (SST-2, STS-B and so on), which the course does not
+            hold; see `public_data`.
+        seconds: processor time of the scores that this lab has given out, whether computed now or
+            before.
+    """
 
     plan: Plan
     folder: Path = arms.FOLDER
     device: str = "cpu"
+    public: Path | None = None
     seconds: float = field(default=0.0, init=False)
+
+    def public_data(self, name: str) -> Path:
+        """The folder or file of a public data set, such as "sst2".
+
+        Raises:
+            CourseError: no folder of public data was given, or the data set is not in it.
+        """
+        if self.public is None:
+            raise CourseError(
+                f"This claim reads the public data set {name!r}, which the course does not hold."
+                " Name the folder that has it: claims run ... --data FOLDER."
+            )
+        path = self.public / name
+        if not path.exists():
+            raise CourseError(
+                f"{self.public} has no {name!r}, which this claim reads; put the published files"
+                " there."
+            )
+        return path
 
     def model(self, arm: arms.Arm, at: int | None = None) -> arms.Trained:
         """The arm's model after step `at` (by default its last), trained first if need be."""

@@ -64,6 +64,7 @@ class RunSettings:
         out: folder of the records.
         work: folder of the finished seeds, one file each.
         arms: folder of the pretrained arms.
+        public: folder of public data sets, for the claims that read one.
     """
 
     plan: Plan = PLANS["cpu"]
@@ -72,6 +73,7 @@ class RunSettings:
     out: Path = RESULTS
     work: Path = arms.FOLDER.parent / "claims"
     arms: Path = arms.FOLDER
+    public: Path | None = None
 
     def numbers(self, experiment: Experiment) -> list[int]:
         """The seeds of an experiment; what is exact or computed needs one."""
@@ -234,7 +236,7 @@ def _do(job: _Job, settings: RunSettings) -> float:
         arms.trained(job.arm, settings.arms, device=settings.device)
         return time.perf_counter() - start
     experiment = find(job.claim)
-    lab = Lab(settings.plan, settings.arms, settings.device)
+    lab = Lab(settings.plan, settings.arms, settings.device, settings.public)
     values = experiment.measure(lab, job.seed)
     result = {
         "values": {name: float(value) for name, value in values.items()},
