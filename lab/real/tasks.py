@@ -1,5 +1,13 @@
-"""Public tasks: a small encoder from random weights, pretrained on the town, pretrained on English,
-and a linear model of counted words and letters.
+"""Public tasks: their rows, and the score of a named model that is tuned on them.
+
+    task = tasks.TASKS["sst2"]
+    rows, test = tasks.parts(task, lab.public_data)
+    run = tasks.tuner("bert-english", task)
+    tasks.tries(run, (3e-4, 1e-3), rows)      # to choose a rate, on training rows alone
+    run(rows, test, 1e-3, seed)               # the score
+
+As a script it compares a small encoder from random weights, pretrained on the town, pretrained on
+English, and a linear model of counted words and letters.
 
     python -m lab.real.tasks FOLDER [--task sst2 ...]
 
@@ -9,7 +17,7 @@ on a tenth of the training rows, by trainings on the others, or on the first of 
 nothing. data/results/real_NAME.json keeps every finished arm."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -29,6 +37,7 @@ from course_lib.families.sentence import Sentence, cosine_regression
 from course_lib.files import read_json, write_json
 from course_lib.model.transformer import Transformer
 from course_lib.training.finetune import FinetuneConfig, finetune
+from course_lib.training.settings import Precision
 from lab.engine.lab import fit, linear_config
 from lab.real.baselines import PENALTIES, Run, linear
 
@@ -58,11 +67,11 @@ class PublicTask:
     trial: int = 1000
     columns: Columns | None = None
 
-    def rows(self, folder: Path, part: tuple[str, str]) -> Dataset:
-        """The rows of one part."""
+    def rows(self, find: Callable[[str], Path], part: tuple[str, str]) -> Dataset:
+        """The rows of one part; `find` is told in `parts`."""
         path, splits = part
         names = splits.split(" + ")
-        rows = [data.task(folder / path, split=name, columns=self.columns) for name in names]
+        rows = [data.task(find(path), split=name, columns=self.columns) for name in names]
         return concatenate_datasets(rows)
 
 
@@ -102,50 +111,90 @@ TASKS = {
 }
 
 
-def encoder(name: str, task: PublicTask, *, pretrained: bool, device: str = "cpu") -> Run:
-    """Fine-tuning of a checkpoint, or of its configuration with random weights. A text is the mean
-    of its vectors; two texts are read together, but a graded pair as two vectors and their cosine
-    (Reimers and Gurevych 2019)."""
-    model, tokenizer, _ = zoo.open_model(name)
-    config = FinetuneConfig(
-        metric=task.metric,
-        pretrained=pretrained,
-        dropout=DROPOUT,
-        pool="mean",
-        epochs=task.epochs,
-        by_length=True,
-        precision="bf16",
-        device=device,
-    )
+def parts(task: PublicTask, find: Callable[[str], Path]) -> tuple[Dataset, Dataset]:
+    """Training rows and rows to score.
 
-    def tuned(rows: Dataset, test: Dataset, rate: float, seed: int) -> float:
-        run_config = replace(config, lr=rate, seed=seed)
-        return finetune(model, {"train": rows, "test": test}, tokenizer, run_config).score
-
-    def as_vectors(rows: Dataset, test: Dataset, rate: float, seed: int) -> float:
-        torch.manual_seed(seed)
-        shape = replace(model.stack.config, dropout=DROPOUT, attention_dropout=DROPOUT)
-        sentence = Sentence(Transformer(shape))
-        if pretrained:
-            sentence.stack.load_state_dict(model.stack.state_dict())
-        batches = TextBatches(rows, tokenizer, batch=32, seed=seed, best=max(rows["label"]))
-        steps = task.epochs * batches.per_epoch
-        training = linear_config(steps, rate, precision="bf16", device=device)
-        fit(sentence, batches, cosine_regression, training)
-        return sts(SentenceEncoder(sentence, tokenizer), test["text"], test["pair"], test["label"])
-
-    return as_vectors if task.metric == "spearman" else tuned
-
-
-def parts(folder: Path, task: PublicTask) -> list[Dataset]:
-    """Training rows and rows to score."""
+    Args:
+        task: one of `TASKS`.
+        find: the path of a public data set by its name, such as `Lab.public_data`.
+    """
     if task.train != task.test:
-        return [task.rows(folder, part) for part in (task.train, task.test)]
-    rows = task.rows(folder, task.train)
+        return task.rows(find, task.train), task.rows(find, task.test)
+    rows = task.rows(find, task.train)
     test_titles = sorted(set(rows["title"]))[::4]
     train = rows.filter(lambda row: row["title"] not in test_titles)
     test = rows.filter(lambda row: row["title"] in test_titles)
-    return [train, test]
+    return train, test
+
+
+def tuner(
+    name: str,
+    task: PublicTask,
+    *,
+    pretrained: bool = True,
+    precision: Precision = "auto",
+    device: str = "cpu",
+) -> Run:
+    """Fine-tuning of a named model, or of its configuration with random weights.
+
+    A text is the mean of its vectors, a decoder's text its last vector. Two texts are read
+    together, but a graded pair as two means and their cosine (Reimers and Gurevych 2019).
+
+    Args:
+        name: a shipped checkpoint, or a public model such as "minilm".
+        task: tells the metric and the epochs.
+        pretrained: begin with the model's weights, or with random ones.
+        precision: of `FinetuneConfig`.
+        device: where it is trained.
+    """
+    model, tokenizer, _ = zoo.open_model(name)
+    body = model.stack
+
+    def classify(rows: Dataset, test: Dataset, rate: float, seed: int) -> float:
+        config = FinetuneConfig(
+            metric=task.metric,
+            pretrained=pretrained,
+            dropout=DROPOUT,
+            pool="last" if body.config.causal else "mean",
+            epochs=task.epochs,
+            by_length=True,
+            lr=rate,
+            seed=seed,
+            precision=precision,
+            device=device,
+        )
+        return finetune(model, {"train": rows, "test": test}, tokenizer, config).score
+
+    def grade(rows: Dataset, test: Dataset, rate: float, seed: int) -> float:
+        torch.manual_seed(seed)
+        shape = replace(body.config, dropout=DROPOUT, attention_dropout=DROPOUT)
+        sentence = Sentence(Transformer(shape))
+        if pretrained:
+            sentence.stack.load_state_dict(body.state_dict())
+        batches = TextBatches(rows, tokenizer, batch=32, seed=seed, best=max(rows["label"]))
+        steps = task.epochs * batches.per_epoch
+        training = linear_config(steps, rate, precision=precision, device=device)
+        fit(sentence, batches, cosine_regression, training)
+        return sts(SentenceEncoder(sentence, tokenizer), test["text"], test["pair"], test["label"])
+
+    return grade if task.metric == "spearman" else classify
+
+
+def tries(
+    run: Run, choices: Sequence[float], rows: Dataset, trial: int = PublicTask.trial, seed: int = 0
+) -> dict[float, float]:
+    """The score of each rate or penalty on a tenth of the training rows.
+
+    Args:
+        run: trains and scores.
+        choices: rates or penalties.
+        rows: for training; a tenth of them is held out.
+        trial: rows at most that a trial trains on.
+        seed: of the division and of the trainings.
+    """
+    divided = rows.train_test_split(test_size=0.1, seed=seed)
+    few = divided["train"].select(range(min(trial, len(divided["train"]))))
+    return {choice: run(few, divided["test"], choice, seed) for choice in choices}
 
 
 def arm(
@@ -158,9 +207,7 @@ def arm(
 ) -> dict[str, Any]:
     """Choose on a tenth of the training rows, train on all of them `seeds` times, score."""
     start = time.perf_counter()
-    parts = rows.train_test_split(test_size=0.1, seed=0)
-    few = parts["train"].select(range(min(trial, len(parts["train"]))))
-    tried = {choice: run(few, parts["test"], choice, 0) for choice in choices}
+    tried = tries(run, choices, rows, trial)
     best = max(tried, key=tried.__getitem__)
     scores = [run(rows, test, best, seed) for seed in range(seeds)]
     seconds = round(time.perf_counter() - start)
@@ -183,13 +230,14 @@ def main(
     torch.set_num_threads(1)
     for name in task or TASKS:
         this = TASKS[name]
-        rows, test = parts(folder, this)
+        rows, test = parts(this, folder.joinpath)
         # How an arm is run, the settings to choose from, its number of seeds.
         arms: dict[str, tuple[Run, Sequence[float], int]] = {
             "linear": (linear(this.metric), PENALTIES, 1)
         }
         for label, model in (("english", english), ("scratch", english), ("town", town)):
-            run = encoder(model, this, pretrained=label != "scratch", device=device)
+            pretrained = label != "scratch"
+            run = tuner(model, this, pretrained=pretrained, precision="bf16", device=device)
             arms[label] = (run, RATES, seeds)
         file = out / f"real_{name}.json"
         found: dict[str, Any] = read_json(file) if file.exists() else {"arms": {}}
