@@ -18,6 +18,8 @@ LESSONS = ("00_start_here", "01_self_attention", "08_gpt1", "09_bert", "10_bert_
 LIVE = [
     claim.id for lesson in LESSONS for claim in ledger.of_lesson(lesson) if claim.kind != "measured"
 ]
+# The others wait for their first run: a rule stands in the ledger before it.
+RECORDED = [name for name in ledger.read() if records.record(name) is not None]
 
 
 def recorded(name: str) -> Record:
@@ -26,7 +28,7 @@ def recorded(name: str) -> Record:
     return found
 
 
-@pytest.mark.parametrize("name", ledger.read())
+@pytest.mark.parametrize("name", RECORDED)
 def test_a_record_follows_from_its_figures(name: str) -> None:
     found = recorded(name)
     assert judge_again(found) == found, (

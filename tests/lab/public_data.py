@@ -1,0 +1,126 @@
+"""A miniature of the public data sets in their published layout.
+
+    public = public_data.write(tmp_path)
+    Lab(PLANS["smoke"], arms, public=public)
+
+The texts are the course's own (data/tasks, data/text) or stand here; about 20 rows make a set. To
+add a data set, write a function of its folder and put it into `WRITERS`.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from course_lib.files import DATA
+
+ROWS = 20
+Row = dict[str, Any]
+
+
+def write(folder: Path) -> Path:
+    """Write all data sets into a folder, each into its own, and return the folder."""
+    for name, writer in WRITERS.items():
+        (folder / name).mkdir(parents=True)
+        writer(folder / name)
+    return folder
+
+
+def written(name: str, n: int = ROWS, split: str = "train") -> list[Row]:
+    """The first n rows of a set that the course has written, "tasks/similarity" or "text"."""
+    lines = (DATA / name / f"{split}.jsonl").read_text("utf-8").splitlines()
+    return [json.loads(line) for line in lines[:n]]
+
+
+def put(path: Path, lines: Sequence[str]) -> None:
+    """Write lines to a file; its folder is made if need be."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(lines) + "\n", "utf-8")
+
+
+def sts12_16(folder: Path) -> None:
+    """A file a year: score, sentence, sentence. A pair without a score is in no test."""
+    rows = written("tasks/similarity", 5 * ROWS)
+    for number, year in enumerate(range(2012, 2017)):
+        some = rows[number * ROWS : (number + 1) * ROWS]
+        lines = [f"{row['score']}\t{row['sentence1']}\t{row['sentence2']}" for row in some]
+        put(folder / str(year) / "letters.test.tsv", [*lines, "\tNobody scored.\tThis pair."])
+
+
+def stsb_en(folder: Path) -> None:
+    """Three tables without a header: sentence, sentence, score."""
+    for split in ("train", "dev", "test"):
+        ours = "validation" if split == "dev" else split
+        rows = written("tasks/similarity", split=ours)
+        lines = [f'"{row["sentence1"]}","{row["sentence2"]}",{row["score"]}' for row in rows]
+        put(folder / f"stsb-en-{split}.csv", lines)
+
+
+def xquad_en(folder: Path) -> None:
+    """SQuAD's JSON: articles, their paragraphs, the questions of each."""
+    articles: dict[str, Row] = {}
+    for row in written("tasks/questions"):
+        text = row["context"]
+        paragraph = articles.setdefault(row["title"], {"context": text, "qas": []})
+        answers = [
+            {"text": answer, "answer_start": text.index(answer)}
+            for answer in row["answers"]["text"]
+        ]
+        question = {"id": row["id"], "question": row["question"], "answers": answers}
+        paragraph["qas"].append(question)
+    data = [{"title": title, "paragraphs": [one]} for title, one in articles.items()]
+    put(folder / "xquad.en.json", [json.dumps({"data": data, "version": "1.1"})])
+
+
+def coarsewsd20(folder: Path) -> None:
+    """A folder a word: the word's place and a sentence a line; the number of its sense a line."""
+    ends = {
+        "bank": ["of the river in the rain", "that lent them the money"],
+        "bass": ["swam under the old boat", "sang in the church choir"],
+    }
+    names = ["the old man saw a", "in june we met the", "nobody here liked the", "she drew a"]
+    for word, senses in ends.items():
+        lines, gold = [], []
+        for begin in names:
+            for sense, end in enumerate(senses):
+                lines.append(f"{len(begin.split())}\t{begin} {word} {end} .")
+                gold.append(str(sense))
+        for split in ("train", "test"):
+            put(folder / word / f"{split}.data.txt", lines)
+            put(folder / word / f"{split}.gold.txt", gold)
+
+
+def wordsim_sets(folder: Path) -> None:
+    """Pairs of words with people's grades, separated by tabs; one file a set."""
+    pairs = [
+        "water river 7.5",
+        "house home 9",
+        "king queen 8",
+        "book paper 6",
+        "tree money 0.5",
+        "sun light 7",
+        "door night 1",
+        "man woman 8.3",
+    ]
+    lines = ["\t".join(pair.split()) for pair in pairs]
+    for name in ("WS-353-ALL", "MEN-TR-3k", "MTurk-771", "SIMLEX-999", "MTurk-287"):
+        put(folder / f"EN-{name}.txt", lines)
+
+
+def english(folder: Path) -> None:
+    """Documents for training: `= Title =`, then a paragraph a line."""
+    for split in ("train", "dev", "test"):
+        lines = []
+        for row in written("text", split="validation" if split == "dev" else split):
+            lines += [f"= {row.get('title', 'Untitled')} =", "", *row["text"].split("\n"), ""]
+        put(folder / f"{split}.txt", lines)
+
+
+WRITERS: dict[str, Callable[[Path], None]] = {
+    "sts12_16": sts12_16,
+    "stsb_en": stsb_en,
+    "xquad_en": xquad_en,
+    "coarsewsd20": coarsewsd20,
+    "wordsim_sets": wordsim_sets,
+    "english": english,
+}
