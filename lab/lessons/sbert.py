@@ -1,4 +1,4 @@
-"""The claim of lesson 15: search by vectors."""
+"""The claims of lesson 15: sentence vectors, and search by them."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,16 +11,19 @@ from classroom.town.searches import KINDS, collection
 from course_lib import zoo
 from course_lib.analysis import metrics
 from course_lib.analysis.retrieval import Index, best, words
+from course_lib.analysis.sts import sts
 from course_lib.data.embedders import Embedder, SentenceEncoder, WordAverage
 from course_lib.data.text_batches import TextBatches
 from course_lib.families import sentence
 from course_lib.families.sentence import Sentence
 from course_lib.training import optim
 from lab.lessons import Lab, experiment, fit, given, linear_config
+from lab.real import embedders, graded, parts
 
 BODY, STATIC = "bert-mini", {"avg GloVe": "glove-mini", "avg word2vec": "word2vec-mini"}
 SIZES: dict[str, dict[str, int]] = given("sbert")["sizes"]
 OWN = "S-BERT"
+PARTS: dict[str, int] = given("sbert")["parts"]
 
 
 def averages() -> dict[str, Embedder]:
@@ -95,4 +98,31 @@ def dense_retrieval(lab: Lab, seed: int) -> dict[str, float]:
             chosen = [rankings[i] for i in at]
             values[f"MRR, {kind}/{name}"] = metrics.mrr(chosen, right)
             values[f"nDCG, {kind}/{name}"] = metrics.ndcg(chosen, right, k=10)
+    return values
+
+
+def shared_words(first: str, second: str) -> float:
+    """The words of both texts over the words of either (Jaccard)."""
+    one = set(words(first))
+    other = set(words(second))
+    return len(one & other) / max(1, len(one | other))
+
+
+@experiment("sentence-vectors")
+def sentence_vectors(lab: Lab, seed: int) -> dict[str, float]:
+    """Spearman's correlation with people's grades by set and kind of vector, on a part of the
+    pairs.
+    """
+    torch.manual_seed(seed)
+    encoders = embedders.of_sentences()
+    values: dict[str, float] = {}
+    for name, pairs in graded.read_all(lab.public_data).items():
+        some = parts.part(pairs, seed, PARTS[lab.plan.scale])
+        firsts = [pair.first for pair in some]
+        seconds = [pair.second for pair in some]
+        grades = [pair.grade for pair in some]
+        overlaps = [shared_words(pair.first, pair.second) for pair in some]
+        values[f"{name}/shared words"] = metrics.spearman(overlaps, grades)
+        for kind, encoder in encoders.items():
+            values[f"{name}/{kind}"] = sts(encoder, firsts, seconds, grades)
     return values

@@ -40,8 +40,8 @@ def put(path: Path, lines: Sequence[str]) -> None:
 
 def sts12_16(folder: Path) -> None:
     """A file a year: score, sentence, sentence. A pair without a score is in no test."""
-    rows = written("tasks/similarity", 5 * ROWS)
-    for number, year in enumerate(range(2012, 2017)):
+    rows = written("tasks/similarity", 6 * ROWS)  # the first are STS-B's
+    for number, year in enumerate(range(2012, 2017), start=1):
         some = rows[number * ROWS : (number + 1) * ROWS]
         lines = [f"{row['score']}\t{row['sentence1']}\t{row['sentence2']}" for row in some]
         put(folder / str(year) / "letters.test.tsv", [*lines, "\tNobody scored.\tThis pair."])
