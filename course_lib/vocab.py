@@ -29,3 +29,11 @@ class Vocab:
     special: tuple[int, ...] = ()
     ends: tuple[int, ...] = ()
     sentinels: tuple[int, ...] = ()
+
+    @property
+    def padding_id(self) -> int:
+        """The id that fills up the short rows of a batch: `pad`, or 0 if there is no such token.
+
+        GPT-2, for example, has none. There any id will do, because the attention mask hides it.
+        """
+        return 0 if self.pad is None else self.pad

@@ -41,7 +41,7 @@ def fill_in_accuracy(model: nn.Module, tokenizer: Tokenizer, blanks: Sequence[Bl
     with evaluating(model):
         for part in _batches(blanks):
             rows = [_encoded(tokenizer, blank) for blank in part]
-            batch = pad_to_longest([ids for ids, _ in rows], vocab.pad or 0)
+            batch = pad_to_longest([ids for ids, _ in rows], vocab.padding_id)
             is_answer = pad_to_longest([inside for _, inside in rows], False)["ids"].bool()
             ids = batch["ids"]
             if vocab.mask is None:
@@ -101,7 +101,7 @@ def restore_accuracy(
                 sources.append(source.tolist())
                 targets.append(target.tolist())
                 is_answer.append([first <= t < first + length for t in range(len(target))])
-            batch = pad(sources, vocab.pad or 0)
+            batch = pad(sources, vocab.padding_id)
             labels = pad(targets, IGNORE)["ids"]
             loss_mask = pad(is_answer, False)["ids"].bool()
             logits = model(

@@ -96,7 +96,9 @@ def _parts(
     order = sorted(range(len(texts)), key=lambda number: len(codes[number]))
     for start in range(0, len(order), BATCH):
         numbers = order[start : start + BATCH]
-        inputs = pad_to_longest([codes[number].ids for number in numbers], tokenizer.vocab.pad or 0)
+        inputs = pad_to_longest(
+            [codes[number].ids for number in numbers], tokenizer.vocab.padding_id
+        )
         inputs = {name: value.to(device) for name, value in inputs.items()}
         body = getattr(model, "stack", model)
         with evaluating(model), capture(model, *names) as seen:

@@ -27,7 +27,7 @@ from course_lib.data.token_store import TokenStore, cut_documents, encode_corpus
 from course_lib.data.tokenizers import Tokenizer
 from course_lib.errors import CourseError
 from course_lib.objectives import collate, corruption, seeded_generator
-from course_lib.objectives.collate import pad as pad  # the lessons import `pad` from this file
+from course_lib.objectives.collate import pad
 from course_lib.objectives.losses import Batch
 from course_lib.objectives.registry import Corruption
 
@@ -132,8 +132,7 @@ class StoredBatches(Source):
         self.store = documents
         self.corrupt = corrupt
         self.size = size
-        # Without a padding token any id will do, because the attention mask hides it.
-        self.padding_id = tokenizer.vocab.pad or 0
+        self.padding_id = tokenizer.vocab.padding_id
         self.before = np.array(layout.before, np.int64)
         self.after = np.array(layout.after, np.int64)
 
@@ -156,7 +155,7 @@ class StoredBatches(Source):
             if self.has_special[row]:
                 text = np.concatenate([self.before, text, self.after])
             rows.append(text)
-        padded = pad(rows, self.padding_id, most=self.size.length)
+        padded = pad(rows, self.padding_id, max_width=self.size.length)
         rng = seeded_generator(self.size.seed, step)
         return self.corrupt(padded["ids"], padded["attention_mask"], rng)
 

@@ -171,7 +171,7 @@ class Frame:
         for row in rows:
             ids += row.ids
             segments += row.segments
-        batch = pad_to_longest(ids, self.tokenizer.vocab.pad or 0)
+        batch = pad_to_longest(ids, self.tokenizer.vocab.padding_id)
         if self.segments:
             batch["segments"] = pad_to_longest(segments, 0)["ids"]
         if self.kind == "choice":  # [B*N T] -> [B N T]
@@ -340,7 +340,7 @@ class SourceTarget:
 
         After the end of a target the labels are -100.
         """
-        batch = pad_to_longest([row.ids[0] for row in rows], self.tokenizer.vocab.pad or 0)
+        batch = pad_to_longest([row.ids[0] for row in rows], self.tokenizer.vocab.padding_id)
         return batch | {"labels": pad_to_longest([row.label for row in rows], IGNORE)["ids"]}
 
 

@@ -72,12 +72,12 @@ class StreamBatches(Source):
         number, index = divmod(step, self.steps)
         rows = self._pool(number)[index]
         # Without a padding token any id will do, because the attention mask hides it.
-        padding_id = self.tokenizer.vocab.pad or 0
-        padded = pad([row.ids for row in rows], padding_id, most=self.length)
+        padding_id = self.tokenizer.vocab.padding_id
+        padded = pad([row.ids for row in rows], padding_id, max_width=self.length)
         batch = self.apply_objective(step, padded["ids"], padded["attention_mask"])
         if self.pairs is None:
             return batch
-        segments = pad([row.segments for row in rows], 0, most=self.length)["ids"]
+        segments = pad([row.segments for row in rows], 0, max_width=self.length)["ids"]
         return {**batch, "segments": segments, "next": torch.tensor([row.next for row in rows])}
 
     def apply_objective(self, step: int, ids: Tensor, attention_mask: Tensor) -> Batch:

@@ -30,7 +30,7 @@ def text_batch(
     """
     encoded = tokenizer.ids([text for row in rows for text in row], max_length=max_length)
     # Without a padding token any id will do, because the attention mask hides it.
-    padded = pad_to_longest(encoded, tokenizer.vocab.pad or 0)  # B*N T
+    padded = pad_to_longest(encoded, tokenizer.vocab.padding_id)  # B*N T
     return {name: x.view(len(rows), len(rows[0]), -1) for name, x in padded.items()}  # B N T
 
 

@@ -125,7 +125,7 @@ def complete(
     texts = [""] * len(rows)
     for start in range(0, len(order), batch):
         numbers = order[start : start + batch]
-        ids, attention_mask = left_pad([rows[i] for i in numbers], vocab.pad or 0)
+        ids, attention_mask = left_pad([rows[i] for i in numbers], vocab.padding_id)
         out = generate(
             model,
             ids.to(device),

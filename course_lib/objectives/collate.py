@@ -1,11 +1,18 @@
-"""Rows of text as tensors, and each objective's corruption of them.
+"""Batches for pretraining: pad rows of token ids to one width, then corrupt them.
 
-A corruption is a function (ids, attention_mask, rng) -> batch. ids Int[B T] and attention_mask
-Bool[B T] are rows of text with their special tokens, as `pad` makes them. `registry` says which
-loss belongs to which corruption.
+A corruption changes a batch of text and says what the model must predict. `masked`, for example,
+hides tokens of [CLS] a b c [SEP] and of [CLS] d [SEP], which were padded first:
+
+    ids               [CLS] a [MASK] c [SEP]            [CLS] [MASK] [SEP] [PAD] [PAD]
+    labels            -100 -100 b -100 -100             -100 d -100 -100 -100
+    attention_mask    True at real tokens, False at padding
+
+Every corruption is a function (ids, attention_mask, rng, vocab) -> batch, and a batch is a dict of
+tensors. registry.py says which loss belongs to which corruption. Shapes: B rows, T tokens in the
+widest row. `rng` is the random generator, and `vocab` names the special tokens.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,8 +32,8 @@ from course_lib.objectives.masking import BERT_PARTS, SpanSampler, mask_tokens
 from course_lib.vocab import IGNORE, Vocab
 
 Ints = npt.NDArray[np.integer[Any]]
-# Widths are rounded up to multiples of it. Each new shape costs compiled kernels and cached memory,
-# so there should be few shapes.
+# The width of a batch is rounded up to a multiple of this. A GPU compiles and caches something for
+# each new shape, so few different shapes are faster.
 WIDTH_STEP = 16
 
 
@@ -34,56 +41,59 @@ def pad(
     rows: Sequence[Ints | Sequence[int]],
     value: int,
     *,
-    most: int | None = None,
+    max_width: int | None = None,
     left: bool = False,
     step: int = WIDTH_STEP,
 ) -> dict[str, Tensor]:
     """Pad rows of several lengths to one width.
 
+    >>> pad([[5, 6, 7], [8]], value=0, step=1)["ids"].tolist()
+    [[5, 6, 7], [8, 0, 0]]
+
     Args:
-        rows: token ids (or labels) of each row.
-        value: what the rows are filled up with.
-        most: the largest width that rounding up may give.
-        left: pad on the left.
-        step: the longest row's length is rounded up to a multiple of it.
+        rows: the token ids (or labels) of each row.
+        value: the padding, for example `vocab.padding_id`.
+        max_width: rounding up stops at this width. A longer row still keeps its length.
+        left: put the padding on the left, as generation needs it.
+        step: the width is rounded up to a multiple of this.
 
     Returns:
         `ids` Int[B T], and `attention_mask` Bool[B T], False at the padding.
     """
     lengths = np.array([len(row) for row in rows])
-    width = int(width_of(lengths, most, step).max())
+    width = int(width_of(lengths, max_width, step).max())
     ids = np.full((len(rows), width), value, dtype=np.int64)
     for line, row in zip(ids, rows, strict=True):
         start = width - len(row) if left else 0
         line[start : start + len(row)] = row
-    # With padding on the left, positions are counted from the end of the row.
-    positions = torch.arange(width - 1, -1, -1) if left else torch.arange(width)
-    attention_mask = positions < torch.from_numpy(lengths)[:, None]
+    # A token is real if fewer than `length` tokens lie between it and the row's unpadded side.
+    distance = torch.arange(width - 1, -1, -1) if left else torch.arange(width)
+    attention_mask = distance < torch.from_numpy(lengths)[:, None]  # B T
     return {"ids": torch.from_numpy(ids), "attention_mask": attention_mask}
 
 
 def pad_to_longest(
     rows: Sequence[Sequence[int]], value: int, *, left: bool = False
 ) -> dict[str, Tensor]:
-    """`pad` to the longest row's own length."""
+    """`pad` without rounding: the width is the length of the longest row."""
     return pad(rows, value, left=left, step=1)
 
 
-def width_of(lengths: Ints, most: int | None = None, step: int = WIDTH_STEP) -> Ints:
-    """Lengths rounded up to multiples of `step`, but not past `most`.
+def width_of(lengths: Ints, max_width: int | None = None, step: int = WIDTH_STEP) -> Ints:
+    """Lengths rounded up to multiples of `step`, but not above `max_width`.
 
-    A length above `most` stays as it is.
+    With step 16 and max_width 50, the lengths 3, 40, 60 become 16, 48, 60.
     """
     rounded = -(-lengths // step) * step  # -(-a // b) is a / b, rounded up
-    if most is None:
+    if max_width is None:
         return rounded
-    return np.maximum(np.minimum(rounded, most), lengths)
+    return np.maximum(np.minimum(rounded, max_width), lengths)
 
 
 def causal(
     ids: Tensor, attention_mask: Tensor, rng: torch.Generator, *, vocab: Vocab | None = None
 ) -> Batch:
-    """Nothing is hidden; the loss asks for every next token."""
+    """GPT: nothing is changed. The model predicts each next token, so it needs no labels."""
     return {"ids": ids, "attention_mask": attention_mask}
 
 
@@ -98,7 +108,22 @@ def masked(
     spans: SpanSampler | None = None,
     words: Tensor | None = None,
 ) -> Batch:
-    """BERT: some tokens are hidden. Adds `labels` and `loss_mask`; options as `mask_tokens` has."""
+    """BERT: hide some tokens. The model predicts them.
+
+    Args:
+        ids: Int[B T].
+        attention_mask: Bool[B T].
+        rng: random generator.
+        vocab: the special tokens.
+        rate: share of the tokens to hide.
+        parts: of the hidden tokens, the shares that become [MASK], become a random token and stay.
+        spans: which tokens are hidden together, a sampler of masking.py; by default single tokens.
+        words: Int[B T], the number of the word that each token belongs to; needed for whole words.
+
+    Returns:
+        `ids`, `attention_mask`, `labels` (the hidden tokens, -100 elsewhere) and `loss_mask`
+        Bool[B T], True at the hidden tokens.
+    """
     corrupted = mask_tokens(
         ids,
         rng,
@@ -122,7 +147,10 @@ def replaced(
     spans: SpanSampler | None = None,
     words: Tensor | None = None,
 ) -> Batch:
-    """ELECTRA: every chosen token becomes [MASK], which the generator fills in."""
+    """ELECTRA: replace every chosen token by [MASK]. A small model will fill them in.
+
+    The arguments are those of `masked`.
+    """
     only_masks = (1.0, 0.0, 0.0)
     return masked(
         ids, attention_mask, rng, vocab=vocab, rate=rate, parts=only_masks, spans=spans, words=words
@@ -136,24 +164,27 @@ def denoised(
     *,
     vocab: Vocab,
     noises: Sequence[str] | None = None,
-    **options: Any,
+    ends: Collection[int] | None = None,
+    rate: float | None = None,
 ) -> Batch:
-    """BART: the source (ids, attention_mask) is the noised text, the target (labels) the text.
+    """BART: the encoder reads the corrupted text (`ids`), the decoder writes the text (`labels`).
 
     Args:
         ids: Int[B T].
         attention_mask: Bool[B T].
-        rng: of the draws.
-        vocab: names the special tokens.
-        noises: names of `denoising.NOISES`; by default BART's two. Where no token ends a sentence,
-            sentences cannot be permuted, and the default is text infilling alone.
-        options: of `denoising.noised`.
+        rng: random generator.
+        vocab: the special tokens.
+        noises: names in `denoising.NOISES`. By default BART's two, sentence permutation and text
+            infilling; if no token ends a sentence, text infilling alone.
+        ends: ids of the tokens that end a sentence; by default the vocabulary's.
+        rate: share of the tokens to mask, delete or infill; by default each noise's own.
     """
     if noises is None:
-        noises = BART_NOISES if options.get("ends") or vocab.ends else ("text infilling",)
+        noises = BART_NOISES if ends or vocab.ends else ("text infilling",)
 
     def corrupt(text: Tensor) -> InputTarget:
-        return InputTarget(noised(text, rng, vocab=vocab, noises=noises, **options), text)
+        noisy = noised(text, rng, vocab=vocab, noises=noises, ends=ends, rate=rate)
+        return InputTarget(noisy, text)
 
     return _each_text(corrupt, ids, attention_mask, vocab)
 
@@ -161,27 +192,41 @@ def denoised(
 def permuted_sentences(
     ids: Tensor, attention_mask: Tensor, rng: torch.Generator, *, vocab: Vocab
 ) -> Batch:
-    """BART's sentence permutation alone: the target is the text in its own order."""
+    """BART's sentence permutation alone: the decoder writes the sentences in their own order."""
     noises = ("sentence permutation",)
     return denoised(ids, attention_mask, rng, vocab=vocab, noises=noises)
 
 
 def span_corrupted(
-    ids: Tensor, attention_mask: Tensor, rng: torch.Generator, *, vocab: Vocab, **options: Any
+    ids: Tensor,
+    attention_mask: Tensor,
+    rng: torch.Generator,
+    *,
+    vocab: Vocab,
+    sentinels: Sequence[int] | None = None,
+    rate: float = 0.15,
+    mean: float = 3.0,
 ) -> Batch:
-    """T5: ids and attention_mask of the inputs, labels the targets.
+    """T5: the encoder reads the text without some spans, the decoder writes the spans (`labels`).
 
-    options: of `denoising.span_corruption`.
+    Args:
+        ids: Int[B T].
+        attention_mask: Bool[B T].
+        rng: random generator.
+        vocab: the special tokens.
+        sentinels: ids of the tokens that mark the spans; by default the vocabulary's.
+        rate: share of the tokens to replace.
+        mean: mean length of a span.
     """
 
     def corrupt(text: Tensor) -> InputTarget:
-        return span_corruption(text, rng, vocab=vocab, **options)
+        return span_corruption(text, rng, vocab=vocab, sentinels=sentinels, rate=rate, mean=mean)
 
     return _each_text(corrupt, ids, attention_mask, vocab)
 
 
 def prefixed(ids: Tensor, attention_mask: Tensor, rng: torch.Generator, *, vocab: Vocab) -> Batch:
-    """Each text cut in two: the first part is the source, the second the target (`labels`)."""
+    """Cut each text in two: the encoder reads the first part, the decoder writes the second."""
 
     def corrupt(text: Tensor) -> InputTarget:
         return prefix_lm(text, rng, vocab=vocab)
@@ -189,12 +234,21 @@ def prefixed(ids: Tensor, attention_mask: Tensor, rng: torch.Generator, *, vocab
     return _each_text(corrupt, ids, attention_mask, vocab)
 
 
-def joined(batch: Batch, *, vocab: Vocab, most: int | None = None) -> Batch:
-    """Sources and targets for a decoder alone: each target follows its source.
+def joined(batch: Batch, *, vocab: Vocab, max_width: int | None = None) -> Batch:
+    """Turn the batch of an encoder-decoder into one for a decoder alone: source, then target.
+
+    The source a b with the target c d becomes (the labels are the next tokens of the target)
+
+        ids       a    b  c
+        labels    -100 c  d
+
+    Args:
+        batch: `ids` and `attention_mask` of the sources, `labels` of the targets.
+        vocab: the special tokens.
+        max_width: rounding up to `WIDTH_STEP` stops at this width.
 
     Returns:
-        ids Int[B T]; attention_mask; labels, the next token where it is the target's, -100
-        elsewhere; prefix Int[B], the length of each source.
+        `ids` Int[B T], `attention_mask`, `labels`, and `prefix` Int[B], the length of each source.
     """
     pairs = []
     lengths = []
@@ -205,15 +259,15 @@ def joined(batch: Batch, *, vocab: Vocab, most: int | None = None) -> Batch:
         nothing = torch.full((len(source) - 1,), IGNORE)
         pairs.append(InputTarget(torch.cat([source, target[:-1]]), torch.cat([nothing, target])))
         lengths.append(len(source))
-    return {**_padded(pairs, vocab, most), "prefix": torch.tensor(lengths)}
+    return {**_padded(pairs, vocab, max_width), "prefix": torch.tensor(lengths)}
 
 
 def _each_text(
     corrupt: Callable[[Tensor], InputTarget], ids: Tensor, attention_mask: Tensor, vocab: Vocab
 ) -> Batch:
-    """Corrupt each row without its padding, then pad inputs and targets, to the rows' width."""
+    """Corrupt each row without its padding, then pad the inputs and the targets."""
     pairs = [corrupt(text) for text in _texts(ids, attention_mask)]
-    return _padded(pairs, vocab, most=ids.shape[1])
+    return _padded(pairs, vocab, max_width=ids.shape[1])
 
 
 def _texts(ids: Tensor, attention_mask: Tensor) -> list[Tensor]:
@@ -221,9 +275,8 @@ def _texts(ids: Tensor, attention_mask: Tensor) -> list[Tensor]:
     return [row[real] for row, real in zip(ids, attention_mask.bool(), strict=True)]
 
 
-def _padded(pairs: Iterable[InputTarget], vocab: Vocab, most: int | None) -> dict[str, Tensor]:
-    """A batch of sources (ids, attention_mask) and targets (labels)."""
+def _padded(pairs: Iterable[InputTarget], vocab: Vocab, max_width: int | None) -> dict[str, Tensor]:
     inputs = [pair.input.tolist() for pair in pairs]
     targets = [pair.target.tolist() for pair in pairs]
-    labels = pad(targets, IGNORE, most=most)["ids"]
-    return {**pad(inputs, vocab.pad or 0, most=most), "labels": labels}
+    labels = pad(targets, IGNORE, max_width=max_width)["ids"]
+    return {**pad(inputs, vocab.padding_id, max_width=max_width), "labels": labels}

@@ -1,13 +1,18 @@
-"""Corruptions for encoder-decoders: BART's five noises, T5's spans, a text cut in two.
+"""Denoising: corrupt a text, and train an encoder-decoder to write the original.
 
-BART (Lewis et al. 2020, section 2.2, figure 2): each noise takes one text, ids Int[T], and returns
-a new one. What lies between two special tokens counts as a document. The special tokens themselves
-stay, padding among them.
+BART (Lewis et al. 2020, section 2.2, figure 2) has five kinds of noise. Each is a function that
+takes one text, ids Int[T], and returns a corrupted copy, for example `token_deletion`:
 
-T5 (Raffel et al. 2020, section 3.1.4, figure 2): one text becomes an input and a target. A special
-token that ends the text ends both.
+    ABCDEF. -> ACDF.
+
+T5 (Raffel et al. 2020, section 3.1.4, figure 2) replaces spans (runs of neighbouring tokens) by
+sentinels, the special tokens <X>, <Y>, <Z>. The model reads the input and writes only the spans:
 
     Thank you <X> me to your party <Y> week.    ->    <X> for inviting <Y> last <Z>
+
+No noise changes special tokens. All other tokens are called ordinary, and the special tokens
+divide the text: in [CLS] A B [SEP] C D [SEP], A B and C D are corrupted separately. A random
+generator `rng` makes every choice.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -19,13 +24,13 @@ from torch import Tensor
 
 from course_lib.errors import CourseError
 from course_lib.objectives.draws import (
-    choose,
+    choose_units,
     fill_budget,
+    is_ordinary,
     lay_out,
-    mask_of,
-    ordinary,
-    share_of,
-    stretches,
+    mask_id,
+    ordinary_runs,
+    rounded_share,
 )
 from course_lib.vocab import Vocab
 
@@ -33,49 +38,59 @@ BART_NOISES = ("sentence permutation", "text infilling")  # the two that BART wa
 
 
 def token_masking(ids: Tensor, rng: torch.Generator, *, vocab: Vocab, rate: float = 0.15) -> Tensor:
-    """`rate` of the tokens become the mask token: ABCDEF. -> A_CD_F."""
-    return ids.masked_fill(_some_tokens(ids, rng, vocab, rate), mask_of(vocab))
+    """Replace a share `rate` of the tokens by the mask token: ABCDEF. -> A_CD_F."""
+    return ids.masked_fill(_some_tokens(ids, rng, vocab, rate), mask_id(vocab))
 
 
 def token_deletion(
     ids: Tensor, rng: torch.Generator, *, vocab: Vocab, rate: float = 0.15
 ) -> Tensor:
-    """`rate` of the tokens are taken out; the model must find out where: ABCDEF. -> ACDF."""
+    """Delete a share `rate` of the tokens: ABCDEF. -> ACDF.
+
+    The model must also find out where tokens are missing.
+    """
     return ids[~_some_tokens(ids, rng, vocab, rate)]
 
 
 def text_infilling(
     ids: Tensor, rng: torch.Generator, *, vocab: Vocab, rate: float = 0.3, mean: float = 3.0
 ) -> Tensor:
-    """Spans of tokens become one mask token each: ABCDEF. -> A_D_F.
+    """Replace each span by a single mask token: ABCDEF. -> A_D_F.
 
-    The model must find out how many are missing. A span of length 0 is a mask token where nothing
-    is missing.
+    The model must also find out how many tokens are missing. A span may have the length 0: then a
+    mask token is inserted where nothing is missing.
 
-    Known departure: spans of length 0 that would make a text longer than it was are left out.
+    Known departure from BART: spans of length 0 are dropped if they would make the text longer than
+    the original.
 
     Args:
         ids: Int[T].
-        rng: of the draws.
-        vocab: names the special tokens.
-        rate: share of the tokens to cover.
-        mean: of the spans' lengths, which are Poisson distributed.
+        rng: random generator.
+        vocab: the special tokens.
+        rate: share of the tokens that the spans cover.
+        mean: mean length of a span; the lengths are Poisson distributed.
     """
     spans = []
-    for start, stop in stretches(ids, vocab):
-        lengths = poisson_lengths(share_of(stop - start, rate), rng, mean=mean)
+    for start, stop in ordinary_runs(ids, vocab):
+        lengths = poisson_lengths(rounded_share(stop - start, rate), rng, mean=mean)
         for first, length in lay_out(stop - start, lengths, rng):
             spans.append((start + first, length))
-    return infill(ids, spans, mask_of(vocab))
+    return infill(ids, spans, mask_id(vocab))
 
 
 def sentence_permutation(
     ids: Tensor, rng: torch.Generator, *, vocab: Vocab, ends: Collection[int] | None = None
 ) -> Tensor:
-    """The sentences in random order: ABC. DE. FG. -> FG. ABC. DE.
+    """Put the sentences into a random order: ABC. DE. FG. -> FG. ABC. DE.
 
-    ends: tokens that end a sentence; the vocabulary's (`Vocab.ends`) if not given. What follows
-    the last of them counts as a sentence, too.
+    Args:
+        ids: Int[T]. Tokens after the last full stop count as a sentence, too.
+        rng: random generator.
+        vocab: the special tokens.
+        ends: ids of the tokens that end a sentence; by default the vocabulary's (`Vocab.ends`).
+
+    Raises:
+        CourseError: no token ends a sentence.
     """
     if ends is None:
         ends = vocab.ends
@@ -86,19 +101,23 @@ def sentence_permutation(
             )
     is_end = torch.isin(ids, torch.tensor(sorted(ends), dtype=ids.dtype, device=ids.device))
     new = ids.clone()
-    for start, stop in stretches(ids, vocab):
+    for start, stop in ordinary_runs(ids, vocab):
+        # A sentence starts after each end token, except after one at the very end.
         inner_ends = is_end[start : stop - 1].nonzero()[:, 0]
-        cuts = [start, *(start + 1 + inner_ends).tolist(), stop]
-        sentences = [ids[a:b] for a, b in pairwise(cuts)]
+        boundaries = [start, *(start + 1 + inner_ends).tolist(), stop]
+        sentences = [ids[left:right] for left, right in pairwise(boundaries)]
         order = torch.randperm(len(sentences), generator=rng, device=rng.device).tolist()
         new[start:stop] = torch.cat([sentences[i] for i in order])
     return new
 
 
 def document_rotation(ids: Tensor, rng: torch.Generator, *, vocab: Vocab) -> Tensor:
-    """The text begins at a random token and goes on round its end: ABC. DE. FG. -> E. FG. ABC. D"""
+    """Start the text at a random token; what stood before it follows at the end.
+
+    ABC. DE. FG. -> E. FG. ABC. D
+    """
     new = ids.clone()
-    for start, stop in stretches(ids, vocab):
+    for start, stop in ordinary_runs(ids, vocab):
         first = int(torch.randint(stop - start, (1,), generator=rng, device=rng.device))
         new[start:stop] = ids[start:stop].roll(-first)
     return new
@@ -111,7 +130,7 @@ NOISES: dict[str, Callable[..., Tensor]] = {
     "sentence permutation": sentence_permutation,
     "document rotation": document_rotation,
 }
-RATED = ("token masking", "token deletion", "text infilling")  # noises with a rate
+NOISES_WITH_RATE = ("token masking", "token deletion", "text infilling")
 
 
 def noised(
@@ -123,42 +142,46 @@ def noised(
     ends: Collection[int] | None = None,
     rate: float | None = None,
 ) -> Tensor:
-    """Apply several of `NOISES`, one after the other.
+    """Apply several noises to one text, one after the other.
 
     Args:
         ids: Int[T].
-        rng: of the draws.
-        vocab: names the special tokens.
-        noises: by name; by default the two that BART was trained with.
-        ends: tokens that end a sentence; the vocabulary's if not given.
-        rate: of masking, deletion and infilling, in place of their own.
+        rng: random generator.
+        vocab: the special tokens.
+        noises: names in `NOISES`; by default the two that BART was trained with.
+        ends: ids of the tokens that end a sentence; by default the vocabulary's.
+        rate: share of the tokens to mask, delete or infill; by default each noise's own.
     """
     for name in noises:
         options: dict[str, Any] = {}
         if name == "sentence permutation":
             options["ends"] = ends
-        if name in RATED and rate is not None:
+        if name in NOISES_WITH_RATE and rate is not None:
             options["rate"] = rate
         ids = NOISES[name](ids, rng, vocab=vocab, **options)
     return ids
 
 
 def infill(ids: Tensor, spans: Sequence[tuple[int, int]], mask: int) -> Tensor:
-    """Put one `mask` in place of each span of a text Int[T].
+    """Replace each span of a text Int[T] by one `mask` token.
 
     >>> infill(torch.arange(6), [(1, 2), (4, 0)], mask=9).tolist()
     [0, 9, 3, 9, 4, 5]
 
-    spans: (start, length) each; a length of 0 puts the mask in before `start`.
+    Args:
+        ids: Int[T].
+        spans: (start, length) of each; a length of 0 inserts the mask before `start`.
+        mask: id of the mask token.
     """
+    # T5's input with the same token as every sentinel; its target is not used.
     return mark_spans(ids, spans, [mask] * (len(spans) + 1)).input
 
 
 def poisson_lengths(budget: int, rng: torch.Generator, *, mean: float = 3.0) -> list[int]:
-    """Draw Poisson span lengths, zeros among them, that add up to `budget`.
+    """Draw Poisson distributed span lengths that add up to `budget` tokens.
 
-    They come in the order drawn; the last is cut to fit. There are at most `budget` of them, so
-    some zeros may be left out.
+    The last length is shortened to fit. Lengths of 0 occur, but there are at most `budget` lengths
+    in all; further zeros are dropped.
     """
     drawn = torch.zeros(0, dtype=torch.int64, device=rng.device)
     while int(drawn.sum()) < budget:
@@ -177,10 +200,10 @@ def poisson_lengths(budget: int, rng: torch.Generator, *, mean: float = 3.0) -> 
 
 
 class InputTarget(NamedTuple):
-    """What the encoder reads, Int[T], and what the decoder should write, Int[U]."""
+    """A training example of an encoder-decoder."""
 
-    input: Tensor
-    target: Tensor
+    input: Tensor  # Int[T], what the encoder reads
+    target: Tensor  # Int[U], what the decoder should write
 
 
 def span_corruption(
@@ -192,21 +215,25 @@ def span_corruption(
     rate: float = 0.15,
     mean: float = 3.0,
 ) -> InputTarget:
-    """Take spans out of a text and ask for them (Raffel et al. 2020, sections 3.1.4 and 3.3.4).
+    """Replace random spans by sentinels (Raffel et al. 2020, sections 3.1.4 and 3.3.4).
 
-    No two spans are adjacent, and every such choice is equally likely.
+    At least one token stays between two spans, and every such choice of spans is equally likely. If
+    a special token ends the text, it also ends the target.
 
-    Known departure: in the published code a text begins with kept tokens and ends with a span;
-    here spans lie anywhere.
+    Known departure: in the published code a text begins with a kept token and ends with a span;
+    here spans may lie anywhere.
 
     Args:
         ids: Int[T].
-        rng: of the draws.
-        vocab: names the special tokens.
-        sentinels: stand for the spans, in this order, one more than spans; the vocabulary's
-            (`Vocab.sentinels`) if not given.
-        rate: share of the ordinary tokens to take out, rounded.
-        mean: of the spans' lengths.
+        rng: random generator.
+        vocab: the special tokens.
+        sentinels: ids of the sentinels in order, one more than spans; by default the vocabulary's
+            (`Vocab.sentinels`).
+        rate: share of the ordinary tokens to replace, rounded.
+        mean: mean length of a span.
+
+    Raises:
+        CourseError: there are no sentinels, or too few.
     """
     sentinels = vocab.sentinels if sentinels is None else sentinels
     if not sentinels:
@@ -214,12 +241,12 @@ def span_corruption(
             "This vocabulary has no sentinels (<extra_id_0>, ...); add_sentinels gives it some."
         )
     spans = []
-    for start, stop in stretches(ids, vocab):
+    for start, stop in ordinary_runs(ids, vocab):
         total = stop - start
-        noise = min(share_of(total, rate), max(total - 1, 0))  # tokens to take out
-        # Between two spans a token must be left.
-        count = min(max(1, round(noise / mean)), noise, total - noise + 1)
-        lengths = _parts(noise, count, rng)
+        covered = min(rounded_share(total, rate), max(total - 1, 0))  # tokens in spans
+        # total - covered tokens stay, so there are that many gaps, plus one, for the spans.
+        span_count = min(max(1, round(covered / mean)), covered, total - covered + 1)
+        lengths = _random_partition(covered, span_count, rng)
         for first, length in lay_out(total, lengths, rng, apart=True):
             spans.append((start + first, length))
     marked = mark_spans(ids, spans, sentinels)
@@ -227,11 +254,15 @@ def span_corruption(
 
 
 def prefix_lm(ids: Tensor, rng: torch.Generator, *, vocab: Vocab) -> InputTarget:
-    """Cut a text in two at a random position: read the first part, write the second.
+    """Cut a text in two at a random position: the model reads the first part and writes the second.
 
-    (Raffel et al. 2020, section 3.1.1.) A special token that ends the text ends both.
+    (Raffel et al. 2020, section 3.1.1.) A B C D </s> may become A B </s> -> C D </s>.
+
+    Raises:
+        CourseError: the text has fewer than two ordinary tokens.
     """
-    cuts = ordinary(ids, vocab).nonzero()[1:, 0].tolist()  # where the second part may begin
+    # The second part may start at any ordinary token but the first.
+    cuts = is_ordinary(ids, vocab).nonzero()[1:, 0].tolist()
     if not cuts:
         raise CourseError(
             "A text of fewer than two tokens cannot be cut into a prefix and a continuation."
@@ -243,7 +274,9 @@ def prefix_lm(ids: Tensor, rng: torch.Generator, *, vocab: Vocab) -> InputTarget
 def mark_spans(
     ids: Tensor, spans: Sequence[tuple[int, int]], sentinels: Sequence[int]
 ) -> InputTarget:
-    """The input and the target for these spans; one last sentinel ends the target.
+    """Replace the given spans by sentinels, and list the spans in the target.
+
+    One more sentinel ends the target.
 
     >>> marked = mark_spans(torch.arange(7), [(1, 2), (5, 1)], sentinels=[90, 91, 92])
     >>> marked.input.tolist(), marked.target.tolist()
@@ -251,8 +284,11 @@ def mark_spans(
 
     Args:
         ids: Int[T].
-        spans: (start, length) each.
-        sentinels: stand for the spans, from left to right, one more than spans.
+        spans: (start, length) of each.
+        sentinels: ids of the sentinels, from left to right, one more than spans.
+
+    Raises:
+        CourseError: there are too few sentinels.
     """
     if len(spans) >= len(sentinels):
         raise CourseError(
@@ -261,7 +297,7 @@ def mark_spans(
     markers = ids.new_tensor(list(sentinels))[:, None]  # S 1
     input_parts = []
     target_parts = []
-    done = 0  # tokens that are in one of the parts already
+    done = 0  # tokens of `ids` that the parts contain so far
     for marker, (start, length) in zip(markers, sorted(spans), strict=False):
         input_parts += [ids[done:start], marker]
         target_parts += [marker, ids[start : start + length]]
@@ -272,9 +308,9 @@ def mark_spans(
 
 
 def restore(input: Tensor, target: Tensor, sentinels: Sequence[int]) -> Tensor:
-    """The text that `span_corruption` made an input and a target from: each span in its place.
+    """Undo `mark_spans`: put each span of the target back in place of its sentinel.
 
-    A sentinel that the target lacks, as in a model's own answer, stands for nothing.
+    If the target lacks a sentinel, as a model's own output may, this sentinel is just removed.
     """
     spans: dict[int, list[int]] = {}
     current: list[int] = []
@@ -293,22 +329,25 @@ def restore(input: Tensor, target: Tensor, sentinels: Sequence[int]) -> Tensor:
 
 
 def _some_tokens(ids: Tensor, rng: torch.Generator, vocab: Vocab, rate: float) -> Tensor:
-    """Bool[T]: `rate` of the ordinary tokens of a text."""
-    positions = torch.arange(len(ids), device=ids.device)
-    # `choose` takes rows: 1 T
-    return choose(positions[None], ordinary(ids, vocab)[None], rate, rng)[0]
+    """Bool[T], True at a random share `rate` of the ordinary tokens."""
+    positions = torch.arange(len(ids), device=ids.device)  # each token is a unit of its own
+    # `choose_units` takes a batch, here of one row: 1 T
+    return choose_units(positions[None], is_ordinary(ids, vocab)[None], rate, rng)[0]
 
 
-def _parts(total: int, parts: int, rng: torch.Generator) -> list[int]:
-    """`total` in so many parts of at least 1, every way equally likely."""
-    if parts == 0:
+def _random_partition(total: int, count: int, rng: torch.Generator) -> list[int]:
+    """`count` numbers of at least 1 that add up to `total`; every way is equally likely.
+
+    7 in 3 parts: two random boundaries, 2 and 5, among 1 to 6 give the parts 2, 3, 2.
+    """
+    if count == 0:
         return []
-    places = torch.randperm(total - 1, generator=rng, device=rng.device)[: parts - 1]
-    cuts = [0, *(1 + places.sort().values).tolist(), total]
-    return [b - a for a, b in pairwise(cuts)]
+    inner = torch.randperm(total - 1, generator=rng, device=rng.device)[: count - 1]
+    boundaries = [0, *(1 + inner.sort().values).tolist(), total]
+    return [right - left for left, right in pairwise(boundaries)]
 
 
 def _end(ids: Tensor, vocab: Vocab) -> Tensor:
-    """The special token that ends a text, Int[1], or nothing, Int[0]."""
+    """The special token that ends a text, such as </s>: Int[1]. Int[0] if there is none."""
     last = ids[-1:]
-    return last[~ordinary(last, vocab)]
+    return last[~is_ordinary(last, vocab)]

@@ -1,7 +1,15 @@
-"""From two logits a token to an answer in a passage (Devlin et al. 2019, section 4.2).
+"""Question answering: find the answer to a question in a passage (Devlin et al. 2019, section 4.2).
 
-Letters: T tokens of one input, [CLS] question [SEP] passage [SEP]. `inside` Bool[T] is True at the
-passage's tokens. A span i..j is named by its first and its last token.
+The model reads [CLS] question [SEP] passage [SEP] and gives each token two logits: how likely the
+answer starts here, and how likely it ends here. The answer is the span (run of tokens) with the
+largest sum of its start's and its end's logit:
+
+    tokens    [CLS] who won ? [SEP] anna  won [SEP]
+    start      0     0   0  0   0    5     1   0        the largest sum is 5 + 4,
+    end        0     0   0  0   0    4     2   0        so the answer is "anna"
+
+A span i..j is given by its first and its last token. Shapes: T tokens of one input. `inside`
+Bool[T] is True at the passage's tokens.
 """
 
 from collections.abc import Mapping
@@ -16,15 +24,15 @@ from course_lib.data.inputs import EncodedRow, Frame, Passage
 from course_lib.errors import CourseError
 
 Logits = Float[Tensor, " T"]
-LONGEST = 30  # tokens in an answer at most, as in BERT's run_squad.py
+MAX_ANSWER = 30  # tokens, as in BERT's run_squad.py
 
 
 class SpanModel(Protocol):
-    """What `read` needs of a fine-tuned model: a `finetune.FineTuned` of a span task."""
+    """The part of a fine-tuned model (`finetune.FineTuned`) that `read` uses."""
 
     @property
     def model(self) -> nn.Module:
-        """ids, attention_mask, segments -> start logits and end logits, each [B T]."""
+        """A model: (ids, attention_mask, segments) -> start logits and end logits, [B T] each."""
 
     @property
     def frame(self) -> Frame:
@@ -33,15 +41,15 @@ class SpanModel(Protocol):
 
 @dataclass(frozen=True)
 class Reading:
-    """Where a fine-tuned model sees the answer in one passage.
+    """A model's answer to one question, word by word.
 
     Attributes:
         question: the question.
-        words: the passage's words and punctuation signs, as the text spells them.
+        words: the passage's words and punctuation signs, spelled as in the passage.
         start_probabilities: for each word, the probability that the answer starts there. A word of
             several tokens has the sum of theirs.
         end_probabilities: for each word, the probability that the answer ends there.
-        best_words: numbers of the first and the last word of the best answer.
+        best_words: index in `words` of the best answer's first and last word.
         answer: the best answer's text.
     """
 
@@ -56,11 +64,12 @@ class Reading:
 def totals(start: Logits, end: Logits, inside: Bool[Tensor, " T"]) -> Float[Tensor, "T T"]:
     """The score of every answer i..j: start[i] + end[j].
 
-    It is -inf where i..j is no answer: not in the passage, not in order or too long.
+    The score is -inf where i..j cannot be an answer: it leaves the passage, ends before it starts,
+    or is longer than `MAX_ANSWER`.
     """
     everywhere = torch.ones(len(inside), len(inside), dtype=torch.bool)
     in_order = everywhere.triu()  # j >= i
-    short_enough = in_order.tril(LONGEST - 1)  # and j < i + LONGEST
+    short_enough = in_order.tril(MAX_ANSWER - 1)  # and j < i + MAX_ANSWER
     allowed = short_enough & inside[:, None] & inside[None, :]
     sums = start.float()[:, None] + end.float()[None, :]  # T T
     return sums.masked_fill(~allowed, float("-inf"))
@@ -72,27 +81,28 @@ def best_span(start: Logits, end: Logits, inside: Bool[Tensor, " T"]) -> tuple[i
     >>> start = torch.tensor([9.0, 0.0, 3.0, 1.0])
     >>> end = torch.tensor([9.0, 4.0, 0.0, 2.0])
     >>> inside = torch.tensor([False, True, True, True])
-    >>> best_span(start, end, inside)  # 3 + 2 beats 0 + 4; token 0 is the question's
+    >>> best_span(start, end, inside)  # 3 + 2 beats 0 + 4; token 0 belongs to the question
     (2, 3)
 
     Raises:
-        CourseError: no token is the passage's.
+        CourseError: no token belongs to the passage.
     """
     if not inside.any():
         raise CourseError("There is no passage to answer from: the question alone fills the input.")
-    return divmod(int(totals(start, end, inside).argmax()), len(start))
+    flat_index = int(totals(start, end, inside).argmax())  # counts row by row through T x T
+    return divmod(flat_index, len(start))
 
 
 def answer_text(row: EncodedRow, start: Logits, end: Logits) -> str:
-    """The best answer as the passage spells it.
+    """The best answer, spelled as in the passage.
 
-    It is empty where a long question left no room for the passage, so that one such row does not
-    stop the prediction of all others. (`read`, which shows one row, raises an error instead.)
+    It is empty if a long question left no room for the passage: one such row should not stop the
+    prediction of all others. (`read`, which shows one row, raises an error instead.)
 
     Args:
-        row: the framed question and passage.
-        start: logits of each token to be the answer's first; padding may follow on the right.
-        end: logits of each token to be the answer's last, likewise.
+        row: a question and a passage, encoded.
+        start: each token's logit to be the answer's first; padding may follow on the right.
+        end: each token's logit to be the answer's last, padded in the same way.
     """
     passage = _passage(row)
     inside = _inside(passage)
@@ -107,7 +117,11 @@ def answer_text(row: EncodedRow, start: Logits, end: Logits) -> str:
 
 @torch.no_grad()
 def read(tuned: SpanModel, item: Mapping[str, Any]) -> Reading:
-    """Where a fine-tuned model sees the answer to one row of a span task.
+    """Answer one question with a fine-tuned model, and show the probability of each word.
+
+    Args:
+        tuned: a model fine-tuned on a span task, such as SQuAD.
+        item: a row of the task, with the columns `text` (the question) and `pair` (the passage).
 
     Raises:
         CourseError: the model was fine-tuned on another kind of task, or the question leaves no
@@ -148,6 +162,7 @@ def _passage(row: EncodedRow) -> Passage:
 
 
 def _inside(passage: Passage) -> Bool[Tensor, " T"]:
+    # A token of the question has no offsets (positions of its characters in the passage).
     return torch.tensor([offsets is not None for offsets in passage.offsets])
 
 

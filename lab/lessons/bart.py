@@ -112,7 +112,7 @@ def noised_stories(seed: int) -> Made:
 
     def make(step: int) -> losses.Batch:
         some = [documents[(ROWS * step + i) % len(documents)] for i in range(ROWS)]
-        ids, attention_mask = collate.pad(some, vocab.pad or 0).values()
+        ids, attention_mask = collate.pad(some, vocab.padding_id).values()
         rng = seeded_generator(seed, step)
         return collate.denoised(ids, attention_mask, rng, vocab=vocab, noises=("text infilling",))
 

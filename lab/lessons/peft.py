@@ -96,7 +96,8 @@ class Setup:
         )
         vocab = self.tokenizer.vocab
         padded = [
-            collate.pad(rows[i : i + 25], vocab.pad or 0).values() for i in range(0, len(rows), 25)
+            collate.pad(rows[i : i + 25], vocab.padding_id).values()
+            for i in range(0, len(rows), 25)
         ]
         return [
             collate.masked(ids, attention_mask, rng, vocab=vocab) for ids, attention_mask in padded

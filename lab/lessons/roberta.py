@@ -86,7 +86,7 @@ def rows_of(plan: Plan, part: str) -> list[InputRow]:
 
 def hidden(rows: Iterable[InputRow], words: Tokenizer, rng: torch.Generator) -> losses.Batch:
     """Rows, padded and masked."""
-    ids, attention_mask = collate.pad([row.ids for row in rows], words.vocab.pad or 0).values()
+    ids, attention_mask = collate.pad([row.ids for row in rows], words.vocab.padding_id).values()
     return collate.masked(ids, attention_mask, rng, vocab=words.vocab)
 
 
@@ -122,7 +122,7 @@ class MaskedRows:
                 for ids, number, epoch in texts
             ]
             labels = collate.pad([mask.labels[0].tolist() for mask in made], IGNORE)["ids"]
-            read = collate.pad([mask.ids[0].tolist() for mask in made], self.words.vocab.pad or 0)
+            read = collate.pad([mask.ids[0].tolist() for mask in made], self.words.vocab.padding_id)
             return {**read, "labels": labels, "loss_mask": labels != IGNORE}
         return hidden(rows, self.words, seeded_generator(self.seed, 1, step))
 

@@ -111,7 +111,7 @@ class Corner:
         first = step * self.size["rows"]
         numbers = range(first, first + self.size["rows"])
         rows = [self.stories[i % len(self.stories)] for i in numbers]
-        ids, real = collate.pad(rows, self.tokenizer.vocab.pad or 0).values()
+        ids, real = collate.pad(rows, self.tokenizer.vocab.padding_id).values()
         rng, vocab = seeded_generator(self.seed, 1, step), self.tokenizer.vocab
         return collate.span_corrupted(ids, real, rng, vocab=vocab, sentinels=self.sentinels)
 

@@ -110,7 +110,7 @@ def masked(
     scores = torch.zeros(len(encoded))
     for start in range(0, len(questions), batch):
         sentences, positions = torch.tensor(questions[start : start + batch]).unbind(1)
-        inputs = pad_to_longest([encoded[i] for i in sentences], tokenizer.vocab.pad or 0)
+        inputs = pad_to_longest([encoded[i] for i in sentences], tokenizer.vocab.padding_id)
         ids = inputs["ids"]
         loss_mask = F.one_hot(positions, ids.shape[1]).bool()
         logits = model(

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from course_lib.data.tokenizers import Tokenizer
 from course_lib.model import masks
 from course_lib.objectives import collate, losses, mark_spans
-from course_lib.objectives.draws import mask_of
+from course_lib.objectives.draws import mask_id
 from course_lib.objectives.losses import Batch
 from course_lib.objectives.masking import Corrupted
 from course_lib.vocab import IGNORE, Vocab
@@ -61,7 +61,7 @@ def mask_known(
                 said.update(inside)
                 sentence = []
     labels = ids.masked_fill(~hidden, IGNORE)
-    return Corrupted(ids.masked_fill(hidden, mask_of(vocab)), labels, hidden)
+    return Corrupted(ids.masked_fill(hidden, mask_id(vocab)), labels, hidden)
 
 
 def behind_sentinels(ids: Tensor, hidden: Tensor, tokenizer: Tokenizer) -> dict[str, Tensor]:

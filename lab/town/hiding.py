@@ -20,10 +20,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor, nn
 
-from course_lib.data.batches import pad
 from course_lib.data.tokenizers import Tokenizer
 from course_lib.model.modes import evaluating
-from course_lib.objectives.draws import mask_of
+from course_lib.objectives.collate import pad
+from course_lib.objectives.draws import mask_id
 from lab.engine import arms, probes
 from lab.engine.small_models import WORLD
 from lab.town.views import Rows, View, apart, judge
@@ -66,7 +66,7 @@ def word_scores(
     with evaluating(model), torch.no_grad():
         for start in range(0, len(order), BATCH):
             numbers = order[start : start + BATCH]
-            inputs = pad([asked[i].ids for i in numbers], tokenizer.vocab.pad or 0)
+            inputs = pad([asked[i].ids for i in numbers], tokenizer.vocab.padding_id)
             loss_mask = torch.zeros_like(inputs["attention_mask"])
             loss_mask[range(len(numbers)), [asked[i].place for i in numbers]] = True
             logits = probes.word_logits(
@@ -92,7 +92,7 @@ def _questions(
 ) -> Iterator[_Asked]:
     """Each statement behind its context, once for each of its words, which is hidden."""
     vocab = tokenizer.vocab
-    mask = mask_of(vocab)
+    mask = mask_id(vocab)
     cls = [] if vocab.cls is None else [vocab.cls]
     sep = [] if vocab.sep is None else [vocab.sep]
     context_ids = tokenizer.ids(list(contexts), special=False)

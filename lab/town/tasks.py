@@ -32,11 +32,11 @@ from classroom.town import World
 from course_lib import zoo
 from course_lib.data import tokenizers
 from course_lib.data.batch_plans import Shuffled
-from course_lib.data.batches import pad
 from course_lib.files import read_json, write_json
 from course_lib.model import heads, transformer
 from course_lib.model.config import Pool
 from course_lib.objectives import losses
+from course_lib.objectives.collate import pad
 from course_lib.training import optim
 from course_lib.training.finetune import FinetuneConfig, finetune
 from course_lib.vocab import IGNORE
@@ -196,7 +196,7 @@ class _Targets:
             target = [*tokenizer.encode(f" {row['target']}", special=False).ids, vocab.eos]
             text = text[-(most - len(target)) :]  # what is too long loses its beginning
             self.rows.append((text + target, [IGNORE] * (len(text) - 1) + target + [IGNORE]))
-        self.pad, self.most, self.plan = vocab.pad or 0, most, Shuffled(len(rows), batch, seed)
+        self.pad, self.most, self.plan = vocab.padding_id, most, Shuffled(len(rows), batch, seed)
 
     def __getitem__(self, step: int, /) -> losses.Batch:
         return self.collate(self.plan[step])
@@ -204,8 +204,8 @@ class _Targets:
     def collate(self, numbers: Sequence[int]) -> losses.Batch:
         """These rows: ids, attention_mask, labels Int[B T] (what each position should predict)."""
         rows, labels = zip(*(self.rows[i] for i in numbers), strict=True)
-        batch = pad(rows, self.pad, most=self.most)
-        return batch | {"labels": pad(labels, IGNORE, most=self.most)["ids"]}
+        batch = pad(rows, self.pad, max_width=self.most)
+        return batch | {"labels": pad(labels, IGNORE, max_width=self.most)["ids"]}
 
 
 def _decoder(

@@ -85,7 +85,7 @@ def test_joined_targets_stand_behind_their_sources(name: str) -> None:
         first = len(source) - 1
         assert one["labels"][b, first : first + len(target)].tolist() == target
         assert (one["labels"][b] != IGNORE).sum() == len(target)
-    assert collate.joined(batch, vocab=VOCAB, most=50)["ids"].shape[1] <= 50
+    assert collate.joined(batch, vocab=VOCAB, max_width=50)["ids"].shape[1] <= 50
 
 
 def test_prefix_lm_sees_the_source_from_both_sides_and_the_target_from_the_left() -> None:

@@ -18,7 +18,7 @@ INSIDE = torch.tensor([False, False, False, True, True, True, False])
 
 
 def test_the_best_of_all_pairs_by_counting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spans, "LONGEST", 2)
+    monkeypatch.setattr(spans, "MAX_ANSWER", 2)
     rng = torch.Generator().manual_seed(0)
     for _ in range(50):
         start, end = torch.randn(7, generator=rng), torch.randn(7, generator=rng)
