@@ -15,6 +15,7 @@ from course_lib.generation import generate
 from course_lib.model import heads
 from course_lib.objectives import losses, original, seeded_generator
 from lab.engine import arms
+from lab.engine.conv_seq2seq import ConvSeq2Seq
 
 HELD_OUT = 8  # batches of the validation split
 
@@ -98,7 +99,7 @@ def hidden_word(source: arms.Trained, questions: Sequence[Gap]) -> float:
 def answers(
     model: nn.Module, frame: SourceTarget, rows: list[EncodedRow], most: int, batch: int = 120
 ) -> list[str]:
-    """What an encoder-decoder, a Transformer or LSTMs, writes for each row's source, greedily.
+    """What an encoder-decoder, of whatever kind, writes for each row's source, greedily.
 
     Args:
         model: the encoder-decoder.
@@ -115,7 +116,7 @@ def answers(
             "max_new_tokens": most,
             "eos": vocab.sep,
         }
-        if isinstance(model, LstmSeq2Seq):
+        if isinstance(model, (LstmSeq2Seq, ConvSeq2Seq)):
             out = model.greedy(inputs["ids"], **options)
         else:
             out = generate(model, inputs["ids"], pad=vocab.pad, **options)

@@ -7,6 +7,7 @@ The texts are the course's own (data/tasks, data/text) or stand here; about 20 r
 add a data set, write a function of its folder and put it into `WRITERS`.
 """
 
+import gzip
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -116,6 +117,21 @@ def english(folder: Path) -> None:
         put(folder / f"{split}.txt", lines)
 
 
+def multi30k(folder: Path) -> None:
+    """Captions in two languages, a line each, packed."""
+    captions = [
+        (f"Ein {german} {verb} {ort}.", f"A {english} {does} {place}.")
+        for german, english in (("Mann", "man"), ("Hund", "dog"), ("Junge", "boy"))
+        for verb, does in (("schläft", "sleeps"), ("sitzt", "sits"), ("wartet", "waits"))
+        for ort, place in (("im Gras", "in the grass"), ("am Fenster", "at the window"))
+    ]
+    for part in ("train", "val", "test_2016_flickr"):
+        for language, column in (("de", 0), ("en", 1)):
+            lines = "".join(pair[column] + "\n" for pair in captions)
+            with gzip.open(folder / f"{part}.{language}.gz", "wt", encoding="utf-8") as file:
+                file.write(lines)
+
+
 WRITERS: dict[str, Callable[[Path], None]] = {
     "sts12_16": sts12_16,
     "stsb_en": stsb_en,
@@ -123,4 +139,5 @@ WRITERS: dict[str, Callable[[Path], None]] = {
     "coarsewsd20": coarsewsd20,
     "wordsim_sets": wordsim_sets,
     "english": english,
+    "multi30k": multi30k,
 }
