@@ -73,14 +73,16 @@ class ConvEncoderDecoder(nn.Module):
     def embedded(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
         """Token and position vectors."""
         positions = torch.arange(ids.shape[1], device=ids.device)
-        return self.dropout(self.embed(ids) + self.positions(positions))
+        x: Tensor = self.dropout(self.embed(ids) + self.positions(positions))
+        return x
 
     def read(self, ids: Int[Tensor, "B T"], real: Bool[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
         """The source's vectors."""
         x = self.embedded(ids)
         for block in self.encoder:
             x = block(x, real)
-        return self.memory_norm(x)
+        memory: Tensor = self.memory_norm(x)
+        return memory
 
     def decode(
         self,
@@ -95,7 +97,8 @@ class ConvEncoderDecoder(nn.Module):
             scores = query(x) @ memory.mT / math.sqrt(x.shape[-1])  # B U T
             weights = scores.masked_fill(~real[:, None], float("-inf")).softmax(-1)
             x = x + context(weights @ memory)
-        return self.norm(x)
+        h: Tensor = self.norm(x)
+        return h
 
 
 class ConvSeq2Seq(nn.Module):
