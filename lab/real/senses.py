@@ -1,137 +1,150 @@
-"""Word senses (CoarseWSD-20, Loureiro et al. 2021): does a frozen model's vector of a word say
-which one is meant?
+"""Word senses (CoarseWSD-20, Loureiro et al. 2021): does a vector say which one is meant?
 
-    python -m lab.real.senses FOLDER
+A linear classifier, to which all senses weigh the same, reads the vectors of a word in its
+sentences. The score is macro F1. Letters: N sentences, D width of a vector.
+"""
 
-FOLDER has a folder a word. A linear classifier, senses weighed alike, its regularisation chosen on
-a tenth of the training rows, reads the word's vector (the mean over the layers), or counts of the
-words around it. The score is macro F1, the mean over the words, intervals over the words; written
-to data/results/real_senses.json."""
-
-import time
-from dataclasses import asdict
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
+import numpy as np
 import torch
-import typer
-from datasets import Dataset, concatenate_datasets
+from datasets import Dataset
 from jaxtyping import Float
+from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from torch import Tensor, nn
+from torch import Tensor
 
-from classroom.records.figures import Figure, difference, figure
-from classroom.records.record import RESULTS
 from course_lib import zoo
-from course_lib.analysis import probing
-from course_lib.analysis.metrics import METRICS
-from course_lib.data.tokenizers import Tokenizer
-from course_lib.files import write_json
-from course_lib.model.transformer import Transformer
-from lab.real import baselines, tasks
+from course_lib.analysis import metrics, probing
+from course_lib.data.embedders import WordAverage
 
 AROUND = 25  # words on either side of the one that is asked about
-CHUNK = 256  # texts at a time
+NEAR = (3, 10, 25)  # words on either side whose static vectors are averaged
 PENALTIES = (1e-3, 1e-2, 0.1, 1.0)  # inverse regularisations of a classifier of vectors
-METRIC = "macro_f1"
+FOLDS = 5  # of the cross-validation that chooses one
+Numbers = NDArray[np.int64]
+# Texts, and where the word stands in each -> its vectors by name, such as one a layer.
+Reader = Callable[[Sequence[Sequence[str]], Sequence[int]], dict[str, Float[Tensor, "N D"]]]
 
 
-def read(folder: Path) -> tuple[Dataset, Dataset]:
-    """Training and test rows of one word: the words around it, its place among them, the number of
-    its sense, and the number of the row."""
-    train = _read_split(folder, "train", first=0)
-    return train, _read_split(folder, "test", first=len(train))
-
-
-def _read_split(folder: Path, split: str, first: int) -> Dataset:
-    """One part's rows, numbered from `first` on."""
+def read(folder: Path, split: str) -> Dataset:
+    """The "train" or "test" rows of one word: the words around it, its place, its sense."""
     lines = (folder / f"{split}.data.txt").read_text("utf-8").splitlines()
     senses = (folder / f"{split}.gold.txt").read_text("utf-8").splitlines()
     rows = []
-    for number, (line, sense) in enumerate(zip(lines, senses, strict=True), start=first):
+    for line, sense in zip(lines, senses, strict=True):
         position, _, text = line.partition("\t")
         place = int(position)
         start = max(0, place - AROUND)
         around = text.split()[start : place + AROUND + 1]
-        row = {"text": " ".join(around), "place": place - start, "label": int(sense)}
-        rows.append(row | {"row": number})
+        rows.append({"text": " ".join(around), "place": place - start, "label": int(sense)})
     return Dataset.from_list(rows)
 
 
-def vectors(model: nn.Module, tokenizer: Tokenizer, rows: Dataset) -> Float[Tensor, "N D"]:
-    """Of each row the vector at its word: the mean over the layers without the embeddings. What is
-    too long for the model loses words at its ends."""
-    body: Any = getattr(model, "stack", model)
-    length = body.config.position.length
-    texts, places = [], []
-    for text, place in zip(rows["text"], rows["place"], strict=True):
-        words = text.split()
-        start = 0
-        while len(tokenizer.encode(words).ids) > length:
-            if place - start > len(words) // 2:
-                words = words[1:]
-                start += 1
-            else:
-                words = words[:-1]
-        texts.append(words)
-        places.append(place - start)
-    found = []
-    for start in range(0, len(texts), CHUNK):
-        layers = probing.word_layers(model, tokenizer, texts[start : start + CHUNK])
-        for states, place in zip(layers, places[start : start + CHUNK], strict=True):
-            found.append(states[1:, place].mean(0))  # layer 0 is the embeddings
-    return torch.stack(found)
+def contextual(name: str) -> Reader:
+    """Reads the word's vector from every layer of an encoder; layer 0 is its input vector.
+
+    Args:
+        name: a shipped checkpoint, or a public model such as "minilm".
+    """
+    model, tokenizer, _ = zoo.open_model(name)
+
+    def layers(
+        texts: Sequence[Sequence[str]], places: Sequence[int]
+    ) -> dict[str, Float[Tensor, "N D"]]:
+        by_text = probing.word_layers(model, tokenizer, texts)
+        vectors = [layers[:, place] for layers, place in zip(by_text, places, strict=True)]
+        return {
+            f"layer {number}": layer for number, layer in enumerate(torch.stack(vectors, dim=1))
+        }
+
+    return layers
 
 
-def probe(known: Float[Tensor, "N D"]) -> baselines.Run:
-    """A linear classifier of the rows' vectors; for `tasks.arm`."""
+def neighbours(name: str) -> Reader:
+    """Reads the mean of the static vectors of the words around, without the word itself.
 
-    def run(rows: Dataset, test: Dataset, penalty: float, seed: int) -> float:
-        linear = LogisticRegression(C=penalty, max_iter=500, class_weight="balanced")
-        classifier = make_pipeline(StandardScaler(), linear)
-        classifier.fit(known[rows["row"]].numpy(), rows["label"])
-        predictions = classifier.predict(known[test["row"]].numpy()).tolist()
-        return METRICS[METRIC](predictions, test["label"])
+    Args:
+        name: a checkpoint of word vectors.
+    """
+    vectors = zoo.load(name).model
+    average = WordAverage(vectors.numbers, vectors.matrix)
 
-    return run
+    def means(
+        texts: Sequence[Sequence[str]], places: Sequence[int]
+    ) -> dict[str, Float[Tensor, "N D"]]:
+        found = {}
+        for reach in NEAR:
+            around = []
+            for text, place in zip(texts, places, strict=True):
+                before = text[max(0, place - reach) : place]
+                around.append(" ".join([*before, *text[place + 1 : place + reach + 1]]))
+            found[f"{reach} words"] = average.embed(around)
+        return found
 
-
-def main(
-    folder: Annotated[Path, typer.Argument(help="CoarseWSD-20.")],
-    out: Annotated[Path, typer.Option(help="File of the figures.")] = RESULTS / "real_senses.json",
-) -> None:
-    """Score the counts and every model, and write the figures."""
-    torch.set_num_threads(1)
-    english, town = (zoo.load(name) for name in ("bert-english", "bert-mini"))
-    torch.manual_seed(0)
-    readers = {"scratch": (Transformer(english.model.stack.config).eval(), english.tokenizer)}
-    readers |= {"town": town[:2], "english": english[:2]}
-    words = {path.name: read(path) for path in sorted(folder.iterdir()) if path.is_dir()}
-    found: dict[str, Figure] = {}
-    for name in ("linear", *readers):
-        scores: list[float] = []
-        for parts in words.values():
-            if name == "linear":
-                done = tasks.arm(baselines.linear(METRIC), baselines.PENALTIES, *parts, seeds=1)
-            else:
-                known = vectors(*readers[name], concatenate_datasets(parts))
-                done = tasks.arm(probe(known), PENALTIES, *parts, seeds=1)
-            scores.append(done["mean"])
-        found[name] = figure(scores)
-        typer.echo(f"senses {name} {found[name].mean:.4f} {found[name].interval}")
-    ahead = {
-        name: asdict(difference(found["english"], found[name]))
-        for name in found
-        if name != "english"
-    }
-    about = {"words": list(words), "torch": torch.__version__, "made": time.strftime("%Y-%m-%d")}
-    write_json(
-        out,
-        {"arms": {name: asdict(value) for name, value in found.items()}, "ahead": ahead} | about,
-    )
+    return means
 
 
-if __name__ == "__main__":
-    typer.run(main)
+def scores(
+    features: Mapping[str, Float[Tensor, "N D"]], labels: Sequence[int], known: int
+) -> dict[str, float]:
+    """The test score of each kind of vector, and as "chosen" of the kind that the training rows
+    choose.
+
+    Args:
+        features: of the training rows and then the test rows.
+        labels: their senses.
+        known: the number of training rows.
+    """
+    tests: dict[str, float] = {}
+    validated: dict[str, float] = {}
+    y = np.array(labels)
+    for kind, vectors in features.items():
+        x = vectors.numpy()
+
+        def score(rows: Numbers, test: Numbers, penalty: float, x: NDArray[Any] = x) -> float:
+            predictions = classifier(penalty).fit(x[rows], y[rows]).predict(x[test])
+            return metrics.f1(predictions.tolist(), y[test].tolist(), macro=True)
+
+        best, validated[kind] = chosen(score, PENALTIES, labels[:known])
+        tests[kind] = score(np.arange(known), np.arange(known, len(y)), best)
+    return tests | {"chosen": tests[max(validated, key=validated.__getitem__)]}
+
+
+def chosen(
+    score: Callable[[Numbers, Numbers, float], float],
+    penalties: Sequence[float],
+    labels: Sequence[int],
+) -> tuple[float, float]:
+    """The best penalty and its score in cross-validation on training rows.
+
+    There are fewer folds where the rarest sense has fewer rows.
+
+    Args:
+        score: (numbers of rows to learn from, numbers of rows to score, penalty) -> the score.
+        penalties: what is tried.
+        labels: of the training rows.
+    """
+    _, counts = np.unique(labels, return_counts=True)
+    folds = max(2, min(FOLDS, int(counts.min())))
+    divided = StratifiedKFold(folds, shuffle=True, random_state=0)
+    trials = {}
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The least populated class")
+        parts = list(divided.split(labels, labels))
+    for penalty in penalties:
+        trials[penalty] = sum(score(rows, held, penalty) for rows, held in parts) / folds
+    best = max(trials, key=trials.__getitem__)
+    return best, trials[best]
+
+
+def classifier(penalty: float) -> Any:
+    """A linear classifier to which all senses weigh the same."""
+    linear = LogisticRegression(C=penalty, max_iter=500, class_weight="balanced")
+    return make_pipeline(StandardScaler(), linear)

@@ -157,26 +157,23 @@ def test_a_word_s_vector_says_which_sense_is_meant(tmp_path):
         (tmp_path / f"{split}.gold.txt").write_text(
             "".join(f"{sense}\n" for sense in gold), "utf-8"
         )
-    rows, test = senses.read(tmp_path)
+    rows, test = (senses.read(tmp_path, split) for split in ("train", "test"))
     both = concatenate_datasets([rows, test])
     assert {
         text.split()[place] for text, place in zip(both["text"], both["place"], strict=True)
     } == {"bank"}
-    assert both["row"] == list(range(8))
     assert len(test["text"][0].split()) == senses.AROUND + 8  # bank of the lake in the water .
+    sentences_ = [text.split() for text in both["text"]]
+    layers = senses.contextual("bert-english")(sentences_, both["place"])
     model, tokenizer, _ = zoo.load("bert-english")
-    known = senses.vectors(model, tokenizer, both)
-    assert known.shape == (8, 256)
-    layers = probing.word_layers(model, tokenizer, [rows["text"][0].split()])[0]
-    assert torch.allclose(known[0], layers[1:, rows["place"][0]].mean(0), atol=1e-5)
-    assert (
-        senses.probe(known)(rows, test, 0.1, 0)
-        == 1.0
-        == tasks.linear(senses.METRIC)(rows, test, 100.0, 0)
-    )
-    assert (
-        senses.probe(known)(rows, test.map(lambda row: {"label": 1 - row["label"]}), 0.1, 0) == 0.0
-    )
+    first = probing.word_layers(model, tokenizer, sentences_[:1])[0]
+    assert torch.allclose(layers["layer 3"][0], first[3, both["place"][0]], atol=1e-5)
+    means = senses.neighbours("vectors-english")(sentences_, both["place"])
+    for features in (layers, means):
+        found = senses.scores(features, both["label"], len(rows))
+        assert found["chosen"] == 1.0 and found.keys() == features.keys() | {"chosen"}
+    swapped = [*rows["label"], *(1 - label for label in test["label"])]
+    assert senses.scores(layers, swapped, len(rows))["chosen"] == 0.0
 
 
 def test_neighbours_stand_in_one_paragraph(tmp_path):
