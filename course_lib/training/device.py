@@ -1,4 +1,12 @@
-"""Where a model is trained, and in which precision."""
+"""The device that a model is trained on, and the precision of its matrix products.
+
+float32 numbers have 32 bits. bfloat16 numbers have 16: the same range, fewer digits. Newer GPUs
+multiply matrices in bfloat16 several times as fast, so there a training uses it:
+
+    device = known_device("cuda")
+    with autocast(device, chosen_bf16(None, device)):
+        loss = model(batch)     # products in bfloat16 if the GPU has it, else all in float32
+"""
 
 from contextlib import AbstractContextManager, nullcontext
 
@@ -9,10 +17,10 @@ from course_lib.training.settings import Precision
 
 
 def known_device(device: str | torch.device) -> torch.device:
-    """The device of this name.
+    """The device of this name: "cpu", "cuda", "cuda:1" or "mps".
 
     Raises:
-        CourseError: if there is none of this name, or no NVIDIA GPU here.
+        CourseError: there is no device of this name, or this machine has no NVIDIA GPU.
     """
     try:
         known = torch.device(device)
@@ -28,10 +36,10 @@ def known_device(device: str | torch.device) -> torch.device:
 
 
 def has_bf16(device: str | torch.device) -> bool:
-    """Whether matrix products in bfloat16 are faster here than in float32.
+    """Whether this device computes matrix products faster in bfloat16 than in float32.
 
-    They are on NVIDIA GPUs from Ampere on, and on processors with AMX. AVX512-BF16 alone does not
-    count: on Intel's processors it is slower than float32.
+    NVIDIA GPUs since Ampere (2020) do, and CPUs with the AMX instructions. CPUs that only have
+    AVX512-BF16 do not count: on Intel's it is slower than float32.
     """
     kind = torch.device(device).type
     if kind == "cuda":
@@ -45,9 +53,9 @@ def chosen_bf16(precision: Precision | None, device: torch.device) -> bool:
     """Whether to train in bfloat16.
 
     Args:
-        precision: None is "auto" on a GPU and "fp32" on a CPU, where equal runs on two machines
-            matter more.
-        device: where the model is trained.
+        precision: "fp32" and "bf16" decide; "auto" takes what is faster on the device. None is
+            "auto" on a GPU. On a CPU it is "fp32", because two machines should get equal results.
+        device: the device that the model is trained on.
     """
     if precision is None:
         precision = "fp32" if device.type == "cpu" else "auto"
@@ -57,7 +65,7 @@ def chosen_bf16(precision: Precision | None, device: torch.device) -> bool:
 
 
 def autocast(device: torch.device, bf16: bool) -> AbstractContextManager[object]:
-    """Inside, matrix products run in bfloat16 where `bf16`; weights and updates stay float32."""
+    """A context in which matrix products run in bfloat16, if `bf16`. Weights stay float32."""
     if not bf16:
         return nullcontext()
     return torch.autocast(device.type, torch.bfloat16)

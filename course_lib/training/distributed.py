@@ -1,10 +1,17 @@
-"""Several processes, one training run: data parallel, or weights in shards (FSDP).
+"""Train one model with several processes, usually one for each GPU.
 
-`accelerate launch --multi_gpu --num_processes 2 -m course_lib pretrain ...` starts the processes
-(on CPUs too, with `--device cpu` behind `pretrain`); `train()` finds itself among them. Every
-process takes its rows of the same batch, so the update is that of one process alone. With
-`--use_fsdp` in place of `--multi_gpu` the weights and the optimizer's moments are cut into shards,
-one a process (ZeRO stage 3, Rajbhandari et al. 2020), gathered block by block."""
+A launcher starts the same command several times:
+
+    accelerate launch --multi_gpu --num_processes 2 -m course_lib pretrain ...
+
+Data parallel training: each process has a copy of the model and computes the gradient for its rows
+of the batch, 0 to 15 of 32, say. The processes average their gradients, so all make the same
+update, which a single process would make, too.
+
+With `--use_fsdp` in place of `--multi_gpu`, each process stores only a part of every weight and of
+the optimizer's state: a shard (fully sharded data parallel; ZeRO stage 3, Rajbhandari et al. 2020).
+The processes put the shards together for one block at a time. This saves memory.
+"""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -20,17 +27,21 @@ from torch import Tensor, nn
 from course_lib.model.layers import Block
 
 Value = TypeVar("Value")
-PATIENCE = timedelta(days=2)  # a corpus may take long to tokenize
+# How long a process waits for the others. The main one may tokenize a large corpus meanwhile.
+TIMEOUT = timedelta(days=2)
 
 
 @dataclass(frozen=True)
 class Processes:
-    """This process and how many there are. With one process, everything below does nothing.
+    """This process among those that train together.
+
+    All processes have to call the methods below, or those that do would wait for ever. If there is
+    only one process, the methods just return its own value.
 
     Attributes:
         rank: the number of this process, from 0.
         world: the number of processes.
-        sharded: whether FSDP has cut the weights into shards.
+        sharded: whether the weights are in shards (FSDP).
     """
 
     rank: int = 0
@@ -39,11 +50,11 @@ class Processes:
 
     @property
     def is_main(self) -> bool:
-        """Whether this is the process that writes files."""
+        """Whether this is process 0, the only one that writes files."""
         return self.rank == 0
 
     def mean(self, value: Tensor) -> Tensor:
-        """The mean over all processes; all of them have to call this."""
+        """The mean of a tensor over all processes."""
         if self.world == 1:
             return value
         total = value.clone()
@@ -51,35 +62,35 @@ class Processes:
         return total / self.world
 
     def gather(self, value: Any) -> list[Any]:
-        """Every process's value, by rank; on the main process (elsewhere nothing)."""
+        """The values of all processes, in a list, on the main process; [] on all others."""
         if self.world == 1:
             return [value]
         values: list[Any] | None = [None] * self.world if self.is_main else None
         dist.gather_object(value, values)
         return values or []
 
-    def agree(self, value: Any) -> Any:
-        """The main process's value, on all of them."""
+    def broadcast(self, value: Any) -> Any:
+        """The main process's value, on all processes."""
         if self.world == 1:
             return value
         values = [value]
         dist.broadcast_object_list(values, src=0)
         return values[0]
 
-    def wait(self) -> None:
-        """Until all processes have come here, however long one of them takes."""
+    def barrier(self) -> None:
+        """Wait until all processes have come here, for two days if necessary."""
         if self.world > 1:
-            dist.monitored_barrier(dist.new_group(backend="gloo", timeout=PATIENCE), PATIENCE)
+            dist.monitored_barrier(dist.new_group(backend="gloo", timeout=TIMEOUT), TIMEOUT)
 
 
 ALONE = Processes()
 
 
 def join(device: torch.device) -> tuple[Processes, torch.device]:
-    """The processes that a launcher started, and the device of this one.
+    """Find out which processes a launcher started, and which device this one uses.
 
     Args:
-        device: what the user asked for. "cuda" becomes "cuda:1" in process 1.
+        device: the device in the settings. "cuda" becomes "cuda:1" in process 1.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         return ALONE, device
@@ -87,21 +98,22 @@ def join(device: torch.device) -> tuple[Processes, torch.device]:
 
     state = PartialState(cpu=device.type == "cpu")
     sharded = os.environ.get("ACCELERATE_USE_FSDP", "false").lower() == "true"
-    mine = device if device.type == "cpu" or device.index is not None else state.device
-    return Processes(state.process_index, state.num_processes, sharded), mine
+    is_given = device.type == "cpu" or device.index is not None
+    own_device = device if is_given else state.device
+    return Processes(state.process_index, state.num_processes, sharded), own_device
 
 
 def spread(
     objective: nn.Module, optimizer: torch.optim.Optimizer, processes: Processes
 ) -> nn.Module:
-    """Let the backward pass average gradients over the processes.
+    """Make the backward pass average the gradients over the processes.
 
-    With shards the model's own parameters become `DTensor`s, and each process holds a part of them.
+    With shards, each parameter of the model becomes a `DTensor`: this process's shard of it.
 
     Args:
-        objective: the model and its loss.
-        optimizer: gets the new parameters in place of the old ones.
-        processes: those that train together.
+        objective: the model and its loss, as one module.
+        optimizer: with shards it gets the new parameters in place of the old ones.
+        processes: the processes that train together.
 
     Returns:
         The module to call in place of the objective.
@@ -112,7 +124,8 @@ def spread(
         return nn.parallel.DistributedDataParallel(objective)
     from torch.distributed.fsdp import fully_shard
 
-    # `fully_shard` puts new parameters in the place of the old: find them again by their names.
+    # `fully_shard` replaces the model's parameters by new ones, but the optimizer still holds the
+    # old ones. So remember their names, and give the optimizer the new ones of the same names.
     names = {id(weight): name for name, weight in objective.named_parameters()}
     groups = []
     for group in optimizer.param_groups:
@@ -127,41 +140,54 @@ def spread(
     return objective
 
 
-def one_by_one(net: nn.Module, parts: Sequence[Value]) -> Iterator[Value]:
-    """The parts of a batch; the backward pass of the last one averages the gradients of all.
+def sync_on_last(objective: nn.Module, parts: Sequence[Value]) -> Iterator[Value]:
+    """Yield the parts of a batch; only the last backward pass averages over the processes.
 
-    Before it, each process only accumulates its own, and none waits for another.
+    Gradients add up over the parts, so it is enough to average their sum once. Before the last
+    part no process has to wait for another.
+
+    Args:
+        objective: the module that `spread` returned.
+        parts: the parts of this process.
     """
     for number, part in enumerate(parts, start=1):
-        with _silent(net, number < len(parts)):
+        with _gradient_sync(objective, is_on=number == len(parts)):
             yield part
 
 
-def _silent(net: nn.Module, on: bool) -> AbstractContextManager[object]:
-    """Where on, a backward pass does not average gradients over the processes."""
-    if isinstance(net, nn.parallel.DistributedDataParallel):
-        return net.no_sync() if on else nullcontext()
-    if hasattr(net, "set_requires_gradient_sync"):
-        cast(Any, net).set_requires_gradient_sync(not on)  # FSDP
+def _gradient_sync(objective: nn.Module, is_on: bool) -> AbstractContextManager[object]:
+    """Inside this context, a backward pass averages gradients over the processes, or does not."""
+    if isinstance(objective, nn.parallel.DistributedDataParallel):
+        return nullcontext() if is_on else objective.no_sync()
+    if hasattr(objective, "set_requires_gradient_sync"):  # FSDP
+        cast(Any, objective).set_requires_gradient_sync(is_on)
     return nullcontext()
 
 
-def whole(value: Tensor) -> Tensor:
-    """A tensor out of its shards; all processes have to ask for it."""
+def full_tensor(value: Tensor) -> Tensor:
+    """Put a tensor together from its shards; all processes have to call this.
+
+    A tensor that is not in shards is returned as it is.
+    """
     shards: Any = value
-    if hasattr(shards, "full_tensor"):  # a DTensor; importing the class would cost a second
+    if hasattr(shards, "full_tensor"):  # a DTensor; importing the class would take a second
         return cast(Tensor, shards.full_tensor())
     return value
 
 
 def shard_like(value: Tensor, like: Tensor) -> Tensor:
-    """A whole tensor, which every process has, cut as `like` is."""
+    """Cut a full tensor into shards as `like` is; if `like` is not in shards, return it as it is.
+
+    Args:
+        value: the full tensor, which every process has.
+        like: a tensor of the same shape.
+    """
     shards: Any = like
     if not hasattr(shards, "full_tensor"):
         return value
     from torch.distributed.tensor import distribute_tensor
 
-    # Every process has the whole value, so none sends it to the others (src_data_rank=None).
+    # Every process has the full tensor, so no process sends it to the others (src_data_rank=None).
     return distribute_tensor(
         value.to(shards.device), shards.device_mesh, shards.placements, src_data_rank=None
     )

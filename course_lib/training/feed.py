@@ -1,7 +1,14 @@
-"""Batches on their way to the model: checked, cut into parts, moved to the device.
+"""Bring batches to the model: check them, cut them into parts, move them to the GPU.
 
-On a GPU the next batch is made in a thread while the device computes. Letters: B rows of a batch, T
-positions."""
+A batch of 32 rows, with 2 processes and `accumulate` 4, is cut into 8 parts of 4 rows. Each process
+computes 4 of them, one after the other, and adds up their gradients:
+
+    rows     0-3  4-7  8-11  12-15  16-19  20-23  24-27  28-31
+    process   0    1    0     1      0      1      0      1
+
+If there is a GPU, a thread makes the next batch while the GPU computes. Shapes: B rows, T tokens. A
+target is a token (or a class) that the model has to predict.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +25,7 @@ from course_lib.objectives.losses import Batch, counted
 from course_lib.training.distributed import ALONE, Processes
 from course_lib.vocab import IGNORE
 
-# The types that a batch's tensors must have. Others would fail deep inside the model, or not fail.
+# The types of a batch's tensors. Another type would fail deep inside the model, or silently work.
 WHOLE_NUMBERS = (torch.int64, torch.int32)
 YES_OR_NO = (torch.bool,)
 TYPES = {
@@ -31,9 +38,9 @@ Value = TypeVar("Value")
 
 
 class Batches(Protocol):
-    """Batch number `step` for every step >= 0, always the same one for the same number.
+    """`batches[step]` is the batch of a step, for every step from 0, always the same one.
 
-    A list will do: it is read over and over.
+    A list of batches works, too. It is read again and again.
     """
 
     def __getitem__(self, step: int, /) -> Batch: ...
@@ -44,8 +51,8 @@ class Part(NamedTuple):
 
     Attributes:
         batch: the rows.
-        weight: the factor on their mean loss. The weighted losses of all parts add up to the
-            whole batch's mean loss.
+        weight: a factor for their mean loss: the rows' share of the batch's targets. So the
+            weighted losses of all parts add up to the mean loss of the whole batch.
     """
 
     batch: Batch
@@ -56,8 +63,8 @@ class Ready(NamedTuple):
     """A step's batch, ready for the model.
 
     Attributes:
-        parts: those of this process, on its device.
-        tokens: real tokens of the whole batch, those of other processes included.
+        parts: the parts of this process, on its device.
+        tokens: number of tokens without padding in the whole batch, other processes included.
     """
 
     parts: list[Part]
@@ -65,14 +72,14 @@ class Ready(NamedTuple):
 
 
 class Feed:
-    """Makes each step's batch ready.
+    """Makes each step's batch ready for the model.
 
     Args:
-        batches: `batches[step]` is the batch of that step.
-        model: the model that will read them; ids must be in its vocabulary.
-        device: the device to move them to.
-        accumulate: parts that each process cuts its share of a batch into.
-        processes: those that share the rows of each batch.
+        batches: `batches[step]` is the batch of a step.
+        model: the model that will read them; it gives the size of the vocabulary.
+        device: the device to move the batches to.
+        accumulate: the number of parts that each process computes one after the other.
+        processes: the processes that share each batch.
     """
 
     def __init__(
@@ -94,10 +101,10 @@ class Feed:
         }
 
     def of_steps(self, steps: range) -> Iterator[Ready]:
-        """The batches of these steps; beside a GPU each is made while the one before is computed.
+        """The batches of these steps, one after the other.
 
         Raises:
-            CourseError: if a batch does not fit the model, or cannot be cut.
+            CourseError: a batch does not fit the model, or it has fewer rows than `accumulate`.
         """
         if self.device.type == "cpu":
             return map(self.of_step, steps)
@@ -108,13 +115,14 @@ class Feed:
         batch = self._read(step)
         world = self.processes.world
         every_part = micro_batches(batch, self.accumulate * world)
-        own_parts = islice(every_part, self.processes.rank, None, world)
-        # The gradients of several processes are averaged, so each part counts `world` times.
+        own_parts = islice(every_part, self.processes.rank, None, world)  # every `world`-th one
+        # The gradients of the processes are averaged, that is, divided by `world`. The factor
+        # `world` undoes this.
         parts = [Part(self._moved(part), weight * world) for part, weight in own_parts]
         return Ready(parts, int(_real_tokens(batch)))
 
     def _read(self, step: int) -> Batch:
-        """The batch of a step; a `CourseError` if the model cannot read it."""
+        """The batch of a step, checked."""
         if isinstance(self.batches, Sequence):
             batch: Batch = self.batches[step % len(self.batches)]
         else:
@@ -132,13 +140,14 @@ class Feed:
                 f"accumulate is {self.accumulate}, but the batch has only {rows} rows to share out."
             )
         if self.device.type != "cpu":
-            # A GPU would only report that some kernel failed. On a CPU the embedding raises.
+            # An id outside the vocabulary: on a GPU the error message would not say what is wrong.
+            # On a CPU the embedding layer says it.
             for size in self.vocabularies:
                 check_ids(batch["ids"], size)
         return batch
 
     def _moved(self, batch: Batch) -> Batch:
-        """The batch on the device; the host does not wait for the copy."""
+        """The batch on the device. The CPU does not wait until it is copied (non_blocking)."""
         if self.device.type == "cpu":
             return batch
         moved = {}
@@ -150,21 +159,24 @@ class Feed:
 
 
 def one_ahead(make: Callable[[int], Value], steps: range) -> Iterator[Value]:
-    """`make(step)` of each step; a thread makes the next one while the caller uses this one."""
-    with ThreadPoolExecutor(max_workers=1) as reader:
-        coming = None
+    """Yield `make(step)` for each step; a thread makes the next one meanwhile."""
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        following = None
         for step in steps:
-            ready = make(step) if coming is None else coming.result()
-            coming = reader.submit(make, step + 1) if step + 1 < steps.stop else None
+            ready = make(step) if following is None else following.result()
+            following = thread.submit(make, step + 1) if step + 1 < steps.stop else None
             yield ready
 
 
 def micro_batches(batch: Batch, parts: int) -> Iterator[Part]:
-    """Cut a batch into parts of rows, each weighted by its share of the batch's targets.
+    """Cut a batch into parts, each with its share of the batch's targets as its weight.
 
-    A part also carries `row_share` and `token_share`, for losses that count rows or real tokens
-    beside targets (`losses.mlm_nsp`, `losses.electra`). Where there are more parts than rows, the
-    last ones are the first row over again, with no weight.
+    A batch with 3 targets in its first half and 1 in its second gives parts of the weights 0.75
+    and 0.25. With more parts than rows, the last parts repeat the first row with the weight 0.
+
+    Some losses also have a term that is a mean over rows or over all tokens (`losses.mlm_nsp`,
+    `losses.electra`). They multiply it by the part's `row_share` or `token_share`: the part's share
+    of the rows or tokens, divided by its weight.
     """
     if parts == 1:
         yield Part(batch, 1.0)
@@ -184,13 +196,14 @@ def micro_batches(batch: Batch, parts: int) -> Iterator[Part]:
 
 
 def targets(batch: Batch) -> Tensor:
-    """How many targets the batch's mean loss is taken over.
+    """The number of targets in a batch, over which its loss is a mean.
 
-    They are the labels that are not -100; without labels, the tokens that follow another one.
+    These are the labels that are not -100. Without labels the model predicts each next token, so
+    every token that follows another one is a target.
     """
     if "labels" in batch:
         labels = batch["labels"]
-        if labels.dim() == 1:  # one a row
+        if labels.dim() == 1:  # one class or score for each row
             return torch.tensor(len(labels))
         return (labels != IGNORE).sum()
     real = batch.get("attention_mask", torch.ones_like(batch["ids"])).bool()
@@ -198,14 +211,14 @@ def targets(batch: Batch) -> Tensor:
 
 
 def _labelled_rows(batch: Batch) -> Tensor:
-    """How many rows carry a label of their own: whether the second text follows the first."""
+    """The number of rows with a label `next`: whether their second text follows the first."""
     if "next" not in batch:
         return torch.tensor(len(batch["ids"]))
     return (batch["next"] != IGNORE).sum().clamp(min=1)
 
 
 def _real_tokens(batch: Batch) -> Tensor:
-    """How many tokens are not padding."""
+    """The number of tokens without padding."""
     if "attention_mask" not in batch:
         return torch.tensor(batch["ids"].numel())
     return batch["attention_mask"].sum()

@@ -104,9 +104,9 @@ def predict(tuned: FineTuned | str | Path, data: Iterable[Row]) -> list[Any]:
         data: rows with the columns of its task.
 
     Returns:
-        one entry a row: a class number (`FineTuned.names` says of what), the numbers of all labels
-        whose probability is above a half, a score, a list of tags, the chosen candidate's number,
-        or a text.
+        One entry for each row, by the kind of task: a class number (an index in
+        `FineTuned.names`), the numbers of all labels with a probability above 0.5, a score, a list
+        of tags, the number of the chosen candidate, or a text.
     """
     if not isinstance(tuned, FineTuned):
         tuned = load(tuned)

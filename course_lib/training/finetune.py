@@ -1,14 +1,15 @@
-"""One task, one model, one score (Devlin et al. 2019, section 4; Radford et al. 2018, section 3.2).
+"""Fine-tuning: teach a pretrained model a task (Devlin et al. 2019, section 4).
 
-`finetune` puts a head on a copy of a model, trains both and scores them:
+`finetune` copies the model's body (all layers but the output layer), puts a new output layer for
+the task on top (the head), trains both, and scores the test rows:
 
+    task = {"train": [{"text": "a fine film", "label": 1}, ...], "test": [...]}
     result = finetune(model, task, tokenizer, FinetuneConfig(epochs=4, lr=1e-3))
+    result.score                                      # 0.87, the accuracy on the test rows
+    predict(result, [{"text": "two lost hours"}])     # [0], the number of the predicted class
 
-`predict` labels new rows with the result, or with a folder that it was saved in.
-
-    task_data.py    the task's rows as the model reads them
-    task_model.py   the model: a copy of the body, and the task's head
-    fine_tuned.py   the result: saved, loaded, used for predictions
+The steps are in files of their own: task_data.py tokenizes the rows, task_model.py puts the head
+on, and fine_tuned.py saves, loads and uses the result.
 """
 
 import time
@@ -43,7 +44,8 @@ __all__ = [
     "predict",
 ]
 
-# (steps, how many there will be) -> the same steps, for instance shown by a progress bar.
+# A function that shows the training, for example by a progress bar. It takes the steps and their
+# number, and gives the same steps back.
 Live = Callable[[Iterator[Step], int], Iterable[Step]]
 
 
@@ -52,15 +54,17 @@ class Result(FineTuned):
     """A fine-tuned model with its scores.
 
     Attributes:
-        score: of the test rows, by `metric`.
-        metric: of `metrics.METRICS`.
-        predictions: one entry a test row, as of `predict`.
-        truth: likewise; a list of texts where several are right.
-        per_class: precision, recall, F1 and count by label name.
+        score: the score of the test rows.
+        metric: the name of the score, in `metrics.METRICS`.
+        predictions: for each test row what `predict` returns: a class number, a score, tags or a
+            text.
+        truth: the right answer of each test row; a list if several answers are right.
+        per_class: label name -> its precision, recall, F1 and number of test rows.
         history: the training steps.
-        validation: the score after each epoch, if there are validation rows.
-        cut: rows of each split that are longer than the model reads; their ends are cut off.
-        seconds: of everything, the scoring included.
+        validation: the score of the validation rows after each epoch; empty if there are none.
+        cut: for each split, the number of rows that were too long for the model and lost their
+            end.
+        seconds: duration of training and scoring.
     """
 
     score: float
@@ -74,7 +78,7 @@ class Result(FineTuned):
     seconds: float
 
     def by(self, metric: str) -> float:
-        """The test rows' score by another metric of `metrics.METRICS`, such as "token_f1"."""
+        """Score the test rows by another metric in `metrics.METRICS`, such as "token_f1"."""
         return score(metric, self.predictions, self.truth, self.frame.kind)
 
 
@@ -88,28 +92,29 @@ def finetune(
     on_top: Wrap | None = None,
     live: Live | None = None,
 ) -> Result:
-    """Put a head on a copy of a model's body, train both on a task, score the test rows.
+    """Train a copy of a model on a task and score the test rows.
+
+    (Devlin et al. 2019, section 4; Radford et al. 2018, section 3.2.) Known departure: GPT-1 also
+    trains its language model on the task's texts; this is left out.
 
     Args:
-        model: a Transformer, or a model that owns one, as checkpoints do; it is left as it is. If
-            it owns a pooler too (BERT's), a classifier begins with that one, as in BERT's code. Or
-            a `TaskBody`, which makes its own model for a task; `pool`, `peft` and `on_top` are not
-            for it.
-        task: "train" and "test" rows, perhaps "validation", with the columns of one kind of task
-            (`course_lib.data.inputs`).
-        tokenizer: the model's.
+        model: a Transformer, or a model with one inside, such as a checkpoint; it stays unchanged.
+            If it has BERT's pooler (a layer over the [CLS] vector), a classifier starts with that
+            one. Or a `TaskBody`, which makes its own model for a task; then `config.pool`, `peft`
+            and `on_top` cannot be used.
+        task: "train" and "test" rows, and "validation" rows if there are any. data/inputs.py lists
+            the columns of each kind of task.
+        tokenizer: the model's tokenizer.
         config: all other settings.
-        peft: body -> the body with a few new weights, the only ones trained beside the head
-            (`peft.lora`). A decoder's three marks then stay random.
-        on_top: body -> what the head then stands on, called and configured like the body (a BiLSTM
-            over it).
-        live: (steps, how many there will be) -> the same steps, for instance shown by a progress
-            bar (`figures.train_with_progress`).
+        peft: a function that adds a few new weights to the body, such as `peft.lora`. Only these
+            and the head are trained. The three special tokens that a decoder needs for a task are
+            new, and their vectors then stay random.
+        on_top: a function body -> a network over the body, such as a BiLSTM. The head then reads
+            its output. It must have the body's interface.
+        live: a function that shows the training, such as `figures.train_with_progress`.
 
     Raises:
-        CourseError: if task, tokenizer and model do not fit, or the training diverges.
-
-    Known departure: GPT-1's auxiliary language-model loss is left out.
+        CourseError: task, tokenizer and model do not fit together, or the training diverges.
     """
     start = time.perf_counter()
     if peft is not None and config.frozen:
@@ -117,12 +122,12 @@ def finetune(
             "peft trains new weights in the body, frozen=True none at all; choose one of them."
         )
 
-    # Prepare, build and train. The caller's own random draws go on as if we had made none.
+    # Prepare, build and train. `fork_rng` restores the caller's random numbers afterwards.
     data = prepare(task, tokenizer, body_of(model), config)
     with torch.random.fork_rng():
         torch.manual_seed(config.seed)
         tuned = build(model, data, config, peft, on_top)
-        history, validation = _run(tuned, data, config, live)
+        history, validation = _train_on_task(tuned, data, config, live)
 
     # Score the test rows.
     predictions, truth = answers(tuned, data.frame, data.rows["test"], data.names)
@@ -148,10 +153,10 @@ def finetune(
     return result
 
 
-def _run(
+def _train_on_task(
     model: nn.Module, data: TaskData, config: FinetuneConfig, live: Live | None
 ) -> tuple[list[Step], list[float]]:
-    """Train; the steps, and the score of the validation rows after each epoch."""
+    """Train. Return the steps, and the score of the validation rows after each epoch."""
     batches = TaskBatches(
         data.frame, data.rows["train"], config.batch, config.seed, config.by_length
     )
@@ -159,7 +164,7 @@ def _run(
     validation: list[float] = []
 
     def validated(training: Iterator[Step]) -> Iterator[Step]:
-        """The same steps; at the end of each epoch the validation rows are scored."""
+        """Pass the steps on; score the validation rows at the end of each epoch."""
         for step in training:
             if "validation" in data.rows and step.step % batches.per_epoch == 0:
                 pairs = answers(model, data.frame, data.rows["validation"], data.names)
@@ -173,7 +178,7 @@ def _run(
 
 
 def _train_config(config: FinetuneConfig, steps: int) -> TrainConfig:
-    """The training in so many steps: linear warm-up, then linear decay."""
+    """The settings of the training loop: linear warm-up, then linear decay, as in BERT."""
     return TrainConfig(
         steps=steps,
         lr=config.lr,

@@ -1,16 +1,17 @@
-"""The guard against updates that are not finite.
+"""Stop a training before a loss or a gradient of nan or infinity spoils the weights.
 
-A loss or a gradient of nan or infinity must not reach the weights. So both have to be
-read before each update. On a GPU that costs time: to read a number, the CPU waits until the GPU has
-computed it, and meanwhile the GPU gets no new work.
+If step 7 has a loss of nan, `Guard.check(7, loss, grad_norm)` raises an error before the optimizer
+updates the weights, so the weights of step 6 are kept.
 
-So on a GPU the guard reads them every `LOOK` steps only. In between, the optimizer itself skips bad
-updates. PyTorch's fused optimizers read the attribute `found_inf`, a number on the device, and
-their kernel changes nothing where it is 1. From the first bad step on, the guard sets it to 1. When
-the guard reads them at last, the weights are still those before the bad step.
+To check a number, the CPU has to wait until the GPU has computed it, and meanwhile the GPU gets no
+new work. So on a GPU the guard looks at the numbers only every `LOOK_EVERY` steps. In between, the
+optimizer itself skips bad updates: PyTorch's fused optimizers have an attribute `found_inf`, a
+number on the GPU, and they change no weight if it is 1. The guard sets it to 1 from the first bad
+step on. When it looks at last, the weights are still those before the bad step.
 
-`found_inf` is no documented interface. It is what `torch.amp.GradScaler` sets. The scaler itself
-would read all gradients once more, and would go on with the step after a bad one."""
+`found_inf` is not documented. `torch.amp.GradScaler` uses it in the same way. We do not use the
+scaler itself: it would read all gradients once more, and it would continue after a bad step.
+"""
 
 import math
 from pathlib import Path
@@ -21,18 +22,19 @@ from torch import Tensor
 
 from course_lib.errors import CourseError
 
-LOOK = 20  # steps between two looks at loss and gradient, on a device of `ASYNCHRONOUS`
-ASYNCHRONOUS = {"cuda"}  # devices that compute while the CPU goes on; a look makes it wait
+LOOK_EVERY = 20  # steps, on a device of `ASYNCHRONOUS`
+ASYNCHRONOUS = {"cuda"}  # devices that compute while the CPU continues with the next operation
 
 
 class Guard:
-    """Stops a training before an update that is not finite.
+    """Stops a training before an update that is not finite (nan or infinity).
 
     Args:
-        optimizer: makes the updates.
-        device: holds the loss and the norm.
-        sharded: the weights are in shards; then there is no fused kernel to leave an update out.
-        saved: the file of the run's state, which the error names.
+        optimizer: the training's optimizer.
+        device: the device that computes the loss.
+        sharded: whether the weights are in shards (FSDP). Such an optimizer is not fused and
+            cannot skip updates.
+        saved: the file of the run's saved state; the error message names it.
     """
 
     def __init__(
@@ -47,27 +49,27 @@ class Guard:
         self.looks_rarely = device.type in ASYNCHRONOUS and is_fused and not sharded
         self.optimizer = optimizer
         self.saved = saved
-        # Loss, norm and number of the newest step, or of the first bad one if there was one.
+        # Loss, norm and number of the newest step, or of the first bad step if there was one.
         self.figures = torch.zeros(3, device=device)
 
     def check(self, step: int, loss: Tensor, grad_norm: Tensor, *, look: bool = False) -> None:
-        """Before the update: note the step's figures, and look at them now or later.
+        """Call this before each update: it notes the step's loss and norm, and looks if it is time.
 
         Args:
-            step: its number, from 1.
-            loss: scalar, of the whole batch.
-            grad_norm: scalar, before clipping.
-            look: look now, because the state is about to be saved.
+            step: the step's number, from 1.
+            loss: the loss of the whole batch, a scalar.
+            grad_norm: the norm of the gradient before clipping, a scalar.
+            look: look now, for example because the state is about to be saved.
 
         Raises:
-            CourseError: at a look, if this step or one since the last look was not finite.
+            CourseError: the guard looked, and this step or one since its last look was not finite.
         """
         newest = torch.stack((loss, grad_norm, torch.full_like(loss, step)))
         self.figures = newest.where(self.figures.isfinite().all(), self.figures)
         if self.looks_rarely:
             is_bad = ~self.figures.isfinite().all()
             cast(Any, self.optimizer).found_inf = is_bad.float()
-            if not look and step % LOOK != 0:
+            if not look and step % LOOK_EVERY != 0:
                 return
 
         bad_loss, bad_norm, bad_step = self.figures.tolist()

@@ -1,4 +1,14 @@
-"""Optimizers, AdamW and Muon, and learning-rate schedules as plain functions of the step."""
+"""How weights change: the optimizers AdamW and Muon, and schedules for the learning rate.
+
+An optimizer turns gradients into updates of the weights. A schedule is a function from the step,
+counted from 0, to a factor on the learning rate. `linear(6, warmup=2)`, for example, rises for two
+steps (the warm-up) and then falls:
+
+    step      0    1    2    3     4    5
+    factor    0.5  1.0  1.0  0.75  0.5  0.25
+
+Configs and commands choose by name: see `OPTIMIZERS` and `SCHEDULES` at the end of this file.
+"""
 
 import math
 from collections.abc import Callable, Mapping
@@ -10,16 +20,29 @@ from torch import Tensor, nn
 from course_lib.errors import CourseError
 from course_lib.training.settings import OptimizerName, ScheduleName
 
-Schedule = Callable[[int], float]  # step, from 0 -> factor on the optimizer's learning rate
+Schedule = Callable[[int], float]  # step, counted from 0 -> factor on the learning rate
+
+# Muon's constants (Jordan et al. 2024): the momentum, and the coefficients of a Newton-Schulz step.
+MOMENTUM = 0.95
+NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
+# The size of a typical AdamW update (Liu et al. 2025, section 2.2): Muon's is scaled to the same.
+UPDATE_SIZE = 0.2
 
 
 def parameter_groups(model: nn.Module, weight_decay: float = 0.01) -> list[dict[str, Any]]:
-    """Two groups of the trainable parameters: those that decay, and the others.
+    """Two groups of the trainable parameters: with weight decay, and without.
 
-    What has two or more dimensions and does not belong to an nn.Embedding decays. Biases, norm
-    weights and embedding tables do not.
+    Weight decay moves a weight a little towards 0 at each update. It is for matrices. Biases, the
+    weights of norms, and embedding tables have none.
+
+    Args:
+        model: the model.
+        weight_decay: the decay of the first group.
+
+    Raises:
+        CourseError: no parameter is trainable.
     """
-    tables: set[int] = set()
+    tables: set[int] = set()  # embedding tables, by identity: they are matrices that do not decay
     for module in model.modules():
         if isinstance(module, nn.Embedding):
             tables.update(id(p) for p in module.parameters(recurse=False))
@@ -43,34 +66,38 @@ def adamw(
     weight_decay: float = 0.01,
     betas: tuple[float, float] = (0.9, 0.999),
 ) -> torch.optim.AdamW:
-    """AdamW (Loshchilov and Hutter 2019) over `parameter_groups`.
-
-    It runs in PyTorch's fused form where there is one.
+    """AdamW (Loshchilov and Hutter 2019): Adam, with a weight decay for the matrices.
 
     Args:
-        model: whose trainable parameters it moves.
-        lr: the peak of the learning rate; a schedule multiplies it.
-        weight_decay: of the matrices.
-        betas: how slowly the means of the gradient and of its square forget.
+        model: the model to train.
+        lr: the highest learning rate; a schedule multiplies it by a factor of at most 1.
+        weight_decay: the matrices' decay.
+        betas: decay of the running mean of the gradient, and of the squared gradient; close to 1
+            is slow.
+
+    Raises:
+        CourseError: `lr` is not a positive number, or no parameter is trainable.
     """
     if not 0 < lr < math.inf:
         raise CourseError(f"lr is {lr}; a learning rate must be above 0 and finite.")
     groups = parameter_groups(model, weight_decay)
+    # PyTorch has a faster, fused form of AdamW for these devices.
     fused = {p.device.type for p in model.parameters()} <= {"cpu", "cuda", "mps"}
     return torch.optim.AdamW(groups, lr=lr, betas=betas, fused=fused)
 
 
 class Muon(torch.optim.Optimizer):
-    """Muon (Jordan et al. 2024) for the blocks' matrices, AdamW for tables, norms and biases.
+    """Muon (Jordan et al. 2024) for matrices, Adam for embedding tables, norms and biases.
 
-    A matrix moves by its momentum with all singular values made about 1, times 0.2 sqrt(larger
-    side). So the step is as large as AdamW's and takes the same learning rate (Liu et al. 2025,
-    section 2.2).
+    A gradient matrix often has a few large singular values, so most of an update goes into a few
+    directions. Muon makes all singular values about 1 before the update. Then it multiplies by
+    0.2 sqrt(larger side), so that an update is as large as AdamW's and the same learning rates
+    work (Liu et al. 2025, section 2.2).
 
     Args:
-        groups: of `parameter_groups`; those that decay are the matrices.
-        lr: the peak of the learning rate.
-        betas: AdamW's.
+        groups: from `parameter_groups`. Those with a weight decay hold the matrices.
+        lr: the highest learning rate.
+        betas: Adam's, as for `adamw`.
     """
 
     def __init__(self, groups: list[dict[str, Any]], lr: float, betas: tuple[float, float]) -> None:
@@ -78,23 +105,24 @@ class Muon(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        """Move all parameters once."""
+        """Update all parameters once."""
         for group in self.param_groups:
             for p in group["params"]:
                 if p.grad is None:
                     continue
-                if group["weight_decay"]:
+                if group["weight_decay"]:  # a matrix
                     p.mul_(1 - group["lr"] * group["weight_decay"])
-                    size = 0.2 * max(p.shape) ** 0.5
+                    size = UPDATE_SIZE * max(p.shape) ** 0.5
                     p.add_(self._orthogonal_step(p, p.grad), alpha=-group["lr"] * size)
                 else:
                     p.add_(self._adam_step(p, p.grad, group["betas"]), alpha=-group["lr"])
 
     def _orthogonal_step(self, p: Tensor, grad: Tensor) -> Tensor:
-        """Nesterov's momentum, made orthogonal."""
+        """The gradient's running mean with Nesterov's correction, made orthogonal."""
         momentum = self.state[p].setdefault("momentum", torch.zeros_like(p))
-        momentum.lerp_(grad, 1 - 0.95)
-        return orthogonal(grad.lerp(momentum, 0.95))
+        momentum.lerp_(grad, 1 - MOMENTUM)
+        # Nesterov: mix the newest gradient in once more.
+        return orthogonal(grad.lerp(momentum, MOMENTUM))
 
     def _adam_step(self, p: Tensor, grad: Tensor, betas: tuple[float, float]) -> Tensor:
         """Adam's step (Kingma and Ba 2015, algorithm 1), before the learning rate."""
@@ -106,27 +134,28 @@ class Muon(torch.optim.Optimizer):
         state["step"] += 1
         state["mean"].lerp_(grad, 1 - betas[0])
         state["square"].lerp_(grad.square(), 1 - betas[1])
-        # Both begin at 0, which these divisions undo.
+        # Both means start at 0, so at first they are too small. The divisions correct this.
         mean = state["mean"] / (1 - betas[0] ** state["step"])
         square = state["square"] / (1 - betas[1] ** state["step"])
         return mean / (square.sqrt() + 1e-8)  # type: ignore[no-any-return]
 
 
 def orthogonal(x: Tensor) -> Tensor:
-    """A matrix [R, C] with the same singular vectors and all singular values near 1.
+    """The matrix [R C] with the same singular vectors, but with all singular values near 1.
 
-    Five Newton-Schulz steps in bfloat16, u <- a u + (b S + c S S) u with S = u u^T (coefficients
-    of Jordan et al. 2024).
+    A singular value decomposition would be slow on a GPU. Five Newton-Schulz steps come near
+    enough: u <- a u + (b S + c S S) u with S = u u^T, in bfloat16. They need matrix products only.
     """
+    a, b, c = NEWTON_SCHULZ
     is_tall = x.shape[0] > x.shape[1]
     u = x.bfloat16()
-    if is_tall:  # then u u^T is the smaller square
+    if is_tall:  # u u^T is smaller if u is wide
         u = u.T
-    u = u / u.norm().clamp(min=1e-7)
+    u = u / u.norm().clamp(min=1e-7)  # now no singular value is above 1
     for _ in range(5):
         square = u @ u.T
-        polynomial = torch.addmm(square, square, square, beta=-4.7750, alpha=2.0315)
-        u = torch.addmm(u, polynomial, u, beta=3.4445)
+        polynomial = torch.addmm(square, square, square, beta=b, alpha=c)  # b S + c S S
+        u = torch.addmm(u, polynomial, u, beta=a)
     if is_tall:
         u = u.T
     return u.to(x.dtype)
@@ -139,7 +168,13 @@ def muon(
     weight_decay: float = 0.1,
     betas: tuple[float, float] = (0.9, 0.98),
 ) -> Muon:
-    """`Muon` over a model's `parameter_groups`; whole matrices, not shards."""
+    """Muon for a model's matrices, Adam for its other weights.
+
+    It needs whole matrices, so it does not work with weights in shards (FSDP).
+
+    Raises:
+        CourseError: `lr` or `weight_decay` is not above 0, or no parameter is trainable.
+    """
     if not 0 < lr < math.inf or weight_decay <= 0:
         raise CourseError(
             f"lr is {lr} and weight_decay {weight_decay}; with Muon both must be above 0."
@@ -148,19 +183,19 @@ def muon(
 
 
 def constant(warmup: int = 0) -> Schedule:
-    """1 after a linear warm-up of `warmup` steps."""
-    return lambda step: _warm(step, warmup)
+    """Linear warm-up to 1 in `warmup` steps, then always 1."""
+    return lambda step: _warmup_factor(step, warmup)
 
 
 def linear(steps: int, warmup: int = 0) -> Schedule:
     """Linear warm-up to 1, then linear decay towards 0 (Devlin et al. 2019, appendix A.2)."""
-    return lambda step: _warm(step, warmup) * (1 - _progress(step, steps, warmup))
+    return lambda step: _warmup_factor(step, warmup) * (1 - _progress(step, steps, warmup))
 
 
 def cosine(steps: int, warmup: int = 0) -> Schedule:
     """Linear warm-up to 1, then half a cosine towards 0 (Radford et al. 2018, section 4.1).
 
-    Two steps have the peak, the last of the warm-up and the first of the decay; in `linear`, too.
+    Two steps have the factor 1, the last of the warm-up and the first of the decay, as in `linear`.
 
     >>> [round(cosine(6, warmup=2)(step), 2) for step in range(6)]
     [0.5, 1.0, 1.0, 0.85, 0.5, 0.15]
@@ -168,41 +203,42 @@ def cosine(steps: int, warmup: int = 0) -> Schedule:
 
     def factor(step: int) -> float:
         angle = math.pi * _progress(step, steps, warmup)  # 0 to pi
-        return _warm(step, warmup) * 0.5 * (1 + math.cos(angle))
+        return _warmup_factor(step, warmup) * 0.5 * (1 + math.cos(angle))
 
     return factor
 
 
 def wsd(steps: int, warmup: int = 0, decay: float = 0.2) -> Schedule:
-    """Warm-up, constant, then linear decay to 0 (Hu et al. 2024, section 4).
+    """Warm-up, stable, decay: constant after the warm-up, then linear to 0.
 
-    Until the decay begins, runs of different lengths are the same run.
+    (Hu et al. 2024, section 4.) Before the decay the factor does not depend on `steps`. So a run
+    can be continued for more steps from a state that was saved then.
 
     Args:
-        steps: in all.
-        warmup: steps until the factor is 1.
-        decay: share of the steps in which it falls.
+        steps: number of steps in the whole run.
+        warmup: number of steps until the factor is 1.
+        decay: share of the steps in which it falls, at the end.
     """
     last = max(1, round(steps * decay))
-    return lambda step: _warm(step, warmup) * min(1.0, max(0.0, (steps - step) / last))
+    return lambda step: _warmup_factor(step, warmup) * min(1.0, max(0.0, (steps - step) / last))
 
 
-def _warm(step: int, warmup: int) -> float:
-    """From 1 / `warmup` at step 0 up to 1."""
+def _warmup_factor(step: int, warmup: int) -> float:
+    """Rises from 1 / `warmup` at step 0 to 1."""
     return min(1.0, (step + 1) / warmup) if warmup else 1.0
 
 
 def _progress(step: int, steps: int, warmup: int) -> float:
-    """0 until the warm-up is over, then rising; 1 would be reached at step `steps`.
+    """0 during the warm-up, then rises linearly, to 1 at step `steps`.
 
-    The last step that is taken is steps - 1, so it still learns something.
+    The last step has the number `steps` - 1, so its learning rate is still above 0.
     """
     return min(1.0, max(0.0, (step - warmup) / max(1, steps - warmup)))
 
 
-# By name, for configs and commands; a new name also stands in `settings`.
-# (model, lr, *, weight_decay, betas) -> optimizer. A training passes all of them: its beta2 is the
-# config's, 0.999 by default, whatever the function's own default says.
+# Add a new name to settings.py, too: the commands read the names there.
+# (model, lr, *, weight_decay, betas) -> optimizer. The training loop passes all arguments, so the
+# defaults of `TrainConfig` count there, and not those of the functions above.
 OPTIMIZERS: Mapping[OptimizerName, Callable[..., torch.optim.Optimizer]] = {
     "adamw": adamw,
     "muon": muon,

@@ -118,7 +118,7 @@ def pretrain(
         # 2. One process makes the token files, all of them read them.
         if processes.is_main:
             tokenize(config, origin.tokenizer)
-        processes.wait()
+        processes.barrier()
         files = open_files(out, config.data)
         if done:
             _check_same_tokens(config, files)

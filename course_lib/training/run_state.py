@@ -1,12 +1,16 @@
-"""The state of a training run in one safetensors file: weights, optimizer, random numbers, step.
+"""Save the state of a training run in a file, so that a stopped run can resume.
 
-One file and one rename: after a crash or a SIGKILL at any moment, the file is the old state or the
-new one.
+The state is all that the next step depends on: weights, the optimizer's running means, random
+generators and the number of steps. It is one safetensors file, a dict of tensors and a header:
 
-    model.NAME              the weights; tied weights once
-    optimizer.NUMBER.NAME   what the optimizer keeps of weight NUMBER
-    random.cpu              the random generators; of process 1, 1.random.cpu
-    "state" in the header   everything else, as JSON"""
+    model.embed.tokens.weight     a weight; one that several layers share (tied) is saved once
+    optimizer.0.exp_avg           a running mean that the optimizer keeps for its weight number 0
+    random.cpu, random.cuda.0     random generators; 1.random.cpu is that of process 1
+    "state" in the header         all other values, as JSON: see `HEADER`
+
+The file is written under another name and then renamed. So after a crash at any moment it holds
+either the old state or the new one.
+"""
 
 import json
 import re
@@ -26,16 +30,23 @@ from course_lib.model.tied import tied
 from course_lib.training import distributed
 from course_lib.training.distributed import ALONE, Processes
 
-Recipe = Mapping[str, Any]  # the settings that decide a run's result
+Recipe = Mapping[str, Any]  # the settings that decide a run's result, such as {"lr": 0.001}
 Tensors = dict[str, Tensor]
 
-# What an optimizer keeps of a weight. Muon keeps one thing of a matrix, another of a vector.
+# The values that each optimizer keeps for a weight (its moments). Muon keeps the first set for a
+# matrix and the second for other weights.
 MOMENTS = {
     "AdamW": [{"step", "exp_avg", "exp_avg_sq"}],
     "Muon": [{"momentum"}, {"step", "mean", "square"}],
 }
-# The JSON in the file's header, and the types of its values.
-HEADER = {"step": int, "twins": dict, "kind": str, "crc": int, "recipe": dict}
+# The entries of the JSON in the header, and their types.
+HEADER = {
+    "step": int,  # number of updates
+    "twins": dict,  # name of a tied weight -> the name that it is saved under
+    "kind": str,  # class of the optimizer
+    "crc": int,  # checksum of all tensors
+    "recipe": dict,
+}
 
 
 def save(
@@ -47,18 +58,22 @@ def save(
     *,
     recipe: Recipe | None = None,
 ) -> None:
-    """Write the state after `step` updates, atomically.
+    """Save the state after `step` updates.
 
-    All processes take part, for each has random numbers of its own and perhaps shards of the
-    weights. The main one writes, with the whole state in its (CPU) memory.
+    If several processes train together, all of them must call this: each has random generators of
+    its own, and perhaps only a shard (a part) of each weight. The main process writes the file and
+    needs CPU memory for the whole state.
 
     Args:
-        path: the file.
-        model: whose weights are kept.
-        optimizer: whose moments are kept.
-        step: updates done.
-        processes: those that train together.
-        recipe: the run's settings. A later run with other settings is refused.
+        path: the file to write.
+        model: the model.
+        optimizer: the optimizer.
+        step: number of updates so far.
+        processes: the processes that train together.
+        recipe: the run's settings. A run with other settings cannot resume from this file.
+
+    Raises:
+        OSError: the file cannot be written.
     """
     twins = tied(model)
     parts = {
@@ -71,12 +86,12 @@ def save(
 
     tensors: Tensors = {}
     for name, value in parts.items():
-        value = distributed.whole(value.detach())  # every process has to ask
+        value = distributed.full_tensor(value.detach())  # every process has to call this
         if processes.is_main:
             tensors[name] = value.cpu().contiguous()
     for rank, random in enumerate(processes.gather(_random_state())):
         for name, value in random.items():
-            tensors[_of_process(rank, name)] = value
+            tensors[_name_for(rank, name)] = value
     if not processes.is_main:
         return
 
@@ -89,7 +104,7 @@ def save(
     }
     with atomic_path(path) as new:
         try:
-            # tensor by tensor: not all of them twice in memory
+            # `save_file` writes one tensor after the other; `save` would copy them all first.
             save_file(tensors, new, metadata={"state": json.dumps(header)})
         except SafetensorError as error:
             raise OSError(str(error)) from error
@@ -98,16 +113,22 @@ def save(
 def load(
     path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, processes: Processes = ALONE
 ) -> int:
-    """Put a state into the model, the optimizer and the random generators.
+    """Load a state into the model, the optimizer and the random generators.
 
-    A run may be resumed by another number of processes. A new process begins with
-    random numbers of its own. The learning rates and other settings stay those of `optimizer`.
+    The number of processes may have changed: a new process gets a new random generator. The
+    learning rate and other settings of `optimizer` stay as they are.
+
+    Args:
+        path: the file.
+        model: a model of the same architecture.
+        optimizer: an optimizer of the same class, for the same weights.
+        processes: the processes that train together.
 
     Returns:
-        how many updates are done.
+        The number of updates so far.
 
     Raises:
-        CourseError: if the file is damaged or does not fit; then nothing has changed.
+        CourseError: the file is damaged or belongs to another model; then nothing has changed.
     """
     tensors, header = _read(path)
     weights = _weights(path, model, tensors, header)
@@ -116,15 +137,15 @@ def load(
         trained += group["params"]
     moments = _moments(path, optimizer, trained, tensors, header)
 
-    # Both fit, so now the model and the optimizer are changed. `shard_like` does nothing where
-    # there are no shards.
+    # Everything has been checked, so now the model and the optimizer may change. If this training
+    # uses shards, `shard_like` cuts each tensor as the model's are cut.
     present = model.state_dict()
     model.load_state_dict(
         {name: distributed.shard_like(value, present[name]) for name, value in weights.items()}
     )
     for number, values in moments.items():
         for name, value in values.items():
-            if value.dim():
+            if value.dim():  # the step is a single number, which is never cut
                 values[name] = distributed.shard_like(value, trained[number])
     groups = optimizer.state_dict()["param_groups"]
     optimizer.load_state_dict({"state": moments, "param_groups": groups})
@@ -133,10 +154,10 @@ def load(
 
 
 def load_model(path: Path, model: nn.Module) -> int:
-    """Put the weights alone into the model, all of them, on one device.
+    """Load only the weights, without optimizer and random generators, for example to test a model.
 
     Returns:
-        how many updates are done.
+        The number of updates that the weights have had.
     """
     tensors, header = _read(path)
     model.load_state_dict(_weights(path, model, tensors, header))
@@ -144,10 +165,14 @@ def load_model(path: Path, model: nn.Module) -> int:
 
 
 def steps_done(path: Path, recipe: Recipe | None = None) -> int:
-    """How many updates were made before a state was saved; only its header is read.
+    """The number of updates of a saved state. This reads only the header, so it is fast.
+
+    Args:
+        path: the file.
+        recipe: the settings of the run that wants to resume.
 
     Raises:
-        CourseError: if the run there had another recipe. Only what both recipes name is compared.
+        CourseError: a setting that both recipes have differs.
     """
     header = _read_header(path)
     saved = header["recipe"]
@@ -163,7 +188,6 @@ def steps_done(path: Path, recipe: Recipe | None = None) -> int:
 
 
 def _read_header(path: Path) -> dict[str, Any]:
-    """The JSON of the file's header, all of the right types."""
     try:
         with safe_open(path, framework="pt") as file:
             header: dict[str, Any] = json.loads((file.metadata() or {}).get("state", "{}"))
@@ -180,7 +204,6 @@ def _read_header(path: Path) -> dict[str, Any]:
 
 
 def _read(path: Path) -> tuple[Tensors, dict[str, Any]]:
-    """The tensors and the header, after the checksum has been compared."""
     header = _read_header(path)
     try:
         with safe_open(path, framework="pt") as file:
@@ -204,12 +227,12 @@ def _damaged(path: Path, why: str) -> CourseError:
 
 
 def _as_json(recipe: Recipe | None) -> dict[str, Any]:
-    """A recipe as JSON gives it back: tuples are lists, paths are texts."""
+    """A recipe as it comes back from JSON, for comparing: (0.9, 0.98) becomes [0.9, 0.98]."""
     return dict(json.loads(json.dumps(dict(recipe or {}), default=str)))
 
 
 def _weights(path: Path, model: nn.Module, tensors: Tensors, header: dict[str, Any]) -> Tensors:
-    """The model's weights, the tied ones under each of their names."""
+    """The model's weights by name. A tied weight appears under each of its names."""
     weights = {
         name.removeprefix("model."): value
         for name, value in tensors.items()
@@ -234,7 +257,7 @@ def _weights(path: Path, model: nn.Module, tensors: Tensors, header: dict[str, A
 
 
 def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, str]:
-    """Shape and type of each tensor, as a text that can be compared and shown."""
+    """The shape and type of each tensor, as a text for an error message."""
     return {name: f"{tuple(value.shape)} of {value.dtype}" for name, value in tensors.items()}
 
 
@@ -245,7 +268,7 @@ def _moments(
     tensors: Tensors,
     header: dict[str, Any],
 ) -> dict[int, Tensors]:
-    """What the optimizer keeps, by the number of the weight."""
+    """The optimizer's moments: number of the weight -> name -> value."""
     moments: dict[int, Tensors] = {}
     for name, value in tensors.items():
         match = re.fullmatch(r"optimizer\.(\d+)\.(.+)", name)
@@ -257,7 +280,7 @@ def _moments(
         known = MOMENTS.get(header["kind"], [set(values)])
         fits = fits and set(values) in known and number < len(trained)
         for value in values.values():
-            # a number, such as the step, or one number for each of the weight's
+            # a single number, such as the step, or a tensor of the weight's shape
             has_shape = value.dim() == 0 or (fits and value.shape == trained[number].shape)
             fits = fits and value.is_floating_point() and has_shape
     if not fits:
@@ -268,7 +291,6 @@ def _moments(
 
 
 def _random_state() -> Tensors:
-    """The state of this process's random generators."""
     states = {"random.cpu": torch.get_rng_state()}
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         for index, state in enumerate(torch.cuda.get_rng_state_all()):
@@ -277,26 +299,27 @@ def _random_state() -> Tensors:
 
 
 def _set_random_state(tensors: Tensors, rank: int) -> None:
-    """Restore this process's random generators; seed them where fewer processes saved the state."""
-    name = _of_process(rank, "random.cpu")
+    """Restore the random generators of this process."""
+    name = _name_for(rank, "random.cpu")
     if name not in tensors:
-        # New numbers, but the same ones whenever the run goes on from this state.
+        # The run had fewer processes. Seed this one's generator by a number that the main process's
+        # generator draws, so that every resume from this file does the same.
         torch.set_rng_state(tensors["random.cpu"])
         torch.manual_seed(int(torch.randint(2**62, ())) + rank)
         return
     torch.set_rng_state(tensors[name])
-    on_gpus = sorted(name for name in tensors if name.startswith(_of_process(rank, "random.cuda.")))
+    on_gpus = sorted(name for name in tensors if name.startswith(_name_for(rank, "random.cuda.")))
     if on_gpus and torch.cuda.device_count() == len(on_gpus):
         torch.cuda.set_rng_state_all([tensors[name] for name in on_gpus])
 
 
-def _of_process(rank: int, name: str) -> str:
-    """The name of a process's tensor in the file."""
+def _name_for(rank: int, name: str) -> str:
+    """The name in the file: "random.cpu" for the main process, "1.random.cpu" for process 1."""
     return f"{rank}.{name}" if rank else name
 
 
 def _crc(tensors: Tensors) -> int:
-    """A checksum of all names and all bytes."""
+    """A checksum (CRC-32) of all names and all bytes: it shows whether the file is damaged."""
     crc = 0
     for name in sorted(tensors):
         crc = zlib.crc32(name.encode(), crc)

@@ -88,7 +88,7 @@ def test_only_the_last_part_of_a_batch_is_averaged(tmp_path: Path) -> None:
             net = distributed.spread(objective, adamw(model), Processes(0, 2))
             parts = [*micro_batches(BATCHES[0], count)]
             with Reductions() as seen:  # type: ignore[no-untyped-call]
-                for part in distributed.one_by_one(net, parts):
+                for part in distributed.sync_on_last(net, parts):
                     net(part.batch).backward()
             # or it ends the group while it holds Python's lock, for which a thread may wait
             del net

@@ -11,7 +11,7 @@ from course_lib.errors import CourseError
 from course_lib.objectives import losses
 from course_lib.objectives.losses import Batch
 from course_lib.training import guard as guards
-from course_lib.training.guard import LOOK, Guard
+from course_lib.training.guard import LOOK_EVERY, Guard
 from course_lib.training.loop import TrainConfig, train
 from course_lib.training.optim import adamw
 from tests.course_lib.training.test_train import BATCHES, Net
@@ -25,7 +25,7 @@ def weights(model: Net) -> list[Tensor]:
 
 def updates(model: Net, guard: Guard, optimizer: torch.optim.Optimizer) -> Iterator[int]:
     """The loop in short."""
-    for step in range(1, 2 * LOOK):
+    for step in range(1, 2 * LOOK_EVERY):
         loss = losses.clm(model, BATCHES[0]) * (math.nan if step == BAD else 1.0)
         loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -49,7 +49,7 @@ def test_a_bad_update_that_nobody_has_seen_changes_nothing() -> None:
             after = weights(model)
             changed.append(any(not torch.equal(a, b) for a, b in zip(before, after, strict=True)))
             before = after
-    assert changed == [True] * (BAD - 1) + [False] * (LOOK - BAD)
+    assert changed == [True] * (BAD - 1) + [False] * (LOOK_EVERY - BAD)
 
 
 def test_before_a_save_the_guard_looks() -> None:
@@ -84,8 +84,8 @@ def test_on_a_gpu_a_bad_update_changes_nothing() -> None:
     changed = []
     before = weights(model)
     with pytest.raises(CourseError, match=f"diverged at step {BAD}: the loss is nan"):  # noqa: PT012
-        for _ in train(model, BATCHES, loss, TrainConfig(steps=2 * LOOK, device="cuda")):
+        for _ in train(model, BATCHES, loss, TrainConfig(steps=2 * LOOK_EVERY, device="cuda")):
             after = weights(model)
             changed.append(any(not torch.equal(a, b) for a, b in zip(before, after, strict=True)))
             before = after
-    assert changed == [True] * (BAD - 1) + [False] * (LOOK - BAD)
+    assert changed == [True] * (BAD - 1) + [False] * (LOOK_EVERY - BAD)
