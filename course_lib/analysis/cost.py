@@ -256,6 +256,58 @@ def fit_power_law(x: Sequence[float], loss: Sequence[float]) -> PowerLaw:
     )
 
 
+@dataclass(frozen=True)
+class LawWithFloor:
+    """L(x) = floor + (scale / x) ** exponent.
+
+    Attributes:
+        floor: the irreducible loss, which no size removes (Henighan et al. 2020, equation 1.1). For
+            text it is the entropy of the text itself.
+        scale: the size at which the loss would be 1 above the floor.
+        exponent: how fast the loss falls towards the floor.
+    """
+
+    floor: float
+    scale: float
+    exponent: float
+
+    def __call__(self, x: float) -> float:
+        return float(self.floor + (self.scale / x) ** self.exponent)
+
+
+def fit_law_with_floor(x: Sequence[float], loss: Sequence[float]) -> LawWithFloor:
+    """The power law with an irreducible loss that has the least squared error in log loss.
+
+    For each floor the rest is a straight line between log(loss - floor) and log x. So only the
+    floor is searched, between 0 and just below the lowest loss.
+
+    Args:
+        x: sizes: parameters, tokens or operations.
+        loss: at each size.
+
+    Raises:
+        CourseError: if there are too few measurements, or the loss does not fall.
+    """
+    if len(set(x)) < 4:
+        raise CourseError(
+            "A power law with an irreducible loss has three numbers to find; measure at least 4"
+            " different sizes."
+        )
+    without = fit_power_law(x, loss)
+    best = LawWithFloor(0.0, without.scale, without.exponent)
+    log_x = np.log(x)
+    log_loss = np.log(loss)
+    least = float(np.square(without.residuals).sum())
+    for floor in np.linspace(0, min(loss), 2000, endpoint=False)[1:]:
+        slope, intercept = np.polyfit(log_x, np.log(np.array(loss) - floor), 1)
+        fitted = floor + np.exp(intercept + slope * log_x)
+        error = float(np.square(np.log(fitted) - log_loss).sum())
+        if error < least and slope < 0:
+            least = error
+            best = LawWithFloor(float(floor), float(np.exp(-intercept / slope)), float(-slope))
+    return best
+
+
 def frontier(compute: Sequence[float], loss: Sequence[float]) -> list[int]:
     """The indices of the measurements on the compute frontier, by compute.
 

@@ -38,6 +38,7 @@ SIZES: dict[str, dict[str, int]] = GIVEN["sizes"]
 WIDTHS: list[int] = GIVEN["widths"]  # of the calculators
 SHAPES: list[list[int]] = GIVEN["shapes"]  # layers and width of the models of letters
 LENGTH: int = GIVEN["length"]  # letters a row
+LAW: dict[str, Any] = GIVEN["settings"]["power-law"]
 PEOPLE: list[str] = GIVEN["people"]
 THINGS: list[str] = GIVEN["things"]
 WORDINGS: dict[str, str] = GIVEN["wordings"]  # how a fact is told -> what is asked for
@@ -283,6 +284,71 @@ def scaling_laws(lab: Lab, seed: int) -> dict[str, float]:
         "largest residual/straight line": float(straight),
         "points of the frontier": len(edge),
     }
+
+
+def text_of_letters(lab: Lab, split: str, count: int) -> Tensor:
+    """The first `count` letters of real documents, as numbers below 128."""
+    letters = ""
+    for document in data.corpus(lab.public_data("english"), split=split)["text"]:
+        letters += document + "\n"
+        if len(letters) >= count:
+            break
+    return torch.tensor([min(ord(letter), 127) for letter in letters[:count]])
+
+
+@torch.no_grad()
+def held_out_loss(model: nn.Module, test: Tensor) -> float:
+    """Mean loss of a letter, in nats, over rows of a text."""
+    parts = [losses.clm(model, {"ids": rows}).item() for rows in torch.split(test, 64)]
+    return sum(parts) / len(parts)
+
+
+def trained_letters(
+    lab: Lab, text: Tensor, shape: Sequence[int], rate: float, seed: int
+) -> heads.LM:
+    """A GPT of these layers and width that has read part of a text, letter by letter."""
+    size = SIZES[lab.plan.scale]
+    layers, width = shape
+    model = fresh(128, layers, width, LAW["length"], seed)
+    batches = windows(text, LAW["length"], LAW["rows"], seed, ahead=0)
+    training = linear_config(size["law"], rate, precision="auto", device=lab.device)
+    fit(model, batches, losses.clm, training, optim.wsd(size["law"], size["law"] // 10, 0.3))
+    return model
+
+
+@experiment("power-law")
+def power_law(lab: Lab, seed: int) -> dict[str, float]:
+    """Held-out loss of seven sizes on real text, and how far three laws, fitted to the six smaller
+    ones, miss the largest.
+    """
+    size = SIZES[lab.plan.scale]
+    text = text_of_letters(lab, "train", size["read"])
+    test = text_of_letters(lab, "validation", size["held out"])
+    length = LAW["length"]
+    test = test[: len(test) // length * length].view(-1, length)
+    loss: dict[int, float] = {}
+    for shape, rate in zip(LAW["layers and width"], LAW["rates"], strict=True):
+        model = trained_letters(lab, text, shape, rate, seed)
+        weights = sum(p.numel() for p in model.stack.blocks.parameters())
+        loss[weights] = held_out_loss(model, test)
+
+    *smaller, largest = loss
+    known = [loss[weights] for weights in smaller]
+    with_floor = cost.fit_law_with_floor(smaller, known)
+    line = np.polyfit(np.log(smaller), known, 1)
+    predictions = {
+        "with a floor": with_floor(largest),
+        "without a floor": cost.fit_power_law(smaller, known)(largest),
+        "straight line": float(np.polyval(line, np.log(largest))),
+    }
+    whole = cost.fit_law_with_floor(list(loss), list(loss.values()))
+    counts = torch.bincount(text, minlength=128) + 1.0
+    unigram = -(counts / counts.sum()).log()[test].mean().item()
+    return (
+        {f"loss/{weights}": value for weights, value in loss.items()}
+        | {f"miss/{name}": abs(value - loss[largest]) for name, value in predictions.items()}
+        | {"floor": whole.floor, "exponent": whole.exponent, "loss/letter frequencies": unigram}
+    )
 
 
 @experiment("gpt3-table")

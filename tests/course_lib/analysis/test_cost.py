@@ -150,6 +150,15 @@ def test_an_exact_power_law_is_found(scale: float, exponent: float) -> None:
     assert found(6.4e7) == pytest.approx((scale / 6.4e7) ** exponent)
 
 
+@pytest.mark.parametrize("floor", [0.0, 1.7])
+def test_an_irreducible_loss_is_found(floor: float) -> None:
+    loss = [floor + (3e5 / x) ** 0.3 for x in SIZES]
+    found = cost.fit_law_with_floor(SIZES, loss)
+    assert found.floor == pytest.approx(floor, abs=2e-3)
+    assert found.exponent == pytest.approx(0.3, abs=1e-3)
+    assert found(1e9) == pytest.approx(floor + (3e5 / 1e9) ** 0.3, abs=2e-3)
+
+
 def test_frontier() -> None:
     compute = [1.0, 2.0, 4.0, 1.0, 3.0, 8.0, 8.0]
     loss = [5.0, 4.0, 3.0, 4.5, 4.2, 3.0, 2.5]
@@ -168,6 +177,7 @@ def test_bad_input() -> None:
         (lambda: cost.fit_power_law([1, 1, 1], [4, 3, 2]), "at 2 different sizes"),
         (lambda: cost.fit_power_law([1, 2, 3], [3, 2, 0]), "all above 0"),
         (lambda: cost.fit_power_law([1, 2, 3], [1, 2, 3]), "does not fall"),
+        (lambda: cost.fit_law_with_floor([1, 2, 3], [3, 2, 1]), "at least 4"),
     ):
         with pytest.raises(CourseError, match=said):
             call()
