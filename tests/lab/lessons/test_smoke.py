@@ -24,6 +24,7 @@ SLOW = (
     "relative-beats-absolute",
     "relative-extrapolates",
     "scaling-laws",
+    "search-by-meaning",
     "t5-text-to-text",
 )
 QUICK = ("gelu-converges",)  # of those that pretrain arms
