@@ -35,6 +35,7 @@ from course_lib.data.embedders import SentenceEncoder
 from course_lib.data.text_batches import TextBatches
 from course_lib.families.sentence import Sentence, cosine_regression
 from course_lib.files import read_json, write_json
+from course_lib.model.config import Pool
 from course_lib.model.transformer import Transformer
 from course_lib.training.finetune import FinetuneConfig, finetune
 from course_lib.training.settings import Precision
@@ -132,6 +133,8 @@ def tuner(
     task: PublicTask,
     *,
     pretrained: bool = True,
+    pool: Pool | None = None,
+    batch: int = 32,
     precision: Precision = "auto",
     device: str = "cpu",
 ) -> Run:
@@ -144,6 +147,8 @@ def tuner(
         name: a shipped checkpoint, or a public model such as "minilm".
         task: tells the metric and the epochs.
         pretrained: begin with the model's weights, or with random ones.
+        pool: how the vectors of a text become one, if not as said above.
+        batch: rows in a batch.
         precision: of `FinetuneConfig`.
         device: where it is trained.
     """
@@ -155,8 +160,9 @@ def tuner(
             metric=task.metric,
             pretrained=pretrained,
             dropout=DROPOUT,
-            pool="last" if body.config.causal else "mean",
+            pool=pool or ("last" if body.config.causal else "mean"),
             epochs=task.epochs,
+            batch=batch,
             by_length=True,
             lr=rate,
             seed=seed,
@@ -168,10 +174,10 @@ def tuner(
     def grade(rows: Dataset, test: Dataset, rate: float, seed: int) -> float:
         torch.manual_seed(seed)
         shape = replace(body.config, dropout=DROPOUT, attention_dropout=DROPOUT)
-        sentence = Sentence(Transformer(shape))
+        sentence = Sentence(Transformer(shape), pool or "mean")
         if pretrained:
             sentence.stack.load_state_dict(body.state_dict())
-        batches = TextBatches(rows, tokenizer, batch=32, seed=seed, best=max(rows["label"]))
+        batches = TextBatches(rows, tokenizer, batch=batch, seed=seed, best=max(rows["label"]))
         steps = task.epochs * batches.per_epoch
         training = linear_config(steps, rate, precision=precision, device=device)
         fit(sentence, batches, cosine_regression, training)

@@ -10,6 +10,7 @@ add a data set, write a function of its folder and put it into `WRITERS`.
 import gzip
 import json
 from collections.abc import Callable, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,41 @@ def multi30k(folder: Path) -> None:
                 file.write(lines)
 
 
+def ud_english_ewt(folder: Path) -> None:
+    """CoNLL-U: ten columns a word. Head 0 is the root."""
+    subjects = ["teacher", "farmer", "doctor", "driver", "painter"]
+    verbs = ["found", "washed"]
+    objects = ["cup", "coat"]
+    for split in ("dev", "test"):
+        lines = []
+        for subject, verb, thing in product(subjects, verbs, objects):
+            words = [
+                ("The", "DET", 3, "det"),
+                ("old", "ADJ", 3, "amod"),
+                (subject, "NOUN", 4, "nsubj"),
+                (verb, "VERB", 0, "root"),
+                ("her", "PRON", 6, "nmod:poss"),
+                (thing, "NOUN", 4, "obj"),
+                ("in", "ADP", 9, "case"),
+                ("the", "DET", 9, "det"),
+                ("garden", "NOUN", 4, "obl"),
+                (".", "PUNCT", 4, "punct"),
+            ]
+            for number, (word, tag, head, relation) in enumerate(words, start=1):
+                cells = [number, word, word.lower(), tag, "_", "_", head, relation, "_", "_"]
+                lines.append("\t".join(map(str, cells)))
+            lines.append("")
+        put(folder / f"en_ewt-ud-{split}.conllu", lines)
+
+
+def sst2(folder: Path) -> None:
+    """A sentence, a tab and 1 for praise a line."""
+    for split in ("train", "dev", "test"):
+        rows = written("tasks/sentiment", split="validation" if split == "dev" else split)
+        lines = [f"{row['text']}\t{int(row['label'] == 'positive')}" for row in rows]
+        put(folder / f"{split}.tsv", lines)
+
+
 WRITERS: dict[str, Callable[[Path], None]] = {
     "sts12_16": sts12_16,
     "stsb_en": stsb_en,
@@ -140,4 +176,6 @@ WRITERS: dict[str, Callable[[Path], None]] = {
     "wordsim_sets": wordsim_sets,
     "english": english,
     "multi30k": multi30k,
+    "ud_english_ewt": ud_english_ewt,
+    "sst2": sst2,
 }

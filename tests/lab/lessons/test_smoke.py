@@ -20,6 +20,7 @@ SLOW = (
     "bart-generates",
     "bytes-bpe",
     "catastrophic-forgetting",
+    "labels-saved",
     "qlora",
     "relative-beats-absolute",
     "relative-extrapolates",
