@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
@@ -28,6 +29,7 @@ ROUNDS = {
 }
 COMPLEXITY = given("self_attention")["settings"]["attention-complexity"]
 LENGTHS, WIDTHS, KERNEL = COMPLEXITY["lengths"], COMPLEXITY["widths"], COMPLEXITY["kernel"]
+LABELS: list[int] = given("self_attention")["times"]["cpu"]["lengths"]
 WIDTH_RANGE: list[int] = given("self_attention")["settings"]["attention-scaling"]["widths"]
 
 
@@ -171,3 +173,64 @@ def attention_scaling(lab: Lab, seed: int) -> dict[str, float]:
         for what, found in zip(("entropy", "gradient"), zip(*draws, strict=True), strict=True):
             values[f"{what}/{kind}/{d}"] = sum(found) / 8
     return values
+
+
+@torch.no_grad()
+def cpu_seconds(layer: Layer, x: Tensor) -> float:
+    """Processor time of one pass. Unlike the clock's, it leaves out the waits on a busy machine."""
+    begin = time.process_time()
+    layer(x)
+    return time.process_time() - begin
+
+
+def timed_in_turn(
+    kinds: dict[str, Layer], n: int, d: int, repeats: int
+) -> dict[str, NDArray[np.float64]]:
+    """Times of several layers at one length, [repeats] each. They take turns, so that a change of
+    the machine's speed meets all of them.
+    """
+    x = torch.randn(1, n, d)
+    times: dict[str, list[float]] = {name: [] for name in kinds}
+    for repeat in range(repeats + 1):
+        for name, layer in kinds.items():
+            taken = cpu_seconds(layer, x)
+            if repeat > 0:  # the first pass warms up
+                times[name].append(taken)
+    return {name: np.array(taken) for name, taken in times.items()}
+
+
+@experiment("attention-time")
+def attention_time(lab: Lab, seed: int) -> dict[str, float]:
+    """Milliseconds by layer and length, how they grow at the long end, and where attention begins
+    to cost more than a GRU.
+    """
+    torch.manual_seed(seed)
+    size = given("self_attention")["times"][lab.plan.scale]
+    every = layers(size["width"])
+    kinds = {name: every[name] for name in ("self-attention", "recurrence")}
+    values: dict[str, float] = {}
+    ratios = []  # attention over GRU, by length
+    medians: dict[str, list[float]] = {name: [] for name in kinds}
+    for number, n in enumerate(size["lengths"]):
+        times = timed_in_turn(kinds, n, size["width"], size["repeats"][number])
+        for name, taken in times.items():
+            medians[name].append(float(np.median(taken)))
+        ratios.append(float(np.median(times["self-attention"] / times["recurrence"])))
+    for number, label in enumerate(LABELS):
+        for name in kinds:
+            values[f"ms/{name}/{label}"] = 1000 * medians[name][number]
+        values[f"attention over GRU/{label}"] = ratios[number]
+    for name in kinds:
+        values[f"power/{name}"] = trend(size["lengths"][-3:], medians[name][-3:])
+    values["even at length"] = even(size["lengths"], ratios)
+    return values
+
+
+def even(lengths: Sequence[int], ratios: Sequence[float]) -> float:
+    """The length at which a growing ratio is 1, on a straight line through logarithms of two
+    neighbours; the last two if it is never reached.
+    """
+    above = [number for number, ratio in enumerate(ratios) if ratio >= 1 and number > 0]
+    last = above[0] if above else len(ratios) - 1
+    x, y = np.log(lengths[last - 1 : last + 1]), np.log(ratios[last - 1 : last + 1])
+    return float(np.exp(x[0] - y[0] * (x[1] - x[0]) / (y[1] - y[0])))

@@ -59,7 +59,7 @@ def stsb_en(folder: Path) -> None:
 
 
 def xquad_en(folder: Path) -> None:
-    """SQuAD's JSON: articles, their paragraphs, the questions of each."""
+    """SQuAD's JSON: articles, their paragraphs, the questions of each; and German paragraphs."""
     articles: dict[str, Row] = {}
     for row in written("tasks/questions"):
         text = row["context"]
@@ -72,6 +72,10 @@ def xquad_en(folder: Path) -> None:
         paragraph["qas"].append(question)
     data = [{"title": title, "paragraphs": [one]} for title, one in articles.items()]
     put(folder / "xquad.en.json", [json.dumps({"data": data, "version": "1.1"})])
+    german = "Die alte Fähre über den Fluss gehörte früher zwei Brüdern. " * ROWS
+    paragraph = {"context": german, "qas": []}
+    data = [{"title": "Die Fähre", "paragraphs": [paragraph]}]
+    put(folder / "xquad.de.json", [json.dumps({"data": data, "version": "1.1"})])
 
 
 def coarsewsd20(folder: Path) -> None:
