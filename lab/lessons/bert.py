@@ -1,4 +1,6 @@
-"""The claims of lesson 09: the two-sided model that cheats, sizes, BERT as a writer, masking."""
+"""The claims of lesson 09: the two-sided model that cheats, sizes, BERT as a writer, masking, and
+missing words whose evidence is left or right.
+"""
 
 import math
 from dataclasses import replace
@@ -8,6 +10,7 @@ from statistics import mean
 import torch
 from torch import nn
 
+from course_lib import data, zoo
 from course_lib.analysis import cost, evaluation
 from course_lib.families import preset
 from course_lib.generation import draw, generate
@@ -22,10 +25,12 @@ from lab.lessons import (
     sentences,
     small_models,
 )
+from lab.real import few_rows, gaps, ngrams
 
 WRITTEN, STORIES = 24, 24  # tokens each text is continued by, and how many texts
 SIZE_RATES = given("bert")["settings"]["bert-size"]["learning rates"]
 SUITE = given("bert")["suite"]
+GAPS = given("bert")["gaps"]
 MISMATCH_TASKS = ("nli", "entities")
 
 
@@ -140,4 +145,44 @@ def mask_mismatch(lab: Lab, seed: int) -> dict[str, float]:
                 for task, score in zip(MISMATCH_TASKS, scores, strict=True)
             }
             values[f"{how}/{recipe}"] = mean(scores)
+    return values
+
+
+@experiment("gaps")
+def missing_words(lab: Lab, seed: int) -> dict[str, float]:
+    """Accuracy at missing words by the side of the evidence, of both models and of counts.
+
+    A seed is a part of the held-out texts, every tenth one.
+    """
+    size = GAPS["sizes"][lab.plan.scale]
+    folder = lab.public_data("english")
+    decoder, decoder_tokens, _ = zoo.load("gpt-english")
+    encoder, encoder_tokens, _ = zoo.load("bert-english")
+    tokenizers = [decoder_tokens, encoder_tokens]
+    finder = gaps.Finder(ngrams.english(folder), tokenizers, size["choices"])
+    split = "validation" if seed >= 100 else "test"
+    texts = data.corpus(folder, split=split)["text"]
+    part = texts[seed % size["parts"] :: size["parts"]]
+    values: dict[str, float] = {}
+    for side, found in finder.gaps(part, size["gaps"], seed).items():
+        counted = [finder.bigrams(gap) for gap in found]
+        answers = {name: [row[name] for row in counted] for name in counted[0]}
+        answers["encoder"] = gaps.both_sides(encoder, encoder_tokens, found)
+        answers["decoder, up to the gap"] = gaps.up_to_the_gap(decoder, decoder_tokens, found)
+        answers["decoder, whole sentence"] = gaps.whole_sentence(decoder, decoder_tokens, found)
+        values |= {f"{side}/{name}": gaps.accuracy(rows) for name, rows in answers.items()}
+        values[f"{side}/gaps"] = len(found)
+    return values
+
+
+@experiment("decoder-encoder", **few_rows.SETTINGS)
+def decoder_encoder(lab: Lab, seed: int) -> dict[str, float]:
+    """Scores of the decoder, the encoder and a linear model that were tuned on the same rows."""
+    values: dict[str, float] = {}
+    for task in few_rows.TASKS:
+        scores = {name: few_rows.score(lab, task, name, seed) for name in ("decoder", "encoder")}
+        scores["linear"] = few_rows.linear_score(lab, task, seed)
+        values |= {f"{task}/{name}": score for name, score in scores.items()}
+    for name in ("decoder", "encoder", "linear"):
+        values[f"mean/{name}"] = mean(values[f"{task}/{name}"] for task in few_rows.TASKS)
     return values

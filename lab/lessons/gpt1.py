@@ -1,4 +1,6 @@
-"""The claims of lesson 08: GPT-1's size, and the advantage of GELU over ReLU."""
+"""The claims of lesson 08: GPT-1's size, the advantage of GELU over ReLU, and a decoder that is
+fine-tuned.
+"""
 
 from dataclasses import replace
 
@@ -6,6 +8,7 @@ from course_lib.analysis import cost, evaluation
 from course_lib.families.gpt import gpt1
 from course_lib.objectives import losses
 from lab.lessons import Lab, experiment, probes, small_models
+from lab.real import few_rows
 
 
 @experiment("gpt1-size")
@@ -36,3 +39,14 @@ def gelu_converges(lab: Lab, seed: int) -> dict[str, float]:
         seen = [point["loss"] for point in source.card["curve"] if 0.8 * end < point["step"] <= end]
         values[f"training loss/{name}"] = sum(seen) / max(1, len(seen))
     return values | {"steps": end}
+
+
+@experiment("decoder-finetuned", **few_rows.SETTINGS)
+def decoder_finetuned(lab: Lab, seed: int) -> dict[str, float]:
+    """Scores of gpt-english, of its network from random weights and of a linear model."""
+    values: dict[str, float] = {}
+    for task in few_rows.TASKS:
+        values[f"{task}/pretrained"] = few_rows.score(lab, task, "decoder", seed)
+        values[f"{task}/random weights"] = few_rows.score(lab, task, "random decoder", seed)
+        values[f"{task}/linear"] = few_rows.linear_score(lab, task, seed)
+    return values

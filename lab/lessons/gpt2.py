@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -23,8 +23,11 @@ from lab.lessons import (
     papers,
     small_models,
 )
+from lab.real import ngrams, zero_shot
+from lab.real.parts import part
 
 SIZES: dict[str, dict[str, int]] = given("gpt2")["sizes"]
+ZERO_SHOT: dict[str, Any] = given("gpt2")["zero shot"]
 PROMPTED = {"cloze": "choice", "pronouns": "pronoun"}
 CONTEXTS = (1, 2, 4, 8, 16, 32, 64)
 
@@ -46,7 +49,7 @@ def word_perplexity(
 
 
 @experiment("gpt2-zero-shot")
-def zero_shot(lab: Lab, seed: int) -> dict[str, float]:
+def gpt2_zero_shot(lab: Lab, seed: int) -> dict[str, float]:
     """The four measures of every shipped size."""
     size = SIZES[lab.plan.scale]
     tasks = {
@@ -115,3 +118,46 @@ def gpt2_sizes(lab: Lab, seed: int) -> dict[str, float]:
             f"with GPT-1's tables/{size}": cost.parameters(old),
         }
     return values
+
+
+@experiment("zero-shot")
+def without_training(lab: Lab, seed: int) -> dict[str, float]:
+    """Accuracy of gpt-english on three tasks with two choices, and of counts of words.
+
+    A seed is a part of the rows. That of a pilot, 100 and above, is of other rows.
+    """
+    size = ZERO_SHOT["sizes"][lab.plan.scale]
+    parts = size["parts"]
+    is_pilot = seed >= 100
+    model, tokenizer, _ = zoo.load("gpt-english")
+    counts = ngrams.english(lab.public_data("english"))
+
+    archive = lab.public_data("blimp") / "BLiMP.zip"
+    files = ZERO_SHOT["schemas"]["pilot" if is_pilot else "test"]
+    schemas = [
+        choice
+        for file in files
+        for choice in zero_shot.schemas(lab.public_data("winograd_family") / file)
+    ]
+    choices = {
+        "grammar": zero_shot.minimal_pairs(archive, seed, parts, size["pairs"]),
+        "pronouns": part(schemas, seed, parts),
+    }
+    values: dict[str, float] = {}
+    for task, some in choices.items():
+        answers = zero_shot.counted(counts, some)
+        answers["gpt-english"] = zero_shot.likelihoods(model, tokenizer, some)
+        labels = [choice.label for choice in some]
+        values[f"{task}/rows"] = len(some)
+        for name, rows in answers.items():
+            values[f"{task}/{name}"] = zero_shot.accuracy(rows, labels)
+
+    reviews = zero_shot.reviews(lab.public_data("sst2"), "validation" if is_pilot else "test")
+    texts, labels = zip(*part(reviews, seed, parts), strict=True)
+    asked = zero_shot.Sentiment(ZERO_SHOT["prompt"], tuple(ZERO_SHOT["answers"]))
+    values["sentiment/rows"] = len(texts)
+    values["sentiment/most frequent label"] = max(labels.count(0), labels.count(1)) / len(labels)
+    near = zero_shot.associations(counts, asked.answers, texts)
+    values["sentiment/neighbours"] = zero_shot.accuracy(near, labels)
+    rows = zero_shot.sentiments(model, tokenizer, asked, texts)
+    return values | {"sentiment/gpt-english": zero_shot.accuracy(rows, labels)}

@@ -1,16 +1,24 @@
-"""The claims of lesson 11: what single heads find, and which layers serve as features."""
+"""The claims of lesson 11: what single heads find, which layers serve as features, and what probes
+find in them.
+"""
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.neural_network import MLPClassifier
 from torch import Tensor, nn
 
 from course_lib import zoo
 from course_lib.analysis import probing
 from course_lib.data import tokenizers
 from course_lib.model import initialization, transformer
+from course_lib.objectives import seeded_generator
 from lab.lessons import Lab, Tuning, experiment, given, small_models, town
+from lab.real import treebank
 from lab.town import views
 
 BODY = "bert-mini"
@@ -18,6 +26,7 @@ SIZES: dict[str, dict[str, int]] = given("inside_bert")["sizes"]
 # heads and distances are chosen on the one and scored on the other
 PARTS = {"choose": "train", "score": "test"}
 LONGEST = 160  # pieces
+TREES: dict[str, Any] = given("inside_bert")["treebank"]
 _Columns = Mapping[str, Sequence[Any]]
 
 
@@ -136,3 +145,122 @@ def layers_as_features(lab: Lab, seed: int) -> dict[str, float]:
     )
     values = {name: views.probed(what, x[name], x_test[name], *rows) for name in x}
     return values | {"fine-tuned": lab.score(Tuning(BODY, "entities", seed, labels=n, tests=n))}
+
+
+@experiment("heads")
+def heads(lab: Lab, seed: int) -> dict[str, float]:
+    """Shares of arcs found by the best head, the best distance, the best rule of a neighbour, and
+    the best head of random weights.
+
+    A seed is a part of both splits: each is chosen on a part of one and scored on a part of the
+    other.
+    """
+    size = TREES["sizes"][lab.plan.scale]
+    model, tokenizer, _ = zoo.open_model(size["model"])
+    folder = lab.public_data("ud_english_ewt")
+    parts = [
+        treebank.rows(folder, split, tokenizer, seed, size["parts"])
+        for split in ("validation", "test")
+    ]
+    torch.manual_seed(seed)
+    fresh = transformer.Transformer(model.stack.config).eval()
+    right = {
+        "best head": [_head_hits(model.stack, tokenizer, rows) for rows in parts],
+        "random weights": [_head_hits(fresh, tokenizer, rows) for rows in parts],
+        "best neighbour": [treebank.neighbours(rows) for rows in parts],
+    }
+    distances = [probing.distances(rows) for rows in parts]
+    values: dict[str, float] = {}
+    for relation in TREES["relations"]:
+        for name, (chosen, scored) in right.items():
+            best = chosen[relation].float().mean(-1).argmax()
+            values[f"{name}/{relation}"] = float(scored[relation][best].float().mean())
+        usual = probing.usual(distances[0][relation])
+        found = distances[1][relation] == usual
+        values[f"best distance/{relation}"] = float(found.float().mean())
+        values[f"arcs/{relation}"] = len(found)
+    return values
+
+
+def _head_hits(
+    body: nn.Module, tokenizer: tokenizers.Tokenizer, rows: Sequence[Any]
+) -> dict[str, Tensor]:
+    """For each relation, whether each head finds each arc, in either direction: Bool[2LH, N]."""
+    attention = probing.word_attention(body, tokenizer, [row["tokens"] for row in rows])
+    return {name: found.flatten(0, 2) for name, found in probing.hits(attention, rows).items()}
+
+
+def _mlp_probe(x: Tensor, y: Tensor, seed: int) -> Any:
+    """A probe with one hidden layer, vectors -> labels."""
+    mean, spread = x.mean(0), x.std(0) + 1e-6
+    settings = TREES["hidden layer"]
+    probe = MLPClassifier(random_state=seed, **settings)
+    with warnings.catch_warnings():  # the number of epochs is fixed, so it may warn that it stops
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        probe.fit(((x - mean) / spread).numpy(), y.numpy())
+    return lambda new: torch.from_numpy(probe.predict(((new - mean) / spread).numpy()))
+
+
+def _linear(x: Tensor, y: Tensor, classes: int) -> Any:
+    """A linear probe, vectors -> labels."""
+    probe = probing.linear_probe(x, y, classes)
+    return lambda new: probe(new).argmax(-1)
+
+
+@experiment("probes")
+def probes_of_layers(lab: Lab, seed: int) -> dict[str, float]:
+    """Accuracy and selectivity (Hewitt and Liang 2019) of probes by task, probe and layer.
+
+    A seed is a part of both splits, and draws the labels of the control task.
+    """
+    size = TREES["sizes"][lab.plan.scale]
+    model, tokenizer, _ = zoo.open_model(size["model"])
+    folder = lab.public_data("ud_english_ewt")
+    train, test = (
+        treebank.rows(folder, split, tokenizer, seed, size["parts"])
+        for split in ("validation", "test")
+    )
+    words, new_words = treebank.words(train), treebank.words(test)
+    torch.manual_seed(seed)
+    fresh = transformer.Transformer(model.stack.config).eval()
+    vectors = [_layers(model.stack, tokenizer, rows) for rows in (train, test)]  # L1 N D
+    untrained = [_layers(fresh, tokenizer, rows)[TREES["middle"]] for rows in (train, test)]
+    values: dict[str, float] = {"words": len(words)}
+    for task, column in TREES["tasks"].items():
+        known, asked = treebank.labels(train, column), treebank.labels(test, column)
+        names = sorted(set(known))
+        drawn = treebank.control(words + new_words, known, seeded_generator(seed))
+        y, y_test = treebank.numbered(names, known), treebank.numbered(names, asked)
+        random_y = treebank.numbered(names, [drawn[word] for word in words])
+        random_y_test = treebank.numbered(names, [drawn[word] for word in new_words])
+
+        usual = treebank.numbered(names, treebank.most_frequent(words, known, new_words))
+        values[f"accuracy, {task}/the word's usual label"] = _share(usual, y_test)
+        values[f"accuracy, {task}/most frequent label"] = _share(y.mode().values, y_test)
+        probe = _linear(untrained[0], y, len(names))
+        values[f"accuracy, {task}, linear/random weights"] = _share(probe(untrained[1]), y_test)
+
+        kinds = {
+            "linear": partial(_linear, classes=len(names)),
+            "hidden layer": partial(_mlp_probe, seed=seed),
+        }
+        for kind, fit_probe in kinds.items():
+            for layer in TREES["layers"][kind]:
+                if layer >= len(vectors[0]):
+                    continue  # the small scale's model has fewer layers
+                x, x_test = (part[layer] for part in vectors)
+                right = _share(fit_probe(x, y)(x_test), y_test)
+                by_heart = _share(fit_probe(x, random_y)(x_test), random_y_test)
+                values[f"accuracy, {task}, {kind}/{layer}"] = right
+                values[f"selectivity, {task}, {kind}/{layer}"] = right - by_heart
+    return values
+
+
+def _layers(body: nn.Module, tokenizer: tokenizers.Tokenizer, rows: Sequence[Any]) -> Tensor:
+    """The vectors of all words of all sentences, by layer: [L+1 N D]."""
+    texts = [row["tokens"] for row in rows]
+    return torch.cat(probing.word_layers(body, tokenizer, texts), dim=1)
+
+
+def _share(predictions: Tensor, truth: Tensor) -> float:
+    return float((predictions == truth).float().mean())

@@ -9,6 +9,7 @@ add a data set, write a function of its folder and put it into `WRITERS`.
 
 import gzip
 import json
+import zipfile
 from collections.abc import Callable, Sequence
 from itertools import product
 from pathlib import Path
@@ -172,6 +173,30 @@ def sst2(folder: Path) -> None:
         put(folder / f"{split}.tsv", lines)
 
 
+def blimp(folder: Path) -> None:
+    """An archive with a file for each paradigm: a good and a bad sentence a line."""
+    names = ["Ann", "Ben", "Carla", "Dan", "Eva"]
+    with zipfile.ZipFile(folder / "BLiMP.zip", "w") as archive:
+        for paradigm, bad in {"agreement": "sing", "tense": "singed"}.items():
+            pairs = [
+                {"sentence_good": f"{name} sings a song.", "sentence_bad": f"{name} {bad} a song."}
+                for name in names
+            ]
+            lines = "\n".join(json.dumps(pair) for pair in pairs)
+            archive.writestr(f"data/{paradigm}.jsonl", lines + "\n")
+
+
+def winograd_family(folder: Path) -> None:
+    """Four lines a schema: the sentence, the pronoun or mask, both names, the right one."""
+    ends = {"was full": "the cup", "was empty": "the jug"}
+    for file, pronoun in {"wsc273": "[MASK]", "train.c": "it", "test.c": "it"}.items():
+        lines = []
+        for end, answer in ends.items():
+            sentence = f"The maid poured water from the jug into the cup until {pronoun} {end}."
+            lines += [sentence, pronoun, "the jug,the cup", answer, ""]
+        put(folder / f"{file}.txt", lines)
+
+
 WRITERS: dict[str, Callable[[Path], None]] = {
     "sts12_16": sts12_16,
     "stsb_en": stsb_en,
@@ -182,4 +207,6 @@ WRITERS: dict[str, Callable[[Path], None]] = {
     "multi30k": multi30k,
     "ud_english_ewt": ud_english_ewt,
     "sst2": sst2,
+    "blimp": blimp,
+    "winograd_family": winograd_family,
 }
