@@ -1,4 +1,4 @@
-"""The claims of lesson 20: a quantised base, and what is forgotten."""
+"""The claims of lesson 20: the methods compared, a quantised base, and what is forgotten."""
 
 from collections.abc import Sequence
 from copy import deepcopy
@@ -13,6 +13,8 @@ from course_lib.objectives import collate, losses, seeded_generator
 from course_lib.peft import nf4
 from course_lib.training.finetune import FinetuneConfig, Result, finetune, predict
 from lab.lessons import Lab, experiment, given, settings, task_rows
+from lab.real import peft_methods
+from lab.real.baselines import linear
 
 BODY = "bert-mini"
 GIVEN = given("peft")
@@ -168,4 +170,56 @@ def forgetting(lab: Lab, seed: int) -> dict[str, float]:
     for name in ("everything", "LoRA"):
         second = setup.tune(name, body=body_of(first))
         values[f"first task/then {name}"] = again(body_of(second))
+    return values
+
+
+ENGLISH: dict[str, dict[str, Any]] = GIVEN["english"]  # by claim
+
+
+def setting_of(claim: str, task: str) -> peft_methods.Setting:
+    """How the methods are trained on a task of a claim on real English."""
+    return peft_methods.Setting(**ENGLISH[claim]["tasks"][task])
+
+
+@experiment("peft-methods")
+def methods_compared(lab: Lab, seed: int) -> dict[str, float]:
+    """Scores of all methods on two tasks, and how many weights each trains in the body."""
+    size = ENGLISH["peft-methods"]["sizes"][lab.plan.scale]
+    tasks = {
+        "sentiment": peft_methods.sentiment(seed, size["labels"]),
+        "tags": peft_methods.tags(lab.public_data, seed, size["labels"]),
+    }
+    values: dict[str, float] = {}
+    for name, task in tasks.items():
+        setting = setting_of("peft-methods", name)
+        penalty = ENGLISH["peft-methods"]["penalties"][name]
+        values[f"{name}/most frequent"] = peft_methods.most_frequent(task)
+        values[f"{name}/linear"] = linear("accuracy")(task["train"], task["test"], penalty, seed)
+        for method in peft_methods.METHODS:
+            tuned = peft_methods.tune(size["model"], method, task, setting, seed, lab.device)
+            values[f"{name}/{method}"] = tuned.score
+            values[f"weights/{method}"] = peft_methods.trained_weights(tuned)
+    return values
+
+
+@experiment("forgetting")
+def text_forgotten(lab: Lab, seed: int) -> dict[str, float]:
+    """Each method's score on tags, and the masked-word loss on texts before and after it."""
+    size = ENGLISH["forgetting"]["sizes"][lab.plan.scale]
+    task = peft_methods.tags(lab.public_data, seed, size["labels"])
+    setting = setting_of("forgetting", "tags")
+    model, tokenizer, _ = zoo.load(size["model"])
+    texts = peft_methods.masked_texts(tokenizer, size["texts"])
+
+    def text_loss(body: Any) -> float:
+        """Of a body under the head that it was pretrained with."""
+        whole = heads.MLM(body)
+        whole.head = model.head
+        return evaluation.mean_loss(whole.to(lab.device), losses.mlm, texts)
+
+    values = {"text/pretrained": text_loss(model.stack)}
+    for method in peft_methods.METHODS:
+        tuned = peft_methods.tune(size["model"], method, task, setting, seed, lab.device)
+        values[f"tags/{method}"] = tuned.score
+        values[f"text/{method}"] = text_loss(body_of(tuned))
     return values
