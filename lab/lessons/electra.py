@@ -77,7 +77,8 @@ class Counts:
         place = np.searchsorted(self.pairs, wanted).clip(max=len(self.pairs) - 1)
         seen = np.where(self.pairs[place] == wanted, self.times[place], 0)
         share = (seen + SMOOTHING * self.share[after]) / (self.single[before] + SMOOTHING)
-        return -np.log(share)
+        surprise: np.ndarray = -np.log(share)
+        return surprise
 
 
 @cache
@@ -110,7 +111,7 @@ def fill(model: Electra, rows: Tensor, seed: int) -> tuple[Filled, Tensor]:
     ids, chosen, verdicts = [], [], []
     rng = seeded_generator(seed, 3)
     with evaluating(model):
-        for number, part in enumerate(rows.split(32)):
+        for number, part in enumerate(torch.split(rows, 32)):
             batch = hide(part, seed, 2, number)
             out = model(batch["ids"], labels=batch["labels"], loss_mask=batch["loss_mask"], rng=rng)
             ids.append(out.ids)

@@ -103,7 +103,8 @@ def dora(body: nn.Module) -> nn.Module:
 
 def trained_weights(result: Result) -> int:
     """Number of weights in the body that were trained."""
-    return peft.count(result.model.stack).trainable
+    body: Any = result.model.stack
+    return peft.count(body).trainable
 
 
 def first_tokens(rows: Dataset, tokenizer: Tokenizer) -> list[int]:
@@ -124,8 +125,8 @@ def masked_texts(tokenizer: Tokenizer, rows: int) -> list[Batch]:
     texts = data.corpus("text", split="test", n=rows)
     ids = [row[:LENGTH] for row in tokenizer.ids(list(texts["text"]))]
     padded = collate.pad(ids, tokenizer.vocab.pad or 0)
-    hidden = collate.masked(*padded.values(), seeded_generator(0), vocab=tokenizer.vocab)
-    return [hidden]
+    rng = seeded_generator(0)
+    return [collate.masked(padded["ids"], padded["attention_mask"], rng, vocab=tokenizer.vocab)]
 
 
 def sentiment(seed: int, labels: int = LABELS, *, is_pilot: bool = False) -> Task:
