@@ -26,6 +26,20 @@ WRONG = 40  # wrong candidates of a training question
 QUESTION_WORDS = {"what", "who", "whom", "whose", "when", "where", "which", "why", "how"}
 
 
+def most_frequent(rows: Dataset, test: Dataset) -> float:
+    """Accuracy of always predicting the most frequent label of the training rows (or words)."""
+    known, asked = _labels(rows), _labels(test)
+    [(label, _)] = Counter(known).most_common(1)
+    return asked.count(label) / len(asked)
+
+
+def _labels(rows: Dataset) -> list[Any]:
+    """The labels of all rows, or of all words of all rows."""
+    if "tokens" in rows.column_names:
+        return list(chain.from_iterable(rows["labels"]))
+    return list(rows["label"])
+
+
 def linear(metric: str) -> Run:
     """A linear model of counted features: ridge regression for grades, else logistic regression.
 

@@ -6,10 +6,8 @@ the same with every seed. A pilot, whose seeds are 100 and above, scores trainin
 not draw. Sizes, learning rates and what else was chosen stand in lab/lessons/transfer.yaml.
 """
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
-from itertools import chain
 from typing import Any
 
 from datasets import Dataset
@@ -18,7 +16,7 @@ from course_lib import zoo
 from lab.engine.experiment import given
 from lab.engine.lab import Lab, checkpoint_hash
 from lab.real import tasks
-from lab.real.baselines import linear
+from lab.real.baselines import linear, most_frequent
 
 PILOT = 100  # the first seed of a pilot
 FEW = 200  # up to so many labels a model has one learning rate, above them another
@@ -105,15 +103,5 @@ def linear_score(lab: Lab, task: str, labels: int, seed: int) -> float:
 
 
 def guess_score(lab: Lab, task: str, seed: int) -> float:
-    """The share of the label that is the most frequent one of the largest training set."""
-    parts = sample(lab, task, labels(lab)[-1], seed)
-    known, asked = map(_labels, parts)
-    [(most_frequent, _)] = Counter(known).most_common(1)
-    return asked.count(most_frequent) / len(asked)
-
-
-def _labels(rows: Dataset) -> list[int]:
-    """The labels of all rows, or of all words of all rows."""
-    if "tokens" in rows.column_names:
-        return list(chain.from_iterable(rows["labels"]))
-    return list(rows["label"])
+    """The score of the most frequent label of the largest training set."""
+    return most_frequent(*sample(lab, task, labels(lab)[-1], seed))

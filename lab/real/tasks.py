@@ -41,6 +41,7 @@ from course_lib.training.finetune import FinetuneConfig, finetune
 from course_lib.training.settings import Precision
 from lab.engine.lab import fit, linear_config
 from lab.real.baselines import PENALTIES, Run, linear
+from lab.real.remembered import Remembered
 
 RATES = (3e-4, 1e-3, 3e-3)  # peak learning rates that are tried
 DROPOUT = 0.1
@@ -133,6 +134,7 @@ def tuner(
     task: PublicTask,
     *,
     pretrained: bool = True,
+    frozen: bool = False,
     pool: Pool | None = None,
     batch: int = 32,
     precision: Precision = "auto",
@@ -147,6 +149,7 @@ def tuner(
         name: a shipped checkpoint, or a public model such as "minilm".
         task: tells the metric and the epochs.
         pretrained: begin with the model's weights, or with random ones.
+        frozen: train the head alone, on vectors that are computed once; not for a graded pair.
         pool: how the vectors of a text become one, if not as said above.
         batch: rows in a batch.
         precision: of `FinetuneConfig`.
@@ -159,6 +162,7 @@ def tuner(
         config = FinetuneConfig(
             metric=task.metric,
             pretrained=pretrained,
+            frozen=frozen,
             dropout=DROPOUT,
             pool=pool or ("last" if body.config.causal else "mean"),
             epochs=task.epochs,
@@ -169,7 +173,9 @@ def tuner(
             precision=precision,
             device=device,
         )
-        return finetune(model, {"train": rows, "test": test}, tokenizer, config).score
+        split = {"train": rows, "test": test}
+        on_top = Remembered if frozen else None
+        return finetune(model, split, tokenizer, config, on_top=on_top).score
 
     def grade(rows: Dataset, test: Dataset, rate: float, seed: int) -> float:
         torch.manual_seed(seed)

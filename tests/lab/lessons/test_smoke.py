@@ -20,6 +20,7 @@ SLOW = (
     "bart-generates",
     "bytes-bpe",
     "catastrophic-forgetting",
+    "frozen-or-tuned",
     "labels-saved",
     "qlora",
     "relative-beats-absolute",

@@ -13,7 +13,8 @@ from classroom.records import public
 from course_lib import zoo
 from course_lib.analysis import analogies, probing
 from course_lib.families import word_vectors
-from lab.real import senses, sentences, tasks, text, words
+from lab.real import baselines, senses, sentences, tasks, text, words
+from lab.real.remembered import Remembered
 
 PAIRS = [
     ("He has been waiting for two hours.", "He has been waiting at two hours."),
@@ -136,6 +137,29 @@ def test_the_linear_model_reads_words_letters_and_pairs():
     assert (
         tasks.linear(tasks.TASKS["wnut17"].metric)(tagged, tagged.select(range(2)), 100.0, 0) == 1.0
     )
+
+
+def test_the_most_frequent_label_is_that_of_the_training_words():
+    rows = Dataset.from_dict({"tokens": [["a", "b"], ["c"]], "labels": [[1, 0], [1]]})
+    test = Dataset.from_dict({"tokens": [["a", "b", "c", "d"]], "labels": [[0, 0, 0, 1]]})
+    assert baselines.most_frequent(rows, test) == 0.25
+    texts = Dataset.from_dict({"text": ["a", "b"], "label": [0, 1]})
+    assert baselines.most_frequent(texts.select([1]), texts) == 0.5
+
+
+def test_a_frozen_stack_reads_every_text_once():
+    model, _, _ = zoo.load("bert-mini")
+    stack = model.stack.train()  # its dropout must stay off
+    ids = torch.tensor([[2, 20, 30, 3], [2, 40, 3, 0]])
+    real = torch.tensor([[1, 1, 1, 1], [1, 1, 1, 0]]).bool()
+    frozen = Remembered(stack)
+    first = frozen(ids, attention_mask=real)
+    with torch.no_grad():
+        right = stack.eval()(ids, attention_mask=real) * real[..., None]
+    assert torch.allclose(first, right, atol=1e-6)
+    stack.forward = None  # whoever reads again, fails
+    alone = frozen(ids[1:, :3], attention_mask=real[1:, :3])
+    assert torch.equal(alone, first[1:, :3])
 
 
 def test_a_word_s_vector_says_which_sense_is_meant(tmp_path):

@@ -1,0 +1,82 @@
+"""The claims of lesson 10: frozen features or tuned weights."""
+
+from dataclasses import replace
+from typing import Any
+
+from datasets import Dataset
+
+from course_lib import data
+from lab.lessons import Lab, experiment, given
+from lab.real import label_curves, tasks
+from lab.real.baselines import linear, most_frequent
+
+FROZEN: dict[str, Any] = given("bert_finetuning")["frozen or tuned"]
+KINDS = {task: tasks.TASKS[name] for task, name in label_curves.TASKS.items()}
+KINDS["names"] = tasks.TASKS["wnut17"]  # the same metric, other rows
+
+
+def rows_of(lab: Lab, task: str, seed: int) -> tuple[Dataset, Dataset]:
+    """The rows to train on and the rows to score; a pilot scores training rows."""
+    if task != "names":
+        return label_curves.sample(lab, task, FROZEN["labels"][lab.plan.scale], seed)
+    train, test = (data.task("tasks/names", split=split) for split in ("train", "test"))
+    known, asked = FROZEN["names"][lab.plan.scale]
+    mixed = train.shuffle(seed=seed)
+    if seed >= label_curves.PILOT:
+        half = len(mixed) // 2
+        return mixed.select(range(half)), mixed.select(range(half, len(mixed)))
+    return mixed.select(range(known)), test.select(range(asked))
+
+
+def frozen_score(lab: Lab, network: str, task: str, seed: int, rate: float) -> float:
+    """The score of a head on vectors that stay as they are."""
+    how = FROZEN["frozen head"]
+    epochs = 1 if lab.plan.scale == "smoke" else how["epochs"]
+    run = tasks.tuner(
+        label_curves.SETTINGS["networks"][network]["checkpoint"],
+        replace(KINDS[task], epochs=epochs),
+        frozen=True,
+        batch=how["batch"],
+        precision="bf16",
+        device=lab.device,
+    )
+    return run(*rows_of(lab, task, seed), rate, seed)
+
+
+def tuned_score(lab: Lab, network: str, task: str, seed: int) -> float:
+    """The score of the same head and pooling where all weights are tuned."""
+    if task == "names":
+        return tuned_names(lab, network, seed, FROZEN["tuned names"]["lr"][network])
+    return label_curves.score(lab, network, task, FROZEN["labels"][lab.plan.scale], seed)
+
+
+def tuned_names(lab: Lab, network: str, seed: int, rate: float) -> float:
+    """F1 of the names that a tuned network finds."""
+    how = FROZEN["tuned names"]
+    epochs = 1 if lab.plan.scale == "smoke" else how["epochs"][network]
+    run = tasks.tuner(
+        label_curves.SETTINGS["networks"][network]["checkpoint"],
+        replace(KINDS["names"], epochs=epochs),
+        batch=how["batch"],
+        precision="bf16",
+        device=lab.device,
+    )
+    return run(*rows_of(lab, "names", seed), rate, seed)
+
+
+@experiment("frozen-or-tuned", compared=FROZEN, networks=label_curves.SETTINGS["networks"])
+def frozen_or_tuned(lab: Lab, seed: int) -> dict[str, float]:
+    """Scores of each network, frozen and tuned, of a linear model and of the most frequent label.
+
+    Accuracy of sentiment and tags, F1 of names; who always says that no word is a name, finds none.
+    """
+    values: dict[str, float] = {}
+    for task, kind in KINDS.items():
+        rows, test = rows_of(lab, task, seed)
+        values[f"linear/{task}"] = linear(kind.metric)(rows, test, FROZEN["penalties"][task], seed)
+        values[f"most frequent/{task}"] = 0.0 if task == "names" else most_frequent(rows, test)
+        for network in FROZEN["networks"]:
+            rate = FROZEN["frozen head"]["lr"][network][task]
+            values[f"{network} frozen/{task}"] = frozen_score(lab, network, task, seed, rate)
+            values[f"{network} tuned/{task}"] = tuned_score(lab, network, task, seed)
+    return values
