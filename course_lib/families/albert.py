@@ -10,7 +10,6 @@ The course does not train sentence-order prediction. It only reads that head fro
 
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from course_lib.families import bert
 from course_lib.families.encoder_heads import CLASSIFIER, per_token, pooled, pooled_body
@@ -22,17 +21,37 @@ from course_lib.model.config import StackConfig
 
 
 def albert(
-    vocab: int = 30000, *, embed: int = 128, dropout: float = 0.0, **size: Any
+    vocab: int = 30000,
+    *,
+    width: int,
+    layers: int,
+    heads: int,
+    hidden: int | None = None,
+    dropout: float = 0.0,
+    length: int = 512,
+    embed: int = 128,
 ) -> StackConfig:
     """An ALBERT of any size.
 
     Args:
-        vocab: V.
-        embed: width of the token vectors.
-        dropout: rate for hidden states and attention weights.
-        size: `width`, `layers`, `heads`, ... as in `bert.bert`.
+        vocab: number of tokens in the vocabulary.
+        width: size D of the hidden states.
+        layers: number of layers.
+        heads: number of attention heads in each layer.
+        hidden: size of the feed-forward layer inside a block; by default 4 D.
+        dropout: dropout rate for hidden states and attention weights.
+        length: maximum number of tokens in an input.
+        embed: size of the token embeddings, which a matrix projects to `width`.
     """
-    config = bert.bert(vocab, dropout=dropout, **size)
+    config = bert.bert(
+        vocab,
+        width=width,
+        layers=layers,
+        heads=heads,
+        hidden=hidden,
+        dropout=dropout,
+        length=length,
+    )
     narrow = replace(config.embed, width=embed)
     return replace(config, embed=narrow, shared=True, activation="gelu_tanh")
 

@@ -37,18 +37,33 @@ START = 2  # </s> in the published vocabulary
 
 
 def bart(
-    vocab: int = 50265, *, length: int = 1024, attention_dropout: float = 0.0, **size: Any
+    vocab: int = 50265,
+    *,
+    width: int,
+    layers: int,
+    heads: int,
+    hidden: int | None = None,
+    dropout: float = 0.1,
+    length: int = 1024,
+    attention_dropout: float = 0.0,
 ) -> StackConfig:
-    """The decoder of a BART of any size, for `EncoderDecoder`.
+    """The decoder of a BART of any size, for `EncoderDecoder`, which makes an encoder to match.
 
     Args:
-        vocab: V.
-        length: number of positions.
-        attention_dropout: rate for the attention weights.
-        size: `width`, `layers`, `heads`, `hidden` and `dropout`, as in `transformer`.
+        vocab: number of tokens in the vocabulary.
+        width: size D of the hidden states.
+        layers: number of layers of the decoder, and of the encoder.
+        heads: number of attention heads in each layer.
+        hidden: size of the feed-forward layer inside a block; by default 4 D.
+        dropout: dropout rate for the hidden states.
+        length: maximum number of tokens in an input; each position has a learned vector.
+        attention_dropout: dropout rate for the attention weights.
     """
+    config = transformer(
+        vocab, width=width, layers=layers, heads=heads, hidden=hidden, dropout=dropout
+    )
     return replace(
-        transformer(vocab, **size),
+        config,
         embed=EmbedConfig(vocab, norm=True),
         position=Learned(length),
         activation="gelu",

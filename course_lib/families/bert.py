@@ -22,17 +22,34 @@ from course_lib.model.config import EmbedConfig, Learned, StackConfig
 from course_lib.model.transformer import Transformer
 
 
-def bert(vocab: int = 30522, *, length: int = 512, segments: int = 2, **size: Any) -> StackConfig:
+def bert(
+    vocab: int = 30522,
+    *,
+    width: int,
+    layers: int,
+    heads: int,
+    hidden: int | None = None,
+    dropout: float = 0.1,
+    length: int = 512,
+    segments: int = 2,
+) -> StackConfig:
     """A BERT of any size.
 
     Args:
-        vocab: V.
-        length: number of positions.
-        segments: number of segments.
-        size: `width`, `layers`, `heads`, `hidden` and `dropout`, as in `transformer`.
+        vocab: number of tokens in the vocabulary.
+        width: size D of the hidden states.
+        layers: number of layers.
+        heads: number of attention heads in each layer.
+        hidden: size of the feed-forward layer inside a block; by default 4 D.
+        dropout: dropout rate for hidden states and attention weights.
+        length: maximum number of tokens in an input; each position has a learned vector.
+        segments: number of segments (the texts of a pair); 0: no segment embeddings.
     """
+    config = transformer(
+        vocab, width=width, layers=layers, heads=heads, hidden=hidden, dropout=dropout
+    )
     return replace(
-        transformer(vocab, **size),
+        config,
         embed=EmbedConfig(vocab, segments=segments, norm=True),
         position=Learned(length),
         causal=False,

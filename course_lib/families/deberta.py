@@ -28,15 +28,36 @@ from course_lib.model.config import Disentangled, StackConfig
 from course_lib.model.seq2seq import Hidden
 
 
-def deberta(vocab: int = 50265, *, length: int = 512, **size: Any) -> StackConfig:
+def deberta(
+    vocab: int = 50265,
+    *,
+    width: int,
+    layers: int,
+    heads: int,
+    hidden: int | None = None,
+    dropout: float = 0.1,
+    length: int = 512,
+) -> StackConfig:
     """A DeBERTa of any size.
 
     Args:
-        vocab: V.
-        length: larger distances are clipped to this one. A text may be longer.
-        size: `width`, `layers`, `heads`, ... as in `bert.bert`.
+        vocab: number of tokens in the vocabulary.
+        width: size D of the hidden states.
+        layers: number of layers.
+        heads: number of attention heads in each layer.
+        hidden: size of the feed-forward layer inside a block; by default 4 D.
+        dropout: dropout rate for hidden states and attention weights.
+        length: larger distances between two tokens count as this one. A text may be longer.
     """
-    config = bert.bert(vocab, segments=0, **size)
+    config = bert.bert(
+        vocab,
+        width=width,
+        layers=layers,
+        heads=heads,
+        hidden=hidden,
+        dropout=dropout,
+        segments=0,
+    )
     return replace(config, position=Disentangled(length), eps=1e-7)
 
 

@@ -90,7 +90,7 @@ _distilled = partial(
 FAMILY = replace(
     bert.FAMILY,
     name="distilbert",
-    config=lambda vocab=30522, **size: bert.bert(vocab, segments=0, **size),
+    config=partial(bert.bert, segments=0),
     read_config=FIELDS.read,
     write_config=FIELDS.write,
     prefix="distilbert.",

@@ -32,15 +32,39 @@ from course_lib.model.transformer import Transformer
 from course_lib.objectives import original, replace_tokens, sample
 
 
-def electra(vocab: int = 30522, *, embed: int | None = None, **size: Any) -> StackConfig:
+def electra(
+    vocab: int = 30522,
+    *,
+    width: int,
+    layers: int,
+    heads: int,
+    hidden: int | None = None,
+    dropout: float = 0.1,
+    length: int = 512,
+    embed: int | None = None,
+) -> StackConfig:
     """A discriminator of any size.
 
     Args:
-        vocab: V.
-        embed: width of the token vectors, by default D.
-        size: `width`, `layers`, `heads`, ... as in `bert.bert`.
+        vocab: number of tokens in the vocabulary.
+        width: size D of the hidden states.
+        layers: number of layers.
+        heads: number of attention heads in each layer.
+        hidden: size of the feed-forward layer inside a block; by default 4 D.
+        dropout: dropout rate for hidden states and attention weights.
+        length: maximum number of tokens in an input.
+        embed: size of the token embeddings; by default D. If it is smaller, a matrix projects them
+            to D.
     """
-    config = bert.bert(vocab, **size)
+    config = bert.bert(
+        vocab,
+        width=width,
+        layers=layers,
+        heads=heads,
+        hidden=hidden,
+        dropout=dropout,
+        length=length,
+    )
     return replace(config, embed=replace(config.embed, width=embed))
 
 

@@ -29,18 +29,33 @@ from course_lib.model.transformer import Transformer
 
 
 def gpt(
-    vocab: int, *, length: int, norm: Literal["pre", "post"] = "pre", **size: Any
+    vocab: int,
+    *,
+    width: int,
+    layers: int,
+    heads: int,
+    length: int,
+    hidden: int | None = None,
+    dropout: float = 0.1,
+    norm: Literal["pre", "post"] = "pre",
 ) -> StackConfig:
     """A decoder of any size.
 
     Args:
-        vocab: V.
-        length: number of positions.
-        norm: "post" is GPT-1's block, "pre" GPT-2's.
-        size: `width`, `layers`, `heads`, `hidden` and `dropout`, as in `transformer`.
+        vocab: number of tokens in the vocabulary.
+        width: size D of the hidden states.
+        layers: number of layers.
+        heads: number of attention heads in each layer.
+        length: maximum number of tokens in an input; each position has a learned vector.
+        hidden: size of the feed-forward layer inside a block; by default 4 D.
+        dropout: dropout rate for hidden states and attention weights.
+        norm: "pre" is GPT-2's block (norm before attention), "post" GPT-1's (norm after it).
     """
+    config = transformer(
+        vocab, width=width, layers=layers, heads=heads, hidden=hidden, dropout=dropout, norm=norm
+    )
     return replace(
-        transformer(vocab, norm=norm, **size),
+        config,
         embed=EmbedConfig(vocab),
         position=Learned(length),
         cross=False,

@@ -65,32 +65,37 @@ def modernbert(
     vocab: int = 50368,
     *,
     width: int,
+    layers: int,
+    heads: int,
     hidden: int | None = None,
-    every: int = 3,
-    window: int = 64,
     dropout: float = 0.0,
-    **size: Any,
+    length: int = 0,
 ) -> StackConfig:
     """A ModernBERT of any size.
 
     Args:
-        vocab: V.
-        width: D.
-        hidden: width of the feed-forward, by default 3/2 D as in the base size.
-        every: every n-th layer is global.
-        window: the number of tokens on either side that the other layers attend to.
+        vocab: number of tokens in the vocabulary.
+        width: size D of the hidden states.
+        layers: number of layers. Every third one attends to the whole text (global attention), the
+            others to 64 tokens on either side.
+        heads: number of attention heads in each layer.
+        hidden: size of the feed-forward layer inside a block; by default 3/2 D.
         dropout: dropout rate; published models have none.
-        size: `layers` and `heads`, as in `transformer`. `length`, which other families need, is
-            ignored, because rotary positions have no limit.
+        length: ignored, because rotary positions have no limit. Other families need it.
     """
-    size.pop("length", None)
-    hidden = hidden or 3 * width // 2
-    config = transformer(vocab, width=width, hidden=hidden, dropout=dropout, **size)
+    config = transformer(
+        vocab,
+        width=width,
+        layers=layers,
+        heads=heads,
+        hidden=hidden or 3 * width // 2,
+        dropout=dropout,
+    )
     return replace(
         config,
         **COMMON | {"embed": EmbedConfig(vocab, norm=True)},
         position=Rope(160_000.0),
-        attention=patterns(every, window, 10_000.0),
+        attention=patterns(every=3, window=64, base=10_000.0),
         causal=False,
         cross=False,
         activation="gelu",

@@ -31,9 +31,37 @@ PAD = 1  # <pad> in RoBERTa's published vocabulary
 OFFSET = PAD + 1
 
 
-def roberta(vocab: int = 50265, **size: Any) -> StackConfig:
-    """A RoBERTa of any size; `size` has the other arguments of `bert.bert`."""
-    config = bert.bert(vocab, segments=1, **size)
+def roberta(
+    vocab: int = 50265,
+    *,
+    width: int,
+    layers: int,
+    heads: int,
+    hidden: int | None = None,
+    dropout: float = 0.1,
+    length: int = 512,
+) -> StackConfig:
+    """A RoBERTa of any size.
+
+    Args:
+        vocab: number of tokens in the vocabulary.
+        width: size D of the hidden states.
+        layers: number of layers.
+        heads: number of attention heads in each layer.
+        hidden: size of the feed-forward layer inside a block; by default 4 D.
+        dropout: dropout rate for hidden states and attention weights.
+        length: maximum number of tokens in an input.
+    """
+    config = bert.bert(
+        vocab,
+        width=width,
+        layers=layers,
+        heads=heads,
+        hidden=hidden,
+        dropout=dropout,
+        length=length,
+        segments=1,
+    )
     return replace(config, eps=1e-5)
 
 

@@ -41,31 +41,36 @@ def t5(
     vocab: int = 32128,
     *,
     width: int,
+    layers: int,
     heads: int,
-    head_width: int | None = None,
-    gated: bool = False,
+    hidden: int | None = None,
+    dropout: float = 0.1,
     length: int = 0,
-    **size: Any,
+    gated: bool = False,
 ) -> StackConfig:
-    """The decoder of a T5 of any size, for `EncoderDecoder`.
+    """The decoder of a T5 of any size, for `EncoderDecoder`, which makes an encoder to match.
 
     Args:
-        vocab: V.
-        width: D.
-        heads: H.
-        head_width: Dh, by default D / H.
-        gated: True for the feed-forward of version 1.1.
-        length: ignored, because a T5 has no maximal length. Other families need it.
-        size: `layers`, `hidden` and `dropout`, as in `transformer`.
+        vocab: number of tokens in the vocabulary.
+        width: size D of the hidden states.
+        layers: number of layers of the decoder, and of the encoder.
+        heads: number of attention heads in each layer.
+        hidden: size of the feed-forward layer inside a block; by default 4 D.
+        dropout: dropout rate for hidden states and attention weights.
+        length: ignored, because T5's relative positions have no limit. Other families need it.
+        gated: True for the gated feed-forward layer of version 1.1.
     """
+    config = transformer(
+        vocab, width=width, layers=layers, heads=heads, hidden=hidden, dropout=dropout
+    )
     return replace(
-        transformer(vocab, width=width, heads=heads, **size),
+        config,
         embed=EmbedConfig(vocab),
         position=T5Buckets(32, 128),
         eps=1e-6,
         activation="gelu_tanh" if gated else "relu",
         gated=gated,
-        head_width=head_width or width // heads,
+        head_width=width // heads,
         init_std=0.02,
         **COMMON,
     )
@@ -85,7 +90,8 @@ T5_SIZES = {
 def t5_size(size: str = "base") -> StackConfig:
     """One of the published sizes of version 1.0."""
     width, layers, heads, hidden, head_width = T5_SIZES[size]
-    return t5(width=width, layers=layers, heads=heads, hidden=hidden, head_width=head_width)
+    config = t5(width=width, layers=layers, heads=heads, hidden=hidden)
+    return replace(config, head_width=head_width)
 
 
 def t5_lm(config: StackConfig, start: int = 0) -> Seq2SeqLM:

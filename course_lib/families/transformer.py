@@ -21,13 +21,13 @@ def transformer(
     variance 1 / D, so after this they are about as large as the sines that are added to them.
 
     Args:
-        vocab: V, one vocabulary for encoder and decoder.
-        width: D.
-        layers: number of layers of the decoder; the encoder has as many.
-        heads: H.
-        hidden: width of the feed-forward, by default 4 D.
-        dropout: rate for hidden states and attention weights.
-        norm: "post" as in the paper, or "pre".
+        vocab: number of tokens in the vocabulary, which encoder and decoder share.
+        width: size D of the hidden states.
+        layers: number of layers of the decoder, and of the encoder.
+        heads: number of attention heads in each layer.
+        hidden: size of the feed-forward layer inside a block; by default 4 D.
+        dropout: dropout rate for hidden states and attention weights.
+        norm: "post": norm after attention and feed-forward, as in the paper; "pre": before them.
     """
     return StackConfig(
         embed=EmbedConfig(vocab=vocab, scale=width**0.5),
