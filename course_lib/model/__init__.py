@@ -15,7 +15,6 @@ Read `transformer.py` first.
     cache.py            keys and values of earlier tokens
     initialization.py   mimetic initialisation
     kernels.py          fast paths, each equal to a plain formula
-    resize.py           a larger vocabulary in a model that exists
     recompute.py        activation checkpointing
     tied.py             tensors that have several names
     modes.py            training mode and evaluation mode

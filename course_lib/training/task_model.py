@@ -1,11 +1,18 @@
-"""The model for a task: a copy of a pretrained body, and a new head for this kind of task.
+"""The model for a task: a copy of a pretrained body, with a new head on top.
 
-`build` makes it. The body is the Transformer under the head; a head's attribute `stack` holds it.
+The body is all of a model but its output layer; the head is the output layer for the task. For a
+BERT and a task with two classes, `build` returns
+
+    Classifier
+        stack     the body: embeddings and 12 layers, a copy of the pretrained ones
+        out       the head: a new matrix from 768 numbers to 2 classes, random at first
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Protocol, cast, runtime_checkable
 
+import torch
 from torch import nn
 
 from course_lib import families
@@ -14,12 +21,13 @@ from course_lib.families.family import Family
 from course_lib.families.weight_tables import convert_back
 from course_lib.model import heads
 from course_lib.model.config import Kind, Pool, with_dropout
-from course_lib.model.resize import copy_weights, with_vocabulary
 from course_lib.model.transformer import Transformer
 from course_lib.training.finetune_config import FinetuneConfig
 from course_lib.training.task_data import TaskData
 
-# body -> the body with new weights in it or on top of it; it is called and configured as before.
+TABLE = "embed.tokens.weight"  # the name of the token embeddings in a Transformer
+# A function that adds new weights to a body, or a network on top of it. The result has the body's
+# interface.
 Wrap = Callable[[Transformer], nn.Module]
 
 
@@ -74,7 +82,7 @@ def build(
         )
 
     # 1. Copy the body.
-    body = _copy(original, data.frame.tokenizer.vocab.size, config)
+    body = copy_body(original, data.frame.tokenizer.vocab.size, config)
 
     # 2. Adapt it.
     if peft is not None:
@@ -127,23 +135,30 @@ def body_of(model: nn.Module) -> Any:
     return body
 
 
-def _copy(original: Transformer, vocabulary: int, config: FinetuneConfig) -> Transformer:
-    """A copy of a body in float32. It shares no weights with the original.
+def copy_body(original: Transformer, vocabulary: int, config: FinetuneConfig) -> Transformer:
+    """A copy of a body in float32, perhaps with a larger vocabulary.
+
+    For a task a decoder's tokenizer gets three new special tokens (`inputs.with_marks`). So the
+    copy gets a token table with three more rows (vectors), which are random at first.
 
     Args:
-        original: the body; it stays as it is.
-        vocabulary: number of tokens of the task's tokenizer. A decoder's tokenizer has three new
-            special tokens (`inputs.with_marks`). Their rows in the token table are random.
+        original: the body; it stays unchanged, and the copy shares no weights with it.
+        vocabulary: number of tokens of the task's tokenizer.
         config: gives the dropout. Without `pretrained`, all weights of the copy are random.
     """
     # A token table may have more rows than the tokenizer has tokens; it never loses one.
-    rows = max(vocabulary, original.config.embed.vocab)
-    body_config = with_vocabulary(original.config, rows)
+    old_rows = original.config.embed.vocab
+    larger = replace(original.config.embed, vocab=max(vocabulary, old_rows))
+    body_config = replace(original.config, embed=larger)
     if config.dropout is not None:
         body_config = with_dropout(body_config, config.dropout)
     body = Transformer(body_config)
     if config.pretrained:
-        copy_weights(original, body)
+        weights = {name: value.float() for name, value in original.state_dict().items()}
+        new_rows = body.state_dict()[TABLE][old_rows:]
+        old_table = weights[TABLE]
+        weights[TABLE] = torch.cat([old_table, new_rows.to(old_table.device)])
+        body.load_state_dict(weights)  # copies the values
     return body
 
 
