@@ -235,9 +235,9 @@ def _is_file(source: str) -> bool:
 def _is_like_a_path(source: str) -> bool:
     """Whether a text looks like a path: one word with a slash, or a data file's ending."""
     from course_lib import hub
-    from course_lib.data import folders, readers
+    from course_lib.data import folders, lines
 
-    if readers.unpacked(Path(source)).suffix.lower() in folders.ENDING:
+    if lines.unpacked(Path(source)).suffix.lower() in folders.ENDING:
         return True
     is_one_word = not any(map(str.isspace, source))
     return is_one_word and ("/" in source or "\\" in source or source.startswith(hub.PREFIX))

@@ -10,7 +10,11 @@ Both give a `datasets.Dataset`. Then documents or tasks become batches.
     tasks.py            `task`: the labelled examples of a source
     sources.py          finds a source by its name: a package, a file, a folder, the hub
     folders.py          which files of a folder belong to a split
-    readers.py          the records of a file
+    lines.py            the lines of a text file, compressed or not
+    text_files.py       reads plain text and translations
+    table_files.py      reads tables (.csv, .tsv)
+    json_files.py       reads JSON
+    tagged_files.py     reads sentences with a tag for each word
     formats.py          the columns of published formats
     columns.py          from a record of a file to a row in the course's columns
 

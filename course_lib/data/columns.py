@@ -1,12 +1,18 @@
-"""From a record of a file to a row in the course's columns.
+"""Rename a file's columns to the course's, and check their values.
 
-A user maps the course's column names to the file's by `columns=`, in a command by `--columns`. An
-example is text=review,label=stars. Further entries describe the file:
+A file may call its columns as it likes; the course calls them `text`, `label` and so on:
+
+    record    {"review": "a fine film", "stars": "5", "id": "17"}
+    columns   {"text": "review", "label": "stars"}
+    row       {"text": "a fine film", "label": "5"}
+
+The user gives `columns=` in Python, or `--columns text=review,label=stars` in a command. Further
+entries describe the file:
 
     header=no             the first line is a row; columns then have numbers from 0
     separator=semicolon   the character between cells: comma, semicolon, bar or tab
     quotes=yes            quotes enclose a cell; with quotes=no they are part of the text
-    no_label=-|N/A        rows with these labels are left out
+    no_label=-|N/A        these labels mean "no label"; such rows are skipped
     class=-               this label is a class, although it looks like a missing label
     scores=yes            the labels are scores, even if they are whole numbers; with scores=no they
                           are classes
@@ -25,27 +31,28 @@ from course_lib.errors import CourseError
 Row = Mapping[str, Any]  # an example with the course's column names
 Record = Mapping[str, Any]  # the same example with the file's own column names
 Columns = Mapping[str, str | int]  # the user's `columns=`: our name -> the file's name or number
-# A record and its place in the file ("line 3"), for messages. None is a line that is left out.
-Placed = tuple[str, Record | None]
+# A record and its location in the file ("line 3"), which messages name. The record is None for a
+# broken line that a published file is known to have; such lines are skipped.
+Located = tuple[str, Record | None]
 
 OURS = ("text", "pair", "label", "tokens", "labels", "choices", "answers", "target")
 ANSWERS = ("label", "labels", "target", "answers")  # the columns that a model should predict
 SEPARATORS = {"comma": ",", "semicolon": ";", "bar": "|", "tab": "\t"}
 DESCRIPTIONS = ("header", "separator", "quotes", "no_label", "class", "scores")
-# Labels that mean "no label" in some published data and a class in other data, in lower case.
+# Labels, in lower case, that mean "no label" in some published data and are a class in other data.
 # -100 is the label that PyTorch's loss ignores.
 DOUBTFUL = (
     *("-", "--", "\N{EN DASH}", "\N{EM DASH}", "?", "_", "-1", "-100"),
     *("n/a", "#n/a", "n.a.", "na", "<na>", "nan", "none", "null", "nil"),
 )
-SHOWN = 20  # characters of a cell in a message
+SHOWN = 20  # messages show so many characters of a cell
 
 
 @dataclass(frozen=True)
-class Mapped:
-    """Which columns of a file are which, and what else its reader must know.
+class ColumnMap:
+    """Which column of a file is which, and how to read the file.
 
-    None always means that the reader decides by looking at the file.
+    None always means that the reader finds out by looking at the file.
 
     Attributes:
         columns: our name -> the file's name, or its number from 0.
@@ -109,8 +116,8 @@ def parse(text: str) -> dict[str, str | int]:
     return columns
 
 
-def mapped(columns: Columns) -> Mapped:
-    """Check a user's `columns=`, and turn it into a `Mapped`.
+def column_map(columns: Columns) -> ColumnMap:
+    """Turn a user's `columns=` into a `ColumnMap`.
 
     Raises:
         CourseError: an entry is neither a column of the course nor a description of the file.
@@ -126,7 +133,7 @@ def mapped(columns: Columns) -> Mapped:
     separator = columns.get("separator")
     if separator not in (None, *SEPARATORS):
         raise CourseError(f"separator is {', '.join(SEPARATORS)}, not {separator!r}.")
-    return Mapped(
+    return ColumnMap(
         columns={name: theirs for name, theirs in columns.items() if name in OURS},
         header=_yes_or_no(columns, "header"),
         separator=None if separator is None else SEPARATORS[str(separator)],
@@ -147,21 +154,21 @@ def _words(columns: Columns, name: str) -> tuple[str, ...]:
     return tuple(str(columns[name]).split("|")) if name in columns else ()
 
 
-def spelled(columns: Columns) -> str:
-    """How to write these columns in a command and in Python, for messages."""
+def as_option(columns: Columns) -> str:
+    """These columns as an option of a command and as Python, for messages."""
     command = ",".join(f"{ours}={theirs}" for ours, theirs in columns.items())
     if not re.fullmatch(r"[\w=,./+-]*", command):  # the shell would read other signs
         command = f'"{command}"'
     return f"--columns {command} (in Python columns={json.dumps(columns, ensure_ascii=False)})"
 
 
-def unknown(names: Sequence[str], rows: Sequence[Sequence[Any]], has_names: bool) -> str:
-    """The sentence that asks which column is which.
+def unknown_columns(names: Sequence[str], rows: Sequence[Sequence[Any]], has_names: bool) -> str:
+    """A message that asks the user which column is which, with a guess.
 
     Args:
-        names: the columns' names, or a table's first line.
-        rows: the first rows, or lines; three of them are shown.
-        has_names: whether these are names; otherwise the user is asked for this, too.
+        names: the names of the columns, or the first line of a table, which may be a row.
+        rows: the first rows, or lines; the message shows three of them.
+        has_names: whether `names` are surely names. If not, the message asks this, too.
     """
     if has_names:
         grouped = _words_of_sentences(names, rows)
@@ -180,11 +187,11 @@ def unknown(names: Sequence[str], rows: Sequence[Sequence[Any]], has_names: bool
     lines = [_line(row) for row in rows]
     if has_names:
         lines = [_line(names), *lines]
-        say = spelled(_likely(list(names), rows))
+        say = as_option(_likely(list(names), rows))
     else:
-        say = spelled(_likely(list(range(len(names))), rows))
+        say = as_option(_likely(list(range(len(names))), rows))
         if _may_be_header(names, rows[1:]):
-            named = spelled(_likely(list(names), rows[1:]))
+            named = as_option(_likely(list(names), rows[1:]))
             say = f"{named} if the first line is a header, {say} if it is a row"
     begin = " / ".join(lines)
     return f"the columns are not known. It begins: {begin}. Say which is which, for instance {say}."
@@ -193,12 +200,16 @@ def unknown(names: Sequence[str], rows: Sequence[Sequence[Any]], has_names: bool
 def _words_of_sentences(
     names: Sequence[str | int], rows: Sequence[Sequence[Any]]
 ) -> tuple[str | int, str | int, str | int] | None:
-    """The columns (sentence, word, tag) of a table with a word in each row.
+    """Find the columns (sentence, word, tag) of a table in which each row is a word.
 
-    The rows of a sentence have the same number, one after another; words and tags have no blanks.
+    In such a table the rows of a sentence follow each other and have the same sentence number:
+
+        1  Anna  B-PER
+        1  slept O
+        2  Theo  B-PER
 
     Returns:
-        None if the table does not look like that.
+        The three columns; None if the table does not look like that.
     """
     if len(names) < 3 or any(len(row) != len(names) for row in rows):
         return None
@@ -219,9 +230,9 @@ def _words_of_sentences(
 
 
 def are_sentence_numbers(column: Sequence[str]) -> bool:
-    """Whether cells are numbers such as 7 or "Sentence: 7", each for several rows in a row.
+    """Whether the cells of a column number sentences: 7 7 8, or "Sentence: 7" and blank cells.
 
-    A number may stand in the first row of its sentence only.
+    Neighbouring rows have the same number, or only the first row of a sentence has one.
     """
     number = ""
     filled = []
@@ -248,7 +259,7 @@ def _line(cells: Sequence[Any]) -> str:
 
 
 def _likely(names: list[Any], rows: Sequence[Sequence[Any]]) -> dict[str, Any]:
-    """A guess at the columns, for a message: the longest cells are texts, repeated ones labels."""
+    """Guess which column is which, for a message: long cells are texts, repeated ones labels."""
     if len(names) < 2:
         return {"text": names[0] if names else 0, "label": "NAME"}
     if all(isinstance(name, str) and re.fullmatch("[a-z]{2}", name) for name in names):
@@ -284,7 +295,7 @@ def is_whole(text: str) -> bool:
 
 
 def has_label(record: Record, names: Mapping[str, str], no_label: Collection[str]) -> bool:
-    """Whether a record has its label, or all its words' labels. Empty cells and NaN are none."""
+    """Whether a record has a label, or a label for each word. Blank cells and NaN are no labels."""
     column = names.get("labels", names.get("label", ""))
     if column not in record:
         return True
@@ -302,13 +313,15 @@ def _is_missing(label: Any, no_label: Collection[str]) -> bool:
     return text in ("", *no_label)
 
 
-def row(record: Record, names: Mapping[str, str], is_score: bool | None = None) -> dict[str, Any]:
-    """The record in the course's columns.
+def map_row(
+    record: Record, names: Mapping[str, str], is_score: bool | None = None
+) -> dict[str, Any]:
+    """Rename a record's columns and check their values. Other columns are dropped.
 
-    A question keeps its `id` and `title`, a parsed sentence its tree.
+    Only a question keeps its `id` and `title`, and a sentence of a treebank its grammar.
 
     Args:
-        record: with the file's own column names.
+        record: the record with the file's own column names.
         names: our name -> the file's name.
         is_score: whether the label is a score; None decides by what the label looks like.
 
@@ -344,7 +357,7 @@ def row(record: Record, names: Mapping[str, str], is_score: bool | None = None) 
 
 
 def _is_seen(character: str) -> bool:
-    """Whether a character is visible: no blank, and no character of zero width."""
+    """Whether a character can be seen: neither a blank nor a character without width."""
     return character.isprintable() and not character.isspace()
 
 
@@ -355,8 +368,8 @@ def label(value: Any, is_score: bool | None = None) -> str | float:
     ('good', '1', 1.5)
 
     Args:
-        value: from the file.
-        is_score: whether it is a score; None takes floats for scores.
+        value: the value in the file.
+        is_score: whether it is a score; None: it is one if it is a float.
     """
     if isinstance(value, bool):
         return "true" if value else "false"

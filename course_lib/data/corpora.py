@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.data import folders, formats
-from course_lib.data.columns import Mapped, Placed, Record, Row
+from course_lib.data.columns import ColumnMap, Located, Record, Row
 from course_lib.data.sources import (
     TEXTS,
     AnyDataset,
@@ -64,7 +64,7 @@ def corpus(
     if installed_source(owner) is not None:
         raise CourseError(f"{name} is a task, with labels; the texts are {owner}.")
     opened = open_source(name, split, "corpus", streaming)
-    if not isinstance(opened, folders.Found):
+    if not isinstance(opened, folders.SplitFiles):
         return sample(_renamed(opened, name, column), n, seed)
     from datasets import Features, IterableDataset, Value
 
@@ -110,9 +110,9 @@ def text_column(record: Record, column: str | None) -> str:
     )
 
 
-def _texts(records: Iterable[Placed], column: str | None) -> Iterator[Row]:
+def _texts(records: Iterable[Located], column: str | None) -> Iterator[Row]:
     """The text of each record as a row with the column `text`. Blank texts are left out."""
-    for place, record in records:
+    for location, record in records:
         if record is None:
             continue
         try:
@@ -120,15 +120,15 @@ def _texts(records: Iterable[Placed], column: str | None) -> Iterator[Row]:
             if not isinstance(text, str):
                 raise CourseError(f"the text is {str(text)[:40]!r}; choose another column.")
         except CourseError as error:
-            raise CourseError(f"{place}: {error}") from None
+            raise CourseError(f"{location}: {error}") from None
         if text.strip():
             yield {"text": text}
 
 
-def _documents(files: folders.Found, column: str | None) -> Iterator[Row]:
+def _documents(files: folders.SplitFiles, column: str | None) -> Iterator[Row]:
     """The texts of files, cut into documents if they are few or as long as books."""
-    wanted = Mapped(columns={} if column is None else {"text": column}, is_corpus=True)
-    rows = _texts(files.records(wanted), column)
+    user_map = ColumnMap(columns={} if column is None else {"text": column}, is_corpus=True)
+    rows = _texts(files.records(user_map), column)
     head = []  # the first few texts, which decide whether all are cut
     size = 0  # number of characters in `head`
     for row in rows:

@@ -1,37 +1,46 @@
-"""Finds the files of a split in a folder, by their names alone.
+"""Find the files of a split (training, validation or test data) in a folder, by their names.
 
-A file's extension gives its kind. A word such as "train", "dev" or "test" in its name gives its
-split. If several files have the same split, the user names one of them: MultiNLI has dev_matched
-and dev_mismatched.
+    sst2/train.tsv  sst2/dev.tsv  sst2/readme.md
+    find(Path("sst2"), "validation", "task").files    [sst2/dev.tsv]
+
+The extension tells the kind of file, here a table. A word such as "train", "dev" or "test" tells
+the split. If several files have the same split, the user must name one of them: MultiNLI, for
+example, has dev_matched and dev_mismatched.
 """
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast
 
-from course_lib.data import readers
-from course_lib.data.columns import Mapped, Placed
-from course_lib.data.readers import LANGUAGE, Reader, languages, unpacked
+from course_lib.data import json_files, lines, table_files, tagged_files, text_files
+from course_lib.data.columns import ColumnMap, Located
+from course_lib.data.lines import unpacked
+from course_lib.data.text_files import LANGUAGE, languages
 from course_lib.errors import CourseError
 
-# What files are read for: `corpus` reads texts, `task` reads labels too.
+# What the files are read for: "corpus" needs texts, "task" needs labels, too.
 Purpose = Literal["task", "corpus"]
+# (file, what the user says about its columns) -> its records with their locations
+Reader = Callable[[Path, ColumnMap | None], Iterator[Located]]
 
 SPLITS = {
     "train": "train|training|trn",
     "validation": "validation|valid|val|development|devel|dev|testa",
     "test": "test|testing|tst|testb",
 }
+# Files beside the data, such as README.md, and hidden files.
 NOT_DATA = re.compile(
     r"(?i)((\d*-)?readme|licen[cs]e|copying|notice|citation|changelog|dataset_infos?)\b.*"
     r"|source\.txt|\..*"
 )
-SAVED = ("dataset_dict.json", "state.json")  # `save_to_disk` of the datasets library writes one
-# SNLI and MultiNLI have the same rows in two files, as JSON lines and as a table in a .txt file.
-TWICE = re.compile(r"(snli|multinli)_[\d.]+_\w+")
+# The library `datasets` writes one of these files into a folder (`save_to_disk`).
+SAVED = ("dataset_dict.json", "state.json")
+# SNLI and MultiNLI have the same rows twice, as JSON lines and as a table in a .txt file. These are
+# the names of the .txt files, which are skipped.
+DUPLICATE = re.compile(r"(snli|multinli)_[\d.]+_\w+")
 
 
 @dataclass(frozen=True)
@@ -39,10 +48,10 @@ class FileKind:
     """A kind of file.
 
     Attributes:
-        name: the kind's name in messages.
-        endings: the file extensions; one of a compressed file (.gz) may follow.
-        reader: file -> records; None leaves the reading to the library `datasets`.
-        many: whether a split may be any number of files, as books are.
+        name: the kind's name, for messages.
+        endings: the file extensions. That of a compressed file (.gz) may follow.
+        reader: reads a file; None: the library `datasets` does.
+        many: whether a split may consist of several files, such as books.
     """
 
     name: str
@@ -52,18 +61,18 @@ class FileKind:
 
 
 # WikiText, Gutenberg
-TEXT = FileKind("text", (".txt", ".tokens", ".raw", ".md"), readers.read_text, many=True)
+TEXT = FileKind("text", (".txt", ".tokens", ".raw", ".md"), text_files.read_text, many=True)
 # GLUE, STS, AG News; for a task .txt with tabs, too
-TABLE = FileKind("table", (".tsv", ".csv"), readers.read_table)
+TABLE = FileKind("table", (".tsv", ".csv"), table_files.read_table)
 # .en and .de side by side: Multi30k, WMT
-PARALLEL = FileKind("parallel", (), readers.read_parallel)
+PARALLEL = FileKind("parallel", (), text_files.read_parallel)
 # the Hugging Face hub
 PARQUET = FileKind("parquet", (".parquet", ".arrow"))
 # CoNLL 2003, WNUT
 CONLL = FileKind(
     "conll",
     (".conll", ".bio", ".iob", ".iob2", ".testa", ".testb"),
-    readers.read_conll,
+    tagged_files.read_conll,
 )
 KINDS = (
     TEXT,
@@ -71,39 +80,40 @@ KINDS = (
     PARALLEL,
     PARQUET,
     # SQuAD 1.1 and 2, SuperGLUE
-    FileKind("json", (".json", ".jsonl", ".ndjson"), readers.read_records),
+    FileKind("json", (".json", ".jsonl", ".ndjson"), json_files.read_records),
     CONLL,
     # Universal Dependencies
-    FileKind("conllu", (".conllu",), readers.read_conllu),
+    FileKind("conllu", (".conllu",), tagged_files.read_conllu),
     # CNN / Daily Mail
-    FileKind("stories", (".story",), readers.read_story, many=True),
+    FileKind("stories", (".story",), text_files.read_story, many=True),
 )
 ENDING = {ending: kind for kind in KINDS for ending in kind.endings}
 
 
 @dataclass(frozen=True)
-class Found:
+class SplitFiles:
     """The files of one split, all of one kind.
 
-    For parallel text a path has no language: "train" means train.en and train.de.
+    The files of translations are given without their language: "train" means train.en and
+    train.de.
     """
 
     kind: FileKind
     files: list[Path]
 
-    def records(self, wanted: Mapped | None = None) -> Iterator[Placed]:
-        """The records of the files, one file after another. Their places include the file."""
+    def records(self, user_map: ColumnMap | None = None) -> Iterator[Located]:
+        """The records of all files, with locations such as "dev.tsv, line 3"."""
         for file in self.files:
-            for place, record in cast(Reader, self.kind.reader)(file, wanted):
-                yield f"{file}, {place}", record
+            for location, record in cast(Reader, self.kind.reader)(file, user_map):
+                yield f"{file}, {location}", record
 
 
-def find(path: Path, split: str, purpose: Purpose) -> Found:
-    """The files of a split: the path itself, or files in a folder, chosen by their names.
+def find(path: Path, split: str, purpose: Purpose) -> SplitFiles:
+    """Find the files of a split: the path itself, or files in a folder, chosen by their names.
 
-    A single file is the training split. So is the only file of a folder if its name has no split,
-    and so are several such files if they are texts. A file that is named exactly like the split
-    ("dev.tsv") is preferred to others whose names contain it ("dev_ids.tsv").
+    A single file is the training split. The same holds for a folder with one file whose name tells
+    no split, and for a folder of several such texts. A file that is named exactly like the split
+    ("dev.tsv") comes before others whose names contain it ("dev_ids.tsv").
 
     Args:
         path: a file; a folder of files; or a folder with a folder for each split.
@@ -117,12 +127,12 @@ def find(path: Path, split: str, purpose: Purpose) -> Found:
     if not path.is_dir():
         return _single(path, split, purpose)
     if any((path / name).is_file() for name in SAVED):
-        return Found(PARQUET, [path])
+        return SplitFiles(PARQUET, [path])
     files, kind = _data(path, purpose)
     if not files:
         return _of_folders(path, split, purpose)
     if kind == PARQUET:
-        return Found(PARQUET, [path])  # `datasets` tells the splits
+        return SplitFiles(PARQUET, [path])  # `datasets` finds the splits by itself
     chosen = _chosen(files, split)
     if not chosen and split == "train" and not any(split_of(file.name) for file in files):
         if len(files) > 1 and not kind.many:
@@ -139,7 +149,7 @@ def find(path: Path, split: str, purpose: Purpose) -> Found:
             f"{path} has several files for the {split} split, {_names(chosen)}; name one by"
             f' split="{names[0]}", in a command --test {names[0]}.'
         )
-    return Found(kind, chosen)
+    return SplitFiles(kind, chosen)
 
 
 def split_of(name: str) -> str | None:
@@ -151,7 +161,7 @@ def split_of(name: str) -> str | None:
 
 
 def _chosen(files: list[Path], split: str) -> list[Path]:
-    """The files of a split: by their own name, or by the split that their name says."""
+    """The files that are named like the split, or whose names contain a word for it."""
     words = SPLITS.get(split, re.escape(split))
     named = [
         file for file in files if file.name == split or re.fullmatch(f"(?i){words}", _stem(file))
@@ -159,7 +169,8 @@ def _chosen(files: list[Path], split: str) -> list[Path]:
     if len(named) == 1:
         return named
     chosen = [file for file in files if split_of(file.name) == split]
-    # "dev_matched" is multinli_1.0_dev_matched.jsonl
+    # The split may also be the end of a file's name: "dev_matched" finds
+    # multinli_1.0_dev_matched.jsonl.
     return chosen or named or [file for file in files if re.search(rf"[_.-]{words}$", _stem(file))]
 
 
@@ -168,7 +179,7 @@ def _stem(file: Path) -> str:
 
 
 def _own_names(files: list[Path], split: str) -> list[str]:
-    """What tells the files of a split apart: dev_matched, dev_mismatched; or their whole names."""
+    """Short names for the files of a split, dev_matched and dev_mismatched; else their own."""
     words = rf"(?i)(?<![a-z])({SPLITS.get(split, split)})(?![a-z]).*"
     matches = [re.search(words, _stem(file)) for file in files]
     ends = [match[0] for match in matches if match]
@@ -176,12 +187,12 @@ def _own_names(files: list[Path], split: str) -> list[str]:
 
 
 def _are_parts(files: list[Path]) -> bool:
-    """Whether files differ only in a number: train-00000-of-00002, train-00001-of-00002."""
+    """Whether files are parts of one: train-00000-of-00002 and train-00001-of-00002."""
     return len({re.sub(r"\d+", "0", file.name) for file in files}) == 1
 
 
-def _single(path: Path, split: str, purpose: Purpose) -> Found:
-    """One file, or the files of several languages that begin with this path."""
+def _single(path: Path, split: str, purpose: Purpose) -> SplitFiles:
+    """One file, or translations whose names start with this path."""
     bare = unpacked(path).with_suffix("") if path.exists() else path
     parallel = languages(bare)
     ending = unpacked(path).suffix.lower()
@@ -199,29 +210,29 @@ def _single(path: Path, split: str, purpose: Purpose) -> Found:
             " split."
         )
     if purpose == "task" and ending == ".txt":  # such as lists of word pairs with their similarity
-        return Found(CONLL if readers.is_conll(path) else TABLE, [path])
+        return SplitFiles(CONLL if tagged_files.is_conll(path) else TABLE, [path])
     if ending in ENDING:
-        return Found(ENDING[ending], [path])
+        return SplitFiles(ENDING[ending], [path])
     if purpose == "task" and len(parallel) > 1:
-        return Found(PARALLEL, [bare])
+        return SplitFiles(PARALLEL, [bare])
     if purpose == "corpus" and (parallel or not ending):
-        return Found(TEXT, [path])
-    with readers.PACKED.get(path.suffix.lower(), open)(path, "rb") as file:
-        readers.refuse_no_text(path, file)
+        return SplitFiles(TEXT, [path])
+    with lines.PACKED.get(path.suffix.lower(), open)(path, "rb") as file:
+        lines.refuse_no_text(path, file)
     raise CourseError(
         f"{path}: its name does not tell its format; give it one of the endings {' '.join(ENDING)}."
     )
 
 
 def _data(path: Path, purpose: Purpose) -> tuple[list[Path], FileKind]:
-    """The folder's files of its one kind."""
+    """The data files of a folder, which must all be of one kind, and this kind."""
     files = [
         file
         for file in sorted(path.iterdir())
         if file.is_file() and not NOT_DATA.fullmatch(file.name)
     ]
     by_kind: dict[str, list[Path]] = defaultdict(list)
-    stems: Counter[Path] = Counter()  # of files that a language's code ends
+    stems: Counter[Path] = Counter()  # train.en and train.de: "train" counts 2
     for file in files:
         bare = unpacked(file)
         kind = ENDING.get(bare.suffix.lower())
@@ -233,7 +244,7 @@ def _data(path: Path, purpose: Purpose) -> tuple[list[Path], FileKind]:
     if parallel:
         by_kind["parallel"] = parallel
     texts = by_kind.pop("text", [])
-    if not all(TWICE.fullmatch(file.stem) for file in texts) or "json" not in by_kind:
+    if not all(DUPLICATE.fullmatch(file.stem) for file in texts) or "json" not in by_kind:
         _add_texts(by_kind, texts, purpose)
     kinds = [kind for kind in KINDS if by_kind.get(kind.name)]
     if len(kinds) > 1:
@@ -246,12 +257,16 @@ def _data(path: Path, purpose: Purpose) -> tuple[list[Path], FileKind]:
 
 
 def _add_texts(by_kind: dict[str, list[Path]], texts: list[Path], purpose: Purpose) -> None:
-    """Text files: for a task they are tables or tags, or notes beside files of another kind."""
+    """Decide what the .txt files of a folder are.
+
+    For a corpus they are texts. For a task they are tables or tagged sentences; beside files of
+    another kind they are notes, which are skipped.
+    """
     if purpose == "corpus":
         by_kind["text"] = texts
         return
-    tables = [file for file in texts if readers.is_table(file)]
-    tags = [file for file in texts if readers.is_conll(file)]
+    tables = [file for file in texts if table_files.is_table(file)]
+    tags = [file for file in texts if tagged_files.is_conll(file)]
     if tags:
         by_kind["conll"] += tags
     elif tables and "table" not in by_kind:
@@ -260,8 +275,8 @@ def _add_texts(by_kind: dict[str, list[Path]], texts: list[Path], purpose: Purpo
         by_kind["text"] = texts
 
 
-def _of_folders(path: Path, split: str, purpose: Purpose) -> Found:
-    """The files of the split's own folder in this folder."""
+def _of_folders(path: Path, split: str, purpose: Purpose) -> SplitFiles:
+    """The files of a split that has a folder of its own, such as sst2/train/."""
     inside = [
         folder
         for folder in sorted(path.iterdir())
@@ -271,15 +286,15 @@ def _of_folders(path: Path, split: str, purpose: Purpose) -> Found:
         if folder.name == split or split_of(folder.name) == split:
             files, kind = _data(folder, purpose)
             if files:
-                return Found(kind, files)
+                return SplitFiles(kind, files)
     if any(any(folder.glob("*.parquet")) for folder in inside):
-        return Found(PARQUET, [path])
+        return SplitFiles(PARQUET, [path])
     folders = f"; it has the folders {_names(inside)}, one of which may be meant" if inside else ""
     raise CourseError(f"{path} has no file of a known format for the {split} split{folders}.")
 
 
 def _names(paths: list[Path]) -> str:
-    """The names for a message, eight of them at most."""
+    """The files' names, for a message; at most eight."""
     names = [path.name for path in paths[:8]]
     if len(paths) > 8:
         names.append("...")

@@ -10,13 +10,13 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from course_lib.data.columns import ANSWERS, OURS, Mapped, Record
+from course_lib.data.columns import ANSWERS, OURS, ColumnMap, Record
 
 Cells = list[str]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Format(Mapped):
+class Format(ColumnMap):
     """A published format: the names of its columns, and its peculiarities.
 
     Attributes:

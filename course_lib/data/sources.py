@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
 from course_lib import hub
-from course_lib.data import folders, readers
+from course_lib.data import folders, text_files
 from course_lib.data.columns import Row
 from course_lib.errors import CourseError
 from course_lib.files import DATA
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 AnyDataset: TypeAlias = "Dataset | IterableDataset"
 # Files that the course reads itself, or a dataset that the library `datasets` reads.
-Opened: TypeAlias = "folders.Found | AnyDataset"
+Opened: TypeAlias = "folders.SplitFiles | AnyDataset"
 
 TEXTS = ("docs", "manual", "text")  # texts that come with the course
 TASKS = ("inference", "names", "questions", "sentiment", "similarity", "summaries")
@@ -130,12 +130,12 @@ def _hash_of(files: Iterable[Path]) -> str:
 
 
 def _files_of(path: Path) -> list[Path]:
-    """The files that a path of `Found` means."""
+    """The files that a path of `SplitFiles` means."""
     if path.is_dir():  # of Parquet or Arrow files
         return sorted(file for file in path.rglob("*") if file.suffix in (".parquet", ".arrow"))
     if path.is_file():
         return [path]
-    return list(readers.languages(path).values())  # "train" means train.en and train.de
+    return list(text_files.languages(path).values())  # "train" means train.en and train.de
 
 
 def as_dataset(rows: Iterable[Row], features: Any = None) -> "Dataset":

@@ -1,4 +1,14 @@
-"""`task(source)`: the labelled examples of a source."""
+"""Read labelled examples: the rows of a file, a folder or a dataset of the hub, for a task.
+
+    reviews.csv     review,stars          rows = task("reviews.csv",
+                    a fine film,5                     columns={"text": "review", "label": "stars"})
+                    two lost hours,1      rows[0]     {"text": "a fine film", "label": 1}
+
+Here "1" and "5" are the names of the classes, and the label is the class's number in this list.
+Published datasets such as GLUE's need no `columns`: formats.py knows them. Most of this file finds
+out what the labels are (classes, scores, several classes for a text), and refuses labels that may
+mean two things, such as "-".
+"""
 
 import re
 import unicodedata
@@ -12,9 +22,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from course_lib import hub
-from course_lib.data import columns as shapes
-from course_lib.data import folders, formats, readers
-from course_lib.data.columns import ANSWERS, DOUBTFUL, Columns, Mapped, Placed, Record, Row
+from course_lib.data import folders, formats, lines, table_files, tagged_files
+from course_lib.data.columns import (
+    ANSWERS,
+    DOUBTFUL,
+    ColumnMap,
+    Columns,
+    Located,
+    Record,
+    Row,
+    as_option,
+    column_map,
+    has_label,
+    is_number,
+    is_whole,
+    map_row,
+    unknown_columns,
+)
 from course_lib.data.sources import (
     SHIPPED,
     AnyDataset,
@@ -31,10 +55,13 @@ from course_lib.errors import CourseError, CourseWarning
 if TYPE_CHECKING:
     from datasets import Dataset
 
-MAX_CLASSES = 1000  # a column with more different labels is refused
-FEW_CLASSES = 20  # with more classes than this, a class must have two rows on average
-PEEK = 100  # number of rows in which we look for a label, or at what the columns hold
-SAY = '--columns text=review,label=stars (in Python: columns={"text": "review", "label": "stars"})'
+MAX_CLASSES = 1000  # with more different labels, the column is refused: it is hardly that of labels
+FEW_CLASSES = 20  # with more classes than this, a class must have at least two rows on average
+SEARCHED = 100  # number of rows of a large dataset in which we look for the first label
+# How a user names the columns, for messages.
+EXAMPLE = (
+    '--columns text=review,label=stars (in Python: columns={"text": "review", "label": "stars"})'
+)
 
 
 def task(
@@ -45,33 +72,34 @@ def task(
     seed: int = 0,
     columns: Columns | None = None,
 ) -> "Dataset":
-    """The labelled examples of a source, one in a row.
+    """Read the labelled examples of a source, one in each row.
 
-        columns                               a row is
-        text, label                           one text; the label is a list if it has several
+        columns                               each row is
+        text, label                           a text; if it has several labels, they are a list
         text, pair, label                     two texts
-        tokens, labels                        words with a label each (tagging)
+        tokens, labels                        words, and a label for each word (tagging)
         text, choices, label                  a text and its possible continuations
-        text, pair, answer, start, answers    a question, its passage, the answer, the position of
-                                              its first character in the passage (-1 if there is no
+        text, pair, answer, start, answers    a question, a passage, the answer, the position of
+                                              its first character in the passage (-1: there is no
                                               answer), and all right answers
         text, target                          a text and its summary or translation
 
-    Treebanks also have `upos`, `heads` (1 is the first word, 0 the root) and `deprels`.
+    Sentences of a treebank also have `upos`, `heads` and `deprels` (`tagged_files.read_conllu`).
 
-    The classes are those of the training split. Their names are in
-    `dataset.features["label"].names` or, for tagging, `dataset.features["labels"].feature.names`.
-    Labels that are not whole numbers are scores: then `label` is a float.
+    A label is the number of its class. The classes are those of the training split; their names are
+    in `dataset.features["label"].names` or, for tagging,
+    `dataset.features["labels"].feature.names`. Numbers such as 3.5 are scores: then `label` is a
+    float.
 
     Args:
-        source: a task that comes with the course, "tasks/sentiment"; NAME/TASK of an installed
-            source; otherwise as for `corpus`.
+        source: a task that comes with the course, such as "tasks/sentiment"; a file, a folder or
+            "hub:NAME", as for `corpus`; or NAME/TASK of a package that registers its texts as NAME.
         split: "train", "validation" or "test"; for files also a file's own name ("dev_matched").
         n: maximum number of rows, drawn at random; None returns all.
-        seed: of the draw.
+        seed: seed of the random choice of rows.
         columns: our column names -> the source's, such as {"text": "review", "label": "stars"}. It
-            is needed if the source has no published format (formats.py), and may choose other
-            columns. columns.py lists further entries.
+            is needed if formats.py does not know the source's columns. columns.py lists further
+            entries.
 
     Raises:
         CourseError: the source cannot be read, or its columns are not known.
@@ -84,15 +112,15 @@ def task(
     if installed is not None:
         return _installed(installed, name, split, n, seed)
     opened = open_source(name, split, "task")
-    wanted = None if columns is None else shapes.mapped(columns)
-    rows = Rows(opened, name, wanted)
+    user_map = None if columns is None else column_map(columns)
+    rows = Rows(opened, name, user_map)
     first = rows.first(split)
     names = _classes(rows, first, split)
     kinds = features(first, names)
-    if n is not None and not isinstance(opened, folders.Found):
-        # A dataset of the hub may be large: shuffle it first, and read only so many rows.
+    if n is not None and not isinstance(opened, folders.SplitFiles):
+        # A dataset of the hub may be large: shuffle it first, then read only the first n rows.
         check_draw(n, seed)
-        rows = Rows(opened.shuffle(seed), name, wanted)
+        rows = Rows(opened.shuffle(seed), name, user_map)
         return as_dataset(islice(_numbered(rows, names), n), kinds)
     dataset = as_dataset(_numbered(rows, names), kinds)
     rows.warn()
@@ -102,7 +130,7 @@ def task(
 def _installed(
     source: InstalledSource, name: str, split: str, n: int | None, seed: int
 ) -> "Dataset":
-    """Examples of NAME/TASK, where an installed package has registered NAME."""
+    """Examples of the task NAME/TASK of an installed package that registers its texts as NAME."""
     owner, _, task_name = name.partition("/")
     if not task_name:
         raise CourseError(f"{name} has texts; a task of it is called {name}/NAME.")
@@ -114,64 +142,68 @@ def _installed(
 
 
 def unlabelled(source: str | Path, *, columns: Columns | None = None) -> list[Row]:
-    """Rows to predict. They are read as by `task`, but need no labels.
+    """Read rows to predict, as `task` does, but without labels.
 
     Args:
-        source: a file. A `.txt` file without tabs has one text in each line, unless `columns` are
-            given.
+        source: a file. In a .txt file without tabs each line is a text, unless `columns` are given.
         columns: as for `task`; the columns with labels may be left out.
     """
     path = Path(source)
-    wanted = None if columns is None else shapes.mapped(columns)
-    is_text = readers.unpacked(path).suffix.lower() == ".txt"
-    if is_text and wanted is None and not readers.is_table(path) and not readers.is_conll(path):
-        lines = [line.strip() for _, line in readers.read_lines(path)]
-        texts: list[Row] = [{"text": line} for line in lines if line]
-        if len(texts) < len(lines):
-            blank = len(lines) - len(texts)
+    user_map = None if columns is None else column_map(columns)
+    is_text = lines.unpacked(path).suffix.lower() == ".txt"
+    if is_text and user_map is None and not _is_table_or_tagged(path):
+        stripped = [line.strip() for _, line in lines.read_lines(path)]
+        texts: list[Row] = [{"text": line} for line in stripped if line]
+        if len(texts) < len(stripped):
+            blank = len(stripped) - len(texts)
             warnings.warn(
-                f"{source}: {blank:,} of {len(lines):,} lines are blank, and are left out.",
+                f"{source}: {blank:,} of {len(stripped):,} lines are blank, and are left out.",
                 CourseWarning,
                 stacklevel=2,
             )
         return texts
     opened = open_source(str(source), "train", "task")
-    rows = Rows(opened, str(source), wanted, labelled=False)
+    rows = Rows(opened, str(source), user_map, labelled=False)
     records = [row for _, row in rows]
     rows.warn()
     return records
 
 
 def has_labels(source: str | Path) -> bool:
-    """Whether a source may have labels. A book, for instance, has only text."""
+    """Whether a source may have labels. A book, for example, has none."""
     owner, _, task_name = str(source).partition("/")
     if owner.startswith(hub.PREFIX):
         return True
     if installed_source(owner) is not None or str(source) in SHIPPED:
         return bool(task_name)
     files = folders.find(Path(source), "train", "corpus")
-    return files.kind != folders.TEXT or all(map(readers.is_table, files.files))
+    return files.kind != folders.TEXT or all(map(table_files.is_table, files.files))
+
+
+def _is_table_or_tagged(path: Path) -> bool:
+    return table_files.is_table(path) or tagged_files.is_conll(path)
 
 
 def held_out(source: str | Path, *, columns: Columns | None = None) -> str:
-    """The split to evaluate on: "test" if there is one with labels, else "validation".
+    """The split to evaluate a model on: "test" if it has labels, else "validation".
 
-    A label such as -1 in the first test row counts as no label if there is a validation split.
+    GLUE withholds the labels of its test sets and writes -1. So a first label such as -1 counts as
+    missing, if there is a validation split.
     """
     name = str(source)
     if installed_source(name.partition("/")[0]) is not None:
         return "test"
-    wanted = None if columns is None else shapes.mapped(columns)
+    user_map = None if columns is None else column_map(columns)
     first: Row | None = None
     with suppress(CourseError):
         opened = open_source(name, "test", "task", streaming=True)
-        first = Rows(opened, name, wanted).first("test")
+        first = Rows(opened, name, user_map).first("test")
     label = None if first is None else str(first.get("label")).casefold()
-    if first is not None and (label not in DOUBTFUL or (wanted and wanted.classes)):
+    if first is not None and (label not in DOUBTFUL or (user_map and user_map.classes)):
         return "test"
     try:
         opened = open_source(name, "validation", "task", streaming=True)
-        Rows(opened, name, wanted).first("validation")
+        Rows(opened, name, user_map).first("validation")
     except CourseError:
         if first is None:
             raise
@@ -180,54 +212,54 @@ def held_out(source: str | Path, *, columns: Columns | None = None) -> str:
 
 
 class Rows:
-    """The rows of an opened source in the course's columns, each with its place in the source.
+    """Iterates over a source: yields (location, row) with the course's column names.
 
-    Rows without a label and broken lines are left out; `warn` tells the user how many.
+    Rows without a label and broken lines are skipped; `warn` tells the user how many.
 
     Args:
         opened: files, or a dataset of the hub.
         source: the source's name, for messages.
-        wanted: the user's `columns=`.
-        labelled: whether rows must have their labels.
+        user_map: what the user says about the columns; None if nothing.
+        labelled: whether rows need a label. Rows to predict have none.
     """
 
     def __init__(
-        self, opened: Opened, source: str, wanted: Mapped | None, labelled: bool = True
+        self, opened: Opened, source: str, user_map: ColumnMap | None, labelled: bool = True
     ) -> None:
         self.opened = opened
         self.source = source
-        self.wanted = wanted
+        self.user_map = user_map
         self.labelled = labelled
-        self.shape: Mapped = Mapped()  # which column is which, known from the first record
+        self.column_map = ColumnMap()  # which column is which; the first record will tell
         self.count = self.broken = self.without_label = 0
 
     def __iter__(self) -> Iterator[tuple[str, Row]]:
         self.count = self.broken = self.without_label = 0
         is_first = True
-        for place, record in self._records():
+        for location, record in self._records():
             self.count += 1
             if record is None:
                 self.broken += 1
                 continue
             try:
                 if is_first:
-                    self.shape = self._shape(record)
+                    self.column_map = self._find_column_map(record)
                     is_first = False
                 row = self._row(record)
             except CourseError as error:
-                raise CourseError(f"{place}: {error}") from None
+                raise CourseError(f"{location}: {error}") from None
             if row is None:
                 self.without_label += 1
             else:
-                yield place, row
+                yield location, row
 
     def first(self, split: str) -> Row:
-        """The first row with a label. In a dataset, only the first PEEK rows are searched."""
+        """The first row with a label. In a dataset we look only at the first `SEARCHED` rows."""
         few = self
-        if not isinstance(self.opened, folders.Found):  # it may be large
-            few = Rows(self.opened.take(PEEK), self.source, self.wanted, self.labelled)
+        if not isinstance(self.opened, folders.SplitFiles):  # it may be large
+            few = Rows(self.opened.take(SEARCHED), self.source, self.user_map, self.labelled)
         for _, row in few:
-            self.shape = few.shape
+            self.column_map = few.column_map
             return row
         if few.count == 0:
             raise CourseError(f"{self.source} has no rows in its {split} split.")
@@ -237,7 +269,7 @@ class Rows:
         )
 
     def warn(self) -> None:
-        """Warn of rows that were left out."""
+        """Warn of rows that were skipped."""
         left_out = {
             "rows have no label": self.without_label,
             "lines are broken, as published": self.broken,
@@ -250,22 +282,24 @@ class Rows:
                     stacklevel=3,
                 )
 
-    def _records(self) -> Iterator[Placed]:
-        if isinstance(self.opened, folders.Found):
-            return self.opened.records(self.wanted)
-        return ((f"{self.source}, {place}", record) for place, record in _records(self.opened))
+    def _records(self) -> Iterator[Located]:
+        if isinstance(self.opened, folders.SplitFiles):
+            return self.opened.records(self.user_map)
+        return (
+            (f"{self.source}, {location}", record) for location, record in _records(self.opened)
+        )
 
-    def _shape(self, record: Record) -> Mapped:
-        """Which column is which: what the user says, or a published format."""
-        wanted = self.wanted
-        if wanted is not None and wanted.columns:
-            has_text = "text" in wanted.columns or "tokens" in wanted.columns
-            has_answer = not self.labelled or any(name in wanted.columns for name in ANSWERS)
+    def _find_column_map(self, record: Record) -> ColumnMap:
+        """Find out which column is which: the user says it, or a known format has these columns."""
+        user_map = self.user_map
+        if user_map is not None and user_map.columns:
+            has_text = "text" in user_map.columns or "tokens" in user_map.columns
+            has_answer = not self.labelled or any(name in user_map.columns for name in ANSWERS)
             if not has_text or not has_answer:
                 raise CourseError(
-                    f"say where both the text and its label (or target) stand, e.g. {SAY}."
+                    f"say where both the text and its label (or target) stand, e.g. {EXAMPLE}."
                 )
-            return wanted
+            return user_map
         record = _inside(record)
         known = formats.of_columns(record, self.labelled)
         unlabelled = formats.of_columns(record, labelled=False)
@@ -274,54 +308,55 @@ class Rows:
                 f"there are no labels; it has the columns {', '.join(record)} of {unlabelled.name}."
             )
         if known is None:
-            raise CourseError(shapes.unknown(list(record), self._first_cells(), True))
-        if wanted is None:
+            raise CourseError(unknown_columns(list(record), self._first_cells(), True))
+        if user_map is None:
             return known
-        is_score = known.is_score if wanted.is_score is None else wanted.is_score
+        is_score = known.is_score if user_map.is_score is None else user_map.is_score
         return replace(
             known,
-            no_label=wanted.no_label or known.no_label,
-            classes=wanted.classes,
+            no_label=user_map.no_label or known.no_label,
+            classes=user_map.classes,
             is_score=is_score,
         )
 
     def _first_cells(self) -> list[list[Any]]:
-        """The cells of the first records, for a message."""
+
         rows: list[list[Any]] = []
         with suppress(CourseError):  # a broken line has a message of its own when it is read
-            for _, record in islice(self._records(), PEEK):
+            for _, record in islice(self._records(), SEARCHED):
                 rows.append(list(_inside(record or {}).values()))
         return rows
 
     def _row(self, record: Record) -> Row | None:
-        """The record in the course's columns; None if it has no label."""
+        """The record with the course's column names; None if it has no label."""
         record = _inside(record)
-        if isinstance(self.shape, formats.Format):
-            record = self.shape.prepare(record)
-        shape = self.shape
+        if isinstance(self.column_map, formats.Format):
+            record = self.column_map.prepare(record)
+        column_map = self.column_map
         if not self.labelled:
-            columns = shape.columns.items()
+            columns = column_map.columns.items()
             without_answers = {ours: theirs for ours, theirs in columns if ours not in ANSWERS}
-            shape = replace(shape, columns=without_answers)
-        names = shape.names(record)
-        if not shapes.has_label(record, names, self.shape.no_label):
+            column_map = replace(column_map, columns=without_answers)
+        names = column_map.names(record)
+        if not has_label(record, names, self.column_map.no_label):
             return None
-        return shapes.row(record, names, self.shape.is_score)
+        return map_row(record, names, self.column_map.is_score)
 
 
 def _inside(record: Record) -> Record:
-    """The hub's translations have both languages inside one column."""
+    """The record itself; for translations of the hub, the record inside its only column."""
     inside = record.get("translation")
     return inside if isinstance(inside, Mapping) else record
 
 
 def _records(rows: AnyDataset) -> Iterator[tuple[str, Record]]:
-    """The rows of a published dataset, with the names of classes in place of their numbers."""
+    """The rows of a dataset, with the names of classes in place of their numbers."""
     names: dict[str, list[str | None]] = {}
     for column, kind in (rows.features or {}).items():
-        kind = getattr(kind, "feature", kind)  # of a list: the kind of its items
+        kind = getattr(kind, "feature", kind)  # the type of a list's items
         if hasattr(kind, "names"):
-            names[column] = [*kind.names, None]  # -1, the last one, says that it is withheld
+            # The class -1 means that the label is withheld. As an index it is the last entry: None.
+            names[column] = [*kind.names, None]
     for record in rows:
         words: dict[str, Any] = {}
         for column, classes in names.items():
@@ -335,24 +370,24 @@ def _records(rows: AnyDataset) -> Iterator[tuple[str, Record]]:
 
 
 def _classes(rows: Rows, first: Row, split: str) -> Sequence[str]:
-    """The classes: the dataset's own, or those of the training split.
+    """The names of the classes: the dataset's own, or else the labels of the training split.
 
     Returns:
-        Their names; none for scores, and where there are no labels.
+        The names; empty if the labels are scores, or there are none.
     """
     if "choices" in first or not {"label", "labels"} & first.keys():
         return ()
     opened = rows.opened
-    if not isinstance(opened, folders.Found):
+    if not isinstance(opened, folders.SplitFiles):
         rows.first(split)
-        column = rows.shape.columns.get("labels", rows.shape.columns.get("label"))
+        column = rows.column_map.columns.get("labels", rows.column_map.columns.get("label"))
         kind = (opened.features or {}).get(column)
         names = getattr(getattr(kind, "feature", kind), "names", None)
         if names is not None:
             return list(names)
     if split != "train":
-        with suppress(CourseError):  # a published test set may come without its training part
-            rows = Rows(open_source(rows.source, "train", "task"), rows.source, rows.wanted)
+        with suppress(CourseError):  # the user may have the test set without the training set
+            rows = Rows(open_source(rows.source, "train", "task"), rows.source, rows.user_map)
             rows.first("train")
     labels = [row.get("labels", row.get("label")) for _, row in rows]
     flat = list(
@@ -368,7 +403,7 @@ def _classes(rows: Rows, first: Row, split: str) -> Sequence[str]:
 
 
 def _check_lists(labels: Sequence[Any], source: str) -> None:
-    """Refuse lists of labels that are 0 and 1 for each class, and lists among single labels."""
+    """Refuse [0, 1, 0] (yes or no for each class), and a column with lists and single labels."""
     lists = [label for label in labels if isinstance(label, list)]
     if lists and len(lists) < len(labels):
         raise CourseError(
@@ -386,66 +421,66 @@ def _check_lists(labels: Sequence[Any], source: str) -> None:
 
 
 def _check_doubtful(labels: Sequence[Any], rows: Rows) -> None:
-    """Refuse labels such as "-" until the user says whether they are a class or none."""
-    decided = {*rows.shape.no_label, *rows.shape.classes}
+    """Refuse labels such as "-" until the user says whether they are a class or mean no label."""
+    decided = {*rows.column_map.no_label, *rows.column_map.classes}
     words = {label for label in labels if isinstance(label, str)} - decided
     doubtful = sorted(word for word in words if word.casefold() in DOUBTFUL)
     if "-2" in words and "-1" in words:  # a scale such as -2 to 2
         doubtful.remove("-1")
     if doubtful:
         signs = "|".join(doubtful)
-        columns = {**rows.shape.columns, "no_label": signs}
+        columns = {**rows.column_map.columns, "no_label": signs}
         shown = " and ".join(map(repr, doubtful))
         raise CourseError(
             f"{rows.source}: some labels are {shown}. If this says that there is no label,"
-            f" leave these rows out by {shapes.spelled(columns)}; if it is a class, write"
+            f" leave these rows out by {as_option(columns)}; if it is a class, write"
             f" class={signs} in place of no_label={signs}."
         )
 
 
 def _check_numbers(labels: Sequence[Any], rows: Rows) -> None:
-    """Refuse numbers that may be classes as well as scores, until the user says which they are."""
-    if rows.shape.is_score is not None:
+    """Refuse numbers that may be classes or scores until the user says which they are."""
+    if rows.column_map.is_score is not None:
         return
     words = {str(label) for label in labels}
     odd = sorted(word for word in words if _is_odd_number(word))
-    if odd and all(_is_odd_number(word) or shapes.is_number(word) for word in words):
+    if odd and all(_is_odd_number(word) or is_number(word) for word in words):
         raise CourseError(
             f"{rows.source}: its labels are written as {odd[0]!r}; write numbers with a point and"
             " without other signs, or add scores=no to the columns if they are classes."
         )
-    if not all(map(shapes.is_number, words)) or any(not float(w).is_integer() for w in words):
+    if not all(map(is_number, words)) or any(not float(w).is_integer() for w in words):
         return
-    with_point = sorted(word for word in words if not shapes.is_whole(word))
+    with_point = sorted(word for word in words if not is_whole(word))
     if with_point:
         kind = f"whole numbers that are written as {with_point[0]}"
     elif len(words) > FEW_CLASSES:
         kind = f"{len(words):,} different whole numbers"
     else:
         return  # 0 and 1, or one to five stars
-    columns = {**rows.shape.columns, "scores": "no"}
+    columns = {**rows.column_map.columns, "scores": "no"}
     raise CourseError(
-        f"{rows.source}: its labels are {kind}. If they are classes, say {shapes.spelled(columns)};"
+        f"{rows.source}: its labels are {kind}. If they are classes, say {as_option(columns)};"
         " if they are numbers with a meaning, such as marks, write scores=yes in place of"
         " scores=no."
     )
 
 
 def _is_odd_number(word: str) -> bool:
-    """Whether this is a number as 2,5 or 85% or $5, or one with a typographer's minus."""
+    """Whether this is a number that Python cannot read: 2,5 or 85% or $5, or with a long minus."""
     minus = "\N{MINUS SIGN}\N{EN DASH}"
     pattern = rf"[-+{minus}]?[$€£]?\s*[0-9]+([.,][0-9]+)*\s*[%$€£]?"
-    return re.fullmatch(pattern, word) is not None and not shapes.is_number(word)
+    return re.fullmatch(pattern, word) is not None and not is_number(word)
 
 
 def _warn_of_odd_classes(names: Sequence[str], source: str) -> None:
     """Warn of classes that may be one ("Pos" and "pos"), or two ("pos,neg")."""
     alike = defaultdict(list)
     for name in names:
-        # capitals, forms of a letter, and blanks, also those that nobody sees
+        # Ignore capitals, variants of a letter, blanks, and characters that cannot be seen ("Cf").
         plain = unicodedata.normalize("NFKC", name).casefold()
         letters = "".join(c for c in plain if not c.isspace() and unicodedata.category(c) != "Cf")
-        alike[str(int(letters)) if shapes.is_whole(letters) else letters].append(name)
+        alike[str(int(letters)) if is_whole(letters) else letters].append(name)
     for group in alike.values():
         if len(group) > 1:
             warnings.warn(
@@ -466,8 +501,8 @@ def _warn_of_odd_classes(names: Sequence[str], source: str) -> None:
 
 
 def _numbered(rows: Rows, names: Sequence[str]) -> Iterator[Row]:
-    """The rows with their labels as numbers of `names`; without names, as scores."""
-    for place, row in rows:
+    """Replace each row's label by its index in `names`; if there are none, by a score."""
+    for location, row in rows:
         column = "labels" if "labels" in row else "label"
         if column not in row or "choices" in row:
             yield row
@@ -483,23 +518,26 @@ def _numbered(rows: Rows, names: Sequence[str]) -> Iterator[Row]:
             if any(str(label).casefold() in DOUBTFUL for label in labels):
                 advice = "; if it says that there is no label, add no_label= to the columns"
             raise CourseError(
-                f"{place}: the label {row[column]!r} of {text[:40]!r} is not {among}{advice}."
+                f"{location}: the label {row[column]!r} of {text[:40]!r} is not {among}{advice}."
             ) from None
         yield {**row, column: numbers if are_many else numbers[0]}
 
 
 def classes(labels: Iterable[Any], source: str) -> list[str]:
-    """The classes among a training split's labels.
+    """The names of the classes, from the labels of the training split.
+
+    >>> classes(["B-PER", "O", "I-PER", "O"], "a file")
+    ['O', 'B-PER', 'I-PER']
 
     Args:
-        labels: of each row, or lists of them.
-        source: its name, for messages.
+        labels: for each row its label, or a list of labels.
+        source: the source's name, for messages.
 
     Returns:
-        "O" first, then numbers in their order, then words; none if the labels are scores.
+        The names: "O" first, then numbers in order, then words. Empty if the labels are scores.
 
     Raises:
-        CourseError: there are so many that the column is hardly that of labels.
+        CourseError: there are too many, so this is probably not the column of labels.
     """
     names: set[str] = set()
     count = 0
@@ -509,14 +547,14 @@ def classes(labels: Iterable[Any], source: str) -> list[str]:
         row_labels = label if isinstance(label, list) else [label]
         names.update(row_labels)
         count += len(row_labels)
-    whole = {name for name in names if shapes.is_whole(name)}
-    if names != whole and all(map(shapes.is_number, names)):
+    whole = {name for name in names if is_whole(name)}
+    if names != whole and all(map(is_number, names)):
         return []
     mostly_different = len(names) > FEW_CLASSES and len(names) > count / 2
     if len(names) > MAX_CLASSES or mostly_different:
         raise CourseError(
             f"{source}: its labels are {len(names):,} different ones in {count:,} rows; if another"
-            f" column is the label's, say it by {SAY}."
+            f" column is the label's, say it by {EXAMPLE}."
         )
 
     def order(name: str) -> tuple[bool, int, str]:
@@ -526,12 +564,17 @@ def classes(labels: Iterable[Any], source: str) -> list[str]:
 
 
 def features(row: Row, names: Sequence[str]) -> Any:
-    """The types of a task's columns, with the classes' names where they have any."""
+    """The types of a task's columns, as the library `datasets` needs them.
+
+    Args:
+        row: a row of the task.
+        names: the names of the classes; empty if the labels are scores.
+    """
     from datasets import ClassLabel, Dataset, Features, List, Value
 
     kinds = Features(Dataset.from_list([row]).features)
     if "answers" in kinds:
-        kinds["answers"] = List(Value("string"))  # the first row's may be empty
+        kinds["answers"] = List(Value("string"))  # an empty list would not tell its type
     if "labels" in kinds and names:
         kinds["labels"] = List(ClassLabel(names=list(names)))
     elif "choices" in kinds:

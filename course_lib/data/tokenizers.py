@@ -1,10 +1,17 @@
-"""Text to token ids and back.
+"""Turn text into token ids and back.
 
-    WordPiece         BERT; Wu et al. 2016
-    byte-level BPE    GPT-2; Sennrich et al. 2016, over bytes
+A token is a word or a part of a word from a fixed vocabulary; its id is its number there.
 
-The `tokenizers` library does the work. This file adds reproducible training, the roles of special
-tokens, and the older files of public checkpoints.
+    tokenizer = train_wordpiece(texts, size=3000)
+    tokenizer.encode("unkind").tokens    ['[CLS]', 'un', '##kind', '[SEP]']
+    tokenizer.encode("unkind").ids       [2, 417, 905, 3]
+
+Two ways to learn a vocabulary are here: WordPiece (BERT; Wu et al. 2016), where "##" marks a token
+that continues a word, and byte-level BPE (GPT-2; Sennrich et al. 2016, over bytes). Special tokens
+such as [CLS] are not part of a text; `Vocab` holds the ids of those with a role.
+
+The library `tokenizers` does the work. This file makes its training reproducible and opens the
+files of public models.
 """
 
 import unicodedata
@@ -27,12 +34,12 @@ from course_lib.vocab import Vocab
 Text = str | Sequence[str]  # plain text, or words that are already separated (tagging)
 
 WORDPIECE_SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")  # ids 0 to 4
-MAX_VOCAB = 2_000_000  # limit of a trained vocabulary; the largest published ones have 256,000
 BPE_SPECIALS = ("<|pad|>", "<|endoftext|>")  # ids 0 and 1
-# WordPiece learns this many characters, the most frequent ones. Others become [UNK]: with every
+MAX_VOCAB = 2_000_000  # tokens in a trained vocabulary; the largest published ones have 256,000
+# WordPiece keeps this many characters, the most frequent ones. Others become [UNK]: with every
 # emoji in the vocabulary there would be less room for words.
 ALPHABET = 1000
-# The names that public vocabularies have for each role. The first name that is present counts.
+# Role of a special token -> its usual names. The first one that a vocabulary has is taken.
 ROLES: dict[str, tuple[str, ...]] = {
     "pad": ("[PAD]", "<pad>", "<|pad|>"),
     "unk": ("[UNK]", "<unk>"),
@@ -43,13 +50,13 @@ ROLES: dict[str, tuple[str, ...]] = {
     "eos": ("<|endoftext|>", "</s>"),
 }
 
-# Replacements in decoded texts of T5 and ALBERT, if the settings ask for them: they delete the
-# blank before punctuation marks and contractions.
+# Replacements after decoding a text of T5 or ALBERT, if its settings ask for them: "it 's late ."
+# becomes "it's late.".
 CLEANED_UP = {f" {mark}": mark for mark in (".", "?", "!", ",")}
 CLEANED_UP |= {" ' ": "'"} | {f" {end}": end for end in ("n't", "'m", "'s", "'ve", "'re")}
 
 SENTENCE_ENDS = (".", "?", "!")
-SENTINEL = "<extra_id_{}>"  # T5's names of its sentinels, the tokens that mark removed spans
+SENTINEL = "<extra_id_{}>"  # T5's sentinels: special tokens that replace spans of a text
 
 
 @dataclass(frozen=True)
@@ -59,10 +66,10 @@ class Encoding:
     Attributes:
         ids: token ids.
         segments: 0 for tokens of the first text, 1 for those of the second.
-        words: the index of the word that each token belongs to; None at special tokens. The words
-            of a second text are numbered after those of the first.
-        offsets: where each token starts and stops in its own text, in characters.
-        tokens: the tokens as they are written in the vocabulary.
+        words: the number of the word that each token belongs to, from 0; None at special tokens.
+            The words of a second text are counted after those of the first.
+        offsets: the characters at which each token starts and stops in its own text.
+        tokens: the tokens as the vocabulary spells them, such as "##ing".
         is_cut: whether the text was longer than `max_length`.
     """
 
@@ -91,13 +98,14 @@ class Tokenizer:
         roles: dict[str, str] | None = None,
         max_length: int | None = None,
     ) -> None:
-        """A tokenizer of the course.
+        """Wrap a tokenizer of the library `tokenizers`.
 
         Args:
-            backend: the tokenizer of the library `tokenizers`.
-            roles: role -> special token, for tokens whose names are not in `ROLES`.
-            max_length: maximum number of tokens in a text, as the tokenizer's files say; None if
-                they say nothing.
+            backend: the library's tokenizer.
+            roles: role -> special token, such as "pad" -> "<empty>"; needed for names that are not
+                in `ROLES`.
+            max_length: the maximum number of tokens in a text that the tokenizer's files give;
+                None if they give none.
         """
         backend.no_padding()
         backend.no_truncation()
@@ -106,7 +114,7 @@ class Tokenizer:
         self.max_length = max_length
         self.vocab = _vocab(backend, self.roles)
         self.byte_level = isinstance(backend.decoder, decoders.ByteLevel)
-        # SentencePiece's way (T5, ALBERT): a word's first token spells the space before it as "▁".
+        # T5 and ALBERT (SentencePiece) write "▁" for the space before a word: "▁the".
         self.marks_spaces = any(len(t) > 1 and t.startswith("▁") for t in backend.get_vocab())
         self._kinds: Tensor | None = None
 
@@ -118,7 +126,7 @@ class Tokenizer:
         *,
         max_length: int | None = None,
     ) -> Encoding:
-        """Encode one text, or two for one input.
+        """Encode one text, or a pair of texts.
 
         Args:
             text: a text, or a list of words.
@@ -149,7 +157,7 @@ class Tokenizer:
         return [raw.ids for raw in self._run(texts, None, special, max_length, fast=True)]
 
     def decode(self, ids: Iterable[int] | Tensor, special: bool = False) -> str:
-        """The text of these ids, with special tokens only if `special` is true."""
+        """The text of these ids, without special tokens unless `special` is true."""
         numbers = _list(ids)
         odd = [i for i in numbers if not 0 <= i < self.vocab.size]
         if odd:
@@ -163,9 +171,9 @@ class Tokenizer:
         return [self.backend.id_to_token(i) or "" for i in _list(ids)]
 
     def words(self, ids: Tensor) -> Tensor:
-        """The index of the word that each token belongs to, from the tokens' spelling.
+        """The number of the word that each token belongs to, found out from its spelling.
 
-        For the WordPieces [CLS] the play ##ing cat [SEP] it is -1 0 1 1 2 -1.
+        For the tokens [CLS] the play ##ing cat [SEP] the result is -1 0 1 1 2 -1.
 
         Args:
             ids: Int[B T] or Int[T].
@@ -174,7 +182,8 @@ class Tokenizer:
             Int of the same shape; -1 at special tokens.
         """
         if self._kinds is None:
-            # 0: continues a word. 1: starts a word, as [UNK] does. -1: a special token.
+            # For each token of the vocabulary: 1 if it starts a word ([UNK] does), 0 if it
+            # continues one, -1 if it is a special token. This is computed once.
             kinds = [int(self._starts_word(t)) for t in self.tokens(range(self.vocab.size))]
             for i in set(self.vocab.special) - {self.vocab.unk}:
                 kinds[i] = -1
@@ -187,7 +196,7 @@ class Tokenizer:
         return (starts.cumsum(-1) - 1).masked_fill(outside, -1)
 
     def save(self, path: str | Path, *, segments: bool = False) -> Path:
-        """Write tokenizer.json; into a folder also tokenizer_config.json, for transformers.
+        """Write the file tokenizer.json; in a folder also tokenizer_config.json for transformers.
 
         Args:
             path: a file whose name ends in .json, or a folder.
@@ -234,8 +243,8 @@ class Tokenizer:
         """
         try:
             tokenizer = Tokenizer(*_open(Path(path)))
-            # We encode a rare letter: the library raises an error if the vocabulary has no unknown
-            # token.
+            # Try to encode a rare letter. If the vocabulary has no unknown token, this fails now
+            # and not later.
             tokenizer.ids(["\N{VAI SYLLABLE EE}"])
             return tokenizer
         except CourseError:
@@ -288,7 +297,7 @@ class Tokenizer:
         try:
             return list(run(rows, is_pretokenized=are_words, add_special_tokens=special))
         except TypeError:
-            # None, a number, or half a character: a terminal's bytes that are no UTF-8 become such.
+            # None, a number, or half a character, which Python makes of bytes that are not UTF-8.
             raise CourseError(
                 f"One of these texts is no text of whole characters: {f'{rows!a:.60}'}."
             ) from None
@@ -296,7 +305,11 @@ class Tokenizer:
             self.backend.no_truncation()
 
     def _input(self, text: Text) -> Text:
-        """For byte-level BPE, put a blank before each word but the first, as in a running text."""
+        """A list of words as the library needs it.
+
+        In byte-level BPE a token includes the blank before a word, so each word but the first gets
+        one: ["the", "cat"] becomes ["the", " cat"].
+        """
         if isinstance(text, str) or not self.byte_level:
             return text
         return [word if i == 0 else " " + word for i, word in enumerate(text)]
@@ -306,8 +319,8 @@ def train_wordpiece(texts: Iterable[str], size: int, lowercase: bool = True) -> 
     """Learn WordPiece from texts.
 
     Args:
-        texts: to learn from.
-        size: maximum size of the vocabulary; [PAD] [UNK] [CLS] [SEP] [MASK] are ids 0 to 4.
+        texts: the texts to learn from.
+        size: the largest size of the vocabulary; [PAD] [UNK] [CLS] [SEP] [MASK] are ids 0 to 4.
         lowercase: whether to lowercase every text before it is tokenized.
 
     Raises:
@@ -328,15 +341,16 @@ def train_wordpiece(texts: Iterable[str], size: int, lowercase: bool = True) -> 
     learner = tokenizers.Tokenizer(models.WordPiece(unk_token=unknown))
     learner.normalizer = normalizer
     learner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    # The library would number the "##x" entries in the order of a hash table, and these ids decide
-    # between merges of equal frequency. As special tokens they get the same ids in every run.
+    # The trainer joins the most frequent pair of tokens again and again; of equally frequent pairs
+    # it takes the one with the lower ids. By itself it would number the tokens "##a", "##b", ... in
+    # a random order. Given as special tokens, they have the same ids in every run.
     specials = [*WORDPIECE_SPECIALS, *inner]
     trainer = trainers.WordPieceTrainer(
         limit_alphabet=len(alphabet), **_learning(size, alphabet, specials)
     )
     learner.train_from_iterator(texts, trainer, len(texts))
     model = models.WordPiece(learner.get_vocab(), unk_token=unknown, max_input_chars_per_word=100)
-    # We build the tokenizer again from the vocabulary, in which the "##x" are ordinary tokens.
+    # Build the tokenizer again from the vocabulary. In this one "##a" is an ordinary token.
     backend = tokenizers.Tokenizer(model)
     backend.normalizer = learner.normalizer
     backend.pre_tokenizer = learner.pre_tokenizer
@@ -351,12 +365,12 @@ def train_wordpiece(texts: Iterable[str], size: int, lowercase: bool = True) -> 
 
 
 def train_bpe(texts: Iterable[str], size: int) -> Tokenizer:
-    """Learn byte-level BPE from texts; any text, once encoded, comes back unchanged.
+    """Learn byte-level BPE from texts. Decoding gives every text back unchanged.
 
     Args:
-        texts: to learn from.
-        size: maximum size of the vocabulary; <|pad|> and <|endoftext|> are ids 0 and 1, and the 256
-            bytes follow.
+        texts: the texts to learn from.
+        size: the largest size of the vocabulary; <|pad|> and <|endoftext|> are ids 0 and 1, and the
+            256 bytes follow.
 
     Raises:
         CourseError: there is no text, or `size` has no room for the bytes.
@@ -373,14 +387,17 @@ def train_bpe(texts: Iterable[str], size: int) -> Tokenizer:
 
 
 def add_sentinels(tokenizer: Tokenizer, n: int = 100) -> Tokenizer:
-    """A copy of a tokenizer with `n` sentinels at the end of its vocabulary; T5 has 100."""
+    """A copy of a tokenizer with `n` sentinels, <extra_id_0> and so on, at the vocabulary's end.
+
+    T5 has 100 of them. They replace spans of a text (objectives/denoising.py).
+    """
     backend = tokenizers.Tokenizer.from_str(tokenizer.backend.to_str())
     backend.add_special_tokens([SENTINEL.format(i) for i in range(n)])
     return Tokenizer(backend, tokenizer.roles, tokenizer.max_length)
 
 
 def _inside_words(char: str) -> bool:
-    """Whether a character can stand inside a word: no punctuation, no Chinese character."""
+    """Whether a character may continue a word: not punctuation, not a Chinese character."""
     ascii_symbol = char.isascii() and not char.isalnum()
     ideograph = 0x3400 <= ord(char) <= 0x9FFF
     return not (ascii_symbol or ideograph or unicodedata.category(char).startswith("P"))
@@ -403,14 +420,14 @@ def _require_room(size: int, min_size: int, has_text: bool) -> None:
 
 
 def _vocab(backend: tokenizers.Tokenizer, roles: dict[str, str]) -> Vocab:
-    """The special tokens by their roles: as `roles` names them, else by their usual names."""
+    """The special tokens by role: those that `roles` names, else those with a usual name."""
     role_ids: dict[str, int | None] = {}
     for role, names in ROLES.items():
         candidates = (roles[role],) if role in roles else names
         ids = [backend.token_to_id(name) for name in candidates]
         role_ids[role] = next((i for i in ids if i is not None), None)
     if "sep" not in roles and role_ids["cls"] is None:
-        role_ids["sep"] = None  # T5's "</s>" is an end token and no separator
+        role_ids["sep"] = None  # T5's "</s>" ends a text; it does not separate two
     added = {i for i, token in backend.get_added_tokens_decoder().items() if token.special}
     special = tuple(sorted(added | {i for i in role_ids.values() if i is not None}))
     tokens = backend.get_vocab()
@@ -422,7 +439,7 @@ def _vocab(backend: tokenizers.Tokenizer, roles: dict[str, str]) -> Vocab:
 
 
 def _sentinels(tokens: dict[str, int]) -> tuple[int, ...]:
-    """The ids of <extra_id_0>, <extra_id_1>, ..., as far as they go."""
+    """The ids of <extra_id_0>, <extra_id_1>, ... that the vocabulary has."""
     ids: list[int] = []
     while SENTINEL.format(len(ids)) in tokens:
         ids.append(tokens[SENTINEL.format(len(ids))])
@@ -430,7 +447,7 @@ def _sentinels(tokens: dict[str, int]) -> tuple[int, ...]:
 
 
 def _encoding(raw: tokenizers.Encoding) -> Encoding:
-    """Our form of the library's result, which numbers the words of a second text from 0 again."""
+    """Convert the library's result, which counts the words of a second text from 0 again."""
     words: list[int | None] = list(raw.word_ids)
     if raw.n_sequences > 1:
         texts = list(zip(words, raw.sequence_ids, strict=True))  # (word, which text it is in)
@@ -444,7 +461,7 @@ def _encoding(raw: tokenizers.Encoding) -> Encoding:
 
 
 def _learning(size: int, alphabet: list[str], specials: Iterable[str]) -> dict[str, Any]:
-    """The trainer's options that WordPiece and BPE share."""
+    """The options that the trainers of WordPiece and BPE share."""
     return {
         "vocab_size": size,
         "min_frequency": 2,
@@ -465,7 +482,7 @@ def _list(ids: Iterable[int] | Tensor) -> list[int]:
 
 
 def _open(path: Path) -> tuple[tokenizers.Tokenizer, dict[str, str], int | None]:
-    """Read a tokenizer's files: the library's tokenizer, role -> special token, maximum length."""
+    """Read a tokenizer's files. Returns the arguments of `Tokenizer`."""
     folder = path if path.is_dir() else path.parent
     finish_save(folder)
     settings = tokenizer_settings.read(folder)
@@ -489,11 +506,11 @@ def _open(path: Path) -> tuple[tokenizers.Tokenizer, dict[str, str], int | None]
 def _opened_by_transformers(
     folder: Path, kind: str, settings: Mapping[str, Any]
 ) -> tokenizers.Tokenizer:
-    """Let transformers open a folder, because it knows the rules of each family of models.
+    """Open a folder by the library transformers, which knows the rules of each family of models.
 
     Args:
-        folder: with the tokenizer's files.
-        kind: name of the class of transformers that opens it.
+        folder: the folder with the tokenizer's files.
+        kind: the name of transformers' class for it.
         settings: the fields of tokenizer_config.json.
     """
     import transformers

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from course_lib import CourseError, data
-from course_lib.data import folders, readers, sources
+from course_lib.data import folders, sources, text_files
 from course_lib.data.inputs import kind_of
 
 # Files in published formats and what is read of them, or said of what is wrong in them.
@@ -57,7 +57,7 @@ def test_text_files_are_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         " ***\r\nlaw"
     )
     assert texts(write(tmp_path / "a.txt", book)) == ["One.\n\nTwo."]
-    monkeypatch.setattr(readers, "MAX_DOCUMENT", 50)
+    monkeypatch.setattr(text_files, "MAX_DOCUMENT", 50)
     paragraphs = [f"Paragraph {i} of a book\nthat goes on." for i in range(9)]
     pieces = texts(write(tmp_path / "a.txt", "\n\n".join(paragraphs)))
     assert len(pieces) > 3 and "\n\n".join(pieces) == "\n\n".join(paragraphs)
