@@ -14,7 +14,8 @@
 Every head has a `stack`. It takes ids [B, T] and the options of `Transformer.run`, and returns
 logits. `LM`, `MLM` and `Pretraining` also take `loss_mask`, Bool[B, T]: the positions to predict.
 They then return logits [N, V] for these N positions only. This saves time, because in a small model
-the output matrix takes most of it.
+the output matrix takes most of it. `output` is what they make of the last hidden states and the
+output matrix: the logits (`to_vocabulary`), or at once the loss (`kernels.linear_cross_entropy`).
 """
 
 from collections.abc import Callable
@@ -25,6 +26,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from course_lib.errors import CourseError
+from course_lib.model import kernels
 from course_lib.model.config import Activation, Pool
 from course_lib.model.layers import ACTIVATIONS
 from course_lib.model.norms import norm
@@ -33,6 +35,17 @@ from course_lib.model.transformer import Transformer
 Mask = Bool[Tensor, "B T"] | None  # True = a real token; as loss_mask, a position to predict
 Segments = Int[Tensor, "B T"] | None
 Scores = Float[Tensor, "B T V"] | Float[Tensor, "N V"]
+# (hidden states [*N, D], output matrix [V, D], bias [V] or None) -> logits [*N, V]
+Output = Callable[[Tensor, Tensor, Tensor | None], Tensor]
+
+
+def to_vocabulary(
+    h: Float[Tensor, "*N D"], weight: Float[Tensor, "V D"], bias: Float[Tensor, " V"] | None
+) -> Float[Tensor, "*N V"]:
+    """h W^T + b, the logits of the vocabulary."""
+    if kernels.use_padded_vocabulary(h, weight):
+        return kernels.padded_vocabulary(h, weight, bias)
+    return nn.functional.linear(h, weight, bias)
 
 
 class LM(nn.Module):
@@ -48,12 +61,19 @@ class LM(nn.Module):
         self.stack = stack
         self.head = None if tied else output_matrix(stack, stack.config.width)
 
-    def forward(self, ids: Int[Tensor, "B T"], *, loss_mask: Mask = None, **options: Any) -> Scores:
+    def forward(
+        self,
+        ids: Int[Tensor, "B T"],
+        *,
+        loss_mask: Mask = None,
+        output: Output = to_vocabulary,
+        **options: Any,
+    ) -> Scores:
         h = self.stack(ids, **options)  # B T D
         if loss_mask is not None:
             h = h[loss_mask]  # N D
         matrix = self.stack.embed.tokens if self.head is None else self.head
-        return nn.functional.linear(h, matrix.weight)
+        return output(h, matrix.weight, None)
 
 
 class MaskedHead(nn.Module):
@@ -80,13 +100,16 @@ class MaskedHead(nn.Module):
         self.output = None if tied else output_matrix(stack, width)
 
     def forward(
-        self, h: Float[Tensor, "*N D"], tokens: Float[Tensor, "V E"]
+        self,
+        h: Float[Tensor, "*N D"],
+        tokens: Float[Tensor, "V E"],
+        output: Output = to_vocabulary,
     ) -> Float[Tensor, "*N V"]:
         h = self.activation(self.dense(h))  # *N E
         # The norm runs in float32 even under autocast, as in `Embedding`.
         h = self.norm(h.to(self.bias.dtype))
         matrix = tokens if self.output is None else self.output.weight
-        return nn.functional.linear(h, matrix, self.bias)  # *N V
+        return output(h, matrix, self.bias)  # *N V
 
 
 class MLM(nn.Module):
@@ -105,11 +128,18 @@ class MLM(nn.Module):
         self.stack = stack
         self.head = MaskedHead(stack, activation, tied=tied)
 
-    def forward(self, ids: Int[Tensor, "B T"], *, loss_mask: Mask = None, **options: Any) -> Scores:
+    def forward(
+        self,
+        ids: Int[Tensor, "B T"],
+        *,
+        loss_mask: Mask = None,
+        output: Output = to_vocabulary,
+        **options: Any,
+    ) -> Scores:
         h = self.stack(ids, **options)  # B T D
         if loss_mask is not None:
             h = h[loss_mask]  # N D
-        return self.head(h, self.stack.embed.tokens.weight)
+        return self.head(h, self.stack.embed.tokens.weight, output)
 
 
 class Pooler(nn.Module):
@@ -213,13 +243,18 @@ class Pretraining(nn.Module):
         initialize(stack, self.next)
 
     def forward(
-        self, ids: Int[Tensor, "B T"], *, loss_mask: Mask = None, **options: Any
+        self,
+        ids: Int[Tensor, "B T"],
+        *,
+        loss_mask: Mask = None,
+        output: Output = to_vocabulary,
+        **options: Any,
     ) -> tuple[Tensor, Float[Tensor, "B 2"]]:
         h = self.stack(ids, **options)  # B T D
         next_sentence = self.next(self.dropout(self.pooler(h)))  # B 2
         if loss_mask is not None:
             h = h[loss_mask]  # N D
-        tokens = self.head(h, self.stack.embed.tokens.weight)
+        tokens = self.head(h, self.stack.embed.tokens.weight, output)
         return tokens, next_sentence
 
 

@@ -7,14 +7,16 @@ switches all of them off, and every result stays the same up to rounding.
 To remove a fast path, delete it here and the two lines that call it. To add one, write a `use_...`
 and a function here, two lines next to its formula, and a case in test_kernels.py.
 
-    fast path          formula                                             file of the formula
-    rms_norm           x / sqrt(mean(x^2) + eps) * weight                  norms.RMSNorm
-    attention          softmax(q k^T + bias) v                             attention.Attention
-    cross_entropy      mean of -log softmax(logits)[label]                 objectives.losses
-    lstm_steps         the loop over an LSTM's steps                       lstm.recurrence
-    linear_recomputed  x W^T                                               peft.nf4
-    cast_once          x                                                   layers.Block
-    GrowingBuffer      torch.cat((old, new), dim=2)                        cache.LayerCache
+    fast path             formula                                       file of the formula
+    rms_norm              x / sqrt(mean(x^2) + eps) * weight            norms.RMSNorm
+    attention             softmax(q k^T + bias) v                       attention.Attention
+    padded_vocabulary     h W^T + b                                     heads.to_vocabulary
+    cross_entropy         mean of -log softmax(logits)[label]           objectives.losses
+    linear_cross_entropy  mean of -log softmax(h W^T + b)[label]        objectives.losses
+    lstm_steps            the loop over an LSTM's steps                 lstm.recurrence
+    linear_recomputed     x W^T                                         peft.nf4
+    cast_once             x                                             layers.Block
+    GrowingBuffer         torch.cat((old, new), dim=2)                  cache.LayerCache
 """
 
 import os
@@ -121,7 +123,35 @@ def attention(
         bias = bias.to(q.dtype)
         lowest = torch.finfo(q.dtype).min
         mask = bias if mask is None else torch.where(mask, bias, lowest)
+        # The kernel refuses a tensor whose last dimension is not the one stored together. T5's bias
+        # comes out of an embedding, with the heads last.
+        mask = mask.contiguous()
     return F.scaled_dot_product_attention(q, k, v, mask, dropout, is_causal, scale=1.0)
+
+
+# The product that ends a language model, from hidden states to the vocabulary: h W^T + b
+
+VOCABULARY_MULTIPLE = 64  # sizes that a GPU's matrix products like; GPT-2 has 50,257 tokens
+MANY_ROWS = 512  # with fewer, as in generation, it takes longer to copy the matrix than it saves
+
+
+def use_padded_vocabulary(h: Tensor, weight: Tensor) -> bool:
+    """True on a GPU for many rows, if the size of the vocabulary is not a multiple of 64."""
+    is_odd = len(weight) % VOCABULARY_MULTIPLE != 0
+    rows = h.numel() // h.shape[-1]
+    return ENABLED and h.is_cuda and is_odd and rows >= MANY_ROWS
+
+
+def padded_vocabulary(
+    h: Float[Tensor, "*N D"], weight: Float[Tensor, "V D"], bias: Float[Tensor, " V"] | None = None
+) -> Float[Tensor, "*N V"]:
+    """h W^T + b. The matrix gets more rows, of zeros, and their logits are cut off again."""
+    h = cast_once(h)
+    weight = cast_once(weight)
+    more = -len(weight) % VOCABULARY_MULTIPLE
+    padded_bias = None if bias is None else F.pad(bias, (0, more))
+    logits = F.linear(h, F.pad(weight, (0, 0, 0, more)), padded_bias)
+    return logits[..., : len(weight)]
 
 
 # Cross-entropy: the mean of -log softmax(logits)[label] over the labels that are not IGNORE
@@ -183,6 +213,92 @@ class _MeanCrossEntropy(torch.autograd.Function):
         if grad == 1:
             return gradient, None  # no copy: it is as large as the logits
         return gradient * grad.to(gradient.dtype), None
+
+
+# Cross-entropy and the product before it: the mean of -log softmax(h W^T + b)[label]
+
+# From this number of logits on, the fast path is used. In float32 they would take 1 GiB, and their
+# gradient as much again.
+MANY_LOGITS = 2**28
+PARTS = 8  # a fixed number, so that torch.compile makes one graph for all numbers of rows
+
+
+def use_linear_cross_entropy(labels: Tensor, vocab: int) -> bool:
+    """True on a GPU if there are many logits: GPT-2's of 6 rows of 1,024 tokens, or more."""
+    return ENABLED and labels.is_cuda and labels.numel() * vocab >= MANY_LOGITS
+
+
+def linear_cross_entropy(
+    h: Float[Tensor, "*N D"],
+    weight: Float[Tensor, "V D"],
+    bias: Float[Tensor, " V"] | None = None,
+    *,
+    labels: Int[Tensor, "*N"],
+) -> Float[Tensor, ""]:
+    """The mean of -log softmax(h W^T + b)[label]; 0 if all labels are IGNORE.
+
+    A part of the rows is computed at a time. The logits of all rows are never in memory.
+    """
+    h = h.flatten(0, -2)
+    return _LinearCrossEntropy.apply(h, weight, bias, labels.flatten())  # type: ignore[no-untyped-call]
+
+
+class _LinearCrossEntropy(torch.autograd.Function):
+    """The gradients are computed together with the loss, while the logits of a part are there."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        h: Float[Tensor, "N D"],
+        weight: Float[Tensor, "V D"],
+        bias: Float[Tensor, " V"] | None,
+        labels: Int[Tensor, " N"],
+    ) -> Tensor:
+        counts = labels != IGNORE
+        weights = counts / counts.sum().clamp(min=1)  # N: each row's weight in the mean
+        targets = labels.masked_fill(~counts, 0)
+        has_gradient = any(ctx.needs_input_grad)
+
+        # As in `padded_vocabulary`. The logits of the added rows are -inf, so that no probability
+        # is left for them.
+        vocab = len(weight)
+        more = -vocab % VOCABULARY_MULTIPLE
+        low = cast_once(h).dtype
+        matrix = F.pad(weight.to(low), (0, 0, 0, more))  # V+ D
+        offset = weight.new_zeros(vocab) if bias is None else bias
+        offset = F.pad(offset.to(low), (0, more), value=-torch.inf)  # V+
+
+        loss = torch.zeros((), device=h.device)
+        d_h = []
+        d_matrix = torch.zeros(matrix.shape, device=h.device)  # float32, as it sums up parts
+        d_offset = torch.zeros(offset.shape, device=h.device)
+        split = zip(*(x.tensor_split(PARTS) for x in (h, targets, weights)), strict=True)
+        for h_part, target, row_weights in split:
+            target = target[:, None]  # n 1
+            row_weights = row_weights[:, None]
+            h_low = h_part.to(low)
+            logits = torch.addmm(offset, h_low, matrix.t())  # n V+
+            log_probs = logits.log_softmax(1, dtype=torch.float32)
+            loss = loss - (log_probs.gather(1, target) * row_weights).sum()
+            if has_gradient:
+                # softmax(logits), minus 1 at the label
+                d_logits = (log_probs.exp() * row_weights).scatter_add(1, target, -row_weights)
+                d_low = d_logits.to(low)
+                d_h.append(d_low @ matrix)
+                d_matrix = d_matrix + d_low.t() @ h_low
+                d_offset = d_offset + d_logits.sum(0)
+        if has_gradient:
+            d_bias = None if bias is None else d_offset[:vocab].to(bias.dtype)
+            d_weight = d_matrix[:vocab].to(weight.dtype)
+            ctx.save_for_backward(torch.cat(d_h).to(h.dtype), d_weight, d_bias)
+        return loss
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        d_h, d_weight, d_bias = ctx.saved_tensors
+        d_bias = None if d_bias is None else d_bias * grad
+        return d_h * grad, d_weight * grad, d_bias, None
 
 
 # An LSTM's steps: the loop of `lstm.recurrence`, with its gradient written by hand

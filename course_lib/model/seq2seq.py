@@ -17,7 +17,16 @@ from torch import Tensor, nn
 
 from course_lib.errors import CourseError
 from course_lib.model.config import StackConfig
-from course_lib.model.heads import Head, Mask, Segments, initialize, output_matrix, pool
+from course_lib.model.heads import (
+    Head,
+    Mask,
+    Output,
+    Segments,
+    initialize,
+    output_matrix,
+    pool,
+    to_vocabulary,
+)
 from course_lib.model.transformer import Transformer
 from course_lib.vocab import IGNORE
 
@@ -164,6 +173,7 @@ class Seq2SeqLM(nn.Module):
         attention_mask: Mask = None,
         decoder_attention_mask: Mask = None,
         loss_mask: Mask = None,
+        output: Output = to_vocabulary,
     ) -> Float[Tensor, "B U V"] | Float[Tensor, "N V"]:
         """Scores of the next token at each position of the target.
 
@@ -173,6 +183,7 @@ class Seq2SeqLM(nn.Module):
             attention_mask: the source's real tokens.
             decoder_attention_mask: the target's real tokens.
             loss_mask: the positions of the target to predict; by default all of them.
+            output: what is made of the last hidden states and the output matrix (heads.py).
         """
         h = self.stack(
             ids,
@@ -182,9 +193,11 @@ class Seq2SeqLM(nn.Module):
         )  # B U D
         if loss_mask is not None:
             h = h[loss_mask]  # N D
-        return self.logits(h)
+        return self.logits(h, output)
 
-    def logits(self, h: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
+    def logits(
+        self, h: Float[Tensor, "*N D"], output: Output = to_vocabulary
+    ) -> Float[Tensor, "*N V"]:
         """Hidden states of the decoder to logits of the vocabulary."""
         if self.head is None:
             matrix = self.stack.decoder.embed.tokens.weight
@@ -194,7 +207,7 @@ class Seq2SeqLM(nn.Module):
             h = h * self.stack.config.width**-0.5
         # A bfloat16 copy of a model (`bf16_copy`) still has float32 buffers.
         bias = None if self.bias is None else self.bias.to(h.dtype)
-        return nn.functional.linear(h, matrix, bias)
+        return output(h, matrix, bias)
 
     def given(self, ids: Int[Tensor, "B T"], attention_mask: Mask = None) -> "Conditioned":
         """A language model of the targets of these sources, for `generate`.

@@ -13,6 +13,7 @@ functools.partial: `partial(electra, chosen_only=True)`.
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -21,7 +22,8 @@ from torch import Tensor, nn
 
 from course_lib.errors import CourseError
 from course_lib.model import kernels, masks
-from course_lib.model.seq2seq import shift_right
+from course_lib.model.heads import LM, MLM
+from course_lib.model.seq2seq import Seq2SeqLM, shift_right
 from course_lib.vocab import IGNORE
 
 Batch = Mapping[str, Tensor]
@@ -43,10 +45,8 @@ def clm(model: nn.Module, batch: Batch) -> Tensor:
     at = chosen({**batch, "labels": labels})
     everywhere = bool(at.all()) if isinstance(at, Tensor) else len(at[0]) == labels.numel()
     if everywhere:  # every position has a target: choosing them would only copy the tensors
-        logits = model(ids, attention_mask=attention_mask)  # B T V
-        return cross_entropy(logits.flatten(0, 1), labels.flatten())
-    logits = model(ids, attention_mask=attention_mask, loss_mask=at)  # N V
-    return cross_entropy(logits, labels[at])
+        return predicted_tokens(model, labels, ids, attention_mask=attention_mask)
+    return predicted_tokens(model, labels[at], ids, attention_mask=attention_mask, loss_mask=at)
 
 
 def mlm(model: nn.Module, batch: Batch) -> Tensor:
@@ -56,8 +56,8 @@ def mlm(model: nn.Module, batch: Batch) -> Tensor:
     `segments`, `loss_mask`.
     """
     at = chosen(batch)
-    logits = model(batch["ids"], loss_mask=at, **inputs(batch))  # N V
-    return cross_entropy(logits, batch["labels"][at])
+    labels = batch["labels"][at]  # N
+    return predicted_tokens(model, labels, batch["ids"], loss_mask=at, **inputs(batch))
 
 
 def mlm_nsp(model: nn.Module, batch: Batch, *, weight: float = 1.0) -> Tensor:
@@ -157,10 +157,15 @@ def seq2seq(model: nn.Module, batch: Batch, *, smoothing: float = 0.0) -> Tensor
     labels = batch["labels"]
     at = chosen(batch)
     decoder_ids = shift_right(labels, model.stack.start)  # type: ignore[arg-type, union-attr]
-    logits = model(
-        batch["ids"], decoder_ids, attention_mask=batch.get("attention_mask"), loss_mask=at
+    return predicted_tokens(
+        model,
+        labels[at],
+        batch["ids"],
+        decoder_ids,
+        smoothing=smoothing,
+        attention_mask=batch.get("attention_mask"),
+        loss_mask=at,
     )
-    return cross_entropy(logits, labels[at], smoothing)
 
 
 def prefix_lm(model: nn.Module, batch: Batch) -> Tensor:
@@ -171,8 +176,14 @@ def prefix_lm(model: nn.Module, batch: Batch) -> Tensor:
     """
     at = chosen(batch)
     mask = masks.prefix(batch["prefix"], batch["ids"].shape[1])
-    logits = model(batch["ids"], mask=mask, attention_mask=needed_mask(batch), loss_mask=at)
-    return cross_entropy(logits, batch["labels"][at])
+    return predicted_tokens(
+        model,
+        batch["labels"][at],
+        batch["ids"],
+        mask=mask,
+        attention_mask=needed_mask(batch),
+        loss_mask=at,
+    )
 
 
 def next_tokens(ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
@@ -186,6 +197,28 @@ def next_tokens(ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         real = attention_mask.bool()
         labels[:, :-1].masked_fill_(~(real[:, 1:] & real[:, :-1]), IGNORE)
     return labels
+
+
+def predicted_tokens(
+    model: nn.Module, labels: Tensor, *ids: Tensor, smoothing: float = 0.0, **options: Any
+) -> Tensor:
+    """The cross-entropy of a model's token predictions.
+
+    Args:
+        model: gives the logits, one vector for each label.
+        labels: the right tokens, Int[N] or Int[B T], -100 = no target.
+        ids: what the model reads.
+        smoothing: as for `cross_entropy`.
+        options: of the model, such as `loss_mask`.
+    """
+    if smoothing == 0 and isinstance(model, LM | MLM | Seq2SeqLM):
+        vocab: int = model.stack.config.embed.vocab
+        if kernels.use_linear_cross_entropy(labels, vocab):
+            output = partial(kernels.linear_cross_entropy, labels=labels)
+            loss: Tensor = model(*ids, output=output, **options)
+            return loss
+    logits = model(*ids, **options)  # N V or B T V
+    return cross_entropy(logits.flatten(0, -2), labels.flatten(), smoothing)
 
 
 def cross_entropy(logits: Tensor, labels: Tensor, smoothing: float = 0.0) -> Tensor:
@@ -205,7 +238,7 @@ def cross_entropy(logits: Tensor, labels: Tensor, smoothing: float = 0.0) -> Ten
     return total / (labels != IGNORE).sum().clamp(min=1)
 
 
-def inputs(batch: Batch) -> dict[str, Tensor]:
+def inputs(batch: Batch) -> dict[str, Any]:
     """What an encoder reads beside the ids, as far as the batch has it."""
     return {name: batch[name] for name in ("attention_mask", "segments") if name in batch}
 

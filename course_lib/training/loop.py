@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -206,7 +206,8 @@ class Objective(nn.Module):
     """A model and its loss as one module: batch -> loss.
 
     PyTorch's wrappers for several processes take a module and watch its `forward`. A loss may call
-    the model in its own way, so the loss has to be inside.
+    the model in its own way, so the loss has to be inside. It is inside for torch.compile, too: a
+    loss outside the graph would write the logits to memory in float32, several times.
     """
 
     def __init__(self, model: nn.Module, loss: Loss) -> None:
@@ -244,12 +245,12 @@ class _Run:
         self.optimizer = optimizer or config.new_optimizer(model)
         self.schedule = schedule or config.new_schedule()
 
-        # 3. Compile the model, and spread it over the processes. With shards this gives the
-        #    optimizer new weights, so the list of weights is made afterwards.
-        compiled = torch.compile(model) if compiles(config, self.device) else model
-        self.objective = distributed.spread(
-            Objective(cast(nn.Module, compiled), loss), self.optimizer, self.processes
-        )
+        # 3. Compile the model with its loss, and spread it over the processes. With shards this
+        #    gives the optimizer new weights, so the list of weights is made afterwards.
+        objective = Objective(model, loss)
+        if compiles(config, self.device):
+            objective.compile()  # the caller's model itself stays as it is
+        self.objective = distributed.spread(objective, self.optimizer, self.processes)
         groups = self.optimizer.param_groups
         self.weights: list[Tensor] = [weight for group in groups for weight in group["params"]]
         self.peaks: list[float] = [group["lr"] for group in groups]  # before the schedule

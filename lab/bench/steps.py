@@ -143,18 +143,18 @@ def counting_changes(family: str) -> float:
 
 
 def graph_breaks(family: str, device: str = "cpu", backend: str = "aot_eager") -> int:
-    """How often torch.compile has to leave its graph, forward and backward, whole models with their
-    heads.
+    """How often torch.compile has to leave its graph, forward and backward. The graph holds the
+    model, its head and the loss, as in a training.
     """
     from torch._dynamo.utils import counters
 
     torch._dynamo.reset()
     counters.clear()
-    model = small(family).to(device)
-    compiled: Any = torch.compile(model, backend=backend)
+    objective = loop.Objective(small(family).to(device), loss_of(family))
+    objective.compile(backend=backend)
     for batch in batches(family)[:2]:
         moved = {name: x.to(device) for name, x in losses.counted(batch).items()}
-        loss_of(family)(compiled, moved).backward()  # type: ignore[no-untyped-call]
+        objective(moved).backward()
     return sum(counters["graph_break"].values()) + (counters["stats"]["unique_graphs"] != 1)
 
 

@@ -9,10 +9,12 @@ import torch
 from course_lib.files import COURSE
 from course_lib.model import kernels
 from course_lib.model.cache import LayerCache
+from course_lib.model.heads import to_vocabulary
 from course_lib.model.lstm import ProjectedLSTM
 from course_lib.model.norms import RMSNorm
 from course_lib.objectives.losses import cross_entropy
 from course_lib.peft.nf4 import QuantisedLinear
+from lab.bench import steps
 
 SEED = 0
 
@@ -40,7 +42,14 @@ def assert_equal(found, tolerance=1e-5):
 def used(monkeypatch):
     """The names of the kernels that were called."""
     names = []
-    for name in ("rms_norm", "attention", "cross_entropy", "lstm_steps", "linear_recomputed"):
+    for name in (
+        "rms_norm",
+        "attention",
+        "cross_entropy",
+        "linear_cross_entropy",
+        "lstm_steps",
+        "linear_recomputed",
+    ):
         real = getattr(kernels, name)
         monkeypatch.setattr(
             kernels, name, lambda *a, name=name, real=real, **k: names.append(name) or real(*a, **k)
@@ -65,6 +74,90 @@ def test_cross_entropy(monkeypatch, used, rows):
     labels[::3] = -100
     assert_equal(both(monkeypatch, lambda: cross_entropy(logits, labels), logits))
     assert used == ["cross_entropy"]
+
+
+@pytest.mark.parametrize("rows", [1, 7, 300])
+@pytest.mark.parametrize("has_bias", [False, True])
+def test_linear_cross_entropy(rows, has_bias):
+    torch.manual_seed(SEED)
+    h = torch.randn(rows, 16, requires_grad=True)
+    weight = torch.randn(101, 16, requires_grad=True)  # 101: not a multiple of 64
+    bias = torch.randn(101, requires_grad=True) if has_bias else None
+    labels = torch.randint(101, (rows,))
+    labels[::3] = -100
+    found = []
+    for is_quick in (True, False):
+        if is_quick:
+            loss = kernels.linear_cross_entropy(h, weight, bias, labels=labels)
+        else:
+            loss = cross_entropy(torch.nn.functional.linear(h, weight, bias), labels)
+        leaves = [h, weight] if bias is None else [h, weight, bias]
+        found.append((loss.detach(), *torch.autograd.grad(3 * loss, leaves)))
+    assert_equal(found)
+
+
+@pytest.mark.parametrize("family", ["gpt", "bert", "roberta", "bart", "t5"])
+def test_a_models_loss_without_the_logits_of_all_positions(family, monkeypatch, used):
+    found = []
+    for is_quick in (True, False):
+        monkeypatch.setattr(
+            kernels, "use_linear_cross_entropy", lambda labels, vocab, on=is_quick: on
+        )
+        torch.manual_seed(SEED)
+        model = steps.small(family)
+        loss = steps.loss_of(family)(model, steps.batches(family)[0])
+        loss.backward()
+        gradients = [p.grad for p in model.parameters() if p.grad is not None]
+        found.append((loss.detach(), *gradients))
+        assert used.count("linear_cross_entropy") == 1
+    assert_equal(found)
+
+
+def test_the_loss_without_logits_keeps_the_precision_of_bfloat16():
+    torch.manual_seed(SEED)
+    h = torch.randn(200, 64, requires_grad=True)
+    weight = torch.randn(130, 64, requires_grad=True)
+    labels = torch.randint(130, (200,))
+    exact = torch.autograd.grad(cross_entropy(h @ weight.t(), labels), (h, weight))
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = kernels.linear_cross_entropy(h, weight, labels=labels)
+    assert loss.dtype == torch.float32
+    for quick, plain in zip(torch.autograd.grad(loss, (h, weight)), exact, strict=True):
+        assert (quick - plain).norm() / plain.norm() < 0.01
+
+
+@pytest.mark.parametrize("has_bias", [False, True])
+def test_padded_vocabulary(monkeypatch, has_bias):
+    torch.manual_seed(SEED)
+    h = torch.randn(2, 5, 16, requires_grad=True)
+    weight = torch.randn(101, 16, requires_grad=True)
+    bias = torch.randn(101) if has_bias else None
+    widths = []
+    linear = torch.nn.functional.linear
+    monkeypatch.setattr(
+        torch.nn.functional, "linear", lambda h, w, b: widths.append(len(w)) or linear(h, w, b)
+    )
+    monkeypatch.setattr(kernels, "use_padded_vocabulary", lambda h, weight: kernels.ENABLED)
+    assert_equal(both(monkeypatch, lambda: to_vocabulary(h, weight, bias), h, weight))
+    assert widths == [128, 101]
+
+
+def test_the_bias_that_attention_hands_on_is_stored_row_by_row(monkeypatch):
+    # PyTorch's memory-efficient kernel refuses another one. T5's comes out of an embedding.
+    handed = []
+    fused = torch.nn.functional.scaled_dot_product_attention
+    monkeypatch.setattr(
+        torch.nn.functional,
+        "scaled_dot_product_attention",
+        lambda q, k, v, mask, *rest, **options: (
+            handed.append(mask) or fused(q, k, v, mask, *rest, **options)
+        ),
+    )
+    for padded in (False, True):
+        steps.loss_of("t5")(steps.small("t5"), steps.batches("t5", padded)[0])
+    biases = [mask for mask in handed if mask is not None and mask.is_floating_point()]
+    assert biases
+    assert all(bias.stride(-1) == 1 for bias in biases)
 
 
 @pytest.mark.parametrize("clip", [None, 0.3])
