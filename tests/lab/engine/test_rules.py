@@ -30,7 +30,7 @@ def put(figures: dict[str, Figure], quantity: Any, to: Any) -> None:
         figures[quantity] = figure(seeds, exact=len(seeds) == 1)
         return
     (how, parts), *_ = quantity.items() if isinstance(quantity, dict) else [("minus", quantity)]
-    if how == "highest":
+    if how in ("highest", "mean"):
         for part in parts:
             put(figures, part, to)
         return
