@@ -68,6 +68,11 @@ def _show_warning(show: Callable[..., None], message: Warning, *place: Any) -> N
 def main() -> None:
     """The command line. A `CourseError` becomes one line on stderr and exit code 1."""
     warnings.showwarning = partial(_show_warning, warnings.showwarning)
+    if sys.stderr is None:  # closed, as by `2>&-`: nobody reads it
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123
+    if sys.stdout is None:
+        # The next file that is opened would take its number, and C libraries would print into it.
+        _stop("The output is closed (>&-); send it to a file, or to /dev/null.")
     for stream in (sys.stdout, sys.stderr):
         # A name that the terminal's encoding lacks is shown as \xeb; it must not end the command.
         if isinstance(stream, io.TextIOWrapper):

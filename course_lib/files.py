@@ -18,10 +18,17 @@ try:
     import fcntl
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
+try:
+    import msvcrt
+except ImportError:  # everywhere but on Windows
+    msvcrt = None  # type: ignore[assignment]
 
-HAS_LOCKS: bool = fcntl is not None
+HAS_FLOCK: bool = fcntl is not None  # else the locks of Windows
 SAVED = ".saved"  # a subfolder with files that `atomic_folder` has saved but not yet moved
 DAY = 86400  # seconds
+# Windows locks single bytes, and nobody else can read a locked one. This byte lies far behind the
+# process number that a lock file holds.
+LOCKED_BYTE = 2**30
 # the checkout: data/, notebooks/, build/ stand beside the packages
 COURSE = Path(__file__).resolve().parents[1]
 # checkpoints and texts: inside an installed package (setup.py puts them there), or the checkout's
@@ -167,7 +174,7 @@ def _lock_folder(folder: Path) -> int | None:
     Raises:
         BlockingIOError: another process holds it.
     """
-    if not HAS_LOCKS:
+    if not HAS_FLOCK:  # Windows opens no folders
         return None
     lock = os.open(folder, os.O_RDONLY)
     try:
@@ -182,7 +189,8 @@ def _lock_folder(folder: Path) -> int | None:
 
 def _remove_leftover(leftover: Path) -> None:
     """Remove what a killed process left; without locks, only what is older than a day."""
-    is_old = time.time() - leftover.stat().st_mtime > DAY
+    # A date in the future comes from a clock that was set back since: such a folder is old, too.
+    is_old = abs(time.time() - leftover.stat().st_mtime) > DAY
     lock = _lock_folder(leftover)
     if lock is not None or is_old:
         if leftover.is_dir():
@@ -216,7 +224,7 @@ def _said_by_course(path: Path) -> Iterator[None]:
 
 @contextmanager
 def locked(folder: str | Path, *, wait: bool = False) -> Iterator[None]:
-    """Keep other processes out of a folder; on Windows this does nothing.
+    """Keep other processes out of a folder.
 
     The system opens the lock when this process ends, even if it is killed.
 
@@ -240,6 +248,10 @@ def locked(folder: str | Path, *, wait: bool = False) -> Iterator[None]:
             with suppress(OSError):  # a folder with anything in it stays
                 path.unlink()
                 path.parent.rmdir()
+    if not HAS_FLOCK:
+        with suppress(OSError):  # Windows removes a file only when nobody has it open
+            path.unlink()
+            path.parent.rmdir()
 
 
 def _open_lock(path: Path, wait: bool) -> IO[str]:
@@ -251,8 +263,7 @@ def _open_lock(path: Path, wait: bool) -> IO[str]:
         except FileNotFoundError:  # another process has just left, and its folder was empty
             continue
         try:
-            if fcntl is not None:
-                fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            _lock_file(file, wait)
             # Another process may have removed the file when it left, and a third made a new one.
             if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()):
                 return file
@@ -268,6 +279,37 @@ def _open_lock(path: Path, wait: bool) -> IO[str]:
         except FileNotFoundError:
             pass
         file.close()
+
+
+def _lock_file(file: IO[str], wait: bool) -> None:
+    """Lock an open file for this process alone.
+
+    Raises:
+        BlockingIOError: another process holds the lock, and we do not wait.
+    """
+    if HAS_FLOCK:
+        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        return
+    # `locking` locks a byte at the place where the file stands. It can wait itself, but only for
+    # ten seconds.
+    os.lseek(file.fileno(), LOCKED_BYTE, os.SEEK_SET)
+    while True:
+        try:
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+            return
+        except OSError:
+            if not wait:
+                raise BlockingIOError from None
+            time.sleep(0.1)
+
+
+def expand_home(path: str | Path) -> Path:
+    """A path whose "~" is the user's home folder.
+
+    It stays as it is where there is no such folder: for a user without one, as in a container, and
+    in the name of another user who does not exist. `Path.expanduser` raises an error there.
+    """
+    return Path(os.path.expanduser(path))  # noqa: PTH111
 
 
 def write_json(path: str | Path, value: Any) -> None:

@@ -11,13 +11,14 @@ no scripts, no pickles.
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from course_lib import public_models
 from course_lib.errors import CourseError
+from course_lib.files import expand_home
 
 PREFIX = "hub:"
 # All files that models and tokenizers are read from; no pickles.
@@ -31,6 +32,12 @@ REPOSITORY = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 ABSENT = (
     "cannot be had: the hub does not answer (or HF_HUB_OFFLINE is set), and the cache holds no"
     " copy."
+)
+# What an encrypted connection says where the clock is years behind or ahead
+CLOCK_SIGNS = ("certificate is not yet valid", "certificate has expired")
+WRONG_CLOCK = (
+    "cannot be had: by this machine's clock the hub's certificate is not valid. Set the date and"
+    " time right."
 )
 # The end of our message -> signs of this error: names of exception classes, or words of messages.
 # Names, not classes, because the libraries use two versions of one HTTP client.
@@ -72,7 +79,7 @@ class Name:
     @property
     def folder(self) -> Path | None:
         """The local folder of this path, or None if there is no such folder."""
-        path = Path(self.place).expanduser()
+        path = expand_home(self.place)
         # an empty path would be the current folder
         return path if self.place and path.is_dir() else None
 
@@ -124,7 +131,7 @@ def pretrained(source: str | Path) -> Path:
     """
     from huggingface_hub import snapshot_download
 
-    folder = Path(source).expanduser()
+    folder = expand_home(source)
     if str(source) and folder.is_dir():  # an empty path would be the current folder
         return folder
     if source in public_models.MODELS:
@@ -139,8 +146,9 @@ def pretrained(source: str | Path) -> Path:
         return name.folder
     if name.config:
         raise CourseError(f"{source}: a model has no configurations; leave out :{name.config}.")
-    try:
-        with reached():
+    check_cache()
+    with reached():
+        try:
             folder = Path(
                 snapshot_download(
                     name.place,
@@ -149,13 +157,27 @@ def pretrained(source: str | Path) -> Path:
                     ignore_patterns=NOT_MODULES,
                 )
             )
-    except Exception as error:  # the library has a dozen kinds, and httpx's beside
-        raise explain(error, name, "model") from error
+        except Exception as error:  # the library has a dozen kinds, and httpx's beside
+            raise explain(error, name, "model") from error
     if not (folder / "config.json").is_file():
         raise CourseError(
             f"The model {name.place!r} has no config.json, so it is none that the course can read."
         )
     return folder
+
+
+def check_cache() -> None:
+    """Refuse to let the hub's libraries work for a user without a home folder.
+
+    They would keep what they download or convert in a new folder "~" of the current one.
+    """
+    from huggingface_hub import constants
+
+    if constants.HF_HOME.startswith("~"):
+        raise CourseError(
+            "This user has no home folder for the hub's cache; set HF_HOME to a folder that can be"
+            " written."
+        )
 
 
 def commit(name: Name) -> str | None:
@@ -224,14 +246,18 @@ def reached() -> Iterator[None]:
     import datasets
     from huggingface_hub import constants, get_session
 
-    answers = False
+    refusal: Exception | None = None
     before = (constants.HF_HUB_OFFLINE, datasets.config.HF_HUB_OFFLINE)
-    with suppress(Exception):  # whatever stands between: no network, a proxy, HF_HUB_OFFLINE
-        get_session().head(constants.ENDPOINT, timeout=PATIENCE)
-        answers = True
     try:
-        if not answers:
-            constants.HF_HUB_OFFLINE = datasets.config.HF_HUB_OFFLINE = True
+        get_session().head(constants.ENDPOINT, timeout=PATIENCE)
+    except Exception as error:  # noqa: BLE001  no network, a proxy, HF_HUB_OFFLINE
+        refusal = error
+        constants.HF_HUB_OFFLINE = datasets.config.HF_HUB_OFFLINE = True
+    try:
         yield
+    except CourseError as error:
+        if not any(sign in str(refusal) for sign in CLOCK_SIGNS):
+            raise
+        raise CourseError(str(error).replace(ABSENT, WRONG_CLOCK)) from refusal
     finally:
         constants.HF_HUB_OFFLINE, datasets.config.HF_HUB_OFFLINE = before

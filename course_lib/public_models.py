@@ -73,14 +73,28 @@ MODELS = {
 
 
 def cache() -> Path:
-    """The folder of fetched models, outside the checkout: COURSE_CACHE, or ~/.cache/course_lib."""
-    chosen = os.environ.get("COURSE_CACHE")
-    return Path(chosen).expanduser() if chosen else Path.home() / ".cache" / "course_lib"
+    """The folder of fetched models, outside the checkout: COURSE_CACHE, or ~/.cache/course_lib.
+
+    Raises:
+        CourseError: if this user has no home folder, as in a container whose user has no name.
+    """
+    chosen = os.environ.get("COURSE_CACHE") or "~/.cache/course_lib"
+    folder = Path(os.path.expanduser(chosen))  # noqa: PTH111  `Path.expanduser` has its own error
+    if str(folder).startswith("~"):
+        raise CourseError(
+            "This user has no home folder for downloaded models; set COURSE_CACHE to a folder that"
+            " can be written."
+        )
+    return folder
 
 
 def is_here(name: str) -> bool:
     """Whether all files of a model are in the cache. Their content is not checked."""
-    return all((cache() / name / file).is_file() for file in model(name).sha256)
+    files = model(name).sha256
+    try:
+        return all((cache() / name / file).is_file() for file in files)
+    except CourseError:  # there is no cache
+        return False
 
 
 def folder(name: str) -> Path:

@@ -8,6 +8,7 @@ in .venv/setup.log. COURSE_VENV=FOLDER names another place than .venv."""
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -15,6 +16,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,7 +26,12 @@ try:
     import fcntl
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
+try:
+    import msvcrt
+except ImportError:  # everywhere but on Windows
+    msvcrt = None  # type: ignore[assignment]
 
+HAS_FLOCK: bool = fcntl is not None  # else the locks of Windows
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = ROOT / "requirements.lock"
 LEAST_PYTHON = (3, 11)
@@ -54,6 +61,13 @@ CAUSES = (
         (
             "the package index cannot be reached: check the network (or pip's proxy and index"
             " settings), then run the command again"
+        ),
+    ),
+    (
+        r"certificate is not yet valid|certificate has expired",
+        (
+            "by this machine's clock the package index's certificate is not valid: set the date and"
+            " time right"
         ),
     ),
     (
@@ -242,21 +256,31 @@ def _fetch_models() -> None:
 @contextmanager
 def _alone() -> Iterator[None]:
     """One set-up of this folder at a time: a second one waits for the first."""
-    folder = None
-    if fcntl is not None:
-        folder = os.open(ROOT, os.O_RDONLY)
-        try:
-            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            print("Another set-up is running in this folder; waiting for its end ...", flush=True)
-            fcntl.flock(folder, fcntl.LOCK_EX)
-        except OSError:  # a file system without locks
-            pass
+    if HAS_FLOCK:
+        locked = os.open(ROOT, os.O_RDONLY)
+    else:  # Windows opens no folders
+        (ROOT / "build").mkdir(exist_ok=True)
+        locked = os.open(ROOT / "build" / "setup.lock", os.O_RDWR | os.O_CREAT)
     try:
+        if not _is_locked(locked):
+            print("Another set-up is running in this folder; waiting for its end ...", flush=True)
+            while not _is_locked(locked):
+                time.sleep(0.2)
         yield
     finally:
-        if folder is not None:
-            os.close(folder)
+        os.close(locked)  # opens the lock
+
+
+def _is_locked(file: int) -> bool:
+    """Whether this process has the lock now; also true on a file system without locks."""
+    try:
+        if HAS_FLOCK:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        else:
+            msvcrt.locking(file, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+    except OSError as error:
+        return error.errno not in (errno.EAGAIN, errno.EACCES, errno.EDEADLK)
+    return True
 
 
 def main() -> int:

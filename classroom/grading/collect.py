@@ -31,6 +31,16 @@ UNSHOWN = re.compile(r"\x1b\[[0-9;]*m|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\
 FOREIGN = re.compile("[\udc80-\udcff]+")  # in a file's name: bytes that are not UTF-8
 
 
+# What an error in reading a file means; the first kind that fits
+MEANINGS: tuple[tuple[type[Exception], str], ...] = (
+    (UnicodeDecodeError, "it holds no text: it is another kind of file, or damaged"),
+    (json.JSONDecodeError, "it is cut short, damaged, or no notebook (its JSON cannot be read)"),
+    (RecursionError, "its JSON is nested too deep"),
+    (zipfile.BadZipFile, "it is no zip file, or a damaged one"),
+    (PermissionError, "it may not be opened: look at the file's permissions"),
+)
+
+
 class SubmittedCell(NamedTuple):
     """One cell as handed in. Cells are run again; what was saved below them counts for nothing.
 
@@ -76,6 +86,16 @@ def clean(value: Any) -> Any:
     if isinstance(value, int | float) and abs(value) < 2**53:  # NaN is not smaller
         return value
     return f"({type(value).__name__})"
+
+
+def listed(names: Sequence[str], most: int = 5) -> str:
+    """Names in a sentence.
+
+    >>> listed(["a.py", "b.py", "c.py"], most=2)
+    'a.py, b.py and 1 more'
+    """
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def collect(folder: Path) -> dict[Path, tuple[str, str]]:
@@ -177,11 +197,13 @@ class _Parsed(NamedTuple):
 
 def _read(submission: Submission, files: list[_File], assignment: Assignment) -> None:
     """Fill a submission from the best of its notebooks."""
+    if len(files) > MOST_FILES:
+        files = files[:MOST_FILES]
+        submission.notes.append(f"only the first {MOST_FILES} files were looked at")
     notebooks = _notebooks(submission, files)
     if not notebooks:
-        names = ", ".join(file.name for file in files[:5])
         submission.status = "no notebook"
-        submission.notes.append(f"found: {names or 'nothing'}")
+        submission.notes.append(f"found: {listed([file.name for file in files]) or 'nothing'}")
         return
     tried = [(file, _parse(file, assignment)) for file in notebooks]
     can_be_graded = [row for row in tried if not row[1].status]
@@ -220,7 +242,7 @@ def _give_files(
         ("files that its cells cannot read", left_out),
     ):
         if names:
-            submission.notes.append(f"{what}: {', '.join(names[:5])}")
+            submission.notes.append(f"{what}: {listed(names)}")
 
 
 def _notebooks(submission: Submission, files: list[_File]) -> list[_File]:
@@ -247,7 +269,8 @@ def _files(entry: Path) -> Iterator[_File]:
     if entry.is_symlink():
         raise OSError("it is a link, which is not followed")
     room = MOST
-    for path, opened in islice(_openers(entry), MOST_FILES):
+    # One more than is looked at, so that `_read` can say that there are more.
+    for path, opened in islice(_openers(entry), MOST_FILES + 1):
         name = path.name
         most = max(0, min(LARGEST, room))
         try:
@@ -294,11 +317,14 @@ def _notebooks_first(info: zipfile.ZipInfo) -> bool:
 
 
 def paths(entry: Path) -> list[Path]:
-    """The files of one entry, notebooks first, as many as are looked at; no link is followed."""
+    """The files of one entry, notebooks first; no link is followed.
+
+    There is at most one more than is looked at.
+    """
     if entry.is_file():
         return [entry]
     inside = sorted(islice(_inside(entry), 20 * MOST_FILES))
-    return sorted(inside, key=lambda path: path.suffix.lower() != ".ipynb")[:MOST_FILES]
+    return sorted(inside, key=lambda path: path.suffix.lower() != ".ipynb")[: MOST_FILES + 1]
 
 
 def _inside(folder: Path) -> Iterator[Path]:
@@ -322,6 +348,8 @@ def _parse(file: _File, assignment: Assignment) -> _Parsed:
         sheets = [notebook] if "cells" in notebook else notebook["worksheets"]  # before format 4
         cells = [_cell(cell) for sheet in sheets for cell in sheet["cells"]]
         metadata = notebook.get("metadata")
+    except (KeyError, TypeError, AttributeError):
+        return _Parsed([], "not a notebook", ["it is JSON, but not laid out as a notebook"])
     except Exception as error:  # noqa: BLE001  anything at all may be in there
         return _Parsed([], "not a notebook", [_reason(error)])
     status, notes = _belongs(metadata, cells, assignment)
@@ -409,4 +437,8 @@ def _shown(name: str) -> str:
 
 
 def _reason(error: Exception) -> str:
+    """Why a file could not be read, in the teacher's words where the error is a usual one."""
+    for kind, meaning in MEANINGS:
+        if isinstance(error, kind):
+            return meaning
     return f"{type(error).__name__}: {' '.join(clean(str(error)[:200]).split())}"

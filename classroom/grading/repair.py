@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from classroom.grading import pictures
 from classroom.grading.assignment import ANSWER, Assignment
-from classroom.grading.collect import LONGEST, SubmittedCell
+from classroom.grading.collect import LONGEST, SubmittedCell, listed
 
 MOST_PICTURES, ROOM = 5, 1_500_000  # of an answer that are shown, and their characters in base64
 LONGEST_CODE = 20_000  # characters of a cell that may be code
@@ -104,8 +104,10 @@ class _Mended:
             notes.append(
                 f"no code cell, so it was not run: {', '.join(dict.fromkeys(self.no_code))}"
             )
-        for place in self.long[:9]:
-            notes.append(f"{place} is longer than {LONGEST:,} characters and was not run")
+        if self.long:
+            notes.append(
+                f"longer than {LONGEST:,} characters and was not run: {listed(self.long, 9)}"
+            )
         return notes
 
 
@@ -147,9 +149,9 @@ def written(
 ) -> tuple[dict[str, Answer], list[str]]:
     """The answers that a person marks; notes.
 
-    An answer is what the student has put into its cell and directly above and below it: text,
-    pictures, and code. Where there is nothing, all text that the student has added anywhere stands
-    for it.
+    An answer is what the student has put into its cell and directly above and below it: text and
+    pictures, and code that more text follows. Where there is nothing, all text that the student has
+    added anywhere stands for it.
     """
     given = {"", ANSWER, *(cell.source.strip() for cell in assignment.release.cells)}
     course = {*assignment.locked, *assignment.asked, *assignment.tests}
@@ -157,7 +159,7 @@ def written(
     notes: list[str] = []
     for name, part in assignment.written.items():
         around = _around(cells, name, given, course)
-        here = [cell for cell in around if _is_own(cell, given)]
+        here = _without_code_below([cell for cell in around if _is_own(cell, given)], name)
         answer = _answer(here)
         if any(cell.kind == "code" for cell in here):
             notes.append(f"the answer to {part.question} stands in a code cell, or beside one")
@@ -207,12 +209,24 @@ def _around(
     return [cell for cell, is_part in zip(cells, belongs, strict=True) if is_part]
 
 
+def _without_code_below(answer: list[SubmittedCell], name: str) -> list[SubmittedCell]:
+    """An answer's cells without the code at their end, which may belong to anything.
+
+    "It falls.", `plot(x)`, "As the picture shows." stay all three; a last `y = 2` goes. The cell of
+    this name is the answer's own, and stays.
+    """
+    end = len(answer)
+    while end > 0 and answer[end - 1].id != name and _is_python(answer[end - 1]):
+        end -= 1
+    return answer[:end]
+
+
 def _is_own(cell: SubmittedCell, given: set[str]) -> bool:
     return cell.source.strip() not in given or bool(cell.pictures)
 
 
 def _is_python(cell: SubmittedCell) -> bool:
-    """Whether a code cell holds code, and not prose, comments or strings only."""
+    """Whether a code cell holds code, and not prose, comments or (printed) strings only."""
     if cell.kind != "code" or len(cell.source) > LONGEST_CODE:
         return False
     lines = [line for line in cell.source.splitlines() if not line.startswith(("%", "!"))]
@@ -220,8 +234,14 @@ def _is_python(cell: SubmittedCell) -> bool:
         tree = ast.parse("\n".join(lines))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
-    values = [node.value if isinstance(node, ast.Expr) else None for node in tree.body]
-    return not all(isinstance(v, ast.Constant) and isinstance(v.value, str) for v in values)
+    return not all(isinstance(node, ast.Expr) and _is_text(node.value) for node in tree.body)
+
+
+def _is_text(value: ast.expr) -> bool:
+    """Whether an expression is a string, or prints some: `"It falls."`, `print("It falls.")`."""
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Name):
+        return value.func.id == "print" and all(map(_is_text, value.args))
+    return isinstance(value, ast.Constant) and isinstance(value.value, str)
 
 
 def _answer(cells: list[SubmittedCell]) -> Answer:

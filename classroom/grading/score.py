@@ -29,6 +29,7 @@ from classroom.grading.task import VISIBLE_SEED
 
 # characters of one submission that are kept: of its cells, and of their outputs
 SHOWN = {"cells": 400_000, "outputs": 400_000}
+MOST_NOTES = 30  # of one submission
 LEAST = 2000  # of a cell for which there is no room
 # how sentences begin in which nothing is of the student's
 OURS = ("It returns None: the `return`", "Two calls with the same input", "It changes ")
@@ -154,7 +155,7 @@ def grade(submission: Submission, run: GradingRun) -> GradingRecord:
         record["tests"] = {}
         record["notes"].append(f"{what}: {error}")
     record["seconds"] = round(time.monotonic() - began, 1)
-    record["notes"] = [note[:500] for note in record["notes"][:30]]
+    record["notes"] = _readable_notes(record["notes"])
     cleaned: GradingRecord = clean(record)
     return cleaned
 
@@ -208,6 +209,14 @@ def _error_of(output: Any) -> str:
     name = output.get("ename")
     known = isinstance(name, str) and name in EXCEPTIONS | OF_THE_BOX
     return str(name) if known else "an error"
+
+
+def _readable_notes(notes: list[str]) -> list[str]:
+    """As many notes as a person reads, none of them a page long."""
+    kept = [note[:500] for note in notes[:MOST_NOTES]]
+    if len(notes) > MOST_NOTES:
+        kept.append(f"and {len(notes) - MOST_NOTES} more notes")
+    return kept
 
 
 def _readable(data: bytes) -> str:

@@ -20,6 +20,7 @@ from course_lib.data.columns import ColumnMap, Located
 from course_lib.data.lines import unpacked
 from course_lib.data.text_files import LANGUAGE, languages
 from course_lib.errors import CourseError
+from course_lib.files import expand_home
 
 # What the files are read for: "corpus" needs texts, "task" needs labels, too.
 Purpose = Literal["task", "corpus"]
@@ -123,7 +124,7 @@ def find(path: Path, split: str, purpose: Purpose) -> SplitFiles:
     Raises:
         CourseError: there is no file for the split, or several files fit.
     """
-    path = path.expanduser()
+    path = expand_home(path)
     if not path.is_dir():
         return _single(path, split, purpose)
     if any((path / name).is_file() for name in SAVED):

@@ -18,7 +18,7 @@ from course_lib import hub
 from course_lib.data import folders, text_files
 from course_lib.data.columns import Row
 from course_lib.errors import CourseError
-from course_lib.files import DATA
+from course_lib.files import DATA, expand_home
 
 if TYPE_CHECKING:
     from datasets import Dataset, IterableDataset
@@ -191,7 +191,7 @@ def _load_files(files: list[Path], split: str, streaming: bool) -> AnyDataset:
 
 def _load_folder(name: hub.Name, split: str, streaming: bool) -> AnyDataset:
     """A folder that is laid out as on the hub, or that `save_to_disk` of `datasets` wrote."""
-    folder = Path(name.place).expanduser()
+    folder = expand_home(name.place)
     if any((folder / file).is_file() for file in folders.SAVED):
         return _load_saved(folder, split, streaming)
     cache_dir = None if streaming else _cache_dir(_visible_files(folder))
@@ -269,6 +269,7 @@ def _builder(name: hub.Name, path: str, **options: Any) -> Any:
     """
     import datasets
 
+    hub.check_cache()
     datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = False  # report no downloads to the hub
     try:
         builder = datasets.load_dataset_builder(

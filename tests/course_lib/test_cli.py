@@ -411,3 +411,12 @@ def test_a_name_that_the_terminal_cannot_write_does_not_end_a_command(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
     assert "Traceback" not in done.stderr
     assert "Zo\\xeb" in done.stderr
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs a shell")
+def test_a_closed_output_is_an_error() -> None:
+    command = f'"{sys.executable}" -m course_lib zoo list'
+    done = subprocess.run(f"{command} >&-", shell=True, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1 and done.stderr.startswith("error: The output is closed")
+    done = subprocess.run(f"{command} 2>&-", shell=True, stdout=subprocess.PIPE, text=True)
+    assert done.returncode == 0 and "gpt-mini" in done.stdout

@@ -6,17 +6,19 @@ import resource
 import shutil
 import signal
 import sys
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import pytest
 import torch
 from torch import nn
 
-from course_lib import families, peft, zoo
+from course_lib import families, files, peft, zoo
 from course_lib.data.token_store import TokenStore, encode_corpus
 from course_lib.data.tokenizers import Tokenizer, train_wordpiece
 from course_lib.errors import CourseError
@@ -252,3 +254,83 @@ def test_a_lock_is_waited_for(tmp_path: Path) -> None:
                 pass
 
         assert os.waitstatus_to_exitcode(child(enter)) == 2
+
+
+@pytest.fixture
+def windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Locks as Windows has them: one byte of a file, and an open file cannot be removed.
+
+    They are played by the locks of this system, before they are taken away.
+    """
+    import fcntl
+
+    open_files: list[int] = []
+    unlink = Path.unlink
+
+    def locking(file: int, mode: int, count: int) -> None:
+        assert (mode, count) == (2, 1) and os.lseek(file, 0, os.SEEK_CUR) == files.LOCKED_BYTE
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        open_files.append(file)
+
+    def unlink_closed(path: Path) -> None:
+        for file in open_files:
+            try:
+                is_open = os.path.samestat(os.fstat(file), path.stat())
+            except OSError:
+                continue
+            if is_open:
+                raise PermissionError
+        unlink(path)
+
+    monkeypatch.setattr(Path, "unlink", unlink_closed)
+    monkeypatch.setattr(files, "fcntl", None)
+    monkeypatch.setattr(files, "HAS_FLOCK", False)
+    monkeypatch.setattr(files, "msvcrt", SimpleNamespace(locking=locking, LK_NBLCK=2))
+
+
+def test_windows_locks_folders_too(windows: None, tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+
+    def enter() -> None:
+        with locked(folder):
+            pass
+
+    with locked(folder):
+        assert os.waitstatus_to_exitcode(child(enter)) == 2
+        with pytest.raises(CourseError, match=f"Process {os.getpid()} is writing in"):
+            enter()
+    assert os.waitstatus_to_exitcode(child(enter)) == 0
+    assert not folder.exists(), "the lock is removed when its file is closed"
+
+
+def test_windows_waits_for_a_lock(windows: None, tmp_path: Path) -> None:
+    def wait() -> None:
+        with locked(tmp_path, wait=True):
+            (tmp_path / "entered").touch()
+
+    with ThreadPoolExecutor() as threads:
+        with locked(tmp_path):
+            waiting = threads.submit(wait)
+            time.sleep(0.3)
+            assert not (tmp_path / "entered").exists()
+        waiting.result(timeout=60)
+        assert (tmp_path / "entered").exists()
+
+
+@pytest.mark.parametrize("days", [-400, 400])
+def test_what_a_killed_process_left_goes_whatever_the_clock_said(
+    days: int, windows: None, tmp_path: Path
+) -> None:
+    """Without locks only its date tells: here the clock was set back or forth since."""
+    left = tmp_path / ".file.json.killed.tmp"
+    left.mkdir()
+    then = time.time() + days * files.DAY
+    os.utime(left, (then, then))
+    write_json(tmp_path / "file.json", 3)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file.json"]
+
+
+def test_a_home_that_is_not_there_stays_a_sign(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/ann")
+    assert files.expand_home("~/x") == Path("/home/ann/x")
+    assert files.expand_home("~nobody_of_this_name/x") == Path("~nobody_of_this_name/x")

@@ -2,10 +2,12 @@
 missing.
 """
 
+import errno
 import os
 import shutil
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -145,6 +147,30 @@ def test_the_beginning_of_an_environment_is_made_again(course, made_by):
 def test_a_dollar_in_the_environment_s_path_is_said(course):
     said = advice(make(course.rename(course.parent / "a $course"), "ready"))
     assert "has a $ in it" in said and "COURSE_VENV" in said
+
+
+def test_a_wrong_clock_is_no_missing_certificate():
+    said = "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: "
+    assert "date and time" in setup._cause(f"{said}certificate is not yet valid (_ssl.c:1006)")
+    assert "PIP_CERT" in setup._cause(f"{said}self-signed certificate in certificate chain")
+
+
+def test_windows_waits_for_another_set_up_too(monkeypatch, tmp_path, capsys):
+    held = iter(
+        [PermissionError(errno.EACCES, "held"), PermissionError(errno.EACCES, "held"), None]
+    )
+
+    def locking(file, mode, count):
+        error = next(held)
+        if error is not None:
+            raise error
+
+    monkeypatch.setattr(setup, "ROOT", tmp_path)
+    monkeypatch.setattr(setup, "HAS_FLOCK", False)
+    monkeypatch.setattr(setup, "msvcrt", SimpleNamespace(locking=locking, LK_NBLCK=2))
+    with setup._alone():
+        assert "Another set-up is running" in capsys.readouterr().out
+    assert next(held, "all asked") == "all asked"
 
 
 @pytest.mark.skipif(setup.fcntl is None, reason="needs flock")

@@ -9,9 +9,11 @@ import copy
 import io
 import json
 import math
+import re
 import struct
 import zipfile
 import zlib
+from pathlib import Path
 
 import nbformat
 import pytest
@@ -344,6 +346,42 @@ def test_an_answer_is_found_wherever_it_stands(hw1, cells, holds, note):
 def test_what_was_tried_out_is_no_answer(hw1):
     tried = SubmittedCell("code", "order_change(3, True, 1)", "")
     assert answers(hw1, tried, HERE) == ({"q7-written": ("It begins here.", ())}, [])
+
+
+def test_unrelated_code_below_is_no_answer(hw1):
+    code = SubmittedCell("code", "y = order_change(3, True, 1)", "")
+    text = SubmittedCell("markdown", "As y shows, it falls.", "")
+    assert answers(hw1, HERE, code) == ({"q7-written": ("It begins here.", ())}, [])
+    shown = answers(hw1, HERE, code, text, code)[0]["q7-written"].text
+    assert shown == f"{HERE.source}\n\n{code.source}\n\n{text.source}"
+    said = SubmittedCell("code", "print('It falls.')", "")
+    assert said.source in answers(hw1, HERE, said)[0]["q7-written"].text
+
+
+def test_no_helper_file_goes_unmentioned(hw1, solved, tmp_path):
+    (tmp_path / "hw1.ipynb").write_text(nbformat.writes(solved))
+    for number in range(7):
+        (tmp_path / f"part{number}.py").touch()
+    notes = collect.read(tmp_path, "a", "a", hw1).notes
+    names = "part0.py, part1.py, part2.py, part3.py, part4.py and 2 more"
+    assert notes == [f"files beside the notebook, which its cells can read: {names}"]
+
+
+def test_files_that_are_not_looked_at_are_mentioned(hw1, solved, tmp_path, monkeypatch):
+    monkeypatch.setattr(collect, "MOST_FILES", 3)
+    (tmp_path / "hw1.ipynb").write_text(nbformat.writes(solved))
+    for number in range(3):
+        (tmp_path / f"part{number}.py").touch()
+    submission = collect.read(tmp_path, "a", "a", hw1)
+    assert list(submission.files) == ["part0.py", "part1.py"] and submission.cells
+    assert "only the first 3 files were looked at" in submission.notes
+
+
+def test_notes_beyond_the_last_are_counted(hw1):
+    submission = collect.Submission("a", "a", "empty file", notes=["odd"] * 32)
+    run = score.GradingRun(hw1, 5, box.Limits(), box.Sandbox("plain"), Path("none"))
+    found = score.grade(submission, run)["notes"]
+    assert len(found) == 31 and re.fullmatch(r"and \d more notes", found[-1])
 
 
 def test_pictures_of_an_answer_are_found_in_all_three_places(hw1):

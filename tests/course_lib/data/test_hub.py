@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -299,3 +300,31 @@ def test_a_hub_is_asked_once_and_then_no_more(tmp_path: Path) -> None:
     assert {name: again[name] for name in names} == {name: first[name] for name in names}
     for name in absent:
         assert "the hub does not answer (or HF_HUB_OFFLINE is set)" in again[name]
+
+
+@pytest.mark.parametrize("kind", ["model", "dataset"])
+def test_a_clock_in_the_past_is_named(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By such a clock no certificate is valid yet, so the hub seems not to answer."""
+    import huggingface_hub
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise OSError("[SSL: CERTIFICATE_VERIFY_FAILED] certificate is not yet valid (_ssl.c:1006)")
+
+    monkeypatch.setattr(huggingface_hub, "get_session", lambda: SimpleNamespace(head=refuse))
+    with pytest.raises(CourseError, match="Set the date and time right") as error:
+        hub.pretrained("nobody/model") if kind == "model" else data.task("hub:nobody/set")
+    assert "does not answer" not in str(error.value)
+
+
+def test_a_user_without_a_home_is_told_where_the_cache_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from huggingface_hub import constants
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(constants, "HF_HOME", "~/.cache/huggingface")
+    lay(tmp_path / "flat", {"train.parquet": parquet([{"text": "one", "label": "a"}])})
+    for call in (lambda: hub.pretrained("nobody/model"), lambda: data.task(tmp_path / "flat")):
+        with pytest.raises(CourseError, match=r"no home folder.*set HF_HOME"):
+            call()
+    assert not (tmp_path / "~").exists()

@@ -153,3 +153,28 @@ def test_minilm_is_sentence_transformers() -> None:
     ours = public.sentence_encoder().embed(TEXTS).detach()
     theirs = SentenceTransformer(str(public.folder), device="cpu").encode(TEXTS)
     torch.testing.assert_close(torch.as_tensor(ours), torch.as_tensor(theirs), atol=1e-5, rtol=0)
+
+
+def test_a_user_without_a_home_is_told_where_the_cache_goes(
+    small: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a container whose user has no name."""
+    monkeypatch.delenv("COURSE_CACHE")
+    monkeypatch.setattr("os.path.expanduser", str)
+    with pytest.raises(CourseError, match="set COURSE_CACHE"):
+        zoo.fetch("small")
+    with pytest.warns(CourseWarning, match="runs with bert-english"):
+        assert zoo.available("small", instead="bert-english") == "bert-english"
+
+
+def test_pip_s_trouble_with_the_clock_is_named(
+    small: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = (
+        "WARNING: SSLError(SSLCertVerificationError(1, 'certificate verify failed: certificate is"
+        " not yet valid')) - skipping\nERROR: No matching distribution found for first==1.0\n"
+    )
+    failed = subprocess.CompletedProcess([], 1, stderr=said)
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: failed)
+    with pytest.raises(CourseError, match="set the date and time right"):
+        zoo.fetch("small")
