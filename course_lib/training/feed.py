@@ -16,11 +16,14 @@ from itertools import islice
 from typing import NamedTuple, Protocol, TypeVar
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from course_lib.errors import CourseError
 from course_lib.model.checks import check_ids
 from course_lib.model.layers import Embedding
+from course_lib.model.seq2seq import Seq2SeqLM
+from course_lib.objectives.collate import WIDTH_STEP
 from course_lib.objectives.losses import Batch, counted
 from course_lib.training.distributed import ALONE, Processes
 from course_lib.vocab import IGNORE
@@ -34,6 +37,8 @@ TYPES = {
     "attention_mask": YES_OR_NO,
     "loss_mask": YES_OR_NO,
 }
+# What stands at padding
+FILLERS = {"ids": 0, "segments": 0, "attention_mask": False, "loss_mask": False, "labels": IGNORE}
 Value = TypeVar("Value")
 
 
@@ -91,6 +96,7 @@ class Feed:
         processes: Processes = ALONE,
     ) -> None:
         self.batches = batches
+        self.model = model
         self.device = device
         self.accumulate = accumulate
         self.processes = processes
@@ -150,12 +156,40 @@ class Feed:
         """The batch on the device. The CPU does not wait until it is copied (non_blocking)."""
         if self.device.type == "cpu":
             return batch
+        batch = in_round_widths(batch, has_targets=isinstance(self.model, Seq2SeqLM))
         moved = {}
         for name, value in counted(batch).items():
             if self.device.type == "cuda" and value.is_cpu:
                 value = value.pin_memory()
             moved[name] = value.to(self.device, non_blocking=True)
         return moved
+
+
+def in_round_widths(batch: Batch, *, has_targets: bool = False, step: int = WIDTH_STEP) -> Batch:
+    """Pad the rows to a multiple of `step` tokens, if the batch has an attention mask.
+
+    Pretraining makes such batches, and fine-tuning makes them as wide as the longest row. On a GPU,
+    torch.compile hands the attention kernel a mask with memory behind each row that nobody has
+    written, if the rows' width is not a multiple of 8. The gradients may then become nan.
+
+    With step 4, the ids [[5, 6, 7, 8, 9]] become [[5, 6, 7, 8, 9, 0, 0, 0]].
+
+    Args:
+        batch: of tokens, `ids` and `attention_mask` [B T] or [B N T].
+        has_targets: `labels` [B U] are the targets of an encoder-decoder, so pad them as well.
+        step: the width of each row becomes a multiple of it.
+    """
+    ids = batch["ids"]
+    if "attention_mask" not in batch or batch["attention_mask"].shape != ids.shape:
+        return batch
+    padded = dict(batch)
+    for name, filler in FILLERS.items():
+        if name not in batch:
+            continue
+        value = batch[name]
+        if value.shape == ids.shape or (name == "labels" and has_targets):
+            padded[name] = F.pad(value, (0, -value.shape[-1] % step), value=filler)
+    return padded
 
 
 def one_ahead(make: Callable[[int], Value], steps: range) -> Iterator[Value]:

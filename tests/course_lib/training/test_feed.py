@@ -12,12 +12,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from course_lib.errors import CourseError
 from course_lib.objectives import losses
-from course_lib.objectives.losses import Batch
+from course_lib.objectives.losses import Batch, counted
 from course_lib.training import distributed
 from course_lib.training.distributed import Processes
-from course_lib.training.feed import Feed, micro_batches
+from course_lib.training.feed import Feed, in_round_widths, micro_batches
 from course_lib.training.loop import Objective
 from course_lib.training.optim import adamw
+from course_lib.vocab import IGNORE
+from lab.bench import steps
 from tests.course_lib.training.test_train import BATCHES, tiny
 
 META = torch.device("meta")  # stands in for a GPU: not the CPU, and tensors can be moved there
@@ -75,6 +77,36 @@ class Reductions(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.found += "reduce" in func.__name__
         return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("family", ["bert", "gpt", "electra", "deberta", "bart", "t5"])
+def test_rows_of_a_round_width_have_the_same_loss_and_gradients(family: str) -> None:
+    batch = dict(steps.batches(family)[0])
+    if "loss_mask" in batch:
+        batch["labels"] = batch["ids"].masked_fill(~batch["loss_mask"], IGNORE)
+    has_targets = "labels" in batch and batch["labels"].shape != batch["ids"].shape
+    found = []
+    for given in (batch, in_round_widths(batch, has_targets=has_targets, step=7)):
+        torch.manual_seed(0)
+        model = steps.small(family)
+        torch.manual_seed(1)
+        loss = steps.loss_of(family)(model, counted(given))
+        loss.backward()  # type: ignore[no-untyped-call]
+        found.append([loss, *(p.grad for p in model.parameters() if p.grad is not None)])
+    assert given["ids"].shape[1] == 14
+    if has_targets:
+        assert given["labels"].shape[1] == 7
+    for wide, narrow in zip(*found, strict=True):
+        torch.testing.assert_close(wide, narrow, atol=1e-5, rtol=1e-5)
+
+
+def test_labels_of_a_span_keep_their_width() -> None:
+    ids = torch.ones(3, 5, dtype=torch.long)
+    batch = {"ids": ids, "attention_mask": ids.bool(), "labels": torch.zeros(3, 2).long()}
+    padded = in_round_widths(batch)
+    assert padded["ids"].shape == (3, 16)
+    assert padded["attention_mask"].sum() == 15
+    assert torch.equal(padded["labels"], batch["labels"])
 
 
 def test_only_the_last_part_of_a_batch_is_averaged(tmp_path: Path) -> None:
