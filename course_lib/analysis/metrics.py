@@ -1,7 +1,13 @@
-"""Scores, thin over scikit-learn, scipy, seqeval, sacrebleu and rouge-score.
+"""Scores of predictions: accuracy, F1, correlations, BLEU, ROUGE and others.
 
-All take predictions first, then the truth, as equally long lists. Shares lie between 0 and 1,
-correlations between -1 and 1; BLEU goes up to 100.
+Each is a function of two lists of the same length, the predictions and the right answers:
+
+    accuracy([1, 0, 1, 1], [1, 0, 0, 1])    0.75
+
+Scores are between 0 and 1, correlations between -1 and 1, and only BLEU between 0 and 100.
+Libraries do the work: scikit-learn, scipy, seqeval, sacrebleu and rouge-score. F1 combines
+precision (the share of the predicted that is right) and recall (the share of the right that is
+predicted): 2 * precision * recall / (precision + recall).
 """
 
 import math
@@ -15,25 +21,27 @@ from typing import Any
 
 from course_lib.errors import CourseError
 
-Answers = Sequence[str | Sequence[str]]  # of each row the one that is true, or all that are
+Answers = Sequence[str | Sequence[str]]  # for each row the right answer, or all right answers
 
 
 def accuracy(predictions: Sequence[Any], truth: Sequence[Any]) -> float:
-    """Share of equal pairs."""
+    """The share of predictions that equal the truth."""
     _same_length(predictions, truth)
     return sum(bool(p == t) for p, t in zip(predictions, truth, strict=True)) / len(truth)
 
 
 def f1(predictions: Sequence[Any], truth: Sequence[Any], *, macro: bool = False) -> float:
-    """F1 of the class 1 of 0 and 1; 0 where nothing is called positive.
+    """F1 of class 1, if the classes are 0 and 1; or the mean of all classes' F1 (`macro`).
+
+    It is 0 if the class is never predicted.
 
     Args:
-        predictions: classes.
-        truth: classes.
-        macro: take the unweighted mean over the classes that the truth or the predictions hold.
+        predictions: the predicted classes.
+        truth: the right classes.
+        macro: take the mean over all classes that occur; rare ones count as much as frequent ones.
 
     Raises:
-        CourseError: if there are other classes than 0 and 1, without `macro`.
+        CourseError: without `macro`, there are other classes than 0 and 1.
     """
     from sklearn.metrics import f1_score
 
@@ -48,15 +56,20 @@ def f1(predictions: Sequence[Any], truth: Sequence[Any], *, macro: bool = False)
 
 
 def micro_f1(predictions: Sequence[Collection[Any]], truth: Sequence[Collection[Any]]) -> float:
-    """F1 over the labels of all rows, of which each may have several or none; 0 without any."""
+    """F1 for rows with several labels or none: the labels of all rows are counted together.
+
+    >>> micro_f1([["a", "b"], []], [["a"], ["c"]])  # 1 of 2 predicted is right, 1 of 2 found
+    0.5
+    """
     _same_length(predictions, truth)
     pairs = [(set(p), set(t)) for p, t in zip(predictions, truth, strict=True)]
     right = sum(len(p & t) for p, t in pairs)
-    return 2 * right / (sum(len(p) + len(t) for p, t in pairs) or 1)
+    labels = sum(len(p) + len(t) for p, t in pairs)
+    return 2 * right / max(labels, 1)
 
 
 def matthews(predictions: Sequence[Any], truth: Sequence[Any]) -> float:
-    """Matthews correlation, CoLA's score: 0 for guessing, however uneven the classes are."""
+    """Matthews correlation, CoLA's score: 0 for guessing, even if one class is rare."""
     from sklearn.metrics import matthews_corrcoef
 
     _same_length(predictions, truth)
@@ -64,7 +77,7 @@ def matthews(predictions: Sequence[Any], truth: Sequence[Any]) -> float:
 
 
 def pearson(predictions: Sequence[float], truth: Sequence[float]) -> float:
-    """Linear correlation; 0 where one side is constant."""
+    """Linear correlation; 0 if all predictions, or all right answers, are equal."""
     from scipy.stats import pearsonr
 
     _same_length(predictions, truth)
@@ -76,22 +89,25 @@ def pearson(predictions: Sequence[float], truth: Sequence[float]) -> float:
 
 
 def spearman(predictions: Sequence[float], truth: Sequence[float]) -> float:
-    """Rank correlation; 0 where one side is constant."""
+    """Rank correlation, the linear correlation of the ranks; 0 if one list is constant."""
     from scipy.stats import rankdata
 
     return pearson(rankdata(predictions).tolist(), rankdata(truth).tolist())
 
 
 def entity_f1(predictions: Sequence[Sequence[str]], truth: Sequence[Sequence[str]]) -> float:
-    """F1 over whole entities, CoNLL's score, as conlleval counts.
+    """F1 over whole entities, such as names: CoNLL's score, counted as its script conlleval does.
 
-    The borders and the type must both be right. Tags are O, B-X and I-X; ends of entities may be
-    E-X or L-X, entities of one word S-X or U-X (BILOU). Where there is one type, the tags may be O,
-    B and I alone. An I-X that continues nothing begins an entity, as in CoNLL 2003's own tags
-    (IOB1).
+    An entity is right if its first word, its last word and its type are right. In "Anna Berg
+    slept", tagged B-PER I-PER O, it is Anna Berg, a person: B-PER begins it, I-PER continues it.
+
+    Other ways to write the same are understood, too. The last word of an entity may be E-PER or
+    L-PER, an entity of one word S-PER or U-PER (BILOU). If there is only one type, the tags may be
+    B, I and O alone. An I-PER without a beginning before it begins an entity (IOB1, as in CoNLL
+    2003's files).
 
     Raises:
-        CourseError: if a tag is none of these.
+        CourseError: a tag is none of these.
     """
     from seqeval.metrics import f1_score
 
@@ -102,17 +118,11 @@ def entity_f1(predictions: Sequence[Sequence[str]], truth: Sequence[Sequence[str
     return float(f1_score(right, predicted, zero_division=0))
 
 
-def _seqeval_tags(tags: Sequence[str]) -> list[str]:
-    """Tags as seqeval knows them: S and E in place of U and L."""
-    names = {"U": "S", "L": "E"}
-    return [names.get(tag[0], tag[0]) + tag[1:] for tag in tags]
-
-
 def check_tags(tags: Iterable[str]) -> None:
-    """Refuse what is no tag of entities.
+    """Check that all tags are tags of entities, as in `entity_f1`.
 
     Raises:
-        CourseError: if there is one.
+        CourseError: a tag is not.
     """
     for tag in tags:
         if not is_entity_tag(tag) and tag != "O":
@@ -123,54 +133,52 @@ def check_tags(tags: Iterable[str]) -> None:
 
 
 def is_entity_tag(tag: str) -> bool:
-    """Whether this is a tag of a word in an entity: B-PER, or B where there is one type."""
+    """Whether a word with this tag is in an entity: B-PER, or B if there is only one type."""
     return re.match(r"[BIESLU](-|$)", tag) is not None
 
 
 def count_odd_rows(rows: Iterable[Sequence[str]]) -> int:
-    """How many rows have a tag that cannot follow the one before it, by the rows' own scheme.
+    """Count the rows with a tag that cannot follow the tag before it, such as O I-PER.
 
-    The scheme is BILOU (or IOBES) where there are its tags. It is IOB1 where every B-X divides two
-    entities of one type. Else it is IOB2, where each entity begins with B-X.
+    What is allowed depends on the scheme that the rows use:
+
+        BILOU, IOBES    there are tags for the last word (L, E) or the only word (U, S)
+        IOB1            B-PER stands only between two persons in a row, so O I-PER is allowed
+        IOB2            every entity begins with B-PER
 
     Args:
-        rows: tags of entities.
+        rows: the tags of each sentence.
     """
-    rows = [["O", *tags, "O"] for tags in rows]
-    pairs = [list(pairwise(tags)) for tags in rows]
-    has_ends = any(tag[0] in "SUEL" for tags in rows for tag in tags)
-    divides = [_continues(before, tag) for row in pairs for before, tag in row if tag[0] == "B"]
-    if has_ends:
+    padded = [["O", *tags, "O"] for tags in rows]
+    pairs = [list(pairwise(tags)) for tags in padded]
+    if any(tag[0] in "SUEL" for tags in padded for tag in tags):  # BILOU
         return sum(any(_breaks_bilou(before, tag) for before, tag in row) for row in pairs)
-    if all(divides):
+    divides = [_continues(before, tag) for row in pairs for before, tag in row if tag[0] == "B"]
+    if all(divides):  # IOB1
         return 0
-    return sum(
+    odd = [
         any(tag[0] == "I" and not _continues(before, tag) for before, tag in row) for row in pairs
-    )
-
-
-def _continues(before: str, tag: str) -> bool:
-    """Whether a tag has the type of an entity that may go on."""
-    return before[0] in "BI" and before[1:] == tag[1:]
-
-
-def _breaks_bilou(before: str, tag: str) -> bool:
-    """Whether an entity is left without its end, or gone on with without its beginning."""
-    is_inside = tag[0] in "IEL"
-    return is_inside != (before[0] in "BI") or (is_inside and not _continues(before, tag))
+    ]
+    return sum(odd)
 
 
 def exact_match(predictions: Sequence[str], truth: Answers) -> float:
-    """Share of right answers (Rajpurkar et al. 2016, section 6).
+    """The share of right answers to questions, SQuAD's score (Rajpurkar et al. 2016, section 6).
 
-    Case, ASCII punctuation, articles and white space do not matter. Where several answers are true,
-    the best counts.
+    Case, ASCII punctuation, articles and white space do not matter: "The Nile." equals "nile". If
+    several answers are right, one of them is enough.
     """
     return _mean_of_best(predictions, truth, lambda p, t: float(_plain(p) == _plain(t)))
 
 
 def token_f1(predictions: Sequence[str], truth: Answers) -> float:
-    """Mean overlap of words between answers, SQuAD's F1, by the same rules as `exact_match`."""
+    """SQuAD's F1: how many words a prediction and the right answer share. The mean over all rows.
+
+    >>> round(token_f1(["the river Nile"], ["Nile"]), 2)  # precision 1/2, recall 1
+    0.67
+
+    Words are compared as in `exact_match`. If several answers are right, the best score counts.
+    """
 
     def overlap(prediction: str, answer: str) -> float:
         predicted = _plain(prediction)
@@ -184,19 +192,21 @@ def token_f1(predictions: Sequence[str], truth: Answers) -> float:
 
 
 def bleu(predictions: Sequence[str], truth: Answers, *, tokenize: str = "13a") -> float:
-    """BLEU of the whole corpus, 0 to 100 (Papineni et al. 2002), of one reference or several.
+    """BLEU, 0 to 100, of translations (Papineni et al. 2002): shared n-grams in all texts together.
 
-    It is sacrebleu's as it comes: "case:mixed|eff:no|tok:13a|smooth:exp".
+    It is computed by sacrebleu with its default settings: "case:mixed|eff:no|tok:13a|smooth:exp".
 
     Args:
-        predictions: texts.
-        truth: of each text the reference, or all references.
-        tokenize: "13a" cuts words as mteval-v13a does; "none" is for texts that are cut.
+        predictions: the texts of the model.
+        truth: for each text the right translation (the reference), or several.
+        tokenize: how texts are split into words: "13a" as by the script mteval-v13a; "none" for
+            texts that are split by blanks already.
     """
     from sacrebleu.metrics.bleu import BLEU
 
     rows = _answers(predictions, truth)
-    # The first reference of every text, the second of every text, ... (None: it has none).
+    # sacrebleu wants a list of all first references, one of all second references, and so on. None
+    # is for a text that has fewer references.
     references: Any = [
         [row[i] if i < len(row) else None for row in rows] for i in range(max(map(len, rows)))
     ]
@@ -206,13 +216,16 @@ def bleu(predictions: Sequence[str], truth: Answers, *, tokenize: str = "13a") -
 def rouge(
     predictions: Sequence[str], truth: Answers, *, kind: str = "rougeL", stem: bool = True
 ) -> float:
-    """Mean ROUGE F-measure, 0 to 1 (Lin 2004), by rouge-score; the best reference counts.
+    """ROUGE, 0 to 1, of summaries (Lin 2004): F1 of the words shared with the reference.
+
+    If a text has several references, the best score counts. Case does not matter.
 
     Args:
-        predictions: texts; case does not matter.
-        truth: of each text the reference, or all references.
-        kind: "rouge1", "rouge2", "rougeL", "rougeLsum" (L over sentences, one a line).
-        stem: compare Porter's stems.
+        predictions: the texts of the model.
+        truth: for each text the right summary (the reference), or several.
+        kind: what is compared: "rouge1" words, "rouge2" pairs of words, "rougeL" the longest common
+            subsequence, "rougeLsum" the same for summaries with one sentence a line.
+        stem: whether words are equal if their stems are: "run" and "runs" (Porter's stemmer).
     """
     from rouge_score.rouge_scorer import RougeScorer
 
@@ -227,15 +240,15 @@ def rouge(
 def per_class(
     predictions: Sequence[Any], truth: Sequence[Any], names: Sequence[str]
 ) -> dict[str, dict[str, float]]:
-    """Precision, recall, F1 and count of each class.
+    """Precision, recall, F1 and number of rows of each class, by its name.
 
     Args:
-        predictions: numbers of classes, from 0; where a row may have several, lists of them.
-        truth: likewise.
-        names: of the classes.
+        predictions: for each row its class, from 0; or a list, if a row may have several.
+        truth: the right classes, in the same form.
+        names: the names of the classes.
 
     Raises:
-        CourseError: if a class has no name.
+        CourseError: a class has no name.
     """
     _same_length(predictions, truth)
     predicted_rows = [set(p) if isinstance(p, list) else {p} for p in predictions]
@@ -264,12 +277,14 @@ def per_class(
 def mrr(
     rankings: Sequence[Sequence[Any]], truth: Sequence[Collection[Any]], *, k: int = 10
 ) -> float:
-    """Mean reciprocal rank: 1 / the rank of the first relevant document.
+    """Mean reciprocal rank, a score of a search engine.
+
+    For a query it is 1 / rank of the first relevant document, so 1/3 if it comes third.
 
     Args:
-        rankings: what was found for each query, best first.
-        truth: what is relevant for it.
-        k: a query counts 0 where nothing relevant is among the first k.
+        rankings: for each query the documents that were found, best first.
+        truth: for each query the relevant documents.
+        k: only the first k documents count; without a relevant one among them the query counts 0.
     """
     _same_length(rankings, truth)
     total = 0.0
@@ -284,15 +299,15 @@ def mrr(
 def ndcg(
     rankings: Sequence[Sequence[Any]], truth: Sequence[Collection[Any]], *, k: int = 10
 ) -> float:
-    """nDCG (Järvelin and Kekäläinen 2002).
+    """Normalised discounted cumulative gain, a score of a search engine.
 
-    The sum of 1 / log2(rank + 1) of the relevant documents among the first k, over the best
-    possible sum.
+    (Järvelin and Kekäläinen 2002.) A relevant document at a rank gains 1 / log2(rank + 1): 1 at the
+    first rank, 0.63 at the second. The sum is divided by the largest possible sum.
 
     Args:
-        rankings: what was found for each query, best first.
-        truth: what is relevant for it.
-        k: so many documents count.
+        rankings: for each query the documents that were found, best first.
+        truth: for each query the relevant documents.
+        k: only the first k documents count.
     """
 
     def gain(ranks: Iterable[int]) -> float:
@@ -323,11 +338,11 @@ METRICS: dict[str, Callable[[Sequence[Any], Sequence[Any]], float]] = {
     "macro_f1": partial(f1, macro=True),
     "micro_f1": micro_f1,
 }
-# What each kind of answer is scored by.
+# The metrics that fit each kind of prediction.
 OF_CLASSES = ("accuracy", "f1", "macro_f1", "matthews")
 OF_SCORES = ("pearson", "spearman")
 OF_TEXTS = ("exact_match", "token_f1", "bleu", "rouge1", "rouge2", "rougeL")
-# These score rows of tags or labels. To the others a tagger's rows are one long list.
+# These need the rows of tags or labels. For all others the tags of all sentences are one long list.
 OF_SEQUENCES = {"entity_f1", "micro_f1"}
 
 
@@ -338,8 +353,30 @@ def _same_length(predictions: Sequence[Any], truth: Sequence[Any]) -> None:
         raise CourseError("There is nothing to score: no predictions were given.")
 
 
+def _seqeval_tags(tags: Sequence[str]) -> list[str]:
+    """The tags with the letters that seqeval knows: S for U, and E for L."""
+    names = {"U": "S", "L": "E"}
+    return [names.get(tag[0], tag[0]) + tag[1:] for tag in tags]
+
+
+def _continues(before: str, tag: str) -> bool:
+    """Whether a tag may continue the entity of the tag before it: both have the same type."""
+    return before[0] in "BI" and before[1:] == tag[1:]
+
+
+def _breaks_iob2(before: str, tag: str) -> bool:
+    """Whether a tag continues an entity that has no beginning."""
+    return tag[0] == "I" and not _continues(before, tag)
+
+
+def _breaks_bilou(before: str, tag: str) -> bool:
+    """Whether an entity stops without its last tag (L), or continues without its first (B)."""
+    is_inside = tag[0] in "IEL"
+    return is_inside != (before[0] in "BI") or (is_inside and not _continues(before, tag))
+
+
 def _answers(predictions: Sequence[str], truth: Answers) -> list[Sequence[str]]:
-    """All true answers of each row."""
+    """A list of all right answers for each row."""
     _same_length(predictions, truth)
     return [[answers] if isinstance(answers, str) else answers for answers in truth]
 
@@ -347,7 +384,7 @@ def _answers(predictions: Sequence[str], truth: Answers) -> list[Sequence[str]]:
 def _mean_of_best(
     predictions: Sequence[str], truth: Answers, score: Callable[[str, str], float]
 ) -> float:
-    """The mean over rows of the best score that one of the true answers gives."""
+    """The mean over the rows of the best score that one of a row's right answers gives."""
     best = []
     for prediction, answers in zip(predictions, _answers(predictions, truth), strict=True):
         best.append(max(score(prediction, answer) for answer in answers))
@@ -355,6 +392,6 @@ def _mean_of_best(
 
 
 def _plain(answer: str) -> list[str]:
-    """The words of an answer that are compared, as SQuAD does: no case, punctuation or articles."""
+    """The words of an answer, in lower case, without punctuation and articles."""
     letters = "".join(c for c in answer.lower() if c not in string.punctuation)
     return re.sub(r"\b(a|an|the)\b", " ", letters).split()

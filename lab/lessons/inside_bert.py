@@ -118,7 +118,7 @@ def heads_learn_syntax(lab: Lab, seed: int) -> dict[str, float]:
         values |= {f"{name}/{relation}": share for relation, share in found.items()}
     chosen, scored = (probing.distances(parsed[part]) for part in PARTS)
     for relation in ("det", "obj"):
-        right = scored[relation] == probing.usual(chosen[relation])
+        right = scored[relation] == probing.most_frequent(chosen[relation])
         values[f"best distance/{relation}"] = float(right.float().mean())
     silent = [torch.zeros(0, 1, len(row["tokens"]), len(row["tokens"])) for row in linked["score"]]
     nearest, same = links(silent, linked["score"]).float().mean(-1).tolist()
@@ -175,7 +175,7 @@ def heads(lab: Lab, seed: int) -> dict[str, float]:
         for name, (chosen, scored) in right.items():
             best = chosen[relation].float().mean(-1).argmax()
             values[f"{name}/{relation}"] = float(scored[relation][best].float().mean())
-        usual = probing.usual(distances[0][relation])
+        usual = probing.most_frequent(distances[0][relation])
         found = distances[1][relation] == usual
         values[f"best distance/{relation}"] = float(found.float().mean())
         values[f"arcs/{relation}"] = len(found)

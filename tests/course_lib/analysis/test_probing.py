@@ -89,7 +89,7 @@ def test_distances_and_the_usual_one() -> None:
         "nsubj": [1, 1],
         "advmod": [-1, -1],
     }
-    assert probing.usual(torch.tensor([3, -2, -2, 3, 1])) == -2
+    assert probing.most_frequent(torch.tensor([3, -2, -2, 3, 1])) == -2
 
 
 def test_sentences_of_the_world_hang_together() -> None:
