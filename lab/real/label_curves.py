@@ -65,7 +65,7 @@ def tuned_score(
 ) -> float:
     """The same with another learning rate. how: a network's settings."""
     name = how["checkpoint"]
-    epochs = how["epochs"][labels] if lab.plan.scale != "smoke" else 1
+    epochs = how["epochs"][task][labels] if lab.plan.scale != "smoke" else 1
     batch = SETTINGS["batch"][labels > FEW]
 
     def measure() -> dict[str, float]:

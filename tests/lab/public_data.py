@@ -197,6 +197,39 @@ def winograd_family(folder: Path) -> None:
         put(folder / f"{file}.txt", lines)
 
 
+def cola(folder: Path) -> None:
+    """Source, label, the author's mark, sentence; 1 is grammatical."""
+    rows = written("tasks/sentiment")
+    for name in ("in_domain_train", "in_domain_dev", "out_of_domain_dev"):
+        good = [f"ours\t1\t\t{row['text']}" for row in rows[::2]]
+        bad = [f"ours\t0\t*\t{' '.join(reversed(row['text'].split()))}" for row in rows[1::2]]
+        put(folder / "raw" / f"{name}.tsv", [*good, *bad])
+
+
+def mrpc(folder: Path) -> None:
+    """A header, then label, two numbers and two sentences a line."""
+    for split in ("train", "val", "test"):
+        rows = written("tasks/similarity", split="validation" if split == "val" else split)
+        lines = ["Quality\t#1 ID\t#2 ID\t#1 String\t#2 String"]
+        for number, row in enumerate(rows):
+            label = int(row["score"] >= 3)
+            lines.append(f"{label}\t{number}\t{number}\t{row['sentence1']}\t{row['sentence2']}")
+        put(folder / f"msr-para-{split}.tsv", lines)
+
+
+def wnut17(folder: Path) -> None:
+    """A word, a tab and its tag a line; an empty line after each sentence."""
+    kinds = {"PER": "person", "LOC": "location", "ORG": "corporation"}
+    for name in ("wnut17train", "emerging.dev", "emerging.test"):
+        lines = []
+        for row in written("tasks/names"):
+            for word, tag in zip(row["tokens"], row["ner_tags"], strict=True):
+                kind = "-".join(kinds.get(part, part) for part in tag.split("-"))
+                lines.append(f"{word}\t{kind}")
+            lines.append("")
+        put(folder / f"{name}.conll", lines)
+
+
 WRITERS: dict[str, Callable[[Path], None]] = {
     "sts12_16": sts12_16,
     "stsb_en": stsb_en,
@@ -207,6 +240,9 @@ WRITERS: dict[str, Callable[[Path], None]] = {
     "multi30k": multi30k,
     "ud_english_ewt": ud_english_ewt,
     "sst2": sst2,
+    "cola": cola,
+    "mrpc": mrpc,
+    "wnut17": wnut17,
     "blimp": blimp,
     "winograd_family": winograd_family,
 }

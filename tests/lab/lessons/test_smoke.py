@@ -22,6 +22,7 @@ SLOW = (
     "catastrophic-forgetting",
     "frozen-or-tuned",
     "labels-saved",
+    "public-tasks",
     "qlora",
     "relative-beats-absolute",
     "relative-extrapolates",
