@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import NamedTuple, Protocol, TypeVar
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -23,7 +24,8 @@ from course_lib.errors import CourseError
 from course_lib.model.checks import check_ids
 from course_lib.model.layers import Embedding
 from course_lib.model.seq2seq import Seq2SeqLM
-from course_lib.objectives.collate import WIDTH_STEP
+from course_lib.model.transformer import Transformer
+from course_lib.objectives.collate import WIDTH_STEP, width_of
 from course_lib.objectives.losses import Batch, counted
 from course_lib.training.distributed import ALONE, Processes
 from course_lib.vocab import IGNORE
@@ -97,6 +99,10 @@ class Feed:
     ) -> None:
         self.batches = batches
         self.model = model
+        limits = [
+            part.config.max_length for part in model.modules() if isinstance(part, Transformer)
+        ]
+        self.max_length = min((limit for limit in limits if limit), default=None)
         self.device = device
         self.accumulate = accumulate
         self.processes = processes
@@ -156,7 +162,9 @@ class Feed:
         """The batch on the device. The CPU does not wait until it is copied (non_blocking)."""
         if self.device.type == "cpu":
             return batch
-        batch = in_round_widths(batch, has_targets=isinstance(self.model, Seq2SeqLM))
+        batch = in_round_widths(
+            batch, self.max_length, has_targets=isinstance(self.model, Seq2SeqLM)
+        )
         moved = {}
         for name, value in counted(batch).items():
             if self.device.type == "cuda" and value.is_cpu:
@@ -165,7 +173,13 @@ class Feed:
         return moved
 
 
-def in_round_widths(batch: Batch, *, has_targets: bool = False, step: int = WIDTH_STEP) -> Batch:
+def in_round_widths(
+    batch: Batch,
+    max_length: int | None = None,
+    *,
+    has_targets: bool = False,
+    step: int = WIDTH_STEP,
+) -> Batch:
     """Pad the rows to a multiple of `step` tokens, if the batch has an attention mask.
 
     Pretraining makes such batches, and fine-tuning makes them as wide as the longest row. On a GPU,
@@ -176,6 +190,7 @@ def in_round_widths(batch: Batch, *, has_targets: bool = False, step: int = WIDT
 
     Args:
         batch: of tokens, `ids` and `attention_mask` [B T] or [B N T].
+        max_length: no row becomes longer, for the model has learned so many positions.
         has_targets: `labels` [B U] are the targets of an encoder-decoder, so pad them as well.
         step: the width of each row becomes a multiple of it.
     """
@@ -188,7 +203,9 @@ def in_round_widths(batch: Batch, *, has_targets: bool = False, step: int = WIDT
             continue
         value = batch[name]
         if value.shape == ids.shape or (name == "labels" and has_targets):
-            padded[name] = F.pad(value, (0, -value.shape[-1] % step), value=filler)
+            width = value.shape[-1]
+            wider = int(width_of(np.array(width), max_length, step))
+            padded[name] = F.pad(value, (0, wider - width), value=filler)
     return padded
 
 

@@ -5,6 +5,7 @@
     families  every model of the course: training, peak memory, inference, generation
     generation  small models, one prompt and sixteen: greedy, beam search, sampled
     --gpu     one NVIDIA GPU instead, see `lab/bench/gpu.py`
+    --where   no measurement: what a training step moves on a GPU, see `lab/bench/where.py`
 
 Every contender runs in a process of its own, for what one sets must not help the other. All have
 the same environment, `course_lib.memory`'s variables included. The contenders of a measure take
@@ -31,7 +32,7 @@ from course_lib.errors import CourseError
 from course_lib.files import COURSE, read_json, write_json
 from course_lib.memory import KEEP_LARGE_BUFFERS
 from course_lib.training.device import has_bf16
-from lab.bench import gpu, roofline
+from lab.bench import gpu, roofline, where
 from lab.bench.contenders import PARTS, SIZES, Timing, measures
 
 OUT = Path("data/results/bench.json")
@@ -186,6 +187,9 @@ def main(arguments: list[str] | None = None) -> None:
         "--gpu", action="store_true", help="what only a GPU can tell, in its own record"
     )
     parser.add_argument(
+        "--where", action="store_true", help="count what a training step moves on a GPU"
+    )
+    parser.add_argument(
         "--out", type=Path, help=f"where the record goes, by default {OUT}; with --gpu $OUT, if set"
     )
     parser.add_argument(
@@ -197,6 +201,9 @@ def main(arguments: list[str] | None = None) -> None:
         timing = Timing(**json.loads(plan))
         torch.manual_seed(0)
         print(json.dumps(measures()[measure].contenders[contender](timing)))
+        return
+    if given.where:
+        print(where.report())
         return
     if given.gpu:
         minutes = given.minutes if given.tiny else min(given.minutes, gpu.MINUTES)

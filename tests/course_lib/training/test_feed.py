@@ -107,6 +107,7 @@ def test_labels_of_a_span_keep_their_width() -> None:
     assert padded["ids"].shape == (3, 16)
     assert padded["attention_mask"].sum() == 15
     assert torch.equal(padded["labels"], batch["labels"])
+    assert in_round_widths(batch, 9)["ids"].shape == (3, 9), "the model has 9 positions"
 
 
 def test_only_the_last_part_of_a_batch_is_averaged(tmp_path: Path) -> None:
