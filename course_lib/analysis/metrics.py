@@ -151,15 +151,12 @@ def count_odd_rows(rows: Iterable[Sequence[str]]) -> int:
     """
     padded = [["O", *tags, "O"] for tags in rows]
     pairs = [list(pairwise(tags)) for tags in padded]
-    if any(tag[0] in "SUEL" for tags in padded for tag in tags):  # BILOU
-        return sum(any(_breaks_bilou(before, tag) for before, tag in row) for row in pairs)
+    is_bilou = any(tag[0] in "SUEL" for tags in padded for tag in tags)
     divides = [_continues(before, tag) for row in pairs for before, tag in row if tag[0] == "B"]
-    if all(divides):  # IOB1
+    if all(divides) and not is_bilou:  # IOB1
         return 0
-    odd = [
-        any(tag[0] == "I" and not _continues(before, tag) for before, tag in row) for row in pairs
-    ]
-    return sum(odd)
+    breaks = _breaks_bilou if is_bilou else _breaks_iob2
+    return sum(any(breaks(before, tag) for before, tag in row) for row in pairs)
 
 
 def exact_match(predictions: Sequence[str], truth: Answers) -> float:

@@ -17,6 +17,8 @@ Both give a `datasets.Dataset`. Then documents or tasks become batches.
     tagged_files.py     reads sentences with a tag for each word
     formats.py          the columns of published formats
     columns.py          from a record of a file to a row in the course's columns
+    rows.py             goes through the rows of a source
+    labels.py           labels as numbers: classes or scores
 
     tokenizers.py       text to token ids and back
     tokenizer_settings.py   what stands beside tokenizer.json
