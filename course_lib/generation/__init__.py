@@ -4,6 +4,7 @@ Its files, in the order in which they build on each other:
 
     filters.py      functions that change the logits before a token is sampled
     config.py       the options of a generation
+    graphed.py      one step as a CUDA graph, replayed for every token
     state.py        the unfinished texts, and their key-value cache
     sampling.py     greedy decoding and sampling
     beam.py         beam search

@@ -123,6 +123,7 @@ def generate_several(
             max_new_tokens=config.max_new_tokens,
             copies=config.num_beams if is_beam_search else num_return_sequences,
             cache=cache,
+            graph=not is_beam_search,
         )
         if is_beam_search:
             texts, scores = beam_search(state, config, num_return_sequences)
@@ -163,7 +164,7 @@ def stream(
     config = GenerationConfig.of(**options)
     if config.num_beams > 1:
         raise CourseError("A beam search knows its text only at the end; use generate.")
-    state = State(model, ids, attention_mask, max_new_tokens=config.max_new_tokens)
+    state = State(model, ids, attention_mask, max_new_tokens=config.max_new_tokens, graph=True)
     return _steps(state, config, generator)
 
 

@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from course_lib.errors import CourseError
+from course_lib.generation.graphed import GraphedStep, can_be_graphed
 from course_lib.model.cache import KVCache
 from course_lib.model.config import StackConfig
 from course_lib.model.modes import evaluating
@@ -56,6 +57,8 @@ class State:
         max_new_tokens: the largest number of tokens to add.
         copies: the number of rows for each prompt.
         cache: False computes the keys and values of all tokens again at every step.
+        graph: on a GPU, record one step and replay it for each token (graphed.py). Rows can then
+            not be reordered.
 
     Raises:
         CourseError: if the prompts are no batch of tokens, end in padding, or leave too few
@@ -71,6 +74,7 @@ class State:
         max_new_tokens: int,
         copies: int = 1,
         cache: bool = True,
+        graph: bool = False,
     ) -> None:
         if ids.dim() != 2 or 0 in ids.shape or ids.is_floating_point():
             raise CourseError(
@@ -99,6 +103,10 @@ class State:
         self.max_length = self.prompt + max_new_tokens
         self.cached = 0  # columns whose keys and values are in the cache
         self.cache = KVCache(config.layers, self.max_length) if cache else None
+        self.uses_graph = (
+            graph and cache and can_be_graphed(self.modules, ids.device, max_new_tokens)
+        )
+        self.graphed: GraphedStep | None = None
 
         # Allocated once, with columns for the new tokens.
         self.text = nn.functional.pad(ids.repeat_interleave(copies, dim=0), (0, max_new_tokens))
@@ -119,6 +127,9 @@ class State:
 
     def logits(self) -> Float[Tensor, "B V"]:
         """Next-token logits of every row, in float32. The model reads what is not yet cached."""
+        if self.uses_graph and self.length > self.prompt:
+            return self._graphed_logits()
+
         # At the first step all copies of a prompt are equal, so the model reads one of them.
         are_equal = self.cache is not None and self.length == self.prompt
         stride = self.copies if are_equal else 1
@@ -141,6 +152,17 @@ class State:
         rows = torch.arange(len(ids), device=ids.device).repeat_interleave(stride)
         self._reorder_cache(rows)
         return logits.index_select(0, rows)
+
+    def _graphed_logits(self) -> Float[Tensor, "B V"]:
+        """The same for one new token in each row, by a recorded step."""
+        with evaluating(self.modules), torch.no_grad():
+            if self.graphed is None and self.cache is not None:
+                self.graphed = GraphedStep(
+                    self.model, self.cache, self.attention_mask, self.max_length
+                )
+                self.cache = None  # its tensors have been copied
+            assert self.graphed is not None
+            return self.graphed(self.text[:, self.length - 1]).float()
 
     def append(self, token: Int[Tensor, " B"]) -> None:
         """Add one token to every row."""
