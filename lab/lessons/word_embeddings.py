@@ -87,8 +87,7 @@ def word_senses(lab: Lab, seed: int) -> dict[str, float]:
     asked = sorted(path for path in folder.iterdir() if path.is_dir())
     word = asked[seed % len(asked)]
     size = GIVEN["sentences"][lab.plan.scale]
-    splits = {split: senses.read(word, split).shuffle(seed=0) for split in size}
-    train, test = (rows.select(range(min(size[n], len(rows)))) for n, rows in splits.items())
+    train, test = (senses.read(word, split, each=size[split]) for split in ("train", "test"))
 
     # Without vectors: the sense that is most frequent, and n-grams of the sentence.
     [(most_frequent, _)] = Counter(train["label"]).most_common(1)

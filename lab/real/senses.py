@@ -4,7 +4,9 @@ A linear classifier, to which all senses weigh the same, reads the vectors of a 
 sentences. The score is macro F1. Letters: N sentences, D width of a vector.
 """
 
+import random
 import warnings
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -33,18 +35,30 @@ Numbers = NDArray[np.int64]
 Reader = Callable[[Sequence[Sequence[str]], Sequence[int]], dict[str, Float[Tensor, "N D"]]]
 
 
-def read(folder: Path, split: str) -> Dataset:
-    """The "train" or "test" rows of one word: the words around it, its place, its sense."""
+def read(folder: Path, split: str, *, each: int) -> Dataset:
+    """Rows of one word: the words around it, its place, its sense.
+
+    Args:
+        folder: of the word.
+        split: "train" or "test".
+        each: at most so many rows of each sense, drawn at random and always the same.
+    """
     lines = (folder / f"{split}.data.txt").read_text("utf-8").splitlines()
     senses = (folder / f"{split}.gold.txt").read_text("utf-8").splitlines()
-    rows = []
+    rows: list[dict[str, Any]] = []
     for line, sense in zip(lines, senses, strict=True):
         position, _, text = line.partition("\t")
         place = int(position)
         start = max(0, place - AROUND)
         around = text.split()[start : place + AROUND + 1]
         rows.append({"text": " ".join(around), "place": place - start, "label": int(sense)})
-    return Dataset.from_list(rows)
+    drawn = []
+    seen: Counter[int] = Counter()
+    for row in random.Random(0).sample(rows, len(rows)):
+        if seen[row["label"]] < each:
+            seen[row["label"]] += 1
+            drawn.append(row)
+    return Dataset.from_list(drawn)
 
 
 def contextual(name: str) -> Reader:

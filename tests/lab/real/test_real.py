@@ -181,12 +181,14 @@ def test_a_word_s_vector_says_which_sense_is_meant(tmp_path):
         (tmp_path / f"{split}.gold.txt").write_text(
             "".join(f"{sense}\n" for sense in gold), "utf-8"
         )
-    rows, test = (senses.read(tmp_path, split) for split in ("train", "test"))
+    rows, test = (senses.read(tmp_path, split, each=9) for split in ("train", "test"))
+    assert sorted(senses.read(tmp_path, "train", each=2)["label"]) == [0, 0, 1, 1]
     both = concatenate_datasets([rows, test])
     assert {
         text.split()[place] for text, place in zip(both["text"], both["place"], strict=True)
     } == {"bank"}
-    assert len(test["text"][0].split()) == senses.AROUND + 8  # bank of the lake in the water .
+    (long,) = (row["text"] for row in test if row["label"] == 0)
+    assert len(long.split()) == senses.AROUND + 8  # bank of the lake in the water .
     sentences_ = [text.split() for text in both["text"]]
     layers = senses.contextual("bert-english")(sentences_, both["place"])
     model, tokenizer, _ = zoo.load("bert-english")
