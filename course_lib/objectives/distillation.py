@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from course_lib.objectives.losses import Batch, chosen, cross_entropy, inputs
+from course_lib.objectives.losses import Batch, cross_entropy, encoder_inputs, target_index
 
 
 def soft_loss(
@@ -88,10 +88,10 @@ def distilbert(
         hard: weight of the right answers.
         cosine: weight of the last hidden states' cosine, at every real token.
     """
-    at = chosen(batch)
-    student, teacher = model(batch["ids"], loss_mask=at, **inputs(batch))
+    targets = target_index(batch)
+    student, teacher = model(batch["ids"], loss_mask=targets, **encoder_inputs(batch))
     soft_term = soft * soft_loss(student.logits, teacher.logits)
-    total = soft_term + hard * cross_entropy(student.logits, batch["labels"][at])
+    total = soft_term + hard * cross_entropy(student.logits, batch["labels"][targets])
     if cosine:
         # A micro-batch's share of the real tokens is not its share of the masked ones.
         share = batch.get("token_share", 1.0)
@@ -107,7 +107,7 @@ def tinybert(model: nn.Module, batch: Batch) -> Tensor:
     No labels are needed. Afterwards `classification` teaches the answers (section 3.2).
     """
     attention_mask = batch.get("attention_mask")
-    student, teacher = model(batch["ids"], attention=True, **inputs(batch))
+    student, teacher = model(batch["ids"], attention=True, **encoder_inputs(batch))
     terms = []
     for state, target in zip(student.hidden, teacher.hidden, strict=True):  # B T D, each layer
         terms.append(hidden_loss(state, target, attention_mask))
@@ -135,7 +135,7 @@ def classification(
         soft: weight of the teacher's probabilities.
         hard: weight of the right classes.
     """
-    student, teacher = model(batch["ids"], **inputs(batch))  # logits N V
+    student, teacher = model(batch["ids"], **encoder_inputs(batch))  # logits N V
     soft_term = soft * soft_loss(student.logits, teacher.logits, temperature)
     return soft_term + hard * cross_entropy(student.logits, batch["labels"])
 

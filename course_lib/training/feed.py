@@ -26,7 +26,7 @@ from course_lib.model.layers import Embedding
 from course_lib.model.seq2seq import Seq2SeqLM
 from course_lib.model.transformer import Transformer
 from course_lib.objectives.collate import WIDTH_STEP, width_of
-from course_lib.objectives.losses import Batch, counted
+from course_lib.objectives.losses import Batch, with_target_index
 from course_lib.training.distributed import ALONE, Processes
 from course_lib.vocab import IGNORE
 
@@ -166,7 +166,7 @@ class Feed:
             batch, self.max_length, has_targets=isinstance(self.model, Seq2SeqLM)
         )
         moved = {}
-        for name, value in counted(batch).items():
+        for name, value in with_target_index(batch).items():
             if self.device.type == "cuda" and value.is_cpu:
                 value = value.pin_memory()
             moved[name] = value.to(self.device, non_blocking=True)

@@ -129,14 +129,12 @@ def crossings(family: str, device: str = "meta", steps: int = 3) -> dict[str, in
 
 
 def counting_changes(family: str) -> float:
-    """Relative difference of the loss whose targets the host has counted (`losses.counted`) to that
-    of the batch.
-    """
+    """Relative difference of a loss with `losses.with_target_index` to the loss without."""
     torch.manual_seed(0)
     model = small(family)
     batch = batches(family)[0]
     values = []
-    for given in (batch, losses.counted(batch)):
+    for given in (batch, losses.with_target_index(batch)):
         torch.manual_seed(1)  # ELECTRA draws
         values.append(loss_of(family)(model, given).item())
     return abs(values[1] / values[0] - 1)
@@ -153,7 +151,7 @@ def graph_breaks(family: str, device: str = "cpu", backend: str = "aot_eager") -
     objective = loop.Objective(small(family).to(device), loss_of(family))
     objective.compile(backend=backend)
     for batch in batches(family)[:2]:
-        moved = {name: x.to(device) for name, x in losses.counted(batch).items()}
+        moved = {name: x.to(device) for name, x in losses.with_target_index(batch).items()}
         objective(moved).backward()
     return sum(counters["graph_break"].values()) + (counters["stats"]["unique_graphs"] != 1)
 
@@ -256,8 +254,8 @@ def accepted(family: str, device: str = "cuda") -> list[str]:
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
     model = small(family).to(device)
-    counted = losses.counted(batches(family)[0])
-    batch: Mapping[str, Tensor] = {name: x.to(device) for name, x in counted.items()}
+    indexed = losses.with_target_index(batches(family)[0])
+    batch: Mapping[str, Tensor] = {name: x.to(device) for name, x in indexed.items()}
     able = []
     for name in BACKENDS:
         try:

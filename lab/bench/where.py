@@ -107,7 +107,7 @@ def step(family: str, size: ModelSize, *, in_parts: bool) -> dict[str, Kind]:
         size: of the model and its batch.
         in_parts: compute the loss by `kernels.linear_cross_entropy`, not from all logits.
     """
-    batch = losses.counted(batches_of(family, size)[0])
+    batch = losses.with_target_index(batches_of(family, size)[0])
     always: Callable[..., bool] = lambda *_: True  # noqa: E731
     never: Callable[..., bool] = lambda *_: False  # noqa: E731
     with (

@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from course_lib.errors import CourseError
 from course_lib.objectives import losses
-from course_lib.objectives.losses import Batch, counted
+from course_lib.objectives.losses import Batch, with_target_index
 from course_lib.training import distributed
 from course_lib.training.distributed import Processes
 from course_lib.training.feed import Feed, in_round_widths, micro_batches
@@ -90,7 +90,7 @@ def test_rows_of_a_round_width_have_the_same_loss_and_gradients(family: str) -> 
         torch.manual_seed(0)
         model = steps.small(family)
         torch.manual_seed(1)
-        loss = steps.loss_of(family)(model, counted(given))
+        loss = steps.loss_of(family)(model, with_target_index(given))
         loss.backward()  # type: ignore[no-untyped-call]
         found.append([loss, *(p.grad for p in model.parameters() if p.grad is not None)])
     assert given["ids"].shape[1] == 14
