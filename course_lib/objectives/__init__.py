@@ -1,14 +1,14 @@
 """Pretraining objectives: what is hidden from a model, and the loss of its predictions.
 
     registry.py         one entry for each objective: its corruption, its loss, under one name
-    masking.py          which tokens BERT, RoBERTa, SpanBERT and ALBERT hide
-    replacing.py        ELECTRA's tokens that a generator made up
-    denoising.py        BART's five noises; T5's spans behind sentinels; a text cut in two
-    input_formats.py    next-sentence pairs, and the four ways in which RoBERTa fills a row
-    collate.py          rows as tensors, and the corruptions for padded batches
+    masking.py          hides tokens as BERT, RoBERTa, SpanBERT and ALBERT do
+    replacing.py        ELECTRA's tokens that a generator filled in
+    denoising.py        BART's five noises; T5's spans and sentinels; a text cut in two
+    input_formats.py    next-sentence pairs, and RoBERTa's four ways to fill a row
+    collate.py          pads rows to batches, and corrupts batches
     losses.py           the losses of a model's predictions
     distillation.py     losses that compare a student with its teacher
-    draws.py            what the corruptions share: the generator, spans, tokens never touched
+    draws.py            random choices that the corruptions share
 
 Pure functions: the input stays as it was, and every draw comes from the `torch.Generator` passed
 in, so the same generator state gives the same corruption. Letters: B batch, T positions.

@@ -1,17 +1,20 @@
-"""How the sentences of documents become rows: next-sentence pairs, and RoBERTa's input formats.
+"""Four ways to put the sentences of documents into rows, which RoBERTa compares.
 
-    segment-pair     [CLS] A [SEP] B [SEP], several sentences each, with next-sentence prediction
-    sentence-pair    the same with one sentence each
-    full-sentences   [CLS] sentences [SEP], packed to the full length, on into the next document
-    doc-sentences    the same, but a document's end ends the row
+BERT reads rows of two parts, A and B, and predicts whether B follows A in the document (next-
+sentence prediction). RoBERTa found that it does as well without. Its four formats (Liu et al. 2019,
+section 4.2), with two documents of the sentences a b c and x y:
 
-RoBERTa compares these four (Liu et al. 2019, section 4.2). Here a sentence is a list of token ids,
-and a document a list of sentences.
+    segment-pair      [CLS] a b [SEP] c [SEP]              A and B are several sentences each
+    sentence-pair     [CLS] a [SEP] b [SEP]                A and B are one sentence each
+    full-sentences    [CLS] a b c [SEP] x y [SEP]          as many sentences as fit, no prediction
+    doc-sentences     [CLS] a b c [SEP]   [CLS] x y [SEP]  the same, for one document only
+
+A sentence is a list of token ids, and a document a list of sentences.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate, chain, takewhile
+from itertools import chain
 from typing import Any, Literal, NamedTuple, get_args
 
 import torch
@@ -28,10 +31,10 @@ class InputRow:
     """One row of a batch.
 
     Attributes:
-        ids: the tokens, specials included.
-        segments: 0 up to the first [SEP] of a pair, 1 after it.
-        next: 0 = the second part followed the first, 1 = it is from another document, -100 = not a
-            pair.
+        ids: the token ids, special tokens included.
+        segments: for each token, 0 in the first part (with its [SEP]) and 1 in the second.
+        next: 0 = the second part follows the first in its document, 1 = it is from another
+            document, -100 = the row is no pair.
     """
 
     ids: list[int]
@@ -50,14 +53,14 @@ def input_rows(
     format: Format,
     length: int = 512,
 ) -> list[InputRow]:
-    """The rows of one pass over documents in one of the four formats, in the documents' order.
+    """Put documents into rows in one of the four formats, in the documents' order.
 
     Args:
-        documents: sentences of token ids.
-        rng: of the pairs; packed rows draw nothing.
-        vocab: has [CLS] and [SEP].
-        format: one of the four.
-        length: most tokens in a row, specials included.
+        documents: lists of sentences.
+        rng: random generator; only the formats with pairs use it.
+        vocab: a vocabulary with [CLS] and [SEP].
+        format: the name of the format.
+        length: maximum number of tokens in a row, special tokens included.
 
     Raises:
         CourseError: there is no such format, or the vocabulary lacks the special tokens.
@@ -72,7 +75,7 @@ def input_rows(
         )
     if format == "segment-pair":
         return segment_pairs(documents, rng, vocab=vocab, length=length)
-    # One row for every two sentences: as many tokens in all as the other formats have.
+    # One row for every two sentences gives about as many tokens as the other formats.
     frame = _Frame(vocab, length, specials=3)
     pairs = nsp_pairs(documents, rng, n=sum(map(len, documents)) // 2)
     return [frame.pair(list(first), list(second), follows) for first, second, follows in pairs]
@@ -81,21 +84,22 @@ def input_rows(
 def packed_sentences(
     documents: Sequence[Document], *, vocab: Vocab, length: int = 512, across: bool = True
 ) -> list[InputRow]:
-    """Full-sentences or doc-sentences: as many whole sentences a row as fit.
+    """Full-sentences or doc-sentences: each row has as many whole sentences as fit.
 
     Every token is in exactly one row.
 
     Args:
-        documents: sentences of token ids.
-        vocab: has [CLS] and [SEP].
-        length: most tokens in a row, specials included.
-        across: continue with the next document in the same row, after one more [SEP].
+        documents: lists of sentences.
+        vocab: a vocabulary with [CLS] and [SEP].
+        length: maximum number of tokens in a row, special tokens included.
+        across: full-sentences: the next document continues in the same row, after one more [SEP].
+            Otherwise it starts a new row.
     """
     frame = _Frame(vocab, length, specials=2)
     rows: list[InputRow] = []
     row: list[int] = []
     for document in documents:
-        # In the middle of a row a document begins after a [SEP].
+        # In the middle of a row a document starts after a [SEP].
         opening = [frame.sep] if row else []
         for sentence in _cut(document, frame.room):
             if len(row) + len(opening) + len(sentence) > frame.room:  # the row is full
@@ -122,22 +126,24 @@ def segment_pairs(
 ) -> list[InputRow]:
     """BERT's own rows (Devlin et al. 2019, appendix A.2): two parts of several sentences each.
 
-    As many sentences of a document as fit are cut in two after a random one. In half of the rows
-    sentences of another document take the place of the second part; it then begins the next row.
+    Take as many sentences of a document as fit, and cut them in two at a random sentence. In half
+    of the rows, replace the second part by sentences of another document. The sentences that were
+    replaced are not lost: the next row starts with them.
 
     Args:
-        documents: sentences of token ids.
-        rng: of the draws.
-        vocab: has [CLS] and [SEP].
-        length: most tokens in a row, specials included.
-        short: share of the rows that have a random shorter length.
+        documents: lists of sentences.
+        rng: random generator.
+        vocab: a vocabulary with [CLS] and [SEP].
+        length: maximum number of tokens in a row, special tokens included.
+        short: share of the rows that get a random shorter length, because a fine-tuned model reads
+            short texts, too.
     """
     frame = _Frame(vocab, length, specials=3)
     non_empty = _for_pairs(documents)
     rows = []
     for number, document in enumerate(non_empty):
         sentences = _cut(document, frame.room - 1)
-        first = 0  # the sentence that the next row begins with
+        first = 0  # the number of the sentence that the next row starts with
         while first < len(sentences):
             room = frame.room
             if _draw(rng, 1000) < 1000 * short:
@@ -150,7 +156,7 @@ def segment_pairs(
                 b = _tokens(sentences[first + cut : first + fitting])
             else:
                 other = non_empty[_another(number, len(non_empty), rng)]
-                rest = other[_draw(rng, len(other)) :]
+                rest = other[_draw(rng, len(other)) :]  # from a random sentence on
                 b = _tokens(rest[: _fitting(rest, room - len(a))])
             rows.append(frame.pair(a, b[: frame.room - len(a)], 0 if follows else 1))
             first += fitting if follows else cut
@@ -158,25 +164,25 @@ def segment_pairs(
 
 
 class SentencePair(NamedTuple):
-    """Two sentences, texts or token ids, and whether the second followed the first."""
+    """Two sentences (texts or token ids) for next-sentence prediction."""
 
     text: Any
     pair: Any
-    next: int  # 0 = it followed, 1 = it is from another document
+    next: int  # 0 = `pair` follows `text` in its document, 1 = it is from another document
 
 
 def nsp_pairs(
     documents: Sequence[Sequence[Any]], rng: torch.Generator, *, n: int
 ) -> list[SentencePair]:
-    """Sentence pairs for next-sentence prediction (Devlin et al. 2019, section 3.1).
+    """Draw sentence pairs for next-sentence prediction (Devlin et al. 2019, section 3.1).
 
-    In n // 2 of them the second sentence followed the first; in the others it is from another
-    document. They come in random order.
+    In n // 2 of them the second sentence follows the first; in the others it is from another
+    document. They are in random order.
 
     Args:
-        documents: sentences, texts or token ids.
-        rng: of the draws.
-        n: how many pairs.
+        documents: lists of sentences; a sentence is a text or a list of token ids.
+        rng: random generator.
+        n: number of pairs.
     """
     non_empty = _for_pairs(documents)
     long = [number for number, document in enumerate(non_empty) if len(document) > 1]
@@ -200,17 +206,23 @@ def _draw(rng: torch.Generator, below: int) -> int:
 
 
 def _another(number: int, count: int, rng: torch.Generator) -> int:
-    """The number of any of `count` documents but this one."""
+    """The number of a random document, but not this one."""
     return (number + 1 + _draw(rng, count - 1)) % count
 
 
 def _tokens(sentences: Sequence[Sequence[int]]) -> list[int]:
-    """Sentences end to end."""
+    """The tokens of several sentences in one list."""
     return list(chain.from_iterable(sentences))
 
 
 class _Frame:
-    """[CLS] and [SEP] around one part or two."""
+    """Puts [CLS] and [SEP] around one part or two.
+
+    Args:
+        vocab: a vocabulary with [CLS] and [SEP].
+        length: maximum number of tokens in a row.
+        specials: number of special tokens in a row: 2 for one part, 3 for a pair.
+    """
 
     def __init__(self, vocab: Vocab, length: int, specials: int) -> None:
         if vocab.cls is None or vocab.sep is None:
@@ -219,14 +231,14 @@ class _Frame:
             )
         self.cls = vocab.cls
         self.sep = vocab.sep
-        self.room = length - specials  # tokens of text
+        self.room = length - specials  # number of tokens of text that fit
 
     def single(self, ids: Sequence[int]) -> InputRow:
-        """One part."""
+        """A row of one part: [CLS] ids [SEP]."""
         return InputRow([self.cls, *ids, self.sep], [0] * (len(ids) + 2))
 
     def pair(self, a: list[int], b: list[int], follows: int) -> InputRow:
-        """Two parts; the longer one loses its end until both fit."""
+        """A row of two parts: [CLS] a [SEP] b [SEP]. If they do not fit, the longer part is cut."""
         if len(a) + len(b) > self.room:
             keep_a = min(len(a), max(self.room // 2, self.room - len(b)))
             a = a[:keep_a]
@@ -237,7 +249,7 @@ class _Frame:
 
 
 def _for_pairs(documents: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
-    """The documents that have sentences; a `CourseError` if they are too few for pairs."""
+    """The documents that are not empty; an error if there are too few to make pairs."""
     full = [document for document in documents if len(document)]
     if len(full) < 2 or all(len(document) < 2 for document in full):
         raise CourseError(
@@ -248,15 +260,19 @@ def _for_pairs(documents: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
 
 
 def _cut(document: Document, room: int) -> list[Sequence[int]]:
-    """The sentences, those longer than `room` in pieces."""
-    pieces = []
+    """The sentences of a document; one of more than `room` tokens becomes several."""
+    sentences = []
     for sentence in document:
         for start in range(0, len(sentence), room):
-            pieces.append(sentence[start : start + room])
-    return pieces
+            sentences.append(sentence[start : start + room])
+    return sentences
 
 
 def _fitting(sentences: Sequence[Sequence[int]], room: int) -> int:
-    """How many sentences from the first one on fit into `room` tokens, at least one."""
-    ends = accumulate(map(len, sentences))
-    return max(1, sum(1 for _ in takewhile(lambda end: end <= room, ends)))
+    """How many sentences, counted from the first, fit into `room` tokens; at least 1."""
+    total = 0
+    for count, sentence in enumerate(sentences):
+        total += len(sentence)
+        if total > room:
+            return max(1, count)
+    return max(1, len(sentences))

@@ -1,4 +1,8 @@
-"""The objectives that models are pretrained with, by name.
+"""The pretraining objectives by name: what is hidden from a text, and the loss.
+
+    corrupt = corruption("masked", tokenizer)          # hides 15% of the tokens
+    batch = corrupt(ids, attention_mask, rng)          # what the model reads, and the labels
+    loss = objective("masked").loss(model, batch)
 
     name                  what the model predicts                        who trains with it
     causal                the next token                                 GPT, ELMo
@@ -11,10 +15,9 @@
     prefixed              the second part of a text, given the first     T5's language modelling
     distilled             hidden tokens, and a teacher's output          DistilBERT
 
-Families, recipes, experiments and commands use these names.
-
-A new objective is a corruption (a function in `collate`), a loss, and one entry in `OBJECTIVES`.
-`pretrain` has no option for it: a family's `objective` names the one that it trains with.
+To add an objective, write a corruption (a function as in collate.py) and a loss (losses.py), and
+add an entry to `OBJECTIVES`. The command `pretrain` has no option for it: each family of models has
+its objective (`Family.objective`).
 """
 
 from collections.abc import Callable
@@ -39,7 +42,7 @@ class NumbersWords(Protocol):
     vocab: Vocab
 
     def words(self, ids: Tensor) -> Tensor:
-        """Int[B T], the number of each token's word, -1 for none."""
+        """Int[B T], the number of the word that each token belongs to, -1 for a special token."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +53,9 @@ class Objective:
         corrupt: (ids, attention_mask, rng, *, vocab, **options) -> batch.
         loss: (model, batch) -> scalar, the mean over the batch's targets.
         options: the corruption's options: "rate", the share of the tokens to hide; "spans", which
-            of them are hidden together; "parts", the shares of [MASK], random and unchanged.
-        pairs: whether the loss also reads `segments` and `next` of rows that are pairs of texts.
+            tokens are hidden together; "parts", how many of the hidden tokens become [MASK], become
+            a random token and stay.
+        pairs: whether the rows are pairs of texts, and the loss reads their `segments` and `next`.
     """
 
     corrupt: Callable[..., Batch]
@@ -75,7 +79,11 @@ OBJECTIVES: dict[str, Objective] = {
 
 
 def objective(name: str) -> Objective:
-    """The objective of this name; a `CourseError` if there is none."""
+    """The objective of this name.
+
+    Raises:
+        CourseError: there is no objective of this name.
+    """
     if name not in OBJECTIVES:
         raise CourseError(f"There is no objective {name!r}; there are {', '.join(OBJECTIVES)}.")
     return OBJECTIVES[name]
@@ -85,9 +93,12 @@ def corruption(name: str, tokenizer: NumbersWords, **options: Any) -> Corruption
     """An objective's corruption for one vocabulary, with its options set.
 
     Args:
-        name: of the objective.
-        tokenizer: gives the vocabulary, and the words, where spans of words are hidden.
-        options: of the objective; those that are None keep the paper's value.
+        name: the name of the objective.
+        tokenizer: gives the vocabulary, and says which tokens make a word.
+        options: options of the objective. None means the paper's value.
+
+    Raises:
+        CourseError: there is no such objective, or it does not have one of the options.
     """
     chosen = objective(name)
     options = {option: value for option, value in options.items() if value is not None}

@@ -1,4 +1,12 @@
-"""Replaced-token detection (Clark et al. 2020, ELECTRA): a generator fills masked positions."""
+"""ELECTRA's replaced tokens: a small model, the generator, fills in masked tokens.
+
+(Clark et al. 2020.) A second model, the discriminator, finds out which tokens are not the original.
+
+    original        the chef cooked the meal
+    masked          the chef [MASK] the meal
+    filled in       the chef ate    the meal
+    replaced        no  no   yes    no  no       what the discriminator must predict
+"""
 
 from typing import NamedTuple
 
@@ -14,43 +22,43 @@ class Replaced(NamedTuple):
 
 
 def sample(logits: Tensor, rng: torch.Generator | None = None) -> Tensor:
-    """Draw one token a row from softmax(logits) (Clark et al. 2020, appendix A).
+    """Draw a token from softmax(logits) for each row (Clark et al. 2020, appendix A).
 
-    The draw is the largest of logits - log(-log u), u uniform (the Gumbel trick). No gradient
-    passes.
+    It is the index of the largest logits - log(-log u), where each u is a random number from 0 to 1
+    (the Gumbel trick). This needs no softmax. No gradient passes through.
 
     Args:
         logits: Float[*N V].
-        rng: of the draws.
+        rng: random generator.
 
     Returns:
         Int[*N].
     """
     scores = logits.detach().float()
-    # The logarithm of an exponential draw is the negative of a Gumbel draw.
+    # -log u is exponentially distributed, so this is log(-log u).
     noise = torch.empty_like(scores).exponential_(generator=rng).log()
     return (scores - noise).argmax(dim=-1)
 
 
 def replace_tokens(ids: Tensor, loss_mask: Tensor, sampled: Tensor) -> Replaced:
-    """Put sampled tokens into a text (Clark et al. 2020, section 2).
+    """Put the generator's tokens into a text (Clark et al. 2020, section 2).
 
-    A sample that happens to be the original token does not count as replaced.
+    A token that happens to be the original one does not count as replaced.
 
     >>> ids, chosen = torch.tensor([[5, 6, 7]]), torch.tensor([[True, True, False]])
     >>> replace_tokens(ids, chosen, torch.tensor([5, 9]))
     Replaced(ids=tensor([[5, 9, 7]]), replaced=tensor([[False,  True, False]]))
 
     Args:
-        ids: Int[B T].
-        loss_mask: Bool[B T], the N positions to fill.
-        sampled: Int[N], the new tokens, in reading order.
+        ids: Int[B T], the original text.
+        loss_mask: Bool[B T], True at the N positions to fill.
+        sampled: Int[N], the new tokens, row by row.
     """
-    seen = ids.clone()
-    seen[loss_mask] = sampled.to(ids.dtype)
-    return Replaced(seen, seen != ids)
+    new = ids.clone()
+    new[loss_mask] = sampled.to(ids.dtype)
+    return Replaced(new, new != ids)
 
 
 def original(ids: Tensor, labels: Tensor, loss_mask: Tensor) -> Tensor:
-    """The text before `mask_tokens` hid parts of it, Int[B T]."""
+    """Undo `mask_tokens`: put the hidden tokens, which are the labels, back. Int[B T]."""
     return replace_tokens(ids, loss_mask, labels[loss_mask]).ids

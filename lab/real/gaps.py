@@ -170,7 +170,7 @@ def both_sides(
     for start in range(0, len(gaps), batch):
         some = range(start, min(start + batch, len(gaps)))
         rows = [[vocab.cls, *lefts[i], vocab.mask, *rights[i], vocab.sep] for i in some]
-        inputs = pad_to_longest(rows, vocab.pad or 0)
+        inputs = pad_to_longest(rows, vocab.padding_id)
         is_gap = inputs["ids"] == vocab.mask
         logits = model(inputs["ids"], attention_mask=inputs["attention_mask"], loss_mask=is_gap)
         values += [_chosen(tokenizer, gaps[i], row) for i, row in zip(some, logits, strict=True)]

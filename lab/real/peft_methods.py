@@ -124,7 +124,7 @@ def masked_texts(tokenizer: Tokenizer, rows: int) -> list[Batch]:
     """Batches of held-out texts of the course with hidden tokens, always the same ones."""
     texts = data.corpus("text", split="test", n=rows)
     ids = [row[:LENGTH] for row in tokenizer.ids(list(texts["text"]))]
-    padded = collate.pad(ids, tokenizer.vocab.pad or 0)
+    padded = collate.pad(ids, tokenizer.vocab.padding_id)
     rng = seeded_generator(0)
     return [collate.masked(padded["ids"], padded["attention_mask"], rng, vocab=tokenizer.vocab)]
 
