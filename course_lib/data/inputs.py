@@ -1,12 +1,19 @@
-"""Encodes a task's rows as inputs and labels of a model, and makes batches of them.
+"""Turn the rows of a task into token ids and labels, and these into batches.
 
-    encoders (BERT)                  [CLS] text [SEP]                    one text
-                                     [CLS] text [SEP] pair [SEP]         two texts
-    decoders (GPT-1, section 3.3)    <start> text <extract>
-                                     <start> text <delimiter> pair <extract>
+    row      {"text": "a fine film", "label": 1}
+    frame    Frame(tokenizer, model.stack.config, "single", classes=2)
+    ids      [CLS] a fine film [SEP]
 
-Encoder-decoders with a classifier read the same inputs as encoders. The three special tokens of a
-decoder are new tokens at the end of its vocabulary. Its classifier reads the vector at <extract>.
+What the model reads depends on the model and on the number of texts:
+
+    an encoder (BERT)             [CLS] text [SEP]                    one text
+                                  [CLS] text [SEP] pair [SEP]         two texts
+    a decoder (GPT-1, sec. 3.3)   <start> text <extract>
+                                  <start> text <delimiter> pair <extract>
+
+A decoder's three special tokens are called task tokens here. They are new: they come after the last
+token of its vocabulary. A classifier reads the vector at [CLS] or, in a decoder, at <extract>. An
+encoder-decoder with a classifier reads what an encoder reads.
 """
 
 import warnings
@@ -29,24 +36,25 @@ from course_lib.objectives.losses import Batch
 from course_lib.vocab import IGNORE
 
 COLUMNS: dict[Kind, tuple[str, ...]] = {
-    # a question, a text, the answer and its first character in the text
+    # a question, a passage, the answer, and the position of its first character in the passage
     "span": ("text", "pair", "answer", "start"),
-    "choice": ("text", "choices", "label"),  # the label is the number of the right continuation
+    "choice": ("text", "choices", "label"),  # the label is the number of the right choice
     "tagging": ("tokens", "labels"),  # one label for each word
     "pair": ("text", "pair", "label"),
     "single": ("text", "label"),
 }
-# GPT-1's special tokens for tasks, which `with_marks` adds to a decoder's vocabulary.
-NAMES = ("<start>", "<delimiter>", "<extract>")
+DEFAULT_LENGTH = 512  # tokens, if neither the model nor the tokenizer has a limit
+# GPT-1's special tokens for tasks (Radford et al. 2018, figure 1).
+TASK_TOKENS = ("<start>", "<delimiter>", "<extract>")
 
 
 class Passage(NamedTuple):
-    """The text that a span task's answer is copied from.
+    """The text that contains the answer to a question.
 
     Attributes:
         text: the passage.
-        offsets: for each token of the input, its first character in `text` and the one past its
-            last; None for a token outside the passage.
+        offsets: for each token of the input, the characters (start, stop) of `text` that it covers;
+            None for a token outside the passage.
     """
 
     text: str
@@ -60,13 +68,13 @@ class EncodedRow:
     Attributes:
         ids: token ids; for "choice" a list for each candidate, otherwise one list.
         segments: for each token, 0 in the first text and 1 in the second.
-        label: the target of the loss: a class number, a score, or a list. For "tagging" the list
-            has a label for each token, for "span" the first and the last token of the answer.
-        truth: the value that a prediction is scored against: the label or labels, the labels of all
-            words, or the text of the target or answer (a list if several answers are right).
-        words: for "tagging", the position of the token that carries each word's label; -1 if the
-            word was cut off.
-        passage: the text that the answer of a span task is copied from; None for other tasks.
+        label: what the model must predict: a class number, a score, or a list. For "tagging" the
+            list has a label for each token, for "span" the first and the last token of the answer.
+        truth: what a prediction is compared with: the label or labels, the labels of all words, or
+            the text of the target or answer (a list if several answers are right).
+        words: for "tagging", the position of the token that has each word's label; -1 if the word
+            was cut off.
+        passage: for "span", the text that contains the answer; None for other tasks.
         is_cut: whether the text was longer than the maximum length, so that its end is missing.
     """
 
@@ -80,7 +88,11 @@ class EncodedRow:
 
 
 def kind_of(columns: Iterable[str]) -> Kind:
-    """The kind of task that has these columns."""
+    """The kind of task that has these columns, such as "pair" for text, pair, label.
+
+    Raises:
+        CourseError: no task has these columns.
+    """
     have = set(columns)
     for kind, needed in COLUMNS.items():
         if have >= set(needed):
@@ -95,15 +107,15 @@ class Frame:
     """Turns rows of a task into `EncodedRow`s, and these into batches.
 
     Args:
-        tokenizer: the model's own.
-        config: of the model's stack.
-        kind: of task.
+        tokenizer: the model's tokenizer.
+        config: the configuration of the model's Transformer.
+        kind: the kind of task, a key of `COLUMNS`.
         classes: number of classes; None if the labels are scores.
         max_length: maximum number of tokens in an input; None takes the longest that the model's
             positions and the tokenizer allow.
-        multi_label: whether a row's label is a list with all of its classes.
-        marks: whether a decoder's texts get GPT-1's special tokens. False is for the tokenizer of a
-            public fine-tuned model, which adds that model's own special tokens.
+        multi_label: whether a row's label is a list of classes.
+        task_tokens: whether to put the task tokens around a decoder's texts. False is for the
+            tokenizer of a public fine-tuned model, which adds its own special tokens.
     """
 
     def __init__(
@@ -115,7 +127,7 @@ class Frame:
         classes: int | None = None,
         max_length: int | None = None,
         multi_label: bool = False,
-        marks: bool = True,
+        task_tokens: bool = True,
     ) -> None:
         self.kind = kind
         self.classes = classes
@@ -123,7 +135,7 @@ class Frame:
         self.length = _length(config, tokenizer, max_length)
         self.causal = config.causal and not config.cross
         self.segments = config.embed.segments > 1
-        self.tokenizer = with_marks(tokenizer) if self.causal and marks else tokenizer
+        self.tokenizer = with_task_tokens(tokenizer) if self.causal and task_tokens else tokenizer
 
     def rows(self, data: Iterable[Mapping[str, Any]]) -> list[EncodedRow]:
         """Encode every row of a task."""
@@ -182,7 +194,7 @@ class Frame:
         if self.kind == "tagging":
             return batch | {"labels": pad_to_longest(labels, IGNORE)["ids"]}
         if self.multi_label:
-            return batch | {"labels": _marked(labels, self.classes or 0)}
+            return batch | {"labels": _multi_hot(labels, self.classes or 0)}
         are_scores = self.classes is None and self.kind in ("single", "pair")
         dtype = torch.float32 if are_scores else torch.int64
         return batch | {"labels": torch.tensor(labels, dtype=dtype)}
@@ -199,60 +211,73 @@ class Frame:
             for second in seconds
         ]
         return EncodedRow(
-            [code.ids for code in codes],
-            [code.segments for code in codes],
+            [encoding.ids for encoding in codes],
+            [encoding.segments for encoding in codes],
             item["label"],
             item["label"],
-            is_cut=any(code.is_cut for code in codes),
+            is_cut=any(encoding.is_cut for encoding in codes),
         )
 
     def _tagging(self, item: Mapping[str, Any]) -> EncodedRow:
-        """Words with a label each. One token of a word carries its label, the others have -100.
+        """Words with labels. One token of each word gets its label, the others get -100.
 
-        It is the first token for an encoder. For a decoder it is the last one, because only that
-        token has seen the whole word.
+        For an encoder this is the word's first token. For a decoder it is the last one, because
+        only this token has seen the whole word.
         """
         words = list(item["tokens"])
         labels = list(item["labels"])
-        code = self.tokenizer.encode(words, max_length=self.length)
-        carrier: dict[int, int] = {}
-        for token, word in enumerate(code.words):
+        encoding = self.tokenizer.encode(words, max_length=self.length)
+        carrier: dict[int, int] = {}  # word -> the token that gets its label
+        for token, word in enumerate(encoding.words):
             if word is not None and (self.causal or word not in carrier):
                 carrier[word] = token
-        label = [IGNORE] * len(code)
+        label = [IGNORE] * len(encoding)
         for word, token in carrier.items():
             label[token] = labels[word]
         carriers = tuple(carrier.get(i, -1) for i in range(len(words)))
         return EncodedRow(
-            [code.ids], [code.segments], label, labels, words=carriers, is_cut=code.is_cut
+            [encoding.ids],
+            [encoding.segments],
+            label,
+            labels,
+            words=carriers,
+            is_cut=encoding.is_cut,
         )
 
     def _span(self, item: Mapping[str, Any]) -> EncodedRow:
-        """The answer as token numbers, both -100 if the text was cut before its end."""
-        code = self.tokenizer.encode(item["text"], item["pair"], max_length=self.length)
-        between = code.words.index(None, 1)  # the special token behind the question
+        """A question and a passage. The label is the answer's first and last token.
+
+        Both are -100 if the passage was cut before the answer's end.
+        """
+        encoding = self.tokenizer.encode(item["text"], item["pair"], max_length=self.length)
+        separator = encoding.words.index(None, 1)  # the special token after the question
         start = item["start"]
         end = start + len(item["answer"])
-        places: list[tuple[int, int] | None] = []  # of the passage's tokens: first, past-the-last
+        offsets: list[tuple[int, int] | None] = []  # see `Passage.offsets`
         label = [IGNORE, IGNORE]
-        reached = -1  # the last character of the answer that a token covers, plus 1
-        for token, (place, word) in enumerate(zip(code.offsets, code.words, strict=True)):
-            if token <= between or word is None:
-                places.append(None)
+        covered = -1  # the answer's tokens so far end before this character
+        for token, (span, word) in enumerate(zip(encoding.offsets, encoding.words, strict=True)):
+            if token <= separator or word is None:
+                offsets.append(None)
                 continue
-            places.append(place)
-            if place[0] < end and place[1] > start:  # the token and the answer overlap
-                if reached < 0:
+            offsets.append(span)
+            if span[0] < end and span[1] > start:  # the token and the answer overlap
+                if covered < 0:
                     label[0] = token
                 label[1] = token
-                reached = place[1]
-        if reached < end:  # the text was cut before the answer's end
+                covered = span[1]
+        if covered < end:  # the passage was cut before the answer's end
             label = [IGNORE, IGNORE]
         answers = item.get("answers") or ()
         truth = list(answers) if len(answers) > 1 else item["answer"]
-        passage = Passage(item["pair"], tuple(places))
+        passage = Passage(item["pair"], tuple(offsets))
         return EncodedRow(
-            [code.ids], [code.segments], label, truth, passage=passage, is_cut=code.is_cut
+            [encoding.ids],
+            [encoding.segments],
+            label,
+            truth,
+            passage=passage,
+            is_cut=encoding.is_cut,
         )
 
 
@@ -260,9 +285,9 @@ def warn_of_cut(rows: Sequence[EncodedRow], length: int, name: str) -> None:
     """Warn if texts were longer than the maximum length.
 
     Args:
-        rows: made by `Frame.rows`.
-        length: the frame's maximum number of tokens.
-        name: what the rows are called in the message.
+        rows: the encoded rows, from `Frame.rows`.
+        length: the maximum number of tokens (`Frame.length`).
+        name: a word for the rows, for the message.
     """
     count = sum(row.is_cut for row in rows)
     if count:
@@ -274,39 +299,39 @@ def warn_of_cut(rows: Sequence[EncodedRow], length: int, name: str) -> None:
         )
 
 
-def _marked(labels: Sequence[Sequence[int]], classes: int) -> Float[Tensor, "B C"]:
-    """Multi-hot labels: [[0, 2]] with three classes is [[1, 0, 1]]."""
-    marked = torch.zeros(len(labels), classes)
+def _multi_hot(labels: Sequence[Sequence[int]], classes: int) -> Float[Tensor, "B C"]:
+    """Labels as zeros and ones: with three classes, [[0, 2]] becomes [[1, 0, 1]]."""
+    flags = torch.zeros(len(labels), classes)
     for row, numbers in enumerate(labels):
-        marked[row, list(numbers)] = 1.0
-    return marked
+        flags[row, list(numbers)] = 1.0
+    return flags
 
 
-def with_marks(tokenizer: Tokenizer) -> Tokenizer:
-    """A copy of a decoder's tokenizer that puts GPT-1's special tokens around texts.
+def with_task_tokens(tokenizer: Tokenizer) -> Tokenizer:
+    """A copy of a decoder's tokenizer that puts the task tokens around texts.
 
-    The three tokens are added to the end of its vocabulary (Radford et al. 2018, figure 1).
+    The three tokens come after the last token of the vocabulary.
     """
     backend = type(tokenizer.backend).from_str(tokenizer.backend.to_str())
-    backend.add_special_tokens(list(NAMES))  # no change if it has them, as a saved one does
-    start, delimiter, extract = NAMES
+    backend.add_special_tokens(list(TASK_TOKENS))  # a saved tokenizer has them already
+    start, delimiter, extract = TASK_TOKENS
     backend.post_processor = TemplateProcessing(
         single=f"{start} $A {extract}",
         pair=f"{start} $A {delimiter} $B {extract}",
-        special_tokens=[(name, backend.token_to_id(name)) for name in NAMES],
+        special_tokens=[(name, backend.token_to_id(name)) for name in TASK_TOKENS],
     )
     return Tokenizer(backend, tokenizer.roles, tokenizer.max_length)
 
 
 class SourceTarget:
-    """Encodes sources and targets for an encoder-decoder, and makes batches for `losses.seq2seq`.
+    """Turns texts and their targets (a translation, a summary) into batches for `losses.seq2seq`.
 
     Args:
-        tokenizer: the model's own; it adds its special tokens to sources and targets.
-        config: of the decoder.
-        max_length: maximum number of tokens in a source; None takes the longest that the model's
+        tokenizer: the model's tokenizer; it adds its special tokens to both texts.
+        config: the configuration of the decoder.
+        max_length: maximum number of tokens in a text; None takes the longest that the model's
             positions and the tokenizer allow.
-        max_target: the same for a target.
+        max_target: maximum number of tokens in a target; None as for `max_length`.
     """
 
     def __init__(
@@ -336,7 +361,7 @@ class SourceTarget:
         ]
 
     def collate(self, rows: Sequence[EncodedRow]) -> Batch:
-        """ids and attention_mask [B T] of the sources, labels [B U] of the targets.
+        """A batch: `ids` and `attention_mask` [B T] of the texts, `labels` [B U] of the targets.
 
         After the end of a target the labels are -100.
         """
@@ -345,14 +370,14 @@ class SourceTarget:
 
 
 class TaskBatches:
-    """Step -> batch of a task. Each epoch reads every row once, in a new random order.
+    """`batches[step]` is the batch of a step. Each epoch has every row once, in a new random order.
 
     Args:
-        frame: collates rows to batches.
-        rows: what `frame.rows` made.
+        frame: makes batches of rows.
+        rows: the encoded rows, from `frame.rows`.
         batch: number of rows in a batch.
-        seed: of the order.
-        by_length: whether rows of similar length share a batch, which then needs less padding.
+        seed: seed of the random order.
+        by_length: put rows of similar length into a batch, which then needs less padding.
     """
 
     def __init__(
@@ -367,7 +392,7 @@ class TaskBatches:
         self.rows = rows
         if by_length:
             lengths = np.array([max(map(len, row.ids)) for row in rows])
-            self.plan: BatchPlan | Shuffled = BatchPlan(lengths, batch, None, seed, 512)
+            self.plan: BatchPlan | Shuffled = BatchPlan(lengths, batch, None, seed, max_width=512)
         else:
             self.plan = Shuffled(len(rows), batch, seed)
         self.per_epoch = self.plan.steps
@@ -380,15 +405,18 @@ class TaskBatches:
 def in_order(
     frame: Frame | SourceTarget, rows: Sequence[EncodedRow], batch: int
 ) -> Iterator[tuple[list[int], Batch]]:
-    """Batches for prediction, longest rows together: (row numbers, batch)."""
+    """Batches for prediction, each with the numbers of its rows. Longer rows come later.
+
+    The caller sorts the predictions by these numbers.
+    """
     order = sorted(range(len(rows)), key=lambda i: max(map(len, rows[i].ids)))
     for start in range(0, len(order), batch):
         numbers = order[start : start + batch]
         yield numbers, frame.collate([rows[i] for i in numbers])
 
 
-def _length(config: StackConfig, tokenizer: Tokenizer, wanted: int | None) -> int:
-    """`wanted`, but at most what the model and its tokenizer allow; 512 if none of them says."""
+def _length(config: StackConfig, tokenizer: Tokenizer, max_length: int | None) -> int:
+    """`max_length`, or less if the model or its tokenizer has a lower limit. Without limits 512."""
     limits = [limit for limit in (config.max_length, tokenizer.max_length) if limit]
-    limit = min(limits, default=512)
-    return min(limit, wanted or limit)
+    limit = min(limits, default=DEFAULT_LENGTH)
+    return min(limit, max_length or limit)

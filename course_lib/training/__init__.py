@@ -4,10 +4,10 @@ Its files:
 
     loop.py              the algorithm; read it first
     optim.py             optimizers and schedules
-    feed.py              batches on their way to the device
-    device.py            the device, and the precision
-    guard.py             stops before an update that is not finite
-    distributed.py       several processes
+    feed.py              brings batches to the GPU
+    device.py            the device, and float32 or bfloat16
+    guard.py             stops a training before a loss of nan spoils the weights
+    distributed.py       several processes, usually one for each GPU
     run_state.py         saves a run; a resumed one ends with the same bits
     run_folder.py        a run's folder: its state, its curve, its card
 
@@ -19,9 +19,9 @@ Its files:
     distill.py           a student learns from a teacher
 
     finetune_config.py   the settings of a fine-tuning run
-    task_data.py         a task's rows as the model reads them
-    task_model.py        a copy of the body, and the task's head
-    finetune.py          one task, one model, one score
-    fine_tuned.py        the result: saved, loaded, used for predictions
-    spans.py             answers in a passage
+    task_data.py         encodes the rows of a task
+    task_model.py        the model for a task: a copy of the body, and a new head
+    finetune.py          trains this model and scores it
+    fine_tuned.py        saves and loads the result, and predicts with it
+    spans.py             finds the answer to a question in a passage
 """

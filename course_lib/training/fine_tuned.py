@@ -1,7 +1,10 @@
-"""A fine-tuned model: saved in a folder, loaded again, used for predictions.
+"""Use a fine-tuned model: save it in a folder, load it again, predict.
 
-tuned = load("build/reviews")
-predict(tuned, [{"text": "The soup was cold."}])
+    tuned = load("build/reviews")
+    predict(tuned, [{"text": "The soup was cold."}])    # [0], the number of a class
+    tuned.names[0]                                      # "bad"
+
+A fine-tuned model is a pretrained body with a head, the output layer for a task (finetune.py).
 """
 
 from collections.abc import Iterable, Sequence
@@ -37,13 +40,13 @@ KIND_OF: dict[type[nn.Module], Kind] = {
 
 @dataclass(frozen=True, kw_only=True)
 class FineTuned:
-    """A model with a task's head, and what turns rows into its input.
+    """A fine-tuned model.
 
     Attributes:
         model: the body and the head.
-        frame: turns rows into the model's input.
-        names: the labels' names; empty for scores, spans and choices.
-        takes_pairs: whether a classifier was tuned on two texts; None if its folder does not say.
+        frame: turns rows of the task into the model's input.
+        names: the names of the classes; empty if the model predicts scores, spans or choices.
+        takes_pairs: whether a classifier reads two texts; None if its folder does not say.
     """
 
     model: nn.Module = field(repr=False)
@@ -52,15 +55,17 @@ class FineTuned:
     takes_pairs: bool | None = None
 
     def save(self, folder: str | Path) -> None:
-        """Write a folder that `load` and transformers open."""
+        """Write a folder that `load` and transformers can open."""
         if self.names:
             self.model.class_names = tuple(self.names)  # type: ignore[assignment]
         zoo.save_pretrained(self.model, folder, tokenizer=self.frame.tokenizer)
 
 
 def load(source: str | Path) -> FineTuned:
-    """A fine-tuned model: a folder that `FineTuned.save` or transformers wrote, or a model of the
-    hub.
+    """Load a fine-tuned model from a folder or the hub. transformers may have written the folder.
+
+    Raises:
+        CourseError: there is no model, or it has no head for a task.
     """
     model, tokenizer, _ = zoo.open_model(source)
     kind = KIND_OF.get(type(model))
@@ -73,7 +78,7 @@ def load(source: str | Path) -> FineTuned:
     names = [str(name) for name in getattr(model, "class_names", None) or range(count or 0)]
     multi_label = kind == "single" and model.multi_label
     if kind == "single" and count == 1 and not multi_label:
-        count = None  # one score
+        count = None  # a single output is a score
         names = []
     takes_pairs = _takes_pairs(source)
     if kind == "single" and takes_pairs:
@@ -84,23 +89,16 @@ def load(source: str | Path) -> FineTuned:
         kind,
         classes=count,
         multi_label=multi_label,
-        marks=False,
+        task_tokens=False,
     )
     return FineTuned(model=model, frame=frame, names=names, takes_pairs=takes_pairs)
 
 
-def _takes_pairs(source: str | Path) -> bool | None:
-    """Whether a folder's classifier was tuned on two texts; None if the folder does not say."""
-    file = Path(source) / CONFIG_FILE
-    kind = read_json(file).get("kind") if file.is_file() else None
-    return None if kind is None else kind == "pair"
-
-
 def predict(tuned: FineTuned | str | Path, data: Iterable[Row]) -> list[Any]:
-    """A fine-tuned model's predictions for new rows; labels are not needed and not read.
+    """Predict the labels of new rows. If the rows have labels, they are ignored.
 
     Args:
-        tuned: the model, or the folder it was saved in.
+        tuned: the model, or the folder that it was saved in.
         data: rows with the columns of its task.
 
     Returns:
@@ -112,7 +110,8 @@ def predict(tuned: FineTuned | str | Path, data: Iterable[Row]) -> list[Any]:
         tuned = load(tuned)
     rows = list(data)
     frame = tuned.frame
-    # "single" and "pair" have the same head. Where the folder does not say, the rows decide.
+    # A classifier has the same head for one text and for two. If its folder does not say which, the
+    # first row decides.
     is_open = tuned.takes_pairs is None and frame.kind == "single"
     if is_open and rows and "pair" in rows[0]:
         frame = copy(frame)
@@ -123,54 +122,30 @@ def predict(tuned: FineTuned | str | Path, data: Iterable[Row]) -> list[Any]:
     return predictions
 
 
-def _blank_labels(frame: Frame, row: Row) -> dict[str, Any]:
-    """Placeholders for the label columns, which `Frame.rows` needs and a prediction does not."""
-    if frame.kind == "tagging":
-        return {"labels": [0] * len(row.get("tokens", ()))}
-    if frame.kind == "span":
-        return {"answer": "", "start": 0, "answers": None}
-    return {"label": [] if frame.multi_label else 0}
-
-
 @torch.no_grad()
 def answers(
     model: nn.Module, frame: Frame, rows: list[EncodedRow], names: list[str]
 ) -> tuple[list[Any], list[Any]]:
-    """(predictions, truth), one entry a row."""
+    """Run the model on encoded rows. Returns the predictions and the right answers of all rows."""
     predictions: list[Any] = [None] * len(rows)
     device = next(model.parameters()).device
     with evaluating(model):
         for numbers, batch in in_order(frame, rows, 64):
             inputs = {name: value.to(device) for name, value in batch.items() if name != "labels"}
             out = model(**inputs)
-            for place, number in enumerate(numbers):
-                predictions[number] = _answer(frame, rows[number], out, place, names)
+            for index, number in enumerate(numbers):
+                predictions[number] = _answer(frame, rows[number], out, index, names)
     truth = [row.truth for row in rows]
     if frame.kind == "tagging":
         truth = [[names[label] for label in labels] for labels in truth]
     return predictions, truth
 
 
-def _answer(frame: Frame, row: EncodedRow, out: Any, place: int, names: Sequence[str]) -> Any:
-    """The prediction for one row, from the head's output for its batch, where it is row `place`."""
-    if frame.kind == "span":
-        start, end = out
-        return spans.answer_text(row, start[place], end[place])
-    scores = out[place].float().cpu()
-    if frame.kind == "tagging":
-        # A word that was cut off gets the first label ("O" where there is one).
-        cut_off = names.index("O") if "O" in names else 0
-        tags = scores.argmax(-1).tolist()
-        return [names[tags[token] if token >= 0 else cut_off] for token in row.words]
-    if frame.multi_label:
-        return (scores > 0).nonzero().flatten().tolist()  # their probability is above a half
-    if frame.classes is None and frame.kind != "choice":
-        return scores.squeeze(-1).item()
-    return int(scores.argmax())
-
-
 def score(metric: str, predictions: list[Any], truth: list[Any], kind: Kind) -> float:
-    """The predictions' score by a metric of `metrics.METRICS`, in a task of this kind."""
+    """Score predictions by a metric in `metrics.METRICS`.
+
+    A metric of single labels gets the tags of all sentences in one list.
+    """
     if metric not in metrics.OF_SEQUENCES and kind == "tagging":
         predictions = list(chain.from_iterable(predictions))
         truth = list(chain.from_iterable(truth))
@@ -180,7 +155,7 @@ def score(metric: str, predictions: list[Any], truth: list[Any], kind: Kind) -> 
 def per_class(
     kind: Kind, predictions: list[Any], truth: list[Any], names: list[str]
 ) -> dict[str, dict[str, float]]:
-    """Precision, recall, F1 and count of each class by its name."""
+    """Precision, recall, F1 and number of rows of each class, by its name."""
     if not names:
         return {}
     if kind == "tagging":
@@ -188,3 +163,37 @@ def per_class(
         predictions = [number[tag] for row in predictions for tag in row]
         truth = [number[tag] for row in truth for tag in row]
     return metrics.per_class(predictions, truth, names)
+
+
+def _takes_pairs(source: str | Path) -> bool | None:
+    """Whether a folder's classifier was tuned on two texts; None if the folder does not say."""
+    file = Path(source) / CONFIG_FILE
+    kind = read_json(file).get("kind") if file.is_file() else None
+    return None if kind is None else kind == "pair"
+
+
+def _blank_labels(frame: Frame, row: Row) -> dict[str, Any]:
+    """Placeholders for the columns with labels: `Frame.rows` needs them, a prediction does not."""
+    if frame.kind == "tagging":
+        return {"labels": [0] * len(row.get("tokens", ()))}
+    if frame.kind == "span":
+        return {"answer": "", "start": 0, "answers": None}
+    return {"label": [] if frame.multi_label else 0}
+
+
+def _answer(frame: Frame, row: EncodedRow, out: Any, index: int, names: Sequence[str]) -> Any:
+    """The prediction for one row: row `index` of the batch whose output is `out`."""
+    if frame.kind == "span":
+        start, end = out
+        return spans.answer_text(row, start[index], end[index])
+    scores = out[index].float().cpu()
+    if frame.kind == "tagging":
+        # A word that was cut off gets the tag "O", or the first one if there is no "O".
+        cut_off = names.index("O") if "O" in names else 0
+        tags = scores.argmax(-1).tolist()
+        return [names[tags[token] if token >= 0 else cut_off] for token in row.words]
+    if frame.multi_label:
+        return (scores > 0).nonzero().flatten().tolist()  # logit above 0: probability above 0.5
+    if frame.classes is None and frame.kind != "choice":
+        return scores.squeeze(-1).item()
+    return int(scores.argmax())

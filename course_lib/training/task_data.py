@@ -1,4 +1,12 @@
-"""A task's rows as a model reads them, its labels' names and its metric."""
+"""Prepare a task for fine-tuning: encode its rows, name its classes, choose its metric.
+
+    data = prepare(task, tokenizer, model.stack, FinetuneConfig())
+    data.rows["train"][0].ids     [[2, 417, 905, 3]], the token ids of the first row
+    data.names                    ["bad", "good"]
+    data.metric                   "accuracy"
+
+It checks that task, tokenizer, model and metric fit together, before time is spent on training.
+"""
 
 import re
 import warnings
@@ -18,13 +26,13 @@ SPLITS = ("train", "validation", "test")
 
 
 class TaskData(NamedTuple):
-    """A task as the model reads it.
+    """A task, prepared for a model.
 
     Attributes:
-        rows: the encoded rows of each split.
-        frame: turns a row into the model's input.
-        names: the labels' names; empty for scores, spans and choices.
-        metric: the metric of the test rows' score.
+        rows: split -> its encoded rows.
+        frame: turns rows into the model's input.
+        names: the names of the classes; empty if the task has scores, spans or choices.
+        metric: the name of the metric that scores the test rows, in `metrics.METRICS`.
     """
 
     rows: dict[str, list[EncodedRow]]
@@ -39,13 +47,13 @@ def prepare(
     body: Any,
     config: FinetuneConfig,
 ) -> TaskData:
-    """The task's rows, encoded for a model.
+    """Encode a task's rows for a model.
 
     Args:
-        task: rows by split.
-        tokenizer: the model's.
-        body: of the model.
-        config: may set the kind of task, its classes and its metric.
+        task: split -> its rows.
+        tokenizer: the model's tokenizer.
+        body: the model without its head.
+        config: may give the kind of task, the names of its classes and its metric.
 
     Raises:
         CourseError: task, tokenizer, body and config do not fit together.
@@ -76,7 +84,7 @@ def prepare(
 
 
 def _first_row(task: Mapping[str, Iterable[Row]]) -> Row:
-    """The first training row, whose columns say what kind of task it is."""
+    """The first training row. Its columns say what kind of task it is."""
     for split in ("train", "test"):
         if split not in task:
             raise CourseError(
@@ -89,19 +97,19 @@ def _first_row(task: Mapping[str, Iterable[Row]]) -> Row:
 
 
 def _label_names(kind: Kind, rows: Iterable[Row], classes: Sequence[str] | None) -> list[str]:
-    """The labels' names; empty for scores, spans and choices.
+    """The names of the classes; empty if the task has scores, spans or choices.
 
     Args:
-        kind: of task.
-        rows: for training.
-        classes: the names, if the caller gives them.
+        kind: the kind of task.
+        rows: the training rows.
+        classes: the names, if the user gives them.
     """
     if kind in ("span", "choice"):
         return []
     names = _given_names(kind, rows, classes)
     if names is None:
         names = _numbers(kind, list(rows))
-    # A single class is enough where each row has a list of labels: it is in the list or not.
+    # If each row has a list of labels, a single class is enough: it is in the list or not.
     fewest = 1 if isinstance(next(iter(rows)).get("label"), list) else 2
     if names and len(set(names)) < max(fewest, len(names)):
         raise CourseError(
@@ -114,22 +122,22 @@ def _label_names(kind: Kind, rows: Iterable[Row], classes: Sequence[str] | None)
 def _given_names(
     kind: Kind, rows: Iterable[Row], classes: Sequence[str] | None
 ) -> list[str] | None:
-    """The names that the caller or the dataset's features give, if they do."""
+    """The names that the user or the dataset gives; None if neither does."""
     if classes:
         return list(classes)
-    feature = getattr(rows, "features", {}).get(_column(kind))  # of a datasets.Dataset
-    feature = getattr(feature, "feature", feature)  # of a list's elements
+    feature = getattr(rows, "features", {}).get(_column(kind))  # a datasets.Dataset has types
+    feature = getattr(feature, "feature", feature)  # the type of a list's elements
     names = getattr(feature, "names", None)
     return list(names) if names else None
 
 
 def _numbers(kind: Kind, rows: list[Row]) -> list[str]:
-    """Classes that have numbers only: "0", "1", ...; none if the labels are scores."""
+    """Numbers as names, "0", "1", ..., up to the largest label; empty if the labels are scores."""
     column = _column(kind)
     if isinstance(rows[0].get(column), float):
         return []
     labels = [row[column] for row in rows]
-    if isinstance(labels[0], list):  # of words, or all that hold
+    if isinstance(labels[0], list):  # a label for each word, or several labels of a text
         labels = list(chain.from_iterable(labels))
     return [str(number) for number in range(max(labels) + 1)]
 
@@ -139,7 +147,6 @@ def _column(kind: Kind) -> str:
 
 
 def _check_metric(metric: str, kind: Kind, names: Sequence[str], multi_label: bool) -> None:
-    """Refuse a metric that does not fit the task before training, not after it."""
     if metric not in metrics.METRICS:
         raise CourseError(f"There is no metric {metric!r}; there are {', '.join(metrics.METRICS)}.")
     fitting: tuple[str, ...] = metrics.OF_CLASSES
@@ -168,7 +175,7 @@ def _is_tag(name: str) -> bool:
 
 
 def _warn_of_odd_tags(rows: Sequence[EncodedRow], names: Sequence[str], split: str) -> None:
-    """Warn of sentences whose tags break the rules of their scheme, or mix two."""
+    """Warn of sentences with tags that cannot follow one another, such as O I-PER."""
     odd = metrics.count_odd_rows([names[label] for label in row.truth] for row in rows)
     if odd:
         warnings.warn(
@@ -180,9 +187,10 @@ def _warn_of_odd_tags(rows: Sequence[EncodedRow], names: Sequence[str], split: s
 
 
 def _check_tokenizer(tokenizer: Tokenizer, body: Any) -> None:
-    """Whether the tokenizer's tokens are those of the model's table.
+    """Refuse a tokenizer that does not belong to the model.
 
-    A table may have more rows: many are padded to a round number (t5-small: 32,100 of 32,128).
+    A model may have more token embeddings than the tokenizer has tokens, because the number was
+    rounded up: t5-small has 32,128 for 32,100 tokens.
     """
     rows = body.config.embed.vocab
     if tokenizer.vocab.size > rows:

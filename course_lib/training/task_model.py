@@ -138,8 +138,8 @@ def body_of(model: nn.Module) -> Any:
 def copy_body(original: Transformer, vocabulary: int, config: FinetuneConfig) -> Transformer:
     """A copy of a body in float32, perhaps with a larger vocabulary.
 
-    For a task a decoder's tokenizer gets three new special tokens (`inputs.with_marks`). So the
-    copy gets a token table with three more rows (vectors), which are random at first.
+    For a task a decoder's tokenizer gets three new special tokens (`inputs.with_task_tokens`). So
+    the copy gets a token table with three more rows (vectors), which are random at first.
 
     Args:
         original: the body; it stays unchanged, and the copy shares no weights with it.
