@@ -74,7 +74,7 @@ def restore_accuracy(
 
     Args:
         model: BART restores the whole text; T5 gives the word behind the first sentinel.
-        tokenizer: the model's.
+        tokenizer: the model's tokenizer.
         blanks: what is asked.
         sentinels: T5's; none for BART.
     """

@@ -1,6 +1,9 @@
 """Batch plans: which rows make up the batch of each step.
 
-A plan is a pure function of (seed, step). So a training that is resumed reads the same batches.
+    plan = Shuffled(5, 2, 0)    # 5 rows, 2 in a batch, seed 0
+    plan[0], plan[1], plan[2]   # [3, 4], [0, 1], [2]: one epoch, each row once; then shuffle again
+
+A plan depends on nothing but (seed, step). So a resumed training reads the same batches.
 """
 
 from collections.abc import Iterable, Sized
@@ -21,16 +24,16 @@ BATCH_ORDER = 1
 
 
 class BatchPlan:
-    """Step -> the rows of its batch. Rows of similar length share a batch, which saves padding.
+    """`plan[step]` is the numbers of a batch's rows. Rows of similar length share a batch.
 
-    Rows are sorted by width, the length that `pad` rounds them up to, and cut into batches once.
-    Each epoch shuffles the rows of each width, and the batches.
+    This saves padding. The rows are sorted by their width (the length, rounded up as `pad` does)
+    and cut into batches once. Each epoch shuffles the rows of the same width, and the batches.
 
     Args:
         lengths: number of tokens in each row.
-        rows: number of rows in a batch. It is not used where `tokens` is given.
+        rows: number of rows in a batch. It is not used if `tokens` is given.
         tokens: maximum number of positions in a batch, padding included.
-        seed: of the shuffles.
+        seed: seed of the shuffles.
         max_width: `pad` does not round up past this width.
     """
 
@@ -70,7 +73,7 @@ class BatchPlan:
 
 
 class Shuffled:
-    """Step -> the rows of its batch. Each epoch reads every row once, in a new random order.
+    """`plan[step]` is the numbers of a batch's rows. Each epoch has every row once, shuffled anew.
 
     >>> plan = Shuffled(5, 2, 0)  # 5 rows, 2 in a batch, seed 0
     >>> [plan[step] for step in range(plan.steps)]

@@ -1,10 +1,12 @@
 """Batches of stored documents, for pretraining.
 
-A batch plan (batch_plans.py) says which rows make up a batch. A corruption (objectives/collate.py)
-then makes inputs and labels of these rows.
+    batches = CorruptedBatches(texts, tokenizer, length=128, rows=32)
+    batches[0]["ids"]       Int[32 128], rows [CLS] text [SEP] with hidden tokens
 
-Every source is a pure function of (seed, step). So training resumes at any step, and all processes
-read the same batch.
+Documents are cut into rows. A batch plan (batch_plans.py) says which rows make up a batch, and a
+corruption (objectives/collate.py) hides a part of them, which the model must predict. A batch
+depends on nothing but (seed, step): a resumed training reads the same batches, and so do all
+processes that train together.
 
 A batch is a dict of tensors with B rows and T positions; the corruption decides which it holds:
 
@@ -40,9 +42,9 @@ WINDOW_OFFSET = 1
 
 
 class Source(ABC):
-    """Step -> batch, for every step from 0 on.
+    """`source[step]` is the batch of a step, for every step from 0.
 
-    `steps` batches are one epoch; later epochs are shuffled anew.
+    `steps` batches are one epoch, a pass over all rows. Each epoch has another random order.
     """
 
     steps: int
@@ -60,7 +62,7 @@ class Size:
         length: maximum number of tokens in a row, special tokens included.
         rows: number of rows in a batch, or None.
         tokens: maximum number of positions in a batch, padding included, or None.
-        seed: of the order of rows and batches, and of every corruption.
+        seed: seed of the order of rows and batches, and of every corruption.
     """
 
     length: int
@@ -107,10 +109,10 @@ class StoredBatches(Source):
 
     Args:
         documents: token ids, or texts.
-        tokenizer: of the texts.
+        tokenizer: the tokenizer of the texts.
         corrupt: turns padded rows into a batch.
         layout: the special tokens of a row, and the overlap of rows.
-        size: of rows and batches.
+        size: the size of rows and batches.
     """
 
     def __init__(
@@ -171,11 +173,11 @@ class DocumentBatches(StoredBatches):
 
     Args:
         documents: token ids, or texts.
-        tokenizer: of the texts.
+        tokenizer: the tokenizer of the texts.
         length: maximum number of tokens in a row, special tokens included.
         rows: number of rows in a batch; give this or `tokens`.
         tokens: maximum number of positions in a batch, padding included.
-        seed: of the order of rows and batches.
+        seed: seed of the order of rows and batches.
     """
 
     def __init__(
@@ -208,7 +210,7 @@ class WindowBatches(Source):
         store: the documents' token ids.
         length: tokens in a window.
         rows: windows in a batch.
-        seed: of the offsets and of the order of the windows.
+        seed: seed of the offsets and of the order of the windows.
 
     Raises:
         CourseError: there are too few tokens for one batch.
@@ -257,14 +259,14 @@ class CorruptedBatches(StoredBatches):
 
     Args:
         documents: token ids, or texts.
-        tokenizer: of the texts.
+        tokenizer: the tokenizer of the texts.
         corrupt: what `objectives.corruption` returns, or a function of `objectives.collate` with
             its options bound. The default is masked language modelling with new masks at every
             step.
         length: maximum number of tokens in a row, special tokens included.
         rows: number of rows in a batch; give this or `tokens`.
         tokens: maximum number of positions in a batch, padding included.
-        seed: of the order of rows and batches, and of every corruption.
+        seed: seed of the order of rows and batches, and of every corruption.
     """
 
     def __init__(

@@ -1,4 +1,9 @@
-"""`corpus(source)`: the documents of a source."""
+"""Read the documents of a source: of a file, a folder, or a dataset of the hub.
+
+    corpus("moby-dick.txt")[0]      {"text": "Call me Ishmael. ..."}, 2,000 to 4,000 characters
+
+A source of few long texts, such as books, is cut into documents of that size.
+"""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -47,7 +52,7 @@ def corpus(
         split: "train", "validation" or "test"; for files also a file's own name.
         n: maximum number of documents, drawn at random; None returns all. An installed source
             without an end then decides itself how many it returns.
-        seed: of the draw.
+        seed: seed of the draw.
         column: the column with the text. By default it is `text`, or a published format's column.
         streaming: whether to return a `datasets.IterableDataset`, which reads documents only when
             they are used.

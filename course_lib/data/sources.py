@@ -1,7 +1,12 @@
-"""Opens a source by its name: files, tables of the library `datasets`, or an installed package.
+"""Open a source of texts or examples by its name.
 
-`corpus` and `task` ask `installed_source` first. All other names go to `open_source`: a source that
-comes with the course, the path of a file or folder, or "hub:NAME".
+    open_source("tasks/sentiment", "train", "task")    a source that comes with the course
+    open_source("reviews.csv", "train", "task")        a file or a folder
+    open_source("hub:imdb", "test", "task")            a dataset of the Hugging Face hub
+    installed_source("town")                           a source that an installed package registers
+
+The course reads most files itself (folders.py). Parquet files and the hub are read by the library
+`datasets`.
 """
 
 import hashlib

@@ -1,5 +1,10 @@
 """Batches of documents that a function generates when they are needed.
 
+    def sentences(number):
+        return [f"This is document {number}.", "It ends here."]
+
+    StreamBatches(sentences, tokenizer, rows=32)[0]["ids"]    Int[32 T]
+
 Such documents never end, so there are no epochs: each document is read once.
 """
 
@@ -36,14 +41,14 @@ class StreamBatches(Source):
 
     Args:
         sentences: document number -> its sentences, for any number from 0 on.
-        tokenizer: of the sentences.
+        tokenizer: the tokenizer of the sentences.
         corrupt: turns padded rows into a batch, as for `CorruptedBatches`.
         rows: number of rows in a batch.
         length: maximum number of tokens in a row, special tokens included.
         pairs: share of the documents that are cut in two. With 0.0 no document is cut, but the
             batch has `segments` and `next`; with None it has neither.
         pool: number of batches that are made together, their rows sorted by length.
-        seed: of the cuts, of the order of the batches and of every corruption.
+        seed: seed of the cuts, of the order of the batches and of every corruption.
     """
 
     def __init__(

@@ -21,7 +21,7 @@ def text_batch(
     """Encode rows of N texts each, and pad all texts to the longest one.
 
     Args:
-        tokenizer: of the texts.
+        tokenizer: the tokenizer of the texts.
         rows: the same number of texts in each row.
         max_length: longer texts are cut to this number of tokens.
 
@@ -39,9 +39,9 @@ class TextBatches:
 
     Args:
         rows: with the columns text, pair and label; or query, positive and negatives.
-        tokenizer: of the texts.
+        tokenizer: the tokenizer of the texts.
         batch: number of rows in a batch.
-        seed: of the order.
+        seed: seed of the order.
         max_length: longer texts are cut to this number of tokens.
         best: the highest score of the labels, 5 in STS; scores are divided by it. None means that
             labels are class numbers.

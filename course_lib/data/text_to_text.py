@@ -149,7 +149,7 @@ class MixedTasks:
         tasks: name -> rows that `frame.rows` made.
         rates: the probability of each task, as from `mixing_rates`.
         batch: number of rows in a batch.
-        seed: of the drawn tasks and of the order of their rows.
+        seed: seed of the drawn tasks and of the order of their rows.
     """
 
     def __init__(

@@ -1,6 +1,10 @@
-"""A corpus as token ids: in memory, or in memory-mapped files that may be larger than memory.
+"""Store a corpus as token ids, so that it is tokenized only once.
 
-A stored corpus is a folder with three files:
+    store = encode_corpus(texts, tokenizer, "build/tokens")
+    store[1]                [7, 1], the token ids of document 1
+
+The ids are in memory, or in files that may be larger than memory (memory-mapped: the operating
+system reads what is used). A stored corpus is a folder with three files:
 
     tokens.bin     the token ids: little-endian uint16, or uint32 for vocabularies above 65,536
     starts.bin     the position where each document starts, and the end of the last one: int64

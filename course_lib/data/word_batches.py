@@ -23,11 +23,11 @@ class BiLMBatches:
     Args:
         words: document number -> its words, for any number from 0 on.
         vocabulary: the words that the softmax predicts.
-        config: of the model that reads the batches.
+        config: the configuration of the model that reads the batches.
         rows: number of rows in a batch.
         length: maximum number of words in a row, `<S>` and `</S>` included.
         pool: number of batches that are made together, their documents sorted by length.
-        seed: of the order of the batches.
+        seed: seed of the order of the batches.
     """
 
     def __init__(

@@ -118,7 +118,7 @@ class LstmBody(nn.Module):
         """A classifier on a copy of this body.
 
         Args:
-            kind: of task; "single" or "pair".
+            kind: the kind of task; "single" or "pair".
             classes: number of classes; None for a score.
             pretrained: False starts from random weights instead of this body's.
             frozen: whether the body's weights stay as they are.

@@ -30,8 +30,8 @@ def can_be_graphed(modules: list[nn.Module], device: torch.device, new_tokens: i
     """Whether to record the steps of a generation.
 
     Args:
-        modules: of the model. A hook would be called once, when the step is recorded.
-        device: of the model.
+        modules: the modules of the model. A hook would be called once, when the step is recorded.
+        device: the model's device.
         new_tokens: number of tokens to generate.
     """
     is_worth_it = kernels.ENABLED and device.type == "cuda" and new_tokens >= FEWEST_TOKENS

@@ -131,7 +131,7 @@ def classification(
     Args:
         model: a `Distilled` pair of classifiers.
         batch: what `losses.classification` reads.
-        temperature: of both sides' probabilities.
+        temperature: the temperature of both models' probabilities.
         soft: weight of the teacher's probabilities.
         hard: weight of the right classes.
     """

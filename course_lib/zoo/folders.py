@@ -196,8 +196,8 @@ def _family(values: Values, names: Iterable[str]) -> Family:
     """The family of a config.json; old ones do not say it, but their class or weights do.
 
     Args:
-        values: of the config.json.
-        names: of the weights.
+        values: the entries of the config.json.
+        names: the names of the weights.
     """
     model_type = values.get("model_type") or public_weights.model_type(
         architecture_named(values), names, families.FAMILIES.values()

@@ -45,9 +45,9 @@ def stored(
     prefix: "model.bert.embeddings..." has the wrapper "model.".
 
     Args:
-        weights: of the file.
-        family: of the model.
-        model_types: of all families, to tell whether the weights are another one's.
+        weights: the weights in the file.
+        family: the model's family.
+        model_types: the `model_type` of every family; the weights may be those of another one.
 
     Raises:
         CourseError: the file holds several models, or one of another family.
@@ -93,7 +93,7 @@ def model_type(named: str, names: Iterable[str], families: Iterable[Family]) -> 
 
     Args:
         named: the class in config.json, or "".
-        names: of the weights.
+        names: the names of the weights.
         families: that there are.
 
     Raises:
@@ -120,8 +120,8 @@ def fitting(family: Family, names: Collection[str]) -> list[str]:
     """The classes that a file fills, and that use most of it; a body if it fills no head.
 
     Args:
-        family: of the model.
-        names: of the weights, as in the tables.
+        family: the model's family.
+        names: the names of the weights, as in the tables.
     """
     filled = {
         name: _used(architecture, names)
@@ -141,8 +141,8 @@ def class_of(named: str, family: Family, names: Collection[str]) -> str:
 
     Args:
         named: in config.json, or "".
-        family: of the model.
-        names: of the weights, as in the tables.
+        family: the model's family.
+        names: the names of the weights, as in the tables.
 
     Raises:
         CourseError: config.json names none, and the weights fit several.
@@ -218,9 +218,9 @@ def without_extra(
 
     Args:
         stored: the weights.
-        table: of the model.
+        table: the model's table of names.
         model: that they are for.
-        family: of the model.
+        family: the model's family.
         source: the folder, for the warning.
     """
     heads = stored.beside | _head_names(family)

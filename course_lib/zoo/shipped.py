@@ -146,11 +146,11 @@ def export(
     """Write a checkpoint in half precision and enter it in the manifest.
 
     Args:
-        name: of the checkpoint.
+        name: the name of the checkpoint.
         model: of a class in `KINDS`.
         tokenizer: a `Tokenizer`, or an `elmo.Vocabulary`; None with `WordVectors`.
         about: the card: recipe, seed, data, steps, scores, curve.
-        folder: of all checkpoints.
+        folder: the folder of all checkpoints.
 
     Returns:
         The checkpoint's folder.

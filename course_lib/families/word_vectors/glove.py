@@ -30,7 +30,7 @@ class GloVeConfig:
         epochs: passes over all pairs.
         lr: learning rate of AdaGrad.
         batch: pairs in a batch.
-        seed: of the first vectors and of the order of the pairs.
+        seed: seed of the first vectors and of the order of the pairs.
     """
 
     size: int = 64

@@ -67,7 +67,7 @@ class WordVectors:
             words: that vocabulary. A word without a vector gets the vector of its lower-case form.
                 If that is missing too, it gets a random vector with the mean and standard deviation
                 of all vectors.
-            seed: of the random vectors.
+            seed: seed of the random vectors.
         """
         words = list(words)
         rng = torch.Generator().manual_seed(seed)

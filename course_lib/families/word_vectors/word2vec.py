@@ -43,7 +43,7 @@ class Word2VecConfig:
         lr: learning rate at the start; it falls linearly to `last_lr`.
         last_lr: learning rate at the end.
         batch: maximum number of centres in a batch; a small vocabulary makes batches smaller.
-        seed: of the first vectors and of every draw.
+        seed: seed of the first vectors and of every draw.
     """
 
     kind: Literal["skip-gram", "cbow"] = "skip-gram"
