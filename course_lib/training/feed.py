@@ -87,6 +87,8 @@ class Feed:
         device: the device to move the batches to.
         accumulate: the number of parts that each process computes one after the other.
         processes: the processes that share each batch.
+        is_compiled: the loss is in torch.compile's graph, which would have to be left for a look at
+            the targets. So they are counted here.
     """
 
     def __init__(
@@ -96,6 +98,8 @@ class Feed:
         device: torch.device,
         accumulate: int = 1,
         processes: Processes = ALONE,
+        *,
+        is_compiled: bool = False,
     ) -> None:
         self.batches = batches
         self.model = model
@@ -105,6 +109,7 @@ class Feed:
         self.max_length = min((limit for limit in limits if limit), default=None)
         self.device = device
         self.accumulate = accumulate
+        self.is_compiled = is_compiled
         self.processes = processes
         self.vocabularies = {
             module.tokens.num_embeddings
@@ -161,7 +166,7 @@ class Feed:
     def _moved(self, batch: Batch) -> Batch:
         """The batch on the device. The CPU does not wait until it is copied (non_blocking)."""
         if self.device.type == "cpu":
-            return batch
+            return counted(batch) if self.is_compiled else batch
         batch = in_round_widths(
             batch, self.max_length, has_targets=isinstance(self.model, Seq2SeqLM)
         )

@@ -248,7 +248,8 @@ class _Run:
         # 3. Compile the model with its loss, and spread it over the processes. With shards this
         #    gives the optimizer new weights, so the list of weights is made afterwards.
         objective = Objective(model, loss)
-        if compiles(config, self.device):
+        is_compiled = compiles(config, self.device)
+        if is_compiled:
             objective.compile()  # the caller's model itself stays as it is
         self.objective = distributed.spread(objective, self.optimizer, self.processes)
         groups = self.optimizer.param_groups
@@ -262,7 +263,14 @@ class _Run:
             torch.manual_seed(torch.initial_seed() + self.processes.rank)
 
         # 5. The batches, and the guard against a loss of nan
-        self.feed = Feed(batches, model, self.device, config.accumulate, self.processes)
+        self.feed = Feed(
+            batches,
+            model,
+            self.device,
+            config.accumulate,
+            self.processes,
+            is_compiled=is_compiled,
+        )
         self.guard = Guard(
             self.optimizer, self.device, sharded=self.processes.sharded, saved=self.save_to
         )

@@ -1,9 +1,11 @@
 """All that only a GPU can tell, in one go: `python -m lab.bench --gpu`, under eight minutes
 of one machine.
 
-    training    GPT-2 124M and BERT-base: tokens a second and share of peak, compiled and not
-    generation  GPT-2 124M, greedily
+    training    GPT-2 124M and BERT-base: tokens a second and share of peak, compiled and not, and
+                compiled with one of the loop's gains switched off
+    generation  GPT-2 124M, greedily, with a CUDA graph and without
     families    what a step waits for, graph breaks, bfloat16 and float32, attention kernels
+    fine-tuning padded rows of odd widths, compiled: whether a gradient is not finite
     tests       those marked cuda
 
 One JSON, written anew after each part, so that a run that is cut short has told something: in $OUT
@@ -21,6 +23,7 @@ from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
 
@@ -28,7 +31,12 @@ from course_lib.analysis.cost import DEVICES, forward_flops
 from course_lib.errors import CourseError
 from course_lib.families import FAMILIES
 from course_lib.files import COURSE, write_json
-from course_lib.generation import bf16_copy, generate
+from course_lib.generation import bf16_copy, generate, state
+from course_lib.generation.graphed import can_be_graphed
+from course_lib.model import heads, kernels
+from course_lib.model.transformer import Transformer
+from course_lib.objectives import losses
+from course_lib.training import feed
 from course_lib.training.loop import TrainConfig, train
 from course_lib.training.optim import adamw
 from lab.bench import steps
@@ -49,7 +57,18 @@ BIG = {
     "gpt": ModelSize(layers=12, width=768, heads=12, tokens=1024, batch=32, vocab=50257),
     "bert": ModelSize(layers=12, width=768, heads=12, tokens=512, batch=64, vocab=30522),
 }
-TESTS = ["tests/course_lib/training/test_train.py", "tests/course_lib/training/test_guard.py"]
+TESTS = [
+    "tests/course_lib/training/test_train.py",
+    "tests/course_lib/training/test_guard.py",
+    "tests/course_lib/generation/test_graphed.py",
+]
+# What is switched off in a compiled training, so that each gain is measured alone: the name of a
+# function of `kernels` that then says no.
+SWITCHES = {
+    "all logits": "use_linear_cross_entropy",
+    "vocabulary not padded": "use_padded_vocabulary",
+}
+LARGER = 2  # times as many rows: does the batch fill the card?
 Record = dict[str, Any]
 
 
@@ -79,10 +98,18 @@ def timed(steps: Iterator[Any], device: str, warmup: int, count: int) -> dict[st
     return {"warmup": begun - start, "seconds": (wait(device) - begun) / count}
 
 
-def training(side: str, family: str, device: str, tiny: bool) -> Record:
+def switched_off(name: str, family: str, device: str, tiny: bool) -> Record:
+    """A compiled training in which one fast path is not used (`SWITCHES`)."""
+    with patch.object(kernels, SWITCHES[name], lambda *_: False):
+        return training("course" if tiny else "course compiled", family, device, tiny)
+
+
+def training(side: str, family: str, device: str, tiny: bool, rows: int = 1) -> Record:
     """Tokens a second, utilisation, memory. side: "course", "course compiled", or transformers with
-    the same kernels (bfloat16 by autocast, fused AdamW, PyTorch's attention)."""
+    the same kernels (bfloat16 by autocast, fused AdamW, PyTorch's attention). rows: times as many
+    as in `BIG`."""
     size = SIZES["tiny"] if tiny else BIG[family]
+    size = replace(size, batch=rows * size.batch)
     warmup, count = (1, 2) if tiny else (4, 20)
     batches = batches_of(family, size)
     if device == "cuda":
@@ -113,20 +140,60 @@ def training(side: str, family: str, device: str, tiny: bool) -> Record:
     return found | ({"GiB": torch.cuda.max_memory_allocated() / 2**30} if device == "cuda" else {})
 
 
-def generation(batch: int, device: str, tiny: bool) -> Record:
-    """New tokens a second, bfloat16 weights."""
+def generation(batch: int, device: str, tiny: bool, *, graph: bool = True) -> Record:
+    """New tokens a second, bfloat16 weights; with a CUDA graph, or by single kernels."""
     size = SIZES["tiny"] if tiny else replace(BIG["gpt"], tokens=512)
     prompt, new, times = (3, 5, 1) if tiny else (32, 256, 3)
     torch.manual_seed(0)
     model = bf16_copy(ours("gpt", size).to(device))
     ids = torch.randint(size.vocab, (batch, prompt), device=device)
     write = partial(generate, model, ids, max_new_tokens=new)
-    write()  # the first one warms up
-    start = wait(device)
-    for _ in range(times):
-        write()
-    seconds = (wait(device) - start) / times
-    return {"tokens/s": batch * new / seconds, "prompt": prompt, "new": new}
+    with patch.object(state, "can_be_graphed", can_be_graphed if graph else lambda *_: False):
+        text = write()  # the first one warms up
+        start = wait(device)
+        for _ in range(times):
+            write()
+        seconds = (wait(device) - start) / times
+    known = kernels.ENABLED and device == "cuda"
+    return {
+        "tokens/s": batch * new / seconds,
+        "prompt": prompt,
+        "new": new,
+        "is graphed": graph and known,
+        "text": text[:, prompt : prompt + 8].tolist(),  # do both ways write the same?
+    }
+
+
+def finetuning(family: str, device: str, tiny: bool) -> Record:
+    """Twenty compiled steps on padded rows of other widths in every batch: which were not finite?
+
+    Compiled fine-tuning gave nan gradients on an H100; `feed.in_round_widths` is the cure that is
+    tried here. "odd widths" is a training without it.
+    """
+    size = SIZES["tiny"]
+    found: Record = {}
+    for name, step in (("round widths", feed.WIDTH_STEP), ("odd widths", 1)):
+        rng = torch.Generator().manual_seed(0)
+        batches: list[losses.Batch] = []
+        for width in (7, 13, 9, 11):
+            ids = torch.randint(5, size.vocab, (16, width), generator=rng)
+            lengths = torch.randint(3, width + 1, (16, 1), generator=rng)
+            attention_mask = torch.arange(width) < lengths
+            batches.append({"ids": ids, "attention_mask": attention_mask, "labels": ids[:, 0] % 2})
+        torch.manual_seed(0)
+        stack = Transformer(config_of(family, SIZES["S"] if not tiny else size))
+        model = heads.Classifier(stack, 2, "last" if stack.config.causal else "first").to(device)
+        config = TrainConfig(steps=20, device=device, precision="bf16", compile=not tiny)
+        norms: list[float] = []
+        try:
+            with patch.object(feed, "in_round_widths", partial(feed.in_round_widths, step=step)):
+                norms += [
+                    each.grad_norm for each in train(model, batches, losses.classification, config)
+                ]
+            found[name] = {"last norm": norms[-1]}
+        except CourseError as error:  # the guard's: not finite
+            found[name] = {"error": str(error)}
+    return found
 
 
 def family(name: str, device: str, tiny: bool) -> Record:
@@ -170,7 +237,18 @@ def parts(device: str, tiny: bool) -> dict[str, Callable[[], Record]]:
         if side == "course compiled":
             for batch in (1, 16):
                 found[f"generation, batch {batch}"] = partial(generation, batch, device, tiny)
+                found[f"generation, batch {batch}, no graph"] = partial(
+                    generation, batch, device, tiny, graph=False
+                )
             found["tests"] = partial(tests, device, tiny)
+            for name in ("bert", "gpt"):
+                found[f"fine-tuning {name}"] = partial(finetuning, name, device, tiny)
+    for name in SWITCHES:
+        found[f"training gpt, {name}"] = partial(switched_off, name, "gpt", device, tiny)
+    for name in BIG:
+        found[f"training {name}, {LARGER} times the rows"] = partial(
+            training, "course" if tiny else "course compiled", name, device, tiny, LARGER
+        )
     return found | {f"family {name}": partial(family, name, device, tiny) for name in FAMILIES}
 
 

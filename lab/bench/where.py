@@ -126,7 +126,8 @@ def step(family: str, size: ModelSize, *, in_parts: bool) -> dict[str, Kind]:
             loss.backward()
         weights = sum(p.numel() for p in model.parameters())
     seen._add("update", 0.0, 4.0 * UPDATE_NUMBERS * weights)
-    return seen.kinds
+    kinds: dict[str, Kind] = seen.kinds
+    return kinds
 
 
 def table(family: str, size: ModelSize) -> str:
