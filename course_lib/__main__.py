@@ -109,7 +109,8 @@ def _stop(reason: str) -> NoReturn:
 
 def start() -> None:
     """`main` in a process of its own."""
-    restart_keeping_large_buffers()
+    if not {"-h", "--help"}.intersection(sys.argv):  # a help text is shown before it is restarted
+        restart_keeping_large_buffers()
     main()
 
 

@@ -16,6 +16,7 @@ import urllib.request
 from pathlib import Path
 
 from course_lib.errors import CourseError
+from course_lib.memory import KEEP_LARGE_BUFFERS
 from tools import home, student
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -93,9 +94,9 @@ def main() -> int:
         print("\n".join(student.update()), flush=True)
         port = free_port()
         token = secrets.token_hex(16)
-        server = subprocess.Popen(
-            command(port), env=os.environ | {"JUPYTER_TOKEN": token}, cwd=ROOT
-        )
+        # The kernels inherit the server's environment.
+        environment = {**KEEP_LARGE_BUFFERS, **os.environ, "JUPYTER_TOKEN": token}
+        server = subprocess.Popen(command(port), env=environment, cwd=ROOT)
         # Both get the terminal's Ctrl-C; the server asks whether it is meant, and this process
         # waits for the answer.
         signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -32,6 +32,7 @@ from papermill.exceptions import PapermillExecutionError
 from traitlets import Type
 
 from course_lib.errors import CourseError
+from course_lib.memory import KEEP_LARGE_BUFFERS
 
 # Two threads are what the lessons are timed on; a fixed number also fixes the order of
 # floating-point sums.
@@ -104,6 +105,7 @@ def environment(threads: int = THREADS) -> Iterator[None]:
     before = dict(os.environ)
     with tempfile.TemporaryDirectory(prefix="course-", ignore_cleanup_errors=True) as folder:
         os.environ |= {
+            **KEEP_LARGE_BUFFERS,
             "CUDA_VISIBLE_DEVICES": "",
             "HF_DATASETS_CACHE": folder,
             "HF_HUB_OFFLINE": "1",
