@@ -33,9 +33,9 @@ ADAPTER = 17  # width
 PREFIX = 9 * RANK  # positions
 PROMPT = 20
 LABELS = 200
-TESTS = 300
+TESTS = 200
 WORDS = range(4, 13)  # of a sentence that is tagged; short ones make 20 seeds affordable
-TOKENS = 24  # of a text that is judged, at most
+TOKENS = 28  # of a text that is judged, at most
 LENGTH = 192  # tokens of a text in which words are hidden
 
 Task = dict[str, Dataset]
